@@ -1,0 +1,189 @@
+//! An image file or a block device, read and written through the kernel's page cache.
+
+use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result};
+use rustix::fs::{FallocateFlags, FlockOperation};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, IoSlice};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::Path;
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only; a shared lock.
+    Read,
+    /// Reading and writing; an exclusive lock.
+    Write,
+}
+
+/// A file or block device that holds an image, locked with flock(2) as long as the store lives.
+#[derive(Debug)]
+pub struct FileStore {
+    name: String,
+    file: File,
+    size: u64,
+    access: Access,
+    on_memory: bool,
+    counters: Counters,
+}
+
+/// How many buffers one `pwritev` takes.
+const IOV_MAX: usize = 1024;
+
+impl FileStore {
+    /// Opens and locks `path`.
+    ///
+    /// # Errors
+    /// `Locked` when another process holds it, `Open` otherwise.
+    pub fn open(path: &Path, access: Access) -> Result<Self> {
+        let name = path.display().to_string();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(access == Access::Write)
+            .open(path)
+            .map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
+        Self::from_file(file, name, access)
+    }
+
+    /// Creates a sparse file of `size` bytes at `path`, which must not exist.
+    ///
+    /// # Errors
+    /// `Open` when the file exists or cannot be made.
+    pub fn create(path: &Path, size: u64) -> Result<Self> {
+        let name = path.display().to_string();
+        let fail = |source| BlockError::Open { what: "create", name: name.clone(), source };
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail)?;
+        file.set_len(size).map_err(fail)?;
+        Self::from_file(file, name, Access::Write)
+    }
+
+    /// Takes over an open file or block device and locks it.
+    ///
+    /// # Errors
+    /// `Locked` when another process holds it, `Open` when its size cannot be found.
+    pub fn from_file(file: File, name: String, access: Access) -> Result<Self> {
+        let op = match access {
+            Access::Read => FlockOperation::NonBlockingLockShared,
+            Access::Write => FlockOperation::NonBlockingLockExclusive,
+        };
+        match rustix::fs::flock(&file, op) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(BlockError::Locked { name }),
+            Err(e) => {
+                return Err(BlockError::Open { what: "lock", name, source: e.into() });
+            }
+        }
+        let size = size_of(&file).map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
+        let on_memory = rustix::fs::fstatfs(&file).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
+        Ok(Self { name, file, size, access, on_memory, counters: Counters::default() })
+    }
+
+    fn check(&self, op: &'static str, offset: u64, len: u64) -> Result<()> {
+        if op != "read" && self.access == Access::Read {
+            return Err(BlockError::ReadOnly { name: self.name.clone() });
+        }
+        if offset.checked_add(len).is_none_or(|end| end > self.size) {
+            return Err(BlockError::OutOfRange { op, name: self.name.clone(), offset, len, size: self.size });
+        }
+        Ok(())
+    }
+
+    fn io(&self, op: &'static str, offset: u64, len: u64, source: std::io::Error) -> BlockError {
+        BlockError::Io { op, name: self.name.clone(), offset, len, source }
+    }
+
+    fn write_all(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> std::io::Result<()> {
+        for part in bufs.chunks(IOV_MAX) {
+            let want: usize = part.iter().map(|b| b.len()).sum();
+            let mut done = loop {
+                match rustix::io::pwritev(&self.file, part, offset) {
+                    Err(rustix::io::Errno::INTR) => continue,
+                    other => break other?,
+                }
+            };
+            if done < want {
+                for buf in part {
+                    if done >= buf.len() {
+                        done -= buf.len();
+                    } else {
+                        let before: usize = done;
+                        self.file.write_all_at(&buf[before..], offset + before as u64)?;
+                        done = 0;
+                    }
+                    offset += buf.len() as u64;
+                }
+            } else {
+                offset += want as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
+fn size_of(file: &File) -> std::io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    let meta = file.metadata()?;
+    if meta.file_type().is_block_device() {
+        return (&*file).seek(SeekFrom::End(0));
+    }
+    if !meta.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "neither a regular file nor a block device"));
+    }
+    Ok(meta.len())
+}
+
+impl BlockStore for FileStore {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn caps(&self) -> Caps {
+        Caps {
+            atomic_unit: 512,
+            durable_flush: !self.on_memory,
+            byte_addressable: false,
+            swap: false,
+            read_only: self.access == Access::Read,
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.check("read", offset, buf.len() as u64)?;
+        self.counters.read(buf.len());
+        self.file.read_exact_at(buf, offset).map_err(|e| self.io("read", offset, buf.len() as u64, e))
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let len: usize = bufs.iter().map(|b| b.len()).sum();
+        self.check("write", offset, len as u64)?;
+        self.counters.write(len);
+        self.write_all(offset, bufs).map_err(|e| self.io("write", offset, len as u64, e))
+    }
+
+    fn flush(&self) -> Result<()> {
+        if self.access == Access::Read {
+            return Ok(());
+        }
+        self.counters.flush();
+        self.file.sync_data().map_err(|e| self.io("flush", 0, self.size, e))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.check("discard", offset, len)?;
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, mode, offset, len) {
+            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
+            Err(e) => Err(self.io("discard", offset, len, e.into())),
+        }
+    }
+
+    fn stats(&self) -> BlockStats {
+        self.counters.snapshot()
+    }
+}

@@ -1,0 +1,94 @@
+//! A store in plain memory, for tests and for volumes that live as long as the process.
+
+use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result};
+use ondol_env::sync::RwLock;
+use std::io::IoSlice;
+
+/// Bytes in memory; `flush` counts and does nothing else.
+#[derive(Debug)]
+pub struct RamStore {
+    bytes: RwLock<Vec<u8>>,
+    size: u64,
+    counters: Counters,
+}
+
+impl RamStore {
+    /// `size` zero bytes.
+    pub fn new(size: usize) -> Self {
+        Self::from_bytes(vec![0; size])
+    }
+
+    /// A store that begins with `bytes`.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self { size: bytes.len() as u64, bytes: RwLock::new(bytes), counters: Counters::default() }
+    }
+
+    /// A copy of the whole content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.bytes.read().clone()
+    }
+
+    fn range(&self, op: &'static str, offset: u64, len: usize) -> Result<std::ops::Range<usize>> {
+        let end = offset.checked_add(len as u64).filter(|&e| e <= self.size);
+        end.map(|e| offset as usize..e as usize).ok_or_else(|| BlockError::OutOfRange {
+            op,
+            name: self.name().to_owned(),
+            offset,
+            len: len as u64,
+            size: self.size,
+        })
+    }
+}
+
+impl BlockStore for RamStore {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn caps(&self) -> Caps {
+        Caps { atomic_unit: 512, durable_flush: false, byte_addressable: true, swap: false, read_only: false }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let range = self.range("read", offset, buf.len())?;
+        self.counters.read(buf.len());
+        buf.copy_from_slice(&self.bytes.read()[range]);
+        Ok(())
+    }
+
+    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let range = self.range("read", offset, len)?;
+        self.counters.read(len);
+        f(&self.bytes.read()[range]);
+        Ok(())
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let len = bufs.iter().map(|b| b.len()).sum();
+        let mut at = self.range("write", offset, len)?.start;
+        self.counters.write(len);
+        let mut bytes = self.bytes.write();
+        for buf in bufs {
+            bytes[at..at + buf.len()].copy_from_slice(buf);
+            at += buf.len();
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.counters.flush();
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.range("discard", offset, len as usize).map(|_| ())
+    }
+
+    fn stats(&self) -> BlockStats {
+        self.counters.snapshot()
+    }
+}

@@ -1,0 +1,116 @@
+//! A recorder between a volume and its medium: one sequence of everything that could matter to a crash.
+
+use crate::{BlockStats, BlockStore, Caps, Result};
+use ondol_env::sync::{Arc, Mutex};
+use std::io::IoSlice;
+
+/// One event that a crash may fall before or after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// `bytes` were written at `offset` of medium number `medium`.
+    Write {
+        /// Which medium of the domain.
+        medium: u32,
+        /// First byte.
+        offset: u64,
+        /// What was written.
+        bytes: Arc<[u8]>,
+    },
+    /// Medium number `medium` completed a flush.
+    Flush {
+        /// Which medium of the domain.
+        medium: u32,
+    },
+    /// The driver marked a point, such as "operation 3 returned".
+    Mark(u64),
+}
+
+/// Media that lose power together: one event sequence for all of them.
+#[derive(Debug, Default)]
+pub struct PowerDomain {
+    events: Mutex<Vec<Event>>,
+}
+
+impl PowerDomain {
+    /// A domain without events.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Appends a mark.
+    pub fn mark(&self, id: u64) {
+        self.events.lock().push(Event::Mark(id));
+    }
+
+    /// Takes the events recorded so far and starts anew.
+    pub fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock())
+    }
+
+    fn push(&self, event: Event) {
+        self.events.lock().push(event);
+    }
+}
+
+/// A store that passes everything on to `inner` and records writes and flushes in a power domain.
+#[derive(Debug)]
+pub struct Recorder<S> {
+    inner: S,
+    medium: u32,
+    domain: Arc<PowerDomain>,
+}
+
+impl<S: BlockStore> Recorder<S> {
+    /// Records `inner` as medium number `medium` of `domain`.
+    pub fn new(inner: S, medium: u32, domain: Arc<PowerDomain>) -> Self {
+        Self { inner, medium, domain }
+    }
+
+    /// The recorded store.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+}
+
+impl<S: BlockStore> BlockStore for Recorder<S> {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        self.inner.read(offset, buf)
+    }
+
+    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        self.inner.with(offset, len, f)
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        self.inner.write_vectored(offset, bufs)?;
+        let bytes: Vec<u8> = bufs.iter().flat_map(|b| b.iter().copied()).collect();
+        self.domain.push(Event::Write { medium: self.medium, offset, bytes: bytes.into() });
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner.flush()?;
+        self.domain.push(Event::Flush { medium: self.medium });
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.inner.discard(offset, len)
+    }
+
+    fn stats(&self) -> BlockStats {
+        self.inner.stats()
+    }
+}

@@ -1,0 +1,82 @@
+//! The trait.
+
+use crate::{BlockStats, Result};
+use std::io::IoSlice;
+
+/// What a store can do beyond reading and writing; the facade refuses an engine that its home cannot carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// A write of this many aligned bytes is not torn by a crash.
+    pub atomic_unit: u32,
+    /// `flush` makes data survive a power cut; false for memory that only outlives the process.
+    pub durable_flush: bool,
+    /// The store is memory: [`BlockStore::with`] lends the stored bytes themselves.
+    pub byte_addressable: bool,
+    /// Two blocks can exchange their contents without a copy.
+    pub swap: bool,
+    /// Writing is refused.
+    pub read_only: bool,
+}
+
+/// A medium for an image: an array of bytes with a write cache that `flush` empties.
+///
+/// All calls may come from many threads at once. Overlapping concurrent transfers have no defined order; callers
+/// exclude them.
+pub trait BlockStore: Send + Sync {
+    /// How the user named the store, for messages.
+    fn name(&self) -> &str;
+
+    /// Size in bytes.
+    fn size(&self) -> u64;
+
+    /// What the store can do.
+    fn caps(&self) -> Caps;
+
+    /// Fills `buf` from byte `offset`.
+    ///
+    /// # Errors
+    /// `OutOfRange`, or the medium's failure; `buf` is then undefined.
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()>;
+
+    /// Lends `len` bytes at `offset` to `f`: the stored bytes where the store is memory, a copy elsewhere.
+    ///
+    /// # Errors
+    /// As [`BlockStore::read`].
+    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let mut buf = vec![0; len];
+        self.read(offset, &mut buf)?;
+        f(&buf);
+        Ok(())
+    }
+
+    /// Writes `bufs` one after the other from byte `offset`. When this returns, readers see the bytes; nothing is
+    /// durable before a [`BlockStore::flush`] that begins later completes.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `OutOfRange`, or the medium's failure; any part may then be written.
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()>;
+
+    /// Writes one buffer; see [`BlockStore::write_vectored`].
+    ///
+    /// # Errors
+    /// As [`BlockStore::write_vectored`].
+    fn write(&self, offset: u64, buf: &[u8]) -> Result<()> {
+        self.write_vectored(offset, &[IoSlice::new(buf)])
+    }
+
+    /// Makes every write that returned before this call durable.
+    ///
+    /// # Errors
+    /// The medium's failure. After one, no earlier unflushed write may be assumed durable, even if a later flush
+    /// succeeds.
+    fn flush(&self) -> Result<()>;
+
+    /// Declares `len` bytes at `offset` unused; their contents become undefined. A hint: a store may do nothing.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `OutOfRange`, or the medium's failure.
+    fn discard(&self, offset: u64, len: u64) -> Result<()>;
+
+    /// What this store has done since it was opened.
+    fn stats(&self) -> BlockStats;
+}

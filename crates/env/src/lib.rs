@@ -1,0 +1,13 @@
+//! Every source of nondeterminism of Ondol in one place: [`sync`] has the locks, atomics and threads, [`Env`] the clock
+//! and the random numbers.
+//!
+//! Product code takes locks and threads from here and nowhere else, so that a controlled scheduler can run the same
+//! code, and so that a test or the crash laboratory can fix time and randomness.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod step;
+pub mod sync;
+
+pub use clock::{Env, Fixed, System, Timestamp};
+pub use step::{Progress, Step};
