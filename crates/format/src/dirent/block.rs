@@ -1,0 +1,153 @@
+//! Reading and validating a directory block.
+
+use super::{DirEntry, HEADER, TAIL, TAIL_FILE_TYPE, rec_len_for};
+use crate::csum::crc32c;
+use crate::error::{FormatError, Place, Result};
+
+const BLOCK: &str = "directory block";
+
+/// A directory block to be read: a leaf of an htree or a block of a linear directory.
+#[derive(Clone, Copy, Debug)]
+pub struct DirBlock<'a> {
+    bytes: &'a [u8],
+    /// Where entries end: the block's end, or the tail.
+    end: usize,
+    place: Place,
+}
+
+impl<'a> DirBlock<'a> {
+    /// A whole block. `csum` says whether the volume has metadata_csum, that is, whether a tail of 12 bytes ends it.
+    ///
+    /// # Errors
+    /// No tail where one must be. Entries are checked as they are read.
+    pub fn new(bytes: &'a [u8], csum: bool, place: Place) -> Result<DirBlock<'a>> {
+        let end = if csum { tail(bytes).ok_or_else(|| place.corrupt(BLOCK, "no checksum tail"))? } else { bytes.len() };
+        Ok(DirBlock { bytes, end, place })
+    }
+
+    /// Where entries end, bytes.
+    pub fn end(&self) -> usize {
+        self.end
+    }
+
+    /// All entries, also free ones; stops after the first error.
+    pub fn entries(&self) -> Entries<'a> {
+        Entries { block: *self, offset: 0 }
+    }
+
+    /// The entries in use; stops after the first error.
+    pub fn used(&self) -> impl Iterator<Item = Result<DirEntry<'a>>> + use<'a> {
+        self.entries().filter(|entry| !matches!(entry, Ok(entry) if entry.ino == 0))
+    }
+
+    /// The entry that begins at `offset`, checked.
+    pub fn entry_at(&self, offset: usize) -> Result<DirEntry<'a>> {
+        let fail = |what: String| self.place.corrupt(BLOCK, format!("entry at byte {offset}: {what}"));
+        let room = self.end.saturating_sub(offset);
+        let header = self.bytes.get(offset..self.end).and_then(|rest| rest.first_chunk::<HEADER>());
+        let Some(&[a, b, c, d, low, high, name_len, file_type]) = header else {
+            return Err(fail(format!("{room} bytes are too few")));
+        };
+        let rec_len = usize::from(u16::from_le_bytes([low, high]));
+        let name_len = usize::from(name_len);
+        if !rec_len.is_multiple_of(4) || !offset.is_multiple_of(4) {
+            return Err(fail(format!("record length {rec_len} is not a multiple of 4")));
+        }
+        if rec_len > room {
+            return Err(fail(format!("record length {rec_len} passes the end, {room} bytes away")));
+        }
+        if rec_len < rec_len_for(name_len.max(1)) {
+            return Err(fail(format!("record length {rec_len} is too small for a name of {name_len} bytes")));
+        }
+        let left = room - rec_len;
+        if left != 0 && left < rec_len_for(1) {
+            return Err(fail(format!("record length {rec_len} leaves {left} bytes")));
+        }
+        let ino = u32::from_le_bytes([a, b, c, d]);
+        if ino != 0 && name_len == 0 {
+            return Err(fail("no name".into()));
+        }
+        let name = self.bytes.get(offset + HEADER..offset + HEADER + name_len).unwrap_or_default();
+        Ok(DirEntry { offset, ino, rec_len, file_type, name })
+    }
+
+    /// Reads every entry, and asks `valid` whether each inode number may stand there.
+    pub fn check(&self, mut valid: impl FnMut(u32) -> bool) -> Result<()> {
+        for entry in self.entries() {
+            let entry = entry?;
+            if entry.ino != 0 && !valid(entry.ino) {
+                return Err(self.bad_inode(&entry));
+            }
+        }
+        Ok(())
+    }
+
+    fn bad_inode(&self, entry: &DirEntry<'_>) -> FormatError {
+        self.place.corrupt(BLOCK, format!("entry at byte {}: inode {} does not exist", entry.offset, entry.ino))
+    }
+
+    /// The entry in use with this name.
+    pub fn find(&self, name: &[u8]) -> Result<Option<DirEntry<'a>>> {
+        for entry in self.entries() {
+            let entry = entry?;
+            if entry.ino != 0 && entry.name == name {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether no entry but "." and ".." is in use.
+    pub fn is_empty(&self) -> Result<bool> {
+        for entry in self.used() {
+            let entry = entry?;
+            if entry.name != b"." && entry.name != b".." {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Iterator over the entries of a block.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    block: DirBlock<'a>,
+    offset: usize,
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<DirEntry<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.offset >= self.block.end {
+            return None;
+        }
+        let entry = self.block.entry_at(self.offset);
+        self.offset = entry.as_ref().map_or(self.block.end, |entry| entry.offset + entry.rec_len);
+        Some(entry)
+    }
+}
+
+/// Where the checksum tail begins, if there is one.
+pub(super) fn tail(bytes: &[u8]) -> Option<usize> {
+    let at = bytes.len().checked_sub(TAIL)?;
+    let tail = &bytes[at..];
+    (tail[..4] == [0; 4] && tail[4..8] == [TAIL as u8, 0, 0, TAIL_FILE_TYPE]).then_some(at)
+}
+
+/// Writes the checksum of a block that has a tail. `inode_seed` is that of the directory.
+pub fn seal(bytes: &mut [u8], inode_seed: u32) {
+    if let Some(at) = tail(bytes) {
+        let crc = crc32c(inode_seed, &bytes[..at]);
+        bytes[at + HEADER..].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Verifies the checksum of a block of a volume with metadata_csum.
+pub fn verify(bytes: &[u8], inode_seed: u32, place: Place) -> Result<()> {
+    let at = tail(bytes).ok_or_else(|| place.corrupt(BLOCK, "no checksum tail"))?;
+    let stored = bytes[at + HEADER..].first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let computed = crc32c(inode_seed, &bytes[..at]);
+    if stored == computed { Ok(()) } else { Err(place.checksum(BLOCK, stored, computed)) }
+}

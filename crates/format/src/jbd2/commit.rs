@@ -1,0 +1,84 @@
+//! Commit blocks: a transaction that has one is whole.
+
+use super::{BlockType, Header, LogFormat, RawBlockHeader};
+use crate::csum::crc32c_skip4;
+use crate::error::{Place, Result};
+use crate::time::Time;
+use std::mem::offset_of;
+use zerocopy::big_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const COMMIT: &str = "journal commit block";
+
+/// `struct commit_header`. Field names are the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawCommit {
+    /// Block header.
+    pub header: RawBlockHeader,
+    /// Kind of the old transaction checksum; 0 with csum_v2 and csum_v3.
+    pub h_chksum_type: u8,
+    /// Bytes of the old transaction checksum.
+    pub h_chksum_size: u8,
+    /// Zero.
+    pub h_padding: [u8; 2],
+    /// The first word is the block's checksum.
+    pub h_chksum: [U32; 8],
+    /// Time of the commit, seconds.
+    pub h_commit_sec: U64,
+    /// Time of the commit, nanoseconds.
+    pub h_commit_nsec: U32,
+}
+
+const CHECKSUM: usize = offset_of!(RawCommit, h_chksum);
+const _: () = {
+    assert!(size_of::<RawCommit>() == 60);
+    assert!(CHECKSUM == 0x10);
+    assert!(offset_of!(RawCommit, h_commit_sec) == 0x30);
+};
+
+/// A commit block as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The transaction.
+    pub sequence: u32,
+    /// When it was committed.
+    pub time: Time,
+}
+
+impl Commit {
+    /// Reads a commit block and verifies its checksum. `place` says where in the journal it lies.
+    pub fn parse(block: &[u8], format: &LogFormat, place: Place) -> Result<Commit> {
+        let Ok((raw, _)) = RawCommit::ref_from_prefix(block) else {
+            return Err(place.corrupt(COMMIT, "too short"));
+        };
+        match Header::parse(block) {
+            Some(Header { kind: BlockType::Commit, .. }) => {}
+            _ => return Err(place.corrupt(COMMIT, "no commit block")),
+        }
+        if format.has_csum() {
+            let computed = crc32c_skip4(format.seed, block, CHECKSUM).unwrap_or_default();
+            let stored = raw.h_chksum[0].get();
+            if stored != computed {
+                return Err(place.checksum(COMMIT, stored, computed));
+            }
+        }
+        let time = Time { sec: raw.h_commit_sec.get() as i64, nsec: raw.h_commit_nsec.get() };
+        Ok(Commit { sequence: raw.header.h_sequence.get(), time })
+    }
+
+    /// Makes `block` this commit block, with its checksum.
+    pub fn write(&self, block: &mut [u8], format: &LogFormat) {
+        block.fill(0);
+        let mut raw = RawCommit::new_zeroed();
+        raw.header = Header { kind: BlockType::Commit, sequence: self.sequence }.encode();
+        raw.h_commit_sec.set(self.time.sec as u64);
+        raw.h_commit_nsec.set(self.time.nsec);
+        if let Some(head) = block.get_mut(..size_of::<RawCommit>()) {
+            head.copy_from_slice(raw.as_bytes());
+        }
+        if let Some(crc) = crc32c_skip4(format.seed, block, CHECKSUM).filter(|_| format.has_csum()) {
+            block[CHECKSUM..CHECKSUM + 4].copy_from_slice(&crc.to_be_bytes());
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! The superblock: its bytes ([`RawSuperblock`]), and the checked geometry everything else is computed from
+//! ([`Superblock`]).
+
+mod geometry;
+mod raw;
+
+pub use geometry::BaseMeta;
+pub use raw::RawSuperblock;
+
+use crate::error::{FormatError, Place, Result};
+use crate::feature::{Compat, Features, Incompat, RoCompat};
+use crate::hash::{DxHash, HashVersion};
+use crate::inode::InodeFormat;
+use zerocopy::FromBytes;
+
+/// Byte offset of the primary superblock on the image.
+pub const OFFSET: u64 = 1024;
+/// Bytes of a superblock.
+pub const SIZE: usize = 1024;
+/// s_magic.
+pub const MAGIC: u16 = 0xef53;
+/// s_state: cleanly unmounted.
+pub const STATE_VALID: u16 = 1;
+/// s_state: errors were detected.
+pub const STATE_ERROR: u16 = 2;
+/// s_state: orphans are being recovered.
+pub const STATE_ORPHAN: u16 = 4;
+/// s_flags: directory hashes take characters as signed.
+pub const FLAG_SIGNED_HASH: u32 = 1;
+/// s_flags: directory hashes take characters as unsigned.
+pub const FLAG_UNSIGNED_HASH: u32 = 2;
+/// s_flags: for development code.
+pub const FLAG_TEST_FILESYS: u32 = 4;
+/// s_errors: go on.
+pub const ERRORS_CONTINUE: u16 = 1;
+/// s_errors: remount read-only.
+pub const ERRORS_RO: u16 = 2;
+/// s_errors: panic.
+pub const ERRORS_PANIC: u16 = 3;
+/// s_default_mount_opts: user xattrs.
+pub const DEFM_XATTR_USER: u32 = 0x4;
+/// s_default_mount_opts: POSIX ACLs.
+pub const DEFM_ACL: u32 = 0x8;
+/// s_default_mount_opts: the bits of the data mode.
+pub const DEFM_JMODE: u32 = 0x60;
+/// s_default_mount_opts: data=journal.
+pub const DEFM_JMODE_DATA: u32 = 0x20;
+/// s_default_mount_opts: data=ordered.
+pub const DEFM_JMODE_ORDERED: u32 = 0x40;
+/// s_default_mount_opts: data=writeback.
+pub const DEFM_JMODE_WBACK: u32 = 0x60;
+/// s_jnl_backup_type: s_jnl_blocks holds the journal inode's blocks.
+pub const JNL_BACKUP_BLOCKS: u8 = 1;
+/// s_creator_os: Linux.
+pub const OS_LINUX: u32 = 0;
+/// s_checksum_type: crc32c, the only one.
+pub const CHECKSUM_CRC32C: u8 = 1;
+
+/// A superblock whose geometry has been checked against itself and against the size of the image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    raw: RawSuperblock,
+    features: Features,
+    geometry: geometry::Geometry,
+    csum_seed: Option<u32>,
+}
+
+impl Superblock {
+    /// Reads and checks a superblock. The checksum is verified first, so that a torn superblock is named as such.
+    ///
+    /// Features are not judged here beyond what the geometry needs: see [`Features::require_incompat`].
+    ///
+    /// # Errors
+    /// Wrong magic, wrong checksum, or any number that contradicts another or `image_size` (bytes).
+    pub fn parse(bytes: &[u8; SIZE], image_size: u64) -> Result<Superblock> {
+        let raw = RawSuperblock::read_from_bytes(bytes).map_err(|_| Place::NONE.corrupt("superblock", "too short"))?;
+        Superblock::from_raw(raw, image_size)
+    }
+
+    /// As [`Superblock::parse`], from the typed bytes.
+    pub fn from_raw(raw: RawSuperblock, image_size: u64) -> Result<Superblock> {
+        if raw.s_magic.get() != MAGIC {
+            let found = u32::from(raw.s_magic.get());
+            return Err(FormatError::BadMagic { what: "ext4 superblock", found, expected: u32::from(MAGIC) });
+        }
+        let features = raw.features();
+        if features.incompat.contains(Incompat::JOURNAL_DEV) {
+            return Err(FormatError::Unsupported { what: "image", names: vec!["journal_dev".into()] });
+        }
+        if features.has_metadata_csum() && raw.s_checksum_type != CHECKSUM_CRC32C {
+            let what = format!("checksum type {} is not crc32c", raw.s_checksum_type);
+            return Err(Place::NONE.corrupt("superblock", what));
+        }
+        raw.verify()?;
+        let geometry = geometry::Geometry::check(&raw, features, image_size)?;
+        let csum_seed = features.has_metadata_csum().then(|| {
+            if features.incompat.contains(Incompat::CSUM_SEED) {
+                raw.s_checksum_seed.get()
+            } else {
+                crate::csum::uuid_seed(&raw.s_uuid)
+            }
+        });
+        Ok(Superblock { raw, features, geometry, csum_seed })
+    }
+
+    /// The bytes this was read from.
+    pub fn raw(&self) -> &RawSuperblock {
+        &self.raw
+    }
+
+    /// The three feature sets.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// Whether all of `bits` are set.
+    pub fn has_compat(&self, bits: Compat) -> bool {
+        self.features.compat.contains(bits)
+    }
+
+    /// Whether all of `bits` are set.
+    pub fn has_incompat(&self, bits: Incompat) -> bool {
+        self.features.incompat.contains(bits)
+    }
+
+    /// Whether all of `bits` are set.
+    pub fn has_ro_compat(&self, bits: RoCompat) -> bool {
+        self.features.ro_compat.contains(bits)
+    }
+
+    /// Seed of all metadata checksums; None without metadata_csum.
+    pub fn csum_seed(&self) -> Option<u32> {
+        self.csum_seed
+    }
+
+    /// Seed of what belongs to one inode (its directory and extent blocks); None without metadata_csum.
+    pub fn inode_seed(&self, ino: u32, generation: u32) -> Option<u32> {
+        self.csum_seed.map(|seed| crate::csum::inode_seed(seed, ino, generation))
+    }
+
+    /// What reading and writing an inode of this volume needs to know.
+    pub fn inode_format(&self) -> InodeFormat {
+        InodeFormat {
+            inode_size: self.inode_size(),
+            block_size: self.block_size(),
+            huge_file: self.has_ro_compat(RoCompat::HUGE_FILE),
+            bit64: self.has_incompat(Incompat::BIT64),
+            large_dir: self.has_incompat(Incompat::LARGEDIR),
+            csum_seed: self.csum_seed,
+        }
+    }
+
+    /// The directory hash of new directories, with signedness and seed; the signedness is the image's, never the
+    /// processor's. An unknown version reads as half MD4.
+    pub fn dx_hash(&self) -> DxHash {
+        let version = HashVersion::from_disk(self.raw.s_def_hash_version).unwrap_or(HashVersion::HalfMd4);
+        self.dx_hash_of(version)
+    }
+
+    /// The hash of a directory whose root says `version`.
+    pub fn dx_hash_of(&self, version: HashVersion) -> DxHash {
+        let unsigned = self.raw.s_flags.get() & FLAG_UNSIGNED_HASH != 0;
+        DxHash { version, unsigned, seed: self.raw.s_hash_seed.map(|word| word.get()) }
+    }
+
+    /// Free blocks as the superblock has them: a hint, the descriptors know.
+    pub fn free_blocks_count(&self) -> u64 {
+        self.wide(self.raw.s_free_blocks_count_lo.get(), self.raw.s_free_blocks_count_hi.get())
+    }
+
+    /// Free inodes as the superblock has them: a hint, the descriptors know.
+    pub fn free_inodes_count(&self) -> u32 {
+        self.raw.s_free_inodes_count.get()
+    }
+
+    /// Blocks only root and the reserved user and group may use.
+    pub fn r_blocks_count(&self) -> u64 {
+        self.wide(self.raw.s_r_blocks_count_lo.get(), self.raw.s_r_blocks_count_hi.get()).min(self.blocks_count())
+    }
+
+    fn wide(&self, low: u32, high: u32) -> u64 {
+        u64::from(low) | if self.features.is_64bit() { u64::from(high) << 32 } else { 0 }
+    }
+
+    /// s_state: STATE_* bits.
+    pub fn state(&self) -> u16 {
+        self.raw.s_state.get()
+    }
+
+    /// s_errors: ERRORS_*.
+    pub fn errors(&self) -> u16 {
+        self.raw.s_errors.get()
+    }
+
+    /// Head of the orphan list, 0 if empty.
+    pub fn last_orphan(&self) -> u32 {
+        self.raw.s_last_orphan.get()
+    }
+
+    /// Inode of the journal; None without has_journal or with an external one.
+    pub fn journal_inum(&self) -> Option<u32> {
+        let inum = self.raw.s_journal_inum.get();
+        (self.has_compat(Compat::HAS_JOURNAL) && inum != 0).then_some(inum)
+    }
+
+    /// Inode of the orphan file; None without orphan_file.
+    pub fn orphan_file_inum(&self) -> Option<u32> {
+        let inum = self.raw.s_orphan_file_inum.get();
+        (self.has_compat(Compat::ORPHAN_FILE) && inum != 0).then_some(inum)
+    }
+
+    /// UUID of the volume.
+    pub fn uuid(&self) -> &[u8; 16] {
+        &self.raw.s_uuid
+    }
+
+    /// Label, without its zero padding; not necessarily UTF-8.
+    pub fn volume_name(&self) -> &[u8] {
+        until_nul(&self.raw.s_volume_name)
+    }
+
+    /// Directory of the last mount, without its zero padding.
+    pub fn last_mounted(&self) -> &[u8] {
+        until_nul(&self.raw.s_last_mounted)
+    }
+
+    /// Default mount options written as text (`tune2fs -E mount_opts`).
+    pub fn mount_opts(&self) -> &[u8] {
+        until_nul(&self.raw.s_mount_opts)
+    }
+
+    /// DEFM_* bits.
+    pub fn default_mount_opts(&self) -> u32 {
+        self.raw.s_default_mount_opts.get()
+    }
+
+    /// User who may use reserved blocks.
+    pub fn def_resuid(&self) -> u32 {
+        u32::from(self.raw.s_def_resuid.get())
+    }
+
+    /// Group that may use reserved blocks.
+    pub fn def_resgid(&self) -> u32 {
+        u32::from(self.raw.s_def_resgid.get())
+    }
+
+    /// Last write, seconds.
+    pub fn wtime(&self) -> i64 {
+        join_time(self.raw.s_wtime.get(), self.raw.s_wtime_hi)
+    }
+
+    /// Last mount, seconds.
+    pub fn mtime(&self) -> i64 {
+        join_time(self.raw.s_mtime.get(), self.raw.s_mtime_hi)
+    }
+
+    /// Last check, seconds.
+    pub fn lastcheck(&self) -> i64 {
+        join_time(self.raw.s_lastcheck.get(), self.raw.s_lastcheck_hi)
+    }
+
+    /// Creation, seconds.
+    pub fn mkfs_time(&self) -> i64 {
+        join_time(self.raw.s_mkfs_time.get(), self.raw.s_mkfs_time_hi)
+    }
+
+    /// Longest time between checks, seconds; 0 for no limit.
+    pub fn checkinterval(&self) -> u32 {
+        self.raw.s_checkinterval.get()
+    }
+
+    /// Mounts since the last check.
+    pub fn mnt_count(&self) -> u16 {
+        self.raw.s_mnt_count.get()
+    }
+
+    /// Mounts after which a check is due; zero or negative for never.
+    pub fn max_mnt_count(&self) -> i16 {
+        self.raw.s_max_mnt_count.get() as i16
+    }
+
+    /// KiB written over the life of the volume.
+    pub fn kbytes_written(&self) -> u64 {
+        self.raw.s_kbytes_written.get()
+    }
+
+    /// i_extra_isize for new inodes: what the volume wants and what this crate writes, cut to the inode's room.
+    pub fn want_extra_isize(&self) -> u16 {
+        let room = self.inode_size().saturating_sub(128);
+        self.raw.s_want_extra_isize.get().max(crate::inode::EXTRA_ISIZE).min(room)
+    }
+
+    /// Copy of the journal inode's i_block[0..15], i_size_high, i_size; None if the superblock holds none.
+    pub fn jnl_blocks(&self) -> Option<[u32; 17]> {
+        (self.raw.s_jnl_backup_type == JNL_BACKUP_BLOCKS).then(|| self.raw.s_jnl_blocks.map(|word| word.get()))
+    }
+}
+
+fn join_time(low: u32, high: u8) -> i64 {
+    i64::from(low) | i64::from(high) << 32
+}
+
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
