@@ -18,6 +18,9 @@ pub trait Env: Send + Sync {
     /// Fills `buf` with random bytes (UUIDs, inode generations, hash seeds; not for keys).
     fn random(&self, buf: &mut [u8]);
 
+    /// Nanoseconds since some fixed moment; never goes back. For measuring how long something took.
+    fn monotonic_ns(&self) -> u64;
+
     /// Four random bytes as a number.
     fn random_u32(&self) -> u32 {
         let mut b = [0; 4];
@@ -38,6 +41,11 @@ pub trait Env: Send + Sync {
 pub struct System;
 
 impl Env for System {
+    fn monotonic_ns(&self) -> u64 {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+    }
+
     fn now(&self) -> Timestamp {
         match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
             Ok(d) => Timestamp { sec: d.as_secs() as i64, nsec: d.subsec_nanos() },
@@ -82,6 +90,11 @@ impl Fixed {
 }
 
 impl Env for Fixed {
+    fn monotonic_ns(&self) -> u64 {
+        let now = self.state.lock().0;
+        now.sec as u64 * 1_000_000_000 + u64::from(now.nsec)
+    }
+
     fn now(&self) -> Timestamp {
         self.state.lock().0
     }

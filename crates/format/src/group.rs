@@ -67,6 +67,10 @@ pub struct RawGroupDesc {
 }
 
 const CHECKSUM: usize = offset_of!(RawGroupDesc, bg_checksum);
+/// Byte offset of the low half of the directory count in a descriptor.
+pub const USED_DIRS_OFFSET: usize = offset_of!(RawGroupDesc, bg_used_dirs_count_lo);
+/// Byte offset of the flags in a descriptor.
+pub const FLAGS_OFFSET: usize = offset_of!(RawGroupDesc, bg_flags);
 const _: () = {
     assert!(size_of::<RawGroupDesc>() == 64);
     assert!(CHECKSUM == 0x1e);

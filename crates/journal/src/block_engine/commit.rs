@@ -1,0 +1,185 @@
+//! Commit: switch, seal, log, flush, commit record, flush.
+//!
+//! One thread commits at a time, on behalf of everybody whose handles are in the transaction; who waits for the commit
+//! lock meanwhile finds its own handles committed too, or commits them next (group commit without a hand-over to
+//! another thread).
+//!
+//! Two flushes make a transaction durable, as in jbd2 with barriers: one before the commit record (log blocks and staged
+//! data), one after it.
+
+use super::running::{Frozen, Switched};
+use super::{Core, Sealed, may_be_logged};
+use crate::cache::Block;
+use crate::contract::{Extent, Images, Patches, Tid};
+use crate::{JournalError, Result};
+use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// What the commit lock protects.
+pub(crate) struct Committed {
+    /// The newest durable transaction.
+    last: Tid,
+    /// Ring position behind it.
+    head: u64,
+}
+
+impl Committed {
+    /// The state of an empty log whose next transaction is `first`.
+    pub(crate) fn before(first: Tid) -> Self {
+        Self { last: Tid(first.0.wrapping_sub(1)), head: 0 }
+    }
+
+    /// The transaction after the newest durable one.
+    pub(crate) fn next_tid(&self) -> Tid {
+        self.last.next()
+    }
+
+    /// Ring blocks from `start` up to the head.
+    pub(crate) fn distance_from(&self, start: u64, ring: u64) -> u64 {
+        (self.head + ring - start) % ring
+    }
+}
+
+struct TxImages<'a>(&'a [Frozen]);
+
+impl Images for TxImages<'_> {
+    fn image(&self, block: u64) -> Option<&[u8]> {
+        let at = self.0.binary_search_by_key(&block, |f| f.buf.block).ok()?;
+        Some(&self.0[at].image)
+    }
+}
+
+impl Core {
+    /// See [`crate::Engine::wait`].
+    pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
+        let data_seen = self.data_written.load(SeqCst);
+        let mut committed = self.commit_lock.lock();
+        self.check_alive()?;
+        if !tid.at_most(committed.last) {
+            self.commit(&mut committed)?;
+        }
+        if self.data_flushed.load(SeqCst) < data_seen {
+            self.flush()?;
+        }
+        drop(committed);
+        self.bound_pending()
+    }
+
+    /// The running transaction, or the data written since the last flush, have outgrown their bounds.
+    pub(crate) fn running_is_large(&self) -> bool {
+        let size = self.block_size as u64;
+        self.running.joined() * size >= self.config.dirty_bytes || self.space.transaction_is_full(0)
+    }
+
+    /// A timer's or a size's commit.
+    pub(crate) fn commit_running(&self) -> Result<()> {
+        let mut committed = self.commit_lock.lock();
+        self.check_alive()?;
+        self.commit(&mut committed)
+    }
+
+    fn commit(&self, committed: &mut Committed) -> Result<()> {
+        let Some(switched) = self.running.switch() else { return Ok(()) };
+        let result = self.log_transaction(committed, switched);
+        self.or_abort(result)
+    }
+
+    fn log_transaction(&self, committed: &mut Committed, switched: Switched) -> Result<()> {
+        let Switched { tid, mut blocks, freed, joined } = switched;
+        self.space.switched(joined);
+        self.space.set_used(self.space.used(), joined.max(1));
+        blocks.sort_unstable_by_key(|f| f.buf.block);
+        let images = self.seal(&blocks);
+        drop(blocks);
+        let tx = Sealed { tid, images, revoked: self.to_revoke(&freed) };
+
+        let start = committed.head;
+        if self.pending.lock().is_empty() {
+            self.log.set_tail(tid, Some(start))?;
+        }
+        let mut written = self.log.append(start, &tx)?;
+        self.flush()?;
+        written += self.log.append_commit(self.ring_add(start, written), tid)?;
+        self.flush()?;
+
+        (committed.last, committed.head) = (tid, self.ring_add(start, written));
+        self.count(&tx, written);
+        self.completed(tx, start, written, freed.into_iter().map(|(e, _)| e).collect());
+        Ok(())
+    }
+
+    /// Derived values go into the images and, so that the next transaction builds on them, into the live blocks.
+    fn seal(&self, blocks: &[Frozen]) -> Vec<(u64, Block)> {
+        let mut patches = Patches::default();
+        let tx = TxImages(blocks);
+        let seal_one = |frozen: &Frozen| {
+            let Frozen { buf, kind, image, dirty } = frozen;
+            patches.clear();
+            self.client.seal(buf.block, *kind, image, dirty, &tx, &mut patches);
+            if patches.is_empty() {
+                return (buf.block, image.clone());
+            }
+            let mut sealed: Block = Arc::from(&image[..]);
+            if let Some(bytes) = Arc::get_mut(&mut sealed) {
+                patches.apply(bytes);
+            }
+            buf.state.lock().take_seal(image, &sealed, &patches);
+            (buf.block, sealed)
+        };
+        blocks.iter().map(seal_one).collect()
+    }
+
+    fn to_revoke(&self, freed: &[(Extent, crate::Kind)]) -> Vec<u64> {
+        let pending = self.pending.lock();
+        let runs: Vec<Extent> = may_be_logged(freed, self.config.journaled_data).collect();
+        let total: u64 = runs.iter().map(|e| u64::from(e.len)).sum();
+        let mut revoked: Vec<u64> = if total <= pending.len() as u64 {
+            let blocks = runs.iter().flat_map(|e| e.start..e.start + u64::from(e.len));
+            blocks.filter(|&b| pending.is_logged(b)).collect()
+        } else {
+            let inside = |b: &u64| runs.iter().any(|e| (e.start..e.start + u64::from(e.len)).contains(b));
+            pending.logged_blocks().filter(inside).collect()
+        };
+        revoked.sort_unstable();
+        revoked
+    }
+
+    fn completed(&self, tx: Sealed, start: u64, written: u64, freed: Vec<Extent>) {
+        let released = {
+            let mut pending = self.pending.lock();
+            for &block in &tx.revoked {
+                pending.revoked(block);
+            }
+            pending.committed(tx.tid, start, tx.images);
+            self.space.set_used(self.space.used() + written, 0);
+            pending.release(freed)
+        };
+        if !released.is_empty() {
+            self.client.release(&released);
+        }
+        if self.space.half_full() || self.pending.lock().bytes() > self.config.pending_bytes / 2 {
+            self.kick();
+        }
+    }
+
+    /// Flushes the store; data written before the call is durable afterwards.
+    pub(crate) fn flush(&self) -> Result<()> {
+        let seen = self.data_written.load(SeqCst);
+        self.data_bytes.store(0, Relaxed);
+        let flushed = self.store.flush().map_err(JournalError::from);
+        self.or_abort(flushed)?;
+        self.data_flushed.fetch_max(seen, SeqCst);
+        Ok(())
+    }
+
+    fn ring_add(&self, at: u64, blocks: u64) -> u64 {
+        (at + blocks) % self.log.ring_blocks()
+    }
+
+    fn count(&self, tx: &Sealed, written: u64) {
+        let mut stats = self.stats.lock();
+        stats.commits += 1;
+        stats.journal_blocks += written;
+        stats.revokes += tx.revoked.len() as u64;
+    }
+}

@@ -1,0 +1,303 @@
+//! What all whole-block engines share: the running transaction, journal space, commit, and the checkpoint.
+//!
+//! ```text
+//!   publish ──▶ running (Buf list) ──switch──▶ images ──seal──▶ LogFormat::append ──flush──▶ seal_commit ──flush──▶ pending ──▶ home
+//! ```
+//!
+//! A [`LogFormat`] is how a transaction looks in the journal area; everything else (who waits for what, which image is
+//! the newest, when a freed block may be reused) is here once.
+//!
+//! **Locks**, in order: checkpoint, commit, barrier, a running shard, a buffer, pending. None of them is an inode lock, so a
+//! thread that holds inode locks may commit or checkpoint.
+
+mod checkpoint;
+mod commit;
+mod pending;
+mod running;
+mod space;
+mod steps;
+
+use crate::cache::{Block, Cache, Home};
+use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
+use crate::{JournalError, Result, WriteSet};
+use commit::Committed;
+use ondol_block::BlockStore;
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::{Arc, Condvar, Mutex};
+use ondol_env::{Env, Step};
+use pending::Pending;
+use running::Running;
+use space::Space;
+
+/// The sealed images of one transaction and what it frees, ready for the journal area.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) tid: Tid,
+    /// Images by rising block number.
+    pub(crate) images: Vec<(u64, Block)>,
+    /// Blocks whose older images in the log must not be replayed.
+    pub(crate) revoked: Vec<u64>,
+}
+
+/// How transactions look in the journal area, and how the area's superblock is kept.
+pub(crate) trait LogFormat: Send + Sync {
+    /// The engine's name as in `journal=`.
+    fn name(&self) -> &'static str;
+    /// Blocks that the area has for transactions.
+    fn ring_blocks(&self) -> u64;
+    /// Upper bound of the area's blocks that `images` images and `revokes` revoke records take.
+    fn cost(&self, images: u64, revokes: u64) -> u64;
+    /// Writes everything of the transaction that must be durable before the commit record, from position `at` of the
+    /// ring on. Returns the blocks written, which lie directly behind `at`.
+    fn append(&self, at: u64, tx: &Sealed) -> Result<u64>;
+    /// Writes the record that makes the transaction count, at position `at`. Returns the blocks written.
+    fn append_commit(&self, at: u64, tid: Tid) -> Result<u64>;
+    /// Records where recovery starts: `None` for an empty log whose next transaction is `tid`.
+    fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()>;
+}
+
+/// How a block engine is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Seconds after which a running transaction is committed without anybody asking (`commit=`).
+    pub commit_interval: u64,
+    /// Bytes of file data that may be dirty before a commit is started (`dirty=`).
+    pub dirty_bytes: u64,
+    /// Bytes of the block cache.
+    pub cache_bytes: usize,
+    /// Bytes of committed images that may wait for their checkpoint in memory.
+    pub pending_bytes: u64,
+    /// File data is journaled (`data=journal`): freed data blocks may have pending images.
+    pub journaled_data: bool,
+}
+
+/// The shared state of one engine.
+pub(crate) struct Core {
+    store: Arc<dyn BlockStore>,
+    block_size: usize,
+    client: Arc<dyn Client>,
+    env: Arc<dyn Env>,
+    config: Config,
+    log: Box<dyn LogFormat>,
+    running: Running,
+    space: Space,
+    pending: Mutex<Pending>,
+    commit_lock: Mutex<Committed>,
+    checkpoint_lock: Mutex<()>,
+    aborted: Mutex<Option<String>>,
+    /// Sequence of data writes, and how much of it a completed flush covers.
+    data_written: AtomicU64,
+    data_flushed: AtomicU64,
+    data_bytes: AtomicU64,
+    wake: Arc<(Mutex<bool>, Condvar)>,
+    stats: Mutex<EngineStats>,
+    handles: AtomicU64,
+}
+
+/// A journal engine that logs whole blocks.
+pub struct BlockEngine {
+    core: Arc<Core>,
+    cache: Arc<Cache>,
+}
+
+impl BlockEngine {
+    /// An engine over an empty log whose next transaction is `first`.
+    pub(crate) fn new(
+        store: Arc<dyn BlockStore>,
+        block_size: usize,
+        client: Arc<dyn Client>,
+        env: Arc<dyn Env>,
+        config: Config,
+        log: Box<dyn LogFormat>,
+        first: Tid,
+    ) -> Self {
+        let space = Space::new(log.as_ref());
+        let core = Arc::new(Core {
+            store,
+            block_size,
+            client: client.clone(),
+            env,
+            config,
+            log,
+            running: Running::new(first),
+            space,
+            pending: Mutex::default(),
+            commit_lock: Mutex::new(Committed::before(first)),
+            checkpoint_lock: Mutex::default(),
+            aborted: Mutex::default(),
+            data_written: AtomicU64::new(0),
+            data_flushed: AtomicU64::new(0),
+            data_bytes: AtomicU64::new(0),
+            wake: Arc::default(),
+            stats: Mutex::default(),
+            handles: AtomicU64::new(0),
+        });
+        let home: Arc<dyn Home> = core.clone();
+        let cache = Arc::new(Cache::new(block_size, config.cache_bytes, home, client));
+        Self { core, cache }
+    }
+}
+
+impl Core {
+    fn check_alive(&self) -> Result<()> {
+        match &*self.aborted.lock() {
+            Some(why) => Err(JournalError::Aborted(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the engine for good: the medium's state is unknown, so nothing may be called durable any more.
+    fn abort(&self, error: &JournalError) {
+        self.aborted.lock().get_or_insert_with(|| error.to_string());
+        tracing::error!("journal stopped: {error}");
+        self.space.wake_all();
+    }
+
+    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|e| self.abort(e))
+    }
+
+    fn byte_offset(&self, block: u64) -> u64 {
+        block * self.block_size as u64
+    }
+
+    /// Wakes the background steps' owner.
+    fn kick(&self) {
+        *self.wake.0.lock() = true;
+        self.wake.1.notify_all();
+    }
+}
+
+impl Home for Core {
+    fn committed(&self, block: u64) -> Option<Block> {
+        self.pending.lock().image(block)
+    }
+
+    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        Ok(self.store.read(self.byte_offset(block), bytes)?)
+    }
+}
+
+impl Engine for BlockEngine {
+    fn name(&self) -> &'static str {
+        self.core.log.name()
+    }
+
+    fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    fn max_blocks(&self) -> u32 {
+        self.core.space.max_handle()
+    }
+
+    fn reserve(&self, blocks: u32) -> Result<()> {
+        self.core.check_alive()?;
+        self.core.reserve(blocks)
+    }
+
+    fn extend(&self, blocks: u32) -> bool {
+        self.core.space.try_promise(blocks)
+    }
+
+    fn unreserve(&self, blocks: u32) {
+        self.core.space.give_back(blocks);
+    }
+
+    fn publish(&self, set: WriteSet, reserved: u32) -> Tid {
+        self.core.handles.fetch_add(1, Relaxed);
+        let data_journaled = self.core.config.journaled_data;
+        for (extent, kind) in &set.freed {
+            if *kind != Kind::DATA || data_journaled {
+                (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i));
+            }
+        }
+        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref());
+        self.core.space.joined(reserved, joined);
+        if self.core.running_is_large() {
+            self.core.kick();
+        }
+        tid
+    }
+
+    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.core.check_alive()?;
+        self.core.store.write(self.core.byte_offset(block) + offset as u64, bytes)?;
+        self.core.data_written.fetch_add(1, Relaxed);
+        let dirty = self.core.data_bytes.fetch_add(bytes.len() as u64, Relaxed) + bytes.len() as u64;
+        if dirty >= self.core.config.dirty_bytes {
+            self.core.kick();
+        }
+        Ok(())
+    }
+
+    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
+        if !self.core.config.journaled_data {
+            return Ok(self.core.store.read(self.core.byte_offset(block) + offset as u64, buf)?);
+        }
+        self.read_journaled_data(block, offset, buf)
+    }
+
+    fn tid(&self) -> Tid {
+        self.core.running.tid()
+    }
+
+    fn wait(&self, tid: Tid) -> Result<()> {
+        self.core.wait(tid)
+    }
+
+    fn checkpoint_all(&self) -> Result<()> {
+        self.core.wait(self.tid())?;
+        self.core.checkpoint_everything()
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+        steps::steps(&self.core)
+    }
+
+    fn wake(&self) -> Arc<(Mutex<bool>, Condvar)> {
+        self.core.wake.clone()
+    }
+
+    fn aborted(&self) -> Option<String> {
+        self.core.aborted.lock().clone()
+    }
+
+    fn stats(&self) -> EngineStats {
+        let mut stats = *self.core.stats.lock();
+        stats.handles = self.core.handles.load(Relaxed);
+        stats.ring_blocks = self.core.log.ring_blocks();
+        stats.used_blocks = self.core.space.used();
+        stats
+    }
+}
+
+impl BlockEngine {
+    /// Data that may be in the cache or wait for its checkpoint: block by block, runs of others in one read.
+    fn read_journaled_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
+        let size = self.core.block_size;
+        let base = self.core.byte_offset(block);
+        let (mut at, mut home_from) = (offset, offset);
+        let end = offset + buf.len();
+        while at < end {
+            let stop = ((at / size + 1) * size).min(end);
+            if let Some(image) = self.cache.peek_data(block + (at / size) as u64) {
+                if home_from < at {
+                    self.core.store.read(base + home_from as u64, &mut buf[home_from - offset..at - offset])?;
+                }
+                buf[at - offset..stop - offset].copy_from_slice(&image[at % size..at % size + stop - at]);
+                home_from = stop;
+            }
+            at = stop;
+        }
+        if home_from < end {
+            self.core.store.read(base + home_from as u64, &mut buf[home_from - offset..])?;
+        }
+        Ok(())
+    }
+}
+
+/// The runs in `freed` that the log may hold images of.
+fn may_be_logged(freed: &[(Extent, Kind)], journaled_data: bool) -> impl Iterator<Item = Extent> + '_ {
+    freed.iter().filter(move |(_, kind)| journaled_data || *kind != Kind::DATA).map(|(extent, _)| *extent)
+}

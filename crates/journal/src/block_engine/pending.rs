@@ -1,0 +1,153 @@
+//! Committed transactions that still lie in the log, and the newest committed image of each of their blocks.
+
+use crate::cache::{Block, BlockHash};
+use crate::contract::{Extent, Tid};
+use std::collections::{HashMap, VecDeque};
+
+/// One block that the log holds.
+#[derive(Debug)]
+struct Entry {
+    /// The newest transaction in the log that holds it.
+    tid: Tid,
+    /// Its newest committed content; `None` once that is home.
+    image: Option<Block>,
+}
+
+/// One transaction in the log.
+#[derive(Debug)]
+struct Logged {
+    tid: Tid,
+    /// Ring position of its first block.
+    start: u64,
+    blocks: Vec<u64>,
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    blocks: HashMap<u64, Entry, BlockHash>,
+    log: VecDeque<Logged>,
+    bytes: u64,
+    /// A checkpoint is writing images home now.
+    writing: bool,
+    /// Freed blocks that wait for that checkpoint to end.
+    held_back: Vec<Extent>,
+}
+
+impl Pending {
+    /// The newest committed image of `block` that is not home yet.
+    pub(crate) fn image(&self, block: u64) -> Option<Block> {
+        self.blocks.get(&block)?.image.clone()
+    }
+
+    /// Whether an image of `block` lies in the log.
+    pub(crate) fn is_logged(&self, block: u64) -> bool {
+        self.blocks.contains_key(&block)
+    }
+
+    /// Blocks that lie in the log, in no order.
+    pub(crate) fn logged_blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.blocks.keys().copied()
+    }
+
+    /// Number of different blocks in the log.
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Bytes of images that wait for their checkpoint.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// No transaction lies in the log.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.log.is_empty()
+    }
+
+    /// The oldest transaction in the log and its position.
+    pub(crate) fn tail(&self) -> Option<(Tid, u64)> {
+        self.log.front().map(|t| (t.tid, t.start))
+    }
+
+    /// Takes in a transaction that is durable now.
+    pub(crate) fn committed(&mut self, tid: Tid, start: u64, images: Vec<(u64, Block)>) {
+        let blocks = images.iter().map(|(block, _)| *block).collect();
+        for (block, image) in images {
+            self.bytes += image.len() as u64;
+            let old = self.blocks.insert(block, Entry { tid, image: Some(image) });
+            self.bytes -= old.and_then(|e| e.image).map_or(0, |i| i.len() as u64);
+        }
+        self.log.push_back(Logged { tid, start, blocks });
+    }
+
+    /// Drops the images of a revoked block.
+    pub(crate) fn revoked(&mut self, block: u64) {
+        if let Some(image) = self.blocks.remove(&block).and_then(|e| e.image) {
+            self.bytes -= image.len() as u64;
+        }
+    }
+
+    /// Freed blocks that may be reused now; those freed while a checkpoint is writing are held back until it ends.
+    pub(crate) fn release(&mut self, freed: Vec<Extent>) -> Vec<Extent> {
+        if !self.writing {
+            return freed;
+        }
+        self.held_back.extend(freed);
+        Vec::new()
+    }
+
+    /// Begins a checkpoint of the oldest transactions, of about `blocks` images: what to write, by rising block number,
+    /// and up to which transaction that is everything.
+    pub(crate) fn begin_checkpoint(&mut self, blocks: usize) -> Option<(Tid, Vec<(u64, Block)>)> {
+        let mut images: Vec<(u64, Block)> = Vec::new();
+        let mut upto = None;
+        for tx in &self.log {
+            if upto.is_some() && images.len() >= blocks {
+                break;
+            }
+            let of = |&b: &u64| Some((b, self.blocks.get(&b)?.image.clone()?));
+            images.extend(tx.blocks.iter().filter_map(of));
+            upto = Some(tx.tid);
+        }
+        images.sort_unstable_by_key(|(block, _)| *block);
+        images.dedup_by_key(|(block, _)| *block);
+        self.writing = upto.is_some();
+        upto.map(|tid| (tid, images))
+    }
+
+    /// `written` is home and durable.
+    pub(crate) fn written(&mut self, written: &[(u64, Block)]) {
+        for (block, image) in written {
+            if let Some(entry) = self.blocks.get_mut(block)
+                && entry.image.as_ref().is_some_and(|i| std::ptr::eq(i.as_ptr(), image.as_ptr()))
+            {
+                entry.image = None;
+                self.bytes -= image.len() as u64;
+            }
+        }
+    }
+
+    /// Ends a checkpoint, successful or not; returns the freed blocks that waited for it.
+    pub(crate) fn end_checkpoint(&mut self) -> Vec<Extent> {
+        self.writing = false;
+        std::mem::take(&mut self.held_back)
+    }
+
+    /// The tail on the medium has passed `upto`: its transactions are no longer in the log.
+    pub(crate) fn forget_upto(&mut self, upto: Tid) {
+        while self.log.front().is_some_and(|t| t.tid.at_most(upto)) {
+            let Some(tx) = self.log.pop_front() else { return };
+            for block in tx.blocks {
+                if self.blocks.get(&block).is_some_and(|e| e.tid == tx.tid && e.image.is_none()) {
+                    self.blocks.remove(&block);
+                }
+            }
+        }
+    }
+
+    /// Where the tail will be once everything up to `upto` is gone: the next transaction, if there is one.
+    pub(crate) fn tail_after(&self, upto: Tid) -> Option<(Tid, u64)> {
+        self.log.iter().find(|t| !t.tid.at_most(upto)).map(|t| (t.tid, t.start))
+    }
+}

@@ -1,0 +1,173 @@
+//! Journal space: promised before an operation changes anything, so that nothing fails afterwards.
+//!
+//! `outstanding` counts the blocks promised to open handles plus the blocks in the running transaction; it never exceeds
+//! `allowance`, which is what the ring still has for the running transaction after everything that lies in the log and the
+//! transaction being committed. Promising is one atomic add.
+
+use super::LogFormat;
+use crate::{JournalError, Result};
+use ondol_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use ondol_env::sync::{Condvar, Mutex};
+use std::time::Duration;
+
+/// The ring's ledger.
+pub(crate) struct Space {
+    ring: u64,
+    max_tx: u64,
+    max_handle: u32,
+    /// Blocks that a transaction takes beside its images and their tags, at most.
+    fixed: u64,
+    /// Images that the first `n` blocks of free ring can carry: `n * num / den`.
+    ratio: (u64, u64),
+    outstanding: AtomicU64,
+    allowance: AtomicU64,
+    used: AtomicU64,
+    waiters: AtomicUsize,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Space {
+    pub(crate) fn new(log: &dyn LogFormat) -> Self {
+        let ring = log.ring_blocks();
+        let many = ring.max(64);
+        let fixed = log.cost(0, ring) + 2;
+        let max_tx = ring / 4;
+        let space = Self {
+            ring,
+            max_tx,
+            max_handle: u32::try_from(max_tx).unwrap_or(u32::MAX),
+            fixed,
+            ratio: (many, log.cost(many, 0)),
+            outstanding: AtomicU64::new(0),
+            allowance: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            waiters: AtomicUsize::new(0),
+            lock: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        space.set_used(0, 0);
+        space
+    }
+
+    /// The most that one handle can be promised.
+    pub(crate) fn max_handle(&self) -> u32 {
+        self.max_handle
+    }
+
+    /// Ring blocks between tail and head.
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(SeqCst)
+    }
+
+    /// More than half of the ring lies between tail and head.
+    pub(crate) fn half_full(&self) -> bool {
+        self.used() * 2 > self.ring
+    }
+
+    /// Sets how many ring blocks are in use, plus the images of a transaction that is being committed.
+    pub(crate) fn set_used(&self, used: u64, committing_images: u64) {
+        let committing = if committing_images == 0 { 0 } else { self.for_images(committing_images) + self.fixed };
+        let free = self.ring.saturating_sub(used + committing).saturating_sub(2 * self.fixed);
+        let images = free * self.ratio.0 / self.ratio.1;
+        self.used.store(used, SeqCst);
+        self.allowance.store(images.min(self.max_tx), SeqCst);
+        self.wake_all();
+    }
+
+    fn for_images(&self, images: u64) -> u64 {
+        (images * self.ratio.1).div_ceil(self.ratio.0)
+    }
+
+    /// Promises `blocks` if the ledger has them now.
+    pub(crate) fn try_promise(&self, blocks: u32) -> bool {
+        let blocks = u64::from(blocks);
+        if self.outstanding.fetch_add(blocks, SeqCst) + blocks <= self.allowance.load(SeqCst) {
+            return true;
+        }
+        self.outstanding.fetch_sub(blocks, SeqCst);
+        false
+    }
+
+    /// The transaction being assembled would outgrow its share if `blocks` more were promised.
+    pub(crate) fn transaction_is_full(&self, blocks: u32) -> bool {
+        self.outstanding.load(SeqCst) + u64::from(blocks) > self.max_tx
+    }
+
+    /// Takes back a promise of a dropped handle.
+    pub(crate) fn give_back(&self, blocks: u32) {
+        self.outstanding.fetch_sub(u64::from(blocks), SeqCst);
+        self.wake_if_waited();
+    }
+
+    /// A handle that was promised `reserved` closed and brought `joined` new blocks.
+    pub(crate) fn joined(&self, reserved: u32, joined: u32) {
+        self.outstanding.fetch_sub(u64::from(reserved - joined), SeqCst);
+        self.wake_if_waited();
+    }
+
+    /// The switch took `joined` blocks out of the running transaction.
+    pub(crate) fn switched(&self, joined: u64) {
+        self.outstanding.fetch_sub(joined, SeqCst);
+    }
+
+    /// Waits until something changes; the timeout only bounds how late an abort is seen.
+    pub(crate) fn wait_for_change(&self) {
+        self.waiters.fetch_add(1, SeqCst);
+        let mut guard = self.lock.lock();
+        self.changed.wait_for(&mut guard, Duration::from_millis(10));
+        drop(guard);
+        self.waiters.fetch_sub(1, SeqCst);
+    }
+
+    fn wake_if_waited(&self) {
+        if self.waiters.load(SeqCst) > 0 {
+            self.wake_all();
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        let _guard = self.lock.lock();
+        self.changed.notify_all();
+    }
+}
+
+impl super::Core {
+    /// Promises `blocks`, doing commits and checkpoints on this thread where the background has not kept up.
+    pub(crate) fn reserve(&self, blocks: u32) -> Result<()> {
+        if blocks > self.space.max_handle() {
+            return Err(JournalError::TooBig { need: blocks, max: self.space.max_handle() });
+        }
+        if self.space.try_promise(blocks) {
+            return Ok(());
+        }
+        let began = self.env.monotonic_ns();
+        let result = self.reserve_slowly(blocks);
+        self.stats.lock().stall_ns += self.env.monotonic_ns() - began;
+        result
+    }
+
+    fn reserve_slowly(&self, blocks: u32) -> Result<()> {
+        loop {
+            self.check_alive()?;
+            if self.space.try_promise(blocks) {
+                return Ok(());
+            }
+            if self.running.joined() > 0 && self.space.transaction_is_full(blocks) {
+                self.stats.lock().foreground_commits += 1;
+                self.wait(self.running.tid())?;
+            } else if self.space.used() > 0 {
+                if self.checkpoint_some()? {
+                    self.stats.lock().foreground_checkpoints += 1;
+                } else {
+                    self.space.wait_for_change();
+                }
+            } else if self.running.joined() > 0 {
+                self.stats.lock().foreground_commits += 1;
+                self.wait(self.running.tid())?;
+            } else {
+                self.space.wait_for_change();
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The commit timer and the background checkpointer, as objects to be stepped.
+
+use super::Core;
+use crate::{JournalError, Result};
+use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_env::{Progress, Step};
+
+/// The steps of one engine: committer, flusher of data, checkpointer.
+pub(crate) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+    vec![Arc::new(Committer(core.clone())), Arc::new(Flusher(core.clone())), Arc::new(Checkpointer(core.clone()))]
+}
+
+/// Commits the running transaction when it is old or large.
+struct Committer(Arc<Core>);
+
+impl Step for Committer {
+    type Error = JournalError;
+
+    fn step(&self) -> Result<Progress> {
+        let core = &self.0;
+        let Some(started) = core.running.started() else { return Ok(Progress::Idle) };
+        let age = core.env.now().sec.saturating_sub(started).max(0) as u64;
+        if age < core.config.commit_interval && !core.running_is_large() {
+            return Ok(Progress::Idle);
+        }
+        core.commit_running()?;
+        Ok(Progress::Worked)
+    }
+}
+
+/// Flushes file data before too much of it is dirty.
+struct Flusher(Arc<Core>);
+
+impl Step for Flusher {
+    type Error = JournalError;
+
+    fn step(&self) -> Result<Progress> {
+        if self.0.data_bytes.load(Relaxed) < self.0.config.dirty_bytes {
+            return Ok(Progress::Idle);
+        }
+        self.0.check_alive()?;
+        self.0.flush()?;
+        Ok(Progress::Worked)
+    }
+}
+
+/// Checkpoints while more than half of the log, or of the memory for its images, is in use.
+struct Checkpointer(Arc<Core>);
+
+impl Step for Checkpointer {
+    type Error = JournalError;
+
+    fn step(&self) -> Result<Progress> {
+        let core = &self.0;
+        let crowded = core.space.half_full() || core.pending.lock().bytes() > core.config.pending_bytes / 2;
+        if !crowded || !core.checkpoint_some()? {
+            return Ok(Progress::Idle);
+        }
+        Ok(Progress::Worked)
+    }
+}

@@ -1,0 +1,240 @@
+//! The live blocks: what every reader sees, whichever engine makes them durable.
+//!
+//! A block is an `Arc<[u8]>`: a reader's snapshot, a committing image and a checkpoint image are clones of the pointer,
+//! and a writer copies only when one of them is still held. A [`Buf`] that anybody but the cache holds (an open handle,
+//! the running or the committing transaction) is never evicted.
+
+use crate::change::Change;
+use crate::{Client, Kind, Patches, Ranges, Result, Tid};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::{Arc, Mutex};
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The bytes of one block at one moment.
+pub type Block = Arc<[u8]>;
+
+/// Hashes block numbers: one multiplication, equal on every run.
+#[derive(Default)]
+pub(crate) struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.write_u64(u64::from(b));
+        }
+    }
+    fn write_u64(&mut self, n: u64) {
+        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 ^= self.0 >> 32;
+    }
+}
+
+pub(crate) type BlockHash = BuildHasherDefault<BlockHasher>;
+
+/// Where the cache finds a block that it does not hold.
+pub(crate) trait Home: Send + Sync {
+    /// The newest committed content that has not reached home yet, if there is one.
+    fn committed(&self, block: u64) -> Option<Block>;
+    /// Reads the block from home.
+    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()>;
+}
+
+/// One live block.
+#[derive(Debug)]
+pub(crate) struct Buf {
+    pub(crate) block: u64,
+    referenced: AtomicBool,
+    pub(crate) state: Mutex<BufState>,
+}
+
+/// What a [`Buf`] holds, under its lock.
+#[derive(Debug)]
+pub(crate) struct BufState {
+    pub(crate) kind: Kind,
+    /// `None` until the block is first read or built.
+    data: Option<Block>,
+    /// The running transaction that holds this block.
+    pub(crate) running: Option<Tid>,
+    /// Bytes changed since the last seal.
+    pub(crate) dirty: Ranges,
+    /// The block was freed: it is neither journaled nor written home any more.
+    pub(crate) freed: bool,
+}
+
+impl Buf {
+    fn new(block: u64, kind: Kind) -> Self {
+        let state = BufState { kind, data: None, running: None, dirty: Ranges::default(), freed: false };
+        Self { block, referenced: AtomicBool::new(true), state: Mutex::new(state) }
+    }
+
+    /// The bytes now.
+    pub(crate) fn snapshot(&self) -> Block {
+        // Unread buffers are only handed out to be filled by `publish`; until then they read as nothing.
+        self.state.lock().data.clone().unwrap_or_else(|| Arc::from([]))
+    }
+}
+
+impl BufState {
+    /// The bytes, to be shared.
+    pub(crate) fn image(&self) -> Option<Block> {
+        self.data.clone()
+    }
+
+    /// Applies a handle's changes; `fresh` starts from zeros.
+    pub(crate) fn apply(&mut self, kind: Kind, fresh: bool, changes: &[Change], arena: &[u8], block_size: usize) {
+        self.kind = kind;
+        if fresh || self.data.is_none() {
+            self.dirty.add(0..block_size as u32);
+            if let [Change::Bytes { offset: 0, at, len }] = *changes
+                && len as usize == block_size
+            {
+                self.data = Some(Arc::from(&arena[at as usize..(at + len) as usize]));
+                return;
+            }
+            self.data = Some(Arc::from(vec![0; block_size]));
+        }
+        if let (Some(data), false) = (&mut self.data, changes.is_empty()) {
+            let bytes = Arc::make_mut(data);
+            for c in changes {
+                c.apply(arena, bytes, &mut self.dirty);
+            }
+        }
+    }
+
+    /// Takes derived values into the live bytes: `sealed` is `original` with `patches`.
+    pub(crate) fn take_seal(&mut self, original: &Block, sealed: &Block, patches: &Patches) {
+        match &mut self.data {
+            Some(live) if Arc::ptr_eq(live, original) => *live = sealed.clone(),
+            Some(live) => patches.apply(Arc::make_mut(live)),
+            None => {}
+        }
+    }
+}
+
+const SHARDS: usize = 64;
+
+#[derive(Default)]
+struct Shard {
+    map: HashMap<u64, Arc<Buf>, BlockHash>,
+    clock: VecDeque<u64>,
+}
+
+/// Counters of the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Look-ups answered from memory.
+    pub hits: u64,
+    /// Look-ups that had to read.
+    pub misses: u64,
+    /// Blocks held now.
+    pub blocks: u64,
+}
+
+/// The cache of live blocks, bounded by a number of blocks.
+pub struct Cache {
+    shards: Vec<Mutex<Shard>>,
+    block_size: usize,
+    per_shard: usize,
+    home: Arc<dyn Home>,
+    client: Arc<dyn Client>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Cache {
+    /// A cache of at most `bytes` bytes (more only while transactions hold more).
+    pub(crate) fn new(block_size: usize, bytes: usize, home: Arc<dyn Home>, client: Arc<dyn Client>) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let per_shard = (bytes / block_size / SHARDS).max(4);
+        Self { shards, block_size, per_shard, home, client, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
+    /// Bytes in a block.
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// The counters so far.
+    pub fn stats(&self) -> CacheStats {
+        let blocks = self.shards.iter().map(|s| s.lock().map.len() as u64).sum();
+        CacheStats { hits: self.hits.load(Relaxed), misses: self.misses.load(Relaxed), blocks }
+    }
+
+    /// The live block, read and checked if it is not in memory.
+    pub(crate) fn get(&self, block: u64, kind: Kind) -> Result<Arc<Buf>> {
+        let buf = self.get_unread(block, kind);
+        let mut state = buf.state.lock();
+        if state.data.is_none() {
+            self.misses.fetch_add(1, Relaxed);
+            state.data = Some(self.load(block, kind)?);
+            state.kind = kind;
+        } else {
+            self.hits.fetch_add(1, Relaxed);
+        }
+        drop(state);
+        Ok(buf)
+    }
+
+    /// The live block without its content, for a handle that will build it.
+    pub(crate) fn get_unread(&self, block: u64, kind: Kind) -> Arc<Buf> {
+        let mut shard = self.shard(block).lock();
+        if let Some(buf) = shard.map.get(&block) {
+            buf.referenced.store(true, Relaxed);
+            return buf.clone();
+        }
+        while shard.map.len() >= self.per_shard && evict_one(&mut shard) {}
+        let buf = Arc::new(Buf::new(block, kind));
+        shard.map.insert(block, buf.clone());
+        shard.clock.push_back(block);
+        buf
+    }
+
+    /// A data block that is newer than its home: live in memory, or committed and not checkpointed.
+    pub(crate) fn peek_data(&self, block: u64) -> Option<Block> {
+        let buf = self.shard(block).lock().map.get(&block).cloned();
+        buf.and_then(|b| b.state.lock().image()).or_else(|| self.home.committed(block))
+    }
+
+    /// Forgets a freed block; transactions that hold it will skip it.
+    pub(crate) fn forget(&self, block: u64) {
+        let removed = self.shard(block).lock().map.remove(&block);
+        if let Some(buf) = removed {
+            buf.state.lock().freed = true;
+        }
+    }
+
+    fn load(&self, block: u64, kind: Kind) -> Result<Block> {
+        if let Some(image) = self.home.committed(block) {
+            return Ok(image);
+        }
+        let mut bytes = vec![0; self.block_size];
+        self.home.read_home(block, &mut bytes)?;
+        if kind != Kind::DATA {
+            self.client.load(block, kind, &mut bytes)?;
+        }
+        Ok(bytes.into())
+    }
+
+    fn shard(&self, block: u64) -> &Mutex<Shard> {
+        // Neighbouring blocks (bitmaps of packed groups, leaves of one directory) spread over all shards.
+        &self.shards[(block % SHARDS as u64) as usize]
+    }
+}
+
+/// Second chance: removes one block that nobody but the cache holds. False when a whole round finds none.
+fn evict_one(shard: &mut Shard) -> bool {
+    for _ in 0..shard.clock.len() * 2 {
+        let Some(block) = shard.clock.pop_front() else { return false };
+        let Some(buf) = shard.map.get(&block) else { continue };
+        if Arc::strong_count(buf) == 1 && !buf.referenced.swap(false, Relaxed) {
+            shard.map.remove(&block);
+            return true;
+        }
+        shard.clock.push_back(block);
+    }
+    false
+}

@@ -1,0 +1,210 @@
+//! The contract between the volume and a journal engine.
+
+use crate::{Block, Cache, Corrupt, JournalError, Ranges, Result, WriteSet};
+use ondol_env::Step;
+use ondol_env::sync::{Arc, Condvar, Mutex};
+
+/// A transaction id: jbd2's 32-bit sequence number, which wraps; compared by signed difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tid(pub u32);
+
+impl Tid {
+    /// The id after this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.wrapping_add(1))
+    }
+
+    /// Whether this id is `other` or older.
+    pub fn at_most(self, other: Self) -> bool {
+        (other.0.wrapping_sub(self.0) as i32) >= 0
+    }
+}
+
+/// What a block holds, in the volume's words. Engines treat it as opaque, except for [`Kind::DATA`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kind {
+    /// The volume's own class number; 0 is file data.
+    pub class: u8,
+    /// Whose block it is: an inode or group number.
+    pub owner: u32,
+    /// A further word that the checksum needs, such as the inode's generation.
+    pub salt: u32,
+}
+
+impl Kind {
+    /// File data: never sealed, never verified.
+    pub const DATA: Self = Self { class: 0, owner: 0, salt: 0 };
+}
+
+/// A run of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Extent {
+    /// First block.
+    pub start: u64,
+    /// Number of blocks.
+    pub len: u32,
+}
+
+/// The images of one transaction, by block number.
+pub trait Images {
+    /// The unsealed image of `block`, if the transaction holds it.
+    fn image(&self, block: u64) -> Option<&[u8]>;
+}
+
+/// Derived bytes that a seal computed: `(offset, bytes)` pairs for one image.
+#[derive(Clone, Debug, Default)]
+pub struct Patches {
+    bytes: Vec<u8>,
+    parts: Vec<(u32, u32)>,
+}
+
+impl Patches {
+    /// Sets `bytes` at `offset`.
+    pub fn put(&mut self, offset: usize, bytes: &[u8]) {
+        self.parts.push((offset as u32, bytes.len() as u32));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Nothing was derived.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.parts.clear();
+    }
+
+    /// Writes the derived bytes into `image`.
+    pub fn apply(&self, image: &mut [u8]) {
+        let mut at = 0;
+        for &(offset, len) in &self.parts {
+            let (offset, len) = (offset as usize, len as usize);
+            image[offset..offset + len].copy_from_slice(&self.bytes[at..at + len]);
+            at += len;
+        }
+    }
+}
+
+/// What an engine asks of the volume that feeds it.
+pub trait Client: Send + Sync {
+    /// Checks a block that was read from home, or builds it where the medium holds none (an uninitialised bitmap).
+    ///
+    /// # Errors
+    /// Names the structure and what is wrong with it.
+    fn load(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> std::result::Result<(), Corrupt>;
+
+    /// Computes the derived values (checksums, free counts) of an image that goes to journal or home, from that
+    /// image, the other images of the same transaction, and nothing else. `dirty` are the bytes that changed in it
+    /// since its last seal.
+    fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches);
+
+    /// The freeing transaction is durable and no late write to these blocks can come any more: they may be
+    /// allocated again.
+    fn release(&self, freed: &[Extent]);
+}
+
+/// Counters of an engine since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Transactions committed.
+    pub commits: u64,
+    /// Handles closed.
+    pub handles: u64,
+    /// Blocks written to the journal area: descriptors, images, revokes, commit blocks.
+    pub journal_blocks: u64,
+    /// Blocks written home by checkpoints.
+    pub checkpoint_blocks: u64,
+    /// Checkpoints that made an operation wait.
+    pub foreground_checkpoints: u64,
+    /// Commits that an operation had to do to get journal space.
+    pub foreground_commits: u64,
+    /// Nanoseconds that operations waited for journal space.
+    pub stall_ns: u64,
+    /// Revoke records written.
+    pub revokes: u64,
+    /// Blocks of the journal area in use.
+    pub used_blocks: u64,
+    /// Size of the journal area in blocks.
+    pub ring_blocks: u64,
+}
+
+/// One way to make closed handles durable in order. See the crate documentation for the crash guarantee.
+pub trait Engine: Send + Sync {
+    /// The engine's name as in `journal=`.
+    fn name(&self) -> &'static str;
+
+    /// The live blocks.
+    fn cache(&self) -> &Cache;
+
+    /// The published content of `block`, read and checked as `kind` if it is not in memory.
+    ///
+    /// # Errors
+    /// The store's failure, or corruption.
+    fn read(&self, block: u64, kind: Kind) -> Result<Block> {
+        Ok(self.cache().get(block, kind)?.snapshot())
+    }
+
+    /// The most blocks that one handle can be promised.
+    fn max_blocks(&self) -> u32;
+
+    /// Promises journal space for `blocks` changed blocks. May wait for commits and checkpoints, and may do them on
+    /// the calling thread; the caller must hold no lock that comes after "handle" in the lock order.
+    ///
+    /// # Errors
+    /// `TooBig`, `Aborted`.
+    fn reserve(&self, blocks: u32) -> Result<()>;
+
+    /// Promises more space to a handle that is already open, without waiting; false when there is none.
+    fn extend(&self, blocks: u32) -> bool;
+
+    /// Gives back a promise.
+    fn unreserve(&self, blocks: u32);
+
+    /// Takes a closed write set into the running transaction in one step, and with it the promise of `reserved`
+    /// blocks. Not durable yet: see [`Engine::wait`].
+    fn publish(&self, set: WriteSet, reserved: u32) -> Tid;
+
+    /// Writes data at byte `offset` within `block`, at once and outside any transaction. It is readable when this
+    /// returns, and durable with the next commit or [`Engine::flush`].
+    ///
+    /// # Errors
+    /// The store's failure.
+    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Reads `buf.len()` bytes of data starting `offset` bytes into `block`; may span many consecutive blocks.
+    ///
+    /// # Errors
+    /// The store's failure.
+    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()>;
+
+    /// The running transaction: what a handle closed by now is part of, at the latest.
+    fn tid(&self) -> Tid;
+
+    /// Returns when `tid` and everything before it, and all data written with [`Engine::write_data`] before the
+    /// call, are durable.
+    ///
+    /// # Errors
+    /// `Aborted` when they are not and never will be.
+    fn wait(&self, tid: Tid) -> Result<()>;
+
+    /// Commits everything closed so far, writes it home and leaves an empty journal: the medium is then a plain image.
+    ///
+    /// # Errors
+    /// `Aborted`, or the store's failure.
+    fn checkpoint_all(&self) -> Result<()>;
+
+    /// The commit timer and the background checkpointer, to be stepped by the owner of the volume.
+    fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>>;
+
+    /// Set and notified when a step has something to do before its timer.
+    fn wake(&self) -> Arc<(Mutex<bool>, Condvar)>;
+
+    /// Why the engine has stopped, if it has.
+    fn aborted(&self) -> Option<String>;
+
+    /// The counters so far.
+    fn stats(&self) -> EngineStats;
+}

@@ -1,0 +1,44 @@
+//! Errors of the journal layer.
+
+use ondol_block::BlockError;
+
+/// The result of a journal operation.
+pub type Result<T> = std::result::Result<T, JournalError>;
+
+/// A structure on the medium that breaks its own rules.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{structure} in block {block} is corrupt: {what}")]
+pub struct Corrupt {
+    /// Which structure, such as "inode bitmap of group 3".
+    pub structure: String,
+    /// The block that holds it.
+    pub block: u64,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// Why a journal operation failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// The store failed.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// A block read from home breaks its rules.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// An earlier journal write or flush failed: nothing more is written, and no fsync succeeds any more.
+    #[error("the journal was stopped after a failed write or flush ({0}); unmount, then run `ondol recover`")]
+    Aborted(String),
+    /// The operation needs more blocks at once than the journal can promise.
+    #[error("one atomic operation needs {need} blocks, the journal takes at most {max}")]
+    TooBig {
+        /// Blocks asked for.
+        need: u32,
+        /// Blocks that one handle may have.
+        max: u32,
+    },
+    /// The journal uses something this version does not know.
+    #[error("journal: {0}")]
+    Unsupported(String),
+}

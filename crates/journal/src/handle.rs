@@ -1,0 +1,262 @@
+//! The Handle: one operation's private write set.
+
+use crate::cache::Buf;
+use crate::change::Change;
+use crate::{Block, Engine, Extent, JournalError, Kind, Result, Tid};
+use ondol_env::sync::Arc;
+use std::collections::HashMap;
+
+/// What one handle stages for one block.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) buf: Arc<Buf>,
+    pub(crate) kind: Kind,
+    /// The block starts from zeros, whatever it held.
+    pub(crate) fresh: bool,
+    pub(crate) changes: Vec<Change>,
+    /// Base plus changes, made when the operation reads its own writes.
+    view: Option<Block>,
+}
+
+/// Everything a closed handle hands to its engine.
+#[derive(Debug, Default)]
+pub struct WriteSet {
+    pub(crate) arena: Vec<u8>,
+    pub(crate) blocks: Vec<Staged>,
+    pub(crate) freed: Vec<(Extent, Kind)>,
+}
+
+/// One operation's changes, private until [`Handle::close`]. Dropping it changes nothing.
+pub struct Handle<'e> {
+    engine: &'e dyn Engine,
+    reserved: u32,
+    index: HashMap<u64, usize, crate::cache::BlockHash>,
+    set: WriteSet,
+}
+
+impl<'e> Handle<'e> {
+    /// Opens a handle that may change up to `blocks` blocks.
+    ///
+    /// # Errors
+    /// As [`Engine::reserve`]; may wait for journal space.
+    pub fn begin(engine: &'e dyn Engine, blocks: u32) -> Result<Self> {
+        engine.reserve(blocks)?;
+        Ok(Self { engine, reserved: blocks, index: HashMap::default(), set: WriteSet::default() })
+    }
+
+    /// Asks for `blocks` more without waiting; false when the journal has no room and the operation must close first.
+    pub fn extend(&mut self, blocks: u32) -> bool {
+        let granted = self.engine.extend(blocks);
+        if granted {
+            self.reserved += blocks;
+        }
+        granted
+    }
+
+    /// How many more blocks this handle may change.
+    pub fn room(&self) -> u32 {
+        self.reserved - self.set.blocks.len() as u32
+    }
+
+    /// The content of `block` as this operation sees it: published bytes plus its own changes.
+    ///
+    /// # Errors
+    /// The block cannot be read or is corrupt.
+    pub fn read(&mut self, block: u64, kind: Kind) -> Result<Block> {
+        match self.index.get(&block) {
+            None => self.engine.read(block, kind),
+            Some(&at) => Ok(view(&mut self.set, at, self.engine.cache().block_size()).clone()),
+        }
+    }
+
+    /// Stages `bytes` at `offset` of `block`.
+    ///
+    /// # Errors
+    /// The block's base cannot be read or is corrupt, or the handle's promise is used up.
+    pub fn write(&mut self, block: u64, kind: Kind, offset: usize, bytes: &[u8]) -> Result<()> {
+        let at = self.stage_block(block, kind, false)?;
+        self.put(at, offset, bytes);
+        Ok(())
+    }
+
+    /// Declares that `block` starts from zeros, whatever it held: a newly allocated metadata block.
+    ///
+    /// # Errors
+    /// The handle's promise is used up.
+    pub fn fresh(&mut self, block: u64, kind: Kind) -> Result<()> {
+        self.stage_block(block, kind, true).map(|_| ())
+    }
+
+    /// Sets `count` bits from bit `first` of `block`. Masks of concurrent handles merge.
+    ///
+    /// # Errors
+    /// As [`Handle::write`].
+    pub fn set_bits(&mut self, block: u64, kind: Kind, first: u32, count: u32) -> Result<()> {
+        self.change(block, kind, Change::Set { first, count })
+    }
+
+    /// Clears `count` bits from bit `first` of `block`.
+    ///
+    /// # Errors
+    /// As [`Handle::write`].
+    pub fn clear_bits(&mut self, block: u64, kind: Kind, first: u32, count: u32) -> Result<()> {
+        self.change(block, kind, Change::Clear { first, count })
+    }
+
+    /// Adds `delta` to the little-endian number of `width` (1 to 4) bytes at `offset`, whatever it then is: for counters
+    /// that concurrent operations share.
+    ///
+    /// # Errors
+    /// As [`Handle::write`].
+    pub fn add(&mut self, block: u64, kind: Kind, offset: usize, width: u8, delta: i32) -> Result<()> {
+        self.change(block, kind, Change::Add { offset: offset as u32, width, delta })
+    }
+
+    /// Lets `edit` change a private copy of `block` and stages the bytes that differ afterwards.
+    ///
+    /// # Errors
+    /// As [`Handle::write`].
+    pub fn edit<R>(&mut self, block: u64, kind: Kind, edit: impl FnOnce(&mut [u8]) -> R) -> Result<R> {
+        let at = self.stage_block(block, kind, false)?;
+        let size = self.engine.cache().block_size();
+        let before = view(&mut self.set, at, size).clone();
+        let mut after = before.to_vec();
+        let result = edit(&mut after);
+        for (offset, len) in differences(&before, &after) {
+            self.put(at, offset, &after[offset..offset + len]);
+        }
+        Ok(result)
+    }
+
+    /// Stages file data as part of the transaction (`data=journal`).
+    ///
+    /// # Errors
+    /// As [`Handle::write`]; a whole block needs no base.
+    pub fn data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        let whole = bytes.len() == self.engine.cache().block_size();
+        let at = self.stage_block(block, Kind::DATA, whole)?;
+        self.put(at, offset, bytes);
+        Ok(())
+    }
+
+    /// Like [`Handle::data`] for a block that no committed state reaches with contents: it starts from zeros.
+    ///
+    /// # Errors
+    /// The handle's promise is used up.
+    pub fn fresh_data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        let at = self.stage_block(block, Kind::DATA, true)?;
+        self.put(at, offset, bytes);
+        Ok(())
+    }
+
+    /// Writes file data home before the commit. Legal only for blocks whose contents no committed state reaches: after
+    /// a crash without the commit nobody can see them.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn stage(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.engine.write_data(block, offset, bytes)
+    }
+
+    /// Frees a run of blocks that held `kind`. Their pending checkpoints are dropped and revoked with the commit, and
+    /// the client may allocate them again when [`crate::Client::release`] says so.
+    pub fn free(&mut self, extent: Extent, kind: Kind) {
+        self.set.freed.push((extent, kind));
+    }
+
+    /// Whether this handle has staged anything.
+    pub fn is_empty(&self) -> bool {
+        self.set.blocks.is_empty() && self.set.freed.is_empty()
+    }
+
+    /// Publishes all changes in one step. Readers see them when this returns; they are durable when
+    /// [`Engine::wait`] returns for the transaction named here.
+    pub fn close(mut self) -> Tid {
+        let set = std::mem::take(&mut self.set);
+        let reserved = std::mem::take(&mut self.reserved);
+        self.engine.publish(set, reserved)
+    }
+
+    fn change(&mut self, block: u64, kind: Kind, change: Change) -> Result<()> {
+        let at = self.stage_block(block, kind, false)?;
+        let staged = &mut self.set.blocks[at];
+        if let Some(view) = &mut staged.view {
+            change.apply(&self.set.arena, Arc::make_mut(view), &mut crate::Ranges::default());
+        }
+        staged.changes.push(change);
+        Ok(())
+    }
+
+    fn put(&mut self, staged: usize, offset: usize, bytes: &[u8]) {
+        let at = self.set.arena.len() as u32;
+        self.set.arena.extend_from_slice(bytes);
+        let staged = &mut self.set.blocks[staged];
+        if let Some(view) = &mut staged.view {
+            Arc::make_mut(view)[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+        staged.changes.push(Change::Bytes { offset: offset as u32, at, len: bytes.len() as u32 });
+    }
+
+    fn stage_block(&mut self, block: u64, kind: Kind, fresh: bool) -> Result<usize> {
+        if let Some(&at) = self.index.get(&block) {
+            if fresh {
+                let staged = &mut self.set.blocks[at];
+                (staged.fresh, staged.kind, staged.view) = (true, kind, None);
+                staged.changes.clear();
+            }
+            return Ok(at);
+        }
+        if self.set.blocks.len() as u32 >= self.reserved {
+            return Err(JournalError::TooBig { need: self.reserved + 1, max: self.reserved });
+        }
+        let cache = self.engine.cache();
+        let buf = if fresh { cache.get_unread(block, kind) } else { cache.get(block, kind)? };
+        self.index.insert(block, self.set.blocks.len());
+        self.set.blocks.push(Staged { buf, kind, fresh, changes: Vec::new(), view: None });
+        Ok(self.set.blocks.len() - 1)
+    }
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        if self.reserved > 0 {
+            self.engine.unreserve(self.reserved);
+        }
+    }
+}
+
+fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
+    let WriteSet { arena, blocks, .. } = set;
+    let staged = &mut blocks[at];
+    let Staged { buf, fresh, changes, view, .. } = staged;
+    view.get_or_insert_with(|| {
+        let mut base = if *fresh { Arc::from(vec![0; block_size]) } else { buf.snapshot() };
+        if !changes.is_empty() {
+            let bytes = Arc::make_mut(&mut base);
+            let mut touched = crate::Ranges::default();
+            changes.iter().for_each(|c| c.apply(arena, bytes, &mut touched));
+        }
+        base
+    })
+}
+
+/// The maximal runs of 8-byte words in which two equally long blocks differ, as `(offset, len)`.
+fn differences(before: &[u8], after: &[u8]) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (i, (x, y)) in before.chunks(64).zip(after.chunks(64)).enumerate() {
+        if x == y {
+            continue;
+        }
+        for (j, (a, b)) in x.chunks(8).zip(y.chunks(8)).enumerate() {
+            if a == b {
+                continue;
+            }
+            let offset = i * 64 + j * 8;
+            match runs.last_mut() {
+                Some((start, len)) if *start + *len == offset => *len += a.len(),
+                _ => runs.push((offset, a.len())),
+            }
+        }
+    }
+    runs
+}

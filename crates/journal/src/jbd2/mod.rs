@@ -1,0 +1,112 @@
+//! Engine `classic`: jbd2's own log format, so that the kernel and e2fsck can replay ours and we can replay theirs.
+//!
+//! Written: checksum v3, 64-bit block numbers, revoke blocks, escaping. Read: every version. The format is jbd2's own
+//! (the kernel's `Documentation/filesystems/ext4/journal.rst`); its bytes are in `ondol_format::jbd2`.
+
+mod recover;
+mod ring;
+mod writer;
+
+pub use recover::{Recovered, recover};
+pub use ring::LogMap;
+
+use crate::contract::{Client, Tid};
+use crate::{BlockEngine, Config, Corrupt, JournalError, Result};
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::sync::Arc;
+use ondol_format::FormatError;
+use ondol_format::jbd2::{JournalIncompat, JournalSuperblock};
+use writer::Jbd2Log;
+
+/// Journal features that can be replayed.
+const READABLE: JournalIncompat = JournalIncompat::REVOKE
+    .union(JournalIncompat::BIT64)
+    .union(JournalIncompat::ASYNC_COMMIT)
+    .union(JournalIncompat::CSUM_V2)
+    .union(JournalIncompat::CSUM_V3)
+    .union(JournalIncompat::FAST_COMMIT);
+
+/// What a journal says about itself.
+#[derive(Clone, Debug)]
+pub struct JournalInfo {
+    /// Blocks of the journal, its superblock included.
+    pub blocks: u32,
+    /// The journal holds transactions that are not home yet.
+    pub dirty: bool,
+    /// The next transaction id.
+    pub sequence: u32,
+    /// Names of its features.
+    pub features: Vec<String>,
+    /// The journal's UUID.
+    pub uuid: [u8; 16],
+    /// Error of an earlier abort: a negative errno, or 0.
+    pub errno: i32,
+}
+
+/// Reads the journal superblock.
+///
+/// # Errors
+/// Corruption, features that are not known (by name), or the store's failure.
+pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
+    let sb = load_superblock(store, map)?;
+    Ok(JournalInfo {
+        blocks: sb.maxlen(),
+        dirty: sb.start().is_some(),
+        sequence: sb.sequence(),
+        features: feature_names(sb.incompat()),
+        uuid: *sb.uuid(),
+        errno: sb.errno(),
+    })
+}
+
+fn feature_names(features: JournalIncompat) -> Vec<String> {
+    let names = [
+        (JournalIncompat::REVOKE, "revoke"),
+        (JournalIncompat::BIT64, "64bit"),
+        (JournalIncompat::ASYNC_COMMIT, "async_commit"),
+        (JournalIncompat::CSUM_V2, "checksum_v2"),
+        (JournalIncompat::CSUM_V3, "checksum_v3"),
+        (JournalIncompat::FAST_COMMIT, "fast_commit"),
+    ];
+    names.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| (*name).to_owned()).collect()
+}
+
+fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
+    let mut bytes = vec![0; map.block_size()];
+    let at = map.physical(0)?;
+    store.read(at * map.block_size() as u64, &mut bytes)?;
+    let sb = JournalSuperblock::parse(&bytes, map.block_size() as u32, map.blocks()).map_err(|e| corrupt(at, &e))?;
+    sb.require_incompat(READABLE).map_err(|e| JournalError::Unsupported(e.to_string()))?;
+    Ok(sb)
+}
+
+fn corrupt(block: u64, e: &FormatError) -> JournalError {
+    Corrupt { structure: "journal".into(), block, what: e.to_string() }.into()
+}
+
+/// Opens a recovered, empty journal for writing as engine `classic`. Sets the features that are written (checksum v3,
+/// 64-bit, revoke) in its superblock; that is durable with the first commit.
+///
+/// # Errors
+/// Corruption, a journal that is not empty, or the store's failure.
+pub fn open(
+    store: Arc<dyn BlockStore>,
+    map: LogMap,
+    client: Arc<dyn Client>,
+    env: Arc<dyn Env>,
+    config: Config,
+) -> Result<BlockEngine> {
+    let mut sb = load_superblock(&*store, &map)?;
+    if sb.start().is_some() {
+        return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
+    }
+    let kept = sb.incompat() & JournalIncompat::FAST_COMMIT;
+    sb.set_incompat(kept | JournalIncompat::REVOKE | JournalIncompat::BIT64 | JournalIncompat::CSUM_V3);
+    sb.set_compat(ondol_format::jbd2::JournalCompat::empty());
+    let first = Tid(sb.sequence());
+    let block_size = map.block_size();
+    let log = Jbd2Log::new(store.clone(), map, sb, env.clone());
+    log.write_superblock()?;
+    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
+}

@@ -1,0 +1,196 @@
+//! Recovery: what happens to a jbd2 log after a crash.
+//!
+//! Three passes as in jbd2: *scan* finds the last whole transaction, *revoke* collects which blocks must not be replayed
+//! up to which transaction, *replay* writes the newest image of every block home. Then the home blocks are flushed, and
+//! only then is the log declared empty; recovery interrupted anywhere can be repeated.
+
+use super::{LogMap, corrupt, load_superblock};
+use crate::{Corrupt, JournalError, Result};
+use ondol_block::BlockStore;
+use ondol_format::jbd2::{
+    self, BlockType, Commit, Descriptor, Header, JournalIncompat, JournalSuperblock, LogFormat, Revoke, Tag,
+};
+use ondol_format::{FormatError, Place};
+use std::collections::{BTreeMap, HashMap};
+
+/// What recovery did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Whole transactions found.
+    pub transactions: u64,
+    /// Different blocks written home.
+    pub blocks: u64,
+    /// Images that a later revoke held back.
+    pub revoked: u64,
+}
+
+/// A journal that is being recovered.
+struct Log<'a> {
+    store: &'a dyn BlockStore,
+    map: &'a LogMap,
+    sb: JournalSuperblock,
+    format: LogFormat,
+}
+
+/// Where the image of one block lies.
+struct Image {
+    at: u64,
+    tag: Tag,
+    sequence: u32,
+}
+
+/// Replays the journal into its volume of `volume_blocks` blocks and empties it. The next transaction id is raised past
+/// every id that the log has seen. Durable when this returns.
+///
+/// # Errors
+/// Corruption inside a transaction that has its commit block; a fast-commit area in use (named); the store's failure.
+pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
+    let sb = load_superblock(store, map)?;
+    let Some(start) = sb.start() else { return Ok(Recovered::default()) };
+    let log = Log { store, map, format: sb.format(), sb };
+    let first = log.sb.sequence();
+    let end = log.scan(u64::from(start), first)?;
+    log.refuse_fast_commits(end)?;
+    let (images, revoked) = log.collect(u64::from(start), first, end)?;
+    let blocks = log.replay(&images, volume_blocks)?;
+    store.flush()?;
+    let mut sb = log.sb;
+    // One further than the log's end: an unfinished transaction may lie there under that id.
+    sb.set_start(None, end.wrapping_add(1));
+    store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
+    store.flush()?;
+    Ok(Recovered { transactions: u64::from(end.wrapping_sub(first)), blocks, revoked })
+}
+
+impl Log<'_> {
+    fn read(&self, at: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.map.block_size()];
+        self.store.read(self.map.physical(at)? * self.map.block_size() as u64, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn wrap(&self, at: u64) -> u64 {
+        let (first, end) = (u64::from(self.sb.first()), u64::from(self.sb.end()));
+        if at >= end { first + (at - end) } else { at }
+    }
+
+    fn place(at: u64) -> Place {
+        Place { block: Some(at), ..Place::NONE }
+    }
+
+    /// The first sequence number that has no whole transaction.
+    fn scan(&self, start: u64, first: u32) -> Result<u32> {
+        let (mut at, mut sequence) = (start, first);
+        // A log cannot hold more blocks than it has: a hostile one that seems endless ends here.
+        for _ in 0..u64::from(self.sb.maxlen()) {
+            let block = self.read(at)?;
+            let Some(header) = Header::parse(&block).filter(|h| h.sequence == sequence) else { break };
+            match header.kind {
+                BlockType::Descriptor => {
+                    // A torn descriptor ends the log: its transaction was never committed.
+                    let Ok(tags) = Descriptor::new(&block, self.format, Self::place(at)) else { break };
+                    let Ok(count) = tags.map(|t| t.map(|_| 1)).sum::<std::result::Result<u64, FormatError>>() else {
+                        break;
+                    };
+                    at = self.wrap(at + 1 + count);
+                }
+                BlockType::Revoke => at = self.wrap(at + 1),
+                BlockType::Commit => {
+                    if Commit::parse(&block, &self.format, Self::place(at)).is_err() {
+                        break;
+                    }
+                    at = self.wrap(at + 1);
+                    sequence = sequence.wrapping_add(1);
+                }
+                BlockType::SuperblockV1 | BlockType::SuperblockV2 => break,
+            }
+        }
+        Ok(sequence)
+    }
+
+    /// A fast commit of the transaction that follows the log's end would have to be replayed too, and is not.
+    fn refuse_fast_commits(&self, end: u32) -> Result<()> {
+        if !self.sb.incompat().contains(JournalIncompat::FAST_COMMIT) {
+            return Ok(());
+        }
+        let block = self.read(u64::from(self.sb.end()))?;
+        let word = |i: usize| block.get(i..i + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+        // TLV header of 4 bytes (tag HEAD = 0x0A), then features and transaction id.
+        let is_head = block.get(..2) == Some(&[0x0A, 0]);
+        if is_head && word(8) == Some(end) {
+            return Err(JournalError::Unsupported(
+                "the fast_commit area of the journal is in use, which is not replayed here: mount the image once with \
+                 the kernel, or run e2fsck on it"
+                    .into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The newest image of every block that is to be replayed, and how many images revokes held back.
+    fn collect(&self, start: u64, first: u32, end: u32) -> Result<(BTreeMap<u64, Image>, u64)> {
+        let mut images: Vec<(u64, Image)> = Vec::new();
+        let mut revokes: HashMap<u64, u32> = HashMap::new();
+        let (mut at, mut sequence) = (start, first);
+        while sequence != end {
+            let block = self.read(at)?;
+            let here = at;
+            let bad = |e: FormatError| corrupt(here, &e);
+            match Header::parse(&block).map(|h| h.kind) {
+                Some(BlockType::Descriptor) => {
+                    for tag in Descriptor::new(&block, self.format, Self::place(at)).map_err(bad)? {
+                        at = self.wrap(at + 1);
+                        let tag = tag.map_err(bad)?;
+                        images.push((tag.block, Image { at, tag, sequence }));
+                    }
+                }
+                Some(BlockType::Revoke) => {
+                    for revoked in Revoke::new(&block, self.format, Self::place(at)).map_err(bad)? {
+                        revokes.insert(revoked, sequence);
+                    }
+                }
+                Some(BlockType::Commit) => sequence = sequence.wrapping_add(1),
+                _ => return Err(self.lost(at)),
+            }
+            at = self.wrap(at + 1);
+        }
+        let before = images.len();
+        let revoked_later =
+            |block: u64, sequence: u32| revokes.get(&block).is_some_and(|&r| !jbd2::sequence_after(sequence, r));
+        images.retain(|(block, image)| !revoked_later(*block, image.sequence));
+        let held_back = (before - images.len()) as u64;
+        Ok((images.into_iter().collect(), held_back))
+    }
+
+    fn lost(&self, at: u64) -> JournalError {
+        let what = "a block that was read before is not there any more".to_owned();
+        Corrupt { structure: "journal".into(), block: at, what }.into()
+    }
+
+    fn replay(&self, images: &BTreeMap<u64, Image>, volume_blocks: u64) -> Result<u64> {
+        // Everything is checked before the first home block is touched.
+        for (&home, image) in images {
+            self.image(home, image, volume_blocks)?;
+        }
+        for (&home, image) in images {
+            let bytes = self.image(home, image, volume_blocks)?;
+            self.store.write(home * self.map.block_size() as u64, &bytes)?;
+        }
+        Ok(images.len() as u64)
+    }
+
+    fn image(&self, home: u64, image: &Image, volume_blocks: u64) -> Result<Vec<u8>> {
+        let bad = |what: String| Corrupt { structure: format!("journal image of block {home}"), block: image.at, what };
+        if home >= volume_blocks || self.map.contains(home) {
+            return Err(bad("the volume has no such block to be journaled".into()).into());
+        }
+        let mut bytes = self.read(image.at)?;
+        if !jbd2::tag_checksum_matches(&self.format, image.sequence, &image.tag, &bytes) {
+            return Err(bad(format!("wrong checksum in transaction {}", image.sequence)).into());
+        }
+        if image.tag.escaped {
+            jbd2::unescape(&mut bytes);
+        }
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,156 @@
+//! Writing transactions as jbd2 does: revoke blocks, descriptor blocks with their images, commit block.
+
+use super::LogMap;
+use crate::Result;
+use crate::block_engine::{LogFormat, Sealed};
+use crate::cache::Block;
+use crate::contract::Tid;
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::sync::{Arc, Mutex};
+use ondol_format::Time;
+use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, RevokeWriter, Tag};
+use std::io::IoSlice;
+
+/// A jbd2 log on a block store.
+pub(crate) struct Jbd2Log {
+    store: Arc<dyn BlockStore>,
+    env: Arc<dyn Env>,
+    map: LogMap,
+    format: jbd2::LogFormat,
+    uuid: [u8; 16],
+    /// First block of the journal file that transactions use, and how many there are.
+    first: u64,
+    ring: u64,
+    superblock: Mutex<JournalSuperblock>,
+}
+
+/// One block to be written: a shared image, or bytes made for the log.
+enum Part<'a> {
+    Image(&'a Block),
+    Own(Vec<u8>),
+}
+
+impl Part<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Part::Image(image) => image,
+            Part::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Jbd2Log {
+    pub(crate) fn new(store: Arc<dyn BlockStore>, map: LogMap, sb: JournalSuperblock, env: Arc<dyn Env>) -> Self {
+        let first = u64::from(sb.first());
+        Self {
+            store,
+            env,
+            map,
+            format: sb.format(),
+            uuid: *sb.uuid(),
+            first,
+            ring: u64::from(sb.end()).saturating_sub(first),
+            superblock: Mutex::new(sb),
+        }
+    }
+
+    /// Writes the journal superblock as it is in memory.
+    pub(crate) fn write_superblock(&self) -> Result<()> {
+        let bytes = self.superblock.lock().encode();
+        let at = self.map.physical(0)? * self.map.block_size() as u64;
+        Ok(self.store.write(at, &bytes)?)
+    }
+
+    fn write_parts(&self, mut at: u64, parts: &[Part<'_>]) -> Result<()> {
+        let mut rest = parts;
+        while !rest.is_empty() {
+            let (physical, run) = self.map.run_from(self.first + at)?;
+            let n = (rest.len() as u64).min(run).min(self.ring - at);
+            let (now, later) = rest.split_at(n as usize);
+            let bufs: Vec<IoSlice<'_>> = now.iter().map(|p| IoSlice::new(p.bytes())).collect();
+            self.store.write_vectored(physical * self.map.block_size() as u64, &bufs)?;
+            at = (at + n) % self.ring;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn revokes(&self, tx: &Sealed) -> Vec<Part<'static>> {
+        let make = |blocks: &[u64]| {
+            let mut bytes = vec![0; self.map.block_size()];
+            let mut writer = RevokeWriter::new(&mut bytes, self.format, tx.tid.0);
+            for &block in blocks {
+                writer.push(block);
+            }
+            writer.finish();
+            Part::Own(bytes)
+        };
+        tx.revoked.chunks(jbd2::revoke_capacity(&self.format)).map(make).collect()
+    }
+
+    /// A descriptor block and the images it describes.
+    fn described<'a>(&self, tid: Tid, images: &'a [(u64, Block)]) -> Vec<Part<'a>> {
+        let mut descriptor = vec![0; self.map.block_size()];
+        let mut writer = DescriptorWriter::new(&mut descriptor, self.format, tid.0, &self.uuid);
+        let mut parts = Vec::with_capacity(images.len() + 1);
+        for (block, image) in images {
+            let escaped = jbd2::is_escape_needed(image);
+            let part = if escaped {
+                let mut copy = image.to_vec();
+                jbd2::escape(&mut copy);
+                Part::Own(copy)
+            } else {
+                Part::Image(image)
+            };
+            let checksum = jbd2::tag_checksum(&self.format, tid.0, part.bytes());
+            writer.push(&Tag { block: *block, escaped, checksum });
+            parts.push(part);
+        }
+        writer.finish();
+        parts.insert(0, Part::Own(descriptor));
+        parts
+    }
+
+    fn tags_per_block(&self) -> usize {
+        DescriptorWriter::capacity(&self.format).max(1)
+    }
+}
+
+impl LogFormat for Jbd2Log {
+    fn name(&self) -> &'static str {
+        "classic"
+    }
+
+    fn ring_blocks(&self) -> u64 {
+        self.ring
+    }
+
+    fn cost(&self, images: u64, revokes: u64) -> u64 {
+        let revoke_blocks = revokes.div_ceil(jbd2::revoke_capacity(&self.format).max(1) as u64);
+        images + images.div_ceil(self.tags_per_block() as u64) + revoke_blocks + 1
+    }
+
+    fn append(&self, at: u64, tx: &Sealed) -> Result<u64> {
+        let mut parts = self.revokes(tx);
+        for images in tx.images.chunks(self.tags_per_block()) {
+            parts.extend(self.described(tx.tid, images));
+        }
+        self.write_parts(at, &parts)?;
+        Ok(parts.len() as u64)
+    }
+
+    fn append_commit(&self, at: u64, tid: Tid) -> Result<u64> {
+        let now = self.env.now();
+        let mut bytes = vec![0; self.map.block_size()];
+        Commit { sequence: tid.0, time: Time { sec: now.sec, nsec: now.nsec } }.write(&mut bytes, &self.format);
+        self.write_parts(at, &[Part::Own(bytes)])?;
+        Ok(1)
+    }
+
+    fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {
+        let start = at.map(|pos| (self.first + pos) as u32);
+        self.superblock.lock().set_start(start, tid.0);
+        self.write_superblock()
+    }
+}

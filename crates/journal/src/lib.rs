@@ -1,0 +1,34 @@
+//! One seam between the file system and whatever makes it crash-consistent.
+//!
+//! ```text
+//!   volume ── Handle: private write set ── close() ──▶ Engine::publish
+//!                                                        │ one step
+//!              Cache: live blocks  ◀─────────────────────┤
+//!                                                        ▼
+//!              running ─▶ committing ─▶ checkpointing ─▶ home
+//! ```
+//!
+//! A [`Handle`] collects what one operation wants to change; nothing of it is visible before [`Handle::close`], and
+//! dropping it changes nothing. An [`Engine`] takes closed write sets and decides how they become durable. The volume
+//! does not know which engine it feeds; an engine knows no inodes and no directories: it is told what a block is by an
+//! opaque [`Kind`] and asks its [`Client`] to seal derived values into the images it makes.
+//!
+//! **Crash guarantee**: what a medium holds after recovery is the state after some prefix of the closed handles, in the
+//! order of their `close`, and a prefix that contains every handle whose transaction [`Engine::wait`] has returned for.
+#![forbid(unsafe_code)]
+
+mod block_engine;
+mod cache;
+mod change;
+mod contract;
+mod error;
+mod handle;
+pub mod jbd2;
+mod ranges;
+
+pub use block_engine::{BlockEngine, Config};
+pub use cache::{Block, Cache, CacheStats};
+pub use contract::{Client, Engine, EngineStats, Extent, Images, Kind, Patches, Tid};
+pub use error::{Corrupt, JournalError, Result};
+pub use handle::{Handle, WriteSet};
+pub use ranges::Ranges;

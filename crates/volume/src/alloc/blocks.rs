@@ -1,0 +1,129 @@
+//! Taking and returning blocks.
+
+use super::{GroupInfo, Groups};
+use crate::{Error, Result, kind};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::{Superblock, bitmap};
+use ondol_journal::{Engine, Extent};
+
+/// Reads a group's block bitmap into memory if it is not there.
+fn load<'a>(
+    blocks: &'a mut Option<Vec<u8>>,
+    info: &GroupInfo,
+    g: u32,
+    sb: &Superblock,
+    engine: &dyn Engine,
+) -> Result<&'a mut Vec<u8>> {
+    if blocks.is_none() {
+        let map = engine.read(info.block_bitmap, kind::block_bitmap(g))?.to_vec();
+        let free = bitmap::count_zeros(&map, sb.blocks_in_group(g) as usize) as u32;
+        if free != info.free_blocks.load(SeqCst) {
+            let what = format!("{free} blocks are free, its descriptor says {}", info.free_blocks.load(SeqCst));
+            return Err(Error::corrupt(format!("block bitmap of group {g}"), info.block_bitmap, what));
+        }
+        *blocks = Some(map);
+    }
+    blocks.as_mut().ok_or(Error::Invalid("no bitmap"))
+}
+
+impl Groups {
+    /// Takes up to `want` consecutive free blocks, as near behind `goal` as there are. The caller has been promised them.
+    pub(crate) fn take_blocks(&self, sb: &Superblock, engine: &dyn Engine, goal: u64, want: u32) -> Result<Extent> {
+        let home = sb.group_of_block(goal).unwrap_or(0);
+        // Two rounds: first groups where the whole run may fit, then any group with a free block.
+        for at_least in [want, 1] {
+            for step in 0..self.count() {
+                let g = (home + step) % self.count();
+                let info = self.get(g)?;
+                if info.free_blocks.load(SeqCst) < at_least {
+                    continue;
+                }
+                let goal = if step == 0 { goal } else { sb.group_first_block(g) };
+                if let Some(extent) = self.take_in_group(sb, engine, g, goal, want)? {
+                    return Ok(extent);
+                }
+            }
+        }
+        Err(Error::NoSpace("blocks"))
+    }
+
+    fn take_in_group(
+        &self,
+        sb: &Superblock,
+        engine: &dyn Engine,
+        g: u32,
+        goal: u64,
+        want: u32,
+    ) -> Result<Option<Extent>> {
+        let info = self.get(g)?;
+        let range = sb.block_range_of_group(g);
+        let end = (range.end - range.start) as usize;
+        let mut busy = info.busy.lock();
+        let map = load(&mut busy.blocks, info, g, sb, engine)?;
+        let from = goal.saturating_sub(range.start) as usize;
+        let want = want as usize;
+        let start = if !bitmap::test(map, from) && from < end {
+            Some(from)
+        } else {
+            bitmap::find_zero_run(map, from, end, want)
+                .or_else(|| bitmap::find_zero_run(map, 0, end, want))
+                .or_else(|| bitmap::find_next_zero(map, from, end))
+                .or_else(|| bitmap::find_next_zero(map, 0, end))
+        };
+        let Some(start) = start else { return Ok(None) };
+        let len = (bitmap::zero_run_end(map, start, end.min(start + want)) - start) as u32;
+        bitmap::set_range(map, start, len as usize);
+        info.free_blocks.fetch_sub(len, SeqCst);
+        Ok(Some(Extent { start: range.start + start as u64, len }))
+    }
+
+    /// Makes blocks allocatable again that were claimed and not used, or whose freeing is durable. The free count is the
+    /// caller's business.
+    pub(crate) fn return_blocks(&self, sb: &Superblock, extent: Extent) {
+        for (g, first, len) in per_group(sb, extent) {
+            let Ok(info) = self.get(g) else { continue };
+            let mut busy = info.busy.lock();
+            if let Some(map) = &mut busy.blocks {
+                bitmap::clear_range(map, first as usize, len as usize);
+                info.free_blocks.fetch_add(len, SeqCst);
+            }
+        }
+    }
+
+    /// Checks that a run that is to be freed is allocated, and reads its groups' bitmaps into memory.
+    pub(crate) fn check_freeing(&self, sb: &Superblock, engine: &dyn Engine, extent: Extent) -> Result<()> {
+        let blocks = extent.start..extent.start.saturating_add(u64::from(extent.len));
+        if !sb.contains_blocks(&blocks) || self.touches_metadata(extent.start, u64::from(extent.len)) {
+            let what = format!("a run of {} blocks there cannot belong to a file", extent.len);
+            return Err(Error::corrupt("block pointer", extent.start, what));
+        }
+        for (g, first, len) in per_group(sb, extent) {
+            let info = self.get(g)?;
+            let mut busy = info.busy.lock();
+            let map = load(&mut busy.blocks, info, g, sb, engine)?;
+            let end = (first + len) as usize;
+            if bitmap::find_next_zero(map, first as usize, end).is_some() {
+                let what = format!("blocks {}..{} are freed, but not all in use", extent.start, blocks.end);
+                return Err(Error::corrupt(format!("block bitmap of group {g}"), info.block_bitmap, what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of a run by group: `(group, first bit, bits)`.
+pub(crate) fn per_group(sb: &Superblock, extent: Extent) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
+    let end = extent.start + u64::from(extent.len);
+    let mut at = extent.start;
+    std::iter::from_fn(move || {
+        if at >= end {
+            return None;
+        }
+        let g = sb.group_of_block(at)?;
+        let range = sb.block_range_of_group(g);
+        let stop = end.min(range.end);
+        let part = (g, (at - range.start) as u32, (stop - at) as u32);
+        at = stop;
+        Some(part)
+    })
+}

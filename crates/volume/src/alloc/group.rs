@@ -1,0 +1,191 @@
+//! What is kept in memory of each block group, and of free space as a whole.
+
+use crate::{Error, Result};
+use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use ondol_format::group::{BLOCK_UNINIT, GroupDesc, INODE_UNINIT, INODE_ZEROED};
+use ondol_format::{Superblock, bitmap};
+
+/// The busy bitmaps of a group, read when first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Busy {
+    pub(crate) blocks: Option<Vec<u8>>,
+    pub(crate) inodes: Option<Vec<u8>>,
+    /// Bits of the inode bitmap below which none is free.
+    pub(crate) inode_hint: u32,
+}
+
+/// One block group.
+#[derive(Debug)]
+pub(crate) struct GroupInfo {
+    pub(crate) block_bitmap: u64,
+    pub(crate) inode_bitmap: u64,
+    pub(crate) inode_table: u64,
+    flags: AtomicU16,
+    block_csum: AtomicU32,
+    inode_csum: AtomicU32,
+    /// Blocks that could be allocated now.
+    pub(crate) free_blocks: AtomicU32,
+    pub(crate) free_inodes: AtomicU32,
+    pub(crate) used_dirs: AtomicU32,
+    pub(crate) busy: Mutex<Busy>,
+}
+
+impl GroupInfo {
+    fn new(desc: &GroupDesc, uninit_known: bool) -> Self {
+        let flags = if uninit_known { desc.flags } else { INODE_ZEROED };
+        Self {
+            block_bitmap: desc.block_bitmap,
+            inode_bitmap: desc.inode_bitmap,
+            inode_table: desc.inode_table,
+            flags: AtomicU16::new(flags),
+            block_csum: AtomicU32::new(desc.block_bitmap_csum),
+            inode_csum: AtomicU32::new(desc.inode_bitmap_csum),
+            free_blocks: AtomicU32::new(desc.free_blocks),
+            free_inodes: AtomicU32::new(desc.free_inodes),
+            used_dirs: AtomicU32::new(desc.used_dirs),
+            busy: Mutex::default(),
+        }
+    }
+
+    /// The medium holds no block bitmap of this group.
+    pub(crate) fn block_uninit(&self) -> bool {
+        self.flags.load(SeqCst) & BLOCK_UNINIT != 0
+    }
+
+    /// The medium holds no inode bitmap of this group.
+    pub(crate) fn inode_uninit(&self) -> bool {
+        self.flags.load(SeqCst) & INODE_UNINIT != 0
+    }
+
+    /// The unused end of the inode table is zeros.
+    pub(crate) fn inodes_zeroed(&self) -> bool {
+        self.flags.load(SeqCst) & INODE_ZEROED != 0
+    }
+
+    /// The unused end of the inode table has been zeroed.
+    pub(crate) fn set_inodes_zeroed(&self) {
+        self.flags.fetch_or(INODE_ZEROED, SeqCst);
+    }
+
+    /// A sealed image of this descriptor went to the journal: these are its derived values.
+    pub(crate) fn sealed(&self, desc: &GroupDesc) {
+        self.flags.store((desc.flags & !INODE_ZEROED) | (self.flags.load(SeqCst) & INODE_ZEROED), SeqCst);
+        self.block_csum.store(desc.block_bitmap_csum, SeqCst);
+        self.inode_csum.store(desc.inode_bitmap_csum, SeqCst);
+    }
+
+    /// The checksums that the bitmaps at home must have: blocks, inodes.
+    pub(crate) fn bitmap_csums(&self) -> (u32, u32) {
+        (self.block_csum.load(SeqCst), self.inode_csum.load(SeqCst))
+    }
+}
+
+/// All groups, the geometry, and the count of free space.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    list: Vec<GroupInfo>,
+    /// Bitmaps and inode tables of all groups as `(first block, length)`, sorted.
+    metadata: Vec<(u64, u32)>,
+    /// Free blocks that nobody has been promised.
+    free: AtomicU64,
+    /// Blocks freed by transactions that are not durable yet.
+    pub(crate) pending_free: AtomicU64,
+    pub(crate) free_inodes: AtomicU64,
+    /// Blocks kept for the privileged, and for deleting when the volume is full.
+    reserved: u64,
+}
+
+/// Blocks that only operations which free space may still take.
+const LAST_RESERVE: u64 = 8;
+
+impl Groups {
+    /// From all descriptors, which have been checked.
+    pub(crate) fn new(sb: &Superblock, descs: &[GroupDesc]) -> Self {
+        let uninit_known = sb.features().has_group_desc_csum();
+        let list: Vec<GroupInfo> = descs.iter().map(|d| GroupInfo::new(d, uninit_known)).collect();
+        let table = sb.inode_table_blocks();
+        let mut metadata: Vec<(u64, u32)> =
+            list.iter().flat_map(|g| [(g.block_bitmap, 1), (g.inode_bitmap, 1), (g.inode_table, table)]).collect();
+        metadata.sort_unstable();
+        let free = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
+        let free_inodes = descs.iter().map(|d| u64::from(d.free_inodes)).sum();
+        Self {
+            list,
+            metadata,
+            free: AtomicU64::new(free),
+            pending_free: AtomicU64::new(0),
+            free_inodes: AtomicU64::new(free_inodes),
+            reserved: sb.r_blocks_count(),
+        }
+    }
+
+    /// Group `g`.
+    pub(crate) fn get(&self, g: u32) -> Result<&GroupInfo> {
+        self.list.get(g as usize).ok_or_else(|| Error::corrupt(format!("group number {g}"), 0, "no such group"))
+    }
+
+    /// Number of groups.
+    pub(crate) fn count(&self) -> u32 {
+        self.list.len() as u32
+    }
+
+    /// Whether any of the run `start..start + len` is a bitmap or inode table.
+    pub(crate) fn touches_metadata(&self, start: u64, len: u64) -> bool {
+        let end = start.saturating_add(len);
+        let at = self.metadata.partition_point(|&(s, n)| s + u64::from(n) <= start);
+        self.metadata.get(at).is_some_and(|&(s, _)| s < end)
+    }
+
+    /// Marks in `map` what lies in group `g` before anything is allocated there: superblock, descriptors, bitmaps,
+    /// tables, and the padding behind the last block.
+    pub(crate) fn initial_block_bitmap(&self, sb: &Superblock, g: u32, map: &mut [u8]) {
+        map.fill(0);
+        let range = sb.block_range_of_group(g);
+        bitmap::set_range(map, 0, sb.base_meta(g).blocks() as usize);
+        let first = self.metadata.partition_point(|&(s, n)| s + u64::from(n) <= range.start);
+        for &(start, len) in self.metadata[first..].iter().take_while(|&&(s, _)| s < range.end) {
+            let from = start.max(range.start);
+            let to = (start + u64::from(len)).min(range.end);
+            bitmap::set_range(map, (from - range.start) as usize, (to - from) as usize);
+        }
+        bitmap::pad(map, (range.end - range.start) as usize);
+    }
+
+    /// Takes `blocks` out of the free count; false when they are not there. The unprivileged leave the reserve.
+    pub(crate) fn promise(&self, blocks: u64, who: Need) -> bool {
+        let keep = match who {
+            Need::Ordinary => self.reserved.max(LAST_RESERVE),
+            Need::Privileged => LAST_RESERVE,
+            Need::ToFree => 0,
+        };
+        let take = |free: u64| free.checked_sub(blocks).filter(|&left| blocks == 0 || left >= keep);
+        self.free.fetch_update(SeqCst, SeqCst, take).is_ok()
+    }
+
+    /// Gives promised or released blocks back to the free count.
+    pub(crate) fn give_back(&self, blocks: u64) {
+        self.free.fetch_add(blocks, SeqCst);
+    }
+
+    /// Free blocks as a user sees them: also those whose freeing is not durable yet.
+    pub(crate) fn visible_free(&self) -> u64 {
+        self.free.load(Relaxed) + self.pending_free.load(Relaxed)
+    }
+
+    /// Blocks kept back from the unprivileged.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
+    }
+}
+
+/// Who needs space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Any user.
+    Ordinary,
+    /// Root or the reserved user.
+    Privileged,
+    /// An operation that frees more than it takes.
+    ToFree,
+}

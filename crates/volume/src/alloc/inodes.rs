@@ -1,0 +1,107 @@
+//! Taking and returning inode numbers.
+
+use super::{GroupInfo, Groups};
+use crate::{Error, Ino, Result, kind};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::{Superblock, bitmap};
+use ondol_journal::Engine;
+
+fn load<'a>(
+    inodes: &'a mut Option<Vec<u8>>,
+    info: &GroupInfo,
+    g: u32,
+    sb: &Superblock,
+    engine: &dyn Engine,
+) -> Result<&'a mut Vec<u8>> {
+    if inodes.is_none() {
+        let map = engine.read(info.inode_bitmap, kind::inode_bitmap(g))?.to_vec();
+        let free = bitmap::count_zeros(&map, sb.inodes_per_group() as usize) as u32;
+        if free != info.free_inodes.load(SeqCst) {
+            let what = format!("{free} inodes are free, its descriptor says {}", info.free_inodes.load(SeqCst));
+            return Err(Error::corrupt(format!("inode bitmap of group {g}"), info.inode_bitmap, what));
+        }
+        *inodes = Some(map);
+    }
+    inodes.as_mut().ok_or(Error::Invalid("no bitmap"))
+}
+
+impl Groups {
+    /// Takes a free inode: for a file in its directory's group or the nearest behind it, for a directory in a group with
+    /// room for what will be put into it.
+    pub(crate) fn take_inode(&self, sb: &Superblock, engine: &dyn Engine, parent: Ino, dir: bool) -> Result<Ino> {
+        let near = sb.group_of_inode(parent).map_or(0, |(g, _)| g);
+        let home = if dir { self.group_for_directory(near, parent == crate::ROOT) } else { near };
+        for step in 0..self.count() {
+            let g = (home + step) % self.count();
+            if let Some(ino) = self.take_inode_in_group(sb, engine, g)? {
+                return Ok(ino);
+            }
+        }
+        Err(Error::NoSpace("inodes"))
+    }
+
+    fn take_inode_in_group(&self, sb: &Superblock, engine: &dyn Engine, g: u32) -> Result<Option<Ino>> {
+        let info = self.get(g)?;
+        if info.free_inodes.load(SeqCst) == 0 {
+            return Ok(None);
+        }
+        let mut busy = info.busy.lock();
+        let hint = busy.inode_hint as usize;
+        let map = load(&mut busy.inodes, info, g, sb, engine)?;
+        let first = if g == 0 { sb.first_ino() as usize - 1 } else { 0 };
+        let found = bitmap::find_next_zero(map, hint.max(first), sb.inodes_per_group() as usize);
+        let Some(index) = found else { return Ok(None) };
+        bitmap::set(map, index);
+        busy.inode_hint = index as u32 + 1;
+        info.free_inodes.fetch_sub(1, SeqCst);
+        self.free_inodes.fetch_sub(1, SeqCst);
+        Ok(Some(g * sb.inodes_per_group() + index as u32 + 1))
+    }
+
+    /// Makes an inode number allocatable again.
+    pub(crate) fn return_inode(&self, sb: &Superblock, ino: Ino) {
+        let Some((g, index)) = sb.group_of_inode(ino) else { return };
+        let Ok(info) = self.get(g) else { return };
+        let mut busy = info.busy.lock();
+        if let Some(map) = &mut busy.inodes {
+            bitmap::clear(map, index as usize);
+            busy.inode_hint = busy.inode_hint.min(index);
+            info.free_inodes.fetch_add(1, SeqCst);
+            self.free_inodes.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Checks that an inode that is to be freed is allocated.
+    pub(crate) fn check_freeing_inode(&self, sb: &Superblock, engine: &dyn Engine, ino: Ino) -> Result<()> {
+        let (g, index) = sb.group_of_inode(ino).ok_or(Error::Invalid("no such inode"))?;
+        let info = self.get(g)?;
+        let mut busy = info.busy.lock();
+        let map = load(&mut busy.inodes, info, g, sb, engine)?;
+        if bitmap::test(map, index as usize) {
+            return Ok(());
+        }
+        Err(Error::corrupt(
+            format!("inode bitmap of group {g}"),
+            info.inode_bitmap,
+            format!("inode {ino} is not in use"),
+        ))
+    }
+
+    /// Directories at the top go where there is most room; below, they stay with their parent while its group is not
+    /// crowded.
+    fn group_for_directory(&self, near: u32, top: bool) -> u32 {
+        let count = self.count();
+        let average = self.free_inodes.load(SeqCst) / u64::from(count.max(1));
+        let roomy = |g: u32| {
+            self.get(g).is_ok_and(|i| {
+                u64::from(i.free_inodes.load(SeqCst)) >= average.max(1) && i.free_blocks.load(SeqCst) > 0
+            })
+        };
+        let candidates = (0..count).map(|step| (near + step) % count).filter(|&g| roomy(g));
+        if top {
+            let emptiest = |&g: &u32| self.get(g).map_or(u32::MAX, |i| i.used_dirs.load(SeqCst));
+            return candidates.min_by_key(emptiest).unwrap_or(near);
+        }
+        candidates.into_iter().next().unwrap_or(near)
+    }
+}

@@ -1,0 +1,94 @@
+//! Errors of the volume. The facade maps them to errno, and nobody else does.
+
+use crate::Ino;
+use ondol_block::BlockError;
+use ondol_journal::{Corrupt, JournalError};
+
+/// The result of a volume operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation on a volume failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such name, or the inode is gone.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists already.
+    #[error("the name exists already")]
+    Exists,
+    /// The operation needs a directory.
+    #[error("inode {0} is not a directory")]
+    NotDirectory(Ino),
+    /// The operation is not for directories.
+    #[error("inode {0} is a directory")]
+    IsDirectory(Ino),
+    /// The directory still has entries.
+    #[error("directory {0} is not empty")]
+    NotEmpty(Ino),
+    /// A name is longer than 255 bytes.
+    #[error("a name is longer than 255 bytes")]
+    NameTooLong,
+    /// An argument makes no sense; says which.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// No free blocks or inodes.
+    #[error("no space left on the volume ({0})")]
+    NoSpace(&'static str),
+    /// The file would be larger than ext4 or its block mapping allows.
+    #[error("the file would be too large")]
+    FileTooBig,
+    /// The inode has as many names as it can have.
+    #[error("inode {0} has too many links")]
+    TooManyLinks(Ino),
+    /// The volume is mounted read-only, or became so after an error.
+    #[error("the volume is read-only{0}")]
+    ReadOnly(String),
+    /// Not permitted: an immutable or append-only inode, or a rule that is not about mode bits.
+    #[error("not permitted: {0}")]
+    NotPermitted(&'static str),
+    /// No such extended attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The caller's buffer is too small for the answer.
+    #[error("the buffer is too small")]
+    BufferTooSmall,
+    /// The volume or this version does not offer this.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// A transaction is larger than the journal can make atomic.
+    #[error("the transaction is too large to be atomic: it needs {need} journal blocks, the journal takes {max}")]
+    TooBig {
+        /// Blocks it needs.
+        need: u64,
+        /// Blocks it may have.
+        max: u64,
+    },
+    /// A structure of the image breaks its rules.
+    #[error(transparent)]
+    Corrupt(Corrupt),
+    /// The journal failed or has stopped.
+    #[error(transparent)]
+    Journal(JournalError),
+    /// The store failed.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+}
+
+impl From<JournalError> for Error {
+    fn from(e: JournalError) -> Self {
+        match e {
+            JournalError::Corrupt(c) => Self::Corrupt(c),
+            JournalError::Block(b) => Self::Block(b),
+            JournalError::TooBig { need, max } => Self::TooBig { need: need.into(), max: max.into() },
+            other => Self::Journal(other),
+        }
+    }
+}
+
+impl Error {
+    /// Corruption of `structure`, found in `block`.
+    pub(crate) fn corrupt(structure: impl Into<String>, block: u64, what: impl Into<String>) -> Self {
+        Self::Corrupt(Corrupt { structure: structure.into(), block, what: what.into() })
+    }
+}

@@ -1,0 +1,36 @@
+//! The file system: names, inodes, extents, allocation and file I/O over ext4's own structures.
+//!
+//! ```text
+//!   Volume (inode-level calls)
+//!     └─ Op: locked inodes + claims on space + Handle ──▶ journal engine (whichever)
+//!          ├─ dir/      names: linear blocks and htree
+//!          ├─ file/     extents, read, write, truncate, fallocate
+//!          ├─ alloc/    bitmaps, sharded by group
+//!          └─ orphan, xattr
+//!   Shared: geometry and groups; verifies and seals blocks for the journal (Client)
+//! ```
+//!
+//! **Crash guarantee**: every call that changes the volume is one closed handle, or a documented sequence of them, each of
+//! which leaves an image that e2fsck finds nothing to mend in. Which prefix of them survives is the journal's promise.
+//! This crate never sees which engine or medium lies below, and knows no paths and no errno.
+#![forbid(unsafe_code)]
+
+mod alloc;
+mod dir;
+mod error;
+mod file;
+mod image;
+mod kind;
+mod node;
+mod op;
+mod orphan;
+mod shared;
+mod time;
+mod types;
+mod volume;
+
+pub use error::{Error, Result};
+pub use image::Image;
+pub use ondol_format::inode::FileType;
+pub use types::*;
+pub use volume::{Volume, VolumeOptions};

@@ -1,0 +1,160 @@
+//! Inodes in memory, each under its own read-write lock.
+
+use crate::shared::Shared;
+use crate::{Error, Ino, Result, kind};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
+use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedWriteGuard, RwLock};
+use ondol_format::Inode;
+use ondol_journal::Engine;
+use std::collections::{HashMap, VecDeque};
+
+/// What is known of one inode.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeState {
+    pub(crate) ino: Ino,
+    pub(crate) inode: Inode,
+    /// The inode has been freed: whoever still holds the node sees a file that is gone.
+    pub(crate) gone: bool,
+}
+
+/// One inode in memory.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) ino: Ino,
+    state: Arc<RwLock<NodeState>>,
+    /// Openers; an inode without names lives until there is none.
+    pub(crate) opens: AtomicU32,
+    referenced: AtomicBool,
+}
+
+/// An inode locked for changing, and the node it belongs to.
+pub(crate) struct NodeGuard {
+    pub(crate) node: Arc<Node>,
+    pub(crate) state: OwnedWriteGuard<NodeState>,
+}
+
+impl Node {
+    /// Locks for reading.
+    ///
+    /// # Errors
+    /// `NotFound` when the inode has been freed.
+    pub(crate) fn read(&self) -> Result<OwnedReadGuard<NodeState>> {
+        let state = RwLock::read_arc(&self.state);
+        if state.gone { Err(Error::NotFound) } else { Ok(state) }
+    }
+
+    /// Locks for changing.
+    ///
+    /// # Errors
+    /// `NotFound` when the inode has been freed.
+    pub(crate) fn write(self: &Arc<Self>) -> Result<NodeGuard> {
+        let state = RwLock::write_arc(&self.state);
+        if state.gone { Err(Error::NotFound) } else { Ok(NodeGuard { node: self.clone(), state }) }
+    }
+}
+
+const SHARDS: usize = 64;
+
+#[derive(Debug, Default)]
+struct Shard {
+    map: HashMap<Ino, Arc<Node>>,
+    clock: VecDeque<Ino>,
+}
+
+/// The inode cache, bounded by a number of inodes; open and locked inodes stay.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    shards: Vec<Mutex<Shard>>,
+    per_shard: usize,
+}
+
+impl Nodes {
+    /// A cache of about `inodes` inodes.
+    pub(crate) fn new(inodes: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, per_shard: (inodes / SHARDS).max(8) }
+    }
+
+    /// The inode, read from its table if it is not in memory.
+    ///
+    /// # Errors
+    /// `NotFound` for an inode that is not in use, corruption, or the store's failure.
+    pub(crate) fn get(&self, shared: &Shared, engine: &dyn Engine, ino: Ino) -> Result<Arc<Node>> {
+        if let Some(node) = self.shard(ino).lock().map.get(&ino) {
+            node.referenced.store(true, Relaxed);
+            return Ok(node.clone());
+        }
+        let inode = read_inode(shared, engine, ino)?;
+        if inode.mode == 0 || inode.links == 0 {
+            return Err(Error::NotFound);
+        }
+        // Somebody else may have read and even changed it meanwhile: theirs is then the right one.
+        Ok(self.insert(ino, inode, false))
+    }
+
+    /// Takes in an inode that has just been allocated, in place of whatever had its number before.
+    pub(crate) fn create(&self, ino: Ino, inode: Inode) -> Arc<Node> {
+        self.insert(ino, inode, true)
+    }
+
+    /// Forgets a freed inode.
+    pub(crate) fn forget(&self, ino: Ino) {
+        self.shard(ino).lock().map.remove(&ino);
+    }
+
+    /// Number of inodes in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().map.len()).sum()
+    }
+
+    fn insert(&self, ino: Ino, inode: Inode, replace: bool) -> Arc<Node> {
+        let mut shard = self.shard(ino).lock();
+        if let (Some(node), false) = (shard.map.get(&ino), replace) {
+            return node.clone();
+        }
+        while shard.map.len() >= self.per_shard && evict_one(&mut shard) {}
+        let state = Arc::new(RwLock::new(NodeState { ino, inode, gone: false }));
+        let node = Arc::new(Node { ino, state, opens: AtomicU32::new(0), referenced: AtomicBool::new(true) });
+        shard.map.insert(ino, node.clone());
+        shard.clock.push_back(ino);
+        node
+    }
+
+    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
+        &self.shards[ino as usize % SHARDS]
+    }
+}
+
+fn evict_one(shard: &mut Shard) -> bool {
+    for _ in 0..shard.clock.len() * 2 {
+        let Some(ino) = shard.clock.pop_front() else { return false };
+        let Some(node) = shard.map.get(&ino) else { continue };
+        let idle = Arc::strong_count(node) == 1 && node.opens.load(SeqCst) == 0;
+        if idle && !node.referenced.swap(false, Relaxed) {
+            shard.map.remove(&ino);
+            return true;
+        }
+        shard.clock.push_back(ino);
+    }
+    false
+}
+
+/// Where inode `ino` lies: block, byte offset, and the first inode of that block.
+pub(crate) fn locate(shared: &Shared, ino: Ino) -> Result<(u64, usize, Ino)> {
+    let (g, index) = shared.sb.group_of_inode(ino).ok_or(Error::NotFound)?;
+    let (block, offset) = shared.sb.inode_location(shared.groups.get(g)?.inode_table, index);
+    Ok((block, offset, ino - (index % shared.sb.inodes_per_block())))
+}
+
+/// Reads and checks an inode as it is published.
+pub(crate) fn read_inode(shared: &Shared, engine: &dyn Engine, ino: Ino) -> Result<Inode> {
+    let (block, offset, first) = locate(shared, ino)?;
+    let table = engine.read(block, kind::inode_table(first))?;
+    let bytes = table.get(offset..offset + usize::from(shared.sb.inode_size()));
+    let bytes = bytes.ok_or_else(|| Error::corrupt("inode table", block, "short block"))?;
+    if let Some(why) = shared.bad_inode(ino) {
+        return Err(Error::corrupt(format!("inode {ino}"), block, why));
+    }
+    let bad = |e: ondol_format::FormatError| Error::corrupt(format!("inode {ino}"), block, e.to_string());
+    Inode::parse(bytes, ino, &shared.inode_format).map_err(bad)
+}

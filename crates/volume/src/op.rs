@@ -1,0 +1,359 @@
+//! One operation: its locked inodes, its claims on space, and its handle.
+//!
+//! ```text
+//!   lock inodes ─▶ Op::begin (promise space, reserve journal) ─▶ change staged copies ─▶ close: publish, install, unlock
+//! ```
+//!
+//! Everything an operation changes is staged: inodes as copies, metadata blocks in the [`Handle`], blocks and inodes it
+//! takes as claims. [`Op::close`] publishes all of it in one step while the inode locks are held; dropping the `Op`
+//! returns the claims and changes nothing.
+//!
+//! **Lock order**: rename lock; directories, ancestor first, otherwise lower number; other inodes by number; then
+//! `Op::begin` (which may wait for journal space); then the orphan lock; group; block. Nothing waits for a commit or for
+//! space after `begin`.
+
+use crate::alloc::Need;
+use crate::node::{Node, NodeGuard, locate};
+use crate::{Error, Ino, Result, Volume, kind};
+use ondol_env::Timestamp;
+use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::Inode;
+use ondol_journal::{Block, Extent, Handle, Kind, Tid};
+
+/// What an operation may need at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cost {
+    /// Metadata blocks (and journaled data blocks) it changes.
+    pub(crate) journal: u32,
+    /// Blocks it allocates.
+    pub(crate) blocks: u64,
+    /// Who asks.
+    pub(crate) need: Need,
+}
+
+/// Reads metadata blocks: as published, or as an operation sees them.
+pub(crate) trait Reader {
+    /// The content of `block`.
+    fn block(&mut self, block: u64, kind: Kind) -> Result<Block>;
+    /// The volume.
+    fn volume(&self) -> &Volume;
+}
+
+impl Reader for &Volume {
+    fn block(&mut self, block: u64, kind: Kind) -> Result<Block> {
+        Ok(self.engine.read(block, kind)?)
+    }
+
+    fn volume(&self) -> &Volume {
+        self
+    }
+}
+
+struct OpNode {
+    guard: NodeGuard,
+    /// The inode as this operation has it so far.
+    inode: Inode,
+    dirty: bool,
+    created: bool,
+    freed: bool,
+}
+
+/// See the module documentation.
+pub(crate) struct Op<'v> {
+    vol: &'v Volume,
+    handle: Option<Handle<'v>>,
+    nodes: Vec<OpNode>,
+    now: Timestamp,
+    /// Blocks promised and not yet taken.
+    promised: u64,
+    taken: Vec<Extent>,
+    taken_inodes: Vec<(Ino, bool)>,
+    freed: Vec<Extent>,
+    freed_inodes: Vec<(Ino, bool)>,
+    /// Held from the first change of the orphan list until the close.
+    pub(crate) orphans: Option<crate::orphan::OrphanGuard<'v>>,
+}
+
+impl<'v> Op<'v> {
+    /// Opens an operation over inodes that are locked already, in lock order.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `NoSpace`, `TooBig`, or the journal's failure. May wait for journal space, and for a commit when space
+    /// is only free once it is done.
+    pub(crate) fn begin(vol: &'v Volume, guards: Vec<NodeGuard>, cost: Cost) -> Result<Self> {
+        vol.check_writable()?;
+        vol.promise(cost.blocks, cost.need)?;
+        let handle = match Handle::begin(&*vol.engine, cost.journal) {
+            Ok(handle) => handle,
+            Err(e) => {
+                vol.shared.groups.give_back(cost.blocks);
+                return Err(vol.noted(e.into()));
+            }
+        };
+        let mut op = Self {
+            vol,
+            handle: Some(handle),
+            nodes: Vec::with_capacity(guards.len() + 1),
+            now: vol.now(),
+            promised: cost.blocks,
+            taken: Vec::new(),
+            taken_inodes: Vec::new(),
+            freed: Vec::new(),
+            freed_inodes: Vec::new(),
+            orphans: None,
+        };
+        guards.into_iter().for_each(|guard| op.join(guard));
+        Ok(op)
+    }
+
+    /// Adds an inode that was locked after `begin`, which only a transaction that orders its locks itself may do.
+    fn join(&mut self, guard: NodeGuard) {
+        let inode = guard.state.inode.clone();
+        self.nodes.push(OpNode { guard, inode, dirty: false, created: false, freed: false });
+    }
+
+    /// The volume.
+    pub(crate) fn vol(&self) -> &'v Volume {
+        self.vol
+    }
+
+    /// One time for everything the operation stamps.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// The handle, for staging changes of metadata blocks.
+    pub(crate) fn handle(&mut self) -> Result<&mut Handle<'v>> {
+        self.handle.as_mut().ok_or(Error::Invalid("the operation is closed"))
+    }
+
+    /// Whether the operation holds this inode.
+    pub(crate) fn holds(&self, ino: Ino) -> bool {
+        self.nodes.iter().any(|n| n.guard.node.ino == ino)
+    }
+
+    /// A locked inode as the operation has it so far.
+    pub(crate) fn inode(&self, ino: Ino) -> Result<&Inode> {
+        self.find(ino).map(|at| &self.nodes[at].inode)
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn inode_mut(&mut self, ino: Ino) -> Result<&mut Inode> {
+        let at = self.find(ino)?;
+        self.nodes[at].dirty = true;
+        Ok(&mut self.nodes[at].inode)
+    }
+
+    /// The in-memory node of a locked inode.
+    pub(crate) fn node(&self, ino: Ino) -> Result<Arc<Node>> {
+        self.find(ino).map(|at| self.nodes[at].guard.node.clone())
+    }
+
+    fn find(&self, ino: Ino) -> Result<usize> {
+        let at = self.nodes.iter().position(|n| n.guard.node.ino == ino);
+        at.ok_or(Error::Invalid("an operation used an inode that it has not locked"))
+    }
+
+    /// Takes up to `want` consecutive blocks near `goal` out of the promise and marks them used.
+    ///
+    /// # Errors
+    /// `NoSpace` when the promise is used up; corruption of a bitmap.
+    pub(crate) fn alloc_blocks(&mut self, goal: u64, want: u32) -> Result<Extent> {
+        let want = u32::try_from(self.promised).unwrap_or(u32::MAX).min(want);
+        if want == 0 {
+            return Err(Error::NoSpace("blocks"));
+        }
+        let vol = self.vol;
+        let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, goal, want)?;
+        self.promised -= u64::from(extent.len);
+        self.taken.push(extent);
+        self.mark_blocks(extent, true)?;
+        Ok(extent)
+    }
+
+    /// Frees a run of blocks that held `kind`; they can be allocated again once this operation is durable.
+    ///
+    /// # Errors
+    /// Corruption: the run is not in use or cannot belong to a file.
+    pub(crate) fn free_blocks(&mut self, extent: Extent, kind: Kind) -> Result<()> {
+        let vol = self.vol;
+        vol.shared.groups.check_freeing(&vol.shared.sb, &*vol.engine, extent)?;
+        self.mark_blocks(extent, false)?;
+        self.freed.push(extent);
+        self.handle()?.free(extent, kind);
+        Ok(())
+    }
+
+    fn mark_blocks(&mut self, extent: Extent, used: bool) -> Result<()> {
+        let vol = self.vol;
+        for (g, first, len) in crate::alloc::per_group(&vol.shared.sb, extent) {
+            let (block, kind) = (vol.shared.groups.get(g)?.block_bitmap, kind::block_bitmap(g));
+            let handle = self.handle()?;
+            if used {
+                handle.set_bits(block, kind, first, len)?;
+            } else {
+                handle.clear_bits(block, kind, first, len)?;
+            }
+            self.touch_descriptor(g, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a descriptor into the transaction, because its bitmaps are, and changes its count of directories.
+    fn touch_descriptor(&mut self, g: u32, dirs: i32) -> Result<()> {
+        let sb = &self.vol.shared.sb;
+        let (block, offset) = sb.gdt_location(g);
+        let kind = kind::group_descs(g - g % sb.desc_per_block());
+        let at = offset + ondol_format::group::USED_DIRS_OFFSET;
+        Ok(self.handle()?.add(block, kind, at, 2, dirs)?)
+    }
+
+    /// Takes an inode number near `parent` and makes a new inode of it, locked and part of this operation. The caller fills
+    /// in everything but generation and times.
+    ///
+    /// # Errors
+    /// `NoSpace`; corruption of a bitmap.
+    pub(crate) fn alloc_inode(&mut self, parent: Ino, dir: bool) -> Result<Ino> {
+        let vol = self.vol;
+        let shared = &vol.shared;
+        let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir)?;
+        self.taken_inodes.push((ino, dir));
+        self.mark_inode(ino, dir, true)?;
+        vol.zero_inode_table(self, ino)?;
+        let mut inode = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
+        inode.generation = vol.env.random_u32();
+        let now = crate::time::to_disk(self.now);
+        (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
+        shared.inode_replaced(ino);
+        let node = vol.nodes.create(ino, inode.clone());
+        let guard = node.write()?;
+        self.nodes.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
+        Ok(ino)
+    }
+
+    /// Frees a locked inode, whose blocks are freed already.
+    ///
+    /// # Errors
+    /// Corruption: the inode is not in use.
+    pub(crate) fn free_inode(&mut self, ino: Ino) -> Result<()> {
+        let vol = self.vol;
+        vol.shared.groups.check_freeing_inode(&vol.shared.sb, &*vol.engine, ino)?;
+        let seconds = self.now.sec.clamp(1, i64::from(u32::MAX)) as u32;
+        let inode = self.inode_mut(ino)?;
+        let dir = inode.is_dir();
+        (inode.dtime, inode.links, inode.size) = (seconds, 0, 0);
+        let at = self.find(ino)?;
+        self.nodes[at].freed = true;
+        self.freed_inodes.push((ino, dir));
+        self.mark_inode(ino, dir, false)
+    }
+
+    fn mark_inode(&mut self, ino: Ino, dir: bool, used: bool) -> Result<()> {
+        let shared = &self.vol.shared;
+        let (g, index) = shared.sb.group_of_inode(ino).ok_or(Error::NotFound)?;
+        let (block, kind) = (shared.groups.get(g)?.inode_bitmap, kind::inode_bitmap(g));
+        let handle = self.handle()?;
+        if used {
+            handle.set_bits(block, kind, index, 1)?;
+        } else {
+            handle.clear_bits(block, kind, index, 1)?;
+        }
+        let dirs = if dir { 1 } else { 0 };
+        self.touch_descriptor(g, if used { dirs } else { -dirs })
+    }
+
+    /// Publishes everything in one step, installs the inodes and unlocks them.
+    ///
+    /// # Errors
+    /// An inode cannot be staged; nothing has changed then.
+    pub(crate) fn close(mut self) -> Result<Tid> {
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].dirty {
+                self.stage_inode(at)?;
+            }
+        }
+        let handle = self.handle.take().ok_or(Error::Invalid("the operation is closed"))?;
+        // Counted before the journal can release them.
+        let groups = &self.vol.shared.groups;
+        let freed: u64 = self.freed.drain(..).map(|e| u64::from(e.len)).sum();
+        groups.pending_free.fetch_add(freed, SeqCst);
+        let tid = handle.close();
+        self.taken.clear();
+        for (ino, dir) in self.taken_inodes.drain(..) {
+            count_dir(self.vol, ino, dir, true);
+        }
+        for OpNode { guard, inode, dirty, freed, .. } in &mut self.nodes {
+            if *dirty {
+                guard.state.inode = inode.clone();
+            }
+            if *freed {
+                guard.state.gone = true;
+                self.vol.nodes.forget(guard.node.ino);
+            }
+        }
+        for (ino, dir) in self.freed_inodes.drain(..) {
+            count_dir(self.vol, ino, dir, false);
+            groups.return_inode(&self.vol.shared.sb, ino);
+        }
+        Ok(tid)
+    }
+
+    fn stage_inode(&mut self, at: usize) -> Result<()> {
+        let shared = &self.vol.shared;
+        let OpNode { guard, inode, created, .. } = &self.nodes[at];
+        let (ino, created) = (guard.node.ino, *created);
+        let (block, offset, first) = locate(shared, ino)?;
+        let kind = kind::inode_table(first);
+        let size = usize::from(shared.sb.inode_size());
+        let mut bytes = vec![0; size];
+        if !created {
+            let table = self.vol.engine.read(block, kind)?;
+            let old = table.get(offset..offset + size);
+            bytes.copy_from_slice(old.ok_or_else(|| Error::corrupt("inode table", block, "short block"))?);
+        }
+        inode
+            .write(&mut bytes, &shared.inode_format)
+            .map_err(|e| Error::corrupt(format!("inode {ino}"), block, e.to_string()))?;
+        Ok(self.handle()?.write(block, kind, offset, &bytes)?)
+    }
+}
+
+fn count_dir(vol: &Volume, ino: Ino, dir: bool, up: bool) {
+    let group = vol.shared.sb.group_of_inode(ino).and_then(|(g, _)| vol.shared.groups.get(g).ok());
+    if let (Some(info), true) = (group, dir) {
+        if up {
+            info.used_dirs.fetch_add(1, SeqCst)
+        } else {
+            info.used_dirs.fetch_sub(1, SeqCst)
+        };
+    }
+}
+
+impl Reader for Op<'_> {
+    fn block(&mut self, block: u64, kind: Kind) -> Result<Block> {
+        Ok(self.handle()?.read(block, kind)?)
+    }
+
+    fn volume(&self) -> &Volume {
+        self.vol
+    }
+}
+
+impl Drop for Op<'_> {
+    fn drop(&mut self) {
+        let shared = &self.vol.shared;
+        let taken: u64 = self.taken.iter().map(|e| u64::from(e.len)).sum();
+        for &extent in &self.taken {
+            shared.groups.return_blocks(&shared.sb, extent);
+        }
+        shared.groups.give_back(taken + self.promised);
+        for &(ino, _) in &self.taken_inodes {
+            self.vol.nodes.forget(ino);
+            shared.groups.return_inode(&shared.sb, ino);
+        }
+        for node in self.nodes.iter_mut().filter(|n| n.created && !self.taken_inodes.is_empty()) {
+            node.guard.state.gone = true;
+        }
+    }
+}

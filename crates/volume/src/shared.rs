@@ -1,0 +1,242 @@
+//! What the volume and its journal both need: the geometry, the groups, and how blocks are verified and sealed.
+
+use crate::Ino;
+use crate::alloc::Groups;
+use crate::kind::class;
+use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::group::{BLOCK_UNINIT, DescCsum, GroupDesc, INODE_UNINIT};
+use ondol_format::inode::InodeFormat;
+use ondol_format::{FormatError, Place, RawSuperblock, Superblock, bitmap};
+use ondol_journal::{Client, Corrupt, Extent, Images, Kind, Patches, Ranges};
+use std::collections::BTreeMap;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// The geometry and the groups of one volume; the journal's [`Client`].
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) sb: Superblock,
+    pub(crate) inode_format: InodeFormat,
+    pub(crate) desc_csum: DescCsum,
+    pub(crate) groups: Groups,
+    /// Inodes whose checksum was wrong when their table block was read, with the reason. Checked then, because a block in
+    /// memory has checksums only as new as its last seal.
+    bad_inodes: Mutex<BTreeMap<Ino, String>>,
+}
+
+impl Shared {
+    /// From the superblock and all descriptors, checksums verified.
+    pub(crate) fn new(sb: Superblock, descs: &[GroupDesc]) -> Self {
+        let groups = Groups::new(&sb, descs);
+        Self { inode_format: sb.inode_format(), desc_csum: DescCsum::of(&sb), groups, sb, bad_inodes: Mutex::default() }
+    }
+
+    /// Why this inode's bytes cannot be trusted, if so.
+    pub(crate) fn bad_inode(&self, ino: Ino) -> Option<String> {
+        self.bad_inodes.lock().get(&ino).cloned()
+    }
+
+    /// The inode is written anew.
+    pub(crate) fn inode_replaced(&self, ino: Ino) {
+        self.bad_inodes.lock().remove(&ino);
+    }
+
+    fn verify_inodes(&self, first_ino: Ino, bytes: &[u8]) {
+        let mut bad = self.bad_inodes.lock();
+        for (ino, inode) in (first_ino..).zip(bytes.chunks_exact(usize::from(self.sb.inode_size()))) {
+            match ondol_format::inode::verify(inode, ino, &self.inode_format) {
+                Ok(()) => drop(bad.remove(&ino)),
+                Err(e) => drop(bad.insert(ino, e.to_string())),
+            }
+        }
+    }
+
+    fn load_block_bitmap(&self, g: u32, bytes: &mut [u8]) -> Result<(), String> {
+        let info = self.groups.get(g).map_err(|e| e.to_string())?;
+        if info.block_uninit() {
+            self.groups.initial_block_bitmap(&self.sb, g, bytes);
+            return Ok(());
+        }
+        let (stored, _) = info.bitmap_csums();
+        self.check_bitmap(bytes, self.sb.clusters_per_group(), stored)
+    }
+
+    fn load_inode_bitmap(&self, g: u32, bytes: &mut [u8]) -> Result<(), String> {
+        let info = self.groups.get(g).map_err(|e| e.to_string())?;
+        let inodes = self.sb.inodes_per_group();
+        if info.inode_uninit() {
+            bytes.fill(0);
+            bitmap::pad(bytes, inodes as usize);
+            return Ok(());
+        }
+        let (_, stored) = info.bitmap_csums();
+        self.check_bitmap(bytes, inodes, stored)
+    }
+
+    fn check_bitmap(&self, bytes: &[u8], bits: u32, stored: u32) -> Result<(), String> {
+        let Some(seed) = self.sb.csum_seed() else { return Ok(()) };
+        let computed = bitmap::checksum(seed, bytes, bits);
+        if GroupDesc::bitmap_csum_matches(stored, computed, self.sb.desc_size()) {
+            return Ok(());
+        }
+        Err(format!("checksum {stored:#010x}, computed {computed:#010x}"))
+    }
+
+    /// Recomputes what a descriptor says about bitmaps that are part of the transaction.
+    fn derive_descriptor(&self, g: u32, desc: &mut [u8], tx: &dyn Images) -> Result<(), FormatError> {
+        let Ok(info) = self.groups.get(g) else { return Ok(()) };
+        let mut d = GroupDesc::parse(desc)?;
+        let checksummed = self.sb.features().has_group_desc_csum();
+        if let Some(map) = tx.image(info.block_bitmap) {
+            d.free_blocks = bitmap::count_zeros(map, self.sb.blocks_in_group(g) as usize) as u32;
+            d.block_bitmap_csum = self.bitmap_csum(map, self.sb.clusters_per_group());
+            d.flags &= if checksummed { !BLOCK_UNINIT } else { !0 };
+        }
+        if let Some(map) = tx.image(info.inode_bitmap) {
+            let inodes = self.sb.inodes_per_group() as usize;
+            d.free_inodes = bitmap::count_zeros(map, inodes) as u32;
+            d.inode_bitmap_csum = self.bitmap_csum(map, self.sb.inodes_per_group());
+            if checksummed {
+                let was_unused = if d.flags & INODE_UNINIT != 0 { inodes as u32 } else { d.itable_unused };
+                d.flags &= !INODE_UNINIT;
+                d.itable_unused = was_unused.min(trailing_zeros(map, inodes));
+            }
+        }
+        d.write(desc)?;
+        self.desc_csum.seal(g, desc);
+        info.sealed(&d);
+        Ok(())
+    }
+
+    fn bitmap_csum(&self, map: &[u8], bits: u32) -> u32 {
+        self.sb.csum_seed().map_or(0, |seed| bitmap::checksum(seed, map, bits))
+    }
+
+    fn seal_descriptors(&self, first: u32, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches) {
+        let size = usize::from(self.sb.desc_size());
+        for (i, desc) in image.chunks_exact(size).enumerate() {
+            let at = i * size;
+            let g = first + i as u32;
+            if g >= self.groups.count() || !dirty.overlaps(at as u32..(at + size) as u32) {
+                continue;
+            }
+            let mut desc = desc.to_vec();
+            if self.derive_descriptor(g, &mut desc, tx).is_ok() {
+                out.put(at, &desc);
+            }
+        }
+    }
+
+    fn seal_inodes(&self, first_ino: u32, image: &[u8], dirty: &Ranges, out: &mut Patches) {
+        let size = usize::from(self.sb.inode_size());
+        for (i, inode) in image.chunks_exact(size).enumerate() {
+            let at = i * size;
+            if dirty.overlaps(at as u32..(at + size) as u32) {
+                let mut inode = inode.to_vec();
+                ondol_format::inode::seal(&mut inode, first_ino + i as u32, &self.inode_format);
+                out.put(at, &inode);
+            }
+        }
+    }
+
+    /// Seals a block whose checksum covers the whole of it.
+    fn seal_whole(&self, block: u64, kind: Kind, image: &[u8], out: &mut Patches) {
+        let mut sealed = image.to_vec();
+        let seed = self.sb.inode_seed(kind.owner, kind.salt);
+        match (kind.class, seed, self.sb.csum_seed()) {
+            (class::EXTENT_NODE, Some(seed), _) => ondol_format::extent::seal(&mut sealed, seed),
+            (class::DIR_LEAF, Some(seed), _) => ondol_format::dirent::seal(&mut sealed, seed),
+            (class::DX_ROOT | class::DX_NODE, Some(seed), _) => ondol_format::htree::seal(&mut sealed, seed),
+            (class::ORPHAN_FILE, Some(seed), _) => ondol_format::orphan_file::seal(&mut sealed, seed, block),
+            (class::XATTR, _, Some(seed)) => ondol_format::xattr::seal_block(&mut sealed, seed, block),
+            _ => return,
+        }
+        // Only the few checksum bytes differ: hand over the words that do.
+        for (i, (old, new)) in image.chunks(8).zip(sealed.chunks(8)).enumerate() {
+            if old != new {
+                out.put(i * 8, new);
+            }
+        }
+    }
+
+    fn verify(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> Result<(), String> {
+        let place = Place { block: Some(block), inode: Some(kind.owner), group: None };
+        let seed = self.sb.inode_seed(kind.owner, kind.salt);
+        let checked = match (kind.class, seed, self.sb.csum_seed()) {
+            (class::BLOCK_BITMAP, ..) => return self.load_block_bitmap(kind.owner, bytes),
+            (class::INODE_BITMAP, ..) => return self.load_inode_bitmap(kind.owner, bytes),
+            (class::INODE_TABLE, Some(_), _) => {
+                self.verify_inodes(kind.owner, bytes);
+                return Ok(());
+            }
+            (class::EXTENT_NODE, Some(seed), _) => ondol_format::extent::verify(bytes, seed, place),
+            (class::DIR_LEAF, Some(seed), _) => ondol_format::dirent::verify(bytes, seed, place),
+            (class::DX_ROOT | class::DX_NODE, Some(seed), _) => ondol_format::htree::verify(bytes, seed, place),
+            (class::ORPHAN_FILE, seed, _) => ondol_format::orphan_file::verify(bytes, seed, place),
+            (class::XATTR, _, Some(seed)) => ondol_format::xattr::verify_block(bytes, seed, block, place),
+            _ => Ok(()),
+        };
+        checked.map_err(|e| e.to_string())
+    }
+}
+
+/// Clear bits at the end of the first `bits` bits.
+fn trailing_zeros(map: &[u8], bits: usize) -> u32 {
+    let mut n = bits;
+    while n >= 8 && n.is_multiple_of(8) && map.get(n / 8 - 1) == Some(&0) {
+        n -= 8;
+    }
+    while n > 0 && !bitmap::test(map, n - 1) {
+        n -= 1;
+    }
+    (bits - n) as u32
+}
+
+fn structure(kind: Kind) -> String {
+    let owner = kind.owner;
+    match kind.class {
+        class::SUPERBLOCK => "superblock".into(),
+        class::GROUP_DESCS => format!("group descriptors from group {owner}"),
+        class::BLOCK_BITMAP => format!("block bitmap of group {owner}"),
+        class::INODE_BITMAP => format!("inode bitmap of group {owner}"),
+        class::INODE_TABLE => format!("inode table from inode {owner}"),
+        class::EXTENT_NODE => format!("extent node of inode {owner}"),
+        class::DIR_LEAF => format!("directory block of inode {owner}"),
+        class::DX_ROOT => format!("htree root of directory {owner}"),
+        class::DX_NODE => format!("htree node of directory {owner}"),
+        class::XATTR => "xattr block".into(),
+        class::ORPHAN_FILE => format!("orphan file (inode {owner})"),
+        _ => "block".into(),
+    }
+}
+
+impl Client for Shared {
+    fn load(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> Result<(), Corrupt> {
+        self.verify(block, kind, bytes).map_err(|what| Corrupt { structure: structure(kind), block, what })
+    }
+
+    fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches) {
+        match kind.class {
+            class::GROUP_DESCS => self.seal_descriptors(kind.owner, image, dirty, tx, out),
+            class::INODE_TABLE => self.seal_inodes(kind.owner, image, dirty, out),
+            class::SUPERBLOCK => {
+                let at = self.sb.superblock_location().1;
+                if let Some(Ok((raw, _))) = image.get(at..).map(RawSuperblock::read_from_prefix) {
+                    let mut raw: RawSuperblock = raw;
+                    raw.seal();
+                    out.put(at, raw.as_bytes());
+                }
+            }
+            _ => self.seal_whole(block, kind, image, out),
+        }
+    }
+
+    fn release(&self, freed: &[Extent]) {
+        for &extent in freed {
+            let blocks = u64::from(extent.len);
+            self.groups.return_blocks(&self.sb, extent);
+            self.groups.pending_free.fetch_sub(blocks, SeqCst);
+            self.groups.give_back(blocks);
+        }
+    }
+}

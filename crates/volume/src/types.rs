@@ -1,0 +1,188 @@
+//! The words in which a volume is asked and answers.
+
+use ondol_env::Timestamp;
+use ondol_format::inode::FileType;
+
+/// An inode number. 2 is the root directory.
+pub type Ino = u32;
+
+/// The root directory's inode number.
+pub const ROOT: Ino = 2;
+
+/// The longest name of a directory entry, in bytes.
+pub const NAME_MAX: usize = 255;
+
+/// Who asks: decides ownership of new inodes and who may use the reserved blocks. Permission to do the operation at all
+/// is checked by the caller (the kernel, for a mount).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// User id for new inodes.
+    pub uid: u32,
+    /// Group id for new inodes, unless the directory hands down its own (setgid).
+    pub gid: u32,
+}
+
+/// What stat(2) tells about an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Inode number.
+    pub ino: Ino,
+    /// Generation: differs between successive inodes with one number.
+    pub generation: u32,
+    /// Type.
+    pub file_type: FileType,
+    /// Permission bits with setuid, setgid and sticky (0o7777).
+    pub perm: u16,
+    /// Number of names. 1 for a directory with too many subdirectories to count.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device file: major and minor.
+    pub rdev: (u32, u32),
+    /// Size in bytes.
+    pub size: u64,
+    /// Space held, in units of 512 bytes.
+    pub blocks: u64,
+    /// Last access.
+    pub atime: Timestamp,
+    /// Last change of the contents.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub crtime: Timestamp,
+    /// The `chattr` flags as ext4 stores them.
+    pub flags: u32,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The volume's clock.
+    Now,
+    /// This time.
+    To(Timestamp),
+}
+
+/// What `setattr` changes; `None` leaves a field as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits (0o7777).
+    pub perm: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in bytes: truncates or extends with zeros.
+    pub size: Option<u64>,
+    /// Last access.
+    pub atime: Option<SetTime>,
+    /// Last change of the contents.
+    pub mtime: Option<SetTime>,
+    /// Clear setuid and setgid as a write by an unprivileged user does.
+    pub kill_suid: bool,
+}
+
+/// One entry of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirEntry<'a> {
+    /// The inode it names.
+    pub ino: Ino,
+    /// Its type, if the directory stores types.
+    pub file_type: Option<FileType>,
+    /// Its name, without a terminating zero.
+    pub name: &'a [u8],
+    /// Where a later call goes on after this entry.
+    pub next: u64,
+}
+
+/// What statfs(2) tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Data blocks in all (ext4's `minixdf`-less count: without the file system's own overhead).
+    pub blocks: u64,
+    /// Free blocks.
+    pub free: u64,
+    /// Free blocks for users without privilege.
+    pub available: u64,
+    /// Inodes in all.
+    pub files: u64,
+    /// Free inodes.
+    pub files_free: u64,
+    /// Identifier, from the UUID.
+    pub fsid: u64,
+}
+
+/// Flags of `rename`, as renameat2(2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rename {
+    /// Replace the target if there is one.
+    #[default]
+    Replace,
+    /// Fail if there is a target.
+    NoReplace,
+    /// Exchange source and target, which must both exist.
+    Exchange,
+}
+
+/// Flags of `setxattr`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetXattr {
+    /// Create or replace.
+    #[default]
+    Any,
+    /// Fail if the attribute exists.
+    Create,
+    /// Fail if it does not.
+    Replace,
+}
+
+/// What `seek` looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seek {
+    /// The next byte that is stored.
+    Data,
+    /// The next hole; the end of the file counts as one.
+    Hole,
+}
+
+/// Modes of `fallocate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Allocate; grow the file if the range reaches past its end.
+    Allocate,
+    /// Allocate, keeping the size.
+    KeepSize,
+    /// Deallocate the range; it reads as zeros. The size stays.
+    PunchHole,
+    /// The range reads as zeros and stays allocated; the file grows if the range reaches past its end.
+    ZeroRange,
+    /// As `ZeroRange`, keeping the size.
+    ZeroRangeKeepSize,
+}
+
+/// ext4's data modes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataMode {
+    /// Data may be lost or stale after a crash.
+    Writeback,
+    /// Data of new blocks is home before the commit that names them.
+    #[default]
+    Ordered,
+    /// Data goes through the journal with its metadata.
+    Journal,
+}
+
+/// What to do when corruption is found (`errors=`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnError {
+    /// Report and go on.
+    Continue,
+    /// Refuse every further change.
+    #[default]
+    RemountReadOnly,
+}

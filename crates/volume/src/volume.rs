@@ -1,0 +1,245 @@
+//! The volume: what is mounted, and what every operation needs of it.
+
+use crate::alloc::Need;
+use crate::node::{Node, Nodes};
+use crate::op::Op;
+use crate::shared::Shared;
+use crate::{Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
+use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use ondol_env::sync::{Arc, Mutex};
+use ondol_env::{Env, Timestamp};
+use ondol_format::inode::FileType;
+use ondol_journal::{Engine, Tid};
+
+/// How a volume behaves; what the image says about itself is not among it.
+#[derive(Clone, Copy, Debug)]
+pub struct VolumeOptions {
+    /// How file data is protected.
+    pub data: DataMode,
+    /// What to do when corruption is found.
+    pub on_error: OnError,
+    /// Refuse every change.
+    pub read_only: bool,
+    /// Keep access times as `relatime` does; otherwise they are not touched.
+    pub atime: bool,
+    /// Inodes kept in memory.
+    pub cached_inodes: usize,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> Self {
+        Self {
+            data: DataMode::Ordered,
+            on_error: OnError::RemountReadOnly,
+            read_only: false,
+            atime: true,
+            cached_inodes: 65_536,
+        }
+    }
+}
+
+/// A mounted ext4 volume. All calls may come from many threads at once.
+pub struct Volume {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) nodes: Nodes,
+    pub(crate) options: VolumeOptions,
+    /// Held by every operation that may move a directory, and by transactions.
+    pub(crate) rename_lock: Mutex<()>,
+    pub(crate) orphan_lock: Mutex<()>,
+    read_only: AtomicBool,
+    /// Why the volume became read-only, if it did so after an error.
+    stopped: Mutex<Option<String>>,
+}
+
+impl Volume {
+    /// A volume over an engine whose log is recovered and empty.
+    pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
+        Self {
+            shared,
+            engine,
+            env,
+            nodes: Nodes::new(options.cached_inodes),
+            options,
+            rename_lock: Mutex::default(),
+            orphan_lock: Mutex::default(),
+            read_only: AtomicBool::new(options.read_only),
+            stopped: Mutex::default(),
+        }
+    }
+
+    /// The time, as every stamp of this volume gets it.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.env.now()
+    }
+
+    /// The inode, in memory.
+    pub(crate) fn node(&self, ino: Ino) -> Result<Arc<Node>> {
+        self.nodes.get(&self.shared, &*self.engine, ino).map_err(|e| self.noted(e))
+    }
+
+    /// Whether changes are refused: mounted so, or stopped after an error.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only.load(Relaxed)
+    }
+
+    /// Why changes are refused although the volume was mounted for writing.
+    pub fn stopped(&self) -> Option<String> {
+        self.stopped.lock().clone()
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if !self.is_read_only() {
+            return Ok(());
+        }
+        let why = self.stopped.lock().as_ref().map_or(String::new(), |w| format!(" since an error: {w}"));
+        Err(Error::ReadOnly(why))
+    }
+
+    /// Passes an error on; corruption and a dead journal stop the volume as `errors=` says.
+    pub(crate) fn noted(&self, error: Error) -> Error {
+        let fatal = match &error {
+            Error::Corrupt(_) => self.options.on_error == OnError::RemountReadOnly,
+            Error::Journal(_) => true,
+            _ => false,
+        };
+        if matches!(error, Error::Corrupt(_)) {
+            tracing::error!("{error}");
+        }
+        if fatal && !self.read_only.swap(true, Relaxed) {
+            tracing::error!("the volume is read-only from now on: {error}");
+            *self.stopped.lock() = Some(error.to_string());
+        }
+        error
+    }
+
+    /// Takes `blocks` out of the free count, committing first where that frees enough.
+    pub(crate) fn promise(&self, blocks: u64, need: Need) -> Result<()> {
+        let groups = &self.shared.groups;
+        if groups.promise(blocks, need) {
+            return Ok(());
+        }
+        if groups.pending_free.load(Relaxed) > 0 {
+            self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
+            if groups.promise(blocks, need) {
+                return Ok(());
+            }
+        }
+        Err(Error::NoSpace("blocks"))
+    }
+
+    /// Zeroes the unused end of a group's inode table before its first inode is taken from it, so that no garbage can
+    /// ever pass for an inode.
+    pub(crate) fn zero_inode_table(&self, op: &mut Op<'_>, ino: Ino) -> Result<()> {
+        let sb = &self.shared.sb;
+        let (g, _) = sb.group_of_inode(ino).ok_or(Error::NotFound)?;
+        let info = self.shared.groups.get(g)?;
+        if info.inodes_zeroed() {
+            return Ok(());
+        }
+        let busy = info.busy.lock();
+        if info.inodes_zeroed() {
+            return Ok(());
+        }
+        let (gdt, offset) = sb.gdt_location(g);
+        let descs = self.engine.read(gdt, kind::group_descs(g - g % sb.desc_per_block()))?;
+        let size = usize::from(sb.desc_size());
+        let desc = ondol_format::group::GroupDesc::parse(descs.get(offset..offset + size).unwrap_or_default());
+        let unused = desc.map_or(0, |d| if info.inode_uninit() { sb.inodes_per_group() } else { d.itable_unused });
+        let used_blocks = (sb.inodes_per_group() - unused.min(sb.inodes_per_group())).div_ceil(sb.inodes_per_block());
+        let zeros = vec![0; sb.block_size() as usize * 64];
+        let mut at = u64::from(used_blocks);
+        while at < u64::from(sb.inode_table_blocks()) {
+            let n = (u64::from(sb.inode_table_blocks()) - at).min(64);
+            self.engine.write_data(info.inode_table + at, 0, &zeros[..n as usize * sb.block_size() as usize])?;
+            at += n;
+        }
+        info.set_inodes_zeroed();
+        drop(busy);
+        let flag = (offset + ondol_format::group::FLAGS_OFFSET) as u32 * 8 + INODE_ZEROED_BIT;
+        Ok(op.handle()?.set_bits(gdt, kind::group_descs(g - g % sb.desc_per_block()), flag, 1)?)
+    }
+
+    /// What stat(2) tells about an inode.
+    ///
+    /// # Errors
+    /// `NotFound`, corruption, or the store's failure.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        self.attr(ino, &state.inode)
+    }
+
+    pub(crate) fn attr(&self, ino: Ino, inode: &ondol_format::Inode) -> Result<Attr> {
+        let unknown = || Error::corrupt(format!("inode {ino}"), 0, format!("mode {:#o} has no file type", inode.mode));
+        let file_type = inode.file_type().ok_or_else(unknown).map_err(|e| self.noted(e))?;
+        let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
+        Ok(Attr {
+            ino,
+            generation: inode.generation,
+            file_type,
+            perm: inode.mode & 0o7777,
+            nlink: u32::from(inode.links),
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: if device { inode.device() } else { (0, 0) },
+            size: inode.size,
+            blocks: inode.blocks,
+            atime: crate::time::from_disk(inode.atime),
+            mtime: crate::time::from_disk(inode.mtime),
+            ctime: crate::time::from_disk(inode.ctime),
+            crtime: crate::time::from_disk(inode.crtime),
+            flags: inode.flags.bits(),
+        })
+    }
+
+    /// Makes every operation that has returned durable, in order; nothing less is promised for a single file. With
+    /// `data_only`, the same.
+    ///
+    /// # Errors
+    /// The journal's failure: then nothing that was not durable before may be taken as durable.
+    pub fn fsync(&self, _ino: Ino, _data_only: bool) -> Result<()> {
+        self.sync()
+    }
+
+    /// As [`Volume::fsync`].
+    ///
+    /// # Errors
+    /// As [`Volume::fsync`].
+    pub fn sync(&self) -> Result<()> {
+        self.wait(self.engine.tid())
+    }
+
+    pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
+        self.engine.wait(tid).map_err(|e| self.noted(e.into()))
+    }
+
+    /// What statfs(2) tells.
+    pub fn statfs(&self) -> StatFs {
+        let (sb, groups) = (&self.shared.sb, &self.shared.groups);
+        let free = groups.visible_free();
+        let uuid = sb.uuid();
+        let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
+        StatFs {
+            block_size: sb.block_size(),
+            blocks: sb.blocks_count().saturating_sub(self.overhead()),
+            free,
+            available: free.saturating_sub(groups.reserved()),
+            files: u64::from(sb.inodes_count()),
+            files_free: groups.free_inodes.load(Relaxed),
+            fsid: half(0) ^ half(8),
+        }
+    }
+
+    /// Blocks that the file system itself takes, as ext4 counts them: what lies before the first file, and the journal.
+    fn overhead(&self) -> u64 {
+        let sb = &self.shared.sb;
+        let table = u64::from(sb.inode_table_blocks()) + 2;
+        let groups = (0..sb.groups()).map(|g| sb.base_meta(g).blocks() + table).sum::<u64>();
+        groups + u64::from(sb.first_data_block()) + self.engine.stats().ring_blocks
+    }
+}
+
+/// Bit number of INODE_ZEROED in the descriptor's flags.
+const INODE_ZEROED_BIT: u32 = ondol_format::group::INODE_ZEROED.trailing_zeros();
