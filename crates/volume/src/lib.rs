@@ -28,6 +28,7 @@ mod shared;
 mod time;
 mod types;
 mod volume;
+mod xattr;
 
 pub use error::{Error, Result};
 pub use image::Image;

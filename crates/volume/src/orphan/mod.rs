@@ -19,3 +19,14 @@ pub(crate) fn remove(_op: &mut Op<'_>, _ino: Ino) -> Result<()> {
 
 /// Journal blocks that `add` or `remove` may change beside the inode itself.
 pub(crate) const COST: u32 = 4;
+
+impl crate::Volume {
+    /// Deletes an inode that has no names and no openers: frees its contents in steps, then its xattrs, the inode and its
+    /// orphan entry. Nothing happens if it is open, has a name, or is gone already.
+    ///
+    /// # Errors
+    /// Corruption, or the journal's failure; the inode is then still an orphan, which the next mount deletes.
+    pub(crate) fn delete_orphan(&self, _ino: Ino) -> Result<()> {
+        Err(Error::Unsupported("orphans".into()))
+    }
+}
