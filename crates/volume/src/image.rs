@@ -28,8 +28,8 @@ pub const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 
 /// An image whose superblock has been read and checked.
 pub struct Image {
-    store: Arc<dyn BlockStore>,
-    sb: Superblock,
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) sb: Superblock,
 }
 
 impl Image {
