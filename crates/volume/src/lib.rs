@@ -33,5 +33,6 @@ mod xattr;
 pub use error::{Error, Result};
 pub use image::Image;
 pub use ondol_format::inode::FileType;
+pub use orphan::Processed;
 pub use types::*;
 pub use volume::{Volume, VolumeOptions};
