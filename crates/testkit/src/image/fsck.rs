@@ -1,0 +1,111 @@
+//! e2fsck's opinion of an image.
+//!
+//! A plain `e2fsck -fn` does not look into a dirty journal. So an image that was not closed is first replayed (and its
+//! orphans processed) on a copy with `-fy`, where only lines that belong to this are allowed; then `-fn` must be silent.
+
+use super::tools::{ToolError, run, scratch_dir, text};
+use std::path::Path;
+
+/// What e2fsck said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Its exit code: 0 clean, 1 mended, 4 not mended, 8 could not work.
+    pub code: i32,
+    /// What it printed.
+    pub output: String,
+}
+
+impl Verdict {
+    /// Nothing to mend.
+    pub fn is_clean(&self) -> bool {
+        self.code == 0
+    }
+
+    /// Lines that tell of more than a replayed journal, processed orphans and counts in the superblock (which ext4 does not
+    /// keep current while mounted).
+    pub fn unexpected(&self) -> Vec<&str> {
+        self.output.lines().filter(|line| !is_expected(line)).collect()
+    }
+}
+
+fn is_expected(line: &str) -> bool {
+    const BEGINNINGS: [&str; 9] = [
+        "e2fsck 1.",
+        "Pass ",
+        "Truncating orphaned inode ",
+        "Clearing orphaned inode ",
+        "Setting free blocks count to ",
+        "Setting free inodes count to ",
+        "Orphan file ",
+        "Free blocks count wrong (",
+        "Free inodes count wrong (",
+    ];
+    const PARTS: [&str; 5] =
+        ["recovering journal", "FILE SYSTEM WAS MODIFIED", " files (", "Clearing orphan", "clean, "];
+    let line = line.trim();
+    line.is_empty()
+        || line == "Fix? yes"
+        || BEGINNINGS.iter().any(|b| line.starts_with(b))
+        || PARTS.iter().any(|p| line.contains(p))
+}
+
+fn e2fsck(path: &Path, args: &[&str]) -> Result<Verdict, ToolError> {
+    let args: Vec<&std::ffi::OsStr> = args.iter().map(|a| a.as_ref()).chain([path.as_os_str()]).collect();
+    let output = run("e2fsck", args)?;
+    Ok(Verdict { code: output.status.code().unwrap_or(-1), output: text(&output) })
+}
+
+fn on_copy<T>(image: &[u8], f: impl FnOnce(&Path) -> Result<T, ToolError>) -> Result<T, ToolError> {
+    let dir = scratch_dir()?;
+    let path = dir.path().join("image");
+    std::fs::write(&path, image)?;
+    f(&path)
+}
+
+/// `e2fsck -fn`: looks, changes nothing. For an image that was closed.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn check(image: &[u8]) -> Result<Verdict, ToolError> {
+    on_copy(image, |path| e2fsck(path, &["-fn"]))
+}
+
+/// `e2fsck -fy` on a copy: replays, mends, and returns what it left.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn repair(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
+    on_copy(image, |path| {
+        let verdict = e2fsck(path, &["-fy"])?;
+        Ok((verdict, std::fs::read(path)?))
+    })
+}
+
+/// `e2fsck -y -E journal_only` on a copy: replays and returns what it left.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
+    on_copy(image, |path| {
+        let verdict = e2fsck(path, &["-y", "-E", "journal_only"])?;
+        Ok((verdict, std::fs::read(path)?))
+    })
+}
+
+/// Judges an image as a crash left it, by e2fsck alone: after replay and orphans nothing may be left to mend. Returns
+/// the image as e2fsck left it, or what e2fsck complained about.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn judge_replay(image: &[u8]) -> Result<Result<Vec<u8>, String>, ToolError> {
+    let (verdict, after) = repair(image)?;
+    let unexpected = verdict.unexpected();
+    if verdict.code > 1 || !unexpected.is_empty() {
+        return Ok(Err(format!("e2fsck -fy ended with {}:\n{}", verdict.code, verdict.output)));
+    }
+    let second = check(&after)?;
+    if !second.is_clean() {
+        return Ok(Err(format!("e2fsck -fn after -fy ended with {}:\n{}", second.code, second.output)));
+    }
+    Ok(Ok(after))
+}

@@ -1,0 +1,13 @@
+//! Images: made by mke2fs, opened by our own code, judged by e2fsck and by the kernel.
+
+mod fsck;
+mod kernel;
+mod make;
+//mod mounted;
+mod tools;
+
+pub use fsck::{Verdict, check, judge_replay, repair, replay_only};
+pub use kernel::KernelMount;
+pub use make::{Spec, debugfs};
+//pub use mounted::{MountOptions, Mounted, OpenError, recover};
+pub use tools::{ToolError, missing, run, scratch_dir};

@@ -1,0 +1,180 @@
+//! Random operations that get in each other's way: few names, few offsets, all of them at edges.
+
+use crate::op::{Fallocate, File, Fill, Op, Path, Rename, SetXattr};
+use ondol_env::Timestamp;
+use proptest::collection::{SizeRange, vec};
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::Union;
+
+/// Which calls a sequence may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// `open`, `close`, and calls on handles.
+    pub handles: bool,
+    /// `remount`.
+    pub remounts: bool,
+    /// `fsync`, `fdatasync`, `sync`, `idle`.
+    pub syncs: bool,
+    /// Calls that write, allocate or clear more bytes at once than this are left out.
+    pub max_len: u64,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self { handles: true, remounts: true, syncs: true, max_len: 1 << 20 }
+    }
+}
+
+/// Sequences of any calls.
+pub fn ops(len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
+    ops_of(Mix::default(), len)
+}
+
+/// Sequences of the calls that `mix` allows. Every write has a fill of its own.
+pub fn ops_of(mix: Mix, len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
+    vec(op(mix), len).prop_map(number_fills)
+}
+
+/// Gives every fill that is not zeros its own number, in order.
+pub fn number_fills(mut ops: Vec<Op>) -> Vec<Op> {
+    let mut next = 1;
+    for op in &mut ops {
+        if let Op::Write { fill, .. } | Op::Append { fill, .. } | Op::SetXattr { fill, .. } = op
+            && fill.id != 0
+        {
+            fill.id = next;
+            next += 1;
+        }
+    }
+    ops
+}
+
+/// One call.
+pub fn op(mix: Mix) -> BoxedStrategy<Op> {
+    let mut choices = names();
+    choices.extend(contents(mix));
+    choices.extend(attributes(mix));
+    if mix.handles {
+        choices.push((6, (0..3u8, path()).prop_map(|(handle, path)| Op::Open { handle, path }).boxed()));
+        choices.push((3, (0..3u8).prop_map(|handle| Op::Close { handle }).boxed()));
+    }
+    if mix.syncs {
+        let fsync = (file(mix), any::<bool>()).prop_map(|(file, data_only)| Op::Fsync { file, data_only });
+        choices.push((5, fsync.boxed()));
+        choices.push((2, Just(Op::Sync).boxed()));
+        choices.push((2, select(&[1u64, 6, 40][..]).prop_map(|seconds| Op::Idle { seconds }).boxed()));
+    }
+    if mix.remounts {
+        choices.push((2, Just(Op::Remount).boxed()));
+    }
+    Union::new_weighted(choices).boxed()
+}
+
+type Choice = (u32, BoxedStrategy<Op>);
+
+/// Paths of a tree that is three levels deep; most of them name nothing most of the time.
+pub fn path() -> impl Strategy<Value = Path> {
+    let long = format!("/{}", "n".repeat(255));
+    let mut pool: Vec<String> = ["/a", "/b", "/c", "/d", "/e", "/d/a", "/d/b", "/d/e", "/e/a", "/d/e/a", "/d/e/b"]
+        .iter()
+        .map(|p| (*p).to_owned())
+        .collect();
+    pool.extend([long, format!("/d/{}", "m".repeat(256))]);
+    select(pool).prop_map(|text| Path::new(&text).expect("the pool holds paths"))
+}
+
+fn file(mix: Mix) -> BoxedStrategy<File> {
+    if mix.handles {
+        prop_oneof![4 => path().prop_map(File::Path), 1 => (0..3u8).prop_map(File::Handle)].boxed()
+    } else {
+        path().prop_map(File::Path).boxed()
+    }
+}
+
+fn mode() -> impl Strategy<Value = u16> {
+    select(&[0o644u16, 0o600, 0o755, 0o700, 0o400][..])
+}
+
+fn offset() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => select(&[0u64, 1, 511, 512, 1000, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8192, 12_288, 20_000][..]),
+        1 => select(&[65_536u64, 100_000, 1 << 20, (1 << 20) + 7, 12 << 20, 1 << 32][..]),
+    ]
+}
+
+fn length(mix: Mix) -> impl Strategy<Value = u64> {
+    let all = [1u64, 7, 100, 512, 1000, 1024, 1025, 3000, 4096, 5000, 8192, 12_288, 20_000, 65_536, 300_000];
+    let fit: Vec<u64> = all.into_iter().filter(|len| *len <= mix.max_len).collect();
+    prop_oneof![1 => Just(0u64), 20 => select(fit)]
+}
+
+fn fill() -> impl Strategy<Value = Fill> {
+    prop_oneof![
+        8 => Just(Fill::unique(1)),
+        1 => Just(Fill { id: 1, magic: true }),
+        1 => Just(Fill::ZEROS),
+    ]
+}
+
+fn names() -> Vec<Choice> {
+    let how = select(&[Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange][..]);
+    let target = select(vec!["x".to_owned(), "y".repeat(59), "z".repeat(60), "w".repeat(900)]);
+    vec![
+        (12, (path(), mode()).prop_map(|(path, mode)| Op::Create { path, mode }).boxed()),
+        (6, (path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }).boxed()),
+        (1, (path(), mode()).prop_map(|(path, mode)| Op::Mkfifo { path, mode }).boxed()),
+        (2, (path(), target).prop_map(|(path, target)| Op::Symlink { path, target }).boxed()),
+        (4, (path(), path()).prop_map(|(from, to)| Op::Link { from, to }).boxed()),
+        (6, path().prop_map(|path| Op::Unlink { path }).boxed()),
+        (2, path().prop_map(|path| Op::Rmdir { path }).boxed()),
+        (8, (path(), path(), how).prop_map(|(from, to, how)| Op::Rename { from, to, how }).boxed()),
+    ]
+}
+
+fn contents(mix: Mix) -> Vec<Choice> {
+    let how = select(
+        &[
+            Fallocate::Allocate,
+            Fallocate::KeepSize,
+            Fallocate::PunchHole,
+            Fallocate::PunchHole,
+            Fallocate::ZeroRange,
+            Fallocate::ZeroRangeKeepSize,
+        ][..],
+    );
+    let write = (file(mix), offset(), length(mix), fill());
+    let fallocate = (file(mix), how, offset(), length(mix));
+    vec![
+        (14, write.prop_map(|(file, at, len, fill)| Op::Write { file, at, len, fill }).boxed()),
+        (6, (file(mix), length(mix), fill()).prop_map(|(file, len, fill)| Op::Append { file, len, fill }).boxed()),
+        (6, (file(mix), offset()).prop_map(|(file, size)| Op::Truncate { file, size }).boxed()),
+        (7, fallocate.prop_map(|(file, how, at, len)| Op::Fallocate { file, how, at, len }).boxed()),
+    ]
+}
+
+fn attributes(mix: Mix) -> Vec<Choice> {
+    let name = || select(&["user.a", "user.bb", "trusted.c"][..]).prop_map(str::to_owned);
+    let how = select(&[SetXattr::Any, SetXattr::Any, SetXattr::Create, SetXattr::Replace][..]);
+    let len = select(&[0u64, 1, 20, 60, 200][..]);
+    let set = (file(mix), name(), len, how);
+    let owner = select(&[0u32, 7, 65_534, 100_000][..]);
+    let time = |sec: i64| Timestamp { sec, nsec: 123_456_789 };
+    let times = select(&[0i64, 1, 1_000_000_000, 4_000_000_000, -5][..]);
+    vec![
+        (
+            5,
+            set.prop_map(|(file, name, len, how)| Op::SetXattr { file, name, len, fill: Fill::unique(1), how })
+                .boxed(),
+        ),
+        (2, (file(mix), name()).prop_map(|(file, name)| Op::RemoveXattr { file, name }).boxed()),
+        (2, (file(mix), mode()).prop_map(|(file, mode)| Op::Chmod { file, mode }).boxed()),
+        (1, (file(mix), owner.clone(), owner).prop_map(|(file, uid, gid)| Op::Chown { file, uid, gid }).boxed()),
+        (
+            1,
+            (file(mix), times)
+                .prop_map(move |(file, t)| Op::Utimens { file, atime: time(t + 1), mtime: time(t) })
+                .boxed(),
+        ),
+    ]
+}
