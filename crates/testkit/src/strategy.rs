@@ -4,7 +4,7 @@ use crate::op::{Fallocate, File, Fill, Op, Path, Rename, SetXattr};
 use ondol_env::Timestamp;
 use proptest::collection::{SizeRange, vec};
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{select, subsequence};
 use proptest::strategy::Union;
 
 /// Which calls a sequence may hold.
@@ -31,9 +31,17 @@ pub fn ops(len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
     ops_of(Mix::default(), len)
 }
 
-/// Sequences of the calls that `mix` allows. Every write has a fill of its own.
+/// Sequences of the calls that `mix` allows, behind some that make a few directories and files. Every write has a fill of
+/// its own.
 pub fn ops_of(mix: Mix, len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
-    vec(op(mix), len).prop_map(number_fills)
+    let first = ["mkdir /d 0755", "mkdir /e 0755", "mkdir /d/e 0700", "create /a 0644", "create /d/a 0644"];
+    let first = first.map(|line| line.parse::<Op>().expect("a call")).to_vec();
+    let count = 0..=first.len();
+    let first = prop_oneof![3 => Just(first.clone()), 1 => subsequence(first, count)];
+    (first, vec(op(mix), len)).prop_map(|(mut ops, more)| {
+        ops.extend(more);
+        number_fills(ops)
+    })
 }
 
 /// Gives every fill that is not zeros its own number, in order.
@@ -56,7 +64,7 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
     choices.extend(contents(mix));
     choices.extend(attributes(mix));
     if mix.handles {
-        choices.push((6, (0..3u8, path()).prop_map(|(handle, path)| Op::Open { handle, path }).boxed()));
+        choices.push((6, (0..3u8, file_path()).prop_map(|(handle, path)| Op::Open { handle, path }).boxed()));
         choices.push((3, (0..3u8).prop_map(|handle| Op::Close { handle }).boxed()));
     }
     if mix.syncs {
@@ -73,23 +81,43 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
 
 type Choice = (u32, BoxedStrategy<Op>);
 
-/// Paths of a tree that is three levels deep; most of them name nothing most of the time.
-pub fn path() -> impl Strategy<Value = Path> {
-    let long = format!("/{}", "n".repeat(255));
-    let mut pool: Vec<String> = ["/a", "/b", "/c", "/d", "/e", "/d/a", "/d/b", "/d/e", "/e/a", "/d/e/a", "/d/e/b"]
-        .iter()
-        .map(|p| (*p).to_owned())
-        .collect();
-    pool.extend([long, format!("/d/{}", "m".repeat(256))]);
-    select(pool).prop_map(|text| Path::new(&text).expect("the pool holds paths"))
+fn one_of(pool: &[&'static str]) -> impl Strategy<Value = Path> + use<> {
+    select(pool.to_vec()).prop_map(|text| Path::new(text).expect("the pool holds paths"))
 }
 
+/// Names that are mostly files.
+fn file_path() -> impl Strategy<Value = Path> {
+    prop_oneof![12 => one_of(&["/a", "/b", "/d/a", "/e/a", "/d/e/a"]), 1 => path()]
+}
+
+/// Names that are mostly directories.
+fn dir_path() -> impl Strategy<Value = Path> {
+    prop_oneof![8 => one_of(&["/d", "/e", "/d/e"]), 1 => path()]
+}
+
+/// Any name of a tree that is three levels deep, with one that is as long as a name may be and one that is too long.
+pub fn path() -> impl Strategy<Value = Path> {
+    let long = |c: &str, n| Path::root().join(&c.repeat(n));
+    prop_oneof![
+        8 => one_of(&["/a", "/b", "/c", "/d", "/e", "/d/a", "/d/b", "/d/e", "/e/a", "/e/d", "/d/e/a", "/d/e/b"]),
+        1 => Just(long("n", 255)),
+        1 => Just(long("m", 256)),
+    ]
+}
+
+/// What calls that take an open file act on.
 fn file(mix: Mix) -> BoxedStrategy<File> {
+    let path = prop_oneof![6 => file_path(), 1 => dir_path()].prop_map(File::Path);
     if mix.handles {
-        prop_oneof![4 => path().prop_map(File::Path), 1 => (0..3u8).prop_map(File::Handle)].boxed()
+        prop_oneof![7 => path, 1 => (0..3u8).prop_map(File::Handle)].boxed()
     } else {
-        path().prop_map(File::Path).boxed()
+        path.boxed()
     }
+}
+
+/// Two names for `link` and `rename`.
+fn two_paths() -> impl Strategy<Value = (Path, Path)> {
+    prop_oneof![6 => (file_path(), file_path()), 3 => (dir_path(), dir_path()), 1 => (path(), path())]
 }
 
 fn mode() -> impl Strategy<Value = u16> {
@@ -121,14 +149,14 @@ fn names() -> Vec<Choice> {
     let how = select(&[Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange][..]);
     let target = select(vec!["x".to_owned(), "y".repeat(59), "z".repeat(60), "w".repeat(900)]);
     vec![
-        (12, (path(), mode()).prop_map(|(path, mode)| Op::Create { path, mode }).boxed()),
-        (6, (path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }).boxed()),
-        (1, (path(), mode()).prop_map(|(path, mode)| Op::Mkfifo { path, mode }).boxed()),
-        (2, (path(), target).prop_map(|(path, target)| Op::Symlink { path, target }).boxed()),
-        (4, (path(), path()).prop_map(|(from, to)| Op::Link { from, to }).boxed()),
-        (6, path().prop_map(|path| Op::Unlink { path }).boxed()),
-        (2, path().prop_map(|path| Op::Rmdir { path }).boxed()),
-        (8, (path(), path(), how).prop_map(|(from, to, how)| Op::Rename { from, to, how }).boxed()),
+        (14, (file_path(), mode()).prop_map(|(path, mode)| Op::Create { path, mode }).boxed()),
+        (7, (dir_path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }).boxed()),
+        (1, (file_path(), mode()).prop_map(|(path, mode)| Op::Mkfifo { path, mode }).boxed()),
+        (2, (file_path(), target).prop_map(|(path, target)| Op::Symlink { path, target }).boxed()),
+        (5, two_paths().prop_map(|(from, to)| Op::Link { from, to }).boxed()),
+        (5, file_path().prop_map(|path| Op::Unlink { path }).boxed()),
+        (2, dir_path().prop_map(|path| Op::Rmdir { path }).boxed()),
+        (8, (two_paths(), how).prop_map(|((from, to), how)| Op::Rename { from, to, how }).boxed()),
     ]
 }
 
@@ -177,4 +205,31 @@ fn attributes(mix: Mix) -> Vec<Choice> {
                 .boxed(),
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    #[test]
+    fn many_calls_and_some_of_every_kind_succeed() {
+        let mut runner = TestRunner::deterministic();
+        let (mut done, mut failed) = (std::collections::BTreeMap::new(), 0);
+        for _ in 0..50 {
+            let mut model = Model::empty();
+            for op in ops(100..101).new_tree(&mut runner).unwrap().current() {
+                let word = op.to_string().split(' ').next().unwrap().to_owned();
+                match model.apply(&op) {
+                    Ok(_) => *done.entry(word).or_insert(0) += 1,
+                    Err(_) => failed += 1,
+                }
+            }
+        }
+        let total: u32 = done.values().sum();
+        assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
+        assert_eq!(done.len(), 32, "{done:?}");
+    }
 }

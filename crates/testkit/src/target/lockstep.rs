@@ -95,7 +95,7 @@ impl<T: Target> Lockstep<T> {
     /// The first disagreement.
     pub fn run(&mut self, ops: &[Op], every: usize) -> Result<(), Disagreement> {
         for (i, op) in ops.iter().enumerate() {
-            self.step(op)?;
+            let _outcome = self.step(op)?;
             if (i + 1) % every.max(1) == 0 || matches!(op, Op::Remount) {
                 self.compare()?;
             }

@@ -4,7 +4,7 @@ mod directory;
 //mod library;
 mod lockstep;
 
-pub use directory::Directory;
+pub use directory::{Directory, Remount};
 //pub use library::Library;
 pub use lockstep::{Disagreement, Lockstep};
 
