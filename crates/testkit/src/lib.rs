@@ -12,6 +12,7 @@
 //! (mke2fs, e2fsck, the kernel's ext4) are called through [`image`].
 #![forbid(unsafe_code)]
 
+pub mod crash;
 pub mod dump;
 mod fail;
 pub mod image;

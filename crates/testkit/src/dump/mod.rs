@@ -2,11 +2,12 @@
 
 mod compare;
 mod directory;
-//mod library;
+mod library;
 
 pub use compare::Strictness;
+pub(crate) use compare::describe_bytes;
 pub use directory::of_directory;
-//pub use library::of_volume;
+pub use library::of_volume;
 
 use crate::model::{Body, Content, Id, Inode, Model};
 use crate::op::{Path, text};

@@ -3,11 +3,11 @@
 mod fsck;
 mod kernel;
 mod make;
-//mod mounted;
+mod mounted;
 mod tools;
 
 pub use fsck::{Verdict, check, judge_replay, repair, replay_only};
 pub use kernel::KernelMount;
 pub use make::{Spec, debugfs};
-//pub use mounted::{MountOptions, Mounted, OpenError, recover};
+pub use mounted::{MountOptions, Mounted, clock, recover};
 pub use tools::{ToolError, missing, run, scratch_dir};

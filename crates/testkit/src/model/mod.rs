@@ -131,9 +131,11 @@ impl Model {
         }
     }
 
-    /// Names that exist, directories first seen first.
-    pub fn paths(&self) -> Vec<Path> {
-        self.snapshot().entries().map(|(path, _)| path.clone()).collect()
+    /// Replaces all bytes of a regular file.
+    pub(crate) fn replace_content(&mut self, id: Id, content: Content) {
+        if let Body::Regular(old) = &mut self.inode_mut(id).body {
+            *old = content;
+        }
     }
 
     pub(crate) fn inode(&self, id: Id) -> &Inode {

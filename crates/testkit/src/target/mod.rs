@@ -1,11 +1,11 @@
 //! What operations are done to: the model, a volume in this process, a directory of a mount.
 
 mod directory;
-//mod library;
+mod library;
 mod lockstep;
 
 pub use directory::{Directory, Remount};
-//pub use library::Library;
+pub use library::Library;
 pub use lockstep::{Disagreement, Lockstep};
 
 use crate::Outcome;
