@@ -48,6 +48,11 @@ impl Image {
         &self.sb
     }
 
+    /// The store that the image lies on.
+    pub fn store(&self) -> &Arc<dyn BlockStore> {
+        &self.store
+    }
+
     /// Why this image can only be mounted read-only, if so.
     ///
     /// # Errors
@@ -76,7 +81,9 @@ impl Image {
             let checked = parsed.and_then(|d| d.check(sb, g).map(|()| d));
             descs.push(checked.map_err(|e| corrupt(at, &e))?);
         }
-        Ok(Arc::new(Shared::new(sb.clone(), &descs)))
+        // Without a sound journal nothing is written; then nothing has to be kept out of it either.
+        let journal = self.journal_map().unwrap_or_default();
+        Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
     }
 }
 
