@@ -10,8 +10,6 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const SYSTEM: u8 = 2;
 /// mount(8): mounting or unmounting failed.
 pub(crate) const MOUNT: u8 = 32;
-/// fsck(8): errors were corrected.
-pub(crate) const CHECK_CORRECTED: u8 = 1;
 /// fsck(8): errors were left.
 pub(crate) const CHECK_LEFT: u8 = 4;
 /// fsck(8): the check could not be done.

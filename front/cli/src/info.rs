@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// The fields that only `--stats` shows.
-const STATISTICS: [&str; 2] = ["counters", "fuse_requests"];
+const STATISTICS: [&str; 2] = ["counters", "requests"];
 
 /// Shows what is known of a volume.
 pub(crate) fn info(args: &args::Info) -> Outcome {

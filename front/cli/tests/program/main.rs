@@ -1,0 +1,8 @@
+//! The program `ondol`, run as a user runs it. Mounts need `/dev/fuse`; where it is missing they are skipped with a line.
+#![forbid(unsafe_code)]
+
+mod ask;
+mod files;
+mod lifecycle;
+mod place;
+mod users;
