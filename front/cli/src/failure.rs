@@ -1,6 +1,7 @@
 //! How commands fail: one line and an exit code.
 
 use std::fmt::Display;
+use std::process::ExitCode;
 
 /// mount(8): the command line makes no sense.
 pub(crate) const USAGE: u8 = 1;
@@ -27,7 +28,7 @@ pub(crate) struct Failure {
 }
 
 /// What a command answers: an exit code, or why it failed.
-pub(crate) type Outcome = Result<u8, Failure>;
+pub(crate) type Outcome = Result<ExitCode, Failure>;
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Display) -> Self {

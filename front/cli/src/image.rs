@@ -5,6 +5,7 @@ use crate::failure::{CHECK_LEFT, CHECK_OPERATION, CHECK_USAGE, FAILED, Failure, 
 use ondol::{FormatOptions, Volume};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::ExitCode;
 
 /// Refuses `nvm:POOL`, which names no file.
 pub(crate) fn refuse_pool(target: &Path, code: u8) -> Result<(), Failure> {
@@ -33,7 +34,7 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     if let Some(features) = &args.features {
         options = options.features(features);
     }
-    Volume::format(&args.target, &options).map(|()| 0).map_err(Failure::with(FAILED))
+    Volume::format(&args.target, &options).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
 }
 
 /// Makes an image file with a file system of the default kind.
@@ -57,14 +58,14 @@ pub(crate) fn check(args: &args::Check) -> Outcome {
     }
     if report.needs_recovery {
         println!("{target}: the journal holds transactions; without -n they are replayed");
-        return Ok(CHECK_LEFT);
+        return Ok(ExitCode::from(CHECK_LEFT));
     }
     if !report.problems.is_empty() {
         println!("{target}: {} problems; `e2fsck -f` mends them", report.problems.len());
-        return Ok(CHECK_LEFT);
+        return Ok(ExitCode::from(CHECK_LEFT));
     }
     println!("{target}: clean, {} inodes and {} blocks in use", report.inodes, report.blocks);
-    Ok(0)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Replays the journal.
@@ -76,5 +77,5 @@ pub(crate) fn recover(args: &args::Recover) -> Outcome {
     let report = ondol::recover(&args.target).map_err(Failure::with(FAILED))?;
     let (transactions, blocks) = (report.transactions, report.blocks);
     println!("{}: {transactions} transactions replayed, {blocks} blocks written home; clean", args.target.display());
-    Ok(0)
+    Ok(ExitCode::SUCCESS)
 }
