@@ -1,0 +1,82 @@
+//! Directories that outgrow one block: conversion, leaf splits, two levels, every hash.
+
+mod dir_rig;
+
+use dir_rig::{Fs, TOP, debugfs, fsck, mkfs};
+
+fn name(i: u32, len: usize) -> String {
+    let mut name = format!("{i:06}-{:08x}-", i.wrapping_mul(2_654_435_761));
+    while name.len() < len {
+        name.push('n');
+    }
+    name
+}
+
+/// Fills, checks, empties by every second name, refills, checks.
+fn fill(args: &[&str], mib: u64, count: u32, len: usize) -> Vec<u8> {
+    let fs = Fs::open(mkfs(mib, args));
+    let dir = fs.mkdir(TOP, "large");
+    let target = fs.create(TOP, "target");
+    let ino = |i: u32| if i.is_multiple_of(64) { None } else { Some(target) };
+    let put = |i: u32| match ino(i) {
+        Some(target) if i < 60_000 => drop(fs.volume.link(target, dir, name(i, len).as_bytes()).expect("link")),
+        _ => drop(fs.create(dir, &name(i, len))),
+    };
+    (0..count).for_each(put);
+    for i in 0..count {
+        assert!(fs.is(dir, &name(i, len)).is_some(), "{i}");
+    }
+    assert!(fs.is(dir, "missing").is_none());
+    assert_eq!(fs.names(dir, 1000).len() as u32, count);
+    fs.check("filled");
+    for i in (0..count).step_by(2) {
+        fs.volume.unlink(dir, name(i, len).as_bytes()).expect("unlink");
+    }
+    assert_eq!(fs.names(dir, 77).len() as u32, count / 2);
+    for i in 0..count {
+        assert_eq!(fs.is(dir, &name(i, len)).is_some(), i % 2 == 1);
+    }
+    (0..count).step_by(2).for_each(put);
+    let names = fs.names(dir, 5000);
+    assert!((0..count).all(|i| names.contains_key(name(i, len).as_bytes())));
+    let bytes = fs.bytes();
+    fsck(&bytes, "refilled");
+    bytes
+}
+
+#[test]
+fn two_levels_with_checksums() {
+    let bytes = fill(&["-b", "1024"], 64, 20_000, 40);
+    let dump = debugfs(&bytes, "htree_dump /large");
+    assert!(dump.contains("Indirect levels: 1"), "{}", &dump[..dump.len().min(400)]);
+}
+
+#[test]
+fn two_levels_without_checksums() {
+    let bytes = fill(&["-b", "1024", "-O", "^metadata_csum,^64bit", "-I", "128"], 64, 12_000, 60);
+    assert!(debugfs(&bytes, "htree_dump /large").contains("Indirect levels: 1"));
+}
+
+#[test]
+fn every_hash() {
+    for hash in ["legacy", "half_md4", "tea"] {
+        for block in ["1024", "4096"] {
+            let conf = format!("hash_alg={hash}");
+            let bytes = fill(&["-b", block, "-E", &conf], 32, 1500, 20);
+            let dump = debugfs(&bytes, "htree_dump /large");
+            assert!(dump.contains("Hash Version"), "{hash}: {dump}");
+        }
+    }
+}
+
+#[test]
+fn long_names() {
+    fill(&["-b", "1024"], 64, 3000, 255);
+    fill(&["-b", "4096"], 64, 3000, 255);
+}
+
+#[test]
+fn without_index_and_types() {
+    fill(&["-b", "1024", "-O", "^dir_index"], 32, 1000, 30);
+    fill(&["-b", "4096", "-O", "^filetype"], 32, 1000, 30);
+}
