@@ -2,10 +2,11 @@
 
 mod dir_rig;
 
-use dir_rig::{Fs, TOP, debugfs, fsck, mkfs};
+use dir_rig::{Fs, TOP, as_file, debugfs, fsck, mkfs, run};
 
 fn name(i: u32, len: usize) -> String {
-    let mut name = format!("{i:06}-{:08x}-", i.wrapping_mul(2_654_435_761));
+    let mut name = format!("{i:06}-é한{:08x}-", i.wrapping_mul(2_654_435_761));
+    // Characters above 127, which signed and unsigned hashes tell apart.
     while name.len() < len {
         name.push('n');
     }
@@ -14,7 +15,11 @@ fn name(i: u32, len: usize) -> String {
 
 /// Fills, checks, empties by every second name, refills, checks.
 fn fill(args: &[&str], mib: u64, count: u32, len: usize) -> Vec<u8> {
-    let fs = Fs::open(mkfs(mib, args));
+    fill_image(mkfs(mib, args), count, len)
+}
+
+fn fill_image(image: Vec<u8>, count: u32, len: usize) -> Vec<u8> {
+    let fs = Fs::open(image);
     let dir = fs.mkdir(TOP, "large");
     let target = fs.create(TOP, "target");
     let ino = |i: u32| if i.is_multiple_of(64) { None } else { Some(target) };
@@ -60,11 +65,17 @@ fn two_levels_without_checksums() {
 #[test]
 fn every_hash() {
     for hash in ["legacy", "half_md4", "tea"] {
-        for block in ["1024", "4096"] {
-            let conf = format!("hash_alg={hash}");
-            let bytes = fill(&["-b", block, "-E", &conf], 32, 1500, 20);
+        for (block, flags) in [("1024", "1"), ("4096", "2")] {
+            let (done, image) = as_file(&mkfs(32, &["-b", block]), |path| {
+                let tuned = run("tune2fs", &["-E", &format!("hash_alg={hash}"), path]);
+                // Bit 0: signed characters; bit 1: unsigned.
+                let set = run("debugfs", &["-w", "-R", &format!("ssv flags {flags}"), path]);
+                tuned.status.success() && set.status.success()
+            });
+            assert!(done);
+            let bytes = fill_image(image, 1500, 20);
             let dump = debugfs(&bytes, "htree_dump /large");
-            assert!(dump.contains("Hash Version"), "{hash}: {dump}");
+            assert!(dump.contains("Number of entries (count):"), "{hash}: {dump}");
         }
     }
 }
