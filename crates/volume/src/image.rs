@@ -28,8 +28,8 @@ pub const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 
 /// An image whose superblock has been read and checked.
 pub struct Image {
-    store: Arc<dyn BlockStore>,
-    sb: Superblock,
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) sb: Superblock,
 }
 
 impl Image {
@@ -51,6 +51,11 @@ impl Image {
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
+    }
+
+    /// The store that the image lies on.
+    pub fn store(&self) -> &Arc<dyn BlockStore> {
+        &self.store
     }
 
     /// Why this image can only be mounted read-only, if so.
@@ -81,7 +86,9 @@ impl Image {
             let checked = parsed.and_then(|d| d.check(sb, g).map(|()| d));
             descs.push(checked.map_err(|e| corrupt(at, &e))?);
         }
-        Ok(Arc::new(Shared::new(sb.clone(), &descs)))
+        // Without a sound journal nothing is written; then nothing has to be kept out of it either.
+        let journal = self.journal_map().unwrap_or_default();
+        Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
     }
 }
 

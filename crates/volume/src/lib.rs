@@ -22,6 +22,7 @@ mod dir;
 mod error;
 mod file;
 mod image;
+mod journal_map;
 mod kind;
 mod node;
 mod op;

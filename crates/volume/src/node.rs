@@ -51,6 +51,28 @@ impl Node {
         let state = RwLock::write_arc(&self.state);
         if state.gone { Err(Error::NotFound) } else { Ok(NodeGuard { node: self.clone(), state }) }
     }
+
+    /// As [`Node::read`], but `None` instead of waiting.
+    ///
+    /// # Errors
+    /// `NotFound` when the inode has been freed.
+    pub(crate) fn try_read(&self) -> Result<Option<OwnedReadGuard<NodeState>>> {
+        match RwLock::try_read_arc(&self.state) {
+            Some(state) if state.gone => Err(Error::NotFound),
+            state => Ok(state),
+        }
+    }
+
+    /// As [`Node::write`], but `None` instead of waiting.
+    ///
+    /// # Errors
+    /// `NotFound` when the inode has been freed.
+    pub(crate) fn try_write(self: &Arc<Self>) -> Result<Option<NodeGuard>> {
+        match RwLock::try_write_arc(&self.state) {
+            Some(state) if state.gone => Err(Error::NotFound),
+            state => Ok(state.map(|state| NodeGuard { node: self.clone(), state })),
+        }
+    }
 }
 
 const SHARDS: usize = 64;

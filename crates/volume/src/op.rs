@@ -266,21 +266,16 @@ impl<'v> Op<'v> {
     ///
     /// # Errors
     /// An inode cannot be staged; nothing has changed then.
-    pub(crate) fn close(mut self) -> Result<Tid> {
-        self.publish()
+    pub(crate) fn close(self) -> Result<Tid> {
+        self.close_keeping().map(|(tid, _)| tid)
     }
 
-    /// As [`Op::close`], but keeps the inodes locked for another operation: one step of work that takes several.
+    /// As [`Op::close`], but hands back the inodes, still locked, in the order in which they joined: for the next step of
+    /// work that takes several operations. Inodes that the operation has freed are not among them.
     ///
     /// # Errors
     /// As [`Op::close`].
     pub(crate) fn close_keeping(mut self) -> Result<(Tid, Vec<NodeGuard>)> {
-        let tid = self.publish()?;
-        let guards = std::mem::take(&mut self.nodes).into_iter().map(|n| n.guard).collect();
-        Ok((tid, guards))
-    }
-
-    fn publish(&mut self) -> Result<Tid> {
         for at in 0..self.nodes.len() {
             if self.nodes[at].dirty {
                 self.stage_inode(at)?;
@@ -297,20 +292,23 @@ impl<'v> Op<'v> {
         for (ino, dir) in self.taken_inodes.drain(..) {
             count_dir(self.vol, ino, dir, true);
         }
-        for OpNode { guard, inode, dirty, freed, .. } in &mut self.nodes {
-            if *dirty {
-                guard.state.inode = inode.clone();
+        let mut kept = Vec::with_capacity(self.nodes.len());
+        for OpNode { mut guard, inode, dirty, freed, .. } in self.nodes.drain(..) {
+            if dirty {
+                guard.state.inode = inode;
             }
-            if *freed {
+            if freed {
                 guard.state.gone = true;
                 self.vol.nodes.forget(guard.node.ino);
+            } else {
+                kept.push(guard);
             }
         }
         for (ino, dir) in self.freed_inodes.drain(..) {
             count_dir(self.vol, ino, dir, false);
             groups.return_inode(&self.vol.shared.sb, ino);
         }
-        Ok(tid)
+        Ok((tid, kept))
     }
 
     fn stage_inode(&mut self, at: usize) -> Result<()> {

@@ -25,9 +25,9 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// From the superblock and all descriptors, checksums verified.
-    pub(crate) fn new(sb: Superblock, descs: &[GroupDesc]) -> Self {
-        let groups = Groups::new(&sb, descs);
+    /// From the superblock and all descriptors, checksums verified, and the runs of the journal.
+    pub(crate) fn new(sb: Superblock, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Self {
+        let groups = Groups::new(&sb, descs, journal);
         Self { inode_format: sb.inode_format(), desc_csum: DescCsum::of(&sb), groups, sb, bad_inodes: Mutex::default() }
     }
 
@@ -39,6 +39,13 @@ impl Shared {
     /// The inode is written anew.
     pub(crate) fn inode_replaced(&self, ino: Ino) {
         self.bad_inodes.lock().remove(&ino);
+    }
+
+    /// Whether a run of blocks can belong to a file: it lies on the volume and touches none of the file system's own
+    /// structures.
+    pub(crate) fn may_own(&self, start: u64, len: u64) -> bool {
+        let blocks = start..start.saturating_add(len);
+        self.sb.contains_blocks(&blocks) && !self.groups.touches_metadata(start, len)
     }
 
     fn verify_inodes(&self, first_ino: Ino, bytes: &[u8]) {
@@ -169,7 +176,11 @@ impl Shared {
                 self.verify_inodes(kind.owner, bytes);
                 return Ok(());
             }
-            (class::EXTENT_NODE, Some(seed), _) => ondol_format::extent::verify(bytes, seed, place),
+            (class::EXTENT_NODE, seed, _) => seed
+                .map_or(Ok(()), |seed| ondol_format::extent::verify(bytes, seed, place))
+                // All entries here, once: look-ups then check only what they follow.
+                .and_then(|()| ondol_format::extent::Node::parse(bytes, None, place))
+                .and_then(|node| node.check_blocks(&self.sb, place)),
             (class::DIR_LEAF, Some(seed), _) => ondol_format::dirent::verify(bytes, seed, place),
             (class::DX_ROOT | class::DX_NODE, Some(seed), _) => ondol_format::htree::verify(bytes, seed, place),
             (class::ORPHAN_FILE, seed, _) => ondol_format::orphan_file::verify(bytes, seed, place),

@@ -71,6 +71,16 @@ impl Volume {
         }
     }
 
+    /// The data mode.
+    pub fn data_mode(&self) -> DataMode {
+        self.options.data
+    }
+
+    /// Inodes in memory.
+    pub fn cached_inodes(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
     /// The time, as every stamp of this volume gets it.
     pub(crate) fn now(&self) -> Timestamp {
         self.env.now()

@@ -85,8 +85,9 @@ impl GroupInfo {
 #[derive(Debug)]
 pub(crate) struct Groups {
     list: Vec<GroupInfo>,
-    /// Bitmaps and inode tables of all groups as `(first block, length)`, sorted.
-    metadata: Vec<(u64, u32)>,
+    /// What no file can own, as `(first block, length)`, sorted: superblocks, descriptors, bitmaps and inode tables of all
+    /// groups, and the journal.
+    metadata: Vec<(u64, u64)>,
     /// Free blocks that nobody has been promised.
     free: AtomicU64,
     /// Blocks freed by transactions that are not durable yet.
@@ -100,14 +101,17 @@ pub(crate) struct Groups {
 const LAST_RESERVE: u64 = 8;
 
 impl Groups {
-    /// From all descriptors, which have been checked.
-    pub(crate) fn new(sb: &Superblock, descs: &[GroupDesc]) -> Self {
+    /// From all descriptors, which have been checked, and the runs of the journal.
+    pub(crate) fn new(sb: &Superblock, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Self {
         let uninit_known = sb.features().has_group_desc_csum();
         let list: Vec<GroupInfo> = descs.iter().map(|d| GroupInfo::new(d, uninit_known)).collect();
-        let table = sb.inode_table_blocks();
-        let mut metadata: Vec<(u64, u32)> =
+        let table = u64::from(sb.inode_table_blocks());
+        let mut metadata: Vec<(u64, u64)> =
             list.iter().flat_map(|g| [(g.block_bitmap, 1), (g.inode_bitmap, 1), (g.inode_table, table)]).collect();
-        metadata.sort_unstable();
+        let bases = (0..sb.groups()).map(|g| (sb.group_first_block(g), sb.base_meta(g).blocks()));
+        metadata.extend(bases.filter(|&(_, len)| len > 0));
+        metadata.extend_from_slice(journal);
+        let metadata = disjoint(metadata);
         let free = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
         let free_inodes = descs.iter().map(|d| u64::from(d.free_inodes)).sum();
         Self {
@@ -133,7 +137,7 @@ impl Groups {
     /// Whether any of the run `start..start + len` is a bitmap or inode table.
     pub(crate) fn touches_metadata(&self, start: u64, len: u64) -> bool {
         let end = start.saturating_add(len);
-        let at = self.metadata.partition_point(|&(s, n)| s + u64::from(n) <= start);
+        let at = self.metadata.partition_point(|&(s, n)| s + n <= start);
         self.metadata.get(at).is_some_and(|&(s, _)| s < end)
     }
 
@@ -143,10 +147,10 @@ impl Groups {
         map.fill(0);
         let range = sb.block_range_of_group(g);
         bitmap::set_range(map, 0, sb.base_meta(g).blocks() as usize);
-        let first = self.metadata.partition_point(|&(s, n)| s + u64::from(n) <= range.start);
+        let first = self.metadata.partition_point(|&(s, n)| s + n <= range.start);
         for &(start, len) in self.metadata[first..].iter().take_while(|&&(s, _)| s < range.end) {
             let from = start.max(range.start);
-            let to = (start + u64::from(len)).min(range.end);
+            let to = (start + len).min(range.end);
             bitmap::set_range(map, (from - range.start) as usize, (to - from) as usize);
         }
         bitmap::pad(map, (range.end - range.start) as usize);
@@ -177,6 +181,19 @@ impl Groups {
     pub(crate) fn reserved(&self) -> u64 {
         self.reserved
     }
+}
+
+/// Sorted and disjoint, whatever a hostile image made overlap.
+fn disjoint(mut runs: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    runs.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::with_capacity(runs.len());
+    for (start, len) in runs {
+        match merged.last_mut() {
+            Some((s, n)) if start <= s.saturating_add(*n) => *n = (*n).max(start.saturating_add(len) - *s),
+            _ => merged.push((start, len)),
+        }
+    }
+    merged
 }
 
 /// Who needs space.

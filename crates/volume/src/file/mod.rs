@@ -1,8 +1,28 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
+//!
+//! ```text
+//!   read write append truncate fallocate seek        grow, shrink (directories, orphans)
+//!        │        │        │                              │
+//!        │        └── data: home or journal               │
+//!        └───────────────┬────────────────────────────────┘
+//!                     tree: extents          blocks: ext2's block map (read only)
+//! ```
+//!
+//! **Crash guarantee**: a write of at most [`crate::Volume::atomic_bytes`] bytes, and every step of larger work, is one
+//! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
-use crate::op::{Op, Reader};
+mod blocks;
+mod grow;
+mod tree;
+
+pub(crate) use grow::{grow, grow_blocks, grow_cost, init_extents, shrink, shrink_cost};
+
+use crate::op::Reader;
 use crate::{Error, Ino, Result};
-use ondol_format::Inode;
+use ondol_format::extent::MAX_LOGICAL;
+use ondol_format::inode::InodeFlags;
+use ondol_format::{FormatError, Inode};
+use ondol_journal::{Block, Kind};
 
 /// What a run of a file's blocks is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,23 +46,73 @@ pub(crate) struct Run {
     pub(crate) what: Mapped,
 }
 
+/// Where a look-up gets mapping blocks from, and what it may believe of them.
+pub(crate) trait Source {
+    /// The content of a block of the mapping.
+    fn node(&mut self, block: u64, kind: Kind) -> Result<Block>;
+    /// Whether the run can belong to a file.
+    fn may_own(&self, start: u64, len: u64) -> bool;
+    /// Bytes in a block.
+    fn block_size(&self) -> u32;
+}
+
+/// A volume, or an operation on it, as a source.
+pub(crate) struct Mounted<'a>(pub(crate) &'a mut dyn Reader);
+
+impl Source for Mounted<'_> {
+    fn node(&mut self, block: u64, kind: Kind) -> Result<Block> {
+        self.0.block(block, kind)
+    }
+
+    fn may_own(&self, start: u64, len: u64) -> bool {
+        self.0.volume().shared.may_own(start, len)
+    }
+
+    fn block_size(&self) -> u32 {
+        self.0.volume().shared.sb.block_size()
+    }
+}
+
+/// One look-up: the run, and the node that it was found in.
+pub(crate) struct Found {
+    /// The run that begins at the block that was looked for.
+    pub(crate) run: Run,
+    /// Levels of the tree above the leaves.
+    pub(crate) depth: u16,
+    /// The leaf's block; 0 for the root in the inode.
+    pub(crate) leaf: u64,
+    /// How many more entries the leaf has room for.
+    pub(crate) room: usize,
+}
+
 /// The run that contains logical block `at`, beginning at `at`.
-pub(crate) fn map(_reader: &mut dyn Reader, _ino: Ino, _inode: &Inode, _at: u32) -> Result<Run> {
-    Err(Error::Unsupported("mapping".into()))
+///
+/// # Errors
+/// `FileTooBig` past the last logical block; corruption of the mapping; the store's failure.
+pub(crate) fn map(reader: &mut dyn Reader, ino: Ino, inode: &Inode, at: u32) -> Result<Run> {
+    Ok(find(&mut Mounted(reader), ino, inode, at)?.run)
 }
 
-/// Allocates the block behind the end of a directory (or other metadata file), mapped as written, and grows the size by it:
-/// logical and physical block. The caller stages its content with `fresh`.
-pub(crate) fn grow(_op: &mut Op<'_>, _ino: Ino) -> Result<(u32, u64)> {
-    Err(Error::Unsupported("growing".into()))
+/// As [`map`], from any source, with what the look-up saw on its way.
+pub(crate) fn find(source: &mut dyn Source, ino: Ino, inode: &Inode, at: u32) -> Result<Found> {
+    if at >= MAX_LOGICAL {
+        return Err(Error::FileTooBig);
+    }
+    if inode.flags.contains(InodeFlags::EXTENTS) {
+        tree::find(source, ino, inode, at)
+    } else {
+        let run = blocks::find(source, ino, inode, at)?;
+        Ok(Found { run, depth: 0, leaf: 0, room: 0 })
+    }
 }
 
-/// Journal blocks that one `grow` may change beside the inode and the new block itself.
-pub(crate) fn grow_cost() -> u32 {
-    16
+/// The error for a mapping that breaks its rules in `block`.
+fn bad_node(ino: Ino, block: u64) -> impl Fn(FormatError) -> Error {
+    move |e| Error::corrupt(format!("mapping of inode {ino}"), block, e.to_string())
 }
 
-/// Frees blocks from the end down to logical block `keep` as far as the operation's journal space allows; true when done.
-pub(crate) fn shrink(_op: &mut Op<'_>, _ino: Ino, _keep: u32) -> Result<bool> {
-    Err(Error::Unsupported("shrinking".into()))
+/// The error for a pointer in the mapping to what cannot be the file's.
+fn bad_pointer(ino: Ino, block: u64, len: u64) -> Error {
+    let what = format!("a run of {len} blocks there cannot belong to a file");
+    Error::corrupt(format!("mapping of inode {ino}"), block, what)
 }

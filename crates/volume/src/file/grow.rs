@@ -1,0 +1,58 @@
+//! Growing and shrinking of files whose blocks are metadata, and freeing the blocks of any file.
+
+use super::tree;
+use crate::op::Op;
+use crate::{Error, Ino, Result, Volume};
+use ondol_format::Inode;
+use ondol_format::extent::{MAX_LOGICAL, NodeMut};
+use ondol_format::inode::InodeFlags;
+
+/// Makes an inode without contents a file that is mapped by an empty extent tree.
+pub(crate) fn init_extents(inode: &mut Inode) {
+    inode.flags.insert(InodeFlags::EXTENTS);
+    NodeMut::init(&mut inode.i_block, 0);
+}
+
+/// Allocates the block behind the end of a directory (or other metadata file), mapped as written, and grows the size by it:
+/// logical and physical block. The caller stages its content with `fresh`.
+///
+/// # Errors
+/// `NoSpace` beyond the promise (see [`grow_blocks`]); corruption of the mapping; `Unsupported` for a block map.
+pub(crate) fn grow(op: &mut Op<'_>, ino: Ino) -> Result<(u32, u64)> {
+    let block_size = u64::from(op.vol().shared.sb.block_size());
+    let size = op.inode(ino)?.size;
+    let at = u32::try_from(size.div_ceil(block_size)).ok().filter(|&at| at < MAX_LOGICAL).ok_or(Error::FileTooBig)?;
+    // Deeper trees than `grow_cost` counts with: ask for the difference.
+    let more = tree::depth(op, ino, at)?.saturating_sub(2) * 4;
+    let handle = op.handle()?;
+    if more > 0 && !handle.extend(more) {
+        return Err(Error::TooBig { need: more.into(), max: handle.room().into() });
+    }
+    let blocks = tree::fill_hole(op, ino, at, 1, false)?;
+    op.inode_mut(ino)?.size = (u64::from(at) + 1) * block_size;
+    Ok((at, blocks.start))
+}
+
+/// Journal blocks that one `grow` may change beside the inode and the new block itself.
+pub(crate) fn grow_cost() -> u32 {
+    16
+}
+
+/// Blocks that one `grow` may allocate: the new block and nodes of the tree.
+pub(crate) fn grow_blocks() -> u64 {
+    4
+}
+
+/// Frees blocks from logical block `keep` on as far as the operation's journal space allows; true when done. The size is
+/// the caller's matter. Freeing whole blocks up to the end takes no space.
+///
+/// # Errors
+/// Corruption; `TooBig` when there is not even journal space for the first run (see [`shrink_cost`]).
+pub(crate) fn shrink(op: &mut Op<'_>, ino: Ino, keep: u32) -> Result<bool> {
+    Ok(tree::remove(op, ino, keep, MAX_LOGICAL)? == MAX_LOGICAL)
+}
+
+/// Journal blocks with which an operation that shrinks gets on well, its inode and its place in the orphan list included.
+pub(crate) fn shrink_cost(vol: &Volume) -> u32 {
+    tree::step_cost(vol)
+}

@@ -1,0 +1,130 @@
+//! Mapping holes to new blocks, and turning unwritten extents into written ones and back.
+
+use super::path::Path;
+use super::splice::splice;
+use crate::op::Op;
+use crate::{Error, Ino, Result};
+use ondol_format::extent::{Extent, MAX_LEN, MAX_UNWRITTEN_LEN};
+use ondol_journal::Extent as Blocks;
+
+/// How many starting points for files a group has.
+const COLOURS: u64 = 16;
+
+/// Allocates up to `want` consecutive blocks for the hole at `at` and maps them. The caller knows that the hole is that long.
+///
+/// # Errors
+/// As [`splice`].
+pub(in crate::file) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, unwritten: bool) -> Result<Blocks> {
+    let path = Path::find(op, ino, at)?;
+    let (left, right) = path.around(op)?;
+    let goal = goal(op, ino, at, left, right);
+    let most = if unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN };
+    let got = op.alloc_blocks(goal, want.min(most))?;
+    add_blocks(op, ino, u64::from(got.len))?;
+    insert(op, path, left, right, Extent { logical: at, start: got.start, len: got.len, unwritten })?;
+    Ok(got)
+}
+
+/// Maps `new` between its neighbours, as part of one of them where that is possible.
+fn insert(op: &mut Op<'_>, path: Path, left: Option<Extent>, right: Option<Extent>, new: Extent) -> Result<()> {
+    let (mut from, mut removed, mut merged) = (path.leaf().at, 0, new);
+    if let Some(left) = left.filter(|l| l.can_merge(&merged)) {
+        merged = Extent { len: left.len + merged.len, ..left };
+        (from, removed) = (from - 1, 1);
+    }
+    if let Some(right) = right.filter(|r| merged.can_merge(r)) {
+        merged.len += right.len;
+        removed += 1;
+    }
+    splice(op, path, from, removed, &[merged])
+}
+
+/// Where the blocks of a hole at `at` should lie: so that the file is in order on the medium, as far as it is dense.
+fn goal(op: &Op<'_>, ino: Ino, at: u32, left: Option<Extent>, right: Option<Extent>) -> u64 {
+    let near = op.vol().shared.sb.blocks_per_group();
+    if let Some(left) = left {
+        let distance = at - left.logical;
+        return left.start + u64::from(if distance < near { distance } else { left.len });
+    }
+    if let Some(right) = right {
+        let distance = right.logical - at;
+        return if distance < near { right.start.saturating_sub(u64::from(distance)) } else { right.start };
+    }
+    let spread = u64::from(near) / COLOURS * (u64::from(ino) % COLOURS);
+    group_goal(op, ino) + spread
+}
+
+/// The beginning of the inode's group: for the nodes of its tree, so that they do not stand in the way of its data.
+pub(super) fn group_goal(op: &Op<'_>, ino: Ino) -> u64 {
+    let sb = &op.vol().shared.sb;
+    sb.group_of_inode(ino).map_or(0, |(g, _)| sb.group_first_block(g))
+}
+
+/// Makes the part of the extent at `at` that lies before `end` written, or unwritten. Returns where that part ends.
+///
+/// # Errors
+/// As [`splice`]; `Invalid` when nothing is mapped there.
+pub(in crate::file) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unwritten: bool) -> Result<u32> {
+    let path = Path::find(op, ino, at)?;
+    let position = path.leaf().at;
+    let near = path.extents(op, position.saturating_sub(2), 3)?;
+    // The extent itself is the last that begins at or before `at`; its neighbours are those of the same leaf.
+    let here = position.checked_sub(1).ok_or(NOT_MAPPED)?.min(1);
+    let left = here.checked_sub(1).and_then(|i| near.get(i)).copied();
+    let old = near.get(here).copied().filter(|e| u64::from(at) < e.end()).ok_or(NOT_MAPPED)?;
+    let right = near.get(here + 1).copied();
+    let most = if unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN };
+    let len = ((old.end() - u64::from(at)) as u32).min(end - at).min(most);
+    if old.unwritten == unwritten {
+        return Ok(at + len);
+    }
+    let skip = at - old.logical;
+    let mut middle = Extent { logical: at, start: old.start + u64::from(skip), len, unwritten };
+    let tail_len = old.len - skip - len;
+    let tail = Extent { logical: at.saturating_add(len), start: middle.start + u64::from(len), len: tail_len, ..old };
+    let (mut from, mut removed) = (position - 1, 1);
+    let mut new = Vec::with_capacity(3);
+    if skip > 0 {
+        new.push(Extent { len: skip, ..old });
+    } else if let Some(left) = left.filter(|l| l.can_merge(&middle)) {
+        middle = Extent { len: left.len + middle.len, ..left };
+        (from, removed) = (from - 1, removed + 1);
+    }
+    match right.filter(|r| tail_len == 0 && middle.can_merge(r)) {
+        Some(right) => {
+            middle.len += right.len;
+            removed += 1;
+            new.push(middle);
+        }
+        None => new.push(middle),
+    }
+    if tail_len > 0 {
+        new.push(tail);
+    }
+    splice(op, path, from, removed, &new)?;
+    Ok(at + len)
+}
+
+const NOT_MAPPED: Error = Error::Invalid("a block that is not allocated cannot be converted");
+
+/// Counts `blocks` more for the inode.
+///
+/// # Errors
+/// `FileTooBig` when the inode cannot count so many.
+pub(super) fn add_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
+    let format = &op.vol().shared.inode_format;
+    let sum = op.inode(ino)?.blocks.saturating_add(blocks * u64::from(format.block_size / 512));
+    if sum > u64::from(u32::MAX) && !format.huge_file {
+        return Err(Error::FileTooBig);
+    }
+    op.inode_mut(ino)?.blocks = sum;
+    Ok(())
+}
+
+/// Counts `blocks` fewer for the inode.
+pub(super) fn remove_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
+    let units = blocks * u64::from(op.vol().shared.inode_format.block_size / 512);
+    let inode = op.inode_mut(ino)?;
+    inode.blocks = inode.blocks.saturating_sub(units);
+    Ok(())
+}

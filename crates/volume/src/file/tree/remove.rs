@@ -1,0 +1,107 @@
+//! Unmapping a range and freeing its blocks.
+
+use super::path::Path;
+use super::room::splice_cost;
+use super::splice::splice;
+use crate::op::Op;
+use crate::{Error, Ino, Result, kind};
+use ondol_format::Inode;
+use ondol_format::extent::{Extent, MAX_LOGICAL};
+use ondol_format::inode::FileType;
+use ondol_journal::{Extent as Blocks, Kind};
+
+/// Unmaps and frees the blocks of `from..to`, from the beginning, as far as the operation's journal space goes. Returns
+/// where it stopped: `to` when all is done.
+///
+/// # Errors
+/// As [`splice`]. A hole is only cut into a mapped run when the operation has been promised blocks for the tree.
+pub(in crate::file) fn remove(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> Result<u32> {
+    let mut at = from;
+    while at < to {
+        let path = Path::find(op, ino, at)?;
+        let (first, extents) = overlapping(&path, op, at, to)?;
+        if extents.is_empty() {
+            if path.next_leaf >= to {
+                return Ok(to);
+            }
+            at = path.next_leaf;
+            continue;
+        }
+        match remove_in_leaf(op, path, first, &extents, (at, to), at == from)? {
+            Some(next) => at = next,
+            None => return Ok(at),
+        }
+    }
+    Ok(to)
+}
+
+/// The extents of the path's leaf that reach into `from..to`, and the position of the first.
+fn overlapping(path: &Path, op: &mut Op<'_>, from: u32, to: u32) -> Result<(usize, Vec<Extent>)> {
+    let mut first = path.leaf().at.saturating_sub(1);
+    let mut extents = path.extents(op, first, path.leaf().len)?;
+    if extents.first().is_some_and(|e| e.end() <= u64::from(from)) {
+        extents.remove(0);
+        first += 1;
+    }
+    extents.truncate(extents.partition_point(|e| e.logical < to));
+    Ok((first, extents))
+}
+
+/// Unmaps what lies in `range` of these entries of one leaf. `None` when there was no journal space even for the first,
+/// which `must` insists on.
+fn remove_in_leaf(
+    op: &mut Op<'_>,
+    path: Path,
+    first: usize,
+    extents: &[Extent],
+    (from, to): (u32, u32),
+    must: bool,
+) -> Result<Option<u32>> {
+    let (ino, data) = (path.ino, data_kind(path.ino, op.inode(path.ino)?));
+    let mut rest = Vec::with_capacity(2);
+    let (mut removed, mut stopped) = (0, from);
+    for e in extents {
+        let (start, end) = (e.logical.max(from), e.end().min(u64::from(to)).min(u64::from(MAX_LOGICAL)) as u32);
+        let blocks = Blocks { start: e.start + u64::from(start - e.logical), len: end - start };
+        if !has_room(op, path.depth(), blocks, must && removed == 0)? {
+            break;
+        }
+        op.free_blocks(blocks, data)?;
+        super::insert::remove_blocks(op, ino, u64::from(blocks.len))?;
+        if start > e.logical {
+            rest.push(Extent { len: start - e.logical, ..*e });
+        }
+        if u64::from(end) < e.end() {
+            let skip = end - e.logical;
+            rest.push(Extent { logical: end, start: e.start + u64::from(skip), len: e.len - skip, ..*e });
+        }
+        (removed, stopped) = (removed + 1, end);
+    }
+    if removed == 0 {
+        return Ok(None);
+    }
+    splice(op, path, first, removed, &rest)?;
+    Ok(Some(stopped))
+}
+
+/// Whether the journal space left is enough for freeing one more run, changing the tree, and ending the operation.
+fn has_room(op: &mut Op<'_>, depth: usize, blocks: Blocks, must: bool) -> Result<bool> {
+    let sb = &op.vol().shared.sb;
+    let groups = blocks.len / sb.blocks_per_group() + 2;
+    let need = groups * 2 + splice_cost(depth) + super::room::SPARE;
+    let handle = op.handle()?;
+    let room = handle.room();
+    if room >= need || (must && handle.extend(need - room)) {
+        return Ok(true);
+    }
+    if must { Err(Error::TooBig { need: need.into(), max: room.into() }) } else { Ok(false) }
+}
+
+/// What the data blocks of an inode are to the journal: file data, or blocks that have gone through it.
+fn data_kind(ino: Ino, inode: &Inode) -> Kind {
+    match inode.file_type() {
+        Some(FileType::Regular) => Kind::DATA,
+        Some(FileType::Symlink) => kind::SYMLINK,
+        _ => kind::dir_leaf(ino, inode.generation),
+    }
+}
