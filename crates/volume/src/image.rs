@@ -43,6 +43,11 @@ impl Image {
         Ok(Self { store, sb })
     }
 
+    /// The store that holds the image.
+    pub fn store(&self) -> &dyn BlockStore {
+        &*self.store
+    }
+
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.sb

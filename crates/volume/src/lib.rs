@@ -16,6 +16,8 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
+
+mod check;
 mod dir;
 mod error;
 mod file;
@@ -31,6 +33,7 @@ mod types;
 mod volume;
 mod xattr;
 
+pub use check::{CheckReport, Pass, Problem, Progress, check};
 pub use error::{Error, Result};
 pub use image::Image;
 pub use ondol_format::inode::FileType;

@@ -75,7 +75,7 @@ impl Volume {
         if new.file_type == FileType::Directory {
             check_subdirs(self, parent, dir)?;
         }
-        let needs = new.needs() + slot.needs()? + Needs { journal: 1, blocks: 0 };
+        let needs = new.needs() + slot.needs(dir)? + Needs { journal: 1, blocks: 0 };
         let cost = Cost { journal: needs.journal, blocks: needs.blocks, need: init::need(self, new.caller) };
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         let ino = do_create(&mut op, parent, name, slot, new)?;
