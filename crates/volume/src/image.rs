@@ -53,11 +53,6 @@ impl Image {
         &self.sb
     }
 
-    /// The store that the image lies on.
-    pub fn store(&self) -> &Arc<dyn BlockStore> {
-        &self.store
-    }
-
     /// Why this image can only be mounted read-only, if so.
     ///
     /// # Errors

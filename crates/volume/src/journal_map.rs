@@ -32,7 +32,7 @@ impl Image {
         if !(MIN_BLOCKS..=sb.blocks_count().min(u64::from(u32::MAX - 1))).contains(&blocks) {
             return Err(bad(format!("{blocks} blocks long")));
         }
-        let mut source = Unmounted { store: &**self.store(), sb, ino, generation: inode.generation };
+        let mut source = Unmounted { store: self.store(), sb, ino, generation: inode.generation };
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let mut at = 0;
         while u64::from(at) < blocks {

@@ -24,6 +24,7 @@ mod file;
 mod image;
 mod journal_map;
 mod kind;
+mod mounting;
 mod node;
 mod op;
 mod orphan;
