@@ -59,6 +59,9 @@ impl Volume {
             self.delete_locked(guard)?;
             return Ok(true);
         }
+        if !guard.state.inode.is_regular() {
+            return Err(Error::corrupt("orphans", 0, format!("inode {ino} has a name and is no file to be truncated")));
+        }
         self.finish_truncate(guard)?;
         Ok(false)
     }
