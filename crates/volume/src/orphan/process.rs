@@ -1,6 +1,7 @@
 //! What happens to orphans when a volume is mounted.
 
 use super::list::ListGuard;
+use crate::Error;
 use crate::{Ino, Result, Volume};
 
 /// What [`Volume::process_orphans`] did.
