@@ -1,6 +1,7 @@
 //! SIGTERM in the middle of a run: exit code 130, and nothing is left of an image, a mount or a directory.
 //!
 //! Its own program without a harness: it runs itself as the bench that is to be interrupted.
+#![allow(clippy::disallowed_methods, reason = "a test of a process, by the real clock")]
 
 use clap::Parser;
 use ondol_bench::BenchArgs;

@@ -62,15 +62,22 @@ impl Drop for ImageFile {
 #[derive(Debug)]
 pub(crate) struct WorkDir {
     path: PathBuf,
-    present: bool,
+    stays: bool,
 }
 
 impl WorkDir {
-    /// Makes one in `parent`.
+    /// Makes one in `parent`, to be removed with its guard.
     pub(crate) fn create_in(parent: &Path) -> Result<Self, BenchError> {
         let path = parent.join(unique_name());
         fs::create_dir(&path).context(|| format!("making {}", path.display()))?;
-        Ok(Self { path, present: true })
+        Ok(Self { path, stays: false })
+    }
+
+    /// Makes one in an image that goes as a whole.
+    pub(crate) fn create_in_image(parent: &Path) -> Result<Self, BenchError> {
+        let mut dir = Self::create_in(parent)?;
+        dir.stays = true;
+        Ok(dir)
     }
 
     /// Where it is.
@@ -80,14 +87,16 @@ impl WorkDir {
 
     /// Removes it with all that is in it.
     pub(crate) fn remove(mut self) -> Result<(), BenchError> {
-        self.present = false;
+        if std::mem::replace(&mut self.stays, true) {
+            return Ok(());
+        }
         fs::remove_dir_all(&self.path).context(|| format!("removing {}", self.path.display()))
     }
 }
 
 impl Drop for WorkDir {
     fn drop(&mut self) {
-        if self.present
+        if !self.stays
             && let Err(e) = fs::remove_dir_all(&self.path)
         {
             eprintln!("ondol bench: {} stays: {e}", self.path.display());

@@ -58,7 +58,7 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
         Ok(Program::new("mount")?.args(["-t", fs.name(), "-o", &options]).arg(image.path()).arg(point))
     })?;
     let entry = mount.table_entry()?;
-    let work = WorkDir::create_in(mount.path())?;
+    let work = WorkDir::create_in_image(mount.path())?;
     let files = StdFs::new(work.path()).context(|| work.path().display().to_string())?;
     Ok(Session {
         fs: Box::new(files),
@@ -79,7 +79,7 @@ pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -
         let program = Program::new("fuse2fs")?.arg("-f").arg(image.path()).arg(point);
         Ok(if fresh.options.is_empty() { program } else { program.arg("-o").arg(&fresh.options) })
     })?;
-    let work = WorkDir::create_in(mount.path())?;
+    let work = WorkDir::create_in_image(mount.path())?;
     let files = StdFs::new(work.path()).context(|| work.path().display().to_string())?;
     Ok(Session {
         fs: Box::new(files),

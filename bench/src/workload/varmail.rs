@@ -3,8 +3,8 @@
 //!
 //! 1,000 files in one directory (mean directory width 1,000,000), sizes gamma-distributed with mean 16 KiB and gamma
 //! 1.5, 80 % of them there at the beginning. 16 threads loop over 13 flow operations, each of which counts. An append
-//! is of a random length below 16 KiB, at the file's end as `lseek` finds it. A file that is open is not deleted, and that delete does not
-//! count; a set in which no file is left to pick ends the run with an error, as there.
+//! is of a random length below 16 KiB, at the file's end as `lseek` finds it. A file that is open is not deleted, and
+//! that delete does not count; a set in which no file is left to pick ends the run with an error, as there.
 
 use super::fileset::FileSet;
 use super::params::Values;

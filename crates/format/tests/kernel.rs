@@ -133,11 +133,18 @@ fn images_filled_by_the_kernel_are_read() {
 
 #[test]
 fn the_kernel_fills_our_images() {
-    for block_size in [1024, 4096] {
+    for (block_size, list) in [
+        (1024, ""),
+        (2048, "^resize_inode,meta_bg"),
+        (4096, ""),
+        (4096, "^64bit,^flex_bg,^metadata_csum_seed,^orphan_file"),
+        (4096, "^metadata_csum,^metadata_csum_seed,uninit_bg"),
+    ] {
         let dir = tempfile::tempdir().unwrap();
         let image = dir.path().join("image");
         let mut options = common::options();
         options.block_size = Some(block_size);
+        options.features = options.features.apply(list).unwrap();
         options.inodes = Some(12_000);
         common::make(&image, 100 * MIB, &options);
         fill_and_check(&image, dir.path(), 2500, 1);
@@ -326,7 +333,7 @@ fn a_full_descriptor_block_is_read_back() {
             let mut writer = jbd2::DescriptorWriter::new(&mut bytes, format, 9, &[5; 16]);
             let tag = |i: u64| jbd2::Tag {
                 block: if bit64 { i << 33 | i } else { i },
-                escaped: i % 3 == 0,
+                escaped: i.is_multiple_of(3),
                 checksum: if csum == jbd2::LogCsum::None { 0 } else { i as u32 + 1 },
             };
             let mut pushed = 0;

@@ -85,6 +85,8 @@ fn huge_volumes_match_mke2fs() {
     }
     compare(8192 * GIB, None, "", &[], None);
     compare(3072 * GIB, Some(2048), "", &[], None);
+    // So many groups that meta_bg is the only way.
+    compare(1024 * GIB, Some(1024), "", &[], None);
 }
 
 #[test]
@@ -233,9 +235,13 @@ fn what_cannot_be_made_is_refused_with_a_reason() {
 #[test]
 fn every_size_is_made_or_refused() {
     let mut options = options();
+    let journal = options.features;
+    let plain = journal.apply("^has_journal,^orphan_file").unwrap();
     for size in (0..400).map(|i| i * 37 * 4096).chain((0..64).map(|shift| 1u64 << shift)) {
-        for block_size in [None, Some(1024), Some(4096)] {
+        for (block_size, features) in [(None, journal), (Some(1024), plain), (Some(4096), plain), (Some(4096), journal)]
+        {
             options.block_size = block_size;
+            options.features = features;
             if size >> 40 > 64 {
                 continue;
             }

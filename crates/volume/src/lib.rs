@@ -16,12 +16,16 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
+mod attr;
+
+mod check;
 mod dir;
 mod error;
 mod file;
 mod image;
 mod journal_map;
 mod kind;
+mod mounting;
 mod node;
 mod op;
 mod orphan;
@@ -31,6 +35,7 @@ mod types;
 mod volume;
 mod xattr;
 
+pub use check::{CheckReport, Pass, Problem, Progress, check};
 pub use error::{Error, Result};
 pub use image::Image;
 pub use ondol_format::inode::FileType;

@@ -30,7 +30,7 @@ pub(crate) enum Command {
     /// Show geometry, features, journal and counters
     Info(Info),
     /// Measure against other file systems
-    Bench(Ignored),
+    Bench(ondol_bench::BenchArgs),
     /// Change how a clean image is journaled
     #[command(hide = true)]
     Tune(Ignored),

@@ -8,7 +8,7 @@ use crate::log;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 /// Set in the child.
 const VARIABLE: &str = "ONDOL_BACKGROUND";
@@ -30,12 +30,12 @@ pub(crate) fn start() -> Outcome {
         pipe.read_to_end(&mut said).map_err(Failure::with(SYSTEM))?;
     }
     if said == READY {
-        return Ok(0);
+        return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait().map_err(Failure::with(SYSTEM))?;
     match status.code().and_then(|c| u8::try_from(c).ok()) {
         // It has said why.
-        Some(code) if code != 0 => Ok(code),
+        Some(code) if code != 0 => Ok(ExitCode::from(code)),
         _ => Err(Failure::new(SYSTEM, format!("the server ended before it served: {status}"))),
     }
 }

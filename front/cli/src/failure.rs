@@ -1,6 +1,7 @@
 //! How commands fail: one line and an exit code.
 
 use std::fmt::Display;
+use std::process::ExitCode;
 
 /// mount(8): the command line makes no sense.
 pub(crate) const USAGE: u8 = 1;
@@ -10,8 +11,6 @@ pub(crate) const FAILED: u8 = 1;
 pub(crate) const SYSTEM: u8 = 2;
 /// mount(8): mounting or unmounting failed.
 pub(crate) const MOUNT: u8 = 32;
-/// fsck(8): errors were corrected.
-pub(crate) const CHECK_CORRECTED: u8 = 1;
 /// fsck(8): errors were left.
 pub(crate) const CHECK_LEFT: u8 = 4;
 /// fsck(8): the check could not be done.
@@ -29,7 +28,7 @@ pub(crate) struct Failure {
 }
 
 /// What a command answers: an exit code, or why it failed.
-pub(crate) type Outcome = Result<u8, Failure>;
+pub(crate) type Outcome = Result<ExitCode, Failure>;
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Display) -> Self {

@@ -7,9 +7,10 @@ use ondol_fuse::{client, mountinfo};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 /// The fields that only `--stats` shows.
-const STATISTICS: [&str; 2] = ["counters", "fuse_requests"];
+const STATISTICS: [&str; 2] = ["counters", "requests"];
 
 /// Shows what is known of a volume.
 pub(crate) fn info(args: &args::Info) -> Outcome {
@@ -23,7 +24,7 @@ pub(crate) fn info(args: &args::Info) -> Outcome {
     } else {
         print!("{}", text(&fields));
     }
-    Ok(0)
+    Ok(ExitCode::SUCCESS)
 }
 
 /// From the server if the volume is mounted, from the image if not.

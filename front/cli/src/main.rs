@@ -16,7 +16,7 @@ mod size;
 use args::{Arguments, Command};
 use clap::Parser;
 use clap::error::ErrorKind;
-use failure::{Failure, Outcome, USAGE};
+use failure::{FAILED, Failure, Outcome, USAGE};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         Err(e) => return usage(&e),
     };
     match run(arguments.command) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => code,
         Err(failure) => {
             eprintln!("ondol: {}", failure.message);
             ExitCode::from(failure.code)
@@ -42,7 +42,7 @@ fn run(command: Command) -> Outcome {
         Command::Check(args) => image::check(&args),
         Command::Recover(args) => image::recover(&args),
         Command::Info(args) => info::info(&args),
-        Command::Bench(args) => not_built("bench", args),
+        Command::Bench(args) => ondol_bench::main(args).map_err(Failure::with(FAILED)),
         Command::Tune(args) => not_built("tune", args),
         Command::Export(args) => not_built("export", args),
         Command::Pool(args) => not_built("pool", args),

@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// What `-o` says, by whom it concerns.
@@ -57,6 +58,7 @@ fn serve(args: &args::Mount, wishes: &Wishes, ready: impl FnOnce(Option<&OwnedFd
         log::open(path).map_err(|e| Failure::new(MOUNT, format!("cannot open the log {}: {e}", path.display())))
     });
     let log = log.transpose()?;
+    Mount::check_point(&args.dir).map_err(Failure::with(MOUNT))?;
     if let Some(size) = args.create.filter(|_| !args.target.exists()) {
         image::create(&args.target, size).map_err(Failure::with(MOUNT))?;
     }
@@ -72,7 +74,7 @@ fn serve(args: &args::Mount, wishes: &Wishes, ready: impl FnOnce(Option<&OwnedFd
         wait(&told);
     }
     mount.finish().map_err(Failure::with(MOUNT))?;
-    told_parent.map(|()| 0).map_err(Failure::with(SYSTEM))
+    told_parent.map(|()| ExitCode::SUCCESS).map_err(Failure::with(SYSTEM))
 }
 
 fn listen_to_signals(tell: Sender<End>) -> Result<(), Failure> {
@@ -103,10 +105,10 @@ fn source(target: &Path) -> Result<PathBuf, Failure> {
 
 /// Unmounts, and returns when the image is clean.
 pub(crate) fn umount(args: &args::Umount) -> Outcome {
-    client::unmount(&args.dir).map(|()| 0).map_err(Failure::with(MOUNT))
+    client::unmount(&args.dir).map(|()| ExitCode::SUCCESS).map_err(Failure::with(MOUNT))
 }
 
 /// Makes everything durable that was done before.
 pub(crate) fn sync(args: &args::Sync) -> Outcome {
-    client::sync(&args.dir).map(|()| 0).map_err(Failure::with(FAILED))
+    client::sync(&args.dir).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
 }

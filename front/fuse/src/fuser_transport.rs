@@ -5,8 +5,8 @@
 //! needs no work: what keeps an unlinked inode alive is being open.
 
 use crate::fuser_words::{
-    blank, errno, fallocate_how, file_attr, generation, ino, kind, node, perm, rename_how, seek_what, sender, set_time,
-    truncates, xattr_how,
+    blank, decode_device, errno, fallocate_how, file_attr, generation, ino, kind, node, perm, rename_how, seek_what,
+    sender, set_time, truncates, xattr_how,
 };
 use crate::ops::{Answer, Listed, ListedPlus, Ops};
 use fuser::{
@@ -182,7 +182,7 @@ impl fuser::Filesystem for Transport {
 
     fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         let mode = (mode & 0xF000) as u16 | perm(mode, umask);
-        entry(self.ops.mknod(ino(parent), name.as_bytes(), mode, rdev, sender(req)), reply);
+        entry(self.ops.mknod(ino(parent), name.as_bytes(), mode, decode_device(rdev), sender(req)), reply);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {

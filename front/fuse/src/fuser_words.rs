@@ -83,7 +83,7 @@ pub(crate) fn file_attr(a: &Attr, number: INodeNo) -> FileAttr {
         nlink: a.nlink,
         uid: a.uid,
         gid: a.gid,
-        rdev: a.rdev,
+        rdev: encode_device(a.rdev),
         blksize: ST_BLOCK_SIZE,
         flags: a.flags,
     }
@@ -167,6 +167,16 @@ pub(crate) fn xattr_how(flags: i32) -> SetXattr {
     }
 }
 
+/// A device number as FUSE and stat(2) of old carry it: 12 bits of the major number between two parts of the minor's 20.
+pub(crate) fn encode_device((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xFF) | ((major & 0xFFF) << 8) | ((minor & 0xF_FF00) << 12)
+}
+
+/// Major and minor number.
+pub(crate) fn decode_device(device: u32) -> (u32, u32) {
+    ((device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xF_FF00))
+}
+
 pub(crate) fn truncates(flags: i32) -> bool {
     flags & rustix::fs::OFlags::TRUNC.bits() as i32 != 0
 }
@@ -193,6 +203,14 @@ mod tests {
         assert_eq!(from_system(received), Timestamp { sec: -2, nsec: 800_000_000 });
         let after = Timestamp { sec: 5, nsec: 7 };
         assert_eq!(from_system(to_system(after)), after);
+    }
+
+    #[test]
+    fn device_numbers_survive_the_way() {
+        assert_eq!(encode_device((8, 1)), 0x801);
+        for device in [(0, 0), (10, 229), (259, 1_000_000), (4095, 0xF_FFFF)] {
+            assert_eq!(decode_device(encode_device(device)), device);
+        }
     }
 
     #[test]

@@ -56,6 +56,8 @@ impl<T> Gate<T> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "real threads")]
+
     use super::Gate;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};

@@ -105,7 +105,7 @@ fn open_device() -> io::Result<File> {
 }
 
 /// The mount point's full path and its mode.
-fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
+pub(crate) fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
     let fail = |source: io::Error| {
         let dead = source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
         let hint = if dead { "; a FUSE mount without a server is there: unmount it first" } else { "" };

@@ -44,7 +44,7 @@ impl Default for MountOptions {
 
 impl MountOptions {
     /// Takes from a comma-separated list what concerns the mount, drops the words that only fstab and mount(8) care for, and
-    /// hands back the others for the volume. `ro` goes to both.
+    /// hands back the others for the volume; some concern both.
     ///
     /// # Errors
     /// A sentence, when a value makes no sense.
@@ -52,13 +52,13 @@ impl MountOptions {
         let mut options = Self::default();
         let mut rest: Vec<&str> = Vec::new();
         for word in list.split(',').filter(|w| !w.is_empty()) {
-            if is_fstab_word(word) || options.plain(word) || options.valued(word)? {
+            if is_fstab_word(word) {
                 continue;
             }
-            rest.push(word);
-        }
-        if options.read_only {
-            rest.insert(0, "ro");
+            let taken = options.plain(word) || options.valued(word)?;
+            if !taken || FOR_BOTH.contains(&word) {
+                rest.push(word);
+            }
         }
         Ok((options, rest.join(",")))
     }
@@ -143,6 +143,9 @@ impl MountOptions {
     }
 }
 
+/// Words that mean something to the kernel's mount and to the volume.
+const FOR_BOTH: [&str; 5] = ["ro", "rw", "atime", "noatime", "relatime"];
+
 /// Words that mount(8), fstab(5) and systemd use and hand to file systems all the same.
 fn is_fstab_word(word: &str) -> bool {
     const WORDS: [&str; 11] =
@@ -159,7 +162,7 @@ mod tests {
         let (options, rest) =
             MountOptions::take("defaults,noauto,x-systemd.automount,data=journal,allow_other,fsname=a,dev,commit=5,ro")
                 .unwrap();
-        assert_eq!(rest, "ro,data=journal,commit=5");
+        assert_eq!(rest, "data=journal,commit=5,ro");
         assert!(options.allow_other && options.read_only);
         assert_eq!(options.fsname.as_deref(), Some("a"));
         assert_eq!(options.flags, MountFlags::NOSUID);
@@ -169,7 +172,7 @@ mod tests {
     fn the_last_of_ro_and_rw_counts() {
         let (options, rest) = MountOptions::take("ro,rw").unwrap();
         assert!(!options.read_only);
-        assert_eq!(rest, "");
+        assert_eq!(rest, "ro,rw");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::MountError;
 use crate::fuser_transport::Transport;
 use crate::fusermount;
-use crate::kernel::{KernelMount, device_can_be_opened};
+use crate::kernel::{self, KernelMount};
 use crate::ops::Ops;
 use crate::options::MountOptions;
 use fuser::{Config, Session, SessionACL};
@@ -49,6 +49,14 @@ impl Mount {
         })?;
         kernel.read_ahead(READ_AHEAD_KIB);
         Ok(Self { ops, kernel, session: Some(session), finished: false })
+    }
+
+    /// Whether a volume could be mounted on `dir`, before one is opened for it.
+    ///
+    /// # Errors
+    /// `dir` is not there, is no directory, or has a mount without a server.
+    pub fn check_point(dir: &Path) -> Result<(), MountError> {
+        kernel::usable(dir).map(drop)
     }
 
     /// Where it is mounted.
@@ -125,7 +133,7 @@ fn connect(
     let notifier = transport.notifier();
     let mut config = Config::default();
     config.n_threads = Some(options.max_threads.unwrap_or_else(default_threads));
-    config.clone_fd = device_can_be_opened();
+    config.clone_fd = kernel::device_can_be_opened();
     // The kernel keeps other users out where they are not allowed; only `allow_root` is for the server to enforce.
     config.acl = if options.allow_root && !options.allow_other { SessionACL::RootAndOwner } else { SessionACL::All };
     let acl = config.acl;

@@ -1,7 +1,7 @@
 //! The geometry of a new volume: block size, groups, inodes and reserve, chosen as mke2fs does.
 
 use super::{Options, refuse};
-use crate::error::{FormatError, Result};
+use crate::error::Result;
 use crate::feature::{Compat, Features, Incompat, RoCompat};
 use crate::inode::EXTRA_ISIZE;
 use crate::superblock::{self, RawSuperblock, Superblock, has_super};
@@ -84,7 +84,7 @@ impl Shape {
         }
         let features = check_features(options.features, blocks)?;
         check_options(options)?;
-        let journal_blocks = choose_journal(options, features, blocks)?;
+        let journal_blocks = choose_journal(options, features, (blocks, block_size))?;
         let wanted = match options.inodes {
             Some(inodes) => u64::from(inodes),
             None => blocks * u64::from(block_size) / ratio.max(u64::from(block_size)),
@@ -333,7 +333,7 @@ fn check_options(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn choose_journal(options: &Options, features: Features, blocks: u64) -> Result<u32> {
+fn choose_journal(options: &Options, features: Features, (blocks, block_size): (u64, u32)) -> Result<u32> {
     if !features.compat.contains(Compat::HAS_JOURNAL) {
         return Ok(0);
     }
@@ -342,9 +342,12 @@ fn choose_journal(options: &Options, features: Features, blocks: u64) -> Result<
             refuse(format!("a journal of {wanted} blocks, at least {} are possible", crate::jbd2::MIN_BLOCKS))
         }
         Some(wanted) => Ok(wanted),
-        None if blocks < JOURNAL_MIN_VOLUME => Err(FormatError::Parameter(format!(
-            "{blocks} blocks are too few for a journal: a volume needs {JOURNAL_MIN_VOLUME}, or smaller blocks"
-        ))),
+        None if blocks < JOURNAL_MIN_VOLUME => {
+            let (have, need) = (blocks * u64::from(block_size) / KIB, JOURNAL_MIN_VOLUME * u64::from(block_size) / KIB);
+            refuse(format!(
+                "{have} KiB are too few: a volume with a journal and blocks of {block_size} bytes needs {need} KiB"
+            ))
+        }
         None => Ok(default_journal(blocks)),
     }
 }

@@ -1,12 +1,12 @@
 //! New inodes, and the first block of a directory.
 
-use super::{grow_needs, new_block, type_code};
+use super::{FIRST_BLOCK, new_block, type_code};
 use crate::alloc::Need;
 use crate::op::Op;
 use crate::{Caller, Error, Ino, Result, Volume, kind};
 use ondol_format::dirent::DirBlockMut;
 use ondol_format::inode::{FAST_SYMLINK_MAX, FileType, InodeFlags};
-use ondol_format::{Incompat, Inode, Place, extent};
+use ondol_format::{Incompat, Inode, Place};
 
 /// Journal blocks of a new inode, its table block included.
 pub(super) const INODE_COST: u32 = 3;
@@ -51,8 +51,8 @@ impl NewInode<'_> {
     pub(super) fn needs(&self) -> super::Needs {
         let inode = super::Needs { journal: INODE_COST, blocks: 0 };
         match self.file_type {
-            FileType::Directory => inode + grow_needs(),
-            FileType::Symlink if self.target.len() > FAST_SYMLINK_MAX => inode + grow_needs(),
+            FileType::Directory => inode + FIRST_BLOCK,
+            FileType::Symlink if self.target.len() > FAST_SYMLINK_MAX => inode + FIRST_BLOCK,
             _ => inode,
         }
     }
@@ -107,8 +107,7 @@ fn inherited(file_type: FileType) -> InodeFlags {
 /// An empty extent tree, or an empty block map on volumes without extents.
 fn init_mapping(inode: &mut Inode, extents: bool) {
     if extents {
-        inode.flags.insert(InodeFlags::EXTENTS);
-        extent::NodeMut::init(&mut inode.i_block, 0);
+        crate::file::init_extents(inode);
     }
 }
 

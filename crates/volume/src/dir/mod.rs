@@ -25,6 +25,7 @@ pub(crate) use search::{Entry, Search, Slot};
 use crate::file::{self, Mapped};
 use crate::op::{Op, Reader};
 use crate::{Error, Ino, Result, Volume, kind};
+use ondol_format::extent::Node;
 use ondol_format::hash::{DxHash, HashVersion};
 use ondol_format::inode::{FileType, InodeFlags};
 use ondol_format::{Compat, FormatError, Incompat, Inode, Place, dirent};
@@ -200,13 +201,19 @@ fn bad(block: u64, e: &FormatError) -> Error {
     }
 }
 
-/// What the next [`file::grow`] of this inode may take, its new block included.
-fn grow_needs() -> Needs {
-    Needs { journal: file::grow_cost() + 1, blocks: GROW_BLOCKS }
+/// What growing this directory or symlink by `n` blocks takes, the new blocks included.
+fn grow_needs(inode: &Inode, n: u32) -> Needs {
+    let root = Node::header(&inode.i_block, None, Place::NONE);
+    let room = root.is_ok_and(|root| root.is_leaf() && root.len() + n as usize <= root.max());
+    if room && inode.has_extents() {
+        // The block, its bitmap and its group's descriptor; the tree stays in the inode.
+        return Needs { journal: 3 * n, blocks: u64::from(n) };
+    }
+    Needs { journal: (file::grow_cost() + 1) * n, blocks: file::grow_blocks() * u64::from(n) }
 }
 
-/// Blocks that one `grow` may allocate: the block, and a node on every level of the extent tree.
-const GROW_BLOCKS: u64 = 1 + ondol_format::extent::MAX_DEPTH as u64;
+/// What the first block of a new inode takes.
+const FIRST_BLOCK: Needs = Needs { journal: 3, blocks: 1 };
 
 /// Grows directory `ino` by a block of these bytes: logical and physical block.
 fn new_block(op: &mut Op<'_>, ino: Ino, kind: Kind, bytes: &[u8]) -> Result<(u32, u64)> {

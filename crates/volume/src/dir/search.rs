@@ -4,6 +4,7 @@ use super::htree::{self, Path};
 use super::{Dir, Needs, bad, grow_needs, valid_ino};
 use crate::op::Reader;
 use crate::{Error, Ino, Result};
+use ondol_format::Inode;
 use ondol_format::dirent::rec_len_for;
 use ondol_journal::Block;
 
@@ -69,21 +70,17 @@ impl Search {
 }
 
 impl Slot {
-    /// What an insertion there takes at most, beside the directory's inode.
+    /// What an insertion there takes at most, beside the inode of the directory, which is `dir`.
     ///
     /// # Errors
     /// `NoSpace` if it is not possible at all.
-    pub(crate) fn needs(&self) -> Result<Needs> {
-        let grow = |n: u32| {
-            let one = grow_needs();
-            Needs { journal: one.journal * n, blocks: one.blocks * u64::from(n) }
-        };
+    pub(crate) fn needs(&self, dir: &Inode) -> Result<Needs> {
         let changed = |journal: u32| Needs { journal, blocks: 0 };
         Ok(match self {
             Self::Leaf(_) => changed(1),
-            Self::Append => grow(1),
-            Self::Convert => changed(1) + grow(2),
-            Self::Split(path) => changed(path.levels() + 1) + grow(1 + path.new_nodes()),
+            Self::Append => grow_needs(dir, 1),
+            Self::Convert => changed(1) + grow_needs(dir, 2),
+            Self::Split(path) => changed(path.levels() + 1) + grow_needs(dir, 1 + path.new_nodes()),
             Self::Full => return Err(Error::NoSpace("the directory's index is full")),
         })
     }

@@ -108,7 +108,8 @@ impl OrphanFile {
 
     /// All orphans in it, by rising number.
     pub(super) fn inodes(&self) -> Vec<Ino> {
-        let mut all: Vec<Ino> = self.blocks.iter().flat_map(|(_, s)| s.lock().used.keys().copied().collect::<Vec<_>>()).collect();
+        let mut all: Vec<Ino> =
+            self.blocks.iter().flat_map(|(_, s)| s.lock().used.keys().copied().collect::<Vec<_>>()).collect();
         all.sort_unstable();
         all
     }

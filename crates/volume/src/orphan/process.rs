@@ -1,6 +1,7 @@
 //! What happens to orphans when a volume is mounted.
 
 use super::list::ListGuard;
+use crate::Error;
 use crate::{Ino, Result, Volume};
 
 /// What [`Volume::process_orphans`] did.
@@ -58,6 +59,9 @@ impl Volume {
         if guard.state.inode.links == 0 {
             self.delete_locked(guard)?;
             return Ok(true);
+        }
+        if !guard.state.inode.is_regular() {
+            return Err(Error::corrupt("orphans", 0, format!("inode {ino} has a name and is no file to be truncated")));
         }
         self.finish_truncate(guard)?;
         Ok(false)

@@ -4,6 +4,7 @@ use super::{Answer, Op, Ops, Sender};
 use crate::client::{INFO, SERVER};
 use ondol::inodes::Error;
 use ondol::{Attr, FileType, Ino, ROOT, SetAttr, SetXattr, StatFs, Volume};
+use serde_json::{Map, Value};
 
 /// Attributes that only root may see listed.
 const TRUSTED: &[u8] = b"trusted.";
@@ -74,11 +75,16 @@ impl Ops {
     /// The volume's state with the requests counted here, as JSON.
     fn info(&self, volume: &Volume) -> Result<Vec<u8>, Error> {
         let wrong = |_| Error::Invalid("the volume's state has no JSON form");
-        let mut info = serde_json::to_value(volume.info()).map_err(wrong)?;
-        let requests: serde_json::Map<String, serde_json::Value> =
-            self.counters.read().into_iter().map(|(name, n)| (name.to_owned(), n.into())).collect();
+        let state = volume.info().map_err(|e| Error::Unsupported(e.to_string()))?;
+        let mut info = serde_json::to_value(state).map_err(wrong)?;
+        let requests = self.counters.read();
+        let total: u64 = requests.iter().map(|(_, n)| n).sum();
+        if let Some(counters) = info.get_mut("counters").and_then(Value::as_object_mut) {
+            counters.insert("fuse_requests".into(), total.into());
+        }
         if let Some(fields) = info.as_object_mut() {
-            fields.insert("fuse_requests".into(), requests.into());
+            let requests: Map<String, Value> = requests.into_iter().map(|(kind, n)| (kind.into(), n.into())).collect();
+            fields.insert("requests".into(), requests.into());
         }
         serde_json::to_vec(&info).map_err(wrong)
     }

@@ -28,7 +28,7 @@ impl Ops {
     }
 
     /// Makes a file of the type that `mode` says.
-    pub(crate) fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: u32, sender: Sender) -> Answer<Attr> {
+    pub(crate) fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), sender: Sender) -> Answer<Attr> {
         self.change(Op::Mknod, |i| i.mknod(parent, name, mode, rdev, sender.caller()))
     }
 

@@ -52,7 +52,7 @@ impl Volume {
         })?;
         self.check_writable()?;
         check_linkable(ino, locked.inode(ino)?)?;
-        let needs = slot.needs()?;
+        let needs = slot.needs(locked.inode(parent)?)?;
         let cost = Cost { journal: needs.journal + 2, blocks: needs.blocks, need: Need::Ordinary };
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         do_link(&mut op, ino, parent, name, slot)?;

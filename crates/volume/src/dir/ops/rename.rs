@@ -10,6 +10,7 @@ use crate::dir::remove::{remove, replace, set_parent};
 use crate::dir::{Dir, Entry, Needs, NewEntry, Search, init};
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, ROOT, Rename, Result, Volume};
+use ondol_format::Inode;
 use std::collections::BTreeSet;
 
 /// Where from and where to, by directory and name.
@@ -90,11 +91,11 @@ impl Plan {
         Ok(cost)
     }
 
-    /// What the rename takes beside the `victim`'s journal blocks.
-    fn cost(&self, victim: u32) -> Result<Cost> {
+    /// What the rename into directory `to` takes, with `victim` journal blocks for what is there.
+    fn cost(&self, to: &Inode, victim: u32) -> Result<Cost> {
         let target = match &self.target {
             Search::Found(_) => Needs { journal: 1, blocks: 0 },
-            Search::Absent(slot) => slot.needs()?,
+            Search::Absent(slot) => slot.needs(to)?,
         };
         // Both directories' inodes, the moved inode, the source's leaf, and the first block of each moved directory.
         let journal = target.journal + victim + 2 + 1 + 1 + 2;
@@ -109,9 +110,11 @@ struct Circle {
     above_target: BTreeSet<Ino>,
 }
 
-/// Does what has been planned; `op` holds both directories, the source, and the target if there is one.
-pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Result<()> {
-    let Plan { source, fate, exchange, .. } = plan;
+/// Does what has been planned; `op` holds both directories, the source, and the target if there is one. Returns what was
+/// replaced, and what has become of it.
+pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Result<Option<(Ino, Fate)>> {
+    let Plan { source, mut fate, exchange, .. } = plan;
+    let target_ino = plan.target().map(|target| target.ino);
     let across = names.from != names.to;
     let moved_dir = op.inode(source.ino)?.is_dir();
     let code = init::code_of(op, source.ino)?;
@@ -131,7 +134,7 @@ pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Resul
             if op.inode(target.ino)?.is_dir() {
                 drop_subdir(op.inode_mut(names.to)?);
             }
-            drop_link(op, target.ino, fate.ok_or(Error::Invalid("a rename without a plan for its target"))?)?;
+            fate = Some(drop_link(op, target.ino, fate.unwrap_or(Fate::Orphan))?);
         }
         Search::Absent(slot) => {
             remove(op, names.from, &source)?;
@@ -143,7 +146,8 @@ pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Resul
     }
     touch_inode(op, source.ino)?;
     touch_dir(op, names.from)?;
-    touch_dir(op, names.to)
+    touch_dir(op, names.to)?;
+    Ok(target_ino.zip(fate))
 }
 
 /// A directory has another parent from now on.
@@ -185,13 +189,12 @@ impl Volume {
             return Ok(());
         }
         let victim = plan.check(self, &locked, names, &circle)?;
-        let cost = plan.cost(victim)?;
-        let buried = plan.target().zip(plan.fate);
+        let cost = plan.cost(locked.inode(names.to)?, victim)?;
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
-        do_rename(&mut op, names, plan)?;
+        let replaced = do_rename(&mut op, names, plan)?;
         op.close()?;
-        if let Some((target, fate)) = buried {
-            self.bury(target.ino, fate);
+        if let Some((target, fate)) = replaced {
+            self.bury(target, fate);
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! unlink, rmdir, and what becomes of an inode that has lost a name.
 
 use super::{check_movable, check_name, check_removable, drop_subdir, is_dots, plan_any, touch_dir, touch_inode};
-use crate::alloc::{Need, per_group};
+use crate::alloc::Need;
+use crate::dir::init::INODE_COST;
 use crate::dir::lock::Locked;
 use crate::dir::remove::{is_empty, remove};
 use crate::dir::{Dir, Entry};
@@ -9,7 +10,6 @@ use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Inode, Place, extent};
-use ondol_journal::Extent;
 
 /// What becomes of an inode when it loses a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,58 +38,60 @@ impl Fate {
     }
 }
 
-/// Journal blocks that freeing a whole inode takes, if one operation can do it.
+/// Journal blocks that freeing a whole inode takes, if one operation can do it: its extents are all in the inode.
 fn free_cost(vol: &Volume, inode: &Inode) -> Option<u32> {
     let attributes = if inode.file_acl == 0 { 0 } else { xattr::FREE_COST };
-    let inode_itself = 3;
     if !has_blocks(inode) {
-        return Some(inode_itself + attributes);
+        return Some(INODE_COST + attributes);
     }
     if !inode.has_extents() {
         return None;
     }
-    let node = extent::Node::parse(&inode.i_block, Some(0), Place::NONE).ok()?;
-    // A bitmap and a descriptor for every group.
-    let parts = |e: extent::Extent| per_group(&vol.shared.sb, Extent { start: e.start, len: e.len }).count() as u32;
-    Some(inode_itself + attributes + node.extents().map(|e| 2 * parts(e)).sum::<u32>())
+    let root = extent::Node::parse(&inode.i_block, Some(0), Place::NONE).ok()?;
+    let per_group = vol.shared.sb.blocks_per_group().max(1);
+    // A bitmap and a descriptor for every group that a run may touch.
+    let runs: u32 = root.extents().map(|e| 2 * (e.len / per_group + 2)).sum();
+    Some(INODE_COST + attributes + runs + SHRINK_SPARE)
 }
+
+/// What `shrink` wants to be left over before it frees another run.
+const SHRINK_SPARE: u32 = 8 + orphan::COST;
 
 /// Whether i_block maps blocks.
 fn has_blocks(inode: &Inode) -> bool {
     inode.is_regular() || inode.is_dir() || (inode.is_symlink() && !inode.is_fast_symlink())
 }
 
-/// Takes a name's link off an inode that `op` holds; what that means has been decided before.
-pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<()> {
+/// Takes a name's link off an inode that `op` holds, as has been decided before. Returns what has become of it.
+pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
     let inode = op.inode_mut(ino)?;
     inode.links = if inode.is_dir() { 0 } else { inode.links.saturating_sub(1) };
     let blocks = has_blocks(inode);
     touch_inode(op, ino)?;
     match fate {
-        Fate::Kept => Ok(()),
-        Fate::Orphan => orphan::add(op, ino),
-        Fate::Freed => {
+        Fate::Kept => return Ok(fate),
+        Fate::Freed if !blocks || file::shrink(op, ino, 0)? => {
             xattr::free(op, ino)?;
-            if blocks && !file::shrink(op, ino, 0)? {
-                return Err(Error::Invalid("freeing an inode needs more journal space than planned"));
-            }
-            op.free_inode(ino)
+            op.free_inode(ino)?;
+            return Ok(fate);
         }
+        Fate::Freed | Fate::Orphan => {}
     }
+    orphan::add(op, ino)?;
+    Ok(Fate::Orphan)
 }
 
 /// Removes a found name of something that is not a directory. `op` holds `parent` and the inode.
-pub(crate) fn do_unlink(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<()> {
+pub(crate) fn do_unlink(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<Fate> {
     remove(op, parent, entry)?;
     touch_dir(op, parent)?;
     drop_link(op, entry.ino, fate)
 }
 
 /// Removes a found, empty directory. `op` holds it and `parent`.
-pub(crate) fn do_rmdir(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<()> {
-    do_unlink(op, parent, entry, fate)?;
+pub(crate) fn do_rmdir(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<Fate> {
     drop_subdir(op.inode_mut(parent)?);
-    Ok(())
+    do_unlink(op, parent, entry, fate)
 }
 
 /// Checks that a locked directory can be removed.
@@ -146,11 +148,10 @@ impl Volume {
         // The leaf and the parent's inode.
         let cost = Cost { journal: victim + 2, blocks: 0, need: Need::ToFree };
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
-        if directory {
-            do_rmdir(&mut op, parent, &entry, fate)?;
-        } else {
-            do_unlink(&mut op, parent, &entry, fate)?;
-        }
+        let fate = match directory {
+            true => do_rmdir(&mut op, parent, &entry, fate)?,
+            false => do_unlink(&mut op, parent, &entry, fate)?,
+        };
         op.close()?;
         self.bury(entry.ino, fate);
         Ok(())
