@@ -2,6 +2,10 @@
 #![forbid(unsafe_code)]
 
 use ondol_testkit::image::KernelMount;
+use ondol_testkit::op::{Op, text};
+use ondol_testkit::shrink::shrink;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 
 /// A number from the environment, for longer hunts: `ONDOL_CASES=2000 cargo test …`.
 pub fn parameter(name: &str, default: u64) -> u64 {
@@ -19,4 +23,20 @@ pub fn skip(test: &str, reason: Option<&str>) -> bool {
 /// Why kernel mounts are not possible here.
 pub fn no_kernel_mount() -> Option<&'static str> {
     KernelMount::unavailable()
+}
+
+/// Runs `test` on random sequences and panics with the smallest that fails, as text to try again.
+pub fn hunt(cases: u64, ops: impl Strategy<Value = Vec<Op>>, test: impl Fn(&[Op]) -> Result<(), String>) {
+    // Removing calls one by one finds smaller sequences than shrinking each of them does.
+    let config = Config { cases: cases as u32, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&ops, |ops| test(&ops).map_err(TestCaseError::fail));
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(_, ops)) => {
+            let smallest = shrink(ops, |ops| test(ops).is_err());
+            let reason = test(&smallest).expect_err("it failed a moment ago");
+            panic!("{reason}\nsmallest sequence:\n{}", text::print(&smallest));
+        }
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+    }
 }

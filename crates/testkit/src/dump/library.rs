@@ -72,7 +72,7 @@ fn content(volume: &Volume, attr: &Attr) -> Result<Content> {
     while at < attr.size {
         at = match volume.seek(attr.ino, at, Seek::Data) {
             Ok(at) => at,
-            Err(Error::NotFound) => break,
+            Err(Error::PastEnd) => break,
             Err(e) => return Err(e),
         };
         let n = volume.read(attr.ino, at, &mut buf)?;

@@ -4,6 +4,7 @@
 //! orphans processed) on a copy with `-fy`, where only lines that belong to this are allowed; then `-fn` must be silent.
 
 use super::tools::{ToolError, run, scratch_dir, text};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What e2fsck said.
@@ -58,8 +59,22 @@ fn e2fsck(path: &Path, args: &[&str]) -> Result<Verdict, ToolError> {
 fn on_copy<T>(image: &[u8], f: impl FnOnce(&Path) -> Result<T, ToolError>) -> Result<T, ToolError> {
     let dir = scratch_dir()?;
     let path = dir.path().join("image");
-    std::fs::write(&path, image)?;
+    write_sparse(&path, image)?;
     f(&path)
+}
+
+/// Writes a file that has holes where `bytes` are zeros.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    const PIECE: usize = 64 * 1024;
+    let file = std::fs::File::create(path)?;
+    file.set_len(bytes.len() as u64)?;
+    for (i, piece) in bytes.chunks(PIECE).enumerate().filter(|(_, piece)| piece.iter().any(|b| *b != 0)) {
+        file.write_all_at(piece, (i * PIECE) as u64)?;
+    }
+    Ok(())
 }
 
 /// `e2fsck -fn`: looks, changes nothing. For an image that was closed.

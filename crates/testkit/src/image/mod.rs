@@ -6,7 +6,7 @@ mod make;
 mod mounted;
 mod tools;
 
-pub use fsck::{Verdict, check, judge_replay, repair, replay_only};
+pub use fsck::{Verdict, check, judge_replay, repair, replay_only, write_sparse};
 pub use kernel::KernelMount;
 pub use make::{Spec, debugfs};
 pub use mounted::{MountOptions, Mounted, clock, recover};

@@ -174,7 +174,7 @@ impl Call<'_> {
             }
             Op::Mkfifo { path, mode } => {
                 let (dir, name) = self.parent(path)?;
-                volume.mknod(dir, name, FileType::Fifo.mode_bits() | mode, 0, caller)?;
+                volume.mknod(dir, name, FileType::Fifo.mode_bits() | mode, (0, 0), caller)?;
             }
             Op::Symlink { path, target } => {
                 let (dir, name) = self.parent(path)?;
