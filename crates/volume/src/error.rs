@@ -32,6 +32,9 @@ pub enum Error {
     /// An argument makes no sense; says which.
     #[error("{0}")]
     Invalid(&'static str),
+    /// A seek from behind the end of the file, or for data where only holes follow.
+    #[error("nothing of the kind before the end of the file")]
+    PastEnd,
     /// No free blocks or inodes.
     #[error("no space left on the volume ({0})")]
     NoSpace(&'static str),

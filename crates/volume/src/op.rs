@@ -154,6 +154,11 @@ impl<'v> Op<'v> {
         at.ok_or(Error::Invalid("an operation used an inode that it has not locked"))
     }
 
+    /// Blocks that are promised and not taken yet.
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised
+    }
+
     /// Takes up to `want` consecutive blocks near `goal` out of the promise and marks them used.
     ///
     /// # Errors

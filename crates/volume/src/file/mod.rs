@@ -12,10 +12,19 @@
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 mod blocks;
+mod data;
+mod fallocate;
 mod grow;
+mod plan;
+mod read;
 mod tree;
+mod truncate;
+mod write;
 
 pub(crate) use grow::{grow, grow_blocks, grow_cost, init_extents, shrink, shrink_cost};
+pub(crate) use plan::write_cost;
+pub(crate) use truncate::{do_set_size, set_size_cost};
+pub(crate) use write::do_write;
 
 use crate::op::Reader;
 use crate::{Error, Ino, Result};

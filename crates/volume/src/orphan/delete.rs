@@ -67,31 +67,22 @@ impl Volume {
     /// Deletes an inode without names.
     pub(super) fn delete_locked(&self, guard: NodeGuard) -> Result<()> {
         let ino = guard.node.ino;
-        let mut op = self.shrink_orphan(guard, 0)?;
+        let mut op = self.free_contents(guard)?;
         xattr::free(&mut op, ino)?;
         super::remove(&mut op, ino)?;
         op.free_inode(ino)?;
         op.close().map(|_| ())
     }
 
-    /// Frees what lies behind the end of a file that was being truncated.
-    pub(super) fn finish_truncate(&self, guard: NodeGuard) -> Result<()> {
-        let ino = guard.node.ino;
-        let blocks = guard.state.inode.size.div_ceil(u64::from(self.shared.sb.block_size()));
-        let mut op = self.shrink_orphan(guard, u32::try_from(blocks).unwrap_or(u32::MAX))?;
-        super::remove(&mut op, ino)?;
-        op.close().map(|_| ())
-    }
-
-    /// Frees the blocks of a locked inode from logical block `keep` on, in as many operations as it takes. The last is
-    /// returned open, with room for [`LAST`] more journal blocks.
-    fn shrink_orphan(&self, guard: NodeGuard, keep: u32) -> Result<Op<'_>> {
+    /// Frees the contents of a locked inode in as many operations as it takes. The last is returned open, with room for
+    /// [`LAST`] more journal blocks.
+    fn free_contents(&self, guard: NodeGuard) -> Result<Op<'_>> {
         let ino = guard.node.ino;
         let journal = (LAST + STEP).min(self.engine.max_blocks()).max(LAST);
         let mut guards = vec![guard];
         loop {
             let mut op = Op::begin(self, guards, Cost { journal, blocks: 0, need: Need::ToFree })?;
-            let done = !has_blocks(op.inode(ino)?) || file::shrink(&mut op, ino, keep)?;
+            let done = !has_blocks(op.inode(ino)?) || file::shrink(&mut op, ino, 0)?;
             let handle = op.handle()?;
             let missing = LAST.saturating_sub(handle.room());
             if done && (missing == 0 || handle.extend(missing)) {

@@ -14,7 +14,7 @@ mod splice;
 pub(super) use insert::{convert, fill_hole};
 pub(super) use lookup::find;
 pub(super) use remove::remove;
-pub(super) use room::{Growth, alloc_cost, growth, step_cost};
+pub(super) use room::{Growth, alloc_cost, growth, has_splice_room, step_cost};
 
 use super::{Mapped, Run};
 use crate::op::Op;

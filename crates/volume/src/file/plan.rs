@@ -1,0 +1,143 @@
+//! What a change of a file's contents will need, from a look at how it is mapped now.
+
+use super::tree::{self, Growth};
+use super::{Mapped, Mounted, data, find};
+use crate::alloc::Need;
+use crate::op::Cost;
+use crate::{Error, Ino, Result, Volume};
+use ondol_format::extent::{MAX_LOGICAL, capacity};
+use ondol_format::inode::{FileType, InodeFlags};
+use ondol_format::{Inode, RoCompat};
+
+/// How a range of logical blocks is mapped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Survey {
+    /// Levels of the tree above the leaves.
+    pub(super) depth: u32,
+    /// Different leaves that the range lies in.
+    pub(super) leaves: u32,
+    /// Entries that the fullest of them has room for.
+    pub(super) room: usize,
+    /// Blocks that are not allocated.
+    pub(super) holes: u64,
+    /// Whether any of it is unwritten.
+    pub(super) unwritten: bool,
+}
+
+/// Looks at `blocks` blocks from `first` on.
+pub(super) fn survey(vol: &Volume, ino: Ino, inode: &Inode, first: u32, blocks: u32) -> Result<Survey> {
+    let mut seen = Survey { room: usize::MAX, ..Survey::default() };
+    let end = first.saturating_add(blocks);
+    let (mut at, mut leaf) = (first, None);
+    while at < end {
+        let found = find(&mut Mounted(&mut &*vol), ino, inode, at)?;
+        let len = found.run.len.min(end - at);
+        match found.run.what {
+            Mapped::Hole => seen.holes += u64::from(len),
+            Mapped::Unwritten(_) => seen.unwritten = true,
+            Mapped::Written(_) => {}
+        }
+        if leaf != Some(found.leaf) {
+            leaf = Some(found.leaf);
+            seen.leaves += 1;
+            seen.room = seen.room.min(found.room);
+        }
+        seen.depth = u32::from(found.depth);
+        at += len;
+    }
+    Ok(seen)
+}
+
+impl Survey {
+    /// What adding up to `added` entries in this range may do to the tree.
+    pub(super) fn growth(&self, vol: &Volume, added: u32) -> Growth {
+        if added == 0 {
+            return Growth::default();
+        }
+        if self.leaves <= 1 && added as usize <= self.room {
+            // A new first entry also changes the keys above it.
+            return Growth { nodes: if self.depth > 0 { self.depth + 1 } else { 0 }, new: 0 };
+        }
+        tree::growth(vol.shared.sb.block_size(), self.depth, self.leaves, added)
+    }
+}
+
+/// What writing `len` bytes at `offset` needs at most, as the file is mapped now.
+///
+/// # Errors
+/// Corruption of the mapping, or the store's failure.
+pub(crate) fn write_cost(vol: &Volume, ino: Ino, inode: &Inode, offset: u64, len: usize) -> Result<(Cost, Survey)> {
+    let (first, blocks) = span(vol, offset, len);
+    let seen = survey(vol, ino, inode, first, blocks)?;
+    // Every block of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
+    let added = seen.holes as u32 + if seen.unwritten { 2 } else { 0 };
+    let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
+    Ok((cost(vol, seen.growth(vol, added), seen.holes, u64::from(blocks) + u64::from(gap)), seen))
+}
+
+fn cost(vol: &Volume, growth: Growth, allocated: u64, data_blocks: u64) -> Cost {
+    let blocks = allocated + u64::from(growth.new);
+    let data = if data::journaled(vol) { data_blocks as u32 } else { 0 };
+    Cost { journal: 1 + data + growth.nodes + tree::alloc_cost(vol, blocks), blocks, need: Need::Ordinary }
+}
+
+/// The first logical block and the number of blocks that `len` bytes at `offset` touch. The range ends before
+/// [`MAX_LOGICAL`] when its last byte is below the largest file size.
+fn span(vol: &Volume, offset: u64, len: usize) -> (u32, u32) {
+    let block_size = u64::from(vol.shared.sb.block_size());
+    let first = offset / block_size;
+    let end = offset.saturating_add(len as u64).div_ceil(block_size).min(u64::from(MAX_LOGICAL));
+    (first.min(end) as u32, (end - first.min(end)) as u32)
+}
+
+/// Deepest tree that any file on a volume needs, with its nodes half full.
+const USUAL_DEPTH: u32 = 4;
+
+/// Whether a write of `blocks` blocks always fits into one operation.
+pub(super) fn is_atomic(vol: &Volume, blocks: u64) -> bool {
+    let block_size = vol.shared.sb.block_size();
+    // A leaf that is not the last one covers at least half its capacity in blocks: it was split when it was full.
+    let leaves = blocks as u32 / (u32::from(capacity(block_size as usize)) / 2) + 2;
+    let growth = tree::growth(block_size, USUAL_DEPTH, leaves, blocks as u32 + 2);
+    cost(vol, growth, blocks, blocks + 1).journal <= vol.engine.max_blocks()
+}
+
+/// Largest size of a regular file, bytes.
+pub(super) fn max_size(vol: &Volume) -> u64 {
+    let sb = &vol.shared.sb;
+    if !sb.has_ro_compat(RoCompat::LARGE_FILE) {
+        return i32::MAX as u64;
+    }
+    u64::from(MAX_LOGICAL) * u64::from(sb.block_size())
+}
+
+/// Refuses what is not a regular file.
+///
+/// # Errors
+/// `IsDirectory`, or `Invalid` for anything else.
+pub(super) fn check_regular(ino: Ino, inode: &Inode) -> Result<()> {
+    match inode.file_type() {
+        Some(FileType::Regular) => Ok(()),
+        Some(FileType::Directory) => Err(Error::IsDirectory(ino)),
+        _ => Err(Error::Invalid("not a regular file")),
+    }
+}
+
+/// Refuses to change the contents of an immutable file, of one with a block map, and, unless `appending`, of an append-only
+/// one.
+///
+/// # Errors
+/// As [`check_regular`]; `NotPermitted`; `Unsupported`.
+pub(super) fn check_changeable(ino: Ino, inode: &Inode, appending: bool) -> Result<()> {
+    check_regular(ino, inode)?;
+    if inode.flags.contains(InodeFlags::IMMUTABLE) {
+        return Err(Error::NotPermitted("the file is immutable"));
+    }
+    if inode.flags.contains(InodeFlags::APPEND) && !appending {
+        return Err(Error::NotPermitted("the file is append-only"));
+    }
+    if !inode.flags.contains(InodeFlags::EXTENTS) {
+        return Err(Error::Unsupported(format!("writing to inode {ino}, which has a block map and no extents")));
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Read and seek.
+
+use super::plan::check_regular;
+use super::{Mapped, map};
+use crate::alloc::Need;
+use crate::node::Node;
+use crate::op::{Cost, Op};
+use crate::{Error, Ino, Result, Seek, Volume};
+use ondol_env::sync::Arc;
+use ondol_format::Inode;
+use ondol_format::extent::MAX_LOGICAL;
+use ondol_format::inode::InodeFlags;
+
+/// An access time older than this is renewed by any read, seconds (mount(8), `relatime`).
+const RELATIME: i64 = 24 * 60 * 60;
+
+impl Volume {
+    /// Reads into `buf` from byte `offset` and returns how many bytes there were before the end of the file.
+    ///
+    /// # Errors
+    /// `IsDirectory`, `Invalid` for what is no regular file, corruption, or the store's failure.
+    pub fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        let n = check_regular(ino, &state.inode).and_then(|()| self.read_at(ino, &state.inode, offset, buf));
+        let n = n.map_err(|e| self.noted(e))?;
+        let stale = n > 0 && self.atime_is_stale(&state.inode);
+        drop(state);
+        if stale {
+            // An access time is not worth failing a read that has succeeded.
+            self.update_atime(&node).unwrap_or_else(|e| tracing::debug!("access time of inode {ino}: {e}"));
+        }
+        Ok(n)
+    }
+
+    /// Where the next byte lies, from `offset` on, that is stored, or that is in a hole.
+    ///
+    /// # Errors
+    /// `PastEnd` when `offset` is not below the size, or no stored byte follows; and as [`Volume::read`].
+    pub fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        let found = check_regular(ino, &state.inode).and_then(|()| self.seek_in(ino, &state.inode, offset, what));
+        found.map_err(|e| self.noted(e))
+    }
+
+    /// Contents of any inode with mapped blocks.
+    pub(crate) fn read_at(&self, ino: Ino, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let block_size = u64::from(self.shared.sb.block_size());
+        let Some(left) = inode.size.checked_sub(offset) else { return Ok(0) };
+        let n = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let mut done = 0;
+        while done < n {
+            let byte = offset + done as u64;
+            let skip = byte % block_size;
+            let Some(at) = u32::try_from(byte / block_size).ok().filter(|&at| at < MAX_LOGICAL) else {
+                // A size past the last block that can be mapped.
+                buf[done..n].fill(0);
+                break;
+            };
+            let run = map(&mut &*self, ino, inode, at)?;
+            let len = (u64::from(run.len) * block_size - skip).min((n - done) as u64) as usize;
+            let part = &mut buf[done..done + len];
+            match run.what {
+                Mapped::Written(start) => self.engine.read_data(start, skip as usize, part)?,
+                Mapped::Hole | Mapped::Unwritten(_) => part.fill(0),
+            }
+            done += len;
+        }
+        Ok(n)
+    }
+
+    fn seek_in(&self, ino: Ino, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+        let block_size = u64::from(self.shared.sb.block_size());
+        let mut byte = offset;
+        while byte < inode.size {
+            let Some(at) = u32::try_from(byte / block_size).ok().filter(|&at| at < MAX_LOGICAL) else { break };
+            let run = map(&mut &*self, ino, inode, at)?;
+            let stored = matches!(run.what, Mapped::Written(_));
+            if stored == (what == Seek::Data) {
+                return Ok(byte);
+            }
+            byte = (u64::from(at) + u64::from(run.len)) * block_size;
+        }
+        // The end of the file is a hole.
+        if what == Seek::Hole && offset < inode.size { Ok(inode.size) } else { Err(Error::PastEnd) }
+    }
+
+    fn atime_is_stale(&self, inode: &Inode) -> bool {
+        if !self.options.atime || self.is_read_only() || inode.flags.contains(InodeFlags::NOATIME) {
+            return false;
+        }
+        let (atime, now) = (inode.atime, crate::time::to_disk(self.now()));
+        (atime <= inode.mtime.max(inode.ctime) && atime != now) || now.sec.saturating_sub(atime.sec) >= RELATIME
+    }
+
+    fn update_atime(&self, node: &Arc<Node>) -> Result<()> {
+        let guard = node.write()?;
+        if !self.atime_is_stale(&guard.state.inode) {
+            return Ok(());
+        }
+        let mut op = Op::begin(self, vec![guard], Cost { journal: 1, blocks: 0, need: Need::Ordinary })?;
+        let now = crate::time::to_disk(op.now());
+        op.inode_mut(node.ino)?.atime = now;
+        op.close().map(|_| ())
+    }
+}

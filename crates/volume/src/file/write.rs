@@ -1,0 +1,224 @@
+//! Write and append.
+
+use super::plan::{check_changeable, is_atomic, max_size, write_cost};
+use super::{Mapped, data, tree};
+use crate::node::NodeGuard;
+use crate::op::Op;
+use crate::{Error, Ino, Result, Volume};
+use ondol_format::Inode;
+
+/// Largest write that is one operation whatever the journal holds, bytes.
+const ATOMIC_MAX: u64 = 1 << 20;
+
+impl Volume {
+    /// Writes `bytes` at byte `offset`. Up to [`Volume::atomic_bytes`] this is one operation: after a crash all of it is
+    /// there, or nothing (with `data=journal`; otherwise bytes over stored ones may be there alone). More is a sequence of
+    /// such operations, and when a later one fails, fewer bytes than `bytes` are written and counted.
+    ///
+    /// # Errors
+    /// `NoSpace`, `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the
+    /// journal's or store's failure; nothing is written then.
+    pub fn write(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let guard = self.node(ino)?.write()?;
+        self.write_locked(guard, offset, bytes).map_err(|e| self.noted(e))
+    }
+
+    /// Writes all of `bytes` behind the end of the file and returns where that was. Other writers cannot come between.
+    ///
+    /// # Errors
+    /// As [`Volume::write`]; when a later operation of a large write fails, what the earlier ones appended is cut off again.
+    pub fn append(&self, ino: Ino, bytes: &[u8]) -> Result<u64> {
+        let node = self.node(ino)?;
+        let guard = node.write()?;
+        let offset = guard.state.inode.size;
+        let written = self.write_locked(guard, offset, bytes).map_err(|e| self.noted(e))?;
+        if written == bytes.len() {
+            return Ok(offset);
+        }
+        let guard = node.write()?;
+        if guard.state.inode.size == offset + written as u64 {
+            self.truncate_locked(guard, offset).map_err(|e| self.noted(e))?;
+        }
+        Err(Error::NoSpace("blocks"))
+    }
+
+    /// Bytes that one write makes part of the file in one operation, wherever they lie.
+    pub fn atomic_bytes(&self) -> u64 {
+        let block_size = u64::from(self.shared.sb.block_size());
+        // One block more than the bytes fill, because they need not begin with a block.
+        let (mut fits, mut fails) = (0, ATOMIC_MAX / block_size + 1);
+        if is_atomic(self, fails) {
+            return ATOMIC_MAX;
+        }
+        while fits + 1 < fails {
+            let middle = u64::midpoint(fits, fails);
+            if is_atomic(self, middle) { fits = middle } else { fails = middle }
+        }
+        (fits.max(2) - 1) * block_size
+    }
+
+    fn write_locked(&self, mut guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let inode = &guard.state.inode;
+        check_changeable(guard.node.ino, inode, offset >= inode.size)?;
+        self.check_writable()?;
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let room = max_size(self).checked_sub(offset).filter(|&room| room > 0).ok_or(Error::FileTooBig)?;
+        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let mut done = 0;
+        loop {
+            match self.write_step(guard, offset + done as u64, &bytes[done..]) {
+                Ok((n, _)) if done + n == bytes.len() => return Ok(bytes.len()),
+                Ok((n, again)) => (done, guard) = (done + n, again),
+                Err(e) if done == 0 => return Err(e),
+                Err(e) => {
+                    tracing::warn!("a write stopped after {done} of {} bytes: {e}", bytes.len());
+                    self.noted(e);
+                    return Ok(done);
+                }
+            }
+        }
+    }
+
+    /// Writes as much of `bytes` as is one operation.
+    fn write_step(&self, guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<(usize, NodeGuard)> {
+        let ino = guard.node.ino;
+        let inode = &guard.state.inode;
+        let mut n = self.piece(offset, bytes.len());
+        let (cost, seen) = loop {
+            let (cost, seen) = write_cost(self, ino, inode, offset, n)?;
+            // Only a tree that nobody's splits have made asks for more.
+            if cost.journal <= self.engine.max_blocks() || n <= 1 {
+                break (cost, seen);
+            }
+            n /= 2;
+        };
+        let inside = offset + n as u64 <= inode.size;
+        if inside && seen.holes == 0 && !seen.unwritten && !data::journaled(self) && !stale(self, inode) {
+            self.overwrite_only(&guard, offset, &bytes[..n])?;
+            return Ok((n, guard));
+        }
+        let mut op = Op::begin(self, vec![guard], cost)?;
+        do_write(&mut op, ino, offset, &bytes[..n])?;
+        let (_, mut guards) = op.close_keeping()?;
+        Ok((n, guards.pop().ok_or(Error::NotFound)?))
+    }
+
+    /// How many of `len` bytes at `offset` the next operation takes: all, or up to a block's end.
+    fn piece(&self, offset: u64, len: usize) -> usize {
+        let block_size = u64::from(self.shared.sb.block_size());
+        if len as u64 <= block_size {
+            return len;
+        }
+        let atomic = self.atomic_bytes();
+        if len as u64 <= atomic {
+            return len;
+        }
+        (atomic - offset % block_size).max(1) as usize
+    }
+
+    /// Bytes over stored ones, when not even a time changes.
+    fn overwrite_only(&self, guard: &NodeGuard, offset: u64, bytes: &[u8]) -> Result<()> {
+        let block_size = u64::from(self.shared.sb.block_size());
+        let mut done = 0;
+        while done < bytes.len() {
+            let (at, skip) = place(block_size, offset + done as u64)?;
+            let run = super::map(&mut &*self, guard.node.ino, &guard.state.inode, at)?;
+            let Mapped::Written(start) = run.what else { return Err(Error::Invalid("the mapping has changed")) };
+            let n = (run.len as usize * block_size as usize - skip).min(bytes.len() - done);
+            self.engine.write_data(start, skip, &bytes[done..done + n])?;
+            done += n;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a change of the contents now has to be stamped.
+fn stale(vol: &Volume, inode: &Inode) -> bool {
+    let now = crate::time::to_disk(vol.now());
+    inode.mtime != now || inode.ctime != now
+}
+
+/// The logical block of a byte, and the byte's place in it.
+pub(super) fn place(block_size: u64, byte: u64) -> Result<(u32, usize)> {
+    let at = u32::try_from(byte / block_size).map_err(|_| Error::FileTooBig)?;
+    Ok((at, (byte % block_size) as usize))
+}
+
+/// Writes `bytes` at `offset` of a regular file that `op` holds, within the cost that [`write_cost`] told. All of it, or an
+/// error after which the operation must be dropped.
+///
+/// # Errors
+/// As [`Volume::write`].
+pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+    let block_size = u64::from(op.vol().shared.sb.block_size());
+    let size = op.inode(ino)?.size;
+    check_changeable(ino, op.inode(ino)?, offset >= size)?;
+    let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= max_size(op.vol())).ok_or(Error::FileTooBig)?;
+    if offset > size {
+        zero_behind(op, ino, size)?;
+    }
+    let mut done = 0;
+    while done < bytes.len() {
+        let rest = &bytes[done..];
+        let (at, skip) = place(block_size, offset + done as u64)?;
+        let blocks = (skip + rest.len()).div_ceil(block_size as usize) as u32;
+        let run = tree::map(op, ino, at)?;
+        let len = run.len.min(blocks);
+        let part = |len: u32| &rest[..(len as usize * block_size as usize - skip).min(rest.len())];
+        done += match run.what {
+            Mapped::Written(start) => {
+                data::overwrite(op, start, skip, part(len))?;
+                part(len).len()
+            }
+            Mapped::Unwritten(start) => {
+                data::fill(op, start, len, skip, part(len))?;
+                convert_all(op, ino, at, at + len)?;
+                part(len).len()
+            }
+            Mapped::Hole => {
+                let got = tree::fill_hole(op, ino, at, len, false)?;
+                data::fill(op, got.start, got.len, skip, part(got.len))?;
+                part(got.len).len()
+            }
+        };
+    }
+    if end > size {
+        op.inode_mut(ino)?.size = end;
+    }
+    touch(op, ino)
+}
+
+fn convert_all(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> Result<()> {
+    let mut at = from;
+    while at < to {
+        at = tree::convert(op, ino, at, to, false)?;
+    }
+    Ok(())
+}
+
+/// Stamps a change of the contents.
+pub(super) fn touch(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    let now = crate::time::to_disk(op.now());
+    let inode = op.inode(ino)?;
+    if inode.mtime != now || inode.ctime != now {
+        let inode = op.inode_mut(ino)?;
+        (inode.mtime, inode.ctime) = (now, now);
+    }
+    Ok(())
+}
+
+/// Makes what is stored behind byte `size` in its block zeros: a crash, or another implementation, may have left anything
+/// behind the end of the file, and nothing of it may become visible when the file grows.
+pub(super) fn zero_behind(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<()> {
+    let block_size = u64::from(op.vol().shared.sb.block_size());
+    if size.is_multiple_of(block_size) {
+        return Ok(());
+    }
+    let (at, from) = place(block_size, size)?;
+    match tree::map(op, ino, at)?.what {
+        Mapped::Written(block) => data::zero(op, block, from, block_size as usize),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,158 @@
+//! Random changes of files against plain vectors, on 1 KiB and 4 KiB blocks, in all data modes, with remounts.
+
+mod file_util;
+
+use file_util::{Random, Rig, dump, ino_of, mkfs, mount};
+use ondol_volume::{DataMode, Fallocate, Ino, Seek};
+
+/// What a file should hold.
+#[derive(Clone, Default)]
+struct Model(Vec<u8>);
+
+impl Model {
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        self.0.resize(self.0.len().max(at + bytes.len()), 0);
+        self.0[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn zero(&mut self, at: usize, len: usize, grow: bool) {
+        if grow {
+            self.0.resize(self.0.len().max(at + len), 0);
+        }
+        let end = (at + len).min(self.0.len());
+        self.0[at.min(end)..end].fill(0);
+    }
+}
+
+/// One random change of one file, and of its model.
+fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64) {
+    let at = random.below(span);
+    let len = 1 + if random.below(4) == 0 { random.below(span / 2) } else { random.below(9000) };
+    let vol = &rig.vol;
+    let range = (at as usize, len as usize);
+    match random.below(12) {
+        0..=3 => {
+            let bytes = random.bytes(len as usize);
+            assert_eq!(vol.write(ino, at, &bytes).unwrap(), bytes.len());
+            model.write(range.0, &bytes);
+        }
+        4 => {
+            let bytes = random.bytes(len as usize);
+            assert_eq!(vol.append(ino, &bytes).unwrap(), model.0.len() as u64);
+            model.0.extend_from_slice(&bytes);
+        }
+        5 => {
+            let size = random.below(model.0.len() as u64 + 5000);
+            vol.truncate(ino, size).unwrap();
+            model.0.resize(size as usize, 0);
+        }
+        6 => {
+            vol.fallocate(ino, Fallocate::PunchHole, at, len).unwrap();
+            model.zero(range.0, range.1, false);
+        }
+        7 => {
+            vol.fallocate(ino, Fallocate::ZeroRange, at, len).unwrap();
+            model.zero(range.0, range.1, true);
+        }
+        8 => {
+            vol.fallocate(ino, Fallocate::ZeroRangeKeepSize, at, len).unwrap();
+            model.zero(range.0, range.1, false);
+        }
+        9 => {
+            vol.fallocate(ino, Fallocate::Allocate, at, len).unwrap();
+            model.0.resize(model.0.len().max(range.0 + range.1), 0);
+        }
+        10 => vol.fallocate(ino, Fallocate::KeepSize, at, len).unwrap(),
+        _ => rig.env.advance(random.below(2) * 1_000_000),
+    }
+    assert_eq!(vol.getattr(ino).unwrap().size, model.0.len() as u64);
+    let from = random.below(model.0.len() as u64 + 1) as usize;
+    let mut buf = vec![0xEE; random.below(20_000) as usize];
+    let n = vol.read(ino, from as u64, &mut buf).unwrap();
+    assert_eq!(n, buf.len().min(model.0.len() - from));
+    assert!(buf[..n] == model.0[from..from + n], "inode {ino} differs in {from}..{}", from + n);
+}
+
+/// Data runs cover every byte that is not zero; what lies outside them is zeros.
+fn check_seek(rig: &Rig, ino: Ino, model: &Model) {
+    let mut at = 0;
+    while let Ok(data) = rig.vol.seek(ino, at, Seek::Data) {
+        assert!(model.0[at as usize..data as usize].iter().all(|b| *b == 0));
+        at = rig.vol.seek(ino, data, Seek::Hole).unwrap();
+        assert!(at > data);
+    }
+    assert!(model.0[at as usize..].iter().all(|b| *b == 0));
+}
+
+fn against_model(mkfs_args: &[&str], size: &str, span: u64, data: DataMode, seed: u64) {
+    let mut bytes = mkfs(size, mkfs_args, 3);
+    let inos: Vec<Ino> = (0..3).map(|i| ino_of(&bytes, &format!("f{i}"))).collect();
+    let mut models = vec![Model::default(); 3];
+    let mut random = Random(seed);
+    for _round in 0..6 {
+        let rig = mount(bytes, data);
+        for _ in 0..60 {
+            let i = random.below(3) as usize;
+            change(&rig, &mut random, inos[i], &mut models[i], span);
+            if random.below(10) == 0 {
+                rig.vol.sync().unwrap();
+            }
+        }
+        for (ino, model) in inos.iter().zip(&models) {
+            assert!(rig.read_all(*ino) == model.0, "inode {ino}");
+            check_seek(&rig, *ino, model);
+        }
+        bytes = rig.unmount_checked();
+        for (i, model) in models.iter().enumerate() {
+            assert!(dump(&bytes, &format!("f{i}")) == model.0, "debugfs reads f{i} otherwise");
+        }
+    }
+}
+
+#[test]
+fn ordered_4k() {
+    against_model(&["-b", "4096"], "64M", 1 << 20, DataMode::Ordered, 1);
+}
+
+#[test]
+fn journal_4k() {
+    against_model(&["-b", "4096", "-J", "size=8"], "64M", 1 << 20, DataMode::Journal, 2);
+}
+
+#[test]
+fn writeback_4k() {
+    against_model(&["-b", "4096"], "64M", 1 << 20, DataMode::Writeback, 3);
+}
+
+#[test]
+fn ordered_1k() {
+    against_model(&["-b", "1024"], "32M", 600_000, DataMode::Ordered, 4);
+}
+
+#[test]
+fn journal_1k() {
+    against_model(&["-b", "1024"], "32M", 600_000, DataMode::Journal, 5);
+}
+
+#[test]
+fn writeback_1k_without_checksums() {
+    against_model(&["-b", "1024", "-O", "^metadata_csum,^64bit"], "32M", 600_000, DataMode::Writeback, 6);
+}
+
+#[test]
+fn ordered_2k_uninit_groups() {
+    against_model(&["-b", "2048", "-O", "^metadata_csum,uninit_bg"], "48M", 800_000, DataMode::Ordered, 7);
+}
+
+#[test]
+fn zz_many() {
+    for seed in 100..160 {
+        eprintln!("seed {seed}");
+        let mode = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback][seed as usize % 3];
+        if seed % 2 == 0 {
+            against_model(&["-b", "1024"], "16M", 200_000, mode, seed);
+        } else {
+            against_model(&["-b", "4096"], "32M", 300_000, mode, seed);
+        }
+    }
+}
