@@ -22,22 +22,20 @@ impl Volume {
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.check_writable()?;
         check_times(set)?;
+        self.set_locked(ino, set).map_err(|e| self.noted(e))
+    }
+
+    fn set_locked(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        let mut guard = self.node(ino)?.write()?;
+        may_set(&guard.state.inode, set)?;
         if let Some(size) = set.size {
-            let node = self.node(ino)?;
-            may_set(&node.read()?.inode, set)?;
-            self.truncate(ino, size)?;
+            guard = self.truncate_locked(guard, size)?;
         }
         let rest = SetAttr { size: None, ..*set };
         if rest == SetAttr::default() {
-            return self.getattr(ino);
+            return self.attr(ino, &guard.state.inode);
         }
-        self.set_fields(ino, &rest).map_err(|e| self.noted(e))
-    }
-
-    fn set_fields(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        let guard = self.node(ino)?.write()?;
         let inode = &guard.state.inode;
-        may_set(inode, set)?;
         let owner = set.uid.is_some() || set.gid.is_some();
         let touched = set.perm.is_some() || set.kill_suid || owner;
         let xattrs = touched && xattr::has_permissions(&mut &*self, ino, inode)?;

@@ -17,7 +17,6 @@
 
 mod alloc;
 mod attr;
-
 mod check;
 mod dir;
 mod error;
