@@ -1,7 +1,7 @@
 //! What happens to orphans when a volume is mounted.
 
 use super::list::ListGuard;
-use crate::{Ino, Result, Volume};
+use crate::{Error, Ino, Result, Volume};
 
 /// What [`Volume::process_orphans`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
