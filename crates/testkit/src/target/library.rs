@@ -196,6 +196,7 @@ impl Call<'_> {
             Op::Rename { from, to, how } => {
                 let (from_dir, from_name) = self.parent(from)?;
                 let (to_dir, to_name) = self.parent(to)?;
+                volume.lookup(from_dir, from_name)?;
                 volume.rename(from_dir, from_name, to_dir, to_name, *how)?;
             }
             _ => return Err(Why::Fail(Fail::Unsupported)),
