@@ -51,7 +51,7 @@ fn overlapping(path: &Path, op: &mut Op<'_>, from: u32, to: u32) -> Result<(usiz
 /// which `must` insists on.
 fn remove_in_leaf(
     op: &mut Op<'_>,
-    path: Path,
+    mut path: Path,
     first: usize,
     extents: &[Extent],
     (from, to): (u32, u32),
@@ -80,7 +80,8 @@ fn remove_in_leaf(
     if removed == 0 {
         return Ok(None);
     }
-    splice(op, path, first, removed, &rest)?;
+    splice(op, &mut path, first, removed, &rest)?;
+    path.collapse(op)?;
     Ok(Some(stopped))
 }
 
