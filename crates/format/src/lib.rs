@@ -18,6 +18,8 @@ pub mod hash;
 pub mod htree;
 pub mod inode;
 pub mod jbd2;
+pub mod layout;
+pub mod mkfs;
 pub mod orphan_file;
 pub mod superblock;
 pub mod time;

@@ -25,6 +25,7 @@ mod error;
 mod handle;
 pub mod jbd2;
 mod ranges;
+mod read_only;
 
 pub use block_engine::{BlockEngine, Config};
 pub use cache::{Block, Cache, CacheStats};
@@ -32,3 +33,4 @@ pub use contract::{Client, Engine, EngineStats, Extent, Images, Kind, Patches, T
 pub use error::{Corrupt, JournalError, Result};
 pub use handle::{Handle, WriteSet};
 pub use ranges::Ranges;
+pub use read_only::ReadOnlyEngine;

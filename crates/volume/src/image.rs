@@ -28,8 +28,8 @@ pub const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 
 /// An image whose superblock has been read and checked.
 pub struct Image {
-    store: Arc<dyn BlockStore>,
-    sb: Superblock,
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) sb: Superblock,
 }
 
 impl Image {
@@ -43,14 +43,14 @@ impl Image {
         Ok(Self { store, sb })
     }
 
+    /// The store that holds the image.
+    pub fn store(&self) -> &dyn BlockStore {
+        &*self.store
+    }
+
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.sb
-    }
-
-    /// The store that the image lies on.
-    pub fn store(&self) -> &Arc<dyn BlockStore> {
-        &self.store
     }
 
     /// Why this image can only be mounted read-only, if so.

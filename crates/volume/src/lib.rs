@@ -16,12 +16,15 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
+mod attr;
+mod check;
 mod dir;
 mod error;
 mod file;
 mod image;
 mod journal_map;
 mod kind;
+mod mounting;
 mod node;
 mod op;
 mod orphan;
@@ -29,9 +32,12 @@ mod shared;
 mod time;
 mod types;
 mod volume;
+mod xattr;
 
+pub use check::{CheckReport, Pass, Problem, Progress, check};
 pub use error::{Error, Result};
 pub use image::Image;
 pub use ondol_format::inode::FileType;
+pub use orphan::Processed;
 pub use types::*;
 pub use volume::{Volume, VolumeOptions};

@@ -51,6 +51,28 @@ impl Node {
         let state = RwLock::write_arc(&self.state);
         if state.gone { Err(Error::NotFound) } else { Ok(NodeGuard { node: self.clone(), state }) }
     }
+
+    /// As [`Node::read`], but `None` instead of waiting.
+    ///
+    /// # Errors
+    /// `NotFound` when the inode has been freed.
+    pub(crate) fn try_read(&self) -> Result<Option<OwnedReadGuard<NodeState>>> {
+        match RwLock::try_read_arc(&self.state) {
+            Some(state) if state.gone => Err(Error::NotFound),
+            state => Ok(state),
+        }
+    }
+
+    /// As [`Node::write`], but `None` instead of waiting.
+    ///
+    /// # Errors
+    /// `NotFound` when the inode has been freed.
+    pub(crate) fn try_write(self: &Arc<Self>) -> Result<Option<NodeGuard>> {
+        match RwLock::try_write_arc(&self.state) {
+            Some(state) if state.gone => Err(Error::NotFound),
+            state => Ok(state.map(|state| NodeGuard { node: self.clone(), state })),
+        }
+    }
 }
 
 const SHARDS: usize = 64;
@@ -80,12 +102,30 @@ impl Nodes {
     /// # Errors
     /// `NotFound` for an inode that is not in use, corruption, or the store's failure.
     pub(crate) fn get(&self, shared: &Shared, engine: &dyn Engine, ino: Ino) -> Result<Arc<Node>> {
-        if let Some(node) = self.shard(ino).lock().map.get(&ino) {
-            node.referenced.store(true, Relaxed);
-            return Ok(node.clone());
+        self.load(shared, engine, ino, 1)
+    }
+
+    /// As [`Nodes::get`], also for an orphan without names.
+    ///
+    /// # Errors
+    /// As [`Nodes::get`].
+    pub(crate) fn get_orphan(&self, shared: &Shared, engine: &dyn Engine, ino: Ino) -> Result<Arc<Node>> {
+        self.load(shared, engine, ino, 0)
+    }
+
+    /// The inode, if it is in memory.
+    pub(crate) fn cached(&self, ino: Ino) -> Option<Arc<Node>> {
+        let node = self.shard(ino).lock().map.get(&ino)?.clone();
+        node.referenced.store(true, Relaxed);
+        Some(node)
+    }
+
+    fn load(&self, shared: &Shared, engine: &dyn Engine, ino: Ino, least_links: u16) -> Result<Arc<Node>> {
+        if let Some(node) = self.cached(ino) {
+            return Ok(node);
         }
         let inode = read_inode(shared, engine, ino)?;
-        if inode.mode == 0 || inode.links == 0 {
+        if inode.mode == 0 || inode.links < least_links {
             return Err(Error::NotFound);
         }
         // Somebody else may have read and even changed it meanwhile: theirs is then the right one.

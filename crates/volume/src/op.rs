@@ -71,8 +71,7 @@ pub(crate) struct Op<'v> {
     taken_inodes: Vec<(Ino, bool)>,
     freed: Vec<Extent>,
     freed_inodes: Vec<(Ino, bool)>,
-    /// Held from the first change of the orphan list until the close.
-    pub(crate) orphans: Option<crate::orphan::OrphanGuard<'v>>,
+    pub(crate) orphans: crate::orphan::Changes<'v>,
 }
 
 impl<'v> Op<'v> {
@@ -101,7 +100,7 @@ impl<'v> Op<'v> {
             taken_inodes: Vec::new(),
             freed: Vec::new(),
             freed_inodes: Vec::new(),
-            orphans: None,
+            orphans: crate::orphan::Changes::new(&vol.orphans),
         };
         guards.into_iter().for_each(|guard| op.join(guard));
         Ok(op)
@@ -294,6 +293,7 @@ impl<'v> Op<'v> {
         groups.pending_free.fetch_add(freed, SeqCst);
         let tid = handle.close();
         self.taken.clear();
+        self.orphans.commit();
         for (ino, dir) in self.taken_inodes.drain(..) {
             count_dir(self.vol, ino, dir, true);
         }
@@ -318,8 +318,9 @@ impl<'v> Op<'v> {
 
     fn stage_inode(&mut self, at: usize) -> Result<()> {
         let shared = &self.vol.shared;
-        let OpNode { guard, inode, created, .. } = &self.nodes[at];
+        let OpNode { guard, inode, created, freed, .. } = &self.nodes[at];
         let (ino, created) = (guard.node.ino, *created);
+        let own_dtime = created || *freed || inode.dtime != guard.state.inode.dtime;
         let (block, offset, first) = locate(shared, ino)?;
         let kind = kind::inode_table(first);
         let size = usize::from(shared.sb.inode_size());
@@ -332,9 +333,22 @@ impl<'v> Op<'v> {
         inode
             .write(&mut bytes, &shared.inode_format)
             .map_err(|e| Error::corrupt(format!("inode {ino}"), block, e.to_string()))?;
-        Ok(self.handle()?.write(block, kind, offset, &bytes)?)
+        let link = self.orphans.link(ino);
+        let handle = self.handle()?;
+        handle.write(block, kind, offset, &bytes[..DTIME.start])?;
+        handle.write(block, kind, offset + DTIME.end, &bytes[DTIME.end..])?;
+        // An orphan's link belongs to the list: whoever changes a neighbour writes it, without this inode's lock.
+        match link {
+            Some(next) => handle.write(block, kind, offset + DTIME.start, &next.to_le_bytes())?,
+            None if own_dtime => handle.write(block, kind, offset + DTIME.start, &bytes[DTIME])?,
+            None => {}
+        }
+        Ok(())
     }
 }
+
+/// Where i_dtime lies in an inode.
+const DTIME: std::ops::Range<usize> = 0x14..0x18;
 
 fn count_dir(vol: &Volume, ino: Ino, dir: bool, up: bool) {
     let group = vol.shared.sb.group_of_inode(ino).and_then(|(g, _)| vol.shared.groups.get(g).ok());

@@ -186,3 +186,14 @@ pub enum OnError {
     #[default]
     RemountReadOnly,
 }
+
+impl DataMode {
+    /// As in `data=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Writeback => "writeback",
+            Self::Ordered => "ordered",
+            Self::Journal => "journal",
+        }
+    }
+}

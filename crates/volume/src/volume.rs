@@ -3,6 +3,7 @@
 use crate::alloc::Need;
 use crate::node::{Node, Nodes};
 use crate::op::Op;
+use crate::orphan::Orphans;
 use crate::shared::Shared;
 use crate::{Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -47,7 +48,7 @@ pub struct Volume {
     pub(crate) options: VolumeOptions,
     /// Held by every operation that may move a directory, and by transactions.
     pub(crate) rename_lock: Mutex<()>,
-    pub(crate) orphan_lock: Mutex<()>,
+    pub(crate) orphans: Orphans,
     read_only: AtomicBool,
     /// Why the volume became read-only, if it did so after an error.
     stopped: Mutex<Option<String>>,
@@ -56,6 +57,7 @@ pub struct Volume {
 impl Volume {
     /// A volume over an engine whose log is recovered and empty.
     pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
+        let orphans = Orphans::new(&shared.sb);
         Self {
             shared,
             engine,
@@ -63,10 +65,20 @@ impl Volume {
             nodes: Nodes::new(options.cached_inodes),
             options,
             rename_lock: Mutex::default(),
-            orphan_lock: Mutex::default(),
+            orphans,
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
         }
+    }
+
+    /// The data mode.
+    pub fn data_mode(&self) -> DataMode {
+        self.options.data
+    }
+
+    /// Inodes in memory.
+    pub fn cached_inodes(&self) -> u64 {
+        self.nodes.len() as u64
     }
 
     /// The time, as every stamp of this volume gets it.

@@ -320,6 +320,11 @@ impl Superblock {
         self.has_incompat(Incompat::META_BG) && index >= self.raw().s_first_meta_bg.get()
     }
 
+    /// Whether the descriptors of group `g` lie in its meta group, not behind the superblock.
+    pub fn is_in_meta_bg(&self, g: u32) -> bool {
+        self.in_meta_bg(g / self.desc_per_block())
+    }
+
     /// Block and byte offset in it of the (primary) descriptor of group `g`.
     pub fn gdt_location(&self, g: u32) -> (u64, usize) {
         let index = g / self.desc_per_block();

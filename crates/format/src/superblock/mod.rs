@@ -5,6 +5,7 @@ mod geometry;
 mod raw;
 
 pub use geometry::BaseMeta;
+pub(crate) use geometry::has_super;
 pub use raw::RawSuperblock;
 
 use crate::error::{FormatError, Place, Result};

@@ -1,0 +1,181 @@
+//! What a target did on its medium: counters that do not depend on how noisy the machine is.
+
+use crate::BenchError;
+use crate::error::Context;
+use ondol::Volume;
+use serde::Serialize;
+use serde_json::Value;
+use std::io;
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The extended attribute of a mount's root that holds its `info` as JSON.
+const INFO_XATTR: &str = "ondol.info";
+/// Bytes in the units in which the kernel counts a disk's writes.
+const SECTOR: u64 = 512;
+
+/// Totals over all measured rounds of a target. `None` (null in JSON): the target does not tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Counters {
+    /// Operations of the workload.
+    pub(crate) ops: u64,
+    /// Bytes that the workload wrote.
+    pub(crate) user_bytes: u64,
+    /// fsyncs and fdatasyncs of the workload.
+    pub(crate) fsyncs: u64,
+    /// What happened below.
+    #[serde(flatten)]
+    pub(crate) device: Device,
+}
+
+/// What happened on the media of a target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Device {
+    /// Bytes stored to NVM.
+    pub(crate) nvm_bytes: Option<u64>,
+    /// Lines written back to NVM.
+    pub(crate) nvm_lines: Option<u64>,
+    /// Fences.
+    pub(crate) nvm_fences: Option<u64>,
+    /// Bytes written to the block device.
+    pub(crate) device_bytes: Option<u64>,
+    /// Flushes of the block device.
+    pub(crate) device_flushes: Option<u64>,
+    /// Requests that the FUSE server received.
+    pub(crate) fuse_requests: Option<u64>,
+}
+
+impl Device {
+    /// What was counted after `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        self.with(before, u64::saturating_sub)
+    }
+
+    fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
+        let both = |a: Option<u64>, b: Option<u64>| Some(how(a?, b?));
+        Self {
+            nvm_bytes: both(self.nvm_bytes, other.nvm_bytes),
+            nvm_lines: both(self.nvm_lines, other.nvm_lines),
+            nvm_fences: both(self.nvm_fences, other.nvm_fences),
+            device_bytes: both(self.device_bytes, other.device_bytes),
+            device_flushes: both(self.device_flushes, other.device_flushes),
+            fuse_requests: both(self.fuse_requests, other.fuse_requests),
+        }
+    }
+
+    /// The part of `info` that the bench shows. Media that the volume does not have count 0.
+    fn of_info(info: &Value) -> Self {
+        let counters = info.get("counters");
+        let get = |name: &str| counters.and_then(|counters| counters.get(name)).and_then(Value::as_u64);
+        Self {
+            nvm_bytes: Some(get("nvm_bytes").unwrap_or(0)),
+            nvm_lines: Some(get("nvm_lines").unwrap_or(0)),
+            nvm_fences: Some(get("nvm_fences").unwrap_or(0)),
+            device_bytes: get("device_bytes_written"),
+            device_flushes: get("device_flushes"),
+            fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
+        }
+    }
+
+    /// The part of `/sys/block/DEVICE/stat` that the bench shows (Documentation/block/stat.rst: the 7th field is
+    /// sectors written, the 16th flushes).
+    fn of_block_stat(text: &str) -> Self {
+        let field = |n: usize| text.split_ascii_whitespace().nth(n - 1).and_then(|field| field.parse::<u64>().ok());
+        Self {
+            device_bytes: field(7).map(|sectors| sectors.saturating_mul(SECTOR)),
+            device_flushes: field(16),
+            ..Self::default()
+        }
+    }
+}
+
+impl AddAssign for Device {
+    fn add_assign(&mut self, other: Self) {
+        *self = self.with(other, u64::saturating_add);
+    }
+}
+
+/// Where a target's counters are read.
+pub(crate) enum Probe {
+    /// Nowhere.
+    None,
+    /// The kernel's statistics of a block device.
+    BlockStat(PathBuf),
+    /// The root of one of our mounts.
+    Mount(PathBuf),
+    /// One of our volumes.
+    Volume(Arc<Volume>),
+}
+
+impl Probe {
+    /// The statistics of a block device such as `/dev/loop0`, if the kernel keeps some.
+    pub(crate) fn of_device(device: &Path) -> Self {
+        let stat = device.file_name().map(|name| Path::new("/sys/block").join(name).join("stat"));
+        stat.filter(|stat| stat.exists()).map_or(Self::None, Self::BlockStat)
+    }
+
+    /// The counters now.
+    pub(crate) fn read(&self) -> Result<Device, BenchError> {
+        match self {
+            Self::None => Ok(Device::default()),
+            Self::BlockStat(path) => {
+                let text = std::fs::read_to_string(path).context(|| path.display().to_string())?;
+                Ok(Device::of_block_stat(&text))
+            }
+            Self::Mount(_) | Self::Volume(_) => Ok(Device::of_info(&self.info()?)),
+        }
+    }
+
+    /// `ondol info` of one of our volumes; null for others.
+    pub(crate) fn info(&self) -> Result<Value, BenchError> {
+        match self {
+            Self::None | Self::BlockStat(_) => Ok(Value::Null),
+            Self::Mount(root) => {
+                let mut json = vec![0; 64 << 10];
+                let len = rustix::fs::getxattr(root, INFO_XATTR, &mut json)
+                    .context(|| format!("{}: attribute {INFO_XATTR}", root.display()))?;
+                let json = json.get(..len).unwrap_or_default();
+                serde_json::from_slice(json)
+                    .map_err(io::Error::from)
+                    .context(|| format!("{}: attribute {INFO_XATTR}", root.display()))
+            }
+            Self::Volume(volume) => {
+                let info = volume.info().map_err(io::Error::from).context(|| "the volume's info")?;
+                serde_json::to_value(info).map_err(io::Error::from).context(|| "the volume's info")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn info_is_mapped() {
+        let counters = json!({"device_bytes_written": 8192, "device_flushes": 2, "fuse_requests": 7, "commits": 1});
+        let info = json!({"counters": counters});
+        let device = Device::of_info(&info);
+        assert_eq!((device.device_bytes, device.device_flushes), (Some(8192), Some(2)));
+        assert_eq!((device.nvm_bytes, device.fuse_requests), (Some(0), Some(7)));
+    }
+
+    #[test]
+    fn block_statistics_are_mapped() {
+        let text = "  1 2 3 4 5 6 70 8 9 10 11 12 13 14 15 16 17\n";
+        let device = Device::of_block_stat(text);
+        assert_eq!((device.device_bytes, device.device_flushes), (Some(70 * 512), Some(16)));
+        assert_eq!(device.nvm_bytes, None);
+    }
+
+    #[test]
+    fn rounds_add_up_and_the_unknown_stays_unknown() {
+        let device = |bytes| Device { device_bytes: Some(bytes), ..Device::default() };
+        let mut sum = device(10).since(device(4));
+        sum += device(5);
+        assert_eq!(sum.device_bytes, Some(11));
+        assert_eq!(sum.device_flushes, None);
+    }
+}

@@ -1,0 +1,152 @@
+//! Files through system calls: any mounted file system.
+
+use super::{Append, Dir, Durable, File, Fs, Stat, in_op};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A directory on a mounted file system.
+pub(crate) struct StdFs {
+    root: Arc<StdDir>,
+}
+
+impl StdFs {
+    /// Works in `dir`.
+    pub(crate) fn new(dir: &Path) -> io::Result<Self> {
+        let fd = rustix::fs::open(dir, DIR_FLAGS, Mode::empty())?;
+        Ok(Self { root: Arc::new(StdDir { fd }) })
+    }
+}
+
+impl Fs for StdFs {
+    fn root(&self) -> Arc<dyn Dir> {
+        Arc::clone(&self.root) as Arc<dyn Dir>
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // syncfs does not reach a plain FUSE server; an fsync of the directory does, but not every server offers it.
+        rustix::fs::syncfs(&self.root.fd).map_err(io::Error::from).map_err(in_op("syncfs"))?;
+        match rustix::fs::fsync(&self.root.fd) {
+            Ok(()) | Err(Errno::INVAL | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(in_op("fsync of a directory")(e.into())),
+        }
+    }
+}
+
+const DIR_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
+const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
+const DIR_MODE: Mode = Mode::from_raw_mode(0o755);
+
+struct StdDir {
+    fd: OwnedFd,
+}
+
+impl StdDir {
+    fn file(&self, name: &str, flags: OFlags, append: Append) -> io::Result<Box<dyn File>> {
+        let flags = if append == Append::Flag { flags | OFlags::APPEND } else { flags };
+        let fd = rustix::fs::openat(&self.fd, name, FILE_FLAGS | flags, FILE_MODE)?;
+        Ok(Box::new(StdFile { fd, append }))
+    }
+}
+
+impl Dir for StdDir {
+    fn mkdir(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
+        rustix::fs::mkdirat(&self.fd, name, DIR_MODE).map_err(io::Error::from).map_err(in_op("mkdir"))?;
+        self.enter(name)
+    }
+
+    fn enter(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
+        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty()).map_err(io::Error::from);
+        Ok(Arc::new(Self { fd: fd.map_err(in_op("opening a directory"))? }))
+    }
+
+    fn create(&self, name: &str, append: Append) -> io::Result<Box<dyn File>> {
+        self.file(name, OFlags::CREATE | OFlags::EXCL, append).map_err(in_op("create"))
+    }
+
+    fn open(&self, name: &str, append: Append) -> io::Result<Box<dyn File>> {
+        self.file(name, OFlags::empty(), append).map_err(in_op("open"))
+    }
+
+    fn unlink(&self, name: &str) -> io::Result<()> {
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| in_op("unlink")(e.into()))
+    }
+
+    fn rmdir(&self, name: &str) -> io::Result<()> {
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| in_op("rmdir")(e.into()))
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(|e| in_op("readdir")(e.into()))? {
+            let entry = entry.map_err(|e| in_op("readdir")(e.into()))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn stat(&self, name: &str) -> io::Result<Stat> {
+        let stat =
+            rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| in_op("stat")(e.into()))?;
+        let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Ok(Stat { size: u64::try_from(stat.st_size).unwrap_or(0), is_dir })
+    }
+}
+
+struct StdFile {
+    fd: OwnedFd,
+    append: Append,
+}
+
+impl File for StdFile {
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        rustix::io::pread(&self.fd, buf, offset).map_err(|e| in_op("read")(e.into()))
+    }
+
+    fn write_at(&mut self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            let written = rustix::io::pwrite(&self.fd, data, offset);
+            data = rest(data, written)?;
+            offset += written.unwrap_or(0) as u64;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, mut data: &[u8]) -> io::Result<()> {
+        if self.append == Append::Seek {
+            rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0)).map_err(|e| in_op("seek")(e.into()))?;
+        }
+        while !data.is_empty() {
+            data = rest(data, rustix::io::write(&self.fd, data))?;
+        }
+        Ok(())
+    }
+
+    fn fsync(&mut self, sync: Durable) -> io::Result<()> {
+        match sync {
+            Durable::All => rustix::fs::fsync(&self.fd).map_err(|e| in_op("fsync")(e.into())),
+            Durable::Data => rustix::fs::fdatasync(&self.fd).map_err(|e| in_op("fdatasync")(e.into())),
+        }
+    }
+
+    fn close(self: Box<Self>) -> io::Result<()> {
+        drop(self.fd);
+        Ok(())
+    }
+}
+
+/// What is left of `data` after a write.
+fn rest(data: &[u8], written: rustix::io::Result<usize>) -> io::Result<&[u8]> {
+    let written = written.map_err(|e| in_op("write")(e.into()))?;
+    match data.get(written..) {
+        Some(rest) if written > 0 => Ok(rest),
+        _ => Err(io::Error::new(io::ErrorKind::WriteZero, format!("write: {written} of {} bytes", data.len()))),
+    }
+}

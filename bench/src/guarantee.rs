@@ -1,0 +1,87 @@
+//! What a target promises after a crash, in one line beside its figures: a rate without its guarantee says nothing.
+
+use crate::mountinfo::Mount;
+use serde_json::Value;
+use std::path::Path;
+
+/// fuse2fs(1): "does not support using the journal".
+pub(crate) const FUSE2FS: &str = "none: fuse2fs writes no journal, a crash needs e2fsck and may lose fsynced data";
+
+/// What a mounted file system that is not ours promises.
+pub(crate) fn of_mount(mount: &Mount) -> String {
+    let text = match mount.fs_type.as_str() {
+        "ext4" | "ext3" => of_ext4(mount),
+        "xfs" => "metadata: a journaled prefix; unsynced data may be lost, never stale; fsync makes the file durable",
+        "btrfs" => "copy on write: the last committed tree, every 30 s; fsync makes the file durable by its log tree",
+        "tmpfs" | "ramfs" => "none: memory only, fsync does nothing",
+        "fuse.fuse2fs" | "fuse2fs" => FUSE2FS,
+        other => return format!("{other}: unknown to the bench, see its documentation"),
+    };
+    text.to_owned()
+}
+
+fn of_ext4(mount: &Mount) -> &'static str {
+    let has = |option: &str| mount.options.split(',').any(|o| o == option);
+    if has("norecovery") || has("noload") || !has_journal(&mount.source) {
+        "none: no journal, a crash needs e2fsck; fsync makes the file durable"
+    } else if has("data=journal") {
+        "journal: metadata and data go through the journal; a write may be torn; fsync makes the file durable"
+    } else if has("data=writeback") {
+        "writeback: metadata is a journaled prefix; unsynced data may be stale; fsync makes the file durable"
+    } else {
+        "ordered: metadata is a journaled prefix; data of a committed size is the file's own; fsync makes the file durable"
+    }
+}
+
+/// jbd2 shows every journal that is in use as `/proc/fs/jbd2/DEVICE-INODE`. True when that cannot be seen.
+fn has_journal(device: &Path) -> bool {
+    let name = device.canonicalize().unwrap_or_else(|_| device.to_owned());
+    let Some(name) = name.file_name().map(|name| format!("{}-", name.to_string_lossy())) else { return true };
+    let Ok(journals) = std::fs::read_dir("/proc/fs/jbd2") else { return true };
+    journals.flatten().any(|journal| journal.file_name().to_string_lossy().starts_with(&name))
+}
+
+/// What our own volume promises: the crash contract's row of its data mode.
+pub(crate) fn of_ours(info: &Value) -> String {
+    let word = |key: &str| info.get("mount").and_then(|mount| mount.get(key)).and_then(Value::as_str);
+    let contract = match word("data") {
+        Some("journal") => "journal: exactly a prefix of the operations, data included, each whole or not at all",
+        Some("ordered") => {
+            "ordered: metadata is a prefix of the operations; data of a committed size is the file's own"
+        }
+        Some("writeback") => "writeback: metadata is a prefix of the operations; unsynced data may be lost or stale",
+        _ => return "as the volume's data mode says".to_owned(),
+    };
+    match word("fsync") {
+        Some("file") => format!("{contract}; fsync makes the file durable"),
+        _ => format!("{contract}; fsync makes all earlier operations durable"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn mount(fs_type: &str, source: &str, options: &str) -> Mount {
+        Mount { point: "/m".into(), fs_type: fs_type.into(), source: source.into(), options: options.into() }
+    }
+
+    #[test]
+    fn every_peer_has_its_line() {
+        assert!(of_mount(&mount("tmpfs", "tmpfs", "rw")).starts_with("none: memory only"));
+        assert!(of_mount(&mount("xfs", "/dev/loop0", "rw")).starts_with("metadata: "));
+        assert!(of_mount(&mount("btrfs", "/dev/loop0", "rw")).starts_with("copy on write"));
+        assert!(of_mount(&mount("nilfs2", "/dev/loop0", "rw")).starts_with("nilfs2: unknown"));
+        assert!(of_mount(&mount("ext4", "/dev/none", "rw,noload")).starts_with("none: no journal"));
+    }
+
+    #[test]
+    fn ours_follows_the_data_mode() {
+        let line = |data, fsync| of_ours(&json!({"mount": {"data": data, "fsync": fsync}}));
+        assert!(line("journal", "prefix").starts_with("journal: exactly a prefix"));
+        assert!(line("ordered", "prefix").ends_with("all earlier operations durable"));
+        assert!(line("writeback", "file").ends_with("makes the file durable"));
+        assert_eq!(of_ours(&json!({})), "as the volume's data mode says");
+    }
+}

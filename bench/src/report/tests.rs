@@ -1,0 +1,84 @@
+//! The JSON's names and the tables' figures.
+
+use super::{Report, Turns, markdown, targets, terminal};
+use crate::counters::Device;
+use crate::machine::{Machine, commit};
+use crate::measure::Sample;
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+fn sample(ops: u64, seconds: u64, nanos: u64) -> Sample {
+    let mut latency = Histogram::new(3).expect("histogram");
+    latency.record_n(nanos, ops).expect("record");
+    Sample { ops, user_bytes: ops * 4096, fsyncs: ops, elapsed: Duration::from_secs(seconds), latency }
+}
+
+fn report() -> Report {
+    let known = Device { device_bytes: Some(8000), device_flushes: Some(100), ..Device::default() };
+    let turns = [
+        Turns { guarantee: "a".into(), samples: vec![(sample(100, 1, 1000), known), (sample(100, 2, 3000), known)] },
+        Turns {
+            guarantee: "b".into(),
+            samples: vec![(sample(300, 1, 500), Device::default()), (sample(100, 1, 500), Device::default())],
+        },
+    ];
+    Report {
+        workload: "create-fsync",
+        params: Map::from_iter([("size".to_owned(), json!(4096))]),
+        machine: Machine::here(),
+        commit: commit(),
+        rounds: 2,
+        targets: targets(&["kernel:ext4".to_owned(), "tmpfs".to_owned()], &turns),
+    }
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().expect("an object").keys().map(String::as_str).collect()
+}
+
+#[test]
+fn json_has_the_documented_names() {
+    let json = serde_json::to_value(report()).expect("json");
+    let sorted = |names: &[&'static str]| {
+        let mut names = names.to_vec();
+        names.sort_unstable();
+        names
+    };
+    let check = |value: &Value, names: &[&'static str]| {
+        let mut found = keys(value);
+        found.sort_unstable();
+        assert_eq!(found, sorted(names));
+    };
+    check(&json, &["workload", "params", "machine", "commit", "rounds", "targets"]);
+    let target = json.pointer("/targets/0").expect("a target");
+    check(target, &["target", "guarantee", "ops_per_s", "ratio", "latency_us", "counters"]);
+    check(&target["ops_per_s"], &["median", "min", "max"]);
+    check(&target["ratio"], &["median", "low", "high"]);
+    check(&target["latency_us"], &["p50", "p99", "p999", "max"]);
+    let counters = ["ops", "user_bytes", "fsyncs", "nvm_bytes", "nvm_lines", "nvm_fences", "device_bytes"];
+    check(&target["counters"], &[&counters[..], &["device_flushes", "fuse_requests"]].concat());
+}
+
+#[test]
+fn rounds_are_put_together() {
+    let report = report();
+    let [first, second] = report.targets.as_slice() else { panic!("two targets") };
+    assert_eq!((first.ops_per_s.median, first.ops_per_s.min, first.ops_per_s.max), (75.0, 50.0, 100.0));
+    assert_eq!((first.ratio.median, first.ratio.low, first.ratio.high), (1.0, 1.0, 1.0));
+    assert_eq!((second.ratio.median, second.ratio.low, second.ratio.high), (2.5, 2.0, 3.0));
+    assert_eq!((first.counters.ops, first.counters.user_bytes), (200, 200 * 4096));
+    assert_eq!(first.counters.device.device_bytes, Some(16000));
+    assert_eq!(second.counters.device.device_bytes, None);
+    assert!((first.latency_us.p50 - 1.0).abs() < 0.01 && (first.latency_us.p99 - 3.0).abs() < 0.01);
+}
+
+#[test]
+fn tables_show_every_target() {
+    let report = report();
+    for text in [terminal(&report), markdown(&report)] {
+        assert!(text.contains("kernel:ext4") && text.contains("75 (50 .. 100)"), "{text}");
+        assert!(text.contains("2.50 (2.00 .. 3.00)"), "{text}");
+        assert!(text.contains("80.00") && text.contains("1.00"), "{text}");
+    }
+}

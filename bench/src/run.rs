@@ -1,0 +1,175 @@
+//! `ondol bench run`: rounds in which the targets take turns.
+
+use crate::args::RunArgs;
+use crate::error::Context;
+use crate::interrupt::Interrupt;
+use crate::machine::{Machine, commit};
+use crate::measure::{self, Limit, Sample};
+use crate::report::{Report, Turns, markdown, targets, terminal};
+use crate::target::{self, Setting, Target};
+use crate::workload::{self, Definition, Params, Plan, Workload};
+use crate::{BenchError, counters::Device};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+/// A workload with everything decided.
+struct Job {
+    definition: &'static Definition,
+    workload: Box<dyn Workload>,
+    plan: Plan,
+    limit: Limit,
+    /// For the JSON.
+    params: Map<String, Value>,
+}
+
+/// Runs the workload on the targets and writes what came out.
+pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
+    let job = job(args)?;
+    let on = args.on.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
+    check_places(args)?;
+    let footprint = job.workload.footprint(&job.plan);
+    let setting = Setting {
+        program: std::env::current_exe().context(|| "finding this program")?,
+        dir: args.dir.clone(),
+        image_size: footprint.image_size(),
+        footprint: footprint.stored(),
+    };
+    let interrupt = Interrupt::catch()?;
+    let turns = rounds(&job, &on, args.rounds, &setting, &interrupt)?;
+    let Job { definition, params, .. } = job;
+    let report = Report {
+        workload: definition.name,
+        params,
+        machine: Machine::here(),
+        commit: commit(),
+        rounds: args.rounds,
+        targets: targets(&args.on, &turns),
+    };
+    write(args, &report)
+}
+
+/// What to do, from the command line.
+fn job(args: &RunArgs) -> Result<Job, BenchError> {
+    let definition = workload::find(&args.workload)?;
+    let params = Params::new(definition.name, definition.params, &args.params)?;
+    let workload = (definition.build)(&params)?;
+    let threads = args.threads.unwrap_or(definition.threads);
+    let time = match args.seconds {
+        Some(seconds) => match Duration::try_from_secs_f64(seconds) {
+            Ok(time) if !time.is_zero() => Some(time),
+            _ => return Err(BenchError::Usage(format!("--seconds {seconds}: not a positive time"))),
+        },
+        None => None,
+    };
+    let total = if time.is_some() { definition.most_ops } else { args.ops.unwrap_or(definition.ops) };
+    let ops = total.div_ceil(threads.into());
+    let mut shown = params.to_json();
+    shown.insert("threads".into(), json!(threads));
+    match args.seconds {
+        Some(seconds) => shown.insert("seconds".into(), json!(seconds)),
+        None => shown.insert("ops".into(), json!(total)),
+    };
+    let plan = Plan { threads, ops, seed: params.number("seed") };
+    Ok(Job { definition, workload, plan, limit: Limit { ops, time }, params: shown })
+}
+
+/// Finds out before the work, not after it, that the result could not be written.
+fn check_places(args: &RunArgs) -> Result<(), BenchError> {
+    if !args.dir.is_dir() {
+        return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
+    }
+    if let Some(dir) = &args.report {
+        std::fs::create_dir_all(dir).context(|| format!("--report {}", dir.display()))?;
+    }
+    if let Some(file) = args.json.as_deref().filter(|file| *file != Path::new("-")) {
+        let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty());
+        if file.is_dir() || dir.is_some_and(|dir| !dir.is_dir()) {
+            return Err(BenchError::Usage(format!("--json {}: cannot be written there", file.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Every target's turns, in the order of the targets.
+fn rounds(
+    job: &Job,
+    on: &[Target],
+    rounds: u32,
+    setting: &Setting,
+    interrupt: &Interrupt,
+) -> Result<Vec<Turns>, BenchError> {
+    let mut turns = vec![Turns::default(); on.len()];
+    let progress = Progress::new(u64::from(rounds) * on.len() as u64);
+    for round in 1..=rounds {
+        for (target, turns) in on.iter().zip(&mut turns) {
+            interrupt.check()?;
+            progress.0.set_message(format!("round {round}: {}", target.text));
+            let outcome = turn(job, target, setting, interrupt);
+            // A failure after a signal is the signal's doing.
+            let (guarantee, sample, device) = outcome.or_else(|e| interrupt.check().and(Err(e)))?;
+            turns.guarantee = guarantee;
+            turns.samples.push((sample, device));
+            progress.0.inc(1);
+        }
+    }
+    Ok(turns)
+}
+
+/// A bar on a terminal, gone when the work is over or has failed.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(turns: u64) -> Self {
+        let bar = ProgressBar::new(turns);
+        if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// One turn of one target: made, worked on, taken away.
+fn turn(
+    job: &Job,
+    target: &Target,
+    setting: &Setting,
+    interrupt: &Interrupt,
+) -> Result<(String, Sample, Device), BenchError> {
+    let session = target::open(target, setting, interrupt)?;
+    let on = |what: &str| format!("{} on {}{what}", job.definition.name, target.text);
+    let prepared = job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| on(" (preparing)"))?;
+    session.fs.sync().context(|| on(" (preparing)"))?;
+    let before = session.counters()?;
+    let sample = measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| on(""))?;
+    let device = session.counters()?.since(before);
+    let guarantee = session.guarantee.clone();
+    drop(prepared);
+    session.finish()?;
+    Ok((guarantee, sample, device))
+}
+
+fn write(args: &RunArgs, report: &Report) -> Result<(), BenchError> {
+    let mut json = serde_json::to_string_pretty(report).map_err(io::Error::from).context(|| "JSON")?;
+    json.push('\n');
+    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
+    let shown = if to_stdout { json.clone() } else { terminal(report) };
+    io::stdout().lock().write_all(shown.as_bytes()).context(|| "standard output")?;
+    let save = |path: &Path, text: &str| std::fs::write(path, text).context(|| path.display().to_string());
+    if let Some(file) = args.json.as_deref().filter(|_| !to_stdout) {
+        save(file, &json)?;
+    }
+    if let Some(dir) = &args.report {
+        save(&dir.join(format!("{}.json", report.workload)), &json)?;
+        save(&dir.join(format!("{}.md", report.workload)), &markdown(report))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! What a workload can run on: targets are named on the command line, made for one round, and taken away after it.
+
+mod image;
+mod mounted;
+mod ours;
+mod peers;
+mod session;
+mod spec;
+
+pub(crate) use session::{Setting, open};
+pub(crate) use spec::Target;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Every kind of target: how it is written, what it is, and an example.
+pub(crate) const KINDS: [(&str, &str, &str); 6] = [
+    ("dir:PATH", "a directory on any mounted file system", "dir:/var/tmp"),
+    ("lib:TARGET[,OPTIONS]", "an image through the library, in process", "lib:new.img,data=journal"),
+    ("fuse:TARGET[,OPTIONS]", "an image mounted by ondol mount", "fuse:new.img,data=ordered"),
+    (
+        "kernel:ext4|xfs|btrfs[,OPTIONS]",
+        "a fresh image in a loop device, mounted by the kernel (needs root)",
+        "kernel:ext4,data=journal,on=disk",
+    ),
+    ("fuse2fs[,OPTIONS]", "a fresh ext4 image mounted by fuse2fs", "fuse2fs,size=2G"),
+    ("tmpfs", "memory, without any durability: what the workload itself costs", "tmpfs"),
+];
+
+/// Options of targets that the bench itself reads; the others are passed on as mount options.
+pub(crate) const OPTIONS: [(&str, &str); 3] = [
+    ("size=SIZE", "size of an image that the bench makes [default: what the workload needs, at least 1G]"),
+    ("on=ram|disk", "where kernel: and fuse2fs images lie: /dev/shm, or a disk [default: --dir]"),
+    (
+        "feature=NAME",
+        "a feature for mke2fs -O, kernel:ext4 and fuse2fs only: feature=fast_commit, feature=^has_journal",
+    ),
+];
+
+/// A name that no other bench and no other round uses.
+fn unique_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("ondol-bench-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}

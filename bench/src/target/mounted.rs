@@ -1,0 +1,212 @@
+//! Mounts of our own making, with the servers behind them: unmounted when their guard goes.
+
+use super::unique_name;
+use crate::BenchError;
+use crate::command::{Program, last_line};
+use crate::error::Context;
+use crate::interrupt::Interrupt;
+use crate::mountinfo::{Mount, mounted_at};
+use rustix::fs::MemfdFlags;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long a server may take to mount, and to end after its unmount.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long something may keep a mount busy.
+const BUSY: Duration = Duration::from_secs(5);
+/// How often a server is looked at.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// An empty directory to mount on. Only ever removed while empty: what is mounted there may be somebody's.
+#[derive(Debug)]
+struct MountPoint(PathBuf);
+
+impl MountPoint {
+    fn create() -> Result<Self, BenchError> {
+        // The mount table names it without symbolic links.
+        let temp = std::env::temp_dir();
+        let path = temp.canonicalize().context(|| temp.display().to_string())?.join(unique_name());
+        std::fs::create_dir(&path).context(|| format!("making {}", path.display()))?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for MountPoint {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir(&self.0) {
+            eprintln!("ondol bench: {} stays: {e}", self.0.display());
+        }
+    }
+}
+
+/// A mount and what serves it.
+#[derive(Debug)]
+pub(crate) struct Mounted {
+    umount: Vec<String>,
+    server: Option<Server>,
+    down: bool,
+    point: MountPoint,
+}
+
+impl Mounted {
+    /// Mounts by running `program(mount point)` to its end. `umount` and the mount point unmount it.
+    pub(crate) fn by_command(
+        umount: &[&str],
+        program: impl FnOnce(&Path) -> Result<Program, BenchError>,
+    ) -> Result<Self, BenchError> {
+        let point = MountPoint::create()?;
+        program(&point.0)?.run()?;
+        Ok(Self { umount: owned(umount), server: None, down: false, point })
+    }
+
+    /// Mounts by starting the server `program(mount point)` and waiting until the mount is there.
+    pub(crate) fn by_server(
+        umount: &[&str],
+        interrupt: &Interrupt,
+        program: impl FnOnce(&Path) -> Result<Program, BenchError>,
+    ) -> Result<Self, BenchError> {
+        let point = MountPoint::create()?;
+        let server = Server::start(program(&point.0)?)?;
+        // From here on the guard takes the server down, whether it mounts or not.
+        let mut mount = Self { umount: owned(umount), server: Some(server), down: false, point };
+        let since = Instant::now();
+        while mounted_at(mount.path())?.is_none() {
+            interrupt.check()?;
+            let patient = since.elapsed() < PATIENCE;
+            if let Some(server) = &mut mount.server {
+                server.must_run()?;
+                if !patient {
+                    return Err(server.failed("does not mount"));
+                }
+            }
+            sleep(LOOK);
+        }
+        Ok(mount)
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn path(&self) -> &Path {
+        &self.point.0
+    }
+
+    /// Its line in the mount table.
+    pub(crate) fn table_entry(&self) -> Result<Mount, BenchError> {
+        mounted_at(self.path())?.ok_or_else(|| BenchError::Unfit(format!("{} is not mounted", self.path().display())))
+    }
+
+    /// Unmounts and waits for the server's end: its image is whole then.
+    pub(crate) fn unmount(mut self) -> Result<(), BenchError> {
+        self.take_down()
+    }
+
+    fn take_down(&mut self) -> Result<(), BenchError> {
+        if std::mem::replace(&mut self.down, true) {
+            return Ok(());
+        }
+        if mounted_at(self.path())?.is_none() {
+            // The server never came to mount, or somebody else has unmounted.
+            let stopped = self.server.take().map_or(Ok(()), |mut server| server.kill());
+            // It may have mounted in the moment before.
+            return if mounted_at(self.path())?.is_some() { self.umount_command() } else { stopped };
+        }
+        let unmounted = self.umount_command();
+        let ended = match self.server.take() {
+            Some(mut server) if unmounted.is_ok() => server.end(),
+            Some(mut server) => server.kill(),
+            None => Ok(()),
+        };
+        unmounted.and(ended)
+    }
+
+    fn umount_command(&self) -> Result<(), BenchError> {
+        let since = Instant::now();
+        loop {
+            let (program, args) = self.umount.split_first().map_or(("umount", &[][..]), |(p, a)| (p.as_str(), a));
+            let error = match Program::new(program)?.args(args).arg(self.path()).run() {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if mounted_at(self.path())?.is_none() {
+                return Ok(());
+            }
+            if since.elapsed() >= BUSY {
+                // Whatever holds it, nothing new finds it, and the kernel drops it with its last user.
+                let lazy = if rustix::process::geteuid().is_root() { ["umount", "-l"] } else { ["fusermount3", "-uz"] };
+                let _ = Program::new(lazy[0]).and_then(|p| p.arg(lazy[1]).arg(self.path()).run());
+                return Err(error);
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Err(e) = self.take_down() {
+            eprintln!("ondol bench: unmounting {}: {e}", self.path().display());
+        }
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// A process that serves a mount in the foreground.
+#[derive(Debug)]
+struct Server {
+    child: Child,
+    text: String,
+    log: File,
+}
+
+impl Server {
+    fn start(program: Program) -> Result<Self, BenchError> {
+        let (mut command, text) = program.into_parts();
+        // A pipe would stop a server that says more than anybody reads.
+        let log = rustix::fs::memfd_create("ondol-bench-server", MemfdFlags::CLOEXEC).context(|| "memfd")?;
+        let log = File::from(log);
+        let stderr = log.try_clone().context(|| "memfd")?;
+        let child = command.stdout(Stdio::null()).stderr(stderr).spawn();
+        let child = child.map_err(|e| BenchError::Command { command: text.clone(), what: e.to_string() })?;
+        Ok(Self { child, text, log })
+    }
+
+    fn must_run(&mut self) -> Result<(), BenchError> {
+        match self.child.try_wait().context(|| self.text.clone())? {
+            Some(status) => Err(self.failed(status)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits for its end, which must be a good one.
+    fn end(&mut self) -> Result<(), BenchError> {
+        let since = Instant::now();
+        while since.elapsed() < PATIENCE {
+            match self.child.try_wait().context(|| self.text.clone())? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(self.failed(status)),
+                None => sleep(LOOK),
+            }
+        }
+        self.kill()?;
+        Err(self.failed("did not end after its unmount and was killed"))
+    }
+
+    fn kill(&mut self) -> Result<(), BenchError> {
+        self.child.kill().context(|| format!("killing {}", self.text))?;
+        self.child.wait().map(|_: ExitStatus| ()).context(|| self.text.clone())
+    }
+
+    fn failed(&self, what: impl ToString) -> BenchError {
+        let mut said = vec![0; 16 << 10];
+        let len = self.log.read_at(&mut said, 0).unwrap_or(0);
+        said.truncate(len);
+        let said = String::from_utf8_lossy(&said);
+        BenchError::Command { command: self.text.clone(), what: format!("{}: {}", what.to_string(), last_line(&said)) }
+    }
+}

@@ -1,0 +1,123 @@
+//! The file systems to compare with: directories, tmpfs, the kernel's, fuse2fs.
+
+use super::image::{self, ImageFile, WorkDir};
+use super::mounted::Mounted;
+use super::session::{Session, Setting};
+use super::spec::{Fresh, KernelFs};
+use crate::BenchError;
+use crate::command::Program;
+use crate::counters::Probe;
+use crate::error::Context;
+use crate::fs::std_fs::StdFs;
+use crate::guarantee;
+use crate::interrupt::Interrupt;
+use crate::mountinfo::mount_of;
+use std::path::Path;
+
+/// Where tmpfs is found on every distribution.
+const SHM: &str = "/dev/shm";
+
+/// A fresh directory in `path`.
+pub(super) fn directory(path: &Path) -> Result<Session, BenchError> {
+    let mount = mount_of(path)?;
+    let work = WorkDir::create_in(path)?;
+    let fs = StdFs::new(work.path()).context(|| work.path().display().to_string())?;
+    Ok(Session {
+        fs: Box::new(fs),
+        guarantee: guarantee::of_mount(&mount),
+        probe: Probe::None,
+        work: Some(work),
+        volume: None,
+        mount: None,
+        image: None,
+    })
+}
+
+/// A fresh directory in memory: of the system's tmpfs, otherwise of one that is mounted for it.
+pub(super) fn tmpfs() -> Result<Session, BenchError> {
+    let shm = Path::new(SHM);
+    if shm.is_dir() && mount_of(shm)?.fs_type == "tmpfs" {
+        return directory(shm);
+    }
+    need_root("tmpfs", "it mounts one, as /dev/shm is none")?;
+    let mount = Mounted::by_command(&["umount"], |point| {
+        Ok(Program::new("mount")?.args(["-t", "tmpfs", "ondol-bench"]).arg(point))
+    })?;
+    let mut session = directory(mount.path())?;
+    session.mount = Some(mount);
+    Ok(session)
+}
+
+/// A fresh image, mounted by the kernel through a loop device.
+pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<Session, BenchError> {
+    need_root(&format!("kernel:{}", fs.name()), "it mounts an image through a loop device")?;
+    let image = fresh_image(fresh, setting)?;
+    make_fs(fs, fresh, image.path())?;
+    let options = if fresh.options.is_empty() { "loop".to_owned() } else { format!("loop,{}", fresh.options) };
+    // The kernel frees the loop device with the mount.
+    let mount = Mounted::by_command(&["umount"], |point| {
+        Ok(Program::new("mount")?.args(["-t", fs.name(), "-o", &options]).arg(image.path()).arg(point))
+    })?;
+    let entry = mount.table_entry()?;
+    let work = WorkDir::create_in_image(mount.path())?;
+    let files = StdFs::new(work.path()).context(|| work.path().display().to_string())?;
+    Ok(Session {
+        fs: Box::new(files),
+        guarantee: guarantee::of_mount(&entry),
+        probe: Probe::of_device(&entry.source),
+        work: Some(work),
+        volume: None,
+        mount: Some(mount),
+        image: Some(image),
+    })
+}
+
+/// A fresh ext4 image, mounted by fuse2fs.
+pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
+    let image = fresh_image(fresh, setting)?;
+    make_fs(KernelFs::Ext4, fresh, image.path())?;
+    let umount: &[&str] = if rustix::process::geteuid().is_root() { &["umount"] } else { &["fusermount3", "-u"] };
+    let mount = Mounted::by_server(umount, interrupt, |point| {
+        let program = Program::new("fuse2fs")?.arg("-f").arg(image.path()).arg(point);
+        Ok(if fresh.options.is_empty() { program } else { program.arg("-o").arg(&fresh.options) })
+    })?;
+    let work = WorkDir::create_in_image(mount.path())?;
+    let files = StdFs::new(work.path()).context(|| work.path().display().to_string())?;
+    Ok(Session {
+        fs: Box::new(files),
+        guarantee: guarantee::FUSE2FS.to_owned(),
+        probe: Probe::None,
+        work: Some(work),
+        volume: None,
+        mount: Some(mount),
+        image: Some(image),
+    })
+}
+
+fn fresh_image(fresh: &Fresh, setting: &Setting) -> Result<ImageFile, BenchError> {
+    let dir = image::directory(fresh.on, &setting.dir)?;
+    image::check_room(&dir, setting.footprint)?;
+    ImageFile::create_in(&dir, fresh.size.unwrap_or(setting.image_size))
+}
+
+/// Makes the file system as its own tool does by default, but whole: nothing is left to be initialised while the
+/// workload runs.
+fn make_fs(fs: KernelFs, fresh: &Fresh, image: &Path) -> Result<(), BenchError> {
+    let program = match fs {
+        KernelFs::Ext4 => {
+            let whole = "lazy_itable_init=0,lazy_journal_init=0";
+            let program = Program::new("mke2fs")?.args(["-q", "-F", "-t", "ext4", "-b", "4096", "-E", whole]);
+            if fresh.features.is_empty() { program } else { program.args(["-O", &fresh.features.join(",")]) }
+        }
+        KernelFs::Xfs => Program::new("mkfs.xfs")?.args(["-q", "-f"]),
+        KernelFs::Btrfs => Program::new("mkfs.btrfs")?.args(["-q", "-f"]),
+    };
+    program.arg(image).run()
+}
+
+fn need_root(target: &str, why: &str) -> Result<(), BenchError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(BenchError::Unfit(format!("{target} needs root: {why}")))
+}

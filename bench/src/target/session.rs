@@ -1,0 +1,74 @@
+//! One target for one round: made, mounted, probed, taken away.
+
+use super::image::{ImageFile, WorkDir};
+use super::mounted::Mounted;
+use super::ours::Ours;
+use super::spec::{Kind, Target};
+use super::{ours, peers};
+use crate::BenchError;
+use crate::counters::{Device, Probe};
+use crate::fs::Fs;
+use crate::interrupt::Interrupt;
+use std::path::PathBuf;
+
+/// What targets are made with.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// The program whose `mount` and `umount` commands serve `fuse:` targets.
+    pub(crate) program: PathBuf,
+    /// Where images are made.
+    pub(crate) dir: PathBuf,
+    /// Bytes of an image that fits the workload.
+    pub(crate) image_size: u64,
+    /// Bytes that the workload will write there.
+    pub(crate) footprint: u64,
+}
+
+/// A target that can be worked on. Whatever was made goes with it; the fields are in the order in which that works.
+pub(crate) struct Session {
+    /// The files to work on, in a fresh directory.
+    pub(crate) fs: Box<dyn Fs>,
+    /// What the target promises.
+    pub(crate) guarantee: String,
+    pub(super) probe: Probe,
+    pub(super) work: Option<WorkDir>,
+    pub(super) volume: Option<Ours>,
+    pub(super) mount: Option<Mounted>,
+    pub(super) image: Option<ImageFile>,
+}
+
+/// Makes `target` ready.
+///
+/// # Errors
+/// When it cannot be made or mounted; then nothing is left of it.
+pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
+    match &target.kind {
+        Kind::Dir(path) => peers::directory(path),
+        Kind::Tmpfs => peers::tmpfs(),
+        Kind::Kernel(fs, fresh) => peers::kernel(*fs, fresh, setting),
+        Kind::Fuse2fs(fresh) => peers::fuse2fs(fresh, setting, interrupt),
+        Kind::Lib(image) => ours::lib(image, setting),
+        Kind::Fuse(image) => ours::fuse(image, setting, interrupt),
+    }
+}
+
+impl Session {
+    /// The target's counters now.
+    pub(crate) fn counters(&self) -> Result<Device, BenchError> {
+        self.probe.read()
+    }
+
+    /// Takes everything away, telling of what fails. (Dropping a session does the same and prints it.)
+    pub(crate) fn finish(self) -> Result<(), BenchError> {
+        let Self { fs, guarantee: _, probe, work, volume, mount, image } = self;
+        drop(fs);
+        drop(probe);
+        let done = [
+            work.map_or(Ok(()), WorkDir::remove),
+            volume.map_or(Ok(()), Ours::close),
+            mount.map_or(Ok(()), Mounted::unmount),
+            image.map_or(Ok(()), ImageFile::remove),
+        ];
+        done.into_iter().collect()
+    }
+}

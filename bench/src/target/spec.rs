@@ -1,0 +1,216 @@
+//! Names of targets as they are written on the command line.
+
+use crate::BenchError;
+use crate::units::parse_size;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A target, as written and as understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// As it was written.
+    pub(crate) text: String,
+    /// What it means.
+    pub(crate) kind: Kind,
+}
+
+/// What a target is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A directory that exists.
+    Dir(PathBuf),
+    /// An image through the library.
+    Lib(Image),
+    /// An image mounted by our own FUSE server.
+    Fuse(Image),
+    /// A fresh image mounted by the kernel.
+    Kernel(KernelFs, Fresh),
+    /// A fresh image mounted by fuse2fs.
+    Fuse2fs(Fresh),
+    /// Memory.
+    Tmpfs,
+}
+
+/// A kernel file system that can be made and mounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KernelFs {
+    /// ext4.
+    Ext4,
+    /// XFS.
+    Xfs,
+    /// Btrfs.
+    Btrfs,
+}
+
+impl KernelFs {
+    /// The type that mount takes.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+            Self::Btrfs => "btrfs",
+        }
+    }
+}
+
+/// An image by name: it may exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// Where it is, or shall be.
+    pub(crate) path: PathBuf,
+    /// Its size in bytes if it has to be made; `None`: what fits the workload.
+    pub(crate) size: Option<u64>,
+    /// Mount options, comma-separated.
+    pub(crate) options: String,
+}
+
+/// An image that is always made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Fresh {
+    /// Its size in bytes; `None`: what fits the workload.
+    pub(crate) size: Option<u64>,
+    /// What it lies on; `None`: the directory for images.
+    pub(crate) on: Option<On>,
+    /// Features for `mke2fs -O`.
+    pub(crate) features: Vec<String>,
+    /// Mount options, comma-separated.
+    pub(crate) options: String,
+}
+
+/// What an image lies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum On {
+    /// Memory.
+    Ram,
+    /// A disk.
+    Disk,
+}
+
+impl FromStr for Target {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> Result<Self, BenchError> {
+        let kind = parse(text).map_err(|why| BenchError::Usage(format!("target {text}: {why}")))?;
+        Ok(Self { text: text.to_owned(), kind })
+    }
+}
+
+fn parse(text: &str) -> Result<Kind, String> {
+    if let Some(path) = text.strip_prefix("dir:") {
+        return if path.is_empty() { Err("names no directory".into()) } else { Ok(Kind::Dir(path.into())) };
+    }
+    if let Some(rest) = text.strip_prefix("lib:") {
+        return image(rest).map(Kind::Lib);
+    }
+    if let Some(rest) = text.strip_prefix("fuse:") {
+        return image(rest).map(Kind::Fuse);
+    }
+    let (name, options) = text.split_once(',').unwrap_or((text, ""));
+    match name {
+        "kernel:ext4" => Ok(Kind::Kernel(KernelFs::Ext4, fresh(options, true)?)),
+        "kernel:xfs" => Ok(Kind::Kernel(KernelFs::Xfs, fresh(options, false)?)),
+        "kernel:btrfs" => Ok(Kind::Kernel(KernelFs::Btrfs, fresh(options, false)?)),
+        "fuse2fs" => Ok(Kind::Fuse2fs(fresh(options, true)?)),
+        "tmpfs" if text == name => Ok(Kind::Tmpfs),
+        "tmpfs" => Err("takes no options".into()),
+        _ => match name.strip_prefix("kernel:") {
+            Some(fs) => Err(format!("kernel file system '{fs}' is unknown; ext4, xfs and btrfs are known")),
+            None => Err("unknown; `ondol bench list` names the targets".into()),
+        },
+    }
+}
+
+fn image(text: &str) -> Result<Image, String> {
+    let (path, options) = text.split_once(',').unwrap_or((text, ""));
+    if path.is_empty() {
+        return Err("names no image".into());
+    }
+    if path.starts_with("nvm:") {
+        return Err("NVM pools as targets are not built yet".into());
+    }
+    let mut image = Image { path: path.into(), size: None, options: String::new() };
+    let mut passed_on = Vec::new();
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("size", value)) => image.size = Some(size(value)?),
+            _ => passed_on.push(option),
+        }
+    }
+    image.options = passed_on.join(",");
+    Ok(image)
+}
+
+fn fresh(options: &str, has_features: bool) -> Result<Fresh, String> {
+    let mut fresh = Fresh::default();
+    let mut passed_on = Vec::new();
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("size", value)) => fresh.size = Some(size(value)?),
+            Some(("on", "ram")) => fresh.on = Some(On::Ram),
+            Some(("on", "disk")) => fresh.on = Some(On::Disk),
+            Some(("on", value)) => return Err(format!("on={value}: ram or disk")),
+            Some(("feature", value)) if has_features => fresh.features.push(value.to_owned()),
+            Some(("feature", _)) => return Err("feature= is for ext4 only".into()),
+            _ => passed_on.push(option),
+        }
+    }
+    fresh.options = passed_on.join(",");
+    Ok(fresh)
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).filter(|&bytes| bytes > 0).ok_or_else(|| format!("size={text}: not a size such as 512M or 2G"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::GIB;
+
+    fn kind(text: &str) -> Kind {
+        text.parse::<Target>().expect(text).kind
+    }
+
+    fn refusal(text: &str) -> String {
+        text.parse::<Target>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn every_kind_is_understood() {
+        assert_eq!(kind("dir:/a,b"), Kind::Dir("/a,b".into()));
+        assert_eq!(kind("tmpfs"), Kind::Tmpfs);
+        assert_eq!(kind("fuse2fs"), Kind::Fuse2fs(Fresh::default()));
+        let image = Image { path: "/x.img".into(), size: Some(2 * GIB), options: "data=journal,commit=1".into() };
+        assert_eq!(kind("lib:/x.img,data=journal,size=2G,commit=1"), Kind::Lib(image.clone()));
+        assert_eq!(kind("fuse:/x.img,size=2G,data=journal,commit=1"), Kind::Fuse(image));
+        let fresh = Fresh { on: Some(On::Disk), options: "data=journal,noatime".into(), ..Fresh::default() };
+        assert_eq!(kind("kernel:ext4,data=journal,on=disk,noatime"), Kind::Kernel(KernelFs::Ext4, fresh));
+        assert_eq!(kind("kernel:btrfs"), Kind::Kernel(KernelFs::Btrfs, Fresh::default()));
+        let fresh = Fresh { features: vec!["fast_commit".into()], on: Some(On::Ram), ..Fresh::default() };
+        assert_eq!(kind("kernel:ext4,feature=fast_commit,on=ram"), Kind::Kernel(KernelFs::Ext4, fresh));
+    }
+
+    #[test]
+    fn the_text_is_kept() {
+        assert_eq!("kernel:xfs,size=1G".parse::<Target>().expect("target").text, "kernel:xfs,size=1G");
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused_by_name() {
+        for (text, part) in [
+            ("kernel:zfs,size=1G", "'zfs' is unknown"),
+            ("nfs:/x", "target nfs:/x: unknown"),
+            ("kernel:ext4,on=tape", "on=tape"),
+            ("kernel:xfs,feature=x", "ext4 only"),
+            ("fuse2fs,size=much", "size=much"),
+            ("lib:x,size=0", "size=0"),
+            ("lib:", "names no image"),
+            ("lib:nvm:/dev/pmem0", "NVM pools"),
+            ("dir:", "names no directory"),
+            ("tmpfs,size=1G", "takes no options"),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.contains(part), "{text}: {refusal}");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Every workload on a directory: it does what it says, the same each time.
+
+use super::{ALL, Footprint, Params, Plan, find};
+use crate::fs::Fs;
+use crate::fs::std_fs::StdFs;
+use crate::interrupt::Interrupt;
+use crate::measure::{Limit, Sample, run};
+use crate::units::{GIB, MIB};
+use std::path::Path;
+
+/// Runs a workload in `dir`, small.
+fn turn(dir: &Path, name: &str, set: &[&str], threads: u32, ops: u64) -> Sample {
+    let definition = find(name).expect("workload");
+    let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
+    let params = Params::new(name, definition.params, &set).expect("params");
+    let workload = (definition.build)(&params).expect("build");
+    let fs = StdFs::new(dir).expect("directory");
+    let plan = Plan { threads, ops, seed: params.number("seed") };
+    let prepared = workload.prepare(&fs, &plan).expect("prepare");
+    fs.sync().expect("sync");
+    let interrupt = Interrupt::catch().expect("handlers");
+    run(prepared.as_ref(), threads, Limit { ops, time: None }, &interrupt).expect("run")
+}
+
+/// Names and sizes of all files below `dir`.
+fn files(dir: &Path) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("read").flatten() {
+        let metadata = entry.metadata().expect("metadata");
+        if metadata.is_dir() {
+            found.extend(files(&entry.path()));
+        } else {
+            found.push((entry.file_name().to_string_lossy().into_owned(), metadata.len()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn create_makes_one_file_for_each_operation() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = turn(dir.path(), "create-fsync", &["size=5000", "files=10"], 2, 25);
+    assert_eq!((sample.ops, sample.fsyncs, sample.user_bytes), (50, 50, 250_000));
+    let files = files(dir.path());
+    assert_eq!(files.len(), 50);
+    assert!(files.iter().all(|(_, size)| *size == 5000));
+    let full = dir.path().join("thread001/0000");
+    assert_eq!(std::fs::read_dir(full).expect("directory").count(), 10, "directories are filled one by one");
+}
+
+#[test]
+fn overwrite_stays_inside_its_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = turn(dir.path(), "overwrite-fsync", &["file-size=100000", "sync=fdatasync"], 2, 40);
+    assert_eq!((sample.ops, sample.fsyncs, sample.user_bytes), (80, 80, 80 * 4096));
+    assert_eq!(files(dir.path()), [("file000".to_owned(), 100_000), ("file001".to_owned(), 100_000)]);
+}
+
+#[test]
+fn append_grows_its_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = turn(dir.path(), "append-fsync", &["size=100"], 2, 30);
+    assert_eq!((sample.ops, sample.fsyncs, sample.user_bytes), (60, 60, 6000));
+    assert_eq!(files(dir.path()), [("log000".to_owned(), 3000), ("log001".to_owned(), 3000)]);
+}
+
+#[test]
+fn varmail_loops_over_thirteen_flow_operations() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = turn(dir.path(), "varmail", &["files=100"], 1, 13 * 20);
+    assert_eq!((sample.ops, sample.fsyncs), (13 * 20, 2 * 20));
+    let after = files(dir.path());
+    assert!((60..=95).contains(&after.len()), "{} of 100 files are there", after.len());
+    assert!(after.iter().all(|(name, _)| name.len() == 8));
+
+    let again = tempfile::tempdir().expect("a directory");
+    turn(again.path(), "varmail", &["files=100"], 1, 13 * 20);
+    assert_eq!(files(again.path()), after, "one seed, one outcome");
+    let other = tempfile::tempdir().expect("a directory");
+    turn(other.path(), "varmail", &["files=100", "seed=2"], 1, 13 * 20);
+    assert_ne!(files(other.path()), after, "another seed, another outcome");
+}
+
+#[test]
+fn varmail_works_with_many_threads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = turn(dir.path(), "varmail", &["files=200"], 8, 13 * 10);
+    assert!(sample.ops >= 8 * 13 * 10, "a skipped delete is made up for by another loop");
+    assert!(sample.fsyncs >= 8 * 20);
+}
+
+#[test]
+fn names_and_parameters_are_checked() {
+    assert!(find("copy").err().expect("unknown").to_string().contains("create-fsync"));
+    let definition = find("overwrite-fsync").expect("workload");
+    let params = Params::new("overwrite-fsync", definition.params, &["file-size=1k".to_owned()]).expect("params");
+    assert!((definition.build)(&params).is_err(), "a write has to fit into the file");
+}
+
+#[test]
+fn images_fit_what_is_written() {
+    assert_eq!(Footprint::default().image_size(), GIB);
+    let plan = Plan { threads: 4, ops: 50_000, seed: 1 };
+    for definition in ALL {
+        let params = Params::new(definition.name, definition.params, &[]).expect("params");
+        let footprint = (definition.build)(&params).expect("build").footprint(&plan);
+        let size = footprint.image_size();
+        assert!(size >= GIB && size >= footprint.bytes + 128 * MIB, "{}", definition.name);
+        assert!(size / 16384 > footprint.files, "{}: an inode for each file", definition.name);
+    }
+}

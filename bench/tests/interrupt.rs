@@ -1,0 +1,101 @@
+//! SIGTERM in the middle of a run: exit code 130, and nothing is left of an image, a mount or a directory.
+//!
+//! Its own program without a harness: it runs itself as the bench that is to be interrupted.
+#![allow(clippy::disallowed_methods, reason = "a test of a process, by the real clock")]
+
+use clap::Parser;
+use ondol_bench::BenchArgs;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+/// Set in the process that is the bench.
+const CHILD: &str = "ONDOL_BENCH_CHILD";
+
+fn main() -> ExitCode {
+    if std::env::var_os(CHILD).is_some() {
+        return ondol_bench::main(Cli::parse().bench).unwrap_or_else(|e| {
+            eprintln!("{e}");
+            ExitCode::FAILURE
+        });
+    }
+    interrupt("tmpfs");
+    let exists = |path: &str| Path::new(path).exists();
+    if can_mount() && exists("/usr/sbin/mke2fs") && exists("/dev/loop-control") {
+        interrupt("kernel:ext4");
+    } else {
+        println!("skipped: kernel:ext4 needs the right to mount, mke2fs and loop devices");
+    }
+    if can_mount() && exists("/usr/sbin/mke2fs") && exists("/usr/bin/fuse2fs") && exists("/dev/fuse") {
+        interrupt("fuse2fs");
+    } else {
+        println!("skipped: fuse2fs needs the right to mount, mke2fs, fuse2fs and /dev/fuse");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Interrupts an endless run on `target` once it works.
+fn interrupt(target: &str) {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let temp = dir.path().join("temp");
+    let images = dir.path().join("images");
+    std::fs::create_dir(&temp).expect("directory");
+    std::fs::create_dir(&images).expect("directory");
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["run", "overwrite-fsync", "--param", "file-size=1M", "--rounds", "1", "--seconds", "600"])
+        .args(["--on", target, "--dir"])
+        .arg(&images)
+        .env(CHILD, "1")
+        .env("TMPDIR", &temp)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("start");
+    let pid = i32::try_from(child.id()).expect("pid");
+    let works = || worked_on(&format!("ondol-bench-{pid}-"));
+    let since = Instant::now();
+    while !works() {
+        assert!(child.try_wait().expect("wait").is_none(), "{target}: the bench has ended");
+        if since.elapsed() > Duration::from_secs(120) {
+            kill_process(Pid::from_raw(pid).expect("pid"), Signal::TERM).expect("signal");
+            let status = child.wait().expect("wait");
+            panic!("{target}: the bench does not come to work; it ended with {status}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_raw(pid).expect("pid"), Signal::TERM).expect("signal");
+    let status = child.wait().expect("wait");
+    assert_eq!(status.code(), Some(130), "{target}: {status}");
+    assert_eq!(std::fs::read_dir(&images).expect("read").count(), 0, "{target}: an image is left");
+    assert_eq!(std::fs::read_dir(&temp).expect("read").count(), 0, "{target}: a mount point is left");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    assert!(!mounts.contains(&format!("ondol-bench-{pid}-")), "{target}: a mount is left");
+    assert!(!worked_on(&format!("ondol-bench-{pid}-")), "{target}: a directory is left");
+    println!("{target}: interrupted, nothing is left");
+}
+
+/// True if a working directory of a bench that names its things `prefix…` holds a file: in /dev/shm or on a mount.
+fn worked_on(prefix: &str) -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("mounts");
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4)).filter(|point| point.contains(prefix));
+    let roots = points.chain(std::iter::once("/dev/shm"));
+    let dirs = roots.filter_map(|root| std::fs::read_dir(root).ok()).flat_map(|entries| entries.flatten());
+    dirs.filter(|dir| dir.file_name().to_string_lossy().starts_with(prefix))
+        .any(|dir| dir.path().join("file000").exists())
+}
+
+/// True if this process may mount: root in a container often may not.
+fn can_mount() -> bool {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mount = |program: &str, args: &[&str]| {
+        let status = Command::new(program).args(args).arg(dir.path()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    mount("mount", &["-t", "tmpfs", "ondol-bench-probe"]) && mount("umount", &[])
+}

@@ -1,0 +1,230 @@
+//! `bench run` from the command line to the JSON, on what every machine has, and on the kernel's file systems for root.
+
+use clap::Parser;
+use ondol::{FormatOptions, Volume};
+use ondol_bench::{BenchArgs, BenchError};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    bench: BenchArgs,
+}
+
+/// `ondol bench ARGS`
+fn bench(args: &[&str]) -> Result<(), BenchError> {
+    let cli = Cli::try_parse_from(std::iter::once("bench").chain(args.iter().copied())).expect("arguments");
+    ondol_bench::main(cli.bench).map(|_| ())
+}
+
+/// Runs `args` with the JSON in `dir` and gives it back.
+fn run(dir: &Path, args: &[&str]) -> Value {
+    let file = dir.join("out.json");
+    let file_arg = file.to_str().expect("path");
+    let images = dir.to_str().expect("path");
+    bench(&[&["run"], args, &["--json", file_arg, "--dir", images]].concat()).expect("bench run");
+    let json = std::fs::read(&file).expect("json");
+    std::fs::remove_file(&file).expect("remove");
+    serde_json::from_slice(&json).expect("json")
+}
+
+fn number(json: &Value, pointer: &str) -> f64 {
+    json.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer} in {json:#}"))
+}
+
+/// No file and no directory is left in `dir`.
+fn assert_empty(dir: &Path) {
+    let left: Vec<_> = std::fs::read_dir(dir).expect("read").flatten().map(|entry| entry.path()).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn every_workload_compares_two_targets() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let on = format!("dir:{}", dir.path().display());
+    for (workload, ops, extra) in [
+        ("create-fsync", 40, ["--param", "size=1k"]),
+        ("overwrite-fsync", 40, ["--param", "file-size=1M"]),
+        ("append-fsync", 40, ["--param", "size=100"]),
+        ("varmail", 104, ["--param", "files=100"]),
+    ] {
+        let count = ops.to_string();
+        let args = [workload, "--on", &on, "--on", "tmpfs", "--rounds", "3", "--threads", "2", "--ops", &count];
+        let json = run(dir.path(), &[&args[..], &extra].concat());
+        assert_eq!(json["workload"], workload);
+        assert_eq!(json["rounds"], 3);
+        assert_eq!(json["params"]["threads"], 2);
+        assert_eq!(json["targets"].as_array().map(Vec::len), Some(2));
+        assert_eq!(json["targets"][0]["target"], on.as_str());
+        assert_eq!(json["targets"][0]["ratio"]["median"], 1.0);
+        assert_eq!(json["targets"][1]["guarantee"], "none: memory only, fsync does nothing");
+        for target in ["/targets/0", "/targets/1"] {
+            assert!(number(&json, &format!("{target}/counters/ops")) >= 3.0 * f64::from(ops), "{workload}");
+            assert!(number(&json, &format!("{target}/ops_per_s/min")) > 0.0);
+            assert!(number(&json, &format!("{target}/ratio/low")) <= number(&json, &format!("{target}/ratio/high")));
+            let latency = |what: &str| number(&json, &format!("{target}/latency_us/{what}"));
+            assert!(latency("p50") > 0.0 && latency("p50") <= latency("p99") && latency("p999") <= latency("max"));
+        }
+        assert_empty(dir.path());
+    }
+}
+
+#[test]
+fn seconds_limit_a_turn() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let json = run(dir.path(), &["append-fsync", "--on", "tmpfs", "--rounds", "1", "--seconds", "0.05"]);
+    assert_eq!(json["params"]["seconds"], 0.05);
+    assert_eq!(json["params"].get("ops"), None);
+    assert!(number(&json, "/targets/0/counters/ops") >= 1.0);
+}
+
+#[test]
+fn reports_are_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let report = dir.path().join("new/report");
+    let report_arg = report.to_str().expect("path");
+    bench(&["run", "create-fsync", "--on", "tmpfs", "--rounds", "1", "--ops", "5", "--report", report_arg])
+        .expect("run");
+    let markdown = std::fs::read_to_string(report.join("create-fsync.md")).expect("markdown");
+    assert!(markdown.contains("| tmpfs |"), "{markdown}");
+    let json = std::fs::read(report.join("create-fsync.json")).expect("json");
+    assert_eq!(serde_json::from_slice::<Value>(&json).expect("json")["workload"], "create-fsync");
+}
+
+#[test]
+fn what_is_unknown_is_refused_by_name() {
+    for (args, part) in [
+        (&["run", "copy", "--on", "tmpfs"][..], "workload copy: unknown"),
+        (&["run", "varmail", "--on", "nfs:x"], "target nfs:x: unknown"),
+        (&["run", "varmail", "--on", "tmpfs", "--param", "colour=red"], "no parameter colour"),
+        (&["run", "varmail", "--on", "tmpfs", "--dir", "/does/not/exist"], "--dir /does/not/exist"),
+        (&["run", "varmail", "--on", "tmpfs", "--json", "/does/not/exist"], "--json /does/not/exist"),
+        (&["run", "varmail", "--on", "tmpfs", "--seconds", "0"], "--seconds 0"),
+        (&["paper", "3", "--quick"], "bench paper"),
+    ] {
+        let error = bench(args).expect_err("a refusal");
+        assert!(error.is_usage() && error.to_string().contains(part), "{args:?}: {error}");
+    }
+    bench(&["run", "varmail", "--on", "dir:/does/not/exist"]).expect_err("no such directory");
+    bench(&["list"]).expect("list");
+}
+
+/// Runs a kernel or fuse2fs target small, unless this machine cannot.
+fn small(target: &str, tools: &[&str], devices: &[&str]) -> Option<Value> {
+    let installed =
+        |tool: &&str| ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().any(|d| Path::new(d).join(tool).exists());
+    let present = |device: &&str| Path::new(device).exists();
+    if !can_mount() || !tools.iter().all(installed) || !devices.iter().all(present) {
+        println!("skipped: {target} needs the right to mount, {tools:?} and {devices:?}");
+        return None;
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let json = run(dir.path(), &["create-fsync", "--on", target, "--rounds", "2", "--ops", "50", "--threads", "2"]);
+    assert_empty(dir.path());
+    assert_eq!(number(&json, "/targets/0/counters/fsyncs"), 100.0);
+    Some(json)
+}
+
+/// True if this process may mount: root in a container often may not.
+fn can_mount() -> bool {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mount = |program: &str, args: &[&str]| {
+        let status = Command::new(program).args(args).arg(dir.path()).stderr(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    mount("mount", &["-t", "tmpfs", "ondol-bench-probe"]) && mount("umount", &[])
+}
+
+#[test]
+fn kernel_file_systems() {
+    for (target, tool, guarantee) in [
+        ("kernel:ext4", "mke2fs", "ordered: "),
+        ("kernel:ext4,data=journal,size=600M", "mke2fs", "journal: "),
+        ("kernel:ext4,feature=^has_journal", "mke2fs", "none: no journal"),
+        ("kernel:xfs", "mkfs.xfs", "metadata: "),
+        ("kernel:btrfs", "mkfs.btrfs", "copy on write"),
+    ] {
+        if let Some(json) = small(target, &[tool], &["/dev/loop-control"]) {
+            let said = json["targets"][0]["guarantee"].as_str().expect("guarantee").to_owned();
+            assert!(said.starts_with(guarantee), "{target}: {said}");
+            let written = number(&json, "/targets/0/counters/device_bytes");
+            assert!(written >= 100.0 * 4096.0, "{target}: {written} bytes for 100 durable files");
+            assert!(number(&json, "/targets/0/counters/device_flushes") > 0.0, "{target}");
+        }
+    }
+}
+
+#[test]
+fn a_bad_mount_option_leaves_nothing() {
+    if !can_mount() || !Path::new("/dev/loop-control").exists() {
+        println!("skipped: kernel targets need the right to mount and loop devices");
+        return;
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let images = dir.path().to_str().expect("path");
+    let error =
+        bench(&["run", "create-fsync", "--on", "kernel:ext4,no-such-option", "--dir", images]).expect_err("mount");
+    assert!(error.to_string().starts_with("mount "), "{error}");
+    assert_empty(dir.path());
+}
+
+#[test]
+fn fuse2fs() {
+    if let Some(json) = small("fuse2fs", &["mke2fs", "fuse2fs"], &["/dev/fuse"]) {
+        assert!(json["targets"][0]["guarantee"].as_str().expect("guarantee").starts_with("none: fuse2fs"));
+    }
+}
+
+#[test]
+fn our_library_on_a_new_image() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    for (workload, extra) in [
+        ("create-fsync", "size=4k"),
+        ("overwrite-fsync", "file-size=1M"),
+        ("append-fsync", "size=4k"),
+        ("varmail", "files=100"),
+    ] {
+        for (target, guarantee) in
+            [("lib:new.img,data=ordered", "ordered: "), ("lib:new.img,data=journal", "journal: ")]
+        {
+            let args = [workload, "--on", target, "--rounds", "2", "--ops", "104", "--threads", "2", "--param", extra];
+            let json = run(dir.path(), &args);
+            assert_empty(dir.path());
+            let said = json["targets"][0]["guarantee"].as_str().expect("guarantee").to_owned();
+            assert!(said.starts_with(guarantee), "{target}: {said}");
+            let counter = |name: &str| number(&json, &format!("/targets/0/counters/{name}"));
+            assert!(counter("device_bytes") > 0.0 && counter("device_flushes") > 0.0, "{workload}: {json:#}");
+            assert_eq!((counter("nvm_bytes"), counter("nvm_fences"), counter("fuse_requests")), (0.0, 0.0, 0.0));
+        }
+    }
+}
+
+#[test]
+fn an_image_that_was_there_stays_as_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("mine.img");
+    Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("format");
+    let volume = Volume::open(&image).expect("open");
+    volume.write("/precious", b"mine").expect("write");
+    volume.close().expect("close");
+    let images = tempfile::tempdir().expect("a directory");
+    let target = format!("lib:{}", image.display());
+    run(images.path(), &["create-fsync", "--on", &target, "--rounds", "2", "--ops", "20"]);
+    let volume = Volume::open(&image).expect("open again");
+    assert_eq!(volume.read("/precious").expect("read"), b"mine");
+    let names: Vec<_> = volume.read_dir("/").expect("list").into_iter().map(|entry| entry.name).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().starts_with("ondol-bench")), "left behind: {names:?}");
+    volume.close().expect("close");
+}
+
+#[test]
+fn bad_options_of_our_targets_are_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let images = dir.path().to_str().expect("path");
+    let error =
+        bench(&["run", "create-fsync", "--on", "lib:new.img,sparkle", "--dir", images]).expect_err("unknown option");
+    assert!(error.is_usage() && error.to_string().contains("sparkle"), "{error}");
+    assert_empty(dir.path());
+}

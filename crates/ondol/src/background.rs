@@ -1,0 +1,66 @@
+//! Threads for the engine's steps: commit timer, data flusher, checkpointer. Only the facade gives steps threads.
+
+use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use ondol_env::sync::{Arc, Condvar, Mutex, thread};
+use ondol_env::{Progress, Step};
+use ondol_journal::{Engine, JournalError};
+use std::time::Duration;
+
+/// How often the steps look at the clock when nobody wakes them.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The running thread; stopped and joined by [`Background::stop`] or on drop.
+pub(crate) struct Background {
+    stop: Arc<AtomicBool>,
+    wake: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts stepping `engine`'s steps.
+    pub(crate) fn start(engine: &Arc<dyn Engine>) -> Self {
+        let (stop, wake, steps) = (Arc::new(AtomicBool::new(false)), engine.wake(), engine.steps());
+        if steps.is_empty() {
+            return Self { stop, wake, thread: None };
+        }
+        let (stopped, woken) = (stop.clone(), wake.clone());
+        let run = move || {
+            while !stopped.load(SeqCst) {
+                run_until_idle(&steps, &stopped);
+                let mut kicked = woken.0.lock();
+                if !*kicked && !stopped.load(SeqCst) {
+                    woken.1.wait_for(&mut kicked, TICK);
+                }
+                *kicked = false;
+            }
+        };
+        let thread = thread::Builder::new().name("ondol-journal".into()).spawn(run);
+        if let Err(e) = &thread {
+            tracing::warn!("no background thread ({e}): operations commit and checkpoint themselves");
+        }
+        Self { stop, wake, thread: thread.ok() }
+    }
+
+    /// Ends the thread and waits for it.
+    pub(crate) fn stop(&mut self) {
+        self.stop.store(true, SeqCst);
+        *self.wake.0.lock() = true;
+        self.wake.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn run_until_idle(steps: &[Arc<dyn Step<Error = JournalError>>], stop: &AtomicBool) {
+    for step in steps {
+        // A failed step has stopped the engine, which every later call reports.
+        while !stop.load(SeqCst) && matches!(step.step(), Ok(Progress::Worked)) {}
+    }
+}

@@ -1,0 +1,105 @@
+//! The facade's errors, and the only place that knows errno.
+
+use crate::OptionError;
+use ondol_block::BlockError;
+use ondol_journal::JournalError;
+use ondol_volume::Error as VolumeError;
+use rustix::io::Errno;
+use std::path::PathBuf;
+
+/// The result of a facade operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something about a volume failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operation failed.
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    /// The same, for an operation on a path.
+    #[error("{path}: {source}")]
+    Path {
+        /// The path inside the volume.
+        path: PathBuf,
+        /// What failed.
+        source: VolumeError,
+    },
+    /// A mount option cannot be taken.
+    #[error(transparent)]
+    Option(#[from] OptionError),
+    /// Making an image failed.
+    #[error("cannot make a file system on {target}: {what}")]
+    Format {
+        /// The image.
+        target: String,
+        /// Why.
+        what: String,
+    },
+    /// The image is in a state in which this cannot be done; says what to do.
+    #[error("{target}: {what}")]
+    State {
+        /// The image.
+        target: String,
+        /// What is in the way, and what helps.
+        what: String,
+    },
+}
+
+impl From<BlockError> for Error {
+    fn from(e: BlockError) -> Self {
+        Self::Volume(e.into())
+    }
+}
+
+impl From<JournalError> for Error {
+    fn from(e: JournalError) -> Self {
+        Self::Volume(e.into())
+    }
+}
+
+impl Error {
+    /// The error number that a system call would give for this.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::Volume(e) | Self::Path { source: e, .. } => errno_of(e),
+            Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
+            Self::State { .. } => Errno::UCLEAN.raw_os_error(),
+        }
+    }
+}
+
+impl From<Error> for std::io::Error {
+    fn from(e: Error) -> Self {
+        let kind = std::io::Error::from_raw_os_error(e.errno()).kind();
+        Self::new(kind, e)
+    }
+}
+
+/// The error number that a system call would give for a failed operation on inodes.
+pub fn errno_of(e: &VolumeError) -> i32 {
+    let errno = match e {
+        VolumeError::NotFound => Errno::NOENT,
+        VolumeError::Exists => Errno::EXIST,
+        VolumeError::NotDirectory(_) => Errno::NOTDIR,
+        VolumeError::IsDirectory(_) => Errno::ISDIR,
+        VolumeError::NotEmpty(_) => Errno::NOTEMPTY,
+        VolumeError::NameTooLong => Errno::NAMETOOLONG,
+        VolumeError::Invalid(_) => Errno::INVAL,
+        VolumeError::NoSpace(_) => Errno::NOSPC,
+        VolumeError::FileTooBig => Errno::FBIG,
+        VolumeError::TooManyLinks(_) => Errno::MLINK,
+        VolumeError::ReadOnly(_) => Errno::ROFS,
+        VolumeError::NotPermitted(_) => Errno::PERM,
+        VolumeError::NoAttribute => Errno::NODATA,
+        VolumeError::BufferTooSmall => Errno::RANGE,
+        VolumeError::Unsupported(_) => Errno::OPNOTSUPP,
+        VolumeError::TooBig { .. } => Errno::TOOBIG,
+        VolumeError::Corrupt(_) => Errno::UCLEAN,
+        VolumeError::Block(BlockError::Locked { .. }) => Errno::BUSY,
+        VolumeError::Block(BlockError::ReadOnly { .. }) => Errno::ROFS,
+        VolumeError::Block(b) => return b.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+        _ => Errno::IO,
+    };
+    errno.raw_os_error()
+}

@@ -1,0 +1,225 @@
+//! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
+
+use crate::{Result, Volume};
+use ondol_block::{Access, BlockStore, FileStore};
+use ondol_env::sync::Arc;
+use ondol_format::Superblock;
+use ondol_journal::jbd2;
+use ondol_volume::Image;
+use serde::Serialize;
+use std::path::Path;
+
+/// A volume's description.
+#[derive(Clone, Debug, Serialize)]
+pub struct Info {
+    /// The image or device.
+    pub target: String,
+    /// Label.
+    pub label: String,
+    /// UUID.
+    pub uuid: String,
+    /// Bytes in a block.
+    pub block_size: u32,
+    /// Blocks.
+    pub blocks: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Blocks that only the privileged may use.
+    pub reserved_blocks: u64,
+    /// Inodes.
+    pub inodes: u32,
+    /// Free inodes.
+    pub free_inodes: u64,
+    /// Block groups.
+    pub groups: u32,
+    /// Bytes of an inode.
+    pub inode_size: u16,
+    /// Feature names as mke2fs has them.
+    pub features: Vec<String>,
+    /// `clean`, `dirty` (the journal must be replayed), `errors` or `mounted`.
+    pub state: &'static str,
+    /// The journal, if the image has one.
+    pub journal: Option<JournalInfo>,
+    /// Mounted: data mode, engine, and what the engine promises.
+    pub mount: Option<MountInfo>,
+    /// Mounted: counters since the mount.
+    pub counters: Option<Counters>,
+}
+
+/// The journal as it lies on the medium.
+#[derive(Clone, Debug, Serialize)]
+pub struct JournalInfo {
+    /// Blocks.
+    pub blocks: u32,
+    /// It holds transactions.
+    pub dirty: bool,
+    /// Next transaction id.
+    pub sequence: u32,
+    /// Feature names.
+    pub features: Vec<String>,
+    /// UUID.
+    pub uuid: String,
+}
+
+/// How a volume is mounted.
+#[derive(Clone, Debug, Serialize)]
+pub struct MountInfo {
+    /// Journal engine.
+    pub engine: &'static str,
+    /// `writeback`, `ordered` or `journal`.
+    pub data: &'static str,
+    /// Changes are refused.
+    pub read_only: bool,
+    /// Why, if that is because of an error.
+    pub stopped: Option<String>,
+    /// The largest write that a crash cannot divide, in bytes.
+    pub atomic_bytes: u64,
+    /// Which crashes a completed fsync survives on this medium.
+    pub survives: &'static str,
+}
+
+/// Counters since the mount. They do not depend on how busy the machine is.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[allow(missing_docs, reason = "the names are the documentation, and the JSON keys")]
+pub struct Counters {
+    pub device_reads: u64,
+    pub device_bytes_read: u64,
+    pub device_writes: u64,
+    pub device_bytes_written: u64,
+    pub device_flushes: u64,
+    pub commits: u64,
+    pub handles: u64,
+    pub journal_blocks: u64,
+    pub checkpoint_blocks: u64,
+    pub revokes: u64,
+    pub foreground_commits: u64,
+    pub foreground_checkpoints: u64,
+    pub stall_ns: u64,
+    pub journal_used_blocks: u64,
+    pub journal_ring_blocks: u64,
+    pub cache_hits: u64,
+    pub cache_misses: u64,
+    pub cached_blocks: u64,
+    pub cached_inodes: u64,
+    pub transactions_replayed: u64,
+}
+
+/// Describes the image at `path`, which nobody may have open for writing. Changes nothing.
+///
+/// # Errors
+/// The image is in use, is not ext4, or is corrupt.
+pub fn info(path: impl AsRef<Path>) -> Result<Info> {
+    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Read)?);
+    let image = Image::open(store.clone())?;
+    let mut info = describe(&image)?;
+    info.state = if image.needs_recovery() || info.journal.as_ref().is_some_and(|j| j.dirty) {
+        "dirty"
+    } else if image.superblock().state() & ondol_format::superblock::STATE_ERROR != 0 {
+        "errors"
+    } else {
+        "clean"
+    };
+    Ok(info)
+}
+
+fn describe(image: &Image) -> Result<Info> {
+    let sb: &Superblock = image.superblock();
+    let journal = match sb.journal_inum() {
+        Some(_) => Some(journal_info(image)?),
+        None => None,
+    };
+    let (free_blocks, free_inodes) = image.free_counts()?;
+    Ok(Info {
+        target: image.name().to_owned(),
+        label: String::from_utf8_lossy(sb.volume_name()).into_owned(),
+        uuid: uuid_text(sb.uuid()),
+        block_size: sb.block_size(),
+        blocks: sb.blocks_count(),
+        free_blocks,
+        reserved_blocks: sb.r_blocks_count(),
+        inodes: sb.inodes_count(),
+        free_inodes,
+        groups: sb.groups(),
+        inode_size: sb.inode_size(),
+        features: sb.features().names(),
+        state: "clean",
+        journal,
+        mount: None,
+        counters: None,
+    })
+}
+
+fn journal_info(image: &Image) -> Result<JournalInfo> {
+    let map = crate::compose::log_map(image)?;
+    let found = jbd2::info(image.store(), &map)?;
+    Ok(JournalInfo {
+        blocks: found.blocks,
+        dirty: found.dirty,
+        sequence: found.sequence,
+        features: found.features,
+        uuid: uuid_text(&found.uuid),
+    })
+}
+
+pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+impl Volume {
+    /// Describes the mounted volume and counts what it has done.
+    ///
+    /// # Errors
+    /// The store's failure, or corruption.
+    pub fn info(&self) -> Result<Info> {
+        let composed = self.composed();
+        let image = Image::open(composed.store.clone())?;
+        let mut info = describe(&image)?;
+        let statfs = composed.inodes.statfs();
+        (info.free_blocks, info.free_inodes) = (statfs.free, statfs.files_free);
+        info.state = "mounted";
+        info.mount = Some(MountInfo {
+            engine: composed.engine.name(),
+            data: composed.inodes.data_mode().name(),
+            read_only: composed.inodes.is_read_only(),
+            stopped: composed.inodes.stopped(),
+            atomic_bytes: composed.inodes.atomic_bytes(),
+            survives: if composed.store.caps().durable_flush {
+                "a completed fsync survives a power cut, if the device below honours flushes"
+            } else {
+                "a completed fsync survives the death of this process, but no power cut: the image lies in memory"
+            },
+        });
+        info.counters = Some(self.counters());
+        Ok(info)
+    }
+
+    /// The counters since the volume was opened.
+    pub fn counters(&self) -> Counters {
+        let composed = self.composed();
+        let (device, engine) = (composed.store.stats(), composed.engine.stats());
+        let cache = composed.engine.cache().stats();
+        Counters {
+            device_reads: device.reads,
+            device_bytes_read: device.read_bytes,
+            device_writes: device.writes,
+            device_bytes_written: device.written_bytes,
+            device_flushes: device.flushes,
+            commits: engine.commits,
+            handles: engine.handles,
+            journal_blocks: engine.journal_blocks,
+            checkpoint_blocks: engine.checkpoint_blocks,
+            revokes: engine.revokes,
+            foreground_commits: engine.foreground_commits,
+            foreground_checkpoints: engine.foreground_checkpoints,
+            stall_ns: engine.stall_ns,
+            journal_used_blocks: engine.used_blocks,
+            journal_ring_blocks: engine.ring_blocks,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
+            cached_blocks: cache.blocks,
+            cached_inodes: composed.inodes.cached_inodes(),
+            transactions_replayed: composed.recovered.transactions,
+        }
+    }
+}

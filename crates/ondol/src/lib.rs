@@ -1,0 +1,53 @@
+//! Ondol: a crash-consistent ext4 in user space, as a library.
+//!
+//! A [`Volume`] is an ordinary ext4 image, opened without a kernel module and without root. Its calls feel like
+//! `std::fs`; what they promise after a crash is more: in `data=journal` the volume holds exactly the state after some prefix
+//! of the operations that took effect, including everything up to the last completed [`Volume::sync`].
+//!
+//! ```
+//! use ondol::{FormatOptions, Volume};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = tempfile::tempdir()?;
+//! # let image = dir.path().join("disk.img");
+//! Volume::format(&image, &FormatOptions::new().size(64 << 20).label("demo"))?;
+//! let volume = Volume::open(&image)?;
+//! volume.create_dir("/notes")?;
+//! volume.write("/notes/today", b"warm floor")?;
+//! volume.sync()?;
+//! assert_eq!(volume.read("/notes/today")?, b"warm floor");
+//! volume.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
+#![forbid(unsafe_code)]
+
+mod background;
+mod compose;
+mod error;
+mod file;
+mod format;
+mod info;
+mod maintain;
+mod options;
+mod path;
+mod volume;
+
+pub use error::{Error, Result, errno_of};
+pub use file::{File, OpenOptions};
+pub use format::FormatOptions;
+pub use info::{Counters, Info, info};
+pub use maintain::{CheckReport, RecoverReport, check, recover};
+pub use ondol_env::Timestamp;
+pub use ondol_volume::{
+    Attr, Caller, DataMode, DirEntry, Fallocate, FileType, Ino, OnError, ROOT, Rename, Seek, SetAttr, SetTime,
+    SetXattr, StatFs,
+};
+pub use options::{OptionError, Options, parse_size};
+pub use volume::{Entry, Volume};
+
+/// The inode-level API.
+pub mod inodes {
+    pub use ondol_volume::{Error, Volume as Inodes};
+}

@@ -1,0 +1,344 @@
+//! The volume: `std::fs` over an image.
+
+use crate::background::Background;
+use crate::compose::{self, Composed};
+use crate::file::{File, OpenOptions};
+use crate::path::{Follow, at, resolve, resolve_parent};
+use crate::{Options, Result};
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::sync::Arc;
+use ondol_volume::{Attr, Caller, FileType, Ino, Rename, SetAttr, StatFs, Volume as Inodes};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: OsString,
+    /// The inode it names.
+    pub ino: Ino,
+    /// Its type.
+    pub file_type: FileType,
+}
+
+/// An opened ext4 image. Share it between threads by reference or `Arc`; all calls take `&self`.
+///
+/// Paths are paths inside the volume; relative ones start at its root. New files belong to the process's own user and
+/// group. Nothing checks permissions: who can open the image can do everything in it.
+///
+/// Dropping a volume closes it and logs an error where [`Volume::close`] would return it.
+pub struct Volume {
+    // The thread must end before what it steps.
+    background: Background,
+    composed: Option<Composed>,
+    caller: Caller,
+}
+
+impl Volume {
+    /// Opens the image or block device at `path` for reading and writing, replaying its journal first if need be.
+    ///
+    /// # Errors
+    /// The image is in use, not ext4, corrupt, or needs a feature that is not known (named).
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(path, &Options::default())
+    }
+
+    /// As [`Volume::open`], with mount options.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
+        Ok(Self::start(compose::open(path.as_ref(), options)?))
+    }
+
+    /// As [`Volume::open_with`], over any block store and with any clock: for tests and simulators.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
+        Ok(Self::start(compose::open_store(store, options, env)?))
+    }
+
+    fn start(composed: Composed) -> Self {
+        let caller = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        Self { background: Background::start(&composed.engine), composed: Some(composed), caller }
+    }
+
+    /// Commits everything, writes it home, marks the image clean and unlocks it. Durable when this returns.
+    ///
+    /// # Errors
+    /// The journal's or the store's failure: the image then still needs recovery, and nothing that was synced is lost.
+    pub fn close(mut self) -> Result<()> {
+        self.shut_down()
+    }
+
+    fn shut_down(&mut self) -> Result<()> {
+        self.background.stop();
+        match self.composed.take() {
+            Some(composed) => composed.close(),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn composed(&self) -> &Composed {
+        // Taken only by `shut_down`, which consumes or drops the volume.
+        self.composed.as_ref().expect("an open volume")
+    }
+
+    /// The layer below: calls by inode number.
+    pub fn inodes(&self) -> &Inodes {
+        &self.composed().inodes
+    }
+
+    /// Makes everything that has returned so far durable.
+    ///
+    /// # Errors
+    /// The journal's failure: then nothing that was not durable before may be taken as durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.inodes().sync()?)
+    }
+
+    /// Whether changes are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.inodes().is_read_only()
+    }
+
+    /// Space and inodes.
+    pub fn statfs(&self) -> StatFs {
+        self.inodes().statfs()
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File<'_>> {
+        self.options().read(true).open(path)
+    }
+
+    /// Opens a file for writing, creating it or truncating it.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<File<'_>> {
+        self.options().write(true).create(true).truncate(true).open(path)
+    }
+
+    /// Options for opening a file in every other way.
+    pub fn options(&self) -> OpenOptions<'_> {
+        OpenOptions::new(self)
+    }
+
+    /// The whole content of a file.
+    ///
+    /// # Errors
+    /// As open(2) and read(2).
+    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
+        let path = path.as_ref();
+        let attr = resolve(self.inodes(), path, Follow::Yes)?;
+        let mut bytes = vec![0; usize::try_from(attr.size).unwrap_or(usize::MAX)];
+        let n = at(path, self.inodes().read(attr.ino, 0, &mut bytes))?;
+        bytes.truncate(n);
+        Ok(bytes)
+    }
+
+    /// Creates a file or replaces its content. Not atomic beyond the atomic size: see [`Volume::options`] and rename for
+    /// replacing a file as a whole.
+    ///
+    /// # Errors
+    /// As open(2) and write(2).
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
+        let file = self.create(path)?;
+        file.write_all_at(content.as_ref(), 0)
+    }
+
+    /// Creates a directory with mode 0o755.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let (parent, name) = resolve_parent(self.inodes(), path)?;
+        at(path, self.inodes().mkdir(parent, name, 0o755, self.caller)).map(|_| ())
+    }
+
+    /// Creates a directory and all that are missing above it.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let mut here = PathBuf::from("/");
+        for part in path.as_ref().components() {
+            here.push(part);
+            if !self.exists(&here)? {
+                self.create_dir(&here)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of a directory, without `.` and `..`, in no particular order.
+    ///
+    /// # Errors
+    /// As readdir(3).
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<Vec<Entry>> {
+        let path = path.as_ref();
+        let dir = resolve(self.inodes(), path, Follow::Yes)?;
+        let mut found: Vec<(Vec<u8>, Ino, Option<FileType>)> = Vec::new();
+        let listed = self.inodes().readdir(dir.ino, 0, &mut |e| {
+            if e.name != b"." && e.name != b".." {
+                found.push((e.name.to_vec(), e.ino, e.file_type));
+            }
+            true
+        });
+        at(path, listed)?;
+        let typed = |(name, ino, stored): (Vec<u8>, Ino, Option<FileType>)| {
+            let file_type = match stored {
+                Some(t) => t,
+                None => at(path, self.inodes().getattr(ino))?.file_type,
+            };
+            Ok(Entry { name: OsString::from_vec(name), ino, file_type })
+        };
+        found.into_iter().map(typed).collect()
+    }
+
+    /// What stat(2) tells.
+    ///
+    /// # Errors
+    /// As stat(2).
+    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Attr> {
+        resolve(self.inodes(), path.as_ref(), Follow::Yes)
+    }
+
+    /// What lstat(2) tells.
+    ///
+    /// # Errors
+    /// As lstat(2).
+    pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Attr> {
+        resolve(self.inodes(), path.as_ref(), Follow::No)
+    }
+
+    /// Whether the path names something.
+    ///
+    /// # Errors
+    /// Anything but "not found".
+    pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
+        match self.metadata(path) {
+            Ok(_) => Ok(true),
+            Err(crate::Error::Path { source: ondol_volume::Error::NotFound, .. }) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Changes the permission bits (0o7777).
+    ///
+    /// # Errors
+    /// As chmod(2).
+    pub fn set_permissions(&self, path: impl AsRef<Path>, perm: u16) -> Result<()> {
+        let path = path.as_ref();
+        let ino = resolve(self.inodes(), path, Follow::Yes)?.ino;
+        at(path, self.inodes().setattr(ino, &SetAttr { perm: Some(perm), ..SetAttr::default() })).map(|_| ())
+    }
+
+    /// Moves `from` to `to`, replacing what is there.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+        self.rename_with(from, to, Rename::Replace)
+    }
+
+    /// As [`Volume::rename`], with the flags of renameat2(2).
+    ///
+    /// # Errors
+    /// As renameat2(2).
+    pub fn rename_with(&self, from: impl AsRef<Path>, to: impl AsRef<Path>, how: Rename) -> Result<()> {
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let (from_dir, from_name) = resolve_parent(self.inodes(), from)?;
+        let (to_dir, to_name) = resolve_parent(self.inodes(), to)?;
+        at(from, self.inodes().rename(from_dir, from_name, to_dir, to_name, how))
+    }
+
+    /// Removes a name that is not a directory.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let (parent, name) = resolve_parent(self.inodes(), path)?;
+        at(path, self.inodes().unlink(parent, name))
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// As rmdir(2).
+    pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let (parent, name) = resolve_parent(self.inodes(), path)?;
+        at(path, self.inodes().rmdir(parent, name))
+    }
+
+    /// Removes a directory and everything below it, entry by entry.
+    ///
+    /// # Errors
+    /// As the removals it consists of; what was removed before an error stays removed.
+    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        for entry in self.read_dir(path)? {
+            let below = path.join(&entry.name);
+            if entry.file_type == FileType::Directory {
+                self.remove_dir_all(&below)?;
+            } else {
+                self.remove_file(&below)?;
+            }
+        }
+        self.remove_dir(path)
+    }
+
+    /// Gives the file at `original` a further name.
+    ///
+    /// # Errors
+    /// As link(2).
+    pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let (original, link) = (original.as_ref(), link.as_ref());
+        let ino = resolve(self.inodes(), original, Follow::No)?.ino;
+        let (parent, name) = resolve_parent(self.inodes(), link)?;
+        at(link, self.inodes().link(ino, parent, name)).map(|_| ())
+    }
+
+    /// Makes a symbolic link at `link` that says `target`.
+    ///
+    /// # Errors
+    /// As symlink(2).
+    pub fn symlink(&self, target: impl AsRef<OsStr>, link: impl AsRef<Path>) -> Result<()> {
+        let link = link.as_ref();
+        let (parent, name) = resolve_parent(self.inodes(), link)?;
+        at(link, self.inodes().symlink(parent, name, target.as_ref().as_bytes(), self.caller)).map(|_| ())
+    }
+
+    /// What a symbolic link says.
+    ///
+    /// # Errors
+    /// As readlink(2).
+    pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
+        let path = path.as_ref();
+        let ino = resolve(self.inodes(), path, Follow::No)?.ino;
+        Ok(PathBuf::from(OsString::from_vec(at(path, self.inodes().readlink(ino))?)))
+    }
+
+    pub(crate) fn caller(&self) -> Caller {
+        self.caller
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if let Err(e) = self.shut_down() {
+            tracing::error!("closing a volume: {e}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Changing what stat(2) tells: permissions, owner, times and size.
+
+use crate::alloc::Need;
+use crate::op::{Cost, Op};
+use crate::{Attr, Error, Ino, Result, SetAttr, SetTime, Volume, time, xattr};
+use ondol_env::Timestamp;
+use ondol_format::inode::{InodeFlags, RawInode};
+use ondol_format::{Inode, Time};
+use std::mem::offset_of;
+
+const SETUID: u16 = 0o4000;
+const SETGID: u16 = 0o2000;
+const GROUP_EXEC: u16 = 0o0010;
+
+impl Volume {
+    /// Changes attributes. Everything but the size is one atomic operation; a change of size comes before it and is
+    /// atomic for itself. Times that the inode cannot hold become the nearest that it can.
+    ///
+    /// # Errors
+    /// `NotPermitted` on an immutable or append-only inode; `IsDirectory` or `Invalid` for the size of what is no file;
+    /// `FileTooBig`; `NoSpace` when an ACL has to be copied; corruption.
+    pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        self.check_writable()?;
+        check_times(set)?;
+        self.set_locked(ino, set).map_err(|e| self.noted(e))
+    }
+
+    fn set_locked(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        let mut guard = self.node(ino)?.write()?;
+        may_set(&guard.state.inode, set)?;
+        if let Some(size) = set.size {
+            guard = self.truncate_locked(guard, size)?;
+        }
+        let rest = SetAttr { size: None, ..*set };
+        if rest == SetAttr::default() {
+            return self.attr(ino, &guard.state.inode);
+        }
+        let inode = &guard.state.inode;
+        let owner = set.uid.is_some() || set.gid.is_some();
+        let touched = set.perm.is_some() || set.kill_suid || owner;
+        let xattrs = touched && xattr::has_permissions(&mut &*self, ino, inode)?;
+        // An attribute block shared with other inodes is copied before it is changed.
+        let blocks = u64::from(xattrs && inode.file_acl != 0);
+        let journal = if xattrs { xattr::SET_COST } else { 1 };
+        let mut op = Op::begin(self, vec![guard], Cost { journal, blocks, need: Need::Privileged })?;
+        do_setattr(&mut op, ino, set, xattrs)?;
+        let attr = self.attr(ino, op.inode(ino)?)?;
+        op.close()?;
+        Ok(attr)
+    }
+}
+
+/// Sets everything but the size of a locked inode; `xattrs` says whether it has attributes that go with its permissions or
+/// its owner.
+///
+/// # Errors
+/// Corruption of its attributes.
+pub(crate) fn do_setattr(op: &mut Op<'_>, ino: Ino, set: &SetAttr, xattrs: bool) -> Result<()> {
+    let now = op.now();
+    let inode = op.inode_mut(ino)?;
+    let mut perm = set.perm.map_or(inode.mode & 0o7777, |perm| perm & 0o7777);
+    if set.kill_suid && inode.is_regular() {
+        perm = without_suid(perm);
+    }
+    inode.mode = inode.mode & !0o7777 | perm;
+    inode.uid = set.uid.unwrap_or(inode.uid);
+    inode.gid = set.gid.unwrap_or(inode.gid);
+    let stamp = |set: SetTime| match set {
+        SetTime::Now => now,
+        SetTime::To(t) => t,
+    };
+    if let Some(atime) = set.atime {
+        inode.atime = held(inode, stamp(atime), offset_of!(RawInode, i_atime_extra));
+    }
+    if let Some(mtime) = set.mtime {
+        inode.mtime = held(inode, stamp(mtime), offset_of!(RawInode, i_mtime_extra));
+    }
+    inode.ctime = held(inode, now, offset_of!(RawInode, i_ctime_extra));
+    if xattrs && set.perm.is_some() {
+        xattr::chmod(op, ino, perm)?;
+    }
+    if xattrs && (set.kill_suid || set.uid.is_some() || set.gid.is_some()) {
+        xattr::drop_capabilities(op, ino)?;
+    }
+    Ok(())
+}
+
+/// Permission bits as a write by somebody without privilege leaves them: setgid without group execution is no privilege.
+fn without_suid(perm: u16) -> u16 {
+    if perm & GROUP_EXEC != 0 { perm & !(SETUID | SETGID) } else { perm & !SETUID }
+}
+
+/// A time as the inode holds it; `extra` is where its extra field lies.
+fn held(inode: &Inode, t: Timestamp, extra: usize) -> Time {
+    let has_extra = 128 + usize::from(inode.extra_isize) >= extra + 4;
+    time::to_disk(t).clamped(has_extra)
+}
+
+fn check_times(set: &SetAttr) -> Result<()> {
+    let sound = |t: Option<SetTime>| !matches!(t, Some(SetTime::To(t)) if t.nsec >= 1_000_000_000);
+    if sound(set.atime) && sound(set.mtime) { Ok(()) } else { Err(Error::Invalid("nanoseconds of a second or more")) }
+}
+
+/// What `chattr +i` and `+a` forbid.
+fn may_set(inode: &Inode, set: &SetAttr) -> Result<()> {
+    if inode.flags.contains(InodeFlags::IMMUTABLE) {
+        return Err(Error::NotPermitted("the inode is immutable"));
+    }
+    let given = |t: Option<SetTime>| matches!(t, Some(SetTime::To(_)));
+    let owner = set.uid.is_some() || set.gid.is_some();
+    let forbidden = set.perm.is_some() || owner || set.size.is_some() || given(set.atime) || given(set.mtime);
+    if inode.flags.contains(InodeFlags::APPEND) && forbidden {
+        return Err(Error::NotPermitted("the inode is append-only"));
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! Directories: their blocks, entries and names.
+
+use super::report::Where;
+use super::{Checker, Dir, Pass};
+use crate::{Ino, Result};
+use ondol_format::Place;
+use ondol_format::dirent::{self, DirBlock, DirEntry};
+use ondol_format::hash::DxHash;
+use std::collections::HashSet;
+
+/// The hashes that an htree allows in a leaf.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds {
+    pub(super) hash: DxHash,
+    /// The least hash; its low bit says that names of this hash may begin in the leaf before.
+    pub(super) from: u32,
+    /// Where the next leaf begins; its low bit says that this hash may occur here too.
+    pub(super) to: Option<u32>,
+}
+
+impl Bounds {
+    fn contain(&self, major: u32) -> bool {
+        let below = self.to.is_none_or(|to| major < to & !1 || (to & 1 == 1 && major == to & !1));
+        major >= self.from & !1 && below
+    }
+}
+
+/// The names met so far that a further one may repeat.
+pub(super) type Names = HashSet<Vec<u8>>;
+
+impl Checker<'_> {
+    pub(super) fn check_directories(&mut self) -> Result<()> {
+        let total = self.dirs.len();
+        for at in 0..total {
+            if at % 256 == 0 {
+                self.tell(Pass::Directories, at as u64, total as u64);
+            }
+            if self.dirs[at].indexed {
+                self.check_htree(at)?;
+            } else {
+                self.check_linear(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_linear(&mut self, at: usize) -> Result<()> {
+        let mut names = Names::new();
+        let runs = self.dirs[at].runs.clone();
+        for run in runs {
+            for i in 0..run.len {
+                let block = run.start + u64::from(i);
+                let bytes = self.read(block)?;
+                let first = run.logical == 0 && i == 0;
+                self.check_leaf(at, block, &bytes, first, None, &mut names);
+            }
+        }
+        Ok(())
+    }
+
+    /// A block of entries; `first` is block 0 of the directory.
+    pub(super) fn check_leaf(
+        &mut self,
+        at: usize,
+        block: u64,
+        bytes: &[u8],
+        first: bool,
+        bounds: Option<Bounds>,
+        names: &mut Names,
+    ) {
+        let Dir { ino, generation, .. } = self.dirs[at];
+        let place = Where::inode(ino).in_block(block);
+        if let Some(seed) = self.sb.inode_seed(ino, generation)
+            && let Err(e) = dirent::verify(bytes, seed, Place::NONE)
+        {
+            self.broken(place, &e);
+        }
+        let view = match DirBlock::new(bytes, self.has_csum(), Place::NONE) {
+            Ok(view) => view,
+            // Told already, with the checksum; the entries are as they would be without a tail.
+            Err(_) => match DirBlock::new(bytes, false, Place::NONE) {
+                Ok(view) => view,
+                Err(_) => return,
+            },
+        };
+        let mut count = 0;
+        for entry in view.entries() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(e) => return self.broken(place, &e),
+            };
+            if first && count < 2 {
+                self.check_dot(at, place, &entry, count == 0);
+            } else if entry.ino != 0 {
+                self.check_entry(at, place, &entry, bounds, names);
+            }
+            count += 1;
+        }
+        if first && count < 2 {
+            self.problem("directory", place, "'.' or '..' is missing");
+        }
+    }
+
+    /// The first two entries of a directory.
+    pub(super) fn check_dot(&mut self, at: usize, place: Where, entry: &DirEntry<'_>, dot: bool) {
+        let want: &[u8] = if dot { b"." } else { b".." };
+        let own = self.dirs[at].ino;
+        if entry.name != want || entry.ino == 0 || (dot && entry.ino != own) {
+            let (name, want) = (String::from_utf8_lossy(entry.name), String::from_utf8_lossy(want));
+            let text = format!("'{name}' (inode {}) stands where '{want}' must be", entry.ino);
+            self.problem("directory", place, text);
+            return;
+        }
+        if !dot {
+            self.dirs[at].dotdot = entry.ino;
+        }
+        self.check_type(place, entry);
+        self.found.add_name(entry.ino);
+    }
+
+    fn check_entry(
+        &mut self,
+        at: usize,
+        place: Where,
+        entry: &DirEntry<'_>,
+        bounds: Option<Bounds>,
+        names: &mut Names,
+    ) {
+        let name = String::from_utf8_lossy(entry.name).into_owned();
+        if !dirent::is_valid_name(entry.name) {
+            self.problem("directory entry", place, format!("'{}' is no name", name.escape_debug()));
+        }
+        if let Some(bounds) = bounds {
+            let major = bounds.hash.hash(entry.name).major;
+            if !bounds.contain(major) {
+                self.problem("htree", place, format!("'{name}' with hash {major:#x} is in the wrong leaf"));
+            }
+        }
+        if !names.insert(entry.name.to_vec()) {
+            self.problem("directory entry", place, format!("'{name}' is there twice"));
+        }
+        let exists = entry.ino <= self.sb.inodes_count() && entry.ino >= self.sb.first_ino();
+        if !exists || self.is_nameless(entry.ino) {
+            let what = if entry.ino == crate::ROOT { "the root" } else { "which no name may have" };
+            self.problem("directory entry", place, format!("'{name}' names inode {}, {what}", entry.ino));
+            return;
+        }
+        if self.found.get(entry.ino).is_none() {
+            self.problem("directory entry", place, format!("'{name}' names inode {}, which is not in use", entry.ino));
+            return;
+        }
+        self.check_type(place, entry);
+        self.found.add_name(entry.ino);
+        if let Some(&child) = self.dir_index.get(&entry.ino) {
+            self.adopt(child, self.dirs[at].ino, place, &name);
+        }
+    }
+
+    fn adopt(&mut self, child: usize, parent: Ino, place: Where, name: &str) {
+        if self.dirs[child].parent == 0 {
+            self.dirs[child].parent = parent;
+            return;
+        }
+        let text = format!("'{name}' is a second name of directory {}", self.dirs[child].ino);
+        self.problem("directory entry", place, text);
+    }
+
+    /// The type in an entry is that of its inode.
+    fn check_type(&mut self, place: Where, entry: &DirEntry<'_>) {
+        let known = self.found.get(entry.ino).and_then(|found| found.file_type);
+        let want = known.map_or(0, |t| if self.has_filetype() { t.dirent_code() } else { 0 });
+        if entry.file_type != want && known.is_some() {
+            let name = String::from_utf8_lossy(entry.name);
+            let text = format!("'{name}' has type {}, its inode {} is of type {want}", entry.file_type, entry.ino);
+            self.problem("directory entry", place, text);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Indexed directories: that every block is reached once, and every name is where it is looked for.
+
+use super::Checker;
+use super::dir::{Bounds, Names};
+use super::report::Where;
+use crate::Result;
+use ondol_format::dirent::DirBlock;
+use ondol_format::hash::DxHash;
+use ondol_format::htree::{self, DxBlock, DxEntry};
+use ondol_format::{Compat, Incompat, Place};
+
+/// The walk over one tree.
+struct Tree {
+    /// Which directory, by its place in the list.
+    dir: usize,
+    hash: DxHash,
+    /// Blocks that the index has named.
+    seen: Vec<bool>,
+    names: Names,
+    /// Where a name of its last leaf may go on in the next: the hash with its low bit set.
+    bad: bool,
+}
+
+impl Checker<'_> {
+    pub(super) fn check_htree(&mut self, at: usize) -> Result<()> {
+        let place = Where::inode(self.dirs[at].ino);
+        if !self.sb.has_compat(Compat::DIR_INDEX) {
+            self.problem("htree", place, "an indexed directory on a volume without dir_index");
+        }
+        let Some(block) = self.dir_block(at, 0) else {
+            self.problem("htree", place, "it has no root");
+            return Ok(());
+        };
+        let bytes = self.read(block)?;
+        let place = place.in_block(block);
+        self.verify_dx(at, place, &bytes);
+        self.check_dots(at, place, &bytes);
+        let levels = htree::max_levels(self.sb.has_incompat(Incompat::LARGEDIR));
+        let (info, root) = match DxBlock::root(&bytes, self.has_csum(), levels, Place::NONE) {
+            Ok(root) => root,
+            Err(e) => {
+                self.broken(place, &e);
+                return Ok(());
+            }
+        };
+        let blocks = self.dirs[at].blocks as usize;
+        let hash = self.sb.dx_hash_of(info.hash_version);
+        // Bounded by the blocks that the directory really has, whatever its size says.
+        let mapped: usize = self.dirs[at].runs.iter().map(|run| run.len as usize).sum();
+        let mut tree = Tree { dir: at, hash, seen: vec![false; blocks.min(mapped)], names: Names::new(), bad: false };
+        if let Some(root_seen) = tree.seen.first_mut() {
+            *root_seen = true;
+        }
+        self.check_level(&mut tree, root, info.indirect_levels, place, (0, None))?;
+        let missed = tree.seen.iter().position(|seen| !seen);
+        if let (Some(missed), false) = (missed, tree.bad) {
+            self.problem("htree", place, format!("the index does not name block {missed} of the directory"));
+        }
+        Ok(())
+    }
+
+    /// The entries of an index block, and everything below. `range` is what the block may cover.
+    fn check_level(
+        &mut self,
+        tree: &mut Tree,
+        dx: DxBlock<'_>,
+        levels: u8,
+        place: Where,
+        range: (u32, Option<u32>),
+    ) -> Result<()> {
+        if let Err(e) = dx.check(tree.seen.len() as u32, Place::NONE) {
+            tree.bad = true;
+            self.broken(place, &e);
+            return Ok(());
+        }
+        for i in 0..dx.count() {
+            let Some(entry) = dx.entry(i) else { break };
+            let from = if i == 0 { range.0 } else { entry.hash };
+            let to = dx.entry(i + 1).map(|next| next.hash).or(range.1);
+            if from & !1 < range.0 & !1 || range.1.is_some_and(|end| from & !1 > end & !1) {
+                self.problem("htree", place, format!("entry {i} with hash {from:#x} does not belong into this block"));
+            }
+            self.check_child(tree, entry, levels, place, (from, to))?;
+        }
+        Ok(())
+    }
+
+    fn check_child(
+        &mut self,
+        tree: &mut Tree,
+        entry: DxEntry,
+        levels: u8,
+        place: Where,
+        range: (u32, Option<u32>),
+    ) -> Result<()> {
+        let logical = entry.block;
+        match tree.seen.get_mut(logical as usize) {
+            Some(seen) if !*seen => *seen = true,
+            _ => {
+                tree.bad = true;
+                self.problem("htree", place, format!("block {logical} of the directory is named twice"));
+                return Ok(());
+            }
+        }
+        let Some(block) = self.dir_block(tree.dir, logical) else { return Ok(()) };
+        let bytes = self.read(block)?;
+        let place = place.in_block(block);
+        if levels == 0 {
+            // Only names of one hash that spans two leaves can meet across them.
+            if range.0 & 1 == 0 {
+                tree.names.clear();
+            }
+            let bounds = Bounds { hash: tree.hash, from: range.0, to: range.1 };
+            self.check_leaf(tree.dir, block, &bytes, false, Some(bounds), &mut tree.names);
+            return Ok(());
+        }
+        self.verify_dx(tree.dir, place, &bytes);
+        match DxBlock::node(&bytes, self.has_csum(), Place::NONE) {
+            Ok(node) => self.check_level(tree, node, levels - 1, place, range),
+            Err(e) => {
+                tree.bad = true;
+                self.broken(place, &e);
+                Ok(())
+            }
+        }
+    }
+
+    fn verify_dx(&mut self, at: usize, place: Where, bytes: &[u8]) {
+        let dir = &self.dirs[at];
+        if let Some(seed) = self.sb.inode_seed(dir.ino, dir.generation)
+            && let Err(e) = htree::verify(bytes, seed, Place::NONE)
+        {
+            self.broken(place, &e);
+        }
+    }
+
+    /// "." and ".." of a root, which looks like a block with two entries.
+    fn check_dots(&mut self, at: usize, place: Where, bytes: &[u8]) {
+        let Ok(view) = DirBlock::new(bytes, false, Place::NONE) else { return };
+        for (offset, dot) in [(0, true), (12, false)] {
+            match view.entry_at(offset) {
+                Ok(entry) => self.check_dot(at, place, &entry, dot),
+                Err(e) => self.broken(place, &e),
+            }
+        }
+    }
+
+    /// Where block `logical` of a directory lies.
+    fn dir_block(&self, at: usize, logical: u32) -> Option<u64> {
+        let runs = &self.dirs[at].runs;
+        let i = runs.partition_point(|run| run.logical + u64::from(run.len) <= u64::from(logical));
+        let run = runs.get(i)?;
+        u64::from(logical).checked_sub(run.logical).map(|from| run.start + from)
+    }
+}

@@ -1,0 +1,223 @@
+//! Where the blocks of an inode lie: extent trees and block maps.
+
+use super::Checker;
+use super::report::Where;
+use crate::{Ino, Result};
+use ondol_format::extent::{self, Extent, Node};
+use ondol_format::{Inode, Place};
+
+/// Broken pointers of one inode that are told one by one.
+const TOLD: u32 = 12;
+/// Broken pointers of one inode after which the rest of its map is not looked at.
+const GIVE_UP: u32 = 200;
+
+/// A run of blocks of an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) logical: u64,
+    pub(super) start: u64,
+    pub(super) len: u32,
+    pub(super) unwritten: bool,
+}
+
+/// What reading the map of an inode is to do, and what came of it.
+pub(super) struct Walk {
+    ino: Ino,
+    generation: u32,
+    /// Keep the runs.
+    collect: bool,
+    /// The runs, in logical order, neighbours joined.
+    pub(super) runs: Vec<Run>,
+    /// Blocks of the contents.
+    pub(super) data: u64,
+    /// Blocks of the map itself.
+    pub(super) meta: u64,
+    /// The last logical block that is mapped and the last that is stored.
+    pub(super) last: Option<u64>,
+    pub(super) last_written: Option<u64>,
+    /// Broken rules.
+    pub(super) bad: u32,
+}
+
+impl Walk {
+    pub(super) fn new(ino: Ino, inode: &Inode, collect: bool) -> Self {
+        Self {
+            ino,
+            generation: inode.generation,
+            collect,
+            runs: Vec::new(),
+            data: 0,
+            meta: 0,
+            last: None,
+            last_written: None,
+            bad: 0,
+        }
+    }
+
+    fn add(&mut self, run: Run) {
+        let end = run.logical + u64::from(run.len);
+        self.data += u64::from(run.len);
+        self.last = self.last.max(end.checked_sub(1));
+        if !run.unwritten {
+            self.last_written = self.last_written.max(end.checked_sub(1));
+        }
+        if !self.collect {
+            return;
+        }
+        if let Some(before) = self.runs.last_mut()
+            && before.unwritten == run.unwritten
+            && before.logical + u64::from(before.len) == run.logical
+            && before.start + u64::from(before.len) == run.start
+            && let Some(len) = before.len.checked_add(run.len)
+        {
+            before.len = len;
+            return;
+        }
+        self.runs.push(run);
+    }
+
+    /// Bytes that the runs and each other part of the inode take, in units of 512.
+    pub(super) fn sectors(&self, block_size: usize) -> u64 {
+        self.data.saturating_add(self.meta).saturating_mul(block_size as u64 / 512)
+    }
+}
+
+impl Checker<'_> {
+    /// Reads the whole map of an inode that has one.
+    pub(super) fn walk(&mut self, walk: &mut Walk, inode: &Inode) -> Result<()> {
+        if inode.has_extents() {
+            return self.extent_node(walk, &inode.i_block, None, (None, u64::from(extent::MAX_LOGICAL)), None);
+        }
+        let entries = self.block_size() as u64 / 4;
+        for i in 0..12 {
+            self.pointer(walk, inode.block_word(i), i as u64, 0)?;
+        }
+        let mut logical = 12;
+        for level in 1..=3u32 {
+            self.pointer(walk, inode.block_word(11 + level as usize), logical, level)?;
+            logical += entries.pow(level);
+        }
+        Ok(())
+    }
+
+    pub(super) fn bad_map(&mut self, walk: &mut Walk, block: Option<u64>, text: String) {
+        walk.bad += 1;
+        if walk.bad <= TOLD {
+            self.problem("block map", Where { block, inode: Some(walk.ino) }, text);
+        } else if walk.bad == TOLD + 1 {
+            self.problem("block map", Where::inode(walk.ino), "more pointers are wrong");
+        }
+    }
+
+    /// Claims blocks for an inode; false if one of them had been claimed, or cannot be.
+    fn take(&mut self, walk: &mut Walk, start: u64, len: u32, what: &str) -> bool {
+        if !self.on_volume(start, len.into()) {
+            let end = start.saturating_add(len.into());
+            self.bad_map(walk, None, format!("{what} {start}..{end} does not lie on the volume"));
+            return false;
+        }
+        let Some((block, count)) = self.space.claim(start, len.into()) else { return true };
+        let whose =
+            if self.space.is_metadata(block) { "the file system itself" } else { "another file, or twice here" };
+        self.bad_map(walk, Some(block), format!("{count} blocks from here on are in use by {whose}"));
+        false
+    }
+
+    /// One node of an extent tree. `range` is what its entries may cover: the index above it demands where it begins.
+    fn extent_node(
+        &mut self,
+        walk: &mut Walk,
+        bytes: &[u8],
+        depth: Option<u16>,
+        range: (Option<u32>, u64),
+        block: Option<u64>,
+    ) -> Result<()> {
+        let node = match Node::parse(bytes, depth, Place::NONE) {
+            Ok(node) => node,
+            Err(e) => {
+                self.bad_map(walk, block, super::report::words(&e).1);
+                return Ok(());
+            }
+        };
+        match (range.0, node.logical(0)) {
+            (Some(_), None) => self.bad_map(walk, block, "a node below the root without entries".into()),
+            (Some(want), Some(first)) if want != first => {
+                self.bad_map(walk, block, format!("a node begins at logical block {first}, its index at {want}"));
+            }
+            _ => {}
+        }
+        if node.is_leaf() {
+            node.extents().for_each(|extent| self.extent(walk, &extent, range.1, block));
+            return Ok(());
+        }
+        for i in 0..node.len() {
+            let Some(index) = node.index(i) else { break };
+            let end = node.logical(i + 1).map_or(range.1, u64::from);
+            if u64::from(index.logical) >= range.1 {
+                self.bad_map(walk, block, format!("index {i} begins behind the end of its node"));
+            }
+            self.extent_child(walk, index, node.depth(), end)?;
+        }
+        Ok(())
+    }
+
+    fn extent_child(&mut self, walk: &mut Walk, index: extent::Index, depth: u16, end: u64) -> Result<()> {
+        if walk.bad > GIVE_UP || !self.take(walk, index.leaf, 1, "extent node") {
+            return Ok(());
+        }
+        walk.meta += 1;
+        let bytes = self.read(index.leaf)?;
+        if let Some(seed) = self.sb.inode_seed(walk.ino, walk.generation)
+            && let Err(e) = extent::verify(&bytes, seed, Place::NONE)
+        {
+            self.broken(Where::inode(walk.ino).in_block(index.leaf), &e);
+        }
+        self.extent_node(walk, &bytes, depth.checked_sub(1), (Some(index.logical), end), Some(index.leaf))
+    }
+
+    fn extent(&mut self, walk: &mut Walk, extent: &Extent, end: u64, block: Option<u64>) {
+        if walk.bad > GIVE_UP {
+            return;
+        }
+        if extent.end() > end {
+            let text = format!("the extent at logical block {} passes the end of its node", extent.logical);
+            self.bad_map(walk, block, text);
+        }
+        if self.on_volume(extent.start, extent.len.into()) {
+            let run = Run {
+                logical: extent.logical.into(),
+                start: extent.start,
+                len: extent.len,
+                unwritten: extent.unwritten,
+            };
+            walk.add(run);
+        }
+        self.take(walk, extent.start, extent.len, "extent");
+    }
+
+    /// A pointer of a block map: to contents (level 0), or to a block of pointers.
+    fn pointer(&mut self, walk: &mut Walk, block: u32, logical: u64, level: u32) -> Result<()> {
+        if block == 0 || walk.bad > GIVE_UP {
+            return Ok(());
+        }
+        let start = u64::from(block);
+        if level == 0 {
+            if self.on_volume(start, 1) {
+                walk.add(Run { logical, start, len: 1, unwritten: false });
+            }
+            self.take(walk, start, 1, "block");
+            return Ok(());
+        }
+        if !self.take(walk, start, 1, "indirect block") {
+            return Ok(());
+        }
+        walk.meta += 1;
+        let bytes = self.read(start)?;
+        let step = (self.block_size() as u64 / 4).pow(level - 1);
+        for (i, entry) in (0..).zip(bytes.chunks_exact(4)) {
+            let entry = u32::from_le_bytes([entry[0], entry[1], entry[2], entry[3]]);
+            self.pointer(walk, entry, logical + i * step, level - 1)?;
+        }
+        Ok(())
+    }
+}

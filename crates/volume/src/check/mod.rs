@@ -1,0 +1,174 @@
+//! Checking an image as e2fsck does: every structure against its rules and against every other.
+//!
+//! ```text
+//!   descriptors ─▶ orphans ─▶ inodes (maps, xattrs) ─▶ directories ─▶ links ─▶ bitmaps and counts
+//! ```
+//!
+//! Nothing is written and nothing is believed: a hostile image gives problems, never a panic or an endless loop. Every block
+//! is claimed once, and only a first claim is followed, so that the work is bounded by the size of the image. Memory
+//! goes with what is in use: a bit for a block, twelve bytes for an inode, sixteen for a run of a directory.
+
+mod bitmaps;
+mod dir;
+mod groups;
+mod htree;
+mod inode;
+mod inodes;
+mod links;
+mod map;
+mod orphans;
+mod report;
+mod space;
+mod special;
+mod xattrs;
+
+pub use report::{CheckReport, Pass, Problem, Progress};
+
+use crate::{Error, Image, Ino, Result};
+use inodes::Found;
+use map::Run;
+use ondol_block::BlockStore;
+use ondol_format::group::GroupDesc;
+use ondol_format::inode::InodeFormat;
+use ondol_format::{FormatError, Incompat, RoCompat, Superblock};
+use report::Where;
+use space::Space;
+use std::collections::{HashMap, HashSet};
+
+/// A directory that was found, to be read when all inodes are known.
+struct Dir {
+    ino: Ino,
+    generation: u32,
+    indexed: bool,
+    runs: Vec<Run>,
+    blocks: u32,
+    /// What its ".." names; 0 if there is none.
+    dotdot: Ino,
+    /// The directory that has an entry for it; 0 if none has.
+    parent: Ino,
+}
+
+/// An xattr block: the users it says it has, and those found.
+struct SharedXattrs {
+    refcount: u32,
+    found: u32,
+    first_user: Ino,
+}
+
+/// What is known so far.
+struct Checker<'a> {
+    store: &'a dyn BlockStore,
+    sb: &'a Superblock,
+    format: InodeFormat,
+    /// Descriptors by group; None where one cannot be believed.
+    descs: Vec<Option<GroupDesc>>,
+    space: Space,
+    found: Found,
+    dirs: Vec<Dir>,
+    dir_index: HashMap<Ino, usize>,
+    xattrs: HashMap<u64, SharedXattrs>,
+    orphans: HashSet<Ino>,
+    report: CheckReport,
+    progress: &'a mut dyn FnMut(Progress),
+}
+
+/// Checks a quiescent image: one that nobody has mounted and whose journal is empty. A journal that still holds
+/// transactions is the only problem then reported, for the image is not what it will be after their recovery.
+///
+/// # Errors
+/// A feature whose structures are not known here (named); the store's failure.
+pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckReport> {
+    image.require_writable()?;
+    let sb = image.superblock();
+    let mut checker = Checker {
+        store: image.store(),
+        sb,
+        format: sb.inode_format(),
+        descs: Vec::new(),
+        space: Space::new(sb),
+        found: Found::new(sb),
+        dirs: Vec::new(),
+        dir_index: HashMap::new(),
+        xattrs: HashMap::new(),
+        orphans: HashSet::new(),
+        report: CheckReport::default(),
+        progress,
+    };
+    if sb.has_incompat(Incompat::RECOVER) {
+        checker.problem("superblock", Where::NONE, "the journal holds transactions: recover it first");
+        return Ok(checker.report);
+    }
+    checker.check_groups()?;
+    checker.check_orphans()?;
+    checker.check_inodes()?;
+    checker.check_xattr_counts();
+    checker.check_directories()?;
+    checker.check_links();
+    checker.check_bitmaps()?;
+    checker.tell(Pass::Done, 1, 1);
+    Ok(checker.report)
+}
+
+impl Checker<'_> {
+    fn problem(&mut self, structure: impl Into<String>, place: Where, text: impl Into<String>) {
+        self.report.add(Problem {
+            structure: structure.into(),
+            block: place.block,
+            inode: place.inode,
+            text: text.into(),
+        });
+    }
+
+    /// Takes a rule that the format crate found broken.
+    fn broken(&mut self, place: Where, error: &FormatError) {
+        let (structure, text) = report::words(error);
+        self.problem(structure, place, text);
+    }
+
+    fn tell(&mut self, pass: Pass, done: u64, total: u64) {
+        (self.progress)(Progress { pass, done, total });
+    }
+
+    /// Reads a block that lies on the volume.
+    fn read(&self, block: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.block_size()];
+        self.store.read(block * self.block_size() as u64, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn block_size(&self) -> usize {
+        self.sb.block_size() as usize
+    }
+
+    fn has_csum(&self) -> bool {
+        self.sb.csum_seed().is_some()
+    }
+
+    /// Whether a block can be anything but the primary superblock.
+    fn on_volume(&self, start: u64, len: u64) -> bool {
+        self.sb.contains_blocks(&(start..start.saturating_add(len)))
+    }
+
+    /// Whether an inode is the file system's own, without a name.
+    fn is_nameless(&self, ino: Ino) -> bool {
+        let own = ino < self.sb.first_ino() && ino != crate::ROOT;
+        own || Some(ino) == self.sb.orphan_file_inum() || Some(ino) == self.sb.journal_inum()
+    }
+
+    fn has_filetype(&self) -> bool {
+        self.sb.has_incompat(Incompat::FILETYPE)
+    }
+
+    fn has_dir_nlink(&self) -> bool {
+        self.sb.has_ro_compat(RoCompat::DIR_NLINK)
+    }
+}
+
+/// Something that an error of the store interrupts, but a corrupt structure does not.
+fn unless_store(result: Result<()>) -> Result<Option<Error>> {
+    match result {
+        Ok(()) => Ok(None),
+        Err(e @ Error::Block(_)) => Err(e),
+        Err(e) => Ok(Some(e)),
+    }
+}

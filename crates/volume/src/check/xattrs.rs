@@ -1,0 +1,101 @@
+//! Extended attributes.
+
+use super::report::Where;
+use super::{Checker, SharedXattrs};
+use crate::{Ino, Result};
+use ondol_format::xattr::{self, Xattr};
+use ondol_format::{Compat, FormatError, Inode, Place};
+
+type FormatResult = std::result::Result<(), FormatError>;
+
+impl Checker<'_> {
+    /// Checks the attributes of an inode; true if it uses a block for them.
+    pub(super) fn check_xattrs(&mut self, ino: Ino, inode: &Inode) -> Result<bool> {
+        let place = Where::inode(ino);
+        match xattr::parse_inode(&inode.tail, Place::NONE) {
+            Ok(list) => self.check_list(place, &list),
+            Err(e) => self.broken(place, &e),
+        }
+        let at = inode.file_acl;
+        if at == 0 {
+            return Ok(false);
+        }
+        if !self.on_volume(at, 1) || !self.sb.has_compat(Compat::EXT_ATTR) {
+            self.problem("inode", place, format!("its xattr block {at} does not lie on the volume, or cannot be"));
+            return Ok(false);
+        }
+        if let Some(known) = self.xattrs.get_mut(&at) {
+            known.found = known.found.saturating_add(1);
+            return Ok(true);
+        }
+        if self.space.claim(at, 1).is_some() {
+            self.problem("xattr block", place.in_block(at), "the block is in use by something else");
+            return Ok(true);
+        }
+        let bytes = self.read(at)?;
+        let refcount = self.check_xattr_block(place.in_block(at), at, &bytes);
+        self.xattrs.insert(at, SharedXattrs { refcount, found: 1, first_user: ino });
+        Ok(true)
+    }
+
+    /// Checks a block of attributes; returns how many users it says it has.
+    fn check_xattr_block(&mut self, place: Where, at: u64, bytes: &[u8]) -> u32 {
+        if let Some(seed) = self.sb.csum_seed()
+            && let Err(e) = xattr::verify_block(bytes, seed, at, Place::NONE)
+        {
+            self.broken(place, &e);
+        }
+        let (list, refcount) = (xattr::parse_block(bytes, Place::NONE), xattr::refcount(bytes, Place::NONE));
+        let checked: FormatResult = list.and_then(|list| {
+            self.check_list(place, &list);
+            self.check_hashes(place, &list, bytes.len())
+        });
+        if let Err(e) = checked {
+            self.broken(place, &e);
+        }
+        refcount.unwrap_or(0)
+    }
+
+    fn check_list(&mut self, place: Where, list: &[Xattr]) {
+        for (i, xattr) in list.iter().enumerate() {
+            let name = String::from_utf8_lossy(&xattr.name);
+            if list[..i].iter().any(|x| x.name_index == xattr.name_index && x.name == xattr.name) {
+                self.problem("extended attributes", place, format!("'{name}' is there twice"));
+            }
+            if xattr.value_inum != 0 {
+                self.problem("extended attributes", place, format!("'{name}' has its value in an inode"));
+            }
+        }
+    }
+
+    /// The hashes in a block are those that writing the same attributes gives.
+    fn check_hashes(&mut self, place: Where, list: &[Xattr], block_size: usize) -> FormatResult {
+        let mut again = vec![0; block_size];
+        xattr::write_block(list, 1, &mut again)?;
+        let hashed = xattr::parse_block(&again, Place::NONE)?;
+        for xattr in list {
+            let same = |x: &&Xattr| x.name_index == xattr.name_index && x.name == xattr.name;
+            let hash = hashed.iter().find(same).map_or(0, |x| x.hash);
+            if hash != xattr.hash && xattr.value_inum == 0 {
+                let name = String::from_utf8_lossy(&xattr.name);
+                self.problem(
+                    "extended attributes",
+                    place,
+                    format!("'{name}' has hash {:#x}, not {hash:#x}", xattr.hash),
+                );
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_xattr_counts(&mut self) {
+        let mut wrong: Vec<(u64, u32, u32, Ino)> =
+            self.xattrs.iter().map(|(&at, x)| (at, x.refcount, x.found, x.first_user)).collect();
+        wrong.retain(|&(_, refcount, found, _)| refcount != found);
+        wrong.sort_unstable();
+        for (at, refcount, found, user) in wrong {
+            let text = format!("reference count {refcount}, but {found} inodes use it");
+            self.problem("xattr block", Where::inode(user).in_block(at), text);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! New inodes, and the first block of a directory.
+
+use super::{FIRST_BLOCK, new_block, type_code};
+use crate::alloc::Need;
+use crate::op::Op;
+use crate::{Caller, Error, Ino, Result, Volume, kind};
+use ondol_format::dirent::DirBlockMut;
+use ondol_format::inode::{FAST_SYMLINK_MAX, FileType, InodeFlags};
+use ondol_format::{Incompat, Inode, Place};
+
+/// Journal blocks of a new inode, its table block included.
+pub(super) const INODE_COST: u32 = 3;
+
+/// What a new inode is to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewInode<'a> {
+    /// Its type.
+    pub(crate) file_type: FileType,
+    /// Permission bits (0o7777).
+    pub(crate) perm: u16,
+    /// Device number of a device file: major and minor.
+    pub(crate) device: (u32, u32),
+    /// Target of a symlink.
+    pub(crate) target: &'a [u8],
+    /// Its owner.
+    pub(crate) caller: Caller,
+}
+
+/// Flags that everything inherits from its directory, as the kernel's `EXT4_FL_INHERITED`. 0x400 is NOCOMPR.
+const INHERITED: InodeFlags = InodeFlags::SECRM
+    .union(InodeFlags::UNRM)
+    .union(InodeFlags::COMPR)
+    .union(InodeFlags::SYNC)
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::from_bits_retain(0x400))
+    .union(InodeFlags::JOURNAL_DATA)
+    .union(InodeFlags::NOTAIL)
+    .union(InodeFlags::DIRSYNC)
+    .union(InodeFlags::PROJINHERIT)
+    .union(InodeFlags::CASEFOLD)
+    .union(InodeFlags::DAX);
+/// Of these, what only directories inherit.
+const DIRECTORY_ONLY: InodeFlags =
+    InodeFlags::DIRSYNC.union(InodeFlags::TOPDIR).union(InodeFlags::CASEFOLD).union(InodeFlags::PROJINHERIT);
+/// Of these, what devices, pipes, sockets and symlinks inherit.
+const OTHER: InodeFlags = InodeFlags::NODUMP.union(InodeFlags::NOATIME);
+
+impl NewInode<'_> {
+    /// What making it takes, without its name.
+    pub(super) fn needs(&self) -> super::Needs {
+        let inode = super::Needs { journal: INODE_COST, blocks: 0 };
+        match self.file_type {
+            FileType::Directory => inode + FIRST_BLOCK,
+            FileType::Symlink if self.target.len() > FAST_SYMLINK_MAX => inode + FIRST_BLOCK,
+            _ => inode,
+        }
+    }
+}
+
+/// Who may use which reserve.
+pub(super) fn need(vol: &Volume, caller: Caller) -> Need {
+    let sb = &vol.shared.sb;
+    let reserved_group = sb.def_resgid() != 0 && caller.gid == sb.def_resgid();
+    let privileged = caller.uid == 0 || caller.uid == sb.def_resuid() || reserved_group;
+    if privileged { Need::Privileged } else { Need::Ordinary }
+}
+
+/// Allocates and fills an inode for a name in directory `parent`, which `op` holds.
+pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>) -> Result<Ino> {
+    let dir = op.inode(parent)?;
+    let (dir_mode, dir_gid, dir_flags, project) = (dir.mode, dir.gid, dir.flags, dir.project);
+    let is_dir = new.file_type == FileType::Directory;
+    let extents = op.vol().shared.sb.has_incompat(Incompat::EXTENTS);
+    let ino = op.alloc_inode(parent, is_dir)?;
+    let inode = op.inode_mut(ino)?;
+    inode.mode = new.file_type.mode_bits() | (new.perm & 0o7777);
+    (inode.uid, inode.gid, inode.links) = (new.caller.uid, new.caller.gid, 1);
+    if dir_mode & SETGID != 0 {
+        inode.gid = dir_gid;
+        inode.mode |= if is_dir { SETGID } else { 0 };
+    }
+    inode.flags = dir_flags & inherited(new.file_type);
+    if dir_flags.contains(InodeFlags::PROJINHERIT) {
+        inode.project = project;
+    }
+    match new.file_type {
+        FileType::Regular => init_mapping(inode, extents),
+        FileType::Directory => first_block(op, ino, parent, extents)?,
+        FileType::Symlink => init_symlink(op, ino, new.target, extents)?,
+        FileType::CharDevice | FileType::BlockDevice => inode.set_device(new.device.0, new.device.1),
+        FileType::Fifo | FileType::Socket => {}
+    }
+    Ok(ino)
+}
+
+const SETGID: u16 = 0o2000;
+
+fn inherited(file_type: FileType) -> InodeFlags {
+    match file_type {
+        FileType::Directory => INHERITED,
+        FileType::Regular => INHERITED.difference(DIRECTORY_ONLY),
+        _ => INHERITED & OTHER,
+    }
+}
+
+/// An empty extent tree, or an empty block map on volumes without extents.
+fn init_mapping(inode: &mut Inode, extents: bool) {
+    if extents {
+        crate::file::init_extents(inode);
+    }
+}
+
+fn first_block(op: &mut Op<'_>, ino: Ino, parent: Ino, extents: bool) -> Result<()> {
+    let inode = op.inode_mut(ino)?;
+    inode.links = 2;
+    init_mapping(inode, extents);
+    let generation = inode.generation;
+    let sb = &op.vol().shared.sb;
+    let mut bytes = vec![0; sb.block_size() as usize];
+    let (filetype, csum) = (sb.has_incompat(Incompat::FILETYPE), sb.features().has_metadata_csum());
+    DirBlockMut::init_dot_dotdot(&mut bytes, ino, parent, filetype, csum, Place::inode(ino));
+    new_block(op, ino, kind::dir_leaf(ino, generation), &bytes).map(|_| ())
+}
+
+/// The longest target, for a block size in bytes: it lies in one block, and PATH_MAX counts a terminating zero.
+fn longest_target(block_size: u32) -> usize {
+    (block_size as usize).min(4096) - 1
+}
+
+fn init_symlink(op: &mut Op<'_>, ino: Ino, target: &[u8], extents: bool) -> Result<()> {
+    let inode = op.inode_mut(ino)?;
+    if inode.set_fast_symlink(target) {
+        return Ok(());
+    }
+    init_mapping(inode, extents);
+    new_block(op, ino, kind::SYMLINK, target)?;
+    op.inode_mut(ino)?.size = target.len() as u64;
+    Ok(())
+}
+
+/// Checks a symlink's target.
+pub(super) fn check_target(vol: &Volume, target: &[u8]) -> Result<()> {
+    if target.is_empty() {
+        return Err(Error::NotFound);
+    }
+    if target.contains(&0) {
+        return Err(Error::Invalid("a symlink's target contains a zero byte"));
+    }
+    if target.len() > longest_target(vol.shared.sb.block_size()) {
+        return Err(Error::NameTooLong);
+    }
+    Ok(())
+}
+
+/// The file type code for an entry that names `ino`.
+pub(super) fn code_of(op: &Op<'_>, ino: Ino) -> Result<u8> {
+    Ok(op.inode(ino)?.file_type().map_or(0, |file_type| type_code(op.vol(), file_type)))
+}

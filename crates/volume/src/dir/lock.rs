@@ -1,0 +1,110 @@
+//! Several inodes, locked together for one operation.
+//!
+//! Which inodes a name leads to is known only under its directory's lock. So the directories are locked first, their
+//! names looked up, and what they lead to is then *tried*; if somebody holds it, everything is released and locked again in
+//! the lock order: directories by number, then others by number. Nothing ever waits out of that order, so even an image
+//! whose directories form a circle cannot make operations wait for each other.
+
+use crate::node::{Node, NodeGuard};
+use crate::{Error, Ino, Result, Volume};
+use ondol_env::sync::Arc;
+use ondol_format::Inode;
+
+/// Locked inodes.
+pub(super) struct Locked {
+    guards: Vec<NodeGuard>,
+}
+
+impl Locked {
+    /// Locks one inode.
+    pub(super) fn one(vol: &Volume, ino: Ino) -> Result<Self> {
+        Ok(Self { guards: vec![vol.node(ino)?.write()?] })
+    }
+
+    /// Locks inodes in the lock order.
+    fn all(vol: &Volume, inos: &[Ino]) -> Result<Self> {
+        if let [ino] = *inos {
+            return Self::one(vol, ino);
+        }
+        let mut order = Vec::with_capacity(inos.len());
+        for &ino in inos {
+            let node = vol.node(ino)?;
+            let other = !node.read()?.inode.is_dir();
+            order.push((other, ino, node));
+        }
+        order.sort_by_key(|&(other, ino, _)| (other, ino));
+        order.dedup_by_key(|&mut (.., ino, _)| ino);
+        let guards = order.into_iter().map(|(.., node)| node.write()).collect::<Result<_>>()?;
+        Ok(Self { guards })
+    }
+
+    /// Locks `first`, lets `plan` look under these locks for what else is needed, and locks that too. What `plan` returned
+    /// last holds under all locks.
+    pub(super) fn with<T>(
+        vol: &Volume,
+        first: &[Ino],
+        mut plan: impl FnMut(&Self) -> Result<(T, Vec<Ino>)>,
+    ) -> Result<(Self, T)> {
+        let mut more: Vec<Ino> = Vec::new();
+        loop {
+            let wanted: Vec<Ino> = first.iter().chain(&more).copied().collect();
+            let mut locked = match Self::all(vol, &wanted) {
+                // What was there is gone: look again.
+                Err(Error::NotFound) if !more.is_empty() => {
+                    more.clear();
+                    continue;
+                }
+                locked => locked?,
+            };
+            let (planned, needed) = plan(&locked)?;
+            locked.guards.retain(|g| first.contains(&g.node.ino) || needed.contains(&g.node.ino));
+            if locked.try_add(vol, &needed)? {
+                return Ok((locked, planned));
+            }
+            more = needed;
+        }
+    }
+
+    /// Locks what is not locked yet; false if that would mean to wait.
+    fn try_add(&mut self, vol: &Volume, inos: &[Ino]) -> Result<bool> {
+        for &ino in inos {
+            if self.guards.iter().any(|g| g.node.ino == ino) {
+                continue;
+            }
+            let guard = vol.node(ino).and_then(|node| node.try_write());
+            match guard.map_err(|e| vol.noted(dangling(e, ino)))? {
+                Some(guard) => self.guards.push(guard),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// A locked inode.
+    pub(super) fn inode(&self, ino: Ino) -> Result<&Inode> {
+        self.guard(ino).map(|g| &g.state.inode)
+    }
+
+    /// A locked inode's node.
+    pub(super) fn node(&self, ino: Ino) -> Result<&Arc<Node>> {
+        self.guard(ino).map(|g| &g.node)
+    }
+
+    fn guard(&self, ino: Ino) -> Result<&NodeGuard> {
+        let guard = self.guards.iter().find(|g| g.node.ino == ino);
+        guard.ok_or(Error::Invalid("an operation planned with an inode that it has not locked"))
+    }
+
+    /// For an operation.
+    pub(super) fn into_guards(self) -> Vec<NodeGuard> {
+        self.guards
+    }
+}
+
+/// A name, seen under its directory's lock, leads to an inode that is not in use.
+pub(super) fn dangling(e: Error, ino: Ino) -> Error {
+    match e {
+        Error::NotFound => Error::corrupt(format!("inode {ino}"), 0, "an entry names it, but it is not in use"),
+        e => e,
+    }
+}

@@ -1,0 +1,90 @@
+//! create, mkdir, mknod, symlink.
+
+use super::{add_subdir, check_subdirs, plan_new, touch_dir};
+use crate::dir::init::{self, NewInode};
+use crate::dir::insert::insert;
+use crate::dir::lock::Locked;
+use crate::dir::{Needs, NewEntry, Slot};
+use crate::op::{Cost, Op};
+use crate::{Attr, Caller, Error, Ino, Result, Volume};
+use ondol_format::inode::FileType;
+
+/// Makes an inode and its name in directory `parent`, which `op` holds and where `name` has been found absent.
+pub(crate) fn do_create(op: &mut Op<'_>, parent: Ino, name: &[u8], slot: Slot, new: &NewInode<'_>) -> Result<Ino> {
+    let ino = init::make(op, parent, new)?;
+    let file_type = init::code_of(op, ino)?;
+    insert(op, parent, slot, NewEntry { name, ino, file_type })?;
+    if new.file_type == FileType::Directory {
+        add_subdir(op.inode_mut(parent)?);
+    }
+    touch_dir(op, parent)?;
+    Ok(ino)
+}
+
+impl Volume {
+    /// Makes an empty regular file with permission bits `mode`.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` when the directory is gone, `NotDirectory`, `NameTooLong`, `Invalid` name, `NoSpace`,
+    /// `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
+    pub fn create(&self, parent: Ino, name: &[u8], mode: u16, caller: Caller) -> Result<Attr> {
+        self.new_inode(parent, name, &plain(FileType::Regular, mode, caller))
+    }
+
+    /// Makes an empty directory with permission bits `mode`.
+    ///
+    /// # Errors
+    /// As [`Volume::create`]; `TooManyLinks`.
+    pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u16, caller: Caller) -> Result<Attr> {
+        self.new_inode(parent, name, &plain(FileType::Directory, mode, caller))
+    }
+
+    /// Makes a file of the type that `mode` says with its permission bits: regular, device, pipe or socket. `rdev` is
+    /// a device's major and minor number.
+    ///
+    /// # Errors
+    /// As [`Volume::create`]; `Invalid` for another type.
+    pub fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), caller: Caller) -> Result<Attr> {
+        let file_type = match FileType::from_mode(mode) {
+            None if mode >> 12 == 0 => FileType::Regular,
+            Some(FileType::Directory | FileType::Symlink) | None => return Err(Error::Invalid("mknod of this type")),
+            Some(file_type) => file_type,
+        };
+        let new = NewInode { device: rdev, ..plain(file_type, mode & 0o7777, caller) };
+        self.new_inode(parent, name, &new)
+    }
+
+    /// Makes a symbolic link to `target`.
+    ///
+    /// # Errors
+    /// As [`Volume::create`]; `NotFound` for an empty target, `NameTooLong` for one that a block cannot hold.
+    pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], caller: Caller) -> Result<Attr> {
+        init::check_target(self, target)?;
+        self.new_inode(parent, name, &NewInode { target, ..plain(FileType::Symlink, 0o777, caller) })
+    }
+
+    fn new_inode(&self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
+        self.try_new_inode(parent, name, new).map_err(|e| self.noted(e))
+    }
+
+    fn try_new_inode(&self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
+        let locked = Locked::one(self, parent)?;
+        let dir = locked.inode(parent)?;
+        let slot = plan_new(&mut &*self, parent, dir, name)?;
+        self.check_writable()?;
+        if new.file_type == FileType::Directory {
+            check_subdirs(self, parent, dir)?;
+        }
+        let needs = new.needs() + slot.needs(dir)? + Needs { journal: 1, blocks: 0 };
+        let cost = Cost { journal: needs.journal, blocks: needs.blocks, need: init::need(self, new.caller) };
+        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        let ino = do_create(&mut op, parent, name, slot, new)?;
+        let attr = self.attr(ino, op.inode(ino)?)?;
+        op.close()?;
+        Ok(attr)
+    }
+}
+
+fn plain(file_type: FileType, perm: u16, caller: Caller) -> NewInode<'static> {
+    NewInode { file_type, perm, device: (0, 0), target: b"", caller }
+}

@@ -1,0 +1,63 @@
+//! link.
+
+use super::{check_movable, plan_new, touch_dir, touch_inode};
+use crate::alloc::Need;
+use crate::dir::insert::insert;
+use crate::dir::lock::Locked;
+use crate::dir::{NewEntry, Slot, init};
+use crate::op::{Cost, Op};
+use crate::{Attr, Error, Ino, Result, Volume};
+use ondol_format::Inode;
+use ondol_format::inode::LINK_MAX;
+
+/// Gives `ino` a further name in directory `parent`. `op` holds both, and `name` has been found absent.
+pub(crate) fn do_link(op: &mut Op<'_>, ino: Ino, parent: Ino, name: &[u8], slot: Slot) -> Result<()> {
+    check_linkable(ino, op.inode(ino)?)?;
+    let file_type = init::code_of(op, ino)?;
+    insert(op, parent, slot, NewEntry { name, ino, file_type })?;
+    op.inode_mut(ino)?.links += 1;
+    touch_inode(op, ino)?;
+    touch_dir(op, parent)
+}
+
+/// Whether an inode can have another name.
+fn check_linkable(ino: Ino, inode: &Inode) -> Result<()> {
+    if inode.is_dir() {
+        return Err(Error::IsDirectory(ino));
+    }
+    check_movable(inode)?;
+    if inode.links == 0 {
+        return Err(Error::NotFound);
+    }
+    if inode.links >= LINK_MAX {
+        return Err(Error::TooManyLinks(ino));
+    }
+    Ok(())
+}
+
+impl Volume {
+    /// Gives an inode that is not a directory another name.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound`, `NotDirectory`, `IsDirectory` (`ino` is one), `TooManyLinks`, `NameTooLong`, `Invalid` name,
+    /// `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+        self.try_link(ino, parent, name).map_err(|e| self.noted(e))
+    }
+
+    fn try_link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+        let (locked, slot) = Locked::with(self, &[parent, ino], |locked| {
+            let slot = plan_new(&mut &*self, parent, locked.inode(parent)?, name)?;
+            Ok((slot, Vec::new()))
+        })?;
+        self.check_writable()?;
+        check_linkable(ino, locked.inode(ino)?)?;
+        let needs = slot.needs(locked.inode(parent)?)?;
+        let cost = Cost { journal: needs.journal + 2, blocks: needs.blocks, need: Need::Ordinary };
+        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        do_link(&mut op, ino, parent, name, slot)?;
+        let attr = self.attr(ino, op.inode(ino)?)?;
+        op.close()?;
+        Ok(attr)
+    }
+}

@@ -1,0 +1,108 @@
+//! The namespace operations. Each has a part that locks and plans, and a `do_…` part for inodes that an operation holds.
+
+mod create;
+mod link;
+mod lookup;
+mod rename;
+mod unlink;
+
+use super::{Dir, Search, search};
+use crate::op::{Op, Reader};
+use crate::{Error, Ino, NAME_MAX, Result, Volume};
+use ondol_format::Inode;
+use ondol_format::inode::{InodeFlags, LINK_MAX};
+
+/// Checks a name that is to be looked up, made or removed; "." and ".." are the caller's matter.
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() {
+        return Err(Error::Invalid("an empty name"));
+    }
+    if name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Invalid("a name contains a slash or a zero byte"));
+    }
+    Ok(())
+}
+
+/// "." or "..".
+fn is_dots(name: &[u8]) -> bool {
+    name == b"." || name == b".."
+}
+
+/// Looks for a name that is to be made.
+fn plan_new(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<super::Slot> {
+    check_name(name)?;
+    let dir = Dir::new(reader.volume(), ino, inode)?;
+    if is_dots(name) {
+        return Err(Error::Exists);
+    }
+    let slot = search::search(reader, &dir, name)?.absent()?;
+    if inode.flags.contains(InodeFlags::IMMUTABLE) {
+        return Err(Error::NotPermitted("the directory is immutable"));
+    }
+    Ok(slot)
+}
+
+/// Looks for a name, whether it is there or not.
+fn plan_any(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Search> {
+    let dir = Dir::new(reader.volume(), ino, inode)?;
+    search::search(reader, &dir, name)
+}
+
+/// Whether names may be taken out of a directory.
+fn check_removable(dir: &Inode) -> Result<()> {
+    if dir.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+        return Err(Error::NotPermitted("the directory is immutable or append-only"));
+    }
+    Ok(())
+}
+
+/// Whether an inode may lose, change or get a name.
+fn check_movable(inode: &Inode) -> Result<()> {
+    if inode.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+        return Err(Error::NotPermitted("the inode is immutable or append-only"));
+    }
+    Ok(())
+}
+
+/// Stamps a directory whose names have changed.
+fn touch_dir(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    let now = crate::time::to_disk(op.now());
+    let dir = op.inode_mut(ino)?;
+    (dir.mtime, dir.ctime) = (now, now);
+    Ok(())
+}
+
+/// Stamps an inode that has changed itself.
+fn touch_inode(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    let now = crate::time::to_disk(op.now());
+    op.inode_mut(ino)?.ctime = now;
+    Ok(())
+}
+
+/// Whether a directory can have another subdirectory.
+fn check_subdirs(vol: &Volume, ino: Ino, inode: &Inode) -> Result<()> {
+    let uncounted = vol.shared.sb.has_ro_compat(ondol_format::RoCompat::DIR_NLINK);
+    if inode.links >= LINK_MAX && !uncounted {
+        return Err(Error::TooManyLinks(ino));
+    }
+    Ok(())
+}
+
+/// Counts one more subdirectory. Too many to count are 1 link, for good.
+fn add_subdir(inode: &mut Inode) {
+    inode.links = match inode.links {
+        1 => 1,
+        n if n >= LINK_MAX => 1,
+        n => n + 1,
+    };
+}
+
+/// Counts one subdirectory less.
+fn drop_subdir(inode: &mut Inode) {
+    if inode.links > 2 {
+        inode.links -= 1;
+    }
+}

@@ -1,0 +1,236 @@
+//! rename: within and across directories, over what is there, and exchange.
+
+use super::unlink::{Fate, check_empty, drop_link};
+use super::{add_subdir, check_movable, check_name, check_removable, check_subdirs, drop_subdir};
+use super::{is_dots, plan_any, touch_dir, touch_inode};
+use crate::alloc::Need;
+use crate::dir::insert::insert;
+use crate::dir::lock::Locked;
+use crate::dir::remove::{remove, replace, set_parent};
+use crate::dir::{Dir, Entry, Needs, NewEntry, Search, init};
+use crate::op::{Cost, Op};
+use crate::{Error, Ino, ROOT, Rename, Result, Volume};
+use ondol_format::Inode;
+use std::collections::BTreeSet;
+
+/// Where from and where to, by directory and name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names<'a> {
+    pub(crate) from: Ino,
+    pub(crate) from_name: &'a [u8],
+    pub(crate) to: Ino,
+    pub(crate) to_name: &'a [u8],
+}
+
+/// A rename, planned under the locks of both directories.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The entry that moves.
+    source: Entry,
+    /// What is at the target.
+    target: Search,
+    /// What becomes of the inode that is replaced.
+    fate: Option<Fate>,
+    exchange: bool,
+}
+
+impl Plan {
+    fn target(&self) -> Option<Entry> {
+        match self.target {
+            Search::Found(entry) => Some(entry),
+            Search::Absent(_) => None,
+        }
+    }
+
+    /// Source and target are the same inode already.
+    fn is_done(&self) -> bool {
+        self.target().is_some_and(|target| target.ino == self.source.ino)
+    }
+
+    /// Checks what the names alone do not tell; all inodes are locked.
+    fn check(&mut self, vol: &Volume, locked: &Locked, names: &Names<'_>, circle: &Circle) -> Result<u32> {
+        let source = self.source.ino;
+        let source_is_dir = locked.inode(source)?.is_dir();
+        let (from, to) = (locked.inode(names.from)?, locked.inode(names.to)?);
+        check_removable(from)?;
+        check_movable(locked.inode(source)?)?;
+        if circle.above_target.contains(&source) {
+            return Err(Error::Invalid("a directory cannot be moved below itself"));
+        }
+        let Some(target) = self.target() else {
+            if to.flags.contains(ondol_format::inode::InodeFlags::IMMUTABLE) {
+                return Err(Error::NotPermitted("the directory is immutable"));
+            }
+            if source_is_dir && names.from != names.to {
+                check_subdirs(vol, names.to, to)?;
+            }
+            return Ok(0);
+        };
+        let target_is_dir = locked.inode(target.ino)?.is_dir();
+        check_removable(to)?;
+        check_movable(locked.inode(target.ino)?)?;
+        if self.exchange {
+            if circle.above_source.contains(&target.ino) {
+                return Err(Error::Invalid("a directory cannot be moved below itself"));
+            }
+            match (source_is_dir, target_is_dir) {
+                (true, false) if names.from != names.to => check_subdirs(vol, names.to, to)?,
+                (false, true) if names.from != names.to => check_subdirs(vol, names.from, from)?,
+                _ => {}
+            }
+            return Ok(1);
+        }
+        match (source_is_dir, target_is_dir) {
+            (true, false) => return Err(Error::NotDirectory(target.ino)),
+            (false, true) => return Err(Error::IsDirectory(target.ino)),
+            (true, true) => check_empty(vol, locked, target.ino)?,
+            (false, false) => {}
+        }
+        let (fate, cost) = Fate::of(vol, locked, target.ino)?;
+        self.fate = Some(fate);
+        Ok(cost)
+    }
+
+    /// What the rename into directory `to` takes, with `victim` journal blocks for what is there.
+    fn cost(&self, to: &Inode, victim: u32) -> Result<Cost> {
+        let target = match &self.target {
+            Search::Found(_) => Needs { journal: 1, blocks: 0 },
+            Search::Absent(slot) => slot.needs(to)?,
+        };
+        // Both directories' inodes, the moved inode, the source's leaf, and the first block of each moved directory.
+        let journal = target.journal + victim + 2 + 1 + 1 + 2;
+        Ok(Cost { journal, blocks: target.blocks, need: Need::Ordinary })
+    }
+}
+
+/// The directories that contain source and target, at any height, with the two themselves; empty within one directory.
+#[derive(Default)]
+struct Circle {
+    above_source: BTreeSet<Ino>,
+    above_target: BTreeSet<Ino>,
+}
+
+/// Does what has been planned; `op` holds both directories, the source, and the target if there is one. Returns what was
+/// replaced, and what has become of it.
+pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Result<Option<(Ino, Fate)>> {
+    let Plan { source, mut fate, exchange, .. } = plan;
+    let target_ino = plan.target().map(|target| target.ino);
+    let across = names.from != names.to;
+    let moved_dir = op.inode(source.ino)?.is_dir();
+    let code = init::code_of(op, source.ino)?;
+    match plan.target {
+        Search::Found(target) if exchange => {
+            let other = init::code_of(op, target.ino)?;
+            replace(op, names.to, &target, source.ino, code)?;
+            replace(op, names.from, &source, target.ino, other)?;
+            touch_inode(op, target.ino)?;
+            if across && op.inode(target.ino)?.is_dir() {
+                move_dir(op, target.ino, names.to, names.from)?;
+            }
+        }
+        Search::Found(target) => {
+            replace(op, names.to, &target, source.ino, code)?;
+            remove(op, names.from, &source)?;
+            if op.inode(target.ino)?.is_dir() {
+                drop_subdir(op.inode_mut(names.to)?);
+            }
+            fate = Some(drop_link(op, target.ino, fate.unwrap_or(Fate::Orphan))?);
+        }
+        Search::Absent(slot) => {
+            remove(op, names.from, &source)?;
+            insert(op, names.to, slot, NewEntry { name: names.to_name, ino: source.ino, file_type: code })?;
+        }
+    }
+    if across && moved_dir {
+        move_dir(op, source.ino, names.from, names.to)?;
+    }
+    touch_inode(op, source.ino)?;
+    touch_dir(op, names.from)?;
+    touch_dir(op, names.to)?;
+    Ok(target_ino.zip(fate))
+}
+
+/// A directory has another parent from now on.
+fn move_dir(op: &mut Op<'_>, ino: Ino, from: Ino, to: Ino) -> Result<()> {
+    set_parent(op, ino, to)?;
+    drop_subdir(op.inode_mut(from)?);
+    add_subdir(op.inode_mut(to)?);
+    Ok(())
+}
+
+impl Volume {
+    /// Moves a name, replacing what `to_name` names unless `how` says otherwise, in one step. Two names of one inode stay as
+    /// they are.
+    ///
+    /// # Errors
+    /// `NotFound`, `Exists` (`NoReplace`), `NotEmpty`, `NotDirectory` and `IsDirectory` when only one of the two is a
+    /// directory, `Invalid` when a directory would come to lie below itself or a name is ".", ".." or impossible,
+    /// `NameTooLong`, `TooManyLinks`, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
+    pub fn rename(&self, from: Ino, from_name: &[u8], to: Ino, to_name: &[u8], how: Rename) -> Result<()> {
+        self.try_rename(&Names { from, from_name, to, to_name }, how).map_err(|e| self.noted(e))
+    }
+
+    fn try_rename(&self, names: &Names<'_>, how: Rename) -> Result<()> {
+        check_name(names.from_name)?;
+        check_name(names.to_name)?;
+        if is_dots(names.from_name) || is_dots(names.to_name) {
+            return Err(Error::Invalid("\".\" and \"..\" cannot be renamed"));
+        }
+        let across = names.from != names.to;
+        let _rename = across.then(|| self.rename_lock.lock());
+        let circle = if across { self.circle(names)? } else { Circle::default() };
+        let (locked, mut plan) = Locked::with(self, &[names.from, names.to], |locked| {
+            let plan = self.plan_rename(locked, names, how, &circle)?;
+            let inos = [Some(plan.source.ino), plan.target().map(|target| target.ino)];
+            Ok((plan, inos.into_iter().flatten().collect()))
+        })?;
+        self.check_writable()?;
+        if plan.is_done() {
+            return Ok(());
+        }
+        let victim = plan.check(self, &locked, names, &circle)?;
+        let cost = plan.cost(locked.inode(names.to)?, victim)?;
+        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        let replaced = do_rename(&mut op, names, plan)?;
+        op.close()?;
+        if let Some((target, fate)) = replaced {
+            self.bury(target, fate);
+        }
+        Ok(())
+    }
+
+    fn plan_rename(&self, locked: &Locked, names: &Names<'_>, how: Rename, circle: &Circle) -> Result<Plan> {
+        let find = |ino, name| plan_any(&mut &*self, ino, locked.inode(ino)?, name);
+        let source = find(names.from, names.from_name)?.found()?;
+        let target = find(names.to, names.to_name)?;
+        match (how, &target) {
+            (Rename::NoReplace, Search::Found(_)) => return Err(Error::Exists),
+            (Rename::Exchange, Search::Absent(_)) => return Err(Error::NotFound),
+            (Rename::Replace, Search::Found(at)) if circle.above_source.contains(&at.ino) => {
+                return Err(Error::NotEmpty(at.ino));
+            }
+            _ => {}
+        }
+        Ok(Plan { source, target, fate: None, exchange: how == Rename::Exchange })
+    }
+
+    /// The directories above both sides. They stay that as long as the rename lock is held.
+    fn circle(&self, names: &Names<'_>) -> Result<Circle> {
+        Ok(Circle { above_source: self.ancestors(names.from)?, above_target: self.ancestors(names.to)? })
+    }
+
+    fn ancestors(&self, ino: Ino) -> Result<BTreeSet<Ino>> {
+        let (mut above, mut at) = (BTreeSet::new(), ino);
+        loop {
+            if !above.insert(at) {
+                return Err(Error::corrupt(format!("directory {at}"), 0, "it lies below itself"));
+            }
+            if at == ROOT {
+                return Ok(above);
+            }
+            let node = self.node(at)?;
+            let state = node.read()?;
+            at = Dir::new(self, at, &state.inode)?.parent(&mut &*self)?.0;
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! unlink, rmdir, and what becomes of an inode that has lost a name.
+
+use super::{check_movable, check_name, check_removable, drop_subdir, is_dots, plan_any, touch_dir, touch_inode};
+use crate::alloc::Need;
+use crate::dir::init::INODE_COST;
+use crate::dir::lock::Locked;
+use crate::dir::remove::{is_empty, remove};
+use crate::dir::{Dir, Entry};
+use crate::op::{Cost, Op};
+use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::{Inode, Place, extent};
+
+/// What becomes of an inode when it loses a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It has others.
+    Kept,
+    /// It is freed in the same operation.
+    Freed,
+    /// It becomes an orphan: it is open, or has more blocks than one operation frees.
+    Orphan,
+}
+
+impl Fate {
+    /// Decides it for a locked inode that is to lose a name, and says how many journal blocks that takes.
+    pub(super) fn of(vol: &Volume, locked: &Locked, ino: Ino) -> Result<(Self, u32)> {
+        let inode = locked.inode(ino)?;
+        if !inode.is_dir() && inode.links > 1 {
+            return Ok((Self::Kept, 1));
+        }
+        if locked.node(ino)?.opens.load(SeqCst) == 0
+            && let Some(cost) = free_cost(vol, inode)
+        {
+            return Ok((Self::Freed, cost));
+        }
+        Ok((Self::Orphan, 1 + orphan::COST))
+    }
+}
+
+/// Journal blocks that freeing a whole inode takes, if one operation can do it: its extents are all in the inode.
+fn free_cost(vol: &Volume, inode: &Inode) -> Option<u32> {
+    let attributes = if inode.file_acl == 0 { 0 } else { xattr::FREE_COST };
+    if !has_blocks(inode) {
+        return Some(INODE_COST + attributes);
+    }
+    if !inode.has_extents() {
+        return None;
+    }
+    let root = extent::Node::parse(&inode.i_block, Some(0), Place::NONE).ok()?;
+    let per_group = vol.shared.sb.blocks_per_group().max(1);
+    // A bitmap and a descriptor for every group that a run may touch.
+    let runs: u32 = root.extents().map(|e| 2 * (e.len / per_group + 2)).sum();
+    Some(INODE_COST + attributes + runs + SHRINK_SPARE)
+}
+
+/// What `shrink` wants to be left over before it frees another run.
+const SHRINK_SPARE: u32 = 8 + orphan::COST;
+
+/// Whether i_block maps blocks.
+fn has_blocks(inode: &Inode) -> bool {
+    inode.is_regular() || inode.is_dir() || (inode.is_symlink() && !inode.is_fast_symlink())
+}
+
+/// Takes a name's link off an inode that `op` holds, as has been decided before. Returns what has become of it.
+pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
+    let inode = op.inode_mut(ino)?;
+    inode.links = if inode.is_dir() { 0 } else { inode.links.saturating_sub(1) };
+    let blocks = has_blocks(inode);
+    touch_inode(op, ino)?;
+    match fate {
+        Fate::Kept => return Ok(fate),
+        Fate::Freed if !blocks || file::shrink(op, ino, 0)? => {
+            xattr::free(op, ino)?;
+            op.free_inode(ino)?;
+            return Ok(fate);
+        }
+        Fate::Freed | Fate::Orphan => {}
+    }
+    orphan::add(op, ino)?;
+    Ok(Fate::Orphan)
+}
+
+/// Removes a found name of something that is not a directory. `op` holds `parent` and the inode.
+pub(crate) fn do_unlink(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<Fate> {
+    remove(op, parent, entry)?;
+    touch_dir(op, parent)?;
+    drop_link(op, entry.ino, fate)
+}
+
+/// Removes a found, empty directory. `op` holds it and `parent`.
+pub(crate) fn do_rmdir(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<Fate> {
+    drop_subdir(op.inode_mut(parent)?);
+    do_unlink(op, parent, entry, fate)
+}
+
+/// Checks that a locked directory can be removed.
+pub(super) fn check_empty(vol: &Volume, locked: &Locked, ino: Ino) -> Result<()> {
+    let dir = Dir::new(vol, ino, locked.inode(ino)?)?;
+    if is_empty(&mut &*vol, &dir)? { Ok(()) } else { Err(Error::NotEmpty(ino)) }
+}
+
+impl Volume {
+    /// Removes a name of something that is not a directory. With the last name goes the inode: at once, or when it is closed.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotDirectory` (`parent`), `NameTooLong`, `Invalid` name, `ReadOnly`, `NotPermitted`;
+    /// corruption. Nothing has changed then.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        if is_dots(name) {
+            return Err(Error::IsDirectory(parent));
+        }
+        self.remove_name(parent, name, false).map_err(|e| self.noted(e))
+    }
+
+    /// Removes an empty directory. If it is open, it lives on without names or entries until it is closed.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotEmpty`, `NotDirectory`, `NameTooLong`, `Invalid` name, `ReadOnly`, `NotPermitted`; corruption.
+    /// Nothing has changed then.
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        match name {
+            b"." => Err(Error::Invalid("a directory cannot be removed by its own \".\"")),
+            b".." => Err(Error::NotEmpty(parent)),
+            name => self.remove_name(parent, name, true).map_err(|e| self.noted(e)),
+        }
+    }
+
+    fn remove_name(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
+        check_name(name)?;
+        let (locked, entry) = Locked::with(self, &[parent], |locked| {
+            let entry = plan_any(&mut &*self, parent, locked.inode(parent)?, name)?.found()?;
+            Ok((entry, vec![entry.ino]))
+        })?;
+        self.check_writable()?;
+        let inode = locked.inode(entry.ino)?;
+        match (directory, inode.is_dir()) {
+            (true, false) => return Err(Error::NotDirectory(entry.ino)),
+            (false, true) => return Err(Error::IsDirectory(entry.ino)),
+            _ => {}
+        }
+        check_removable(locked.inode(parent)?)?;
+        check_movable(inode)?;
+        if directory {
+            check_empty(self, &locked, entry.ino)?;
+        }
+        let (fate, victim) = Fate::of(self, &locked, entry.ino)?;
+        // The leaf and the parent's inode.
+        let cost = Cost { journal: victim + 2, blocks: 0, need: Need::ToFree };
+        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        let fate = match directory {
+            true => do_rmdir(&mut op, parent, &entry, fate)?,
+            false => do_unlink(&mut op, parent, &entry, fate)?,
+        };
+        op.close()?;
+        self.bury(entry.ino, fate);
+        Ok(())
+    }
+
+    /// After an operation that made an inode an orphan: deletes it if nobody has it open. Its name is gone whether this
+    /// succeeds or not; what is left is deleted by the next mount.
+    pub(crate) fn bury(&self, ino: Ino, fate: Fate) {
+        if fate == Fate::Orphan
+            && let Err(e) = self.delete_orphan(ino)
+        {
+            tracing::warn!("inode {ino} is left to be deleted by the next mount: {}", self.noted(e));
+        }
+    }
+}

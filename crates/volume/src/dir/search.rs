@@ -1,0 +1,153 @@
+//! Looking for a name: where it is, or the slot where it goes.
+
+use super::htree::{self, Path};
+use super::{Dir, Needs, bad, grow_needs, valid_ino};
+use crate::op::Reader;
+use crate::{Error, Ino, Result};
+use ondol_format::Inode;
+use ondol_format::dirent::rec_len_for;
+use ondol_journal::Block;
+
+/// A name's entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The inode it names.
+    pub(crate) ino: Ino,
+    /// Its file type code.
+    pub(crate) file_type: u8,
+    /// The physical block it lies in.
+    pub(super) block: u64,
+    /// Where it begins there.
+    pub(super) offset: usize,
+}
+
+/// Where a name that is not there goes.
+#[derive(Clone, Debug)]
+pub(crate) enum Slot {
+    /// This block has room, perhaps only once its entries are packed.
+    Leaf(u64),
+    /// A new block behind the last of a linear directory.
+    Append,
+    /// The only block is full: the directory becomes an htree.
+    Convert,
+    /// The leaf that the path leads to is full and is split.
+    Split(Box<Path>),
+    /// The leaf is full and the index cannot take another.
+    Full,
+}
+
+/// What a search found.
+#[derive(Clone, Debug)]
+pub(crate) enum Search {
+    /// The name.
+    Found(Entry),
+    /// Its absence.
+    Absent(Slot),
+}
+
+impl Search {
+    /// The entry.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub(crate) fn found(self) -> Result<Entry> {
+        match self {
+            Self::Found(entry) => Ok(entry),
+            Self::Absent(_) => Err(Error::NotFound),
+        }
+    }
+
+    /// The slot.
+    ///
+    /// # Errors
+    /// `Exists`.
+    pub(crate) fn absent(self) -> Result<Slot> {
+        match self {
+            Self::Found(_) => Err(Error::Exists),
+            Self::Absent(slot) => Ok(slot),
+        }
+    }
+}
+
+impl Slot {
+    /// What an insertion there takes at most, beside the inode of the directory, which is `dir`.
+    ///
+    /// # Errors
+    /// `NoSpace` if it is not possible at all.
+    pub(crate) fn needs(&self, dir: &Inode) -> Result<Needs> {
+        let changed = |journal: u32| Needs { journal, blocks: 0 };
+        Ok(match self {
+            Self::Leaf(_) => changed(1),
+            Self::Append => grow_needs(dir, 1),
+            Self::Convert => changed(1) + grow_needs(dir, 2),
+            Self::Split(path) => changed(path.levels() + 1) + grow_needs(dir, 1 + path.new_nodes()),
+            Self::Full => return Err(Error::NoSpace("the directory's index is full")),
+        })
+    }
+}
+
+/// One block of entries, searched.
+pub(super) struct Scan {
+    /// The name, if it is there.
+    pub(super) found: Option<Entry>,
+    /// The name would fit between the entries as they lie.
+    gap: bool,
+    /// It would fit if they were packed.
+    packed: bool,
+}
+
+impl Scan {
+    /// Whether the block can take the name; its entries may be moved if `movable`.
+    pub(super) fn has_room(&self, movable: bool) -> bool {
+        self.gap || (movable && self.packed)
+    }
+}
+
+/// Searches one block of entries.
+pub(super) fn scan(reader: &dyn Reader, dir: &Dir, bytes: &Block, block: u64, name: &[u8]) -> Result<Scan> {
+    let view = dir.leaf(bytes, block)?;
+    let need = rec_len_for(name.len());
+    let (mut gap, mut used) = (false, 0);
+    for entry in view.entries() {
+        let e = entry.map_err(|e| bad(block, &e))?;
+        let keep = if e.ino == 0 { 0 } else { rec_len_for(e.name.len()) };
+        if e.ino != 0 && e.name == name {
+            if !valid_ino(reader.volume(), e.ino) || e.ino == crate::ROOT || e.ino == dir.ino {
+                return Err(dir.corrupt(block, format!("an entry names inode {}, which cannot be", e.ino)));
+            }
+            let found = Entry { ino: e.ino, file_type: e.file_type, block, offset: e.offset };
+            return Ok(Scan { found: Some(found), gap, packed: false });
+        }
+        gap |= e.rec_len - keep >= need;
+        used += keep;
+    }
+    Ok(Scan { found: None, gap, packed: used + need <= view.end() })
+}
+
+/// Looks for a name other than "." and "..".
+///
+/// # Errors
+/// Corruption, or the store's failure.
+pub(crate) fn search(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<Search> {
+    if dir.indexed() { htree::search(reader, dir, name) } else { linear(reader, dir, name) }
+}
+
+fn linear(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<Search> {
+    let (mut room, mut from) = (None, 0);
+    while let Some((logical, block)) = dir.next_block(reader, from)? {
+        let bytes = reader.block(block, dir.leaf_kind())?;
+        let scan = scan(reader, dir, &bytes, block, name)?;
+        if let Some(entry) = scan.found {
+            return Ok(Search::Found(entry));
+        }
+        if room.is_none() && scan.has_room(dir.hashed()) {
+            room = Some(block);
+        }
+        from = logical + 1;
+    }
+    Ok(Search::Absent(match room {
+        Some(block) => Slot::Leaf(block),
+        None if dir.hashed() => Slot::Convert,
+        None => Slot::Append,
+    }))
+}

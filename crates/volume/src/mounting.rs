@@ -1,0 +1,99 @@
+//! What mounting and unmounting write into the superblock.
+//!
+//! The superblock is written directly and never through the journal here: before an engine has been opened, or after
+//! it has emptied its log. In between it is an ordinary journaled block (it heads the orphan list).
+
+use crate::{Image, Result, Volume};
+use ondol_env::Timestamp;
+use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_format::superblock::{OFFSET, STATE_ERROR, STATE_VALID};
+use ondol_format::{Incompat, RawSuperblock, RoCompat};
+use zerocopy::{FromZeros, IntoBytes};
+
+impl Image {
+    /// How the user named the image.
+    pub fn name(&self) -> &str {
+        self.store.name()
+    }
+
+    /// Free blocks and inodes, summed over the descriptors.
+    ///
+    /// # Errors
+    /// Corrupt descriptors, or the store's failure.
+    pub fn free_counts(&self) -> Result<(u64, u64)> {
+        let shared = self.shared()?;
+        Ok((shared.groups.visible_free(), shared.groups.free_inodes.load(Relaxed)))
+    }
+
+    /// Whether the superblock says that the journal holds transactions to replay.
+    pub fn needs_recovery(&self) -> bool {
+        self.sb.has_incompat(Incompat::RECOVER)
+    }
+
+    /// Marks the image as mounted for writing: the journal may hold transactions from now on. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn mark_mounted(&self, now: Timestamp) -> Result<()> {
+        self.edit_superblock(|sb| {
+            let mut features = sb.features();
+            features.incompat |= Incompat::RECOVER;
+            sb.set_features(features);
+            sb.set_mtime(now.sec);
+            sb.s_mnt_count.set(sb.s_mnt_count.get().saturating_add(1));
+        })
+    }
+
+    /// Marks the image as recovered: its journal is empty. The free counts are taken from the descriptors, since those
+    /// in the superblock are not journaled. Durable when this returns.
+    ///
+    /// # Errors
+    /// Corrupt descriptors, or the store's failure.
+    pub fn mark_recovered(&self) -> Result<()> {
+        let (free_blocks, free_inodes) = self.free_counts()?;
+        self.edit_superblock(|sb| {
+            let mut features = sb.features();
+            features.incompat.remove(Incompat::RECOVER);
+            sb.set_features(features);
+            sb.set_free_blocks_count(free_blocks);
+            sb.s_free_inodes_count.set(free_inodes as u32);
+        })
+    }
+
+    /// Marks the image as cleanly unmounted. The volume's engine must have emptied its log. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn mark_unmounted(&self, volume: &Volume) -> Result<()> {
+        let groups = &volume.shared.groups;
+        let (free_blocks, free_inodes) = (groups.visible_free(), groups.free_inodes.load(Relaxed));
+        let (now, error) = (volume.now(), volume.stopped());
+        let orphans = !volume.orphans_empty()?;
+        self.edit_superblock(|sb| {
+            let mut features = sb.features();
+            features.incompat.remove(Incompat::RECOVER);
+            if !orphans {
+                features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
+            }
+            sb.set_features(features);
+            sb.set_free_blocks_count(free_blocks);
+            sb.s_free_inodes_count.set(free_inodes as u32);
+            sb.set_wtime(now.sec);
+            let state = sb.s_state.get() | STATE_VALID;
+            sb.s_state.set(if error.is_some() { state | STATE_ERROR } else { state });
+            if error.is_some() {
+                sb.s_error_count.set(sb.s_error_count.get().saturating_add(1));
+                sb.set_last_error_time(now.sec);
+            }
+        })
+    }
+
+    fn edit_superblock(&self, edit: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
+        let mut raw = RawSuperblock::new_zeroed();
+        self.store.read(OFFSET, raw.as_mut_bytes())?;
+        edit(&mut raw);
+        raw.seal();
+        self.store.write(OFFSET, raw.as_bytes())?;
+        Ok(self.store.flush()?)
+    }
+}

@@ -1,0 +1,102 @@
+//! Openers, and the end of inodes that have neither openers nor names.
+
+use super::COST;
+use crate::alloc::Need;
+use crate::node::NodeGuard;
+use crate::op::{Cost, Op};
+use crate::{Attr, Error, Ino, Result, Volume, file, xattr};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::Inode;
+
+/// Journal blocks of the last step of a deletion: the inode, its bitmap and descriptor, xattrs, the orphan entry.
+const LAST: u32 = 3 + xattr::FREE_COST + COST;
+/// Journal blocks that one step of freeing contents asks for.
+const STEP: u32 = 64;
+
+impl Volume {
+    /// Counts an opener: an inode that loses its last name lives until the last [`Volume::release`]. An inode without
+    /// names can be opened as long as somebody has it open.
+    ///
+    /// # Errors
+    /// `NotFound`, corruption, or the store's failure.
+    pub fn open(&self, ino: Ino) -> Result<Attr> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        let attr = self.attr(ino, &state.inode)?;
+        // Under the inode's lock: a deletion has either begun, and the inode is gone, or will see this opener.
+        node.opens.fetch_add(1, SeqCst);
+        Ok(attr)
+    }
+
+    /// Undoes one [`Volume::open`]; the last one deletes an inode that has no names.
+    ///
+    /// # Errors
+    /// `Invalid` if the inode is not open; as a deletion, which the next mount then finishes.
+    pub fn release(&self, ino: Ino) -> Result<()> {
+        const NOT_OPEN: Error = Error::Invalid("release of an inode that is not open");
+        let node = self.nodes.cached(ino).ok_or(NOT_OPEN)?;
+        let before = node.opens.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).map_err(|_| NOT_OPEN)?;
+        let nameless = before == 1 && node.read().is_ok_and(|state| state.inode.links == 0);
+        if !nameless || self.is_read_only() {
+            return Ok(());
+        }
+        self.delete_orphan(ino)
+    }
+
+    /// Deletes an inode that has no names and no openers: frees its contents in steps, then its xattrs, the inode and its
+    /// orphan entry. Nothing happens if it is open, has a name, or is gone already. A crash between two steps
+    /// leaves an orphan, which the next mount deletes.
+    ///
+    /// # Errors
+    /// Corruption, or the journal's failure; the inode is then still an orphan.
+    pub(crate) fn delete_orphan(&self, ino: Ino) -> Result<()> {
+        let node = match self.nodes.cached(ino) {
+            Some(node) => node,
+            None if self.orphans.contains(ino) => {
+                self.nodes.get_orphan(&self.shared, &*self.engine, ino).map_err(|e| self.noted(e))?
+            }
+            None => return Ok(()),
+        };
+        let Ok(guard) = node.write() else { return Ok(()) };
+        if guard.state.inode.links > 0 || node.opens.load(SeqCst) > 0 {
+            return Ok(());
+        }
+        self.delete_locked(guard).map_err(|e| self.noted(e))
+    }
+
+    /// Deletes an inode without names.
+    pub(super) fn delete_locked(&self, guard: NodeGuard) -> Result<()> {
+        let ino = guard.node.ino;
+        let mut op = self.free_contents(guard)?;
+        xattr::free(&mut op, ino)?;
+        super::remove(&mut op, ino)?;
+        op.free_inode(ino)?;
+        op.close().map(|_| ())
+    }
+
+    /// Frees the contents of a locked inode in as many operations as it takes. The last is returned open, with room for
+    /// [`LAST`] more journal blocks.
+    fn free_contents(&self, guard: NodeGuard) -> Result<Op<'_>> {
+        let ino = guard.node.ino;
+        let journal = (LAST + STEP).min(self.engine.max_blocks()).max(LAST);
+        let mut guards = vec![guard];
+        loop {
+            let mut op = Op::begin(self, guards, Cost { journal, blocks: 0, need: Need::ToFree })?;
+            let done = !has_blocks(op.inode(ino)?) || file::shrink(&mut op, ino, 0)?;
+            let handle = op.handle()?;
+            let missing = LAST.saturating_sub(handle.room());
+            if done && (missing == 0 || handle.extend(missing)) {
+                return Ok(op);
+            }
+            if handle.is_empty() {
+                return Err(Error::Invalid("the journal is too small to free a file"));
+            }
+            guards = op.close_keeping()?.1;
+        }
+    }
+}
+
+/// Whether i_block says where blocks are.
+fn has_blocks(inode: &Inode) -> bool {
+    inode.is_regular() || inode.is_dir() || (inode.is_symlink() && !inode.is_fast_symlink())
+}

@@ -1,0 +1,75 @@
+//! What happens to orphans when a volume is mounted.
+
+use super::list::ListGuard;
+use crate::alloc::Need;
+use crate::op::{Cost, Op};
+use crate::{Ino, Result, Volume};
+
+/// What [`Volume::process_orphans`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Processed {
+    /// Inodes without names that were deleted.
+    pub deleted: u64,
+    /// Files whose truncate was finished.
+    pub truncated: u64,
+}
+
+impl Volume {
+    /// Deletes and truncates what a crash left half deleted or half truncated. To be called once, after the journal has
+    /// been recovered and before anybody else uses the volume; a read-only volume keeps its orphans. Nothing of it
+    /// is durable yet: interrupted, it is simply done again.
+    ///
+    /// # Errors
+    /// A list or file that cannot be right (endless, naming inodes that do not exist, are reserved or not in use), which
+    /// leaves everything as it is; corruption of an orphan, which leaves the rest of them.
+    pub fn process_orphans(&self) -> Result<Processed> {
+        if self.is_read_only() {
+            return Ok(Processed::default());
+        }
+        self.finish_orphans().map_err(|e| self.noted(e))
+    }
+
+    fn finish_orphans(&self) -> Result<Processed> {
+        let mut all = {
+            let mut list = ListGuard::new(self.orphans.list.lock());
+            list.load(self)?;
+            list.inodes()
+        };
+        if let Some(file) = self.orphans.file(self)? {
+            let in_file = file.inodes();
+            if let Some(twice) = all.iter().find(|ino| in_file.binary_search(ino).is_ok()) {
+                let what = format!("inode {twice} is also in the orphan file");
+                return Err(crate::Error::corrupt("orphan list", 0, what));
+            }
+            all.extend(in_file);
+        }
+        let mut done = Processed::default();
+        for ino in all {
+            if self.finish_orphan(ino)? {
+                done.deleted += 1;
+            } else {
+                done.truncated += 1;
+            }
+        }
+        Ok(done)
+    }
+
+    /// True if the orphan was deleted, false if it was truncated.
+    fn finish_orphan(&self, ino: Ino) -> Result<bool> {
+        let guard = self.nodes.get_orphan(&self.shared, &*self.engine, ino)?.write()?;
+        if guard.state.inode.links == 0 {
+            self.delete_locked(guard)?;
+            return Ok(true);
+        }
+        if guard.state.inode.is_regular() {
+            self.finish_truncate(guard)?;
+        } else {
+            // Nothing else is ever cut: the entry alone goes.
+            let cost = Cost { journal: 1 + super::COST, blocks: 0, need: Need::ToFree };
+            let mut op = Op::begin(self, vec![guard], cost)?;
+            super::remove(&mut op, ino)?;
+            op.close()?;
+        }
+        Ok(false)
+    }
+}

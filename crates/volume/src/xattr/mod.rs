@@ -1,0 +1,184 @@
+//! Extended attributes: in the inode's tail as far as they fit, then in one block.
+//!
+//! Names come and go in full (`user.x`); the format keeps the prefix as a number. POSIX ACLs are attributes too, stored in
+//! ext4's own form, and the access ACL is one with the permission bits: setting it sets them, and `chmod` changes
+//! it. Every change is one operation: after a crash there is the old value or the new.
+
+mod acl;
+mod store;
+
+pub(crate) use acl::chmod;
+pub(crate) use store::{Change, FREE_COST, SET_COST, blocks_needed, change, free};
+
+use crate::alloc::Need;
+use crate::op::{Cost, Op, Reader};
+use crate::{Error, Ino, Result, SetXattr, Volume};
+use ondol_format::Inode;
+use ondol_format::inode::InodeFlags;
+use ondol_format::xattr::{acl_from_disk, index, join_name, split_name};
+use store::Attrs;
+
+/// The name of file capabilities behind their prefix.
+const CAPABILITY: &[u8] = b"capability";
+
+impl Volume {
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// `NoAttribute`; `Unsupported` for a prefix that ext4 does not serve, or a value that lies in an inode of its own.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        get(&mut &*self, ino, &state.inode, name).map_err(|e| self.noted(e))
+    }
+
+    /// The full names of all attributes.
+    ///
+    /// # Errors
+    /// Corruption, or the store's failure.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        let attrs = Attrs::read(&mut &*self, ino, &state.inode).map_err(|e| self.noted(e))?;
+        let visible = attrs.iter().filter(|x| is_served(x.name_index));
+        Ok(visible.filter_map(|x| join_name(x.name_index, &x.name)).collect())
+    }
+
+    /// Sets an attribute, atomically.
+    ///
+    /// # Errors
+    /// `Exists` or `NoAttribute` as `how` says; `NoSpace` when it fits neither into the inode nor into its block;
+    /// `NotPermitted` on an immutable or append-only inode, or where the prefix does not belong; `Unsupported` prefix.
+    pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        self.change_xattr(ino, name, Some(value), how)
+    }
+
+    /// Removes an attribute, atomically.
+    ///
+    /// # Errors
+    /// `NoAttribute`, and as [`Volume::setxattr`].
+    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.change_xattr(ino, name, None, SetXattr::Replace)
+    }
+
+    fn change_xattr(&self, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
+        self.check_writable()?;
+        let guard = self.node(ino)?.write()?;
+        let apply = || -> Result<()> {
+            let change = plan(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
+            let blocks = blocks_needed(&mut &*self, ino, &guard.state.inode, &change)?;
+            let cost = Cost { journal: SET_COST, blocks, need: Need::Ordinary };
+            let mut op = Op::begin(self, vec![guard], cost)?;
+            do_change(&mut op, ino, name, value, how)?;
+            op.close().map(|_| ())
+        };
+        apply().map_err(|e| self.noted(e))
+    }
+}
+
+/// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for [`SET_COST`]
+/// and one block.
+///
+/// # Errors
+/// As [`Volume::setxattr`].
+pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
+    let inode = op.inode(ino)?.clone();
+    let planned = plan(op, ino, &inode, (name, value, how))?;
+    if let Some(perm) = planned.perm {
+        let inode = op.inode_mut(ino)?;
+        inode.mode = inode.mode & !0o777 | perm;
+    }
+    change(op, ino, &planned)?;
+    op.inode_mut(ino)?.ctime = crate::time::to_disk(op.now());
+    Ok(())
+}
+
+/// Removes the capabilities of a locked inode, if it has any: as a write or a change of owner does.
+///
+/// # Errors
+/// Corruption of the attributes.
+pub(crate) fn drop_capabilities(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    change(op, ino, &Change::remove(index::SECURITY, CAPABILITY))
+}
+
+/// Whether the inode has an access ACL or capabilities, which a change of its permissions or owner changes too.
+///
+/// # Errors
+/// Corruption of the attributes.
+pub(crate) fn has_permissions(reader: &mut dyn Reader, ino: Ino, inode: &Inode) -> Result<bool> {
+    let attrs = Attrs::read(reader, ino, inode)?;
+    let found = attrs.find(index::POSIX_ACL_ACCESS, b"").is_some() || attrs.find(index::SECURITY, CAPABILITY).is_some();
+    Ok(found)
+}
+
+fn get(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+    let (number, rest) = split(inode, name)?;
+    let attrs = Attrs::read(reader, ino, inode)?;
+    let found = attrs.find(number, rest).ok_or(Error::NoAttribute)?;
+    if found.value_inum != 0 {
+        return Err(in_inode());
+    }
+    if !is_acl(number) {
+        return Ok(found.value.clone());
+    }
+    acl_from_disk(&found.value)
+        .map_err(|e| Error::corrupt(format!("ACL of inode {ino}"), inode.file_acl, e.to_string()))
+}
+
+/// What a request comes to, once its name, its value and the inode have been judged.
+fn plan<'n>(
+    reader: &mut dyn Reader,
+    ino: Ino,
+    inode: &Inode,
+    (name, value, how): (&'n [u8], Option<&[u8]>, SetXattr),
+) -> Result<Change<'n>> {
+    let (number, rest) = split(inode, name)?;
+    if inode.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+        return Err(Error::NotPermitted("the inode is immutable or append-only"));
+    }
+    match number {
+        index::USER if !(inode.is_regular() || inode.is_dir()) => {
+            return Err(Error::NotPermitted("user attributes are for files and directories"));
+        }
+        index::POSIX_ACL_DEFAULT if !inode.is_dir() && value.is_some() => {
+            return Err(Error::NotPermitted("a default ACL is for directories"));
+        }
+        _ => {}
+    }
+    let attrs = Attrs::read(reader, ino, inode)?;
+    match (attrs.find(number, rest), how) {
+        (Some(_), SetXattr::Create) => return Err(Error::Exists),
+        (None, SetXattr::Replace) => return Err(Error::NoAttribute),
+        (Some(old), _) if old.value_inum != 0 => return Err(in_inode()),
+        _ => {}
+    }
+    match value {
+        Some(value) if is_acl(number) => acl::plan(number, value),
+        value => Ok(Change { number, name: rest, value: value.map(<[u8]>::to_vec), perm: None }),
+    }
+}
+
+/// The number of a name's prefix and its rest.
+fn split<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
+    let unknown = || Error::Unsupported(format!("attribute '{}'", String::from_utf8_lossy(name)));
+    let Some((number, rest)) = split_name(name) else {
+        let long = name.len() > ondol_format::xattr::NAME_MAX;
+        return Err(if long { Error::NameTooLong } else { unknown() });
+    };
+    if !is_served(number) || (is_acl(number) && inode.is_symlink()) {
+        return Err(unknown());
+    }
+    Ok((number, rest))
+}
+
+fn is_acl(number: u8) -> bool {
+    matches!(number, index::POSIX_ACL_ACCESS | index::POSIX_ACL_DEFAULT)
+}
+
+fn is_served(number: u8) -> bool {
+    is_acl(number) || matches!(number, index::USER | index::TRUSTED | index::SECURITY)
+}
+
+fn in_inode() -> Error {
+    Error::Unsupported("an attribute whose value lies in an inode of its own (ea_inode)".into())
+}

@@ -1,0 +1,187 @@
+//! What the directory tests share: images, volumes in memory, the oracles.
+#![allow(dead_code)]
+
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::{Env, Fixed, Timestamp};
+use ondol_journal::{Config, Engine, jbd2};
+use ondol_volume::{Attr, Caller, FileType, Image, Ino, ROOT, Volume, VolumeOptions};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Root, as the owner of everything that tests make.
+pub(crate) const USER: Caller = Caller { uid: 0, gid: 0 };
+
+/// A directory for images, on tmpfs where there is one.
+pub(crate) fn scratch() -> TempDir {
+    let base = Path::new("/dev/shm");
+    let made = if base.is_dir() { tempfile::tempdir_in(base) } else { tempfile::tempdir() };
+    made.expect("a scratch directory")
+}
+
+pub(crate) fn run(program: &str, args: &[&str]) -> Output {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).env("LC_ALL", "C").output();
+    output.unwrap_or_else(|e| panic!("{program}: {e}"))
+}
+
+/// An image of `mib` MiB as mke2fs makes it.
+pub(crate) fn mkfs(mib: u64, args: &[&str]) -> Vec<u8> {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).and_then(|f| f.set_len(mib << 20)).expect("an image file");
+    let path_text = path.to_str().expect("a path");
+    let all: Vec<&str> = ["-q", "-F", "-t", "ext4"].iter().chain(args).chain([&path_text]).copied().collect();
+    let output = run("mke2fs", &all);
+    assert!(output.status.success(), "mke2fs {all:?}: {}", String::from_utf8_lossy(&output.stderr));
+    std::fs::read(&path).expect("the image")
+}
+
+/// Gives `act` the image as a file; returns what it made of it.
+pub(crate) fn as_file<T>(bytes: &[u8], act: impl FnOnce(&str) -> T) -> (T, Vec<u8>) {
+    let dir = scratch();
+    let path = dir.path().join("image");
+    std::fs::File::create(&path).and_then(|mut f| f.write_all(bytes)).expect("an image file");
+    let done = act(path.to_str().expect("a path"));
+    (done, std::fs::read(&path).expect("the image"))
+}
+
+/// Fails unless `e2fsck -fn` finds nothing at all.
+pub(crate) fn fsck(bytes: &[u8], what: &str) {
+    let (output, _) = as_file(bytes, |path| run("e2fsck", &["-fn", path]));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{what}: {text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+pub(crate) fn debugfs(bytes: &[u8], request: &str) -> String {
+    let (output, _) = as_file(bytes, |path| run("debugfs", &["-R", request, path]));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Runs `act` on the image as the kernel's ext4 mounts it, and returns the image afterwards; `None` where that is not
+/// possible.
+pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u8>> {
+    struct Mounted(TempDir);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            run("umount", &[self.0.path().to_str().expect("a path")]);
+        }
+    }
+    let (mounted, after) = as_file(bytes, |path| {
+        let dir = scratch();
+        let at = dir.path().to_str().expect("a path").to_owned();
+        let output = run("mount", &["-o", "loop", path, &at]);
+        if !output.status.success() {
+            println!("skipped: no loop mounts here: {}", String::from_utf8_lossy(&output.stderr).trim());
+            return false;
+        }
+        let mounted = Mounted(dir);
+        act(mounted.0.path());
+        true
+    });
+    mounted.then_some(after)
+}
+
+/// A volume over an image in memory.
+pub(crate) struct Fs {
+    pub(crate) store: Arc<RamStore>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) env: Arc<Fixed>,
+    pub(crate) volume: Volume,
+}
+
+impl Fs {
+    pub(crate) fn open(bytes: Vec<u8>) -> Self {
+        let store = Arc::new(RamStore::from_bytes(bytes));
+        let image = Image::open(store.clone()).expect("an image");
+        image.require_writable().expect("a writable image");
+        let sb = image.superblock().clone();
+        let runs = image.journal_map().expect("a journal");
+        let map = jbd2::LogMap::new(sb.block_size(), runs);
+        jbd2::recover(&*store, &map, sb.blocks_count()).expect("recovery");
+        let shared = image.shared().expect("groups");
+        let env = Arc::new(Fixed::new(Timestamp { sec: 1_700_000_000, nsec: 123_456_789 }, 7));
+        let config = Config {
+            commit_interval: 5,
+            dirty_bytes: 32 << 20,
+            cache_bytes: 64 << 20,
+            pending_bytes: 64 << 20,
+            journaled_data: false,
+        };
+        let any: Arc<dyn BlockStore> = store.clone();
+        let clock: Arc<dyn Env> = env.clone();
+        let engine = jbd2::open(any, map, shared.clone(), clock.clone(), config).expect("an engine");
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let volume = Volume::new(shared, engine.clone(), clock, VolumeOptions::default());
+        Self { store, engine, env, volume }
+    }
+
+    /// The image, everything written home.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.engine.checkpoint_all().expect("a checkpoint");
+        self.store.to_bytes()
+    }
+
+    /// Checks the image with e2fsck.
+    pub(crate) fn check(&self, what: &str) {
+        fsck(&self.bytes(), what);
+    }
+
+    /// All entries but "." and ".." of a directory, listed `chunk` entries at a time; fails on repetitions.
+    pub(crate) fn names(&self, dir: Ino, chunk: usize) -> BTreeMap<Vec<u8>, (Ino, Option<FileType>)> {
+        let mut names = BTreeMap::new();
+        let mut cookie = 0;
+        loop {
+            let mut seen = 0;
+            let listed = self.volume.readdir(dir, cookie, &mut |e| {
+                if seen == chunk {
+                    return false;
+                }
+                seen += 1;
+                assert!(e.next > cookie && e.next < 1 << 63, "cookie {} after {cookie}", e.next);
+                cookie = e.next;
+                let twice = names.insert(e.name.to_vec(), (e.ino, e.file_type));
+                assert!(twice.is_none(), "{:?} is listed twice", String::from_utf8_lossy(e.name));
+                true
+            });
+            listed.expect("a listing");
+            if seen < chunk {
+                break;
+            }
+        }
+        assert_eq!(names.remove(&b"."[..]).map(|e| e.0), Some(dir));
+        assert!(names.remove(&b".."[..]).is_some());
+        names
+    }
+
+    /// Everything below `dir` by path: attributes and, for symlinks, the target.
+    pub(crate) fn tree(&self, dir: Ino, path: &str, into: &mut BTreeMap<String, (Attr, Vec<u8>)>) {
+        for (name, (ino, _)) in self.names(dir, 100) {
+            let path = format!("{path}/{}", String::from_utf8_lossy(&name));
+            let attr = self.volume.lookup(dir, &name).expect("an entry");
+            assert_eq!(attr.ino, ino);
+            let link = attr.file_type == FileType::Symlink;
+            let target = if link { self.volume.readlink(ino).expect("a target") } else { Vec::new() };
+            into.insert(path.clone(), (attr, target));
+            if attr.file_type == FileType::Directory {
+                self.tree(ino, &path, into);
+            }
+        }
+    }
+
+    pub(crate) fn mkdir(&self, dir: Ino, name: &str) -> Ino {
+        self.volume.mkdir(dir, name.as_bytes(), 0o755, USER).unwrap_or_else(|e| panic!("mkdir {name}: {e}")).ino
+    }
+
+    pub(crate) fn create(&self, dir: Ino, name: &str) -> Ino {
+        self.volume.create(dir, name.as_bytes(), 0o644, USER).unwrap_or_else(|e| panic!("create {name}: {e}")).ino
+    }
+
+    pub(crate) fn is(&self, dir: Ino, name: &str) -> Option<Ino> {
+        self.volume.lookup(dir, name.as_bytes()).ok().map(|a| a.ino)
+    }
+}
+
+pub(crate) const TOP: Ino = ROOT;

@@ -1,0 +1,213 @@
+//! What the tests of orphans, attributes and the check share: images, volumes in memory, the oracles.
+#![allow(dead_code)]
+
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::{Env, Fixed, Timestamp};
+use ondol_journal::{Config, Engine, jbd2};
+use ondol_volume::{Caller, CheckReport, Image, Ino, ROOT, Volume, VolumeOptions, check};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Root, as the owner of everything that tests make.
+pub(crate) const USER: Caller = Caller { uid: 0, gid: 0 };
+/// The clock of volumes that tests open.
+pub(crate) const NOW: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
+
+/// A directory for images, on tmpfs where there is one.
+pub(crate) fn scratch() -> TempDir {
+    let base = Path::new("/dev/shm");
+    let made = if base.is_dir() { tempfile::tempdir_in(base) } else { tempfile::tempdir() };
+    made.expect("a scratch directory")
+}
+
+pub(crate) fn run(program: &str, args: &[&str]) -> Output {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).env("LC_ALL", "C").output();
+    output.unwrap_or_else(|e| panic!("{program}: {e}"))
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// An image in a file, for other programs to work on.
+pub(crate) struct ImageFile {
+    dir: TempDir,
+}
+
+impl ImageFile {
+    pub(crate) fn new(bytes: &[u8]) -> Self {
+        let file = Self { dir: scratch() };
+        std::fs::write(file.path(), bytes).expect("an image file");
+        file
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.path().to_str().expect("a path").to_owned()
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        std::fs::read(self.path()).expect("the image")
+    }
+
+    /// Runs requests of debugfs, one a line, writing.
+    pub(crate) fn debugfs(&self, requests: &str) -> String {
+        let script = self.dir.path().join("requests");
+        std::fs::write(&script, requests).expect("a script");
+        let output = run("debugfs", &["-w", "-f", script.to_str().expect("a path"), &self.name()]);
+        text(&output)
+    }
+
+    /// Runs one request of debugfs, reading only.
+    pub(crate) fn ask(&self, request: &str) -> String {
+        String::from_utf8_lossy(&run("debugfs", &["-R", request, &self.name()]).stdout).into_owned()
+    }
+
+    /// Exit code and words of e2fsck.
+    pub(crate) fn e2fsck(&self, how: &str) -> (i32, String) {
+        let output = run("e2fsck", &[how, &self.name()]);
+        (output.status.code().unwrap_or(-1), text(&output))
+    }
+}
+
+/// An image of `mib` MiB as mke2fs makes it.
+pub(crate) fn mkfs(mib: u64, args: &[&str]) -> Vec<u8> {
+    let file = ImageFile::new(&[]);
+    let image = std::fs::File::options().write(true).open(file.path()).expect("an image file");
+    image.set_len(mib << 20).expect("room");
+    let name = file.name();
+    let all: Vec<&str> = ["-q", "-F", "-t", "ext4"].iter().chain(args).chain([&name.as_str()]).copied().collect();
+    let output = run("mke2fs", &all);
+    assert!(output.status.success(), "mke2fs {all:?}: {}", text(&output));
+    file.bytes()
+}
+
+/// Fails unless `e2fsck -fn` finds nothing at all, and our check neither.
+pub(crate) fn assert_clean(bytes: &[u8], what: &str) {
+    let (code, words) = ImageFile::new(bytes).e2fsck("-fn");
+    assert_eq!(code, 0, "{what}: e2fsck says: {words}");
+    let report = checked(bytes);
+    assert!(report.is_clean(), "{what}: {:#?}", report.problems);
+}
+
+/// What our check says.
+pub(crate) fn checked(bytes: &[u8]) -> CheckReport {
+    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.to_vec()))).expect("an image");
+    check(&image, &mut |_| ()).expect("a check")
+}
+
+/// The image after `act` has worked on it as the kernel's ext4 mounts it; `None` where that is not possible.
+pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u8>> {
+    struct Mounted(TempDir);
+    impl Drop for Mounted {
+        fn drop(&mut self) {
+            run("umount", &[self.0.path().to_str().expect("a path")]);
+        }
+    }
+    let (file, dir) = (ImageFile::new(bytes), scratch());
+    let at = dir.path().to_str().expect("a path").to_owned();
+    let output = run("mount", &["-o", "loop", &file.name(), &at]);
+    if !output.status.success() {
+        println!("skipped: no loop mounts here: {}", text(&output).trim());
+        return None;
+    }
+    let mounted = Mounted(dir);
+    act(mounted.0.path());
+    drop(mounted);
+    Some(file.bytes())
+}
+
+/// A volume over an image in memory.
+pub(crate) struct Fs {
+    pub(crate) store: Arc<RamStore>,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) env: Arc<Fixed>,
+    pub(crate) volume: Volume,
+}
+
+impl Fs {
+    /// Mounts an image, orphans not yet processed.
+    pub(crate) fn open(bytes: Vec<u8>) -> Self {
+        let store = Arc::new(RamStore::from_bytes(bytes));
+        let image = Image::open(store.clone()).expect("an image");
+        image.require_writable().expect("a writable image");
+        let sb = image.superblock().clone();
+        let map = jbd2::LogMap::new(sb.block_size(), image.journal_map().expect("a journal"));
+        jbd2::recover(&*store, &map, sb.blocks_count()).expect("recovery");
+        let shared = Image::open(store.clone()).and_then(|image| image.shared()).expect("groups");
+        let env = Arc::new(Fixed::new(NOW, 7));
+        let config = Config {
+            commit_interval: 5,
+            dirty_bytes: 32 << 20,
+            cache_bytes: 64 << 20,
+            pending_bytes: 64 << 20,
+            journaled_data: false,
+        };
+        let any: Arc<dyn BlockStore> = store.clone();
+        let clock: Arc<dyn Env> = env.clone();
+        let engine = jbd2::open(any, map, shared.clone(), clock.clone(), config).expect("an engine");
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let volume = Volume::new(shared, engine.clone(), clock, VolumeOptions::default());
+        Self { store, engine, env, volume }
+    }
+
+    /// Mounts an image.
+    pub(crate) fn mount(bytes: Vec<u8>) -> Self {
+        let fs = Self::open(bytes);
+        fs.volume.process_orphans().expect("orphans");
+        fs
+    }
+
+    /// The image as it is now, everything written home: as after a crash and its recovery.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.engine.checkpoint_all().expect("a checkpoint");
+        without_stale_counts(self.store.to_bytes())
+    }
+
+    /// The image as a clean unmount leaves it.
+    pub(crate) fn unmounted(&self) -> Vec<u8> {
+        self.volume.clear_orphan_present().expect("the orphan file");
+        self.bytes()
+    }
+
+    pub(crate) fn create(&self, dir: Ino, name: &str) -> Ino {
+        self.volume.create(dir, name.as_bytes(), 0o644, USER).unwrap_or_else(|e| panic!("create {name}: {e}")).ino
+    }
+
+    pub(crate) fn mkdir(&self, dir: Ino, name: &str) -> Ino {
+        self.volume.mkdir(dir, name.as_bytes(), 0o755, USER).unwrap_or_else(|e| panic!("mkdir {name}: {e}")).ino
+    }
+
+    pub(crate) fn lookup(&self, name: &str) -> Ino {
+        self.volume.lookup(ROOT, name.as_bytes()).unwrap_or_else(|e| panic!("lookup {name}: {e}")).ino
+    }
+}
+
+/// The image with the superblock's totals recounted: they are old on every volume that was not unmounted, which e2fsck
+/// mends silently but calls an error when it may not write.
+pub(crate) fn without_stale_counts(mut bytes: Vec<u8>) -> Vec<u8> {
+    use ondol_format::group::GroupDesc;
+    use ondol_format::{RawSuperblock, Superblock, superblock};
+    use zerocopy::{FromBytes, IntoBytes};
+    let at = superblock::OFFSET as usize;
+    let mut raw = RawSuperblock::read_from_bytes(&bytes[at..at + superblock::SIZE]).expect("a superblock");
+    let sb = Superblock::from_raw(raw.clone(), bytes.len() as u64).expect("a superblock");
+    let (mut blocks, mut inodes) = (0u64, 0u32);
+    for g in 0..sb.groups() {
+        let (block, offset) = sb.gdt_location(g);
+        let start = block as usize * sb.block_size() as usize + offset;
+        let desc = GroupDesc::parse(&bytes[start..start + usize::from(sb.desc_size())]).expect("a descriptor");
+        (blocks, inodes) = (blocks + u64::from(desc.free_blocks), inodes + desc.free_inodes);
+    }
+    raw.s_free_blocks_count_lo.set(blocks as u32);
+    raw.s_free_blocks_count_hi.set((blocks >> 32) as u32);
+    raw.s_free_inodes_count.set(inodes);
+    raw.seal();
+    bytes[at..at + superblock::SIZE].copy_from_slice(raw.as_bytes());
+    bytes
+}

@@ -1,0 +1,44 @@
+//! How commands fail: one line and an exit code.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// mount(8): the command line makes no sense.
+pub(crate) const USAGE: u8 = 1;
+/// mkfs, sync, info, recover: it did not work.
+pub(crate) const FAILED: u8 = 1;
+/// mount(8): the system did not do its part (no process, no pipe).
+pub(crate) const SYSTEM: u8 = 2;
+/// mount(8): mounting or unmounting failed.
+pub(crate) const MOUNT: u8 = 32;
+/// fsck(8): errors were left.
+pub(crate) const CHECK_LEFT: u8 = 4;
+/// fsck(8): the check could not be done.
+pub(crate) const CHECK_OPERATION: u8 = 8;
+/// fsck(8): the command line makes no sense.
+pub(crate) const CHECK_USAGE: u8 = 16;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    /// The exit code.
+    pub(crate) code: u8,
+    /// One line: what, where, and what to do.
+    pub(crate) message: String,
+}
+
+/// What a command answers: an exit code, or why it failed.
+pub(crate) type Outcome = Result<ExitCode, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: u8, message: impl Display) -> Self {
+        // One line, whatever a helper program wrote.
+        let message = message.to_string().trim().replace('\n', "; ");
+        Self { code, message }
+    }
+
+    /// For `map_err`.
+    pub(crate) fn with<E: Display>(code: u8) -> impl FnOnce(E) -> Self {
+        move |e| Self::new(code, e)
+    }
+}

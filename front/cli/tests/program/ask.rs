@@ -1,0 +1,118 @@
+//! Asking a mounted volume, and what the program says about wrong requests.
+
+use crate::place::{Place, fails, ondol, output, succeeds};
+use std::fs;
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+#[test]
+fn info_of_a_mounted_volume_comes_from_its_server() {
+    let Some(place) = Place::mounted("info", "data=journal") else { return };
+    fs::create_dir(place.on("dir")).unwrap();
+    fs::write(place.on("dir/file"), b"x").unwrap();
+    for target in [place.mount_point(), place.on("dir"), place.image()] {
+        let info = json(&succeeds(ondol().args(["info", "--json", "--stats"]).arg(&target)));
+        assert_eq!(info["block_size"], 4096, "{target:?}");
+        assert_eq!(info["mount"]["data"], "journal");
+        assert!(info["counters"]["handles"].as_u64().unwrap() >= 2);
+        assert_eq!(info["requests"]["mkdir"], 1);
+        assert!(info["counters"]["fuse_requests"].as_u64().unwrap() > 3);
+    }
+    let brief = json(&succeeds(ondol().args(["info", "--json"]).arg(place.mount_point())));
+    assert!(brief.get("counters").is_none() && brief.get("requests").is_none());
+    let text = succeeds(ondol().arg("info").arg(place.mount_point()));
+    assert!(text.contains("block size") && text.contains("4096"), "{text}");
+    let mut names = [0; 64];
+    assert_eq!(rustix::fs::listxattr(place.mount_point(), &mut names[..]).unwrap(), 0);
+    place.umount();
+    let info = json(&succeeds(ondol().args(["info", "--json"]).arg(place.image())));
+    assert_eq!((&info["state"], &info["block_size"]), (&"clean".into(), &4096.into()));
+}
+
+#[test]
+fn sync_reaches_the_server() {
+    let Some(place) = Place::mounted("sync", "rw") else { return };
+    fs::create_dir(place.on("dir")).unwrap();
+    fs::write(place.on("dir/file"), b"x").unwrap();
+    let commits = || {
+        let info = json(&succeeds(ondol().args(["info", "--json", "--stats"]).arg(place.mount_point())));
+        (info["counters"]["commits"].as_u64().unwrap(), info["requests"]["fsyncdir"].as_u64().unwrap_or(0))
+    };
+    let before = commits();
+    succeeds(ondol().arg("sync").arg(place.on("dir")));
+    let after = commits();
+    assert!(after.0 > before.0, "{before:?} {after:?}");
+    assert_eq!(after.1, before.1 + 1);
+    place.umount();
+    let said = fails(ondol().arg("sync").arg(place.mount_point()), 1);
+    assert!(said.contains("not on a volume mounted by ondol"), "{said}");
+}
+
+#[test]
+fn requests_stay_few() {
+    let Some(place) = Place::mounted("requests", "rw") else { return };
+    let count = || {
+        let info = json(&succeeds(ondol().args(["info", "--json", "--stats"]).arg(place.mount_point())));
+        info["requests"].clone()
+    };
+    for i in 0..50 {
+        let mut file = fs::File::create(place.on(&format!("f{i}"))).unwrap();
+        std::io::Write::write_all(&mut file, &[1; 4096]).unwrap();
+        file.sync_all().unwrap();
+    }
+    let made = count();
+    assert_eq!((&made["create"], &made["write"], &made["fsync"]), (&50.into(), &50.into(), &50.into()));
+    assert!(made["lookup"].as_u64().unwrap() <= 52, "{made}");
+    assert!(made.get("open").is_none(), "{made}");
+    for _ in 0..50 {
+        fs::metadata(place.on("f7")).unwrap();
+        assert!(fs::metadata(place.on("absent")).is_err());
+        assert_eq!(fs::read(place.on("f7")).unwrap().len(), 4096);
+        assert_eq!(fs::read_dir(place.mount_point()).unwrap().count(), 51);
+    }
+    let used = count();
+    let more = |kind: &str| used[kind].as_u64().unwrap_or(0) - made[kind].as_u64().unwrap_or(0);
+    assert!(more("lookup") <= 2 && more("getattr") <= 3, "{made} {used}");
+    assert!(more("read") <= 1 && more("readdir") + more("readdirplus") <= 8, "{made} {used}");
+    place.umount();
+}
+
+#[test]
+fn wrong_requests_are_refused_by_name() {
+    for name in ["tune", "export", "pool", "run", "crash"] {
+        let said = fails(ondol().args([name, "--some", "thing"]), 1);
+        assert_eq!(said, format!("ondol: `ondol {name}` is not built yet\n"));
+    }
+    assert_eq!(output(&mut ondol()).status.code(), Some(1));
+    fails(ondol().arg("frobnicate"), 1);
+    fails(ondol().arg("check"), 16);
+    fails(ondol().args(["mkfs", "--size", "many", "x"]), 1);
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("absent.img");
+    let mount = |options: &str, code| fails(ondol().args(["mount", "-o", options]).arg(&image).arg(dir.path()), code);
+    assert!(mount("sparkle", 1).contains("sparkle"));
+    assert!(mount("journal=swap", 1).contains("journal=swap"));
+    assert!(mount("max_read=x", 1).contains("max_read"));
+    let said = fails(ondol().args(["mount", "nvm:pool"]).arg(dir.path()), 1);
+    assert!(said.contains("nvm:pool"), "{said}");
+    for command in ["info", "recover", "umount"] {
+        let said = output(ondol().arg(command).arg(&image));
+        assert!(!said.status.success() && String::from_utf8_lossy(&said.stderr).contains("absent.img"));
+    }
+    fails(ondol().arg("check").arg(&image), 8);
+}
+
+#[test]
+fn mounting_nothing_or_nowhere_fails() {
+    let Some(place) = Place::new("nowhere") else { return };
+    let said = fails(ondol().arg("mount").arg(place.image()).arg("/nonexistent/dir"), 32);
+    assert!(said.contains("/nonexistent/dir"), "{said}");
+    assert!(place.is_unlocked());
+    let said = fails(ondol().arg("mount").arg("/nonexistent.img").arg(place.mount_point()), 32);
+    assert!(said.contains("/nonexistent.img"), "{said}");
+    fails(ondol().arg("mount").arg(place.image()).arg(place.image()), 32);
+    let said = fails(ondol().arg("umount").arg(place.mount_point()), 32);
+    assert!(said.contains("not on a volume"), "{said}");
+}

@@ -1,0 +1,9 @@
+//! The program `ondol`, run as a user runs it. Mounts need `/dev/fuse`; where it is missing they are skipped with a line.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
+
+mod ask;
+mod files;
+mod lifecycle;
+mod place;
+mod users;

@@ -1,0 +1,153 @@
+//! What the tests of the program share: a scratch place whose mounts and servers are gone when a test ends, also a failed one.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A directory with an image and a mount point.
+pub(crate) struct Place {
+    dir: tempfile::TempDir,
+    servers: Vec<Child>,
+}
+
+impl Place {
+    /// A fresh image, not mounted; `None`, with a line that says so, where FUSE cannot be used.
+    pub(crate) fn new(test: &str) -> Option<Self> {
+        if let Err(e) = File::options().read(true).write(true).open("/dev/fuse") {
+            println!("{test}: skipped, /dev/fuse cannot be used: {e}");
+            return None;
+        }
+        let in_memory = Path::new("/dev/shm");
+        let dir = if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() };
+        let place = Self { dir: dir.unwrap(), servers: Vec::new() };
+        std::fs::create_dir(place.mount_point()).unwrap();
+        let image = place.image();
+        succeeds(ondol().args(["mkfs", "--size", "64M"]).arg(&image));
+        Some(place)
+    }
+
+    /// The same, mounted in the background with `options`.
+    pub(crate) fn mounted(test: &str, options: &str) -> Option<Self> {
+        let place = Self::new(test)?;
+        place.mount(options);
+        Some(place)
+    }
+
+    pub(crate) fn image(&self) -> PathBuf {
+        self.dir.path().join("disk.img")
+    }
+
+    pub(crate) fn mount_point(&self) -> PathBuf {
+        self.dir.path().join("mnt")
+    }
+
+    /// A path on the mounted volume.
+    pub(crate) fn on(&self, name: &str) -> PathBuf {
+        self.mount_point().join(name)
+    }
+
+    /// Mounts in the background.
+    pub(crate) fn mount(&self, options: &str) {
+        succeeds(self.mount_command().args(["-o", options]));
+    }
+
+    /// `ondol mount IMAGE DIR`.
+    pub(crate) fn mount_command(&self) -> Command {
+        let mut command = ondol();
+        command.arg("mount").arg(self.image()).arg(self.mount_point());
+        command
+    }
+
+    /// Mounts with a server in the foreground. Answers with its place among the servers.
+    pub(crate) fn serve(&mut self) -> usize {
+        let server = self.mount_command().arg("-f").stderr(Stdio::piped()).spawn().unwrap();
+        self.servers.push(server);
+        assert!(eventually(|| self.is_mounted()), "the server did not mount");
+        self.servers.len() - 1
+    }
+
+    pub(crate) fn server(&mut self, n: usize) -> &mut Child {
+        &mut self.servers[n]
+    }
+
+    /// Unmounts; the image is clean afterwards.
+    pub(crate) fn umount(&self) {
+        succeeds(ondol().arg("umount").arg(self.mount_point()));
+    }
+
+    pub(crate) fn is_mounted(&self) -> bool {
+        let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        table.contains(&format!(" {} ", self.mount_point().display()))
+    }
+
+    /// Whether nobody holds the image.
+    pub(crate) fn is_unlocked(&self) -> bool {
+        let image = File::open(self.image()).unwrap();
+        rustix::fs::flock(&image, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+    }
+
+    /// e2fsck finds nothing, if it is installed.
+    pub(crate) fn is_clean(&self) {
+        let fsck = Command::new("e2fsck").arg("-fn").arg(self.image()).stdin(Stdio::null()).output();
+        match fsck {
+            Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout)),
+            Err(e) => println!("not checked by e2fsck: {e}"),
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        use rustix::mount::{UnmountFlags, unmount};
+        for _ in 0..4 {
+            if !self.is_mounted() {
+                break;
+            }
+            let _ = unmount(self.mount_point(), UnmountFlags::DETACH | UnmountFlags::FORCE);
+        }
+        for server in &mut self.servers {
+            let _ = server.kill();
+            let _ = server.wait();
+        }
+    }
+}
+
+pub(crate) fn ondol() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ondol"));
+    command.stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn output(command: &mut Command) -> Output {
+    command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn succeeds(command: &mut Command) -> String {
+    let out = output(command);
+    assert!(out.status.success(), "{command:?}: {}: {}", out.status, String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+/// The one line that a command says which must fail with `code`.
+pub(crate) fn fails(command: &mut Command, code: i32) -> String {
+    let out = output(command);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(code), "{command:?}: {said}");
+    assert!(said.starts_with("ondol: "), "{said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+    said
+}
+
+/// Waits, long enough for a slow machine, until something holds.
+pub(crate) fn eventually(mut holds: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(60) {
+        if holds() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}

@@ -1,0 +1,146 @@
+//! The kernel's side of a mount: how it comes to be, whether it is still there, and how it goes.
+
+use crate::options::MountOptions;
+use crate::{MountError, fusermount, mountinfo};
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+const DEVICE: &str = "/dev/fuse";
+
+/// One mount, as the kernel's table has it.
+#[derive(Debug)]
+pub(crate) struct KernelMount {
+    dir: PathBuf,
+    device: Option<String>,
+    /// Open as long as the helper of `auto_unmount` is to wait.
+    _helper: Option<UnixStream>,
+}
+
+impl KernelMount {
+    /// Mounts `source` on `dir`. Answers with the connection to serve.
+    ///
+    /// # Errors
+    /// `Point`, `Device`, `Mount` or `Helper`.
+    pub(crate) fn new(dir: &Path, source: &str, options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
+        let (dir, mode) = usable(dir)?;
+        let direct = if options.auto_unmount { None } else { mount_directly(&dir, mode, source, options)? };
+        let (connection, helper) = match direct {
+            Some(connection) => (connection, None),
+            None => {
+                let (connection, socket) = fusermount::mount(&dir, source, options)?;
+                (connection, options.auto_unmount.then_some(socket))
+            }
+        };
+        let table = mountinfo::read().unwrap_or_default();
+        let device = mountinfo::on(&table, &dir).map(|e| e.device.clone());
+        Ok((Self { dir, device, _helper: helper }, connection))
+    }
+
+    /// Where it was mounted.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether this mount is the one to be seen on its directory.
+    pub(crate) fn is_there(&self) -> bool {
+        let table = mountinfo::read().unwrap_or_default();
+        let top = mountinfo::on(&table, &self.dir).map(|e| &e.device);
+        top.is_some() && top == self.device.as_ref()
+    }
+
+    /// Has the kernel hand over what programs stored through memory mappings.
+    pub(crate) fn write_back(&self) {
+        if let Err(e) = File::open(&self.dir).and_then(|d| Ok(rustix::fs::syncfs(&d)?)) {
+            tracing::warn!("could not write back mapped pages of {}: {e}", self.dir.display());
+        }
+    }
+
+    /// Unmounts; when somebody uses the mount, takes it out of sight, and (with privilege) cuts its users off.
+    pub(crate) fn unmount(&self) -> io::Result<()> {
+        match unmount_when_free(&self.dir) {
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                tracing::warn!("{} is in use: its users are cut off", self.dir.display());
+                match rustix::mount::unmount(&self.dir, UnmountFlags::FORCE | UnmountFlags::DETACH) {
+                    Err(Errno::PERM) => fusermount::unmount(&self.dir, true),
+                    other => Ok(other?),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// Lets the kernel read ahead further than its default of 128 KiB, where this process may say so.
+    pub(crate) fn read_ahead(&self, kib: u32) {
+        if let Some(device) = &self.device {
+            let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
+            if let Err(e) = std::fs::write(&path, kib.to_string()) {
+                tracing::debug!("read-ahead stays at the kernel's default: {path}: {e}");
+            }
+        }
+    }
+}
+
+/// Unmounts `dir` unless it is in use (`ResourceBusy`); through the helper where privilege is missing.
+pub(crate) fn unmount_when_free(dir: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
+        Err(Errno::PERM) => fusermount::unmount(dir, false),
+        other => Ok(other?),
+    }
+}
+
+/// Whether this process may open the device itself, as serving threads with connections of their own must.
+pub(crate) fn device_can_be_opened() -> bool {
+    open_device().is_ok()
+}
+
+fn open_device() -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(DEVICE)
+}
+
+/// The mount point's full path and its mode.
+pub(crate) fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
+    let fail = |source: io::Error| {
+        let dead = source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
+        let hint = if dead { "; a FUSE mount without a server is there: unmount it first" } else { "" };
+        MountError::Point { dir: dir.to_owned(), source, hint }
+    };
+    let full = dir.canonicalize().map_err(fail)?;
+    let meta = full.metadata().map_err(fail)?;
+    if !meta.is_dir() {
+        return Err(fail(io::Error::from(io::ErrorKind::NotADirectory)));
+    }
+    Ok((full, meta.mode()))
+}
+
+/// mount(2); `None` when the caller has not the privilege.
+fn mount_directly(dir: &Path, mode: u32, source: &str, options: &MountOptions) -> Result<Option<OwnedFd>, MountError> {
+    let device = match open_device() {
+        Ok(device) => device,
+        // A set-uid helper may open what this user may not.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(e) => return Err(MountError::Device(e)),
+    };
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let mut words = vec![
+        format!("fd={}", device.as_raw_fd()),
+        format!("rootmode={:o}", mode & 0o170_000),
+        format!("user_id={uid}"),
+        format!("group_id={gid}"),
+    ];
+    words.extend(options.fuse_words());
+    let fail = |source: io::Error| MountError::Mount { dir: dir.to_owned(), source };
+    let data = CString::new(words.join(",")).map_err(|e| fail(e.into()))?;
+    let fs_type = format!("fuse.{}", options.subtype);
+    match rustix::mount::mount(source, dir, fs_type.as_str(), options.mount_flags(), data.as_c_str()) {
+        Ok(()) => Ok(Some(device.into())),
+        Err(Errno::PERM) => Ok(None),
+        Err(e) => Err(fail(e.into())),
+    }
+}

@@ -1,0 +1,110 @@
+//! Requests about open files and what is in them.
+
+use super::{Answer, Op, Ops, Sender};
+use ondol::inodes::{Error, Inodes};
+use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr, SetTime};
+use std::cell::RefCell;
+
+/// The mode bits that a change by an unprivileged user clears.
+pub(super) const SUID_SGID: u16 = 0o6000;
+
+/// The largest read that is served at once; the kernel asks for less.
+const READ_MAX: usize = 16 << 20;
+
+thread_local! {
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a write did.
+pub(crate) struct Written {
+    /// Bytes written.
+    pub(crate) len: usize,
+    /// Setuid or setgid was cleared, of which the kernel does not know yet.
+    pub(crate) mode_changed: bool,
+}
+
+impl Ops {
+    /// Counts an opener of a file, after emptying it if so asked. Answers whether that changed the mode.
+    pub(crate) fn open(&self, ino: Ino, truncate: bool, sender: Sender) -> Answer<bool> {
+        if !truncate {
+            return self.ask(Op::Open, |i| i.open(ino).map(|_| false));
+        }
+        self.change(Op::Open, |i| {
+            i.open(ino)?;
+            empty(i, ino, sender).inspect_err(|_| {
+                if let Err(e) = i.release(ino) {
+                    tracing::warn!("inode {ino} stays open: {e}");
+                }
+            })
+        })
+    }
+
+    /// Counts an opener of a directory.
+    pub(crate) fn opendir(&self, ino: Ino) -> Answer<()> {
+        self.ask(Op::Opendir, |i| i.open(ino).map(drop))
+    }
+
+    /// The end of one `open` or `create`.
+    pub(crate) fn release(&self, ino: Ino) -> Answer<()> {
+        self.ask(Op::Release, |i| i.release(ino))
+    }
+
+    /// The end of one `opendir`.
+    pub(crate) fn releasedir(&self, ino: Ino) -> Answer<()> {
+        self.ask(Op::Releasedir, |i| i.release(ino))
+    }
+
+    /// Reads up to `len` bytes and hands them to `reply`.
+    pub(crate) fn read(&self, ino: Ino, offset: u64, len: u32, reply: impl FnOnce(Answer<&[u8]>)) {
+        let len = (len as usize).min(READ_MAX);
+        BUFFER.with_borrow_mut(|buffer| {
+            if buffer.len() < len {
+                buffer.resize(len, 0);
+            }
+            let space = buffer.get_mut(..len).unwrap_or_default();
+            let got = self.ask(Op::Read, |i| i.read(ino, offset, space));
+            reply(got.map(|n| buffer.get(..n).unwrap_or_default()));
+        });
+    }
+
+    /// Writes, after clearing setuid and setgid if the kernel asks for it.
+    pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_suid: bool) -> Answer<Written> {
+        self.change(Op::Write, |i| {
+            let mode_changed = kill_suid && i.getattr(ino)?.perm & SUID_SGID != 0;
+            if mode_changed {
+                i.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
+            }
+            Ok(Written { len: i.write(ino, offset, data)?, mode_changed })
+        })
+    }
+
+    /// Changes the allocation of a range; `how` is `None` for modes that nobody offers.
+    pub(crate) fn fallocate(&self, ino: Ino, how: Option<Fallocate>, offset: u64, len: u64) -> Answer<()> {
+        self.change(Op::Fallocate, |i| {
+            let how = how.ok_or_else(|| Error::Unsupported("this mode of fallocate".into()))?;
+            i.fallocate(ino, how, offset, len)
+        })
+    }
+
+    /// Finds data or a hole; `what` is `None` for anything else.
+    pub(crate) fn seek(&self, ino: Ino, offset: u64, what: Option<Seek>) -> Answer<u64> {
+        self.ask(Op::Lseek, |i| i.seek(ino, offset, what.ok_or(Error::Invalid("seek knows data and holes"))?))
+    }
+
+    /// Makes a file's changes, and every earlier one, durable.
+    pub(crate) fn fsync(&self, ino: Ino, data_only: bool) -> Answer<()> {
+        self.change(Op::Fsync, |i| i.fsync(ino, data_only))
+    }
+
+    /// The same for a directory. On the root directory it covers the whole volume under every `fsync=`: that is how `ondol
+    /// sync` reaches the server, since the kernel keeps sync(2) from it.
+    pub(crate) fn fsyncdir(&self, ino: Ino, data_only: bool) -> Answer<()> {
+        self.change(Op::Fsyncdir, |i| if ino == ROOT { i.sync() } else { i.fsync(ino, data_only) })
+    }
+}
+
+fn empty(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
+    let kill_suid = !sender.keeps_suid() && inodes.getattr(ino)?.perm & SUID_SGID != 0;
+    let set = SetAttr { size: Some(0), mtime: Some(SetTime::Now), kill_suid, ..SetAttr::default() };
+    inodes.setattr(ino, &set).map(|_| kill_suid)
+}

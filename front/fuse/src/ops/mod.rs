@@ -1,0 +1,113 @@
+//! What each request means: plain arguments in, plain results or an errno out. No FUSE type appears here.
+//!
+//! [`Ops`] is where requests enter the volume. It counts them, keeps them out once the volume is being closed, and keeps a
+//! panic from taking the server down: the request fails with `EIO`, the panic is logged, and since state in memory may be
+//! half changed, every later change is refused; reading goes on.
+
+mod contents;
+mod count;
+mod inode;
+mod listing;
+mod names;
+
+pub(crate) use count::Op;
+pub(crate) use listing::{Listed, ListedPlus};
+
+use crate::gate::Gate;
+use count::Counters;
+use ondol::inodes::{Error, Inodes};
+use ondol::{Caller, Volume};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A number of errno(3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl From<rustix::io::Errno> for Errno {
+    fn from(e: rustix::io::Errno) -> Self {
+        Self(e.raw_os_error())
+    }
+}
+
+/// The result of a request.
+pub(crate) type Answer<T> = Result<T, Errno>;
+
+/// Who sent a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    /// User id.
+    pub(crate) uid: u32,
+    /// Group id.
+    pub(crate) gid: u32,
+}
+
+impl Sender {
+    fn caller(self) -> Caller {
+        Caller { uid: self.uid, gid: self.gid }
+    }
+
+    /// Whether setuid and setgid bits survive this sender's changes, which is CAP_FSETID's to say; FUSE tells the user alone.
+    fn keeps_suid(self) -> bool {
+        self.uid == 0
+    }
+}
+
+/// The operations on one mounted volume.
+pub(crate) struct Ops {
+    gate: Gate<Volume>,
+    counters: Counters,
+    broken: AtomicBool,
+}
+
+impl Ops {
+    pub(crate) fn new(volume: Volume) -> Self {
+        Self { gate: Gate::new(volume), counters: Counters::default(), broken: AtomicBool::new(false) }
+    }
+
+    /// Waits for the requests under way and hands back the volume; later requests fail with `ENODEV`.
+    pub(crate) fn close(&self) -> Option<Volume> {
+        self.gate.close()
+    }
+
+    /// Whether a request has panicked.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    /// Serves a request that changes nothing.
+    fn ask<T>(&self, op: Op, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
+        self.enter(op, |volume| f(volume.inodes()))
+    }
+
+    /// Serves a request that changes something, or that vouches for changes.
+    fn change<T>(&self, op: Op, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
+        if self.is_broken() {
+            return Err(rustix::io::Errno::IO.into());
+        }
+        self.enter(op, |volume| f(volume.inodes()))
+    }
+
+    fn enter<T>(&self, op: Op, f: impl FnOnce(&Volume) -> Result<T, Error>) -> Answer<T> {
+        self.counters.count(op);
+        let outcome = self.gate.enter(|volume| catch_unwind(AssertUnwindSafe(|| f(volume))));
+        match outcome {
+            None => Err(rustix::io::Errno::NODEV.into()),
+            Some(Ok(Ok(answer))) => Ok(answer),
+            Some(Ok(Err(e))) => {
+                tracing::debug!(request = op.name(), "{e}");
+                Err(Errno(ondol::errno_of(&e)))
+            }
+            Some(Err(panic)) => {
+                self.broken.store(true, Ordering::Relaxed);
+                tracing::error!(request = op.name(), "panic: {}; changes are refused from now on", said(&*panic));
+                Err(rustix::io::Errno::IO.into())
+            }
+        }
+    }
+}
+
+fn said(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}

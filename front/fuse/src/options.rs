@@ -1,0 +1,188 @@
+//! The `-o` options that concern the mount itself, as mount.fuse(8) and mount(8) name them.
+
+use rustix::mount::MountFlags;
+
+/// How a volume is mounted. The defaults are those of FUSE: only the mounting user has access, set-uid programs and
+/// devices are not honoured. The kernel checks permissions in every case (`default_permissions`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Every user may use the mount.
+    pub allow_other: bool,
+    /// Root may use the mount besides its user.
+    pub allow_root: bool,
+    /// A helper unmounts if the server dies.
+    pub auto_unmount: bool,
+    /// Nothing can be changed through the mount.
+    pub read_only: bool,
+    /// Flags of mount(2).
+    pub flags: MountFlags,
+    /// What mount tables show as the source; the image's path if `None`.
+    pub fsname: Option<String>,
+    /// What mount tables show after `fuse.`.
+    pub subtype: String,
+    /// The largest read request in bytes, if it is to be limited.
+    pub max_read: Option<u32>,
+    /// Threads that serve requests; a number that fits the machine if `None`.
+    pub max_threads: Option<usize>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            allow_other: false,
+            allow_root: false,
+            auto_unmount: false,
+            read_only: false,
+            flags: MountFlags::NOSUID | MountFlags::NODEV,
+            fsname: None,
+            subtype: "ondol".into(),
+            max_read: None,
+            max_threads: None,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Takes from a comma-separated list what concerns the mount, drops the words that only fstab and mount(8) care for, and
+    /// hands back the others for the volume; some concern both.
+    ///
+    /// # Errors
+    /// A sentence, when a value makes no sense.
+    pub fn take(list: &str) -> Result<(Self, String), String> {
+        let mut options = Self::default();
+        let mut rest: Vec<&str> = Vec::new();
+        for word in list.split(',').filter(|w| !w.is_empty()) {
+            if is_fstab_word(word) {
+                continue;
+            }
+            let taken = options.plain(word) || options.valued(word)?;
+            if !taken || FOR_BOTH.contains(&word) {
+                rest.push(word);
+            }
+        }
+        Ok((options, rest.join(",")))
+    }
+
+    /// An option without a value; `false` if it is none of ours.
+    fn plain(&mut self, word: &str) -> bool {
+        match word {
+            "allow_other" => self.allow_other = true,
+            "allow_root" => self.allow_root = true,
+            "auto_unmount" => self.auto_unmount = true,
+            "default_permissions" => {}
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "suid" => self.flags.remove(MountFlags::NOSUID),
+            "nosuid" => self.flags.insert(MountFlags::NOSUID),
+            "dev" => self.flags.remove(MountFlags::NODEV),
+            "nodev" => self.flags.insert(MountFlags::NODEV),
+            "exec" => self.flags.remove(MountFlags::NOEXEC),
+            "noexec" => self.flags.insert(MountFlags::NOEXEC),
+            "atime" => self.flags.remove(MountFlags::NOATIME),
+            "noatime" => self.flags.insert(MountFlags::NOATIME),
+            "diratime" => self.flags.remove(MountFlags::NODIRATIME),
+            "nodiratime" => self.flags.insert(MountFlags::NODIRATIME),
+            "relatime" => self.flags.insert(MountFlags::RELATIME),
+            "norelatime" => self.flags.remove(MountFlags::RELATIME),
+            "sync" => self.flags.insert(MountFlags::SYNCHRONOUS),
+            "async" => self.flags.remove(MountFlags::SYNCHRONOUS),
+            "dirsync" => self.flags.insert(MountFlags::DIRSYNC),
+            _ => return false,
+        }
+        true
+    }
+
+    /// An option with a value; `Ok(false)` if it is none of ours.
+    fn valued(&mut self, word: &str) -> Result<bool, String> {
+        let Some((key, value)) = word.split_once('=') else { return Ok(false) };
+        let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
+        let wrong = || format!("option {key}: `{value}` is not a number above 0");
+        match key {
+            "fsname" => self.fsname = Some(value.into()),
+            "subtype" => self.subtype = value.into(),
+            "max_read" => self.max_read = Some(number().ok_or_else(wrong)?),
+            "max_threads" => self.max_threads = Some(number().ok_or_else(wrong)? as usize),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Flags of mount(2).
+    pub(crate) fn mount_flags(&self) -> MountFlags {
+        if self.read_only { self.flags | MountFlags::RDONLY } else { self.flags }
+    }
+
+    /// The options that both mount(2)'s data and the helper's `-o` know.
+    pub(crate) fn fuse_words(&self) -> Vec<String> {
+        let mut words = vec!["default_permissions".to_owned()];
+        if self.allow_other || self.allow_root {
+            words.push("allow_other".into());
+        }
+        if let Some(bytes) = self.max_read {
+            words.push(format!("max_read={bytes}"));
+        }
+        words
+    }
+
+    /// The options that the helper takes as words and mount(2) as flags.
+    pub(crate) fn flag_words(&self) -> Vec<&'static str> {
+        let flags = self.mount_flags();
+        let choose = |flag, set, unset| if flags.contains(flag) { set } else { unset };
+        let mut words = vec![
+            choose(MountFlags::RDONLY, "ro", "rw"),
+            choose(MountFlags::NOSUID, "nosuid", "suid"),
+            choose(MountFlags::NODEV, "nodev", "dev"),
+            choose(MountFlags::NOEXEC, "noexec", "exec"),
+            choose(MountFlags::NOATIME, "noatime", "atime"),
+            choose(MountFlags::SYNCHRONOUS, "sync", "async"),
+        ];
+        if flags.contains(MountFlags::DIRSYNC) {
+            words.push("dirsync");
+        }
+        words
+    }
+}
+
+/// Words that mean something to the kernel's mount and to the volume.
+const FOR_BOTH: [&str; 5] = ["ro", "rw", "atime", "noatime", "relatime"];
+
+/// Words that mount(8), fstab(5) and systemd use and hand to file systems all the same.
+fn is_fstab_word(word: &str) -> bool {
+    const WORDS: [&str; 11] =
+        ["defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "fail", "_netdev"];
+    WORDS.contains(&word) || ["x-", "X-", "comment="].iter().any(|p| word.starts_with(p))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_go_where_they_belong() {
+        let (options, rest) =
+            MountOptions::take("defaults,noauto,x-systemd.automount,data=journal,allow_other,fsname=a,dev,commit=5,ro")
+                .unwrap();
+        assert_eq!(rest, "data=journal,commit=5,ro");
+        assert!(options.allow_other && options.read_only);
+        assert_eq!(options.fsname.as_deref(), Some("a"));
+        assert_eq!(options.flags, MountFlags::NOSUID);
+    }
+
+    #[test]
+    fn the_last_of_ro_and_rw_counts() {
+        let (options, rest) = MountOptions::take("ro,rw").unwrap();
+        assert!(!options.read_only);
+        assert_eq!(rest, "ro,rw");
+    }
+
+    #[test]
+    fn values_are_checked() {
+        assert!(MountOptions::take("max_read=0").unwrap_err().contains("max_read"));
+        assert!(MountOptions::take("max_threads=x").is_err());
+    }
+
+    #[test]
+    fn unknown_words_are_left_to_the_volume() {
+        assert_eq!(MountOptions::take("bogus,k=v").unwrap().1, "bogus,k=v");
+    }
+}

@@ -1,0 +1,156 @@
+//! The life of a mount: made, served by threads of its own, ended from inside or outside.
+
+use crate::MountError;
+use crate::fuser_transport::Transport;
+use crate::fusermount;
+use crate::kernel::{self, KernelMount};
+use crate::ops::Ops;
+use crate::options::MountOptions;
+use fuser::{Config, Session, SessionACL};
+use ondol::Volume;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+/// How far the kernel may read ahead, in KiB, where it lets itself be told.
+const READ_AHEAD_KIB: u32 = 1024;
+
+/// A volume being served on a directory. [`Mount::finish`] ends it; dropping it does the same and logs what fails.
+pub struct Mount {
+    ops: Arc<Ops>,
+    kernel: KernelMount,
+    session: Option<JoinHandle<io::Result<()>>>,
+    finished: bool,
+}
+
+impl Mount {
+    /// Mounts `volume` on `dir` and serves it. When this returns, the kernel has accepted the connection.
+    /// `ended` is called from a serving thread once the kernel side is gone, whoever unmounted it.
+    ///
+    /// # Errors
+    /// The mount could not be made; the volume is closed then.
+    pub fn new(
+        volume: Volume,
+        source: &Path,
+        dir: &Path,
+        options: &MountOptions,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        let mut options = options.clone();
+        options.read_only |= volume.inodes().is_read_only();
+        let source = options.fsname.clone().unwrap_or_else(|| fusermount::shown(source.as_os_str()));
+        let ops = Arc::new(Ops::new(volume));
+        let connected = connect(&ops, dir, &source, &options, ended);
+        let (kernel, session) = connected.inspect_err(|_| {
+            if let Some(Err(e)) = ops.close().map(Volume::close) {
+                tracing::error!("closing the volume: {e}");
+            }
+        })?;
+        kernel.read_ahead(READ_AHEAD_KIB);
+        Ok(Self { ops, kernel, session: Some(session), finished: false })
+    }
+
+    /// Whether a volume could be mounted on `dir`, before one is opened for it.
+    ///
+    /// # Errors
+    /// `dir` is not there, is no directory, or has a mount without a server.
+    pub fn check_point(dir: &Path) -> Result<(), MountError> {
+        kernel::usable(dir).map(drop)
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        self.kernel.dir()
+    }
+
+    /// Ends the mount: unmounts unless that has happened (cutting off whoever uses it), lets the requests under way finish,
+    /// and closes the volume. When this returns without error, the image is clean and unlocked.
+    ///
+    /// # Errors
+    /// What failed first; the rest was done all the same.
+    pub fn finish(mut self) -> Result<(), MountError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), MountError> {
+        self.finished = true;
+        let unmounted = self.unmount();
+        let closed = self.ops.close().map_or(Ok(()), Volume::close).map_err(MountError::Close);
+        let served = match self.session.take() {
+            // Threads whose connection lives on (users of a lazy unmount) find the gate closed; they end with the process.
+            Some(session) if session.is_finished() || unmounted.is_ok() && !self.kernel.is_there() => join(session),
+            _ => Ok(()),
+        };
+        let whole = if self.ops.is_broken() { Err(MountError::Broken) } else { Ok(()) };
+        closed.and(unmounted).and(served).and(whole)
+    }
+
+    fn unmount(&self) -> Result<(), MountError> {
+        let over = self.session.as_ref().is_none_or(JoinHandle::is_finished);
+        if over || !self.kernel.is_there() {
+            return Ok(());
+        }
+        self.kernel.write_back();
+        let dir = self.kernel.dir().to_owned();
+        self.kernel.unmount().map_err(|source| MountError::Unmount { dir, source })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if !self.finished
+            && let Err(e) = self.end()
+        {
+            tracing::error!("{e}");
+        }
+    }
+}
+
+fn join(session: JoinHandle<io::Result<()>>) -> Result<(), MountError> {
+    match session.join() {
+        Ok(served) => served.map_err(MountError::Served),
+        Err(_) => Err(MountError::Broken),
+    }
+}
+
+/// Makes the mount and starts the threads that serve it.
+fn connect(
+    ops: &Arc<Ops>,
+    dir: &Path,
+    source: &str,
+    options: &MountOptions,
+    ended: impl FnOnce() + Send + 'static,
+) -> Result<(KernelMount, JoinHandle<io::Result<()>>), MountError> {
+    let (kernel, connection) = KernelMount::new(dir, source, options)?;
+    let give_up = |e: MountError| {
+        if let Err(unmount) = kernel.unmount() {
+            tracing::error!("cannot unmount {}: {unmount}", kernel.dir().display());
+        }
+        e
+    };
+    let transport = Transport::new(Arc::clone(ops));
+    let notifier = transport.notifier();
+    let mut config = Config::default();
+    config.n_threads = Some(options.max_threads.unwrap_or_else(default_threads));
+    config.clone_fd = kernel::device_can_be_opened();
+    // The kernel keeps other users out where they are not allowed; only `allow_root` is for the server to enforce.
+    config.acl = if options.allow_root && !options.allow_other { SessionACL::RootAndOwner } else { SessionACL::All };
+    let acl = config.acl;
+    let session = Session::from_fd(transport, connection, acl, config).map_err(MountError::Handshake);
+    let session = session.map_err(give_up)?;
+    notifier.get_or_init(|| session.notifier());
+    let serve = move || {
+        let served = session.run();
+        ended();
+        served
+    };
+    let thread = thread::Builder::new().name("ondol-fuse".into()).spawn(serve).map_err(MountError::Threads);
+    let thread = thread.map_err(give_up)?;
+    Ok((kernel, thread))
+}
+
+/// Two for each processor: a thread that waits for a commit leaves its processor to another.
+fn default_threads() -> usize {
+    thread::available_parallelism().map_or(4, |n| (n.get() * 2).clamp(4, 32))
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
+#![forbid(unsafe_code)]
+
+mod layers;
+mod licences;
+mod sizes;
+
+use std::process::{Command, ExitCode};
+
+/// One check: its name and what it does.
+type Check = (&'static str, fn() -> Result<(), String>);
+
+const CHECKS: [Check; 7] = [
+    ("fmt", || cargo(&["fmt", "--all", "--check"])),
+    ("layers", layers::check),
+    ("sizes", sizes::check),
+    ("licences", licences::check),
+    ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
+    ("docs", docs),
+    ("test", || cargo(&["test", "--workspace", "--quiet"])),
+];
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let wanted = words.next().unwrap_or_default();
+    let skipped: Vec<String> = words.filter_map(|w| w.strip_prefix("--skip=").map(str::to_owned)).collect();
+    let chosen: Vec<&Check> = CHECKS
+        .iter()
+        .filter(|(name, _)| (wanted == "check" && !skipped.iter().any(|s| s == name)) || wanted == *name)
+        .collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
+        eprintln!("usage: cargo xtask check [--skip=NAME]... | {}", names.join(" | "));
+        return ExitCode::from(2);
+    }
+    for (name, check) in chosen {
+        println!("xtask: {name}");
+        if let Err(why) = check() {
+            eprintln!("xtask: {name} failed: {why}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn cargo(args: &[&str]) -> Result<(), String> {
+    run(Command::new(env!("CARGO")).args(args))
+}
+
+fn docs() -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
+    run(&mut command)
+}
+
+fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?} ended with {status}")) }
+}
+
+/// What cargo knows of the workspace and its dependencies.
+fn metadata() -> Result<cargo_metadata::Metadata, String> {
+    cargo_metadata::MetadataCommand::new().exec().map_err(|e| e.to_string())
+}
