@@ -2,7 +2,7 @@
 
 mod file_util;
 
-use file_util::{Random, dump, ino_of, mkfs, mount, mount_with, run};
+use file_util::{Random, debugfs, dump, ino_of, mkfs, mount, mount_with, run};
 use ondol_volume::{DataMode, Error, Fallocate, Seek, VolumeOptions};
 
 #[test]
@@ -156,7 +156,19 @@ fn block_maps_are_read_and_not_written() {
     assert_eq!(rig.vol.seek(ino, 300_000 / 1024 * 1024 + 1024, Seek::Data).unwrap(), far);
     assert!(matches!(rig.vol.write(ino, 0, b"x"), Err(Error::Unsupported(_))));
     assert!(matches!(rig.vol.fallocate(ino, Fallocate::Allocate, 0, 10), Err(Error::Unsupported(_))));
-    rig.unmount_checked();
+    let bytes = rig.unmount_checked();
+    let free = free_blocks(&bytes);
+    let rig = mount(bytes, DataMode::Ordered);
+    let held = rig.vol.getattr(ino).unwrap().blocks / 2;
+    rig.vol.unlink(ondol_volume::ROOT, b"f0").unwrap();
+    let bytes = rig.unmount_checked();
+    assert_eq!(free_blocks(&bytes), free + held);
+}
+
+fn free_blocks(bytes: &[u8]) -> u64 {
+    let (text, _) = debugfs(bytes, "stats");
+    let groups = text.lines().filter_map(|l| l.split("free blocks").next().filter(|_| l.contains("free inodes")));
+    groups.filter_map(|l| l.split(',').next_back()?.trim().rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 #[test]

@@ -122,7 +122,7 @@ pub(super) fn add_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
 }
 
 /// Counts `blocks` fewer for the inode.
-pub(super) fn remove_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
+pub(in crate::file) fn remove_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
     let units = blocks * u64::from(op.vol().shared.inode_format.block_size / 512);
     let inode = op.inode_mut(ino)?;
     inode.blocks = inode.blocks.saturating_sub(units);

@@ -99,7 +99,7 @@ fn has_room(op: &mut Op<'_>, depth: usize, blocks: Blocks, must: bool) -> Result
 }
 
 /// What the data blocks of an inode are to the journal: file data, or blocks that have gone through it.
-fn data_kind(ino: Ino, inode: &Inode) -> Kind {
+pub(in crate::file) fn data_kind(ino: Ino, inode: &Inode) -> Kind {
     match inode.file_type() {
         Some(FileType::Regular) => Kind::DATA,
         Some(FileType::Symlink) => kind::SYMLINK,
