@@ -143,16 +143,3 @@ fn writeback_1k_without_checksums() {
 fn ordered_2k_uninit_groups() {
     against_model(&["-b", "2048", "-O", "^metadata_csum,uninit_bg"], "48M", 800_000, DataMode::Ordered, 7);
 }
-
-#[test]
-fn zz_many() {
-    for seed in 100..160 {
-        eprintln!("seed {seed}");
-        let mode = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback][seed as usize % 3];
-        if seed % 2 == 0 {
-            against_model(&["-b", "1024"], "16M", 200_000, mode, seed);
-        } else {
-            against_model(&["-b", "4096"], "32M", 300_000, mode, seed);
-        }
-    }
-}
