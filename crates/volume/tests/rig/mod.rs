@@ -165,14 +165,19 @@ impl Fs {
 
     /// The image as it is now, everything written home: as after a crash and its recovery.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.engine.checkpoint_all().expect("a checkpoint");
-        without_stale_counts(self.store.to_bytes())
+        self.copy(|image| image.mark_recovered().expect("a superblock"))
     }
 
     /// The image as a clean unmount leaves it.
     pub(crate) fn unmounted(&self) -> Vec<u8> {
-        self.volume.clear_orphan_present().expect("the orphan file");
-        self.bytes()
+        self.copy(|image| image.mark_unmounted(&self.volume).expect("a superblock"))
+    }
+
+    fn copy(&self, mark: impl FnOnce(Image)) -> Vec<u8> {
+        self.engine.checkpoint_all().expect("a checkpoint");
+        let copy = Arc::new(RamStore::from_bytes(self.store.to_bytes()));
+        mark(Image::open(copy.clone()).expect("an image"));
+        copy.to_bytes()
     }
 
     pub(crate) fn create(&self, dir: Ino, name: &str) -> Ino {
@@ -186,28 +191,4 @@ impl Fs {
     pub(crate) fn lookup(&self, name: &str) -> Ino {
         self.volume.lookup(ROOT, name.as_bytes()).unwrap_or_else(|e| panic!("lookup {name}: {e}")).ino
     }
-}
-
-/// The image with the superblock's totals recounted: they are old on every volume that was not unmounted, which e2fsck
-/// mends silently but calls an error when it may not write.
-pub(crate) fn without_stale_counts(mut bytes: Vec<u8>) -> Vec<u8> {
-    use ondol_format::group::GroupDesc;
-    use ondol_format::{RawSuperblock, Superblock, superblock};
-    use zerocopy::{FromBytes, IntoBytes};
-    let at = superblock::OFFSET as usize;
-    let mut raw = RawSuperblock::read_from_bytes(&bytes[at..at + superblock::SIZE]).expect("a superblock");
-    let sb = Superblock::from_raw(raw.clone(), bytes.len() as u64).expect("a superblock");
-    let (mut blocks, mut inodes) = (0u64, 0u32);
-    for g in 0..sb.groups() {
-        let (block, offset) = sb.gdt_location(g);
-        let start = block as usize * sb.block_size() as usize + offset;
-        let desc = GroupDesc::parse(&bytes[start..start + usize::from(sb.desc_size())]).expect("a descriptor");
-        (blocks, inodes) = (blocks + u64::from(desc.free_blocks), inodes + desc.free_inodes);
-    }
-    raw.s_free_blocks_count_lo.set(blocks as u32);
-    raw.s_free_blocks_count_hi.set((blocks >> 32) as u32);
-    raw.s_free_inodes_count.set(inodes);
-    raw.seal();
-    bytes[at..at + superblock::SIZE].copy_from_slice(raw.as_bytes());
-    bytes
 }
