@@ -124,7 +124,7 @@ pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u
 
 /// A volume over an image in memory.
 pub(crate) struct Fs {
-    pub(crate) store: Arc<RamStore>,
+    pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) env: Arc<Fixed>,
     pub(crate) volume: Volume,
@@ -133,7 +133,11 @@ pub(crate) struct Fs {
 impl Fs {
     /// Mounts an image, orphans not yet processed.
     pub(crate) fn open(bytes: Vec<u8>) -> Self {
-        let store = Arc::new(RamStore::from_bytes(bytes));
+        Self::over(Arc::new(RamStore::from_bytes(bytes)))
+    }
+
+    /// Mounts what a store holds, orphans not yet processed.
+    pub(crate) fn over(store: Arc<dyn BlockStore>) -> Self {
         let image = Image::open(store.clone()).expect("an image");
         image.require_writable().expect("a writable image");
         let sb = image.superblock().clone();
@@ -148,9 +152,8 @@ impl Fs {
             pending_bytes: 64 << 20,
             journaled_data: false,
         };
-        let any: Arc<dyn BlockStore> = store.clone();
         let clock: Arc<dyn Env> = env.clone();
-        let engine = jbd2::open(any, map, shared.clone(), clock.clone(), config).expect("an engine");
+        let engine = jbd2::open(store.clone(), map, shared.clone(), clock.clone(), config).expect("an engine");
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let volume = Volume::new(shared, engine.clone(), clock, VolumeOptions::default());
         Self { store, engine, env, volume }
@@ -175,7 +178,9 @@ impl Fs {
 
     fn copy(&self, mark: impl FnOnce(Image)) -> Vec<u8> {
         self.engine.checkpoint_all().expect("a checkpoint");
-        let copy = Arc::new(RamStore::from_bytes(self.store.to_bytes()));
+        let mut bytes = vec![0; self.store.size() as usize];
+        self.store.read(0, &mut bytes).expect("the image");
+        let copy = Arc::new(RamStore::from_bytes(bytes));
         mark(Image::open(copy.clone()).expect("an image"));
         copy.to_bytes()
     }
