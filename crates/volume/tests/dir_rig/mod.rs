@@ -66,7 +66,16 @@ pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u
     struct Mounted(TempDir);
     impl Drop for Mounted {
         fn drop(&mut self) {
-            run("umount", &[self.0.path().to_str().expect("a path")]);
+            // A process that another test is just starting may hold the mount open for a moment.
+            let at = self.0.path().to_str().expect("a path");
+            let unmounted = (0..1000).any(|_| {
+                let done = run("umount", &[at]).status.success();
+                if !done {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                done
+            });
+            assert!(unmounted || std::thread::panicking(), "{at} stays mounted");
         }
     }
     let (mounted, after) = as_file(bytes, |path| {
