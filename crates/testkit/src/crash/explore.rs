@@ -29,7 +29,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { subsets_of: 6, samples: 8, torn: 6, fsck_every: 50, violations: 1, seed: 1 }
+        Self { subsets_of: 8, samples: 12, torn: 12, fsck_every: 50, violations: 1, seed: 1 }
     }
 }
 

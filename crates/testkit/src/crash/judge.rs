@@ -5,6 +5,7 @@ use crate::dump;
 use crate::image::{self, ToolError};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
+use ondol_volume::Image;
 
 /// The numbers of calls that a state may be the state of.
 pub(super) type Judged = Vec<usize>;
@@ -18,10 +19,12 @@ impl<'a> Judge<'a> {
         Self { run }
     }
 
-    /// Recovers with our own code, reads everything, and compares.
+    /// Recovers with our own code, checks the image, reads everything, and compares.
     pub(super) fn ours(&mut self, layer: &Layer, allowed: (usize, usize)) -> Result<Judged, String> {
         let store: Arc<dyn BlockStore> = Arc::new(CowStore::new(layer.clone()));
-        let mounted = self.run.mount(store).map_err(|e| format!("cannot be recovered: {e}"))?;
+        image::recover(&store).map_err(|e| format!("cannot be recovered: {e}"))?;
+        check(&store).map_err(|e| format!("after recovery: {e}"))?;
+        let mounted = self.run.mount(store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
         let found = dump::of_volume(mounted.volume()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
         contract::judge(self.run, allowed.0, allowed.1, &found)
     }
@@ -49,6 +52,15 @@ impl<'a> Judge<'a> {
         let store = Arc::new(CowStore::new(layer.clone()));
         let mounted = self.run.mount(store.clone()).map_err(|e| format!("cannot be recovered: {e}"))?;
         mounted.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
+        check(&(store.clone() as Arc<dyn BlockStore>)).map_err(|e| format!("recovered and closed: {e}"))?;
         Ok(store.layer())
     }
+}
+
+/// Our own check of an image that nobody has mounted.
+fn check(store: &Arc<dyn BlockStore>) -> Result<(), String> {
+    let image = Image::open(store.clone()).map_err(|e| e.to_string())?;
+    let report = ondol_volume::check(&image, &mut |_| {}).map_err(|e| e.to_string())?;
+    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    if report.is_clean() { Ok(()) } else { Err(format!("our check finds\n  {}", problems.join("\n  "))) }
 }

@@ -131,6 +131,11 @@ impl Model {
         }
     }
 
+    /// The size of a regular file, named or held.
+    pub fn size(&self, file: &File) -> Option<u64> {
+        self.content(self.file(file).ok()?).map(Content::len)
+    }
+
     /// Replaces all bytes of a regular file.
     pub(crate) fn replace_content(&mut self, id: Id, content: Content) {
         if let Body::Regular(old) = &mut self.inode_mut(id).body {

@@ -3,7 +3,7 @@
 use super::Target;
 use crate::dump::Strictness;
 use crate::model::Model;
-use crate::op::{Op, text};
+use crate::op::{Fallocate, Op, text};
 use crate::{Fail, Outcome};
 
 /// A target that is compared with the model after every call.
@@ -59,12 +59,24 @@ impl<T: Target> Lockstep<T> {
         let got = self.target.apply(op);
         match (expected, got) {
             // The model has no limits of space: it goes along with whatever was done.
-            (Ok(_), Err(Fail::NoSpace)) => {}
+            (Ok(_), Err(Fail::NoSpace)) => self.take_back(op)?,
             (Ok(wanted), Ok(written)) if written < wanted => self.short_write(op, written)?,
             (expected, got) if expected == got => self.model = after,
             _ => return Err(self.disagree(format!("`{op}` returned {got:?}, the model {expected:?}"))),
         }
         Ok(got)
+    }
+
+    /// What runs out of space in its midst may have grown the file already.
+    fn take_back(&mut self, op: &Op) -> Result<(), Disagreement> {
+        let Op::Fallocate { file, how: Fallocate::Allocate | Fallocate::ZeroRange, .. } = op else { return Ok(()) };
+        let Some(size) = self.model.size(file) else { return Ok(()) };
+        let cut = Op::Truncate { file: file.clone(), size };
+        self.done.push(cut.clone());
+        match self.target.apply(&cut) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(self.disagree(format!("after `{op}`, which found no space, `{cut}` returned {e:?}"))),
+        }
     }
 
     fn short_write(&mut self, op: &Op, written: u64) -> Result<(), Disagreement> {
