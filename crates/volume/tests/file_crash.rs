@@ -3,7 +3,7 @@
 mod file_util;
 
 use file_util::{Random, fsck, ino_of, mkfs, mount, open, run};
-use ondol_block::{BlockStore, Event, PowerDomain, RamStore, Recorder};
+use ondol_block::{Event, PowerDomain, RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
 use ondol_volume::{DataMode, Fallocate, Ino, Volume, VolumeOptions};
 use std::sync::Arc;
@@ -29,19 +29,19 @@ type Change = Box<dyn Fn(&Volume, Ino)>;
 fn changes() -> Vec<Change> {
     let bytes = |seed, len| Random(seed).bytes(len);
     vec![
-        Box::new(move |v, i| drop(v.write(i, 0, &bytes(1, 10_000)).unwrap())),
-        Box::new(move |v, i| drop(v.append(i, &bytes(2, 300)).unwrap())),
-        Box::new(move |v, i| drop(v.write(i, 3000, &bytes(3, 5000)).unwrap())),
+        Box::new(move |v, i| assert!(v.write(i, 0, &bytes(1, 10_000)).unwrap() > 0)),
+        Box::new(move |v, i| assert!(v.append(i, &bytes(2, 300)).unwrap() < 1 << 20)),
+        Box::new(move |v, i| assert!(v.write(i, 3000, &bytes(3, 5000)).unwrap() > 0)),
         Box::new(move |v, i| v.truncate(i, 4500).unwrap()),
         Box::new(move |v, i| v.truncate(i, 9000).unwrap()),
         Box::new(move |v, i| v.fallocate(i, Fallocate::Allocate, 8000, 60_000).unwrap()),
-        Box::new(move |v, i| drop(v.write(i, 20_001, &bytes(4, 7000)).unwrap())),
+        Box::new(move |v, i| assert!(v.write(i, 20_001, &bytes(4, 7000)).unwrap() > 0)),
         Box::new(move |v, i| v.fallocate(i, Fallocate::PunchHole, 2000, 21_000).unwrap()),
-        Box::new(move |v, i| drop(v.write(i, 100_000, &bytes(5, 40_000)).unwrap())),
+        Box::new(move |v, i| assert!(v.write(i, 100_000, &bytes(5, 40_000)).unwrap() > 0)),
         Box::new(move |v, i| v.fallocate(i, Fallocate::ZeroRange, 22_000, 90_000).unwrap()),
-        Box::new(move |v, i| drop(v.write(i, 50_000, &bytes(6, 3000)).unwrap())),
+        Box::new(move |v, i| assert!(v.write(i, 50_000, &bytes(6, 3000)).unwrap() > 0)),
         Box::new(move |v, i| v.truncate(i, 0).unwrap()),
-        Box::new(move |v, i| drop(v.append(i, &bytes(7, 2000)).unwrap())),
+        Box::new(move |v, i| assert!(v.append(i, &bytes(7, 2000)).unwrap() < 1 << 20)),
     ]
 }
 
@@ -54,6 +54,14 @@ fn replay(base: &[u8], events: &[Event]) -> Vec<u8> {
         }
     }
     image
+}
+
+/// The image after a crash: of the writes since the last flush, any may be lost.
+fn crash(base: &[u8], events: &[Event], random: &mut Random) -> Vec<u8> {
+    let flushed = events.iter().rposition(|e| matches!(e, Event::Flush { .. })).map_or(0, |at| at + 1);
+    let kept: Vec<Event> = events[flushed..].iter().filter(|_| random.below(2) == 0).cloned().collect();
+    let image = replay(base, &events[..flushed]);
+    replay(&image, &kept)
 }
 
 #[test]
@@ -78,8 +86,9 @@ fn with_data_journal_every_crash_leaves_a_prefix_of_the_changes() {
         }
         engine.checkpoint_all().unwrap();
         events.append(&mut domain.take());
-        for upto in 0..=events.len() {
-            let image = replay(&base, &events[..upto]);
+        let mut random = Random(every_sync as u64);
+        for upto in (0..=events.len()).flat_map(|n| [n, n]) {
+            let image = crash(&base, &events[..upto], &mut random);
             let store = Arc::new(RamStore::from_bytes(image));
             let (engine, vol) = open(store.clone(), env(), options(DataMode::Journal));
             vol.process_orphans().unwrap();
@@ -118,8 +127,9 @@ fn with_data_ordered_no_crash_shows_what_was_never_written() {
     }
     engine.checkpoint_all().unwrap();
     let events = domain.take();
-    for upto in 0..=events.len() {
-        let store = Arc::new(RamStore::from_bytes(replay(&base, &events[..upto])));
+    let mut random = Random(11);
+    for upto in (0..=events.len()).flat_map(|n| [n, n]) {
+        let store = Arc::new(RamStore::from_bytes(crash(&base, &events[..upto], &mut random)));
         let (engine, vol) = open(store.clone(), env(), options(DataMode::Ordered));
         vol.process_orphans().unwrap();
         let found = state(&vol, ino);
