@@ -1,5 +1,10 @@
-//! What the whole-stack tests share: parameters from the environment, and reasons to skip.
+//! What the whole-stack tests share: parameters from the environment, reasons to skip, and the program as a mount.
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
+
+mod program;
+
+pub use program::{FuseMount, no_fuse_mount, ondol};
 
 use ondol_testkit::image::KernelMount;
 use ondol_testkit::op::{Op, text};
@@ -13,8 +18,8 @@ pub fn parameter(name: &str, default: u64) -> u64 {
 }
 
 /// Says why a test does nothing here, if so: `if skip("name", reason) { return; }`.
-pub fn skip(test: &str, reason: Option<&str>) -> bool {
-    if let Some(reason) = reason {
+pub fn skip(test: &str, reason: Option<impl std::fmt::Display>) -> bool {
+    if let Some(reason) = &reason {
         eprintln!("{test}: skipped: {reason}");
     }
     reason.is_some()

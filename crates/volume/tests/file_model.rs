@@ -143,3 +143,13 @@ fn writeback_1k_without_checksums() {
 fn ordered_2k_uninit_groups() {
     against_model(&["-b", "2048", "-O", "^metadata_csum,uninit_bg"], "48M", 800_000, DataMode::Ordered, 7);
 }
+
+#[test]
+fn journal_1k_in_many_small_groups() {
+    against_model(&["-b", "1024", "-g", "512", "-J", "size=2"], "32M", 600_000, DataMode::Journal, 8);
+}
+
+#[test]
+fn ordered_1k_in_many_small_groups() {
+    against_model(&["-b", "1024", "-g", "512", "-J", "size=1", "-O", "^flex_bg"], "32M", 600_000, DataMode::Ordered, 9);
+}

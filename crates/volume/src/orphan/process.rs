@@ -3,7 +3,7 @@
 use super::list::ListGuard;
 use crate::alloc::Need;
 use crate::op::{Cost, Op};
-use crate::{Error, Ino, Result, Volume};
+use crate::{Ino, Result, Volume};
 
 /// What [`Volume::process_orphans`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
