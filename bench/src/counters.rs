@@ -2,10 +2,16 @@
 
 use crate::BenchError;
 use crate::error::Context;
+use ondol::Volume;
 use serde::Serialize;
+use serde_json::Value;
+use std::io;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+/// The extended attribute of a mount's root that holds its `info` as JSON.
+const INFO_XATTR: &str = "ondol.info";
 /// Bytes in the units in which the kernel counts a disk's writes.
 const SECTOR: u64 = 512;
 
@@ -58,8 +64,22 @@ impl Device {
         }
     }
 
-    /// The part of `/sys/block/DEVICE/stat` that the bench shows (Documentation/block/stat.rst: the 7th field is sectors
-    /// written, the 16th flushes).
+    /// The part of `info` that the bench shows. Media that the volume does not have count 0.
+    fn of_info(info: &Value) -> Self {
+        let counters = info.get("counters");
+        let get = |name: &str| counters.and_then(|counters| counters.get(name)).and_then(Value::as_u64);
+        Self {
+            nvm_bytes: Some(get("nvm_bytes").unwrap_or(0)),
+            nvm_lines: Some(get("nvm_lines").unwrap_or(0)),
+            nvm_fences: Some(get("nvm_fences").unwrap_or(0)),
+            device_bytes: get("device_bytes_written"),
+            device_flushes: get("device_flushes"),
+            fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
+        }
+    }
+
+    /// The part of `/sys/block/DEVICE/stat` that the bench shows (Documentation/block/stat.rst: the 7th field is
+    /// sectors written, the 16th flushes).
     fn of_block_stat(text: &str) -> Self {
         let field = |n: usize| text.split_ascii_whitespace().nth(n - 1).and_then(|field| field.parse::<u64>().ok());
         Self {
@@ -82,6 +102,10 @@ pub(crate) enum Probe {
     None,
     /// The kernel's statistics of a block device.
     BlockStat(PathBuf),
+    /// The root of one of our mounts.
+    Mount(PathBuf),
+    /// One of our volumes.
+    Volume(Arc<Volume>),
 }
 
 impl Probe {
@@ -99,6 +123,27 @@ impl Probe {
                 let text = std::fs::read_to_string(path).context(|| path.display().to_string())?;
                 Ok(Device::of_block_stat(&text))
             }
+            Self::Mount(_) | Self::Volume(_) => Ok(Device::of_info(&self.info()?)),
+        }
+    }
+
+    /// `ondol info` of one of our volumes; null for others.
+    pub(crate) fn info(&self) -> Result<Value, BenchError> {
+        match self {
+            Self::None | Self::BlockStat(_) => Ok(Value::Null),
+            Self::Mount(root) => {
+                let mut json = vec![0; 64 << 10];
+                let len = rustix::fs::getxattr(root, INFO_XATTR, &mut json)
+                    .context(|| format!("{}: attribute {INFO_XATTR}", root.display()))?;
+                let json = json.get(..len).unwrap_or_default();
+                serde_json::from_slice(json)
+                    .map_err(io::Error::from)
+                    .context(|| format!("{}: attribute {INFO_XATTR}", root.display()))
+            }
+            Self::Volume(volume) => {
+                let info = volume.info().map_err(io::Error::from).context(|| "the volume's info")?;
+                serde_json::to_value(info).map_err(io::Error::from).context(|| "the volume's info")
+            }
         }
     }
 }
@@ -106,6 +151,16 @@ impl Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn info_is_mapped() {
+        let counters = json!({"device_bytes_written": 8192, "device_flushes": 2, "fuse_requests": 7, "commits": 1});
+        let info = json!({"counters": counters});
+        let device = Device::of_info(&info);
+        assert_eq!((device.device_bytes, device.device_flushes), (Some(8192), Some(2)));
+        assert_eq!((device.nvm_bytes, device.fuse_requests), (Some(0), Some(7)));
+    }
 
     #[test]
     fn block_statistics_are_mapped() {

@@ -1,6 +1,7 @@
 //! The small file API that workloads are written against, so that one workload runs through system calls and in
 //! process alike.
 
+pub(crate) mod lib_fs;
 pub(crate) mod std_fs;
 
 use std::io;
@@ -27,10 +28,8 @@ pub(crate) trait Dir: Send + Sync {
     /// Removes a file's name.
     fn unlink(&self, name: &str) -> io::Result<()>;
     /// Removes an empty directory.
-    #[allow(dead_code, reason = "for targets that are not mounted")]
     fn rmdir(&self, name: &str) -> io::Result<()>;
     /// Names of the entries, without `.` and `..`.
-    #[allow(dead_code, reason = "for targets that are not mounted")]
     fn list(&self) -> io::Result<Vec<String>>;
     /// What stat(2) tells of an entry; `.` is the directory itself.
     fn stat(&self, name: &str) -> io::Result<Stat>;
@@ -78,7 +77,6 @@ pub(crate) struct Stat {
 }
 
 /// Removes everything in `dir`.
-#[allow(dead_code, reason = "for targets that are not mounted")]
 pub(crate) fn clear(dir: &dyn Dir) -> io::Result<()> {
     for name in dir.list()? {
         if dir.stat(&name)?.is_dir {

@@ -1,6 +1,7 @@
 //! What a target promises after a crash, in one line beside its figures: a rate without its guarantee says nothing.
 
 use crate::mountinfo::Mount;
+use serde_json::Value;
 use std::path::Path;
 
 /// fuse2fs(1): "does not support using the journal".
@@ -40,9 +41,27 @@ fn has_journal(device: &Path) -> bool {
     journals.flatten().any(|journal| journal.file_name().to_string_lossy().starts_with(&name))
 }
 
+/// What our own volume promises: the crash contract's row of its data mode.
+pub(crate) fn of_ours(info: &Value) -> String {
+    let word = |key: &str| info.get("mount").and_then(|mount| mount.get(key)).and_then(Value::as_str);
+    let contract = match word("data") {
+        Some("journal") => "journal: exactly a prefix of the operations, data included, each whole or not at all",
+        Some("ordered") => {
+            "ordered: metadata is a prefix of the operations; data of a committed size is the file's own"
+        }
+        Some("writeback") => "writeback: metadata is a prefix of the operations; unsynced data may be lost or stale",
+        _ => return "as the volume's data mode says".to_owned(),
+    };
+    match word("fsync") {
+        Some("file") => format!("{contract}; fsync makes the file durable"),
+        _ => format!("{contract}; fsync makes all earlier operations durable"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn mount(fs_type: &str, source: &str, options: &str) -> Mount {
         Mount { point: "/m".into(), fs_type: fs_type.into(), source: source.into(), options: options.into() }
@@ -55,5 +74,14 @@ mod tests {
         assert!(of_mount(&mount("btrfs", "/dev/loop0", "rw")).starts_with("copy on write"));
         assert!(of_mount(&mount("nilfs2", "/dev/loop0", "rw")).starts_with("nilfs2: unknown"));
         assert!(of_mount(&mount("ext4", "/dev/none", "rw,noload")).starts_with("none: no journal"));
+    }
+
+    #[test]
+    fn ours_follows_the_data_mode() {
+        let line = |data, fsync| of_ours(&json!({"mount": {"data": data, "fsync": fsync}}));
+        assert!(line("journal", "prefix").starts_with("journal: exactly a prefix"));
+        assert!(line("ordered", "prefix").ends_with("all earlier operations durable"));
+        assert!(line("writeback", "file").ends_with("makes the file durable"));
+        assert_eq!(of_ours(&json!({})), "as the volume's data mode says");
     }
 }

@@ -31,7 +31,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
     let on = args.on.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
     check_places(args)?;
     let footprint = job.workload.footprint(&job.plan);
-    let setting = Setting { dir: args.dir.clone(), image_size: footprint.image_size(), footprint: footprint.stored() };
+    let setting = Setting {
+        program: std::env::current_exe().context(|| "finding this program")?,
+        dir: args.dir.clone(),
+        image_size: footprint.image_size(),
+        footprint: footprint.stored(),
+    };
     let interrupt = Interrupt::catch()?;
     let turns = rounds(&job, &on, args.rounds, &setting, &interrupt)?;
     let Job { definition, params, .. } = job;

@@ -2,6 +2,7 @@
 
 mod image;
 mod mounted;
+mod ours;
 mod peers;
 mod session;
 mod spec;
@@ -12,8 +13,10 @@ pub(crate) use spec::Target;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of target: how it is written, what it is, and an example.
-pub(crate) const KINDS: [(&str, &str, &str); 4] = [
+pub(crate) const KINDS: [(&str, &str, &str); 6] = [
     ("dir:PATH", "a directory on any mounted file system", "dir:/var/tmp"),
+    ("lib:TARGET[,OPTIONS]", "an image through the library, in process", "lib:new.img,data=journal"),
+    ("fuse:TARGET[,OPTIONS]", "an image mounted by ondol mount", "fuse:new.img,data=ordered"),
     (
         "kernel:ext4|xfs|btrfs[,OPTIONS]",
         "a fresh image in a loop device, mounted by the kernel (needs root)",

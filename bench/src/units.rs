@@ -7,21 +7,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// Bytes in a GiB.
 pub(crate) const GIB: u64 = 1 << 30;
 
-/// Bytes of `4096`, `4k`, `64M`, `1G` or `2T` (powers of 1024, either case, with or without `iB`). `None` for anything
-/// else, and for what does not fit.
-pub(crate) fn parse_size(text: &str) -> Option<u64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at_checked(digits)?;
-    let factor = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => KIB,
-        "m" | "mib" => MIB,
-        "g" | "gib" => GIB,
-        "t" | "tib" => 1 << 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
+pub(crate) use ondol::parse_size;
 
 /// `bytes` with the largest unit that leaves a whole number.
 pub(crate) fn format_size(bytes: u64) -> String {

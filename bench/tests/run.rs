@@ -1,6 +1,7 @@
 //! `bench run` from the command line to the JSON, on what every machine has, and on the kernel's file systems for root.
 
 use clap::Parser;
+use ondol::{FormatOptions, Volume};
 use ondol_bench::{BenchArgs, BenchError};
 use serde_json::Value;
 use std::path::Path;
@@ -174,4 +175,56 @@ fn fuse2fs() {
     if let Some(json) = small("fuse2fs", &["mke2fs", "fuse2fs"], &["/dev/fuse"]) {
         assert!(json["targets"][0]["guarantee"].as_str().expect("guarantee").starts_with("none: fuse2fs"));
     }
+}
+
+#[test]
+fn our_library_on_a_new_image() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    for (workload, extra) in [
+        ("create-fsync", "size=4k"),
+        ("overwrite-fsync", "file-size=1M"),
+        ("append-fsync", "size=4k"),
+        ("varmail", "files=100"),
+    ] {
+        for (target, guarantee) in
+            [("lib:new.img,data=ordered", "ordered: "), ("lib:new.img,data=journal", "journal: ")]
+        {
+            let args = [workload, "--on", target, "--rounds", "2", "--ops", "104", "--threads", "2", "--param", extra];
+            let json = run(dir.path(), &args);
+            assert_empty(dir.path());
+            let said = json["targets"][0]["guarantee"].as_str().expect("guarantee").to_owned();
+            assert!(said.starts_with(guarantee), "{target}: {said}");
+            let counter = |name: &str| number(&json, &format!("/targets/0/counters/{name}"));
+            assert!(counter("device_bytes") > 0.0 && counter("device_flushes") > 0.0, "{workload}: {json:#}");
+            assert_eq!((counter("nvm_bytes"), counter("nvm_fences"), counter("fuse_requests")), (0.0, 0.0, 0.0));
+        }
+    }
+}
+
+#[test]
+fn an_image_that_was_there_stays_as_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("mine.img");
+    Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("format");
+    let volume = Volume::open(&image).expect("open");
+    volume.write("/precious", b"mine").expect("write");
+    volume.close().expect("close");
+    let images = tempfile::tempdir().expect("a directory");
+    let target = format!("lib:{}", image.display());
+    run(images.path(), &["create-fsync", "--on", &target, "--rounds", "2", "--ops", "20"]);
+    let volume = Volume::open(&image).expect("open again");
+    assert_eq!(volume.read("/precious").expect("read"), b"mine");
+    let names: Vec<_> = volume.read_dir("/").expect("list").into_iter().map(|entry| entry.name).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().starts_with("ondol-bench")), "left behind: {names:?}");
+    volume.close().expect("close");
+}
+
+#[test]
+fn bad_options_of_our_targets_are_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let images = dir.path().to_str().expect("path");
+    let error =
+        bench(&["run", "create-fsync", "--on", "lib:new.img,sparkle", "--dir", images]).expect_err("unknown option");
+    assert!(error.is_usage() && error.to_string().contains("sparkle"), "{error}");
+    assert_empty(dir.path());
 }

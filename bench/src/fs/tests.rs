@@ -1,7 +1,10 @@
 //! What every implementation of the file API must do.
 
+use super::lib_fs::LibFs;
 use super::std_fs::StdFs;
 use super::{Append, Durable, Fs, Stat, clear};
+use ondol::{FormatOptions, Volume};
+use std::sync::Arc;
 
 /// Runs through the whole file API.
 pub(super) fn exercise(fs: &dyn Fs) {
@@ -41,4 +44,20 @@ pub(super) fn exercise(fs: &dyn Fs) {
 fn system_calls() {
     let dir = tempfile::tempdir().expect("a directory");
     exercise(&StdFs::new(dir.path()).expect("open"));
+}
+
+#[test]
+fn in_process() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("volume.img");
+    Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("format");
+    let volume = Arc::new(Volume::open(&image).expect("open"));
+    exercise(&LibFs::new(Arc::clone(&volume), "kept", false).expect("directory"));
+    assert!(volume.exists("/kept").expect("exists"));
+
+    let fs = LibFs::new(Arc::clone(&volume), "removed", true).expect("directory");
+    fs.root().mkdir("d").expect("mkdir").create("f", Append::Seek).expect("create").close().expect("close");
+    drop(fs);
+    assert!(!volume.exists("/removed").expect("exists"), "a directory goes with all that is in it");
+    Arc::into_inner(volume).expect("no other user").close().expect("close");
 }

@@ -27,6 +27,7 @@ pub(super) fn directory(path: &Path) -> Result<Session, BenchError> {
         guarantee: guarantee::of_mount(&mount),
         probe: Probe::None,
         work: Some(work),
+        volume: None,
         mount: None,
         image: None,
     })
@@ -65,6 +66,7 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
         guarantee: guarantee::of_mount(&entry),
         probe: Probe::of_device(&entry.source),
         work: Some(work),
+        volume: None,
         mount: Some(mount),
         image: Some(image),
     })
@@ -86,6 +88,7 @@ pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -
         guarantee: guarantee::FUSE2FS.to_owned(),
         probe: Probe::None,
         work: Some(work),
+        volume: None,
         mount: Some(mount),
         image: Some(image),
     })

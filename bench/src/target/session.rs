@@ -2,8 +2,9 @@
 
 use super::image::{ImageFile, WorkDir};
 use super::mounted::Mounted;
-use super::peers;
+use super::ours::Ours;
 use super::spec::{Kind, Target};
+use super::{ours, peers};
 use crate::BenchError;
 use crate::counters::{Device, Probe};
 use crate::fs::Fs;
@@ -13,6 +14,8 @@ use std::path::PathBuf;
 /// What targets are made with.
 #[derive(Debug)]
 pub(crate) struct Setting {
+    /// The program whose `mount` and `umount` commands serve `fuse:` targets.
+    pub(crate) program: PathBuf,
     /// Where images are made.
     pub(crate) dir: PathBuf,
     /// Bytes of an image that fits the workload.
@@ -29,6 +32,7 @@ pub(crate) struct Session {
     pub(crate) guarantee: String,
     pub(super) probe: Probe,
     pub(super) work: Option<WorkDir>,
+    pub(super) volume: Option<Ours>,
     pub(super) mount: Option<Mounted>,
     pub(super) image: Option<ImageFile>,
 }
@@ -43,6 +47,8 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         Kind::Tmpfs => peers::tmpfs(),
         Kind::Kernel(fs, fresh) => peers::kernel(*fs, fresh, setting),
         Kind::Fuse2fs(fresh) => peers::fuse2fs(fresh, setting, interrupt),
+        Kind::Lib(image) => ours::lib(image, setting),
+        Kind::Fuse(image) => ours::fuse(image, setting, interrupt),
     }
 }
 
@@ -54,11 +60,12 @@ impl Session {
 
     /// Takes everything away, telling of what fails. (Dropping a session does the same and prints it.)
     pub(crate) fn finish(self) -> Result<(), BenchError> {
-        let Self { fs, guarantee: _, probe, work, mount, image } = self;
+        let Self { fs, guarantee: _, probe, work, volume, mount, image } = self;
         drop(fs);
         drop(probe);
         let done = [
             work.map_or(Ok(()), WorkDir::remove),
+            volume.map_or(Ok(()), Ours::close),
             mount.map_or(Ok(()), Mounted::unmount),
             image.map_or(Ok(()), ImageFile::remove),
         ];

@@ -19,6 +19,10 @@ pub(crate) struct Target {
 pub(crate) enum Kind {
     /// A directory that exists.
     Dir(PathBuf),
+    /// An image through the library.
+    Lib(Image),
+    /// An image mounted by our own FUSE server.
+    Fuse(Image),
     /// A fresh image mounted by the kernel.
     Kernel(KernelFs, Fresh),
     /// A fresh image mounted by fuse2fs.
@@ -47,6 +51,17 @@ impl KernelFs {
             Self::Btrfs => "btrfs",
         }
     }
+}
+
+/// An image by name: it may exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    /// Where it is, or shall be.
+    pub(crate) path: PathBuf,
+    /// Its size in bytes if it has to be made; `None`: what fits the workload.
+    pub(crate) size: Option<u64>,
+    /// Mount options, comma-separated.
+    pub(crate) options: String,
 }
 
 /// An image that is always made.
@@ -84,10 +99,11 @@ fn parse(text: &str) -> Result<Kind, String> {
     if let Some(path) = text.strip_prefix("dir:") {
         return if path.is_empty() { Err("names no directory".into()) } else { Ok(Kind::Dir(path.into())) };
     }
-    if let Some(kind) =
-        ["lib", "fuse"].into_iter().find(|kind| text.strip_prefix(kind).is_some_and(|t| t.starts_with(':')))
-    {
-        return Err(format!("{kind}: targets are not built yet"));
+    if let Some(rest) = text.strip_prefix("lib:") {
+        return image(rest).map(Kind::Lib);
+    }
+    if let Some(rest) = text.strip_prefix("fuse:") {
+        return image(rest).map(Kind::Fuse);
     }
     let (name, options) = text.split_once(',').unwrap_or((text, ""));
     match name {
@@ -102,6 +118,26 @@ fn parse(text: &str) -> Result<Kind, String> {
             None => Err("unknown; `ondol bench list` names the targets".into()),
         },
     }
+}
+
+fn image(text: &str) -> Result<Image, String> {
+    let (path, options) = text.split_once(',').unwrap_or((text, ""));
+    if path.is_empty() {
+        return Err("names no image".into());
+    }
+    if path.starts_with("nvm:") {
+        return Err("NVM pools as targets are not built yet".into());
+    }
+    let mut image = Image { path: path.into(), size: None, options: String::new() };
+    let mut passed_on = Vec::new();
+    for option in options.split(',').filter(|option| !option.is_empty()) {
+        match option.split_once('=') {
+            Some(("size", value)) => image.size = Some(size(value)?),
+            _ => passed_on.push(option),
+        }
+    }
+    image.options = passed_on.join(",");
+    Ok(image)
 }
 
 fn fresh(options: &str, has_features: bool) -> Result<Fresh, String> {
@@ -129,6 +165,7 @@ fn size(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::GIB;
 
     fn kind(text: &str) -> Kind {
         text.parse::<Target>().expect(text).kind
@@ -143,6 +180,9 @@ mod tests {
         assert_eq!(kind("dir:/a,b"), Kind::Dir("/a,b".into()));
         assert_eq!(kind("tmpfs"), Kind::Tmpfs);
         assert_eq!(kind("fuse2fs"), Kind::Fuse2fs(Fresh::default()));
+        let image = Image { path: "/x.img".into(), size: Some(2 * GIB), options: "data=journal,commit=1".into() };
+        assert_eq!(kind("lib:/x.img,data=journal,size=2G,commit=1"), Kind::Lib(image.clone()));
+        assert_eq!(kind("fuse:/x.img,size=2G,data=journal,commit=1"), Kind::Fuse(image));
         let fresh = Fresh { on: Some(On::Disk), options: "data=journal,noatime".into(), ..Fresh::default() };
         assert_eq!(kind("kernel:ext4,data=journal,on=disk,noatime"), Kind::Kernel(KernelFs::Ext4, fresh));
         assert_eq!(kind("kernel:btrfs"), Kind::Kernel(KernelFs::Btrfs, Fresh::default()));
@@ -163,7 +203,9 @@ mod tests {
             ("kernel:ext4,on=tape", "on=tape"),
             ("kernel:xfs,feature=x", "ext4 only"),
             ("fuse2fs,size=much", "size=much"),
-            ("lib:x", "not built yet"),
+            ("lib:x,size=0", "size=0"),
+            ("lib:", "names no image"),
+            ("lib:nvm:/dev/pmem0", "NVM pools"),
             ("dir:", "names no directory"),
             ("tmpfs,size=1G", "takes no options"),
         ] {

@@ -4,9 +4,8 @@ use crate::alloc::Need;
 use crate::op::{Cost, Op};
 use crate::{Attr, Error, Ino, Result, SetAttr, SetTime, Volume, time, xattr};
 use ondol_env::Timestamp;
-use ondol_format::inode::{InodeFlags, RawInode};
+use ondol_format::inode::InodeFlags;
 use ondol_format::{Inode, Time};
-use std::mem::offset_of;
 
 const SETUID: u16 = 0o4000;
 const SETGID: u16 = 0o2000;
@@ -22,22 +21,20 @@ impl Volume {
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.check_writable()?;
         check_times(set)?;
+        self.set_locked(ino, set).map_err(|e| self.noted(e))
+    }
+
+    fn set_locked(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        let mut guard = self.node(ino)?.write()?;
+        may_set(&guard.state.inode, set)?;
         if let Some(size) = set.size {
-            let node = self.node(ino)?;
-            may_set(&node.read()?.inode, set)?;
-            self.truncate(ino, size)?;
+            guard = self.truncate_locked(guard, size)?;
         }
         let rest = SetAttr { size: None, ..*set };
         if rest == SetAttr::default() {
-            return self.getattr(ino);
+            return self.attr(ino, &guard.state.inode);
         }
-        self.set_fields(ino, &rest).map_err(|e| self.noted(e))
-    }
-
-    fn set_fields(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        let guard = self.node(ino)?.write()?;
         let inode = &guard.state.inode;
-        may_set(inode, set)?;
         let owner = set.uid.is_some() || set.gid.is_some();
         let touched = set.perm.is_some() || set.kill_suid || owner;
         let xattrs = touched && xattr::has_permissions(&mut &*self, ino, inode)?;
@@ -46,9 +43,8 @@ impl Volume {
         let journal = if xattrs { xattr::SET_COST } else { 1 };
         let mut op = Op::begin(self, vec![guard], Cost { journal, blocks, need: Need::Privileged })?;
         do_setattr(&mut op, ino, set, xattrs)?;
-        let attr = self.attr(ino, op.inode(ino)?)?;
-        op.close()?;
-        Ok(attr)
+        let guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+        self.attr(ino, &guard.state.inode)
     }
 }
 
@@ -72,12 +68,12 @@ pub(crate) fn do_setattr(op: &mut Op<'_>, ino: Ino, set: &SetAttr, xattrs: bool)
         SetTime::To(t) => t,
     };
     if let Some(atime) = set.atime {
-        inode.atime = held(inode, stamp(atime), offset_of!(RawInode, i_atime_extra));
+        inode.atime = held(stamp(atime));
     }
     if let Some(mtime) = set.mtime {
-        inode.mtime = held(inode, stamp(mtime), offset_of!(RawInode, i_mtime_extra));
+        inode.mtime = held(stamp(mtime));
     }
-    inode.ctime = held(inode, now, offset_of!(RawInode, i_ctime_extra));
+    inode.ctime = held(now);
     if xattrs && set.perm.is_some() {
         xattr::chmod(op, ino, perm)?;
     }
@@ -92,10 +88,9 @@ fn without_suid(perm: u16) -> u16 {
     if perm & GROUP_EXEC != 0 { perm & !(SETUID | SETGID) } else { perm & !SETUID }
 }
 
-/// A time as the inode holds it; `extra` is where its extra field lies.
-fn held(inode: &Inode, t: Timestamp, extra: usize) -> Time {
-    let has_extra = 128 + usize::from(inode.extra_isize) >= extra + 4;
-    time::to_disk(t).clamped(has_extra)
+/// The nearest time that an inode can hold.
+fn held(t: Timestamp) -> Time {
+    time::to_disk(t).clamped(true)
 }
 
 fn check_times(set: &SetAttr) -> Result<()> {

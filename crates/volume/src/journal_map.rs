@@ -117,7 +117,7 @@ impl Image {
                 (desc.inode_table, table),
             ];
             let first_behind = |o: (u64, u64)| sorted.get(sorted.partition_point(|&(s, n)| s + n <= o.0)).copied();
-            let hit = own.iter().find_map(|&o| first_behind(o).filter(|&run| meet(run, o)));
+            let hit = own.iter().filter(|o| o.1 > 0).find_map(|&o| first_behind(o).filter(|&run| meet(run, o)));
             if let Some((start, len)) = hit {
                 let what = format!("its run of {len} blocks lies over metadata of group {g}");
                 return Err(Error::corrupt("journal", start, what));

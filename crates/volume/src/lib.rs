@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod alloc;
-
+mod attr;
 mod check;
 mod dir;
 mod error;

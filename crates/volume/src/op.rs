@@ -333,6 +333,11 @@ impl<'v> Op<'v> {
         inode
             .write(&mut bytes, &shared.inode_format)
             .map_err(|e| Error::corrupt(format!("inode {ino}"), block, e.to_string()))?;
+        if inode.extra_isize < WHOLE_TIMES {
+            // What the inode has no room for is forgotten now, and not only when it is next read.
+            let kept = Inode::parse(&bytes, ino, &shared.inode_format);
+            self.nodes[at].inode = kept.map_err(|e| Error::corrupt(format!("inode {ino}"), block, e.to_string()))?;
+        }
         let link = self.orphans.link(ino);
         let handle = self.handle()?;
         handle.write(block, kind, offset, &bytes[..DTIME.start])?;
@@ -349,6 +354,8 @@ impl<'v> Op<'v> {
 
 /// Where i_dtime lies in an inode.
 const DTIME: std::ops::Range<usize> = 0x14..0x18;
+/// Bytes of extra fields that an inode needs to keep all its times.
+const WHOLE_TIMES: u16 = 24;
 
 fn count_dir(vol: &Volume, ino: Ino, dir: bool, up: bool) {
     let group = vol.shared.sb.group_of_inode(ino).and_then(|(g, _)| vol.shared.groups.get(g).ok());

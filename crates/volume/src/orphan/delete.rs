@@ -67,16 +67,16 @@ impl Volume {
     /// Deletes an inode without names.
     pub(super) fn delete_locked(&self, guard: NodeGuard) -> Result<()> {
         let ino = guard.node.ino;
-        let mut op = self.shrink_orphan(guard)?;
+        let mut op = self.free_contents(guard)?;
         xattr::free(&mut op, ino)?;
         super::remove(&mut op, ino)?;
         op.free_inode(ino)?;
         op.close().map(|_| ())
     }
 
-    /// Frees all blocks of a locked inode, in as many operations as it takes. The last is
-    /// returned open, with room for [`LAST`] more journal blocks.
-    fn shrink_orphan(&self, guard: NodeGuard) -> Result<Op<'_>> {
+    /// Frees the contents of a locked inode in as many operations as it takes. The last is returned open, with room for
+    /// [`LAST`] more journal blocks.
+    fn free_contents(&self, guard: NodeGuard) -> Result<Op<'_>> {
         let ino = guard.node.ino;
         let journal = (LAST + STEP).min(self.engine.max_blocks()).max(LAST);
         let mut guards = vec![guard];

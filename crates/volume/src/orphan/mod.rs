@@ -17,9 +17,8 @@ mod process;
 
 pub use process::Processed;
 
-use crate::alloc::Need;
 use crate::node::locate;
-use crate::op::{Cost, Op};
+use crate::op::Op;
 use crate::{Error, Ino, Result, Volume, kind};
 use file::OrphanFile;
 use list::{List, ListGuard};
@@ -78,14 +77,14 @@ pub(crate) struct Changes<'v> {
     /// Inodes whose slots in the orphan file this operation took, and those whose slots it cleared.
     claimed: Vec<Ino>,
     released: Vec<Ino>,
-    /// What ORPHAN_PRESENT becomes.
-    present: Option<bool>,
+    /// This operation sets ORPHAN_PRESENT.
+    announced: bool,
 }
 
 impl<'v> Changes<'v> {
     /// None yet.
     pub(crate) fn new(orphans: &'v Orphans) -> Self {
-        Self { orphans, list: None, claimed: Vec::new(), released: Vec::new(), present: None }
+        Self { orphans, list: None, claimed: Vec::new(), released: Vec::new(), announced: false }
     }
 
     /// Takes the lock of the list, which the operation then holds until it closes. It also guards what else several
@@ -121,8 +120,8 @@ impl<'v> Changes<'v> {
         if let Some(list) = self.list.take() {
             self.orphans.listed.store(list.keep(), SeqCst);
         }
-        if let Some(present) = self.present.take() {
-            self.orphans.present.store(present, SeqCst);
+        if std::mem::take(&mut self.announced) {
+            self.orphans.present.store(true, SeqCst);
         }
         self.claimed.clear();
         let released = std::mem::take(&mut self.released);
@@ -186,7 +185,7 @@ fn add_to_file(op: &mut Op<'_>, file: &OrphanFile, ino: Ino) -> Result<bool> {
     op.orphans.claimed.push(ino);
     file.write(op, slot, ino)?;
     if !op.vol().orphans.present.load(SeqCst) {
-        set_present(op, true)?;
+        announce(op)?;
     }
     Ok(true)
 }
@@ -229,18 +228,12 @@ fn write_next(op: &mut Op<'_>, ino: Ino, next: Ino) -> Result<()> {
     Ok(op.handle()?.write(block, kind, at, &next.to_le_bytes())?)
 }
 
-/// Sets or clears ORPHAN_PRESENT, without which nobody looks into the orphan file.
-fn set_present(op: &mut Op<'_>, present: bool) -> Result<()> {
+/// Sets ORPHAN_PRESENT, without which nobody looks into the orphan file. A clean unmount clears it.
+fn announce(op: &mut Op<'_>) -> Result<()> {
     let (block, at) = op.vol().shared.sb.superblock_location();
-    let bit = RoCompat::ORPHAN_PRESENT.bits().trailing_zeros();
-    let bit = (at + offset_of!(RawSuperblock, s_feature_ro_compat)) as u32 * 8 + bit;
-    op.orphans.present = Some(present);
-    let handle = op.handle()?;
-    if present {
-        Ok(handle.set_bits(block, kind::SUPERBLOCK, bit, 1)?)
-    } else {
-        Ok(handle.clear_bits(block, kind::SUPERBLOCK, bit, 1)?)
-    }
+    let at = (at + offset_of!(RawSuperblock, s_feature_ro_compat)) as u32 * 8;
+    op.orphans.announced = true;
+    Ok(op.handle()?.set_bits(block, kind::SUPERBLOCK, at + RoCompat::ORPHAN_PRESENT.bits().trailing_zeros(), 1)?)
 }
 
 impl Volume {
@@ -253,18 +246,5 @@ impl Volume {
         let mut list = ListGuard::new(self.orphans.list.lock());
         list.load(self).map_err(|e| self.noted(e))?;
         Ok(list.is_empty() && file.is_none_or(|f| f.inodes().is_empty()))
-    }
-
-    /// Clears ORPHAN_PRESENT before a clean unmount, if the orphan file is empty.
-    ///
-    /// # Errors
-    /// As [`Volume::orphans_empty`], or the journal's failure.
-    pub fn clear_orphan_present(&self) -> Result<()> {
-        if !self.orphans.present.load(SeqCst) || !self.orphans_empty()? {
-            return Ok(());
-        }
-        let mut op = Op::begin(self, Vec::new(), Cost { journal: 1, blocks: 0, need: Need::ToFree })?;
-        set_present(&mut op, false)?;
-        op.close().map(|_| ())
     }
 }

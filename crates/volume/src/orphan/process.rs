@@ -1,7 +1,9 @@
 //! What happens to orphans when a volume is mounted.
 
 use super::list::ListGuard;
-use crate::{Error, Ino, Result, Volume};
+use crate::alloc::Need;
+use crate::op::{Cost, Op};
+use crate::{Ino, Result, Volume};
 
 /// What [`Volume::process_orphans`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,10 +61,15 @@ impl Volume {
             self.delete_locked(guard)?;
             return Ok(true);
         }
-        if !guard.state.inode.is_regular() {
-            return Err(Error::corrupt("orphans", 0, format!("inode {ino} has a name and is no file to be truncated")));
+        if guard.state.inode.is_regular() {
+            self.finish_truncate(guard)?;
+        } else {
+            // Nothing else is ever cut: the entry alone goes.
+            let cost = Cost { journal: 1 + super::COST, blocks: 0, need: Need::ToFree };
+            let mut op = Op::begin(self, vec![guard], cost)?;
+            super::remove(&mut op, ino)?;
+            op.close()?;
         }
-        self.finish_truncate(guard)?;
         Ok(false)
     }
 }

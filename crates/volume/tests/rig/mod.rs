@@ -124,7 +124,7 @@ pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u
 
 /// A volume over an image in memory.
 pub(crate) struct Fs {
-    pub(crate) store: Arc<RamStore>,
+    pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) env: Arc<Fixed>,
     pub(crate) volume: Volume,
@@ -133,7 +133,11 @@ pub(crate) struct Fs {
 impl Fs {
     /// Mounts an image, orphans not yet processed.
     pub(crate) fn open(bytes: Vec<u8>) -> Self {
-        let store = Arc::new(RamStore::from_bytes(bytes));
+        Self::over(Arc::new(RamStore::from_bytes(bytes)))
+    }
+
+    /// Mounts what a store holds, orphans not yet processed.
+    pub(crate) fn over(store: Arc<dyn BlockStore>) -> Self {
         let image = Image::open(store.clone()).expect("an image");
         image.require_writable().expect("a writable image");
         let sb = image.superblock().clone();
@@ -148,9 +152,8 @@ impl Fs {
             pending_bytes: 64 << 20,
             journaled_data: false,
         };
-        let any: Arc<dyn BlockStore> = store.clone();
         let clock: Arc<dyn Env> = env.clone();
-        let engine = jbd2::open(any, map, shared.clone(), clock.clone(), config).expect("an engine");
+        let engine = jbd2::open(store.clone(), map, shared.clone(), clock.clone(), config).expect("an engine");
         let engine: Arc<dyn Engine> = Arc::new(engine);
         let volume = Volume::new(shared, engine.clone(), clock, VolumeOptions::default());
         Self { store, engine, env, volume }
@@ -165,14 +168,21 @@ impl Fs {
 
     /// The image as it is now, everything written home: as after a crash and its recovery.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.engine.checkpoint_all().expect("a checkpoint");
-        without_stale_counts(self.store.to_bytes())
+        self.copy(|image| image.mark_recovered().expect("a superblock"))
     }
 
     /// The image as a clean unmount leaves it.
     pub(crate) fn unmounted(&self) -> Vec<u8> {
-        self.volume.clear_orphan_present().expect("the orphan file");
-        self.bytes()
+        self.copy(|image| image.mark_unmounted(&self.volume).expect("a superblock"))
+    }
+
+    fn copy(&self, mark: impl FnOnce(Image)) -> Vec<u8> {
+        self.engine.checkpoint_all().expect("a checkpoint");
+        let mut bytes = vec![0; self.store.size() as usize];
+        self.store.read(0, &mut bytes).expect("the image");
+        let copy = Arc::new(RamStore::from_bytes(bytes));
+        mark(Image::open(copy.clone()).expect("an image"));
+        copy.to_bytes()
     }
 
     pub(crate) fn create(&self, dir: Ino, name: &str) -> Ino {
@@ -186,28 +196,4 @@ impl Fs {
     pub(crate) fn lookup(&self, name: &str) -> Ino {
         self.volume.lookup(ROOT, name.as_bytes()).unwrap_or_else(|e| panic!("lookup {name}: {e}")).ino
     }
-}
-
-/// The image with the superblock's totals recounted: they are old on every volume that was not unmounted, which e2fsck
-/// mends silently but calls an error when it may not write.
-pub(crate) fn without_stale_counts(mut bytes: Vec<u8>) -> Vec<u8> {
-    use ondol_format::group::GroupDesc;
-    use ondol_format::{RawSuperblock, Superblock, superblock};
-    use zerocopy::{FromBytes, IntoBytes};
-    let at = superblock::OFFSET as usize;
-    let mut raw = RawSuperblock::read_from_bytes(&bytes[at..at + superblock::SIZE]).expect("a superblock");
-    let sb = Superblock::from_raw(raw.clone(), bytes.len() as u64).expect("a superblock");
-    let (mut blocks, mut inodes) = (0u64, 0u32);
-    for g in 0..sb.groups() {
-        let (block, offset) = sb.gdt_location(g);
-        let start = block as usize * sb.block_size() as usize + offset;
-        let desc = GroupDesc::parse(&bytes[start..start + usize::from(sb.desc_size())]).expect("a descriptor");
-        (blocks, inodes) = (blocks + u64::from(desc.free_blocks), inodes + desc.free_inodes);
-    }
-    raw.s_free_blocks_count_lo.set(blocks as u32);
-    raw.s_free_blocks_count_hi.set((blocks >> 32) as u32);
-    raw.s_free_inodes_count.set(inodes);
-    raw.seal();
-    bytes[at..at + superblock::SIZE].copy_from_slice(raw.as_bytes());
-    bytes
 }

@@ -7,7 +7,7 @@ use crate::dir::lock::Locked;
 use crate::dir::{Needs, NewEntry, Slot};
 use crate::op::{Cost, Op};
 use crate::{Attr, Caller, Error, Ino, Result, Volume};
-use ondol_format::inode::{FileType, decode_device};
+use ondol_format::inode::FileType;
 
 /// Makes an inode and its name in directory `parent`, which `op` holds and where `name` has been found absent.
 pub(crate) fn do_create(op: &mut Op<'_>, parent: Ino, name: &[u8], slot: Slot, new: &NewInode<'_>) -> Result<Ino> {
@@ -40,17 +40,17 @@ impl Volume {
     }
 
     /// Makes a file of the type that `mode` says with its permission bits: regular, device, pipe or socket. `rdev` is
-    /// the device number as Linux's 32-bit `dev_t`.
+    /// a device's major and minor number.
     ///
     /// # Errors
     /// As [`Volume::create`]; `Invalid` for another type.
-    pub fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: u32, caller: Caller) -> Result<Attr> {
+    pub fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), caller: Caller) -> Result<Attr> {
         let file_type = match FileType::from_mode(mode) {
             None if mode >> 12 == 0 => FileType::Regular,
             Some(FileType::Directory | FileType::Symlink) | None => return Err(Error::Invalid("mknod of this type")),
             Some(file_type) => file_type,
         };
-        let new = NewInode { device: decode_device(0, rdev), ..plain(file_type, mode & 0o7777, caller) };
+        let new = NewInode { device: rdev, ..plain(file_type, mode & 0o7777, caller) };
         self.new_inode(parent, name, &new)
     }
 

@@ -1,0 +1,97 @@
+//! Our own targets: an image through the library, and through `ondol mount`.
+
+use super::image::{self, ImageFile, WorkDir};
+use super::mounted::Mounted;
+use super::session::{Session, Setting};
+use super::spec::Image;
+use super::unique_name;
+use crate::BenchError;
+use crate::command::Program;
+use crate::counters::Probe;
+use crate::error::Context;
+use crate::fs::lib_fs::LibFs;
+use crate::fs::std_fs::StdFs;
+use crate::guarantee;
+use crate::interrupt::Interrupt;
+use ondol::{FormatOptions, Options, Volume};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A volume that the bench has opened in this process.
+pub(super) struct Ours {
+    volume: Arc<Volume>,
+}
+
+impl Ours {
+    /// Closes it: what is wrong with its last writes comes out here.
+    pub(super) fn close(self) -> Result<(), BenchError> {
+        match Arc::into_inner(self.volume) {
+            Some(volume) => volume.close().map_err(|e| failed("closing the volume", &e)),
+            None => Err(BenchError::Unfit("the volume is still in use".into())),
+        }
+    }
+}
+
+/// An image, opened in this process.
+pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchError> {
+    let options = Options::parse(&image.options).map_err(|e| BenchError::Usage(format!("lib: {e}")))?;
+    let (path, made) = find_or_make(image, setting)?;
+    let volume = Volume::open_with(&path, &options).map_err(|e| failed(path.display(), &e))?;
+    let volume = Arc::new(volume);
+    let fs = LibFs::new(Arc::clone(&volume), &unique_name(), made.is_none()).context(|| path.display().to_string())?;
+    let probe = Probe::Volume(Arc::clone(&volume));
+    Ok(Session {
+        fs: Box::new(fs),
+        guarantee: guarantee::of_ours(&probe.info()?),
+        probe,
+        work: None,
+        volume: Some(Ours { volume }),
+        mount: None,
+        image: made,
+    })
+}
+
+/// An image, mounted by this program's `mount` command.
+pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
+    let (path, made) = find_or_make(image, setting)?;
+    let program = setting.program.to_string_lossy();
+    let mount = Mounted::by_server(&[&program, "umount"], interrupt, |point| {
+        let mount = Program::new(&setting.program)?.args(["mount", "-f"]);
+        let mount = if image.options.is_empty() { mount } else { mount.arg("-o").arg(&image.options) };
+        Ok(mount.arg(&path).arg(point))
+    })?;
+    let make = if made.is_some() { WorkDir::create_in_image } else { WorkDir::create_in };
+    let work = make(mount.path())?;
+    let fs = StdFs::new(work.path()).context(|| work.path().display().to_string())?;
+    let probe = Probe::Mount(mount.path().to_owned());
+    Ok(Session {
+        fs: Box::new(fs),
+        guarantee: guarantee::of_ours(&probe.info()?),
+        probe,
+        work: Some(work),
+        volume: None,
+        mount: Some(mount),
+        image: made,
+    })
+}
+
+/// The image, and its guard if it had to be made. A bare name that does not exist is made where images are made.
+fn find_or_make(image: &Image, setting: &Setting) -> Result<(PathBuf, Option<ImageFile>), BenchError> {
+    if image.path.exists() {
+        return Ok((image.path.clone(), None));
+    }
+    let bare = image.path.components().count() == 1;
+    let path = if bare { setting.dir.join(&image.path) } else { image.path.clone() };
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(&setting.dir);
+    image::check_room(dir, setting.footprint)?;
+    let made = ImageFile::create(path.clone(), image.size.unwrap_or(setting.image_size))?;
+    // As the kernel's ext4 images are made: 4 KiB blocks at any size.
+    let format = FormatOptions::new().block_size(4096);
+    Volume::format(&path, &format).map_err(|e| failed(path.display(), &e))?;
+    Ok((path, Some(made)))
+}
+
+fn failed(what: impl ToString, error: &ondol::Error) -> BenchError {
+    BenchError::Io { what: what.to_string(), source: io::Error::other(error.to_string()) }
+}
