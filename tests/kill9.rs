@@ -73,7 +73,7 @@ fn rounds(options: &str, kind: &Spec) {
         all.push((here, synced));
         // What is there now is what a crash leaves: e2fsck must be able to take it from here.
         image::judge_replay(&fs::read(&image).unwrap()).unwrap().unwrap_or_else(|what| panic!("{what}"));
-        mount = FuseMount::new(&image, &point, options).unwrap();
+        mount.mount_again().unwrap();
         all.iter().for_each(|(here, synced)| must_be_there(here, synced));
     }
     mount.unmount().unwrap();

@@ -57,7 +57,7 @@ fn git_clones_and_checks() {
         fs::create_dir(&repo).unwrap();
         run(&repo, "git", &["init", "-q"]);
         for round in 0..5 {
-            make_tree(&repo);
+            make_tree(&repo.join(format!("round {round}")));
             fs::write(repo.join("round"), format!("{round}")).unwrap();
             run(&repo, "git", &["add", "-A"]);
             run(&repo, "git", &commit);

@@ -116,15 +116,6 @@ impl FuseMount {
         self.mount_again()
     }
 
-    /// Kills the server as `kill -9` does, takes the dead mount away and mounts again: recovery.
-    ///
-    /// # Errors
-    /// As mounting.
-    pub fn kill_and_mount(&mut self) -> Result<(), String> {
-        self.kill()?;
-        self.mount_again()
-    }
-
     /// Kills the server as `kill -9` does and takes the dead mount away.
     ///
     /// # Errors
@@ -135,7 +126,11 @@ impl FuseMount {
         self.detach()
     }
 
-    fn mount_again(&mut self) -> Result<(), String> {
+    /// Mounts again after [`FuseMount::kill`]: recovery.
+    ///
+    /// # Errors
+    /// As mounting.
+    pub fn mount_again(&mut self) -> Result<(), String> {
         self.server = Self::serve(&self.image, &self.dir, &self.options)?;
         Ok(())
     }

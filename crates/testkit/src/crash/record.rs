@@ -35,9 +35,9 @@ pub struct Run {
     pub base: Layer,
     /// Everything since. Call `i` began at `Mark(2 * i)` and had returned at `Mark(2 * i + 1)`.
     pub events: Vec<Event>,
-    /// The model after each number of calls, from none to all, as it looks after a crash: nothing is open.
+    /// The model after each number of calls, from none to all, with what was open then.
     pub states: Vec<Model>,
-    /// What those look like.
+    /// What those look like after a crash: nothing is open.
     pub expected: Vec<Snapshot>,
     /// Calls that made everything before them durable.
     pub synced: Vec<bool>,
@@ -78,7 +78,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
         ops: ops.to_vec(),
         base: Layer::new(medium.inner().to_bytes().into()),
         events: Vec::new(),
-        states: vec![without_handles(lockstep.model())],
+        states: vec![lockstep.model().clone()],
         expected: Vec::new(),
         synced: Vec::new(),
     };
@@ -86,19 +86,19 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
         domain.mark(2 * i);
         let outcome = lockstep.step(op).map_err(Box::new)?;
         domain.mark(2 * i + 1);
-        run.states.push(without_handles(lockstep.model()));
+        run.states.push(lockstep.model().clone());
         run.synced.push(op.is_sync() && outcome.is_ok());
     }
     run.events = domain.take();
     lockstep.compare().map_err(Box::new)?;
-    run.expected = run.states.iter().map(Model::snapshot).collect();
+    run.expected = run.states.iter().map(after_crash).collect();
     Ok(run)
 }
 
-fn without_handles(model: &Model) -> Model {
+fn after_crash(model: &Model) -> Snapshot {
     let mut model = model.clone();
     model.drop_handles();
-    model
+    model.snapshot()
 }
 
 impl Run {
