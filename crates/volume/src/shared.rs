@@ -127,9 +127,9 @@ impl Shared {
             if g >= self.groups.count() || !dirty.overlaps(at as u32..(at + size) as u32) {
                 continue;
             }
-            let mut desc = desc.to_vec();
-            if self.derive_descriptor(g, &mut desc, tx).is_ok() {
-                out.put(at, &desc);
+            let mut sealed = desc.to_vec();
+            if self.derive_descriptor(g, &mut sealed, tx).is_ok() {
+                put_derived(at, desc, &sealed, out);
             }
         }
     }
@@ -139,9 +139,9 @@ impl Shared {
         for (i, inode) in image.chunks_exact(size).enumerate() {
             let at = i * size;
             if dirty.overlaps(at as u32..(at + size) as u32) {
-                let mut inode = inode.to_vec();
-                ondol_format::inode::seal(&mut inode, first_ino + i as u32, &self.inode_format);
-                out.put(at, &inode);
+                let mut sealed = inode.to_vec();
+                ondol_format::inode::seal(&mut sealed, first_ino + i as u32, &self.inode_format);
+                put_derived(at, inode, &sealed, out);
             }
         }
     }
@@ -158,12 +158,7 @@ impl Shared {
             (class::XATTR, _, Some(seed)) => ondol_format::xattr::seal_block(&mut sealed, seed, block),
             _ => return,
         }
-        // Only the few checksum bytes differ: hand over the words that do.
-        for (i, (old, new)) in image.chunks(8).zip(sealed.chunks(8)).enumerate() {
-            if old != new {
-                out.put(i * 8, new);
-            }
-        }
+        put_derived(0, image, &sealed, out);
     }
 
     fn verify(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> Result<(), String> {
@@ -188,6 +183,21 @@ impl Shared {
             _ => Ok(()),
         };
         checked.map_err(|e| e.to_string())
+    }
+}
+
+/// Hands over the bytes that a seal changed, and no others: they also go into the live block, where operations that are not
+/// part of the sealed image may have changed everything else since.
+fn put_derived(at: usize, image: &[u8], sealed: &[u8], out: &mut Patches) {
+    for (i, (old, new)) in image.chunks(8).zip(sealed.chunks(8)).enumerate() {
+        if old == new {
+            continue;
+        }
+        for (j, (old, new)) in old.iter().zip(new).enumerate() {
+            if old != new {
+                out.put(at + i * 8 + j, &[*new]);
+            }
+        }
     }
 }
 
@@ -235,7 +245,7 @@ impl Client for Shared {
                 if let Some(Ok((raw, _))) = image.get(at..).map(RawSuperblock::read_from_prefix) {
                     let mut raw: RawSuperblock = raw;
                     raw.seal();
-                    out.put(at, raw.as_bytes());
+                    put_derived(at, &image[at..], raw.as_bytes(), out);
                 }
             }
             _ => self.seal_whole(block, kind, image, out),

@@ -81,9 +81,10 @@ impl Volume {
         self.nodes.len() as u64
     }
 
-    /// The time, as every stamp of this volume gets it.
+    /// The time, as every stamp of this volume gets it: whole seconds where inodes have no room for more.
     pub(crate) fn now(&self) -> Timestamp {
-        self.env.now()
+        let has_extra = usize::from(self.shared.sb.inode_size()) > ondol_format::inode::GOOD_OLD_SIZE;
+        crate::time::from_disk(crate::time::to_disk(self.env.now()).clamped(has_extra))
     }
 
     /// The inode, in memory.

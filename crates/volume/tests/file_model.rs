@@ -145,14 +145,11 @@ fn ordered_2k_uninit_groups() {
 }
 
 #[test]
-fn zz_many() {
-    for seed in 100..160 {
-        eprintln!("seed {seed}");
-        let mode = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback][seed as usize % 3];
-        if seed % 2 == 0 {
-            against_model(&["-b", "1024"], "16M", 200_000, mode, seed);
-        } else {
-            against_model(&["-b", "4096"], "32M", 300_000, mode, seed);
-        }
-    }
+fn journal_1k_in_many_small_groups() {
+    against_model(&["-b", "1024", "-g", "512", "-J", "size=2"], "32M", 600_000, DataMode::Journal, 8);
+}
+
+#[test]
+fn ordered_1k_in_many_small_groups() {
+    against_model(&["-b", "1024", "-g", "512", "-J", "size=1", "-O", "^flex_bg"], "32M", 600_000, DataMode::Ordered, 9);
 }

@@ -90,7 +90,6 @@ impl Core {
         self.space.set_used(self.space.used(), joined.max(1));
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = self.seal(&blocks);
-        drop(blocks);
         let tx = Sealed { tid, images, revoked: self.to_revoke(&freed) };
 
         let start = committed.head;
@@ -105,6 +104,8 @@ impl Core {
         (committed.last, committed.head) = (tid, self.ring_add(start, written));
         self.count(&tx, written);
         self.completed(tx, start, written, freed.into_iter().map(|(e, _)| e).collect());
+        // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
+        drop(blocks);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! Growing and shrinking of files whose blocks are metadata, and freeing the blocks of any file.
 
-use super::tree;
+use super::{blocks, tree};
 use crate::op::Op;
-use crate::{Error, Ino, Result, Volume};
+use crate::{Error, Ino, Result};
 use ondol_format::Inode;
 use ondol_format::extent::{MAX_LOGICAL, NodeMut};
 use ondol_format::inode::InodeFlags;
@@ -47,12 +47,10 @@ pub(crate) fn grow_blocks() -> u64 {
 /// the caller's matter. Freeing whole blocks up to the end takes no space.
 ///
 /// # Errors
-/// Corruption; `TooBig` when there is not even journal space for the first run (see [`shrink_cost`]).
+/// Corruption; `TooBig` when there is not even journal space for the first run: about 30 blocks are enough.
 pub(crate) fn shrink(op: &mut Op<'_>, ino: Ino, keep: u32) -> Result<bool> {
+    if !op.inode(ino)?.flags.contains(InodeFlags::EXTENTS) {
+        return blocks::shrink(op, ino, keep);
+    }
     Ok(tree::remove(op, ino, keep, MAX_LOGICAL)? == MAX_LOGICAL)
-}
-
-/// Journal blocks with which an operation that shrinks gets on well, its inode and its place in the orphan list included.
-pub(crate) fn shrink_cost(vol: &Volume) -> u32 {
-    tree::step_cost(vol)
 }

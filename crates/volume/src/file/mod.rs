@@ -15,16 +15,13 @@ mod blocks;
 mod data;
 mod fallocate;
 mod grow;
-mod plan;
+pub(crate) mod plan;
 mod read;
 mod tree;
-mod truncate;
-mod write;
+pub(crate) mod truncate;
+pub(crate) mod write;
 
-pub(crate) use grow::{grow, grow_blocks, grow_cost, init_extents, shrink, shrink_cost};
-pub(crate) use plan::write_cost;
-pub(crate) use truncate::{do_set_size, set_size_cost};
-pub(crate) use write::do_write;
+pub(crate) use grow::{grow, grow_blocks, grow_cost, init_extents, shrink};
 
 use crate::op::Reader;
 use crate::{Error, Ino, Result};
@@ -104,7 +101,7 @@ pub(crate) fn map(reader: &mut dyn Reader, ino: Ino, inode: &Inode, at: u32) -> 
 
 /// As [`map`], from any source, with what the look-up saw on its way.
 pub(crate) fn find(source: &mut dyn Source, ino: Ino, inode: &Inode, at: u32) -> Result<Found> {
-    if at >= MAX_LOGICAL {
+    if at == MAX_LOGICAL {
         return Err(Error::FileTooBig);
     }
     if inode.flags.contains(InodeFlags::EXTENTS) {

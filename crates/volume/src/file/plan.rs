@@ -11,7 +11,7 @@ use ondol_format::{Inode, RoCompat};
 
 /// How a range of logical blocks is mapped.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Survey {
+pub(crate) struct Survey {
     /// Levels of the tree above the leaves.
     pub(super) depth: u32,
     /// Different leaves that the range lies in.
@@ -62,11 +62,11 @@ impl Survey {
     }
 }
 
-/// What writing `len` bytes at `offset` needs at most, as the file is mapped now.
+/// What writing `len` bytes at `offset` needs at most, and how the range is mapped now.
 ///
 /// # Errors
 /// Corruption of the mapping, or the store's failure.
-pub(crate) fn write_cost(vol: &Volume, ino: Ino, inode: &Inode, offset: u64, len: usize) -> Result<(Cost, Survey)> {
+pub(crate) fn plan_write(vol: &Volume, ino: Ino, inode: &Inode, offset: u64, len: usize) -> Result<(Cost, Survey)> {
     let (first, blocks) = span(vol, offset, len);
     let seen = survey(vol, ino, inode, first, blocks)?;
     // Every block of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.

@@ -86,7 +86,8 @@ impl Volume {
         if what == Seek::Hole && offset < inode.size { Ok(inode.size) } else { Err(Error::PastEnd) }
     }
 
-    fn atime_is_stale(&self, inode: &Inode) -> bool {
+    /// Whether reading the inode now renews its access time.
+    pub(crate) fn atime_is_stale(&self, inode: &Inode) -> bool {
         if !self.options.atime || self.is_read_only() || inode.flags.contains(InodeFlags::NOATIME) {
             return false;
         }
@@ -94,7 +95,8 @@ impl Volume {
         (atime <= inode.mtime.max(inode.ctime) && atime != now) || now.sec.saturating_sub(atime.sec) >= RELATIME
     }
 
-    fn update_atime(&self, node: &Arc<Node>) -> Result<()> {
+    /// Renews an inode's access time, if it still is stale.
+    pub(crate) fn update_atime(&self, node: &Arc<Node>) -> Result<()> {
         let guard = node.write()?;
         if !self.atime_is_stale(&guard.state.inode) {
             return Ok(());

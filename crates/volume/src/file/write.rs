@@ -1,6 +1,6 @@
 //! Write and append.
 
-use super::plan::{check_changeable, is_atomic, max_size, write_cost};
+use super::plan::{check_changeable, is_atomic, max_size, plan_write};
 use super::{Mapped, data, tree};
 use crate::node::NodeGuard;
 use crate::op::Op;
@@ -87,7 +87,7 @@ impl Volume {
         let inode = &guard.state.inode;
         let mut n = self.piece(offset, bytes.len());
         let (cost, seen) = loop {
-            let (cost, seen) = write_cost(self, ino, inode, offset, n)?;
+            let (cost, seen) = plan_write(self, ino, inode, offset, n)?;
             // Only a tree that nobody's splits have made asks for more.
             if cost.journal <= self.engine.max_blocks() || n <= 1 {
                 break (cost, seen);
@@ -146,7 +146,7 @@ pub(super) fn place(block_size: u64, byte: u64) -> Result<(u32, usize)> {
     Ok((at, (byte % block_size) as usize))
 }
 
-/// Writes `bytes` at `offset` of a regular file that `op` holds, within the cost that [`write_cost`] told. All of it, or an
+/// Writes `bytes` at `offset` of a regular file that `op` holds, within the cost that [`super::plan::plan_write`] told. All of it, or an
 /// error after which the operation must be dropped.
 ///
 /// # Errors

@@ -4,7 +4,7 @@
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_journal::{Config, Engine, jbd2};
-use ondol_volume::{Attr, Caller, FileType, Image, Ino, ROOT, Volume, VolumeOptions};
+use ondol_volume::{Attr, Caller, FileType, Image, Ino, OnError, ROOT, Volume, VolumeOptions};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -66,7 +66,16 @@ pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u
     struct Mounted(TempDir);
     impl Drop for Mounted {
         fn drop(&mut self) {
-            run("umount", &[self.0.path().to_str().expect("a path")]);
+            // A process that another test is just starting may hold the mount open for a moment.
+            let at = self.0.path().to_str().expect("a path");
+            let unmounted = (0..1000).any(|_| {
+                let done = run("umount", &[at]).status.success();
+                if !done {
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                done
+            });
+            assert!(unmounted || std::thread::panicking(), "{at} stays mounted");
         }
     }
     let (mounted, after) = as_file(bytes, |path| {
@@ -94,6 +103,15 @@ pub(crate) struct Fs {
 
 impl Fs {
     pub(crate) fn open(bytes: Vec<u8>) -> Self {
+        Self::open_with(bytes, VolumeOptions::default())
+    }
+
+    /// A volume that goes on after corruption has been found.
+    pub(crate) fn open_going_on(bytes: Vec<u8>) -> Self {
+        Self::open_with(bytes, VolumeOptions { on_error: OnError::Continue, ..VolumeOptions::default() })
+    }
+
+    fn open_with(bytes: Vec<u8>, options: VolumeOptions) -> Self {
         let store = Arc::new(RamStore::from_bytes(bytes));
         let image = Image::open(store.clone()).expect("an image");
         image.require_writable().expect("a writable image");
@@ -114,7 +132,7 @@ impl Fs {
         let clock: Arc<dyn Env> = env.clone();
         let engine = jbd2::open(any, map, shared.clone(), clock.clone(), config).expect("an engine");
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        let volume = Volume::new(shared, engine.clone(), clock, VolumeOptions::default());
+        let volume = Volume::new(shared, engine.clone(), clock, options);
         Self { store, engine, env, volume }
     }
 

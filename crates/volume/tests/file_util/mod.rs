@@ -88,7 +88,7 @@ pub(crate) fn mount(bytes: Vec<u8>, data: DataMode) -> Rig {
 /// Mounts an image with options.
 pub(crate) fn mount_with(bytes: Vec<u8>, options: VolumeOptions) -> Rig {
     let store = Arc::new(RamStore::from_bytes(bytes));
-    let env = Arc::new(Fixed::new(Timestamp { sec: 1_700_000_000, nsec: 0 }, 1));
+    let env = Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
     let (engine, vol) = open(store.clone(), env.clone(), options);
     Rig { store, engine, env, vol }
 }

@@ -14,7 +14,7 @@ fn info_of_a_mounted_volume_comes_from_its_server() {
     fs::write(place.on("dir/file"), b"x").unwrap();
     for target in [place.mount_point(), place.on("dir"), place.image()] {
         let info = json(&succeeds(ondol().args(["info", "--json", "--stats"]).arg(&target)));
-        assert_eq!(info["block_size"], 4096, "{target:?}");
+        assert_eq!(info["block_size"], 1024, "{target:?}");
         assert_eq!(info["mount"]["data"], "journal");
         assert!(info["counters"]["handles"].as_u64().unwrap() >= 2);
         assert_eq!(info["requests"]["mkdir"], 1);
@@ -23,12 +23,12 @@ fn info_of_a_mounted_volume_comes_from_its_server() {
     let brief = json(&succeeds(ondol().args(["info", "--json"]).arg(place.mount_point())));
     assert!(brief.get("counters").is_none() && brief.get("requests").is_none());
     let text = succeeds(ondol().arg("info").arg(place.mount_point()));
-    assert!(text.contains("block size") && text.contains("4096"), "{text}");
+    assert!(text.contains("block size") && text.contains("1024"), "{text}");
     let mut names = [0; 64];
     assert_eq!(rustix::fs::listxattr(place.mount_point(), &mut names[..]).unwrap(), 0);
     place.umount();
     let info = json(&succeeds(ondol().args(["info", "--json"]).arg(place.image())));
-    assert_eq!((&info["state"], &info["block_size"]), (&"clean".into(), &4096.into()));
+    assert_eq!((&info["state"], &info["block_size"]), (&"clean".into(), &1024.into()));
 }
 
 #[test]

@@ -75,7 +75,14 @@ impl Volume {
         let node = self.node(dir)?;
         let state = node.read()?;
         let listed = Dir::new(self, dir, &state.inode).and_then(|dir| read::list(&mut &*self, &dir, cookie, each));
-        listed.map_err(|e| self.noted(e))
+        listed.map_err(|e| self.noted(e))?;
+        let stale = self.atime_is_stale(&state.inode);
+        drop(state);
+        if stale {
+            // An access time is not worth failing a listing that has succeeded.
+            self.update_atime(&node).unwrap_or_else(|e| tracing::debug!("access time of directory {dir}: {e}"));
+        }
+        Ok(())
     }
 }
 

@@ -72,6 +72,10 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
         Fate::Kept => return Ok(fate),
         Fate::Freed if !blocks || file::shrink(op, ino, 0)? => {
             xattr::free(op, ino)?;
+            if blocks {
+                // A truncate that failed may have left it there.
+                orphan::remove(op, ino)?;
+            }
             op.free_inode(ino)?;
             return Ok(fate);
         }

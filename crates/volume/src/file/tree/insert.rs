@@ -15,18 +15,18 @@ const COLOURS: u64 = 16;
 /// # Errors
 /// As [`splice`].
 pub(in crate::file) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, unwritten: bool) -> Result<Blocks> {
-    let path = Path::find(op, ino, at)?;
+    let mut path = Path::find(op, ino, at)?;
     let (left, right) = path.around(op)?;
     let goal = goal(op, ino, at, left, right);
     let most = if unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN };
     let got = op.alloc_blocks(goal, want.min(most))?;
     add_blocks(op, ino, u64::from(got.len))?;
-    insert(op, path, left, right, Extent { logical: at, start: got.start, len: got.len, unwritten })?;
+    insert(op, &mut path, left, right, Extent { logical: at, start: got.start, len: got.len, unwritten })?;
     Ok(got)
 }
 
 /// Maps `new` between its neighbours, as part of one of them where that is possible.
-fn insert(op: &mut Op<'_>, path: Path, left: Option<Extent>, right: Option<Extent>, new: Extent) -> Result<()> {
+fn insert(op: &mut Op<'_>, path: &mut Path, left: Option<Extent>, right: Option<Extent>, new: Extent) -> Result<()> {
     let (mut from, mut removed, mut merged) = (path.leaf().at, 0, new);
     if let Some(left) = left.filter(|l| l.can_merge(&merged)) {
         merged = Extent { len: left.len + merged.len, ..left };
@@ -65,7 +65,7 @@ pub(super) fn group_goal(op: &Op<'_>, ino: Ino) -> u64 {
 /// # Errors
 /// As [`splice`]; `Invalid` when nothing is mapped there.
 pub(in crate::file) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unwritten: bool) -> Result<u32> {
-    let path = Path::find(op, ino, at)?;
+    let mut path = Path::find(op, ino, at)?;
     let position = path.leaf().at;
     let near = path.extents(op, position.saturating_sub(2), 3)?;
     // The extent itself is the last that begins at or before `at`; its neighbours are those of the same leaf.
@@ -101,7 +101,7 @@ pub(in crate::file) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unw
     if tail_len > 0 {
         new.push(tail);
     }
-    splice(op, path, from, removed, &new)?;
+    splice(op, &mut path, from, removed, &new)?;
     Ok(at + len)
 }
 
@@ -122,7 +122,7 @@ pub(super) fn add_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
 }
 
 /// Counts `blocks` fewer for the inode.
-pub(super) fn remove_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
+pub(in crate::file) fn remove_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
     let units = blocks * u64::from(op.vol().shared.inode_format.block_size / 512);
     let inode = op.inode_mut(ino)?;
     inode.blocks = inode.blocks.saturating_sub(units);

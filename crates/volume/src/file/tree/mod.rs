@@ -11,10 +11,10 @@ mod remove;
 mod room;
 mod splice;
 
-pub(super) use insert::{convert, fill_hole};
+pub(super) use insert::{convert, fill_hole, remove_blocks};
 pub(super) use lookup::find;
-pub(super) use remove::remove;
-pub(super) use room::{Growth, alloc_cost, growth, has_splice_room, step_cost};
+pub(super) use remove::{data_kind, remove};
+pub(super) use room::{Growth, SPARE, alloc_cost, growth, has_splice_room, step_cost};
 
 use super::{Mapped, Run};
 use crate::op::Op;

@@ -51,7 +51,7 @@ fn overlapping(path: &Path, op: &mut Op<'_>, from: u32, to: u32) -> Result<(usiz
 /// which `must` insists on.
 fn remove_in_leaf(
     op: &mut Op<'_>,
-    path: Path,
+    mut path: Path,
     first: usize,
     extents: &[Extent],
     (from, to): (u32, u32),
@@ -80,7 +80,8 @@ fn remove_in_leaf(
     if removed == 0 {
         return Ok(None);
     }
-    splice(op, path, first, removed, &rest)?;
+    splice(op, &mut path, first, removed, &rest)?;
+    path.collapse(op)?;
     Ok(Some(stopped))
 }
 
@@ -98,7 +99,7 @@ fn has_room(op: &mut Op<'_>, depth: usize, blocks: Blocks, must: bool) -> Result
 }
 
 /// What the data blocks of an inode are to the journal: file data, or blocks that have gone through it.
-fn data_kind(ino: Ino, inode: &Inode) -> Kind {
+pub(in crate::file) fn data_kind(ino: Ino, inode: &Inode) -> Kind {
     match inode.file_type() {
         Some(FileType::Regular) => Kind::DATA,
         Some(FileType::Symlink) => kind::SYMLINK,

@@ -5,7 +5,7 @@ use crate::{Result, Volume};
 use ondol_format::extent::capacity;
 
 /// Journal blocks that every step keeps for its end: the inode, the orphan list, and a little for the caller.
-pub(super) const SPARE: u32 = 1 + crate::orphan::COST + 3;
+pub(in crate::file) const SPARE: u32 = 1 + crate::orphan::COST + 3;
 
 /// What adding entries to a tree may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -17,7 +17,7 @@ const ENTRY: usize = 12;
 /// # Errors
 /// Corruption, the lack of a promised block, or `FileTooBig` when the tree cannot become deeper. The operation must then
 /// be dropped.
-pub(super) fn splice(op: &mut Op<'_>, mut path: Path, mut from: usize, removed: usize, new: &[Extent]) -> Result<()> {
+pub(super) fn splice(op: &mut Op<'_>, path: &mut Path, mut from: usize, removed: usize, new: &[Extent]) -> Result<()> {
     let len = path.leaf().len.saturating_sub(removed) + new.len();
     if len > path.leaf().max {
         from = path.make_room(op, from, removed == 0, new)?;
@@ -35,7 +35,7 @@ pub(super) fn splice(op: &mut Op<'_>, mut path: Path, mut from: usize, removed: 
             path.correct(op, i, key)?;
         }
     }
-    if new.len() < removed { path.collapse(op) } else { Ok(()) }
+    Ok(())
 }
 
 impl Path {
@@ -94,8 +94,9 @@ impl Path {
         Ok(())
     }
 
-    /// Pulls an only child that fits into the root up into it.
-    fn collapse(&self, op: &mut Op<'_>) -> Result<()> {
+    /// Pulls an only child that fits into the root up into it, as often as there is one. Only for operations that have
+    /// reserved for freeing nodes.
+    pub(super) fn collapse(&self, op: &mut Op<'_>) -> Result<()> {
         for _ in 0..MAX_DEPTH {
             let (depth, only) =
                 self.with(op, ROOT, |root| (root.depth(), root.index(0).filter(|_| root.len() == 1)))?;

@@ -1,0 +1,217 @@
+//! What is left of files after a crash at any write of the store, and truncates that take many operations.
+
+mod file_util;
+
+use file_util::{Random, fsck, ino_of, mkfs, mount, open, run};
+use ondol_block::{Event, PowerDomain, RamStore, Recorder};
+use ondol_env::{Fixed, Timestamp};
+use ondol_volume::{DataMode, Fallocate, Ino, Volume, VolumeOptions};
+use std::sync::Arc;
+
+fn options(data: DataMode) -> VolumeOptions {
+    VolumeOptions { data, atime: false, ..VolumeOptions::default() }
+}
+
+fn env() -> Arc<Fixed> {
+    Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1))
+}
+
+/// Contents of a file, and what it holds, however it came to be.
+fn state(vol: &Volume, ino: Ino) -> Vec<u8> {
+    let size = vol.getattr(ino).unwrap().size as usize;
+    let mut buf = vec![0; size];
+    assert_eq!(vol.read(ino, 0, &mut buf).unwrap(), size);
+    buf
+}
+
+type Change = Box<dyn Fn(&Volume, Ino)>;
+
+fn changes() -> Vec<Change> {
+    let bytes = |seed, len| Random(seed).bytes(len);
+    vec![
+        Box::new(move |v, i| assert!(v.write(i, 0, &bytes(1, 10_000)).unwrap() > 0)),
+        Box::new(move |v, i| assert!(v.append(i, &bytes(2, 300)).unwrap() < 1 << 20)),
+        Box::new(move |v, i| assert!(v.write(i, 3000, &bytes(3, 5000)).unwrap() > 0)),
+        Box::new(move |v, i| v.truncate(i, 4500).unwrap()),
+        Box::new(move |v, i| v.truncate(i, 9000).unwrap()),
+        Box::new(move |v, i| v.fallocate(i, Fallocate::Allocate, 8000, 60_000).unwrap()),
+        Box::new(move |v, i| assert!(v.write(i, 20_001, &bytes(4, 7000)).unwrap() > 0)),
+        Box::new(move |v, i| v.fallocate(i, Fallocate::PunchHole, 2000, 21_000).unwrap()),
+        Box::new(move |v, i| assert!(v.write(i, 100_000, &bytes(5, 40_000)).unwrap() > 0)),
+        Box::new(move |v, i| v.fallocate(i, Fallocate::ZeroRange, 22_000, 90_000).unwrap()),
+        Box::new(move |v, i| assert!(v.write(i, 50_000, &bytes(6, 3000)).unwrap() > 0)),
+        Box::new(move |v, i| v.truncate(i, 0).unwrap()),
+        Box::new(move |v, i| assert!(v.append(i, &bytes(7, 2000)).unwrap() < 1 << 20)),
+    ]
+}
+
+/// The image after some of the recorded writes.
+fn replay(base: &[u8], events: &[Event]) -> Vec<u8> {
+    let mut image = base.to_vec();
+    for event in events {
+        if let Event::Write { offset, bytes, .. } = event {
+            image[*offset as usize..*offset as usize + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    image
+}
+
+/// The image after a crash: of the writes since the last flush, any may be lost.
+fn crash(base: &[u8], events: &[Event], random: &mut Random) -> Vec<u8> {
+    let flushed = events.iter().rposition(|e| matches!(e, Event::Flush { .. })).map_or(0, |at| at + 1);
+    let kept: Vec<Event> = events[flushed..].iter().filter(|_| random.below(2) == 0).cloned().collect();
+    let image = replay(base, &events[..flushed]);
+    replay(&image, &kept)
+}
+
+#[test]
+fn with_data_journal_every_crash_leaves_a_prefix_of_the_changes() {
+    let base = mkfs("8M", &["-b", "1024", "-J", "size=1", "-N", "32"], 1);
+    let ino = ino_of(&base, "f0");
+    for every_sync in [1, 3, 100] {
+        let domain = PowerDomain::new();
+        let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
+        let (engine, vol) = open(store, env(), options(DataMode::Journal));
+        let mut states = vec![state(&vol, ino)];
+        let mut durable = vec![(0, 0)];
+        let mut events = Vec::new();
+        for (n, change) in changes().iter().enumerate() {
+            change(&vol, ino);
+            states.push(state(&vol, ino));
+            if (n + 1) % every_sync == 0 {
+                vol.sync().unwrap();
+                events.append(&mut domain.take());
+                durable.push((events.len(), n + 1));
+            }
+        }
+        engine.checkpoint_all().unwrap();
+        events.append(&mut domain.take());
+        let mut random = Random(every_sync as u64);
+        for upto in (0..=events.len()).flat_map(|n| [n, n]) {
+            let image = crash(&base, &events[..upto], &mut random);
+            let store = Arc::new(RamStore::from_bytes(image));
+            let (engine, vol) = open(store.clone(), env(), options(DataMode::Journal));
+            vol.process_orphans().unwrap();
+            let found = state(&vol, ino);
+            let at_least = durable.iter().filter(|(event, _)| *event <= upto).map(|(_, n)| *n).max().unwrap_or(0);
+            let prefix = states.iter().enumerate().skip(at_least).any(|(_, s)| *s == found);
+            assert!(prefix, "after {upto} of {} events: no state from {at_least} on", events.len());
+            if upto % 7 == 0 {
+                engine.checkpoint_all().unwrap();
+                drop(vol);
+                fsck(&store.to_bytes());
+            }
+        }
+    }
+}
+
+#[test]
+fn with_data_ordered_no_crash_shows_what_was_never_written() {
+    let mut base = mkfs("8M", &["-b", "1024", "-J", "size=1", "-N", "32"], 2);
+    let (ino, other) = (ino_of(&base, "f0"), ino_of(&base, "f1"));
+    // Every free block holds somebody else's secret.
+    let rig = mount(base, DataMode::Ordered);
+    while rig.vol.append(other, &[0xEE; 4096]).is_ok() {}
+    rig.vol.truncate(other, 0).unwrap();
+    base = rig.unmount_checked();
+    let domain = PowerDomain::new();
+    let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
+    let (engine, vol) = open(store, env(), options(DataMode::Ordered));
+    let mut sizes = vec![0];
+    for change in changes() {
+        change(&vol, ino);
+        sizes.push(vol.getattr(ino).unwrap().size);
+        if sizes.len() % 4 == 0 {
+            vol.sync().unwrap();
+        }
+    }
+    engine.checkpoint_all().unwrap();
+    let events = domain.take();
+    let mut random = Random(11);
+    for upto in (0..=events.len()).flat_map(|n| [n, n]) {
+        let store = Arc::new(RamStore::from_bytes(crash(&base, &events[..upto], &mut random)));
+        let (engine, vol) = open(store.clone(), env(), options(DataMode::Ordered));
+        vol.process_orphans().unwrap();
+        let found = state(&vol, ino);
+        assert!(sizes.contains(&(found.len() as u64)));
+        let secret = found.windows(16).any(|w| w.iter().all(|b| *b == 0xEE));
+        assert!(!secret, "after {upto} of {} events a freed block shows", events.len());
+        // Nothing stale comes up behind the end either.
+        let end = found.len() as u64;
+        vol.truncate(ino, end + 5000).unwrap();
+        assert!(state(&vol, ino)[end as usize..].iter().all(|b| *b == 0), "after {upto} events");
+        if upto % 7 == 0 {
+            engine.checkpoint_all().unwrap();
+            fsck(&store.to_bytes());
+        }
+    }
+}
+
+#[test]
+fn a_truncate_of_many_operations_is_ended_by_recovery() {
+    // 256 groups: one operation cannot hold the bitmaps of all.
+    for features in ["^orphan_file", "orphan_file"] {
+        let base = mkfs("64M", &["-b", "1024", "-g", "256", "-N", "256", "-J", "size=2", "-O", features], 1);
+        let ino = ino_of(&base, "f0");
+        let rig = mount(base, DataMode::Ordered);
+        let content = Random(8).bytes(40 << 20);
+        rig.vol.write(ino, 0, &content).unwrap();
+        let base = rig.unmount_checked();
+
+        let domain = PowerDomain::new();
+        let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
+        let (engine, vol) = open(store, env(), options(DataMode::Ordered));
+        let handles = engine.stats().handles;
+        let keep = 1_234_567;
+        vol.truncate(ino, keep).unwrap();
+        assert!(engine.stats().handles > handles + 3, "too few operations to be a test");
+        assert!(state(&vol, ino) == content[..keep as usize]);
+        assert!(vol.orphans_empty().unwrap());
+        engine.checkpoint_all().unwrap();
+        let events = domain.take();
+
+        for upto in (0..=events.len()).step_by(5) {
+            let store = Arc::new(RamStore::from_bytes(replay(&base, &events[..upto])));
+            let (engine, vol) = open(store.clone(), env(), options(DataMode::Ordered));
+            vol.process_orphans().unwrap();
+            let attr = vol.getattr(ino).unwrap();
+            let done = attr.size == keep;
+            assert!(done || attr.size == content.len() as u64);
+            let mut some = vec![0; 4096];
+            vol.read(ino, keep - 4096, &mut some).unwrap();
+            assert!(some == content[keep as usize - 4096..keep as usize]);
+            if done {
+                assert!(attr.blocks / 2 < keep / 1024 + 20, "{} blocks are left", attr.blocks / 2);
+            }
+            engine.checkpoint_all().unwrap();
+            engine.checkpoint_all().unwrap();
+            fsck(&store.to_bytes());
+        }
+    }
+}
+
+#[test]
+fn e2fsck_ends_it_too() {
+    let base = mkfs("64M", &["-b", "1024", "-g", "256", "-N", "256", "-J", "size=2"], 1);
+    let ino = ino_of(&base, "f0");
+    let rig = mount(base, DataMode::Ordered);
+    rig.vol.write(ino, 0, &Random(8).bytes(40 << 20)).unwrap();
+    let base = rig.unmount_checked();
+    let domain = PowerDomain::new();
+    let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
+    let (engine, vol) = open(store, env(), options(DataMode::Ordered));
+    vol.truncate(ino, 5000).unwrap();
+    vol.sync().unwrap();
+    engine.checkpoint_all().unwrap();
+    let events = domain.take();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let path = path.to_str().unwrap();
+    for part in 0..6 {
+        std::fs::write(path, replay(&base, &events[..events.len() * part / 5])).unwrap();
+        let (text, code) = run("e2fsck", &["-fy", path]);
+        assert!(code <= 1, "{text}");
+        let (text, code) = run("e2fsck", &["-fn", path]);
+        assert_eq!(code, 0, "{text}");
+    }
+}
