@@ -184,7 +184,6 @@ fn a_truncate_of_many_operations_is_ended_by_recovery() {
                 assert!(attr.blocks / 2 < keep / 1024 + 20, "{} blocks are left", attr.blocks / 2);
             }
             engine.checkpoint_all().unwrap();
-            ondol_volume::Image::open(store.clone()).unwrap().mark_unmounted(&vol).unwrap();
             engine.checkpoint_all().unwrap();
             fsck(&store.to_bytes());
         }

@@ -62,17 +62,18 @@ impl KernelMount {
         }
     }
 
-    /// Unmounts; when somebody uses the mount, takes it out of sight, and (with privilege) cuts its users off.
-    pub(crate) fn unmount(&self) -> io::Result<()> {
+    /// Unmounts; when somebody uses the mount, takes it out of sight, and (with privilege) cuts its users off. False when
+    /// users remain on the connection: its threads then live as long as they or this process.
+    pub(crate) fn unmount(&self) -> io::Result<bool> {
         match unmount_when_free(&self.dir) {
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
-                tracing::warn!("{} is in use: its users are cut off", self.dir.display());
+                tracing::warn!("{} is in use: it is taken away from its users", self.dir.display());
                 match rustix::mount::unmount(&self.dir, UnmountFlags::FORCE | UnmountFlags::DETACH) {
-                    Err(Errno::PERM) => fusermount::unmount(&self.dir, true),
-                    other => Ok(other?),
+                    Err(Errno::PERM) => fusermount::unmount(&self.dir, true).map(|()| false),
+                    other => Ok(other.map(|()| true)?),
                 }
             }
-            other => other,
+            other => other.map(|()| true),
         }
     }
 

@@ -79,17 +79,18 @@ impl Mount {
         let closed = self.ops.close().map_or(Ok(()), Volume::close).map_err(MountError::Close);
         let served = match self.session.take() {
             // Threads whose connection lives on (users of a lazy unmount) find the gate closed; they end with the process.
-            Some(session) if session.is_finished() || unmounted.is_ok() && !self.kernel.is_there() => join(session),
+            Some(session) if session.is_finished() || matches!(unmounted, Ok(true)) => join(session),
             _ => Ok(()),
         };
         let whole = if self.ops.is_broken() { Err(MountError::Broken) } else { Ok(()) };
-        closed.and(unmounted).and(served).and(whole)
+        closed.and(unmounted.map(|_| ())).and(served).and(whole)
     }
 
-    fn unmount(&self) -> Result<(), MountError> {
+    /// True when nobody is left on the connection.
+    fn unmount(&self) -> Result<bool, MountError> {
         let over = self.session.as_ref().is_none_or(JoinHandle::is_finished);
         if over || !self.kernel.is_there() {
-            return Ok(());
+            return Ok(over);
         }
         self.kernel.write_back();
         let dir = self.kernel.dir().to_owned();
