@@ -14,6 +14,7 @@ pub const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::EXTENTS)
     .union(Incompat::BIT64)
     .union(Incompat::FLEX_BG)
+    .union(Incompat::LARGEDIR)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only-compatible features that a writing mount can carry.

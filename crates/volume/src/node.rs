@@ -6,7 +6,7 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering
 use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedWriteGuard, RwLock};
 use ondol_format::Inode;
 use ondol_journal::Engine;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What is known of one inode.
 #[derive(Clone, Debug)]
@@ -81,6 +81,8 @@ const SHARDS: usize = 64;
 struct Shard {
     map: HashMap<Ino, Arc<Node>>,
     clock: VecDeque<Ino>,
+    /// How often an inode has left the map.
+    removals: u64,
 }
 
 /// The inode cache, bounded by a number of inodes; open and locked inodes stay.
@@ -121,25 +123,37 @@ impl Nodes {
     }
 
     fn load(&self, shared: &Shared, engine: &dyn Engine, ino: Ino, least_links: u16) -> Result<Arc<Node>> {
-        if let Some(node) = self.cached(ino) {
-            return Ok(node);
+        loop {
+            let removals = {
+                let shard = self.shard(ino).lock();
+                if let Some(node) = shard.map.get(&ino) {
+                    node.referenced.store(true, Relaxed);
+                    return Ok(node.clone());
+                }
+                shard.removals
+            };
+            let inode = read_inode(shared, engine, ino)?;
+            if inode.mode == 0 || inode.links < least_links {
+                return Err(Error::NotFound);
+            }
+            // Somebody else may have read and even changed it meanwhile: theirs is then the right one. If it may have come,
+            // been changed and gone again, what was read is too old.
+            if let Some(node) = self.insert(ino, inode, removals) {
+                return Ok(node);
+            }
         }
-        let inode = read_inode(shared, engine, ino)?;
-        if inode.mode == 0 || inode.links < least_links {
-            return Err(Error::NotFound);
-        }
-        // Somebody else may have read and even changed it meanwhile: theirs is then the right one.
-        Ok(self.insert(ino, inode, false))
     }
 
     /// Takes in an inode that has just been allocated, in place of whatever had its number before.
     pub(crate) fn create(&self, ino: Ino, inode: Inode) -> Arc<Node> {
-        self.insert(ino, inode, true)
+        let mut shard = self.shard(ino).lock();
+        shard.remove(ino);
+        shard.insert(ino, inode, self.per_shard)
     }
 
     /// Forgets a freed inode.
     pub(crate) fn forget(&self, ino: Ino) {
-        self.shard(ino).lock().map.remove(&ino);
+        self.shard(ino).lock().remove(ino);
     }
 
     /// Number of inodes in memory.
@@ -147,17 +161,13 @@ impl Nodes {
         self.shards.iter().map(|s| s.lock().map.len()).sum()
     }
 
-    fn insert(&self, ino: Ino, inode: Inode, replace: bool) -> Arc<Node> {
+    /// `None` when an inode has left the shard since `removals` was read.
+    fn insert(&self, ino: Ino, inode: Inode, removals: u64) -> Option<Arc<Node>> {
         let mut shard = self.shard(ino).lock();
-        if let (Some(node), false) = (shard.map.get(&ino), replace) {
-            return node.clone();
+        if let Some(node) = shard.map.get(&ino) {
+            return Some(node.clone());
         }
-        while shard.map.len() >= self.per_shard && evict_one(&mut shard) {}
-        let state = Arc::new(RwLock::new(NodeState { ino, inode, gone: false }));
-        let node = Arc::new(Node { ino, state, opens: AtomicU32::new(0), referenced: AtomicBool::new(true) });
-        shard.map.insert(ino, node.clone());
-        shard.clock.push_back(ino);
-        node
+        (removals == shard.removals).then(|| shard.insert(ino, inode, self.per_shard))
     }
 
     fn shard(&self, ino: Ino) -> &Mutex<Shard> {
@@ -165,18 +175,39 @@ impl Nodes {
     }
 }
 
-fn evict_one(shard: &mut Shard) -> bool {
-    for _ in 0..shard.clock.len() * 2 {
-        let Some(ino) = shard.clock.pop_front() else { return false };
-        let Some(node) = shard.map.get(&ino) else { continue };
-        let idle = Arc::strong_count(node) == 1 && node.opens.load(SeqCst) == 0;
-        if idle && !node.referenced.swap(false, Relaxed) {
-            shard.map.remove(&ino);
-            return true;
+impl Shard {
+    fn insert(&mut self, ino: Ino, inode: Inode, most: usize) -> Arc<Node> {
+        while self.map.len() >= most && self.evict_one() {}
+        if self.clock.len() > 2 * self.map.len() + 64 {
+            // Inodes that were freed leave their places behind.
+            let mut seen = HashSet::new();
+            self.clock.retain(|ino| self.map.contains_key(ino) && seen.insert(*ino));
         }
-        shard.clock.push_back(ino);
+        let state = Arc::new(RwLock::new(NodeState { ino, inode, gone: false }));
+        let node = Arc::new(Node { ino, state, opens: AtomicU32::new(0), referenced: AtomicBool::new(true) });
+        self.map.insert(ino, node.clone());
+        self.clock.push_back(ino);
+        node
     }
-    false
+
+    fn remove(&mut self, ino: Ino) {
+        self.map.remove(&ino);
+        self.removals += 1;
+    }
+
+    fn evict_one(&mut self) -> bool {
+        for _ in 0..self.clock.len() * 2 {
+            let Some(ino) = self.clock.pop_front() else { return false };
+            let Some(node) = self.map.get(&ino) else { continue };
+            let idle = Arc::strong_count(node) == 1 && node.opens.load(SeqCst) == 0;
+            if idle && !node.referenced.swap(false, Relaxed) {
+                self.remove(ino);
+                return true;
+            }
+            self.clock.push_back(ino);
+        }
+        false
+    }
 }
 
 /// Where inode `ino` lies: block, byte offset, and the first inode of that block.

@@ -7,7 +7,8 @@ use ondol_volume::{Error, ROOT, SetAttr, SetTime};
 use rig::{Fs, ImageFile, NOW, assert_clean, mkfs, with_kernel};
 use std::os::unix::fs::MetadataExt;
 
-const NONE: SetAttr = SetAttr { perm: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_suid: false };
+const NONE: SetAttr =
+    SetAttr { perm: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_suid: false };
 
 fn at(sec: i64, nsec: u32) -> Option<SetTime> {
     Some(SetTime::To(Timestamp { sec, nsec }))

@@ -187,7 +187,8 @@ fn a_circle_of_directories() {
                 for _ in 0..500 {
                     let v = &fs.volume;
                     let (x, y) = ([TOP, a, b][random.below(3)], [TOP, a, b][random.below(3)]);
-                    let (m, n) = ([&b"a"[..], b"b", b"c"][random.below(3)], [&b"a"[..], b"b", b"c", b"d"][random.below(4)]);
+                    let (m, n) =
+                        ([&b"a"[..], b"b", b"c"][random.below(3)], [&b"a"[..], b"b", b"c", b"d"][random.below(4)]);
                     drop(v.lookup(x, m));
                     drop(v.rmdir(x, m));
                     drop(v.rename(x, m, y, n, Rename::Replace));

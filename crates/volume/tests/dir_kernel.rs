@@ -120,8 +120,10 @@ fn both_ways(args: &[&str]) {
     fs.volume.rename(level, b"level 2", TOP, b"moved up", Rename::Replace).expect("rename");
     fs.volume.symlink(level, b"long", &[b'l'; 900], USER).expect("symlink");
     fs.volume.symlink(level, b"short", b"s", USER).expect("symlink");
-    fs.volume.mknod(level, b"device", 0o060_640, 0x1234_5678, USER).expect("mknod");
-    fs.volume.mknod(level, b"socket", 0o140_600, 0, USER).expect("mknod");
+    fs.volume
+        .mknod(level, b"device", 0o060_640, ondol_format::inode::decode_device(0, 0x1234_5678), USER)
+        .expect("mknod");
+    fs.volume.mknod(level, b"socket", 0o140_600, (0, 0), USER).expect("mknod");
     let ours = our_tree(&fs);
     let bytes = fs.bytes();
     fsck(&bytes, "after both");

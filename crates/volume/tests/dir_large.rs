@@ -5,8 +5,8 @@ mod dir_rig;
 use dir_rig::{Fs, TOP, as_file, debugfs, fsck, mkfs, run};
 
 fn name(i: u32, len: usize) -> String {
-    let mut name = format!("{i:06}-é한{:08x}-", i.wrapping_mul(2_654_435_761));
     // Characters above 127, which signed and unsigned hashes tell apart.
+    let mut name = format!("{i:06}-é한{:08x}-", i.wrapping_mul(2_654_435_761));
     while name.len() < len {
         name.push('n');
     }
@@ -90,4 +90,10 @@ fn long_names() {
 fn without_index_and_types() {
     fill(&["-b", "1024", "-O", "^dir_index"], 32, 1000, 30);
     fill(&["-b", "4096", "-O", "^filetype"], 32, 1000, 30);
+}
+
+#[test]
+fn three_levels_with_large_dir() {
+    let bytes = fill(&["-b", "1024", "-O", "large_dir"], 128, 36_000, 255);
+    assert!(debugfs(&bytes, "htree_dump /large").contains("Indirect levels: 2"));
 }

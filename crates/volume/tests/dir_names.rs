@@ -88,12 +88,20 @@ fn devices_owners_and_inheritance() {
     let fs = small();
     let v = &fs.volume;
     let caller = Caller { uid: 70_000, gid: 80_000 };
-    let device = v.mknod(TOP, b"device", 0o020_640, (5 << 20 | 3 << 8 | 1) & 0xfff_ffff, caller).expect("mknod");
+    let device = v
+        .mknod(
+            TOP,
+            b"device",
+            0o020_640,
+            ondol_format::inode::decode_device(0, (5 << 20 | 3 << 8 | 1) & 0xfff_ffff),
+            caller,
+        )
+        .expect("mknod");
     assert_eq!((device.file_type, device.perm, device.uid, device.gid), (FileType::CharDevice, 0o640, 70_000, 80_000));
     assert_eq!(device.rdev, (3, 5 << 8 | 1));
-    assert_eq!(v.mknod(TOP, b"plain", 0o644, 0, caller).expect("mknod").file_type, FileType::Regular);
-    assert!(matches!(v.mknod(TOP, b"dir", 0o040_755, 0, caller), Err(Error::Invalid(_))));
-    assert!(matches!(v.mknod(TOP, b"link", 0o120_777, 0, caller), Err(Error::Invalid(_))));
+    assert_eq!(v.mknod(TOP, b"plain", 0o644, (0, 0), caller).expect("mknod").file_type, FileType::Regular);
+    assert!(matches!(v.mknod(TOP, b"dir", 0o040_755, (0, 0), caller), Err(Error::Invalid(_))));
+    assert!(matches!(v.mknod(TOP, b"link", 0o120_777, (0, 0), caller), Err(Error::Invalid(_))));
     let shared = v.mkdir(TOP, b"shared", 0o2775, caller).expect("mkdir");
     assert_eq!((shared.perm, shared.nlink, shared.size), (0o2775, 2, 1024));
     let other = Caller { uid: 1, gid: 1 };
@@ -161,7 +169,7 @@ fn make(fs: &Fs, dir: Ino, side: Side) -> Option<Ino> {
     match side {
         Side::Nothing => None,
         Side::File => Some(fs.create(dir, "n")),
-        Side::Fifo => Some(fs.volume.mknod(dir, b"n", 0o010_600, 0, USER).expect("mknod").ino),
+        Side::Fifo => Some(fs.volume.mknod(dir, b"n", 0o010_600, (0, 0), USER).expect("mknod").ino),
         Side::Dir => Some(fs.mkdir(dir, "n")),
         Side::FullDir => {
             let made = fs.mkdir(dir, "n");

@@ -143,8 +143,7 @@ fn the_clock_and_protected_inodes() {
 }
 
 const MINIMAL: [(u16, u16, u32); 3] = [(1, 6, !0), (4, 4, !0), (0x20, 0, !0)];
-const NAMED: [(u16, u16, u32); 6] =
-    [(1, 7, !0), (2, 6, 1000), (4, 4, !0), (8, 5, 77), (0x10, 5, !0), (0x20, 1, !0)];
+const NAMED: [(u16, u16, u32); 6] = [(1, 7, !0), (2, 6, 1000), (4, 4, !0), (8, 5, 77), (0x10, 5, !0), (0x20, 1, !0)];
 
 /// A POSIX ACL as programs see it.
 fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
@@ -249,7 +248,8 @@ fn shared_blocks_are_left_one_by_one() {
     });
     let Some(filled) = filled else { return };
     let file = ImageFile::new(&filled);
-    let block = |name: &str| file.ask(&format!("stat {name}")).split("File ACL: ").nth(1).map(|rest| rest[..5].to_owned());
+    let block =
+        |name: &str| file.ask(&format!("stat {name}")).split("File ACL: ").nth(1).map(|rest| rest[..5].to_owned());
     assert!(block("f0").is_some() && block("f0") == block("f39"), "the kernel has shared the block");
     let fs = Fs::mount(filled);
     std::thread::scope(|scope| {
