@@ -87,6 +87,7 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::NameTooLong => Errno::NAMETOOLONG,
         VolumeError::Invalid(_) => Errno::INVAL,
         VolumeError::NoSpace(_) => Errno::NOSPC,
+        VolumeError::PastEnd => Errno::NXIO,
         VolumeError::FileTooBig => Errno::FBIG,
         VolumeError::TooManyLinks(_) => Errno::MLINK,
         VolumeError::ReadOnly(_) => Errno::ROFS,

@@ -136,8 +136,12 @@ impl LogFormat for Jbd2Log {
         for images in tx.images.chunks(self.tags_per_block()) {
             parts.extend(self.described(tx.tid, images));
         }
+        let written = parts.len() as u64;
+        // The place of the commit block: with zeros there, a commit block of which only the first sector arrives is whole.
+        // Over anything else it would have a wrong checksum, for which jbd2 gives up a journal.
+        parts.push(Part::Own(vec![0; self.map.block_size()]));
         self.write_parts(at, &parts)?;
-        Ok(parts.len() as u64)
+        Ok(written)
     }
 
     fn append_commit(&self, at: u64, tid: Tid) -> Result<u64> {

@@ -23,7 +23,7 @@ pub(crate) fn do_link(op: &mut Op<'_>, ino: Ino, parent: Ino, name: &[u8], slot:
 /// Whether an inode can have another name.
 fn check_linkable(ino: Ino, inode: &Inode) -> Result<()> {
     if inode.is_dir() {
-        return Err(Error::IsDirectory(ino));
+        return Err(Error::NotPermitted("a directory has one name"));
     }
     check_movable(inode)?;
     if inode.links == 0 {
@@ -39,7 +39,7 @@ impl Volume {
     /// Gives an inode that is not a directory another name.
     ///
     /// # Errors
-    /// `Exists`, `NotFound`, `NotDirectory`, `IsDirectory` (`ino` is one), `TooManyLinks`, `NameTooLong`, `Invalid` name,
+    /// `Exists`, `NotFound`, `NotDirectory`, `NotPermitted` (`ino` is a directory), `TooManyLinks`, `NameTooLong`, `Invalid` name,
     /// `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         self.try_link(ino, parent, name).map_err(|e| self.noted(e))

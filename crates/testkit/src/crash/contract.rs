@@ -1,0 +1,125 @@
+//! What a recovered volume may hold.
+//!
+//! | data mode | a recovered volume is the model after some number of calls, at least all up to the last completed `fsync` or `sync`, at most those that had begun |
+//! |---|---|
+//! | `journal` | in everything |
+//! | `ordered` | in all metadata; a byte of a file is that state's, or what a later call made of it: never another file's, never what the blocks held before |
+//! | `writeback` | in all metadata; a byte that no call since the last sync could have changed is that state's |
+//!
+//! A call that is a sequence of atomic steps (a large write, fallocate) may be found between its steps: then every byte of
+//! its file is either the old or the new one, and its size lies between both.
+
+use super::Run;
+use crate::dump::{Snapshot, Strictness, describe_bytes};
+use crate::model::{Content, Model};
+use crate::op::Path;
+use ondol_volume::DataMode;
+
+/// Numbers of calls whose state `found` may be, out of `least..=most`.
+///
+/// # Errors
+/// There is none; says what differs from each of them.
+pub fn judge(run: &Run, least: usize, most: usize, found: &Snapshot) -> Result<Vec<usize>, String> {
+    let fits = |k: &usize| {
+        let view = View { run, least, most, k: *k, model: &run.states[*k], expected: &run.expected[*k] };
+        view.shows(found) || view.shows_part_of_the_next(found)
+    };
+    let matched: Vec<usize> = (least..=most).filter(fits).collect();
+    if matched.is_empty() { Err(explain(run, least, most, found)) } else { Ok(matched) }
+}
+
+/// The state after `k` calls, of `least..=most` that are possible.
+struct View<'a> {
+    run: &'a Run,
+    least: usize,
+    most: usize,
+    k: usize,
+    model: &'a Model,
+    expected: &'a Snapshot,
+}
+
+impl View<'_> {
+    fn data(&self) -> DataMode {
+        self.run.setup.options.data
+    }
+
+    /// Whether `found` is this state, as far as the data mode promises.
+    fn shows(&self, found: &Snapshot) -> bool {
+        match self.data() {
+            DataMode::Journal => self.expected.accepts(found, Strictness::Whole),
+            _ => {
+                self.expected.accepts(found, Strictness::Metadata)
+                    && found.entries().all(|(path, entry)| self.wrong_byte(path, &entry.content).is_none())
+            }
+        }
+    }
+
+    /// The first byte of a file that cannot be there.
+    fn wrong_byte(&self, path: &Path, found: &Content) -> Option<u64> {
+        let id = self.model.id_of(path)?;
+        let want = self.model.content(id)?;
+        // A byte of the file after some number of calls: zero behind its end, none if there is no such file.
+        let byte_after = |calls: usize, at| self.run.states[calls].content(id).map(|content| content.byte(at));
+        want.differences(found, 8).into_iter().flatten().find(|&at| {
+            let (is, should) = (found.byte(at), want.byte(at));
+            is != should
+                && !match self.data() {
+                    DataMode::Journal => false,
+                    DataMode::Ordered => (self.k + 1..=self.most).any(|j| byte_after(j, at) == Some(is)),
+                    DataMode::Writeback => (self.least..=self.most).any(|j| byte_after(j, at) != Some(should)),
+                }
+        })
+    }
+
+    /// Whether `found` lies between this state and the next, where the call between them is a sequence of steps.
+    fn shows_part_of_the_next(&self, found: &Snapshot) -> bool {
+        if self.k >= self.most || !self.run.ops.get(self.k).is_some_and(|op| op.is_stepwise()) {
+            return false;
+        }
+        // What was found of the file that the call changes takes the place of what it was before.
+        let mut between = self.model.clone();
+        for (path, entry) in found.entries() {
+            let Some(id) = self.model.id_of(path) else { continue };
+            let (Some(old), Some(new)) = (self.model.content(id), self.run.states[self.k + 1].content(id)) else {
+                continue;
+            };
+            if old != new && !self.lies_between(old, new, &entry.content) {
+                return false;
+            }
+            if old != new {
+                between.replace_content(id, entry.content.clone());
+            }
+        }
+        let expected = between.snapshot();
+        View { model: &between, expected: &expected, ..*self }.shows(found)
+    }
+
+    fn lies_between(&self, old: &Content, new: &Content, found: &Content) -> bool {
+        let sizes = old.len().min(new.len())..=old.len().max(new.len());
+        let one_of_both = |at| found.byte(at) == old.byte(at) || found.byte(at) == new.byte(at);
+        sizes.contains(&found.len())
+            && (self.data() == DataMode::Writeback
+                || old.differences(found, 8).into_iter().flatten().all(one_of_both))
+    }
+}
+
+fn explain(run: &Run, least: usize, most: usize, found: &Snapshot) -> String {
+    let strictness = match run.setup.options.data {
+        DataMode::Journal => Strictness::Whole,
+        _ => Strictness::Metadata,
+    };
+    let mut text = format!("the recovered volume is not the state after {least} to {most} calls");
+    for k in least..=most {
+        let view = View { run, least, most, k, model: &run.states[k], expected: &run.expected[k] };
+        let mut lines = view.expected.differences(found, strictness);
+        if lines.is_empty() {
+            lines.extend(found.entries().filter_map(|(path, entry)| {
+                let at = view.wrong_byte(path, &entry.content)?;
+                let what = describe_bytes(&view.expected.get(path)?.content, &entry.content)?;
+                Some(format!("{path}: byte {at} cannot be there: {what}"))
+            }));
+        }
+        text += &format!("\n  after {k} calls:\n    {}", lines.join("\n    "));
+    }
+    text
+}

@@ -1,0 +1,66 @@
+//! One state: recovered, checked and compared with the model.
+
+use super::{CowStore, Layer, Run, contract};
+use crate::dump;
+use crate::image::{self, ToolError};
+use ondol_block::BlockStore;
+use ondol_env::sync::Arc;
+use ondol_volume::Image;
+
+/// The numbers of calls that a state may be the state of.
+pub(super) type Judged = Vec<usize>;
+
+pub(super) struct Judge<'a> {
+    run: &'a Run,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(run: &'a Run) -> Self {
+        Self { run }
+    }
+
+    /// Recovers with our own code, checks the image, reads everything, and compares.
+    pub(super) fn ours(&mut self, layer: &Layer, allowed: (usize, usize)) -> Result<Judged, String> {
+        let store: Arc<dyn BlockStore> = Arc::new(CowStore::new(layer.clone()));
+        image::recover(&store).map_err(|e| format!("cannot be recovered: {e}"))?;
+        check(&store).map_err(|e| format!("after recovery: {e}"))?;
+        let mounted = self.run.mount(store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
+        let found = dump::of_volume(mounted.volume()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
+        contract::judge(self.run, allowed.0, allowed.1, &found)
+    }
+
+    /// The same through e2fsck: our recovered and closed volume must leave it nothing to mend, and what it makes of the
+    /// crash state itself must keep the contract too.
+    pub(super) fn e2fsck(&mut self, layer: &Layer, allowed: (usize, usize)) -> Result<Result<(), String>, ToolError> {
+        let recovered = match self.recover_and_close(layer) {
+            Ok(recovered) => recovered,
+            Err(what) => return Ok(Err(what)),
+        };
+        let verdict = image::check(&recovered.to_bytes())?;
+        if !verdict.is_clean() {
+            return Ok(Err(format!("e2fsck -fn after our recovery ended with {}:\n{}", verdict.code, verdict.output)));
+        }
+        let mended = match image::judge_replay(&layer.to_bytes())? {
+            Ok(mended) => mended,
+            Err(what) => return Ok(Err(what)),
+        };
+        let theirs = self.ours(&Layer::new(mended.into()), allowed);
+        Ok(theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}")))
+    }
+
+    fn recover_and_close(&self, layer: &Layer) -> Result<Layer, String> {
+        let store = Arc::new(CowStore::new(layer.clone()));
+        let mounted = self.run.mount(store.clone()).map_err(|e| format!("cannot be recovered: {e}"))?;
+        mounted.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
+        check(&(store.clone() as Arc<dyn BlockStore>)).map_err(|e| format!("recovered and closed: {e}"))?;
+        Ok(store.layer())
+    }
+}
+
+/// Our own check of an image that nobody has mounted.
+fn check(store: &Arc<dyn BlockStore>) -> Result<(), String> {
+    let image = Image::open(store.clone()).map_err(|e| e.to_string())?;
+    let report = ondol_volume::check(&image, &mut |_| {}).map_err(|e| e.to_string())?;
+    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    if report.is_clean() { Ok(()) } else { Err(format!("our check finds\n  {}", problems.join("\n  "))) }
+}

@@ -1,0 +1,128 @@
+//! A run: what a volume wrote while it did some calls, and what the model says after each of them.
+
+use super::Layer;
+use crate::dump::Snapshot;
+use crate::image::{MountOptions, Mounted, clock};
+use crate::model::Model;
+use crate::op::Op;
+use crate::target::{Disagreement, Library, Lockstep};
+use ondol_block::{BlockStore, Event, PowerDomain, RamStore, Recorder};
+use ondol_env::sync::Arc;
+
+/// What happens before power can be lost, and how.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The fresh image.
+    pub image: Arc<[u8]>,
+    /// How it is mounted.
+    pub options: MountOptions,
+    /// Calls before the recording, made durable at its begin.
+    pub ops: Vec<Op>,
+    /// Unmount and mount again before the recording: it begins with an empty journal.
+    pub remount: bool,
+    /// Seed of the volume's random numbers.
+    pub seed: u64,
+}
+
+/// A recorded run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What came before.
+    pub setup: Setup,
+    /// The recorded calls.
+    pub ops: Vec<Op>,
+    /// The medium when the recording began.
+    pub base: Layer,
+    /// Everything since. Call `i` began at `Mark(2 * i)` and had returned at `Mark(2 * i + 1)`.
+    pub events: Vec<Event>,
+    /// The model after each number of calls, from none to all, with what was open then.
+    pub states: Vec<Model>,
+    /// What those look like after a crash: nothing is open.
+    pub expected: Vec<Snapshot>,
+    /// Calls that made everything before them durable.
+    pub synced: Vec<bool>,
+}
+
+/// A run could not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The volume could not be opened.
+    #[error("the volume cannot be opened: {0}")]
+    Open(#[from] ondol_volume::Error),
+    /// The volume did not do what the model does, crash or not.
+    #[error(transparent)]
+    Disagreement(#[from] Box<Disagreement>),
+    /// The volume could not be read.
+    #[error("{0}")]
+    Read(String),
+}
+
+/// Does the setup, then records `ops`.
+///
+/// # Errors
+/// The volume cannot be opened, or does not agree with the model.
+pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
+    let domain = PowerDomain::new();
+    let medium = Arc::new(Recorder::new(RamStore::from_bytes(setup.image.to_vec()), 0, domain.clone()));
+    let store: Arc<dyn BlockStore> = medium.clone();
+    let library = Library::open(store.clone(), setup.options, setup.seed)?;
+    let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
+    let last = if setup.remount { Op::Remount } else { Op::Sync };
+    for op in setup.ops.iter().chain([&last]) {
+        let _outcome = lockstep.step(op).map_err(Box::new)?;
+    }
+    store.flush().map_err(ondol_volume::Error::from)?;
+    drop(domain.take());
+    let mut run = Run {
+        setup: setup.clone(),
+        ops: ops.to_vec(),
+        base: Layer::new(medium.inner().to_bytes().into()),
+        events: Vec::new(),
+        states: vec![lockstep.model().clone()],
+        expected: Vec::new(),
+        synced: Vec::new(),
+    };
+    for (i, op) in (0..).zip(ops) {
+        domain.mark(2 * i);
+        let outcome = lockstep.step(op).map_err(Box::new)?;
+        domain.mark(2 * i + 1);
+        run.states.push(lockstep.model().clone());
+        run.synced.push(op.is_sync() && outcome.is_ok());
+    }
+    run.events = domain.take();
+    lockstep.compare().map_err(Box::new)?;
+    run.expected = run.states.iter().map(after_crash).collect();
+    Ok(run)
+}
+
+fn after_crash(model: &Model) -> Snapshot {
+    let mut model = model.clone();
+    model.drop_handles();
+    model.snapshot()
+}
+
+impl Run {
+    /// The numbers of calls that the state after `events` events may show: at least the first, at most the second.
+    pub fn allowed(&self, events: usize) -> (usize, usize) {
+        let (mut least, mut most) = (0, 0);
+        for event in self.events.iter().take(events) {
+            let &Event::Mark(id) = event else { continue };
+            let call = (id / 2) as usize;
+            if id % 2 == 0 {
+                most = call + 1;
+            } else if self.synced.get(call) == Some(&true) {
+                least = call + 1;
+            }
+        }
+        (least, most)
+    }
+
+    /// Mounts a state of this run, as after the power is back.
+    ///
+    /// # Errors
+    /// As [`Mounted::open`].
+    pub fn mount(&self, store: Arc<dyn BlockStore>) -> ondol_volume::Result<Mounted> {
+        // Other random numbers than before: the machine has been off.
+        Mounted::open(store, self.setup.options, clock(self.setup.seed ^ 0xFFFF))
+    }
+}

@@ -1,0 +1,150 @@
+//! e2fsck's opinion of an image.
+//!
+//! A plain `e2fsck -fn` does not look into a dirty journal. So an image that was not closed is first replayed (and its
+//! orphans processed) on a copy with `-fy`, where only lines that belong to this are allowed; then `-fn` must be silent.
+
+use super::tools::{ToolError, run, scratch_dir, text};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What e2fsck said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Its exit code: 0 clean, 1 mended, 4 not mended, 8 could not work.
+    pub code: i32,
+    /// What it printed.
+    pub output: String,
+}
+
+impl Verdict {
+    /// Nothing to mend.
+    pub fn is_clean(&self) -> bool {
+        self.code == 0
+    }
+
+    /// Lines that tell of more than a replayed journal, processed orphans and counts in the superblock (which ext4 does not
+    /// keep current while mounted). The kernel's own crashed images have exactly these too.
+    pub fn unexpected(&self) -> Vec<&str> {
+        let lines: Vec<&str> = self.output.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let before = [""].iter().chain(&lines);
+        before.zip(&lines).filter(|(before, line)| !is_expected(before, line)).map(|(_, line)| *line).collect()
+    }
+}
+
+fn is_expected(before: &str, line: &str) -> bool {
+    let is_count = |line: &str| line.starts_with("Free blocks count wrong (") || line.starts_with("Free inodes count wrong (");
+    let is_orphan_file = |line: &str| {
+        line.starts_with("Orphan file (inode ") && line.ends_with(" is not clean.")
+            || line == "Feature orphan_present is set but orphan file is clean."
+    };
+    match line {
+        "Fix? yes" => is_count(before),
+        "Clear? yes" => is_orphan_file(before),
+        _ => {
+            let beginnings = ["e2fsck 1.", "Pass ", "Truncating orphaned inode ", "Clearing orphaned inode "];
+            let parts = [": recovering journal", ": ***** FILE SYSTEM WAS MODIFIED *****", " files ("];
+            is_count(line)
+                || is_orphan_file(line)
+                || beginnings.iter().any(|b| line.starts_with(b))
+                || parts.iter().any(|p| line.contains(p))
+        }
+    }
+}
+
+fn e2fsck(path: &Path, args: &[&str]) -> Result<Verdict, ToolError> {
+    let args: Vec<&std::ffi::OsStr> = args.iter().map(|a| a.as_ref()).chain([path.as_os_str()]).collect();
+    let output = run("e2fsck", args)?;
+    Ok(Verdict { code: output.status.code().unwrap_or(-1), output: text(&output) })
+}
+
+fn on_copy<T>(image: &[u8], f: impl FnOnce(&Path) -> Result<T, ToolError>) -> Result<T, ToolError> {
+    let dir = scratch_dir()?;
+    let path = dir.path().join("image");
+    write_sparse(&path, image)?;
+    f(&path)
+}
+
+/// Writes a file that has holes where `bytes` are zeros.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    const PIECE: usize = 64 * 1024;
+    let file = std::fs::File::create(path)?;
+    file.set_len(bytes.len() as u64)?;
+    for (i, piece) in bytes.chunks(PIECE).enumerate().filter(|(_, piece)| piece.iter().any(|b| *b != 0)) {
+        file.write_all_at(piece, (i * PIECE) as u64)?;
+    }
+    Ok(())
+}
+
+/// `e2fsck -fn`: looks, changes nothing. For an image that was closed.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn check(image: &[u8]) -> Result<Verdict, ToolError> {
+    on_copy(image, |path| e2fsck(path, &["-fn"]))
+}
+
+/// `e2fsck -fy` on a copy: replays, mends, and returns what it left.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn repair(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
+    on_copy(image, |path| {
+        let verdict = e2fsck(path, &["-fy"])?;
+        Ok((verdict, std::fs::read(path)?))
+    })
+}
+
+/// `e2fsck -y -E journal_only` on a copy: replays and returns what it left.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
+    on_copy(image, |path| {
+        let verdict = e2fsck(path, &["-y", "-E", "journal_only"])?;
+        Ok((verdict, std::fs::read(path)?))
+    })
+}
+
+/// Judges an image as a crash left it, by e2fsck alone: after replay and orphans nothing may be left to mend. Returns
+/// the image as e2fsck left it, or what e2fsck complained about.
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn judge_replay(image: &[u8]) -> Result<Result<Vec<u8>, String>, ToolError> {
+    let (verdict, after) = repair(image)?;
+    let unexpected = verdict.unexpected();
+    if verdict.code > 1 || !unexpected.is_empty() {
+        return Ok(Err(format!("e2fsck -fy ended with {}:\n{}", verdict.code, verdict.output)));
+    }
+    let second = check(&after)?;
+    if !second.is_clean() {
+        return Ok(Err(format!("e2fsck -fn after -fy ended with {}:\n{}", second.code, second.output)));
+    }
+    Ok(Ok(after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unexpected(output: &str) -> Vec<String> {
+        let verdict = Verdict { code: 1, output: output.into() };
+        verdict.unexpected().into_iter().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn replay_and_stale_counts_are_no_complaints_and_everything_else_is() {
+        let replayed = "e2fsck 1.47.0 (5-Feb-2023)\nimage: recovering journal\nClearing orphaned inode 13 (uid=0)\n\
+            Pass 1: Checking inodes, blocks, and sizes\nFree blocks count wrong (2, counted=3).\nFix? yes\n\n\
+            Orphan file (inode 12) block 0 is not clean.\nClear? yes\n\nimage: ***** FILE SYSTEM WAS MODIFIED *****\n\
+            image: 12/256 files (8.3% non-contiguous), 1202/8192 blocks\n";
+        assert_eq!(unexpected(replayed), [""; 0]);
+        let mended = "Pass 1: Checking\nInode 13, i_size is 5, should be 1024.  Fix? yes\nBlock bitmap differences: -5\n\
+            Fix? yes\nFree blocks count wrong for group #0 (1, counted=2).\nFix? yes\n";
+        let complaints = unexpected(mended);
+        assert_eq!(complaints.len(), 5, "{complaints:?}");
+    }
+}

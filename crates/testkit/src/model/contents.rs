@@ -1,0 +1,99 @@
+//! The calls that change what one inode holds.
+
+use super::{Body, Content, Model};
+use crate::op::{Fallocate, File, Op, SetXattr};
+use crate::{Fail, Outcome};
+
+impl Model {
+    pub(super) fn change_bytes(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Write { file, at, len, fill } => {
+                let content = self.regular(file)?;
+                content.fill(*at, *len, *fill);
+                Ok(*len)
+            }
+            Op::Append { file, len, fill } => {
+                let content = self.regular(file)?;
+                content.fill(content.len(), *len, *fill);
+                Ok(*len)
+            }
+            Op::Truncate { file, size } => {
+                self.regular(file)?.set_len(*size);
+                Ok(0)
+            }
+            Op::Fallocate { file, how, at, len } => {
+                let content = self.regular(file)?;
+                if *len == 0 {
+                    return Err(Fail::Invalid);
+                }
+                if matches!(how, Fallocate::PunchHole | Fallocate::ZeroRange | Fallocate::ZeroRangeKeepSize) {
+                    content.zero(*at, *len);
+                }
+                if matches!(how, Fallocate::Allocate | Fallocate::ZeroRange) {
+                    content.set_len(content.len().max(at + len));
+                }
+                Ok(0)
+            }
+            _ => Err(Fail::Unsupported),
+        }
+    }
+
+    /// The contents of a regular file, about to be changed.
+    fn regular(&mut self, file: &File) -> Result<&mut Content, Fail> {
+        let id = self.openable(file)?;
+        let inode = self.inode_mut(id);
+        match &mut inode.body {
+            Body::Regular(content) => {
+                inode.mtime = None;
+                Ok(content)
+            }
+            _ => Err(Fail::IsDirectory),
+        }
+    }
+
+    pub(super) fn change_xattr(&mut self, op: &Op) -> Result<(), Fail> {
+        let (file, name) = match op {
+            Op::SetXattr { file, name, .. } | Op::RemoveXattr { file, name } => (file, name),
+            _ => return Err(Fail::Unsupported),
+        };
+        let id = self.file(file)?;
+        let plain = matches!(self.inode(id).body, Body::Regular(_) | Body::Directory { .. });
+        if name.starts_with("user.") && !plain {
+            return Err(Fail::NotPermitted);
+        }
+        let key = name.clone().into_bytes();
+        let xattrs = &mut self.inode_mut(id).xattrs;
+        match op {
+            Op::SetXattr { how: SetXattr::Create, .. } if xattrs.contains_key(&key) => return Err(Fail::Exists),
+            Op::SetXattr { how: SetXattr::Replace, .. } if !xattrs.contains_key(&key) => {
+                return Err(Fail::NoAttribute);
+            }
+            Op::SetXattr { len, fill, .. } => drop(xattrs.insert(key, fill.bytes(0, *len))),
+            _ => drop(xattrs.remove(&key).ok_or(Fail::NoAttribute)?),
+        }
+        Ok(())
+    }
+
+    pub(super) fn change_attributes(&mut self, op: &Op) -> Result<(), Fail> {
+        match op {
+            Op::Chmod { file, mode } => {
+                let id = self.file(file)?;
+                if matches!(self.inode(id).body, Body::Symlink(_)) {
+                    return Err(Fail::Unsupported);
+                }
+                self.inode_mut(id).perm = *mode;
+            }
+            Op::Chown { file, uid, gid } => {
+                let id = self.file(file)?;
+                let inode = self.inode_mut(id);
+                (inode.uid, inode.gid) = (*uid, *gid);
+            }
+            Op::Utimens { file, mtime, .. } => {
+                let id = self.file(file)?;
+                self.inode_mut(id).mtime = Some(*mtime);
+            }
+            _ => return Err(Fail::Unsupported),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,234 @@
+//! The reference: a file system in memory, written to be obviously right.
+//!
+//! It knows names, types, modes, owners, link counts, sizes, contents and extended attributes. It does not know blocks,
+//! space, ctime or atime; an mtime is known from the call that set it until something may have changed it.
+
+mod content;
+mod contents;
+mod names;
+
+pub use content::Content;
+
+use crate::dump::Snapshot;
+use crate::op::{File, Op, Path};
+use crate::{Fail, Outcome};
+use ondol_env::Timestamp;
+use ondol_volume::FileType;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The model's own name of an inode; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id(u64);
+
+/// What an inode holds beside its attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    Regular(Content),
+    Directory { entries: BTreeMap<String, Id>, parent: Id },
+    Symlink(Vec<u8>),
+    Special(FileType, (u32, u32)),
+}
+
+/// One inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inode {
+    pub(crate) perm: u16,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// Names of anything but a directory.
+    pub(crate) links: u32,
+    pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub(crate) mtime: Option<Timestamp>,
+    pub(crate) body: Body,
+}
+
+/// A file system. Copies are cheap: they share what does not change.
+#[derive(Clone, Debug)]
+pub struct Model {
+    inodes: BTreeMap<Id, Arc<Inode>>,
+    handles: BTreeMap<u8, Id>,
+    next: u64,
+}
+
+/// The root directory.
+const ROOT: Id = Id(0);
+/// The longest name of a directory entry, in bytes.
+const NAME_MAX: usize = 255;
+
+impl Model {
+    /// A file system that holds nothing but its root directory.
+    pub fn empty() -> Self {
+        let root = Inode::new(0o755, Body::Directory { entries: BTreeMap::new(), parent: ROOT });
+        Self { inodes: BTreeMap::from([(ROOT, Arc::new(root))]), handles: BTreeMap::new(), next: 1 }
+    }
+
+    /// A file system that looks like `snapshot`, such as that of a fresh image.
+    pub fn from_snapshot(snapshot: &Snapshot) -> Self {
+        let mut model = Self::empty();
+        let mut groups: BTreeMap<&str, Id> = BTreeMap::new();
+        // Paths sort after the directory that holds them.
+        for (path, entry) in snapshot.entries() {
+            let place = path.split().and_then(|(dir, name)| Some((model.find(&dir).ok()?, name.to_owned())));
+            let id = match (groups.get(entry.group.as_str()), &place) {
+                (Some(&id), _) => id,
+                (None, None) => ROOT,
+                (None, Some((parent, _))) => model.insert(entry.to_inode(*parent)),
+            };
+            groups.insert(entry.group.as_str(), id);
+            if id == ROOT {
+                let root = model.inode_mut(ROOT);
+                let old = std::mem::replace(root, entry.to_inode(ROOT));
+                root.body = old.body;
+            }
+            if let Some((parent, name)) = place {
+                model.entries_mut(parent).insert(name, id);
+            }
+        }
+        model
+    }
+
+    /// Does one call.
+    ///
+    /// # Errors
+    /// The class of failure; nothing has changed then.
+    pub fn apply(&mut self, op: &Op) -> Outcome {
+        match op {
+            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
+            Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
+            Op::Fsync { file, .. } => self.openable(file).map(|_| 0),
+            Op::Sync | Op::Idle { .. } => Ok(0),
+            Op::Remount => {
+                self.drop_handles();
+                Ok(0)
+            }
+            _ => self.change_names(op).map(|()| 0),
+        }
+    }
+
+    /// Forgets all handles, and with them the inodes that have no name: what a crash or an unmount does.
+    pub fn drop_handles(&mut self) {
+        let held: Vec<u8> = self.handles.keys().copied().collect();
+        held.into_iter().for_each(|handle| self.close(handle));
+    }
+
+    /// What everybody can see.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of_model(self)
+    }
+
+    /// The inode that `path` names.
+    pub fn id_of(&self, path: &Path) -> Option<Id> {
+        self.find(path).ok()
+    }
+
+    /// The contents of a regular file that still exists, named or not.
+    pub fn content(&self, id: Id) -> Option<&Content> {
+        match &self.inodes.get(&id)?.body {
+            Body::Regular(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// The size of a regular file, named or held.
+    pub fn size(&self, file: &File) -> Option<u64> {
+        self.content(self.file(file).ok()?).map(Content::len)
+    }
+
+    /// Replaces all bytes of a regular file.
+    pub(crate) fn replace_content(&mut self, id: Id, content: Content) {
+        if let Body::Regular(old) = &mut self.inode_mut(id).body {
+            *old = content;
+        }
+    }
+
+    pub(crate) fn inode(&self, id: Id) -> &Inode {
+        &self.inodes[&id]
+    }
+
+    fn inode_mut(&mut self, id: Id) -> &mut Inode {
+        Arc::make_mut(self.inodes.get_mut(&id).expect("an id is only used while its inode exists"))
+    }
+
+    fn insert(&mut self, inode: Inode) -> Id {
+        let id = Id(self.next);
+        self.next += 1;
+        self.inodes.insert(id, Arc::new(inode));
+        id
+    }
+
+    /// The entries of a directory.
+    pub(crate) fn entries(&self, id: Id) -> Option<&BTreeMap<String, Id>> {
+        match &self.inode(id).body {
+            Body::Directory { entries, .. } => Some(entries),
+            _ => None,
+        }
+    }
+
+    fn entries_mut(&mut self, id: Id) -> &mut BTreeMap<String, Id> {
+        let inode = self.inode_mut(id);
+        inode.mtime = None;
+        match &mut inode.body {
+            Body::Directory { entries, .. } => entries,
+            _ => unreachable!("only directories are looked into"),
+        }
+    }
+
+    /// One step of a walk.
+    fn lookup(&self, dir: Id, name: &str) -> Result<Option<Id>, Fail> {
+        let entries = self.entries(dir).ok_or(Fail::NotDirectory)?;
+        if name.len() > NAME_MAX {
+            return Err(Fail::NameTooLong);
+        }
+        Ok(entries.get(name).copied())
+    }
+
+    fn find(&self, path: &Path) -> Result<Id, Fail> {
+        path.components().try_fold(ROOT, |dir, name| self.lookup(dir, name)?.ok_or(Fail::NotFound))
+    }
+
+    /// The directory that holds, or would hold, the last name of `path`.
+    fn parent<'p>(&self, path: &'p Path) -> Result<(Id, &'p str), Fail> {
+        let (dir, name) = path.split().ok_or(Fail::Busy)?;
+        let id = self.find(&dir)?;
+        self.entries(id).ok_or(Fail::NotDirectory)?;
+        Ok((id, name))
+    }
+
+    fn file(&self, file: &File) -> Result<Id, Fail> {
+        match file {
+            File::Path(path) => self.find(path),
+            File::Handle(handle) => self.handles.get(handle).copied().ok_or(Fail::BadHandle),
+        }
+    }
+
+    /// A regular file or directory: what can be opened for reading without following links or waiting.
+    fn openable(&self, file: &File) -> Result<Id, Fail> {
+        let id = self.file(file)?;
+        match self.inode(id).body {
+            Body::Regular(_) | Body::Directory { .. } => Ok(id),
+            Body::Symlink(_) => Err(Fail::Symlink),
+            Body::Special(..) => Err(Fail::Invalid),
+        }
+    }
+}
+
+impl Inode {
+    pub(crate) fn new(perm: u16, body: Body) -> Self {
+        Self { perm, uid: 0, gid: 0, links: 1, xattrs: BTreeMap::new(), mtime: None, body }
+    }
+
+    pub(crate) fn kind(&self) -> FileType {
+        match self.body {
+            Body::Regular(_) => FileType::Regular,
+            Body::Directory { .. } => FileType::Directory,
+            Body::Symlink(_) => FileType::Symlink,
+            Body::Special(kind, _) => kind,
+        }
+    }
+
+    pub(crate) fn is_dir(&self) -> bool {
+        matches!(self.body, Body::Directory { .. })
+    }
+}

@@ -1,0 +1,203 @@
+//! POSIX calls as values: what the model, the library and a mount are all asked to do.
+//!
+//! An [`Op`] names files by path, or by a handle that an earlier `open` left behind (so that unlinked files stay in
+//! reach). Symbolic links are never followed. [`text`] writes and reads them, one call a line.
+
+mod fill;
+mod path;
+pub mod text;
+
+pub use fill::Fill;
+pub use ondol_volume::{Fallocate, Rename, SetXattr};
+pub use path::{File, Path};
+
+use ondol_env::Timestamp;
+
+/// One call. See the grammar in [`text`] for how each is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Makes a regular file; fails if the name exists.
+    Create {
+        /// Its name.
+        path: Path,
+        /// Permission bits.
+        mode: u16,
+    },
+    /// Makes a directory.
+    Mkdir {
+        /// Its name.
+        path: Path,
+        /// Permission bits.
+        mode: u16,
+    },
+    /// Makes a named pipe.
+    Mkfifo {
+        /// Its name.
+        path: Path,
+        /// Permission bits.
+        mode: u16,
+    },
+    /// Makes a symbolic link.
+    Symlink {
+        /// Its name.
+        path: Path,
+        /// What it points to; never resolved here.
+        target: String,
+    },
+    /// Gives a file another name.
+    Link {
+        /// A name it has.
+        from: Path,
+        /// The new name.
+        to: Path,
+    },
+    /// Removes a name of anything but a directory.
+    Unlink {
+        /// The name.
+        path: Path,
+    },
+    /// Removes an empty directory.
+    Rmdir {
+        /// Its name.
+        path: Path,
+    },
+    /// Moves a name, as renameat2(2).
+    Rename {
+        /// The old name.
+        from: Path,
+        /// The new name.
+        to: Path,
+        /// Flags.
+        how: Rename,
+    },
+    /// Opens a regular file or directory and keeps it as a handle, closing what the handle held before.
+    Open {
+        /// The handle.
+        handle: u8,
+        /// What to open.
+        path: Path,
+    },
+    /// Closes a handle.
+    Close {
+        /// The handle.
+        handle: u8,
+    },
+    /// Writes at an offset.
+    Write {
+        /// The file.
+        file: File,
+        /// Offset in bytes.
+        at: u64,
+        /// Length in bytes.
+        len: u64,
+        /// What is written.
+        fill: Fill,
+    },
+    /// Writes at the end.
+    Append {
+        /// The file.
+        file: File,
+        /// Length in bytes.
+        len: u64,
+        /// What is written.
+        fill: Fill,
+    },
+    /// Sets the size.
+    Truncate {
+        /// The file.
+        file: File,
+        /// The new size in bytes.
+        size: u64,
+    },
+    /// fallocate(2) in all its modes, hole punching included.
+    Fallocate {
+        /// The file.
+        file: File,
+        /// The mode.
+        how: Fallocate,
+        /// Offset in bytes.
+        at: u64,
+        /// Length in bytes.
+        len: u64,
+    },
+    /// Sets an extended attribute.
+    SetXattr {
+        /// The file.
+        file: File,
+        /// Full name with prefix.
+        name: String,
+        /// Length of the value.
+        len: u64,
+        /// What the value is.
+        fill: Fill,
+        /// Flags.
+        how: SetXattr,
+    },
+    /// Removes an extended attribute.
+    RemoveXattr {
+        /// The file.
+        file: File,
+        /// Full name with prefix.
+        name: String,
+    },
+    /// Sets the permission bits.
+    Chmod {
+        /// The file.
+        file: File,
+        /// Permission bits.
+        mode: u16,
+    },
+    /// Sets the owner.
+    Chown {
+        /// The file.
+        file: File,
+        /// User.
+        uid: u32,
+        /// Group.
+        gid: u32,
+    },
+    /// Sets the times.
+    Utimens {
+        /// The file.
+        file: File,
+        /// Last access.
+        atime: Timestamp,
+        /// Last change of the contents.
+        mtime: Timestamp,
+    },
+    /// Makes a file durable, and with it everything before.
+    Fsync {
+        /// The file or directory.
+        file: File,
+        /// fdatasync(2).
+        data_only: bool,
+    },
+    /// Makes everything durable.
+    Sync,
+    /// Lets time pass: background commits and checkpoints get their turn.
+    Idle {
+        /// For how long, in seconds of the volume's clock.
+        seconds: u64,
+    },
+    /// Unmounts cleanly and mounts again; closes all handles.
+    Remount,
+}
+
+impl Op {
+    /// Whether everything before this call is durable once it has returned.
+    pub fn is_sync(&self) -> bool {
+        matches!(self, Self::Fsync { .. } | Self::Sync | Self::Remount)
+    }
+
+    /// Whether a crash in its midst may leave part of it: a call that is a sequence of atomic steps.
+    pub fn is_stepwise(&self) -> bool {
+        match self {
+            Self::Write { len, .. } | Self::Append { len, .. } => *len > ATOMIC_WRITE,
+            Self::Fallocate { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+/// Bytes that a write may have and still be atomic on the smallest volume that tests make.
+const ATOMIC_WRITE: u64 = 64 * 1024;

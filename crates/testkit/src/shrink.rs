@@ -1,0 +1,43 @@
+//! Making a failing sequence small.
+
+use crate::op::Op;
+
+/// The sequence without every call that it fails without: first in large pieces, then one by one, until nothing more can
+/// be left out. `fails` says whether a sequence still fails.
+pub fn shrink(ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
+    let mut ops = ops;
+    let mut piece = ops.len().div_ceil(2).max(1);
+    loop {
+        let before = ops.len();
+        let mut at = ops.len();
+        // From the end: late calls depend on early ones.
+        while at > 0 {
+            let from = at.saturating_sub(piece);
+            let rest: Vec<Op> = ops[..from].iter().chain(&ops[at..]).cloned().collect();
+            if rest.len() < ops.len() && fails(&rest) {
+                ops = rest;
+            }
+            at = from.min(ops.len());
+        }
+        if piece == 1 && ops.len() == before {
+            return ops;
+        }
+        piece = if piece == 1 { 1 } else { piece.div_ceil(2) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::text;
+
+    #[test]
+    fn only_what_is_needed_remains() {
+        let ops = text::parse("create /a 0644\nsync\nunlink /b\nsync\ncreate /b 0644\nsync\nrmdir /c\nunlink /a").unwrap();
+        let fails = |ops: &[Op]| {
+            let has = |line: &str| ops.iter().any(|op| op.to_string() == line);
+            has("create /a 0644") && has("rmdir /c")
+        };
+        assert_eq!(text::print(&shrink(ops, fails)), "create /a 0644\nrmdir /c\n");
+    }
+}

@@ -1,0 +1,235 @@
+//! Random operations that get in each other's way: few names, few offsets, all of them at edges.
+
+use crate::op::{Fallocate, File, Fill, Op, Path, Rename, SetXattr};
+use ondol_env::Timestamp;
+use proptest::collection::{SizeRange, vec};
+use proptest::prelude::*;
+use proptest::sample::{select, subsequence};
+use proptest::strategy::Union;
+
+/// Which calls a sequence may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mix {
+    /// `open`, `close`, and calls on handles.
+    pub handles: bool,
+    /// `remount`.
+    pub remounts: bool,
+    /// `fsync`, `fdatasync`, `sync`, `idle`.
+    pub syncs: bool,
+    /// Calls that write, allocate or clear more bytes at once than this are left out.
+    pub max_len: u64,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self { handles: true, remounts: true, syncs: true, max_len: 1 << 20 }
+    }
+}
+
+/// Sequences of any calls.
+pub fn ops(len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
+    ops_of(Mix::default(), len)
+}
+
+/// Sequences of the calls that `mix` allows, behind some that make a few directories and files. Every write has a fill of
+/// its own.
+pub fn ops_of(mix: Mix, len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<Op>> {
+    let first = ["mkdir /d 0755", "mkdir /e 0755", "mkdir /d/e 0700", "create /a 0644", "create /d/a 0644"];
+    let first = first.map(|line| line.parse::<Op>().expect("a call")).to_vec();
+    let count = 0..=first.len();
+    let first = prop_oneof![3 => Just(first.clone()), 1 => subsequence(first, count)];
+    (first, vec(op(mix), len)).prop_map(|(mut ops, more)| {
+        ops.extend(more);
+        number_fills(ops)
+    })
+}
+
+/// Gives every fill that is not zeros its own number, in order.
+pub fn number_fills(mut ops: Vec<Op>) -> Vec<Op> {
+    let mut next = 1;
+    for op in &mut ops {
+        if let Op::Write { fill, .. } | Op::Append { fill, .. } | Op::SetXattr { fill, .. } = op
+            && fill.id != 0
+        {
+            fill.id = next;
+            next += 1;
+        }
+    }
+    ops
+}
+
+/// One call.
+pub fn op(mix: Mix) -> BoxedStrategy<Op> {
+    let mut choices = names();
+    choices.extend(contents(mix));
+    choices.extend(attributes(mix));
+    if mix.handles {
+        choices.push((6, (0..3u8, file_path()).prop_map(|(handle, path)| Op::Open { handle, path }).boxed()));
+        choices.push((3, (0..3u8).prop_map(|handle| Op::Close { handle }).boxed()));
+    }
+    if mix.syncs {
+        let fsync = (file(mix), any::<bool>()).prop_map(|(file, data_only)| Op::Fsync { file, data_only });
+        choices.push((5, fsync.boxed()));
+        choices.push((2, Just(Op::Sync).boxed()));
+        choices.push((2, select(&[1u64, 6, 40][..]).prop_map(|seconds| Op::Idle { seconds }).boxed()));
+    }
+    if mix.remounts {
+        choices.push((2, Just(Op::Remount).boxed()));
+    }
+    Union::new_weighted(choices).boxed()
+}
+
+type Choice = (u32, BoxedStrategy<Op>);
+
+fn one_of(pool: &[&'static str]) -> impl Strategy<Value = Path> + use<> {
+    select(pool.to_vec()).prop_map(|text| Path::new(text).expect("the pool holds paths"))
+}
+
+/// Names that are mostly files.
+fn file_path() -> impl Strategy<Value = Path> {
+    prop_oneof![12 => one_of(&["/a", "/b", "/d/a", "/e/a", "/d/e/a"]), 1 => path()]
+}
+
+/// Names that are mostly directories.
+fn dir_path() -> impl Strategy<Value = Path> {
+    prop_oneof![8 => one_of(&["/d", "/e", "/d/e"]), 1 => path()]
+}
+
+/// Any name of a tree that is three levels deep, with one that is as long as a name may be and one that is too long.
+pub fn path() -> impl Strategy<Value = Path> {
+    let long = |c: &str, n| Path::root().join(&c.repeat(n));
+    prop_oneof![
+        8 => one_of(&["/a", "/b", "/c", "/d", "/e", "/d/a", "/d/b", "/d/e", "/e/a", "/e/d", "/d/e/a", "/d/e/b"]),
+        1 => Just(long("n", 255)),
+        1 => Just(long("m", 256)),
+    ]
+}
+
+/// What calls that take an open file act on.
+fn file(mix: Mix) -> BoxedStrategy<File> {
+    let path = prop_oneof![6 => file_path(), 1 => dir_path()].prop_map(File::Path);
+    if mix.handles {
+        prop_oneof![7 => path, 1 => (0..3u8).prop_map(File::Handle)].boxed()
+    } else {
+        path.boxed()
+    }
+}
+
+/// Two names for `link` and `rename`.
+fn two_paths() -> impl Strategy<Value = (Path, Path)> {
+    prop_oneof![6 => (file_path(), file_path()), 3 => (dir_path(), dir_path()), 1 => (path(), path())]
+}
+
+fn mode() -> impl Strategy<Value = u16> {
+    select(&[0o644u16, 0o600, 0o755, 0o700, 0o400][..])
+}
+
+fn offset() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => select(&[0u64, 1, 511, 512, 1000, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8192, 12_288, 20_000][..]),
+        1 => select(&[65_536u64, 100_000, 1 << 20, (1 << 20) + 7, 12 << 20, 1 << 32][..]),
+    ]
+}
+
+fn length(mix: Mix) -> impl Strategy<Value = u64> {
+    let all = [1u64, 7, 100, 512, 1000, 1024, 1025, 3000, 4096, 5000, 8192, 12_288, 20_000, 65_536, 300_000];
+    let fit: Vec<u64> = all.into_iter().filter(|len| *len <= mix.max_len).collect();
+    prop_oneof![1 => Just(0u64), 20 => select(fit)]
+}
+
+fn fill() -> impl Strategy<Value = Fill> {
+    prop_oneof![
+        8 => Just(Fill::unique(1)),
+        1 => Just(Fill { id: 1, magic: true }),
+        1 => Just(Fill::ZEROS),
+    ]
+}
+
+fn names() -> Vec<Choice> {
+    let how = select(&[Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange][..]);
+    let target = select(vec!["x".to_owned(), "y".repeat(59), "z".repeat(60), "w".repeat(900)]);
+    vec![
+        (14, (file_path(), mode()).prop_map(|(path, mode)| Op::Create { path, mode }).boxed()),
+        (7, (dir_path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }).boxed()),
+        (1, (file_path(), mode()).prop_map(|(path, mode)| Op::Mkfifo { path, mode }).boxed()),
+        (2, (file_path(), target).prop_map(|(path, target)| Op::Symlink { path, target }).boxed()),
+        (5, two_paths().prop_map(|(from, to)| Op::Link { from, to }).boxed()),
+        (5, file_path().prop_map(|path| Op::Unlink { path }).boxed()),
+        (2, dir_path().prop_map(|path| Op::Rmdir { path }).boxed()),
+        (8, (two_paths(), how).prop_map(|((from, to), how)| Op::Rename { from, to, how }).boxed()),
+    ]
+}
+
+fn contents(mix: Mix) -> Vec<Choice> {
+    let how = select(
+        &[
+            Fallocate::Allocate,
+            Fallocate::KeepSize,
+            Fallocate::PunchHole,
+            Fallocate::PunchHole,
+            Fallocate::ZeroRange,
+            Fallocate::ZeroRangeKeepSize,
+        ][..],
+    );
+    let write = (file(mix), offset(), length(mix), fill());
+    let fallocate = (file(mix), how, offset(), length(mix));
+    vec![
+        (14, write.prop_map(|(file, at, len, fill)| Op::Write { file, at, len, fill }).boxed()),
+        (6, (file(mix), length(mix), fill()).prop_map(|(file, len, fill)| Op::Append { file, len, fill }).boxed()),
+        (6, (file(mix), offset()).prop_map(|(file, size)| Op::Truncate { file, size }).boxed()),
+        (7, fallocate.prop_map(|(file, how, at, len)| Op::Fallocate { file, how, at, len }).boxed()),
+    ]
+}
+
+fn attributes(mix: Mix) -> Vec<Choice> {
+    let name = || select(&["user.a", "user.bb", "trusted.c"][..]).prop_map(str::to_owned);
+    let how = select(&[SetXattr::Any, SetXattr::Any, SetXattr::Create, SetXattr::Replace][..]);
+    let len = select(&[0u64, 1, 20, 60, 200][..]);
+    let set = (file(mix), name(), len, how);
+    let owner = select(&[0u32, 7, 65_534, 100_000][..]);
+    let time = |sec: i64| Timestamp { sec, nsec: 123_456_789 };
+    let times = select(&[0i64, 1, 1_000_000_000, 4_000_000_000, -5][..]);
+    vec![
+        (
+            5,
+            set.prop_map(|(file, name, len, how)| Op::SetXattr { file, name, len, fill: Fill::unique(1), how })
+                .boxed(),
+        ),
+        (2, (file(mix), name()).prop_map(|(file, name)| Op::RemoveXattr { file, name }).boxed()),
+        (2, (file(mix), mode()).prop_map(|(file, mode)| Op::Chmod { file, mode }).boxed()),
+        (1, (file(mix), owner.clone(), owner).prop_map(|(file, uid, gid)| Op::Chown { file, uid, gid }).boxed()),
+        (
+            1,
+            (file(mix), times)
+                .prop_map(move |(file, t)| Op::Utimens { file, atime: time(t + 1), mtime: time(t) })
+                .boxed(),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Model;
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    #[test]
+    fn many_calls_and_some_of_every_kind_succeed() {
+        let mut runner = TestRunner::deterministic();
+        let (mut done, mut failed) = (std::collections::BTreeMap::new(), 0);
+        for _ in 0..50 {
+            let mut model = Model::empty();
+            for op in ops(100..101).new_tree(&mut runner).unwrap().current() {
+                let word = op.to_string().split(' ').next().unwrap().to_owned();
+                match model.apply(&op) {
+                    Ok(_) => *done.entry(word).or_insert(0) += 1,
+                    Err(_) => failed += 1,
+                }
+            }
+        }
+        let total: u32 = done.values().sum();
+        assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
+        assert_eq!(done.len(), 32, "{done:?}");
+    }
+}

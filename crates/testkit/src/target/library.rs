@@ -1,0 +1,290 @@
+//! A volume in this process, by its inode-level calls. What the kernel checks before it asks a file system (types, mostly)
+//! is checked here, because the volume leaves it to the kernel.
+
+use super::Target;
+use crate::dump::{self, Snapshot};
+use crate::image::{MountOptions, Mounted, clock};
+use crate::op::{File, Op, Path};
+use crate::{Fail, Outcome};
+use ondol_block::BlockStore;
+use ondol_env::Fixed;
+use ondol_env::sync::Arc;
+use ondol_volume::{Attr, Caller, Error, FileType, Ino, ROOT, SetAttr, SetTime, Volume};
+use std::collections::BTreeMap;
+
+/// An open volume and its handles.
+pub struct Library {
+    store: Arc<dyn BlockStore>,
+    options: MountOptions,
+    clock: Arc<Fixed>,
+    /// `None` after a failed remount.
+    mounted: Option<Mounted>,
+    handles: BTreeMap<u8, Ino>,
+    failure: Option<String>,
+}
+
+/// Between two calls, in nanoseconds.
+const TICK: u64 = 1_000_000;
+
+impl Library {
+    /// Opens the image on `store`.
+    ///
+    /// # Errors
+    /// As [`Mounted::open`].
+    pub fn open(store: Arc<dyn BlockStore>, options: MountOptions, seed: u64) -> Result<Self, Error> {
+        let clock = clock(seed);
+        let mounted = Some(Mounted::open(store.clone(), options, clock.clone())?);
+        Ok(Self { store, options, clock, mounted, handles: BTreeMap::new(), failure: None })
+    }
+
+    /// The open volume.
+    ///
+    /// # Errors
+    /// `Io` after a failed remount.
+    pub fn mounted(&self) -> Result<&Mounted, Fail> {
+        self.mounted.as_ref().ok_or(Fail::Io)
+    }
+
+    /// What the last failed call said, in words.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Closes all handles and the volume.
+    ///
+    /// # Errors
+    /// As [`Mounted::close`].
+    pub fn close(mut self) -> Result<(), Error> {
+        self.release_all()?;
+        self.mounted.take().map_or(Ok(()), Mounted::close)
+    }
+
+    fn release_all(&mut self) -> Result<(), Error> {
+        let Some(mounted) = &self.mounted else { return Ok(()) };
+        std::mem::take(&mut self.handles).into_values().try_for_each(|ino| mounted.volume().release(ino))
+    }
+
+    fn remount(&mut self) -> Result<(), Error> {
+        self.release_all()?;
+        if let Some(mounted) = self.mounted.take() {
+            mounted.close()?;
+        }
+        self.mounted = Some(Mounted::open(self.store.clone(), self.options, self.clock.clone())?);
+        Ok(())
+    }
+
+    fn do_op(&mut self, op: &Op) -> Result<u64, Why> {
+        let mounted = self.mounted.as_ref().ok_or(Why::Fail(Fail::Io))?;
+        let call = Call { volume: mounted.volume(), handles: &self.handles };
+        match op {
+            Op::Open { handle, path } => {
+                let attr = call.openable(&path.clone().into())?;
+                call.volume.open(attr.ino)?;
+                if let Some(old) = self.handles.insert(*handle, attr.ino) {
+                    mounted.volume().release(old)?;
+                }
+            }
+            Op::Close { handle } => {
+                let ino = self.handles.remove(handle).ok_or(Why::Fail(Fail::BadHandle))?;
+                mounted.volume().release(ino)?;
+            }
+            Op::Idle { seconds } => mounted.idle(*seconds)?,
+            Op::Sync => mounted.volume().sync()?,
+            Op::Remount => self.remount()?,
+            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => {
+                return call.change_bytes(op);
+            }
+            Op::Fsync { .. }
+            | Op::SetXattr { .. }
+            | Op::RemoveXattr { .. }
+            | Op::Chmod { .. }
+            | Op::Chown { .. }
+            | Op::Utimens { .. } => call.change_attributes(op)?,
+            _ => call.change_names(op)?,
+        }
+        Ok(0)
+    }
+}
+
+/// A failure: the volume's own, or one of the checks made here.
+enum Why {
+    Volume(Error),
+    Fail(Fail),
+}
+
+impl From<Error> for Why {
+    fn from(e: Error) -> Self {
+        Self::Volume(e)
+    }
+}
+
+/// One call on a volume.
+struct Call<'a> {
+    volume: &'a Volume,
+    handles: &'a BTreeMap<u8, Ino>,
+}
+
+impl Call<'_> {
+    fn walk<'p>(&self, names: impl Iterator<Item = &'p str>) -> Result<Ino, Why> {
+        Ok(names.into_iter().try_fold(ROOT, |dir, name| self.volume.lookup(dir, name.as_bytes()).map(|a| a.ino))?)
+    }
+
+    fn parent<'p>(&self, path: &'p Path) -> Result<(Ino, &'p [u8]), Why> {
+        let mut names = path.components();
+        let name = names.next_back().ok_or(Why::Fail(Fail::Busy))?;
+        let dir = self.walk(names)?;
+        if self.volume.getattr(dir)?.file_type != FileType::Directory {
+            return Err(Why::Fail(Fail::NotDirectory));
+        }
+        Ok((dir, name.as_bytes()))
+    }
+
+    fn find(&self, file: &File) -> Result<Attr, Why> {
+        let ino = match file {
+            File::Path(path) => self.walk(path.components())?,
+            File::Handle(handle) => *self.handles.get(handle).ok_or(Why::Fail(Fail::BadHandle))?,
+        };
+        Ok(self.volume.getattr(ino)?)
+    }
+
+    fn openable(&self, file: &File) -> Result<Attr, Why> {
+        let attr = self.find(file)?;
+        match attr.file_type {
+            FileType::Regular | FileType::Directory => Ok(attr),
+            FileType::Symlink => Err(Why::Fail(Fail::Symlink)),
+            _ => Err(Why::Fail(Fail::Invalid)),
+        }
+    }
+
+    fn regular(&self, file: &File) -> Result<Ino, Why> {
+        let attr = self.openable(file)?;
+        if attr.file_type == FileType::Directory { Err(Why::Fail(Fail::IsDirectory)) } else { Ok(attr.ino) }
+    }
+
+    fn change_names(&self, op: &Op) -> Result<(), Why> {
+        let (volume, caller) = (self.volume, Caller::default());
+        match op {
+            Op::Create { path, mode } => {
+                let (dir, name) = self.parent(path)?;
+                volume.create(dir, name, *mode, caller)?;
+            }
+            Op::Mkdir { path, mode } => {
+                let (dir, name) = self.parent(path)?;
+                volume.mkdir(dir, name, *mode, caller)?;
+            }
+            Op::Mkfifo { path, mode } => {
+                let (dir, name) = self.parent(path)?;
+                volume.mknod(dir, name, FileType::Fifo.mode_bits() | mode, (0, 0), caller)?;
+            }
+            Op::Symlink { path, target } => {
+                let (dir, name) = self.parent(path)?;
+                volume.symlink(dir, name, target.as_bytes(), caller)?;
+            }
+            Op::Link { from, to } => {
+                let source = self.find(&from.clone().into())?;
+                let (dir, name) = self.parent(to)?;
+                volume.link(source.ino, dir, name)?;
+            }
+            Op::Unlink { path } => {
+                let (dir, name) = self.parent(path)?;
+                volume.unlink(dir, name)?;
+            }
+            Op::Rmdir { path } => {
+                let (dir, name) = self.parent(path)?;
+                volume.rmdir(dir, name)?;
+            }
+            Op::Rename { from, to, how } => {
+                let (from_dir, from_name) = self.parent(from)?;
+                let (to_dir, to_name) = self.parent(to)?;
+                volume.lookup(from_dir, from_name)?;
+                volume.rename(from_dir, from_name, to_dir, to_name, *how)?;
+            }
+            _ => return Err(Why::Fail(Fail::Unsupported)),
+        }
+        Ok(())
+    }
+
+    fn change_bytes(&self, op: &Op) -> Result<u64, Why> {
+        let volume = self.volume;
+        match op {
+            Op::Write { file, at, len, fill } => {
+                let ino = self.regular(file)?;
+                Ok(volume.write(ino, *at, &fill.bytes(*at, *len))? as u64)
+            }
+            Op::Append { file, len, fill } => {
+                let ino = self.regular(file)?;
+                let end = volume.getattr(ino)?.size;
+                let at = volume.append(ino, &fill.bytes(end, *len))?;
+                // Somebody else's append in between would have moved it.
+                if at == end { Ok(*len) } else { Err(Why::Fail(Fail::Io)) }
+            }
+            Op::Truncate { file, size } => {
+                let ino = self.regular(file)?;
+                volume.setattr(ino, &SetAttr { size: Some(*size), ..SetAttr::default() })?;
+                Ok(0)
+            }
+            Op::Fallocate { file, how, at, len } => {
+                let ino = self.regular(file)?;
+                volume.fallocate(ino, *how, *at, *len)?;
+                Ok(0)
+            }
+            _ => Err(Why::Fail(Fail::Unsupported)),
+        }
+    }
+
+    fn change_attributes(&self, op: &Op) -> Result<(), Why> {
+        let volume = self.volume;
+        match op {
+            Op::Fsync { file, data_only } => volume.fsync(self.openable(file)?.ino, *data_only)?,
+            Op::SetXattr { file, name, len, fill, how } => {
+                let ino = self.takes_xattr(file, name)?;
+                volume.setxattr(ino, name.as_bytes(), &fill.bytes(0, *len), *how)?;
+            }
+            Op::RemoveXattr { file, name } => {
+                let ino = self.takes_xattr(file, name)?;
+                volume.removexattr(ino, name.as_bytes())?;
+            }
+            Op::Chmod { file, mode } => {
+                let attr = self.find(file)?;
+                if attr.file_type == FileType::Symlink {
+                    return Err(Why::Fail(Fail::Unsupported));
+                }
+                volume.setattr(attr.ino, &SetAttr { perm: Some(*mode), ..SetAttr::default() })?;
+            }
+            Op::Chown { file, uid, gid } => {
+                let set = SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() };
+                volume.setattr(self.find(file)?.ino, &set)?;
+            }
+            Op::Utimens { file, atime, mtime } => {
+                let (atime, mtime) = (Some(SetTime::To(*atime)), Some(SetTime::To(*mtime)));
+                volume.setattr(self.find(file)?.ino, &SetAttr { atime, mtime, ..SetAttr::default() })?;
+            }
+            _ => return Err(Why::Fail(Fail::Unsupported)),
+        }
+        Ok(())
+    }
+
+    fn takes_xattr(&self, file: &File, name: &str) -> Result<Ino, Why> {
+        let attr = self.find(file)?;
+        let plain = matches!(attr.file_type, FileType::Regular | FileType::Directory);
+        if name.starts_with("user.") && !plain { Err(Why::Fail(Fail::NotPermitted)) } else { Ok(attr.ino) }
+    }
+}
+
+impl Target for Library {
+    fn apply(&mut self, op: &Op) -> Outcome {
+        self.clock.advance(TICK);
+        self.do_op(op).map_err(|why| match why {
+            Why::Volume(e) => {
+                self.failure = Some(e.to_string());
+                Fail::from(&e)
+            }
+            Why::Fail(fail) => fail,
+        })
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, String> {
+        let mounted = self.mounted.as_ref().ok_or("the volume is not mounted")?;
+        dump::of_volume(mounted.volume()).map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,39 @@
+//! What operations are done to: the model, a volume in this process, a directory of a mount.
+
+mod directory;
+mod library;
+mod lockstep;
+
+pub use directory::{Directory, Remount};
+pub use library::Library;
+pub use lockstep::{Disagreement, Lockstep};
+
+use crate::Outcome;
+use crate::dump::Snapshot;
+use crate::model::Model;
+use crate::op::Op;
+
+/// Something that does operations and shows what became of them.
+pub trait Target {
+    /// Does one call.
+    ///
+    /// # Errors
+    /// The class of failure; nothing has changed then, unless it is [`crate::Fail::NoSpace`] or [`crate::Fail::Io`].
+    fn apply(&mut self, op: &Op) -> Outcome;
+
+    /// Everything that can be seen.
+    ///
+    /// # Errors
+    /// Says what could not be read.
+    fn snapshot(&mut self) -> Result<Snapshot, String>;
+}
+
+impl Target for Model {
+    fn apply(&mut self, op: &Op) -> Outcome {
+        Self::apply(self, op)
+    }
+
+    fn snapshot(&mut self) -> Result<Snapshot, String> {
+        Ok(Self::snapshot(self))
+    }
+}

@@ -1,0 +1,58 @@
+//! The library against the reference model, on images of many kinds, with remounts; e2fsck has the last word.
+
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::sync::Arc;
+use ondol_testkit::image::{self, MountOptions, Spec};
+use ondol_testkit::op::Op;
+use ondol_testkit::strategy;
+use ondol_testkit::target::{Library, Lockstep};
+use ondol_tests::{hunt, parameter};
+use ondol_volume::DataMode;
+
+fn run(image: &[u8], data: DataMode, ops: &[Op]) -> Result<(), String> {
+    let ram = Arc::new(RamStore::from_bytes(image.to_vec()));
+    let store: Arc<dyn BlockStore> = ram.clone();
+    let library = Library::open(store, MountOptions::new(data), 1).map_err(|e| e.to_string())?;
+    let mut lockstep = Lockstep::new(library)?;
+    let done = lockstep.run(ops, 10).map_err(|e| e.to_string());
+    let said = lockstep.target().failure().map(|f| format!("\nthe last failure was: {f}")).unwrap_or_default();
+    done.map_err(|e| e + &said)?;
+    lockstep.into_target().close().map_err(|e| e.to_string())?;
+    let verdict = image::check(&ram.to_bytes()).map_err(|e| e.to_string())?;
+    if verdict.is_clean() { Ok(()) } else { Err(format!("e2fsck -fn:\n{}", verdict.output)) }
+}
+
+fn agree(spec: &Spec, data: DataMode) {
+    let image = spec.make().unwrap();
+    hunt(parameter("ONDOL_CASES", 60), strategy::ops(1..150), |ops| run(&image, data, ops));
+}
+
+#[test]
+fn small_blocks_ordered() {
+    agree(&Spec::new(16 << 20, 1024).journal(4), DataMode::Ordered);
+}
+
+#[test]
+fn small_blocks_journal() {
+    agree(&Spec::new(16 << 20, 1024).journal(4), DataMode::Journal);
+}
+
+#[test]
+fn pages_writeback() {
+    agree(&Spec::new(32 << 20, 4096), DataMode::Writeback);
+}
+
+#[test]
+fn pages_journal_with_orphan_file() {
+    agree(&Spec::new(32 << 20, 4096).with("-O orphan_file,metadata_csum_seed"), DataMode::Journal);
+}
+
+#[test]
+fn two_kib_without_checksums() {
+    agree(&Spec::new(24 << 20, 2048).with("-O ^metadata_csum,^64bit,^flex_bg"), DataMode::Ordered);
+}
+
+#[test]
+fn a_tiny_volume_runs_full() {
+    agree(&Spec::new(3 << 20, 1024).journal(1).with("-N 32"), DataMode::Ordered);
+}

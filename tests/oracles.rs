@@ -1,0 +1,257 @@
+//! Images of many kinds, in both directions, clean and dirty: what we write is read by e2fsck, debugfs and the kernel, what
+//! mke2fs and the kernel write is read by us, and everybody replays everybody's journal.
+
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::sync::Arc;
+use ondol_testkit::dump::{self, Snapshot, Strictness};
+use ondol_testkit::image::{self, KernelMount, MountOptions, Mounted, Spec, debugfs, scratch_dir, write_sparse};
+use ondol_testkit::model::Model;
+use ondol_testkit::op::{Op, Path, text};
+use ondol_testkit::target::{Directory, Library, Lockstep};
+use ondol_tests::{no_kernel_mount, skip};
+use ondol_volume::{DataMode, FileType, Image};
+
+/// The images: block size, MiB, and what mke2fs is told.
+const KINDS: &[(&str, u32, u64, &str)] = &[
+    ("defaults", 4096, 64, ""),
+    ("upstream", 4096, 64, "-O orphan_file,metadata_csum_seed"),
+    ("small blocks", 1024, 32, ""),
+    ("small blocks, orphan file", 1024, 32, "-O orphan_file"),
+    ("two KiB", 2048, 32, "-O metadata_csum_seed"),
+    ("no checksums", 4096, 64, "-O ^metadata_csum"),
+    ("no checksums, small blocks", 1024, 32, "-O ^metadata_csum,^64bit"),
+    ("group checksums", 4096, 64, "-O ^metadata_csum,uninit_bg"),
+    ("32 bit", 2048, 32, "-O ^64bit"),
+    ("groups apart", 1024, 48, "-O ^flex_bg"),
+    ("meta groups", 1024, 48, "-O meta_bg,^resize_inode"),
+    ("linear directories", 1024, 32, "-O ^dir_index"),
+    ("old sizes", 4096, 64, "-O ^huge_file,^dir_nlink,^extra_isize"),
+    ("many superblocks", 1024, 32, "-O ^sparse_super,^resize_inode"),
+    ("large inodes", 4096, 64, "-I 512"),
+    ("lazy tables", 1024, 48, "-E lazy_itable_init=1,lazy_journal_init=1"),
+];
+
+/// A bit of everything.
+fn workload() -> Vec<Op> {
+    let mut lines = String::from(
+        "mkdir /d 0755\nmkdir /d/deep 0700\nmkdir /d/deep/er 0755\nmkdir /big 0755\n\
+         create /a 0644\nwrite /a 0 100000 #1\nwrite /a 50001 3333 #2\npunch /a 20000 30000\nzero /a 70000 5000\n\
+         create /sparse 0600\nwrite /sparse 5G 5000 #3\nwrite /sparse 1M 700 jbd2#4\ntruncate /sparse 6G\n\
+         create /reserved 0644\nfallocate /reserved 0 300000\nwrite /reserved 100001 5000 #5\nfallocate-keep /reserved 1M 100K\n\
+         symlink /short target\nlink /a /d/hard\nmkfifo /d/pipe 0600\n\
+         setxattr /a user.small 10 #6\nsetxattr /a user.large 700 #7\nsetxattr /d user.dir 30 #8\nsetxattr /d/pipe trusted.p 5 #9\n\
+         chmod /d 1777\nchown /a 1000 100000\nutimens /a 4000000000.5 -5.000000007\n\
+         create /d/gone 0644\nwrite /d/gone 0 50000 #10\nunlink /d/gone\nrename-exchange /d/deep /reserved\n\
+         create /d/x 0644\nrename /d/x /d/y\ncreate /t 0644\nappend /t 12345 #11\nrename /t /d/y\n",
+    )
+    .replace("4000000000.5 ", "4000000000.500000000 ");
+    lines += &format!("symlink /long {}\n", "way/".repeat(200));
+    // Enough names for an index, long enough for a second level with small blocks.
+    (0..400).for_each(|i| lines += &format!("create /big/{i:0>60} 0644\n"));
+    (0..400).step_by(3).for_each(|i| lines += &format!("unlink /big/{i:0>60}\n"));
+    // Extents that do not merge.
+    lines += "create /frag 0644\n";
+    (0..120).for_each(|i| lines += &format!("write /frag {} 1000 #{}\n", i * 20_000, 20 + i));
+    lines += "truncate /frag 1500000\nsync\n";
+    text::parse(&lines).unwrap()
+}
+
+/// What the second in turn does to what the first left.
+fn second_workload() -> Vec<Op> {
+    let mut lines = String::from(
+        "write /a 99000 5000 #500\nunlink /d/hard\nrename /big /d/small\nremovexattr /a user.large\nrmdir /reserved/er\n\
+         truncate /frag 300001\nappend /frag 20000 #501\nunlink /sparse\ncreate /sparse 0644\nunlink /long\n\
+         open @1 /d/y\nunlink /d/y\nwrite @1 0 30000 #502\n",
+    );
+    (0..400).filter(|i| i % 3 != 0 && i % 5 == 0).for_each(|i| lines += &format!("unlink /d/small/{i:0>60}\n"));
+    (0..50).for_each(|i| lines += &format!("create /d/small/new{i} 0600\n"));
+    lines += "sync\n";
+    text::parse(&lines).unwrap()
+}
+
+fn library(store: Arc<dyn BlockStore>, data: DataMode) -> Lockstep<Library> {
+    Lockstep::new(Library::open(store, MountOptions::new(data), 1).unwrap()).unwrap()
+}
+
+fn do_all<T: ondol_testkit::target::Target>(lockstep: &mut Lockstep<T>, ops: &[Op]) {
+    for op in ops {
+        if let Err(e) = lockstep.step(op).unwrap_or_else(|e| panic!("{e}")) {
+            panic!("`{op}` failed: {e:?}");
+        }
+    }
+    lockstep.compare().unwrap_or_else(|e| panic!("{e}"));
+}
+
+/// A directory of a kernel mount, without remounts.
+fn kernel(mount: &KernelMount) -> Lockstep<Directory> {
+    let never = Box::new(|| Err(std::io::ErrorKind::Unsupported.into()));
+    Lockstep::new(Directory::new(mount.dir().to_owned(), never)).unwrap()
+}
+
+fn must_equal(want: &Snapshot, found: &Snapshot, who: &str) {
+    let lines = want.differences(found, Strictness::Whole);
+    assert!(lines.is_empty(), "{who}:\n{}", lines.join("\n"));
+}
+
+/// The model after power has gone: nothing is open.
+fn at_rest(model: &Model) -> Snapshot {
+    let mut model = model.clone();
+    model.drop_handles();
+    model.snapshot()
+}
+
+fn read_by_us(bytes: Vec<u8>) -> Snapshot {
+    let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes));
+    let mounted = Mounted::open(store, MountOptions::new(DataMode::Ordered), image::clock(2)).unwrap();
+    let found = dump::of_volume(mounted.volume()).unwrap();
+    mounted.close().unwrap();
+    found
+}
+
+fn must_be_clean(bytes: &[u8]) {
+    let verdict = image::check(bytes).unwrap();
+    assert!(verdict.is_clean(), "e2fsck -fn: {}", verdict.output);
+    let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
+    let report = ondol_volume::check(&Image::open(store).unwrap(), &mut |_| {}).unwrap();
+    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
+    assert!(report.is_clean(), "our check: {}", problems.join("\n"));
+}
+
+fn must_be_dirty(bytes: &[u8]) {
+    let (verdict, _) = image::repair(bytes).unwrap();
+    assert!(verdict.output.contains("recovering journal"), "nothing to recover: {}", verdict.output);
+}
+
+/// We write and close; e2fsck, debugfs and the kernel read; the kernel writes; we read.
+fn clean_in_turns(kind: &Spec, data: DataMode) {
+    let ram = Arc::new(RamStore::from_bytes(kind.make().unwrap()));
+    let mut ours = library(ram.clone(), data);
+    do_all(&mut ours, &workload());
+    let written = at_rest(ours.model());
+    ours.into_target().close().unwrap();
+    must_be_clean(&ram.to_bytes());
+
+    let dir = scratch_dir().unwrap();
+    let path = dir.path().join("image");
+    write_sparse(&path, &ram.to_bytes()).unwrap();
+    debugfs_agrees(&path, &written);
+    if no_kernel_mount().is_some() {
+        return;
+    }
+    let mount = KernelMount::new(&path, "").unwrap();
+    must_equal(&written, &dump::of_directory(mount.dir()).unwrap(), "the kernel reads ours");
+    let mut theirs = kernel(&mount);
+    do_all(&mut theirs, &second_workload());
+    let changed = at_rest(theirs.model());
+    drop(theirs);
+    mount.close().unwrap();
+    let bytes = std::fs::read(&path).unwrap();
+    must_be_clean(&bytes);
+    must_equal(&changed, &read_by_us(bytes), "we read the kernel's");
+}
+
+/// debugfs finds the same sizes and the same bytes.
+fn debugfs_agrees(path: &std::path::Path, written: &Snapshot) {
+    let said = debugfs(path, "stat /a").unwrap();
+    let size = written.get(&Path::new("/a").unwrap()).unwrap().content.len();
+    assert!(said.contains(&format!("Size: {size}")), "{said}");
+    for (name, entry) in written.entries().filter(|(_, e)| e.kind == FileType::Regular && e.content.len() < 1 << 20) {
+        if name.components().count() > 1 {
+            continue;
+        }
+        let to = path.with_extension("dumped");
+        debugfs(path, &format!("dump {} {}", name.as_str(), to.display())).unwrap();
+        let bytes = ondol_testkit::model::Content::from_bytes(&std::fs::read(&to).unwrap());
+        assert_eq!(bytes.differences(&entry.content, 8), [], "debugfs dumps other bytes of {name}");
+    }
+}
+
+/// We write and lose power; we, e2fsck and the kernel recover.
+fn our_dirty_image(kind: &Spec, data: DataMode) {
+    let ram = Arc::new(RamStore::from_bytes(kind.make().unwrap()));
+    let mut ours = library(ram.clone(), data);
+    do_all(&mut ours, &workload());
+    do_all(&mut ours, &second_workload());
+    let (bytes, left) = (ram.to_bytes(), at_rest(ours.model()));
+    drop(ours);
+    must_be_dirty(&bytes);
+    must_equal(&left, &read_by_us(bytes.clone()), "we recover ours");
+    let mended = image::judge_replay(&bytes).unwrap().unwrap_or_else(|what| panic!("{what}"));
+    must_be_clean(&mended);
+    must_equal(&left, &read_by_us(mended), "e2fsck recovers ours");
+    if no_kernel_mount().is_some() {
+        return;
+    }
+    let dir = scratch_dir().unwrap();
+    let path = dir.path().join("image");
+    write_sparse(&path, &bytes).unwrap();
+    let mount = KernelMount::new(&path, "").unwrap();
+    must_equal(&left, &dump::of_directory(mount.dir()).unwrap(), "the kernel recovers ours");
+    mount.close().unwrap();
+    must_be_clean(&std::fs::read(&path).unwrap());
+}
+
+/// The kernel writes; its medium is copied while it is mounted; we recover.
+fn their_dirty_image(kind: &Spec, data: DataMode) {
+    let dir = scratch_dir().unwrap();
+    let path = dir.path().join("image");
+    kind.make_file(&path).unwrap();
+    let options = format!("data={}", format!("{data:?}").to_lowercase());
+    let mount = KernelMount::new(&path, &options).unwrap();
+    let mut theirs = kernel(&mount);
+    do_all(&mut theirs, &workload());
+    do_all(&mut theirs, &second_workload());
+    let (bytes, left) = (std::fs::read(&path).unwrap(), at_rest(theirs.model()));
+    drop(theirs);
+    mount.close().unwrap();
+    must_be_dirty(&bytes);
+    must_equal(&left, &read_by_us(bytes), "we recover the kernel's");
+}
+
+fn modes() -> impl Iterator<Item = DataMode> {
+    [DataMode::Ordered, DataMode::Journal, DataMode::Writeback].into_iter().cycle()
+}
+
+fn each_kind(test: fn(&Spec, DataMode)) {
+    for ((name, block_size, mib, args), data) in KINDS.iter().zip(modes()) {
+        println!("{name}, {data:?}");
+        test(&Spec::new(mib << 20, *block_size).with(args), data);
+    }
+}
+
+#[test]
+fn in_turns_with_the_kernel() {
+    each_kind(clean_in_turns);
+}
+
+#[test]
+fn everybody_recovers_ours() {
+    each_kind(our_dirty_image);
+}
+
+#[test]
+fn we_recover_the_kernels() {
+    if !skip("we_recover_the_kernels", no_kernel_mount()) {
+        each_kind(their_dirty_image);
+    }
+}
+
+#[test]
+fn features_that_are_not_known_are_refused_by_name() {
+    for (args, name) in [
+        ("-O inline_data", "inline_data"),
+        ("-O bigalloc", "bigalloc"),
+        ("-O encrypt", "encrypt"),
+        ("-O mmp", "mmp"),
+        ("-O ea_inode", "ea_inode"),
+        ("-O casefold", "casefold"),
+        ("-O quota", "quota"),
+    ] {
+        let image = Spec::new(64 << 20, 4096).with(args).make().unwrap();
+        let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(image));
+        let Err(e) = Mounted::open(store, MountOptions::new(DataMode::Ordered), image::clock(1)) else {
+            panic!("an image with {name} was mounted for writing");
+        };
+        assert!(e.to_string().contains(name), "{name}: {e}");
+    }
+}

@@ -1,0 +1,47 @@
+//! What the whole-stack tests share: parameters from the environment, reasons to skip, and the program as a mount.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
+
+mod program;
+
+pub use program::{FuseMount, no_fuse_mount, ondol};
+
+use ondol_testkit::image::KernelMount;
+use ondol_testkit::op::{Op, text};
+use ondol_testkit::shrink::shrink;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+
+/// A number from the environment, for longer hunts: `ONDOL_CASES=2000 cargo test …`.
+pub fn parameter(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
+}
+
+/// Says why a test does nothing here, if so: `if skip("name", reason) { return; }`.
+pub fn skip(test: &str, reason: Option<impl std::fmt::Display>) -> bool {
+    if let Some(reason) = &reason {
+        eprintln!("{test}: skipped: {reason}");
+    }
+    reason.is_some()
+}
+
+/// Why kernel mounts are not possible here.
+pub fn no_kernel_mount() -> Option<&'static str> {
+    KernelMount::unavailable()
+}
+
+/// Runs `test` on random sequences and panics with the smallest that fails, as text to try again.
+pub fn hunt(cases: u64, ops: impl Strategy<Value = Vec<Op>>, test: impl Fn(&[Op]) -> Result<(), String>) {
+    // Removing calls one by one finds smaller sequences than shrinking each of them does.
+    let config = Config { cases: cases as u32, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
+    let outcome = TestRunner::new(config).run(&ops, |ops| test(&ops).map_err(TestCaseError::fail));
+    match outcome {
+        Ok(()) => {}
+        Err(TestError::Fail(_, ops)) => {
+            let smallest = shrink(ops, |ops| test(ops).is_err());
+            let reason = test(&smallest).expect_err("it failed a moment ago");
+            panic!("{reason}\nsmallest sequence:\n{}", text::print(&smallest));
+        }
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+    }
+}
