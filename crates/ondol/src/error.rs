@@ -97,6 +97,7 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::PastEnd => Errno::NXIO,
         VolumeError::Unsupported(_) => Errno::OPNOTSUPP,
         VolumeError::TooBig { .. } => Errno::TOOBIG,
+        VolumeError::Contended => Errno::AGAIN,
         VolumeError::Corrupt(_) => Errno::UCLEAN,
         VolumeError::Block(BlockError::Locked { .. }) => Errno::BUSY,
         VolumeError::Block(BlockError::ReadOnly { .. }) => Errno::ROFS,
