@@ -46,14 +46,11 @@ impl Env for System {
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
     }
 
+    /// The kernel's coarse clock, as its own file systems stamp with: it stands still within a tick of a few milliseconds, so
+    /// that writes in quick succession need not change the inode each time.
     fn now(&self) -> Timestamp {
-        match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
-            Ok(d) => Timestamp { sec: d.as_secs() as i64, nsec: d.subsec_nanos() },
-            Err(before) => {
-                let d = before.duration();
-                Timestamp { sec: -(d.as_secs() as i64), nsec: 0 }
-            }
-        }
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+        Timestamp { sec: t.tv_sec, nsec: t.tv_nsec as u32 }
     }
 
     fn random(&self, buf: &mut [u8]) {

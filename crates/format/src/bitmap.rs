@@ -127,10 +127,8 @@ pub fn count_zeros(map: &[u8], bits: usize) -> usize {
 /// How many of the bits `0..bits` are set.
 pub fn count_ones(map: &[u8], bits: usize) -> usize {
     let bits = bits.min(map.len().saturating_mul(8));
-    let mut ones = 0;
-    for word in 0..bits / 64 {
-        ones += word_at(map, word).count_ones() as usize;
-    }
+    let (words, _) = map[..bits / 64 * 8].as_chunks::<8>();
+    let mut ones: usize = words.iter().map(|w| u64::from_le_bytes(*w).count_ones() as usize).sum();
     let rest = bits % 64;
     if rest > 0 {
         ones += (word_at(map, bits / 64) & (!0u64 >> (64 - rest))).count_ones() as usize;

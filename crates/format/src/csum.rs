@@ -1,8 +1,12 @@
 //! crc32c and crc16 the way ext4 and jbd2 seed and chain them (no final inversion), and the derived seeds.
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 /// crc32c of `data` continued from `seed`, without the usual inversions: the kernel's `crc32c_le`.
 pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, data)
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(seed));
+    digest.update(data);
+    !(digest.finalize() as u32)
 }
 
 /// crc16 (polynomial 0x8005, reflected) continued from `seed`, as gdt_csum uses it.

@@ -58,6 +58,16 @@ impl<'e> Handle<'e> {
         self.reserved - self.set.blocks.len() as u32
     }
 
+    /// How many blocks this handle changes so far.
+    pub fn used(&self) -> u32 {
+        self.set.blocks.len() as u32
+    }
+
+    /// Whether `block` is among them.
+    pub fn holds(&self, block: u64) -> bool {
+        self.index.contains_key(&block)
+    }
+
     /// The content of `block` as this operation sees it: published bytes plus its own changes.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Changing what stat(2) tells: permissions, owner, times and size.
 
 use crate::alloc::Need;
-use crate::op::{Cost, Op};
+use crate::op::{Cost, Op, Reader};
 use crate::{Attr, Error, Ino, Result, SetAttr, SetTime, Volume, time, xattr};
 use ondol_env::Timestamp;
 use ondol_format::inode::InodeFlags;
@@ -34,18 +34,28 @@ impl Volume {
         if rest == SetAttr::default() {
             return self.attr(ino, &guard.state.inode);
         }
-        let inode = &guard.state.inode;
-        let owner = set.uid.is_some() || set.gid.is_some();
-        let touched = set.perm.is_some() || set.kill_suid || owner;
-        let xattrs = touched && xattr::has_permissions(&mut &*self, ino, inode)?;
-        // An attribute block shared with other inodes is copied before it is changed.
-        let blocks = u64::from(xattrs && inode.file_acl != 0);
-        let journal = if xattrs { xattr::SET_COST } else { 1 };
-        let mut op = Op::begin(self, vec![guard], Cost { journal, blocks, need: Need::Privileged })?;
+        let (xattrs, cost) = plan_setattr(&mut &*self, ino, &guard.state.inode, &rest)?;
+        let mut op = Op::begin(self, vec![guard], cost)?;
         do_setattr(&mut op, ino, set, xattrs)?;
         let guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
         self.attr(ino, &guard.state.inode)
     }
+}
+
+/// Checks whether everything but the size can be set, and says what it takes, and whether the inode has attributes that go
+/// with its permissions or its owner.
+///
+/// # Errors
+/// As [`Volume::setattr`].
+pub(crate) fn plan_setattr(reader: &mut dyn Reader, ino: Ino, inode: &Inode, set: &SetAttr) -> Result<(bool, Cost)> {
+    may_set(inode, set)?;
+    let owner = set.uid.is_some() || set.gid.is_some();
+    let touched = set.perm.is_some() || set.kill_suid || owner;
+    let xattrs = touched && xattr::has_permissions(reader, ino, inode)?;
+    // An attribute block shared with other inodes is copied before it is changed.
+    let blocks = u64::from(xattrs && inode.file_acl != 0);
+    let journal = if xattrs { xattr::SET_COST } else { 1 };
+    Ok((xattrs, Cost { journal, blocks, need: Need::Privileged }))
 }
 
 /// Sets everything but the size of a locked inode; `xattrs` says whether it has attributes that go with its permissions or

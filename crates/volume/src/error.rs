@@ -67,6 +67,9 @@ pub enum Error {
         /// Blocks it may have.
         max: u64,
     },
+    /// What a transaction names keeps being renamed or locked by others, every time it tries.
+    #[error("the names in the transaction keep changing; try again")]
+    Contended,
     /// A structure of the image breaks its rules.
     #[error(transparent)]
     Corrupt(Corrupt),

@@ -35,6 +35,17 @@ fn empty_images() {
     }
 }
 
+/// The resize inode of a grown volume has given some of its reserve away, and copies of the rest in more groups.
+#[test]
+fn grown_images() {
+    let file = ImageFile::new(&mkfs(16, &["-b", "1024"]));
+    for size in ["64M", "300M", "301M", "20M"] {
+        let output = rig::run("resize2fs", &[&file.name(), size]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_clean(&file.bytes(), size);
+    }
+}
+
 /// Directories (one large), files with holes, links, devices and attributes.
 fn requests(dir: &Path) -> String {
     let (small, sparse) = (dir.join("small"), dir.join("sparse"));

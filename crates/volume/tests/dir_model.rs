@@ -379,10 +379,12 @@ fn case(image: &[u8], steps: &[Step]) {
     compare(&Fs::open(bytes), &model);
 }
 
-static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| mkfs(8, &["-b", "1024"]));
-static PLAIN: LazyLock<Vec<u8>> =
-    LazyLock::new(|| mkfs(8, &["-b", "1024", "-O", "^metadata_csum,^dir_index,^filetype", "-I", "128"]));
-static USUAL: LazyLock<Vec<u8>> = LazyLock::new(|| mkfs(24, &["-b", "4096", "-O", "orphan_file"]));
+/// Images with more room than any case takes.
+static SMALL: LazyLock<Vec<u8>> = LazyLock::new(|| mkfs(32, &["-b", "1024", "-N", "16384"]));
+static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    mkfs(32, &["-b", "1024", "-N", "16384", "-O", "^metadata_csum,^dir_index,^filetype", "-I", "128"])
+});
+static USUAL: LazyLock<Vec<u8>> = LazyLock::new(|| mkfs(48, &["-b", "4096", "-N", "16384", "-O", "orphan_file"]));
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]

@@ -90,7 +90,7 @@ impl Checker<'_> {
                 Err(e) => return self.broken(place, &e),
             };
             if first && count < 2 {
-                self.check_dot(at, place, &entry, count == 0);
+                self.check_dot(at, place, &entry, count == 0, bytes);
             } else if entry.ino != 0 {
                 self.check_entry(at, place, &entry, bounds, names);
             }
@@ -101,8 +101,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The first two entries of a directory.
-    pub(super) fn check_dot(&mut self, at: usize, place: Where, entry: &DirEntry<'_>, dot: bool) {
+    /// The first two entries of a directory; `bytes` are its block 0.
+    pub(super) fn check_dot(&mut self, at: usize, place: Where, entry: &DirEntry<'_>, dot: bool, bytes: &[u8]) {
         let want: &[u8] = if dot { b"." } else { b".." };
         let own = self.dirs[at].ino;
         if entry.name != want || entry.ino == 0 || (dot && entry.ino != own) {
@@ -110,6 +110,10 @@ impl Checker<'_> {
             let text = format!("'{name}' (inode {}) stands where '{want}' must be", entry.ino);
             self.problem("directory", place, text);
             return;
+        }
+        let behind = entry.offset + dirent::HEADER + want.len();
+        if bytes.get(behind).is_some_and(|&byte| byte != 0) {
+            self.problem("directory", place, "no zero behind '.' or '..'");
         }
         if !dot {
             self.dirs[at].dotdot = entry.ino;

@@ -6,8 +6,8 @@ use super::report::Where;
 use super::{Checker, Dir, Pass, special};
 use crate::{Ino, Result};
 use ondol_format::extent::Node;
-use ondol_format::inode::{self, FAST_SYMLINK_MAX, FileType, InodeFlags, RawInode};
-use ondol_format::{Incompat, Inode, Place};
+use ondol_format::inode::{self, FAST_SYMLINK_MAX, FileType, InodeFlags, RESIZE_INO, RawInode};
+use ondol_format::{Compat, Incompat, Inode, Place};
 use std::mem::offset_of;
 
 /// Blocks of an inode table that are read at a time.
@@ -69,7 +69,8 @@ impl Checker<'_> {
         let indexed = inode.flags.contains(InodeFlags::INDEX);
         self.found.set(ino, Entry { used: true, indexed, file_type, links: inode.links, names: 0 });
         self.report.inodes += 1;
-        if inode.dtime != 0 && inode.links > 0 && !orphan {
+        self.check_flags(ino, &inode);
+        if inode.dtime != 0 && (inode.links > 0 || nameless) && !orphan && ino != RESIZE_INO {
             self.problem("inode", place, format!("it is in use, but has a deletion time ({})", inode.dtime));
         }
         if nameless {
@@ -89,20 +90,37 @@ impl Checker<'_> {
             self.problem("inode", place, format!("i_extra_isize of {} bytes", inode.extra_isize));
         }
         let high = raw.get(offset_of!(RawInode, i_size_high)..).and_then(|bytes| bytes.first_chunk());
-        if inode.is_dir() && high.is_some_and(|bytes| *bytes != [0; 4]) && !self.sb.has_incompat(Incompat::LARGEDIR) {
-            self.problem("inode", place, "a directory with the high half of a size");
-        }
-        let flags = [
-            (InodeFlags::INLINE_DATA, Incompat::INLINE_DATA, "inline data"),
-            (InodeFlags::EXTENTS, Incompat::EXTENTS, "an extent tree"),
-        ];
-        for (flag, feature, what) in flags {
-            if inode.flags.contains(flag) && !self.sb.has_incompat(feature) {
-                self.problem("inode", place, format!("it claims to have {what}, which the volume does not have"));
-            }
+        let large_dir = inode.is_dir() && self.sb.has_incompat(Incompat::LARGEDIR);
+        if !inode.is_regular() && !large_dir && high.is_some_and(|bytes| *bytes != [0; 4]) {
+            self.problem("inode", place, "the high half of a size, which only files have");
         }
         if ino == crate::ROOT && !inode.is_dir() {
             self.problem("inode", place, "the root is not a directory");
+        }
+    }
+
+    /// Flags that claim a feature which the volume does not have.
+    fn check_flags(&mut self, ino: Ino, inode: &Inode) {
+        let flags = [
+            (InodeFlags::INLINE_DATA, Incompat::INLINE_DATA, "inline data"),
+            (InodeFlags::EXTENTS, Incompat::EXTENTS, "an extent tree"),
+            (InodeFlags::CASEFOLD, Incompat::CASEFOLD, "names without case"),
+            (InodeFlags::ENCRYPT, Incompat::ENCRYPT, "encrypted contents"),
+        ];
+        for (flag, feature, what) in flags {
+            if inode.flags.contains(flag) && !self.sb.has_incompat(feature) {
+                self.problem(
+                    "inode",
+                    Where::inode(ino),
+                    format!("it claims to have {what}, which the volume does not have"),
+                );
+            }
+        }
+        if inode.flags.contains(InodeFlags::INDEX) && !inode.is_dir() {
+            self.problem("inode", Where::inode(ino), "an htree that is no directory");
+        }
+        if inode.flags.contains(InodeFlags::IMAGIC) && !self.sb.has_compat(Compat::IMAGIC_INODES) {
+            self.problem("inode", Where::inode(ino), "an AFS inode on a volume without imagic_inodes");
         }
     }
 

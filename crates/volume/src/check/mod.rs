@@ -101,6 +101,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
     checker.check_groups()?;
     checker.check_orphans()?;
     checker.check_inodes()?;
+    checker.check_has_journal();
     checker.check_xattr_counts();
     checker.check_directories()?;
     checker.check_links();

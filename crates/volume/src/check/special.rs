@@ -5,7 +5,7 @@ use super::inodes::Entry;
 use super::map::Walk;
 use super::report::Where;
 use crate::{Ino, Result};
-use ondol_format::inode::RESIZE_INO;
+use ondol_format::inode::{FileType, RESIZE_INO};
 use ondol_format::{Compat, Inode};
 use ondol_journal::jbd2::{self, LogMap};
 
@@ -36,6 +36,10 @@ impl Checker<'_> {
     /// Claims what a reserved inode has, and checks its count of blocks.
     pub(super) fn check_reserved(&mut self, ino: Ino, inode: &Inode) -> Result<Walk> {
         let mut walk = Walk::new(ino, inode, true);
+        let nobodys = [u32::from(inode.mode), inode.uid, inode.gid, u32::from(inode.links)] == [0; 4];
+        if ino == BAD_INO && (!nobodys || inode.file_acl != 0) {
+            self.problem("inode", Where::inode(ino), "the inode of bad blocks has more than those");
+        }
         if !inode.is_regular() && ino != BAD_INO {
             self.problem("inode", Where::inode(ino), format!("mode {:#o} of a reserved inode", inode.mode));
             return Ok(walk);
@@ -50,6 +54,14 @@ impl Checker<'_> {
             self.problem("inode", Where::inode(ino), text);
         }
         Ok(walk)
+    }
+
+    /// Where the superblock says the journal is, there is a file.
+    pub(super) fn check_has_journal(&mut self) {
+        let Some(ino) = self.sb.journal_inum() else { return };
+        if self.found.get(ino).and_then(|found| found.file_type) != Some(FileType::Regular) {
+            self.problem("journal", Where::inode(ino), "its inode is not a regular file");
+        }
     }
 
     fn check_journal(&mut self, ino: Ino, inode: &Inode) -> Result<()> {
@@ -103,6 +115,12 @@ impl Checker<'_> {
         };
         let reserved = sb.base_meta(0).reserved;
         let entries = self.block_size() / 4;
+        let spare = sb.desc_blocks() as usize..sb.desc_blocks() as usize + (reserved.end - reserved.start) as usize;
+        let stray =
+            (0..entries).any(|i| word(&pointers, i) != 0 && !spare.contains(&i) && !spare.contains(&(i + entries)));
+        if stray {
+            self.problem("resize inode", place.in_block(dind), "a pointer to what is no reserved descriptor block");
+        }
         let copies: Vec<u32> = (1..sb.groups()).filter(|&g| sb.has_super(g)).collect();
         for (i, block) in (sb.desc_blocks() as usize..).zip(reserved.clone()) {
             let mut right = u64::from(word(&pointers, i % entries)) == block;

@@ -12,9 +12,14 @@ impl Checker<'_> {
     /// Checks the attributes of an inode; true if it uses a block for them.
     pub(super) fn check_xattrs(&mut self, ino: Ino, inode: &Inode) -> Result<bool> {
         let place = Where::inode(ino);
-        match xattr::parse_inode(&inode.tail, Place::NONE) {
-            Ok(list) => self.check_list(place, &list),
-            Err(e) => self.broken(place, &e),
+        let checked = xattr::parse_inode(&inode.tail, Place::NONE).and_then(|list| {
+            self.check_list(place, &list);
+            // In an inode a hash need not be kept, but must be right if it is.
+            let hashed: Vec<Xattr> = list.into_iter().filter(|x| x.hash != 0).collect();
+            self.check_hashes(place, &hashed, self.block_size())
+        });
+        if let Err(e) = checked {
+            self.broken(place, &e);
         }
         let at = inode.file_acl;
         if at == 0 {

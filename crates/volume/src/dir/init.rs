@@ -59,7 +59,7 @@ impl NewInode<'_> {
 }
 
 /// Who may use which reserve.
-pub(super) fn need(vol: &Volume, caller: Caller) -> Need {
+pub(crate) fn need(vol: &Volume, caller: Caller) -> Need {
     let sb = &vol.shared.sb;
     let reserved_group = sb.def_resgid() != 0 && caller.gid == sb.def_resgid();
     let privileged = caller.uid == 0 || caller.uid == sb.def_resuid() || reserved_group;

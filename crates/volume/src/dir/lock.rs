@@ -6,44 +6,53 @@
 //! whose directories form a circle cannot make operations wait for each other.
 
 use crate::node::{Node, NodeGuard};
+use crate::op::{Reader, View};
 use crate::{Error, Ino, Result, Volume};
 use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
+use ondol_journal::{Block, Kind};
 
 /// Locked inodes.
-pub(super) struct Locked {
+pub(super) struct Locked<'v> {
+    vol: &'v Volume,
     guards: Vec<NodeGuard>,
 }
 
-impl Locked {
+/// The nodes of inodes, each once, in the order in which they have to be locked.
+pub(crate) fn in_order(vol: &Volume, inos: &[Ino]) -> Result<Vec<Arc<Node>>> {
+    let mut order = Vec::with_capacity(inos.len());
+    for &ino in inos {
+        let node = vol.node(ino)?;
+        let other = !node.read()?.inode.is_dir();
+        order.push((other, ino, node));
+    }
+    order.sort_by_key(|&(other, ino, _)| (other, ino));
+    order.dedup_by_key(|&mut (.., ino, _)| ino);
+    Ok(order.into_iter().map(|(.., node)| node).collect())
+}
+
+impl<'v> Locked<'v> {
     /// Locks one inode.
-    pub(super) fn one(vol: &Volume, ino: Ino) -> Result<Self> {
-        Ok(Self { guards: vec![vol.node(ino)?.write()?] })
+    pub(super) fn one(vol: &'v Volume, ino: Ino) -> Result<Self> {
+        Ok(Self { vol, guards: vec![vol.node(ino)?.write()?] })
     }
 
     /// Locks inodes in the lock order.
-    fn all(vol: &Volume, inos: &[Ino]) -> Result<Self> {
+    fn all(vol: &'v Volume, inos: &[Ino]) -> Result<Self> {
         if let [ino] = *inos {
             return Self::one(vol, ino);
         }
-        let mut order = Vec::with_capacity(inos.len());
-        for &ino in inos {
-            let node = vol.node(ino)?;
-            let other = !node.read()?.inode.is_dir();
-            order.push((other, ino, node));
-        }
-        order.sort_by_key(|&(other, ino, _)| (other, ino));
-        order.dedup_by_key(|&mut (.., ino, _)| ino);
-        let guards = order.into_iter().map(|(.., node)| node.write()).collect::<Result<_>>()?;
-        Ok(Self { guards })
+        let guards = in_order(vol, inos)?.iter().map(Node::write).collect::<Result<_>>()?;
+        Ok(Self { vol, guards })
     }
 
     /// Locks `first`, lets `plan` look under these locks for what else is needed, and locks that too. What `plan` returned
     /// last holds under all locks.
     pub(super) fn with<T>(
-        vol: &Volume,
+        vol: &'v Volume,
         first: &[Ino],
-        mut plan: impl FnMut(&Self) -> Result<(T, Vec<Ino>)>,
+        mut plan: impl FnMut(&mut Self) -> Result<(T, Vec<Ino>)>,
     ) -> Result<(Self, T)> {
         let mut more: Vec<Ino> = Vec::new();
         loop {
@@ -56,9 +65,9 @@ impl Locked {
                 }
                 locked => locked?,
             };
-            let (planned, needed) = plan(&locked)?;
+            let (planned, needed) = plan(&mut locked)?;
             locked.guards.retain(|g| first.contains(&g.node.ino) || needed.contains(&g.node.ino));
-            if locked.try_add(vol, &needed)? {
+            if locked.try_add(&needed)? {
                 return Ok((locked, planned));
             }
             more = needed;
@@ -66,7 +75,8 @@ impl Locked {
     }
 
     /// Locks what is not locked yet; false if that would mean to wait.
-    fn try_add(&mut self, vol: &Volume, inos: &[Ino]) -> Result<bool> {
+    fn try_add(&mut self, inos: &[Ino]) -> Result<bool> {
+        let vol = self.vol;
         for &ino in inos {
             if self.guards.iter().any(|g| g.node.ino == ino) {
                 continue;
@@ -80,16 +90,6 @@ impl Locked {
         Ok(true)
     }
 
-    /// A locked inode.
-    pub(super) fn inode(&self, ino: Ino) -> Result<&Inode> {
-        self.guard(ino).map(|g| &g.state.inode)
-    }
-
-    /// A locked inode's node.
-    pub(super) fn node(&self, ino: Ino) -> Result<&Arc<Node>> {
-        self.guard(ino).map(|g| &g.node)
-    }
-
     fn guard(&self, ino: Ino) -> Result<&NodeGuard> {
         let guard = self.guards.iter().find(|g| g.node.ino == ino);
         guard.ok_or(Error::Invalid("an operation planned with an inode that it has not locked"))
@@ -101,8 +101,28 @@ impl Locked {
     }
 }
 
+impl Reader for Locked<'_> {
+    fn block(&mut self, block: u64, kind: Kind) -> Result<Block> {
+        Ok(self.vol.engine.read(block, kind)?)
+    }
+
+    fn volume(&self) -> &Volume {
+        self.vol
+    }
+}
+
+impl View for Locked<'_> {
+    fn inode(&self, ino: Ino) -> Result<&Inode> {
+        self.guard(ino).map(|g| &g.state.inode)
+    }
+
+    fn is_open(&self, ino: Ino) -> Result<bool> {
+        self.guard(ino).map(|g| g.node.opens.load(SeqCst) > 0)
+    }
+}
+
 /// A name, seen under its directory's lock, leads to an inode that is not in use.
-pub(super) fn dangling(e: Error, ino: Ino) -> Error {
+pub(crate) fn dangling(e: Error, ino: Ino) -> Error {
     match e {
         Error::NotFound => Error::corrupt(format!("inode {ino}"), 0, "an entry names it, but it is not in use"),
         e => e,

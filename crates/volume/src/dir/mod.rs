@@ -12,10 +12,10 @@
 //! for once, and the plan says exactly what journal space and how many blocks the change needs.
 
 mod htree;
-mod init;
+pub(crate) mod init;
 mod insert;
-mod lock;
-mod ops;
+pub(crate) mod lock;
+pub(crate) mod ops;
 mod read;
 mod remove;
 mod search;
@@ -23,7 +23,7 @@ mod search;
 pub(crate) use search::{Entry, Search, Slot};
 
 use crate::file::{self, Mapped};
-use crate::op::{Op, Reader};
+use crate::op::{Op, Reader, View};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_format::extent::Node;
 use ondol_format::hash::{DxHash, HashVersion};
@@ -88,6 +88,11 @@ impl Dir {
     /// The directory as `op`, which holds it, has it so far.
     pub(crate) fn of(op: &Op<'_>, ino: Ino) -> Result<Self> {
         Self::new(op.vol(), ino, op.inode(ino)?)
+    }
+
+    /// The directory as a view has it.
+    pub(crate) fn seen(view: &dyn View, ino: Ino) -> Result<Self> {
+        Self::new(view.volume(), ino, view.inode(ino)?)
     }
 
     /// Whether the entries are found through an index. Without the feature dir_index, the flag means nothing.

@@ -16,7 +16,7 @@ pub(super) fn overwrite(op: &mut Op<'_>, start: u64, offset: usize, bytes: &[u8]
     let block_size = op.vol().shared.sb.block_size() as usize;
     let (start, offset) = (start + (offset / block_size) as u64, offset % block_size);
     if !journaled(op.vol()) {
-        return Ok(op.vol().engine.write_data(start, offset, bytes)?);
+        return op.write_over(start, offset, bytes);
     }
     for (block, at, part) in parts(block_size, start, offset, bytes) {
         op.handle()?.data(block, at, part)?;

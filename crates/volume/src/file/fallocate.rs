@@ -87,7 +87,7 @@ impl Work {
     fn cost(&self, vol: &Volume, guard: &NodeGuard) -> Result<Cost> {
         let data = if data::journaled(vol) { 3 } else { 0 };
         let journal = (tree::step_cost(vol) + data).min(vol.engine.max_blocks());
-        let seen = survey(vol, guard.node.ino, &guard.state.inode, self.at.min(MAX_LOGICAL - 1), 1)?;
+        let seen = survey(&mut &*vol, guard.node.ino, &guard.state.inode, self.at.min(MAX_LOGICAL - 1), 1)?;
         if self.how == Fallocate::PunchHole {
             // A hole in the middle of one extent makes two of it.
             return Ok(Cost { journal, blocks: u64::from(seen.growth(vol, 1).new), need: Need::ToFree });
@@ -129,7 +129,7 @@ impl Work {
                 Mapped::Written(_) => zeroing && self.is_whole(op, self.at),
                 Mapped::Unwritten(_) => false,
             };
-            if change && (blocks == 0 || !tree::has_splice_room(op, depth)?) {
+            if change && (blocks == 0 || !tree::has_splice_room(op, depth)) {
                 // The next operation goes on; without any progress there would be none.
                 return if self.at > from { Ok(()) } else { Err(Error::NoSpace("blocks")) };
             }

@@ -3,7 +3,7 @@
 use super::tree::{self, Growth};
 use super::{Mapped, Mounted, data, find};
 use crate::alloc::Need;
-use crate::op::Cost;
+use crate::op::{Cost, Reader};
 use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::{MAX_LOGICAL, capacity};
 use ondol_format::inode::{FileType, InodeFlags};
@@ -25,12 +25,12 @@ pub(crate) struct Survey {
 }
 
 /// Looks at `blocks` blocks from `first` on.
-pub(super) fn survey(vol: &Volume, ino: Ino, inode: &Inode, first: u32, blocks: u32) -> Result<Survey> {
+pub(super) fn survey(reader: &mut dyn Reader, ino: Ino, inode: &Inode, first: u32, blocks: u32) -> Result<Survey> {
     let mut seen = Survey { room: usize::MAX, ..Survey::default() };
     let end = first.saturating_add(blocks);
     let (mut at, mut leaf) = (first, None);
     while at < end {
-        let found = find(&mut Mounted(&mut &*vol), ino, inode, at)?;
+        let found = find(&mut Mounted(reader), ino, inode, at)?;
         let len = found.run.len.min(end - at);
         match found.run.what {
             Mapped::Hole => seen.holes += u64::from(len),
@@ -66,9 +66,16 @@ impl Survey {
 ///
 /// # Errors
 /// Corruption of the mapping, or the store's failure.
-pub(crate) fn plan_write(vol: &Volume, ino: Ino, inode: &Inode, offset: u64, len: usize) -> Result<(Cost, Survey)> {
-    let (first, blocks) = span(vol, offset, len);
-    let seen = survey(vol, ino, inode, first, blocks)?;
+pub(crate) fn plan_write(
+    reader: &mut dyn Reader,
+    ino: Ino,
+    inode: &Inode,
+    offset: u64,
+    len: usize,
+) -> Result<(Cost, Survey)> {
+    let (first, blocks) = span(reader.volume(), offset, len);
+    let seen = survey(reader, ino, inode, first, blocks)?;
+    let vol = reader.volume();
     // Every block of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
     let added = seen.holes as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
@@ -115,7 +122,7 @@ pub(super) fn max_size(vol: &Volume) -> u64 {
 ///
 /// # Errors
 /// `IsDirectory`, or `Invalid` for anything else.
-pub(super) fn check_regular(ino: Ino, inode: &Inode) -> Result<()> {
+pub(crate) fn check_regular(ino: Ino, inode: &Inode) -> Result<()> {
     match inode.file_type() {
         Some(FileType::Regular) => Ok(()),
         Some(FileType::Directory) => Err(Error::IsDirectory(ino)),
@@ -128,7 +135,7 @@ pub(super) fn check_regular(ino: Ino, inode: &Inode) -> Result<()> {
 ///
 /// # Errors
 /// As [`check_regular`]; `NotPermitted`; `Unsupported`.
-pub(super) fn check_changeable(ino: Ino, inode: &Inode, appending: bool) -> Result<()> {
+pub(crate) fn check_changeable(ino: Ino, inode: &Inode, appending: bool) -> Result<()> {
     check_regular(ino, inode)?;
     if inode.flags.contains(InodeFlags::IMMUTABLE) {
         return Err(Error::NotPermitted("the file is immutable"));

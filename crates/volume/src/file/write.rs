@@ -87,7 +87,7 @@ impl Volume {
         let inode = &guard.state.inode;
         let mut n = self.piece(offset, bytes.len());
         let (cost, seen) = loop {
-            let (cost, seen) = plan_write(self, ino, inode, offset, n)?;
+            let (cost, seen) = plan_write(&mut &*self, ino, inode, offset, n)?;
             // Only a tree that nobody's splits have made asks for more.
             if cost.journal <= self.engine.max_blocks() || n <= 1 {
                 break (cost, seen);

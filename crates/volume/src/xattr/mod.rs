@@ -65,15 +65,28 @@ impl Volume {
         self.check_writable()?;
         let guard = self.node(ino)?.write()?;
         let apply = || -> Result<()> {
-            let change = plan(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
-            let blocks = blocks_needed(&mut &*self, ino, &guard.state.inode, &change)?;
-            let cost = Cost { journal: SET_COST, blocks, need: Need::Ordinary };
+            let cost = plan_change(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
             let mut op = Op::begin(self, vec![guard], cost)?;
             do_change(&mut op, ino, name, value, how)?;
             op.close().map(|_| ())
         };
         apply().map_err(|e| self.noted(e))
     }
+}
+
+/// Checks whether an attribute can be set (or, without a value, removed), and says what it takes.
+///
+/// # Errors
+/// As [`Volume::setxattr`].
+pub(crate) fn plan_change(
+    reader: &mut dyn Reader,
+    ino: Ino,
+    inode: &Inode,
+    wanted: (&[u8], Option<&[u8]>, SetXattr),
+) -> Result<Cost> {
+    let change = plan(reader, ino, inode, wanted)?;
+    let blocks = blocks_needed(reader, ino, inode, &change)?;
+    Ok(Cost { journal: SET_COST, blocks, need: Need::Ordinary })
 }
 
 /// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for [`SET_COST`]

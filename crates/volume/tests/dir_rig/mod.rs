@@ -136,10 +136,13 @@ impl Fs {
         Self { store, engine, env, volume }
     }
 
-    /// The image, everything written home.
+    /// The image as a clean unmount leaves it.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         self.engine.checkpoint_all().expect("a checkpoint");
-        self.store.to_bytes()
+        let copy = Arc::new(RamStore::from_bytes(self.store.to_bytes()));
+        let image = Image::open(copy.clone()).expect("an image");
+        image.mark_unmounted(&self.volume).expect("a superblock");
+        copy.to_bytes()
     }
 
     /// Checks the image with e2fsck.

@@ -4,7 +4,7 @@
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_journal::{Config, Engine, jbd2};
-use ondol_volume::{Caller, CheckReport, Image, Ino, ROOT, Volume, VolumeOptions, check};
+use ondol_volume::{Caller, CheckReport, Fallocate, Image, Ino, ROOT, Volume, VolumeOptions, check};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -23,7 +23,10 @@ pub(crate) fn scratch() -> TempDir {
 }
 
 pub(crate) fn run(program: &str, args: &[&str]) -> Output {
-    let output = Command::new(program).args(args).stdin(Stdio::null()).env("LC_ALL", "C").output();
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).env("LC_ALL", "C");
+    // So that mke2fs makes the same image on every run.
+    let output = command.env("E2FSPROGS_FAKE_TIME", "1700000000").output();
     output.unwrap_or_else(|e| panic!("{program}: {e}"))
 }
 
@@ -196,4 +199,40 @@ impl Fs {
     pub(crate) fn lookup(&self, name: &str) -> Ino {
         self.volume.lookup(ROOT, name.as_bytes()).unwrap_or_else(|e| panic!("lookup {name}: {e}")).ino
     }
+}
+
+/// Bytes of a block of [`base`].
+pub(crate) const BLOCK: usize = 1024;
+/// Options of an image that is the same on every run, without and with checksums.
+pub(crate) const PLAIN: &[&str] = &["-b", "1024", "-O", "^metadata_csum,uninit_bg", "-U", UUID, "-E", SEED];
+pub(crate) const CHECKSUMMED: &[&str] = &["-b", "1024", "-O", "metadata_csum,orphan_file", "-U", UUID, "-E", SEED];
+const UUID: &str = "01234567-89ab-cdef-0123-456789abcdef";
+const SEED: &str = "hash_seed=fedcba98-7654-3210-fedc-ba9876543210";
+
+/// A volume with a little of everything.
+pub(crate) fn base(options: &[&str]) -> Vec<u8> {
+    let fs = Fs::mount(mkfs(16, options));
+    let v = &fs.volume;
+    let (f, g, frag) = (fs.create(ROOT, "f"), fs.create(ROOT, "g"), fs.create(ROOT, "frag"));
+    v.write(f, 0, &[1; 5 * BLOCK]).expect("a write");
+    v.write(g, 0, &[2; 5 * BLOCK]).expect("a write");
+    for i in 0..160 {
+        v.write(frag, i * 3 * BLOCK as u64, &[3; BLOCK]).expect("a write");
+    }
+    let (d, big) = (fs.mkdir(ROOT, "d"), fs.mkdir(ROOT, "big"));
+    fs.mkdir(d, "sub");
+    fs.create(d, "one");
+    fs.create(d, "two");
+    for i in 0..400 {
+        v.link(g, big, format!("a_name_that_is_long_enough_{i}").as_bytes()).expect("a link");
+    }
+    v.symlink(ROOT, b"fast", b"target", USER).expect("a symlink");
+    v.symlink(ROOT, b"slow", &[b'x'; 300], USER).expect("a symlink");
+    v.mknod(ROOT, b"pipe", 0o10_644, (0, 0), USER).expect("a pipe");
+    let x = fs.create(ROOT, "x");
+    v.setxattr(x, b"user.large", &[7; 500], Default::default()).expect("an attribute");
+    v.setxattr(x, b"user.small", &[8; 20], Default::default()).expect("an attribute");
+    let pre = fs.create(ROOT, "pre");
+    v.fallocate(pre, Fallocate::Allocate, 0, 20 * BLOCK as u64).expect("blocks");
+    fs.unmounted()
 }

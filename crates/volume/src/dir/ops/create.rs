@@ -5,7 +5,7 @@ use crate::dir::init::{self, NewInode};
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::{Needs, NewEntry, Slot};
-use crate::op::{Cost, Op};
+use crate::op::{Cost, Op, View};
 use crate::{Attr, Caller, Error, Ino, Result, Volume};
 use ondol_format::inode::FileType;
 
@@ -19,6 +19,24 @@ pub(crate) fn do_create(op: &mut Op<'_>, parent: Ino, name: &[u8], slot: Slot, n
     }
     touch_dir(op, parent)?;
     Ok(ino)
+}
+
+/// Checks whether `new` can be made as `name` in a locked directory, and says where the name goes and what it takes.
+///
+/// # Errors
+/// As [`Volume::create`].
+pub(crate) fn plan_create(view: &mut dyn View, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<(Slot, Cost)> {
+    if new.file_type == FileType::Symlink {
+        init::check_target(view.volume(), new.target)?;
+    }
+    let slot = plan_new(view, parent, name)?;
+    let (vol, dir) = (view.volume(), view.inode(parent)?);
+    vol.check_writable()?;
+    if new.file_type == FileType::Directory {
+        check_subdirs(vol, parent, dir)?;
+    }
+    let needs = new.needs() + slot.needs(dir)? + Needs { journal: 1, blocks: 0 };
+    Ok((slot, Cost { journal: needs.journal, blocks: needs.blocks, need: init::need(vol, new.caller) }))
 }
 
 impl Volume {
@@ -59,7 +77,6 @@ impl Volume {
     /// # Errors
     /// As [`Volume::create`]; `NotFound` for an empty target, `NameTooLong` for one that a block cannot hold.
     pub fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], caller: Caller) -> Result<Attr> {
-        init::check_target(self, target)?;
         self.new_inode(parent, name, &NewInode { target, ..plain(FileType::Symlink, 0o777, caller) })
     }
 
@@ -68,15 +85,8 @@ impl Volume {
     }
 
     fn try_new_inode(&self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
-        let locked = Locked::one(self, parent)?;
-        let dir = locked.inode(parent)?;
-        let slot = plan_new(&mut &*self, parent, dir, name)?;
-        self.check_writable()?;
-        if new.file_type == FileType::Directory {
-            check_subdirs(self, parent, dir)?;
-        }
-        let needs = new.needs() + slot.needs(dir)? + Needs { journal: 1, blocks: 0 };
-        let cost = Cost { journal: needs.journal, blocks: needs.blocks, need: init::need(self, new.caller) };
+        let mut locked = Locked::one(self, parent)?;
+        let (slot, cost) = plan_create(&mut locked, parent, name, new)?;
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         let ino = do_create(&mut op, parent, name, slot, new)?;
         let attr = self.attr(ino, op.inode(ino)?)?;
@@ -85,6 +95,7 @@ impl Volume {
     }
 }
 
-fn plain(file_type: FileType, perm: u16, caller: Caller) -> NewInode<'static> {
+/// A new inode of this type, without device number and target.
+pub(crate) fn plain(file_type: FileType, perm: u16, caller: Caller) -> NewInode<'static> {
     NewInode { file_type, perm, device: (0, 0), target: b"", caller }
 }

@@ -5,7 +5,7 @@ use crate::alloc::Need;
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::{NewEntry, Slot, init};
-use crate::op::{Cost, Op};
+use crate::op::{Cost, Op, View};
 use crate::{Attr, Error, Ino, Result, Volume};
 use ondol_format::Inode;
 use ondol_format::inode::LINK_MAX;
@@ -35,6 +35,18 @@ fn check_linkable(ino: Ino, inode: &Inode) -> Result<()> {
     Ok(())
 }
 
+/// Checks whether locked `ino` can get `name` in a locked directory, and says where the name goes and what it takes.
+///
+/// # Errors
+/// As [`Volume::link`].
+pub(crate) fn plan_link(view: &mut dyn View, ino: Ino, parent: Ino, name: &[u8]) -> Result<(Slot, Cost)> {
+    let slot = plan_new(view, parent, name)?;
+    view.volume().check_writable()?;
+    check_linkable(ino, view.inode(ino)?)?;
+    let needs = slot.needs(view.inode(parent)?)?;
+    Ok((slot, Cost { journal: needs.journal + 2, blocks: needs.blocks, need: Need::Ordinary }))
+}
+
 impl Volume {
     /// Gives an inode that is not a directory another name.
     ///
@@ -46,14 +58,8 @@ impl Volume {
     }
 
     fn try_link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
-        let (locked, slot) = Locked::with(self, &[parent, ino], |locked| {
-            let slot = plan_new(&mut &*self, parent, locked.inode(parent)?, name)?;
-            Ok((slot, Vec::new()))
-        })?;
-        self.check_writable()?;
-        check_linkable(ino, locked.inode(ino)?)?;
-        let needs = slot.needs(locked.inode(parent)?)?;
-        let cost = Cost { journal: needs.journal + 2, blocks: needs.blocks, need: Need::Ordinary };
+        let (locked, (slot, cost)) =
+            Locked::with(self, &[parent, ino], |locked| Ok((plan_link(locked, ino, parent, name)?, Vec::new())))?;
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         do_link(&mut op, ino, parent, name, slot)?;
         let attr = self.attr(ino, op.inode(ino)?)?;

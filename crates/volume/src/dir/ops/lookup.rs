@@ -1,6 +1,6 @@
 //! lookup, readlink, readdir.
 
-use super::{check_name, plan_any};
+use super::{check_name, find_in};
 use crate::dir::lock::dangling;
 use crate::dir::{Dir, read};
 use crate::file::{self, Mapped};
@@ -50,7 +50,7 @@ impl Volume {
         match name {
             b"." => Dir::new(self, parent, inode).map(|_| parent),
             b".." => Ok(Dir::new(self, parent, inode)?.parent(&mut &*self)?.0),
-            name => Ok(plan_any(&mut &*self, parent, inode, name)?.found()?.ino),
+            name => Ok(find_in(&mut &*self, parent, inode, name)?.found()?.ino),
         }
     }
 

@@ -6,14 +6,19 @@ mod lookup;
 mod rename;
 mod unlink;
 
+pub(crate) use create::{do_create, plain, plan_create};
+pub(crate) use link::{do_link, plan_link};
+pub(crate) use rename::{Circle, Names, do_rename, plan_rename};
+pub(crate) use unlink::{Fate, do_unlink, plan_unlink};
+
 use super::{Dir, Search, search};
-use crate::op::{Op, Reader};
+use crate::op::{Op, Reader, View};
 use crate::{Error, Ino, NAME_MAX, Result, Volume};
 use ondol_format::Inode;
 use ondol_format::inode::{InodeFlags, LINK_MAX};
 
 /// Checks a name that is to be looked up, made or removed; "." and ".." are the caller's matter.
-fn check_name(name: &[u8]) -> Result<()> {
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
         return Err(Error::NameTooLong);
     }
@@ -27,26 +32,32 @@ fn check_name(name: &[u8]) -> Result<()> {
 }
 
 /// "." or "..".
-fn is_dots(name: &[u8]) -> bool {
+pub(crate) fn is_dots(name: &[u8]) -> bool {
     name == b"." || name == b".."
 }
 
 /// Looks for a name that is to be made.
-fn plan_new(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<super::Slot> {
+fn plan_new(view: &mut dyn View, ino: Ino, name: &[u8]) -> Result<super::Slot> {
     check_name(name)?;
-    let dir = Dir::new(reader.volume(), ino, inode)?;
+    let dir = Dir::seen(view, ino)?;
     if is_dots(name) {
         return Err(Error::Exists);
     }
-    let slot = search::search(reader, &dir, name)?.absent()?;
-    if inode.flags.contains(InodeFlags::IMMUTABLE) {
+    let slot = search::search(view, &dir, name)?.absent()?;
+    if dir.inode.flags.contains(InodeFlags::IMMUTABLE) {
         return Err(Error::NotPermitted("the directory is immutable"));
     }
     Ok(slot)
 }
 
-/// Looks for a name, whether it is there or not.
-fn plan_any(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Search> {
+/// Looks for a name in a locked directory, whether it is there or not.
+pub(crate) fn find(view: &mut dyn View, ino: Ino, name: &[u8]) -> Result<Search> {
+    let dir = Dir::seen(view, ino)?;
+    search::search(view, &dir, name)
+}
+
+/// As [`find`], in a directory that the caller has looked at.
+pub(crate) fn find_in(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Search> {
     let dir = Dir::new(reader.volume(), ino, inode)?;
     search::search(reader, &dir, name)
 }

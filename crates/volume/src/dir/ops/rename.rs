@@ -2,13 +2,13 @@
 
 use super::unlink::{Fate, check_empty, drop_link};
 use super::{add_subdir, check_movable, check_name, check_removable, check_subdirs, drop_subdir};
-use super::{is_dots, plan_any, touch_dir, touch_inode};
+use super::{find, is_dots, touch_dir, touch_inode};
 use crate::alloc::Need;
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::remove::{remove, replace, set_parent};
 use crate::dir::{Dir, Entry, Needs, NewEntry, Search, init};
-use crate::op::{Cost, Op};
+use crate::op::{Cost, Op, View};
 use crate::{Error, Ino, ROOT, Rename, Result, Volume};
 use ondol_format::Inode;
 use std::collections::BTreeSet;
@@ -35,6 +35,11 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// The inodes that it needs beside the directories.
+    pub(crate) fn inodes(&self) -> impl Iterator<Item = Ino> {
+        std::iter::once(self.source.ino).chain(self.target().map(|target| target.ino))
+    }
+
     fn target(&self) -> Option<Entry> {
         match self.target {
             Search::Found(entry) => Some(entry),
@@ -43,17 +48,27 @@ impl Plan {
     }
 
     /// Source and target are the same inode already.
-    fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.target().is_some_and(|target| target.ino == self.source.ino)
     }
 
-    /// Checks what the names alone do not tell; all inodes are locked.
-    fn check(&mut self, vol: &Volume, locked: &Locked, names: &Names<'_>, circle: &Circle) -> Result<u32> {
+    /// Checks what the names alone do not tell, and says what the rename takes; all inodes are locked.
+    ///
+    /// # Errors
+    /// As [`Volume::rename`].
+    pub(crate) fn settle(&mut self, view: &mut dyn View, names: &Names<'_>, circle: &Circle) -> Result<Cost> {
+        let victim = self.check(view, names, circle)?;
+        self.cost(view.inode(names.to)?, victim)
+    }
+
+    /// Returns the journal blocks that what is replaced takes.
+    fn check(&mut self, view: &mut dyn View, names: &Names<'_>, circle: &Circle) -> Result<u32> {
+        let vol = view.volume();
         let source = self.source.ino;
-        let source_is_dir = locked.inode(source)?.is_dir();
-        let (from, to) = (locked.inode(names.from)?, locked.inode(names.to)?);
+        let source_is_dir = view.inode(source)?.is_dir();
+        let (from, to) = (view.inode(names.from)?, view.inode(names.to)?);
         check_removable(from)?;
-        check_movable(locked.inode(source)?)?;
+        check_movable(view.inode(source)?)?;
         if circle.above_target.contains(&source) {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
@@ -66,9 +81,9 @@ impl Plan {
             }
             return Ok(0);
         };
-        let target_is_dir = locked.inode(target.ino)?.is_dir();
+        let target_is_dir = view.inode(target.ino)?.is_dir();
         check_removable(to)?;
-        check_movable(locked.inode(target.ino)?)?;
+        check_movable(view.inode(target.ino)?)?;
         if self.exchange {
             if circle.above_source.contains(&target.ino) {
                 return Err(Error::Invalid("a directory cannot be moved below itself"));
@@ -83,10 +98,10 @@ impl Plan {
         match (source_is_dir, target_is_dir) {
             (true, false) => return Err(Error::NotDirectory(target.ino)),
             (false, true) => return Err(Error::IsDirectory(target.ino)),
-            (true, true) => check_empty(vol, locked, target.ino)?,
+            (true, true) => check_empty(view, target.ino)?,
             (false, false) => {}
         }
-        let (fate, cost) = Fate::of(vol, locked, target.ino)?;
+        let (fate, cost) = Fate::of(view, target.ino)?;
         self.fate = Some(fate);
         Ok(cost)
     }
@@ -105,9 +120,27 @@ impl Plan {
 
 /// The directories that contain source and target, at any height, with the two themselves; empty within one directory.
 #[derive(Default)]
-struct Circle {
-    above_source: BTreeSet<Ino>,
-    above_target: BTreeSet<Ino>,
+pub(crate) struct Circle {
+    pub(crate) above_source: BTreeSet<Ino>,
+    pub(crate) above_target: BTreeSet<Ino>,
+}
+
+/// Looks for both names of a rename in locked directories.
+///
+/// # Errors
+/// As [`Volume::rename`].
+pub(crate) fn plan_rename(view: &mut dyn View, names: &Names<'_>, how: Rename, circle: &Circle) -> Result<Plan> {
+    let source = find(view, names.from, names.from_name)?.found()?;
+    let target = find(view, names.to, names.to_name)?;
+    match (how, &target) {
+        (Rename::NoReplace, Search::Found(_)) => return Err(Error::Exists),
+        (Rename::Exchange, Search::Absent(_)) => return Err(Error::NotFound),
+        (Rename::Replace, Search::Found(at)) if circle.above_source.contains(&at.ino) => {
+            return Err(Error::NotEmpty(at.ino));
+        }
+        _ => {}
+    }
+    Ok(Plan { source, target, fate: None, exchange: how == Rename::Exchange })
 }
 
 /// Does what has been planned; `op` holds both directories, the source, and the target if there is one. Returns what was
@@ -179,17 +212,16 @@ impl Volume {
         let across = names.from != names.to;
         let _rename = across.then(|| self.rename_lock.lock());
         let circle = if across { self.circle(names)? } else { Circle::default() };
-        let (locked, mut plan) = Locked::with(self, &[names.from, names.to], |locked| {
-            let plan = self.plan_rename(locked, names, how, &circle)?;
-            let inos = [Some(plan.source.ino), plan.target().map(|target| target.ino)];
-            Ok((plan, inos.into_iter().flatten().collect()))
+        let (mut locked, mut plan) = Locked::with(self, &[names.from, names.to], |locked| {
+            let plan = plan_rename(locked, names, how, &circle)?;
+            let inodes = plan.inodes().collect();
+            Ok((plan, inodes))
         })?;
         self.check_writable()?;
         if plan.is_done() {
             return Ok(());
         }
-        let victim = plan.check(self, &locked, names, &circle)?;
-        let cost = plan.cost(locked.inode(names.to)?, victim)?;
+        let cost = plan.settle(&mut locked, names, &circle)?;
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         let replaced = do_rename(&mut op, names, plan)?;
         op.close()?;
@@ -197,21 +229,6 @@ impl Volume {
             self.bury(target, fate);
         }
         Ok(())
-    }
-
-    fn plan_rename(&self, locked: &Locked, names: &Names<'_>, how: Rename, circle: &Circle) -> Result<Plan> {
-        let find = |ino, name| plan_any(&mut &*self, ino, locked.inode(ino)?, name);
-        let source = find(names.from, names.from_name)?.found()?;
-        let target = find(names.to, names.to_name)?;
-        match (how, &target) {
-            (Rename::NoReplace, Search::Found(_)) => return Err(Error::Exists),
-            (Rename::Exchange, Search::Absent(_)) => return Err(Error::NotFound),
-            (Rename::Replace, Search::Found(at)) if circle.above_source.contains(&at.ino) => {
-                return Err(Error::NotEmpty(at.ino));
-            }
-            _ => {}
-        }
-        Ok(Plan { source, target, fate: None, exchange: how == Rename::Exchange })
     }
 
     /// The directories above both sides. They stay that as long as the rename lock is held.

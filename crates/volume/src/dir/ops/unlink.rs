@@ -1,14 +1,13 @@
 //! unlink, rmdir, and what becomes of an inode that has lost a name.
 
-use super::{check_movable, check_name, check_removable, drop_subdir, is_dots, plan_any, touch_dir, touch_inode};
+use super::{check_movable, check_name, check_removable, drop_subdir, find, is_dots, touch_dir, touch_inode};
 use crate::alloc::Need;
 use crate::dir::init::INODE_COST;
 use crate::dir::lock::Locked;
 use crate::dir::remove::{is_empty, remove};
 use crate::dir::{Dir, Entry};
-use crate::op::{Cost, Op};
+use crate::op::{Cost, Op, View};
 use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
-use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Inode, Place, extent};
 
 /// What becomes of an inode when it loses a name.
@@ -24,13 +23,13 @@ pub(crate) enum Fate {
 
 impl Fate {
     /// Decides it for a locked inode that is to lose a name, and says how many journal blocks that takes.
-    pub(super) fn of(vol: &Volume, locked: &Locked, ino: Ino) -> Result<(Self, u32)> {
-        let inode = locked.inode(ino)?;
+    pub(super) fn of(view: &dyn View, ino: Ino) -> Result<(Self, u32)> {
+        let inode = view.inode(ino)?;
         if !inode.is_dir() && inode.links > 1 {
             return Ok((Self::Kept, 1));
         }
-        if locked.node(ino)?.opens.load(SeqCst) == 0
-            && let Some(cost) = free_cost(vol, inode)
+        if !view.is_open(ino)?
+            && let Some(cost) = free_cost(view.volume(), inode)
         {
             return Ok((Self::Freed, cost));
         }
@@ -85,23 +84,43 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
     Ok(Fate::Orphan)
 }
 
-/// Removes a found name of something that is not a directory. `op` holds `parent` and the inode.
+/// Checks whether a found name can be removed from a locked directory, and says what becomes of the inode, which is locked
+/// too, and what it takes. `directory` says which kind of inode is meant.
+///
+/// # Errors
+/// As [`Volume::unlink`] and [`Volume::rmdir`].
+pub(crate) fn plan_unlink(view: &mut dyn View, parent: Ino, entry: &Entry, directory: bool) -> Result<(Fate, Cost)> {
+    view.volume().check_writable()?;
+    let inode = view.inode(entry.ino)?;
+    match (directory, inode.is_dir()) {
+        (true, false) => return Err(Error::NotDirectory(entry.ino)),
+        (false, true) => return Err(Error::IsDirectory(entry.ino)),
+        _ => {}
+    }
+    check_removable(view.inode(parent)?)?;
+    check_movable(inode)?;
+    if directory {
+        check_empty(view, entry.ino)?;
+    }
+    let (fate, victim) = Fate::of(view, entry.ino)?;
+    // The leaf and the parent's inode.
+    Ok((fate, Cost { journal: victim + 2, blocks: 0, need: Need::ToFree }))
+}
+
+/// Removes a found name, and the inode if it was the last, as has been planned. `op` holds `parent` and the inode.
 pub(crate) fn do_unlink(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<Fate> {
+    if op.inode(entry.ino)?.is_dir() {
+        drop_subdir(op.inode_mut(parent)?);
+    }
     remove(op, parent, entry)?;
     touch_dir(op, parent)?;
     drop_link(op, entry.ino, fate)
 }
 
-/// Removes a found, empty directory. `op` holds it and `parent`.
-pub(crate) fn do_rmdir(op: &mut Op<'_>, parent: Ino, entry: &Entry, fate: Fate) -> Result<Fate> {
-    drop_subdir(op.inode_mut(parent)?);
-    do_unlink(op, parent, entry, fate)
-}
-
 /// Checks that a locked directory can be removed.
-pub(super) fn check_empty(vol: &Volume, locked: &Locked, ino: Ino) -> Result<()> {
-    let dir = Dir::new(vol, ino, locked.inode(ino)?)?;
-    if is_empty(&mut &*vol, &dir)? { Ok(()) } else { Err(Error::NotEmpty(ino)) }
+pub(super) fn check_empty(view: &mut dyn View, ino: Ino) -> Result<()> {
+    let dir = Dir::seen(view, ino)?;
+    if is_empty(view, &dir)? { Ok(()) } else { Err(Error::NotEmpty(ino)) }
 }
 
 impl Volume {
@@ -132,30 +151,13 @@ impl Volume {
 
     fn remove_name(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
         check_name(name)?;
-        let (locked, entry) = Locked::with(self, &[parent], |locked| {
-            let entry = plan_any(&mut &*self, parent, locked.inode(parent)?, name)?.found()?;
+        let (mut locked, entry) = Locked::with(self, &[parent], |locked| {
+            let entry = find(locked, parent, name)?.found()?;
             Ok((entry, vec![entry.ino]))
         })?;
-        self.check_writable()?;
-        let inode = locked.inode(entry.ino)?;
-        match (directory, inode.is_dir()) {
-            (true, false) => return Err(Error::NotDirectory(entry.ino)),
-            (false, true) => return Err(Error::IsDirectory(entry.ino)),
-            _ => {}
-        }
-        check_removable(locked.inode(parent)?)?;
-        check_movable(inode)?;
-        if directory {
-            check_empty(self, &locked, entry.ino)?;
-        }
-        let (fate, victim) = Fate::of(self, &locked, entry.ino)?;
-        // The leaf and the parent's inode.
-        let cost = Cost { journal: victim + 2, blocks: 0, need: Need::ToFree };
+        let (fate, cost) = plan_unlink(&mut locked, parent, &entry, directory)?;
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
-        let fate = match directory {
-            true => do_rmdir(&mut op, parent, &entry, fate)?,
-            false => do_unlink(&mut op, parent, &entry, fate)?,
-        };
+        let fate = do_unlink(&mut op, parent, &entry, fate)?;
         op.close()?;
         self.bury(entry.ino, fate);
         Ok(())

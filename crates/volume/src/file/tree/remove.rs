@@ -90,9 +90,8 @@ fn has_room(op: &mut Op<'_>, depth: usize, blocks: Blocks, must: bool) -> Result
     let sb = &op.vol().shared.sb;
     let groups = blocks.len / sb.blocks_per_group() + 2;
     let need = groups * 2 + splice_cost(depth) + super::room::SPARE;
-    let handle = op.handle()?;
-    let room = handle.room();
-    if room >= need || (must && handle.extend(need - room)) {
+    let room = op.room();
+    if room >= need || (must && op.handle()?.extend(need - room)) {
         return Ok(true);
     }
     if must { Err(Error::TooBig { need: need.into(), max: room.into() }) } else { Ok(false) }

@@ -1,7 +1,7 @@
 //! How much journal and space a change of the tree may need at most.
 
 use crate::op::Op;
-use crate::{Result, Volume};
+use crate::Volume;
 use ondol_format::extent::capacity;
 
 /// Journal blocks that every step keeps for its end: the inode, the orphan list, and a little for the caller.
@@ -53,9 +53,9 @@ pub(super) fn splice_cost(depth: usize) -> u32 {
 }
 
 /// Whether the operation has journal space for one more change of a leaf with a newly allocated run, and for its end.
-pub(in crate::file) fn has_splice_room(op: &mut Op<'_>, depth: u32) -> Result<bool> {
+pub(in crate::file) fn has_splice_room(op: &Op<'_>, depth: u32) -> bool {
     let need = splice_cost(depth as usize) + 4 + SPARE;
-    Ok(op.handle()?.room() >= need)
+    op.room() >= need
 }
 
 /// Journal blocks with which a step of stepwise work gets on: several runs in a tree of any usual depth.

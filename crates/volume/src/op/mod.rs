@@ -12,14 +12,20 @@
 //! `Op::begin` (which may wait for journal space); then the orphan lock; group; block. Nothing waits for a commit or for
 //! space after `begin`.
 
+mod room;
+mod view;
+
+pub(crate) use view::{Reader, View};
+
 use crate::alloc::Need;
-use crate::node::{Node, NodeGuard, locate};
+use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::Timestamp;
-use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
-use ondol_journal::{Block, Extent, Handle, Kind, Tid};
+use ondol_journal::{Extent, Handle, Kind, Tid};
+use room::LateWrite;
+use std::collections::HashMap;
 
 /// What an operation may need at most.
 #[derive(Clone, Copy, Debug)]
@@ -30,24 +36,6 @@ pub(crate) struct Cost {
     pub(crate) blocks: u64,
     /// Who asks.
     pub(crate) need: Need,
-}
-
-/// Reads metadata blocks: as published, or as an operation sees them.
-pub(crate) trait Reader {
-    /// The content of `block`.
-    fn block(&mut self, block: u64, kind: Kind) -> Result<Block>;
-    /// The volume.
-    fn volume(&self) -> &Volume;
-}
-
-impl Reader for &Volume {
-    fn block(&mut self, block: u64, kind: Kind) -> Result<Block> {
-        Ok(self.engine.read(block, kind)?)
-    }
-
-    fn volume(&self) -> &Volume {
-        self
-    }
 }
 
 struct OpNode {
@@ -64,13 +52,20 @@ pub(crate) struct Op<'v> {
     vol: &'v Volume,
     handle: Option<Handle<'v>>,
     nodes: Vec<OpNode>,
+    /// Where each inode is among `nodes`, once there are many.
+    index: HashMap<Ino, usize>,
+    /// Blocks of inode tables that the close will change, sorted.
+    tables: Vec<u64>,
     now: Timestamp,
-    /// Blocks promised and not yet taken.
+    /// Blocks promised and not yet taken, and all that have been promised.
     promised: u64,
+    granted: u64,
     taken: Vec<Extent>,
     taken_inodes: Vec<(Ino, bool)>,
     freed: Vec<Extent>,
     freed_inodes: Vec<(Ino, bool)>,
+    /// Bytes over stored ones, to be written home by the close; `None` when they are written at once.
+    late: Option<Vec<LateWrite>>,
     pub(crate) orphans: crate::orphan::Changes<'v>,
 }
 
@@ -94,22 +89,35 @@ impl<'v> Op<'v> {
             vol,
             handle: Some(handle),
             nodes: Vec::with_capacity(guards.len() + 1),
+            index: HashMap::new(),
+            tables: Vec::new(),
             now: vol.now(),
             promised: cost.blocks,
+            granted: cost.blocks,
             taken: Vec::new(),
             taken_inodes: Vec::new(),
             freed: Vec::new(),
             freed_inodes: Vec::new(),
+            late: None,
             orphans: crate::orphan::Changes::new(&vol.orphans),
         };
         guards.into_iter().for_each(|guard| op.join(guard));
         Ok(op)
     }
 
-    /// Adds an inode that was locked after `begin`, which only a transaction that orders its locks itself may do.
-    fn join(&mut self, guard: NodeGuard) {
+    /// Adds a locked inode. After `begin`, only one that was locked without waiting may be added.
+    pub(crate) fn join(&mut self, guard: NodeGuard) {
         let inode = guard.state.inode.clone();
-        self.nodes.push(OpNode { guard, inode, dirty: false, created: false, freed: false });
+        self.push(OpNode { guard, inode, dirty: false, created: false, freed: false });
+    }
+
+    fn push(&mut self, node: OpNode) {
+        self.nodes.push(node);
+        // Searching few is faster than hashing.
+        if self.nodes.len() > FEW {
+            let from = self.index.len();
+            self.index.extend(self.nodes.iter().map(|n| n.guard.node.ino).zip(0..).skip(from));
+        }
     }
 
     /// The volume.
@@ -129,7 +137,12 @@ impl<'v> Op<'v> {
 
     /// Whether the operation holds this inode.
     pub(crate) fn holds(&self, ino: Ino) -> bool {
-        self.nodes.iter().any(|n| n.guard.node.ino == ino)
+        self.find(ino).is_ok()
+    }
+
+    /// The inodes that it was begun with or that have joined it.
+    pub(crate) fn joined(&self) -> impl Iterator<Item = Ino> {
+        self.nodes.iter().filter(|n| !n.created).map(|n| n.guard.node.ino)
     }
 
     /// A locked inode as the operation has it so far.
@@ -140,17 +153,18 @@ impl<'v> Op<'v> {
     /// The same, to be changed.
     pub(crate) fn inode_mut(&mut self, ino: Ino) -> Result<&mut Inode> {
         let at = self.find(ino)?;
-        self.nodes[at].dirty = true;
+        if !self.nodes[at].dirty {
+            self.nodes[at].dirty = true;
+            self.changes_table(ino)?;
+        }
         Ok(&mut self.nodes[at].inode)
     }
 
-    /// The in-memory node of a locked inode.
-    pub(crate) fn node(&self, ino: Ino) -> Result<Arc<Node>> {
-        self.find(ino).map(|at| self.nodes[at].guard.node.clone())
-    }
-
     fn find(&self, ino: Ino) -> Result<usize> {
-        let at = self.nodes.iter().position(|n| n.guard.node.ino == ino);
+        let at = match self.index.is_empty() {
+            true => self.nodes.iter().position(|n| n.guard.node.ino == ino),
+            false => self.index.get(&ino).copied(),
+        };
         at.ok_or(Error::Invalid("an operation used an inode that it has not locked"))
     }
 
@@ -232,7 +246,8 @@ impl<'v> Op<'v> {
         shared.inode_replaced(ino);
         let node = vol.nodes.create(ino, inode.clone());
         let guard = node.write()?;
-        self.nodes.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
+        self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
+        self.changes_table(ino)?;
         Ok(ino)
     }
 
@@ -286,6 +301,7 @@ impl<'v> Op<'v> {
                 self.stage_inode(at)?;
             }
         }
+        self.write_late()?;
         let handle = self.handle.take().ok_or(Error::Invalid("the operation is closed"))?;
         // Counted before the journal can release them.
         let groups = &self.vol.shared.groups;
@@ -352,6 +368,9 @@ impl<'v> Op<'v> {
     }
 }
 
+/// Inodes that are searched one by one.
+const FEW: usize = 16;
+
 /// Where i_dtime lies in an inode.
 const DTIME: std::ops::Range<usize> = 0x14..0x18;
 /// Bytes of extra fields that an inode needs to keep all its times.
@@ -365,16 +384,6 @@ fn count_dir(vol: &Volume, ino: Ino, dir: bool, up: bool) {
         } else {
             info.used_dirs.fetch_sub(1, SeqCst)
         };
-    }
-}
-
-impl Reader for Op<'_> {
-    fn block(&mut self, block: u64, kind: Kind) -> Result<Block> {
-        Ok(self.handle()?.read(block, kind)?)
-    }
-
-    fn volume(&self) -> &Volume {
-        self.vol
     }
 }
 

@@ -1,0 +1,92 @@
+//! What an operation may still do: journal space and blocks, and what its close will need of them.
+
+use super::{Cost, Op};
+use crate::alloc::Need;
+use crate::node::locate;
+use crate::{Error, Ino, Result};
+
+/// Bytes over stored ones that go home with the close: first block, byte offset, bytes.
+pub(super) type LateWrite = (u64, usize, Vec<u8>);
+
+impl Op<'_> {
+    /// Journal blocks that are left for further changes: what the close will take for inodes is kept.
+    pub(crate) fn room(&self) -> u32 {
+        let room = self.handle.as_ref().map_or(0, |handle| handle.room());
+        room.saturating_sub(self.unstaged())
+    }
+
+    /// Blocks of inode tables that only the close will stage.
+    fn unstaged(&self) -> u32 {
+        let Some(handle) = &self.handle else { return 0 };
+        self.tables.iter().filter(|&&block| !handle.holds(block)).count() as u32
+    }
+
+    pub(super) fn changes_table(&mut self, ino: Ino) -> Result<()> {
+        let (block, ..) = locate(&self.vol.shared, ino)?;
+        if let Err(at) = self.tables.binary_search(&block) {
+            self.tables.insert(at, block);
+        }
+        Ok(())
+    }
+
+    /// Makes sure, without waiting, that the operation can do `cost` more than it has done. If that takes waiting, what it
+    /// has to be begun with to come as far as this.
+    ///
+    /// # Errors
+    /// `TooBig` when no operation can do that much.
+    pub(crate) fn grant(&mut self, cost: Cost) -> Result<Option<Cost>> {
+        let vol = self.vol;
+        let max = vol.engine.max_blocks();
+        let used = self.handle()?.used() + self.unstaged();
+        let journal = used.saturating_add(cost.journal);
+        if journal > max {
+            return Err(Error::TooBig { need: journal.into(), max: max.into() });
+        }
+        let blocks = cost.blocks.saturating_sub(self.promised);
+        let total = Cost { journal, blocks: self.granted + blocks, need: cost.need };
+        if blocks > 0 {
+            if !vol.shared.groups.promise(blocks, cost.need) {
+                return Ok(Some(total));
+            }
+            (self.promised, self.granted) = (self.promised + blocks, self.granted + blocks);
+        }
+        let handle = self.handle()?;
+        let missing = journal.saturating_sub(handle.used() + handle.room());
+        Ok((missing > 0 && !handle.extend(missing)).then_some(total))
+    }
+
+    /// Journal blocks that it has been promised in all.
+    pub(crate) fn journal_granted(&self) -> u32 {
+        self.handle.as_ref().map_or(0, |handle| handle.used() + handle.room())
+    }
+
+    /// What it has to be begun with to have `journal` blocks at this point.
+    pub(crate) fn so_far(&self, journal: u32) -> Cost {
+        Cost { journal, blocks: self.granted, need: Need::Ordinary }
+    }
+
+    /// From now on, bytes over stored ones are kept until the close, so that dropping the operation leaves them as they are.
+    pub(crate) fn write_over_late(&mut self) {
+        self.late.get_or_insert_default();
+    }
+
+    /// Puts `bytes` at byte `offset` of the blocks from `block` on, which hold file data that is not journaled.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub(crate) fn write_over(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        match &mut self.late {
+            Some(late) => late.push((block, offset, bytes.to_vec())),
+            None => self.vol.engine.write_data(block, offset, bytes)?,
+        }
+        Ok(())
+    }
+
+    /// Puts what was kept where it belongs.
+    pub(super) fn write_late(&mut self) -> Result<()> {
+        for (block, offset, bytes) in self.late.take().into_iter().flatten() {
+            self.vol.engine.write_data(block, offset, &bytes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! What operations are planned with: blocks and inodes as published, or as an operation has them so far.
+
+use super::Op;
+use crate::{Ino, Result, Volume};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::Inode;
+use ondol_journal::{Block, Kind};
+
+/// Reads metadata blocks: as published, or as an operation sees them.
+pub(crate) trait Reader {
+    /// The content of `block`.
+    fn block(&mut self, block: u64, kind: Kind) -> Result<Block>;
+    /// The volume.
+    fn volume(&self) -> &Volume;
+}
+
+/// Locked inodes, and the blocks that they lead to.
+pub(crate) trait View: Reader {
+    /// A locked inode.
+    fn inode(&self, ino: Ino) -> Result<&Inode>;
+    /// Whether somebody has a locked inode open.
+    fn is_open(&self, ino: Ino) -> Result<bool>;
+}
+
+impl Reader for &Volume {
+    fn block(&mut self, block: u64, kind: Kind) -> Result<Block> {
+        Ok(self.engine.read(block, kind)?)
+    }
+
+    fn volume(&self) -> &Volume {
+        self
+    }
+}
+
+impl Reader for Op<'_> {
+    fn block(&mut self, block: u64, kind: Kind) -> Result<Block> {
+        Ok(self.handle()?.read(block, kind)?)
+    }
+
+    fn volume(&self) -> &Volume {
+        self.vol
+    }
+}
+
+impl View for Op<'_> {
+    fn inode(&self, ino: Ino) -> Result<&Inode> {
+        Op::inode(self, ino)
+    }
+
+    fn is_open(&self, ino: Ino) -> Result<bool> {
+        self.find(ino).map(|at| self.nodes[at].guard.node.opens.load(SeqCst) > 0)
+    }
+}
