@@ -2,7 +2,7 @@
 
 mod file_util;
 
-use file_util::{Random, fsck, ino_of, mkfs, mount, open, run};
+use file_util::{Random, fsck, ino_of, mkfs, mount, open, run, unmount};
 use ondol_block::{Event, PowerDomain, RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
 use ondol_volume::{DataMode, Fallocate, Ino, Volume, VolumeOptions};
@@ -97,8 +97,7 @@ fn with_data_journal_every_crash_leaves_a_prefix_of_the_changes() {
             let prefix = states.iter().enumerate().skip(at_least).any(|(_, s)| *s == found);
             assert!(prefix, "after {upto} of {} events: no state from {at_least} on", events.len());
             if upto % 7 == 0 {
-                engine.checkpoint_all().unwrap();
-                drop(vol);
+                unmount(&*engine, &vol, store.clone());
                 fsck(&store.to_bytes());
             }
         }
@@ -141,7 +140,7 @@ fn with_data_ordered_no_crash_shows_what_was_never_written() {
         vol.truncate(ino, end + 5000).unwrap();
         assert!(state(&vol, ino)[end as usize..].iter().all(|b| *b == 0), "after {upto} events");
         if upto % 7 == 0 {
-            engine.checkpoint_all().unwrap();
+            unmount(&*engine, &vol, store.clone());
             fsck(&store.to_bytes());
         }
     }
@@ -183,8 +182,7 @@ fn a_truncate_of_many_operations_is_ended_by_recovery() {
             if done {
                 assert!(attr.blocks / 2 < keep / 1024 + 20, "{} blocks are left", attr.blocks / 2);
             }
-            engine.checkpoint_all().unwrap();
-            engine.checkpoint_all().unwrap();
+            unmount(&*engine, &vol, store.clone());
             fsck(&store.to_bytes());
         }
     }

@@ -112,10 +112,16 @@ pub(crate) fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: Volum
     (engine, vol)
 }
 
+/// Brings everything home and marks the image clean.
+pub(crate) fn unmount(engine: &dyn Engine, vol: &Volume, store: Arc<dyn BlockStore>) {
+    engine.checkpoint_all().unwrap();
+    Image::open(store).unwrap().mark_unmounted(vol).unwrap();
+}
+
 impl Rig {
     /// Everything home; the image.
     pub(crate) fn unmount(self) -> Vec<u8> {
-        self.engine.checkpoint_all().unwrap();
+        unmount(&*self.engine, &self.vol, self.store.clone());
         self.store.to_bytes()
     }
 
