@@ -47,22 +47,24 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("punch", "create /a 0644\nwrite /a 0 20000 #1", "punch /a 3000 9000\nfsync /a"),
     ("zero", "create /a 0644\nwrite /a 0 20000 #1", "zero /a 3000 9000\nfsync /a"),
     ("reuse-of-blocks", "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644", "unlink /a\nsync\nwrite /b 0 9000 #2\nfsync /b"),
-    ("revoke", FULL_BUT_FOR_EIGHT, "mkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b\nunlink /b\nsync\nmkdir /d 0755\nsync"),
+    ("revoke", FULL, "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b\nunlink /b\nsync\nmkdir /d 0755\nsync"),
+    ("reuse-when-full", FULL, "write /hole 0 8192 #1\nsync\nunlink /hole\nwrite /b 0 8192 #2\nfsync /b"),
     ("setxattr", "create /a 0644", "setxattr /a user.x 20 #1\nsetxattr /a user.y 300 #2\nfsync /a"),
     ("removexattr", "create /a 0644\nsetxattr /a user.x 20 #1\nsetxattr /a user.y 300 #2", "removexattr /a user.y\nfsync /a"),
     ("chmod-chown-utimens", "create /a 0644", "chmod /a 0600\nchown /a 7 8\nutimens /a 5 6\nfsync /a"),
     ("remount", "create /a 0644\nwrite /a 0 5000 #1", "write /a 100 50 #2\nremount\nwrite /a 200 50 #3\nfsync /a"),
+    ("second-lap", "create /a 0644\nwrite /a 0 9000 #1", "append /a 900 #2\nremount\ncreate /b 0644\nfsync /b\nlink /b /c\nfsync /b"),
     ("checkpoint", "create /a 0644\nwrite /a 0 2000 #1", "write /a 0 3000 #2\nidle 6\ncreate /b 0644\nidle 6\nunlink /a\nidle 6"),
 ];
 
 const LONG_SYMLINK: &str = "symlink /s \
     abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij\nsync";
 
-/// Eight blocks of 1 KiB are free: whoever allocates that many gets every block that was freed before.
-const FULL_BUT_FOR_EIGHT: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
+/// Nothing is free. Once `/hole` is gone, whoever allocates eight blocks of 1 KiB gets every block that was freed.
+const FULL: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
     fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\nfallocate-keep /full 9M 128K\n\
     fallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\nfallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
-    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K\nunlink /hole";
+    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K";
 
 fn one(name: &str, before: &str, calls: &str, data: DataMode, image: &Arc<[u8]>, remount: bool) -> Report {
     let setup = Setup {
@@ -81,7 +83,7 @@ fn one(name: &str, before: &str, calls: &str, data: DataMode, image: &Arc<[u8]>,
     }
     let limits = Limits {
         samples: parameter("ONDOL_SAMPLES", 6) as u32,
-        fsck_every: parameter("ONDOL_FSCK_EVERY", 60),
+        fsck_every: parameter("ONDOL_FSCK_EVERY", 10),
         seed: parameter("ONDOL_SEED", 1),
         ..Limits::default()
     };

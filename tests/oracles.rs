@@ -1,6 +1,7 @@
 //! Images of many kinds, in both directions, clean and dirty: what we write is read by e2fsck, debugfs and the kernel, what
 //! mke2fs and the kernel write is read by us, and everybody replays everybody's journal.
 
+use ondol::FormatOptions;
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
@@ -123,8 +124,8 @@ fn must_be_dirty(bytes: &[u8]) {
 }
 
 /// We write and close; e2fsck, debugfs and the kernel read; the kernel writes; we read.
-fn clean_in_turns(kind: &Spec, data: DataMode) {
-    let ram = Arc::new(RamStore::from_bytes(kind.make().unwrap()));
+fn clean_in_turns(image: Vec<u8>, data: DataMode) {
+    let ram = Arc::new(RamStore::from_bytes(image));
     let mut ours = library(ram.clone(), data);
     do_all(&mut ours, &workload());
     let written = at_rest(ours.model());
@@ -167,8 +168,8 @@ fn debugfs_agrees(path: &std::path::Path, written: &Snapshot) {
 }
 
 /// We write and lose power; we, e2fsck and the kernel recover.
-fn our_dirty_image(kind: &Spec, data: DataMode) {
-    let ram = Arc::new(RamStore::from_bytes(kind.make().unwrap()));
+fn our_dirty_image(image: Vec<u8>, data: DataMode) {
+    let ram = Arc::new(RamStore::from_bytes(image));
     let mut ours = library(ram.clone(), data);
     do_all(&mut ours, &workload());
     do_all(&mut ours, &second_workload());
@@ -192,10 +193,10 @@ fn our_dirty_image(kind: &Spec, data: DataMode) {
 }
 
 /// The kernel writes; its medium is copied while it is mounted; we recover.
-fn their_dirty_image(kind: &Spec, data: DataMode) {
+fn their_dirty_image(image: Vec<u8>, data: DataMode) {
     let dir = scratch_dir().unwrap();
     let path = dir.path().join("image");
-    kind.make_file(&path).unwrap();
+    write_sparse(&path, &image).unwrap();
     let options = format!("data={}", format!("{data:?}").to_lowercase());
     let mount = KernelMount::new(&path, &options).unwrap();
     let mut theirs = kernel(&mount);
@@ -212,10 +213,25 @@ fn modes() -> impl Iterator<Item = DataMode> {
     [DataMode::Ordered, DataMode::Journal, DataMode::Writeback].into_iter().cycle()
 }
 
-fn each_kind(test: fn(&Spec, DataMode)) {
+fn each_kind(test: fn(Vec<u8>, DataMode)) {
     for ((name, block_size, mib, args), data) in KINDS.iter().zip(modes()) {
         println!("{name}, {data:?}");
-        test(&Spec::new(mib << 20, *block_size).with(args), data);
+        test(Spec::new(mib << 20, *block_size).with(args).make().unwrap(), data);
+    }
+}
+
+/// Images by our own mkfs.
+fn each_of_our_own(test: fn(Vec<u8>, DataMode)) {
+    let kinds = [(1024, 32, ""), (2048, 48, "orphan_file"), (4096, 64, ""), (4096, 64, "^metadata_csum,^metadata_csum_seed,^64bit")];
+    for ((block_size, mib, features), data) in kinds.into_iter().zip(modes()) {
+        println!("our own, blocks of {block_size}, {features:?}, {data:?}");
+        let dir = scratch_dir().unwrap();
+        let path = dir.path().join("image");
+        let options = FormatOptions::new().size(mib << 20).block_size(block_size).features(features);
+        ondol::Volume::format(&path, &options).unwrap();
+        let image = std::fs::read(&path).unwrap();
+        must_be_clean(&image);
+        test(image, data);
     }
 }
 
@@ -233,6 +249,19 @@ fn everybody_recovers_ours() {
 fn we_recover_the_kernels() {
     if !skip("we_recover_the_kernels", no_kernel_mount()) {
         each_kind(their_dirty_image);
+    }
+}
+
+#[test]
+fn ours_made_by_our_own_mkfs() {
+    each_of_our_own(clean_in_turns);
+    each_of_our_own(our_dirty_image);
+}
+
+#[test]
+fn theirs_made_by_our_own_mkfs() {
+    if !skip("theirs_made_by_our_own_mkfs", no_kernel_mount()) {
+        each_of_our_own(their_dirty_image);
     }
 }
 

@@ -10,7 +10,7 @@ use ondol_testkit::image::KernelMount;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::shrink::shrink;
 use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
 /// A number from the environment, for longer hunts: `ONDOL_CASES=2000 cargo test …`.
 pub fn parameter(name: &str, default: u64) -> u64 {
@@ -30,17 +30,20 @@ pub fn no_kernel_mount() -> Option<&'static str> {
     KernelMount::unavailable()
 }
 
-/// Runs `test` on random sequences and panics with the smallest that fails, as text to try again.
+/// Runs `test` on random sequences and panics with the smallest that fails, as text to try again. Equal seeds
+/// (`ONDOL_SEED`) give equal sequences.
 pub fn hunt(cases: u64, ops: impl Strategy<Value = Vec<Op>>, test: impl Fn(&[Op]) -> Result<(), String>) {
     // Removing calls one by one finds smaller sequences than shrinking each of them does.
     let config = Config { cases: cases as u32, failure_persistence: None, max_shrink_iters: 0, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&ops, |ops| test(&ops).map_err(TestCaseError::fail));
+    let seed = parameter("ONDOL_SEED", 1);
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed.to_le_bytes(); 4].concat());
+    let outcome = TestRunner::new_with_rng(config, rng).run(&ops, |ops| test(&ops).map_err(TestCaseError::fail));
     match outcome {
         Ok(()) => {}
         Err(TestError::Fail(_, ops)) => {
             let smallest = shrink(ops, |ops| test(ops).is_err());
             let reason = test(&smallest).expect_err("it failed a moment ago");
-            panic!("{reason}\nsmallest sequence:\n{}", text::print(&smallest));
+            panic!("{reason}\nseed {seed}, smallest sequence:\n{}", text::print(&smallest));
         }
         Err(TestError::Abort(reason)) => panic!("{reason}"),
     }
