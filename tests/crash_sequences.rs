@@ -1,7 +1,7 @@
 //! Random sequences of calls, crashed everywhere: what single calls cannot show, such as blocks that change their owner,
 //! journals that wrap, and checkpoints between commits.
 //!
-//! `ONDOL_CASES` and `ONDOL_SEED` make it longer and different.
+//! `ONDOL_CASES`, `ONDOL_MAX_LEN` and `ONDOL_SEED` make it longer and different.
 
 use ondol_env::sync::Arc;
 use ondol_testkit::crash::{self, Limits, RecordError, Setup};
@@ -40,7 +40,7 @@ fn crash_everywhere(image: &Arc<[u8]>, data: DataMode, ops: &[Op], states: &Cell
 
 fn explore(spec: &Spec, data: DataMode) {
     let image: Arc<[u8]> = spec.make().unwrap().into();
-    let mix = Mix { max_len: 20_000, ..Mix::default() };
+    let mix = Mix { max_len: parameter("ONDOL_MAX_LEN", 20_000), ..Mix::default() };
     let states = Cell::new(0);
     let ops = strategy::ops_of(mix, 5..40);
     hunt(parameter("ONDOL_CASES", 120), ops, |ops| crash_everywhere(&image, data, ops, &states));

@@ -3,9 +3,10 @@
 use super::{CowStore, Layer, Run, contract};
 use crate::dump;
 use crate::image::{self, ToolError};
+use crate::op::Fill;
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
-use ondol_volume::Image;
+use ondol_volume::{Caller, Error, Image, ROOT, Volume};
 
 /// The numbers of calls that a state may be the state of.
 pub(super) type Judged = Vec<usize>;
@@ -48,13 +49,29 @@ impl<'a> Judge<'a> {
         Ok(theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}")))
     }
 
+    /// Recovers, uses the volume a little, because it must still be good for that, and closes it.
     fn recover_and_close(&self, layer: &Layer) -> Result<Layer, String> {
         let store = Arc::new(CowStore::new(layer.clone()));
         let mounted = self.run.mount(store.clone()).map_err(|e| format!("cannot be recovered: {e}"))?;
+        match use_it(mounted.volume()) {
+            Ok(()) | Err(Error::NoSpace(_)) => {}
+            Err(e) => return Err(format!("cannot be used after recovery: {e}")),
+        }
         mounted.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
         check(&(store.clone() as Arc<dyn BlockStore>)).map_err(|e| format!("recovered and closed: {e}"))?;
         Ok(store.layer())
     }
+}
+
+/// Takes inodes and blocks, gives some back, and leaves others.
+fn use_it(volume: &Volume) -> ondol_volume::Result<()> {
+    let dir = volume.mkdir(ROOT, b"after the crash", 0o755, Caller::default())?;
+    for (name, len) in [(&b"stays"[..], 5000), (b"goes", 3000)] {
+        let file = volume.create(dir.ino, name, 0o644, Caller::default())?;
+        volume.write(file.ino, 0, &Fill::unique(1).bytes(0, len))?;
+    }
+    volume.sync()?;
+    volume.unlink(dir.ino, b"goes")
 }
 
 /// Our own check of an image that nobody has mounted.
