@@ -60,10 +60,14 @@ fn rounds(options: &str, kind: &Spec) {
         File::open(&point).unwrap().sync_all().unwrap();
         let stop = AtomicBool::new(false);
         let synced = std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..3).map(|t| scope.spawn({
-                let (here, stop) = (&here, &stop);
-                move || load(here, t, stop)
-            })).collect();
+            let threads: Vec<_> = (0..3)
+                .map(|t| {
+                    scope.spawn({
+                        let (here, stop) = (&here, &stop);
+                        move || load(here, t, stop)
+                    })
+                })
+                .collect();
             std::thread::sleep(Duration::from_millis(200 + 130 * round));
             mount.kill().unwrap();
             stop.store(true, Relaxed);

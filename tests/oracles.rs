@@ -222,7 +222,12 @@ fn each_kind(test: fn(Vec<u8>, DataMode)) {
 
 /// Images by our own mkfs.
 fn each_of_our_own(test: fn(Vec<u8>, DataMode)) {
-    let kinds = [(1024, 32, ""), (2048, 48, "orphan_file"), (4096, 64, ""), (4096, 64, "^metadata_csum,^metadata_csum_seed,^64bit")];
+    let kinds = [
+        (1024, 32, ""),
+        (2048, 48, "orphan_file"),
+        (4096, 64, ""),
+        (4096, 64, "^metadata_csum,^metadata_csum_seed,^64bit"),
+    ];
     for ((block_size, mib, features), data) in kinds.into_iter().zip(modes()) {
         println!("our own, blocks of {block_size}, {features:?}, {data:?}");
         let dir = scratch_dir().unwrap();

@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn only_what_is_needed_remains() {
-        let ops = text::parse("create /a 0644\nsync\nunlink /b\nsync\ncreate /b 0644\nsync\nrmdir /c\nunlink /a").unwrap();
+        let ops =
+            text::parse("create /a 0644\nsync\nunlink /b\nsync\ncreate /b 0644\nsync\nrmdir /c\nunlink /a").unwrap();
         let fails = |ops: &[Op]| {
             let has = |line: &str| ops.iter().any(|op| op.to_string() == line);
             has("create /a 0644") && has("rmdir /c")

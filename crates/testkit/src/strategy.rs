@@ -108,11 +108,7 @@ pub fn path() -> impl Strategy<Value = Path> {
 /// What calls that take an open file act on.
 fn file(mix: Mix) -> BoxedStrategy<File> {
     let path = prop_oneof![6 => file_path(), 1 => dir_path()].prop_map(File::Path);
-    if mix.handles {
-        prop_oneof![7 => path, 1 => (0..3u8).prop_map(File::Handle)].boxed()
-    } else {
-        path.boxed()
-    }
+    if mix.handles { prop_oneof![7 => path, 1 => (0..3u8).prop_map(File::Handle)].boxed() } else { path.boxed() }
 }
 
 /// Two names for `link` and `rename`.
@@ -192,8 +188,7 @@ fn attributes(mix: Mix) -> Vec<Choice> {
     vec![
         (
             5,
-            set.prop_map(|(file, name, len, how)| Op::SetXattr { file, name, len, fill: Fill::unique(1), how })
-                .boxed(),
+            set.prop_map(|(file, name, len, how)| Op::SetXattr { file, name, len, fill: Fill::unique(1), how }).boxed(),
         ),
         (2, (file(mix), name()).prop_map(|(file, name)| Op::RemoveXattr { file, name }).boxed()),
         (2, (file(mix), mode()).prop_map(|(file, mode)| Op::Chmod { file, mode }).boxed()),

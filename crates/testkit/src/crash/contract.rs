@@ -98,8 +98,7 @@ impl View<'_> {
         let sizes = old.len().min(new.len())..=old.len().max(new.len());
         let one_of_both = |at| found.byte(at) == old.byte(at) || found.byte(at) == new.byte(at);
         sizes.contains(&found.len())
-            && (self.data() == DataMode::Writeback
-                || old.differences(found, 8).into_iter().flatten().all(one_of_both))
+            && (self.data() == DataMode::Writeback || old.differences(found, 8).into_iter().flatten().all(one_of_both))
     }
 }
 

@@ -39,7 +39,9 @@ impl Snapshot {
             }
         }
         let unexpected = found.entries.iter().filter(|(path, _)| !self.entries.contains_key(path));
-        lines.extend(unexpected.map(|(path, e)| format!("{path}: not expected ({:?}, {} bytes)", e.kind, e.content.len())));
+        lines.extend(
+            unexpected.map(|(path, e)| format!("{path}: not expected ({:?}, {} bytes)", e.kind, e.content.len())),
+        );
         if lines.len() > MAX_LINES {
             let more = lines.len() - MAX_LINES;
             lines.truncate(MAX_LINES);
@@ -177,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_model_made_from_a_snapshot_looks_like_it() {
-        let seen = model("mkdir /d 0700\ncreate /d/a 0644\nlink /d/a /b\nappend /b 10 #4\nsymlink /s x\nmkfifo /p 0600");
+        let seen =
+            model("mkdir /d 0700\ncreate /d/a 0644\nlink /d/a /b\nappend /b 10 #4\nsymlink /s x\nmkfifo /p 0600");
         assert_eq!(Model::from_snapshot(&seen).snapshot(), seen);
     }
 }

@@ -32,7 +32,8 @@ impl Verdict {
 }
 
 fn is_expected(before: &str, line: &str) -> bool {
-    let is_count = |line: &str| line.starts_with("Free blocks count wrong (") || line.starts_with("Free inodes count wrong (");
+    let is_count =
+        |line: &str| line.starts_with("Free blocks count wrong (") || line.starts_with("Free inodes count wrong (");
     let is_orphan_file = |line: &str| {
         line.starts_with("Orphan file (inode ") && line.ends_with(" is not clean.")
             || line == "Feature orphan_present is set but orphan file is clean."

@@ -6,7 +6,9 @@ use crate::op::{Fallocate, File, Op, Path, Rename, SetXattr};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{self, AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags};
+use rustix::fs::{
+    self, AtFlags, FallocateFlags, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, XattrFlags,
+};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -64,11 +66,7 @@ impl Directory {
     }
 
     /// Calls `f` with a path that reaches the file itself, symbolic links included.
-    fn with_path<T>(
-        &self,
-        file: &File,
-        f: impl FnOnce(&str, bool) -> Result<T, rustix::io::Errno>,
-    ) -> Result<T, Fail> {
+    fn with_path<T>(&self, file: &File, f: impl FnOnce(&str, bool) -> Result<T, rustix::io::Errno>) -> Result<T, Fail> {
         use std::os::fd::AsRawFd;
         match file {
             File::Path(path) => {
@@ -245,11 +243,9 @@ impl Target for Directory {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
-            Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::Chmod { .. }
-            | Op::Chown { .. }
-            | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
+                self.change_attributes(op).map(|()| 0)
+            }
             Op::Fsync { file, data_only } => self.fsync(file, *data_only).map(|()| 0),
             Op::Sync => self.sync().map(|()| 0),
             // Real time passes by itself.
