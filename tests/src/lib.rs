@@ -40,9 +40,12 @@ pub fn hunt(cases: u64, ops: impl Strategy<Value = Vec<Op>>, test: impl Fn(&[Op]
     let outcome = TestRunner::new_with_rng(config, rng).run(&ops, |ops| test(&ops).map_err(TestCaseError::fail));
     match outcome {
         Ok(()) => {}
-        Err(TestError::Fail(_, ops)) => {
+        Err(TestError::Fail(first, ops)) => {
             let smallest = shrink(ops, |ops| test(ops).is_err());
-            let reason = test(&smallest).expect_err("it failed a moment ago");
+            let reason = match test(&smallest) {
+                Err(reason) => reason,
+                Ok(()) => format!("{first}\n(not every time)"),
+            };
             panic!("{reason}\nseed {seed}, smallest sequence:\n{}", text::print(&smallest));
         }
         Err(TestError::Abort(reason)) => panic!("{reason}"),

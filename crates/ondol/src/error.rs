@@ -94,7 +94,6 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::NotPermitted(_) => Errno::PERM,
         VolumeError::NoAttribute => Errno::NODATA,
         VolumeError::BufferTooSmall => Errno::RANGE,
-        VolumeError::PastEnd => Errno::NXIO,
         VolumeError::Unsupported(_) => Errno::OPNOTSUPP,
         VolumeError::TooBig { .. } => Errno::TOOBIG,
         VolumeError::Contended => Errno::AGAIN,

@@ -20,6 +20,8 @@
 //! # }
 //! ```
 //!
+//! [`Volume::transaction`] makes changes of several files as one: all of them, or none.
+//!
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
 #![forbid(unsafe_code)]
 
@@ -32,6 +34,7 @@ mod info;
 mod maintain;
 mod options;
 mod path;
+mod transaction;
 mod volume;
 
 pub use error::{Error, Result, errno_of};
@@ -45,6 +48,7 @@ pub use ondol_volume::{
     SetXattr, StatFs,
 };
 pub use options::{OptionError, Options, parse_size};
+pub use transaction::Transaction;
 pub use volume::{Entry, Volume};
 
 /// The inode-level API.

@@ -189,13 +189,14 @@ impl Shared {
 /// Hands over the bytes that a seal changed, and no others: they also go into the live block, where operations that are not
 /// part of the sealed image may have changed everything else since.
 fn put_derived(at: usize, image: &[u8], sealed: &[u8], out: &mut Patches) {
-    for (i, (old, new)) in image.chunks(8).zip(sealed.chunks(8)).enumerate() {
+    // Nearly all of a block is equal: compare large pieces before small ones.
+    for (i, (old, new)) in image.chunks(256).zip(sealed.chunks(256)).enumerate() {
         if old == new {
             continue;
         }
         for (j, (old, new)) in old.iter().zip(new).enumerate() {
             if old != new {
-                out.put(at + i * 8 + j, &[*new]);
+                out.put(at + i * 256 + j, &[*new]);
             }
         }
     }

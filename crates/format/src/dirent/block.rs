@@ -41,34 +41,50 @@ impl<'a> DirBlock<'a> {
     }
 
     /// The entry that begins at `offset`, checked.
+    #[inline]
     pub fn entry_at(&self, offset: usize) -> Result<DirEntry<'a>> {
+        let rest = self.bytes.get(offset..self.end).unwrap_or_default();
+        let Some((&[a, b, c, d, low, high, name_len, file_type], behind)) = rest.split_first_chunk::<HEADER>() else {
+            return Err(self.bad_entry(offset));
+        };
+        let ino = u32::from_le_bytes([a, b, c, d]);
+        let rec_len = usize::from(u16::from_le_bytes([low, high]));
+        let name_len = usize::from(name_len);
+        let left = rest.len().wrapping_sub(rec_len);
+        let sound = (rec_len | offset) & 3 == 0
+            && rec_len <= rest.len()
+            && rec_len >= rec_len_for(name_len.max(1))
+            && (left == 0 || left >= rec_len_for(1))
+            && (ino == 0 || name_len != 0);
+        match behind.get(..name_len) {
+            Some(name) if sound => Ok(DirEntry { offset, ino, rec_len, file_type, name }),
+            _ => Err(self.bad_entry(offset)),
+        }
+    }
+
+    /// Which rule the entry at `offset` breaks.
+    #[cold]
+    fn bad_entry(&self, offset: usize) -> FormatError {
         let fail = |what: String| self.place.corrupt(BLOCK, format!("entry at byte {offset}: {what}"));
         let room = self.end.saturating_sub(offset);
         let header = self.bytes.get(offset..self.end).and_then(|rest| rest.first_chunk::<HEADER>());
-        let Some(&[a, b, c, d, low, high, name_len, file_type]) = header else {
-            return Err(fail(format!("{room} bytes are too few")));
+        let Some(&[.., low, high, name_len, _]) = header else {
+            return fail(format!("{room} bytes are too few"));
         };
-        let rec_len = usize::from(u16::from_le_bytes([low, high]));
-        let name_len = usize::from(name_len);
+        let (rec_len, name_len) = (usize::from(u16::from_le_bytes([low, high])), usize::from(name_len));
         if !rec_len.is_multiple_of(4) || !offset.is_multiple_of(4) {
-            return Err(fail(format!("record length {rec_len} is not a multiple of 4")));
+            return fail(format!("record length {rec_len} is not a multiple of 4"));
         }
         if rec_len > room {
-            return Err(fail(format!("record length {rec_len} passes the end, {room} bytes away")));
+            return fail(format!("record length {rec_len} passes the end, {room} bytes away"));
         }
         if rec_len < rec_len_for(name_len.max(1)) {
-            return Err(fail(format!("record length {rec_len} is too small for a name of {name_len} bytes")));
+            return fail(format!("record length {rec_len} is too small for a name of {name_len} bytes"));
         }
-        let left = room - rec_len;
-        if left != 0 && left < rec_len_for(1) {
-            return Err(fail(format!("record length {rec_len} leaves {left} bytes")));
+        if name_len == 0 {
+            return fail("no name".into());
         }
-        let ino = u32::from_le_bytes([a, b, c, d]);
-        if ino != 0 && name_len == 0 {
-            return Err(fail("no name".into()));
-        }
-        let name = self.bytes.get(offset + HEADER..offset + HEADER + name_len).unwrap_or_default();
-        Ok(DirEntry { offset, ino, rec_len, file_type, name })
+        fail(format!("record length {rec_len} leaves {} bytes", room - rec_len))
     }
 
     /// Reads every entry, and asks `valid` whether each inode number may stand there.

@@ -12,6 +12,9 @@ use ondol_format::Time;
 use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, RevokeWriter, Tag};
 use std::io::IoSlice;
 
+/// What a crash does not tear.
+const SECTOR: usize = 512;
+
 /// A jbd2 log on a block store.
 pub(crate) struct Jbd2Log {
     store: Arc<dyn BlockStore>,
@@ -137,8 +140,8 @@ impl LogFormat for Jbd2Log {
             parts.extend(self.described(tx.tid, images));
         }
         let written = parts.len() as u64;
-        // The place of the commit block: with zeros there, a commit block of which only the first sector arrives is whole.
-        // Over anything else it would have a wrong checksum, for which jbd2 gives up a journal.
+        // The place of the commit block: with zeros there, its first sector is all that is left to write, which cannot be
+        // torn. A commit block that is half there would have a wrong checksum, for which jbd2 gives up a journal.
         parts.push(Part::Own(vec![0; self.map.block_size()]));
         self.write_parts(at, &parts)?;
         Ok(written)
@@ -148,6 +151,7 @@ impl LogFormat for Jbd2Log {
         let now = self.env.now();
         let mut bytes = vec![0; self.map.block_size()];
         Commit { sequence: tid.0, time: Time { sec: now.sec, nsec: now.nsec } }.write(&mut bytes, &self.format);
+        bytes.truncate(SECTOR);
         self.write_parts(at, &[Part::Own(bytes)])?;
         Ok(1)
     }

@@ -169,7 +169,7 @@ impl Cut {
     /// the pointers. False when there is no journal space for it.
     fn free(&mut self, op: &mut Op<'_>, node: Option<u64>, slots: Range<usize>, kind: Kind) -> Result<bool> {
         // Two bitmaps, two descriptors, the node.
-        let (need, room) = (5 + tree::SPARE, op.handle()?.room());
+        let (need, room) = (5 + tree::SPARE, op.room());
         if room < need && (self.freed || !op.handle()?.extend(need - room)) {
             return if self.freed { Ok(false) } else { Err(Error::TooBig { need: need.into(), max: room.into() }) };
         }

@@ -8,9 +8,8 @@
 //! takes as claims. [`Op::close`] publishes all of it in one step while the inode locks are held; dropping the `Op`
 //! returns the claims and changes nothing.
 //!
-//! **Lock order**: rename lock; directories, ancestor first, otherwise lower number; other inodes by number; then
-//! `Op::begin` (which may wait for journal space); then the orphan lock; group; block. Nothing waits for a commit or for
-//! space after `begin`.
+//! **Lock order**: rename lock; directories by number; other inodes by number; then `Op::begin` (which may wait for journal
+//! space); then the orphan lock; group; block. Nothing waits for a commit or for space after `begin`.
 
 mod room;
 mod view;

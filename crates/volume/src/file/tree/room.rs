@@ -1,7 +1,7 @@
 //! How much journal and space a change of the tree may need at most.
 
-use crate::op::Op;
 use crate::Volume;
+use crate::op::Op;
 use ondol_format::extent::capacity;
 
 /// Journal blocks that every step keeps for its end: the inode, the orphan list, and a little for the caller.
