@@ -56,6 +56,9 @@ pub struct FuseMount {
 /// How long a mount or its end may take before it counts as hung.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a mount may be held by what is not known here.
+const BUSY: Duration = Duration::from_secs(5);
+
 impl FuseMount {
     /// Mounts `image` on `dir`, which exists, with comma-separated options.
     ///
@@ -99,7 +102,16 @@ impl FuseMount {
     /// # Errors
     /// What `ondol umount` said.
     pub fn unmount(&mut self) -> Result<(), String> {
-        let (code, said) = ondol(&["umount", &self.dir.display().to_string()]);
+        let dir = self.dir.display().to_string();
+        let begun = Instant::now();
+        // A child that another thread of this process is starting holds copies of all files until it runs its program.
+        let (code, said) = loop {
+            let (code, said) = ondol(&["umount", &dir]);
+            if code == Some(0) || !said.contains("in use") || begun.elapsed() > BUSY {
+                break (code, said);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
         if code != Some(0) {
             return Err(format!("ondol umount ended with {code:?}: {said}"));
         }

@@ -3,7 +3,11 @@
 use super::tools::{ToolError, must, scratch_dir};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// How often a busy mount is asked to go.
+const TRIES: u32 = 250;
 
 /// A loop mount of an image file. Dropping it unmounts.
 #[derive(Debug)]
@@ -73,7 +77,16 @@ impl KernelMount {
 
     fn unmount(&mut self) -> Result<(), ToolError> {
         if self.mounted {
-            must("umount", &[self.dir.path().as_os_str()])?;
+            // A child that another thread of this process is starting holds copies of all files until it runs its program.
+            for patience in (0..TRIES).rev() {
+                match must("umount", &[self.dir.path().as_os_str()]) {
+                    Ok(_) => break,
+                    Err(ToolError::Failed { output, .. }) if patience > 0 && output.contains("busy") => {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
             self.mounted = false;
         }
         Ok(())
