@@ -127,7 +127,7 @@ fn one(name: &str, before: &str, calls: &str, data: DataMode, image: &Arc<[u8]>,
     }
     let limits = Limits {
         samples: parameter("ONDOL_SAMPLES", 6) as u32,
-        fsck_every: parameter("ONDOL_FSCK_EVERY", 10),
+        fsck_every: parameter("ONDOL_FSCK_EVERY", 4),
         seed: parameter("ONDOL_SEED", 1),
         ..Limits::default()
     };

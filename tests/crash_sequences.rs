@@ -43,7 +43,7 @@ fn explore(spec: &Spec, data: DataMode) {
     let mix = Mix { max_len: parameter("ONDOL_MAX_LEN", 20_000), ..Mix::default() };
     let states = Cell::new(0);
     let ops = strategy::ops_of(mix, 5..40);
-    hunt(parameter("ONDOL_CASES", 120), ops, |ops| crash_everywhere(&image, data, ops, &states));
+    hunt(parameter("ONDOL_CASES", 200), ops, |ops| crash_everywhere(&image, data, ops, &states));
     println!("{data:?}: {} distinct states", states.get());
 }
 

@@ -24,7 +24,7 @@ fn run(image: &[u8], data: DataMode, ops: &[Op]) -> Result<(), String> {
 
 fn agree(spec: &Spec, data: DataMode) {
     let image = spec.make().unwrap();
-    hunt(parameter("ONDOL_CASES", 60), strategy::ops(1..150), |ops| run(&image, data, ops));
+    hunt(parameter("ONDOL_CASES", 150), strategy::ops(1..150), |ops| run(&image, data, ops));
 }
 
 #[test]

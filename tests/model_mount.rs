@@ -26,7 +26,7 @@ fn run(spec: &Spec, options: &str, ops: &[Op]) -> Result<(), String> {
 
 fn agree(test: &str, spec: &Spec, options: &str) {
     if !skip(test, no_fuse_mount()) {
-        hunt(parameter("ONDOL_CASES", 20), strategy::ops(1..150), |ops| run(spec, options, ops));
+        hunt(parameter("ONDOL_CASES", 40), strategy::ops(1..150), |ops| run(spec, options, ops));
     }
 }
 

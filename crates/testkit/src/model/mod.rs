@@ -138,8 +138,10 @@ impl Model {
 
     /// Replaces all bytes of a regular file.
     pub(crate) fn replace_content(&mut self, id: Id, content: Content) {
-        if let Body::Regular(old) = &mut self.inode_mut(id).body {
+        let inode = self.inode_mut(id);
+        if let Body::Regular(old) = &mut inode.body {
             *old = content;
+            inode.mtime = None;
         }
     }
 
