@@ -199,7 +199,7 @@ pub(crate) fn alone(vol: &Volume, step: &Step) -> Result<(), Error> {
 
 /// Does it, and expects it to be possible.
 pub(crate) fn apply(vol: &Volume, steps: &[Step]) {
-    vol.apply(steps, USER).unwrap_or_else(|e| panic!("{steps:?}: step {:?}: {e}", e.step));
+    vol.apply(steps, USER).unwrap_or_else(|e| panic!("step {:?}: {e}", e.step));
 }
 
 /// Expects a refusal that changes nothing.
