@@ -51,7 +51,7 @@ fn storm(mode: DataMode) {
     steps.extend((0..FILES).map(|file| create(&path(file))));
     steps.push(create_dir("/side"));
     apply(&rig.vol, &steps);
-    let (threads, rounds) = (4u64, 150u64);
+    let (threads, rounds) = (4u64, 500u64);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         let rig = &rig;

@@ -212,3 +212,12 @@ fn a_read_only_volume_refuses_and_nothing_is_nothing() {
     let e = refused(&rig.vol, &[create("/x")]);
     assert!(matches!(e.error, Error::ReadOnly(_)), "{e}");
 }
+
+#[test]
+fn a_directory_that_was_only_passed_may_be_changed_under_another_name() {
+    let rig = mount(mkfs("8M", &["-b", "1024"], 0), DataMode::Ordered);
+    apply(&rig.vol, &[create_dir("/a"), create_dir("/a/b"), create("/a/b/f")]);
+    apply(&rig.vol, &[append("/a/b/f", b"x"), rename("/a", "/z"), create("/z/b/new"), remove_file("/z/b/f")]);
+    assert_eq!(tree(&rig.vol).into_keys().filter(|name| name.starts_with("/z/b/")).collect::<Vec<_>>(), ["/z/b/new"]);
+    rig.unmount_checked();
+}
