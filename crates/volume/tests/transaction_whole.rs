@@ -123,7 +123,7 @@ fn a_step_that_fails_anywhere_leaves_nothing() {
 
 /// A random step over few names, so that steps often meet.
 fn random_step(random: &mut Random) -> Step {
-    let mut path = |random: &mut Random| {
+    let path = |random: &mut Random| {
         let names = (0..1 + random.below(3)).map(|_| ["a", "b", "c"][random.below(3) as usize]);
         trail(&names.collect::<Vec<_>>().join("/"))
     };
