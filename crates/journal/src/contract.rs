@@ -168,7 +168,7 @@ pub trait Engine: Send + Sync {
     fn publish(&self, set: WriteSet, reserved: u32) -> Tid;
 
     /// Writes data at byte `offset` within `block`, at once and outside any transaction. It is readable when this
-    /// returns, and durable with the next commit or [`Engine::flush`].
+    /// returns, and durable with the next commit or [`Engine::wait`].
     ///
     /// # Errors
     /// The store's failure.

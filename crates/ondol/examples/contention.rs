@@ -15,7 +15,8 @@ use std::time::Instant;
 const OPERATIONS: u64 = 40_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let image = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("/dev/shm/ondol-contention.img"), PathBuf::from);
+    let image =
+        std::env::args_os().nth(1).map_or_else(|| PathBuf::from("/dev/shm/ondol-contention.img"), PathBuf::from);
     println!("{:<12} {:>7} {:>12} {:>20}", "work", "threads", "ops/s", "waits per 1000 ops");
     for (name, work) in [("overwrite", overwrite as Work), ("create", create), ("read", read), ("lookup", lookup)] {
         for threads in [1, 2, 4, 8] {
@@ -50,7 +51,10 @@ fn measure(volume: &Volume, threads: u64, work: Work) -> Result<(f64, f64), Box<
             }
         };
         let threads: Vec<_> = (0..threads).map(|t| scope.spawn(run(t))).collect();
-        threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into()))).sum::<Result<u64, _>>()
+        threads
+            .into_iter()
+            .map(|t| t.join().unwrap_or_else(|_| Err("a thread panicked".into())))
+            .sum::<Result<u64, _>>()
     })?;
     let done = (each * threads) as f64;
     Ok((done / began.elapsed().as_secs_f64(), waits as f64 * 1000.0 / done))

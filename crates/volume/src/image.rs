@@ -8,7 +8,7 @@ use ondol_format::group::GroupDesc;
 use ondol_format::{FormatError, Incompat, RoCompat, Superblock, superblock};
 
 /// Incompatible features that a mount can carry.
-pub const INCOMPAT: Incompat = Incompat::FILETYPE
+pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::RECOVER)
     .union(Incompat::META_BG)
     .union(Incompat::EXTENTS)
@@ -18,7 +18,7 @@ pub const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::CSUM_SEED);
 
 /// Read-only-compatible features that a writing mount can carry.
-pub const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
+pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::LARGE_FILE)
     .union(RoCompat::HUGE_FILE)
     .union(RoCompat::GDT_CSUM)

@@ -11,7 +11,6 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// What is known of one inode.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeState {
-    pub(crate) ino: Ino,
     pub(crate) inode: Inode,
     /// The inode has been freed: whoever still holds the node sees a file that is gone.
     pub(crate) gone: bool,
@@ -183,7 +182,7 @@ impl Shard {
             let mut seen = HashSet::new();
             self.clock.retain(|ino| self.map.contains_key(ino) && seen.insert(*ino));
         }
-        let state = Arc::new(RwLock::new(NodeState { ino, inode, gone: false }));
+        let state = Arc::new(RwLock::new(NodeState { inode, gone: false }));
         let node = Arc::new(Node { ino, state, opens: AtomicU32::new(0), referenced: AtomicBool::new(true) });
         self.map.insert(ino, node.clone());
         self.clock.push_back(ino);

@@ -194,9 +194,11 @@ fn put_derived(at: usize, image: &[u8], sealed: &[u8], out: &mut Patches) {
         if old == new {
             continue;
         }
-        for (j, (old, new)) in old.iter().zip(new).enumerate() {
-            if old != new {
-                out.put(at + i * 256 + j, &[*new]);
+        for (j, (old, new)) in old.chunks(16).zip(new.chunks(16)).enumerate().filter(|(_, (old, new))| old != new) {
+            for (k, (old, new)) in old.iter().zip(new).enumerate() {
+                if old != new {
+                    out.put(at + i * 256 + j * 16 + k, &[*new]);
+                }
             }
         }
     }

@@ -332,8 +332,7 @@ fn sealed_damage() {
     let file = ImageFile::new(&bytes);
     let ino_of = |name: &str| -> (u32, u32) {
         let text = file.ask(&format!("stat {name}"));
-        let word =
-            |from: &str| text.split(from).nth(1).and_then(|t| t.trim_start().split_whitespace().next()?.parse().ok());
+        let word = |from: &str| text.split(from).nth(1).and_then(|t| t.split_whitespace().next()?.parse().ok());
         (word("Inode:").expect("a number"), word("Generation:").expect("a number"))
     };
     type Case = (&'static str, &'static str, fn(&mut [u8]), fn(&mut [u8], u32), &'static str);

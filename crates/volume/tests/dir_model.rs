@@ -16,6 +16,7 @@ enum Answer {
     Exists,
     NotDirectory,
     IsDirectory,
+    NotPermitted,
     NotEmpty,
     Invalid,
     TooLong,
@@ -28,6 +29,7 @@ fn answer<T>(result: Result<T, Error>) -> Answer {
         Err(Error::Exists) => Answer::Exists,
         Err(Error::NotDirectory(_)) => Answer::NotDirectory,
         Err(Error::IsDirectory(_)) => Answer::IsDirectory,
+        Err(Error::NotPermitted(_)) => Answer::NotPermitted,
         Err(Error::NotEmpty(_)) => Answer::NotEmpty,
         Err(Error::Invalid(_)) => Answer::Invalid,
         Err(Error::NameTooLong) => Answer::TooLong,
@@ -248,7 +250,7 @@ fn apply(fs: &Fs, model: &mut Model, step: &Step) {
             let expected = match (name.len() > 255, model.find(dir, &name), model.is_dir(id)) {
                 (true, ..) => Answer::TooLong,
                 (_, Some(_), _) => Answer::Exists,
-                (.., true) => Answer::IsDirectory,
+                (.., true) => Answer::NotPermitted,
                 _ => Answer::Done,
             };
             assert_eq!(found, expected, "{step:?}");

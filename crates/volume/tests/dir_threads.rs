@@ -149,6 +149,7 @@ fn storm(fs: &Fs, dirs: &[Ino], random: &mut Random) {
             | Error::NotEmpty(_)
             | Error::Invalid(_)
             | Error::IsDirectory(_)
+            | Error::NotPermitted(_)
             | Error::NotDirectory(_),
         ) => {}
         Err(e) => panic!("{e}"),

@@ -21,11 +21,11 @@ fn scattered(options: &[&str]) -> Vec<u8> {
         size += written as u64;
     }
     for i in 0..460 {
-        fs.volume.fallocate(filler, Fallocate::PunchHole, i * 220 << 10, 1 << 10).expect("a hole");
+        fs.volume.fallocate(filler, Fallocate::PunchHole, (i * 220) << 10, 1 << 10).expect("a hole");
     }
     fs.volume.sync().expect("freed blocks");
     for i in 0..450 {
-        fs.volume.write(file, i * 5000 & !1023, &[1; 1024]).expect("a write");
+        fs.volume.write(file, (i * 5000) & !1023, &[1; 1024]).expect("a write");
     }
     fs.volume.unlink(ROOT, b"filler").expect("unlink");
     fs.volume.setxattr(file, b"user.large", &[3; 700], Default::default()).expect("an attribute");

@@ -3,13 +3,15 @@
 use rustix::mount::MountFlags;
 
 /// How a volume is mounted. The defaults are those of FUSE: only the mounting user has access, set-uid programs and
-/// devices are not honoured. The kernel checks permissions in every case (`default_permissions`).
+/// devices are not honoured. The kernel checks permissions (`default_permissions`) unless root mounts for itself alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// Every user may use the mount.
     pub allow_other: bool,
     /// Root may use the mount besides its user.
     pub allow_root: bool,
+    /// The kernel checks permissions even where root mounts for itself alone.
+    pub default_permissions: bool,
     /// A helper unmounts if the server dies.
     pub auto_unmount: bool,
     /// Nothing can be changed through the mount.
@@ -31,6 +33,7 @@ impl Default for MountOptions {
         Self {
             allow_other: false,
             allow_root: false,
+            default_permissions: false,
             auto_unmount: false,
             read_only: false,
             flags: MountFlags::NOSUID | MountFlags::NODEV,
@@ -69,7 +72,7 @@ impl MountOptions {
             "allow_other" => self.allow_other = true,
             "allow_root" => self.allow_root = true,
             "auto_unmount" => self.auto_unmount = true,
-            "default_permissions" => {}
+            "default_permissions" => self.default_permissions = true,
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "suid" => self.flags.remove(MountFlags::NOSUID),
@@ -78,15 +81,15 @@ impl MountOptions {
             "nodev" => self.flags.insert(MountFlags::NODEV),
             "exec" => self.flags.remove(MountFlags::NOEXEC),
             "noexec" => self.flags.insert(MountFlags::NOEXEC),
-            "atime" => self.flags.remove(MountFlags::NOATIME),
-            "noatime" => self.flags.insert(MountFlags::NOATIME),
             "diratime" => self.flags.remove(MountFlags::NODIRATIME),
             "nodiratime" => self.flags.insert(MountFlags::NODIRATIME),
-            "relatime" => self.flags.insert(MountFlags::RELATIME),
             "norelatime" => self.flags.remove(MountFlags::RELATIME),
             "sync" => self.flags.insert(MountFlags::SYNCHRONOUS),
             "async" => self.flags.remove(MountFlags::SYNCHRONOUS),
             "dirsync" => self.flags.insert(MountFlags::DIRSYNC),
+            "atime" => self.flags.remove(MountFlags::NOATIME),
+            "noatime" => self.flags.insert(MountFlags::NOATIME),
+            "relatime" => self.flags.insert(MountFlags::RELATIME),
             _ => return false,
         }
         true
@@ -114,7 +117,13 @@ impl MountOptions {
 
     /// The options that both mount(2)'s data and the helper's `-o` know.
     pub(crate) fn fuse_words(&self) -> Vec<String> {
-        let mut words = vec!["default_permissions".to_owned()];
+        let mut words = Vec::new();
+        // Root alone on its own mount passes every check; leaving them out saves a request for the directory's
+        // attributes with every change of its names.
+        let root_alone = rustix::process::geteuid().is_root() && !self.allow_other && !self.allow_root;
+        if self.default_permissions || !root_alone {
+            words.push("default_permissions".into());
+        }
         if self.allow_other || self.allow_root {
             words.push("allow_other".into());
         }

@@ -6,6 +6,17 @@ use crate::error::{FormatError, Place, Result};
 
 const BLOCK: &str = "directory block";
 
+/// What [`DirBlock::search`] saw.
+#[derive(Clone, Copy, Debug)]
+pub struct Searched<'a> {
+    /// The entry with the name, if it is there.
+    pub entry: Option<DirEntry<'a>>,
+    /// Where the first entry begins behind which, or in whose place, the name would fit.
+    pub gap: Option<usize>,
+    /// Bytes that the entries in use take if they are packed.
+    pub used: usize,
+}
+
 /// A directory block to be read: a leaf of an htree or a block of a linear directory.
 #[derive(Clone, Copy, Debug)]
 pub struct DirBlock<'a> {
@@ -87,6 +98,45 @@ impl<'a> DirBlock<'a> {
         fail(format!("record length {rec_len} leaves {} bytes", room - rec_len))
     }
 
+    /// Looks for a name and for room for it, in one pass over the entries up to it, each of which is checked.
+    ///
+    /// # Errors
+    /// A corrupt entry before the name.
+    pub fn search(&self, name: &[u8]) -> Result<Searched<'a>> {
+        let need = rec_len_for(name.len());
+        let mut found = Searched { entry: None, gap: None, used: 0 };
+        let mut offset = 0;
+        while offset < self.end {
+            let rest = self.bytes.get(offset..self.end).unwrap_or_default();
+            let Some((header, behind)) = rest.split_first_chunk::<HEADER>() else { return Err(self.bad_entry(offset)) };
+            // inode (32 bits), record length (16), name length (8), file type (8): taken apart in registers.
+            let header = u64::from_le_bytes(*header);
+            let (ino, rec_len) = (header as u32, (header >> 32) as usize & 0xffff);
+            let name_len = (header >> 48) as usize & 0xff;
+            let least = rec_len_for(name_len.max(1));
+            let left = rest.len().wrapping_sub(rec_len);
+            let sound = rec_len & 3 == 0
+                && rec_len <= rest.len()
+                && rec_len >= least
+                && (left == 0 || left >= rec_len_for(1))
+                && (ino == 0 || name_len != 0);
+            if !sound {
+                return Err(self.bad_entry(offset));
+            }
+            if ino != 0 && name_len == name.len() && behind.get(..name_len) == Some(name) {
+                found.entry = Some(self.entry_at(offset)?);
+                return Ok(found);
+            }
+            let keep = if ino == 0 { 0 } else { least };
+            if found.gap.is_none() && rec_len - keep >= need {
+                found.gap = Some(offset);
+            }
+            found.used += keep;
+            offset += rec_len;
+        }
+        Ok(found)
+    }
+
     /// Reads every entry, and asks `valid` whether each inode number may stand there.
     pub fn check(&self, mut valid: impl FnMut(u32) -> bool) -> Result<()> {
         for entry in self.entries() {
@@ -104,13 +154,7 @@ impl<'a> DirBlock<'a> {
 
     /// The entry in use with this name.
     pub fn find(&self, name: &[u8]) -> Result<Option<DirEntry<'a>>> {
-        for entry in self.entries() {
-            let entry = entry?;
-            if entry.ino != 0 && entry.name == name {
-                return Ok(Some(entry));
-            }
-        }
-        Ok(None)
+        Ok(self.search(name)?.entry)
     }
 
     /// Whether no entry but "." and ".." is in use.

@@ -100,17 +100,10 @@ impl<'a> DirBlockMut<'a> {
         if name.is_empty() || name.len() > NAME_MAX {
             return Err(FormatError::TooLarge(format!("a name of {} bytes", name.len())));
         }
-        let need = rec_len_for(name.len());
-        let mut found = None;
-        for entry in self.view()?.entries() {
-            let entry = entry?;
-            let keep = if entry.ino == 0 { 0 } else { rec_len_for(entry.name.len()) };
-            if entry.rec_len - keep >= need {
-                found = Some((entry.offset, keep, entry.rec_len));
-                break;
-            }
-        }
-        let Some((offset, keep, rec_len)) = found else { return Ok(None) };
+        let view = self.view()?;
+        let Some(offset) = view.search(name)?.gap else { return Ok(None) };
+        let DirEntry { ino: taken, rec_len, name: other, .. } = view.entry_at(offset)?;
+        let keep = if taken == 0 { 0 } else { rec_len_for(other.len()) };
         if keep > 0 {
             self.put_rec_len(offset, keep);
         }

@@ -3,7 +3,7 @@
 mod block;
 mod edit;
 
-pub use block::{DirBlock, Entries, seal, verify};
+pub use block::{DirBlock, Entries, Searched, seal, verify};
 pub use edit::{DirBlockMut, Inserted};
 
 /// Bytes of an entry before its name.

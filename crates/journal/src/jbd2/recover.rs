@@ -46,9 +46,13 @@ struct Image {
 /// Corruption inside a transaction that has its commit block; a fast-commit area in use (named); the store's failure.
 pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
     let sb = load_superblock(store, map)?;
-    let Some(start) = sb.start() else { return Ok(Recovered::default()) };
     let log = Log { store, map, format: sb.format(), sb };
     let first = log.sb.sequence();
+    let Some(start) = log.sb.start() else {
+        // An empty log proves nothing about the fast-commit area behind it.
+        log.refuse_fast_commits(first)?;
+        return Ok(Recovered::default());
+    };
     let end = log.scan(u64::from(start), first)?;
     log.refuse_fast_commits(end)?;
     let (images, revoked) = log.collect(u64::from(start), first, end)?;
@@ -113,10 +117,11 @@ impl Log<'_> {
         if !self.sb.incompat().contains(JournalIncompat::FAST_COMMIT) {
             return Ok(());
         }
-        let block = self.read(u64::from(self.sb.end()))?;
+        // jbd2 leaves one block between the log and the area.
+        let block = self.read(u64::from(self.sb.end()) + 1)?;
         let word = |i: usize| block.get(i..i + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        // TLV header of 4 bytes (tag HEAD = 0x0A), then features and transaction id.
-        let is_head = block.get(..2) == Some(&[0x0A, 0]);
+        // A header of 4 bytes (tag HEAD = 9, length), then features and transaction id, all little-endian.
+        let is_head = block.get(..2) == Some(&[9, 0]);
         if is_head && word(8) == Some(end) {
             return Err(JournalError::Unsupported(
                 "the fast_commit area of the journal is in use, which is not replayed here: mount the image once with \

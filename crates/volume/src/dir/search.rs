@@ -106,22 +106,16 @@ impl Scan {
 /// Searches one block of entries.
 pub(super) fn scan(reader: &dyn Reader, dir: &Dir, bytes: &Block, block: u64, name: &[u8]) -> Result<Scan> {
     let view = dir.leaf(bytes, block)?;
-    let need = rec_len_for(name.len());
-    let (mut gap, mut used) = (false, 0);
-    for entry in view.entries() {
-        let e = entry.map_err(|e| bad(block, &e))?;
-        let keep = if e.ino == 0 { 0 } else { rec_len_for(e.name.len()) };
-        if e.ino != 0 && e.name == name {
-            if !valid_ino(reader.volume(), e.ino) || e.ino == crate::ROOT || e.ino == dir.ino {
-                return Err(dir.corrupt(block, format!("an entry names inode {}, which cannot be", e.ino)));
-            }
-            let found = Entry { ino: e.ino, file_type: e.file_type, block, offset: e.offset };
-            return Ok(Scan { found: Some(found), gap, packed: false });
-        }
-        gap |= e.rec_len - keep >= need;
-        used += keep;
+    let seen = view.search(name).map_err(|e| bad(block, &e))?;
+    let Some(e) = seen.entry else {
+        let packed = seen.used + rec_len_for(name.len()) <= view.end();
+        return Ok(Scan { found: None, gap: seen.gap.is_some(), packed });
+    };
+    if !valid_ino(reader.volume(), e.ino) || e.ino == crate::ROOT || e.ino == dir.ino {
+        return Err(dir.corrupt(block, format!("an entry names inode {}, which cannot be", e.ino)));
     }
-    Ok(Scan { found: None, gap, packed: used + need <= view.end() })
+    let found = Entry { ino: e.ino, file_type: e.file_type, block, offset: e.offset };
+    Ok(Scan { found: Some(found), gap: false, packed: false })
 }
 
 /// Looks for a name other than "." and "..".
