@@ -7,10 +7,11 @@ use crate::orphan::Orphans;
 use crate::shared::Shared;
 use crate::{Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use ondol_env::sync::{Arc, Mutex};
+use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
 use ondol_format::inode::FileType;
 use ondol_journal::{Engine, Tid};
+use std::time::Duration;
 
 /// How a volume behaves; what the image says about itself is not among it.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +50,8 @@ pub struct Volume {
     /// Held by every operation that may move a directory, and by transactions.
     pub(crate) rename_lock: Mutex<()>,
     pub(crate) orphans: Orphans,
+    /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
+    overhead: u64,
     read_only: AtomicBool,
     /// Why the volume became read-only, if it did so after an error.
     stopped: Mutex<Option<String>>,
@@ -58,7 +61,9 @@ impl Volume {
     /// A volume over an engine whose log is recovered and empty.
     pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
         let orphans = Orphans::new(&shared.sb);
+        let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + engine.stats().ring_blocks;
         Self {
+            overhead,
             shared,
             engine,
             env,
@@ -135,9 +140,16 @@ impl Volume {
         }
         if groups.pending_free.load(Relaxed) > 0 {
             self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
+        }
+        // What a running checkpoint may still carry home comes free when it ends.
+        for _ in 0..RELEASE_TRIES {
             if groups.promise(blocks, need) {
                 return Ok(());
             }
+            if groups.pending_free.load(Relaxed) == 0 {
+                break;
+            }
+            thread::sleep(Duration::from_millis(1));
         }
         Err(Error::NoSpace("blocks"))
     }
@@ -236,7 +248,7 @@ impl Volume {
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         StatFs {
             block_size: sb.block_size(),
-            blocks: sb.blocks_count().saturating_sub(self.overhead()),
+            blocks: sb.blocks_count().saturating_sub(self.overhead),
             free,
             available: free.saturating_sub(groups.reserved()),
             files: u64::from(sb.inodes_count()),
@@ -244,15 +256,10 @@ impl Volume {
             fsid: half(0) ^ half(8),
         }
     }
-
-    /// Blocks that the file system itself takes, as ext4 counts them: what lies before the first file, and the journal.
-    fn overhead(&self) -> u64 {
-        let sb = &self.shared.sb;
-        let table = u64::from(sb.inode_table_blocks()) + 2;
-        let groups = (0..sb.groups()).map(|g| sb.base_meta(g).blocks() + table).sum::<u64>();
-        groups + u64::from(sb.first_data_block()) + self.engine.stats().ring_blocks
-    }
 }
+
+/// How often, a millisecond apart, space that is about to be released is asked for.
+const RELEASE_TRIES: u32 = 50;
 
 /// Bit number of INODE_ZEROED in the descriptor's flags.
 const INODE_ZEROED_BIT: u32 = ondol_format::group::INODE_ZEROED.trailing_zeros();
