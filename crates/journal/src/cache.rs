@@ -105,12 +105,22 @@ impl BufState {
         }
     }
 
-    /// Takes derived values into the live bytes: `sealed` is `original` with `patches`.
-    pub(crate) fn take_seal(&mut self, original: &Block, sealed: &Block, patches: &Patches) {
+    /// Puts derived values into `image`, which was taken from this block, and into the live bytes, which may be the same or
+    /// newer.
+    pub(crate) fn take_seal(&mut self, image: &mut Block, patches: &Patches) {
         match &mut self.data {
-            Some(live) if Arc::ptr_eq(live, original) => *live = sealed.clone(),
-            Some(live) => patches.apply(Arc::make_mut(live)),
-            None => {}
+            Some(live) if Arc::ptr_eq(live, image) => {
+                // Given up for a moment, so that the live bytes may be held by nobody else and need no copy.
+                *image = Arc::from([]);
+                patches.apply(Arc::make_mut(live));
+                *image = live.clone();
+            }
+            live => {
+                patches.apply(Arc::make_mut(image));
+                if let Some(live) = live {
+                    patches.apply(Arc::make_mut(live));
+                }
+            }
         }
     }
 }

@@ -12,7 +12,6 @@ use super::{Core, Sealed, may_be_logged};
 use crate::cache::Block;
 use crate::contract::{Extent, Images, Patches, Tid};
 use crate::{JournalError, Result};
-use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// What the commit lock protects.
@@ -89,7 +88,7 @@ impl Core {
         self.space.switched(joined);
         self.space.set_used(self.space.used(), joined.max(1));
         blocks.sort_unstable_by_key(|f| f.buf.block);
-        let images = self.seal(&blocks);
+        let images = self.seal(&mut blocks);
         let tx = Sealed { tid, images, revoked: self.to_revoke(&freed) };
 
         let start = committed.head;
@@ -110,24 +109,24 @@ impl Core {
     }
 
     /// Derived values go into the images and, so that the next transaction builds on them, into the live blocks.
-    fn seal(&self, blocks: &[Frozen]) -> Vec<(u64, Block)> {
-        let mut patches = Patches::default();
-        let tx = TxImages(blocks);
-        let seal_one = |frozen: &Frozen| {
-            let Frozen { buf, kind, image, dirty } = frozen;
-            patches.clear();
-            self.client.seal(buf.block, *kind, image, dirty, &tx, &mut patches);
-            if patches.is_empty() {
-                return (buf.block, image.clone());
-            }
-            let mut sealed: Block = Arc::from(&image[..]);
-            if let Some(bytes) = Arc::get_mut(&mut sealed) {
-                patches.apply(bytes);
-            }
-            buf.state.lock().take_seal(image, &sealed, &patches);
-            (buf.block, sealed)
+    ///
+    /// They are computed for all images before any is changed, and then, where nobody else holds an image, put into it in
+    /// place.
+    fn seal(&self, blocks: &mut [Frozen]) -> Vec<(u64, Block)> {
+        let derive = |frozen: &Frozen, tx: &TxImages<'_>| {
+            let mut patches = Patches::default();
+            self.client.seal(frozen.buf.block, frozen.kind, &frozen.image, &frozen.dirty, tx, &mut patches);
+            patches
         };
-        blocks.iter().map(seal_one).collect()
+        let tx = TxImages(blocks);
+        let patches: Vec<Patches> = blocks.iter().map(|frozen| derive(frozen, &tx)).collect();
+        let put = |(frozen, patches): (&mut Frozen, Patches)| {
+            if !patches.is_empty() {
+                frozen.buf.state.lock().take_seal(&mut frozen.image, &patches);
+            }
+            (frozen.buf.block, frozen.image.clone())
+        };
+        blocks.iter_mut().zip(patches).map(put).collect()
     }
 
     fn to_revoke(&self, freed: &[(Extent, crate::Kind)]) -> Vec<u64> {
