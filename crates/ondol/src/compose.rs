@@ -10,7 +10,7 @@ use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, LogMap, Recovered};
-use ondol_journal::{Config, Engine, ReadOnlyEngine};
+use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine};
 use ondol_volume::{DataMode, Image, OnError, Volume as Inodes, VolumeOptions};
 use std::path::Path;
 
@@ -164,7 +164,10 @@ fn volume_options(options: &Options, image: &Image, data: DataMode, read_only: b
 impl Composed {
     /// Commits everything, empties the journal and marks the image clean. The lock is released when the store is dropped.
     pub(crate) fn close(&self) -> Result<()> {
-        if self.engine.aborted().is_some() || self.engine.max_blocks() == 0 {
+        if let Some(why) = self.engine.aborted() {
+            return Err(JournalError::Aborted(why).into());
+        }
+        if self.engine.max_blocks() == 0 {
             return Ok(());
         }
         if !self.inodes.is_read_only() {
