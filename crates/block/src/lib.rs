@@ -8,9 +8,7 @@
 //!   FileStore   RamStore    Recorder / Faulty (wrap another store)
 //! ```
 //!
-//! A store is addressed in bytes. **What a crash may do**: every write that was accepted since the last completed
-//! [`BlockStore::flush`] may be on the medium or not, in any subset and order, torn at [`Caps::atomic_unit`] bytes;
-//! everything before a completed flush is there. Nothing here knows NVM, ext4 or journals.
+//! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
 #![forbid(unsafe_code)]
 
 mod error;
@@ -25,6 +23,6 @@ pub use error::{BlockError, Result};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Access, FileStore};
 pub use ram::RamStore;
-pub use record::{Event, PowerDomain, Recorder};
+pub use record::Recorder;
 pub use stats::{BlockStats, Counters};
 pub use store::{BlockStore, Caps};

@@ -1,56 +1,9 @@
-//! A recorder between a volume and its medium: one sequence of everything that could matter to a crash.
+//! A recorder between a volume and its medium.
 
 use crate::{BlockStats, BlockStore, Caps, Result};
-use ondol_env::sync::{Arc, Mutex};
+use ondol_env::sync::Arc;
+use ondol_power::{Event, PowerDomain};
 use std::io::IoSlice;
-
-/// One event that a crash may fall before or after.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// `bytes` were written at `offset` of medium number `medium`.
-    Write {
-        /// Which medium of the domain.
-        medium: u32,
-        /// First byte.
-        offset: u64,
-        /// What was written.
-        bytes: Arc<[u8]>,
-    },
-    /// Medium number `medium` completed a flush.
-    Flush {
-        /// Which medium of the domain.
-        medium: u32,
-    },
-    /// The driver marked a point, such as "operation 3 returned".
-    Mark(u64),
-}
-
-/// Media that lose power together: one event sequence for all of them.
-#[derive(Debug, Default)]
-pub struct PowerDomain {
-    events: Mutex<Vec<Event>>,
-}
-
-impl PowerDomain {
-    /// A domain without events.
-    pub fn new() -> Arc<Self> {
-        Arc::default()
-    }
-
-    /// Appends a mark.
-    pub fn mark(&self, id: u64) {
-        self.events.lock().push(Event::Mark(id));
-    }
-
-    /// Takes the events recorded so far and starts anew.
-    pub fn take(&self) -> Vec<Event> {
-        std::mem::take(&mut *self.events.lock())
-    }
-
-    fn push(&self, event: Event) {
-        self.events.lock().push(event);
-    }
-}
 
 /// A store that passes everything on to `inner` and records writes and flushes in a power domain.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 mod file_util;
 
 use file_util::{Random, fsck, ino_of, mkfs, mount, open, run, unmount};
-use ondol_block::{Event, PowerDomain, RamStore, Recorder};
+use ondol_block::{RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
+use ondol_power::{Event, PowerDomain};
 use ondol_volume::{DataMode, Fallocate, Ino, Volume, VolumeOptions};
 use std::sync::Arc;
 

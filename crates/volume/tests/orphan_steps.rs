@@ -3,7 +3,8 @@
 
 mod rig;
 
-use ondol_block::{Event, PowerDomain, RamStore, Recorder};
+use ondol_block::{RamStore, Recorder};
+use ondol_power::{Event, PowerDomain};
 use ondol_volume::{Error, Fallocate, ROOT, SetAttr};
 use rig::{Fs, assert_clean, mkfs};
 use std::sync::Arc;

@@ -4,8 +4,9 @@ mod file_util;
 mod transaction_util;
 
 use file_util::{fsck, mkfs, mount, open, unmount};
-use ondol_block::{Event, PowerDomain, RamStore, Recorder};
+use ondol_block::{RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
+use ondol_power::{Event, PowerDomain};
 use ondol_volume::{DataMode, Rename, Step, Volume, VolumeOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! The engine contract as tests. An engine passes when every function here does, given a [`Rig`] that makes it.
 
-use ondol_block::{BlockStore, Event, FaultPlan, Faulty, PowerDomain, RamStore, Recorder};
+use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, Patches, Ranges};
+use ondol_power::{Event, PowerDomain};
 use std::collections::BTreeSet;
 
 pub(crate) const BLOCK: usize = 1024;

@@ -1,7 +1,7 @@
 //! One crash state, exactly: the event after which power was lost, and what survived of each unflushed write.
 
 use super::{Layer, UNIT};
-use ondol_block::Event;
+use ondol_power::Event;
 use std::fmt;
 use std::str::FromStr;
 

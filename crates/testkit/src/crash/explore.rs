@@ -5,8 +5,8 @@ use super::judge::{Judge, Judged};
 use super::{Case, Keep, Layer, Run};
 use crate::image::ToolError;
 use crate::op::text;
-use ondol_block::Event;
 use ondol_env::{Env, Fixed, Timestamp};
+use ondol_power::Event;
 use std::collections::HashMap;
 use std::fmt;
 
@@ -113,6 +113,7 @@ fn describe(event: &Event) -> String {
     match event {
         Event::Write { offset, bytes, .. } => format!("  write {} bytes at {offset}", bytes.len()),
         Event::Flush { .. } => "  flush".into(),
+        Event::Store { .. } | Event::WriteBack { .. } | Event::Fence { .. } => "  NVM".into(),
         Event::Mark(id) if id % 2 == 0 => format!("  call {} begins", id / 2),
         Event::Mark(id) => format!("  call {} has returned", id / 2),
     }
@@ -160,7 +161,7 @@ impl Explorer<'_> {
                     least = run.allowed(i + 1).0;
                     Newest::Any
                 }
-                Event::Mark(_) => continue,
+                Event::Mark(_) | Event::Store { .. } | Event::WriteBack { .. } | Event::Fence { .. } => continue,
             };
             let allowed = run.allowed(i + 1);
             let cut = Cut { events: i + 1, durable: &durable, pending: &pending, allowed };

@@ -6,8 +6,9 @@ use crate::image::{MountOptions, Mounted, clock};
 use crate::model::Model;
 use crate::op::Op;
 use crate::target::{Disagreement, Library, Lockstep};
-use ondol_block::{BlockStore, Event, PowerDomain, RamStore, Recorder};
+use ondol_block::{BlockStore, RamStore, Recorder};
 use ondol_env::sync::Arc;
+use ondol_power::{Event, PowerDomain};
 
 /// What happens before power can be lost, and how.
 #[derive(Clone, Debug)]

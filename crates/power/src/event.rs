@@ -1,0 +1,77 @@
+//! The one sequence of everything that could matter to a crash.
+
+use ondol_env::sync::{Arc, Mutex};
+
+/// One event that a crash may fall before or after.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// `bytes` were written at `offset` of a block medium.
+    Write {
+        /// Which medium of the domain.
+        medium: u32,
+        /// First byte.
+        offset: u64,
+        /// What was written.
+        bytes: Arc<[u8]>,
+    },
+    /// A block medium completed a flush.
+    Flush {
+        /// Which medium of the domain.
+        medium: u32,
+    },
+    /// `bytes` were stored at `offset` of an NVM medium. A non-temporal store is this and a write-back of its lines.
+    Store {
+        /// Which medium of the domain.
+        medium: u32,
+        /// First byte.
+        offset: u64,
+        /// What was stored.
+        bytes: Arc<[u8]>,
+    },
+    /// A thread began to write back the lines that hold `len` bytes at `offset` of an NVM medium.
+    WriteBack {
+        /// Which medium of the domain.
+        medium: u32,
+        /// Whose fence completes it.
+        thread: u32,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+    /// A thread's fence completed: what it had begun to write back before, on any NVM medium, is on the medium.
+    Fence {
+        /// The thread.
+        thread: u32,
+    },
+    /// The driver marked a point, such as "operation 3 returned".
+    Mark(u64),
+}
+
+/// Media that lose power together: one event sequence for all of them.
+#[derive(Debug, Default)]
+pub struct PowerDomain {
+    events: Mutex<Vec<Event>>,
+}
+
+impl PowerDomain {
+    /// A domain without events.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Appends an event: for media and their recorders.
+    pub fn push(&self, event: Event) {
+        self.events.lock().push(event);
+    }
+
+    /// Appends a mark.
+    pub fn mark(&self, id: u64) {
+        self.push(Event::Mark(id));
+    }
+
+    /// Takes the events recorded so far and starts anew.
+    pub fn take(&self) -> Vec<Event> {
+        std::mem::take(&mut *self.events.lock())
+    }
+}
