@@ -88,7 +88,7 @@ fn each_crash(base: &[u8], events: &[Event], mut check: impl FnMut(Vec<u8>, u64)
             Event::Write { offset, bytes, .. } => {
                 pending.extend(sectors(*offset as usize, bytes));
             }
-            Event::Flush { .. } => {}
+            _ => {}
         }
         let flush = matches!(event, Event::Flush { .. });
         if !flush && i + 1 < events.len() {
