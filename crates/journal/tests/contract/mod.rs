@@ -213,6 +213,7 @@ pub(crate) fn each_crash(base: &[u8], events: &[Event], mut check: impl FnMut(&[
                 let sectors = bytes.chunks(512).enumerate();
                 pending.extend(sectors.map(|(i, sector)| (offset + i as u64 * 512, Arc::from(sector))));
             }
+            _ => {}
         }
         for subset in subsets(pending.len()) {
             let mut image = durable.clone();
