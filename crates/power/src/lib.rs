@@ -1,8 +1,47 @@
 //! What a power cut may do. This page is the contract between everything that stores and the crash laboratory.
 //!
-//! All media of a volume share one [`PowerDomain`]: one sequence of [`Event`]s, cut at one instant for all of them.
+//! All media of a volume share one [`PowerDomain`]: one sequence of [`Event`]s. A cut may come after any event, and hits all
+//! media at that instant. What each then holds:
+//!
+//! **Block media.** Everything written before the last completed flush is there. Each write since is there or not,
+//! independently of the others; and each may be torn: it consists of units of [`UNIT`] aligned bytes, any subset of
+//! which arrived. That covers every order too: where two writes overlap, the older one "arriving last" is the newer one
+//! without the units that they share. One range a medium may be declared [`Medium::whole`]: ext4's superblock, 1,024 bytes with
+//! one checksum over them, which ext4 itself needs to arrive whole or not at all.
+//!
+//! **NVM.** A medium of lines of [`LINE`] bytes behind caches that lose their contents ([`Kind::Nvm`]). Nothing larger than an aligned word
+//! of [`WORD`] bytes is atomic. A thread's fence makes durable what the lines held when *this thread* began to write
+//! them back; what another thread wrote back needs that thread's fence. For everything stored later than that, each line is
+//! independent of all others and may have been evicted at any moment: it holds what it held after some number of its stores. It
+//! may be torn as well: each of its words then holds what that word held after some number of the line's stores, for
+//! each word another one. So an unfenced line may be there, a line that was never written back may be there, and a line that
+//! was stored to twice may be there with the first store alone.
+//!
+//! **NVM behind caches that survive** ([`Kind::PersistentCaches`]: eADR, GPF). Stores are durable in the order in which they were
+//! made; the newest may be torn between words. Memory written back by `msync` to a disk ([`Kind::Nvm`], too) never does more than the caches above:
+//! a page may reach the disk at any moment, and is torn at 512 bytes, which is coarser than words.
+//!
+//! [`Cut`] follows the events and knows what is durable and which [`Item`]s are not; one [`Keep`] for each of them is a state; a [`Case`]
+//! is a state as text.
 #![forbid(unsafe_code)]
 
+mod case;
+mod cut;
 mod event;
+mod keep;
+mod layer;
 
+pub use case::Case;
+pub use cut::{Cut, Item, Kind, Medium};
 pub use event::{Event, PowerDomain};
+pub use keep::Keep;
+pub use layer::{Layer, Pages};
+
+/// Bytes of a block medium that are not torn by a crash.
+pub const UNIT: usize = 512;
+
+/// Bytes of a line, the unit that a processor writes back.
+pub const LINE: usize = 64;
+
+/// Bytes of NVM that are not torn by a crash, where they are aligned.
+pub const WORD: usize = 8;

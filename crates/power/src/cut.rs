@@ -1,0 +1,282 @@
+//! Where power is cut: what is durable by then, and what is not.
+
+use crate::{Event, Keep, LINE, Layer, UNIT, WORD};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// How a medium loses what is not durable. See the crate documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Writes and flushes.
+    Block,
+    /// Stores, write-backs and fences; caches lose their contents.
+    Nvm,
+    /// Stores; caches survive.
+    PersistentCaches,
+}
+
+/// One medium of a power domain, as it was when the recording began.
+#[derive(Clone, Debug)]
+pub struct Medium {
+    /// What it held; all of it durable.
+    pub base: Layer,
+    /// How it loses.
+    pub kind: Kind,
+    /// A range of bytes that arrives as one; the unit it begins in decides.
+    pub whole: Option<Range<u64>>,
+}
+
+/// Something that is on its way to a medium.
+#[derive(Clone, Debug)]
+pub enum Item<'e> {
+    /// A write that no flush has covered.
+    Write {
+        /// Where to.
+        medium: u32,
+        /// First byte.
+        offset: u64,
+        /// What was written.
+        bytes: &'e [u8],
+    },
+    /// A line with stores that no fence has covered.
+    Line {
+        /// Where to.
+        medium: u32,
+        /// Its number.
+        line: u64,
+        /// Its stores in order: offset in the line, bytes.
+        stores: Vec<(usize, &'e [u8])>,
+        /// By thread: how many of the stores it has begun to write back.
+        begun: BTreeMap<u32, usize>,
+    },
+}
+
+/// The instant after some events of a run.
+#[derive(Clone, Debug)]
+pub struct Cut<'e> {
+    media: &'e [Medium],
+    durable: Vec<Layer>,
+    items: Vec<Item<'e>>,
+    events: usize,
+}
+
+impl<'e> Cut<'e> {
+    /// Before the first event.
+    pub fn new(media: &'e [Medium]) -> Self {
+        Self { media, durable: media.iter().map(|m| m.base.clone()).collect(), items: Vec::new(), events: 0 }
+    }
+
+    /// Number of events that happened.
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
+    /// What is not durable, oldest first.
+    pub fn items(&self) -> &[Item<'e>] {
+        &self.items
+    }
+
+    /// Goes on by one event. Returns the items that it made or changed, by index; they are the newest.
+    ///
+    /// # Panics
+    /// The event names a medium that the domain does not have, or bytes outside of it.
+    pub fn advance(&mut self, event: &'e Event) -> Range<usize> {
+        self.events += 1;
+        match event {
+            Event::Write { medium, offset, bytes } => {
+                self.items.push(Item::Write { medium: *medium, offset: *offset, bytes });
+            }
+            Event::Flush { medium } => self.settle(*medium),
+            Event::Store { medium, offset, bytes } => return self.store(*medium, *offset, bytes),
+            Event::WriteBack { medium, thread, offset, len } => self.begin(*medium, *thread, *offset, *len),
+            Event::Fence { thread } => self.fence(*thread),
+            Event::Mark(_) => {}
+        }
+        let new = usize::from(matches!(event, Event::Write { .. }));
+        self.items.len() - new..self.items.len()
+    }
+
+    /// All of a medium becomes durable.
+    fn settle(&mut self, medium: u32) {
+        let layer = &mut self.durable[medium as usize];
+        for item in self.items.iter().filter(|item| item.medium() == medium) {
+            item.apply(layer, &self.media[medium as usize], &Keep::All);
+        }
+        self.items.retain(|item| item.medium() != medium);
+        // Copies then need not compute it again.
+        let _fingerprint = layer.fingerprint();
+    }
+
+    /// A store is a store to each line it touches. They move to the end: changed items are the newest.
+    fn store(&mut self, medium: u32, offset: u64, bytes: &'e [u8]) -> Range<usize> {
+        if self.media[medium as usize].kind == Kind::PersistentCaches {
+            self.settle(medium);
+        }
+        let end = offset + bytes.len() as u64;
+        let lines = if bytes.is_empty() { 0..0 } else { offset / LINE as u64..end.div_ceil(LINE as u64) };
+        let count = (lines.end - lines.start) as usize;
+        for line in lines {
+            let start = (line * LINE as u64).max(offset);
+            let part =
+                &bytes[(start - offset) as usize..((line + 1) * LINE as u64).min(end) as usize - offset as usize];
+            let of_line =
+                |i: &Item<'_>| matches!(i, Item::Line { medium: m, line: l, .. } if (*m, *l) == (medium, line));
+            let mut item = match self.items.iter().position(of_line) {
+                Some(at) => self.items.remove(at),
+                None => Item::Line { medium, line, stores: Vec::new(), begun: BTreeMap::new() },
+            };
+            if let Item::Line { stores, .. } = &mut item {
+                stores.push(((start % LINE as u64) as usize, part));
+            }
+            self.items.push(item);
+        }
+        self.items.len() - count..self.items.len()
+    }
+
+    fn begin(&mut self, medium: u32, thread: u32, offset: u64, len: u64) {
+        let lines = offset / LINE as u64..(offset + len).div_ceil(LINE as u64);
+        for item in &mut self.items {
+            if let Item::Line { medium: m, line, stores, begun } = item
+                && *m == medium
+                && lines.contains(line)
+            {
+                begun.insert(thread, stores.len());
+            }
+        }
+    }
+
+    fn fence(&mut self, thread: u32) {
+        let (media, durable) = (self.media, &mut self.durable);
+        self.items.retain_mut(|item| {
+            let medium = item.medium() as usize;
+            let Item::Line { begun, .. } = item else { return true };
+            let Some(n) = begun.remove(&thread) else { return true };
+            item.apply(&mut durable[medium], &media[medium], &Keep::Stores(n as u32));
+            let Item::Line { stores, begun, .. } = item else { return true };
+            stores.drain(..n);
+            begun.values_mut().for_each(|of_others| *of_others = of_others.saturating_sub(n));
+            begun.retain(|_, of_others| *of_others > 0);
+            !stores.is_empty()
+        });
+        for layer in &mut self.durable {
+            let _fingerprint = layer.fingerprint();
+        }
+    }
+
+    /// What the media hold if `keep` survived, one entry for each item; items without one are lost.
+    pub fn build(&self, keep: &[Keep]) -> Vec<Layer> {
+        let mut layers = self.durable.clone();
+        for (item, keep) in self.items.iter().zip(keep) {
+            let medium = item.medium() as usize;
+            item.apply(&mut layers[medium], &self.media[medium], keep);
+        }
+        layers
+    }
+}
+
+impl Item<'_> {
+    /// Where it is going.
+    pub fn medium(&self) -> u32 {
+        match self {
+            Self::Write { medium, .. } | Self::Line { medium, .. } => *medium,
+        }
+    }
+
+    /// In how many ways it can be there, torn ones left out: [`Item::choice`].
+    pub fn choices(&self) -> usize {
+        match self {
+            Self::Write { .. } => 2,
+            Self::Line { stores, .. } => stores.len() + 1,
+        }
+    }
+
+    /// The `n`-th way, from nothing to all.
+    pub fn choice(&self, n: usize) -> Keep {
+        match n {
+            0 => Keep::None,
+            n if n + 1 >= self.choices() => Keep::All,
+            n => Keep::Stores(n as u32),
+        }
+    }
+
+    /// Into how many parts it can be torn: units of a write, words of a line.
+    pub fn parts(&self) -> usize {
+        match self {
+            Self::Write { offset, bytes, .. } => units(*offset, bytes.len()),
+            Self::Line { stores, .. }
+                if stores.iter().any(|(at, bytes)| at / WORD != (at + bytes.len() - 1) / WORD) =>
+            {
+                LINE / WORD
+            }
+            Self::Line { stores, .. } => {
+                let first = stores.first().map(|(at, _)| at / WORD);
+                if stores.iter().all(|(at, _)| Some(at / WORD) == first) { 1 } else { LINE / WORD }
+            }
+        }
+    }
+
+    /// Torn: `part(i)` says how much of its `i`-th part is there, from 0 to [`Item::choices`] - 1.
+    pub fn torn(&self, part: impl FnMut(usize) -> usize) -> Keep {
+        match self {
+            Self::Write { .. } => Keep::Units((0..self.parts()).map(part).map(|n| n > 0).collect()),
+            Self::Line { .. } => {
+                let words: Vec<u32> = (0..LINE / WORD).map(part).map(|n| n as u32).collect();
+                Keep::Words(words.try_into().unwrap_or_default())
+            }
+        }
+    }
+
+    fn apply(&self, layer: &mut Layer, medium: &Medium, keep: &Keep) {
+        match self {
+            Self::Write { offset, bytes, .. } => match keep {
+                Keep::None => {}
+                Keep::Units(kept) => apply_units(layer, medium, *offset as usize, bytes, kept),
+                _ => layer.write(*offset as usize, bytes),
+            },
+            Self::Line { line, stores, .. } => {
+                let at = *line as usize * LINE;
+                match keep {
+                    Keep::None | Keep::Units(_) => {}
+                    Keep::All => stores.iter().for_each(|(from, bytes)| layer.write(at + from, bytes)),
+                    Keep::Stores(n) => {
+                        stores.iter().take(*n as usize).for_each(|(from, bytes)| layer.write(at + from, bytes));
+                    }
+                    Keep::Words(words) => stores.iter().enumerate().for_each(|(i, (from, bytes))| {
+                        for part in pieces(*from, bytes.len(), WORD) {
+                            if words[(from + part.start) / WORD] as usize > i {
+                                layer.write(at + from + part.start, &bytes[part]);
+                            }
+                        }
+                    }),
+                }
+            }
+        }
+    }
+}
+
+/// The parts of `len` bytes at `offset` that lie in one aligned `unit` each.
+fn pieces(offset: usize, len: usize, unit: usize) -> impl Iterator<Item = Range<usize>> {
+    let first = offset / unit;
+    let count = if len == 0 { 0 } else { (offset + len - 1) / unit - first + 1 };
+    (first..first + count).map(move |n| {
+        let start = n * unit;
+        start.max(offset) - offset..(start + unit).min(offset + len) - offset
+    })
+}
+
+/// Number of units that a write touches.
+fn units(offset: u64, len: usize) -> usize {
+    pieces(offset as usize, len, UNIT).count()
+}
+
+fn apply_units(layer: &mut Layer, medium: &Medium, offset: usize, bytes: &[u8], kept: &[bool]) {
+    let first = offset / UNIT;
+    let glued = |i: usize| medium.whole.as_ref().is_some_and(|w| w.contains(&(((first + i) * UNIT) as u64)));
+    let decides = (0..kept.len()).find(|i| glued(*i));
+    for (i, part) in pieces(offset, bytes.len(), UNIT).enumerate() {
+        let by = if glued(i) { decides.unwrap_or(i) } else { i };
+        if kept.get(by) == Some(&true) {
+            layer.write(offset + part.start, &bytes[part]);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Contents that share what they have in common: a base and the pages that differ from it.
+
+use ondol_env::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+const PAGE: usize = 1024;
+type Page = [u8; PAGE];
+
+/// What a medium holds, as a base and changed pages. Copies are cheap, and equal contents have equal fingerprints.
+#[derive(Clone, Debug)]
+pub struct Layer {
+    base: Arc<Base>,
+    pages: BTreeMap<usize, (Arc<Page>, u128)>,
+    /// Pages whose hash is not current.
+    touched: BTreeSet<usize>,
+    /// Exclusive or of the hashes of all pages, with those of the base for pages that are touched.
+    hash: u128,
+}
+
+#[derive(Debug)]
+struct Base {
+    bytes: Arc<[u8]>,
+    hashes: Vec<u128>,
+    hash: u128,
+}
+
+/// A set of pages, by the byte ranges that cover them wholly.
+#[derive(Clone, Debug, Default)]
+pub struct Pages(BTreeSet<usize>);
+
+impl Pages {
+    /// All pages that lie wholly in one of `ranges` of bytes.
+    pub fn inside(ranges: impl IntoIterator<Item = Range<u64>>) -> Self {
+        let pages = |r: Range<u64>| (r.start as usize).div_ceil(PAGE)..r.end as usize / PAGE;
+        Self(ranges.into_iter().flat_map(pages).collect())
+    }
+}
+
+impl Layer {
+    /// The base itself.
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
+        let bytes = bytes.into();
+        let hashes: Vec<u128> = (0..bytes.len().div_ceil(PAGE)).map(|n| hash_page(n, &base_page(&bytes, n))).collect();
+        let hash = hashes.iter().fold(0, |all, h| all ^ h);
+        let base = Arc::new(Base { bytes, hashes, hash });
+        Self { hash: base.hash, base, pages: BTreeMap::new(), touched: BTreeSet::new() }
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.base.bytes.len()
+    }
+
+    /// No bytes at all.
+    pub fn is_empty(&self) -> bool {
+        self.base.bytes.is_empty()
+    }
+
+    /// Writes into pages of its own. The range lies inside the layer.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (n, from) = ((offset + done) / PAGE, (offset + done) % PAGE);
+            let len = (PAGE - from).min(bytes.len() - done);
+            let base = &self.base;
+            let new = || (Arc::new(base_page(&base.bytes, n)), base.hashes[n]);
+            let (page, hash) = self.pages.entry(n).or_insert_with(new);
+            if self.touched.insert(n) {
+                self.hash ^= *hash ^ self.base.hashes[n];
+            }
+            Arc::make_mut(page)[from..from + len].copy_from_slice(&bytes[done..done + len]);
+            done += len;
+        }
+    }
+
+    /// Reads; the range lies inside the layer.
+    pub fn read(&self, offset: usize, buf: &mut [u8]) {
+        let mut done = 0;
+        while done < buf.len() {
+            let (n, from) = ((offset + done) / PAGE, (offset + done) % PAGE);
+            let len = (PAGE - from).min(buf.len() - done);
+            let out = &mut buf[done..done + len];
+            match self.pages.get(&n) {
+                Some((page, _)) => out.copy_from_slice(&page[from..from + len]),
+                None => out.copy_from_slice(&self.base.bytes[offset + done..offset + done + len]),
+            }
+            done += len;
+        }
+    }
+
+    /// Lends `len` bytes at `offset`, if they lie in one page.
+    pub fn borrow(&self, offset: usize, len: usize) -> Option<&[u8]> {
+        let (n, from) = (offset / PAGE, offset % PAGE);
+        match self.pages.get(&n) {
+            Some((page, _)) => page.get(from..from + len),
+            None if from + len <= PAGE => self.base.bytes.get(offset..offset + len),
+            None => None,
+        }
+    }
+
+    /// A number that is equal for equal contents, and for others practically never.
+    pub fn fingerprint(&mut self) -> u128 {
+        for n in std::mem::take(&mut self.touched) {
+            if let Some((page, hash)) = self.pages.get_mut(&n) {
+                *hash = hash_page(n, page);
+                self.hash ^= *hash ^ self.base.hashes[n];
+            }
+        }
+        self.hash
+    }
+
+    /// As [`Layer::fingerprint`], of everything but the pages of `scratch`. Comparable between layers of one base.
+    pub fn fingerprint_without(&mut self, scratch: &Pages) -> u128 {
+        let all = self.fingerprint();
+        let hidden = self.pages.iter().filter(|(n, _)| scratch.0.contains(n));
+        hidden.fold(all, |hash, (n, (_, own))| hash ^ own ^ self.base.hashes[*n])
+    }
+
+    /// All bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.base.bytes.to_vec();
+        for (n, (page, _)) in &self.pages {
+            let at = n * PAGE;
+            let len = PAGE.min(bytes.len() - at);
+            bytes[at..at + len].copy_from_slice(&page[..len]);
+        }
+        bytes
+    }
+}
+
+fn base_page(base: &[u8], n: usize) -> Page {
+    let mut page = [0; PAGE];
+    let from = n * PAGE;
+    let len = PAGE.min(base.len().saturating_sub(from));
+    page[..len].copy_from_slice(&base[from..from + len]);
+    page
+}
+
+/// Two independent multiplicative hashes; fast, and only ever fed with contents of our own making.
+fn hash_page(n: usize, page: &Page) -> u128 {
+    let (mut a, mut b) = (n as u64 ^ 0x9E37_79B9_7F4A_7C15, n as u64 ^ 0xC2B2_AE3D_27D4_EB4F);
+    for word in page.as_chunks::<8>().0 {
+        let word = u64::from_le_bytes(*word);
+        a = (a ^ word).wrapping_mul(0x9FB2_1C65_1E98_DF25);
+        a ^= a >> 32;
+        b = (b ^ word).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        b ^= b >> 29;
+    }
+    u128::from(a) << 64 | u128::from(b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_contents_have_equal_fingerprints_whatever_led_there() {
+        let base: Arc<[u8]> = vec![7; 3 * PAGE + 100].into();
+        let mut a = Layer::new(base.clone());
+        a.write(100, &[1; 2500]);
+        let first = a.fingerprint();
+        let mut b = a.clone();
+        b.write(100, &[2; 10]);
+        assert_ne!(b.fingerprint(), first);
+        b.write(100, &[1; 10]);
+        assert_eq!(b.fingerprint(), first);
+        assert_eq!(Layer::new(b.to_bytes()).fingerprint(), first);
+        b.write(100, &[7; 2500]);
+        assert_eq!(b.fingerprint(), Layer::new(base.clone()).fingerprint());
+        assert_eq!(b.to_bytes(), &base[..]);
+    }
+
+    #[test]
+    fn scratch_pages_do_not_count() {
+        let mut a = Layer::new(vec![7; 4 * PAGE]);
+        let mut b = a.clone();
+        a.write(PAGE, &[1; 100]);
+        let scratch = Pages::inside([PAGE as u64 - 1..3 * PAGE as u64 + 5]);
+        assert_eq!(a.fingerprint_without(&scratch), b.fingerprint_without(&scratch));
+        a.write(3 * PAGE, &[1]);
+        assert_ne!(a.fingerprint_without(&scratch), b.fingerprint_without(&scratch));
+    }
+}
