@@ -99,7 +99,7 @@ fn violation(run: &Run, case: Case, what: String) -> Violation {
     let events: Vec<String> = run.events.iter().take(case.events).map(describe).collect();
     let context = format!(
         "data mode {:?}, seed {}, {}\nsetup:\n{}recorded calls:\n{}events up to the cut:\n{}\n",
-        setup.options.data,
+        setup.data(),
         setup.seed,
         if setup.remount { "remounted before the recording" } else { "synced before the recording" },
         text::print(&setup.ops),
