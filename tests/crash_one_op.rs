@@ -6,7 +6,7 @@
 
 use ondol_env::sync::Arc;
 use ondol_testkit::crash::{self, Limits, Report, Setup};
-use ondol_testkit::image::{MountOptions, Spec};
+use ondol_testkit::image::{self, Spec};
 use ondol_testkit::op::text;
 use ondol_tests::parameter;
 use ondol_volume::DataMode;
@@ -113,7 +113,7 @@ const FULL: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncre
 fn one(name: &str, before: &str, calls: &str, data: DataMode, image: &Arc<[u8]>, remount: bool) -> Report {
     let setup = Setup {
         image: image.clone(),
-        options: MountOptions::new(data),
+        options: image::options(data),
         ops: text::parse(before).unwrap(),
         remount,
         seed: parameter("ONDOL_SEED", 1),

@@ -5,7 +5,7 @@
 
 use ondol_env::sync::Arc;
 use ondol_testkit::crash::{self, Limits, RecordError, Setup};
-use ondol_testkit::image::{MountOptions, Spec};
+use ondol_testkit::image::{self, Spec};
 use ondol_testkit::op::Op;
 use ondol_testkit::strategy::{self, Mix};
 use ondol_tests::{hunt, parameter};
@@ -17,8 +17,8 @@ const BEFORE: usize = 10;
 
 fn crash_everywhere(image: &Arc<[u8]>, data: DataMode, ops: &[Op], states: &Cell<u64>) -> Result<(), String> {
     let (before, calls) = ops.split_at(ops.len().min(BEFORE));
-    let options = MountOptions { commit_interval: 5, ..MountOptions::new(data) };
-    let setup = Setup { image: image.clone(), options, ops: before.to_vec(), remount: false, seed: 1 };
+    let setup =
+        Setup { image: image.clone(), options: image::options(data), ops: before.to_vec(), remount: false, seed: 1 };
     let run = match crash::record(&setup, calls) {
         Ok(run) => run,
         Err(e @ (RecordError::Open(_) | RecordError::Read(_) | RecordError::Disagreement(_))) => {

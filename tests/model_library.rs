@@ -2,7 +2,7 @@
 
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
-use ondol_testkit::image::{self, MountOptions, Spec};
+use ondol_testkit::image::{self, Spec};
 use ondol_testkit::op::Op;
 use ondol_testkit::strategy;
 use ondol_testkit::target::{Library, Lockstep};
@@ -12,7 +12,7 @@ use ondol_volume::DataMode;
 fn run(image: &[u8], data: DataMode, ops: &[Op]) -> Result<(), String> {
     let ram = Arc::new(RamStore::from_bytes(image.to_vec()));
     let store: Arc<dyn BlockStore> = ram.clone();
-    let library = Library::open(store, MountOptions::new(data), 1).map_err(|e| e.to_string())?;
+    let library = Library::open(store, &image::options(data), 1).map_err(|e| e.to_string())?;
     let mut lockstep = Lockstep::new(library)?;
     let done = lockstep.run(ops, 10).map_err(|e| e.to_string());
     let said = lockstep.target().failure().map(|f| format!("\nthe last failure was: {f}")).unwrap_or_default();

@@ -1,11 +1,11 @@
 //! Images of many kinds, in both directions, clean and dirty: what we write is read by e2fsck, debugfs and the kernel, what
 //! mke2fs and the kernel write is read by us, and everybody replays everybody's journal.
 
-use ondol::FormatOptions;
+use ondol::{FormatOptions, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
-use ondol_testkit::image::{self, KernelMount, MountOptions, Mounted, Spec, debugfs, scratch_dir, write_sparse};
+use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_sparse};
 use ondol_testkit::model::Model;
 use ondol_testkit::op::{Op, Path, text};
 use ondol_testkit::target::{Directory, Library, Lockstep};
@@ -71,7 +71,7 @@ fn second_workload() -> Vec<Op> {
 }
 
 fn library(store: Arc<dyn BlockStore>, data: DataMode) -> Lockstep<Library> {
-    Lockstep::new(Library::open(store, MountOptions::new(data), 1).unwrap()).unwrap()
+    Lockstep::new(Library::open(store, &image::options(data), 1).unwrap()).unwrap()
 }
 
 fn do_all<T: ondol_testkit::target::Target>(lockstep: &mut Lockstep<T>, ops: &[Op]) {
@@ -103,9 +103,9 @@ fn at_rest(model: &Model) -> Snapshot {
 
 fn read_by_us(bytes: Vec<u8>) -> Snapshot {
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes));
-    let mounted = Mounted::open(store, MountOptions::new(DataMode::Ordered), image::clock(2)).unwrap();
-    let found = dump::of_volume(mounted.volume()).unwrap();
-    mounted.close().unwrap();
+    let volume = Volume::open_stepped(store, &image::options(DataMode::Ordered), image::clock(2)).unwrap();
+    let found = dump::of_volume(volume.inodes()).unwrap();
+    volume.close().unwrap();
     found
 }
 
@@ -113,9 +113,8 @@ fn must_be_clean(bytes: &[u8]) {
     let verdict = image::check(bytes).unwrap();
     assert!(verdict.is_clean(), "e2fsck -fn: {}", verdict.output);
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
-    let report = ondol_volume::check(&Image::open(store).unwrap(), &mut |_| {}).unwrap();
-    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-    assert!(report.is_clean(), "our check: {}", problems.join("\n"));
+    let report = ondol::check_store(&store).unwrap();
+    assert!(report.is_clean(), "our check: {report:?}");
 }
 
 fn must_be_dirty(bytes: &[u8]) {
@@ -283,9 +282,12 @@ fn features_that_are_not_known_are_refused_by_name() {
     ] {
         let image = Spec::new(64 << 20, 4096).with(args).make().unwrap();
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(image));
-        let Err(e) = Mounted::open(store, MountOptions::new(DataMode::Ordered), image::clock(1)) else {
-            panic!("an image with {name} was mounted for writing");
+        // What may be read for all that is opened for reading only.
+        let why = match Volume::open_stepped(store.clone(), &image::options(DataMode::Ordered), image::clock(1)) {
+            Err(e) => e.to_string(),
+            Ok(volume) if !volume.is_read_only() => panic!("an image with {name} was mounted for writing"),
+            Ok(_) => Image::open(store).unwrap().require_writable().unwrap_err().to_string(),
         };
-        assert!(e.to_string().contains(name), "{name}: {e}");
+        assert!(why.contains(name), "{name}: {why}");
     }
 }

@@ -40,7 +40,7 @@ struct View<'a> {
 
 impl View<'_> {
     fn data(&self) -> DataMode {
-        self.run.setup.options.data
+        self.run.setup.data()
     }
 
     /// Whether `found` is this state, as far as the data mode promises.
@@ -103,7 +103,7 @@ impl View<'_> {
 }
 
 fn explain(run: &Run, least: usize, most: usize, found: &Snapshot) -> String {
-    let strictness = match run.setup.options.data {
+    let strictness = match run.setup.data() {
         DataMode::Journal => Strictness::Whole,
         _ => Strictness::Metadata,
     };

@@ -6,7 +6,7 @@ use crate::image::{self, ToolError};
 use crate::op::Fill;
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
-use ondol_volume::{Caller, Error, Image, ROOT, Volume};
+use ondol_volume::{Caller, Error, ROOT, Volume};
 
 /// The numbers of calls that a state may be the state of.
 pub(super) type Judged = Vec<usize>;
@@ -23,10 +23,10 @@ impl<'a> Judge<'a> {
     /// Recovers with our own code, checks the image, reads everything, and compares.
     pub(super) fn ours(&mut self, layer: &Layer, allowed: (usize, usize)) -> Result<Judged, String> {
         let store: Arc<dyn BlockStore> = Arc::new(CowStore::new(layer.clone()));
-        image::recover(&store).map_err(|e| format!("cannot be recovered: {e}"))?;
+        ondol::recover_store(&store).map_err(|e| format!("cannot be recovered: {e}"))?;
         check(&store).map_err(|e| format!("after recovery: {e}"))?;
-        let mounted = self.run.mount(store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
-        let found = dump::of_volume(mounted.volume()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
+        let volume = self.run.mount(store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
+        let found = dump::of_volume(volume.inodes()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
         contract::judge(self.run, allowed.0, allowed.1, &found)
     }
 
@@ -52,12 +52,12 @@ impl<'a> Judge<'a> {
     /// Recovers, uses the volume a little, because it must still be good for that, and closes it.
     fn recover_and_close(&self, layer: &Layer) -> Result<Layer, String> {
         let store = Arc::new(CowStore::new(layer.clone()));
-        let mounted = self.run.mount(store.clone()).map_err(|e| format!("cannot be recovered: {e}"))?;
-        match use_it(mounted.volume()) {
+        let volume = self.run.mount(store.clone()).map_err(|e| format!("cannot be recovered: {e}"))?;
+        match use_it(volume.inodes()) {
             Ok(()) | Err(Error::NoSpace(_)) => {}
             Err(e) => return Err(format!("cannot be used after recovery: {e}")),
         }
-        mounted.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
+        volume.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
         check(&(store.clone() as Arc<dyn BlockStore>)).map_err(|e| format!("recovered and closed: {e}"))?;
         Ok(store.layer())
     }
@@ -76,8 +76,10 @@ fn use_it(volume: &Volume) -> ondol_volume::Result<()> {
 
 /// Our own check of an image that nobody has mounted.
 fn check(store: &Arc<dyn BlockStore>) -> Result<(), String> {
-    let image = Image::open(store.clone()).map_err(|e| e.to_string())?;
-    let report = ondol_volume::check(&image, &mut |_| {}).map_err(|e| e.to_string())?;
-    let problems: Vec<String> = report.problems.iter().map(ToString::to_string).collect();
-    if report.is_clean() { Ok(()) } else { Err(format!("our check finds\n  {}", problems.join("\n  "))) }
+    let report = ondol::check_store(store).map_err(|e| e.to_string())?;
+    match () {
+        () if report.is_clean() => Ok(()),
+        () if report.needs_recovery => Err("the journal still holds transactions".into()),
+        () => Err(format!("our check finds\n  {}", report.problems.join("\n  "))),
+    }
 }

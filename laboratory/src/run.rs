@@ -2,10 +2,11 @@
 
 use super::Layer;
 use crate::dump::Snapshot;
-use crate::image::{MountOptions, Mounted, clock};
+use crate::image::clock;
 use crate::model::Model;
 use crate::op::Op;
 use crate::target::{Disagreement, Library, Lockstep};
+use ondol::{DataMode, Options, Volume};
 use ondol_block::{BlockStore, RamStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, PowerDomain};
@@ -16,13 +17,20 @@ pub struct Setup {
     /// The fresh image.
     pub image: Arc<[u8]>,
     /// How it is mounted.
-    pub options: MountOptions,
+    pub options: Options,
     /// Calls before the recording, made durable at its begin.
     pub ops: Vec<Op>,
     /// Unmount and mount again before the recording: it begins with an empty journal.
     pub remount: bool,
     /// Seed of the volume's random numbers.
     pub seed: u64,
+}
+
+impl Setup {
+    /// The data mode; that of images that say nothing, if the options do not name one.
+    pub fn data(&self) -> DataMode {
+        self.options.data().unwrap_or(DataMode::Ordered)
+    }
 }
 
 /// A recorded run.
@@ -49,7 +57,7 @@ pub struct Run {
 pub enum RecordError {
     /// The volume could not be opened.
     #[error("the volume cannot be opened: {0}")]
-    Open(#[from] ondol_volume::Error),
+    Open(#[from] ondol::Error),
     /// The volume did not do what the model does, crash or not.
     #[error(transparent)]
     Disagreement(#[from] Box<Disagreement>),
@@ -66,13 +74,13 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     let domain = PowerDomain::new();
     let medium = Arc::new(Recorder::new(RamStore::from_bytes(setup.image.to_vec()), 0, domain.clone()));
     let store: Arc<dyn BlockStore> = medium.clone();
-    let library = Library::open(store.clone(), setup.options, setup.seed)?;
+    let library = Library::open(store.clone(), &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
     let last = if setup.remount { Op::Remount } else { Op::Sync };
     for op in setup.ops.iter().chain([&last]) {
         let _outcome = lockstep.step(op).map_err(Box::new)?;
     }
-    store.flush().map_err(ondol_volume::Error::from)?;
+    store.flush().map_err(ondol::Error::from)?;
     drop(domain.take());
     let mut run = Run {
         setup: setup.clone(),
@@ -121,9 +129,9 @@ impl Run {
     /// Mounts a state of this run, as after the power is back.
     ///
     /// # Errors
-    /// As [`Mounted::open`].
-    pub fn mount(&self, store: Arc<dyn BlockStore>) -> ondol_volume::Result<Mounted> {
+    /// As [`Volume::open_stepped`].
+    pub fn mount(&self, store: Arc<dyn BlockStore>) -> ondol::Result<Volume> {
         // Other random numbers than before: the machine has been off.
-        Mounted::open(store, self.setup.options, clock(self.setup.seed ^ 0xFFFF))
+        Volume::open_stepped(store, &self.setup.options, clock(self.setup.seed ^ 0xFFFF))
     }
 }

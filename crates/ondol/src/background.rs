@@ -1,5 +1,6 @@
 //! Threads for the engine's steps: commit timer, data flusher, checkpointer. Only the facade gives steps threads.
 
+use crate::Result;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex, thread};
 use ondol_env::{Progress, Step};
@@ -26,7 +27,7 @@ impl Background {
         let (stopped, woken) = (stop.clone(), wake.clone());
         let run = move || {
             while !stopped.load(SeqCst) {
-                run_until_idle(&steps, &stopped);
+                run_all(&steps, &stopped);
                 let mut kicked = woken.0.lock();
                 if !*kicked && !stopped.load(SeqCst) {
                     woken.1.wait_for(&mut kicked, TICK);
@@ -39,6 +40,11 @@ impl Background {
             tracing::warn!("no background thread ({e}): operations commit and checkpoint themselves");
         }
         Self { stop, wake, thread: thread.ok() }
+    }
+
+    /// No thread: the steps are run by [`run_until_idle`] alone.
+    pub(crate) fn none(engine: &Arc<dyn Engine>) -> Self {
+        Self { stop: Arc::new(AtomicBool::new(false)), wake: engine.wake(), thread: None }
     }
 
     /// Ends the thread and waits for it.
@@ -58,9 +64,27 @@ impl Drop for Background {
     }
 }
 
-fn run_until_idle(steps: &[Arc<dyn Step<Error = JournalError>>], stop: &AtomicBool) {
+fn run_all(steps: &[Arc<dyn Step<Error = JournalError>>], stop: &AtomicBool) {
     for step in steps {
         // A failed step has stopped the engine, which every later call reports.
         while !stop.load(SeqCst) && matches!(step.step(), Ok(Progress::Worked)) {}
     }
+}
+
+/// Rounds of steps that find work after which something must be wrong.
+const ROUNDS: u32 = 10_000;
+
+/// Runs `engine`'s steps in turn until none of them finds anything to do.
+pub(crate) fn run_until_idle(engine: &dyn Engine) -> Result<()> {
+    let steps = engine.steps();
+    for _ in 0..ROUNDS {
+        let mut worked = false;
+        for step in &steps {
+            worked |= step.step()? == Progress::Worked;
+        }
+        if !worked {
+            return Ok(());
+        }
+    }
+    Err(ondol_volume::Error::Invalid("background work does not come to an end").into())
 }

@@ -11,7 +11,7 @@ use ondol_env::{Env, System};
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, LogMap, Recovered};
 use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine};
-use ondol_volume::{DataMode, Image, OnError, Volume as Inodes, VolumeOptions};
+use ondol_volume::{DataMode, Image, OnError, Processed, Volume as Inodes, VolumeOptions};
 use std::path::Path;
 
 /// Everything that a mounted volume is made of.
@@ -20,6 +20,7 @@ pub(crate) struct Composed {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) inodes: Arc<Inodes>,
     pub(crate) recovered: Recovered,
+    pub(crate) orphans: Processed,
 }
 
 /// What a cached inode takes in memory, roughly, in bytes.
@@ -67,8 +68,8 @@ pub(crate) fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc
     image.mark_mounted(env.now())?;
     let volume_options = volume_options(options, &image, data, false);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
-    inodes.process_orphans()?;
-    Ok(Composed { store, engine, inodes, recovered })
+    let orphans = inodes.process_orphans()?;
+    Ok(Composed { store, engine, inodes, recovered, orphans })
 }
 
 fn open_read_only(store: Arc<dyn BlockStore>, image: &Image, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
@@ -82,7 +83,7 @@ fn open_read_only(store: Arc<dyn BlockStore>, image: &Image, options: &Options, 
     let engine: Arc<dyn Engine> = Arc::new(ReadOnlyEngine::new(store.clone(), block_size, shared.clone(), cache));
     let volume_options = volume_options(options, &image, DataMode::Ordered, true);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
-    Ok(Composed { store, engine, inodes, recovered: Recovered::default() })
+    Ok(Composed { store, engine, inodes, recovered: Recovered::default(), orphans: Processed::default() })
 }
 
 fn can_be_written(image: &Image) -> bool {
@@ -157,7 +158,7 @@ fn volume_options(options: &Options, image: &Image, data: DataMode, read_only: b
         on_error: options.on_error.unwrap_or(from_image),
         read_only,
         atime: options.atime,
-        cached_inodes: (options.cache_bytes / 4 / INODE_BYTES) as usize,
+        cached_inodes: options.cached_inodes.unwrap_or((options.cache_bytes / 4 / INODE_BYTES) as usize),
     }
 }
 

@@ -1,9 +1,9 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
-use crate::{Result, compose};
+use crate::compose::{self, Composed};
+use crate::{Options, Result};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
-
 use ondol_journal::jbd2;
 use ondol_volume::Image;
 use serde::Serialize;
@@ -18,6 +18,21 @@ pub struct RecoverReport {
     pub blocks: u64,
     /// Images that a revoke held back.
     pub revoked: u64,
+    /// Inodes without names that were deleted.
+    pub orphans_deleted: u64,
+    /// Files whose truncate was finished.
+    pub orphans_truncated: u64,
+}
+
+impl RecoverReport {
+    pub(crate) fn of(composed: &Composed) -> Self {
+        let (replayed, orphans) = (composed.recovered, composed.orphans);
+        Self { orphans_deleted: orphans.deleted, orphans_truncated: orphans.truncated, ..Self::replayed(replayed) }
+    }
+
+    fn replayed(r: jbd2::Recovered) -> Self {
+        Self { transactions: r.transactions, blocks: r.blocks, revoked: r.revoked, ..Self::default() }
+    }
 }
 
 /// Replays the journal of the image at `path`, deletes orphans, and marks the image clean: any ext4 program can take it
@@ -26,10 +41,18 @@ pub struct RecoverReport {
 /// # Errors
 /// The image is in use, corrupt, or needs a feature that is not known.
 pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
-    let composed = compose::open(path.as_ref(), &crate::Options::default())?;
+    let composed = compose::open(path.as_ref(), &Options::default())?;
     composed.close()?;
-    let r = composed.recovered;
-    Ok(RecoverReport { transactions: r.transactions, blocks: r.blocks, revoked: r.revoked })
+    Ok(RecoverReport::of(&composed))
+}
+
+/// Replays the journal of the image on `store`, if it holds anything, and marks the image recovered. Orphans stay for the next
+/// who opens it. Durable when this returns.
+///
+/// # Errors
+/// The image is not ext4, corrupt, or needs a feature that is not known; or the store's failure.
+pub fn recover_store(store: &Arc<dyn BlockStore>) -> Result<RecoverReport> {
+    Ok(RecoverReport::replayed(compose::recover_store(store)?))
 }
 
 /// What a check found.
@@ -53,13 +76,28 @@ pub struct CheckReport {
     pub orphans: u64,
 }
 
+impl CheckReport {
+    /// Nothing is wrong, and nothing needs to be replayed.
+    pub fn is_clean(&self) -> bool {
+        !self.needs_recovery && self.problems.is_empty() && self.omitted == 0
+    }
+}
+
 /// Checks every structure of the image at `path`, as `e2fsck -fn` does. Changes nothing.
 ///
 /// # Errors
 /// The image is in use, is not ext4, or has structures that are not known here.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
     let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Read)?);
-    let image = Image::open(store)?;
+    check_store(&store)
+}
+
+/// As [`check`], of the image on `store`.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_store(store: &Arc<dyn BlockStore>) -> Result<CheckReport> {
+    let image = Image::open(store.clone())?;
     let dirty = match image.superblock().journal_inum() {
         Some(_) => jbd2::info(image.store(), &compose::log_map(&image)?)?.dirty,
         None => false,

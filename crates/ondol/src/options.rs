@@ -12,6 +12,8 @@ pub struct Options {
     pub(crate) commit_seconds: u64,
     pub(crate) dirty_bytes: u64,
     pub(crate) cache_bytes: u64,
+    /// What `cache_bytes` gives unless it is set.
+    pub(crate) cached_inodes: Option<usize>,
     pub(crate) atime: bool,
 }
 
@@ -25,6 +27,7 @@ impl Default for Options {
             commit_seconds: 5,
             dirty_bytes: 32 << 20,
             cache_bytes: 128 << 20,
+            cached_inodes: None,
             atime: true,
         }
     }
@@ -86,10 +89,44 @@ impl Options {
         self
     }
 
-    /// Bounds the memory for cached and uncommitted blocks, in bytes (at least 4 MiB).
+    /// Chooses what happens when corruption is found.
+    #[must_use]
+    pub fn with_on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = Some(on_error);
+        self
+    }
+
+    /// The data mode that was chosen; `None` for the image's own.
+    pub fn data(&self) -> Option<DataMode> {
+        self.data
+    }
+
+    /// Bounds the memory for cached and uncommitted blocks, in bytes. The option `cache=` takes 4 MiB or more; less makes
+    /// sense where caches are to be left and entered often.
     #[must_use]
     pub fn with_cache(mut self, bytes: u64) -> Self {
-        self.cache_bytes = bytes.max(MIN_CACHE);
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Keeps up to `count` inodes in memory that nobody uses, instead of what the cache has room for.
+    #[must_use]
+    pub fn with_cached_inodes(mut self, count: usize) -> Self {
+        self.cached_inodes = Some(count);
+        self
+    }
+
+    /// Commits by itself what is `seconds` old.
+    #[must_use]
+    pub fn with_commit_seconds(mut self, seconds: u64) -> Self {
+        self.commit_seconds = seconds;
+        self
+    }
+
+    /// Whether reading changes access times, as `relatime`.
+    #[must_use]
+    pub fn with_atime(mut self, atime: bool) -> Self {
+        self.atime = atime;
         self
     }
 

@@ -1,10 +1,10 @@
 //! The volume: `std::fs` over an image.
 
-use crate::background::Background;
+use crate::background::{self, Background};
 use crate::compose::{self, Composed};
 use crate::file::{File, OpenOptions};
 use crate::path::{Follow, at, resolve, resolve_parent};
-use crate::{Options, Result};
+use crate::{Options, RecoverReport, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
@@ -29,12 +29,15 @@ pub struct Entry {
 /// Paths are paths inside the volume; relative ones start at its root. New files belong to the process's own user and
 /// group. Nothing checks permissions: who can open the image can do everything in it.
 ///
-/// Dropping a volume closes it and logs an error where [`Volume::close`] would return it.
+/// Dropping a volume closes it and logs an error where [`Volume::close`] would return it. The exception are volumes of
+/// [`Volume::open_stepped`].
 pub struct Volume {
     // The thread must end before what it steps.
     background: Background,
     composed: Option<Composed>,
     caller: Caller,
+    /// Dropping closes.
+    closes: bool,
 }
 
 impl Volume {
@@ -62,9 +65,37 @@ impl Volume {
         Ok(Self::start(compose::open_store(store, options, env)?))
     }
 
+    /// As [`Volume::open_store`], without threads: background work (commits by time, checkpoints) happens in
+    /// [`Volume::step_until_idle`] and where operations cannot do without. Dropping such a volume writes nothing, as if power
+    /// had failed: only [`Volume::close`] closes it.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_stepped(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
+        let composed = compose::open_store(store, options, env)?;
+        Ok(Self::new(Background::none(&composed.engine), composed, false))
+    }
+
     fn start(composed: Composed) -> Self {
+        Self::new(Background::start(&composed.engine), composed, true)
+    }
+
+    fn new(background: Background, composed: Composed, closes: bool) -> Self {
         let caller = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
-        Self { background: Background::start(&composed.engine), composed: Some(composed), caller }
+        Self { background, composed: Some(composed), caller, closes }
+    }
+
+    /// Runs all background work that is due by the volume's clock, until nothing is left to do.
+    ///
+    /// # Errors
+    /// The first failure of a step.
+    pub fn step_until_idle(&self) -> Result<()> {
+        background::run_until_idle(&*self.composed().engine)
+    }
+
+    /// What opening had to recover.
+    pub fn recovered(&self) -> RecoverReport {
+        RecoverReport::of(self.composed())
     }
 
     /// Commits everything, writes it home, marks the image clean and unlocks it. Durable when this returns.
@@ -337,6 +368,9 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
+        if !self.closes {
+            return;
+        }
         if let Err(e) = self.shut_down() {
             tracing::error!("closing a volume: {e}");
         }

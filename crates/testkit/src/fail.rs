@@ -77,6 +77,15 @@ impl From<Errno> for Fail {
     }
 }
 
+impl From<&ondol::Error> for Fail {
+    fn from(e: &ondol::Error) -> Self {
+        match e {
+            ondol::Error::Volume(e) | ondol::Error::Path { source: e, .. } => Self::from(e),
+            _ => Self::Io,
+        }
+    }
+}
+
 impl From<&ondol_volume::Error> for Fail {
     fn from(e: &ondol_volume::Error) -> Self {
         use ondol_volume::Error as E;

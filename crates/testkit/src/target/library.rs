@@ -3,22 +3,23 @@
 
 use super::Target;
 use crate::dump::{self, Snapshot};
-use crate::image::{MountOptions, Mounted, clock};
+use crate::image::clock;
 use crate::op::{File, Op, Path};
 use crate::{Fail, Outcome};
+use ondol::{Options, Volume};
 use ondol_block::BlockStore;
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, Error, FileType, Ino, ROOT, SetAttr, SetTime, Volume};
+use ondol_volume::{Attr, Caller, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
 use std::collections::BTreeMap;
 
 /// An open volume and its handles.
 pub struct Library {
     store: Arc<dyn BlockStore>,
-    options: MountOptions,
+    options: Options,
     clock: Arc<Fixed>,
     /// `None` after a failed remount.
-    mounted: Option<Mounted>,
+    volume: Option<Volume>,
     handles: BTreeMap<u8, Ino>,
     failure: Option<String>,
 }
@@ -30,19 +31,19 @@ impl Library {
     /// Opens the image on `store`.
     ///
     /// # Errors
-    /// As [`Mounted::open`].
-    pub fn open(store: Arc<dyn BlockStore>, options: MountOptions, seed: u64) -> Result<Self, Error> {
+    /// As [`Volume::open_stepped`].
+    pub fn open(store: Arc<dyn BlockStore>, options: &Options, seed: u64) -> ondol::Result<Self> {
         let clock = clock(seed);
-        let mounted = Some(Mounted::open(store.clone(), options, clock.clone())?);
-        Ok(Self { store, options, clock, mounted, handles: BTreeMap::new(), failure: None })
+        let volume = Some(Volume::open_stepped(store.clone(), options, clock.clone())?);
+        Ok(Self { store, options: options.clone(), clock, volume, handles: BTreeMap::new(), failure: None })
     }
 
     /// The open volume.
     ///
     /// # Errors
     /// `Io` after a failed remount.
-    pub fn mounted(&self) -> Result<&Mounted, Fail> {
-        self.mounted.as_ref().ok_or(Fail::Io)
+    pub fn volume(&self) -> Result<&Volume, Fail> {
+        self.volume.as_ref().ok_or(Fail::Io)
     }
 
     /// What the last failed call said, in words.
@@ -53,43 +54,46 @@ impl Library {
     /// Closes all handles and the volume.
     ///
     /// # Errors
-    /// As [`Mounted::close`].
-    pub fn close(mut self) -> Result<(), Error> {
+    /// As [`Volume::close`].
+    pub fn close(mut self) -> ondol::Result<()> {
         self.release_all()?;
-        self.mounted.take().map_or(Ok(()), Mounted::close)
+        self.volume.take().map_or(Ok(()), Volume::close)
     }
 
-    fn release_all(&mut self) -> Result<(), Error> {
-        let Some(mounted) = &self.mounted else { return Ok(()) };
-        std::mem::take(&mut self.handles).into_values().try_for_each(|ino| mounted.volume().release(ino))
+    fn release_all(&mut self) -> ondol::Result<()> {
+        let Some(volume) = &self.volume else { return Ok(()) };
+        Ok(std::mem::take(&mut self.handles).into_values().try_for_each(|ino| volume.inodes().release(ino))?)
     }
 
-    fn remount(&mut self) -> Result<(), Error> {
+    fn remount(&mut self) -> ondol::Result<()> {
         self.release_all()?;
-        if let Some(mounted) = self.mounted.take() {
-            mounted.close()?;
+        if let Some(volume) = self.volume.take() {
+            volume.close()?;
         }
-        self.mounted = Some(Mounted::open(self.store.clone(), self.options, self.clock.clone())?);
+        self.volume = Some(Volume::open_stepped(self.store.clone(), &self.options, self.clock.clone())?);
         Ok(())
     }
 
     fn do_op(&mut self, op: &Op) -> Result<u64, Why> {
-        let mounted = self.mounted.as_ref().ok_or(Why::Fail(Fail::Io))?;
-        let call = Call { volume: mounted.volume(), handles: &self.handles };
+        let volume = self.volume.as_ref().ok_or(Why::Fail(Fail::Io))?;
+        let call = Call { volume: volume.inodes(), handles: &self.handles };
         match op {
             Op::Open { handle, path } => {
                 let attr = call.openable(&path.clone().into())?;
                 call.volume.open(attr.ino)?;
                 if let Some(old) = self.handles.insert(*handle, attr.ino) {
-                    mounted.volume().release(old)?;
+                    volume.inodes().release(old)?;
                 }
             }
             Op::Close { handle } => {
                 let ino = self.handles.remove(handle).ok_or(Why::Fail(Fail::BadHandle))?;
-                mounted.volume().release(ino)?;
+                volume.inodes().release(ino)?;
             }
-            Op::Idle { seconds } => mounted.idle(*seconds)?,
-            Op::Sync => mounted.volume().sync()?,
+            Op::Idle { seconds } => {
+                self.clock.advance(seconds.saturating_mul(1_000_000_000));
+                volume.step_until_idle()?;
+            }
+            Op::Sync => volume.sync()?,
             Op::Remount => self.remount()?,
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => {
                 return call.change_bytes(op);
@@ -108,19 +112,25 @@ impl Library {
 
 /// A failure: the volume's own, or one of the checks made here.
 enum Why {
-    Volume(Error),
+    Volume(ondol::Error),
     Fail(Fail),
 }
 
-impl From<Error> for Why {
-    fn from(e: Error) -> Self {
+impl From<ondol::Error> for Why {
+    fn from(e: ondol::Error) -> Self {
         Self::Volume(e)
+    }
+}
+
+impl From<ondol_volume::Error> for Why {
+    fn from(e: ondol_volume::Error) -> Self {
+        Self::Volume(e.into())
     }
 }
 
 /// One call on a volume.
 struct Call<'a> {
-    volume: &'a Volume,
+    volume: &'a Inodes,
     handles: &'a BTreeMap<u8, Ino>,
 }
 
@@ -284,7 +294,7 @@ impl Target for Library {
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, String> {
-        let mounted = self.mounted.as_ref().ok_or("the volume is not mounted")?;
-        dump::of_volume(mounted.volume()).map_err(|e| e.to_string())
+        let volume = self.volume.as_ref().ok_or("the volume is not mounted")?;
+        dump::of_volume(volume.inodes()).map_err(|e| e.to_string())
     }
 }
