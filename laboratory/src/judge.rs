@@ -1,58 +1,105 @@
-//! One state: recovered, checked and compared with the model.
+//! A recorded volume as the subject of an exploration: recovered, checked and compared with the model.
 
-use super::{CowStore, Layer, Run, contract};
-use crate::dump;
-use crate::image::{self, ToolError};
-use crate::op::Fill;
-use ondol_block::BlockStore;
+use crate::contract;
+use crate::run::Run;
+use crate::store::LayerStore;
+use crate::subject::{Description, Subject};
+use ondol::DataMode;
+use ondol_block::{BlockStore, Recorder};
 use ondol_env::sync::Arc;
+use ondol_power::{Event, Layer, Medium, PowerDomain};
+use ondol_testkit::op::Fill;
+use ondol_testkit::{dump, image};
 use ondol_volume::{Caller, Error, ROOT, Volume};
 
-/// The numbers of calls that a state may be the state of.
-pub(super) type Judged = Vec<usize>;
-
-pub(super) struct Judge<'a> {
-    run: &'a Run,
+/// What a recovered volume was found to be.
+#[derive(Clone, Debug)]
+pub struct Matched {
+    /// Numbers of calls that it is the state of.
+    calls: Vec<usize>,
+    /// The least number that was allowed when it was looked at.
+    least: usize,
 }
 
-impl<'a> Judge<'a> {
-    pub(super) fn new(run: &'a Run) -> Self {
-        Self { run }
+impl Subject for Run {
+    type Matched = Matched;
+
+    fn media(&self) -> &[Medium] {
+        &self.media
     }
 
-    /// Recovers with our own code, checks the image, reads everything, and compares.
-    pub(super) fn ours(&mut self, layer: &Layer, allowed: (usize, usize)) -> Result<Judged, String> {
-        let store: Arc<dyn BlockStore> = Arc::new(CowStore::new(layer.clone()));
-        ondol::recover_store(&store).map_err(|e| format!("cannot be recovered: {e}"))?;
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {
+        let (store, shared) = store(layers);
+        ondol::recover_store(&shared).map_err(|e| format!("cannot be recovered: {e}"))?;
+        Ok(vec![store.layer()])
+    }
+
+    fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String> {
+        let store = LayerStore::new(layers[0].clone());
+        let recorded: Arc<dyn BlockStore> = Arc::new(Recorder::new(store, 0, domain.clone()));
+        // Dropped without being closed: the next crash comes before that, or right then.
+        self.open(recorded).map(drop).map_err(|e| format!("cannot be opened: {e}"))
+    }
+
+    fn essence(&self, recovered: &mut [Layer]) -> u128 {
+        recovered[0].fingerprint_without(&self.log)
+    }
+
+    fn judge(&self, recovered: &[Layer], events: usize) -> Result<Matched, String> {
+        let (_, store) = store(recovered);
         check(&store).map_err(|e| format!("after recovery: {e}"))?;
-        let volume = self.run.mount(store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
+        let volume = self.open(store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
         let found = dump::of_volume(volume.inodes()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
-        contract::judge(self.run, allowed.0, allowed.1, &found)
+        let (least, most) = self.allowed[events];
+        Ok(Matched { calls: contract::judge(self, least, most, &found)?, least })
     }
 
-    /// The same through e2fsck: our recovered and closed volume must leave it nothing to mend, and what it makes of the
-    /// crash state itself must keep the contract too.
-    pub(super) fn e2fsck(&mut self, layer: &Layer, allowed: (usize, usize)) -> Result<Result<(), String>, ToolError> {
-        let recovered = match self.recover_and_close(layer) {
-            Ok(recovered) => recovered,
-            Err(what) => return Ok(Err(what)),
-        };
-        let verdict = image::check(&recovered.to_bytes())?;
-        if !verdict.is_clean() {
-            return Ok(Err(format!("e2fsck -fn after our recovery ended with {}:\n{}", verdict.code, verdict.output)));
+    fn still_allowed(&self, matched: &Matched, events: usize) -> bool {
+        let (least, most) = self.allowed[events];
+        // What is stale counts from the last sync on in `writeback` alone: elsewhere a state that was right for some number of
+        // calls is right for as long as that number is possible.
+        (self.setup.data() != DataMode::Writeback || matched.least == least)
+            && matched.calls.iter().any(|calls| (least..=most).contains(calls))
+    }
+
+    fn is_narrowed(&self, events: usize) -> bool {
+        self.allowed[events].0 > self.allowed[events - 1].0
+    }
+
+    fn second_opinion(&self, layers: &[Layer], events: usize) -> Result<(), String> {
+        if image::missing(&["e2fsck"]).is_some() {
+            return Ok(());
         }
-        let mended = match image::judge_replay(&layer.to_bytes())? {
-            Ok(mended) => mended,
-            Err(what) => return Ok(Err(what)),
-        };
-        let theirs = self.ours(&Layer::new(mended.into()), allowed);
-        Ok(theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}")))
+        let tool = |e: image::ToolError| e.to_string();
+        let recovered = self.recover_and_close(&layers[0])?;
+        let verdict = image::check(&recovered.to_bytes()).map_err(tool)?;
+        if !verdict.is_clean() {
+            return Err(format!("e2fsck -fn after our recovery ended with {}:\n{}", verdict.code, verdict.output));
+        }
+        let mended = image::judge_replay(&layers[0].to_bytes()).map_err(tool)??;
+        let theirs = self.judge(&[Layer::new(mended)], events);
+        theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}"))
     }
 
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}
+
+fn store(layers: &[Layer]) -> (Arc<LayerStore>, Arc<dyn BlockStore>) {
+    let store = Arc::new(LayerStore::new(layers[0].clone()));
+    (store.clone(), store)
+}
+
+impl Run {
     /// Recovers, uses the volume a little, because it must still be good for that, and closes it.
     fn recover_and_close(&self, layer: &Layer) -> Result<Layer, String> {
-        let store = Arc::new(CowStore::new(layer.clone()));
-        let volume = self.run.mount(store.clone()).map_err(|e| format!("cannot be recovered: {e}"))?;
+        let store = Arc::new(LayerStore::new(layer.clone()));
+        let volume = self.open(store.clone()).map_err(|e| format!("cannot be opened: {e}"))?;
         match use_it(volume.inodes()) {
             Ok(()) | Err(Error::NoSpace(_)) => {}
             Err(e) => return Err(format!("cannot be used after recovery: {e}")),
