@@ -8,7 +8,7 @@ use crate::workload::Workload;
 use ondol::{DataMode, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::sync::{Arc, Mutex, thread};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::{image, shrink};
 use std::collections::{BTreeMap, HashSet};
@@ -99,7 +99,7 @@ impl Prey {
     /// # Errors
     /// As [`Prey::record`].
     pub fn explore(&self, image: &Arc<[u8]>, workload: &Workload, watch: &Watch) -> Result<Report, String> {
-        let _planted = plant::set(self.plant);
+        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let run = self.record(image, workload)?;
         Ok(explore::explore(&run, &self.limits, watch))
     }
@@ -109,7 +109,7 @@ impl Prey {
     /// # Errors
     /// As [`Prey::record`], or the path does not fit the run.
     pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Option<Violation>, String> {
-        let _planted = plant::set(self.plant);
+        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let image = workload.image.make().map_err(|e| e.to_string())?;
         explore::replay(&self.record(&image, workload)?, path)
     }
@@ -119,7 +119,7 @@ impl Prey {
     /// # Errors
     /// The image cannot be made.
     pub fn smallest(&self, workload: &Workload, violation: Violation) -> Result<Violation, String> {
-        let _planted = plant::set(self.plant);
+        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let image = workload.image.make().map_err(|e| e.to_string())?;
         let first = |workload: &Workload| -> Option<(Run, Violation)> {
             let run = self.record(&image, workload).ok()?;
@@ -173,7 +173,8 @@ pub fn hunt<'a>(
         found: Mutex::default(),
         failure: Mutex::default(),
     };
-    thread::scope(|scope| {
+    // The laboratory's own processors, not threads of what it explores.
+    std::thread::scope(|scope| {
         for _ in 0..budget.threads.max(1) {
             scope.spawn(|| while shared.next() {});
         }

@@ -4,12 +4,20 @@
 //! parts fit together is written in `docs/design/laboratory.md`.
 #![forbid(unsafe_code)]
 
+mod args;
+mod command;
 pub mod contract;
 pub mod explore;
+pub mod hunt;
+mod image;
 mod judge;
 pub mod run;
 mod store;
 mod subject;
+pub mod workload;
 
+pub use args::CrashArgs;
+pub use command::{LaboratoryError, main};
+pub use image::Kind as Image;
 pub use store::LayerStore;
 pub use subject::{Description, Subject};

@@ -71,12 +71,10 @@ pub struct Watch {
 
 /// Explores a run.
 pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Report {
-    let random = Fixed::new(Timestamp::default(), limits.seed);
     let mut explorer = Explorer {
         subject,
         watch,
         every: limits,
-        random,
         seen: HashMap::new(),
         matched: HashMap::new(),
         report: Report::default(),
@@ -92,7 +90,6 @@ struct Explorer<'a, S: Subject> {
     subject: &'a S,
     watch: &'a Watch,
     every: &'a Limits,
-    random: Fixed,
     /// Distinct states, with the essence of what recovery made of them.
     seen: HashMap<u128, u128>,
     /// What recovered states are.
