@@ -2,7 +2,7 @@
 
 use ondol_testkit::image::{KernelMount, Spec, scratch_dir};
 use ondol_testkit::op::Op;
-use ondol_testkit::strategy;
+use ondol_testkit::strategy::{self, Mix};
 use ondol_testkit::target::{Directory, Lockstep};
 use ondol_tests::{hunt, no_kernel_mount, parameter, skip};
 use std::cell::RefCell;
@@ -24,5 +24,5 @@ fn the_model_agrees_with_the_kernel() {
     if skip("the_model_agrees_with_the_kernel", no_kernel_mount()) {
         return;
     }
-    hunt(parameter("ONDOL_CASES", 60), strategy::ops(1..150), run);
+    hunt(parameter("ONDOL_CASES", 60), strategy::ops_of(Mix::mount(), 1..150), run);
 }

@@ -2,7 +2,7 @@
 
 use ondol_testkit::image::{self, Spec, scratch_dir};
 use ondol_testkit::op::Op;
-use ondol_testkit::strategy;
+use ondol_testkit::strategy::{self, Mix};
 use ondol_testkit::target::{Directory, Lockstep};
 use ondol_tests::{FuseMount, hunt, no_fuse_mount, parameter, skip};
 use std::cell::RefCell;
@@ -26,7 +26,7 @@ fn run(spec: &Spec, options: &str, ops: &[Op]) -> Result<(), String> {
 
 fn agree(test: &str, spec: &Spec, options: &str) {
     if !skip(test, no_fuse_mount()) {
-        hunt(parameter("ONDOL_CASES", 40), strategy::ops(1..150), |ops| run(spec, options, ops));
+        hunt(parameter("ONDOL_CASES", 40), strategy::ops_of(Mix::mount(), 1..150), |ops| run(spec, options, ops));
     }
 }
 

@@ -361,6 +361,11 @@ impl Volume {
         Ok(PathBuf::from(OsString::from_vec(at(path, self.inodes().readlink(ino))?)))
     }
 
+    /// From now on new files belong to `caller` instead of the process's own user and group.
+    pub fn act_as(&mut self, caller: Caller) {
+        self.caller = caller;
+    }
+
     pub(crate) fn caller(&self) -> Caller {
         self.caller
     }

@@ -3,9 +3,23 @@
 use crate::op::Op;
 
 /// The sequence without every call that it fails without: first in large pieces, then one by one, until nothing more can
-/// be left out. `fails` says whether a sequence still fails.
+/// be left out; then the same within its transactions. `fails` says whether a sequence still fails.
 pub fn shrink(ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
-    let mut ops = ops;
+    let mut ops = without(ops, &fails);
+    for i in 0..ops.len() {
+        let Op::Transaction(steps) = ops[i].clone() else { continue };
+        let with = |steps: &[Op]| {
+            let mut ops = ops.clone();
+            ops[i] = Op::Transaction(steps.to_vec());
+            ops
+        };
+        let fewer = without(steps, &|steps: &[Op]| fails(&with(steps)));
+        ops = with(&fewer);
+    }
+    ops
+}
+
+fn without(mut ops: Vec<Op>, fails: &impl Fn(&[Op]) -> bool) -> Vec<Op> {
     let mut piece = ops.len().div_ceil(2).max(1);
     loop {
         let before = ops.len();
@@ -40,5 +54,12 @@ mod tests {
             has("create /a 0644") && has("rmdir /c")
         };
         assert_eq!(text::print(&shrink(ops, fails)), "create /a 0644\nrmdir /c\n");
+    }
+
+    #[test]
+    fn transactions_lose_what_is_not_needed_too() {
+        let ops = text::parse("sync\ntransaction { create /a 0644 ; unlink /b ; rmdir /c }\nsync").unwrap();
+        let fails = |ops: &[Op]| text::print(ops).contains("unlink /b");
+        assert_eq!(text::print(&shrink(ops, fails)), "transaction { unlink /b }\n");
     }
 }

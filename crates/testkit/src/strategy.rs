@@ -16,13 +16,22 @@ pub struct Mix {
     pub remounts: bool,
     /// `fsync`, `fdatasync`, `sync`, `idle`.
     pub syncs: bool,
+    /// Transactions; mounts have none.
+    pub transactions: bool,
     /// Calls that write, allocate or clear more bytes at once than this are left out.
     pub max_len: u64,
 }
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { handles: true, remounts: true, syncs: true, max_len: 1 << 20 }
+        Self { handles: true, remounts: true, syncs: true, transactions: true, max_len: 1 << 20 }
+    }
+}
+
+impl Mix {
+    /// What a mount has.
+    pub fn mount() -> Self {
+        Self { transactions: false, ..Self::default() }
     }
 }
 
@@ -51,15 +60,21 @@ pub fn number_fills(ops: Vec<Op>) -> Vec<Op> {
 
 /// As [`number_fills`], beginning with `next`.
 pub fn number_fills_from(mut ops: Vec<Op>, mut next: u32) -> Vec<Op> {
-    for op in &mut ops {
-        if let Op::Write { fill, .. } | Op::Append { fill, .. } | Op::SetXattr { fill, .. } = op
-            && fill.id != 0
-        {
-            fill.id = next;
-            next += 1;
+    number_from(&mut next, &mut ops);
+    ops
+}
+
+fn number_from(next: &mut u32, ops: &mut [Op]) {
+    for op in ops {
+        match op {
+            Op::Write { fill, .. } | Op::Append { fill, .. } | Op::SetXattr { fill, .. } if fill.id != 0 => {
+                fill.id = *next;
+                *next += 1;
+            }
+            Op::Transaction(steps) => number_from(next, steps),
+            _ => {}
         }
     }
-    ops
 }
 
 /// One call.
@@ -77,11 +92,49 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
         choices.push((2, Just(Op::Sync).boxed()));
         choices.push((2, select(&[1u64, 6, 40][..]).prop_map(|seconds| Op::Idle { seconds }).boxed()));
     }
+    if mix.transactions {
+        choices.push((10, transaction(mix)));
+    }
     if mix.remounts {
         choices.push((2, Just(Op::Remount).boxed()));
     }
     Union::new_weighted(choices).boxed()
 }
+
+/// A few calls that can be steps: any, changes of files that are mostly there, and what programs do to replace files and
+/// directories as a whole.
+fn transaction(mix: Mix) -> BoxedStrategy<Op> {
+    let mix = Mix { handles: false, max_len: mix.max_len.min(LONGEST_STEP), ..mix };
+    let choices: Vec<Choice> = names().into_iter().chain(contents(mix)).chain(attributes(mix)).collect();
+    let any = vec(Union::new_weighted(choices).prop_filter("a step", Op::is_step), 2..=4);
+    let write = move |path: Path| {
+        (offset(), length(mix), fill()).prop_map(move |(at, len, fill)| Op::Write {
+            file: path.clone().into(),
+            at,
+            len,
+            fill,
+        })
+    };
+    let here = select(&["/a", "/d/a"][..]).prop_map(|text| Path::new(text).expect("a path"));
+    let change = here.prop_flat_map(move |path| {
+        let (one, other) = (path.clone(), path.clone());
+        let cut = offset().prop_map(move |size| Op::Truncate { file: one.clone().into(), size });
+        prop_oneof![4 => write(path), 2 => cut, 1 => mode().prop_map(move |mode| Op::Chmod { file: other.clone().into(), mode })]
+    });
+    let new = || Path::root().join("new");
+    let replace = (write(new()), file_path(), mode()).prop_map(move |(write, to, mode)| {
+        vec![Op::Create { path: new(), mode }, write, Op::Rename { from: new(), to, how: Rename::Replace }]
+    });
+    let tree = (write(new().join("f")), dir_path(), mode()).prop_map(move |(write, to, mode)| {
+        let file = Op::Create { path: new().join("f"), mode };
+        vec![Op::Mkdir { path: new(), mode }, file, write, Op::Rename { from: new(), to, how: Rename::NoReplace }]
+    });
+    let steps = prop_oneof![2 => any, 3 => vec(change, 2..=4), 3 => replace, 2 => tree];
+    steps.prop_map(Op::Transaction).boxed()
+}
+
+/// The most that a step writes, in bytes: four of them fit into a small journal.
+const LONGEST_STEP: u64 = 20_000;
 
 type Choice = (u32, BoxedStrategy<Op>);
 
@@ -229,6 +282,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 32, "{done:?}");
+        assert_eq!(done.len(), 33, "{done:?}");
     }
 }

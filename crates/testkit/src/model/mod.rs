@@ -6,6 +6,7 @@
 mod content;
 mod contents;
 mod names;
+mod transaction;
 
 pub use content::Content;
 
@@ -98,7 +99,8 @@ impl Model {
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
             Op::Fsync { file, .. } => self.openable(file).map(|_| 0),
-            Op::Sync | Op::Idle { .. } => Ok(0),
+            Op::Sync | Op::Idle { .. } | Op::Checkpoint => Ok(0),
+            Op::Transaction(steps) => self.transaction(steps).map(|()| 0),
             Op::Remount => {
                 self.drop_handles();
                 Ok(0)

@@ -6,6 +6,7 @@
 mod fill;
 mod path;
 pub mod text;
+mod words;
 
 pub use fill::Fill;
 pub use ondol_volume::{Fallocate, Rename, SetXattr};
@@ -181,12 +182,28 @@ pub enum Op {
     },
     /// Unmounts cleanly and mounts again; closes all handles.
     Remount,
+    /// Does nothing. Marks that what was synced so far must hold from here on, and a place at which power may be cut.
+    Checkpoint,
+    /// All of these calls as one, or none of them. Each must be a [step](Op::is_step).
+    Transaction(Vec<Op>),
 }
 
 impl Op {
     /// Whether everything before this call is durable once it has returned.
     pub fn is_sync(&self) -> bool {
         matches!(self, Self::Fsync { .. } | Self::Sync | Self::Remount)
+    }
+
+    /// Whether it can be part of a transaction: a change of files that are named by path, which says all that it
+    /// writes (what `append` writes depends on where).
+    pub fn is_step(&self) -> bool {
+        match self {
+            Self::Create { .. } | Self::Mkdir { .. } | Self::Symlink { .. } | Self::Link { .. } => true,
+            Self::Unlink { .. } | Self::Rmdir { .. } | Self::Rename { .. } => true,
+            Self::Write { file, .. } | Self::Truncate { file, .. } => file.is_path(),
+            Self::SetXattr { file, .. } | Self::RemoveXattr { file, .. } | Self::Chmod { file, .. } => file.is_path(),
+            _ => false,
+        }
     }
 
     /// Whether a crash in its midst may leave part of it: a call that is a sequence of atomic steps.

@@ -74,6 +74,13 @@ pub enum File {
     Handle(u8),
 }
 
+impl File {
+    /// Whether it is named.
+    pub fn is_path(&self) -> bool {
+        matches!(self, Self::Path(_))
+    }
+}
+
 impl fmt::Display for File {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,7 +1,8 @@
-//! Operations as text: one call a line, so that a workload is a file and a failure is a few lines to paste.
+//! Operations as text: one call a line, mostly, so that a workload is a file and a failure is a few lines to paste.
 //!
 //! ```text
-//! line     = "" | "# comment" | call
+//! line     = "" | "# comment" | calls
+//! calls    = call { ";" call }
 //! call     = "create" PATH MODE            "mkdir" PATH MODE          "mkfifo" PATH MODE
 //!          | "symlink" PATH TARGET         "link" PATH PATH           "unlink" PATH        "rmdir" PATH
 //!          | "rename" PATH PATH            "rename-noreplace" PATH PATH                    "rename-exchange" PATH PATH
@@ -11,7 +12,9 @@
 //!          | "setxattr" FILE NAME LEN FILL "setxattr-create" …        "setxattr-replace" …
 //!          | "removexattr" FILE NAME       "chmod" FILE MODE          "chown" FILE UID GID
 //!          | "utimens" FILE TIME TIME      "fsync" FILE               "fdatasync" FILE
-//!          | "sync"                        "idle" SECONDS             "remount"
+//!          | "sync"                        "idle" SECONDS             "remount"             "checkpoint"
+//!          | "transaction" "{" calls "}"    all of them or none, as one; only names, "write", "truncate",
+//!                                          "chmod", xattrs, and these by PATH
 //! FILE     = PATH | @N                     what an earlier "open @N" opened, also after its last name is gone
 //! PATH     = "/" or "/a/b": no "." and "..", never through a symbolic link
 //! MODE     = octal permission bits
@@ -20,10 +23,13 @@
 //! numbers    are decimal, with an optional suffix K, M or G (1024-based)
 //! ```
 //!
-//! In names, blanks and bytes that are not printable are written `%XX`.
+//! In names, blanks, bytes that are not printable, and any of `%;{}` are written `%XX`. `checkpoint` does nothing: it marks a
+//! place at which a workload says that what was synced so far must hold, and at which power may be cut.
 
-use super::{Fallocate, File, Fill, Op, Path, Rename, SetXattr};
-use ondol_env::Timestamp;
+pub use super::words::escape;
+
+use super::words::{self, Words};
+use super::{Fallocate, Op, Rename, SetXattr};
 use std::fmt;
 use std::str::FromStr;
 
@@ -42,36 +48,16 @@ pub struct ParseError {
 /// # Errors
 /// The first line that is no operation.
 pub fn parse(text: &str) -> Result<Vec<Op>, ParseError> {
-    let lines = (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty() && !l.trim_start().starts_with('#'));
-    lines.map(|(line, l)| l.parse().map_err(|what| ParseError { line, what })).collect()
+    let mut ops = Vec::new();
+    for (line, l) in (1..).zip(text.lines()).filter(|(_, l)| !l.trim_start().starts_with('#')) {
+        ops.extend(parse_line(l).map_err(|what| ParseError { line, what })?);
+    }
+    Ok(ops)
 }
 
 /// Writes a workload, one call a line, so that [`parse`] reads it back.
 pub fn print(ops: &[Op]) -> String {
     ops.iter().map(|op| format!("{op}\n")).collect()
-}
-
-/// Writes blanks, `%` and unprintable bytes as `%XX`.
-pub fn escape(bytes: &[u8]) -> String {
-    let plain = |b: u8| (b.is_ascii_graphic() && b != b'%').then_some(b as char);
-    bytes.iter().map(|&b| plain(b).map_or_else(|| format!("%{b:02X}"), String::from)).collect()
-}
-
-fn unescape(text: &str) -> Result<String, String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&b, after)) = rest.split_first() {
-        rest = after;
-        if b != b'%' {
-            bytes.push(b);
-            continue;
-        }
-        let hex = rest.get(..2).and_then(|h| std::str::from_utf8(h).ok());
-        let byte = hex.and_then(|h| u8::from_str_radix(h, 16).ok());
-        bytes.push(byte.ok_or_else(|| format!("'%' needs two hexadecimal digits: {text}"))?);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).map_err(|_| format!("not UTF-8: {text}"))
 }
 
 impl fmt::Display for Op {
@@ -105,6 +91,11 @@ impl fmt::Display for Op {
             Self::Sync => f.write_str("sync"),
             Self::Idle { seconds } => write!(f, "idle {seconds}"),
             Self::Remount => f.write_str("remount"),
+            Self::Checkpoint => f.write_str("checkpoint"),
+            Self::Transaction(ops) => {
+                let calls: Vec<String> = ops.iter().map(Self::to_string).collect();
+                write!(f, "transaction {{ {} }}", calls.join(" ; "))
+            }
         }
     }
 }
@@ -135,88 +126,63 @@ fn xattr_word(how: SetXattr) -> &'static str {
     }
 }
 
-/// The words of one line, taken from the left.
-struct Words<'a>(std::str::SplitWhitespace<'a>);
-
-impl Words<'_> {
-    fn word(&mut self, what: &str) -> Result<&str, String> {
-        self.0.next().ok_or_else(|| format!("{what} is missing"))
-    }
-
-    fn path(&mut self) -> Result<Path, String> {
-        Path::new(&unescape(self.word("a path")?)?)
-    }
-
-    fn handle(&mut self) -> Result<u8, String> {
-        let word = self.word("a handle")?;
-        word.strip_prefix('@').and_then(|n| n.parse().ok()).ok_or_else(|| format!("no handle (@0 to @255): {word}"))
-    }
-
-    fn file(&mut self) -> Result<File, String> {
-        let is_handle = self.0.clone().next().is_some_and(|w| w.starts_with('@'));
-        if is_handle { self.handle().map(File::Handle) } else { self.path().map(File::Path) }
-    }
-
-    fn text(&mut self, what: &str) -> Result<String, String> {
-        unescape(self.word(what)?)
-    }
-
-    fn number(&mut self, what: &str) -> Result<u64, String> {
-        let word = self.word(what)?;
-        let (digits, shift) = match word.as_bytes().last() {
-            Some(b'K' | b'k') => (&word[..word.len() - 1], 10),
-            Some(b'M' | b'm') => (&word[..word.len() - 1], 20),
-            Some(b'G' | b'g') => (&word[..word.len() - 1], 30),
-            _ => (word, 0),
-        };
-        let number: Option<u64> = digits.parse().ok();
-        number.and_then(|n| n.checked_mul(1 << shift)).ok_or_else(|| format!("{what} is no number: {word}"))
-    }
-
-    fn id(&mut self, what: &str) -> Result<u32, String> {
-        let n = self.number(what)?;
-        u32::try_from(n).map_err(|_| format!("{what} is too large: {n}"))
-    }
-
-    fn mode(&mut self) -> Result<u16, String> {
-        let word = self.word("a mode")?;
-        let mode = u16::from_str_radix(word, 8).ok().filter(|m| *m <= 0o7777);
-        mode.ok_or_else(|| format!("no octal mode: {word}"))
-    }
-
-    fn fill(&mut self) -> Result<Fill, String> {
-        let word = self.word("a fill")?;
-        if word == "zeros" {
-            return Ok(Fill::ZEROS);
-        }
-        let (magic, id) = word.strip_prefix("jbd2#").map_or((false, word.strip_prefix('#')), |id| (true, Some(id)));
-        let id = id.and_then(|id| id.parse().ok()).filter(|id| *id > 0);
-        id.map(|id| Fill { id, magic }).ok_or_else(|| format!("no fill (zeros, #N or jbd2#N): {word}"))
-    }
-
-    fn time(&mut self) -> Result<Timestamp, String> {
-        let word = self.word("a time")?;
-        let (sec, nsec) = word.split_once('.').unwrap_or((word, "000000000"));
-        let nsec = Some(nsec).filter(|n| n.len() == 9).and_then(|n| n.parse().ok());
-        match (sec.parse(), nsec) {
-            (Ok(sec), Some(nsec)) => Ok(Timestamp { sec, nsec }),
-            _ => Err(format!("no time (seconds, or seconds and nine digits): {word}")),
-        }
-    }
-}
-
 impl FromStr for Op {
     type Err = String;
 
     fn from_str(line: &str) -> Result<Self, String> {
-        let mut words = Words(line.split_whitespace());
-        let call = words.word("a call")?.to_owned();
-        for group in [parse_names, parse_contents, parse_attributes] {
-            if let Some(op) = group(&call, &mut words)? {
-                return words.0.next().map_or(Ok(op), |extra| Err(format!("one word too many: {extra}")));
-            }
+        let words = words::split(line);
+        let mut words = Words(&words);
+        let op = parse_call(&mut words)?;
+        words.peek().map_or(Ok(op), |extra| Err(format!("one word too many: {extra}")))
+    }
+}
+
+fn parse_line(line: &str) -> Result<Vec<Op>, String> {
+    let words = words::split(line);
+    let mut words = Words(&words);
+    let ops = parse_calls(&mut words)?;
+    words.peek().map_or(Ok(ops), |extra| Err(format!("one word too many: {extra}")))
+}
+
+/// Calls, separated by `;`, up to what is none.
+fn parse_calls(words: &mut Words<'_>) -> Result<Vec<Op>, String> {
+    let mut ops = Vec::new();
+    loop {
+        while words.take(";") {}
+        if words.peek().is_none_or(|word| word == "}") {
+            return Ok(ops);
         }
-        Err(format!("unknown call: {call}"))
+        ops.push(parse_call(words)?);
+        if words.peek() != Some(";") {
+            return Ok(ops);
+        }
+    }
+}
+
+fn parse_call(words: &mut Words<'_>) -> Result<Op, String> {
+    let call = words.word("a call")?;
+    if call == "transaction" {
+        return parse_transaction(words);
+    }
+    for group in [parse_names, parse_contents, parse_attributes] {
+        if let Some(op) = group(call, words)? {
+            return Ok(op);
+        }
+    }
+    Err(format!("unknown call: {call}"))
+}
+
+fn parse_transaction(words: &mut Words<'_>) -> Result<Op, String> {
+    if !words.take("{") {
+        return Err("a transaction's calls stand between { and }".into());
+    }
+    let ops = parse_calls(words)?;
+    if let Some(op) = ops.iter().find(|op| !op.is_step()) {
+        return Err(format!("cannot be part of a transaction: {op}"));
+    }
+    match words.take("}") {
+        true => Ok(Op::Transaction(ops)),
+        false => Err(words.peek().map_or("} is missing".into(), |extra| format!("one word too many: {extra}"))),
     }
 }
 
@@ -260,6 +226,7 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         "sync" => Op::Sync,
         "idle" => Op::Idle { seconds: w.number("a number of seconds")? },
         "remount" => Op::Remount,
+        "checkpoint" => Op::Checkpoint,
         _ => return Ok(None),
     }))
 }
@@ -300,6 +267,18 @@ mod tests {
     }
 
     #[test]
+    fn transactions_and_several_calls_on_a_line() {
+        let text =
+            "sync;create /a%3B%7B 0644 ; transaction{create /t 0644;write /t 0 100 #1; rename /t /a;}checkpoint\n";
+        assert_eq!(parse(text).unwrap_err().what, "one word too many: checkpoint");
+        let ops = parse(&text.replace("}check", "};check")).unwrap();
+        let lines = "sync\ncreate /a%3B%7B 0644\n\
+            transaction { create /t 0644 ; write /t 0 100 #1 ; rename /t /a }\ncheckpoint\n";
+        assert_eq!((ops.len(), print(&ops).as_str()), (4, lines));
+        assert_eq!(parse(lines).unwrap(), ops);
+    }
+
+    #[test]
     fn a_wrong_line_is_named() {
         for (text, what) in [
             ("sync\nfly /a", "line 2: unknown call: fly"),
@@ -307,6 +286,12 @@ mod tests {
             ("create a 0644", "line 1: a path begins with '/': \"a\""),
             ("unlink /a/../b", "line 1: a path has no component '.' or '..': \"/a/../b\""),
             ("sync now", "line 1: one word too many: now"),
+            ("sync }", "line 1: one word too many: }"),
+            ("transaction { unlink /a", "line 1: } is missing"),
+            ("transaction { unlink ; }", "line 1: a path is missing"),
+            ("transaction unlink /a", "line 1: a transaction's calls stand between { and }"),
+            ("transaction { truncate @1 0 }", "line 1: cannot be part of a transaction: truncate @1 0"),
+            ("transaction { sync }", "line 1: cannot be part of a transaction: sync"),
             ("write /a 0 1 #0", "line 1: no fill (zeros, #N or jbd2#N): #0"),
             ("truncate /a 99999999999G", "line 1: a size is no number: 99999999999G"),
         ] {

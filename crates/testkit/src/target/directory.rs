@@ -249,7 +249,7 @@ impl Target for Directory {
             Op::Fsync { file, data_only } => self.fsync(file, *data_only).map(|()| 0),
             Op::Sync => self.sync().map(|()| 0),
             // Real time passes by itself.
-            Op::Idle { .. } => Ok(0),
+            Op::Idle { .. } | Op::Checkpoint => Ok(0),
             Op::Remount => {
                 self.handles.clear();
                 (self.remount)().map(|()| 0).map_err(|_| Fail::Io)

@@ -2,6 +2,7 @@
 //! is checked here, because the volume leaves it to the kernel.
 
 use super::Target;
+use super::steps::transaction;
 use crate::dump::{self, Snapshot};
 use crate::image::clock;
 use crate::op::{File, Op, Path};
@@ -34,7 +35,7 @@ impl Library {
     /// As [`Volume::open_stepped`].
     pub fn open(store: Arc<dyn BlockStore>, options: &Options, seed: u64) -> ondol::Result<Self> {
         let clock = clock(seed);
-        let volume = Some(Volume::open_stepped(store.clone(), options, clock.clone())?);
+        let volume = Some(open(&store, options, &clock)?);
         Ok(Self { store, options: options.clone(), clock, volume, handles: BTreeMap::new(), failure: None })
     }
 
@@ -70,7 +71,7 @@ impl Library {
         if let Some(volume) = self.volume.take() {
             volume.close()?;
         }
-        self.volume = Some(Volume::open_stepped(self.store.clone(), &self.options, self.clock.clone())?);
+        self.volume = Some(open(&self.store, &self.options, &self.clock)?);
         Ok(())
     }
 
@@ -95,6 +96,8 @@ impl Library {
             }
             Op::Sync => volume.sync()?,
             Op::Remount => self.remount()?,
+            Op::Checkpoint => {}
+            Op::Transaction(steps) => transaction(volume, steps)?,
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => {
                 return call.change_bytes(op);
             }
@@ -108,6 +111,12 @@ impl Library {
         }
         Ok(0)
     }
+}
+
+fn open(store: &Arc<dyn BlockStore>, options: &Options, clock: &Arc<Fixed>) -> ondol::Result<Volume> {
+    let mut volume = Volume::open_stepped(store.clone(), options, clock.clone())?;
+    volume.act_as(Caller::default());
+    Ok(volume)
 }
 
 /// A failure: the volume's own, or one of the checks made here.

@@ -3,6 +3,7 @@
 mod directory;
 mod library;
 mod lockstep;
+mod steps;
 
 pub use directory::{Directory, Remount};
 pub use library::Library;

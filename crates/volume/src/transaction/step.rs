@@ -57,7 +57,7 @@ impl Attempt<'_, '_> {
     }
 
     fn hard_link(&mut self, original: &Trail, at: &Trail) -> Tried<()> {
-        let ino = self.target(original)?;
+        let ino = self.named(original)?;
         let (_, dir, name) = self.parent(at)?;
         let (slot, cost) = plan_link(&mut self.op, ino, dir, name)?;
         self.grant(cost)?;

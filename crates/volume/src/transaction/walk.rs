@@ -16,9 +16,7 @@ impl Attempt<'_, '_> {
         for (i, name) in trail.iter().enumerate() {
             dir = self.find(dir, name)?.found()?.ino;
             self.hold(dir, self.is_changed(&trail[..=i]))?;
-            if self.inode(dir)?.is_symlink() {
-                return Err(Error::Invalid("a transaction does not follow symbolic links").into());
-            }
+            not_followed(self.inode(dir)?)?;
             above.push(dir);
         }
         Ok(above)
@@ -53,6 +51,9 @@ impl Attempt<'_, '_> {
         let dir = above.last().copied().unwrap_or(ROOT);
         // A step before this one may have moved a directory here that was locked under its old name.
         self.hold(dir, true)?;
+        if !self.inode(dir)?.is_dir() {
+            return Err(Error::NotDirectory(dir).into());
+        }
         Ok((above, dir, name))
     }
 
@@ -63,8 +64,15 @@ impl Attempt<'_, '_> {
         Ok(entry)
     }
 
-    /// The inode that a trail leads to, locked exclusively.
+    /// The inode that a trail leads to, locked exclusively, to be changed: `std::fs` would follow a symbolic link.
     pub(super) fn target(&mut self, trail: &Trail) -> Tried<Ino> {
+        let ino = self.named(trail)?;
+        not_followed(self.inode(ino)?)?;
+        Ok(ino)
+    }
+
+    /// The inode that a trail leads to, a symbolic link too, locked exclusively.
+    pub(super) fn named(&mut self, trail: &Trail) -> Tried<Ino> {
         let Some((name, parents)) = trail.split_last() else {
             self.hold(ROOT, true)?;
             return Ok(ROOT);
@@ -73,4 +81,11 @@ impl Attempt<'_, '_> {
         let dir = above.last().copied().unwrap_or(ROOT);
         Ok(self.entry(dir, name)?.ino)
     }
+}
+
+fn not_followed(inode: &Inode) -> Result<()> {
+    if inode.is_symlink() {
+        return Err(Error::Invalid("a transaction does not follow symbolic links"));
+    }
+    Ok(())
 }

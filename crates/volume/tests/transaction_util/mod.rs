@@ -190,10 +190,19 @@ pub(crate) fn alone(vol: &Volume, step: &Step) -> Result<(), Error> {
         Step::SetLen { at, size } => vol.truncate(resolve(vol, at)?, *size),
         Step::SetPermissions { at, perm } => {
             let set = SetAttr { perm: Some(*perm), ..SetAttr::default() };
-            vol.setattr(resolve(vol, at)?, &set).map(drop)
+            vol.setattr(followed(vol, at)?, &set).map(drop)
         }
-        Step::SetXattr { at, name, value, how } => vol.setxattr(resolve(vol, at)?, name, value, *how),
-        Step::RemoveXattr { at, name } => vol.removexattr(resolve(vol, at)?, name),
+        Step::SetXattr { at, name, value, how } => vol.setxattr(followed(vol, at)?, name, value, *how),
+        Step::RemoveXattr { at, name } => vol.removexattr(followed(vol, at)?, name),
+    }
+}
+
+/// The inode at the end of a trail, unless it is a symbolic link, which would have to be followed.
+fn followed(vol: &Volume, at: &Trail) -> Result<Ino, Error> {
+    let ino = resolve(vol, at)?;
+    match vol.getattr(ino)?.file_type {
+        FileType::Symlink => Err(Error::Invalid("a symbolic link")),
+        _ => Ok(ino),
     }
 }
 
