@@ -67,6 +67,9 @@ impl FromStr for Kind {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let names = Self::ALL.map(Self::name).join(", ");
-        Self::ALL.into_iter().find(|k| k.name() == text).ok_or_else(|| format!("no such image: {text} (one of {names})"))
+        Self::ALL
+            .into_iter()
+            .find(|k| k.name() == text)
+            .ok_or_else(|| format!("no such image: {text} (one of {names})"))
     }
 }

@@ -40,7 +40,8 @@ pub fn exhaustive_1() -> impl Iterator<Item = Workload> + Send {
         remount: i % 4 == 1 && !before.contains("open @"),
         calls: parse(calls),
     });
-    let single = CALLS.iter().enumerate().flat_map(|(i, call)| SYNCS.iter().map(move |sync| sequence(i, &[call, sync])));
+    let single =
+        CALLS.iter().enumerate().flat_map(|(i, call)| SYNCS.iter().map(move |sync| sequence(i, &[call, sync])));
     scenarios.chain(single)
 }
 
