@@ -18,6 +18,7 @@ mod fail;
 pub mod image;
 pub mod model;
 pub mod op;
+pub mod plants;
 pub mod shrink;
 pub mod strategy;
 pub mod target;
