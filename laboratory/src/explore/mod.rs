@@ -166,11 +166,11 @@ impl<S: Subject> Explorer<'_, S> {
         let outcome = match outcome {
             Ok(()) if is_new && place.happened.is_none() => {
                 self.own.push(fingerprint);
-                self.more(place, &layers, happened, &path, self.own.len() as u64)
+                self.more(place, &layers, happened, &path, fingerprint)
             }
             Ok(()) if is_new => {
                 self.report.nested += 1;
-                self.more(place, &layers, happened, &path, self.report.nested)
+                self.more(place, &layers, happened, &path, fingerprint)
             }
             outcome => outcome,
         };
@@ -201,21 +201,21 @@ impl<S: Subject> Explorer<'_, S> {
         Ok(())
     }
 
-    /// What is done for some of the new states only, by their number.
+    /// What is done for some of the new states only: which, their contents decide, so that the order does not matter.
     fn more(
         &mut self,
         place: &Place<'_>,
         layers: &[Layer],
         happened: usize,
         path: &[Case],
-        number: u64,
+        fingerprint: u128,
     ) -> Result<(), String> {
-        let is_turn = |every: u64| every > 0 && number % every == 1 % every;
-        if is_turn(self.every.second_opinion_every) {
+        let is_turn = |every: u64, bits: u128| every > 0 && bits as u64 % every == 0;
+        if is_turn(self.every.second_opinion_every, fingerprint) {
             self.report.second_opinions += 1;
             self.subject.second_opinion(layers, happened)?;
         }
-        if place.limits.depth > 0 && is_turn(self.every.recrash_every) {
+        if place.limits.depth > 0 && is_turn(self.every.recrash_every, fingerprint >> 64) {
             self.recrash(place, layers, happened, path)?;
         }
         Ok(())
