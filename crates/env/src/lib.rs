@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this is the door")]
 
 mod clock;
+pub mod plant;
 mod step;
 pub mod sync;
 

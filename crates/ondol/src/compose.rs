@@ -6,6 +6,7 @@
 
 use crate::{Error, Options, Result};
 use ondol_block::{Access, BlockStore, FileStore};
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::superblock as sb;
@@ -173,6 +174,9 @@ impl Composed {
         }
         if !self.inodes.is_read_only() {
             self.inodes.process_orphans()?;
+        }
+        if plant::is(Defect::FlagClearedEarly) {
+            Image::open(self.store.clone())?.mark_unmounted(&self.inodes)?;
         }
         self.engine.checkpoint_all()?;
         let image = Image::open(self.store.clone())?;

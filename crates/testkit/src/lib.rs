@@ -1,18 +1,15 @@
-//! What Ondol is proved with: operations as plain text, a reference model, snapshots, images, and crash states.
+//! What Ondol is proved with: operations as plain text, a reference model, snapshots, and images.
 //!
 //! ```text
 //!   op (text, strategies) ──▶ Target: Model | Library (a Volume) | Directory (a mounted one)
 //!                                 │ outcome, call by call        │ snapshot
 //!                                 └───────── lockstep ───────────┘
-//!
-//!   crash: record a run ──▶ every state a power cut could leave ──▶ recover ──▶ compare with the model's prefixes
 //! ```
 //!
 //! The model is written to be read, not to be fast; every other part trusts it. Programs that did not come with Ondol
 //! (mke2fs, e2fsck, the kernel's ext4) are called through [`image`].
 #![forbid(unsafe_code)]
 
-pub mod crash;
 pub mod dump;
 mod fail;
 pub mod image;

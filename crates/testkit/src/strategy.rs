@@ -54,8 +54,13 @@ pub fn ops_of(mix: Mix, len: impl Into<SizeRange>) -> impl Strategy<Value = Vec<
 }
 
 /// Gives every fill that is not zeros its own number, in order.
-pub fn number_fills(mut ops: Vec<Op>) -> Vec<Op> {
-    number_from(&mut 1, &mut ops);
+pub fn number_fills(ops: Vec<Op>) -> Vec<Op> {
+    number_fills_from(ops, 1)
+}
+
+/// As [`number_fills`], beginning with `next`.
+pub fn number_fills_from(mut ops: Vec<Op>, mut next: u32) -> Vec<Op> {
+    number_from(&mut next, &mut ops);
     ops
 }
 

@@ -3,7 +3,7 @@
 use crate::shared::Shared;
 use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
-use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedWriteGuard, RwLock};
+use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard};
 use ondol_format::Inode;
 use ondol_journal::Engine;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -20,7 +20,7 @@ pub(crate) struct NodeState {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) ino: Ino,
-    state: Arc<RwLock<NodeState>>,
+    state: OwnedRwLock<NodeState>,
     /// Openers; an inode without names lives until there is none.
     pub(crate) opens: AtomicU32,
     referenced: AtomicBool,
@@ -38,7 +38,7 @@ impl Node {
     /// # Errors
     /// `NotFound` when the inode has been freed.
     pub(crate) fn read(&self) -> Result<OwnedReadGuard<NodeState>> {
-        let state = RwLock::read_arc(&self.state);
+        let state = self.state.read();
         if state.gone { Err(Error::NotFound) } else { Ok(state) }
     }
 
@@ -47,7 +47,7 @@ impl Node {
     /// # Errors
     /// `NotFound` when the inode has been freed.
     pub(crate) fn write(self: &Arc<Self>) -> Result<NodeGuard> {
-        let state = RwLock::write_arc(&self.state);
+        let state = self.state.write();
         if state.gone { Err(Error::NotFound) } else { Ok(NodeGuard { node: self.clone(), state }) }
     }
 
@@ -56,7 +56,7 @@ impl Node {
     /// # Errors
     /// `NotFound` when the inode has been freed.
     pub(crate) fn try_read(&self) -> Result<Option<OwnedReadGuard<NodeState>>> {
-        match RwLock::try_read_arc(&self.state) {
+        match self.state.try_read() {
             Some(state) if state.gone => Err(Error::NotFound),
             state => Ok(state),
         }
@@ -67,7 +67,7 @@ impl Node {
     /// # Errors
     /// `NotFound` when the inode has been freed.
     pub(crate) fn try_write(self: &Arc<Self>) -> Result<Option<NodeGuard>> {
-        match RwLock::try_write_arc(&self.state) {
+        match self.state.try_write() {
             Some(state) if state.gone => Err(Error::NotFound),
             state => Ok(state.map(|state| NodeGuard { node: self.clone(), state })),
         }
@@ -182,7 +182,7 @@ impl Shard {
             let mut seen = HashSet::new();
             self.clock.retain(|ino| self.map.contains_key(ino) && seen.insert(*ino));
         }
-        let state = Arc::new(RwLock::new(NodeState { inode, gone: false }));
+        let state = OwnedRwLock::new(NodeState { inode, gone: false });
         let node = Arc::new(Node { ino, state, opens: AtomicU32::new(0), referenced: AtomicBool::new(true) });
         self.map.insert(ino, node.clone());
         self.clock.push_back(ino);

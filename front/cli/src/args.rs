@@ -44,8 +44,7 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Run(Ignored),
     /// Try what crashes leave behind
-    #[command(hide = true)]
-    Crash(Ignored),
+    Crash(ondol_laboratory::CrashArgs),
 }
 
 #[derive(Debug, Args)]

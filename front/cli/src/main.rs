@@ -52,7 +52,7 @@ fn run(command: Command) -> Outcome {
         Command::Export(args) => not_built("export", args),
         Command::Pool(args) => not_built("pool", args),
         Command::Run(args) => not_built("run", args),
-        Command::Crash(args) => not_built("crash", args),
+        Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(FAILED)),
     }
 }
 

@@ -5,6 +5,7 @@
 use super::Core;
 use crate::Result;
 use crate::cache::Block;
+use ondol_env::plant::{self, Defect};
 use std::io::IoSlice;
 
 /// Images per background checkpoint: bounds how long freed blocks are held back.
@@ -51,6 +52,7 @@ impl Core {
     }
 
     fn write_home(&self, images: &[(u64, Block)]) -> Result<()> {
+        let images = &images[..images.len() - usize::from(plant::is(Defect::LostHomeWrite) && !images.is_empty())];
         let mut at = 0;
         while at < images.len() {
             let first = images[at].0;
@@ -61,7 +63,7 @@ impl Core {
             at += len;
         }
         self.stats.lock().checkpoint_blocks += images.len() as u64;
-        if images.is_empty() { Ok(()) } else { self.flush() }
+        if images.is_empty() || plant::is(Defect::MissingFlushBeforeTail) { Ok(()) } else { self.flush() }
     }
 
     fn move_tail(&self, upto: crate::Tid, images: &[(u64, Block)]) -> Result<()> {
@@ -70,10 +72,17 @@ impl Core {
         let committed = self.commit_lock.lock();
         let next = self.pending.lock().tail_after(upto);
         match next {
+            Some(_) if plant::is(Defect::TailTooFar) => self.log.set_tail(committed.next_tid(), None)?,
+            None if plant::is(Defect::ReusedTid) => {
+                let oldest = self.pending.lock().tail().map_or(upto, |(tid, _)| tid);
+                self.log.set_tail(oldest, None)?;
+            }
             Some((tid, at)) => self.log.set_tail(tid, Some(at))?,
             None => self.log.set_tail(committed.next_tid(), None)?,
         }
-        self.flush()?;
+        if !plant::is(Defect::MissingFlushAfterTail) {
+            self.flush()?;
+        }
         let mut pending = self.pending.lock();
         pending.forget_upto(upto);
         let used = pending.tail().map_or(0, |(_, start)| committed.distance_from(start, self.log.ring_blocks()));

@@ -12,6 +12,7 @@ use super::{Core, Sealed, may_be_logged};
 use crate::cache::Block;
 use crate::contract::{Extent, Images, Patches, Tid};
 use crate::{JournalError, Result};
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// What the commit lock protects.
@@ -57,7 +58,7 @@ impl Core {
         if !tid.at_most(committed.last) {
             self.commit(&mut committed)?;
         }
-        if self.data_flushed.load(SeqCst) < data_seen {
+        if self.data_flushed.load(SeqCst) < data_seen && !plant::is(Defect::MissingDataFlush) {
             self.flush()?;
         }
         drop(committed);
@@ -92,13 +93,17 @@ impl Core {
         let tx = Sealed { tid, images, revoked: self.to_revoke(&freed) };
 
         let start = committed.head;
-        if self.pending.lock().is_empty() {
+        if self.pending.lock().is_empty() && !plant::is(Defect::UnsetTail) {
             self.log.set_tail(tid, Some(start))?;
         }
         let mut written = self.log.append(start, &tx)?;
-        self.flush()?;
+        if !plant::is(Defect::MissingFlushBeforeCommit) {
+            self.flush()?;
+        }
         written += self.log.append_commit(self.ring_add(start, written), tid)?;
-        self.flush()?;
+        if !plant::is(Defect::MissingFlushAfterCommit) {
+            self.flush()?;
+        }
 
         (committed.last, committed.head) = (tid, self.ring_add(start, written));
         self.count(&tx, written);
@@ -152,7 +157,7 @@ impl Core {
             }
             pending.committed(tx.tid, start, tx.images);
             self.space.set_used(self.space.used() + written, 0);
-            pending.release(freed)
+            if plant::is(Defect::EarlyReuse) { Vec::new() } else { pending.release(freed) }
         };
         if !released.is_empty() {
             self.client.release(&released);

@@ -22,6 +22,7 @@ use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::{JournalError, Result, WriteSet};
 use commit::Committed;
 use ondol_block::BlockStore;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Condvar, Mutex};
 use ondol_env::{Env, Step};
@@ -212,7 +213,13 @@ impl Engine for BlockEngine {
                 (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i));
             }
         }
+        let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
+        let (set, reserved) =
+            if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
         let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref());
+        if let Some(freed) = early {
+            self.core.client.release(&freed);
+        }
         self.core.space.joined(reserved, joined);
         if self.core.running_is_large() {
             self.core.kick();
@@ -273,6 +280,14 @@ impl Engine for BlockEngine {
 }
 
 impl BlockEngine {
+    /// What [`Defect::TornPublish`] does: publishes half of the blocks, and returns the other half and its promise.
+    fn publish_half(&self, mut set: WriteSet, reserved: u32) -> (WriteSet, u32) {
+        let blocks = set.blocks.split_off(set.blocks.len() / 2);
+        let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
+        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref());
+        (rest, reserved - joined)
+    }
+
     /// Data that may be in the cache or wait for its checkpoint: block by block, runs of others in one read.
     fn read_journaled_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
         let size = self.core.block_size;

@@ -2,6 +2,7 @@
 
 use crate::cache::{Block, BlockHash};
 use crate::contract::{Extent, Tid};
+use ondol_env::plant::{self, Defect};
 use std::collections::{HashMap, VecDeque};
 
 /// One block that the log holds.
@@ -90,7 +91,7 @@ impl Pending {
 
     /// Freed blocks that may be reused now; those freed while a checkpoint is writing are held back until it ends.
     pub(crate) fn release(&mut self, freed: Vec<Extent>) -> Vec<Extent> {
-        if !self.writing {
+        if !self.writing || plant::is(Defect::ReuseDuringCheckpoint) {
             return freed;
         }
         self.held_back.extend(freed);

@@ -7,6 +7,7 @@
 use super::{LogMap, corrupt, load_superblock};
 use crate::{Corrupt, JournalError, Result};
 use ondol_block::BlockStore;
+use ondol_env::plant::{self, Defect};
 use ondol_format::jbd2::{
     self, BlockType, Commit, Descriptor, Header, JournalIncompat, JournalSuperblock, LogFormat, Revoke, Tag,
 };
@@ -58,7 +59,9 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
     log.refuse_fast_commits(end)?;
     let (images, revoked) = log.collect(u64::from(start), first, end)?;
     let blocks = log.replay(&images, volume_blocks)?;
-    store.flush()?;
+    if !plant::is(Defect::MissingFlushInRecovery) {
+        store.flush()?;
+    }
     let mut sb = log.sb;
     // One further than the log's end: an unfinished transaction may lie there under that id.
     sb.set_start(None, end.wrapping_add(1));
@@ -93,13 +96,18 @@ impl Log<'_> {
         !self.sb.incompat().contains(JournalIncompat::ASYNC_COMMIT)
     }
 
+    /// Whether a block belongs to this transaction, and not to an earlier lap of the log.
+    fn is_of(&self, header: &Header, sequence: u32) -> bool {
+        header.sequence == sequence || plant::is(Defect::StaleRing)
+    }
+
     /// The first sequence number that has no whole transaction, and the block at which that was seen.
     fn scan(&self, start: u64, first: u32) -> Result<(u32, u64)> {
         let (mut at, mut sequence) = (start, first);
         // A log cannot hold more blocks than it has: a hostile one that seems endless ends here.
         for _ in 0..u64::from(self.sb.maxlen()) {
             let block = self.read(at)?;
-            let Some(header) = Header::parse(&block).filter(|h| h.sequence == sequence) else { break };
+            let Some(header) = Header::parse(&block).filter(|h| self.is_of(h, sequence)) else { break };
             match header.kind {
                 BlockType::Descriptor => {
                     // A torn descriptor ends the log: its transaction was never committed.
@@ -113,6 +121,7 @@ impl Log<'_> {
                 BlockType::Commit => {
                     // Its first sector is there and is wrong: no crash does that, sectors are not torn.
                     match Commit::parse(&block, &self.format, self.place(at)) {
+                        Err(_) if plant::is(Defect::UncheckedChecksum) => {}
                         Err(e) if self.commits_in_order() => return Err(self.corrupt(at, &e)),
                         Err(_) => break,
                         Ok(_) => {}
@@ -209,6 +218,12 @@ impl Log<'_> {
             at = self.wrap(at + 1);
         }
         let before = images.len();
+        if plant::is(Defect::UnreadRevoke) {
+            revokes.clear();
+        }
+        if plant::is(Defect::OldImageWins) {
+            images.reverse();
+        }
         let revoked_later =
             |block: u64, sequence: u32| revokes.get(&block).is_some_and(|&r| !jbd2::sequence_after(sequence, r));
         images.retain(|(block, image)| !revoked_later(*block, image.sequence));
@@ -240,10 +255,12 @@ impl Log<'_> {
             return Err(bad("the volume has no such block to be journaled".into()).into());
         }
         let mut bytes = self.read(image.at)?;
-        if !jbd2::tag_checksum_matches(&self.format, image.sequence, &image.tag, &bytes) {
+        if !plant::is(Defect::UncheckedChecksum)
+            && !jbd2::tag_checksum_matches(&self.format, image.sequence, &image.tag, &bytes)
+        {
             return Err(bad(format!("wrong checksum in transaction {}", image.sequence)).into());
         }
-        if image.tag.escaped {
+        if image.tag.escaped && !plant::is(Defect::UnescapedImage) {
             jbd2::unescape(&mut bytes);
         }
         Ok(bytes)

@@ -7,6 +7,7 @@ use crate::cache::Block;
 use crate::contract::Tid;
 use ondol_block::BlockStore;
 use ondol_env::Env;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::Time;
 use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, RevokeWriter, Tag};
@@ -79,6 +80,13 @@ impl Jbd2Log {
         Ok(())
     }
 
+    fn commit_block(&self, tid: Tid) -> Vec<u8> {
+        let now = self.env.now();
+        let mut bytes = vec![0; self.map.block_size()];
+        Commit { sequence: tid.0, time: Time { sec: now.sec, nsec: now.nsec } }.write(&mut bytes, &self.format);
+        bytes
+    }
+
     fn revokes(&self, tx: &Sealed) -> Vec<Part<'static>> {
         let make = |blocks: &[u64]| {
             let mut bytes = vec![0; self.map.block_size()];
@@ -89,7 +97,8 @@ impl Jbd2Log {
             writer.finish();
             Part::Own(bytes)
         };
-        tx.revoked.chunks(jbd2::revoke_capacity(&self.format)).map(make).collect()
+        let revoked = if plant::is(Defect::SkippedRevoke) { &[][..] } else { &tx.revoked };
+        revoked.chunks(jbd2::revoke_capacity(&self.format)).map(make).collect()
     }
 
     /// A descriptor block and the images it describes.
@@ -142,15 +151,17 @@ impl LogFormat for Jbd2Log {
         let written = parts.len() as u64;
         // The place of the commit block: with zeros there, its first sector is all that is left to write, which cannot be
         // torn. A commit block that is half there would have a wrong checksum, for which jbd2 gives up a journal.
-        parts.push(Part::Own(vec![0; self.map.block_size()]));
+        if plant::is(Defect::CommitBeforeData) {
+            parts.push(Part::Own(self.commit_block(tx.tid)));
+        } else if !plant::is(Defect::UnzeroedCommitPlace) {
+            parts.push(Part::Own(vec![0; self.map.block_size()]));
+        }
         self.write_parts(at, &parts)?;
         Ok(written)
     }
 
     fn append_commit(&self, at: u64, tid: Tid) -> Result<u64> {
-        let now = self.env.now();
-        let mut bytes = vec![0; self.map.block_size()];
-        Commit { sequence: tid.0, time: Time { sec: now.sec, nsec: now.nsec } }.write(&mut bytes, &self.format);
+        let mut bytes = self.commit_block(tid);
         bytes.truncate(SECTOR);
         self.write_parts(at, &[Part::Own(bytes)])?;
         Ok(1)

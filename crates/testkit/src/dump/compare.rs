@@ -112,7 +112,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Says which bytes differ and what both sides hold there.
-pub(crate) fn describe_bytes(want: &Content, got: &Content) -> Option<String> {
+pub fn describe_bytes(want: &Content, got: &Content) -> Option<String> {
     let ranges = want.differences(got, 8);
     let first = ranges.first()?;
     let mut line = format!(

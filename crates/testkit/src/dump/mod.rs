@@ -4,8 +4,7 @@ mod compare;
 mod directory;
 mod library;
 
-pub use compare::Strictness;
-pub(crate) use compare::describe_bytes;
+pub use compare::{Strictness, describe_bytes};
 pub use directory::of_directory;
 pub use library::of_volume;
 

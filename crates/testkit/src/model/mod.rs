@@ -139,7 +139,7 @@ impl Model {
     }
 
     /// Replaces all bytes of a regular file.
-    pub(crate) fn replace_content(&mut self, id: Id, content: Content) {
+    pub fn replace_content(&mut self, id: Id, content: Content) {
         let inode = self.inode_mut(id);
         if let Body::Regular(old) = &mut inode.body {
             *old = content;

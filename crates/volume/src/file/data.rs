@@ -37,7 +37,6 @@ pub(super) fn fill(op: &mut Op<'_>, start: u64, blocks: u32, offset: usize, byte
         }
         return Ok(());
     }
-    let handle = op.handle()?;
     let tail = blocks as usize * block_size - offset - bytes.len();
     // The first and the last block are padded with zeros; what lies between goes as it is.
     let head_len = if offset > 0 { (block_size - offset).min(bytes.len()) } else { 0 };
@@ -45,18 +44,18 @@ pub(super) fn fill(op: &mut Op<'_>, start: u64, blocks: u32, offset: usize, byte
     if !head.is_empty() {
         let mut block = vec![0; block_size];
         block[offset..offset + head.len()].copy_from_slice(head);
-        handle.stage(start, 0, &block)?;
+        op.stage(start, &block)?;
     }
     let start = start + u64::from(!head.is_empty());
     let whole = if tail > 0 { rest.len() / block_size * block_size } else { rest.len() };
     let (whole, last) = rest.split_at(whole);
     if !whole.is_empty() {
-        handle.stage(start, 0, whole)?;
+        op.stage(start, whole)?;
     }
     if !last.is_empty() {
         let mut block = vec![0; block_size];
         block[..last.len()].copy_from_slice(last);
-        handle.stage(start + (whole.len() / block_size) as u64, 0, &block)?;
+        op.stage(start + (whole.len() / block_size) as u64, &block)?;
     }
     Ok(())
 }

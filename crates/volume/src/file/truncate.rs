@@ -7,6 +7,7 @@ use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume, orphan};
+use ondol_env::plant::{self, Defect};
 use ondol_format::extent::MAX_LOGICAL;
 
 impl Volume {
@@ -79,7 +80,7 @@ pub(crate) fn do_set_size(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<bool> 
         return Ok(true);
     }
     let done = free_behind_end(op, ino)?;
-    if !done {
+    if !done && !plant::is(Defect::LostTruncate) {
         orphan::add(op, ino)?;
     }
     Ok(done)

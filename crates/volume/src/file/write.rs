@@ -5,6 +5,7 @@ use super::{Mapped, data, tree};
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
+use ondol_env::plant::{self, Defect};
 use ondol_format::Inode;
 
 /// Largest write that is one operation whatever the journal holds, bytes.
@@ -111,7 +112,7 @@ impl Volume {
         if len as u64 <= block_size {
             return len;
         }
-        let atomic = self.atomic_bytes();
+        let atomic = if plant::is(Defect::SplitOperation) { block_size } else { self.atomic_bytes() };
         if len as u64 <= atomic {
             return len;
         }

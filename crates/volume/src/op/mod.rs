@@ -20,6 +20,7 @@ use crate::alloc::Need;
 use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::Timestamp;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
 use ondol_journal::{Extent, Handle, Kind, Tid};
@@ -300,13 +301,18 @@ impl<'v> Op<'v> {
                 self.stage_inode(at)?;
             }
         }
-        self.write_late()?;
+        if !plant::is(Defect::UnwrittenLate) {
+            self.write_late()?;
+        }
         let handle = self.handle.take().ok_or(Error::Invalid("the operation is closed"))?;
         // Counted before the journal can release them.
         let groups = &self.vol.shared.groups;
         let freed: u64 = self.freed.drain(..).map(|e| u64::from(e.len)).sum();
         groups.pending_free.fetch_add(freed, SeqCst);
         let tid = handle.close();
+        if plant::is(Defect::UnwrittenLate) {
+            self.write_late()?;
+        }
         self.taken.clear();
         self.orphans.commit();
         for (ino, dir) in self.taken_inodes.drain(..) {

@@ -4,6 +4,7 @@ use super::{Cost, Op};
 use crate::alloc::Need;
 use crate::node::locate;
 use crate::{Error, Ino, Result};
+use ondol_env::plant::{self, Defect};
 
 /// Bytes over stored ones that go home with the close: first block, byte offset, bytes.
 pub(super) type LateWrite = (u64, usize, Vec<u8>);
@@ -80,6 +81,18 @@ impl Op<'_> {
             None => self.vol.engine.write_data(block, offset, bytes)?,
         }
         Ok(())
+    }
+
+    /// Puts `bytes` into blocks from `block` on that no committed state reaches with contents, before the operation is published.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub(crate) fn stage(&mut self, block: u64, bytes: &[u8]) -> Result<()> {
+        if plant::is(Defect::UnwrittenLate) {
+            self.late.get_or_insert_default().push((block, 0, bytes.to_vec()));
+            return Ok(());
+        }
+        Ok(self.handle()?.stage(block, 0, bytes)?)
     }
 
     /// Puts what was kept where it belongs.

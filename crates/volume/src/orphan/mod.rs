@@ -22,6 +22,7 @@ use crate::op::Op;
 use crate::{Error, Ino, Result, Volume, kind};
 use file::OrphanFile;
 use list::{List, ListGuard};
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 use ondol_format::inode::RawInode;
@@ -184,7 +185,7 @@ fn add_to_file(op: &mut Op<'_>, file: &OrphanFile, ino: Ino) -> Result<bool> {
     let Some(slot) = file.claim(ino) else { return Ok(false) };
     op.orphans.claimed.push(ino);
     file.write(op, slot, ino)?;
-    if !op.vol().orphans.present.load(SeqCst) {
+    if !plant::is(Defect::UnannouncedOrphans) && !op.vol().orphans.present.load(SeqCst) {
         announce(op)?;
     }
     Ok(true)

@@ -8,6 +8,7 @@ use crate::dir::remove::{is_empty, remove};
 use crate::dir::{Dir, Entry};
 use crate::op::{Cost, Op, View};
 use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
+use ondol_env::plant::{self, Defect};
 use ondol_format::{Inode, Place, extent};
 
 /// What becomes of an inode when it loses a name.
@@ -80,7 +81,9 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
         }
         Fate::Freed | Fate::Orphan => {}
     }
-    orphan::add(op, ino)?;
+    if !plant::is(Defect::LostOrphan) {
+        orphan::add(op, ino)?;
+    }
     Ok(Fate::Orphan)
 }
 

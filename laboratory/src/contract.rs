@@ -9,11 +9,11 @@
 //! A call that is a sequence of atomic steps (a large write, fallocate) may be found between its steps: then every byte of
 //! its file is either the old or the new one, and its size lies between both.
 
-use super::Run;
-use crate::dump::{Snapshot, Strictness, describe_bytes};
-use crate::model::{Content, Model};
-use crate::op::Path;
-use ondol_volume::DataMode;
+use crate::run::Run;
+use ondol::DataMode;
+use ondol_testkit::dump::{Snapshot, Strictness, describe_bytes};
+use ondol_testkit::model::{Content, Model};
+use ondol_testkit::op::Path;
 
 /// Numbers of calls whose state `found` may be, out of `least..=most`.
 ///

@@ -1,15 +1,17 @@
 //! A run: what a volume wrote while it did some calls, and what the model says after each of them.
 
-use super::Layer;
-use crate::dump::Snapshot;
-use crate::image::clock;
-use crate::model::Model;
-use crate::op::Op;
-use crate::target::{Disagreement, Library, Lockstep};
+use crate::store::LayerStore;
+use crate::subject::Description;
 use ondol::{DataMode, Options, Volume};
 use ondol_block::{BlockStore, RamStore, Recorder};
 use ondol_env::sync::Arc;
-use ondol_power::{Event, PowerDomain};
+use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain};
+use ondol_testkit::dump::Snapshot;
+use ondol_testkit::image::clock;
+use ondol_testkit::model::Model;
+use ondol_testkit::op::Op;
+use ondol_testkit::target::{Disagreement, Library, Lockstep};
+use ondol_volume::Image;
 
 /// What happens before power can be lost, and how.
 #[derive(Clone, Debug)]
@@ -40,8 +42,12 @@ pub struct Run {
     pub setup: Setup,
     /// The recorded calls.
     pub ops: Vec<Op>,
-    /// The medium when the recording began.
-    pub base: Layer,
+    /// How the driver is called to make this run, and the run for readers.
+    pub description: Description,
+    /// The media when the recording began: the image.
+    pub media: Vec<Medium>,
+    /// The log, which is scratch once it has been replayed; its superblock is not.
+    pub log: Pages,
     /// Everything since. Call `i` began at `Mark(2 * i)` and had returned at `Mark(2 * i + 1)`.
     pub events: Vec<Event>,
     /// The model after each number of calls, from none to all, with what was open then.
@@ -50,6 +56,8 @@ pub struct Run {
     pub expected: Vec<Snapshot>,
     /// Calls that made everything before them durable.
     pub synced: Vec<bool>,
+    /// For each number of events, the numbers of calls that may be found then: at least, at most.
+    pub allowed: Vec<(usize, usize)>,
 }
 
 /// A run could not be recorded.
@@ -82,14 +90,18 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     }
     store.flush().map_err(ondol::Error::from)?;
     drop(domain.take());
+    let base = Layer::new(medium.inner().to_bytes());
     let mut run = Run {
         setup: setup.clone(),
         ops: ops.to_vec(),
-        base: Layer::new(medium.inner().to_bytes().into()),
+        description: Description::default(),
+        log: log_pages(&base)?,
+        media: vec![Medium { base, kind: Kind::Block, whole: Some(SUPERBLOCK) }],
         events: Vec::new(),
         states: vec![lockstep.model().clone()],
         expected: Vec::new(),
         synced: Vec::new(),
+        allowed: Vec::new(),
     };
     for (i, op) in (0..).zip(ops) {
         domain.mark(2 * i);
@@ -101,7 +113,24 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     run.events = domain.take();
     lockstep.compare().map_err(Box::new)?;
     run.expected = run.states.iter().map(after_crash).collect();
+    run.allowed = allowed(&run.events, &run.synced);
     Ok(run)
+}
+
+/// ext4's superblock has one checksum over 1,024 bytes: it is as vulnerable as ext4 makes it.
+const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
+
+/// The blocks of the journal but for its superblock.
+fn log_pages(base: &Layer) -> Result<Pages, RecordError> {
+    let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(base.clone()));
+    let image = Image::open(store).map_err(ondol::Error::from)?;
+    let block_size = u64::from(image.superblock().block_size());
+    let runs = image.journal_map().map_err(ondol::Error::from)?;
+    let bytes = |(i, (start, len)): (usize, (u64, u64))| {
+        let first = start + u64::from(i == 0);
+        first * block_size..(start + len) * block_size
+    };
+    Ok(Pages::inside(runs.into_iter().enumerate().map(bytes)))
 }
 
 fn after_crash(model: &Model) -> Snapshot {
@@ -110,27 +139,28 @@ fn after_crash(model: &Model) -> Snapshot {
     model.snapshot()
 }
 
-impl Run {
-    /// The numbers of calls that the state after `events` events may show: at least the first, at most the second.
-    pub fn allowed(&self, events: usize) -> (usize, usize) {
-        let (mut least, mut most) = (0, 0);
-        for event in self.events.iter().take(events) {
-            let &Event::Mark(id) = event else { continue };
+fn allowed(events: &[Event], synced: &[bool]) -> Vec<(usize, usize)> {
+    let (mut least, mut most) = (0, 0);
+    let after = events.iter().map(|event| {
+        if let &Event::Mark(id) = event {
             let call = (id / 2) as usize;
             if id % 2 == 0 {
                 most = call + 1;
-            } else if self.synced.get(call) == Some(&true) {
+            } else if synced.get(call) == Some(&true) {
                 least = call + 1;
             }
         }
         (least, most)
-    }
+    });
+    [(0, 0)].into_iter().chain(after).collect()
+}
 
-    /// Mounts a state of this run, as after the power is back.
+impl Run {
+    /// Opens a state of this run, as after the power is back.
     ///
     /// # Errors
     /// As [`Volume::open_stepped`].
-    pub fn mount(&self, store: Arc<dyn BlockStore>) -> ondol::Result<Volume> {
+    pub fn open(&self, store: Arc<dyn BlockStore>) -> ondol::Result<Volume> {
         // Other random numbers than before: the machine has been off.
         Volume::open_stepped(store, &self.setup.options, clock(self.setup.seed ^ 0xFFFF))
     }

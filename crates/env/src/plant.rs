@@ -1,0 +1,223 @@
+//! Planted defects: what the crash laboratory must find to be believed.
+//!
+//! Each names one rule of persistence that the product keeps. Where the rule is kept, the code asks [`is`] whether it is to
+//! be broken. Without the cargo feature `plant`, which only test builds turn on, that is the constant `false`, and nothing
+//! of it is left in the program. With it, a thread can break one rule with [`set`].
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Whether this build has the defects in it.
+pub const AVAILABLE: bool = cfg!(feature = "plant");
+
+macro_rules! defects {
+    ($($variant:ident $name:literal $what:literal,)*) => {
+        /// A rule that is broken on purpose.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Defect {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Defect {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// Its name, in small letters with hyphens.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// What is done wrong, in one line.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $what,)*
+                }
+            }
+        }
+    };
+}
+
+defects! {
+    MissingFlushBeforeCommit "missing-flush-before-commit" "The commit block is written before log blocks and data are durable.",
+    MissingFlushAfterCommit "missing-flush-after-commit" "A sync returns before the commit block is durable.",
+    MissingFlushBeforeTail "missing-flush-before-tail" "The log's tail moves on before the home blocks are durable.",
+    MissingFlushAfterTail "missing-flush-after-tail" "Log blocks are written again before the moved tail is durable.",
+    MissingFlushInRecovery "missing-flush-in-recovery" "Recovery empties the log before the home blocks are durable.",
+    MissingDataFlush "missing-data-flush" "A sync without a transaction leaves data that was written in place in the cache.",
+    CommitBeforeData "commit-before-data" "The commit block is written together with the log blocks, before any flush.",
+    UnsetTail "unset-tail" "The first transaction in an empty log does not set the tail.",
+    TailTooFar "tail-too-far" "A checkpoint declares the log empty although younger transactions are in it.",
+    LostHomeWrite "lost-home-write" "A checkpoint leaves out the last block it should write home.",
+    SkippedRevoke "skipped-revoke" "Freed blocks are not revoked in the log.",
+    UnreadRevoke "unread-revoke" "Recovery does not heed revokes.",
+    UncheckedChecksum "unchecked-checksum" "Recovery does not verify the checksums of images.",
+    UnescapedImage "unescaped-image" "Recovery leaves escaped images as they are in the log.",
+    OldImageWins "old-image-wins" "Recovery writes the oldest image of a block home.",
+    StaleRing "stale-ring" "Recovery takes blocks of an earlier lap of the log for part of this one.",
+    ReusedTid "reused-tid" "An emptied log starts again with a transaction id that is still in it.",
+    UnzeroedCommitPlace "unzeroed-commit-place" "What was at the commit block's place stays behind its first sector.",
+    EarlyReuse "early-reuse" "Freed blocks can be allocated before the freeing is durable.",
+    ReuseDuringCheckpoint "reuse-during-checkpoint" "Freed blocks can be allocated while a checkpoint may still write to them.",
+    LiveDerived "live-derived" "A descriptor's free count is that of memory and not of the transaction's bitmap.",
+    LostOrphan "lost-orphan" "An inode that loses its last name is not entered as an orphan.",
+    LostTruncate "lost-truncate" "A truncate in several steps is not entered as an orphan.",
+    UnannouncedOrphans "unannounced-orphans" "The orphan file is used without ORPHAN_PRESENT.",
+    SplitOperation "split-operation" "An atomic write is published block by block.",
+    TornPublish "torn-publish" "The blocks of a handle join the running transaction in two steps.",
+    UnwrittenLate "unwritten-late" "An extent is published as written before its data is on the way.",
+    FlagClearedEarly "flag-cleared-early" "RECOVER is cleared while the log still holds transactions.",
+    PoolMissingWriteBack "pool-missing-write-back" "A record in the NVM pool is not written back from the CPU's caches.",
+    PoolMissingFence "pool-missing-fence" "What is written back to the NVM pool is not waited for.",
+    PoolUncheckedChecksum "pool-unchecked-checksum" "Recovery does not verify the checksums of the NVM pool.",
+    PoolPublishBeforeData "pool-publish-before-data" "A record in the NVM pool is published before its bytes.",
+}
+
+impl fmt::Display for Defect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no planted defect of this name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown(
+    /// The name.
+    pub String,
+);
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known: Vec<&str> = Defect::ALL.iter().map(|d| d.name()).collect();
+        write!(f, "no planted defect: {} (there are {})", self.0, known.join(", "))
+    }
+}
+
+impl std::error::Error for Unknown {}
+
+impl FromStr for Defect {
+    type Err = Unknown;
+
+    fn from_str(name: &str) -> Result<Self, Unknown> {
+        let found = Self::ALL.iter().find(|d| d.name() == name);
+        found.copied().ok_or_else(|| Unknown(name.to_owned()))
+    }
+}
+
+/// This build has no planted defects in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unavailable;
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("planted defects are in test builds only (cargo feature `plant`)")
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+pub use imp::{Guard, current, is, set};
+
+#[cfg(feature = "plant")]
+mod imp {
+    use super::{Defect, Unavailable};
+    use std::cell::Cell;
+    use std::marker::PhantomData;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Defect>> = const { Cell::new(None) };
+    }
+
+    /// Whether this thread is to break this rule.
+    pub fn is(defect: Defect) -> bool {
+        current() == Some(defect)
+    }
+
+    /// The rule that this thread breaks: to be handed on to threads that work for it.
+    pub fn current() -> Option<Defect> {
+        PLANTED.get()
+    }
+
+    /// Breaks a rule (or none) on this thread until the guard is dropped, which brings back what was before.
+    ///
+    /// # Errors
+    /// `Unavailable` in a build without the feature, for anything but `None`.
+    pub fn set(defect: Option<Defect>) -> Result<Guard, Unavailable> {
+        Ok(Guard { before: PLANTED.replace(defect), here: PhantomData })
+    }
+
+    /// See [`set`].
+    #[derive(Debug)]
+    #[must_use = "the rule holds again when the guard is dropped"]
+    pub struct Guard {
+        before: Option<Defect>,
+        /// It belongs to its thread.
+        here: PhantomData<*const ()>,
+    }
+
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            PLANTED.set(self.before);
+        }
+    }
+}
+
+#[cfg(not(feature = "plant"))]
+mod imp {
+    use super::{Defect, Unavailable};
+
+    /// Whether this thread is to break this rule.
+    #[inline(always)]
+    pub const fn is(_: Defect) -> bool {
+        false
+    }
+
+    /// The rule that this thread breaks: to be handed on to threads that work for it.
+    pub const fn current() -> Option<Defect> {
+        None
+    }
+
+    /// Breaks a rule (or none) on this thread until the guard is dropped, which brings back what was before.
+    ///
+    /// # Errors
+    /// `Unavailable` in a build without the feature, for anything but `None`.
+    pub const fn set(defect: Option<Defect>) -> Result<Guard, Unavailable> {
+        match defect {
+            None => Ok(Guard),
+            Some(_) => Err(Unavailable),
+        }
+    }
+
+    /// See [`set`].
+    #[derive(Debug)]
+    #[must_use = "the rule holds again when the guard is dropped"]
+    pub struct Guard;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_defect_has_a_name_of_its_own() {
+        for defect in Defect::ALL {
+            assert_eq!(defect.to_string().parse(), Ok(*defect));
+            assert!(defect.what().ends_with('.'));
+        }
+        assert!("no-such-thing".parse::<Defect>().is_err());
+    }
+
+    #[test]
+    fn a_defect_is_planted_where_it_can_be_and_only_for_as_long_as_its_guard_lives() {
+        assert!(!is(Defect::StaleRing));
+        match set(Some(Defect::StaleRing)) {
+            Ok(guard) => {
+                assert!(AVAILABLE && is(Defect::StaleRing) && !is(Defect::EarlyReuse));
+                drop(guard);
+            }
+            Err(Unavailable) => assert!(!AVAILABLE),
+        }
+        assert!(!is(Defect::StaleRing) && set(None).is_ok());
+    }
+}

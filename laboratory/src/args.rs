@@ -1,0 +1,77 @@
+//! The command line of `ondol crash`.
+
+use crate::image::Kind;
+use clap::Args;
+use ondol::DataMode;
+use ondol_env::plant::Defect;
+
+/// Tries what crashes leave behind.
+///
+/// Without a workload, a minute is spent: first on all single calls, then on all pairs, then on random sequences.
+#[derive(Debug, Args)]
+pub struct CrashArgs {
+    /// Journal engine
+    #[arg(long, default_value = "classic", value_parser = ["classic"])]
+    pub(crate) engine: String,
+    /// Data mode: journal, ordered or writeback
+    #[arg(long, default_value = "journal", value_parser = data_mode, value_name = "MODE")]
+    pub(crate) data: DataMode,
+    /// exhaustive-1, exhaustive-2, random, or a file with one call a line (`-` for standard input)
+    #[arg(long, value_name = "WORKLOAD")]
+    pub(crate) workload: Option<String>,
+    /// Stop after so many distinct states
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) states: Option<u64>,
+    /// Stop after so many seconds (60 if nothing else ends it)
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seconds: Option<u64>,
+    /// Seed of everything random; printed
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    pub(crate) seed: u64,
+    /// Processors to use [default: all]
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) threads: Option<usize>,
+    /// How many recoveries in a row are crashed
+    #[arg(long, default_value_t = 2, value_name = "NUMBER")]
+    pub(crate) depth: u32,
+    /// Of every so many states e2fsck judges one too; 0 for none
+    #[arg(long, default_value_t = 2000, value_name = "NUMBER")]
+    pub(crate) fsck_every: u64,
+    /// Break a rule on purpose: something must be found (test builds only; `list` names them)
+    #[arg(long, value_name = "DEFECT")]
+    pub(crate) plant: Option<String>,
+    /// The volume for --workload FILE and --calls: small, orphan-file or pages
+    #[arg(long, default_value = "small", value_name = "KIND")]
+    pub(crate) image: Kind,
+    /// Calls to record, instead of a workload, separated by `;`
+    #[arg(long, conflicts_with = "workload", value_name = "CALLS")]
+    pub(crate) calls: Option<String>,
+    /// Calls before the recording
+    #[arg(long, default_value = "", value_name = "CALLS")]
+    pub(crate) before: String,
+    /// Unmount and mount between these and the recording
+    #[arg(long)]
+    pub(crate) remount: bool,
+    /// Build this one state again, as a violation names it
+    #[arg(long, value_name = "CASE", conflicts_with_all = ["states", "seconds"])]
+    pub(crate) case: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn data_mode(word: &str) -> Result<DataMode, String> {
+    match word {
+        "journal" => Ok(DataMode::Journal),
+        "ordered" => Ok(DataMode::Ordered),
+        "writeback" => Ok(DataMode::Writeback),
+        _ => Err("one of journal, ordered, writeback".into()),
+    }
+}
+
+impl CrashArgs {
+    /// The planted defect.
+    pub(crate) fn defect(&self) -> Result<Option<Defect>, String> {
+        self.plant.as_deref().map(|name| name.parse().map_err(|e: ondol_env::plant::Unknown| e.to_string())).transpose()
+    }
+}

@@ -1,0 +1,188 @@
+//! `ondol crash`.
+
+use crate::CrashArgs;
+use crate::explore::{CasePath, Limits, Violation, Watch};
+use crate::hunt::{Budget, Found, Prey, data_word, hunt};
+use crate::workload::{self, Workload};
+use indicatif::{ProgressBar, ProgressStyle};
+use ondol_env::plant::Defect;
+use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use ondol_env::{Env, System};
+use ondol_testkit::image;
+use ondol_testkit::op::text;
+use std::io::{IsTerminal, Read};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Why nothing could be tried, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LaboratoryError(String);
+
+/// Something was found that breaks the contract.
+const FOUND: u8 = 1;
+
+/// Spent when nothing else ends a hunt.
+const SECONDS: u64 = 60;
+
+/// Runs `ondol crash`. The exit code is 0 only if nothing that was tried breaks the contract.
+///
+/// # Errors
+/// Names that do not exist, workloads that cannot be read.
+pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
+    if args.plant.as_deref() == Some("list") {
+        Defect::ALL.iter().for_each(|defect| println!("{defect:30} {}", defect.what()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let limits = Limits {
+        depth: args.depth,
+        recrash_every: if args.depth == 0 { 0 } else { Limits::default().recrash_every },
+        second_opinion_every: args.fsck_every,
+        seed: args.seed,
+        ..Limits::default()
+    };
+    let plant = args.defect().map_err(LaboratoryError)?;
+    if plant.is_some() {
+        drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
+    }
+    let prey = Prey { data: args.data, plant, seed: args.seed, limits };
+    match &args.case {
+        Some(case) => replay(&args, &prey, case),
+        None => explore(&args, &prey),
+    }
+    .map_err(LaboratoryError)
+}
+
+fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
+    let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
+    let workload = single(args)?.ok_or("--case needs --calls or --workload FILE: the run that it is a state of")?;
+    match prey.replay(&workload, &path).map_err(|e| format!("--case: {e}"))? {
+        Some(violation) => {
+            println!("{violation}");
+            Ok(ExitCode::from(FOUND))
+        }
+        None => {
+            println!("crash state {path}: recovered as the contract says");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The one workload of `--calls` or of a file.
+fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
+    let (name, lines) = match (&args.calls, args.workload.as_deref()) {
+        (Some(calls), _) => ("--calls".to_owned(), calls.clone()),
+        (None, None | Some("exhaustive-1" | "exhaustive-2" | "random")) => return Ok(None),
+        (None, Some("-")) => {
+            let mut lines = String::new();
+            std::io::stdin().read_to_string(&mut lines).map_err(|e| format!("standard input: {e}"))?;
+            ("standard input".to_owned(), lines)
+        }
+        (None, Some(file)) => {
+            let words = "a workload is exhaustive-1, exhaustive-2, random, or a file";
+            (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
+        }
+    };
+    let mut workload = workload::from_text(&name, &lines, args.image).map_err(|e| format!("{name}: {e}"))?;
+    workload.before = text::parse(&args.before).map_err(|e| format!("--before: {e}"))?;
+    workload.remount = args.remount;
+    Ok(Some(workload))
+}
+
+fn workloads(args: &CrashArgs) -> Result<Box<dyn Iterator<Item = Workload> + Send>, String> {
+    Ok(match (single(args)?, args.workload.as_deref()) {
+        (Some(workload), _) => Box::new(std::iter::once(workload)),
+        (None, Some("exhaustive-1")) => Box::new(workload::exhaustive_1()),
+        (None, Some("exhaustive-2")) => Box::new(workload::exhaustive_2()),
+        (None, Some(_)) => Box::new(workload::random(args.seed)),
+        (None, None) => {
+            Box::new(workload::exhaustive_1().chain(workload::exhaustive_2()).chain(workload::random(args.seed)))
+        }
+    })
+}
+
+fn explore(args: &CrashArgs, prey: &Prey) -> Result<ExitCode, String> {
+    if args.fsck_every > 0 && image::missing(&["e2fsck"]).is_some() {
+        eprintln!("ondol crash: e2fsck is not here: states are judged by our own check and the model alone");
+    }
+    let endless = matches!(args.workload.as_deref(), None | Some("random")) && args.calls.is_none();
+    let seconds = args.seconds.or((endless && args.states.is_none()).then_some(SECONDS));
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let budget = Budget { states: args.states, threads };
+    let watch = Watch::default();
+    let started = System.monotonic_ns();
+    let over = AtomicBool::new(false);
+    let found = std::thread::scope(|scope| {
+        scope.spawn(|| show(&watch, &over, args, seconds, started));
+        let found = workloads(args).and_then(|workloads| hunt(prey, workloads, budget, &watch));
+        over.store(true, Relaxed);
+        found
+    })?;
+    let elapsed = (System.monotonic_ns() - started) as f64 / 1e9;
+    report(args, prey, &found, elapsed);
+    Ok(if found.report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+}
+
+/// Shows how far it is, and ends it when its time is over.
+fn show(watch: &Watch, over: &AtomicBool, args: &CrashArgs, seconds: Option<u64>, started: u64) {
+    let bar = match (args.states, seconds) {
+        _ if !std::io::stderr().is_terminal() || args.json => ProgressBar::hidden(),
+        (Some(states), _) => ProgressBar::new(states),
+        (None, Some(seconds)) => ProgressBar::new(seconds * 1000),
+        (None, None) => ProgressBar::new_spinner(),
+    };
+    let style = "{spinner} {elapsed_precise} [{bar:30}] {msg}";
+    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    while !over.load(Relaxed) {
+        std::thread::sleep(Duration::from_millis(50));
+        let elapsed = (System.monotonic_ns() - started) / 1_000_000;
+        let states = watch.distinct.load(Relaxed);
+        bar.set_position(if args.states.is_some() { states } else { elapsed });
+        bar.set_message(format!("{states} states, {} a second", states * 1000 / elapsed.max(1)));
+        if seconds.is_some_and(|s| elapsed >= s * 1000) {
+            watch.stop.store(true, Relaxed);
+        }
+    }
+    bar.finish_and_clear();
+}
+
+fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
+    let Found { report, distinct, workloads } = found;
+    if args.json {
+        let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
+        let json = serde_json::json!({
+            "engine": args.engine,
+            "data": data_word(prey.data),
+            "workload": args.workload.as_deref().unwrap_or(if args.calls.is_some() { "calls" } else { "all" }),
+            "plant": args.plant,
+            "states": report.states,
+            "distinct": distinct,
+            "recovered": report.distinct,
+            "crashed_recoveries": report.nested,
+            "judged": report.judged,
+            "e2fsck": report.second_opinions,
+            "workloads": workloads,
+            "crash_points": report.crash_points,
+            "crash_points_exhausted": report.exhausted,
+            "violations": report.violations.len(),
+            "found": violations,
+            "seed": args.seed,
+            "seconds": elapsed,
+            "states_per_second": report.distinct as f64 / elapsed.max(1e-9),
+        });
+        println!("{json}");
+        return;
+    }
+    println!("engine {}, data={}, seed {}: {workloads} workloads", args.engine, data_word(prey.data), args.seed);
+    println!(
+        "  crash points {}; of {} every combination of what may survive was built, of the others a sample",
+        report.crash_points, report.exhausted
+    );
+    println!("  states {}; distinct {distinct}; recovered {}", report.states, report.distinct);
+    println!("  of these {} in recoveries that were crashed again, to depth {}", report.nested, args.depth);
+    println!("  different recovered volumes, each checked, read and compared: {}", report.judged);
+    println!("  judged by e2fsck too: {}", report.second_opinions);
+    println!("  {:.1} seconds, {:.0} states a second", elapsed, report.distinct as f64 / elapsed.max(1e-9));
+    println!("  violations: {}", report.violations.len());
+    report.violations.iter().for_each(|violation| println!("\n{violation}"));
+}

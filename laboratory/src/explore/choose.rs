@@ -1,0 +1,127 @@
+//! Which states of a cut are built.
+
+use super::Limits;
+use ondol_env::{Env, Fixed};
+use ondol_power::{Cut, Item, Keep};
+use std::ops::Range;
+
+/// Calls `state` for the states of `cut` that `limits` ask for; ends early when it says `false`. `newest` are the items that
+/// the last event made or changed: a state in which none of them is wholly there belongs to an earlier cut. An empty
+/// range asks for all states. Returns whether these are all there are, torn ones left out.
+pub(super) fn states(
+    cut: &Cut<'_>,
+    newest: Range<usize>,
+    limits: &Limits,
+    random: &Fixed,
+    state: &mut dyn FnMut(Vec<Keep>) -> bool,
+) -> bool {
+    let items = cut.items();
+    let is_new = |keep: &[Keep]| newest.is_empty() || newest.clone().any(|i| keep[i] == Keep::All);
+    let count = items.iter().try_fold(1usize, |n, item| n.checked_mul(item.choices()).filter(|n| *n <= limits.all_of));
+    let go_on = match count {
+        Some(count) => (0..count).all(|n| {
+            let keep = numbered(items, n);
+            !is_new(&keep) || state(keep)
+        }),
+        None => sampled(items, newest.clone(), limits, random, state),
+    };
+    let _stopped = go_on && torn(items, newest, limits, random, state);
+    count.is_some()
+}
+
+/// The extremes of what has gathered before a barrier: nothing, each alone, all but each.
+pub(super) fn extremes(cut: &Cut<'_>, limits: &Limits, state: &mut dyn FnMut(Vec<Keep>) -> bool) {
+    let n = cut.items().len();
+    let all_were_built = n < usize::BITS as usize && 1usize << n <= limits.all_of;
+    if all_were_built || !state(vec![Keep::None; n]) {
+        return;
+    }
+    // Of thousands of lines a regular choice: each alone would be quadratic in time.
+    for i in (0..n).step_by(n.div_ceil(limits.extremes.max(1))) {
+        let (mut alone, mut without) = (vec![Keep::None; n], vec![Keep::All; n]);
+        (alone[i], without[i]) = (Keep::All, Keep::None);
+        if !(state(alone) && state(without)) {
+            return;
+        }
+    }
+}
+
+fn numbered(items: &[Item<'_>], mut n: usize) -> Vec<Keep> {
+    let choice = |item: &Item<'_>| {
+        let choice = item.choice(n % item.choices());
+        n /= item.choices();
+        choice
+    };
+    items.iter().map(choice).collect()
+}
+
+fn sampled(
+    items: &[Item<'_>],
+    newest: Range<usize>,
+    limits: &Limits,
+    random: &Fixed,
+    state: &mut dyn FnMut(Vec<Keep>) -> bool,
+) -> bool {
+    if !state(vec![Keep::All; items.len()]) {
+        return false;
+    }
+    (0..limits.samples).all(|_| {
+        let mut keep: Vec<Keep> = items.iter().map(|item| any(item, random)).collect();
+        if !newest.is_empty() {
+            keep[newest.start + below(random, newest.len())] = Keep::All;
+        }
+        state(keep)
+    })
+}
+
+/// The newest item in parts, the others all there or all lost.
+fn torn(
+    items: &[Item<'_>],
+    newest: Range<usize>,
+    limits: &Limits,
+    random: &Fixed,
+    state: &mut dyn FnMut(Vec<Keep>) -> bool,
+) -> bool {
+    let Some(at) = newest.clone().last() else { return true };
+    let (item, parts) = (&items[at], items[at].parts());
+    if parts < 2 {
+        return true;
+    }
+    (0..limits.torn).all(|i| {
+        let (edge, most) = (1 + below(random, parts - 1), item.choices() - 1);
+        let part = item.torn(|part| match i % 3 {
+            0 => {
+                if part < edge {
+                    most
+                } else {
+                    most - 1
+                }
+            }
+            1 => {
+                if part >= edge {
+                    most
+                } else {
+                    most - 1
+                }
+            }
+            _ => below(random, most + 1),
+        });
+        let others = if i % 2 == 0 { Keep::All } else { Keep::None };
+        let mut keep = vec![others; items.len()];
+        keep[at] = part;
+        state(keep)
+    })
+}
+
+fn any(item: &Item<'_>, random: &Fixed) -> Keep {
+    match below(random, 5) {
+        0 | 1 => Keep::None,
+        2 => Keep::All,
+        3 => item.choice(below(random, item.choices())),
+        _ => item.torn(|_| below(random, item.choices())),
+    }
+}
+
+fn below(random: &Fixed, n: usize) -> usize {
+    random.random_u32() as usize % n.max(1)
+}

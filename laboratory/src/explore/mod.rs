@@ -1,0 +1,229 @@
+//! Building the states of a run, skipping those that were seen, recovering and judging the others.
+
+mod choose;
+mod replay;
+mod report;
+
+pub use replay::{replay, smallest};
+pub use report::{CasePath, Report, Violation};
+
+use crate::subject::Subject;
+use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use ondol_env::{Fixed, Timestamp};
+use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain};
+use std::collections::HashMap;
+
+/// How far an exploration goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// With at most so many combinations of what may have survived, all of them are built.
+    pub all_of: usize,
+    /// Random states for each event with more.
+    pub samples: u32,
+    /// States with a torn newest write or line for each event.
+    pub torn: u32,
+    /// At a barrier with more combinations: so many items each alone, and all without each.
+    pub extremes: usize,
+    /// How many recoveries in a row may be crashed.
+    pub depth: u32,
+    /// Of every so many distinct states, the recovery of one is crashed; 0 for none.
+    pub recrash_every: u64,
+    /// Of every so many distinct states, one is judged by the programs of others too; 0 for none.
+    pub second_opinion_every: u64,
+    /// Stop after so many violations.
+    pub violations: usize,
+    /// Seed of the samples.
+    pub seed: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            all_of: 256,
+            samples: 12,
+            torn: 12,
+            extremes: 64,
+            depth: 2,
+            recrash_every: 25,
+            second_opinion_every: 50,
+            violations: 1,
+            seed: 1,
+        }
+    }
+}
+
+impl Limits {
+    /// Inside of a recovery that is crashed: there are many of them, so each is explored less.
+    fn nested(self) -> Self {
+        Self { all_of: 8, samples: 2, torn: 2, extremes: 4, depth: self.depth - 1, ..self }
+    }
+}
+
+/// What somebody who waits may want to see, and how they can stop it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Distinct states so far.
+    pub distinct: AtomicU64,
+    /// Ends the exploration early.
+    pub stop: AtomicBool,
+}
+
+/// Explores a run.
+pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Report {
+    let mut explorer = Explorer {
+        subject,
+        watch,
+        every: limits,
+        seen: HashMap::new(),
+        matched: HashMap::new(),
+        report: Report::default(),
+        done: false,
+    };
+    let place = Place { media: subject.media(), events: subject.events(), limits, happened: None, path: &[] };
+    explorer.run(&place);
+    explorer.report.seen = explorer.seen.into_keys().collect();
+    explorer.report
+}
+
+struct Explorer<'a, S: Subject> {
+    subject: &'a S,
+    watch: &'a Watch,
+    every: &'a Limits,
+    /// Distinct states, with the essence of what recovery made of them.
+    seen: HashMap<u128, u128>,
+    /// What recovered states are.
+    matched: HashMap<u128, S::Matched>,
+    report: Report,
+    done: bool,
+}
+
+/// The run itself, or a recovery after one of its states.
+struct Place<'a> {
+    media: &'a [Medium],
+    events: &'a [Event],
+    limits: &'a Limits,
+    /// In a recovery: how many events of the run had happened.
+    happened: Option<usize>,
+    /// How one came here.
+    path: &'a [Case],
+}
+
+impl<S: Subject> Explorer<'_, S> {
+    fn run(&mut self, place: &Place<'_>) {
+        let mut cut = Cut::new(place.media);
+        self.cut(place, &cut, 0..0);
+        for (i, event) in place.events.iter().enumerate() {
+            let newest = cut.advance(event);
+            let narrowed = place.happened.is_none() && self.subject.is_narrowed(i + 1);
+            let is_barrier = matches!(event, Event::Flush { .. } | Event::Fence { .. });
+            if narrowed || is_barrier {
+                self.cut(place, &cut, 0..0);
+            } else if !newest.is_empty() {
+                self.cut(place, &cut, newest);
+            }
+            if matches!(place.events.get(i + 1), None | Some(Event::Flush { .. } | Event::Fence { .. })) {
+                choose::extremes(&cut, place.limits, &mut |keep| self.state(place, &cut, keep));
+            }
+            if self.done {
+                break;
+            }
+        }
+    }
+
+    fn cut(&mut self, place: &Place<'_>, cut: &Cut<'_>, newest: std::ops::Range<usize>) {
+        let random = Fixed::new(Timestamp::default(), self.seed_of(place, cut));
+        let all = choose::states(cut, newest, place.limits, &random, &mut |keep| self.state(place, cut, keep));
+        if place.happened.is_none() {
+            self.report.crash_points += 1;
+            self.report.exhausted += u64::from(all);
+        }
+    }
+
+    /// Each cut has samples of its own, whatever was explored before it.
+    fn seed_of(&self, place: &Place<'_>, cut: &Cut<'_>) -> u64 {
+        place.path.iter().fold(self.every.seed, |seed, case| seed.rotate_left(13) ^ case.events as u64)
+            ^ (cut.events() as u64) << 32
+    }
+
+    /// Returns whether to go on.
+    fn state(&mut self, place: &Place<'_>, cut: &Cut<'_>, keep: Vec<Keep>) -> bool {
+        if self.done || self.watch.stop.load(Relaxed) {
+            self.done = true;
+            return false;
+        }
+        self.report.states += 1;
+        let mut layers = cut.build(&keep);
+        let happened = place.happened.unwrap_or(cut.events());
+        let fingerprint = combined(layers.iter_mut().map(Layer::fingerprint));
+        let is_new = !self.seen.contains_key(&fingerprint);
+        let outcome = self.look(&layers, fingerprint, happened);
+        let mut path = place.path.to_vec();
+        path.push(Case { events: cut.events(), keep });
+        let outcome = outcome.and_then(|()| if is_new { self.more(place, &layers, happened, &path) } else { Ok(()) });
+        if let Err(what) = outcome {
+            self.report.violations.push(Violation { what, path: CasePath(path), run: self.subject.describe() });
+            self.done = self.report.violations.len() >= self.every.violations;
+        }
+        !self.done
+    }
+
+    /// Recovers and judges, unless that is known.
+    fn look(&mut self, layers: &[Layer], fingerprint: u128, happened: usize) -> Result<(), String> {
+        if let Some(essence) = self.seen.get(&fingerprint)
+            && self.matched.get(essence).is_some_and(|matched| self.subject.still_allowed(matched, happened))
+        {
+            return Ok(());
+        }
+        let mut recovered = self.subject.recover(layers)?;
+        let essence = self.subject.essence(&mut recovered);
+        if self.seen.insert(fingerprint, essence).is_none() {
+            self.report.distinct += 1;
+            self.watch.distinct.fetch_add(1, Relaxed);
+        }
+        if self.matched.get(&essence).is_none_or(|matched| !self.subject.still_allowed(matched, happened)) {
+            self.report.judged += 1;
+            self.matched.insert(essence, self.subject.judge(&recovered, happened)?);
+        }
+        Ok(())
+    }
+
+    /// What is done for some of the new states only.
+    fn more(&mut self, place: &Place<'_>, layers: &[Layer], happened: usize, path: &[Case]) -> Result<(), String> {
+        let is_turn = |every: u64, n: u64| every > 0 && n % every == 1 % every;
+        let nested = place.happened.is_some();
+        self.report.nested += u64::from(nested);
+        if is_turn(self.every.second_opinion_every, self.report.distinct) {
+            self.report.second_opinions += 1;
+            self.subject.second_opinion(layers, happened)?;
+        }
+        // Inside of a recovery the states are few and alike: one in a few is enough.
+        let every = if nested { 5 } else { self.every.recrash_every };
+        if place.limits.depth > 0 && is_turn(every, self.report.distinct) {
+            self.recrash(place, layers, happened, path)?;
+        }
+        Ok(())
+    }
+
+    /// Crashes the recovery of a state.
+    fn recrash(&mut self, place: &Place<'_>, layers: &[Layer], happened: usize, path: &[Case]) -> Result<(), String> {
+        let (media, events) = recovery(self.subject, layers)?;
+        let limits = place.limits.nested();
+        self.run(&Place { media: &media, events: &events, limits: &limits, happened: Some(happened), path });
+        Ok(())
+    }
+}
+
+/// The events of coming back from a state, and the media they begin with.
+fn recovery<S: Subject>(subject: &S, layers: &[Layer]) -> Result<(Vec<Medium>, Vec<Event>), String> {
+    let domain = PowerDomain::new();
+    subject.come_back(layers, &domain)?;
+    let media = subject.media().iter().zip(layers);
+    let media = media.map(|(medium, layer)| Medium { base: layer.clone(), ..medium.clone() }).collect();
+    Ok((media, Arc::clone(&domain).take()))
+}
+
+/// One number for several media.
+fn combined(fingerprints: impl Iterator<Item = u128>) -> u128 {
+    fingerprints.fold(0, |all, one| all.rotate_left(29) ^ one)
+}

@@ -1,0 +1,65 @@
+//! One state again, and the smallest state that still breaks the contract.
+
+use super::{CasePath, Violation, recovery};
+use crate::subject::Subject;
+use ondol_power::{Case, Keep, Layer};
+
+/// Builds one state and judges it, with the programs of others too. `None` if nothing is wrong with it.
+///
+/// # Errors
+/// The path does not fit the run.
+pub fn replay<S: Subject>(subject: &S, path: &CasePath) -> Result<Option<Violation>, String> {
+    let found = judged(subject, path)?;
+    Ok(found.err().map(|what| Violation { what, path: path.clone(), run: subject.describe() }))
+}
+
+fn judged<S: Subject>(subject: &S, path: &CasePath) -> Result<Result<(), String>, String> {
+    let happened = path.0.first().ok_or("no crash state")?.events;
+    let layers = match state(subject, &path.0)? {
+        Ok(layers) => layers,
+        Err(what) => return Ok(Err(what)),
+    };
+    let recovered = match subject.recover(&layers) {
+        Ok(recovered) => recovered,
+        Err(what) => return Ok(Err(what)),
+    };
+    let ours = subject.judge(&recovered, happened);
+    Ok(ours.and_then(|_| subject.second_opinion(&layers, happened)))
+}
+
+/// The media after the crashes of `path`; the inner error is a recovery on the way that failed.
+fn state<S: Subject>(subject: &S, path: &[Case]) -> Result<Result<Vec<Layer>, String>, String> {
+    let (first, rest) = path.split_first().ok_or("no crash state")?;
+    let mut layers = first.build(subject.media(), subject.events())?;
+    for case in rest {
+        match recovery(subject, &layers) {
+            Ok((media, events)) => layers = case.build(&media, &events)?,
+            Err(what) => return Ok(Err(what)),
+        }
+    }
+    Ok(Ok(layers))
+}
+
+/// The state with the fewest losses that still breaks the contract: what can be there is there.
+pub fn smallest<S: Subject>(subject: &S, violation: Violation) -> Violation {
+    let mut best = violation;
+    for case in 0..best.path.0.len() {
+        for item in 0..best.path.0[case].keep.len() {
+            // All of it; if it must be torn or lost, rather simply lost than torn.
+            for keep in [Keep::All, Keep::None] {
+                let now = &best.path.0[case].keep[item];
+                if *now == Keep::All || *now == keep {
+                    continue;
+                }
+                let mut path = best.path.clone();
+                path.0[case].keep[item] = keep;
+                // A later crash of the path may not fit any more: then this one stays as it is.
+                if let Ok(Some(smaller)) = replay(subject, &path) {
+                    best = smaller;
+                    break;
+                }
+            }
+        }
+    }
+    best
+}

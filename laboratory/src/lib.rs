@@ -1,0 +1,23 @@
+//! The crash laboratory: every state that a power cut could leave, recovered by the code that ships, and judged.
+//!
+//! What a crash may do to media is written in [`ondol_power`]; what a recovered volume may hold in [`contract`]. How the
+//! parts fit together is written in `docs/design/laboratory.md`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod command;
+pub mod contract;
+pub mod explore;
+pub mod hunt;
+mod image;
+mod judge;
+pub mod run;
+mod store;
+mod subject;
+pub mod workload;
+
+pub use args::CrashArgs;
+pub use command::{LaboratoryError, main};
+pub use image::Kind as Image;
+pub use store::LayerStore;
+pub use subject::{Description, Subject};

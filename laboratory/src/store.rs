@@ -1,0 +1,113 @@
+//! A layer as a block store: the medium after the power is back.
+
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Counters, Result};
+use ondol_env::sync::RwLock;
+use ondol_power::Layer;
+use std::io::IoSlice;
+
+/// A store that begins with the contents of a layer and leaves that as it is.
+#[derive(Debug)]
+pub struct LayerStore {
+    layer: RwLock<Layer>,
+    size: u64,
+    counters: Counters,
+}
+
+impl LayerStore {
+    /// A store that begins with `layer`.
+    pub fn new(layer: Layer) -> Self {
+        Self { size: layer.len() as u64, layer: RwLock::new(layer), counters: Counters::default() }
+    }
+
+    /// What it holds now.
+    pub fn layer(&self) -> Layer {
+        self.layer.read().clone()
+    }
+
+    fn start(&self, op: &'static str, offset: u64, len: usize) -> Result<usize> {
+        let inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.size);
+        let outside =
+            || BlockError::OutOfRange { op, name: self.name().to_owned(), offset, len: len as u64, size: self.size };
+        if inside { Ok(offset as usize) } else { Err(outside()) }
+    }
+}
+
+impl BlockStore for LayerStore {
+    fn name(&self) -> &str {
+        "crash state"
+    }
+
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn caps(&self) -> Caps {
+        Caps { atomic_unit: 512, durable_flush: false, byte_addressable: false, swap: false, read_only: false }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let at = self.start("read", offset, buf.len())?;
+        self.counters.read(buf.len());
+        self.layer.read().read(at, buf);
+        Ok(())
+    }
+
+    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let at = self.start("read", offset, len)?;
+        self.counters.read(len);
+        let layer = self.layer.read();
+        match layer.borrow(at, len) {
+            Some(bytes) => f(bytes),
+            None => {
+                let mut buf = vec![0; len];
+                layer.read(at, &mut buf);
+                f(&buf);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let len = bufs.iter().map(|b| b.len()).sum();
+        let mut at = self.start("write", offset, len)?;
+        self.counters.write(len);
+        let mut layer = self.layer.write();
+        for buf in bufs {
+            layer.write(at, buf);
+            at += buf.len();
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.counters.flush();
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        self.start("discard", offset, len as usize).map(|_| ())
+    }
+
+    fn stats(&self) -> BlockStats {
+        self.counters.snapshot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_reads_what_was_written_and_leaves_the_layer() {
+        let layer = Layer::new(vec![7; 8192]);
+        let store = LayerStore::new(layer.clone());
+        store.write(4000, &[1; 200]).unwrap();
+        let mut buf = [0; 4];
+        store.read(4198, &mut buf).unwrap();
+        assert_eq!((buf, layer.to_bytes()[4000]), ([1, 1, 7, 7], 7));
+        let mut lent = Vec::new();
+        store.with(4198, 4, &mut |bytes| lent.extend_from_slice(bytes)).unwrap();
+        assert_eq!(lent, buf);
+        assert!(store.read(8190, &mut buf).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! What is explored: something that lives on media, is recovered by code that ships, and has a contract.
+
+use ondol_env::sync::Arc;
+use ondol_power::{Event, Layer, Medium, PowerDomain};
+
+/// A recorded run of something, and what must hold of it after a crash.
+pub trait Subject: Sync {
+    /// What a recovered state was found to be, for as long as nothing changes it.
+    type Matched: Clone + Send;
+
+    /// The media when the recording began.
+    fn media(&self) -> &[Medium];
+
+    /// Everything since.
+    fn events(&self) -> &[Event];
+
+    /// Recovers with the code that ships, on media that hold `layers`; what they hold then.
+    ///
+    /// # Errors
+    /// It cannot be recovered, which breaks the contract.
+    fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String>;
+
+    /// Everything from the power coming back until calls are taken again, with its events recorded in `domain`.
+    ///
+    /// # Errors
+    /// As [`Subject::recover`].
+    fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String>;
+
+    /// A number that is equal for recovered media that the contract cannot tell apart.
+    fn essence(&self, recovered: &mut [Layer]) -> u128;
+
+    /// What the recovered media hold, which must be allowed after `events` events.
+    ///
+    /// # Errors
+    /// How it breaks the contract.
+    fn judge(&self, recovered: &[Layer], events: usize) -> Result<Self::Matched, String>;
+
+    /// Whether what once was found is also allowed after `events` events, with no need to look again.
+    fn still_allowed(&self, matched: &Self::Matched, events: usize) -> bool;
+
+    /// Whether fewer states are allowed after this many events than after one less: all that can be there must be looked at again.
+    fn is_narrowed(&self, events: usize) -> bool;
+
+    /// What programs that others wrote say to the crash state, and to what our code made of it. Too slow for every state.
+    ///
+    /// # Errors
+    /// Their complaint, which breaks the contract.
+    fn second_opinion(&self, layers: &[Layer], events: usize) -> Result<(), String>;
+
+    /// Everything that is needed to see a violation again, as text, and the command that does it.
+    fn describe(&self) -> Description;
+}
+
+/// A run as text.
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    /// Arguments of `ondol crash` that make this run.
+    pub arguments: String,
+    /// The run, for readers.
+    pub text: String,
+}

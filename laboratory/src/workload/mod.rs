@@ -1,0 +1,96 @@
+//! What is done before the power goes.
+
+mod calls;
+mod random;
+mod scenarios;
+
+pub use random::random;
+
+use crate::image::Kind;
+use calls::{BEFORE, CALLS, SYNCS};
+use ondol_testkit::op::{Op, text};
+use scenarios::SCENARIOS;
+
+/// Calls, and what comes before them.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// For messages.
+    pub name: String,
+    /// The volume.
+    pub image: Kind,
+    /// Calls before the recording; durable when it begins.
+    pub before: Vec<Op>,
+    /// Unmount and mount again before the recording: it begins with an empty journal, without handles.
+    pub remount: bool,
+    /// Calls that are recorded, and crashed everywhere.
+    pub calls: Vec<Op>,
+}
+
+fn parse(lines: &str) -> Vec<Op> {
+    // Only texts of this program come here, all of which a test reads.
+    text::parse(lines).unwrap_or_else(|e| panic!("{e}: {lines}"))
+}
+
+/// Every parameterised call alone, with each way to make it durable, and scenarios that a single call does not make.
+pub fn exhaustive_1() -> impl Iterator<Item = Workload> + Send {
+    let scenarios = SCENARIOS.iter().enumerate().map(|(i, (name, before, calls))| Workload {
+        name: (*name).into(),
+        image: Kind::ALL[i % Kind::ALL.len()],
+        before: parse(before),
+        remount: i % 4 == 1 && !before.contains("open @"),
+        calls: parse(calls),
+    });
+    let single =
+        CALLS.iter().enumerate().flat_map(|(i, call)| SYNCS.iter().map(move |sync| sequence(i, &[call, sync])));
+    scenarios.chain(single)
+}
+
+/// Every pair of parameterised calls, and `sync`.
+pub fn exhaustive_2() -> impl Iterator<Item = Workload> + Send {
+    let pairs = CALLS.iter().enumerate().flat_map(|(i, first)| {
+        CALLS.iter().enumerate().map(move |(j, second)| (i * CALLS.len() + j, [*first, *second]))
+    });
+    pairs.map(|(i, [first, second])| match i % 3 {
+        0 => sequence(i, &[first, second, "sync"]),
+        1 => sequence(i, &[first, "sync", second, "sync"]),
+        _ => sequence(i, &[first, second, "sync", "idle 6"]),
+    })
+}
+
+fn sequence(i: usize, lines: &[&str]) -> Workload {
+    Workload {
+        name: lines.join("; "),
+        image: Kind::ALL[i % 2],
+        before: parse(BEFORE),
+        remount: false,
+        calls: ondol_testkit::strategy::number_fills_from(parse(&lines.join("\n")), 10),
+    }
+}
+
+/// The calls of a workload file.
+///
+/// # Errors
+/// The first line that is no call.
+pub fn from_text(name: &str, lines: &str, image: Kind) -> Result<Workload, text::ParseError> {
+    Ok(Workload { name: name.into(), image, before: Vec::new(), remount: false, calls: text::parse(lines)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondol_testkit::model::Model;
+
+    #[test]
+    fn every_workload_can_be_read_and_single_calls_are_no_failures() {
+        assert!(CALLS.len() >= 30);
+        assert_eq!(exhaustive_2().count(), CALLS.len() * CALLS.len());
+        for workload in exhaustive_1() {
+            let mut model = Model::empty();
+            for op in workload.before.iter().chain(&workload.calls) {
+                let outcome = model.apply(op);
+                // Scenarios may fill the volume, which the model cannot tell.
+                assert!(outcome.is_ok(), "{}: {op}: {outcome:?}", workload.name);
+            }
+        }
+    }
+}

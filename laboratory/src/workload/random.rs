@@ -1,0 +1,30 @@
+//! Random sequences: equal seeds give equal ones.
+
+use super::Workload;
+use crate::image::Kind;
+use ondol_testkit::op::Op;
+use ondol_testkit::strategy::{self, Mix};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+/// Calls before the recording.
+const BEFORE: usize = 10;
+
+/// Sequence after sequence, without end.
+pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
+    (0..).map(move |n| {
+        let mut ops = sequence(seed, n);
+        let calls = ops.split_off(ops.len().min(BEFORE));
+        let image = Kind::ALL[n as usize % Kind::ALL.len()];
+        Workload { name: format!("random {seed}/{n}"), image, before: ops, remount: false, calls }
+    })
+}
+
+fn sequence(seed: u64, n: u64) -> Vec<Op> {
+    let bytes: Vec<u8> = [seed, n, seed, n].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let mix = Mix { max_len: 20_000, ..Mix::default() };
+    // Only a filter that refuses everything makes this fail, and there is none.
+    strategy::ops_of(mix, 5..40).new_tree(&mut runner).map_or_else(|_| Vec::new(), |tree| tree.current())
+}
