@@ -6,6 +6,9 @@
 //! | `ordered` | in all metadata; a byte of a file is that state's, or what a later call made of it: never another file's, never what the blocks held before |
 //! | `writeback` | in all metadata; a byte that no call since the last sync could have changed is that state's |
 //!
+//! Bytes that a transaction writes over stored ones lie outside of it but in `journal`: what one of its calls made of a byte
+//! may be found although a later one undid it.
+//!
 //! A call that is a sequence of atomic steps (a large write, fallocate) may be found between its steps: then every byte of
 //! its file is either the old or the new one, and its size lies between both.
 
@@ -59,14 +62,21 @@ impl View<'_> {
         let id = self.model.id_of(path)?;
         let want = self.model.content(id)?;
         // A byte of the file after some number of calls: zero behind its end, none if there is no such file.
-        let byte_after = |calls: usize, at| self.run.states[calls].content(id).map(|content| content.byte(at));
+        let byte_in = |model: &Model, at| model.content(id).map(|content| content.byte(at));
+        // What the call that makes `calls` of one less leads through, and to.
+        let led_to = |calls: usize| {
+            let within = calls.checked_sub(1).and_then(|call| self.run.within.get(call)).into_iter().flatten();
+            within.chain([&self.run.states[calls]])
+        };
         want.differences(found, 8).into_iter().flatten().find(|&at| {
             let (is, should) = (found.byte(at), want.byte(at));
             is != should
                 && !match self.data() {
                     DataMode::Journal => false,
-                    DataMode::Ordered => (self.k + 1..=self.most).any(|j| byte_after(j, at) == Some(is)),
-                    DataMode::Writeback => (self.least..=self.most).any(|j| byte_after(j, at) != Some(should)),
+                    DataMode::Ordered => (self.k + 1..=self.most).flat_map(led_to).any(|m| byte_in(m, at) == Some(is)),
+                    DataMode::Writeback => {
+                        (self.least..=self.most).flat_map(led_to).any(|m| byte_in(m, at) != Some(should))
+                    }
                 }
         })
     }

@@ -54,6 +54,8 @@ pub struct Run {
     pub states: Vec<Model>,
     /// What those look like after a crash: nothing is open.
     pub expected: Vec<Snapshot>,
+    /// What each call goes through that is a transaction: the model after each of its calls. Empty for all others.
+    pub within: Vec<Vec<Model>>,
     /// Calls that made everything before them durable.
     pub synced: Vec<bool>,
     /// For each number of events, the numbers of calls that may be found then: at least, at most.
@@ -99,14 +101,20 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
         media: vec![Medium { base, kind: Kind::Block, whole: Some(SUPERBLOCK) }],
         events: Vec::new(),
         states: vec![lockstep.model().clone()],
+        within: Vec::new(),
         expected: Vec::new(),
         synced: Vec::new(),
         allowed: Vec::new(),
     };
     for (i, op) in (0..).zip(ops) {
+        let before = lockstep.model().clone();
         domain.mark(2 * i);
         let outcome = lockstep.step(op).map_err(Box::new)?;
         domain.mark(2 * i + 1);
+        run.within.push(match op {
+            Op::Transaction(steps) if outcome.is_ok() => before.after_each(steps).unwrap_or_default(),
+            _ => Vec::new(),
+        });
         run.states.push(lockstep.model().clone());
         run.synced.push(op.is_sync() && outcome.is_ok());
     }

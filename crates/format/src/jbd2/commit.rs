@@ -46,8 +46,16 @@ pub struct Commit {
     pub time: Time,
 }
 
+/// The checksum that the block would have with zeros behind its header.
+fn checksum_of_beginning(block: &[u8], format: &LogFormat) -> Option<u32> {
+    let mut whole = vec![0; block.len()];
+    whole.get_mut(..size_of::<RawCommit>())?.copy_from_slice(block.get(..size_of::<RawCommit>())?);
+    crc32c_skip4(format.seed, &whole, CHECKSUM)
+}
+
 impl Commit {
-    /// Reads a commit block and verifies its checksum. `place` says where in the journal it lies.
+    /// Reads a commit block and verifies its checksum. `place` says where in the journal it lies. As the kernel does, it
+    /// also takes one of which only the beginning arrived, if the rest was meant to be zeros.
     pub fn parse(block: &[u8], format: &LogFormat, place: Place) -> Result<Commit> {
         let Ok((raw, _)) = RawCommit::ref_from_prefix(block) else {
             return Err(place.corrupt(COMMIT, "too short"));
@@ -59,7 +67,7 @@ impl Commit {
         if format.has_csum() {
             let computed = crc32c_skip4(format.seed, block, CHECKSUM).unwrap_or_default();
             let stored = raw.h_chksum[0].get();
-            if stored != computed {
+            if stored != computed && Some(stored) != checksum_of_beginning(block, format) {
                 return Err(place.checksum(COMMIT, stored, computed));
             }
         }

@@ -44,7 +44,7 @@ struct Image {
 /// every id that the log has seen. Durable when this returns.
 ///
 /// # Errors
-/// Corruption inside a transaction that has its commit block; a fast-commit area in use (named); the store's failure.
+/// Corruption inside a transaction that has its commit block, or that precedes one that has; a fast-commit area in use (named); the store's failure.
 pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
     let sb = load_superblock(store, map)?;
     let log = Log { store, map, format: sb.format(), sb };
@@ -54,7 +54,8 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
         log.refuse_fast_commits(first)?;
         return Ok(Recovered::default());
     };
-    let end = log.scan(u64::from(start), first)?;
+    let (end, at) = log.scan(u64::from(start), first)?;
+    log.refuse_damage(end, at, u64::from(start))?;
     log.refuse_fast_commits(end)?;
     let (images, revoked) = log.collect(u64::from(start), first, end)?;
     let blocks = log.replay(&images, volume_blocks)?;
@@ -81,8 +82,18 @@ impl Log<'_> {
         if at >= end { first + (at - end) } else { at }
     }
 
-    fn place(at: u64) -> Place {
-        Place { block: Some(at), ..Place::NONE }
+    /// Errors name blocks of the medium.
+    fn place(&self, at: u64) -> Place {
+        Place { block: self.map.physical(at).ok(), ..Place::NONE }
+    }
+
+    fn corrupt(&self, at: u64, e: &FormatError) -> JournalError {
+        corrupt(self.map.physical(at).unwrap_or(at), e)
+    }
+
+    /// The commit block is written when everything before it is durable.
+    fn commits_in_order(&self) -> bool {
+        !self.sb.incompat().contains(JournalIncompat::ASYNC_COMMIT)
     }
 
     /// Whether a block belongs to this transaction, and not to an earlier lap of the log.
@@ -90,8 +101,8 @@ impl Log<'_> {
         header.sequence == sequence || plant::is(Defect::StaleRing)
     }
 
-    /// The first sequence number that has no whole transaction.
-    fn scan(&self, start: u64, first: u32) -> Result<u32> {
+    /// The first sequence number that has no whole transaction, and the block at which that was seen.
+    fn scan(&self, start: u64, first: u32) -> Result<(u32, u64)> {
         let (mut at, mut sequence) = (start, first);
         // A log cannot hold more blocks than it has: a hostile one that seems endless ends here.
         for _ in 0..u64::from(self.sb.maxlen()) {
@@ -100,7 +111,7 @@ impl Log<'_> {
             match header.kind {
                 BlockType::Descriptor => {
                     // A torn descriptor ends the log: its transaction was never committed.
-                    let Ok(tags) = Descriptor::new(&block, self.format, Self::place(at)) else { break };
+                    let Ok(tags) = Descriptor::new(&block, self.format, self.place(at)) else { break };
                     let Ok(count) = tags.map(|t| t.map(|_| 1)).sum::<std::result::Result<u64, FormatError>>() else {
                         break;
                     };
@@ -108,10 +119,12 @@ impl Log<'_> {
                 }
                 BlockType::Revoke => at = self.wrap(at + 1),
                 BlockType::Commit => {
-                    if Commit::parse(&block, &self.format, Self::place(at)).is_err()
-                        && !plant::is(Defect::UncheckedChecksum)
-                    {
-                        break;
+                    // Its first sector is there and is wrong: no crash does that, sectors are not torn.
+                    match Commit::parse(&block, &self.format, self.place(at)) {
+                        Err(_) if plant::is(Defect::UncheckedChecksum) => {}
+                        Err(e) if self.commits_in_order() => return Err(self.corrupt(at, &e)),
+                        Err(_) => break,
+                        Ok(_) => {}
                     }
                     at = self.wrap(at + 1);
                     sequence = sequence.wrapping_add(1);
@@ -119,7 +132,42 @@ impl Log<'_> {
                 BlockType::SuperblockV1 | BlockType::SuperblockV2 => break,
             }
         }
-        Ok(sequence)
+        Ok((sequence, at))
+    }
+
+    /// A log ends where its blocks stop to make sense, and after a crash that is right: the commit block of transaction
+    /// `end` was never written. If there is one, or one of a later transaction, `end` was whole and has been damaged.
+    fn refuse_damage(&self, end: u32, at: u64, start: u64) -> Result<()> {
+        if !self.format.has_csum() || !self.commits_in_order() {
+            return Ok(());
+        }
+        let ring = self.sb.end().saturating_sub(self.sb.first());
+        let mut here = at;
+        for _ in 0..ring {
+            if let Some(later) = self.commit_at(here)?.filter(|later| later.wrapping_sub(end) < ring) {
+                let structure = format!("journal transaction {end}");
+                let what = match later == end {
+                    true => "its commit block is whole, and what precedes it is not".to_owned(),
+                    false => format!("transaction {later} after it is whole"),
+                };
+                return Err(Corrupt { structure, block: self.map.physical(at)?, what }.into());
+            }
+            here = self.wrap(here + 1);
+            if here == start {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The sequence number of the commit block at `at`, if one lies there and is right.
+    fn commit_at(&self, at: u64) -> Result<Option<u32>> {
+        let mut head = [0; jbd2::HEADER];
+        self.store.read(self.map.physical(at)? * self.map.block_size() as u64, &mut head)?;
+        if !matches!(Header::parse(&head), Some(Header { kind: BlockType::Commit, .. })) {
+            return Ok(None);
+        }
+        Ok(Commit::parse(&self.read(at)?, &self.format, self.place(at)).ok().map(|commit| commit.sequence))
     }
 
     /// A fast commit of the transaction that follows the log's end would have to be replayed too, and is not.
@@ -150,17 +198,17 @@ impl Log<'_> {
         while sequence != end {
             let block = self.read(at)?;
             let here = at;
-            let bad = |e: FormatError| corrupt(here, &e);
+            let bad = |e: FormatError| self.corrupt(here, &e);
             match Header::parse(&block).map(|h| h.kind) {
                 Some(BlockType::Descriptor) => {
-                    for tag in Descriptor::new(&block, self.format, Self::place(at)).map_err(bad)? {
+                    for tag in Descriptor::new(&block, self.format, self.place(at)).map_err(bad)? {
                         at = self.wrap(at + 1);
                         let tag = tag.map_err(bad)?;
                         images.push((tag.block, Image { at, tag, sequence }));
                     }
                 }
                 Some(BlockType::Revoke) => {
-                    for revoked in Revoke::new(&block, self.format, Self::place(at)).map_err(bad)? {
+                    for revoked in Revoke::new(&block, self.format, self.place(at)).map_err(bad)? {
                         revokes.insert(revoked, sequence);
                     }
                 }
@@ -185,7 +233,7 @@ impl Log<'_> {
 
     fn lost(&self, at: u64) -> JournalError {
         let what = "a block that was read before is not there any more".to_owned();
-        Corrupt { structure: "journal".into(), block: at, what }.into()
+        Corrupt { structure: "journal".into(), block: self.map.physical(at).unwrap_or(at), what }.into()
     }
 
     fn replay(&self, images: &BTreeMap<u64, Image>, volume_blocks: u64) -> Result<u64> {
@@ -201,7 +249,8 @@ impl Log<'_> {
     }
 
     fn image(&self, home: u64, image: &Image, volume_blocks: u64) -> Result<Vec<u8>> {
-        let bad = |what: String| Corrupt { structure: format!("journal image of block {home}"), block: image.at, what };
+        let block = self.map.physical(image.at)?;
+        let bad = |what: String| Corrupt { structure: format!("journal image of block {home}"), block, what };
         if home >= volume_blocks || self.map.contains(home) {
             return Err(bad("the volume has no such block to be journaled".into()).into());
         }

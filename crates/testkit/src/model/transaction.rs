@@ -8,17 +8,28 @@ impl Model {
     /// Does all calls or none. All names are looked at before anything is done; then each call fails as it would alone,
     /// except that symbolic links are refused wherever they would have to be followed.
     pub(super) fn transaction(&mut self, steps: &[Op]) -> Result<(), Fail> {
+        let after = self.after_each(steps)?.pop();
+        *self = after.unwrap_or_else(|| self.clone());
+        Ok(())
+    }
+
+    /// What the transaction of these calls goes through: the model after each of them.
+    ///
+    /// # Errors
+    /// As the transaction.
+    pub fn after_each(&self, steps: &[Op]) -> Result<Vec<Self>, Fail> {
         steps.iter().try_for_each(check_names)?;
-        let mut after = self.clone();
+        let mut states: Vec<Self> = Vec::new();
         for step in steps {
+            let mut after = states.last().unwrap_or(self).clone();
             let names = paths(step);
             if names.into_iter().flatten().any(|(path, follows)| after.meets_symlink(path, follows)) {
                 return Err(Fail::Invalid);
             }
             after.apply(step)?;
+            states.push(after);
         }
-        *self = after;
-        Ok(())
+        Ok(states)
     }
 
     /// Whether there is a symbolic link on the way along `path`, or, with `follows`, at its end.
