@@ -7,7 +7,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, PowerDomain};
 use ondol_testkit::crash::{self, Case, CowStore, Keep, Layer, Limits, Run, Setup};
-use ondol_testkit::image::{self, MountOptions};
+use ondol_testkit::image;
 use ondol_testkit::op::text;
 use ondol_testkit::plants::{CLASSIC, Planted, Shown};
 use ondol_tests::parameter;
@@ -20,7 +20,7 @@ fn look(planted: &Planted, image: &Arc<[u8]>, defect: Option<Defect>) -> Result<
     let _planted = plant::set(defect).map_err(|e| e.to_string())?;
     let setup = Setup {
         image: image.clone(),
-        options: MountOptions::new(planted.data),
+        options: image::options(planted.data),
         ops: text::parse(planted.before).unwrap(),
         remount: planted.remount,
         seed: 1,
@@ -59,7 +59,7 @@ fn after(run: &Run, base: Layer, events: Vec<Event>) -> Run {
 fn recovery_of(run: &Run) -> Run {
     let (domain, crashed) = (PowerDomain::new(), end_of(run));
     let store: Arc<dyn BlockStore> = Arc::new(Recorder::new(CowStore::new(crashed.clone()), 0, domain.clone()));
-    image::recover(&store).unwrap();
+    ondol::recover_store(&store).unwrap();
     after(run, crashed, domain.take())
 }
 
