@@ -2,20 +2,21 @@
 //!
 //! `ONDOL_PLANT=name` picks one, and `ONDOL_SHOW=1` prints how it was found.
 
-use ondol_block::{BlockStore, Recorder};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
-use ondol_power::{Event, PowerDomain};
-use ondol_testkit::crash::{self, Case, CowStore, Keep, Layer, Limits, Run, Setup};
+use ondol_laboratory::Subject;
+use ondol_laboratory::explore::{Limits, Watch, explore};
+use ondol_laboratory::run::{Run, Setup, record};
+use ondol_power::{Case, Cut, Event, Keep};
 use ondol_testkit::image;
 use ondol_testkit::op::text;
 use ondol_testkit::plants::{CLASSIC, Planted, Shown};
 use ondol_tests::parameter;
 
 /// States in which a defect must have been found.
-const WITHIN: u64 = 1_000;
+const WITHIN: u64 = 2_000;
 
-/// What is wrong with a run of these calls, crash or not, if anything.
+/// What is wrong with these calls, crash or not, if anything.
 fn look(planted: &Planted, image: &Arc<[u8]>, defect: Option<Defect>) -> Result<(), String> {
     let _planted = plant::set(defect).map_err(|e| e.to_string())?;
     let setup = Setup {
@@ -25,62 +26,44 @@ fn look(planted: &Planted, image: &Arc<[u8]>, defect: Option<Defect>) -> Result<
         remount: planted.remount,
         seed: 1,
     };
-    let run = crash::record(&setup, &text::parse(planted.calls).unwrap()).map_err(|e| e.to_string())?;
+    let run = record(&setup, &text::parse(planted.calls).unwrap()).map_err(|e| e.to_string())?;
+    let limits = Limits { samples: 6, torn: 6, extremes: 8, depth: 0, second_opinion_every: 0, ..Limits::default() };
     match planted.shown {
-        Shown::Crash => explore(&run, 0),
-        Shown::Fsck => explore(&run, 1),
-        Shown::RecoveryCrash => explore(&recovery_of(&run), 0),
+        Shown::Crash => crash(&run, &limits),
+        Shown::Fsck => crash(&run, &Limits { second_opinion_every: 1, ..limits }),
+        Shown::RecoveryCrash => crash(&run, &Limits { depth: 1, recrash_every: 1, ..limits }),
         Shown::BitFlip => flip(&run),
         Shown::Threads(_) => Err("one thread cannot show it".into()),
     }
 }
 
-fn explore(run: &Run, fsck_every: u64) -> Result<(), String> {
-    let limits = Limits { samples: 6, torn: 6, fsck_every, ..Limits::default() };
-    let report = crash::explore(run, &limits).map_err(|e| e.to_string())?;
+fn crash(run: &Run, limits: &Limits) -> Result<(), String> {
+    let report = explore(run, limits, &Watch::default());
     assert!(report.states <= WITHIN, "{} states are too many", report.states);
     report.violations.first().map_or(Ok(()), |violation| Err(violation.to_string()))
-}
-
-/// The state at the end of a run, where everything written is there.
-fn end_of(run: &Run) -> Layer {
-    let unflushed = run.events.iter().rev().take_while(|e| !matches!(e, Event::Flush { .. }));
-    let writes = unflushed.filter(|e| matches!(e, Event::Write { .. })).count();
-    Case { events: run.events.len(), keep: vec![Keep::All; writes] }.build(&run.base, &run.events).unwrap()
-}
-
-/// A run without calls, which can only be found at the end of `run`.
-fn after(run: &Run, base: Layer, events: Vec<Event>) -> Run {
-    let (states, expected) = (run.states[run.ops.len()..].to_vec(), run.expected[run.ops.len()..].to_vec());
-    Run { setup: run.setup.clone(), ops: Vec::new(), base, events, states, expected, synced: Vec::new() }
-}
-
-/// The recovery from a crash at the end of `run`.
-fn recovery_of(run: &Run) -> Run {
-    let (domain, crashed) = (PowerDomain::new(), end_of(run));
-    let store: Arc<dyn BlockStore> = Arc::new(Recorder::new(CowStore::new(crashed.clone()), 0, domain.clone()));
-    ondol::recover_store(&store).unwrap();
-    after(run, crashed, domain.take())
 }
 
 /// Changes a bit of each image that `run` has written to the log. Recovery may say so and give up, but not take it for what
 /// it was.
 fn flip(run: &Run) -> Result<(), String> {
-    let crashed = end_of(run);
+    let mut cut = Cut::new(run.media());
+    run.events.iter().for_each(|event| drop(cut.advance(event)));
+    let keep = vec![Keep::All; cut.items().len()];
+    let crashed = Case { events: run.events.len(), keep }.build(run.media(), &run.events)?;
     for at in images(run) {
+        let mut layer = crashed[0].clone();
         let mut byte = [0];
-        CowStore::new(crashed.clone()).read(at as u64, &mut byte).unwrap();
-        let mut changed = crashed.clone();
-        changed.write(at, &[byte[0] ^ 1]);
-        match explore(&after(run, changed, Vec::new()), 0) {
-            Err(what) if what.contains("cannot be recovered: journal image") => {}
-            outcome => outcome?,
+        layer.read(at, &mut byte);
+        layer.write(at, &[byte[0] ^ 1]);
+        match run.recover(&[layer]) {
+            Err(what) if what.contains("journal image") => {}
+            recovered => drop(run.judge(&recovered?, run.events.len())?),
         }
     }
     Ok(())
 }
 
-/// A byte of each image in the log of a run that has committed only: the blocks between descriptor and commit block.
+/// A byte of each image in the log of a run that has only committed: the blocks between descriptor and commit block.
 fn images(run: &Run) -> impl Iterator<Item = usize> {
     let writes = run.events.iter().filter_map(|event| match event {
         Event::Write { offset, bytes, .. } => Some((*offset as usize, &bytes[..])),
