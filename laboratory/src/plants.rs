@@ -40,11 +40,6 @@ pub enum Shown {
     /// A bit of the log that has changed by itself: no crash alone does what is guarded against here, because flushes keep
     /// a commit block from being on the medium before what it commits.
     BitFlip,
-    /// Other calls at the same time, by another thread, and then a crash.
-    Threads(
-        /// The other thread's calls, as text.
-        &'static str,
-    ),
 }
 
 /// The defects of volume and engine `classic` that one thread is enough for.
@@ -139,19 +134,6 @@ pub const CLASSIC: &[Planted] = &[
         )
     },
     Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
-];
-
-/// Those that need two threads.
-pub const CLASSIC_THREADS: &[Planted] = &[
-    Planted {
-        shown: Shown::Threads("rmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b"),
-        ..simple(Defect::ReuseDuringCheckpoint, FULL, "unlink /hole\nsync\nmkdir /d 0755\nsync\nremount")
-    },
-    Planted { shown: Shown::Threads("create /b 0644\nfsync /b"), ..simple(Defect::TornPublish, "", "create /a 0644") },
-    Planted {
-        shown: Shown::Threads("create /b 0644\nfsync /b"),
-        ..simple(Defect::UnwrittenLate, "create /a 0644\nfallocate /a 0 9000", "write /a 0 9000 #1")
-    },
 ];
 
 const fn simple(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
