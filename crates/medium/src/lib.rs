@@ -70,6 +70,7 @@ mod open;
 mod order;
 mod persist;
 mod poison;
+mod pool;
 mod record;
 mod stats;
 
@@ -80,6 +81,7 @@ pub use nvm::Nvm;
 pub use open::{Access, NvmOptions};
 pub use order::{Fenced, Published, Stored, WrittenBack};
 pub use persist::Instructions;
+pub use pool::{Area, AreaKind, Header, HeaderFault, Pool, PoolError, PoolReport, PoolSpec, inspect};
 pub use stats::NvmStats;
 
 /// Bytes of a page: the unit of mappings, of pools and of their areas.

@@ -1,0 +1,305 @@
+//! Pools: made, attached, refused by name, and crashed.
+
+use ondol_medium::{AreaKind, Domain, Header, HeaderFault, Nvm, NvmOptions, Pool, PoolError, PoolSpec, inspect};
+use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain};
+use std::path::PathBuf;
+
+const UUID: [u8; 16] = *b"pool-pool-pool-p";
+const VOLUME: [u8; 16] = *b"volume-volume-vo";
+const SIZE: u64 = 32768;
+
+fn spec() -> PoolSpec {
+    let areas = vec![(AreaKind::JOURNAL_LOG, 4096), (AreaKind::PAGE_DATA, 5000)];
+    PoolSpec { uuid: UUID, areas, ..PoolSpec::default() }
+}
+
+fn pool() -> Pool {
+    Pool::create(Nvm::volatile(SIZE).unwrap(), &spec()).unwrap()
+}
+
+fn bytes(pool: &Pool) -> Vec<u8> {
+    pool.nvm().to_bytes().unwrap()
+}
+
+fn reopen(bytes: &[u8]) -> Result<Pool, PoolError> {
+    Pool::open(Nvm::from_bytes(bytes).unwrap())
+}
+
+#[test]
+fn a_pool_is_what_it_was_made_as() {
+    let made = pool();
+    let opened = reopen(&bytes(&made)).unwrap();
+    let header = opened.header();
+    assert_eq!(header, made.header());
+    assert_eq!((header.uuid, header.size, header.epoch, header.volume), (UUID, SIZE, 0, None));
+    let log = opened.area(AreaKind::JOURNAL_LOG).unwrap();
+    let data = opened.area(AreaKind::PAGE_DATA).unwrap();
+    assert_eq!((log.start, log.len, data.start, data.len), (8192, 4096, 12288, 8192));
+    assert_eq!(opened.area(AreaKind::PAGE_MAP), None);
+    assert_eq!(opened.mended(), None);
+}
+
+#[test]
+fn attaching_raises_the_epoch_and_detaching_keeps_it() {
+    let mut pool = pool();
+    assert_eq!(pool.attach(VOLUME).unwrap(), 1);
+    let mut pool = reopen(&bytes(&pool)).unwrap();
+    assert_eq!((pool.header().epoch, pool.header().volume), (1, Some(VOLUME)));
+    assert_eq!(pool.attach(VOLUME).unwrap(), 2);
+    let error = pool.attach([1; 16]).unwrap_err();
+    assert!(error.to_string().contains("766f6c75-6d65-2d76-6f6c-756d652d766f"), "{error}");
+    pool.detach().unwrap();
+    let mut pool = reopen(&bytes(&pool)).unwrap();
+    assert_eq!((pool.header().epoch, pool.header().volume), (2, None));
+    assert_eq!(pool.attach([1; 16]).unwrap(), 3);
+}
+
+#[test]
+fn areas_are_allotted_where_there_is_room() {
+    let mut pool = pool();
+    let map = pool.allot(AreaKind::PAGE_MAP, 1).unwrap();
+    assert_eq!((map.start, map.len), (20480, 4096));
+    let error = pool.allot(AreaKind::PAGE_LOG, 8193).unwrap_err();
+    assert!(error.to_string().contains("no room for an area page-log of 8193 bytes"), "{error}");
+    pool.allot(AreaKind::PAGE_LOG, 8192).unwrap();
+    assert!(pool.allot(AreaKind(9), 1).unwrap_err().to_string().contains("kind-9"));
+    assert!(pool.allot(AreaKind(9), u64::MAX).is_err());
+    assert_eq!(reopen(&bytes(&pool)).unwrap().header().areas, pool.header().areas);
+}
+
+#[test]
+fn what_is_no_pool_of_ours_is_refused_by_name() {
+    let refusal = |bytes: &[u8]| reopen(bytes).unwrap_err().to_string();
+    assert!(refusal(&[0; 32768]).contains("memory is no pool"));
+    assert!(refusal(&[7; 4096]).contains("no signature at byte 0 or 4096"));
+    let mut pool = pool();
+    pool.attach(VOLUME).unwrap();
+    let whole = bytes(&pool);
+    assert!(refusal(&whole[..16384]).contains("truncated: the pool has 32768 bytes, the medium 16384"));
+    let mut newer = whole.clone();
+    for copy in [0, 4096] {
+        newer[copy + 8] = 2;
+    }
+    let text = refusal(&newer);
+    assert!(text.contains("damaged") && text.contains("byte 4096: checksum"), "a version that nobody sealed: {text}");
+}
+
+#[test]
+fn one_bad_header_is_mended_from_the_other_and_two_are_refused() {
+    let mut pool = pool();
+    pool.attach(VOLUME).unwrap();
+    let good = bytes(&pool);
+    for copy in [0, 4096] {
+        let mut bad = good.clone();
+        bad[copy + 50] ^= 1;
+        let opened = reopen(&bad).unwrap();
+        assert!(matches!(opened.mended(), Some(HeaderFault::Checksum { .. })));
+        assert_eq!(bytes(&opened), good, "mended");
+        assert_eq!(opened.header(), pool.header());
+
+        let lost = Nvm::from_bytes(&good).unwrap();
+        lost.poison(copy as u64 + 64);
+        let opened = Pool::open(lost).unwrap();
+        assert_eq!(opened.mended(), Some(&HeaderFault::Lost(copy as u64 + 64)));
+        assert_eq!(bytes(&opened), good, "mended");
+    }
+    let lost = Nvm::from_bytes(&good).unwrap();
+    lost.poison(0);
+    lost.poison(8000);
+    let text = Pool::open(lost).unwrap_err().to_string();
+    assert!(text.contains("byte 0: the line at byte 0 is lost") && text.contains("byte 8000 is lost"), "{text}");
+    let mut foreign = good.clone();
+    let other = Pool::create(Nvm::volatile(SIZE).unwrap(), &PoolSpec { uuid: [2; 16], ..spec() }).unwrap();
+    foreign[..4096].copy_from_slice(&bytes(&other)[..4096]);
+    foreign[4096..8192].copy_from_slice(&bytes(&self::pool())[..4096]);
+    assert!(reopen(&foreign).unwrap_err().to_string().contains("one generation and differ"));
+}
+
+#[test]
+fn nothing_is_made_over_something_else() {
+    let holds = |bytes: &[u8]| Pool::create(Nvm::from_bytes(bytes).unwrap(), &spec()).unwrap_err().to_string();
+    let mut image = vec![0; SIZE as usize];
+    image[1080] = 0x53;
+    assert!(holds(&image).contains("memory is not empty") && holds(&image).contains("-F"));
+    assert!(holds(&bytes(&pool())).contains("not empty"));
+    let forced = Pool::create(Nvm::from_bytes(&image).unwrap(), &PoolSpec { force: true, ..spec() }).unwrap();
+    assert_eq!(reopen(&bytes(&forced)).unwrap().header(), forced.header());
+    let too_big = PoolSpec { size: SIZE + 4096, ..spec() };
+    assert!(matches!(Pool::create(Nvm::volatile(SIZE).unwrap(), &too_big), Err(PoolError::Size { .. })));
+    let full = PoolSpec { areas: vec![(AreaKind::PAGE_DATA, SIZE)], ..spec() };
+    assert!(matches!(Pool::create(Nvm::volatile(SIZE).unwrap(), &full), Err(PoolError::Areas { .. })));
+}
+
+#[test]
+fn a_pool_remembers_the_domain_that_was_chosen_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path: PathBuf = dir.path().join("pool");
+    let nvm = Nvm::create(&path, SIZE, &NvmOptions::default()).unwrap();
+    drop(Pool::create(nvm, &PoolSpec { domain: Domain::Volatile, ..spec() }).unwrap());
+    let found = |domain| {
+        let options = NvmOptions { domain, ..NvmOptions::default() };
+        Pool::open(Nvm::open(&path, &options).unwrap()).unwrap().nvm().domain()
+    };
+    assert_eq!(found(Domain::Auto), Domain::Volatile);
+    assert_eq!(found(Domain::Msync), Domain::Msync);
+    let held = Pool::open(Nvm::open(&path, &NvmOptions::default()).unwrap()).unwrap();
+    let error = Nvm::open(&path, &NvmOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("pool is in use by another process"), "{error}");
+    drop(held);
+}
+
+/// Records what `run` does to a medium that held `base`.
+fn record(base: &[u8], run: impl FnOnce(Nvm)) -> Vec<Event> {
+    let power = PowerDomain::new();
+    run(Nvm::from_bytes(base).unwrap().record(power.clone(), 0));
+    power.take()
+}
+
+/// States of every cut: nothing, everything, each item alone there, each alone missing, each torn at every word, and some of
+/// those by chance. `judge` sees the contents and the number of events; each distinct one once for each number of marks.
+fn explore(base: &[u8], events: &[Event], mut judge: impl FnMut(&[u8], u64)) -> usize {
+    let media = [Medium { base: Layer::new(base.to_vec()), kind: Kind::Nvm, whole: None }];
+    let (mut cut, mut seen, mut marks) = (Cut::new(&media), std::collections::HashSet::new(), 0);
+    let mut random = 0x9E37_79B9_7F4A_7C15u64;
+    let mut next = move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for event in events {
+        cut.advance(event);
+        if let Event::Mark(n) = event {
+            marks = *n;
+        }
+        let items = cut.items();
+        let all = |i: &ondol_power::Item<'_>| i.choice(i.choices() - 1);
+        let mut states = Vec::new();
+        for alone in 0..=items.len() {
+            states.push(items.iter().enumerate().map(|(n, i)| if n == alone { i.choice(0) } else { all(i) }).collect());
+            states.push(items.iter().enumerate().map(|(n, i)| if n == alone { all(i) } else { i.choice(0) }).collect());
+            states.push(
+                items.iter().enumerate().map(|(n, i)| if n < alone { all(i) } else { i.choice(0) }).collect::<Vec<_>>(),
+            );
+        }
+        for _ in 0..40 {
+            let mut whole = |i: &ondol_power::Item<'_>| i.choice(next() as usize % i.choices());
+            states.push(items.iter().map(&mut whole).collect());
+            let mut torn = |i: &ondol_power::Item<'_>| i.torn(|_| next() as usize % i.choices());
+            states.push(items.iter().map(&mut torn).collect());
+        }
+        for keep in states {
+            let mut layer = cut.build(&keep).remove(0);
+            if seen.insert((marks, layer.fingerprint())) {
+                judge(&layer.to_bytes(), marks);
+            }
+        }
+    }
+    seen.len()
+}
+
+#[test]
+fn attaching_survives_every_cut_and_a_cut_of_its_recovery() {
+    let before = pool();
+    let base = bytes(&before);
+    let events = record(&base, |nvm| {
+        let mut pool = Pool::open(nvm).unwrap();
+        assert_eq!(pool.attach(VOLUME).unwrap(), 1);
+    });
+    assert_eq!(events.iter().filter(|e| matches!(e, Event::Fence { .. })).count(), 2);
+    let mut seen = std::collections::BTreeSet::new();
+    let states = explore(&base, &events, |state, _| {
+        let mut found = None;
+        let recovery = record(state, |nvm| found = Some(Pool::open(nvm).unwrap().header().clone()));
+        let found = found.unwrap();
+        seen.insert((found.epoch, found.volume));
+        let Header { generation, epoch, volume, .. } = found;
+        assert_eq!(found, Header { generation, epoch, volume, ..before.header().clone() });
+        explore(state, &recovery, |again, _| {
+            assert_eq!(reopen(again).unwrap().header(), &found, "a second recovery finds the same");
+        });
+    });
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [(0, None), (1, Some(VOLUME))]);
+    assert!(states > 30, "{states}");
+}
+
+#[test]
+fn what_attach_has_returned_is_durable() {
+    let base = bytes(&pool());
+    let power = PowerDomain::new();
+    let mut pool = Pool::open(Nvm::from_bytes(&base).unwrap().record(power.clone(), 0)).unwrap();
+    for epoch in 1..=3 {
+        assert_eq!(pool.attach(VOLUME).unwrap(), epoch);
+        power.mark(epoch);
+    }
+    pool.detach().unwrap();
+    power.mark(4);
+    explore(&base, &power.take(), |state, done| {
+        let pool = reopen(state).unwrap();
+        let (epoch, volume) = (pool.header().epoch, pool.header().volume);
+        assert!(epoch >= done.min(3) && epoch <= (done + 1).min(3), "{done}: {epoch}");
+        assert!(done < 4 || volume.is_none());
+        assert_eq!(epoch > 0 && volume.is_none(), epoch == 3 && volume.is_none());
+    });
+}
+
+#[test]
+fn making_a_pool_leaves_the_old_one_or_none_or_the_new_one() {
+    let mut old = Pool::create(Nvm::volatile(SIZE).unwrap(), &PoolSpec { uuid: [9; 16], ..spec() }).unwrap();
+    old.attach(VOLUME).unwrap();
+    let mut batch = old.nvm().stored();
+    batch.copy(8192, &[0xee; 16384]).unwrap();
+    batch.write_back().fence().unwrap();
+    let base = bytes(&old);
+    let events = record(&base, |nvm| drop(Pool::create(nvm, &PoolSpec { force: true, ..spec() }).unwrap()));
+    let mut seen = std::collections::BTreeSet::new();
+    explore(&base, &events, |state, _| match reopen(state) {
+        Ok(pool) if pool.header().uuid == UUID => {
+            seen.insert("new");
+            let found = bytes(&pool);
+            assert!(
+                pool.header().areas.iter().all(|a| found[a.start as usize..][..4096] == [0; 4096]),
+                "stale contents"
+            );
+        }
+        Ok(pool) => {
+            seen.insert("old");
+            assert_eq!(pool.header(), old.header());
+            assert_eq!(bytes(&pool)[8192..], base[8192..], "nothing of it has changed");
+        }
+        Err(PoolError::NotAPool { .. } | PoolError::Damaged { .. }) => {
+            seen.insert("none");
+        }
+        Err(other) => panic!("{other}"),
+    });
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), ["new", "none", "old"]);
+}
+
+#[test]
+fn allotting_is_whole_or_not_at_all() {
+    let dirty: Vec<u8> = [bytes(&pool())[..20480].to_vec(), vec![0xee; 12288]].concat();
+    let events = record(&dirty, |nvm| {
+        Pool::open(nvm).unwrap().allot(AreaKind::PAGE_MAP, 8192).unwrap();
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    explore(&dirty, &events, |state, _| {
+        let pool = reopen(state).unwrap();
+        let area = pool.area(AreaKind::PAGE_MAP);
+        seen.insert(area.is_some());
+        if let Some(area) = area {
+            assert_eq!(bytes(&pool)[area.start as usize..][..4096], [0; 4096]);
+        }
+    });
+    assert_eq!(seen.len(), 2);
+}
+
+#[test]
+fn inspecting_changes_nothing() {
+    let mut bad = bytes(&pool());
+    bad[4096] ^= 1;
+    let nvm = Nvm::from_bytes(&bad).unwrap();
+    let report = inspect(&nvm).unwrap();
+    assert_eq!(report.copies[1], Err(HeaderFault::NoSignature));
+    assert_eq!(report.header("x", SIZE).unwrap(), pool().header());
+    assert_eq!(nvm.to_bytes().unwrap(), bad);
+}
