@@ -7,9 +7,11 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this is the door")]
 
 mod clock;
+mod number;
 pub mod plant;
 mod step;
 pub mod sync;
 
 pub use clock::{Env, Fixed, System, Timestamp};
+pub use number::thread_number;
 pub use step::{Progress, Step};

@@ -15,6 +15,8 @@ mod fail;
 pub mod image;
 pub mod model;
 pub mod op;
+pub mod plants;
+pub mod schedule;
 pub mod shrink;
 pub mod strategy;
 pub mod target;

@@ -87,6 +87,15 @@ fn torn(
     if parts < 2 {
         return true;
     }
+    let others = |i: u32, part: Keep| {
+        let mut keep = vec![if i % 2 == 0 { Keep::All } else { Keep::None }; items.len()];
+        keep[at] = part;
+        keep
+    };
+    // Two kinds of neighbours for each way to be torn.
+    if item.choices() == 2 && parts < 32 && 2 << parts <= limits.torn {
+        return (0..2 << parts).all(|i: u32| state(others(i, item.torn(|part| (i >> (part + 1) & 1) as usize))));
+    }
     (0..limits.torn).all(|i| {
         let (edge, most) = (1 + below(random, parts - 1), item.choices() - 1);
         let part = item.torn(|part| match i % 3 {
@@ -106,10 +115,7 @@ fn torn(
             }
             _ => below(random, most + 1),
         });
-        let others = if i % 2 == 0 { Keep::All } else { Keep::None };
-        let mut keep = vec![others; items.len()];
-        keep[at] = part;
-        state(keep)
+        state(others(i, part))
     })
 }
 

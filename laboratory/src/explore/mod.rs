@@ -41,11 +41,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             all_of: 256,
-            samples: 12,
-            torn: 12,
+            samples: 48,
+            torn: 96,
             extremes: 64,
             depth: 2,
-            recrash_every: 25,
+            recrash_every: 150,
             second_opinion_every: 50,
             violations: 1,
             seed: 1,
@@ -56,7 +56,7 @@ impl Default for Limits {
 impl Limits {
     /// Inside of a recovery that is crashed: there are many of them, so each is explored less.
     fn nested(self) -> Self {
-        Self { all_of: 8, samples: 2, torn: 2, extremes: 4, depth: self.depth - 1, ..self }
+        Self { all_of: 4, samples: 2, torn: 3, extremes: 4, depth: self.depth - 1, ..self }
     }
 }
 
@@ -76,13 +76,14 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
         watch,
         every: limits,
         seen: HashMap::new(),
+        own: Vec::new(),
         matched: HashMap::new(),
         report: Report::default(),
         done: false,
     };
     let place = Place { media: subject.media(), events: subject.events(), limits, happened: None, path: &[] };
     explorer.run(&place);
-    explorer.report.seen = explorer.seen.into_keys().collect();
+    explorer.report.seen = explorer.own;
     explorer.report
 }
 
@@ -92,6 +93,8 @@ struct Explorer<'a, S: Subject> {
     every: &'a Limits,
     /// Distinct states, with the essence of what recovery made of them.
     seen: HashMap<u128, u128>,
+    /// The states of the run itself among them.
+    own: Vec<u128>,
     /// What recovered states are.
     matched: HashMap<u128, S::Matched>,
     report: Report,
@@ -160,7 +163,17 @@ impl<S: Subject> Explorer<'_, S> {
         let outcome = self.look(&layers, fingerprint, happened);
         let mut path = place.path.to_vec();
         path.push(Case { events: cut.events(), keep });
-        let outcome = outcome.and_then(|()| if is_new { self.more(place, &layers, happened, &path) } else { Ok(()) });
+        let outcome = match outcome {
+            Ok(()) if is_new && place.happened.is_none() => {
+                self.own.push(fingerprint);
+                self.more(place, &layers, happened, &path, fingerprint)
+            }
+            Ok(()) if is_new => {
+                self.report.nested += 1;
+                self.more(place, &layers, happened, &path, fingerprint)
+            }
+            outcome => outcome,
+        };
         if let Err(what) = outcome {
             self.report.violations.push(Violation { what, path: CasePath(path), run: self.subject.describe() });
             self.done = self.report.violations.len() >= self.every.violations;
@@ -188,18 +201,21 @@ impl<S: Subject> Explorer<'_, S> {
         Ok(())
     }
 
-    /// What is done for some of the new states only.
-    fn more(&mut self, place: &Place<'_>, layers: &[Layer], happened: usize, path: &[Case]) -> Result<(), String> {
-        let is_turn = |every: u64, n: u64| every > 0 && n % every == 1 % every;
-        let nested = place.happened.is_some();
-        self.report.nested += u64::from(nested);
-        if is_turn(self.every.second_opinion_every, self.report.distinct) {
+    /// What is done for some of the new states only: which, their contents decide, so that the order does not matter.
+    fn more(
+        &mut self,
+        place: &Place<'_>,
+        layers: &[Layer],
+        happened: usize,
+        path: &[Case],
+        fingerprint: u128,
+    ) -> Result<(), String> {
+        let is_turn = |every: u64, bits: u128| every > 0 && bits as u64 % every == 0;
+        if is_turn(self.every.second_opinion_every, fingerprint) {
             self.report.second_opinions += 1;
             self.subject.second_opinion(layers, happened)?;
         }
-        // Inside of a recovery the states are few and alike: one in a few is enough.
-        let every = if nested { 5 } else { self.every.recrash_every };
-        if place.limits.depth > 0 && is_turn(every, self.report.distinct) {
+        if place.limits.depth > 0 && is_turn(self.every.recrash_every, fingerprint >> 64) {
             self.recrash(place, layers, happened, path)?;
         }
         Ok(())

@@ -72,6 +72,7 @@ impl Condvar {
     #[inline(never)]
     fn wait_for_turn<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, patient: bool) -> Option<WaitTimeoutResult> {
         let scheduler = current()?;
+        scheduler.point();
         let before = self.notified.load(Relaxed);
         let is_notified = || self.notified.load(Relaxed) != before;
         let mutex = MutexGuard::mutex(guard);

@@ -18,7 +18,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
 /// Lets at least `time` go by; under a scheduler, some turns of other tasks.
 pub fn sleep(time: Duration) {
     match current_task() {
-        Some(scheduler) => scheduler.blocked(),
+        Some(scheduler) => give_way(&*scheduler),
         None => std::thread::sleep(time),
     }
 }
@@ -26,9 +26,15 @@ pub fn sleep(time: Duration) {
 /// Lets others go first.
 pub fn yield_now() {
     match current_task() {
-        Some(scheduler) => scheduler.blocked(),
+        Some(scheduler) => give_way(&*scheduler),
         None => std::thread::yield_now(),
     }
+}
+
+/// A turn of the others; the task can go on without it.
+fn give_way(scheduler: &dyn super::Scheduler) {
+    scheduler.point();
+    scheduler.blocked();
 }
 
 fn current_task() -> Option<std::rc::Rc<dyn super::Scheduler>> {

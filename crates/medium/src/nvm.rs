@@ -1,0 +1,349 @@
+//! A mapped NVM: reading, atomic words, and what every store comes through.
+
+use crate::detect::Device;
+use crate::map::Map;
+use crate::model::Pace;
+use crate::open::{Access, resolve};
+use crate::poison::Poison;
+use crate::record::Recorder;
+use crate::stats::{LINE, Stats};
+use crate::{Domain, Instructions, MediumKind, NvmError, NvmModel, NvmStats, PAGE, Result, Stored, memory, persist};
+use ondol_env::sync::Arc;
+use std::fs::File;
+use std::ops::Range;
+// These words lie on a medium: no scheduler can put its own in their place. Recorded stores take a lock, which it sees.
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+/// NVM, mapped. Reads and stores of several threads may meet: a word (8 aligned bytes) is then the old or the new one, more than a word
+/// some of each. Words are little-endian.
+#[derive(Debug)]
+pub struct Nvm {
+    name: String,
+    map: Map,
+    kind: MediumKind,
+    domain: Domain,
+    instructions: Instructions,
+    pace: Pace,
+    stats: Stats,
+    poison: Poison,
+    recorder: Option<Recorder>,
+    read_only: bool,
+    /// An `msync` failed.
+    stopped: AtomicBool,
+    /// Holds the lock.
+    file: Option<File>,
+}
+
+impl Nvm {
+    pub(crate) fn new(name: String, map: Map, kind: MediumKind, domain: Domain) -> Self {
+        Self {
+            name,
+            map,
+            kind,
+            domain,
+            instructions: Instructions::detect(),
+            pace: Pace::default(),
+            stats: Stats::default(),
+            poison: Poison::default(),
+            recorder: None,
+            read_only: false,
+            stopped: AtomicBool::new(false),
+            file: None,
+        }
+    }
+
+    pub(crate) fn held(mut self, file: File, access: Access) -> Self {
+        (self.file, self.read_only) = (Some(file), access == Access::Read);
+        self
+    }
+
+    /// Memory of this process, zeros, at least `len` bytes: for tests and simulators.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn volatile(len: u64) -> Result<Self> {
+        let name = String::from("memory");
+        let pages = len.max(1).checked_next_multiple_of(PAGE).and_then(|len| usize::try_from(len).ok());
+        let map = pages.ok_or(rustix::io::Errno::NOMEM).and_then(Map::anonymous);
+        match map {
+            Ok(map) => Ok(Self::new(name, map, MediumKind::Memory, Domain::Volatile)),
+            Err(e) => Err(NvmError::Open { what: "map", name, source: e.into() }),
+        }
+    }
+
+    /// Memory of this process that holds `bytes`, then zeros to the end of the page: a state to recover, say.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let nvm = Self::volatile(bytes.len() as u64)?;
+        memory::store(nvm.map.words(), 0, bytes);
+        Ok(nvm)
+    }
+
+    /// Takes as long as a slower NVM would.
+    #[must_use]
+    pub fn with_model(mut self, model: NvmModel) -> Self {
+        self.pace = Pace::new(model);
+        self
+    }
+
+    /// Treats the medium as one of another persistence domain.
+    ///
+    /// # Errors
+    /// `Domain` when the medium cannot have it.
+    pub fn with_domain(mut self, domain: Domain) -> Result<Self> {
+        if domain != Domain::Auto {
+            self.domain = resolve(&self.name, self.kind, domain, &Device::default())?;
+        }
+        Ok(self)
+    }
+
+    /// From now on every store, write-back and fence is an event of `domain`, as `medium`. What was stored before is the base
+    /// of the recording.
+    ///
+    /// Where caches survive ([`Domain::caches_survive`]) there are no write-backs, and stores are durable in their order:
+    /// `ondol_power::Kind::PersistentCaches` is the medium to explore then, `Kind::Nvm` otherwise.
+    #[must_use]
+    pub fn record(mut self, domain: Arc<ondol_power::PowerDomain>, medium: u32) -> Self {
+        self.recorder = Some(Recorder::new(domain, medium));
+        self
+    }
+
+    /// The medium, as the user named it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.map.len() as u64
+    }
+
+    /// What it is made of.
+    pub fn kind(&self) -> MediumKind {
+        self.kind
+    }
+
+    /// The persistence domain; never [`Domain::Auto`].
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    /// How lines are written back here.
+    pub fn instructions(&self) -> Instructions {
+        self.instructions
+    }
+
+    /// The NVM that is imitated.
+    pub fn model(&self) -> NvmModel {
+        self.pace.model()
+    }
+
+    /// Stores are refused.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// One sentence for the user: which crashes this medium survives.
+    pub fn describe(&self) -> &'static str {
+        self.kind.survives(self.domain)
+    }
+
+    /// What was done since it was opened.
+    pub fn stats(&self) -> NvmStats {
+        self.stats.snapshot()
+    }
+
+    /// Begins a batch of stores that become durable together.
+    pub fn stored(&self) -> Stored<'_> {
+        Stored::new(self)
+    }
+
+    /// Reads `buf.len()` bytes at `offset`.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `Poisoned`.
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let bytes = self.check("read", offset, buf.len() as u64)?;
+        if let Some(line) = self.poison.first(bytes) {
+            return Err(self.poisoned_line(line));
+        }
+        memory::read(self.map.words(), offset as usize, buf);
+        self.stats.read(buf.len() as u64);
+        self.pace.read(buf.len() as u64);
+        Ok(())
+    }
+
+    /// The word at `offset`. What was published before it was (by [`crate::Fenced::publish`]) is seen by whoever sees the word.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `Misaligned`, `Poisoned`.
+    pub fn load_u64(&self, offset: u64) -> Result<u64> {
+        let word = self.word("read", offset)?.load(Acquire);
+        self.stats.read(8);
+        self.pace.read(8);
+        Ok(u64::from_le(word))
+    }
+
+    /// Loses the line at `offset`, as a medium that fails does: reading it is an error until it is stored to as a whole.
+    pub fn poison(&self, offset: u64) {
+        self.add_poison(offset..offset.saturating_add(1));
+    }
+
+    /// First bytes of the lines that are lost: by [`Nvm::poison`], or by the kernel's list of a DAX device when it was opened. (The
+    /// list of a device below a file system is not translated to files.)
+    pub fn poisoned(&self) -> Vec<u64> {
+        self.poison.all()
+    }
+
+    /// Everything it holds: for tests and simulators.
+    ///
+    /// # Errors
+    /// `Poisoned`.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.map.len()];
+        self.read(0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    pub(crate) fn add_poison(&self, bytes: Range<u64>) {
+        self.poison.add(bytes);
+    }
+
+    pub(crate) fn unfit(&self, what: String) -> NvmError {
+        NvmError::Unfit { name: self.name.clone(), what }
+    }
+
+    /// Stores through the caches.
+    pub(crate) fn put(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.may_store(offset, bytes.len() as u64)?;
+        let store = || memory::store(self.map.words(), offset as usize, bytes);
+        match &self.recorder {
+            Some(recorder) => recorder.store(|| (store(), Some((offset, bytes.into())))),
+            None => store(),
+        }
+        self.stats.stored(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Copies whole lines, beginning at a line, past the caches.
+    pub(crate) fn put_lines(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.may_store(offset, bytes.len() as u64)?;
+        let start = offset as usize / 8;
+        let words = self.map.words().get(start..start + bytes.len() / 8).unwrap_or_default();
+        let copy = || persist::copy_lines(words, bytes);
+        match &self.recorder {
+            Some(recorder) => recorder.copy(offset, bytes, copy),
+            None => copy(),
+        }
+        self.stats.copied(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Changes the word at `offset` in one step by `change`, which returns its answer and whether the word is new.
+    pub(crate) fn change_word<T>(&self, offset: u64, change: impl FnOnce(&AtomicU64) -> (T, Option<u64>)) -> Result<T> {
+        self.may_store(offset, 8)?;
+        let word = self.word("store", offset)?;
+        let changed = || {
+            let (answer, new) = change(word);
+            if new.is_some() {
+                self.stats.stored(8);
+            }
+            (answer, new)
+        };
+        let event = |new: u64| (offset, Arc::from(new.to_le_bytes()));
+        let answer = match &self.recorder {
+            Some(recorder) => recorder.store(|| {
+                let (answer, new) = changed();
+                (answer, new.map(event))
+            }),
+            None => changed().0,
+        };
+        Ok(answer)
+    }
+
+    /// Begins to write back the lines that hold `bytes`.
+    pub(crate) fn write_back(&self, lines: &Range<u64>) {
+        if let Some(recorder) = &self.recorder {
+            recorder.write_back(lines.start * LINE, (lines.end - lines.start) * LINE);
+        }
+        self.stats.written_back(lines.end - lines.start);
+        if self.domain != Domain::Msync {
+            let words = lines.start as usize * 8..(lines.end as usize * 8).min(self.map.words().len());
+            self.instructions.write_back(self.map.words().get(words).unwrap_or_default());
+        }
+    }
+
+    /// Completes this thread's write-backs, `bytes` of them; for [`Domain::Msync`] writes the pages of `lines`, too.
+    pub(crate) fn complete(&self, lines: &[Range<u64>], bytes: u64) -> Result<()> {
+        if self.stopped.load(Relaxed) {
+            return Err(NvmError::Stopped { name: self.name.clone() });
+        }
+        if self.domain == Domain::Msync {
+            for range in lines {
+                self.write_back(range);
+                let bytes = (range.start * LINE) as usize..(range.end * LINE) as usize;
+                self.map.msync(bytes).map_err(|e| {
+                    self.stopped.store(true, Relaxed);
+                    NvmError::Msync { name: self.name.clone(), source: e.into() }
+                })?;
+            }
+        }
+        persist::fence();
+        self.stats.fence();
+        if let Some(recorder) = &self.recorder {
+            recorder.fence();
+        }
+        self.pace.write(bytes);
+        Ok(())
+    }
+
+    fn word(&self, op: &'static str, offset: u64) -> Result<&AtomicU64> {
+        let bytes = self.check(op, offset, 8)?;
+        if !offset.is_multiple_of(8) {
+            return Err(NvmError::Misaligned { name: self.name.clone(), offset });
+        }
+        if let Some(line) = self.poison.first(bytes) {
+            return Err(self.poisoned_line(line));
+        }
+        let word = self.map.words().get(offset as usize / 8);
+        word.ok_or_else(|| self.out_of_range(op, offset, 8))
+    }
+
+    fn may_store(&self, offset: u64, len: u64) -> Result<()> {
+        let bytes = self.check("store", offset, len)?;
+        if self.read_only {
+            return Err(NvmError::ReadOnly { name: self.name.clone() });
+        }
+        if let Some(line) = self.poison.first_partial(&bytes) {
+            return Err(self.poisoned_line(line));
+        }
+        self.poison.heal(&bytes);
+        Ok(())
+    }
+
+    pub(crate) fn check(&self, op: &'static str, offset: u64, len: u64) -> Result<Range<u64>> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size() => Ok(offset..end),
+            _ => Err(self.out_of_range(op, offset, len)),
+        }
+    }
+
+    fn out_of_range(&self, op: &'static str, offset: u64, len: u64) -> NvmError {
+        NvmError::OutOfRange { op, name: self.name.clone(), offset, len, size: self.size() }
+    }
+
+    fn poisoned_line(&self, offset: u64) -> NvmError {
+        NvmError::Poisoned { name: self.name.clone(), offset }
+    }
+}
+
+/// Stores `new` if the word is `old`; answers what it was otherwise.
+pub(crate) fn exchange(word: &AtomicU64, old: u64, new: u64) -> (std::result::Result<(), u64>, Option<u64>) {
+    match word.compare_exchange(old.to_le(), new.to_le(), AcqRel, Acquire) {
+        Ok(_) => (Ok(()), Some(new)),
+        Err(found) => (Err(u64::from_le(found)), None),
+    }
+}

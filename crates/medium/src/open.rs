@@ -1,0 +1,198 @@
+//! Opening: what the medium is, how it is mapped, and what persistence domain it has.
+
+use crate::detect::{self, Device};
+use crate::map::{Map, Way};
+use crate::{Domain, Instructions, MediumKind, Nvm, NvmError, NvmModel, PAGE, Result};
+use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// Whether an NVM may be stored to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Reading only; a shared lock.
+    Read,
+    /// Reading and storing; an exclusive lock.
+    #[default]
+    Write,
+}
+
+/// How an NVM is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NvmOptions {
+    /// Whether it may be stored to.
+    pub access: Access,
+    /// The persistence domain, or [`Domain::Auto`].
+    pub domain: Domain,
+    /// A slower NVM to imitate.
+    pub model: NvmModel,
+}
+
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+const RAMFS_MAGIC: rustix::fs::FsWord = 0x8584_58f6u32 as rustix::fs::FsWord;
+
+impl Nvm {
+    /// Opens, locks and maps the DAX device or file at `path`: its whole pages. The lock is flock(2)'s, held as long as the `Nvm` lives.
+    ///
+    /// A file that may be stored to gets its blocks reserved, so that no store meets a full file system, which would be a SIGBUS. A
+    /// file that another program truncates under the mapping, or memory that fails in a way that the kernel's bad block list does
+    /// not know, is a SIGBUS still.
+    ///
+    /// # Errors
+    /// `Locked` when somebody holds it, `Unfit` and `Domain` when this cannot be, `Open` for the system's refusals.
+    pub fn open(path: &Path, options: &NvmOptions) -> Result<Self> {
+        let writable = options.access == Access::Write;
+        let opened = OpenOptions::new().read(true).write(writable).open(path);
+        let name = path.display().to_string();
+        match opened {
+            Ok(file) => Self::from_file(file, name, options),
+            Err(source) => Err(NvmError::Open { what: "open", name, source }),
+        }
+    }
+
+    /// As [`Nvm::open`], for at least `size` bytes: makes the file if there is none and extends it if it is shorter. A new file's bytes are
+    /// zeros. A DAX device keeps its size.
+    ///
+    /// # Errors
+    /// As for [`Nvm::open`]; `Unfit` when a device is smaller.
+    pub fn create(path: &Path, size: u64, options: &NvmOptions) -> Result<Self> {
+        let name = path.display().to_string();
+        let fail = |source| NvmError::Open { what: "create", name: name.clone(), source };
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).map_err(fail)?;
+        lock(&file, &name, Access::Write)?;
+        let meta = file.metadata().map_err(fail)?;
+        if meta.is_file() && meta.len() < size {
+            file.set_len(size).map_err(fail)?;
+        }
+        let nvm = Self::from_file(file, name, &NvmOptions { access: Access::Write, ..*options })?;
+        match nvm.size() < size {
+            true => Err(nvm.unfit(format!("it has {} bytes, {size} are asked for", nvm.size()))),
+            false => Ok(nvm),
+        }
+    }
+
+    fn from_file(file: File, name: String, options: &NvmOptions) -> Result<Self> {
+        lock(&file, &name, options.access)?;
+        let fail = |what, e: Errno| NvmError::Open { what, name: name.clone(), source: e.into() };
+        let meta = file.metadata().map_err(|source| NvmError::Open { what: "open", name: name.clone(), source })?;
+        let sysfs = Path::new("/sys");
+        let kind = meta.file_type();
+        let (device, size) = if kind.is_char_device() {
+            let device = detect::device(sysfs, "char", meta.rdev());
+            let size = device.size.filter(|_| device.dax);
+            (device, size.ok_or_else(|| unfit(&name, "it is no DAX device"))?)
+        } else if kind.is_file() {
+            (detect::device(sysfs, "block", meta.dev()), meta.len())
+        } else if kind.is_block_device() {
+            return Err(unfit(&name, "block devices are not byte-addressable: use its DAX device, or a file on it"));
+        } else {
+            return Err(unfit(&name, "it is neither a DAX device nor a file"));
+        };
+        let len =
+            usize::try_from(size / PAGE * PAGE).map_err(|_| unfit(&name, "it is larger than the address space"))?;
+        if len == 0 {
+            return Err(unfit(&name, "it has less than 4096 bytes"));
+        }
+        let writable = options.access == Access::Write;
+        if kind.is_file() && writable && meta.blocks() < size / 512 {
+            reserve(&file, size).map_err(|e| fail("reserve the space of", e))?;
+        }
+        let (map, kind) = map(&file, len, writable, kind.is_char_device()).map_err(|e| fail("map", e))?;
+        let domain = resolve(&name, kind, options.domain, &device)?;
+        let nvm = Self::new(name, map, kind, domain).with_model(options.model);
+        device.bad.iter().for_each(|bad| nvm.add_poison(bad.clone()));
+        Ok(nvm.held(file, options.access))
+    }
+}
+
+fn unfit(name: &str, what: &str) -> NvmError {
+    NvmError::Unfit { name: name.into(), what: what.into() }
+}
+
+fn lock(file: &File, name: &str, access: Access) -> Result<()> {
+    let op = match access {
+        Access::Read => FlockOperation::NonBlockingLockShared,
+        Access::Write => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(file, op) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(NvmError::Locked { name: name.into() }),
+        Err(e) => Err(NvmError::Open { what: "lock", name: name.into(), source: e.into() }),
+    }
+}
+
+/// Gives a sparse file its blocks. What it holds stays.
+fn reserve(file: &File, size: u64) -> rustix::io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        other => other,
+    }
+}
+
+/// Only a DAX file system takes `MAP_SYNC`, so taking it is the proof of one.
+fn map(file: &File, len: usize, writable: bool, device: bool) -> rustix::io::Result<(Map, MediumKind)> {
+    if device {
+        return Ok((Map::file(file, len, writable, Way::Shared)?, MediumKind::DaxDevice));
+    }
+    if let Ok(map) = Map::file(file, len, writable, Way::Sync) {
+        return Ok((map, MediumKind::DaxFile));
+    }
+    let magic = rustix::fs::fstatfs(file)?.f_type;
+    let kind = if magic == TMPFS_MAGIC || magic == RAMFS_MAGIC { MediumKind::Tmpfs } else { MediumKind::File };
+    Ok((Map::file(file, len, writable, Way::Shared)?, kind))
+}
+
+/// What was asked for, if the medium can have it; what the medium has, if nothing was.
+pub(crate) fn resolve(name: &str, kind: MediumKind, asked: Domain, device: &Device) -> Result<Domain> {
+    let domain = match (asked, kind) {
+        (Domain::Auto, MediumKind::DaxDevice) => device.domain.unwrap_or(Domain::Volatile),
+        // A DAX file system lies on persistent memory.
+        (Domain::Auto, MediumKind::DaxFile) => device.domain.unwrap_or(Domain::Adr),
+        (Domain::Auto, MediumKind::File) => Domain::Msync,
+        (Domain::Auto, _) => Domain::Volatile,
+        (asked, _) => asked,
+    };
+    let no = |what| Err(NvmError::Domain { name: name.into(), domain, what });
+    match (domain, kind) {
+        (Domain::Msync, MediumKind::DaxDevice) => no("a device has no msync; use adr, or auto"),
+        (Domain::Msync, MediumKind::Memory) => no("memory has no file to write to; use volatile"),
+        (Domain::Adr | Domain::Eadr | Domain::Gpf, MediumKind::File) => no(
+            "stores to an ordinary file stay in the kernel's cache until msync; use msync, or a file on a DAX file system",
+        ),
+        (Domain::Adr | Domain::Volatile, kind) if kind.is_nvm() && Instructions::detect() == Instructions::None => {
+            no("Ondol knows no write-back instruction of this processor")
+        }
+        _ => Ok(domain),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn auto(kind: MediumKind, domain: Option<Domain>) -> Domain {
+        resolve("x", kind, Domain::Auto, &Device { domain, ..Device::default() }).unwrap()
+    }
+
+    #[test]
+    fn auto_promises_no_more_than_is_known() {
+        assert_eq!(auto(MediumKind::DaxDevice, None), Domain::Volatile);
+        assert_eq!(auto(MediumKind::DaxDevice, Some(Domain::Eadr)), Domain::Eadr);
+        assert_eq!(auto(MediumKind::DaxFile, None), Domain::Adr);
+        assert_eq!(auto(MediumKind::Tmpfs, Some(Domain::Adr)), Domain::Volatile);
+        assert_eq!(auto(MediumKind::File, Some(Domain::Adr)), Domain::Msync);
+        assert_eq!(auto(MediumKind::Memory, None), Domain::Volatile);
+    }
+
+    #[test]
+    fn a_domain_that_the_medium_cannot_have_is_refused() {
+        let asked = |kind, domain| resolve("x", kind, domain, &Device::default()).map_err(|e| e.to_string());
+        assert!(asked(MediumKind::File, Domain::Adr).unwrap_err().contains("msync"));
+        assert!(asked(MediumKind::DaxDevice, Domain::Msync).unwrap_err().contains("x cannot have"));
+        assert!(asked(MediumKind::Memory, Domain::Msync).is_err());
+        assert_eq!(asked(MediumKind::Tmpfs, Domain::Eadr), Ok(Domain::Eadr));
+        assert_eq!(asked(MediumKind::File, Domain::Volatile), Ok(Domain::Volatile));
+    }
+}

@@ -1,0 +1,193 @@
+//! The instructions that make stores durable. Every store that must survive a power cut comes through here.
+//!
+//! | | |
+//! |---|---|
+//! | write back a line | `clwb`, else `clflushopt`, else `clflush`, found by CPUID |
+//! | fence | `sfence`: what this thread began to write back, and its non-temporal stores, have reached the memory controller |
+//! | copy whole lines | non-temporal stores, which leave the caches alone and need no write-back |
+//!
+//! Elsewhere than on x86-64 there is no write-back ([`Instructions::None`]), and real NVM is refused.
+#![expect(unsafe_code, reason = "writes back cache lines")]
+
+use crate::stats::LINE;
+use std::sync::atomic::AtomicU64;
+
+/// How this processor writes a line back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instructions {
+    /// `clwb`: the line stays in the cache.
+    Clwb,
+    /// `clflushopt`: the line leaves the cache; several at once.
+    ClflushOpt,
+    /// `clflush`: the line leaves the cache; one after the other.
+    Clflush,
+    /// None that Ondol knows.
+    None,
+}
+
+/// Words in a line.
+const WORDS: usize = LINE as usize / size_of::<AtomicU64>();
+
+impl Instructions {
+    /// What this processor has.
+    pub fn detect() -> Self {
+        imp::detect()
+    }
+
+    /// The instruction's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Clwb => "clwb",
+            Self::ClflushOpt => "clflushopt",
+            Self::Clflush => "clflush",
+            Self::None => "none",
+        }
+    }
+
+    /// Begins to write back `lines`, which begin and end at a line. Done at the next [`fence`] of this thread.
+    pub(crate) fn write_back(self, lines: &[AtomicU64]) {
+        for line in lines.chunks(WORDS) {
+            imp::write_back(self, line.as_ptr());
+        }
+    }
+}
+
+/// Waits until this thread's write-backs and non-temporal stores have reached the persistence domain: they are durable, and seen by
+/// others, before anything that this thread stores afterwards.
+pub(crate) fn fence() {
+    imp::fence();
+}
+
+/// Copies `src` past the caches to `dst`, which begins at a line and has whole lines, as many bytes as `src`. Durable at the next [`fence`] of
+/// this thread; other threads may rely on the order only after it.
+///
+/// # Panics
+/// The sizes differ or are not whole lines: callers cut them.
+pub(crate) fn copy_lines(dst: &[AtomicU64], src: &[u8]) {
+    let (lines, rest) = src.as_chunks::<{ LINE as usize }>();
+    assert!(rest.is_empty() && dst.len() == lines.len() * WORDS, "whole lines");
+    assert!(dst.as_ptr().addr().is_multiple_of(LINE as usize), "begins at a line");
+    for (to, from) in dst.chunks_exact(WORDS).zip(lines) {
+        imp::copy_line(to, from);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use super::{Instructions, LINE};
+    use std::arch::asm;
+    use std::arch::x86_64::{__cpuid, __cpuid_count};
+    use std::sync::atomic::AtomicU64;
+
+    /// CPUID leaf 7: EBX bit 24 is CLWB, bit 23 CLFLUSHOPT. Leaf 1: EDX bit 19 is CLFLUSH, EBX bits 15..8 the line in units of 8
+    /// bytes (Intel SDM vol. 2A, CPUID).
+    pub(super) fn detect() -> Instructions {
+        let (highest, basic) = (__cpuid(0).eax, __cpuid(1));
+        let extended = if highest >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+        let line = u64::from(basic.ebx >> 8 & 0xff) * 8;
+        match (basic.edx & 1 << 19 != 0 && line == LINE, extended & 1 << 24 != 0, extended & 1 << 23 != 0) {
+            (false, ..) => Instructions::None,
+            (true, true, _) => Instructions::Clwb,
+            (true, false, true) => Instructions::ClflushOpt,
+            (true, false, false) => Instructions::Clflush,
+        }
+    }
+
+    pub(super) fn write_back(by: Instructions, line: *const AtomicU64) {
+        // SAFETY: `line` comes from a slice, so it is mapped; the instructions change no contents, and `detect` (the only source of these
+        // values outside of tests, which ask it too) has seen that the processor has them.
+        unsafe {
+            match by {
+                Instructions::Clwb => asm!("clwb [{}]", in(reg) line, options(nostack, preserves_flags)),
+                Instructions::ClflushOpt => asm!("clflushopt [{}]", in(reg) line, options(nostack, preserves_flags)),
+                Instructions::Clflush => asm!("clflush [{}]", in(reg) line, options(nostack, preserves_flags)),
+                Instructions::None => {}
+            }
+        }
+    }
+
+    pub(super) fn fence() {
+        // SAFETY: a fence touches nothing; every x86-64 processor has it.
+        unsafe { asm!("sfence", options(nostack, preserves_flags)) }
+    }
+
+    /// Eight aligned words, each stored whole: to other threads like so many relaxed stores, until the fence without an order.
+    pub(super) fn copy_line(to: &[AtomicU64], from: &[u8; LINE as usize]) {
+        // SAFETY: the caller has checked that `to` is one aligned line; atomics may be stored to through a shared reference; SSE2 is part
+        // of x86-64.
+        unsafe {
+            asm!(
+                "movdqu {a}, [{from}]",
+                "movdqu {b}, [{from} + 16]",
+                "movdqu {c}, [{from} + 32]",
+                "movdqu {d}, [{from} + 48]",
+                "movntdq [{to}], {a}",
+                "movntdq [{to} + 16], {b}",
+                "movntdq [{to} + 32], {c}",
+                "movntdq [{to} + 48], {d}",
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                from = in(reg) from.as_ptr(),
+                to = in(reg) to.as_ptr(),
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    use super::{Instructions, LINE};
+    use std::sync::atomic::AtomicU64;
+
+    pub(super) fn detect() -> Instructions {
+        Instructions::None
+    }
+
+    pub(super) fn write_back(_: Instructions, _: *const AtomicU64) {}
+
+    pub(super) fn fence() {
+        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    }
+
+    pub(super) fn copy_line(to: &[AtomicU64], from: &[u8; LINE as usize]) {
+        crate::memory::store(to, 0, from);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::map::Map;
+
+    #[test]
+    fn every_instruction_leaves_the_contents() {
+        let map = Map::anonymous(4096).unwrap();
+        let best = Instructions::detect();
+        // A processor with the better one has those after it.
+        let all = [Instructions::Clwb, Instructions::ClflushOpt, Instructions::Clflush, Instructions::None];
+        let from = all.iter().position(|i| *i == best).unwrap();
+        for by in &all[from..] {
+            crate::memory::store(map.words(), 60, by.name().as_bytes());
+            by.write_back(&map.words()[..16]);
+            fence();
+            let mut found = vec![0; by.name().len()];
+            crate::memory::read(map.words(), 60, &mut found);
+            assert_eq!(found, by.name().as_bytes());
+        }
+    }
+
+    #[test]
+    fn lines_are_copied_whole_from_any_alignment() {
+        let map = Map::anonymous(4096).unwrap();
+        let source: Vec<u8> = (0..=255).cycle().take(300).collect();
+        copy_lines(&map.words()[8..40], &source[3..259]);
+        fence();
+        let mut found = vec![0; 4096];
+        crate::memory::read(map.words(), 0, &mut found);
+        assert_eq!(&found[64..320], &source[3..259]);
+        assert!(found[..64].iter().chain(&found[320..]).all(|b| *b == 0));
+    }
+}

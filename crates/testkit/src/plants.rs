@@ -1,0 +1,197 @@
+//! For each planted defect the smallest workload that shows it.
+//!
+//! A laboratory that finds nothing may be blind; one that finds every one of these, and nothing where nothing is planted,
+//! is not.
+
+use crate::image::Spec;
+use ondol_env::plant::Defect;
+use ondol_volume::DataMode;
+
+/// A planted defect and what makes it visible.
+#[derive(Clone, Copy, Debug)]
+pub struct Planted {
+    /// What is planted.
+    pub defect: Defect,
+    /// Where it shows.
+    pub shown: Shown,
+    /// The fresh image.
+    pub image: fn() -> Spec,
+    /// How it is mounted.
+    pub data: DataMode,
+    /// Unmount and mount again before the recording: it begins with an empty journal.
+    pub remount: bool,
+    /// Calls before the recording, as text.
+    pub before: &'static str,
+    /// The recorded calls, as text.
+    pub calls: &'static str,
+}
+
+/// What it takes to see a defect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A crash of the calls.
+    Crash,
+    /// A crash of the calls, seen by e2fsck: our own recovery copes with what is wrong.
+    Fsck,
+    /// A crash of the recovery from a crash of the calls.
+    RecoveryCrash,
+    /// A bit of the log that has changed by itself: no crash alone does what is guarded against here, because flushes keep
+    /// a commit block from being on the medium before what it commits.
+    BitFlip,
+    /// Other calls at the same time, by another thread, and then a crash.
+    Threads(
+        /// The other thread's calls, as text.
+        &'static str,
+    ),
+}
+
+/// The defects of volume and engine `classic` that one thread is enough for.
+pub const CLASSIC: &[Planted] = &[
+    simple(Defect::MissingFlushBeforeCommit, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    simple(Defect::MissingFlushAfterCommit, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    simple(Defect::MissingFlushBeforeTail, "create /a 0644", "remount"),
+    Planted {
+        image: wide_log,
+        data: DataMode::Journal,
+        before: FILLED_LOG,
+        ..simple(Defect::MissingFlushAfterTail, "", MUCH)
+    },
+    Planted {
+        shown: Shown::RecoveryCrash,
+        ..simple(Defect::MissingFlushInRecovery, "", "create /a 0644\nwrite /a 0 3000 #1\nfsync /a")
+    },
+    Planted {
+        image: whole_seconds,
+        ..simple(Defect::MissingDataFlush, "create /a 0644\nwrite /a 0 3000 #1", "write /a 0 3000 #2\nfsync /a")
+    },
+    simple(Defect::CommitBeforeData, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    Planted { remount: true, ..simple(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
+    Planted { image: wide_log, data: DataMode::Journal, before: FILLED_LOG, ..simple(Defect::TailTooFar, "", MUCH) },
+    simple(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    simple(Defect::SkippedRevoke, FULL, REVOKED),
+    simple(Defect::UnreadRevoke, FULL, REVOKED),
+    Planted {
+        shown: Shown::BitFlip,
+        data: DataMode::Journal,
+        ..simple(Defect::UncheckedChecksum, "create /a 0644", "write /a 0 3000 #1\nfsync /a")
+    },
+    Planted {
+        data: DataMode::Journal,
+        ..simple(Defect::UnescapedImage, "create /a 0644", "write /a 0 1024 jbd2#1\nfsync /a")
+    },
+    simple(Defect::OldImageWins, "", "create /a 0644\nfsync /a\ncreate /b 0644\nfsync /b"),
+    Planted {
+        remount: true,
+        ..simple(
+            Defect::StaleRing,
+            "create /a 0644\nremount\nchmod /a 0600\nsync\nchmod /a 0640\nsync",
+            "chmod /a 0604\nsync",
+        )
+    },
+    Planted {
+        remount: true,
+        ..simple(
+            Defect::ReusedTid,
+            "create /a 0644",
+            "chmod /a 0600\nsync\nchmod /a 0640\nsync\nremount\nchmod /a 0604\nsync",
+        )
+    },
+    Planted {
+        data: DataMode::Journal,
+        remount: true,
+        ..simple(Defect::UnzeroedCommitPlace, "create /a 0644\nremount\nwrite /a 0 20000 #1", "chmod /a 0600\nsync")
+    },
+    Planted { before: FULL_OF_DATA, ..simple(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b") },
+    simple(Defect::LiveDerived, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
+    simple(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
+    Planted {
+        image: many_groups,
+        data: DataMode::Journal,
+        ..simple(
+            Defect::LostTruncate,
+            "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\nfallocate /a 10M 8M\nwrite /a 17M 1K #3",
+            "write /b 0 60K #3\nwrite /b 60K 60K #4\nwrite /b 120K 40K #4\ntruncate /a 0\nsync",
+        )
+    },
+    Planted {
+        image: orphan_file,
+        ..simple(Defect::UnannouncedOrphans, "create /a 0644\nopen @0 /a", "unlink /a\nsync")
+    },
+    Planted {
+        data: DataMode::Journal,
+        ..simple(
+            Defect::SplitOperation,
+            "create /a 0644",
+            "write /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 120K 60K #3\nwrite /a 180K 60K #4\nwrite /a 240K 60K #5",
+        )
+    },
+    Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
+];
+
+/// Those that need two threads.
+pub const CLASSIC_THREADS: &[Planted] = &[
+    Planted {
+        shown: Shown::Threads("rmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b"),
+        ..simple(Defect::ReuseDuringCheckpoint, FULL, "unlink /hole\nsync\nmkdir /d 0755\nsync\nremount")
+    },
+    Planted { shown: Shown::Threads("create /b 0644\nfsync /b"), ..simple(Defect::TornPublish, "", "create /a 0644") },
+    Planted {
+        shown: Shown::Threads("create /b 0644\nfsync /b"),
+        ..simple(Defect::UnwrittenLate, "create /a 0644\nfallocate /a 0 9000", "write /a 0 9000 #1")
+    },
+];
+
+const fn simple(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
+    let (image, data) = (Spec::small, DataMode::Ordered);
+    Planted { defect, shown: Shown::Crash, image, data, remount: false, before, calls }
+}
+
+/// A journal that holds more blocks than one checkpoint takes.
+fn wide_log() -> Spec {
+    Spec::new(8 << 20, 1024).journal(2).with("-N 256")
+}
+
+/// Inodes without room for parts of seconds: bytes can be overwritten without any change of metadata.
+fn whole_seconds() -> Spec {
+    Spec::small().with("-I 128")
+}
+
+fn orphan_file() -> Spec {
+    Spec::small().with("-O orphan_file")
+}
+
+/// So many block bitmaps that one operation cannot free a file that lies in all groups.
+fn many_groups() -> Spec {
+    Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")
+}
+
+/// About 1,900 of 2,000 blocks of the log hold images.
+const FILLED_LOG: &str = "create /a 0644\n\
+    write /a 0 60K #1\nsync\nwrite /a 0 60K #2\nsync\nwrite /a 0 60K #3\nsync\nwrite /a 0 60K #4\nsync\n\
+    write /a 0 60K #5\nsync\nwrite /a 0 60K #6\nsync\nwrite /a 0 60K #7\nsync\nwrite /a 0 60K #8\nsync\n\
+    write /a 0 60K #9\nsync\nwrite /a 0 60K #10\nsync\nwrite /a 0 60K #11\nsync\nwrite /a 0 60K #12\nsync\n\
+    write /a 0 60K #13\nsync\nwrite /a 0 60K #14\nsync\nwrite /a 0 60K #15\nsync\nwrite /a 0 60K #16\nsync\n\
+    write /a 0 60K #17\nsync\nwrite /a 0 60K #18\nsync\nwrite /a 0 60K #19\nsync\nwrite /a 0 60K #20\nsync\n\
+    write /a 0 60K #21\nsync\nwrite /a 0 60K #22\nsync\nwrite /a 0 60K #23\nsync\nwrite /a 0 60K #24\nsync\n\
+    write /a 0 60K #25\nsync\nwrite /a 0 60K #26\nsync\nwrite /a 0 60K #27\nsync\nwrite /a 0 60K #28\nsync\nwrite /a 0 60K #29\nsync\nwrite /a 0 60K #30\nsync";
+
+/// One transaction that is larger than what is left of such a log.
+const MUCH: &str = "write /a 0 60K #31\nwrite /a 60K 60K #32\nwrite /a 120K 60K #33\nwrite /a 180K 60K #34\nsync";
+
+/// Nothing is free. Once `/hole` is gone, whoever allocates eight blocks of 1 KiB gets every block that was freed.
+const FULL: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
+    fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\n\
+    fallocate-keep /full 9M 128K\nfallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\n\
+    fallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
+    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K";
+
+/// The same, and `/hole` has been written.
+const FULL_OF_DATA: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
+    fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\n\
+    fallocate-keep /full 9M 128K\nfallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\n\
+    fallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
+    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K\n\
+    write /hole 0 8K #1";
+
+/// A directory's block comes to hold a file's data.
+const REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b";
