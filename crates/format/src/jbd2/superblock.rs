@@ -150,6 +150,8 @@ impl JournalSuperblock {
             if stored != computed {
                 return Err(place.checksum(SUPERBLOCK, stored, computed));
             }
+        } else if this.has_lost_csum() {
+            return bad("its features have no checksums, but its checksum is right for features that have".into());
         }
         if this.incompat().contains(JournalIncompat::CSUM_V2 | JournalIncompat::CSUM_V3) {
             return bad("both checksum_v2 and checksum_v3".into());
@@ -169,6 +171,17 @@ impl JournalSuperblock {
             return bad(format!("the log starts at block {}, outside {first}..{end}", raw.s_start.get()));
         }
         Ok(this)
+    }
+
+    /// Whether the bit of a checksum feature is missing that was there when the superblock was written.
+    fn has_lost_csum(&self) -> bool {
+        let stored = self.raw.s_checksum.get();
+        let with = |feature: JournalIncompat| {
+            let mut raw = self.raw;
+            raw.s_feature_incompat.set(raw.s_feature_incompat.get() | feature.bits());
+            checksum(&raw)
+        };
+        stored != 0 && [JournalIncompat::CSUM_V2, JournalIncompat::CSUM_V3].into_iter().any(|f| with(f) == stored)
     }
 
     /// A new, empty version 2 journal of `blocks` blocks, as mke2fs makes it: without features.
