@@ -31,7 +31,7 @@ pub struct Planted {
 pub enum Shown {
     /// A crash of the calls.
     Crash,
-    /// A crash of the calls, seen by e2fsck: our own recovery copes with what is wrong.
+    /// A crash of the calls, seen by e2fsck alone: our own recovery copes with what is wrong.
     Fsck,
     /// A crash of the recovery from a crash of the calls.
     RecoveryCrash,
@@ -91,10 +91,16 @@ pub const CLASSIC: &[Planted] = &[
             "chmod /a 0600\nsync\nchmod /a 0640\nsync\nremount\nchmod /a 0604\nsync",
         )
     },
+    // As the kernel does, our recovery takes a commit block whose beginning is right; e2fsck 1.47 does not.
     Planted {
+        shown: Shown::Fsck,
         data: DataMode::Journal,
         remount: true,
-        ..simple(Defect::UnzeroedCommitPlace, "create /a 0644\nremount\nwrite /a 0 20000 #1", "chmod /a 0600\nsync")
+        ..simple(
+            Defect::UnzeroedCommitPlace,
+            "create /a 0644\nwrite /a 0 20K #1\nremount\nwrite /a 0 20K #2",
+            "chmod /a 0600\nsync",
+        )
     },
     Planted { before: FULL_OF_DATA, ..simple(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b") },
     simple(Defect::LiveDerived, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
