@@ -1,6 +1,6 @@
 //! Why a pool cannot be used.
 
-use super::format::{AreaKind, HeaderFault, VERSION};
+use super::format::{AreaKind, HeaderFault, POOL_VERSION};
 use crate::NvmError;
 
 /// The result of an operation on a pool.
@@ -21,7 +21,7 @@ pub enum PoolError {
     },
     /// The header is of a format that this program does not know.
     #[error(
-        "{name} is of a newer format ({what}; this program knows version {VERSION}): use the newer program that made it"
+        "{name} is of a newer format ({what}; this program knows version {POOL_VERSION}): use the newer program that made it"
     )]
     Newer {
         /// The pool, as the user named it.

@@ -8,7 +8,8 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const SIGNATURE: [u8; 8] = *b"ONDOLPL\0";
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that this program writes.
+pub const POOL_VERSION: u32 = 1;
 pub(crate) const MAX_AREAS: usize = 124;
 const CHECKSUM_AT: usize = 12;
 /// Counters stay below, so that adding to them cannot overflow.
@@ -156,7 +157,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; PAGE as usize] {
         let mut raw = Raw {
             signature: SIGNATURE,
-            version: VERSION.into(),
+            version: POOL_VERSION.into(),
             checksum: U32::ZERO,
             uuid: self.uuid,
             size: self.size.into(),
@@ -190,9 +191,9 @@ impl Header {
             return Err(HeaderFault::Checksum { stored, computed });
         }
         match (raw.version.get(), raw.incompat.get()) {
-            (VERSION, 0) => {}
-            (VERSION, features) => return Err(HeaderFault::Features(features)),
-            (version, _) if version > VERSION => return Err(HeaderFault::Version(version)),
+            (POOL_VERSION, 0) => {}
+            (POOL_VERSION, features) => return Err(HeaderFault::Features(features)),
+            (version, _) if version > POOL_VERSION => return Err(HeaderFault::Version(version)),
             _ => return Err(HeaderFault::Contents("the version is 0")),
         }
         let header = Self {

@@ -10,14 +10,14 @@ use ondol_env::sync::Arc;
 use std::ops::Range;
 
 pub use error::PoolError;
-pub use format::{Area, AreaKind, Header, HeaderFault};
+pub use format::{Area, AreaKind, Header, HeaderFault, POOL_VERSION};
 pub use recover::{PoolReport, inspect};
 
 /// Where the two copies of the header lie, one page each. Areas begin behind them.
-pub(crate) const COPIES: [u64; 2] = [0, PAGE];
+pub const HEADERS: [u64; 2] = [0, PAGE];
 
 /// First byte that an area may have.
-pub(crate) const AREAS_START: u64 = 2 * PAGE;
+pub const AREAS_START: u64 = 2 * PAGE;
 
 /// How much of a medium must be zeros for it to count as empty: signatures of other formats lie in there.
 const EMPTY: u64 = 128 << 10;
@@ -60,7 +60,7 @@ impl Pool {
         let pool = Self { nvm: Arc::new(nvm), header, mended: None };
         pool.forget_headers()?;
         pool.clear_heads(&pool.header.areas)?;
-        let [first, second] = COPIES;
+        let [first, second] = HEADERS;
         pool.write_header(first, &pool.header)?;
         pool.write_header(second, &pool.header)?;
         Ok(pool)
@@ -75,7 +75,7 @@ impl Pool {
         let header = report.header(nvm.name(), nvm.size())?.clone();
         let nvm = if nvm.domain_is_chosen() { nvm } else { nvm.with_domain(header.domain)? };
         let mut pool = Self { nvm: Arc::new(nvm), header, mended: None };
-        for (offset, copy) in COPIES.into_iter().zip(report.copies) {
+        for (offset, copy) in HEADERS.into_iter().zip(report.copies) {
             if copy.as_ref() != Ok(&pool.header) {
                 pool.write_header(offset, &pool.header)?;
                 pool.mended = copy.err();
@@ -146,7 +146,7 @@ impl Pool {
         let mut header = self.header.clone();
         header.generation += 1;
         change(&mut header);
-        for copy in COPIES {
+        for copy in HEADERS {
             self.write_header(copy, &header)?;
         }
         self.header = header;
@@ -163,7 +163,7 @@ impl Pool {
     /// An older pool must not be found again once its areas are being changed.
     fn forget_headers(&self) -> Result<()> {
         let mut batch = self.nvm.stored();
-        COPIES.iter().try_for_each(|copy| batch.zero(*copy, PAGE))?;
+        HEADERS.iter().try_for_each(|copy| batch.zero(*copy, PAGE))?;
         batch.write_back().fence()?;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What the two copies of a pool's header say together, after a crash or years in a drawer.
 
-use super::COPIES;
+use super::HEADERS;
 use super::error::{PoolError, Result};
 use super::format::{Header, HeaderFault};
 use crate::{Nvm, NvmError, PAGE};
@@ -26,7 +26,7 @@ pub fn inspect(nvm: &Nvm) -> Result<PoolReport> {
             Err(e) => Err(PoolError::Nvm(e)),
         }
     };
-    let [first, second] = COPIES;
+    let [first, second] = HEADERS;
     Ok(PoolReport { copies: [read(first)?, read(second)?] })
 }
 
