@@ -177,7 +177,7 @@ impl JournalSuperblock {
     fn has_lost_csum(&self) -> bool {
         let stored = self.raw.s_checksum.get();
         let with = |feature: JournalIncompat| {
-            let mut raw = self.raw;
+            let mut raw = self.raw.clone();
             raw.s_feature_incompat.set(raw.s_feature_incompat.get() | feature.bits());
             checksum(&raw)
         };
