@@ -298,7 +298,7 @@ fn metadata_of(kind: Kind, default: u64) {
         }
         let ours = !ondol::check_store(&store).is_ok_and(|report| report.is_clean());
         found += u64::from(ours);
-        if fsck_every > 0 && tried % fsck_every == 0 {
+        if fsck_every > 0 && u64::is_multiple_of(tried, fsck_every) {
             let verdict = image::check(&damaged.to_bytes()).unwrap();
             let told = verdict.code & 12 != 0 || verdict.output.contains("? no");
             (judged, theirs) = (judged + 1, theirs + u64::from(told));

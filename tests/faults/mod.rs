@@ -1,5 +1,10 @@
 //! What the tests of faults share: volumes in layers of memory, and their judges.
 
+#![allow(dead_code, reason = "each test of faults uses a part of it")]
+
+pub(crate) mod medium;
+pub(crate) mod workloads;
+
 use ondol::{DataMode, Volume};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
@@ -8,6 +13,8 @@ use ondol_power::Layer;
 use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image;
 use ondol_testkit::model::Model;
+use ondol_volume::Image;
+use std::ops::Range;
 
 /// What is seen of a model's volume that is opened anew.
 pub(crate) fn at_rest(model: &Model) -> Snapshot {
@@ -18,10 +25,7 @@ pub(crate) fn at_rest(model: &Model) -> Snapshot {
 
 /// Checks the recovered and unused volume on `store`, opens it and reads everything.
 pub(crate) fn check_and_read(store: &Arc<dyn BlockStore>, data: DataMode) -> Result<Snapshot, String> {
-    let report = ondol::check_store(store).map_err(|e| format!("cannot be checked: {e}"))?;
-    if !report.is_clean() {
-        return Err(format!("our check: {report:?}"));
-    }
+    must_be_clean(store)?;
     read(store, data).map_err(|e| format!("cannot be read: {e}"))
 }
 
@@ -35,4 +39,17 @@ pub(crate) fn read(store: &Arc<dyn BlockStore>, data: DataMode) -> ondol::Result
 pub(crate) fn store_of(layer: &Layer) -> (Arc<LayerStore>, Arc<dyn BlockStore>) {
     let store = Arc::new(LayerStore::new(layer.clone()));
     (store.clone(), store)
+}
+
+/// Our own check of a volume that nobody has open.
+pub(crate) fn must_be_clean(store: &Arc<dyn BlockStore>) -> Result<(), String> {
+    let report = ondol::check_store(store).map_err(|e| format!("cannot be checked: {e}"))?;
+    if report.is_clean() { Ok(()) } else { Err(format!("our check: {report:?}")) }
+}
+
+/// The bytes of the medium that the journal lies in.
+pub(crate) fn journal_of(layer: &Layer) -> Vec<Range<u64>> {
+    let image = Image::open(store_of(layer).1).unwrap();
+    let block = u64::from(image.superblock().block_size());
+    image.journal_map().unwrap().into_iter().map(|(start, len)| start * block..(start + len) * block).collect()
 }
