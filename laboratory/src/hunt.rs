@@ -7,8 +7,9 @@ use crate::subject::Description;
 use crate::workload::Workload;
 use ondol::{DataMode, Options};
 use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::sync::{Arc, Mutex};
+use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::{image, shrink};
 use std::collections::{BTreeMap, HashSet};
@@ -60,7 +61,7 @@ impl Prey {
     ///
     /// # Errors
     /// The volume fails, or disagrees with the model without any crash.
-    pub fn record(&self, image: &Arc<[u8]>, workload: &Workload) -> Result<Run, String> {
+    pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
         let options: Options = image::options(self.data);
         let setup = Setup {
             image: image.clone(),
@@ -98,7 +99,7 @@ impl Prey {
     ///
     /// # Errors
     /// As [`Prey::record`].
-    pub fn explore(&self, image: &Arc<[u8]>, workload: &Workload, watch: &Watch) -> Result<Report, String> {
+    pub fn explore(&self, image: &Layer, workload: &Workload, watch: &Watch) -> Result<Report, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let run = self.record(image, workload)?;
         Ok(explore::explore(&run, &self.limits, watch))
@@ -146,7 +147,7 @@ struct Shared<'a> {
     budget: Budget,
     watch: &'a Watch,
     workloads: Mutex<Box<dyn Iterator<Item = Workload> + Send + 'a>>,
-    images: Mutex<BTreeMap<Kind, Arc<[u8]>>>,
+    images: Mutex<BTreeMap<Kind, Layer>>,
     distinct: Mutex<HashSet<u128>>,
     found: Mutex<Found>,
     failure: Mutex<Option<String>>,
@@ -211,7 +212,7 @@ impl Shared<'_> {
     }
 
     /// Made once for all workloads.
-    fn image(&self, kind: Kind) -> Result<Arc<[u8]>, String> {
+    fn image(&self, kind: Kind) -> Result<Layer, String> {
         let mut images = self.images.lock();
         if let Some(image) = images.get(&kind) {
             return Ok(image.clone());

@@ -1,8 +1,8 @@
 //! The volumes that are crashed: small, so that a state costs little, and always the same bytes.
 
-use ondol_env::sync::Arc;
 use ondol_format::FormatError;
 use ondol_format::mkfs::{Chunk, Options, Plan};
+use ondol_power::Layer;
 use ondol_testkit::image::Spec;
 use std::fmt;
 use std::str::FromStr;
@@ -47,8 +47,8 @@ impl Kind {
     ///
     /// # Errors
     /// mke2fs is needed and missing; or a defect of mkfs.
-    pub fn make(self) -> Result<Arc<[u8]>, String> {
-        let by_mke2fs = |spec: Spec| spec.make().map(Arc::from).map_err(|e| format!("image {self}: {e}"));
+    pub fn make(self) -> Result<Layer, String> {
+        let by_mke2fs = |spec: Spec| spec.make().map(Layer::new).map_err(|e| format!("image {self}: {e}"));
         match self {
             Self::Small => self.by_mkfs(4 << 20, 1024, 128, 1024, "^orphan_file"),
             Self::OrphanFile => self.by_mkfs(4 << 20, 1024, 128, 1024, "orphan_file"),
@@ -59,12 +59,12 @@ impl Kind {
         }
     }
 
-    fn by_mkfs(self, size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Arc<[u8]>, String> {
+    fn by_mkfs(self, size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Layer, String> {
         write(size, block, inodes, journal, features).map_err(|e| format!("image {self}: {e}"))
     }
 }
 
-fn write(size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Arc<[u8]>, FormatError> {
+fn write(size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Layer, FormatError> {
     // UUID, hash seed and time are fixed: equal runs on equal images.
     let mut options = Options::new(*b"ondol laboratory", *b"ondol hash seed.", 1_600_000_000);
     options.block_size = Some(block);
@@ -79,7 +79,7 @@ fn write(size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> 
         }
         Ok::<(), FormatError>(())
     })?;
-    Ok(bytes.into())
+    Ok(Layer::new(bytes))
 }
 
 impl fmt::Display for Kind {
