@@ -95,7 +95,7 @@ impl MediumKind {
         match self {
             Self::DaxDevice => "DAX device",
             Self::DaxFile => "file on a DAX file system",
-            Self::Tmpfs => "file in memory (tmpfs)",
+            Self::Tmpfs => "file on tmpfs",
             Self::File => "ordinary file",
             Self::Memory => "memory of this process",
         }

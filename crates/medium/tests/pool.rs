@@ -303,3 +303,25 @@ fn inspecting_changes_nothing() {
     assert_eq!(report.header("x", SIZE).unwrap(), pool().header());
     assert_eq!(nvm.to_bytes().unwrap(), bad);
 }
+
+#[test]
+fn counters_never_run_over() {
+    // Epoch 2^63 - 1, sealed as the format says.
+    let mut base = bytes(&pool());
+    for copy in [0, 4096] {
+        base[copy + 48..copy + 56].copy_from_slice(&(u64::MAX >> 1).to_le_bytes());
+        base[copy + 12..copy + 16].fill(0);
+        let sum = crc32c(&base[copy..copy + 4096]);
+        base[copy + 12..copy + 16].copy_from_slice(&sum.to_le_bytes());
+    }
+    let mut pool = reopen(&base).unwrap();
+    assert!(matches!(pool.attach(VOLUME), Err(PoolError::Spent { .. })));
+    assert_eq!(bytes(&pool), base, "nothing was changed");
+}
+
+/// Bit by bit, from the polynomial.
+fn crc32c(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(!0, |crc, &byte| {
+        (0..8).fold(crc ^ u32::from(byte), |c, _| if c & 1 == 1 { (c >> 1) ^ 0x82f6_3b78 } else { c >> 1 })
+    })
+}

@@ -75,6 +75,7 @@ fn lines(out: &mut String, fields: &Map<String, Value>, depth: usize) {
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "-".into(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
         Value::Null => "-".into(),
         other => other.to_string(),

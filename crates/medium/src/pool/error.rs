@@ -75,6 +75,14 @@ pub enum PoolError {
         /// The medium, as the user named it.
         name: String,
     },
+    /// The header would no longer be one.
+    #[error("the header of {name} cannot be changed so: {what}; move what it holds to a new pool")]
+    Spent {
+        /// The pool, as the user named it.
+        name: String,
+        /// What would be wrong with it.
+        what: HeaderFault,
+    },
     /// The medium cannot hold a pool of this size.
     #[error("{name} cannot hold a pool of {size} bytes: a pool has at least 12288, and not more than its medium")]
     Size {

@@ -209,7 +209,8 @@ impl Header {
         Ok(header)
     }
 
-    fn check(&self) -> Result<(), HeaderFault> {
+    /// Every field is in its range, and no area overlaps another.
+    pub(crate) fn check(&self) -> Result<(), HeaderFault> {
         if self.size <= AREAS_START || !self.size.is_multiple_of(PAGE) {
             return Err(HeaderFault::Contents("the size is not that of a pool"));
         }

@@ -146,6 +146,7 @@ impl Pool {
         let mut header = self.header.clone();
         header.generation += 1;
         change(&mut header);
+        header.check().map_err(|what| PoolError::Spent { name: self.nvm.name().into(), what })?;
         for copy in HEADERS {
             self.write_header(copy, &header)?;
         }
