@@ -6,6 +6,7 @@ mod recover;
 
 use crate::{Domain, Nvm, NvmError, PAGE};
 use error::Result;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use std::ops::Range;
 
@@ -59,10 +60,14 @@ impl Pool {
         }
         let pool = Self { nvm: Arc::new(nvm), header, mended: None };
         pool.forget_headers()?;
-        pool.clear_heads(&pool.header.areas)?;
-        let [first, second] = HEADERS;
-        pool.write_header(first, &pool.header)?;
-        pool.write_header(second, &pool.header)?;
+        let late = plant::is(Defect::PoolPublishBeforeData);
+        if !late {
+            pool.clear_heads(&pool.header.areas)?;
+        }
+        HEADERS.iter().try_for_each(|copy| pool.write_header(*copy, &pool.header))?;
+        if late {
+            pool.clear_heads(&pool.header.areas)?;
+        }
         Ok(pool)
     }
 
@@ -136,8 +141,14 @@ impl Pool {
     pub fn allot(&mut self, kind: AreaKind, len: u64) -> Result<Area> {
         let areas = place(self.nvm.name(), self.header.size, &self.header.areas, &[(kind, len)])?;
         let new: Vec<Area> = areas.iter().filter(|a| !self.header.areas.contains(a)).copied().collect();
-        self.clear_heads(&new)?;
+        let late = plant::is(Defect::PoolPublishBeforeData);
+        if !late {
+            self.clear_heads(&new)?;
+        }
         self.change(|header| header.areas = areas)?;
+        if late {
+            self.clear_heads(&new)?;
+        }
         new.first().copied().ok_or_else(|| PoolError::Size { name: self.nvm.name().into(), size: self.header.size })
     }
 
@@ -156,8 +167,16 @@ impl Pool {
 
     fn write_header(&self, offset: u64, header: &Header) -> Result<()> {
         let mut batch = self.nvm.stored();
-        batch.copy(offset, &header.encode())?;
-        batch.write_back().fence()?;
+        if plant::is(Defect::PoolMissingWriteBack) {
+            batch.store(offset, &header.encode())?;
+            batch = self.nvm.stored();
+        } else {
+            batch.copy(offset, &header.encode())?;
+        }
+        let written = batch.write_back();
+        if !plant::is(Defect::PoolMissingFence) {
+            written.fence()?;
+        }
         Ok(())
     }
 
