@@ -12,6 +12,7 @@ pub mod hunt;
 mod image;
 mod judge;
 pub mod plants;
+pub mod pool;
 pub mod run;
 mod store;
 mod subject;

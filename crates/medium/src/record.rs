@@ -23,7 +23,7 @@ impl Recorder {
         let _order = self.order.lock();
         let (answer, stored) = store();
         if let Some((offset, bytes)) = stored.filter(|(_, bytes)| !bytes.is_empty()) {
-            self.domain.push(Event::Store { medium: self.medium, offset, bytes });
+            self.domain.push(Event::Store { medium: self.medium, thread: thread_number(), offset, bytes });
         }
         answer
     }
@@ -32,7 +32,7 @@ impl Recorder {
     pub(crate) fn copy(&self, offset: u64, bytes: &[u8], copy: impl FnOnce()) {
         let _order = self.order.lock();
         copy();
-        self.domain.push(Event::Store { medium: self.medium, offset, bytes: bytes.into() });
+        self.domain.push(Event::Store { medium: self.medium, thread: thread_number(), offset, bytes: bytes.into() });
         self.write_back(offset, bytes.len() as u64);
     }
 

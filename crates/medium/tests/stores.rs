@@ -151,7 +151,8 @@ fn recorded(domain: Domain) -> Vec<Event> {
     let mut events = power.take();
     for event in &mut events {
         // So that the expectation need not know it.
-        if let Event::WriteBack { thread: t, .. } | Event::Fence { thread: t } = event {
+        if let Event::Store { thread: t, .. } | Event::WriteBack { thread: t, .. } | Event::Fence { thread: t } = event
+        {
             assert_eq!(*t, thread);
             *t = 0;
         }
@@ -161,7 +162,7 @@ fn recorded(domain: Domain) -> Vec<Event> {
 
 #[test]
 fn events_say_what_was_done() {
-    let store = |offset, bytes: &[u8]| Event::Store { medium: 3, offset, bytes: bytes.into() };
+    let store = |offset, bytes: &[u8]| Event::Store { medium: 3, thread: 0, offset, bytes: bytes.into() };
     let write_back = |offset, len| Event::WriteBack { medium: 3, thread: 0, offset, len };
     let fence = || Event::Fence { thread: 0 };
     let all = [store(10, &[1, 2]), store(64, &[3; 64]), write_back(64, 64), write_back(0, 64), fence()];

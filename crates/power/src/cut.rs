@@ -44,11 +44,22 @@ pub enum Item<'e> {
         medium: u32,
         /// Its number.
         line: u64,
-        /// Its stores in order: offset in the line, bytes.
-        stores: Vec<(usize, &'e [u8])>,
+        /// Its stores in order.
+        stores: Vec<Store<'e>>,
         /// By thread: how many of the stores it has begun to write back.
         begun: BTreeMap<u32, usize>,
     },
+}
+
+/// What one store does to one line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store<'e> {
+    /// Offset in the line.
+    pub at: usize,
+    /// What was stored.
+    pub bytes: &'e [u8],
+    /// Who stored it.
+    pub thread: u32,
 }
 
 /// The instant after some events of a run.
@@ -87,7 +98,7 @@ impl<'e> Cut<'e> {
                 self.items.push(Item::Write { medium: *medium, offset: *offset, bytes });
             }
             Event::Flush { medium } => self.settle(*medium),
-            Event::Store { medium, offset, bytes } => return self.store(*medium, *offset, bytes),
+            Event::Store { medium, thread, offset, bytes } => return self.store(*medium, *thread, *offset, bytes),
             Event::WriteBack { medium, thread, offset, len } => self.begin(*medium, *thread, *offset, *len),
             Event::Fence { thread } => self.fence(*thread),
             Event::Mark(_) => {}
@@ -108,10 +119,8 @@ impl<'e> Cut<'e> {
     }
 
     /// A store is a store to each line it touches. They move to the end: changed items are the newest.
-    fn store(&mut self, medium: u32, offset: u64, bytes: &'e [u8]) -> Range<usize> {
-        if self.media[medium as usize].kind == Kind::PersistentCaches {
-            self.settle(medium);
-        }
+    fn store(&mut self, medium: u32, thread: u32, offset: u64, bytes: &'e [u8]) -> Range<usize> {
+        self.visible(thread);
         let end = offset + bytes.len() as u64;
         let lines = if bytes.is_empty() { 0..0 } else { offset / LINE as u64..end.div_ceil(LINE as u64) };
         let count = (lines.end - lines.start) as usize;
@@ -126,7 +135,7 @@ impl<'e> Cut<'e> {
                 None => Item::Line { medium, line, stores: Vec::new(), begun: BTreeMap::new() },
             };
             if let Item::Line { stores, .. } = &mut item {
-                stores.push(((start % LINE as u64) as usize, part));
+                stores.push(Store { at: (start % LINE as u64) as usize, bytes: part, thread });
             }
             self.items.push(item);
         }
@@ -146,21 +155,36 @@ impl<'e> Cut<'e> {
     }
 
     fn fence(&mut self, thread: u32) {
-        let (media, durable) = (self.media, &mut self.durable);
+        self.settle_lines(|_, _, begun| begun.remove(&thread));
+        self.visible(thread);
+        for layer in &mut self.durable {
+            let _fingerprint = layer.fingerprint();
+        }
+    }
+
+    /// Where caches survive, what a thread has stored through them is durable before its next store, or fence.
+    fn visible(&mut self, thread: u32) {
+        let media = self.media;
+        self.settle_lines(|medium, stores, begun| {
+            let last = stores.iter().rposition(|store| store.thread == thread)? + 1;
+            let past_the_caches = begun.get(&thread).is_some_and(|n| *n >= last);
+            (media[medium as usize].kind == Kind::PersistentCaches && !past_the_caches).then_some(last)
+        });
+    }
+
+    /// Makes the first stores of lines durable, as many as `count` says.
+    fn settle_lines(&mut self, count: impl Fn(u32, &[Store<'e>], &mut BTreeMap<u32, usize>) -> Option<usize>) {
+        let durable = &mut self.durable;
         self.items.retain_mut(|item| {
-            let medium = item.medium() as usize;
-            let Item::Line { begun, .. } = item else { return true };
-            let Some(n) = begun.remove(&thread) else { return true };
-            item.apply(&mut durable[medium], &media[medium], &Keep::Stores(n as u32));
-            let Item::Line { stores, begun, .. } = item else { return true };
-            stores.drain(..n);
+            let Item::Line { medium, line, stores, begun } = item else { return true };
+            let Some(n) = count(*medium, stores, begun) else { return true };
+            for store in stores.drain(..n) {
+                durable[*medium as usize].write(*line as usize * LINE + store.at, store.bytes);
+            }
             begun.values_mut().for_each(|of_others| *of_others = of_others.saturating_sub(n));
             begun.retain(|_, of_others| *of_others > 0);
             !stores.is_empty()
         });
-        for layer in &mut self.durable {
-            let _fingerprint = layer.fingerprint();
-        }
     }
 
     /// What the media hold if `keep` survived, one entry for each item; items without one are lost.
@@ -203,14 +227,12 @@ impl Item<'_> {
     pub fn parts(&self) -> usize {
         match self {
             Self::Write { offset, bytes, .. } => units(*offset, bytes.len()),
-            Self::Line { stores, .. }
-                if stores.iter().any(|(at, bytes)| at / WORD != (at + bytes.len() - 1) / WORD) =>
-            {
-                LINE / WORD
-            }
             Self::Line { stores, .. } => {
-                let first = stores.first().map(|(at, _)| at / WORD);
-                if stores.iter().all(|(at, _)| Some(at / WORD) == first) { 1 } else { LINE / WORD }
+                let word = stores.first().map(|store| store.at / WORD);
+                let inside = |store: &Store<'_>| {
+                    Some(store.at / WORD) == word && Some((store.at + store.bytes.len() - 1) / WORD) == word
+                };
+                if stores.iter().all(inside) { 1 } else { LINE / WORD }
             }
         }
     }
@@ -237,14 +259,14 @@ impl Item<'_> {
                 let at = *line as usize * LINE;
                 match keep {
                     Keep::None | Keep::Units(_) => {}
-                    Keep::All => stores.iter().for_each(|(from, bytes)| layer.write(at + from, bytes)),
+                    Keep::All => stores.iter().for_each(|store| layer.write(at + store.at, store.bytes)),
                     Keep::Stores(n) => {
-                        stores.iter().take(*n as usize).for_each(|(from, bytes)| layer.write(at + from, bytes));
+                        stores.iter().take(*n as usize).for_each(|store| layer.write(at + store.at, store.bytes));
                     }
-                    Keep::Words(words) => stores.iter().enumerate().for_each(|(i, (from, bytes))| {
-                        for part in pieces(*from, bytes.len(), WORD) {
-                            if words[(from + part.start) / WORD] as usize > i {
-                                layer.write(at + from + part.start, &bytes[part]);
+                    Keep::Words(words) => stores.iter().enumerate().for_each(|(i, store)| {
+                        for part in pieces(store.at, store.bytes.len(), WORD) {
+                            if words[(store.at + part.start) / WORD] as usize > i {
+                                layer.write(at + store.at + part.start, &store.bytes[part]);
                             }
                         }
                     }),

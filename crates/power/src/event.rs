@@ -23,6 +23,8 @@ pub enum Event {
     Store {
         /// Which medium of the domain.
         medium: u32,
+        /// Who stored it.
+        thread: u32,
         /// First byte.
         offset: u64,
         /// What was stored.

@@ -17,8 +17,9 @@
 //! each word another one. So an unfenced line may be there, a line that was never written back may be there, and a line that
 //! was stored to twice may be there with the first store alone.
 //!
-//! **NVM behind caches that survive** ([`Kind::PersistentCaches`]: eADR, GPF). Stores are durable in the order in which they were
-//! made; the newest may be torn between words. Memory written back by `msync` to a disk ([`Kind::Nvm`], too) never does more than the caches above:
+//! **NVM behind caches that survive** ([`Kind::PersistentCaches`]: eADR, GPF). A thread's stores are durable in the order in which it
+//! made them; its newest, until its next store or fence, may be lost or torn between words. What it copied past the caches
+//! (which a recorder shows as written back) is on its way until its fence, as above. Memory written back by `msync` to a disk ([`Kind::Nvm`], too) never does more than the caches above:
 //! a page may reach the disk at any moment, and is torn at 512 bytes, which is coarser than words.
 //!
 //! [`Cut`] follows the events and knows what is durable and which [`Item`]s are not; one [`Keep`] for each of them is a state; a [`Case`]
@@ -32,7 +33,7 @@ mod keep;
 mod layer;
 
 pub use case::Case;
-pub use cut::{Cut, Item, Kind, Medium};
+pub use cut::{Cut, Item, Kind, Medium, Store};
 pub use event::{Event, PowerDomain};
 pub use keep::Keep;
 pub use layer::{Layer, Pages};

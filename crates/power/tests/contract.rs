@@ -12,7 +12,7 @@ fn write(offset: u64, bytes: &[u8]) -> Event {
 }
 
 fn store(medium: u32, offset: u64, bytes: &[u8]) -> Event {
-    Event::Store { medium, offset, bytes: bytes.into() }
+    Event::Store { medium, thread: 1, offset, bytes: bytes.into() }
 }
 
 fn write_back(thread: u32, offset: u64, len: u64) -> Event {
@@ -122,8 +122,22 @@ fn words_of_a_line_are_torn_apart_and_not_further() {
 fn surviving_caches_keep_the_order_of_stores() {
     let media = [medium(Kind::PersistentCaches)];
     let events = [store(0, 0, &[1]), store(0, 200, &[2]), store(0, 1, &[3])];
-    let found: Vec<(u8, u8, u8)> = outcomes(&media, &events, 201).into_iter().map(|b| (b[0], b[200], b[1])).collect();
-    assert_eq!(found, [(1, 2, 0), (1, 2, 3)]);
+    let bytes = |events: &[Event]| -> Vec<(u8, u8, u8)> {
+        outcomes(&media, events, 201).into_iter().map(|b| (b[0], b[200], b[1])).collect()
+    };
+    assert_eq!(bytes(&events), [(1, 2, 0), (1, 2, 3)]);
+    let fenced = [&events[..], &[Event::Fence { thread: 1 }]].concat();
+    assert_eq!(bytes(&fenced), [(1, 2, 3)]);
+    let by_another = [&events[..], &[Event::Fence { thread: 2 }]].concat();
+    assert_eq!(bytes(&by_another), [(1, 2, 0), (1, 2, 3)]);
+}
+
+#[test]
+fn copies_past_surviving_caches_wait_for_a_fence() {
+    let media = [medium(Kind::PersistentCaches)];
+    let events = [store(0, 0, &[1]), write_back(1, 0, 1), store(0, 200, &[2]), store(0, 300, &[3])];
+    let found: Vec<(u8, u8, u8)> = outcomes(&media, &events, 301).into_iter().map(|b| (b[0], b[200], b[300])).collect();
+    assert_eq!(found, [(0, 2, 0), (0, 2, 3), (1, 2, 0), (1, 2, 3)]);
 }
 
 #[test]
