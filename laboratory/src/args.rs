@@ -16,9 +16,12 @@ pub struct CrashArgs {
     /// Data mode: journal, ordered or writeback
     #[arg(long, default_value = "journal", value_parser = data_mode, value_name = "MODE")]
     pub(crate) data: DataMode,
-    /// exhaustive-1, exhaustive-2, random, or a file with one call a line (`-` for standard input)
+    /// exhaustive-1, exhaustive-2, random, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
+    /// Persistence domain of the memory, for --workload pool: adr or eadr
+    #[arg(long, default_value = "adr", value_parser = ["adr", "eadr"], value_name = "DOMAIN")]
+    pub(crate) domain: String,
     /// Stop after so many distinct states
     #[arg(long, value_name = "NUMBER")]
     pub(crate) states: Option<u64>,

@@ -2,13 +2,14 @@
 
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits, Violation, Watch};
-use crate::hunt::{Budget, Found, Prey, data_word, hunt};
+use crate::hunt::{Budget, Found, Prey, data_word, hunt, hunt_pool, replay_pool};
 use crate::plants::{CLASSIC as PLANTS, Planted};
 use crate::workload::{self, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol_env::plant::Defect;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
+use ondol_medium::{Domain, DomainError};
 use ondol_testkit::image;
 use ondol_testkit::op::text;
 use std::io::{IsTerminal, Read};
@@ -56,8 +57,14 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
 
 fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
     let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
-    let workload = single(args)?.ok_or("--case needs --calls or --workload FILE: the run that it is a state of")?;
-    match prey.replay(&workload, &path).map_err(|e| format!("--case: {e}"))? {
+    let found = match pool_domain(args)? {
+        Some(domain) => replay_pool(prey, domain, &path),
+        None => {
+            let needs = "--case needs --calls or --workload FILE: the run that it is a state of";
+            prey.replay(&single(args)?.ok_or(needs)?, &path)
+        }
+    };
+    match found.map_err(|e| format!("--case: {e}"))? {
         Some(violation) => {
             println!("{violation}");
             Ok(ExitCode::from(FOUND))
@@ -67,6 +74,12 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// The memory of `--workload pool`.
+fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
+    let is_pool = args.workload.as_deref() == Some("pool");
+    is_pool.then(|| args.domain.parse().map_err(|e: DomainError| e.to_string())).transpose()
 }
 
 /// The one workload of `--calls` or of a file.
@@ -120,7 +133,11 @@ fn explore(args: &CrashArgs, prey: &Prey) -> Result<ExitCode, String> {
     let over = AtomicBool::new(false);
     let found = std::thread::scope(|scope| {
         scope.spawn(|| show(&watch, &over, args, seconds, started));
-        let found = workloads(args).and_then(|workloads| hunt(prey, workloads, budget, &watch));
+        let found = match pool_domain(args) {
+            Ok(Some(domain)) => hunt_pool(prey, domain, &watch),
+            Ok(None) => workloads(args).and_then(|workloads| hunt(prey, workloads, budget, &watch)),
+            Err(what) => Err(what),
+        };
         over.store(true, Relaxed);
         found
     })?;
@@ -179,7 +196,12 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
         println!("{json}");
         return;
     }
-    println!("engine {}, data={}, seed {}: {workloads} workloads", args.engine, data_word(prey.data), args.seed);
+    match args.workload.as_deref() {
+        Some("pool") => println!("an NVM pool in domain {}, seed {}", args.domain, args.seed),
+        _ => {
+            println!("engine {}, data={}, seed {}: {workloads} workloads", args.engine, data_word(prey.data), args.seed)
+        }
+    }
     println!(
         "  crash points {}; of {} every combination of what may survive was built, of the others a sample",
         report.crash_points, report.exhausted

@@ -2,6 +2,7 @@
 
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
 use crate::image::Kind;
+use crate::pool::PoolRun;
 use crate::run::{self, Run, Setup};
 use crate::subject::Description;
 use crate::workload::Workload;
@@ -9,6 +10,7 @@ use ondol::{DataMode, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_medium::Domain;
 use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::{image, shrink};
@@ -139,6 +141,30 @@ impl Prey {
             None => violation,
         })
     }
+}
+
+/// Explores the life of a pool on memory of this domain.
+///
+/// # Errors
+/// The pool fails without any crash.
+pub fn hunt_pool(prey: &Prey, domain: Domain, watch: &Watch) -> Result<Found, String> {
+    let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    let run = PoolRun::record(domain)?;
+    // A pool has few states: the recovery of each is crashed.
+    let limits = Limits { recrash_every: u64::from(prey.limits.depth > 0), ..prey.limits };
+    let mut report = explore::explore(&run, &limits, watch);
+    report.violations = report.violations.into_iter().map(|v| explore::smallest(&run, v)).collect();
+    let distinct = std::mem::take(&mut report.seen).into_iter().collect::<HashSet<u128>>().len() as u64;
+    Ok(Found { report, distinct, workloads: 1 })
+}
+
+/// Judges one state of the life of a pool; `None` if nothing is wrong with it.
+///
+/// # Errors
+/// As [`hunt_pool`], or the path does not fit the run.
+pub fn replay_pool(prey: &Prey, domain: Domain, path: &CasePath) -> Result<Option<Violation>, String> {
+    let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    explore::replay(&PoolRun::record(domain)?, path)
 }
 
 /// What the processors of a hunt share.
