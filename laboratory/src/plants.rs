@@ -70,7 +70,12 @@ pub const CLASSIC: &[Planted] = &[
         ..simple(Defect::TailTooFar, "", MUCH)
     },
     simple(Defect::LostHomeWrite, "create /a 0644", "remount"),
-    Planted { image: wide_log, data: DataMode::Journal, before: FILLED_LOG, ..simple(Defect::RingOverrun, "", MUCH) },
+    Planted {
+        image: Kind::WideLog,
+        data: DataMode::Journal,
+        before: FILLED_LOG,
+        ..simple(Defect::RingOverrun, "", MUCH)
+    },
     simple(Defect::SkippedRevoke, FULL, REVOKED),
     simple(Defect::UnreadRevoke, FULL, REVOKED),
     Planted {
