@@ -24,8 +24,16 @@ struct Threaded {
     /// What is done before there are threads.
     before: fn(&Volume) -> Outcome,
     tasks: [fn(&Volume) -> Outcome; 2],
-    /// What must hold of a volume, crashed and recovered or not. The image is sound in any case.
-    holds: fn(&Volume) -> Result<(), String>,
+    /// What must hold of a volume: after a crash and recovery, or at the end. The image is sound in any case.
+    holds: fn(&Volume, When) -> Result<(), String>,
+}
+
+/// When a volume is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum When {
+    Crashed,
+    /// All calls have returned.
+    End,
 }
 
 const THREADED: &[Threaded] = &[
@@ -37,7 +45,7 @@ const THREADED: &[Threaded] = &[
             |v| ["a", "b", "c"].iter().try_for_each(|name| create(v, name).map(drop)),
             |v| (0..30).try_for_each(|_| v.inodes().sync()),
         ],
-        holds: |_| Ok(()),
+        holds: |_, _| Ok(()),
     },
     Threaded {
         defect: Defect::UnwrittenLate,
@@ -50,7 +58,7 @@ const THREADED: &[Threaded] = &[
             v.inodes().fallocate(create(v, "a")?, Fallocate::Allocate, 0, 9000)
         },
         tasks: [|v| write(v, "a", NEW, 9000), |v| v.inodes().sync()],
-        holds: |v| bytes_are(v, "a", &[0, NEW]),
+        holds: |v, _| bytes_are(v, "a", &[0, NEW]),
     },
     Threaded {
         defect: Defect::ReuseDuringCheckpoint,
@@ -60,22 +68,29 @@ const THREADED: &[Threaded] = &[
             create(v, "full")?;
             v.inodes().mkdir(ROOT, b"d", 0o755, Caller::default())?;
             fill(v)?;
-            // A checkpoint is due when half of the log is full.
-            (0..200).try_for_each(|i| {
-                v.inodes().setattr(ROOT, &SetAttr { perm: Some(0o700 + i % 8), ..SetAttr::default() })?;
-                v.inodes().sync()
-            })
+            crowd(v)
         },
-        tasks: [
-            |v| v.step_until_idle().map_err(|_| ondol_volume::Error::Invalid("a background step failed")),
-            |v| {
-                v.inodes().rmdir(ROOT, b"d")?;
-                v.inodes().sync()?;
-                write(v, "b", NEW, 1024)?;
-                v.inodes().sync()
-            },
-        ],
-        holds: |v| bytes_are(v, "b", &[NEW]),
+        tasks: [checkpoint, |v| {
+            v.inodes().rmdir(ROOT, b"d")?;
+            v.inodes().sync()?;
+            write(v, "b", NEW, 1024)?;
+            v.inodes().sync()
+        }],
+        holds: |v, _| bytes_are(v, "b", &[NEW]),
+    },
+    Threaded {
+        defect: Defect::LostNewerImage,
+        steps: 200,
+        before: crowd,
+        tasks: [checkpoint, |v| {
+            v.inodes().setattr(ROOT, &SetAttr { uid: Some(1), ..SetAttr::default() })?;
+            v.inodes().sync()
+        }],
+        holds: |v, when| match v.inodes().getattr(ROOT).map_err(|e| e.to_string())?.uid {
+            1 => Ok(()),
+            0 if when == When::Crashed => Ok(()),
+            uid => Err(format!("the root belongs to {uid}")),
+        },
     },
 ];
 
@@ -106,6 +121,18 @@ fn fill(volume: &Volume) -> Outcome {
     volume.inodes().sync()
 }
 
+/// Fills more than half of the log: a checkpoint is due then.
+fn crowd(volume: &Volume) -> Outcome {
+    (0..200).try_for_each(|i| {
+        volume.inodes().setattr(ROOT, &SetAttr { perm: Some(0o700 + i % 8), uid: Some(0), ..SetAttr::default() })?;
+        volume.inodes().sync()
+    })
+}
+
+fn checkpoint(volume: &Volume) -> Outcome {
+    volume.step_until_idle().map_err(|_| ondol_volume::Error::Invalid("a background step failed"))
+}
+
 fn bytes_are(volume: &Volume, name: &str, allowed: &[u8]) -> Result<(), String> {
     let attr = volume.inodes().lookup(ROOT, name.as_bytes()).map_err(|e| e.to_string())?;
     let mut bytes = vec![0; attr.size as usize];
@@ -120,7 +147,7 @@ fn bytes_are(volume: &Volume, name: &str, allowed: &[u8]) -> Result<(), String> 
 struct Recorded {
     media: [Medium; 1],
     events: Vec<Event>,
-    holds: fn(&Volume) -> Result<(), String>,
+    holds: fn(&Volume, When) -> Result<(), String>,
 }
 
 fn open(store: Arc<dyn BlockStore>) -> Result<Volume, String> {
@@ -161,7 +188,7 @@ impl Subject for Recorded {
         if !report.is_clean() {
             return Err(format!("our check finds\n  {}", report.problems.join("\n  ")));
         }
-        (self.holds)(&open(store)?)
+        (self.holds)(&open(store)?, When::Crashed)
     }
 
     fn still_allowed(&self, (): &(), _: usize) -> bool {
@@ -194,7 +221,10 @@ fn look(threaded: &Threaded, image: &[u8], schedule: Schedule) -> Result<(), Str
         Box::new(move || task(&volume).unwrap_or_else(|e| panic!("{e}")))
     };
     schedule.run(threaded.tasks.map(task).into()).map_err(|e| e.to_string())?;
-    (threaded.holds)(&volume)?;
+    (threaded.holds)(&volume, When::End)?;
+    let volume = Arc::into_inner(volume).ok_or("a task has kept the volume")?;
+    volume.close().map_err(|e| format!("cannot be closed: {e}"))?;
+    (threaded.holds)(&open(Arc::new(RamStore::from_bytes(medium.inner().to_bytes())))?, When::End)?;
     let media = [Medium { base, kind: Kind::Block, whole: Some(1024..2048) }];
     let recorded = Recorded { media, events: domain.take(), holds: threaded.holds };
     let limits =

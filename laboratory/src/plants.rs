@@ -70,6 +70,12 @@ pub const CLASSIC: &[Planted] = &[
         ..simple(Defect::TailTooFar, "", MUCH)
     },
     simple(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    Planted {
+        image: Kind::WideLog,
+        data: DataMode::Journal,
+        before: FILLED_LOG,
+        ..simple(Defect::RingOverrun, "", MUCH)
+    },
     simple(Defect::SkippedRevoke, FULL, REVOKED),
     simple(Defect::UnreadRevoke, FULL, REVOKED),
     Planted {
@@ -111,6 +117,9 @@ pub const CLASSIC: &[Planted] = &[
     },
     Planted { before: FULL_OF_DATA, ..simple(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b") },
     simple(Defect::LiveDerived, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
+    simple(Defect::FreedImage, FULL, FREED_AGAIN),
+    simple(Defect::KeptOrphan, "create /a 0644\nopen @0 /a\nunlink /a", "close @0\nsync"),
+    Planted { shown: Shown::Fsck, remount: true, ..simple(Defect::UnmarkedMount, "", "create /a 0644\nsync") },
     simple(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
     Planted {
         image: Kind::ManyGroups,
@@ -187,3 +196,7 @@ const FULL_OF_DATA: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0
 
 /// A directory's block comes to hold a file's data.
 const REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b";
+
+/// The same; the directory's block is changed and freed in one transaction, and a checkpoint comes after its new owner.
+const FREED_AGAIN: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\ncreate /d/a 0644\nunlink /d/a\nrmdir /d\nsync\n\
+    write /b 0 8192 #2\nfsync /b\nremount";

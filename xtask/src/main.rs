@@ -3,6 +3,7 @@
 
 mod layers;
 mod licences;
+mod plant;
 mod sizes;
 
 use std::process::{Command, ExitCode};
@@ -10,11 +11,12 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 7] = [
+const CHECKS: [Check; 8] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
     ("licences", licences::check),
+    ("plant", plant::check),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--quiet"])),

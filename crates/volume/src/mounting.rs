@@ -5,6 +5,7 @@
 
 use crate::{Image, Result, Volume};
 use ondol_env::Timestamp;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_format::superblock::{OFFSET, STATE_ERROR, STATE_VALID};
 use ondol_format::{Incompat, RawSuperblock, RoCompat};
@@ -37,7 +38,9 @@ impl Image {
     pub fn mark_mounted(&self, now: Timestamp) -> Result<()> {
         self.edit_superblock(|sb| {
             let mut features = sb.features();
-            features.incompat |= Incompat::RECOVER;
+            if !plant::is(Defect::UnmarkedMount) {
+                features.incompat |= Incompat::RECOVER;
+            }
             sb.set_features(features);
             sb.set_mtime(now.sec);
             sb.s_mnt_count.set(sb.s_mnt_count.get().saturating_add(1));

@@ -4,6 +4,7 @@ use crate::cache::{Block, Buf};
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Ranges, WriteSet};
 use ondol_env::Env;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 
@@ -119,7 +120,7 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     let mut state = buf.state.lock();
     state.running = None;
     let dirty = std::mem::take(&mut state.dirty);
-    if state.freed {
+    if state.freed && !plant::is(Defect::FreedImage) {
         return None;
     }
     let (kind, image) = (state.kind, state.image()?);

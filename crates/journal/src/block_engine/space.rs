@@ -6,6 +6,7 @@
 
 use super::LogFormat;
 use crate::{JournalError, Result};
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -68,7 +69,8 @@ impl Space {
     /// Sets how many ring blocks are in use, plus the images of a transaction that is being committed.
     pub(crate) fn set_used(&self, used: u64, committing_images: u64) {
         let committing = if committing_images == 0 { 0 } else { self.for_images(committing_images) + self.fixed };
-        let free = self.ring.saturating_sub(used + committing).saturating_sub(2 * self.fixed);
+        let taken = if plant::is(Defect::RingOverrun) { 0 } else { used + committing };
+        let free = self.ring.saturating_sub(taken).saturating_sub(2 * self.fixed);
         let images = free * self.ratio.0 / self.ratio.1;
         self.used.store(used, SeqCst);
         self.allowance.store(images.min(self.max_tx), SeqCst);

@@ -5,6 +5,7 @@ use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Attr, Error, Ino, Result, Volume, file, xattr};
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
 
@@ -69,7 +70,9 @@ impl Volume {
         let ino = guard.node.ino;
         let mut op = self.free_contents(guard)?;
         xattr::free(&mut op, ino)?;
-        super::remove(&mut op, ino)?;
+        if !plant::is(Defect::KeptOrphan) {
+            super::remove(&mut op, ino)?;
+        }
         op.free_inode(ino)?;
         op.close().map(|_| ())
     }
