@@ -48,7 +48,7 @@ struct Dirty {
 }
 
 fn dirty(kind: Kind) -> Dirty {
-    let (medium, store) = store_of(&Layer::new(kind.make().unwrap()));
+    let (medium, store) = store_of(&kind.make().unwrap());
     // Enough memory to leave everything in the log.
     let options = image::options(DataMode::Journal).with_cache(16 << 20);
     let mut lockstep = Lockstep::new(Library::open(store, &options, 1).unwrap()).unwrap();
@@ -254,7 +254,7 @@ impl<S: BlockStore> BlockStore for Noting<S> {
 
 /// A clean volume with some of every kind of metadata block: extent trees, attribute blocks, hashed directories.
 fn clean(kind: Kind) -> Layer {
-    let (medium, store) = store_of(&Layer::new(kind.make().unwrap()));
+    let (medium, store) = store_of(&kind.make().unwrap());
     let mut lockstep = Lockstep::new(Library::open(store, &image::options(DataMode::Ordered), 1).unwrap()).unwrap();
     let mut lines = String::from(
         "mkdir /d 0755; mkdir /d/e 0700; create /a 0644; write /a 0 20000 #1; link /a /d/a; symlink /d/l target

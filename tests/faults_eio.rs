@@ -36,7 +36,7 @@ struct Dirty {
 }
 
 fn dirty(workload: &Workload, data: DataMode) -> Dirty {
-    let (medium, store) = store_of(&Layer::new(Image::Small.make().unwrap()));
+    let (medium, store) = store_of(&Image::Small.make().unwrap());
     let mut lockstep = Lockstep::new(Library::open(store, &image::options(data), 1).unwrap()).unwrap();
     // A file that is deleted while it is open leaves an orphan.
     let orphan = "create /o 0644; write /o 0 2000 #99; open @9 /o; unlink /o; sync";
@@ -62,7 +62,7 @@ impl<'a> Trial<'a> {
     fn new(dirty: &'a Dirty, fault: Option<Fault>) -> Self {
         let medium = Arc::new(Medium::new(&dirty.layer, journal_of(&dirty.layer), fault));
         let setup = Setup {
-            image: Vec::new().into(),
+            image: ondol_power::Layer::new(Vec::new()),
             options: image::options(dirty.data),
             ops: Vec::new(),
             remount: false,

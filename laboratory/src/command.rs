@@ -3,6 +3,7 @@
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits, Violation, Watch};
 use crate::hunt::{Budget, Found, Prey, data_word, hunt};
+use crate::plants::{CLASSIC as PLANTS, Planted};
 use crate::workload::{self, Workload};
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol_env::plant::Defect;
@@ -90,7 +91,12 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
 }
 
 fn workloads(args: &CrashArgs) -> Result<Box<dyn Iterator<Item = Workload> + Send>, String> {
+    let shows = PLANTS.iter().find(|p| args.plant.as_deref() == Some(p.defect.name()) && p.data == args.data);
     Ok(match (single(args)?, args.workload.as_deref()) {
+        (None, None) if shows.is_some() => {
+            let workload = shows.map(Planted::workload).transpose().map_err(|e| e.to_string())?;
+            Box::new(workload.into_iter().chain(workload::exhaustive_1()).chain(workload::random(args.seed)))
+        }
         (Some(workload), _) => Box::new(std::iter::once(workload)),
         (None, Some("exhaustive-1")) => Box::new(workload::exhaustive_1()),
         (None, Some("exhaustive-2")) => Box::new(workload::exhaustive_2()),

@@ -7,8 +7,9 @@ use crate::subject::Description;
 use crate::workload::Workload;
 use ondol::{DataMode, Options};
 use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::sync::{Arc, Mutex};
+use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::{image, shrink};
 use std::collections::{BTreeMap, HashSet};
@@ -60,7 +61,7 @@ impl Prey {
     ///
     /// # Errors
     /// The volume fails, or disagrees with the model without any crash.
-    pub fn record(&self, image: &Arc<[u8]>, workload: &Workload) -> Result<Run, String> {
+    pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
         let options: Options = image::options(self.data);
         let setup = Setup {
             image: image.clone(),
@@ -98,7 +99,7 @@ impl Prey {
     ///
     /// # Errors
     /// As [`Prey::record`].
-    pub fn explore(&self, image: &Arc<[u8]>, workload: &Workload, watch: &Watch) -> Result<Report, String> {
+    pub fn explore(&self, image: &Layer, workload: &Workload, watch: &Watch) -> Result<Report, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let run = self.record(image, workload)?;
         Ok(explore::explore(&run, &self.limits, watch))
@@ -110,7 +111,7 @@ impl Prey {
     /// As [`Prey::record`], or the path does not fit the run.
     pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Option<Violation>, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let image = workload.image.make().map_err(|e| e.to_string())?;
+        let image = workload.image.make()?;
         explore::replay(&self.record(&image, workload)?, path)
     }
 
@@ -120,7 +121,7 @@ impl Prey {
     /// The image cannot be made.
     pub fn smallest(&self, workload: &Workload, violation: Violation) -> Result<Violation, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let image = workload.image.make().map_err(|e| e.to_string())?;
+        let image = workload.image.make()?;
         let first = |workload: &Workload| -> Option<(Run, Violation)> {
             let run = self.record(&image, workload).ok()?;
             let violation = explore::explore(&run, &self.limits, &Watch::default()).violations.pop()?;
@@ -146,7 +147,7 @@ struct Shared<'a> {
     budget: Budget,
     watch: &'a Watch,
     workloads: Mutex<Box<dyn Iterator<Item = Workload> + Send + 'a>>,
-    images: BTreeMap<Kind, Arc<[u8]>>,
+    images: Mutex<BTreeMap<Kind, Layer>>,
     distinct: Mutex<HashSet<u128>>,
     found: Mutex<Found>,
     failure: Mutex<Option<String>>,
@@ -162,13 +163,12 @@ pub fn hunt<'a>(
     budget: Budget,
     watch: &'a Watch,
 ) -> Result<Found, String> {
-    let make = |kind: Kind| Ok((kind, kind.make().map_err(|e| format!("image {kind}: {e}"))?));
     let shared = Shared {
         prey,
         budget,
         watch,
         workloads: Mutex::new(Box::new(workloads)),
-        images: Kind::ALL.into_iter().map(make).collect::<Result<_, String>>()?,
+        images: Mutex::default(),
         distinct: Mutex::default(),
         found: Mutex::default(),
         failure: Mutex::default(),
@@ -192,8 +192,8 @@ impl Shared<'_> {
             return false;
         }
         let Some(workload) = self.workloads.lock().next() else { return false };
-        let image = &self.images[&workload.image];
-        let mut report = match self.prey.explore(image, &workload, self.watch) {
+        let explored = self.image(workload.image).and_then(|image| self.prey.explore(&image, &workload, self.watch));
+        let mut report = match explored {
             Ok(report) => report,
             Err(what) => {
                 self.watch.stop.store(true, Relaxed);
@@ -209,6 +209,17 @@ impl Shared<'_> {
             }
         }
         self.take(report)
+    }
+
+    /// Made once for all workloads.
+    fn image(&self, kind: Kind) -> Result<Layer, String> {
+        let mut images = self.images.lock();
+        if let Some(image) = images.get(&kind) {
+            return Ok(image.clone());
+        }
+        let image = kind.make()?;
+        images.insert(kind, image.clone());
+        Ok(image)
     }
 
     fn take(&self, mut report: Report) -> bool {

@@ -1,7 +1,9 @@
 //! The volumes that are crashed: small, so that a state costs little, and always the same bytes.
 
-use ondol_env::sync::Arc;
+use ondol_format::FormatError;
 use ondol_format::mkfs::{Chunk, Options, Plan};
+use ondol_power::Layer;
+use ondol_testkit::image::Spec;
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,46 +16,70 @@ pub enum Kind {
     OrphanFile,
     /// 16 MiB in blocks of 4 KiB, an orphan file, a journal of 1,024 blocks.
     Pages,
+    /// As small, with a journal that holds more blocks than one checkpoint takes.
+    WideLog,
+    /// Inodes of 128 bytes, without room for parts of seconds: bytes can be overwritten without any change of metadata. Made by mke2fs.
+    WholeSeconds,
+    /// So many block bitmaps that one operation cannot free a file that lies in all groups. Made by mke2fs.
+    ManyGroups,
 }
 
 impl Kind {
+    /// Those that workloads take turns with.
+    pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
+
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
+    pub const ALL: [Self; 6] =
+        [Self::Small, Self::OrphanFile, Self::Pages, Self::WideLog, Self::WholeSeconds, Self::ManyGroups];
 
     fn name(self) -> &'static str {
         match self {
             Self::Small => "small",
             Self::OrphanFile => "orphan-file",
             Self::Pages => "pages",
+            Self::WideLog => "wide-log",
+            Self::WholeSeconds => "whole-seconds",
+            Self::ManyGroups => "many-groups",
         }
     }
 
     /// Makes the volume.
     ///
     /// # Errors
-    /// A defect of mkfs.
-    pub fn make(self) -> Result<Arc<[u8]>, ondol_format::FormatError> {
-        // UUID, hash seed and time are fixed: equal runs on equal images.
-        let mut options = Options::new(*b"ondol laboratory", *b"ondol hash seed.", 1_600_000_000);
-        let (size, block_size, inodes, features) = match self {
-            Self::Small => (4 << 20, 1024, 128, "^orphan_file"),
-            Self::OrphanFile => (4 << 20, 1024, 128, "orphan_file"),
-            Self::Pages => (16 << 20, 4096, 256, "orphan_file"),
-        };
-        options.block_size = Some(block_size);
-        options.inodes = Some(inodes);
-        options.journal_blocks = Some(1024);
-        options.features = options.features.apply(features)?;
-        options.zeroed = true;
-        let mut bytes = vec![0; size];
-        Plan::new(&options, size as u64)?.emit(|chunk| {
-            if let Chunk::Bytes { offset, bytes: content } = chunk {
-                bytes[offset as usize..][..content.len()].copy_from_slice(content);
-            }
-            Ok::<(), ondol_format::FormatError>(())
-        })?;
-        Ok(bytes.into())
+    /// mke2fs is needed and missing; or a defect of mkfs.
+    pub fn make(self) -> Result<Layer, String> {
+        let by_mke2fs = |spec: Spec| spec.make().map(Layer::new).map_err(|e| format!("image {self}: {e}"));
+        match self {
+            Self::Small => self.by_mkfs(4 << 20, 1024, 128, 1024, "^orphan_file"),
+            Self::OrphanFile => self.by_mkfs(4 << 20, 1024, 128, 1024, "orphan_file"),
+            Self::Pages => self.by_mkfs(16 << 20, 4096, 256, 1024, "orphan_file"),
+            Self::WideLog => self.by_mkfs(8 << 20, 1024, 256, 2048, "^orphan_file"),
+            Self::WholeSeconds => by_mke2fs(Spec::small().with("-I 128")),
+            Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),
+        }
     }
+
+    fn by_mkfs(self, size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Layer, String> {
+        write(size, block, inodes, journal, features).map_err(|e| format!("image {self}: {e}"))
+    }
+}
+
+fn write(size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Layer, FormatError> {
+    // UUID, hash seed and time are fixed: equal runs on equal images.
+    let mut options = Options::new(*b"ondol laboratory", *b"ondol hash seed.", 1_600_000_000);
+    options.block_size = Some(block);
+    options.inodes = Some(inodes);
+    options.journal_blocks = Some(journal);
+    options.features = options.features.apply(features)?;
+    options.zeroed = true;
+    let mut bytes = vec![0; size];
+    Plan::new(&options, size as u64)?.emit(|chunk| {
+        if let Chunk::Bytes { offset, bytes: content } = chunk {
+            bytes[offset as usize..][..content.len()].copy_from_slice(content);
+        }
+        Ok::<(), FormatError>(())
+    })?;
+    Ok(Layer::new(bytes))
 }
 
 impl fmt::Display for Kind {

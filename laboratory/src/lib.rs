@@ -11,6 +11,7 @@ pub mod explore;
 pub mod hunt;
 mod image;
 mod judge;
+pub mod plants;
 pub mod run;
 mod store;
 mod subject;

@@ -3,7 +3,7 @@
 use crate::store::LayerStore;
 use crate::subject::Description;
 use ondol::{DataMode, Options, Volume};
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_block::{BlockStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain};
 use ondol_testkit::dump::Snapshot;
@@ -17,7 +17,7 @@ use ondol_volume::Image;
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The fresh image.
-    pub image: Arc<[u8]>,
+    pub image: Layer,
     /// How it is mounted.
     pub options: Options,
     /// Calls before the recording, made durable at its begin.
@@ -82,7 +82,7 @@ pub enum RecordError {
 /// The volume cannot be opened, or does not agree with the model.
 pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     let domain = PowerDomain::new();
-    let medium = Arc::new(Recorder::new(RamStore::from_bytes(setup.image.to_vec()), 0, domain.clone()));
+    let medium = Arc::new(Recorder::new(LayerStore::new(setup.image.clone()), 0, domain.clone()));
     let store: Arc<dyn BlockStore> = medium.clone();
     let library = Library::open(store.clone(), &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
@@ -92,7 +92,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     }
     store.flush().map_err(ondol::Error::from)?;
     drop(domain.take());
-    let base = Layer::new(medium.inner().to_bytes());
+    let base = medium.inner().layer();
     let mut run = Run {
         setup: setup.clone(),
         ops: ops.to_vec(),

@@ -211,13 +211,10 @@ mod tests {
     #[test]
     fn a_defect_is_planted_where_it_can_be_and_only_for_as_long_as_its_guard_lives() {
         assert!(!is(Defect::StaleRing));
-        match set(Some(Defect::StaleRing)) {
-            Ok(guard) => {
-                assert!(AVAILABLE && is(Defect::StaleRing) && !is(Defect::EarlyReuse));
-                drop(guard);
-            }
-            Err(Unavailable) => assert!(!AVAILABLE),
-        }
+        let guard = set(Some(Defect::StaleRing));
+        assert_eq!((guard.is_ok(), is(Defect::StaleRing)), (AVAILABLE, AVAILABLE));
+        assert!(!is(Defect::EarlyReuse));
+        drop(guard);
         assert!(!is(Defect::StaleRing) && set(None).is_ok());
     }
 }

@@ -22,7 +22,7 @@ pub enum Domain {
     Volatile,
 }
 
-/// All domains, as they are spelled.
+/// All domains, as they are spelled; the place is the code in a pool's header.
 const NAMES: [(&str, Domain); 6] = [
     ("auto", Domain::Auto),
     ("adr", Domain::Adr),
@@ -46,6 +46,16 @@ impl Domain {
     /// Stores in the caches survive: no line is written back.
     pub fn caches_survive(self) -> bool {
         matches!(self, Self::Eadr | Self::Gpf)
+    }
+
+    /// The number that stands for it in a pool's header.
+    pub(crate) fn code(self) -> u32 {
+        NAMES.iter().zip(0..).find(|((_, d), _)| *d == self).map_or(0, |(_, code)| code)
+    }
+
+    /// The domain of a pool's header.
+    pub(crate) fn from_code(code: u32) -> Option<Self> {
+        NAMES.get(code as usize).map(|(_, domain)| *domain)
     }
 }
 
@@ -85,7 +95,7 @@ impl MediumKind {
         match self {
             Self::DaxDevice => "DAX device",
             Self::DaxFile => "file on a DAX file system",
-            Self::Tmpfs => "file in memory (tmpfs)",
+            Self::Tmpfs => "file on tmpfs",
             Self::File => "ordinary file",
             Self::Memory => "memory of this process",
         }
@@ -130,10 +140,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_back() {
-        for (name, domain) in NAMES {
+    fn names_and_codes_are_read_back() {
+        for (code, (name, domain)) in (0..).zip(NAMES) {
+            assert_eq!((domain.code(), Domain::from_code(code)), (code, Some(domain)));
             assert_eq!((name.parse(), domain.to_string().as_str()), (Ok(domain), name));
         }
+        assert_eq!(Domain::from_code(6), None);
         assert!("optane".parse::<Domain>().unwrap_err().to_string().contains("`optane`"));
     }
 

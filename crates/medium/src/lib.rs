@@ -70,6 +70,7 @@ mod open;
 mod order;
 mod persist;
 mod poison;
+mod pool;
 mod record;
 mod stats;
 
@@ -80,6 +81,10 @@ pub use nvm::Nvm;
 pub use open::{Access, NvmOptions};
 pub use order::{Fenced, Published, Stored, WrittenBack};
 pub use persist::Instructions;
+pub use pool::{
+    AREAS_START, Area, AreaKind, HEADERS, Header, HeaderFault, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec,
+    inspect,
+};
 pub use stats::NvmStats;
 
 /// Bytes of a page: the unit of mappings, of pools and of their areas.

@@ -23,6 +23,8 @@ pub struct Nvm {
     map: Map,
     kind: MediumKind,
     domain: Domain,
+    /// The domain was asked for, not found out.
+    chosen: bool,
     instructions: Instructions,
     pace: Pace,
     stats: Stats,
@@ -42,6 +44,7 @@ impl Nvm {
             map,
             kind,
             domain,
+            chosen: false,
             instructions: Instructions::detect(),
             pace: Pace::default(),
             stats: Stats::default(),
@@ -53,8 +56,8 @@ impl Nvm {
         }
     }
 
-    pub(crate) fn held(mut self, file: File, access: Access) -> Self {
-        (self.file, self.read_only) = (Some(file), access == Access::Read);
+    pub(crate) fn held(mut self, file: File, access: Access, chosen: bool) -> Self {
+        (self.file, self.read_only, self.chosen) = (Some(file), access == Access::Read, chosen);
         self
     }
 
@@ -96,6 +99,7 @@ impl Nvm {
     pub fn with_domain(mut self, domain: Domain) -> Result<Self> {
         if domain != Domain::Auto {
             self.domain = resolve(&self.name, self.kind, domain, &Device::default())?;
+            self.chosen = true;
         }
         Ok(self)
     }
@@ -129,6 +133,11 @@ impl Nvm {
     /// The persistence domain; never [`Domain::Auto`].
     pub fn domain(&self) -> Domain {
         self.domain
+    }
+
+    /// The domain was asked for; otherwise it was found out.
+    pub(crate) fn domain_is_chosen(&self) -> bool {
+        self.chosen
     }
 
     /// How lines are written back here.

@@ -103,7 +103,7 @@ impl Nvm {
         let domain = resolve(&name, kind, options.domain, &device)?;
         let nvm = Self::new(name, map, kind, domain).with_model(options.model);
         device.bad.iter().for_each(|bad| nvm.add_poison(bad.clone()));
-        Ok(nvm.held(file, options.access))
+        Ok(nvm.held(file, options.access, options.domain != Domain::Auto))
     }
 }
 

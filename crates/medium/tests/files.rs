@@ -1,6 +1,7 @@
 //! Files as NVM: on tmpfs, and on a disk.
 
 use ondol_medium::{Access, Domain, MediumKind, Nvm, NvmError, NvmOptions};
+use ondol_power::{Event, PowerDomain};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -97,4 +98,23 @@ fn a_file_is_extended_and_never_cut() {
     let nvm = Nvm::create(&path, 8192, &NvmOptions::default()).unwrap();
     assert_eq!(nvm.size(), 8192);
     assert_eq!(nvm.to_bytes().unwrap(), [&[1; 5000][..], &[0; 3192]].concat());
+}
+
+#[test]
+fn msync_begins_at_the_fence() {
+    let dir = tempfile::tempdir().unwrap();
+    let power = PowerDomain::new();
+    let options = NvmOptions { domain: Domain::Msync, ..NvmOptions::default() };
+    let nvm = Nvm::create(&dir.path().join("nvm"), 8192, &options).unwrap().record(power.clone(), 0);
+    let (mut one, mut two) = (nvm.stored(), nvm.stored());
+    one.store(4090, &[1; 10]).unwrap();
+    two.store(0, &[2]).unwrap();
+    let written = one.write_back().and(two.write_back()).unwrap();
+    let before = power.take();
+    assert!(before.iter().all(|e| matches!(e, Event::Store { .. })), "{before:?}");
+    written.fence().unwrap();
+    let begun = |e: &Event| if let Event::WriteBack { offset, len, .. } = e { Some((*offset, *len)) } else { None };
+    let events = power.take();
+    assert_eq!(events.iter().filter_map(begun).collect::<Vec<_>>(), [(0, 64), (4032, 128)]);
+    assert!(matches!(events.last(), Some(Event::Fence { .. })));
 }

@@ -3,6 +3,7 @@
 use crate::OptionError;
 use ondol_block::BlockError;
 use ondol_journal::JournalError;
+use ondol_medium::{NvmError, PoolError};
 use ondol_volume::Error as VolumeError;
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -36,6 +37,12 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// NVM failed, or cannot be used.
+    #[error(transparent)]
+    Nvm(#[from] NvmError),
+    /// A pool cannot be used.
+    #[error(transparent)]
+    Pool(PoolError),
     /// The image is in a state in which this cannot be done; says what to do.
     #[error("{target}: {what}")]
     State {
@@ -58,13 +65,27 @@ impl From<JournalError> for Error {
     }
 }
 
+impl From<PoolError> for Error {
+    fn from(e: PoolError) -> Self {
+        match e {
+            PoolError::Nvm(e) => Self::Nvm(e),
+            e => Self::Pool(e),
+        }
+    }
+}
+
 impl Error {
     /// The error number that a system call would give for this.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Volume(e) | Self::Path { source: e, .. } => errno_of(e),
             Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
-            Self::State { .. } => Errno::UCLEAN.raw_os_error(),
+            Self::Nvm(e) => errno_of_nvm(e),
+            Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
+            Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),
+            Self::Pool(PoolError::Size { .. } | PoolError::Areas { .. }) => Errno::NOSPC.raw_os_error(),
+            Self::Pool(PoolError::NotAPool { .. } | PoolError::Newer { .. }) => Errno::INVAL.raw_os_error(),
+            Self::Pool(_) | Self::State { .. } => Errno::UCLEAN.raw_os_error(),
         }
     }
 }
@@ -74,6 +95,16 @@ impl From<Error> for std::io::Error {
         let kind = std::io::Error::from_raw_os_error(e.errno()).kind();
         Self::new(kind, e)
     }
+}
+
+fn errno_of_nvm(e: &NvmError) -> i32 {
+    let errno = match e {
+        NvmError::Locked { .. } => Errno::BUSY,
+        NvmError::ReadOnly { .. } => Errno::ROFS,
+        NvmError::Unfit { .. } | NvmError::Domain { .. } | NvmError::OutOfRange { .. } => Errno::INVAL,
+        e => return e.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+    };
+    errno.raw_os_error()
 }
 
 /// The error number that a system call would give for a failed operation on inodes.

@@ -22,6 +22,8 @@
 //!
 //! [`Volume::transaction`] makes changes of several files as one: all of them, or none.
 //!
+//! [`pool`] makes NVM pools and looks at them.
+//!
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
 #![forbid(unsafe_code)]
 
@@ -34,6 +36,7 @@ mod info;
 mod maintain;
 mod options;
 mod path;
+pub mod pool;
 mod transaction;
 mod volume;
 

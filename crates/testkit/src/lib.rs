@@ -15,7 +15,6 @@ mod fail;
 pub mod image;
 pub mod model;
 pub mod op;
-pub mod plants;
 pub mod schedule;
 pub mod shrink;
 pub mod strategy;

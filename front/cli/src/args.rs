@@ -2,6 +2,7 @@
 
 use crate::size;
 use clap::{Args, Parser, Subcommand};
+use ondol::pool::Domain;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -38,8 +39,8 @@ pub(crate) enum Command {
     #[command(hide = true)]
     Export(Ignored),
     /// Make and look at NVM pools
-    #[command(hide = true)]
-    Pool(Ignored),
+    #[command(subcommand)]
+    Pool(Pool),
     /// Run a command under the write buffer
     #[command(hide = true)]
     Run(Ignored),
@@ -130,6 +131,46 @@ pub(crate) struct Info {
     pub(crate) target: PathBuf,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Pool {
+    /// Make a pool on a DAX device or in a file
+    Create(PoolCreate),
+    /// Show a pool's state, and which crashes it survives
+    Info(PoolInfo),
+    /// Show the headers and the first bytes of each area
+    Dump(PoolDump),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolCreate {
+    /// Size of the pool; a file is made or extended to this, a device or an existing file is used as a whole without it
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub(crate) size: Option<u64>,
+    /// Persistence domain: auto, adr, eadr, gpf, msync or volatile
+    #[arg(long, value_name = "DOMAIN", default_value = "auto")]
+    pub(crate) domain: Domain,
+    /// Make it even where there is something already
+    #[arg(short = 'F')]
+    pub(crate) force: bool,
+    /// DAX device or file
+    pub(crate) pool: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolInfo {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// DAX device or file
+    pub(crate) pool: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolDump {
+    /// DAX device or file
+    pub(crate) pool: PathBuf,
+}
+
 /// Arguments of a command whose name is taken.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
@@ -162,6 +203,9 @@ mod tests {
             "tune --journal classic x.img",
             "export x y",
             "pool create --size 1G /dev/dax0.0",
+            "pool create --domain eadr -F /dev/dax0.0",
+            "pool info --json /dev/dax0.0",
+            "pool dump /dev/dax0.0",
             "run --buffer P --dir /d -- ls -l",
             "crash --engine classic --data journal",
         ] {

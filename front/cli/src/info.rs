@@ -53,7 +53,7 @@ fn mounted(target: &Path) -> Option<PathBuf> {
 }
 
 /// One line for each field, parts of a field indented below it.
-fn text(fields: &Map<String, Value>) -> String {
+pub(crate) fn text(fields: &Map<String, Value>) -> String {
     let mut out = String::new();
     lines(&mut out, fields, 0);
     out
@@ -72,9 +72,10 @@ fn lines(out: &mut String, fields: &Map<String, Value>, depth: usize) {
     }
 }
 
-fn plain(value: &Value) -> String {
+pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => "-".into(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
         Value::Null => "-".into(),
         other => other.to_string(),

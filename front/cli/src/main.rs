@@ -11,6 +11,7 @@ mod image;
 mod info;
 mod log;
 mod mount;
+mod pool;
 mod size;
 
 use args::{Arguments, Command};
@@ -50,7 +51,7 @@ fn run(command: Command) -> Outcome {
         Command::Bench(args) => ondol_bench::main(args).map_err(Failure::with(FAILED)),
         Command::Tune(args) => not_built("tune", args),
         Command::Export(args) => not_built("export", args),
-        Command::Pool(args) => not_built("pool", args),
+        Command::Pool(command) => pool::pool(&command),
         Command::Run(args) => not_built("run", args),
         Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(FAILED)),
     }

@@ -88,7 +88,7 @@ fn torn(
         return true;
     }
     let others = |i: u32, part: Keep| {
-        let mut keep = vec![if i % 2 == 0 { Keep::All } else { Keep::None }; items.len()];
+        let mut keep = vec![if i & 1 == 0 { Keep::All } else { Keep::None }; items.len()];
         keep[at] = part;
         keep
     };

@@ -210,7 +210,7 @@ impl<S: Subject> Explorer<'_, S> {
         path: &[Case],
         fingerprint: u128,
     ) -> Result<(), String> {
-        let is_turn = |every: u64, bits: u128| every > 0 && bits as u64 % every == 0;
+        let is_turn = |every: u64, bits: u128| every > 0 && (bits as u64).is_multiple_of(every);
         if is_turn(self.every.second_opinion_every, fingerprint) {
             self.report.second_opinions += 1;
             self.subject.second_opinion(layers, happened)?;

@@ -19,7 +19,7 @@ symlink /s a
 setxattr /a user.x 20 #5";
 
 /// Ways to make calls durable; the last one does not.
-pub(super) const SYNCS: &[&str] = &["sync", "fsync /a", "idle 6", "checkpoint"];
+pub(super) const SYNCS: &[&str] = &["sync", "fsync /", "idle 6", "checkpoint"];
 
 /// The calls.
 pub(super) const CALLS: &[&str] = &[

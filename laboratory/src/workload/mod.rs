@@ -35,7 +35,7 @@ fn parse(lines: &str) -> Vec<Op> {
 pub fn exhaustive_1() -> impl Iterator<Item = Workload> + Send {
     let scenarios = SCENARIOS.iter().enumerate().map(|(i, (name, before, calls))| Workload {
         name: (*name).into(),
-        image: Kind::ALL[i % Kind::ALL.len()],
+        image: Kind::USUAL[i % Kind::USUAL.len()],
         before: parse(before),
         remount: i % 4 == 1 && !before.contains("open @"),
         calls: parse(calls),
@@ -60,7 +60,7 @@ pub fn exhaustive_2() -> impl Iterator<Item = Workload> + Send {
 fn sequence(i: usize, lines: &[&str]) -> Workload {
     Workload {
         name: lines.join("; "),
-        image: Kind::ALL[i % 2],
+        image: Kind::USUAL[i % 2],
         before: parse(BEFORE),
         remount: false,
         calls: ondol_testkit::strategy::number_fills_from(parse(&lines.join("\n")), 10),

@@ -81,7 +81,7 @@ fn requests_stay_few() {
 
 #[test]
 fn wrong_requests_are_refused_by_name() {
-    for name in ["tune", "export", "pool", "run", "crash"] {
+    for name in ["tune", "export", "run", "crash"] {
         let said = fails(ondol().args([name, "--some", "thing"]), 1);
         assert_eq!(said, format!("ondol: `ondol {name}` is not built yet\n"));
     }

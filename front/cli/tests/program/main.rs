@@ -6,4 +6,5 @@ mod ask;
 mod files;
 mod lifecycle;
 mod place;
+mod pool;
 mod users;

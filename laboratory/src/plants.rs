@@ -3,9 +3,11 @@
 //! A laboratory that finds nothing may be blind; one that finds every one of these, and nothing where nothing is planted,
 //! is not.
 
-use crate::image::Spec;
+use crate::image::Kind;
+use crate::workload::Workload;
+use ondol::DataMode;
 use ondol_env::plant::Defect;
-use ondol_volume::DataMode;
+use ondol_testkit::op::text;
 
 /// A planted defect and what makes it visible.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +17,7 @@ pub struct Planted {
     /// Where it shows.
     pub shown: Shown,
     /// The fresh image.
-    pub image: fn() -> Spec,
+    pub image: Kind,
     /// How it is mounted.
     pub data: DataMode,
     /// Unmount and mount again before the recording: it begins with an empty journal.
@@ -38,11 +40,6 @@ pub enum Shown {
     /// A bit of the log that has changed by itself: no crash alone does what is guarded against here, because flushes keep
     /// a commit block from being on the medium before what it commits.
     BitFlip,
-    /// Other calls at the same time, by another thread, and then a crash.
-    Threads(
-        /// The other thread's calls, as text.
-        &'static str,
-    ),
 }
 
 /// The defects of volume and engine `classic` that one thread is enough for.
@@ -51,7 +48,7 @@ pub const CLASSIC: &[Planted] = &[
     simple(Defect::MissingFlushAfterCommit, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     simple(Defect::MissingFlushBeforeTail, "create /a 0644", "remount"),
     Planted {
-        image: wide_log,
+        image: Kind::WideLog,
         data: DataMode::Journal,
         before: FILLED_LOG,
         ..simple(Defect::MissingFlushAfterTail, "", MUCH)
@@ -61,12 +58,17 @@ pub const CLASSIC: &[Planted] = &[
         ..simple(Defect::MissingFlushInRecovery, "", "create /a 0644\nwrite /a 0 3000 #1\nfsync /a")
     },
     Planted {
-        image: whole_seconds,
+        image: Kind::WholeSeconds,
         ..simple(Defect::MissingDataFlush, "create /a 0644\nwrite /a 0 3000 #1", "write /a 0 3000 #2\nfsync /a")
     },
     simple(Defect::CommitBeforeData, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     Planted { remount: true, ..simple(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
-    Planted { image: wide_log, data: DataMode::Journal, before: FILLED_LOG, ..simple(Defect::TailTooFar, "", MUCH) },
+    Planted {
+        image: Kind::WideLog,
+        data: DataMode::Journal,
+        before: FILLED_LOG,
+        ..simple(Defect::TailTooFar, "", MUCH)
+    },
     simple(Defect::LostHomeWrite, "create /a 0644", "remount"),
     simple(Defect::SkippedRevoke, FULL, REVOKED),
     simple(Defect::UnreadRevoke, FULL, REVOKED),
@@ -97,15 +99,21 @@ pub const CLASSIC: &[Planted] = &[
         )
     },
     Planted {
+        // Our recovery and new kernels take a commit block by its beginning; e2fsck does not.
+        shown: Shown::Fsck,
         data: DataMode::Journal,
         remount: true,
-        ..simple(Defect::UnzeroedCommitPlace, "create /a 0644\nremount\nwrite /a 0 20000 #1", "chmod /a 0600\nsync")
+        ..simple(
+            Defect::UnzeroedCommitPlace,
+            "create /a 0644\nwrite /a 0 20000 #1\nremount\nwrite /a 0 20000 #2",
+            "chmod /a 0600\nsync\nchmod /a 0604\nsync\nchmod /a 0606\nsync",
+        )
     },
     Planted { before: FULL_OF_DATA, ..simple(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b") },
     simple(Defect::LiveDerived, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
     simple(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
     Planted {
-        image: many_groups,
+        image: Kind::ManyGroups,
         data: DataMode::Journal,
         ..simple(
             Defect::LostTruncate,
@@ -114,7 +122,7 @@ pub const CLASSIC: &[Planted] = &[
         )
     },
     Planted {
-        image: orphan_file,
+        image: Kind::OrphanFile,
         ..simple(Defect::UnannouncedOrphans, "create /a 0644\nopen @0 /a", "unlink /a\nsync")
     },
     Planted {
@@ -128,41 +136,25 @@ pub const CLASSIC: &[Planted] = &[
     Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
 ];
 
-/// Those that need two threads.
-pub const CLASSIC_THREADS: &[Planted] = &[
-    Planted {
-        shown: Shown::Threads("rmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b"),
-        ..simple(Defect::ReuseDuringCheckpoint, FULL, "unlink /hole\nsync\nmkdir /d 0755\nsync\nremount")
-    },
-    Planted { shown: Shown::Threads("create /b 0644\nfsync /b"), ..simple(Defect::TornPublish, "", "create /a 0644") },
-    Planted {
-        shown: Shown::Threads("create /b 0644\nfsync /b"),
-        ..simple(Defect::UnwrittenLate, "create /a 0644\nfallocate /a 0 9000", "write /a 0 9000 #1")
-    },
-];
-
 const fn simple(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
-    let (image, data) = (Spec::small, DataMode::Ordered);
+    let (image, data) = (Kind::Small, DataMode::Ordered);
     Planted { defect, shown: Shown::Crash, image, data, remount: false, before, calls }
 }
 
-/// A journal that holds more blocks than one checkpoint takes.
-fn wide_log() -> Spec {
-    Spec::new(8 << 20, 1024).journal(2).with("-N 256")
-}
-
-/// Inodes without room for parts of seconds: bytes can be overwritten without any change of metadata.
-fn whole_seconds() -> Spec {
-    Spec::small().with("-I 128")
-}
-
-fn orphan_file() -> Spec {
-    Spec::small().with("-O orphan_file")
-}
-
-/// So many block bitmaps that one operation cannot free a file that lies in all groups.
-fn many_groups() -> Spec {
-    Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")
+impl Planted {
+    /// What shows the defect.
+    ///
+    /// # Errors
+    /// The texts are no calls.
+    pub fn workload(&self) -> Result<Workload, text::ParseError> {
+        Ok(Workload {
+            name: format!("what shows {}", self.defect),
+            image: self.image,
+            before: text::parse(self.before)?,
+            remount: self.remount,
+            calls: text::parse(self.calls)?,
+        })
+    }
 }
 
 /// About 1,900 of 2,000 blocks of the log hold images.

@@ -1,0 +1,110 @@
+//! `ondol pool`: makes NVM pools and looks at them.
+
+use crate::args;
+use crate::failure::{FAILED, Failure, Outcome, USAGE};
+use crate::info;
+use ondol::pool::{self, CreateOptions, Head};
+use serde_json::{Map, Value};
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// Dispatches to `create`, `info` and `dump`.
+pub(crate) fn pool(command: &args::Pool) -> Outcome {
+    match command {
+        args::Pool::Create(args) => create(args),
+        args::Pool::Info(args) => show(args),
+        args::Pool::Dump(args) => dump(args),
+    }
+}
+
+fn create(args: &args::PoolCreate) -> Outcome {
+    let name = args.pool.display();
+    let mut options = CreateOptions::new().domain(args.domain).force(args.force);
+    match args.size {
+        Some(size) => options = options.size(size),
+        None if !args.pool.exists() => {
+            return Err(Failure::new(USAGE, format!("there is no {name}; --size SIZE makes a pool of that size")));
+        }
+        None => {}
+    }
+    let made = pool::create(&args.pool, &options).map_err(Failure::with(FAILED))?;
+    println!("{name}: {} bytes, {} ({}); {}", made.size, made.medium, made.domain, made.survives);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(args: &args::PoolInfo) -> Outcome {
+    let found = pool::info(&args.pool).map_err(Failure::with(FAILED))?;
+    let value = serde_json::to_value(&found).map_err(Failure::with(FAILED))?;
+    if args.json {
+        println!("{value}");
+    } else if let Value::Object(fields) = value {
+        print!("{}", text(fields));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line for each field, then one for each header and area.
+fn text(mut fields: Map<String, Value>) -> String {
+    let tables = [("header", "headers"), ("area", "areas")];
+    let tables = tables.map(|(title, name)| (title, fields.remove(name)));
+    let mut out = info::text(&fields);
+    for (title, table) in tables {
+        for row in table.as_ref().and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_object) {
+            let cells: Vec<String> = row.iter().map(|(name, value)| format!("{name} {}", info::plain(value))).collect();
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{title}: {}", cells.join(", "));
+        }
+    }
+    out
+}
+
+fn dump(args: &args::PoolDump) -> Outcome {
+    let found = pool::dump(&args.pool).map_err(Failure::with(FAILED))?;
+    for head in &found.heads {
+        print!("{}", hex(head));
+    }
+    match found.info {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(what) => Err(Failure::new(FAILED, what)),
+    }
+}
+
+/// As `hexdump -C` has it: lines of sixteen bytes, equal ones after the first as a star.
+fn hex(head: &Head) -> String {
+    let mut out = format!("{} at byte {}\n", head.title, head.offset);
+    let bytes = match &head.bytes {
+        Ok(bytes) => bytes,
+        Err(what) => return out + "  " + what + "\n",
+    };
+    let (mut before, mut starred) = (None, false);
+    for (row, offset) in bytes.chunks(16).zip((head.offset..).step_by(16)) {
+        if before == Some(row) {
+            out.push_str(if starred { "" } else { "*\n" });
+            starred = true;
+            continue;
+        }
+        (before, starred) = (Some(row), false);
+        let digits: Vec<String> = row.iter().map(|b| format!("{b:02x}")).collect();
+        let letters: String = row.iter().map(|b| if (32..127).contains(b) { char::from(*b) } else { '.' }).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{offset:08x}  {:47}  |{letters}|", digits.join(" "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_like_hexdump() {
+        let bytes = [&b"ONDOLPL\0--------"[..], &[0; 48], &[255; 3]].concat();
+        let text = hex(&Head { title: "area x".into(), offset: 4096, bytes: Ok(bytes) });
+        let expected = "area x at byte 4096\n\
+            00001000  4f 4e 44 4f 4c 50 4c 00 2d 2d 2d 2d 2d 2d 2d 2d  |ONDOLPL.--------|\n\
+            00001010  00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00  |................|\n\
+            *\n\
+            00001040  ff ff ff                                         |...|\n";
+        assert_eq!(text, expected);
+    }
+}

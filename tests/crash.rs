@@ -1,0 +1,70 @@
+//! Every state that a power cut could leave, by the crash laboratory: all single calls, then random sequences.
+//!
+//! `ONDOL_SEED` makes it different, `ONDOL_CASES` longer; `ondol crash` is the same as a command.
+
+use ondol::DataMode;
+use ondol_laboratory::explore::{Limits, Watch};
+use ondol_laboratory::hunt::{Budget, Prey, data_word, hunt};
+use ondol_laboratory::workload::{self, Workload};
+use ondol_tests::parameter;
+
+/// Explores workloads and says how far it came. Panics with the smallest violation.
+fn none_is_violated(data: DataMode, limits: Limits, workloads: impl Iterator<Item = Workload> + Send, least: u64) {
+    let seed = parameter("ONDOL_SEED", 1);
+    let prey = Prey { data, plant: None, seed, limits: Limits { seed, ..limits } };
+    let found = hunt(&prey, workloads, Budget { states: None, threads: 1 }, &Watch::default()).unwrap();
+    let report = &found.report;
+    println!(
+        "data={}, seed {seed}: {} workloads, {} distinct states, {} in crashed recoveries, {} by e2fsck too",
+        data_word(data),
+        found.workloads,
+        found.distinct,
+        report.nested,
+        report.second_opinions
+    );
+    if let Some(violation) = report.violations.first() {
+        panic!("{violation}");
+    }
+    assert!(found.distinct >= least && report.nested > 0, "too little was tried");
+}
+
+fn single_calls(data: DataMode) {
+    let limits = Limits { second_opinion_every: 40, torn: 24, recrash_every: 100, ..Limits::default() };
+    none_is_violated(data, limits, workload::exhaustive_1(), 2_000);
+}
+
+fn sequences(data: DataMode) {
+    let limits = Limits { second_opinion_every: 150, samples: 6, torn: 6, recrash_every: 200, ..Limits::default() };
+    let count = parameter("ONDOL_CASES", 150) as usize;
+    none_is_violated(data, limits, workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
+}
+
+#[test]
+fn single_calls_in_journal() {
+    single_calls(DataMode::Journal);
+}
+
+#[test]
+fn single_calls_in_ordered() {
+    single_calls(DataMode::Ordered);
+}
+
+#[test]
+fn single_calls_in_writeback() {
+    single_calls(DataMode::Writeback);
+}
+
+#[test]
+fn sequences_in_journal() {
+    sequences(DataMode::Journal);
+}
+
+#[test]
+fn sequences_in_ordered() {
+    sequences(DataMode::Ordered);
+}
+
+#[test]
+fn sequences_in_writeback() {
+    sequences(DataMode::Writeback);
+}

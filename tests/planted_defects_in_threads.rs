@@ -1,0 +1,232 @@
+//! Planted defects that only a second thread shows are found, and where none is planted nothing is: two tasks under a schedule
+//! that a seed decides, and then a crash at every event of theirs.
+//!
+//! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=1000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
+
+use ondol::{Caller, DataMode, Fallocate, Ino, ROOT, SetAttr, Volume};
+use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Arc;
+use ondol_laboratory::explore::{Limits, Watch, explore};
+use ondol_laboratory::{Description, LayerStore, Subject};
+use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
+use ondol_testkit::image::{self, Spec};
+use ondol_testkit::schedule::{Policy, Schedule, Task};
+use ondol_tests::parameter;
+
+type Outcome = Result<(), ondol_volume::Error>;
+
+/// A defect that takes two threads.
+struct Threaded {
+    defect: Defect,
+    /// Choices of a schedule in which the tasks change places.
+    steps: u32,
+    /// What is done before there are threads.
+    before: fn(&Volume) -> Outcome,
+    tasks: [fn(&Volume) -> Outcome; 2],
+    /// What must hold of a volume, crashed and recovered or not. The image is sound in any case.
+    holds: fn(&Volume) -> Result<(), String>,
+}
+
+const THREADED: &[Threaded] = &[
+    Threaded {
+        defect: Defect::TornPublish,
+        steps: 130,
+        before: |_| Ok(()),
+        tasks: [
+            |v| ["a", "b", "c"].iter().try_for_each(|name| create(v, name).map(drop)),
+            |v| (0..30).try_for_each(|_| v.inodes().sync()),
+        ],
+        holds: |_| Ok(()),
+    },
+    Threaded {
+        defect: Defect::UnwrittenLate,
+        steps: 100,
+        before: |v| {
+            write(v, "old", OLD, 9000)?;
+            v.inodes().sync()?;
+            v.inodes().unlink(ROOT, b"old")?;
+            v.inodes().sync()?;
+            v.inodes().fallocate(create(v, "a")?, Fallocate::Allocate, 0, 9000)
+        },
+        tasks: [|v| write(v, "a", NEW, 9000), |v| v.inodes().sync()],
+        holds: |v| bytes_are(v, "a", &[0, NEW]),
+    },
+    Threaded {
+        defect: Defect::ReuseDuringCheckpoint,
+        steps: 200,
+        before: |v| {
+            create(v, "b")?;
+            create(v, "full")?;
+            v.inodes().mkdir(ROOT, b"d", 0o755, Caller::default())?;
+            fill(v)?;
+            // A checkpoint is due when half of the log is full.
+            (0..200).try_for_each(|i| {
+                v.inodes().setattr(ROOT, &SetAttr { perm: Some(0o700 + i % 8), ..SetAttr::default() })?;
+                v.inodes().sync()
+            })
+        },
+        tasks: [
+            |v| v.step_until_idle().map_err(|_| ondol_volume::Error::Invalid("a background step failed")),
+            |v| {
+                v.inodes().rmdir(ROOT, b"d")?;
+                v.inodes().sync()?;
+                write(v, "b", NEW, 1024)?;
+                v.inodes().sync()
+            },
+        ],
+        holds: |v| bytes_are(v, "b", &[NEW]),
+    },
+];
+
+const OLD: u8 = 0xEE;
+const NEW: u8 = 0x11;
+
+fn create(volume: &Volume, name: &str) -> Result<Ino, ondol_volume::Error> {
+    Ok(volume.inodes().create(ROOT, name.as_bytes(), 0o644, Caller::default())?.ino)
+}
+
+fn write(volume: &Volume, name: &str, byte: u8, len: usize) -> Outcome {
+    let ino = match volume.inodes().lookup(ROOT, name.as_bytes()) {
+        Ok(attr) => attr.ino,
+        Err(_) => create(volume, name)?,
+    };
+    volume.inodes().write(ino, 0, &vec![byte; len]).map(drop)
+}
+
+/// Gives all free blocks to one file, but for those that only deleting may take.
+fn fill(volume: &Volume) -> Outcome {
+    let ino = volume.inodes().lookup(ROOT, b"full")?.ino;
+    let mut at = 0;
+    for len in (0..13).rev().map(|n| 1024u64 << n) {
+        while volume.inodes().fallocate(ino, Fallocate::KeepSize, at, len).is_ok() {
+            at += len;
+        }
+    }
+    volume.inodes().sync()
+}
+
+fn bytes_are(volume: &Volume, name: &str, allowed: &[u8]) -> Result<(), String> {
+    let attr = volume.inodes().lookup(ROOT, name.as_bytes()).map_err(|e| e.to_string())?;
+    let mut bytes = vec![0; attr.size as usize];
+    volume.inodes().read(attr.ino, 0, &mut bytes).map_err(|e| e.to_string())?;
+    match bytes.iter().position(|b| !allowed.contains(b)) {
+        Some(at) => Err(format!("{name}: byte {at} is {:#04x}, which nobody has written there", bytes[at])),
+        None => Ok(()),
+    }
+}
+
+/// What the tasks of a schedule wrote.
+struct Recorded {
+    media: [Medium; 1],
+    events: Vec<Event>,
+    holds: fn(&Volume) -> Result<(), String>,
+}
+
+fn open(store: Arc<dyn BlockStore>) -> Result<Volume, String> {
+    let options = image::options(DataMode::Ordered);
+    Volume::open_stepped(store, &options, image::clock(1)).map_err(|e| format!("cannot be opened: {e}"))
+}
+
+impl Subject for Recorded {
+    type Matched = ();
+
+    fn media(&self) -> &[Medium] {
+        &self.media
+    }
+
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {
+        let store = Arc::new(LayerStore::new(layers[0].clone()));
+        let shared: Arc<dyn BlockStore> = store.clone();
+        ondol::recover_store(&shared).map_err(|e| format!("cannot be recovered: {e}"))?;
+        Ok(vec![store.layer()])
+    }
+
+    fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String> {
+        let recorder = Recorder::new(LayerStore::new(layers[0].clone()), 0, domain.clone());
+        open(Arc::new(recorder)).map(drop)
+    }
+
+    fn essence(&self, recovered: &mut [Layer]) -> u128 {
+        recovered[0].fingerprint()
+    }
+
+    fn judge(&self, recovered: &[Layer], _: usize) -> Result<(), String> {
+        let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(recovered[0].clone()));
+        let report = ondol::check_store(&store).map_err(|e| e.to_string())?;
+        if !report.is_clean() {
+            return Err(format!("our check finds\n  {}", report.problems.join("\n  ")));
+        }
+        (self.holds)(&open(store)?)
+    }
+
+    fn still_allowed(&self, (): &(), _: usize) -> bool {
+        true
+    }
+
+    fn is_narrowed(&self, _: usize) -> bool {
+        false
+    }
+
+    fn second_opinion(&self, _: &[Layer], _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn describe(&self) -> Description {
+        Description::default()
+    }
+}
+
+/// Runs the tasks, and says what is wrong then or after any crash since they began.
+fn look(threaded: &Threaded, image: &[u8], schedule: Schedule) -> Result<(), String> {
+    let domain = PowerDomain::new();
+    let medium = Arc::new(Recorder::new(RamStore::from_bytes(image.to_vec()), 0, domain.clone()));
+    let volume = Arc::new(open(medium.clone())?);
+    (threaded.before)(&volume).and_then(|()| volume.inodes().sync()).map_err(|e| e.to_string())?;
+    drop(domain.take());
+    let base = Layer::new(medium.inner().to_bytes());
+    let task = |task: fn(&Volume) -> Outcome| -> Task {
+        let volume = volume.clone();
+        Box::new(move || task(&volume).unwrap_or_else(|e| panic!("{e}")))
+    };
+    schedule.run(threaded.tasks.map(task).into()).map_err(|e| e.to_string())?;
+    (threaded.holds)(&volume)?;
+    let media = [Medium { base, kind: Kind::Block, whole: Some(1024..2048) }];
+    let recorded = Recorded { media, events: domain.take(), holds: threaded.holds };
+    let limits =
+        Limits { all_of: 64, samples: 4, torn: 2, extremes: 4, depth: 0, second_opinion_every: 0, ..Limits::default() };
+    let report = explore(&recorded, &limits, &Watch::default());
+    report.violations.first().map_or(Ok(()), |violation| Err(violation.to_string()))
+}
+
+#[test]
+fn each_and_nothing_else() {
+    let only = std::env::var("ONDOL_PLANT").ok();
+    let image = Spec::small().make().unwrap();
+    for threaded in THREADED.iter().filter(|t| only.as_deref().is_none_or(|o| o == t.defect.name())) {
+        let defect = threaded.defect;
+        let schedules = (0..parameter("ONDOL_SCHEDULES", 100)).flat_map(|seed| {
+            let priorities = Policy::Priorities { depth: 3, steps: threaded.steps };
+            [Schedule::new(Policy::Random, seed), Schedule::new(priorities, seed)]
+        });
+        let mut found = None;
+        for schedule in schedules {
+            if let Err(what) = look(threaded, &image, schedule) {
+                panic!("without {defect}, schedule {schedule}: {what}");
+            }
+            let _planted = plant::set(Some(defect)).unwrap();
+            if let Err(what) = look(threaded, &image, schedule) {
+                found = Some((schedule, what));
+                break;
+            }
+        }
+        let (schedule, what) = found.unwrap_or_else(|| panic!("{defect} is not found"));
+        if parameter("ONDOL_SHOW", 0) > 0 {
+            println!("{defect}, schedule {schedule}: {what}");
+        }
+    }
+}
