@@ -176,7 +176,7 @@ impl Total {
         let Prepared { lockstep, store } = prepare(workload, data, what, Some(left));
         lockstep.into_target().close().unwrap();
         let setup = Setup {
-            image: store.layer().to_bytes().into(),
+            image: store.layer(),
             options: image::options(data),
             ops: Vec::new(),
             remount: false,
