@@ -90,3 +90,24 @@ impl Commit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jbd2::LogCsum;
+
+    #[test]
+    fn what_lies_behind_the_header_may_be_old_and_nothing_else_may_be_wrong() {
+        let format = LogFormat { block_size: 1024, bit64: true, csum: LogCsum::V3, seed: 7 };
+        let commit = Commit { sequence: 9, time: Time { sec: 5, nsec: 6 } };
+        let mut block = vec![0; 1024];
+        commit.write(&mut block, &format);
+        block[512..].fill(0xAB);
+        assert_eq!(Commit::parse(&block, &format, Place::NONE).unwrap(), commit);
+        for at in [CHECKSUM, CHECKSUM + 3, 0x37] {
+            let mut wrong = block.clone();
+            wrong[at] ^= 1;
+            assert!(Commit::parse(&wrong, &format, Place::NONE).is_err(), "byte {at}");
+        }
+    }
+}

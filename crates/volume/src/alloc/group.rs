@@ -179,7 +179,7 @@ impl Groups {
 
     /// Blocks kept back from the unprivileged.
     pub(crate) fn reserved(&self) -> u64 {
-        self.reserved
+        self.reserved.max(LAST_RESERVE)
     }
 }
 
