@@ -19,5 +19,6 @@ pub mod schedule;
 pub mod shrink;
 pub mod strategy;
 pub mod target;
+pub mod threads;
 
 pub use fail::{Fail, Outcome};

@@ -19,7 +19,8 @@ pub fn shrink(ops: Vec<Op>, fails: impl Fn(&[Op]) -> bool) -> Vec<Op> {
     ops
 }
 
-fn without(mut ops: Vec<Op>, fails: &impl Fn(&[Op]) -> bool) -> Vec<Op> {
+/// A sequence of anything without all that it fails without.
+pub(crate) fn without<T: Clone>(mut ops: Vec<T>, fails: &impl Fn(&[T]) -> bool) -> Vec<T> {
     let mut piece = ops.len().div_ceil(2).max(1);
     loop {
         let before = ops.len();
@@ -27,7 +28,7 @@ fn without(mut ops: Vec<Op>, fails: &impl Fn(&[Op]) -> bool) -> Vec<Op> {
         // From the end: late calls depend on early ones.
         while at > 0 {
             let from = at.saturating_sub(piece);
-            let rest: Vec<Op> = ops[..from].iter().chain(&ops[at..]).cloned().collect();
+            let rest: Vec<T> = ops[..from].iter().chain(&ops[at..]).cloned().collect();
             if rest.len() < ops.len() && fails(&rest) {
                 ops = rest;
             }

@@ -45,7 +45,7 @@ pub(crate) struct Inode {
 }
 
 /// A file system. Copies are cheap: they share what does not change.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     inodes: BTreeMap<Id, Arc<Inode>>,
     handles: BTreeMap<u8, Id>,
@@ -118,6 +118,11 @@ impl Model {
     /// What everybody can see.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::of_model(self)
+    }
+
+    /// What is made next gets this number, which no inode has, and those after it.
+    pub(crate) fn count_from(&mut self, next: u64) {
+        self.next = next;
     }
 
     /// The inode that `path` names.

@@ -42,8 +42,36 @@ impl Model {
         Ok(())
     }
 
+    /// Keeps whatever `path` names as `handle`, also what cannot be opened.
+    pub(crate) fn hold(&mut self, handle: u8, path: &Path) -> Done {
+        let id = self.find(path)?;
+        self.close(handle);
+        self.handles.insert(handle, id);
+        Ok(())
+    }
+
+    /// Gives what is held another name.
+    pub(crate) fn link_held(&mut self, handle: u8, to: &Path) -> Done {
+        let id = self.handles.get(&handle).copied().ok_or(Fail::BadHandle)?;
+        self.link_inode(id, to)
+    }
+
+    /// Whether something is held.
+    pub(crate) fn holds(&self, handle: u8) -> bool {
+        self.handles.contains_key(&handle)
+    }
+
+    /// Lets go of what is held.
+    pub(crate) fn let_go(&mut self, handle: u8) {
+        self.close(handle);
+    }
+
     fn link(&mut self, from: &Path, to: &Path) -> Done {
         let id = self.find(from)?;
+        self.link_inode(id, to)
+    }
+
+    fn link_inode(&mut self, id: Id, to: &Path) -> Done {
         if to.is_root() {
             return Err(Fail::Exists);
         }

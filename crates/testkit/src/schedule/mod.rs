@@ -11,6 +11,7 @@ mod choose;
 mod run;
 
 pub use choose::Policy;
+pub(crate) use choose::Random;
 pub use run::{Stats, Task, Why};
 
 use std::fmt;

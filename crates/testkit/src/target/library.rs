@@ -75,42 +75,67 @@ impl Library {
         Ok(())
     }
 
-    fn do_op(&mut self, op: &Op) -> Result<u64, Why> {
-        let volume = self.volume.as_ref().ok_or(Why::Fail(Fail::Io))?;
-        let call = Call { volume: volume.inodes(), handles: &self.handles };
-        match op {
-            Op::Open { handle, path } => {
-                let attr = call.openable(&path.clone().into())?;
-                call.volume.open(attr.ino)?;
-                if let Some(old) = self.handles.insert(*handle, attr.ino) {
-                    volume.inodes().release(old)?;
-                }
-            }
-            Op::Close { handle } => {
-                let ino = self.handles.remove(handle).ok_or(Why::Fail(Fail::BadHandle))?;
-                volume.inodes().release(ino)?;
-            }
-            Op::Idle { seconds } => {
-                self.clock.advance(seconds.saturating_mul(1_000_000_000));
-                volume.step_until_idle()?;
-            }
-            Op::Sync => volume.sync()?,
-            Op::Remount => self.remount()?,
-            Op::Checkpoint => {}
-            Op::Transaction(steps) => transaction(volume, steps)?,
-            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => {
-                return call.change_bytes(op);
-            }
-            Op::Fsync { .. }
-            | Op::SetXattr { .. }
-            | Op::RemoveXattr { .. }
-            | Op::Chmod { .. }
-            | Op::Chown { .. }
-            | Op::Utimens { .. } => call.change_attributes(op)?,
-            _ => call.change_names(op)?,
-        }
-        Ok(0)
+    /// Closes all handles; the volume and its clock, for others to use.
+    ///
+    /// # Errors
+    /// A file that was deleted while it was open cannot be freed, or a remount has failed.
+    pub fn into_parts(mut self) -> ondol::Result<(Volume, Arc<Fixed>)> {
+        self.release_all()?;
+        let gone = ondol_volume::Error::Invalid("the volume could not be mounted again");
+        Ok((self.volume.ok_or(gone)?, self.clock))
     }
+
+    fn do_op(&mut self, op: &Op) -> Result<u64, Why> {
+        if *op == Op::Remount {
+            self.remount()?;
+            return Ok(0);
+        }
+        let volume = self.volume.as_ref().ok_or(Why::Fail(Fail::Io))?;
+        do_op(volume, &self.clock, &mut self.handles, &[], op)
+    }
+}
+
+/// Does one call of somebody who has `handles`. What `pins` says of a path is not looked up again.
+pub(super) fn do_op(
+    volume: &Volume,
+    clock: &Fixed,
+    handles: &mut BTreeMap<u8, Ino>,
+    pins: &[(Path, Ino)],
+    op: &Op,
+) -> Result<u64, Why> {
+    clock.advance(TICK);
+    let call = Call { volume: volume.inodes(), handles, pins };
+    match op {
+        Op::Open { handle, path } => {
+            let attr = call.openable(&path.clone().into())?;
+            call.volume.open(attr.ino)?;
+            if let Some(old) = handles.insert(*handle, attr.ino) {
+                volume.inodes().release(old)?;
+            }
+        }
+        Op::Close { handle } => {
+            let ino = handles.remove(handle).ok_or(Why::Fail(Fail::BadHandle))?;
+            volume.inodes().release(ino)?;
+        }
+        Op::Idle { seconds } => {
+            clock.advance(seconds.saturating_mul(1_000_000_000));
+            volume.step_until_idle()?;
+        }
+        Op::Sync => volume.sync()?,
+        Op::Checkpoint => {}
+        Op::Transaction(steps) => transaction(volume, steps)?,
+        Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => {
+            return call.change_bytes(op);
+        }
+        Op::Fsync { .. }
+        | Op::SetXattr { .. }
+        | Op::RemoveXattr { .. }
+        | Op::Chmod { .. }
+        | Op::Chown { .. }
+        | Op::Utimens { .. } => call.change_attributes(op)?,
+        _ => call.change_names(op)?,
+    }
+    Ok(0)
 }
 
 fn open(store: &Arc<dyn BlockStore>, options: &Options, clock: &Arc<Fixed>) -> ondol::Result<Volume> {
@@ -120,9 +145,18 @@ fn open(store: &Arc<dyn BlockStore>, options: &Options, clock: &Arc<Fixed>) -> o
 }
 
 /// A failure: the volume's own, or one of the checks made here.
-enum Why {
+pub(super) enum Why {
     Volume(ondol::Error),
     Fail(Fail),
+}
+
+impl From<&Why> for Fail {
+    fn from(why: &Why) -> Self {
+        match why {
+            Why::Volume(e) => Self::from(e),
+            Why::Fail(fail) => *fail,
+        }
+    }
 }
 
 impl From<ondol::Error> for Why {
@@ -141,17 +175,25 @@ impl From<ondol_volume::Error> for Why {
 struct Call<'a> {
     volume: &'a Inodes,
     handles: &'a BTreeMap<u8, Ino>,
+    pins: &'a [(Path, Ino)],
+}
+
+/// The inode that `path` names.
+pub(super) fn walk(volume: &Inodes, path: &Path) -> Result<Ino, Why> {
+    Ok(path.components().try_fold(ROOT, |dir, name| volume.lookup(dir, name.as_bytes()).map(|a| a.ino))?)
 }
 
 impl Call<'_> {
-    fn walk<'p>(&self, names: impl Iterator<Item = &'p str>) -> Result<Ino, Why> {
-        Ok(names.into_iter().try_fold(ROOT, |dir, name| self.volume.lookup(dir, name.as_bytes()).map(|a| a.ino))?)
+    fn walk(&self, path: &Path) -> Result<Ino, Why> {
+        match self.pins.iter().find(|(pinned, _)| pinned == path) {
+            Some((_, ino)) => Ok(*ino),
+            None => walk(self.volume, path),
+        }
     }
 
     fn parent<'p>(&self, path: &'p Path) -> Result<(Ino, &'p [u8]), Why> {
-        let mut names = path.components();
-        let name = names.next_back().ok_or(Why::Fail(Fail::Busy))?;
-        let dir = self.walk(names)?;
+        let (dir, name) = path.split().ok_or(Why::Fail(Fail::Busy))?;
+        let dir = self.walk(&dir)?;
         if self.volume.getattr(dir)?.file_type != FileType::Directory {
             return Err(Why::Fail(Fail::NotDirectory));
         }
@@ -160,7 +202,7 @@ impl Call<'_> {
 
     fn find(&self, file: &File) -> Result<Attr, Why> {
         let ino = match file {
-            File::Path(path) => self.walk(path.components())?,
+            File::Path(path) => self.walk(path)?,
             File::Handle(handle) => *self.handles.get(handle).ok_or(Why::Fail(Fail::BadHandle))?,
         };
         Ok(self.volume.getattr(ino)?)
@@ -292,13 +334,11 @@ impl Call<'_> {
 
 impl Target for Library {
     fn apply(&mut self, op: &Op) -> Outcome {
-        self.clock.advance(TICK);
-        self.do_op(op).map_err(|why| match why {
-            Why::Volume(e) => {
+        self.do_op(op).map_err(|why| {
+            if let Why::Volume(e) = &why {
                 self.failure = Some(e.to_string());
-                Fail::from(&e)
             }
-            Why::Fail(fail) => fail,
+            Fail::from(&why)
         })
     }
 

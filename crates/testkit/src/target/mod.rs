@@ -4,10 +4,12 @@ mod directory;
 mod library;
 mod lockstep;
 mod steps;
+mod user;
 
 pub use directory::{Directory, Remount};
 pub use library::Library;
 pub use lockstep::{Disagreement, Lockstep};
+pub use user::User;
 
 use crate::Outcome;
 use crate::dump::Snapshot;

@@ -1,0 +1,92 @@
+//! A recorded run of several threads on a block device.
+
+use super::{Call, Orders, PerformError, Performed, Program, Unexplained, perform};
+use crate::dump::{self, Snapshot};
+use crate::model::Model;
+use crate::op::Op;
+use crate::schedule::{Schedule, Stats};
+use crate::target::{Disagreement, Library, Lockstep};
+use ondol::Options;
+use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_env::sync::Arc;
+use ondol_power::{Event, Layer, PowerDomain};
+
+/// What happens before power can be lost, and how.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The fresh image.
+    pub image: Arc<[u8]>,
+    /// How it is opened.
+    pub options: Options,
+    /// Calls before the recording, made durable at its begin. What they leave open is closed.
+    pub before: Vec<Op>,
+    /// Seed of the volume's random numbers.
+    pub seed: u64,
+    /// With a task for background work: the seconds that go by at each of its turns.
+    pub background: Option<u64>,
+}
+
+/// A recorded run of several threads.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    /// What was called, by thread, and what it returned.
+    pub calls: Vec<Vec<Call>>,
+    /// The medium when the recording began.
+    pub base: Layer,
+    /// Everything since, with a [`super::Mark`] before and after each call.
+    pub events: Vec<Event>,
+    /// What the volume showed at the end.
+    pub after: Snapshot,
+    /// The orders of the calls.
+    pub orders: Orders,
+    /// What the schedule was like.
+    pub stats: Stats,
+}
+
+/// A run could not be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The volume could not be opened, or a file of it not be closed.
+    #[error("the volume fails before the recording: {0}")]
+    Open(#[from] ondol::Error),
+    /// The volume did not do what the model does, with one thread.
+    #[error(transparent)]
+    Disagreement(#[from] Box<Disagreement>),
+    /// The threads did not come to their ends.
+    #[error(transparent)]
+    Perform(#[from] PerformError),
+    /// They did what no order of their calls explains.
+    #[error(transparent)]
+    Unexplained(#[from] Box<Unexplained>),
+    /// The volume could not be read.
+    #[error("{0}")]
+    Read(String),
+}
+
+/// Does the setup, then records `program`. Equal arguments give equal runs, event by event.
+///
+/// # Errors
+/// The volume cannot be opened, fails, or does not agree with the model.
+pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Threads, RecordError> {
+    let domain = PowerDomain::new();
+    let medium = Arc::new(Recorder::new(RamStore::from_bytes(setup.image.to_vec()), 0, domain.clone()));
+    let store: Arc<dyn BlockStore> = medium.clone();
+    let library = Library::open(store.clone(), &setup.options, setup.seed)?;
+    let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
+    for op in &setup.before {
+        let _outcome = lockstep.step(op).map_err(Box::new)?;
+    }
+    let mut before: Model = lockstep.model().clone();
+    before.drop_handles();
+    let (volume, clock) = lockstep.into_target().into_parts()?;
+    volume.sync()?;
+    store.flush().map_err(ondol::Error::from)?;
+    drop(domain.take());
+    let base = Layer::new(medium.inner().to_bytes());
+    let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
+    let Performed { volume, calls, stats } = done;
+    let events = domain.take();
+    let after = dump::of_volume(volume.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
+    let orders = Orders::find(&before, &calls, &events, &after)?;
+    Ok(Threads { calls, base, events, after, orders, stats })
+}

@@ -1,0 +1,77 @@
+//! The steps of a call: what of it is done at one moment.
+
+use super::HANDLES;
+use crate::model::Model;
+use crate::op::{File, Op};
+use crate::{Fail, Outcome};
+
+/// Number of steps of a call. One that changes a file which it names by path first follows the path and holds the file.
+pub(super) fn steps_of(op: &Op) -> usize {
+    match op {
+        Op::Link { .. } => 2,
+        op => 1 + usize::from(held(&mut op.clone()).is_some()),
+    }
+}
+
+/// Where a call has the path of the file that it changes.
+fn held(op: &mut Op) -> Option<&mut File> {
+    match op {
+        Op::Write { file, .. }
+        | Op::Append { file, .. }
+        | Op::Truncate { file, .. }
+        | Op::Fallocate { file, .. }
+        | Op::SetXattr { file, .. }
+        | Op::RemoveXattr { file, .. }
+        | Op::Chmod { file, .. }
+        | Op::Chown { file, .. }
+        | Op::Utimens { file, .. }
+        | Op::Fsync { file, .. } => file.is_path().then_some(file),
+        _ => None,
+    }
+}
+
+/// Does step `step` of a call on the model; whether the call can have returned `outcome` then.
+pub(super) fn explains(model: &mut Model, thread: usize, op: &Op, step: usize, outcome: Outcome) -> bool {
+    let hold = thread as u8 * HANDLES + HANDLES - 1;
+    let mut op = op.clone();
+    let path = match (&op, held(&mut op.clone())) {
+        (Op::Link { from, .. }, _) => from.clone(),
+        (_, Some(File::Path(path))) => path.clone(),
+        _ => return agrees(model, outcome, |model| model.apply(&op), &op),
+    };
+    if step == 0 {
+        return match model.hold(hold, &path) {
+            Ok(()) => true,
+            Err(fail) => outcome == Err(fail),
+        };
+    }
+    if let Some(file) = held(&mut op) {
+        *file = File::Handle(hold);
+    }
+    let act = |model: &mut Model| match &op {
+        Op::Link { to, .. } => model.link_held(hold, to).map(|()| 0),
+        op => model.apply(op),
+    };
+    // What was not found has been explained by the first step.
+    let explained = !model.holds(hold) || agrees(model, outcome, act, &op);
+    model.let_go(hold);
+    explained
+}
+
+/// Whether the model returns what the volume did; then it has done the same.
+fn agrees(model: &mut Model, outcome: Outcome, act: impl Fn(&mut Model) -> Outcome, op: &Op) -> bool {
+    let mut after = model.clone();
+    let expected = act(&mut after);
+    match (expected, outcome) {
+        // The model has no limits of space: it goes along with whatever was done.
+        (Ok(_), Err(Fail::NoSpace)) => return true,
+        (Ok(wanted), Ok(written)) if written < wanted => {
+            let Op::Write { file, at, fill, .. } = op.clone() else { return false };
+            return model.apply(&Op::Write { file, at, len: written, fill }).is_ok();
+        }
+        (expected, outcome) if expected == outcome => {}
+        _ => return false,
+    }
+    *model = after;
+    true
+}

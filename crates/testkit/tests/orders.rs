@@ -1,0 +1,145 @@
+//! Which orders explain concurrent calls, and what a crash may leave of them.
+
+use ondol::DataMode;
+use ondol_power::Event;
+use ondol_testkit::model::Model;
+use ondol_testkit::op::{Op, text};
+use ondol_testkit::threads::{Call, Mark, Orders};
+use ondol_testkit::{Fail, Outcome};
+
+fn op(line: &str) -> Op {
+    text::parse(line).unwrap().remove(0)
+}
+
+fn model(lines: &str) -> Model {
+    let mut model = Model::empty();
+    for op in text::parse(lines).unwrap() {
+        model.apply(&op).unwrap();
+    }
+    model
+}
+
+fn call(line: &str, outcome: Outcome) -> Call {
+    Call { op: op(line), outcome, failure: None }
+}
+
+/// Events from words such as `0+` (thread 0 begins its next call) and `0-` (that returns).
+fn events(text: &str) -> Vec<Event> {
+    let mut done = [0; 8];
+    text.split_whitespace()
+        .map(|word| {
+            let thread = word[..1].parse().unwrap();
+            let mark = Mark { thread, call: done[thread], returned: word.ends_with('-') };
+            done[thread] += usize::from(mark.returned);
+            Event::Mark(mark.id())
+        })
+        .collect()
+}
+
+#[test]
+fn two_threads_cannot_both_create_one_name() {
+    let both = [vec![call("create /a 0644", Ok(0))], vec![call("create /a 0644", Ok(0))]];
+    let error = Orders::find(&Model::empty(), &both, &events("0+ 1+ 0- 1-"), &model("create /a 0644").snapshot());
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("no order of the calls explains") && error.contains("thread 1 call 0: create /a"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_call_that_returned_comes_before_one_that_began_later() {
+    let calls = [vec![call("create /a 0644", Ok(0))], vec![call("unlink /a", Err(Fail::NotFound))]];
+    let after = model("create /a 0644").snapshot();
+    assert!(Orders::find(&Model::empty(), &calls, &events("0+ 1+ 0- 1-"), &after).is_ok());
+    assert!(Orders::find(&Model::empty(), &calls, &events("1+ 1- 0+ 0-"), &after).is_ok());
+    assert!(Orders::find(&Model::empty(), &calls, &events("0+ 0- 1+ 1-"), &after).is_err());
+}
+
+#[test]
+fn what_is_left_tells_orders_apart() {
+    let calls = [vec![call("write /a 0 5 #1", Ok(5))], vec![call("write /a 0 5 #2", Ok(5))]];
+    let start = model("create /a 0644");
+    let one = model("create /a 0644\nwrite /a 0 5 #1").snapshot();
+    let other = model("create /a 0644\nwrite /a 0 5 #2").snapshot();
+    let concurrent = events("0+ 1+ 0- 1-");
+    let orders = Orders::find(&start, &calls, &concurrent, &one).unwrap();
+    // Neither, the second, both, with either file held or not where it still can be; that only the first was done is on no
+    // order that ends with it.
+    assert_eq!(orders.len(), 7);
+    assert!(orders.judge(DataMode::Journal, 4, &other).is_ok());
+    assert!(Orders::find(&start, &calls, &events("0+ 0- 1+ 1-"), &other).is_ok());
+    assert!(Orders::find(&start, &calls, &events("0+ 0- 1+ 1-"), &one).is_err());
+    let neither = model("create /a 0644\nwrite /a 0 5 #3").snapshot();
+    let error = Orders::find(&start, &calls, &concurrent, &neither).unwrap_err().to_string();
+    assert!(error.contains("none what they left"), "{error}");
+}
+
+#[test]
+fn equal_models_are_one_whatever_the_order() {
+    let calls: Vec<Vec<Call>> = (0..4)
+        .map(|i| vec![call(&format!("create /{i} 0644"), Ok(0)), call(&format!("mkdir /d{i} 0755"), Ok(0))])
+        .collect();
+    let after = model(&(0..4).map(|i| format!("create /{i} 0644\nmkdir /d{i} 0755\n")).collect::<String>());
+    let all = "0+ 1+ 2+ 3+ 0- 1- 2- 3-";
+    let orders = Orders::find(&Model::empty(), &calls, &events(&format!("{all} {all}")), &after.snapshot()).unwrap();
+    // All have returned from the first call before any began the second: two cubes that share a corner.
+    assert_eq!(orders.len(), 16 + 16 - 1);
+}
+
+#[test]
+fn a_crash_keeps_what_had_returned_before_a_completed_sync_began() {
+    let calls = [
+        vec![call("create /a 0644", Ok(0)), call("sync", Ok(0))],
+        vec![call("create /b 0644", Ok(0))],
+        vec![call("create /c 0644", Ok(0))],
+    ];
+    let shown =
+        |names: &str| model(&names.split(' ').map(|n| format!("create /{n} 0644\n")).collect::<String>()).snapshot();
+    let after = shown("a b c");
+    // Thread 1 returns before the sync begins, thread 2 only after that.
+    let events = events("0+ 0- 1+ 2+ 1- 0+ 2- 0-");
+    let orders = Orders::find(&Model::empty(), &calls, &events, &after).unwrap();
+    assert_eq!(orders.allowed(0), (vec![0, 0, 0], vec![0, 0, 0]));
+    assert_eq!(orders.allowed(4), (vec![0, 0, 0], vec![1, 1, 1]));
+    assert_eq!(orders.allowed(8), (vec![1, 1, 0], vec![2, 1, 1]));
+    assert!(orders.is_narrowed(8) && !orders.is_narrowed(7) && !orders.is_narrowed(0));
+    let judge = |events, names: &str| orders.judge(DataMode::Journal, events, &shown(names));
+    assert!(orders.judge(DataMode::Journal, 1, &Model::empty().snapshot()).is_ok());
+    assert!(judge(4, "a c").is_ok());
+    // `b` began after `a` had returned.
+    assert!(judge(4, "b").is_err());
+    assert!(judge(2, "a b").is_err());
+    let early = judge(7, "a").unwrap();
+    assert!(judge(7, "a c").is_ok() && !orders.still_allowed(DataMode::Journal, &early, 8));
+    let error = judge(8, "a c").unwrap_err();
+    assert!(error.contains("/b: missing"), "{error}");
+    assert!(judge(8, "a b").is_ok() && judge(8, "a b c").is_ok());
+}
+
+#[test]
+fn bytes_in_place_may_be_those_of_a_later_call_and_of_no_other() {
+    let lines = ["write /a 0 8 #1", "write /a 0 8 #2"];
+    let calls = [vec![call(lines[0], Ok(8)), call(lines[1], Ok(8))]];
+    let start = model("create /a 0644\nwrite /a 0 8 #7");
+    let shown = |line: &str| model(&format!("create /a 0644\nwrite /a 0 8 #7\n{line}")).snapshot();
+    let events = events("0+ 0- 0+ 0-");
+    let orders = Orders::find(&start, &calls, &events, &shown(lines[1])).unwrap();
+    // The first half of word 0 is equal in all fills.
+    let torn = shown("write /a 4 2 #2");
+    assert!(orders.judge(DataMode::Ordered, 3, &torn).is_ok());
+    assert!(orders.judge(DataMode::Ordered, 2, &torn).is_err());
+    assert!(orders.judge(DataMode::Journal, 3, &torn).is_err());
+    let foreign = shown("write /a 4 2 #9");
+    assert!(orders.judge(DataMode::Ordered, 4, &foreign).is_err());
+    assert!(orders.judge(DataMode::Writeback, 4, &foreign).is_ok());
+    let grown = shown("write /a 8 1 #1");
+    assert!(orders.judge(DataMode::Writeback, 4, &grown).is_err());
+}
+
+#[test]
+fn no_space_changes_nothing_and_a_short_write_writes_less() {
+    let calls = [vec![call("create /a 0644", Err(Fail::NoSpace))], vec![call("write /b 0 100 #1", Ok(40))]];
+    let after = model("create /b 0644\nwrite /b 0 40 #1").snapshot();
+    assert!(Orders::find(&model("create /b 0644"), &calls, &events("0+ 1+ 0- 1-"), &after).is_ok());
+}
