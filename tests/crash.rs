@@ -4,8 +4,9 @@
 
 use ondol::DataMode;
 use ondol_laboratory::explore::{Limits, Watch};
-use ondol_laboratory::hunt::{Budget, Prey, data_word, hunt};
+use ondol_laboratory::hunt::{Budget, hunt};
 use ondol_laboratory::workload::{self, Workload};
+use ondol_laboratory::{Prey, data_word};
 use ondol_tests::parameter;
 
 /// Explores workloads and says how far it came. Panics with the smallest violation.

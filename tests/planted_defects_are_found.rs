@@ -5,8 +5,8 @@
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_laboratory::LayerStore;
+use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::hunt::Prey;
 use ondol_laboratory::plants::{CLASSIC, Planted, Shown};
 use ondol_laboratory::run::Run;
 use ondol_power::{Event, Keep, Layer, Medium};

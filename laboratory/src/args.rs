@@ -4,6 +4,7 @@ use crate::image::Kind;
 use clap::Args;
 use ondol::DataMode;
 use ondol_env::plant::Defect;
+use ondol_testkit::schedule::Schedule;
 
 /// Tries what crashes leave behind.
 ///
@@ -16,7 +17,7 @@ pub struct CrashArgs {
     /// Data mode: journal, ordered or writeback
     #[arg(long, default_value = "journal", value_parser = data_mode, value_name = "MODE")]
     pub(crate) data: DataMode,
-    /// exhaustive-1, exhaustive-2, random, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input)
+    /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
     /// Persistence domain of the memory, for --workload pool: adr or eadr
@@ -33,7 +34,7 @@ pub struct CrashArgs {
     pub(crate) seed: u64,
     /// Processors to use [default: all]
     #[arg(long, value_name = "NUMBER")]
-    pub(crate) threads: Option<usize>,
+    pub(crate) processors: Option<usize>,
     /// How many recoveries in a row are crashed
     #[arg(long, default_value_t = 2, value_name = "NUMBER")]
     pub(crate) depth: u32,
@@ -46,9 +47,15 @@ pub struct CrashArgs {
     /// The volume for --workload FILE and --calls: small, orphan-file or pages
     #[arg(long, default_value = "small", value_name = "KIND")]
     pub(crate) image: Kind,
-    /// Calls to record, instead of a workload, separated by `;`
+    /// Calls to record, instead of a workload, separated by `;`; once for each thread
     #[arg(long, conflicts_with = "workload", value_name = "CALLS")]
-    pub(crate) calls: Option<String>,
+    pub(crate) calls: Vec<String>,
+    /// In which interleaving several --calls are done, as in random:7 or pct-3-1500:7
+    #[arg(long, default_value = "random:1", value_name = "POLICY:SEED")]
+    pub(crate) schedule: Schedule,
+    /// Seconds that go by at each turn of background work between the calls of several threads
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) background: Option<u64>,
     /// Calls before the recording
     #[arg(long, default_value = "", value_name = "CALLS")]
     pub(crate) before: String,

@@ -2,9 +2,10 @@
 
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits, Violation, Watch};
-use crate::hunt::{Budget, Found, Prey, data_word, hunt, hunt_pool, replay_pool};
+use crate::hunt::{Budget, Found, hunt, hunt_pool, replay_pool};
 use crate::plants::{CLASSIC as PLANTS, Planted};
-use crate::workload::{self, Workload};
+use crate::workload::{self, Others, Workload};
+use crate::{Prey, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol_env::plant::Defect;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -84,38 +85,43 @@ fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
 
 /// The one workload of `--calls` or of a file.
 fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
-    let (name, lines) = match (&args.calls, args.workload.as_deref()) {
+    let (name, lines) = match (args.calls.first(), args.workload.as_deref()) {
         (Some(calls), _) => ("--calls".to_owned(), calls.clone()),
-        (None, None | Some("exhaustive-1" | "exhaustive-2" | "random")) => return Ok(None),
+        (None, None | Some("exhaustive-1" | "exhaustive-2" | "random" | "threads")) => return Ok(None),
         (None, Some("-")) => {
             let mut lines = String::new();
             std::io::stdin().read_to_string(&mut lines).map_err(|e| format!("standard input: {e}"))?;
             ("standard input".to_owned(), lines)
         }
         (None, Some(file)) => {
-            let words = "a workload is exhaustive-1, exhaustive-2, random, or a file";
+            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, or a file";
             (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
         }
     };
     let mut workload = workload::from_text(&name, &lines, args.image).map_err(|e| format!("{name}: {e}"))?;
     workload.before = text::parse(&args.before).map_err(|e| format!("--before: {e}"))?;
     workload.remount = args.remount;
+    if args.calls.len() > 1 {
+        let calls = args.calls[1..].iter().map(|calls| text::parse(calls).map_err(|e| format!("--calls: {e}")));
+        let (schedule, background) = (args.schedule, args.background);
+        workload.others = Some(Others { calls: calls.collect::<Result<_, _>>()?, schedule, background });
+    }
     Ok(Some(workload))
 }
 
 fn workloads(args: &CrashArgs) -> Result<Box<dyn Iterator<Item = Workload> + Send>, String> {
     let shows = PLANTS.iter().find(|p| args.plant.as_deref() == Some(p.defect.name()) && p.data == args.data);
+    let random = workload::random(args.seed);
     Ok(match (single(args)?, args.workload.as_deref()) {
-        (None, None) if shows.is_some() => {
-            let workload = shows.map(Planted::workload).transpose().map_err(|e| e.to_string())?;
-            Box::new(workload.into_iter().chain(workload::exhaustive_1()).chain(workload::random(args.seed)))
-        }
         (Some(workload), _) => Box::new(std::iter::once(workload)),
         (None, Some("exhaustive-1")) => Box::new(workload::exhaustive_1()),
         (None, Some("exhaustive-2")) => Box::new(workload::exhaustive_2()),
-        (None, Some(_)) => Box::new(workload::random(args.seed)),
+        (None, Some("threads")) => Box::new(workload::threads(args.seed)),
+        (None, Some(_)) => Box::new(random),
         (None, None) => {
-            Box::new(workload::exhaustive_1().chain(workload::exhaustive_2()).chain(workload::random(args.seed)))
+            let shows = shows.map(Planted::workload).transpose().map_err(|e| e.to_string())?;
+            let endless = random.zip(workload::threads(args.seed)).flat_map(|(one, several)| [one, several]);
+            Box::new(shows.into_iter().chain(workload::exhaustive_1()).chain(workload::exhaustive_2()).chain(endless))
         }
     })
 }
@@ -124,9 +130,9 @@ fn explore(args: &CrashArgs, prey: &Prey) -> Result<ExitCode, String> {
     if args.fsck_every > 0 && image::missing(&["e2fsck"]).is_some() {
         eprintln!("ondol crash: e2fsck is not here: states are judged by our own check and the model alone");
     }
-    let endless = matches!(args.workload.as_deref(), None | Some("random")) && args.calls.is_none();
+    let endless = matches!(args.workload.as_deref(), None | Some("random" | "threads")) && args.calls.is_empty();
     let seconds = args.seconds.or((endless && args.states.is_none()).then_some(SECONDS));
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = args.processors.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let budget = Budget { states: args.states, threads };
     let watch = Watch::default();
     let started = System.monotonic_ns();
@@ -176,7 +182,7 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
         let json = serde_json::json!({
             "engine": args.engine,
             "data": data_word(prey.data),
-            "workload": args.workload.as_deref().unwrap_or(if args.calls.is_some() { "calls" } else { "all" }),
+            "workload": args.workload.as_deref().unwrap_or(if !args.calls.is_empty() { "calls" } else { "all" }),
             "plant": args.plant,
             "states": report.states,
             "distinct": distinct,

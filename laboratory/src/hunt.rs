@@ -3,31 +3,14 @@
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
 use crate::image::Kind;
 use crate::pool::PoolRun;
-use crate::run::{self, Run, Setup};
-use crate::subject::Description;
+use crate::prey::Prey;
 use crate::workload::Workload;
-use ondol::{DataMode, Options};
-use ondol_env::plant::{self, Defect};
+use ondol_env::plant;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_medium::Domain;
 use ondol_power::Layer;
-use ondol_testkit::op::{Op, text};
-use ondol_testkit::{image, shrink};
 use std::collections::{BTreeMap, HashSet};
-
-/// What is hunted, and how.
-#[derive(Clone, Debug)]
-pub struct Prey {
-    /// The data mode.
-    pub data: DataMode,
-    /// A defect to plant; test builds only.
-    pub plant: Option<Defect>,
-    /// Seed of samples and of the volume's random numbers.
-    pub seed: u64,
-    /// How far each run is explored.
-    pub limits: Limits,
-}
 
 /// When a hunt ends, besides by running out of workloads.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,100 +30,6 @@ pub struct Found {
     pub distinct: u64,
     /// Workloads explored.
     pub workloads: u64,
-}
-
-/// The word that mount options use.
-pub fn data_word(data: DataMode) -> &'static str {
-    match data {
-        DataMode::Journal => "journal",
-        DataMode::Ordered => "ordered",
-        DataMode::Writeback => "writeback",
-    }
-}
-
-impl Prey {
-    /// Records a workload.
-    ///
-    /// # Errors
-    /// The volume fails, or disagrees with the model without any crash.
-    pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
-        let options: Options = image::options(self.data);
-        let setup = Setup {
-            image: image.clone(),
-            options,
-            ops: workload.before.clone(),
-            remount: workload.remount,
-            seed: self.seed,
-        };
-        let mut run = run::record(&setup, &workload.calls).map_err(|e| e.to_string())?;
-        run.description = self.describe(workload);
-        Ok(run)
-    }
-
-    fn describe(&self, workload: &Workload) -> Description {
-        let Workload { name, image, before, remount, calls } = workload;
-        let quoted = |ops: &[Op]| text::print(ops).trim_end().replace('\n', "; ").replace('\'', "'\\''");
-        let plant = self.plant.map_or_else(String::new, |defect| format!(" --plant {defect}"));
-        let before_option = if before.is_empty() { String::new() } else { format!(" --before '{}'", quoted(before)) };
-        let (seed, data) = (self.seed, data_word(self.data));
-        let arguments = format!(
-            "--engine classic --data {data} --image {image} --seed {seed}{plant}{before_option}{} --calls '{}'",
-            if *remount { " --remount" } else { "" },
-            quoted(calls),
-        );
-        let text = format!(
-            "workload: {name}\nimage {image}, data={data}, seed {seed}\nbefore{}:\n{}recorded calls:\n{}",
-            if *remount { ", then unmounted and mounted" } else { ", then synced" },
-            text::print(before),
-            text::print(calls),
-        );
-        Description { arguments, text }
-    }
-
-    /// Records and explores one workload.
-    ///
-    /// # Errors
-    /// As [`Prey::record`].
-    pub fn explore(&self, image: &Layer, workload: &Workload, watch: &Watch) -> Result<Report, String> {
-        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let run = self.record(image, workload)?;
-        Ok(explore::explore(&run, &self.limits, watch))
-    }
-
-    /// Judges one state of a workload; `None` if nothing is wrong with it.
-    ///
-    /// # Errors
-    /// As [`Prey::record`], or the path does not fit the run.
-    pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Option<Violation>, String> {
-        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let image = workload.image.make()?;
-        explore::replay(&self.record(&image, workload)?, path)
-    }
-
-    /// The violation with the fewest calls, and of those with the fewest losses.
-    ///
-    /// # Errors
-    /// The image cannot be made.
-    pub fn smallest(&self, workload: &Workload, violation: Violation) -> Result<Violation, String> {
-        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let image = workload.image.make()?;
-        let first = |workload: &Workload| -> Option<(Run, Violation)> {
-            let run = self.record(&image, workload).ok()?;
-            let violation = explore::explore(&run, &self.limits, &Watch::default()).violations.pop()?;
-            Some((run, violation))
-        };
-        let with = |before: &[Op], calls: &[Op]| Workload {
-            before: before.to_vec(),
-            calls: calls.to_vec(),
-            ..workload.clone()
-        };
-        let calls = shrink::shrink(workload.calls.clone(), |calls| first(&with(&workload.before, calls)).is_some());
-        let before = shrink::shrink(workload.before.clone(), |before| first(&with(before, &calls)).is_some());
-        Ok(match first(&with(&before, &calls)) {
-            Some((run, violation)) => explore::smallest(&run, violation),
-            None => violation,
-        })
-    }
 }
 
 /// Explores the life of a pool on memory of this domain.

@@ -1,35 +1,58 @@
-//! A recorded volume as the subject of an exploration: recovered, checked and compared with the model.
+//! Recorded volumes as subjects of an exploration: recovered, checked and read by the code that ships.
 
-use crate::contract;
-use crate::run::Run;
 use crate::store::LayerStore;
 use crate::subject::{Description, Subject};
-use ondol::DataMode;
+use ondol::{Options, Volume};
 use ondol_block::{BlockStore, Recorder};
 use ondol_env::sync::Arc;
-use ondol_power::{Event, Layer, Medium, PowerDomain};
+use ondol_power::{Event, Layer, Medium, Pages, PowerDomain};
+use ondol_testkit::dump::{self, Snapshot};
+use ondol_testkit::image::{self, clock};
 use ondol_testkit::op::Fill;
-use ondol_testkit::{dump, image};
-use ondol_volume::{Caller, Error, ROOT, Volume};
+use ondol_volume::{Caller, Error, ROOT, Volume as Inodes};
 
-/// What a recovered volume was found to be.
-#[derive(Clone, Debug)]
-pub struct Matched {
-    /// Numbers of calls that it is the state of.
-    calls: Vec<usize>,
-    /// The least number that was allowed when it was looked at.
-    least: usize,
+/// A recorded run of a volume on one block medium: what its calls were, and which snapshots they allow, are its own.
+pub trait VolumeRun: Sync {
+    /// What a recovered volume was found to be.
+    type Found: Clone + Send;
+
+    /// The medium when the recording began.
+    fn media(&self) -> &[Medium];
+
+    /// Everything since.
+    fn events(&self) -> &[Event];
+
+    /// The blocks of the log, which are scratch once it has been replayed; its superblock is not.
+    fn log(&self) -> &Pages;
+
+    /// How the volume is opened, and the seed of its random numbers.
+    fn opening(&self) -> (&Options, u64);
+
+    /// Whether the volume may be found like this after `events` events.
+    ///
+    /// # Errors
+    /// It may not; says what differs.
+    fn compare(&self, found: &Snapshot, events: usize) -> Result<Self::Found, String>;
+
+    /// See [`Subject::still_allowed`].
+    fn still_allowed(&self, found: &Self::Found, events: usize) -> bool;
+
+    /// See [`Subject::is_narrowed`].
+    fn is_narrowed(&self, events: usize) -> bool;
+
+    /// See [`Subject::describe`].
+    fn describe(&self) -> Description;
 }
 
-impl Subject for Run {
-    type Matched = Matched;
+impl<R: VolumeRun> Subject for R {
+    type Matched = R::Found;
 
     fn media(&self) -> &[Medium] {
-        &self.media
+        VolumeRun::media(self)
     }
 
     fn events(&self) -> &[Event] {
-        &self.events
+        VolumeRun::events(self)
     }
 
     fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {
@@ -42,32 +65,27 @@ impl Subject for Run {
         let store = LayerStore::new(layers[0].clone());
         let recorded: Arc<dyn BlockStore> = Arc::new(Recorder::new(store, 0, domain.clone()));
         // Dropped without being closed: the next crash comes before that, or right then.
-        self.open(recorded).map(drop).map_err(|e| format!("cannot be opened: {e}"))
+        open(self, recorded).map(drop).map_err(|e| format!("cannot be opened: {e}"))
     }
 
     fn essence(&self, recovered: &mut [Layer]) -> u128 {
-        recovered[0].fingerprint_without(&self.log)
+        recovered[0].fingerprint_without(self.log())
     }
 
-    fn judge(&self, recovered: &[Layer], events: usize) -> Result<Matched, String> {
+    fn judge(&self, recovered: &[Layer], events: usize) -> Result<R::Found, String> {
         let (_, store) = store(recovered);
         check(&store).map_err(|e| format!("after recovery: {e}"))?;
-        let volume = self.open(store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
+        let volume = open(self, store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
         let found = dump::of_volume(volume.inodes()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
-        let (least, most) = self.allowed[events];
-        Ok(Matched { calls: contract::judge(self, least, most, &found)?, least })
+        self.compare(&found, events)
     }
 
-    fn still_allowed(&self, matched: &Matched, events: usize) -> bool {
-        let (least, most) = self.allowed[events];
-        // What is stale counts from the last sync on in `writeback` alone: elsewhere a state that was right for some number of
-        // calls is right for as long as that number is possible.
-        (self.setup.data() != DataMode::Writeback || matched.least == least)
-            && matched.calls.iter().any(|calls| (least..=most).contains(calls))
+    fn still_allowed(&self, matched: &R::Found, events: usize) -> bool {
+        VolumeRun::still_allowed(self, matched, events)
     }
 
     fn is_narrowed(&self, events: usize) -> bool {
-        self.allowed[events].0 > self.allowed[events - 1].0
+        VolumeRun::is_narrowed(self, events)
     }
 
     fn second_opinion(&self, layers: &[Layer], events: usize) -> Result<(), String> {
@@ -75,7 +93,7 @@ impl Subject for Run {
             return Ok(());
         }
         let tool = |e: image::ToolError| e.to_string();
-        let recovered = self.recover_and_close(&layers[0])?;
+        let recovered = recover_and_close(self, &layers[0])?;
         let verdict = image::check(&recovered.to_bytes()).map_err(tool)?;
         if !verdict.is_clean() {
             return Err(format!("e2fsck -fn after our recovery ended with {}:\n{}", verdict.code, verdict.output));
@@ -86,8 +104,27 @@ impl Subject for Run {
     }
 
     fn describe(&self) -> Description {
-        self.description.clone()
+        VolumeRun::describe(self)
     }
+}
+
+/// Opens a state of a run, as after the power is back: with other random numbers, and without threads.
+fn open<R: VolumeRun>(run: &R, store: Arc<dyn BlockStore>) -> ondol::Result<Volume> {
+    let (options, seed) = run.opening();
+    Volume::open_stepped(store, options, clock(seed ^ 0xFFFF))
+}
+
+/// Recovers, uses the volume a little, because it must still be good for that, and closes it.
+fn recover_and_close<R: VolumeRun>(run: &R, layer: &Layer) -> Result<Layer, String> {
+    let store = Arc::new(LayerStore::new(layer.clone()));
+    let volume = open(run, store.clone()).map_err(|e| format!("cannot be opened: {e}"))?;
+    match use_it(volume.inodes()) {
+        Ok(()) | Err(Error::NoSpace(_)) => {}
+        Err(e) => return Err(format!("cannot be used after recovery: {e}")),
+    }
+    volume.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
+    check(&(store.clone() as Arc<dyn BlockStore>)).map_err(|e| format!("recovered and closed: {e}"))?;
+    Ok(store.layer())
 }
 
 fn store(layers: &[Layer]) -> (Arc<LayerStore>, Arc<dyn BlockStore>) {
@@ -95,23 +132,8 @@ fn store(layers: &[Layer]) -> (Arc<LayerStore>, Arc<dyn BlockStore>) {
     (store.clone(), store)
 }
 
-impl Run {
-    /// Recovers, uses the volume a little, because it must still be good for that, and closes it.
-    fn recover_and_close(&self, layer: &Layer) -> Result<Layer, String> {
-        let store = Arc::new(LayerStore::new(layer.clone()));
-        let volume = self.open(store.clone()).map_err(|e| format!("cannot be opened: {e}"))?;
-        match use_it(volume.inodes()) {
-            Ok(()) | Err(Error::NoSpace(_)) => {}
-            Err(e) => return Err(format!("cannot be used after recovery: {e}")),
-        }
-        volume.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
-        check(&(store.clone() as Arc<dyn BlockStore>)).map_err(|e| format!("recovered and closed: {e}"))?;
-        Ok(store.layer())
-    }
-}
-
 /// Takes inodes and blocks, gives some back, and leaves others.
-fn use_it(volume: &Volume) -> ondol_volume::Result<()> {
+fn use_it(volume: &Inodes) -> ondol_volume::Result<()> {
     let dir = volume.mkdir(ROOT, b"after the crash", 0o755, Caller::default())?;
     for (name, len) in [(&b"stays"[..], 5000), (b"goes", 3000)] {
         let file = volume.create(dir.ino, name, 0o644, Caller::default())?;

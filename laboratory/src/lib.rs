@@ -13,13 +13,17 @@ mod image;
 mod judge;
 pub mod plants;
 pub mod pool;
+mod prey;
 pub mod run;
 mod store;
 mod subject;
+pub mod threads;
 pub mod workload;
 
 pub use args::CrashArgs;
 pub use command::{LaboratoryError, main};
 pub use image::Kind as Image;
+pub use judge::VolumeRun;
+pub use prey::{Prey, data_word};
 pub use store::LayerStore;
 pub use subject::{Description, Subject};

@@ -162,6 +162,7 @@ impl Planted {
             before: text::parse(self.before)?,
             remount: self.remount,
             calls: text::parse(self.calls)?,
+            others: None,
         })
     }
 }

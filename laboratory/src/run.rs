@@ -1,13 +1,14 @@
 //! A run: what a volume wrote while it did some calls, and what the model says after each of them.
 
+use crate::contract;
+use crate::judge::VolumeRun;
 use crate::store::LayerStore;
 use crate::subject::Description;
-use ondol::{DataMode, Options, Volume};
+use ondol::{DataMode, Options};
 use ondol_block::{BlockStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain};
 use ondol_testkit::dump::Snapshot;
-use ondol_testkit::image::clock;
 use ondol_testkit::model::Model;
 use ondol_testkit::op::Op;
 use ondol_testkit::target::{Disagreement, Library, Lockstep};
@@ -126,14 +127,14 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
 }
 
 /// ext4's superblock has one checksum over 1,024 bytes: it is as vulnerable as ext4 makes it.
-const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
+pub(crate) const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
 
 /// The blocks of the journal but for its superblock.
-fn log_pages(base: &Layer) -> Result<Pages, RecordError> {
+pub(crate) fn log_pages(base: &Layer) -> ondol::Result<Pages> {
     let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(base.clone()));
-    let image = Image::open(store).map_err(ondol::Error::from)?;
+    let image = Image::open(store)?;
     let block_size = u64::from(image.superblock().block_size());
-    let runs = image.journal_map().map_err(ondol::Error::from)?;
+    let runs = image.journal_map()?;
     let bytes = |(i, (start, len)): (usize, (u64, u64))| {
         let first = start + u64::from(i == 0);
         first * block_size..(start + len) * block_size
@@ -163,13 +164,52 @@ fn allowed(events: &[Event], synced: &[bool]) -> Vec<(usize, usize)> {
     [(0, 0)].into_iter().chain(after).collect()
 }
 
-impl Run {
-    /// Opens a state of this run, as after the power is back.
-    ///
-    /// # Errors
-    /// As [`Volume::open_stepped`].
-    pub fn open(&self, store: Arc<dyn BlockStore>) -> ondol::Result<Volume> {
-        // Other random numbers than before: the machine has been off.
-        Volume::open_stepped(store, &self.setup.options, clock(self.setup.seed ^ 0xFFFF))
+/// What a recovered volume was found to be.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Numbers of calls that it is the state of.
+    calls: Vec<usize>,
+    /// The least number that was allowed when it was looked at.
+    least: usize,
+}
+
+impl VolumeRun for Run {
+    type Found = Found;
+
+    fn media(&self) -> &[Medium] {
+        &self.media
+    }
+
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn log(&self) -> &Pages {
+        &self.log
+    }
+
+    fn opening(&self) -> (&Options, u64) {
+        (&self.setup.options, self.setup.seed)
+    }
+
+    fn compare(&self, found: &Snapshot, events: usize) -> Result<Found, String> {
+        let (least, most) = self.allowed[events];
+        Ok(Found { calls: contract::judge(self, least, most, found)?, least })
+    }
+
+    fn still_allowed(&self, found: &Found, events: usize) -> bool {
+        let (least, most) = self.allowed[events];
+        // What is stale counts from the last sync on in `writeback` alone: elsewhere a state that was right for some number of
+        // calls is right for as long as that number is possible.
+        (self.setup.data() != DataMode::Writeback || found.least == least)
+            && found.calls.iter().any(|calls| (least..=most).contains(calls))
+    }
+
+    fn is_narrowed(&self, events: usize) -> bool {
+        self.allowed[events].0 > self.allowed[events - 1].0
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
     }
 }

@@ -6,13 +6,13 @@ use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_format::FormatError;
 use ondol_format::mkfs::{Chunk, Options, Plan};
-use ondol_power::{Cut, Keep, Kind, Medium};
+use ondol_power::{Cut, Keep, Kind, Layer, Medium};
 use ondol_testkit::schedule::{Policy, Schedule};
 use ondol_testkit::threads::{Setup, Threads, random, record};
 use ondol_testkit::{dump, image};
 
 /// 4 MiB in blocks of 1 KiB with a journal of 1,024 blocks.
-fn fresh() -> Arc<[u8]> {
+fn fresh() -> Layer {
     let mut options = Options::new(*b"ondol laboratory", *b"ondol hash seed.", 1_600_000_000);
     (options.block_size, options.inodes, options.journal_blocks) = (Some(1024), Some(128), Some(1024));
     options.zeroed = true;
@@ -24,7 +24,7 @@ fn fresh() -> Arc<[u8]> {
         Ok::<(), FormatError>(())
     };
     Plan::new(&options, 4 << 20).unwrap().emit(place).unwrap();
-    bytes.into()
+    Layer::new(bytes)
 }
 
 fn setup(data: DataMode) -> Setup {

@@ -4,11 +4,12 @@ mod calls;
 mod random;
 mod scenarios;
 
-pub use random::random;
+pub use random::{random, threads};
 
 use crate::image::Kind;
 use calls::{BEFORE, CALLS, SYNCS};
 use ondol_testkit::op::{Op, text};
+use ondol_testkit::schedule::Schedule;
 use scenarios::SCENARIOS;
 
 /// Calls, and what comes before them.
@@ -24,6 +25,19 @@ pub struct Workload {
     pub remount: bool,
     /// Calls that are recorded, and crashed everywhere.
     pub calls: Vec<Op>,
+    /// What others do at the same time.
+    pub others: Option<Others>,
+}
+
+/// Further threads.
+#[derive(Clone, Debug)]
+pub struct Others {
+    /// Each one's calls.
+    pub calls: Vec<Vec<Op>>,
+    /// In which interleaving.
+    pub schedule: Schedule,
+    /// With a task for background work: the seconds that go by at each of its turns.
+    pub background: Option<u64>,
 }
 
 fn parse(lines: &str) -> Vec<Op> {
@@ -39,6 +53,7 @@ pub fn exhaustive_1() -> impl Iterator<Item = Workload> + Send {
         before: parse(before),
         remount: i % 4 == 1 && !before.contains("open @"),
         calls: parse(calls),
+        others: None,
     });
     let single =
         CALLS.iter().enumerate().flat_map(|(i, call)| SYNCS.iter().map(move |sync| sequence(i, &[call, sync])));
@@ -64,6 +79,7 @@ fn sequence(i: usize, lines: &[&str]) -> Workload {
         before: parse(BEFORE),
         remount: false,
         calls: ondol_testkit::strategy::number_fills_from(parse(&lines.join("\n")), 10),
+        others: None,
     }
 }
 
@@ -72,7 +88,8 @@ fn sequence(i: usize, lines: &[&str]) -> Workload {
 /// # Errors
 /// The first line that is no call.
 pub fn from_text(name: &str, lines: &str, image: Kind) -> Result<Workload, text::ParseError> {
-    Ok(Workload { name: name.into(), image, before: Vec::new(), remount: false, calls: text::parse(lines)? })
+    let calls = text::parse(lines)?;
+    Ok(Workload { name: name.into(), image, before: Vec::new(), remount: false, calls, others: None })
 }
 
 #[cfg(test)]

@@ -1,9 +1,11 @@
 //! Random sequences: equal seeds give equal ones.
 
-use super::Workload;
+use super::{Others, Workload};
 use crate::image::Kind;
 use ondol_testkit::op::Op;
+use ondol_testkit::schedule::{Policy, Schedule};
 use ondol_testkit::strategy::{self, Mix};
+use ondol_testkit::threads;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -16,7 +18,27 @@ pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
         let mut ops = sequence(seed, n);
         let calls = ops.split_off(ops.len().min(BEFORE));
         let image = Kind::USUAL[n as usize % Kind::USUAL.len()];
-        Workload { name: format!("random {seed}/{n}"), image, before: ops, remount: false, calls }
+        Workload { name: format!("random {seed}/{n}"), image, before: ops, remount: false, calls, others: None }
+    })
+}
+
+/// Two or three threads after others, each time in another interleaving, without end.
+pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
+    (0..).map(move |n: u64| {
+        let of_this = seed.rotate_left(32) ^ n;
+        let count = 2 + n as usize % 2;
+        let program = threads::random::random(of_this, count, 12 / count);
+        let mut calls = program.threads().to_vec();
+        // One in three: any of them at every point. Else: few changes of place, at places that matter.
+        let policy = if n.is_multiple_of(3) { Policy::Random } else { Policy::Priorities { depth: 3, steps: 1500 } };
+        Workload {
+            name: format!("threads {seed}/{n}"),
+            image: Kind::USUAL[n as usize % Kind::USUAL.len()],
+            before: threads::random::before(),
+            remount: false,
+            calls: calls.remove(0),
+            others: Some(Others { calls, schedule: Schedule::new(policy, of_this), background: Some(2) }),
+        }
     })
 }
 

@@ -15,7 +15,7 @@ use ondol_power::{Event, Layer, PowerDomain};
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// The fresh image.
-    pub image: Arc<[u8]>,
+    pub image: Layer,
     /// How it is opened.
     pub options: Options,
     /// Calls before the recording, made durable at its begin. What they leave open is closed.
@@ -69,7 +69,7 @@ pub enum RecordError {
 /// The volume cannot be opened, fails, or does not agree with the model.
 pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Threads, RecordError> {
     let domain = PowerDomain::new();
-    let medium = Arc::new(Recorder::new(RamStore::from_bytes(setup.image.to_vec()), 0, domain.clone()));
+    let medium = Arc::new(Recorder::new(RamStore::from_bytes(setup.image.to_bytes()), 0, domain.clone()));
     let store: Arc<dyn BlockStore> = medium.clone();
     let library = Library::open(store.clone(), &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;

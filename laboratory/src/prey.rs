@@ -1,0 +1,180 @@
+//! One workload: recorded, explored, replayed, and made small.
+
+use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
+use crate::run::{self, Run};
+use crate::subject::Description;
+use crate::threads::ThreadsRun;
+use crate::workload::{Others, Workload};
+use ondol::DataMode;
+use ondol_env::plant::{self, Defect};
+use ondol_power::Layer;
+use ondol_testkit::op::{Op, text};
+use ondol_testkit::threads::{self, Program};
+use ondol_testkit::{image, shrink};
+
+/// What is hunted, and how.
+#[derive(Clone, Debug)]
+pub struct Prey {
+    /// The data mode.
+    pub data: DataMode,
+    /// A defect to plant; test builds only.
+    pub plant: Option<Defect>,
+    /// Seed of samples and of the volume's random numbers.
+    pub seed: u64,
+    /// How far each run is explored.
+    pub limits: Limits,
+}
+
+/// The word that mount options use.
+pub fn data_word(data: DataMode) -> &'static str {
+    match data {
+        DataMode::Journal => "journal",
+        DataMode::Ordered => "ordered",
+        DataMode::Writeback => "writeback",
+    }
+}
+
+/// A recorded workload.
+enum Recorded {
+    One(Run),
+    Several(ThreadsRun),
+}
+
+impl Recorded {
+    fn explore(&self, limits: &Limits, watch: &Watch) -> Report {
+        match self {
+            Self::One(run) => explore::explore(run, limits, watch),
+            Self::Several(run) => explore::explore(run, limits, watch),
+        }
+    }
+
+    fn replay(&self, path: &CasePath) -> Result<Option<Violation>, String> {
+        match self {
+            Self::One(run) => explore::replay(run, path),
+            Self::Several(run) => explore::replay(run, path),
+        }
+    }
+
+    fn smallest(&self, violation: Violation) -> Violation {
+        match self {
+            Self::One(run) => explore::smallest(run, violation),
+            Self::Several(run) => explore::smallest(run, violation),
+        }
+    }
+}
+
+impl Prey {
+    /// Records a workload of one thread.
+    ///
+    /// # Errors
+    /// The volume fails, or disagrees with the model without any crash.
+    pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
+        let setup = run::Setup {
+            image: image.clone(),
+            options: image::options(self.data),
+            ops: workload.before.clone(),
+            remount: workload.remount,
+            seed: self.seed,
+        };
+        let mut run = run::record(&setup, &workload.calls).map_err(|e| e.to_string())?;
+        run.description = self.describe(workload);
+        Ok(run)
+    }
+
+    fn record_any(&self, image: &Layer, workload: &Workload) -> Result<Recorded, String> {
+        let Some(others) = &workload.others else { return self.record(image, workload).map(Recorded::One) };
+        let setup = threads::Setup {
+            image: image.clone(),
+            options: image::options(self.data),
+            before: workload.before.clone(),
+            seed: self.seed,
+            background: others.background,
+        };
+        let program = [std::slice::from_ref(&workload.calls), &others.calls].concat();
+        let program = Program::new(program).map_err(|e| e.to_string())?;
+        ThreadsRun::record(&setup, &program, others.schedule, self.describe(workload)).map(Recorded::Several)
+    }
+
+    /// How the program is told to do this, and what a reader wants to know of it.
+    pub(crate) fn describe(&self, workload: &Workload) -> Description {
+        let Workload { name, image, before, remount, calls, others } = workload;
+        let quoted = |ops: &[Op]| text::print(ops).trim_end().replace('\n', " ; ").replace('\'', "'\\''");
+        let (seed, data) = (self.seed, data_word(self.data));
+        let mut arguments = format!("--engine classic --data {data} --image {image} --seed {seed}");
+        let mut text = format!("workload: {name}\nimage {image}, data={data}, seed {seed}\n");
+        if let Some(defect) = self.plant {
+            arguments += &format!(" --plant {defect}");
+        }
+        if !before.is_empty() {
+            arguments += &format!(" --before '{}'", quoted(before));
+        }
+        let then = if *remount { "unmounted and mounted" } else { "synced" };
+        text += &format!("before, then {then}:\n{}", text::print(before));
+        if *remount {
+            arguments += " --remount";
+        }
+        arguments += &format!(" --calls '{}'", quoted(calls));
+        text += &format!("recorded calls:\n{}", text::print(calls));
+        if let Some(Others { calls, schedule, background }) = others {
+            for calls in calls {
+                arguments += &format!(" --calls '{}'", quoted(calls));
+                text += &format!("at the same time:\n{}", text::print(calls));
+            }
+            arguments += &format!(" --schedule {schedule}");
+            if let Some(seconds) = background {
+                arguments += &format!(" --background {seconds}");
+            }
+        }
+        Description { arguments, text }
+    }
+
+    /// Records and explores one workload.
+    ///
+    /// # Errors
+    /// As [`Prey::record`].
+    pub fn explore(&self, image: &Layer, workload: &Workload, watch: &Watch) -> Result<Report, String> {
+        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
+        Ok(self.record_any(image, workload)?.explore(&self.limits, watch))
+    }
+
+    /// Judges one state of a workload; `None` if nothing is wrong with it.
+    ///
+    /// # Errors
+    /// As [`Prey::record`], or the path does not fit the run.
+    pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Option<Violation>, String> {
+        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
+        self.record_any(&workload.image.make()?, workload)?.replay(path)
+    }
+
+    /// The violation with the fewest calls, and of those with the fewest losses.
+    ///
+    /// # Errors
+    /// The image cannot be made.
+    pub fn smallest(&self, workload: &Workload, violation: Violation) -> Result<Violation, String> {
+        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
+        let image = workload.image.make()?;
+        let first = |workload: &Workload| -> Option<(Recorded, Violation)> {
+            let run = self.record_any(&image, workload).ok()?;
+            let violation = run.explore(&self.limits, &Watch::default()).violations.pop()?;
+            Some((run, violation))
+        };
+        let mut small = workload.clone();
+        small.calls = shrink::shrink(small.calls.clone(), |calls| {
+            first(&Workload { calls: calls.to_vec(), ..small.clone() }).is_some()
+        });
+        for thread in 0..small.others.as_ref().map_or(0, |others| others.calls.len()) {
+            let with = |calls: &[Op]| {
+                let mut smaller = small.clone();
+                smaller.others.iter_mut().for_each(|others| others.calls[thread] = calls.to_vec());
+                smaller
+            };
+            let calls = small.others.as_ref().map(|others| others.calls[thread].clone()).unwrap_or_default();
+            let calls = shrink::shrink(calls, |calls| first(&with(calls)).is_some());
+            small = with(&calls);
+        }
+        small.before = shrink::shrink(small.before.clone(), |before| {
+            first(&Workload { before: before.to_vec(), ..small.clone() }).is_some()
+        });
+        Ok(first(&small).map_or(violation, |(run, violation)| run.smallest(violation)))
+    }
+}

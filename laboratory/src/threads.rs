@@ -1,0 +1,78 @@
+//! Several threads on a volume as the subject of an exploration: one schedule, cut everywhere.
+
+use crate::judge::VolumeRun;
+use crate::run::{SUPERBLOCK, log_pages};
+use crate::subject::Description;
+use ondol::{DataMode, Options};
+use ondol_power::{Event, Kind, Medium, Pages};
+use ondol_testkit::dump::Snapshot;
+use ondol_testkit::schedule::Schedule;
+use ondol_testkit::threads::{Matched, Program, Setup, Threads, record};
+
+/// A recorded run of several threads.
+#[derive(Clone, Debug)]
+pub struct ThreadsRun {
+    setup: Setup,
+    run: Threads,
+    media: Vec<Medium>,
+    log: Pages,
+    description: Description,
+}
+
+impl ThreadsRun {
+    /// Records `program` under `schedule`. Equal arguments give equal runs.
+    ///
+    /// # Errors
+    /// The volume fails, or does what no order of the calls explains.
+    pub fn record(
+        setup: &Setup,
+        program: &Program,
+        schedule: Schedule,
+        description: Description,
+    ) -> Result<Self, String> {
+        let run = record(setup, program, schedule).map_err(|e| e.to_string())?;
+        let log = log_pages(&run.base).map_err(|e| e.to_string())?;
+        let media = vec![Medium { base: run.base.clone(), kind: Kind::Block, whole: Some(SUPERBLOCK) }];
+        Ok(Self { setup: setup.clone(), run, media, log, description })
+    }
+
+    fn data(&self) -> DataMode {
+        self.setup.options.data().unwrap_or(DataMode::Ordered)
+    }
+}
+
+impl VolumeRun for ThreadsRun {
+    type Found = Matched;
+
+    fn media(&self) -> &[Medium] {
+        &self.media
+    }
+
+    fn events(&self) -> &[Event] {
+        &self.run.events
+    }
+
+    fn log(&self) -> &Pages {
+        &self.log
+    }
+
+    fn opening(&self) -> (&Options, u64) {
+        (&self.setup.options, self.setup.seed)
+    }
+
+    fn compare(&self, found: &Snapshot, events: usize) -> Result<Matched, String> {
+        self.run.orders.judge(self.data(), events, found)
+    }
+
+    fn still_allowed(&self, found: &Matched, events: usize) -> bool {
+        self.run.orders.still_allowed(self.data(), found, events)
+    }
+
+    fn is_narrowed(&self, events: usize) -> bool {
+        self.run.orders.is_narrowed(events)
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}
