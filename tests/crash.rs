@@ -40,6 +40,23 @@ fn sequences(data: DataMode) {
     none_is_violated(data, limits, workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
+/// Two or three threads in interleavings from seeds.
+fn several_threads(data: DataMode) {
+    let limits = Limits { second_opinion_every: 150, samples: 6, torn: 6, recrash_every: 200, ..Limits::default() };
+    let count = parameter("ONDOL_CASES", 40) as usize;
+    none_is_violated(data, limits, workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
+}
+
+#[test]
+fn threads_in_journal() {
+    several_threads(DataMode::Journal);
+}
+
+#[test]
+fn threads_in_ordered() {
+    several_threads(DataMode::Ordered);
+}
+
 #[test]
 fn single_calls_in_journal() {
     single_calls(DataMode::Journal);

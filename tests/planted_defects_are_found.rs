@@ -2,14 +2,18 @@
 //!
 //! `ONDOL_PLANT=name` picks one, and `ONDOL_SHOW=1` prints how it was found.
 
+use ondol::DataMode;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
-use ondol_laboratory::LayerStore;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
 use ondol_laboratory::plants::{CLASSIC, Planted, Shown};
 use ondol_laboratory::run::Run;
+use ondol_laboratory::workload::{Others, Workload};
+use ondol_laboratory::{Image, LayerStore};
 use ondol_power::{Event, Keep, Layer, Medium};
+use ondol_testkit::op::text;
+use ondol_testkit::schedule::{Policy, Schedule};
 use ondol_tests::parameter;
 
 /// Distinct states in which a defect must have been found.
@@ -86,6 +90,34 @@ fn images(run: &Run) -> impl Iterator<Item = usize> {
         let blocks = bytes.len() / 1024;
         (1..blocks - 1).map(move |block| at + block * 1024 + 100)
     })
+}
+
+/// A truncate that meets the commit of what it cuts off.
+#[test]
+fn early_forget_is_found_in_some_interleaving() {
+    let calls = |lines: &str| text::parse(lines).unwrap();
+    let found = |plant: Option<Defect>, seed: u64| {
+        let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
+        let prey = Prey { data: DataMode::Journal, plant, seed: 1, limits };
+        let workload = Workload {
+            name: "truncate and fsync".into(),
+            image: Image::Small,
+            before: calls("create /a 0644"),
+            remount: false,
+            calls: calls("truncate /a 700"),
+            others: Some(Others {
+                calls: vec![calls("write /a 2000 900 #1 ; fsync /a")],
+                schedule: Schedule::new(Policy::Priorities { depth: 3, steps: 300 }, seed),
+                background: None,
+            }),
+        };
+        let report = prey.explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap();
+        report.violations.first().map(ToString::to_string)
+    };
+    let seeds = 0..parameter("ONDOL_SCHEDULES", 300);
+    let planted = seeds.clone().find(|seed| found(Some(Defect::EarlyForget), *seed).is_some());
+    let seed = planted.unwrap_or_else(|| panic!("not found under {} schedules", seeds.end));
+    assert_eq!(found(None, seed), None);
 }
 
 #[test]

@@ -112,7 +112,7 @@ impl Shared<'_> {
             Ok(report) => report,
             Err(what) => {
                 self.watch.stop.store(true, Relaxed);
-                *self.failure.lock() = Some(format!("{}\n{what}", self.prey.describe(&workload).text));
+                *self.failure.lock() = Some(what);
                 return false;
             }
         };

@@ -128,13 +128,20 @@ impl Prey {
         Description { arguments, text }
     }
 
-    /// Records and explores one workload.
+    /// Records and explores one workload. That the volume fails, or disagrees with the model, without any crash, is a violation, too.
     ///
     /// # Errors
-    /// As [`Prey::record`].
+    /// There are no planted defects in this build.
     pub fn explore(&self, image: &Layer, workload: &Workload, watch: &Watch) -> Result<Report, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        Ok(self.record_any(image, workload)?.explore(&self.limits, watch))
+        Ok(match self.record_any(image, workload) {
+            Ok(run) => run.explore(&self.limits, watch),
+            Err(what) => Report { violations: vec![self.uncrashed(workload, what)], ..Report::default() },
+        })
+    }
+
+    fn uncrashed(&self, workload: &Workload, what: String) -> Violation {
+        Violation { what, path: CasePath(Vec::new()), run: self.describe(workload), events: String::new() }
     }
 
     /// Judges one state of a workload; `None` if nothing is wrong with it.
@@ -153,10 +160,16 @@ impl Prey {
     pub fn smallest(&self, workload: &Workload, violation: Violation) -> Result<Violation, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let image = workload.image.make()?;
-        let first = |workload: &Workload| -> Option<(Recorded, Violation)> {
-            let run = self.record_any(&image, workload).ok()?;
-            let violation = run.explore(&self.limits, &Watch::default()).violations.pop()?;
-            Some((run, violation))
+        let without_crash = violation.path.0.is_empty();
+        let first = |workload: &Workload| -> Option<(Option<Recorded>, Violation)> {
+            match self.record_any(&image, workload) {
+                Err(what) => without_crash.then(|| (None, self.uncrashed(workload, what))),
+                Ok(_) if without_crash => None,
+                Ok(run) => {
+                    let violation = run.explore(&self.limits, &Watch::default()).violations.pop()?;
+                    Some((Some(run), violation))
+                }
+            }
         };
         let mut small = workload.clone();
         small.calls = shrink::shrink(small.calls.clone(), |calls| {
@@ -175,6 +188,10 @@ impl Prey {
         small.before = shrink::shrink(small.before.clone(), |before| {
             first(&Workload { before: before.to_vec(), ..small.clone() }).is_some()
         });
-        Ok(first(&small).map_or(violation, |(run, violation)| run.smallest(violation)))
+        Ok(match first(&small) {
+            Some((Some(run), violation)) => run.smallest(violation),
+            Some((None, violation)) => violation,
+            None => violation,
+        })
     }
 }

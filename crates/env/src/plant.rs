@@ -63,6 +63,7 @@ defects! {
     UnzeroedCommitPlace "unzeroed-commit-place" "What was at the commit block's place stays behind its first sector.",
     EarlyReuse "early-reuse" "Freed blocks can be allocated before the freeing is durable.",
     ReuseDuringCheckpoint "reuse-during-checkpoint" "Freed blocks can be allocated while a checkpoint may still write to them.",
+    EarlyForget "early-forget" "The image of a freed block is given up while the transaction before still needs it.",
     LiveDerived "live-derived" "A descriptor's free count is that of memory and not of the transaction's bitmap.",
     LostOrphan "lost-orphan" "An inode that loses its last name is not entered as an orphan.",
     KeptOrphan "kept-orphan" "A deleted inode stays entered as an orphan.",

@@ -175,7 +175,7 @@ impl<S: Subject> Explorer<'_, S> {
             outcome => outcome,
         };
         if let Err(what) = outcome {
-            self.report.violations.push(Violation { what, path: CasePath(path), run: self.subject.describe() });
+            self.report.violations.push(violation(self.subject, what, CasePath(path)));
             self.done = self.report.violations.len() >= self.every.violations;
         }
         !self.done
@@ -228,6 +228,12 @@ impl<S: Subject> Explorer<'_, S> {
         self.run(&Place { media: &media, events: &events, limits: &limits, happened: Some(happened), path });
         Ok(())
     }
+}
+
+fn violation<S: Subject>(subject: &S, what: String, path: CasePath) -> Violation {
+    let happened = path.0.first().map_or(0, |case| case.events.min(subject.events().len()));
+    let events = report::told(&subject.events()[..happened]);
+    Violation { what, path, run: subject.describe(), events }
 }
 
 /// The events of coming back from a state, and the media they begin with.

@@ -1,6 +1,6 @@
 //! One state again, and the smallest state that still breaks the contract.
 
-use super::{CasePath, Violation, recovery};
+use super::{CasePath, Violation, recovery, violation};
 use crate::subject::Subject;
 use ondol_power::{Case, Keep, Layer};
 
@@ -10,7 +10,7 @@ use ondol_power::{Case, Keep, Layer};
 /// The path does not fit the run.
 pub fn replay<S: Subject>(subject: &S, path: &CasePath) -> Result<Option<Violation>, String> {
     let found = judged(subject, path)?;
-    Ok(found.err().map(|what| Violation { what, path: path.clone(), run: subject.describe() }))
+    Ok(found.err().map(|what| violation(subject, what, path.clone())))
 }
 
 fn judged<S: Subject>(subject: &S, path: &CasePath) -> Result<Result<(), String>, String> {

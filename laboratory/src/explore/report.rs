@@ -1,7 +1,7 @@
 //! What an exploration found.
 
 use crate::subject::Description;
-use ondol_power::Case;
+use ondol_power::{Case, Event};
 use std::fmt;
 
 /// Figures of an exploration; they add up over runs.
@@ -67,16 +67,50 @@ impl std::str::FromStr for CasePath {
 pub struct Violation {
     /// How it is broken.
     pub what: String,
-    /// Which state.
+    /// Which state; an empty path where the calls went wrong without any crash.
     pub path: CasePath,
     /// The run it is a state of.
     pub run: Description,
+    /// The last events before the first cut, a line each.
+    pub events: String,
+}
+
+/// Events that a violation shows.
+const SHOWN: usize = 40;
+
+/// The last of `events`, a line each.
+pub(super) fn told(events: &[Event]) -> String {
+    let from = events.len().saturating_sub(SHOWN);
+    events[from..].iter().map(|event| format!("  {}\n", line(event))).collect()
+}
+
+fn line(event: &Event) -> String {
+    match event {
+        Event::Write { medium, offset, bytes } => format!("medium {medium}: {} bytes at {offset} written", bytes.len()),
+        Event::Flush { medium } => format!("medium {medium}: flushed"),
+        Event::Store { medium, thread, offset, bytes } => {
+            format!("medium {medium}: {} bytes at {offset} stored by thread {thread}", bytes.len())
+        }
+        Event::WriteBack { medium, thread, offset, len } => {
+            format!("medium {medium}: thread {thread} writes back {len} bytes at {offset}")
+        }
+        Event::Fence { thread } => format!("thread {thread}: fence"),
+        Event::Mark(id) => {
+            let (thread, call) = (id >> 32, (*id as u32) >> 1);
+            format!("thread {thread}, call {call}: {}", if id & 1 == 0 { "begins" } else { "has returned" })
+        }
+    }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, path, run } = self;
-        write!(f, "crash state {path} breaks the contract: {what}\n{}to see it again:\n", run.text)?;
-        write!(f, "  ondol crash {} --case '{path}'", run.arguments)
+        let Self { what, path, run, events } = self;
+        if path.0.is_empty() {
+            write!(f, "without any crash: {what}\n{}to see it again:\n  ondol crash {}", run.text, run.arguments)
+        } else {
+            write!(f, "crash state {path} breaks the contract: {what}\n{}", run.text)?;
+            write!(f, "events before the crash:\n{events}to see it again:\n")?;
+            write!(f, "  ondol crash {} --case '{path}'", run.arguments)
+        }
     }
 }

@@ -27,8 +27,7 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let of_this = seed.rotate_left(32) ^ n;
         let count = 2 + n as usize % 2;
-        let program = threads::random::random(of_this, count, 12 / count);
-        let mut calls = program.threads().to_vec();
+        let mut calls = threads::random::random_calls(of_this, count, 12 / count);
         // One in three: any of them at every point. Else: few changes of place, at places that matter.
         let policy = if n.is_multiple_of(3) { Policy::Random } else { Policy::Priorities { depth: 3, steps: 1500 } };
         Workload {

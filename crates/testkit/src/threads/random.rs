@@ -20,10 +20,15 @@ pub fn before() -> Vec<Op> {
 
 /// A program of `threads` threads with `calls` calls each. Equal arguments give equal programs.
 pub fn random(seed: u64, threads: usize, calls: usize) -> Program {
+    Program::new(random_calls(seed, threads, calls)).expect("these calls are for several threads")
+}
+
+/// The calls of [`random`], by thread.
+pub fn random_calls(seed: u64, threads: usize, calls: usize) -> Vec<Vec<Op>> {
     let mut random = Random::new(seed);
     let mut fills = 100;
     let one = |_| (0..calls).map(|_| op(&mut random, &mut fills)).collect();
-    Program::new((0..threads).map(one).collect()).expect("these calls are for several threads")
+    (0..threads).map(one).collect()
 }
 
 fn op(random: &mut Random, fills: &mut u32) -> Op {
