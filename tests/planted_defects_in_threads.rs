@@ -19,8 +19,11 @@ type Outcome = Result<(), ondol_volume::Error>;
 /// A defect that takes two threads.
 struct Threaded {
     defect: Defect,
+    data: DataMode,
     /// Choices of a schedule in which the tasks change places.
     steps: u32,
+    /// The seed to begin with: not far from one that shows it.
+    seed: u64,
     /// What is done before there are threads.
     before: fn(&Volume) -> Outcome,
     tasks: [fn(&Volume) -> Outcome; 2],
@@ -39,7 +42,9 @@ enum When {
 const THREADED: &[Threaded] = &[
     Threaded {
         defect: Defect::TornPublish,
+        data: DataMode::Ordered,
         steps: 130,
+        seed: 0,
         before: |_| Ok(()),
         tasks: [
             |v| ["a", "b", "c"].iter().try_for_each(|name| create(v, name).map(drop)),
@@ -49,20 +54,25 @@ const THREADED: &[Threaded] = &[
     },
     Threaded {
         defect: Defect::UnwrittenLate,
+        data: DataMode::Ordered,
         steps: 100,
+        seed: 10,
         before: |v| {
             write(v, "old", OLD, 9000)?;
             v.inodes().sync()?;
             v.inodes().unlink(ROOT, b"old")?;
             v.inodes().sync()?;
-            v.inodes().fallocate(create(v, "a")?, Fallocate::Allocate, 0, 9000)
+            v.inodes().fallocate(create(v, "a")?, Fallocate::Allocate, 0, 9000)?;
+            v.inodes().sync()
         },
         tasks: [|v| write(v, "a", NEW, 9000), |v| v.inodes().sync()],
         holds: |v, _| bytes_are(v, "a", &[0, NEW]),
     },
     Threaded {
         defect: Defect::ReuseDuringCheckpoint,
+        data: DataMode::Ordered,
         steps: 200,
+        seed: 10,
         before: |v| {
             create(v, "b")?;
             create(v, "full")?;
@@ -80,7 +90,9 @@ const THREADED: &[Threaded] = &[
     },
     Threaded {
         defect: Defect::LostNewerImage,
+        data: DataMode::Ordered,
         steps: 200,
+        seed: 10,
         before: crowd,
         tasks: [checkpoint, |v| {
             v.inodes().setattr(ROOT, &SetAttr { uid: Some(1), ..SetAttr::default() })?;
@@ -91,6 +103,25 @@ const THREADED: &[Threaded] = &[
             0 if when == When::Crashed => Ok(()),
             uid => Err(format!("the root belongs to {uid}")),
         },
+    },
+    Threaded {
+        defect: Defect::PromiseInGap,
+        data: DataMode::Journal,
+        steps: 700,
+        seed: 94,
+        before: |v| {
+            // What is left of the log is enough for the running transaction, and not for that and the other task's.
+            change_root(v, 262)?;
+            ["a", "b", "c"].iter().try_for_each(|name| write(v, name, OLD, 60_000))
+        },
+        tasks: [
+            |v| v.inodes().sync(),
+            |v| {
+                write(v, "d", NEW, 60_000)?;
+                v.inodes().sync()
+            },
+        ],
+        holds: |_, _| Ok(()),
     },
 ];
 
@@ -121,12 +152,17 @@ fn fill(volume: &Volume) -> Outcome {
     volume.inodes().sync()
 }
 
-/// Fills more than half of the log: a checkpoint is due then.
-fn crowd(volume: &Volume) -> Outcome {
-    (0..200).try_for_each(|i| {
+/// So many transactions, of three blocks each.
+fn change_root(volume: &Volume, times: u16) -> Outcome {
+    (0..times).try_for_each(|i| {
         volume.inodes().setattr(ROOT, &SetAttr { perm: Some(0o700 + i % 8), uid: Some(0), ..SetAttr::default() })?;
         volume.inodes().sync()
     })
+}
+
+/// Fills more than half of the log: a checkpoint is due then.
+fn crowd(volume: &Volume) -> Outcome {
+    change_root(volume, 200)
 }
 
 fn checkpoint(volume: &Volume) -> Outcome {
@@ -147,11 +183,13 @@ fn bytes_are(volume: &Volume, name: &str, allowed: &[u8]) -> Result<(), String> 
 struct Recorded {
     media: [Medium; 1],
     events: Vec<Event>,
+    data: DataMode,
     holds: fn(&Volume, When) -> Result<(), String>,
 }
 
-fn open(store: Arc<dyn BlockStore>) -> Result<Volume, String> {
-    let options = image::options(DataMode::Ordered);
+fn open(store: Arc<dyn BlockStore>, data: DataMode) -> Result<Volume, String> {
+    // Room for all that the log can hold: no checkpoint comes before its time.
+    let options = image::options(data).with_cache(8 << 20);
     Volume::open_stepped(store, &options, image::clock(1)).map_err(|e| format!("cannot be opened: {e}"))
 }
 
@@ -175,7 +213,7 @@ impl Subject for Recorded {
 
     fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String> {
         let recorder = Recorder::new(LayerStore::new(layers[0].clone()), 0, domain.clone());
-        open(Arc::new(recorder)).map(drop)
+        open(Arc::new(recorder), self.data).map(drop)
     }
 
     fn essence(&self, recovered: &mut [Layer]) -> u128 {
@@ -188,7 +226,7 @@ impl Subject for Recorded {
         if !report.is_clean() {
             return Err(format!("our check finds\n  {}", report.problems.join("\n  ")));
         }
-        (self.holds)(&open(store)?, When::Crashed)
+        (self.holds)(&open(store, self.data)?, When::Crashed)
     }
 
     fn still_allowed(&self, (): &(), _: usize) -> bool {
@@ -212,8 +250,9 @@ impl Subject for Recorded {
 fn look(threaded: &Threaded, image: &[u8], schedule: Schedule) -> Result<(), String> {
     let domain = PowerDomain::new();
     let medium = Arc::new(Recorder::new(RamStore::from_bytes(image.to_vec()), 0, domain.clone()));
-    let volume = Arc::new(open(medium.clone())?);
-    (threaded.before)(&volume).and_then(|()| volume.inodes().sync()).map_err(|e| e.to_string())?;
+    let volume = Arc::new(open(medium.clone(), threaded.data)?);
+    (threaded.before)(&volume).map_err(|e| e.to_string())?;
+    medium.flush().map_err(|e| e.to_string())?;
     drop(domain.take());
     let base = Layer::new(medium.inner().to_bytes());
     let task = |task: fn(&Volume) -> Outcome| -> Task {
@@ -224,9 +263,9 @@ fn look(threaded: &Threaded, image: &[u8], schedule: Schedule) -> Result<(), Str
     (threaded.holds)(&volume, When::End)?;
     let volume = Arc::into_inner(volume).ok_or("a task has kept the volume")?;
     volume.close().map_err(|e| format!("cannot be closed: {e}"))?;
-    (threaded.holds)(&open(Arc::new(RamStore::from_bytes(medium.inner().to_bytes())))?, When::End)?;
+    (threaded.holds)(&open(Arc::new(RamStore::from_bytes(medium.inner().to_bytes())), threaded.data)?, When::End)?;
     let media = [Medium { base, kind: Kind::Block, whole: Some(1024..2048) }];
-    let recorded = Recorded { media, events: domain.take(), holds: threaded.holds };
+    let recorded = Recorded { media, events: domain.take(), data: threaded.data, holds: threaded.holds };
     let limits =
         Limits { all_of: 64, samples: 4, torn: 2, extremes: 4, depth: 0, second_opinion_every: 0, ..Limits::default() };
     let report = explore(&recorded, &limits, &Watch::default());
@@ -239,7 +278,7 @@ fn each_and_nothing_else() {
     let image = Spec::small().make().unwrap();
     for threaded in THREADED.iter().filter(|t| only.as_deref().is_none_or(|o| o == t.defect.name())) {
         let defect = threaded.defect;
-        let schedules = (0..parameter("ONDOL_SCHEDULES", 100)).flat_map(|seed| {
+        let schedules = (0..parameter("ONDOL_SCHEDULES", 100)).map(|i| threaded.seed + i).flat_map(|seed| {
             let priorities = Policy::Priorities { depth: 3, steps: threaded.steps };
             [Schedule::new(Policy::Random, seed), Schedule::new(priorities, seed)]
         });

@@ -52,6 +52,7 @@ defects! {
     LostHomeWrite "lost-home-write" "A checkpoint leaves out the last block it should write home.",
     LostNewerImage "lost-newer-image" "A checkpoint forgets images that were committed while it was writing.",
     RingOverrun "ring-overrun" "Journal space is promised without regard to what the log still holds.",
+    PromiseInGap "promise-in-gap" "Promises of a transaction end before the journal space that it takes is counted.",
     SkippedRevoke "skipped-revoke" "Freed blocks are not revoked in the log.",
     UnreadRevoke "unread-revoke" "Recovery does not heed revokes.",
     FreedImage "freed-image" "A block that a transaction frees is logged with it all the same.",

@@ -87,7 +87,6 @@ impl Core {
     fn log_transaction(&self, committed: &mut Committed, switched: Switched) -> Result<()> {
         let Switched { tid, mut blocks, freed, joined } = switched;
         self.space.switched(joined);
-        self.space.set_used(self.space.used(), joined.max(1));
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = self.seal(&mut blocks);
         let tx = Sealed { tid, images, revoked: self.to_revoke(&freed) };

@@ -108,9 +108,17 @@ impl Space {
         self.wake_if_waited();
     }
 
-    /// The switch took `joined` blocks out of the running transaction.
+    /// The switch took `joined` blocks out of the running transaction; they are being committed now. The allowance shrinks
+    /// before their promises end: a promise in between must not find both as they were.
     pub(crate) fn switched(&self, joined: u64) {
+        if plant::is(Defect::PromiseInGap) {
+            self.outstanding.fetch_sub(joined, SeqCst);
+            self.set_used(self.used(), joined.max(1));
+            return;
+        }
+        self.set_used(self.used(), joined.max(1));
         self.outstanding.fetch_sub(joined, SeqCst);
+        self.wake_if_waited();
     }
 
     /// Waits until something changes; the timeout only bounds how late an abort is seen.
