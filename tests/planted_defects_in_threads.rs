@@ -3,7 +3,7 @@
 //!
 //! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=1000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
 
-use ondol::{Caller, DataMode, Fallocate, Ino, ROOT, SetAttr, Volume};
+use ondol::{Caller, DataMode, Fallocate, Ino, ROOT, SetAttr, SetXattr, Volume};
 use ondol_block::{BlockStore, RamStore, Recorder};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
@@ -121,6 +121,20 @@ const THREADED: &[Threaded] = &[
                 v.inodes().sync()
             },
         ],
+        holds: |_, _| Ok(()),
+    },
+    Threaded {
+        defect: Defect::EarlyForget,
+        data: DataMode::Ordered,
+        steps: 200,
+        seed: 8,
+        before: |v| {
+            let ino = create(v, "a")?;
+            v.inodes().sync()?;
+            // A block of its own, which only the running transaction holds.
+            v.inodes().setxattr(ino, b"user.x", &[NEW; 600], SetXattr::Any)
+        },
+        tasks: [|v| v.inodes().removexattr(v.inodes().lookup(ROOT, b"a")?.ino, b"user.x"), |v| v.inodes().sync()],
         holds: |_, _| Ok(()),
     },
 ];
