@@ -207,16 +207,14 @@ impl Engine for BlockEngine {
 
     fn publish(&self, set: WriteSet, reserved: u32) -> Tid {
         self.core.handles.fetch_add(1, Relaxed);
-        let data_journaled = self.core.config.journaled_data;
-        for (extent, kind) in &set.freed {
-            if *kind != Kind::DATA || data_journaled {
-                (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i));
-            }
-        }
         let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let (set, reserved) =
             if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
-        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref());
+        let forget = |freed: &[(Extent, Kind)]| {
+            let blocks = may_be_logged(freed, self.core.config.journaled_data);
+            blocks.flat_map(|e| e.start..e.start + u64::from(e.len)).for_each(|block| self.cache.forget(block));
+        };
+        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget);
         if let Some(freed) = early {
             self.core.client.release(&freed);
         }
@@ -284,7 +282,7 @@ impl BlockEngine {
     fn publish_half(&self, mut set: WriteSet, reserved: u32) -> (WriteSet, u32) {
         let blocks = set.blocks.split_off(set.blocks.len() / 2);
         let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
-        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref());
+        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| ());
         (rest, reserved - joined)
     }
 

@@ -69,10 +69,19 @@ impl Running {
         Some(self.started.load(Relaxed)).filter(|&s| s != 0)
     }
 
-    /// Applies a write set to the live blocks. Returns the transaction and how many blocks are new in it.
-    pub(crate) fn publish(&self, set: WriteSet, block_size: usize, env: &dyn Env) -> (Tid, u32) {
+    /// Applies a write set to the live blocks; `forget` takes what it frees out of the cache. Returns the transaction and how
+    /// many blocks are new in it.
+    pub(crate) fn publish(
+        &self,
+        set: WriteSet,
+        block_size: usize,
+        env: &dyn Env,
+        forget: impl FnOnce(&[(Extent, Kind)]),
+    ) -> (Tid, u32) {
         let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
+        // Not before: the transaction until here must still log blocks that are only freed in this one.
+        forget(&freed);
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
         for staged in blocks {
