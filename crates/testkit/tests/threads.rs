@@ -7,8 +7,9 @@ use ondol_env::sync::Arc;
 use ondol_format::FormatError;
 use ondol_format::mkfs::{Chunk, Options, Plan};
 use ondol_power::{Cut, Keep, Kind, Layer, Medium};
+use ondol_testkit::op::text;
 use ondol_testkit::schedule::{Policy, Schedule};
-use ondol_testkit::threads::{Setup, Threads, random, record};
+use ondol_testkit::threads::{Program, Setup, Threads, random, record};
 use ondol_testkit::{dump, image};
 
 /// 4 MiB in blocks of 1 KiB with a journal of 1,024 blocks.
@@ -117,6 +118,19 @@ fn in_no_schedule_do_threads_do_what_no_order_explains() {
         let setup = Setup { background: (!seed.is_multiple_of(4)).then_some(2), ..setup(data) };
         let program = random::random(seed, 2 + seed as usize % 3, 5);
         record(&setup, &program, schedule(seed)).unwrap_or_else(|e| panic!("{data:?} seed {seed}: {e}\n{program}"));
+    }
+}
+
+#[test]
+fn a_block_freed_while_the_transaction_that_made_it_commits_is_in_that_transaction() {
+    let ops = |lines| text::parse(lines).unwrap();
+    let setup = Setup { before: ops("create /a 0644"), background: None, ..setup(DataMode::Journal) };
+    let program =
+        Program::new(vec![ops("setxattr /a user.x 98 #1\nunlink /a"), ops("sync"), ops("sync\nsync")]).unwrap();
+    for seed in 0..400 {
+        let run = record(&setup, &program, schedule(seed)).unwrap();
+        let (_, violation) = crash(&setup, &run, DataMode::Journal, 1);
+        assert_eq!(violation, None, "seed {seed}");
     }
 }
 
