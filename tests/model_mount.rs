@@ -4,7 +4,7 @@ use ondol_testkit::image::{self, Spec, scratch_dir};
 use ondol_testkit::op::Op;
 use ondol_testkit::strategy::{self, Mix};
 use ondol_testkit::target::{Directory, Lockstep};
-use ondol_tests::{FuseMount, hunt, no_fuse_mount, parameter, skip};
+use ondol_tests::{hunt, mount, no_fuse_mount, parameter, skip};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ fn run(spec: &Spec, options: &str, ops: &[Op]) -> Result<(), String> {
     let (image, point) = (dir.path().join("image"), dir.path().join("mounted"));
     std::fs::create_dir(&point).unwrap();
     spec.make_file(&image).unwrap();
-    let mount = Rc::new(RefCell::new(FuseMount::new(&image, &point, options)?));
+    let mount = Rc::new(RefCell::new(mount(&image, &point, options)?));
     let again = mount.clone();
     let remount = Box::new(move || again.borrow_mut().remount().map_err(std::io::Error::other));
     let mut lockstep = Lockstep::new(Directory::new(point, remount))?;

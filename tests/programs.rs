@@ -1,7 +1,7 @@
 //! Programs that people use, on a mount: git, tar, SQLite, a C compiler and make.
 
 use ondol_testkit::image::{self, Spec, missing, scratch_dir};
-use ondol_tests::{FuseMount, no_fuse_mount, skip};
+use ondol_tests::{mount, no_fuse_mount, skip};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ fn on_mount(name: &str, programs: &[&str], options: &str, test: impl FnOnce(&Pat
     fs::create_dir(&point).unwrap();
     fs::create_dir(&host).unwrap();
     Spec::new(512 << 20, 4096).make_file(&image).unwrap();
-    let mut mount = FuseMount::new(&image, &point, options).unwrap();
+    let mut mount = mount(&image, &point, options).unwrap();
     test(&point, &host);
     mount.unmount().unwrap();
     let verdict = image::check(&fs::read(&image).unwrap()).unwrap();

@@ -5,6 +5,7 @@ use clap::Args;
 use ondol::DataMode;
 use ondol_env::plant::Defect;
 use ondol_testkit::schedule::Schedule;
+use std::path::PathBuf;
 
 /// Tries what crashes leave behind.
 ///
@@ -32,7 +33,7 @@ pub struct CrashArgs {
     /// Seed of everything random; printed
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub(crate) seed: u64,
-    /// Processors to use [default: all]
+    /// Processors to use [default: all]; for --kill, threads of the load [default: 4]
     #[arg(long, value_name = "NUMBER")]
     pub(crate) processors: Option<usize>,
     /// How many recoveries in a row are crashed
@@ -65,9 +66,23 @@ pub struct CrashArgs {
     /// Build this one state again, as a violation names it
     #[arg(long, value_name = "CASE", conflicts_with_all = ["states", "seconds"])]
     pub(crate) case: Option<String>,
+    /// Kill the server of a mount so many times under load, as `kill -9` does, instead of building states; needs FUSE
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["workload", "calls", "case", "states", "seconds", "plant"])]
+    pub(crate) kill: Option<u64>,
+    /// Size of the image for --kill
+    #[arg(long, default_value = "64M", value_parser = size, value_name = "SIZE")]
+    pub(crate) image_size: u64,
+    /// Where the image for --kill is made, and removed [default: /dev/shm]
+    #[arg(long, requires = "kill", value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    ondol::parse_size(text)
+        .ok_or_else(|| format!("`{text}` is not a size: write a number with K, M, G or T, as in 64M"))
 }
 
 fn data_mode(word: &str) -> Result<DataMode, String> {

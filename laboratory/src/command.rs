@@ -20,10 +20,10 @@ use std::time::Duration;
 /// Why nothing could be tried, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct LaboratoryError(String);
+pub struct LaboratoryError(pub(crate) String);
 
 /// Something was found that breaks the contract.
-const FOUND: u8 = 1;
+pub(crate) const FOUND: u8 = 1;
 
 /// Spent when nothing else ends a hunt.
 const SECONDS: u64 = 60;
@@ -36,6 +36,9 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if args.plant.as_deref() == Some("list") {
         Defect::ALL.iter().for_each(|defect| println!("{defect:30} {}", defect.what()));
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(rounds) = args.kill {
+        return crate::kill::command::kill(&args, rounds);
     }
     let limits = Limits {
         depth: args.depth,

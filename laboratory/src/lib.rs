@@ -11,6 +11,7 @@ pub mod explore;
 pub mod hunt;
 mod image;
 mod judge;
+pub mod kill;
 pub mod plants;
 pub mod pool;
 mod prey;

@@ -4,7 +4,7 @@
 
 mod program;
 
-pub use program::{FuseMount, no_fuse_mount, ondol};
+pub use program::{mount, no_fuse_mount, program};
 
 use ondol_testkit::image::KernelMount;
 use ondol_testkit::op::{Op, text};

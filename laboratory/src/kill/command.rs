@@ -1,0 +1,109 @@
+//! `ondol crash --kill`.
+
+use super::{KillError, Report, Setting, run};
+use crate::CrashArgs;
+use crate::command::{FOUND, LaboratoryError};
+use crate::hunt::data_word;
+use indicatif::{ProgressBar, ProgressStyle};
+use ondol::FormatOptions;
+use ondol_env::{Env, System};
+use ondol_testkit::image;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The system did not do its part: there is no FUSE.
+const NO_FUSE: u8 = 2;
+
+/// Threads of the load unless told otherwise.
+const THREADS: usize = 4;
+
+/// Runs `rounds` of them. The exit code is 0 only if nothing breaks the contract, and 2 where nothing can be mounted.
+pub(crate) fn kill(args: &CrashArgs, rounds: u64) -> Result<ExitCode, LaboratoryError> {
+    let setting = setting(args, rounds).map_err(LaboratoryError)?;
+    if image::missing(&["e2fsck"]).is_some() {
+        eprintln!("ondol crash: e2fsck is not here: images are judged by our own recovery and check alone");
+    }
+    let interrupt = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let flag = Arc::clone(&interrupt);
+        signal_hook::flag::register(signal, flag).map_err(|e| LaboratoryError(format!("signal {signal}: {e}")))?;
+    }
+    let hidden = args.json || !std::io::stderr().is_terminal();
+    let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(rounds) };
+    let style = ProgressStyle::with_template("{spinner} {elapsed_precise} [{bar:30}] {pos}/{len} kills");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let started = System.monotonic_ns();
+    let done = run(&setting, &interrupt, &mut |round| bar.set_position(round));
+    bar.finish_and_clear();
+    let seconds = (System.monotonic_ns() - started) as f64 / 1e9;
+    match done {
+        Ok(report) => {
+            show(args, &setting, &report, seconds);
+            Ok(if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+        }
+        Err(e @ KillError::NoFuse(_)) => {
+            eprintln!("ondol: crash --kill: {e}");
+            Ok(ExitCode::from(NO_FUSE))
+        }
+        Err(e) => Err(LaboratoryError(format!("crash --kill: {e}"))),
+    }
+}
+
+fn setting(args: &CrashArgs, rounds: u64) -> Result<Setting, String> {
+    let memory = Path::new("/dev/shm");
+    let usual = || if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    Ok(Setting {
+        program: program().map_err(|e| format!("this program cannot be found: {e}"))?,
+        dir: args.dir.clone().unwrap_or_else(usual),
+        format: FormatOptions::new().size(args.image_size).block_size(4096),
+        data: args.data,
+        rounds,
+        threads: args.processors.unwrap_or(THREADS).max(1),
+        seed: args.seed,
+    })
+}
+
+fn program() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+fn show(args: &CrashArgs, setting: &Setting, report: &Report, seconds: f64) {
+    if args.json {
+        let json = serde_json::json!({
+            "engine": args.engine,
+            "data": data_word(setting.data),
+            "rounds": report.rounds,
+            "kills": report.kills,
+            "threads": setting.threads,
+            "image_size": args.image_size,
+            "calls": report.calls,
+            "syncs": report.syncs,
+            "synced_files": report.synced_files,
+            "e2fsck": report.replayed_by_e2fsck,
+            "violations": report.violations.len(),
+            "found": report.violations,
+            "seed": setting.seed,
+            "seconds": seconds,
+        });
+        println!("{json}");
+        return;
+    }
+    let (data, threads, dir) = (data_word(setting.data), setting.threads, setting.dir.display());
+    println!(
+        "kill -9 of the mount: engine {}, data={data}, seed {}, {threads} threads, in {dir}",
+        args.engine, setting.seed
+    );
+    println!(
+        "  rounds {}; kills {}; calls {}; syncs that returned {}",
+        report.rounds, report.kills, report.calls, report.syncs
+    );
+    println!("  synced files found with their bytes: {}", report.synced_files);
+    println!("  replayed and judged by e2fsck too: {}", report.replayed_by_e2fsck);
+    println!("  {seconds:.1} seconds");
+    println!("  violations: {}", report.violations.len());
+    report.violations.iter().for_each(|violation| println!("\n{violation}"));
+}

@@ -1,0 +1,282 @@
+//! `kill -9` of a mount's server under load, round after round: what was synced is there afterwards.
+//!
+//! Threads change directories of their own on a mount that a server process serves, and sync now and then; at a random moment the
+//! server is killed. The image is then what a crash leaves: e2fsck must be able to take it from there, and the next mount must show
+//! each thread's directory as `docs/crash-contract.md` says of the data mode, at
+//! the state of the last sync or after it. An fsync that returned covers every call of every thread that had returned before.
+//!
+//! The seed decides about calls and moments; how the threads and the server interleave is the machine's.
+
+pub(crate) mod command;
+mod judge;
+mod load;
+mod mount;
+mod tree;
+
+use crate::hunt::data_word;
+use load::{Ended, Random, Shared, Worker};
+use ondol::{DataMode, FormatOptions, Volume};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_env::{Env, Fixed, System, Timestamp};
+use ondol_testkit::image;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+// What signals set is no business of a scheduler.
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+use tree::Tree;
+
+pub use mount::{FuseMount, no_fuse};
+
+/// What is killed, and how often.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The program whose `mount` command serves.
+    pub program: PathBuf,
+    /// Where the image lies, in a directory that is removed afterwards.
+    pub dir: PathBuf,
+    /// How the image is made; its size is among it.
+    pub format: FormatOptions,
+    /// Data mode.
+    pub data: DataMode,
+    /// How often the server is killed.
+    pub rounds: u64,
+    /// Threads of the load.
+    pub threads: usize,
+    /// Decides about calls and moments.
+    pub seed: u64,
+}
+
+/// What came out.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Rounds begun.
+    pub rounds: u64,
+    /// Kills; one a round.
+    pub kills: u64,
+    /// Calls that changed something.
+    pub calls: u64,
+    /// Syncs that returned.
+    pub syncs: u64,
+    /// Files found with the bytes that were synced, over all rounds.
+    pub synced_files: u64,
+    /// Images that e2fsck replayed and judged.
+    pub replayed_by_e2fsck: u64,
+    /// What breaks the contract.
+    pub violations: Vec<String>,
+}
+
+/// Why rounds could not be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KillError {
+    /// Nothing can be mounted.
+    #[error("FUSE is not available here, so there is nothing to kill: {0}")]
+    NoFuse(String),
+    /// Somebody asked the program to end.
+    #[error("interrupted; mount and image are removed")]
+    Interrupted,
+    /// The image or the mount cannot be made.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The latest moment of a kill after the load began, in milliseconds; the first one, a mount later.
+const LATEST: u64 = 400;
+
+/// Kills rounds enough; a violation that leaves no volume ends them.
+///
+/// # Errors
+/// FUSE is not available, the image or the first mount cannot be made, or `interrupt` became true. What was made is removed.
+pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u64)) -> Result<Report, KillError> {
+    if let Some(what) = no_fuse() {
+        return Err(KillError::NoFuse(what));
+    }
+    let failed = |e: &dyn std::fmt::Display| KillError::Failed(format!("{}: {e}", setting.dir.display()));
+    // A mount under it is gone before it is: locals are dropped in reverse order.
+    let scratch = tempfile::Builder::new().prefix("ondol-kill-").tempdir_in(&setting.dir).map_err(|e| failed(&e))?;
+    let image = scratch.path().join("image");
+    Volume::format(&image, &setting.format).map_err(|e| failed(&e))?;
+    let point = scratch.path().join("mounted");
+    fs::create_dir(&point).map_err(|e| failed(&e))?;
+    let options = format!("data={}", data_word(setting.data));
+    let mount = FuseMount::new(&setting.program, &image, &point, &options).map_err(|e| failed(&e))?;
+    let random = Random(Fixed::new(Timestamp::default(), setting.seed));
+    let trees = vec![Tree::default(); setting.threads];
+    let mut loop_ = Loop { setting, interrupt, image, mount, random, trees, report: Report::default() };
+    loop_.prepare().map_err(|e| failed(&e))?;
+    for round in 0..setting.rounds {
+        let lasts = loop_.round(round)?;
+        progress(round + 1);
+        if !lasts {
+            return Ok(loop_.report);
+        }
+    }
+    loop_.finish();
+    Ok(loop_.report)
+}
+
+/// The volume between rounds.
+struct Loop<'s> {
+    setting: &'s Setting,
+    interrupt: &'s AtomicBool,
+    image: PathBuf,
+    mount: FuseMount,
+    random: Random,
+    /// What is in each thread's directory.
+    trees: Vec<Tree>,
+    report: Report,
+}
+
+impl Loop<'_> {
+    fn prepare(&self) -> std::io::Result<()> {
+        (0..self.setting.threads).try_for_each(|thread| fs::create_dir(self.dir(thread)))?;
+        File::open(self.mount.dir())?.sync_all()
+    }
+
+    fn dir(&self, thread: usize) -> PathBuf {
+        self.mount.dir().join(format!("thread-{thread}"))
+    }
+
+    /// One kill. Answers whether the volume can be used for another.
+    fn round(&mut self, round: u64) -> Result<bool, KillError> {
+        self.report.rounds += 1;
+        let (ended, killed) = self.load(round);
+        if self.interrupt.load(SeqCst) {
+            return Err(KillError::Interrupted);
+        }
+        if let Err(what) = killed {
+            self.violation(round, &what, None);
+        } else {
+            self.report.kills += 1;
+        }
+        let before = self.report.violations.len();
+        let image = fs::read(&self.image).map_err(|e| KillError::Failed(format!("{}: {e}", self.image.display())))?;
+        self.second_opinion(round, &image);
+        if let Err(what) = self.mount.mount_again() {
+            self.violation(round, &format!("it cannot be mounted again: {what}"), Some(&image));
+            return Ok(false);
+        }
+        for (thread, ended) in ended.into_iter().enumerate() {
+            self.judge(round, thread, ended);
+        }
+        if self.report.violations.len() > before {
+            self.keep(round, &image);
+        }
+        Ok(true)
+    }
+
+    /// Runs the load until the moment of the kill.
+    fn load(&mut self, round: u64) -> (Vec<Ended>, Result<(), String>) {
+        let threads = self.setting.threads;
+        let shared = Shared::new(threads);
+        let moment = System.monotonic_ns() + (1 + self.random.below(LATEST * 1000)) * 1000;
+        let workers: Vec<Worker<'_>> = (0..threads)
+            .map(|number| Worker {
+                number,
+                dir: self.dir(number),
+                tree: self.trees.get(number).cloned().unwrap_or_default(),
+                seed: (self.random.below(1 << 32) << 32) | self.random.below(1 << 32),
+                first_fill: ((round as u32).wrapping_mul(threads as u32).wrapping_add(number as u32)) << 18,
+                shared: &shared,
+            })
+            .collect();
+        std::thread::scope(|scope| {
+            let running: Vec<_> = workers.into_iter().map(|worker| scope.spawn(move || worker.run())).collect();
+            while System.monotonic_ns() < moment && !self.interrupt.load(SeqCst) {
+                let left = moment.saturating_sub(System.monotonic_ns()).min(20_000_000);
+                std::thread::sleep(Duration::from_nanos(left));
+            }
+            shared.killed.store(true, SeqCst);
+            let killed = self.mount.kill();
+            shared.stop.store(true, SeqCst);
+            let ended = running.into_iter().enumerate().map(|(number, thread)| {
+                let mut ended = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                ended.log.synced = shared.synced(number);
+                ended
+            });
+            (ended.collect(), killed)
+        })
+    }
+
+    /// e2fsck's opinion of a copy of what the kill left.
+    fn second_opinion(&mut self, round: u64, image: &[u8]) {
+        if image::missing(&["e2fsck"]).is_some() {
+            return;
+        }
+        match image::judge_replay(image) {
+            Ok(Ok(_)) => self.report.replayed_by_e2fsck += 1,
+            Ok(Err(what)) => self.violation(round, &what, None),
+            Err(e) => self.violation(round, &e.to_string(), None),
+        }
+    }
+
+    fn judge(&mut self, round: u64, thread: usize, ended: Ended) {
+        self.report.calls += ended.log.calls.len() as u64;
+        self.report.syncs += ended.syncs;
+        if let Some(what) = &ended.failed {
+            self.violation(round, &format!("thread {thread}, before the kill: {what}"), None);
+        }
+        let found = match Tree::read(&self.dir(thread)) {
+            Ok(found) => found,
+            Err(e) => {
+                return self.violation(round, &format!("thread {thread}: its directory cannot be read: {e}"), None);
+            }
+        };
+        match ended.log.judge(self.setting.data, &found) {
+            Ok(files) => self.report.synced_files += files,
+            Err(what) => self.violation(round, &format!("thread {thread}: {what}"), None),
+        }
+        if let Some(tree) = self.trees.get_mut(thread) {
+            *tree = found;
+        }
+    }
+
+    /// The end: the volume is closed and everything is right.
+    fn finish(&mut self) {
+        let rounds = self.setting.rounds;
+        if let Err(what) = self.mount.unmount() {
+            return self.violation(rounds, &format!("after the last round: {what}"), None);
+        }
+        match ondol::check(&self.image) {
+            Ok(report) if report.is_clean() => {}
+            Ok(report) => self.violation(rounds, &format!("after the last round: {:?}", report.problems), None),
+            Err(e) => self.violation(rounds, &format!("after the last round: {e}"), None),
+        }
+        if image::missing(&["e2fsck"]).is_some() {
+            return;
+        }
+        let read = fs::read(&self.image).map_err(image::ToolError::from);
+        match read.and_then(|bytes| image::check(&bytes)) {
+            Ok(verdict) if verdict.is_clean() => {}
+            Ok(verdict) => {
+                self.violation(rounds, &format!("after the last round, e2fsck -fn: {}", verdict.output), None)
+            }
+            Err(e) => self.violation(rounds, &format!("after the last round: {e}"), None),
+        }
+    }
+
+    fn violation(&mut self, round: u64, what: &str, image: Option<&[u8]>) {
+        self.report.violations.push(format!("round {round}: {what}"));
+        if let Some(image) = image {
+            self.keep(round, image);
+        }
+    }
+
+    /// Keeps what a kill left, to look at.
+    fn keep(&mut self, round: u64, image: &[u8]) {
+        let name = format!("ondol-kill-{}-seed{}-round{round}.img", data_word(self.setting.data), self.setting.seed);
+        let path = self.setting.dir.join(name);
+        let said = match write_new(&path, image) {
+            Ok(()) => format!("round {round}: what the kill left is kept in {}", path.display()),
+            Err(e) => format!("round {round}: what the kill left cannot be kept in {}: {e}", path.display()),
+        };
+        if let Some(last) = self.report.violations.last_mut() {
+            last.push_str(&format!(" ({said})"));
+        }
+    }
+}
+
+fn write_new(path: &Path, image: &[u8]) -> std::io::Result<()> {
+    File::create_new(path)?;
+    image::write_sparse(path, image)
+}
