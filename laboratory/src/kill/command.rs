@@ -3,7 +3,7 @@
 use super::{KillError, Report, Setting, run};
 use crate::CrashArgs;
 use crate::command::{FOUND, LaboratoryError};
-use crate::hunt::data_word;
+use crate::data_word;
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::FormatOptions;
 use ondol_env::{Env, System};

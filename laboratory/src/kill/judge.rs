@@ -129,8 +129,9 @@ mod tests {
     fn the_kernel_may_send_a_write_in_two() {
         let wide =
             Log { calls: vec![Call::Create("a".into()), Call::Append("a".into(), 0, [1; 9000].into())], ..log() };
+        let create = wide.calls[..1].to_vec();
         let first = |len: usize| {
-            let mut tree = after(0, &wide.calls[..1]);
+            let mut tree = after(0, &create);
             tree.apply(&Call::Write("a".into(), 0, vec![1; len].into()));
             tree
         };

@@ -13,7 +13,7 @@ mod load;
 mod mount;
 mod tree;
 
-use crate::hunt::data_word;
+use crate::data_word;
 use load::{Ended, Random, Shared, Worker};
 use ondol::{DataMode, FormatOptions, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
