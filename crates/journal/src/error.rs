@@ -38,6 +38,14 @@ pub enum JournalError {
         /// Blocks that one handle may have.
         max: u32,
     },
+    /// A transaction is larger than what was promised for it: a defect of the engine, which stops before it writes over its own log.
+    #[error("a transaction of {need} blocks does not fit into the {left} blocks that the log has left")]
+    Overrun {
+        /// Blocks of the transaction in the log.
+        need: u64,
+        /// Blocks between head and tail.
+        left: u64,
+    },
     /// The journal uses something this version does not know.
     #[error("journal: {0}")]
     Unsupported(String),

@@ -91,6 +91,7 @@ impl Core {
         let images = self.seal(&mut blocks);
         let tx = Sealed { tid, images, revoked: self.to_revoke(&freed) };
 
+        self.must_fit(&tx)?;
         let start = committed.head;
         if self.pending.lock().is_empty() && !plant::is(Defect::UnsetTail) {
             self.log.set_tail(tid, Some(start))?;
@@ -110,6 +111,14 @@ impl Core {
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
         drop(blocks);
         Ok(())
+    }
+
+    /// Space was promised before any of this was published. Should that be wrong, the log on the medium is worth more than this
+    /// transaction.
+    fn must_fit(&self, tx: &Sealed) -> Result<()> {
+        let need = self.log.cost(tx.images.len() as u64, tx.revoked.len() as u64);
+        let left = self.log.ring_blocks().saturating_sub(self.space.used());
+        if need <= left { Ok(()) } else { Err(JournalError::Overrun { need, left }) }
     }
 
     /// Derived values go into the images and, so that the next transaction builds on them, into the live blocks.
