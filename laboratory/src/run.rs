@@ -206,7 +206,10 @@ impl VolumeRun for Run {
     }
 
     fn is_narrowed(&self, events: usize) -> bool {
-        self.allowed[events].0 > self.allowed[events - 1].0
+        let is_checkpoint = |call: &u64| self.ops.get(*call as usize) == Some(&Op::Checkpoint);
+        let at_checkpoint =
+            matches!(&self.events[events - 1], Event::Mark(id) if id % 2 == 1 && is_checkpoint(&(id / 2)));
+        at_checkpoint || self.allowed[events].0 > self.allowed[events - 1].0
     }
 
     fn describe(&self) -> Description {

@@ -38,7 +38,8 @@ pub trait Subject: Sync {
     /// Whether what once was found is also allowed after `events` events, with no need to look again.
     fn still_allowed(&self, matched: &Self::Matched, events: usize) -> bool;
 
-    /// Whether fewer states are allowed after this many events than after one less: all that can be there must be looked at again.
+    /// Whether to look again, after this many events, at all that can be there, although nothing was written: fewer states are allowed
+    /// than after one event less, or the workload asks for it.
     fn is_narrowed(&self, events: usize) -> bool;
 
     /// What programs that others wrote say to the crash state, and to what our code made of it. Too slow for every state.
