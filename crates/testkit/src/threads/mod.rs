@@ -166,10 +166,10 @@ mod tests {
     #[test]
     fn handles_of_two_threads_differ_and_what_is_not_atomic_is_refused() {
         let ops = |lines| text::parse(lines).unwrap();
-        let program = Program::new(vec![ops("open 1 /a"), ops("open 1 /a\nwrite @1 0 5 #1\nclose 1")]).unwrap();
-        assert_eq!(program.threads()[0], ops("open 1 /a"));
-        assert_eq!(program.threads()[1], ops("open 33 /a\nwrite @33 0 5 #1\nclose 33"));
-        for line in ["append /a 5 #1", "write /a 0 70000 #1", "remount", "close 31"] {
+        let program = Program::new(vec![ops("open @1 /a"), ops("open @1 /a\nwrite @1 0 5 #1\nclose @1")]).unwrap();
+        assert_eq!(program.threads()[0], ops("open @1 /a"));
+        assert_eq!(program.threads()[1], ops("open @33 /a\nwrite @33 0 5 #1\nclose @33"));
+        for line in ["append /a 5 #1", "write /a 0 70000 #1", "remount", "close @31"] {
             assert!(Program::new(vec![Vec::new(), ops(line)]).is_err(), "{line}");
         }
     }

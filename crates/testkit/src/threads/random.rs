@@ -36,19 +36,26 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
     let fill = Fill { id: *fills, magic: random.below(8) == 0 };
     let path = name(random);
     let file = if random.below(6) == 0 { File::Handle(random.below(2) as u8) } else { path.clone().into() };
-    match random.below(20) {
+    match random.below(22) {
         0..2 => Op::Create { path, mode: 0o600 + random.below(64) as u16 },
         2 => Op::Unlink { path },
         3..6 => Op::Rename { from: path, to: name(random), how: how(random) },
         6 => Op::Link { from: path, to: name(random) },
         7 => Op::Symlink { path, target: format!("to {fills}") },
-        8..12 => Op::Write { file, at: random.below(4) * 1500, len: 1 + random.below(3000), fill },
+        8..12 => Op::Write {
+            file,
+            at: random.below(4) * 1500 + random.below(4) / 3 * 900_000,
+            len: 1 + random.below(3000),
+            fill,
+        },
         12 => Op::Truncate { file, size: random.below(3) * 1700 },
         13 => Op::SetXattr { file, name: "user.x".into(), len: 1 + random.below(200), fill, how: SetXattr::Any },
         14 => Op::Chmod { file: path.into(), mode: 0o600 + random.below(64) as u16 },
         15 => Op::Open { handle: random.below(2) as u8, path },
         16 => Op::Fsync { file: path.into(), data_only: random.below(2) == 0 },
         17 => Op::Sync,
+        18 => Op::Mkdir { path, mode: 0o755 },
+        19 => Op::Rmdir { path },
         _ => Op::Transaction(vec![
             Op::Write { file: path.clone().into(), at: 0, len: 1200, fill },
             Op::Rename { from: path, to: name(random), how: Rename::Replace },
