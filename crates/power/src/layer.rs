@@ -1,19 +1,23 @@
 //! Contents that share what they have in common: a base and the pages that differ from it.
 
 use ondol_env::sync::Arc;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 const PAGE: usize = 1024;
 type Page = [u8; PAGE];
 
+/// Pages that are shared, or copied, together.
+const FAN: usize = 64;
+
 /// What a medium holds, as a base and changed pages. Copies are cheap, and equal contents have equal fingerprints.
 #[derive(Clone, Debug)]
 pub struct Layer {
     base: Arc<Base>,
-    pages: BTreeMap<usize, (Arc<Page>, u128)>,
-    /// Pages whose hash is not current.
-    touched: BTreeSet<usize>,
+    /// Changed pages, `FAN` by `FAN`.
+    groups: Vec<Option<Arc<Group>>>,
+    /// Pages whose hash is not current, in the order of their first change since.
+    touched: Vec<usize>,
     /// Exclusive or of the hashes of all pages, with those of the base for pages that are touched.
     hash: u128,
 }
@@ -23,6 +27,19 @@ struct Base {
     bytes: Arc<[u8]>,
     hashes: Vec<u128>,
     hash: u128,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    pages: [Option<Changed>; FAN],
+}
+
+/// A page of a layer's own.
+#[derive(Clone, Debug)]
+struct Changed {
+    bytes: Arc<Page>,
+    /// `None` while the page is touched.
+    hash: Option<u128>,
 }
 
 /// A set of pages, by the byte ranges that cover them wholly.
@@ -41,10 +58,11 @@ impl Layer {
     /// The base itself.
     pub fn new(bytes: impl Into<Arc<[u8]>>) -> Self {
         let bytes = bytes.into();
-        let hashes: Vec<u128> = (0..bytes.len().div_ceil(PAGE)).map(|n| hash_page(n, &base_page(&bytes, n))).collect();
+        let pages = bytes.len().div_ceil(PAGE);
+        let hashes: Vec<u128> = (0..pages).map(|n| hash_page(n, &base_page(&bytes, n))).collect();
         let hash = hashes.iter().fold(0, |all, h| all ^ h);
         let base = Arc::new(Base { bytes, hashes, hash });
-        Self { hash: base.hash, base, pages: BTreeMap::new(), touched: BTreeSet::new() }
+        Self { hash: base.hash, base, groups: vec![None; pages.div_ceil(FAN)], touched: Vec::new() }
     }
 
     /// Size in bytes.
@@ -63,15 +81,37 @@ impl Layer {
         while done < bytes.len() {
             let (n, from) = ((offset + done) / PAGE, (offset + done) % PAGE);
             let len = (PAGE - from).min(bytes.len() - done);
-            let base = &self.base;
-            let new = || (Arc::new(base_page(&base.bytes, n)), base.hashes[n]);
-            let (page, hash) = self.pages.entry(n).or_insert_with(new);
-            if self.touched.insert(n) {
-                self.hash ^= *hash ^ self.base.hashes[n];
-            }
-            Arc::make_mut(page)[from..from + len].copy_from_slice(&bytes[done..done + len]);
+            self.page_mut(n)[from..from + len].copy_from_slice(&bytes[done..done + len]);
             done += len;
         }
+    }
+
+    /// A page to be changed.
+    fn page_mut(&mut self, n: usize) -> &mut Page {
+        let base = &self.base;
+        let group = self.groups[n / FAN].get_or_insert_with(|| Arc::new(Group { pages: [const { None }; FAN] }));
+        let slot = &mut Arc::make_mut(group).pages[n % FAN];
+        let new = || Changed { bytes: Arc::new(base_page(&base.bytes, n)), hash: Some(base.hashes[n]) };
+        let page = slot.get_or_insert_with(new);
+        if let Some(hash) = page.hash.take() {
+            self.touched.push(n);
+            self.hash ^= hash ^ base.hashes[n];
+        }
+        Arc::make_mut(&mut page.bytes)
+    }
+
+    /// A page of its own, if it has one.
+    fn page(&self, n: usize) -> Option<&Changed> {
+        self.groups.get(n / FAN)?.as_ref()?.pages[n % FAN].as_ref()
+    }
+
+    /// All pages of its own, by number.
+    fn pages(&self) -> impl Iterator<Item = (usize, &Changed)> {
+        let groups = self.groups.iter().enumerate().filter_map(|(i, group)| Some((i, group.as_ref()?)));
+        groups.flat_map(|(i, group)| {
+            let pages = group.pages.iter().enumerate();
+            pages.filter_map(move |(at, page)| Some((i * FAN + at, page.as_ref()?)))
+        })
     }
 
     /// Reads; the range lies inside the layer.
@@ -81,8 +121,8 @@ impl Layer {
             let (n, from) = ((offset + done) / PAGE, (offset + done) % PAGE);
             let len = (PAGE - from).min(buf.len() - done);
             let out = &mut buf[done..done + len];
-            match self.pages.get(&n) {
-                Some((page, _)) => out.copy_from_slice(&page[from..from + len]),
+            match self.page(n) {
+                Some(page) => out.copy_from_slice(&page.bytes[from..from + len]),
                 None => out.copy_from_slice(&self.base.bytes[offset + done..offset + done + len]),
             }
             done += len;
@@ -92,8 +132,8 @@ impl Layer {
     /// Lends `len` bytes at `offset`, if they lie in one page.
     pub fn borrow(&self, offset: usize, len: usize) -> Option<&[u8]> {
         let (n, from) = (offset / PAGE, offset % PAGE);
-        match self.pages.get(&n) {
-            Some((page, _)) => page.get(from..from + len),
+        match self.page(n) {
+            Some(page) => page.bytes.get(from..from + len),
             None if from + len <= PAGE => self.base.bytes.get(offset..offset + len),
             None => None,
         }
@@ -102,9 +142,11 @@ impl Layer {
     /// A number that is equal for equal contents, and for others practically never.
     pub fn fingerprint(&mut self) -> u128 {
         for n in std::mem::take(&mut self.touched) {
-            if let Some((page, hash)) = self.pages.get_mut(&n) {
-                *hash = hash_page(n, page);
-                self.hash ^= *hash ^ self.base.hashes[n];
+            let Some(group) = &mut self.groups[n / FAN] else { continue };
+            if let Some(page) = &mut Arc::make_mut(group).pages[n % FAN] {
+                let hash = hash_page(n, &page.bytes);
+                page.hash = Some(hash);
+                self.hash ^= hash ^ self.base.hashes[n];
             }
         }
         self.hash
@@ -113,17 +155,17 @@ impl Layer {
     /// As [`Layer::fingerprint`], of everything but the pages of `scratch`. Comparable between layers of one base.
     pub fn fingerprint_without(&mut self, scratch: &Pages) -> u128 {
         let all = self.fingerprint();
-        let hidden = self.pages.iter().filter(|(n, _)| scratch.0.contains(n));
-        hidden.fold(all, |hash, (n, (_, own))| hash ^ own ^ self.base.hashes[*n])
+        let hidden = self.pages().filter(|(n, _)| scratch.0.contains(n));
+        hidden.fold(all, |hash, (n, page)| hash ^ page.hash.unwrap_or_default() ^ self.base.hashes[n])
     }
 
     /// All bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.base.bytes.to_vec();
-        for (n, (page, _)) in &self.pages {
+        for (n, page) in self.pages() {
             let at = n * PAGE;
             let len = PAGE.min(bytes.len() - at);
-            bytes[at..at + len].copy_from_slice(&page[..len]);
+            bytes[at..at + len].copy_from_slice(&page.bytes[..len]);
         }
         bytes
     }
