@@ -86,7 +86,7 @@ fn table(costs: &PoolCosts) -> String {
     let PoolCosts { pool, medium, domain, survives, write_back, model, start, len, clock_ns, .. } = costs;
     let mut out = format!("{pool}: {medium} ({domain}); {survives}\n");
     out += &format!(
-        "measured with {write_back}, model {model}, in {len} free bytes at {start}; the clock takes {clock_ns} ns of each time\n\n"
+        "measured in {len} free bytes at {start}, model {model}; write-backs by {write_back} where the domain asks for them; the clock takes {clock_ns} ns of each time\n\n"
     );
     let titles = ["median ns", "p99 ns", "lines", "fences", "stored", "copied", "read", "times"];
     let row = |name: &str, cells: [String; 8]| {
