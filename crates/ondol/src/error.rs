@@ -83,7 +83,9 @@ impl Error {
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
             Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),
-            Self::Pool(PoolError::Size { .. } | PoolError::Areas { .. }) => Errno::NOSPC.raw_os_error(),
+            Self::Pool(PoolError::Size { .. } | PoolError::Areas { .. } | PoolError::NoFree { .. }) => {
+                Errno::NOSPC.raw_os_error()
+            }
             Self::Pool(PoolError::NotAPool { .. } | PoolError::Newer { .. }) => Errno::INVAL.raw_os_error(),
             Self::Pool(_) | Self::State { .. } => Errno::UCLEAN.raw_os_error(),
         }

@@ -22,7 +22,7 @@
 //!
 //! [`Volume::transaction`] makes changes of several files as one: all of them, or none.
 //!
-//! [`pool`] makes NVM pools and looks at them.
+//! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
 //!
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
 #![forbid(unsafe_code)]

@@ -1,4 +1,7 @@
-//! NVM pools: making them, and looking at them. What is serialised here is what `pool info --json` prints.
+//! NVM pools: making them, looking at them, and measuring them. What is serialised here is what `pool info --json` and `pool measure
+//! --json` print.
+
+mod measure;
 
 use crate::info::uuid_text;
 use crate::{Error, Result};
@@ -7,7 +10,8 @@ use ondol_medium::{Access, Header, HeaderFault, Nvm, NvmError, NvmOptions, PoolR
 use serde::Serialize;
 use std::path::Path;
 
-pub use ondol_medium::{Domain, DomainError};
+pub use measure::{Cost, MeasureOptions, PoolCosts, measure};
+pub use ondol_medium::{Domain, DomainError, ModelError, NvmModel};
 
 /// How a pool is made.
 #[derive(Clone, Copy, Debug, Default)]

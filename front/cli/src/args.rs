@@ -2,7 +2,7 @@
 
 use crate::size;
 use clap::{Args, Parser, Subcommand};
-use ondol::pool::Domain;
+use ondol::pool::{Domain, NvmModel};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -139,6 +139,8 @@ pub(crate) enum Pool {
     Info(PoolInfo),
     /// Show the headers and the first bytes of each area
     Dump(PoolDump),
+    /// Show what persisting costs: times and counters of each step
+    Measure(PoolMeasure),
 }
 
 #[derive(Debug, Args)]
@@ -167,6 +169,21 @@ pub(crate) struct PoolInfo {
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolDump {
+    /// DAX device or file
+    pub(crate) pool: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolMeasure {
+    /// Imitate a slower NVM: read=300ns,write=100ns,bandwidth=2G, each part optional
+    #[arg(long, value_name = "MODEL", default_value = "off")]
+    pub(crate) nvm_model: NvmModel,
+    /// Persistence domain to imitate instead of the pool's own: adr, eadr, gpf, msync or volatile
+    #[arg(long, value_name = "DOMAIN", default_value = "auto")]
+    pub(crate) domain: Domain,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     /// DAX device or file
     pub(crate) pool: PathBuf,
 }
@@ -206,6 +223,7 @@ mod tests {
             "pool create --domain eadr -F /dev/dax0.0",
             "pool info --json /dev/dax0.0",
             "pool dump /dev/dax0.0",
+            "pool measure --nvm-model read=300ns,write=100ns,bandwidth=2G --domain eadr --json /dev/dax0.0",
             "run --buffer P --dir /d -- ls -l",
             "crash --engine classic --data journal",
         ] {

@@ -1,19 +1,20 @@
-//! `ondol pool`: makes NVM pools and looks at them.
+//! `ondol pool`: makes NVM pools, looks at them and measures them.
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
 use crate::info;
-use ondol::pool::{self, CreateOptions, Head};
+use ondol::pool::{self, CreateOptions, Head, MeasureOptions, PoolCosts};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// Dispatches to `create`, `info` and `dump`.
+/// Dispatches to `create`, `info`, `dump` and `measure`.
 pub(crate) fn pool(command: &args::Pool) -> Outcome {
     match command {
         args::Pool::Create(args) => create(args),
         args::Pool::Info(args) => show(args),
         args::Pool::Dump(args) => dump(args),
+        args::Pool::Measure(args) => measure(args),
     }
 }
 
@@ -67,6 +68,40 @@ fn dump(args: &args::PoolDump) -> Outcome {
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(what) => Err(Failure::new(FAILED, what)),
     }
+}
+
+fn measure(args: &args::PoolMeasure) -> Outcome {
+    let options = MeasureOptions::new().domain(args.domain).model(args.nvm_model);
+    let costs = pool::measure(&args.pool, &options).map_err(Failure::with(FAILED))?;
+    if args.json {
+        println!("{}", serde_json::to_value(&costs).map_err(Failure::with(FAILED))?);
+    } else {
+        print!("{}", table(&costs));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What it is, then one line for each operation.
+fn table(costs: &PoolCosts) -> String {
+    let PoolCosts { pool, medium, domain, survives, write_back, model, start, len, clock_ns, .. } = costs;
+    let mut out = format!("{pool}: {medium} ({domain}); {survives}\n");
+    out += &format!(
+        "measured in {len} free bytes at {start}, model {model}; write-backs by {write_back} where the domain asks for them; the clock takes {clock_ns} ns of each time\n\n"
+    );
+    let titles = ["median ns", "p99 ns", "lines", "fences", "stored", "copied", "read", "times"];
+    let row = |name: &str, cells: [String; 8]| {
+        let [median, p99, lines, fences, rest @ ..] = cells;
+        let rest: Vec<String> = rest.iter().map(|cell| format!("{cell:>7}")).collect();
+        format!("{name:35}{median:>11}{p99:>10}{lines:>7}{fences:>8}{}\n", rest.concat())
+    };
+    out += &row("", titles.map(str::to_owned));
+    for c in &costs.costs {
+        let stored = [c.stored_bytes, c.copied_bytes, c.read_bytes, c.repetitions];
+        let [stored, copied, read, times] = stored;
+        let cells = [c.median_ns, c.p99_ns, c.lines, c.fences, stored, copied, read, times];
+        out += &row(c.operation, cells.map(|n| n.to_string()));
+    }
+    out
 }
 
 /// As `hexdump -C` has it: lines of sixteen bytes, equal ones after the first as a star.

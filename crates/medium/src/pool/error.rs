@@ -91,6 +91,14 @@ pub enum PoolError {
         /// What was asked for.
         size: u64,
     },
+    /// All of it belongs to areas.
+    #[error(
+        "{name} has no free space: all of it belongs to areas; make a pool of its own on the same medium (`ondol pool create`)"
+    )]
+    NoFree {
+        /// The pool, as the user named it.
+        name: String,
+    },
     /// There is no room for an area.
     #[error("{name} has no room for an area {kind} of {len} bytes")]
     Areas {

@@ -197,6 +197,13 @@ impl Pool {
     }
 }
 
+impl Header {
+    /// What belongs to no area: ranges of bytes, whole pages, some of them empty.
+    pub fn free(&self) -> impl Iterator<Item = Range<u64>> {
+        gaps(self.size / PAGE * PAGE, &self.areas)
+    }
+}
+
 fn plan(nvm: &Nvm, spec: &PoolSpec) -> Result<Header> {
     let name = nvm.name();
     let size = if spec.size == 0 { nvm.size() } else { spec.size / PAGE * PAGE };

@@ -1,4 +1,4 @@
-//! `ondol pool`: made, shown, dumped, refused.
+//! `ondol pool`: made, shown, dumped, measured, refused.
 
 use crate::place::{fails, ondol, succeeds};
 use std::fs;
@@ -58,6 +58,29 @@ fn a_pool_is_made_and_shown() {
 }
 
 #[test]
+fn what_persisting_costs_is_measured() {
+    let pool = Pool::new();
+    succeeds(&mut pool.command(&["create", "--size", "1M", "--domain", "volatile"]));
+    let before = fs::read(pool.path()).unwrap();
+    let costs = succeeds(&mut pool.command(&["measure", "--json", "--nvm-model", "write=2us"]));
+    let costs: serde_json::Value = serde_json::from_str(&costs).unwrap();
+    assert_eq!((&costs["domain"], &costs["model"]), (&"volatile".into(), &"write=2000ns".into()));
+    let rows = costs["costs"].as_array().unwrap();
+    let counts = |row: &serde_json::Value| ["lines", "fences", "copied_bytes"].map(|name| row[name].as_u64().unwrap());
+    assert_eq!(rows.iter().map(counts).collect::<Vec<_>>()[2..5], [[64, 1, 0], [0, 1, 4096], [1, 1, 0]]);
+    assert_eq!(rows[0]["operation"], "store 64 B, write back, fence");
+    // The model never waits less than it says.
+    assert!(rows[0]["median_ns"].as_u64().unwrap() >= 2000, "{rows:?}");
+    let text = succeeds(&mut pool.command(&["measure"]));
+    assert!(text.contains("but neither a kernel crash nor a power cut") && text.contains("model off"), "{text}");
+    assert!(text.contains("publish a word") && text.contains("p99 ns"), "{text}");
+    assert_eq!(fs::read(pool.path()).unwrap(), before, "measuring changes nothing");
+    assert!(fails(&mut pool.command(&["measure", "--nvm-model", "speed=3ns"]), 1).contains("speed=3ns"));
+    assert!(fails(&mut pool.command(&["measure", "--domain", "optane"]), 1).contains("optane"));
+    assert_eq!(fs::read(pool.path()).unwrap(), before);
+}
+
+#[test]
 fn damage_is_said_by_name() {
     let pool = Pool::new();
     succeeds(&mut pool.command(&["create", "--size", "64K"]));
@@ -87,7 +110,7 @@ fn what_is_no_pool_is_left_alone() {
     assert!(fails(&mut pool.command(&["create", "--size", "1M", "--domain", "optane"]), 1).contains("optane"));
     let image: Vec<u8> = [vec![0; 1080], vec![0x53, 0xef], vec![0; 70000]].concat();
     fs::write(pool.path(), &image).unwrap();
-    for words in [&["create"][..], &["info"], &["dump"]] {
+    for words in [&["create"][..], &["info"], &["dump"], &["measure"]] {
         let said = fails(&mut pool.command(words), 1);
         assert!(said.contains("is not empty") || said.contains("is no pool"), "{said}");
     }
@@ -100,7 +123,7 @@ fn a_pool_in_use_is_refused_by_name() {
     succeeds(&mut pool.command(&["create", "--size", "64K"]));
     let file = fs::File::open(pool.path()).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    for words in [&["create", "-F"][..], &["info"], &["dump"]] {
+    for words in [&["create", "-F"][..], &["info"], &["dump"], &["measure"]] {
         let said = fails(&mut pool.command(words), 1);
         assert!(said.contains("pool is in use by another process"), "{said}");
     }
