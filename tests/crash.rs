@@ -7,12 +7,14 @@ use ondol_laboratory::explore::{Limits, Watch};
 use ondol_laboratory::hunt::{Budget, hunt};
 use ondol_laboratory::workload::{self, Workload};
 use ondol_laboratory::{Prey, data_word};
+use ondol_power::Sampling;
 use ondol_tests::parameter;
 
 /// Explores workloads and says how far it came. Panics with the smallest violation.
 fn none_is_violated(data: DataMode, limits: Limits, workloads: impl Iterator<Item = Workload> + Send, least: u64) {
     let seed = parameter("ONDOL_SEED", 1);
-    let prey = Prey { data, plant: None, seed, limits: Limits { seed, ..limits } };
+    let sampling = Sampling { seed, ..limits.sampling };
+    let prey = Prey { data, plant: None, seed, limits: Limits { sampling, ..limits } };
     let found = hunt(&prey, workloads, Budget { states: None, threads: 1 }, &Watch::default()).unwrap();
     let report = &found.report;
     println!(
@@ -30,21 +32,26 @@ fn none_is_violated(data: DataMode, limits: Limits, workloads: impl Iterator<Ite
 }
 
 fn single_calls(data: DataMode) {
-    let limits = Limits { second_opinion_every: 40, torn: 24, recrash_every: 100, ..Limits::default() };
+    let sampling = Sampling { torn: 24, ..Sampling::default() };
+    let limits = Limits { sampling, second_opinion_every: 40, recrash_every: 100, ..Limits::default() };
     none_is_violated(data, limits, workload::exhaustive_1(), 2_000);
 }
 
+/// For many longer runs.
+fn sparse() -> Limits {
+    let sampling = Sampling { samples: 6, torn: 6, ..Sampling::default() };
+    Limits { sampling, second_opinion_every: 150, recrash_every: 200, ..Limits::default() }
+}
+
 fn sequences(data: DataMode) {
-    let limits = Limits { second_opinion_every: 150, samples: 6, torn: 6, recrash_every: 200, ..Limits::default() };
     let count = parameter("ONDOL_CASES", 150) as usize;
-    none_is_violated(data, limits, workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
+    none_is_violated(data, sparse(), workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
 /// Two or three threads in interleavings from seeds.
 fn several_threads(data: DataMode) {
-    let limits = Limits { second_opinion_every: 150, samples: 6, torn: 6, recrash_every: 200, ..Limits::default() };
     let count = parameter("ONDOL_CASES", 40) as usize;
-    none_is_violated(data, limits, workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
+    none_is_violated(data, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
 #[test]
@@ -55,6 +62,11 @@ fn threads_in_journal() {
 #[test]
 fn threads_in_ordered() {
     several_threads(DataMode::Ordered);
+}
+
+#[test]
+fn threads_in_writeback() {
+    several_threads(DataMode::Writeback);
 }
 
 #[test]

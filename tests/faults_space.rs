@@ -13,7 +13,7 @@ use ondol_env::sync::Arc;
 use ondol_laboratory::LayerStore;
 use ondol_laboratory::explore::{Limits, Watch, explore};
 use ondol_laboratory::run::{Setup, record};
-use ondol_power::Layer;
+use ondol_power::{Layer, Sampling};
 use ondol_testkit::Fail;
 use ondol_testkit::image::{self, Spec};
 use ondol_testkit::op::{Op, text};
@@ -181,7 +181,8 @@ impl Total {
         let calls = text::parse(workload.calls).unwrap();
         let calls: Vec<Op> = calls.into_iter().filter(|op| !matches!(op, Op::Fallocate { .. })).collect();
         let run = record(&setup, &calls).unwrap_or_else(|e| panic!("{}, {left} left: {e}", workload.name));
-        let limits = Limits { all_of: 32, samples: 6, torn: 6, extremes: 8, depth: 1, ..Limits::default() };
+        let sampling = Sampling { all_of: 32, samples: 6, torn: 6, extremes: 8, ..Sampling::default() };
+        let limits = Limits { sampling, depth: 1, ..Limits::default() };
         let report = explore(&run, &limits, &Watch::default());
         if let Some(violation) = report.violations.first() {
             panic!("{}, {data:?}, {left} of {what:?} left: {violation}", workload.name);

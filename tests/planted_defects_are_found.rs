@@ -11,7 +11,7 @@ use ondol_laboratory::plants::{CLASSIC, Planted, Shown};
 use ondol_laboratory::run::Run;
 use ondol_laboratory::workload::{Others, Workload};
 use ondol_laboratory::{Image, LayerStore};
-use ondol_power::{Event, Keep, Layer, Medium};
+use ondol_power::{Cut, Event, Layer, Medium, Sampling};
 use ondol_testkit::op::text;
 use ondol_testkit::schedule::{Policy, Schedule};
 use ondol_tests::parameter;
@@ -22,7 +22,8 @@ const WITHIN: u64 = 5_000;
 /// What is wrong with a run of these calls, crash or not, if anything.
 fn look(planted: &Planted, defect: Option<Defect>) -> Result<(), String> {
     let _planted = plant::set(defect).map_err(|e| e.to_string())?;
-    let limits = Limits { samples: 12, torn: 12, second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
+    let sampling = Sampling { samples: 12, torn: 12, ..Sampling::default() };
+    let limits = Limits { sampling, second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
     let limits = match planted.shown {
         Shown::Fsck => Limits { second_opinion_every: 1, ..limits },
         Shown::RecoveryCrash => Limits { recrash_every: 1, depth: 1, ..limits },
@@ -46,11 +47,7 @@ fn none(run: &Run, limits: &Limits) -> Result<(), String> {
 /// Changes a bit of each image that `run` has written to the log. Recovery may say so and give up, but not take it for what
 /// it was.
 fn flip(run: &Run, limits: &Limits) -> Result<(), String> {
-    let mut cut = ondol_power::Cut::new(&run.media);
-    for event in &run.events {
-        cut.advance(event);
-    }
-    let crashed = cut.build(&vec![Keep::All; cut.items().len()]).remove(0);
+    let crashed = Cut::after(&run.media, &run.events).everything().remove(0);
     for at in images(run) {
         let mut byte = [0];
         LayerStore::new(crashed.clone()).read(at as u64, &mut byte).unwrap();

@@ -3,14 +3,16 @@
 //!
 //! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=1000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
 
-use ondol::{Caller, DataMode, Fallocate, Ino, ROOT, SetAttr, SetXattr, Volume};
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol::{Caller, DataMode, Fallocate, Ino, Options, ROOT, SetAttr, SetXattr, Volume};
+use ondol_block::{BlockStore, Recorder};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::{Description, LayerStore, Subject};
-use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
+use ondol_laboratory::{Description, LayerStore, VolumeRun};
+use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain, Sampling};
+use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image::{self, Spec};
+use ondol_testkit::op::Path;
 use ondol_testkit::schedule::{Policy, Schedule, Task};
 use ondol_tests::parameter;
 
@@ -28,7 +30,7 @@ struct Threaded {
     before: fn(&Volume) -> Outcome,
     tasks: [fn(&Volume) -> Outcome; 2],
     /// What must hold of a volume: after a crash and recovery, or at the end. The image is sound in any case.
-    holds: fn(&Volume, When) -> Result<(), String>,
+    holds: fn(&Snapshot, When) -> Result<(), String>,
 }
 
 /// When a volume is looked at.
@@ -66,7 +68,7 @@ const THREADED: &[Threaded] = &[
             v.inodes().sync()
         },
         tasks: [|v| write(v, "a", NEW, 9000), |v| v.inodes().sync()],
-        holds: |v, _| bytes_are(v, "a", &[0, NEW]),
+        holds: |found, _| bytes_are(found, "/a", &[0, NEW]),
     },
     Threaded {
         defect: Defect::ReuseDuringCheckpoint,
@@ -86,7 +88,7 @@ const THREADED: &[Threaded] = &[
             write(v, "b", NEW, 1024)?;
             v.inodes().sync()
         }],
-        holds: |v, _| bytes_are(v, "b", &[NEW]),
+        holds: |found, _| bytes_are(found, "/b", &[NEW]),
     },
     Threaded {
         defect: Defect::LostNewerImage,
@@ -98,7 +100,7 @@ const THREADED: &[Threaded] = &[
             v.inodes().setattr(ROOT, &SetAttr { uid: Some(1), ..SetAttr::default() })?;
             v.inodes().sync()
         }],
-        holds: |v, when| match v.inodes().getattr(ROOT).map_err(|e| e.to_string())?.uid {
+        holds: |found, when| match found.get(&Path::root()).ok_or("no root")?.uid {
             1 => Ok(()),
             0 if when == When::Crashed => Ok(()),
             uid => Err(format!("the root belongs to {uid}")),
@@ -183,12 +185,10 @@ fn checkpoint(volume: &Volume) -> Outcome {
     volume.step_until_idle().map_err(|_| ondol_volume::Error::Invalid("a background step failed"))
 }
 
-fn bytes_are(volume: &Volume, name: &str, allowed: &[u8]) -> Result<(), String> {
-    let attr = volume.inodes().lookup(ROOT, name.as_bytes()).map_err(|e| e.to_string())?;
-    let mut bytes = vec![0; attr.size as usize];
-    volume.inodes().read(attr.ino, 0, &mut bytes).map_err(|e| e.to_string())?;
-    match bytes.iter().position(|b| !allowed.contains(b)) {
-        Some(at) => Err(format!("{name}: byte {at} is {:#04x}, which nobody has written there", bytes[at])),
+fn bytes_are(found: &Snapshot, path: &str, allowed: &[u8]) -> Result<(), String> {
+    let content = &found.get(&Path::new(path)?).ok_or_else(|| format!("{path} is gone"))?.content;
+    match (0..content.len()).find(|at| !allowed.contains(&content.byte(*at))) {
+        Some(at) => Err(format!("{path}: byte {at} is {:#04x}, which nobody has written there", content.byte(at))),
         None => Ok(()),
     }
 }
@@ -197,18 +197,21 @@ fn bytes_are(volume: &Volume, name: &str, allowed: &[u8]) -> Result<(), String> 
 struct Recorded {
     media: [Medium; 1],
     events: Vec<Event>,
-    data: DataMode,
-    holds: fn(&Volume, When) -> Result<(), String>,
+    log: Pages,
+    options: Options,
+    holds: fn(&Snapshot, When) -> Result<(), String>,
 }
 
-fn open(store: Arc<dyn BlockStore>, data: DataMode) -> Result<Volume, String> {
-    // Room for all that the log can hold: no checkpoint comes before its time.
-    let options = image::options(data).with_cache(8 << 20);
-    Volume::open_stepped(store, &options, image::clock(1)).map_err(|e| format!("cannot be opened: {e}"))
+fn open(store: Arc<dyn BlockStore>, options: &Options) -> Result<Volume, String> {
+    Volume::open_stepped(store, options, image::clock(1)).map_err(|e| format!("cannot be opened: {e}"))
 }
 
-impl Subject for Recorded {
-    type Matched = ();
+fn snapshot(volume: &Volume) -> Result<Snapshot, String> {
+    dump::of_volume(volume.inodes()).map_err(|e| e.to_string())
+}
+
+impl VolumeRun for Recorded {
+    type Found = ();
 
     fn media(&self) -> &[Medium] {
         &self.media
@@ -218,29 +221,16 @@ impl Subject for Recorded {
         &self.events
     }
 
-    fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {
-        let store = Arc::new(LayerStore::new(layers[0].clone()));
-        let shared: Arc<dyn BlockStore> = store.clone();
-        ondol::recover_store(&shared).map_err(|e| format!("cannot be recovered: {e}"))?;
-        Ok(vec![store.layer()])
+    fn log(&self) -> &Pages {
+        &self.log
     }
 
-    fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String> {
-        let recorder = Recorder::new(LayerStore::new(layers[0].clone()), 0, domain.clone());
-        open(Arc::new(recorder), self.data).map(drop)
+    fn opening(&self) -> (&Options, u64) {
+        (&self.options, 1)
     }
 
-    fn essence(&self, recovered: &mut [Layer]) -> u128 {
-        recovered[0].fingerprint()
-    }
-
-    fn judge(&self, recovered: &[Layer], _: usize) -> Result<(), String> {
-        let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(recovered[0].clone()));
-        let report = ondol::check_store(&store).map_err(|e| e.to_string())?;
-        if !report.is_clean() {
-            return Err(format!("our check finds\n  {}", report.problems.join("\n  ")));
-        }
-        (self.holds)(&open(store, self.data)?, When::Crashed)
+    fn compare(&self, found: &Snapshot, _: usize) -> Result<(), String> {
+        (self.holds)(found, When::Crashed)
     }
 
     fn still_allowed(&self, (): &(), _: usize) -> bool {
@@ -251,37 +241,36 @@ impl Subject for Recorded {
         false
     }
 
-    fn second_opinion(&self, _: &[Layer], _: usize) -> Result<(), String> {
-        Ok(())
-    }
-
     fn describe(&self) -> Description {
         Description::default()
     }
 }
 
 /// Runs the tasks, and says what is wrong then or after any crash since they began.
-fn look(threaded: &Threaded, image: &[u8], schedule: Schedule) -> Result<(), String> {
+fn look(threaded: &Threaded, image: &Layer, schedule: Schedule) -> Result<(), String> {
+    // Room for all that the log can hold: no checkpoint comes before its time.
+    let options = image::options(threaded.data).with_cache(8 << 20);
     let domain = PowerDomain::new();
-    let medium = Arc::new(Recorder::new(RamStore::from_bytes(image.to_vec()), 0, domain.clone()));
-    let volume = Arc::new(open(medium.clone(), threaded.data)?);
+    let medium = Arc::new(Recorder::new(LayerStore::new(image.clone()), 0, domain.clone()));
+    let volume = Arc::new(open(medium.clone(), &options)?);
     (threaded.before)(&volume).map_err(|e| e.to_string())?;
     medium.flush().map_err(|e| e.to_string())?;
     drop(domain.take());
-    let base = Layer::new(medium.inner().to_bytes());
+    let base = medium.inner().layer();
     let task = |task: fn(&Volume) -> Outcome| -> Task {
         let volume = volume.clone();
         Box::new(move || task(&volume).unwrap_or_else(|e| panic!("{e}")))
     };
     schedule.run(threaded.tasks.map(task).into()).map_err(|e| e.to_string())?;
-    (threaded.holds)(&volume, When::End)?;
+    (threaded.holds)(&snapshot(&volume)?, When::End)?;
     let volume = Arc::into_inner(volume).ok_or("a task has kept the volume")?;
     volume.close().map_err(|e| format!("cannot be closed: {e}"))?;
-    (threaded.holds)(&open(Arc::new(RamStore::from_bytes(medium.inner().to_bytes())), threaded.data)?, When::End)?;
+    let closed = Arc::new(LayerStore::new(medium.inner().layer()));
+    (threaded.holds)(&snapshot(&open(closed, &options)?)?, When::End)?;
     let media = [Medium { base, kind: Kind::Block, whole: Some(1024..2048) }];
-    let recorded = Recorded { media, events: domain.take(), data: threaded.data, holds: threaded.holds };
-    let limits =
-        Limits { all_of: 64, samples: 4, torn: 2, extremes: 4, depth: 0, second_opinion_every: 0, ..Limits::default() };
+    let recorded = Recorded { media, events: domain.take(), log: Pages::default(), options, holds: threaded.holds };
+    let sampling = Sampling { all_of: 64, samples: 4, torn: 2, extremes: 4, ..Sampling::default() };
+    let limits = Limits { sampling, depth: 0, second_opinion_every: 0, ..Limits::default() };
     let report = explore(&recorded, &limits, &Watch::default());
     report.violations.first().map_or(Ok(()), |violation| Err(violation.to_string()))
 }
@@ -289,7 +278,7 @@ fn look(threaded: &Threaded, image: &[u8], schedule: Schedule) -> Result<(), Str
 #[test]
 fn each_and_nothing_else() {
     let only = std::env::var("ONDOL_PLANT").ok();
-    let image = Spec::small().make().unwrap();
+    let image = Layer::new(Spec::small().make().unwrap());
     for threaded in THREADED.iter().filter(|t| only.as_deref().is_none_or(|o| o == t.defect.name())) {
         let defect = threaded.defect;
         let schedules = (0..parameter("ONDOL_SCHEDULES", 100)).map(|i| threaded.seed + i).flat_map(|seed| {

@@ -11,6 +11,7 @@ use ondol_env::plant::Defect;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
 use ondol_medium::{Domain, DomainError};
+use ondol_power::Sampling;
 use ondol_testkit::image;
 use ondol_testkit::op::text;
 use std::io::{IsTerminal, Read};
@@ -44,7 +45,7 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
         depth: args.depth,
         recrash_every: if args.depth == 0 { 0 } else { Limits::default().recrash_every },
         second_opinion_every: args.fsck_every,
-        seed: args.seed,
+        sampling: Sampling { seed: args.seed, ..Sampling::default() },
         ..Limits::default()
     };
     let plant = args.defect().map_err(LaboratoryError)?;

@@ -1,6 +1,6 @@
 //! A layer as a block store: the medium after the power is back.
 
-use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Counters, Result};
+use ondol_block::{BlockStats, BlockStore, Caps, Counters, Result, check_range};
 use ondol_env::sync::RwLock;
 use ondol_power::Layer;
 use std::io::IoSlice;
@@ -25,10 +25,7 @@ impl LayerStore {
     }
 
     fn start(&self, op: &'static str, offset: u64, len: usize) -> Result<usize> {
-        let inside = offset.checked_add(len as u64).is_some_and(|end| end <= self.size);
-        let outside =
-            || BlockError::OutOfRange { op, name: self.name().to_owned(), offset, len: len as u64, size: self.size };
-        if inside { Ok(offset as usize) } else { Err(outside()) }
+        check_range(op, self.name(), offset, len as u64, self.size)
     }
 }
 

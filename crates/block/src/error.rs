@@ -59,6 +59,17 @@ pub enum BlockError {
     },
 }
 
+/// Whether a transfer lies inside of a store of `size` bytes, and where it begins in an array that holds them.
+///
+/// # Errors
+/// `OutOfRange`.
+pub fn check_range(op: &'static str, name: &str, offset: u64, len: u64, size: u64) -> Result<usize> {
+    match usize::try_from(offset) {
+        Ok(start) if offset.checked_add(len).is_some_and(|end| end <= size) => Ok(start),
+        _ => Err(BlockError::OutOfRange { op, name: name.to_owned(), offset, len, size }),
+    }
+}
+
 impl BlockError {
     /// The operating system's error number behind this error, where there is one.
     pub fn raw_os_error(&self) -> Option<i32> {

@@ -1,6 +1,6 @@
 //! An image file or a block device, read and written through the kernel's page cache.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result};
+use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice};
@@ -82,10 +82,7 @@ impl FileStore {
         if op != "read" && self.access == Access::Read {
             return Err(BlockError::ReadOnly { name: self.name.clone() });
         }
-        if offset.checked_add(len).is_none_or(|end| end > self.size) {
-            return Err(BlockError::OutOfRange { op, name: self.name.clone(), offset, len, size: self.size });
-        }
-        Ok(())
+        check_range(op, &self.name, offset, len, self.size).map(drop)
     }
 
     fn io(&self, op: &'static str, offset: u64, len: u64, source: std::io::Error) -> BlockError {

@@ -19,7 +19,7 @@ mod record;
 mod stats;
 mod store;
 
-pub use error::{BlockError, Result};
+pub use error::{BlockError, Result, check_range};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Access, FileStore};
 pub use ram::RamStore;

@@ -1,6 +1,6 @@
 //! A store in plain memory, for tests and for volumes that live as long as the process.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result};
+use crate::{BlockStats, BlockStore, Caps, Counters, Result, check_range};
 use ondol_env::sync::RwLock;
 use std::io::IoSlice;
 
@@ -29,14 +29,8 @@ impl RamStore {
     }
 
     fn range(&self, op: &'static str, offset: u64, len: usize) -> Result<std::ops::Range<usize>> {
-        let end = offset.checked_add(len as u64).filter(|&e| e <= self.size);
-        end.map(|e| offset as usize..e as usize).ok_or_else(|| BlockError::OutOfRange {
-            op,
-            name: self.name().to_owned(),
-            offset,
-            len: len as u64,
-            size: self.size,
-        })
+        let start = check_range(op, self.name(), offset, len as u64, self.size)?;
+        Ok(start..start + len)
     }
 }
 

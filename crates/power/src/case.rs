@@ -36,11 +36,7 @@ impl Case {
     /// The run has fewer events.
     pub fn cut<'e>(&self, media: &'e [Medium], events: &'e [Event]) -> Result<Cut<'e>, String> {
         let happened = events.get(..self.events).ok_or_else(|| format!("the run has only {} events", events.len()))?;
-        let mut cut = Cut::new(media);
-        for event in happened {
-            cut.advance(event);
-        }
-        Ok(cut)
+        Ok(Cut::after(media, happened))
     }
 }
 

@@ -77,6 +77,18 @@ impl<'e> Cut<'e> {
         Self { media, durable: media.iter().map(|m| m.base.clone()).collect(), items: Vec::new(), events: 0 }
     }
 
+    /// After all of `events`.
+    ///
+    /// # Panics
+    /// As [`Cut::advance`].
+    pub fn after(media: &'e [Medium], events: &'e [Event]) -> Self {
+        let mut cut = Self::new(media);
+        for event in events {
+            cut.advance(event);
+        }
+        cut
+    }
+
     /// Number of events that happened.
     pub fn events(&self) -> usize {
         self.events
@@ -195,6 +207,26 @@ impl<'e> Cut<'e> {
             item.apply(&mut layers[medium], &self.media[medium], keep);
         }
         layers
+    }
+
+    /// What the media hold if everything survived.
+    pub fn everything(&self) -> Vec<Layer> {
+        self.build(&vec![Keep::All; self.items.len()])
+    }
+
+    /// In how many ways the items can be there, torn ones left out; `None` if that is no number of a `usize`.
+    pub fn combinations(&self) -> Option<usize> {
+        self.items.iter().try_fold(1usize, |n, item| n.checked_mul(item.choices()))
+    }
+
+    /// The `n`-th of them, from nothing to everything.
+    pub fn combination(&self, mut n: usize) -> Vec<Keep> {
+        let choice = |item: &Item<'_>| {
+            let choice = item.choice(n % item.choices());
+            n /= item.choices();
+            choice
+        };
+        self.items.iter().map(choice).collect()
     }
 }
 

@@ -152,6 +152,11 @@ impl Layer {
         self.hash
     }
 
+    /// One number for several media: as [`Layer::fingerprint`].
+    pub fn fingerprint_of(layers: &mut [Layer]) -> u128 {
+        layers.iter_mut().fold(0, |all, one| all.rotate_left(29) ^ one.fingerprint())
+    }
+
     /// As [`Layer::fingerprint`], of everything but the pages of `scratch`. Comparable between layers of one base.
     pub fn fingerprint_without(&mut self, scratch: &Pages) -> u128 {
         let all = self.fingerprint();

@@ -23,7 +23,7 @@
 //! a page may reach the disk at any moment, and is torn at 512 bytes, which is coarser than words.
 //!
 //! [`Cut`] follows the events and knows what is durable and which [`Item`]s are not; one [`Keep`] for each of them is a state; a [`Case`]
-//! is a state as text.
+//! is a state as text. [`Sampling`] says which states are built, wherever crashes are tried.
 #![forbid(unsafe_code)]
 
 mod case;
@@ -31,12 +31,14 @@ mod cut;
 mod event;
 mod keep;
 mod layer;
+mod states;
 
 pub use case::Case;
 pub use cut::{Cut, Item, Kind, Medium, Store};
 pub use event::{Event, PowerDomain};
 pub use keep::Keep;
 pub use layer::{Layer, Pages};
+pub use states::{Built, Sampling};
 
 /// Bytes of a block medium that are not torn by a crash.
 pub const UNIT: usize = 512;

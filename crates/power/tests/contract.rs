@@ -25,21 +25,9 @@ fn bytes(case: &str, media: &[Medium], events: &[Event]) -> Vec<u8> {
 
 /// All states of the end of a run, torn ones left out, as the first bytes of the first medium.
 fn outcomes(media: &[Medium], events: &[Event], len: usize) -> BTreeSet<Vec<u8>> {
-    let mut cut = Cut::new(media);
-    for event in events {
-        cut.advance(event);
-    }
-    let total: usize = cut.items().iter().map(|i| i.choices()).product();
-    let state = |mut n: usize| {
-        let keep = cut.items().iter().map(|item| {
-            let choice = item.choice(n % item.choices());
-            n /= item.choices();
-            choice
-        });
-        let keep: Vec<_> = keep.collect();
-        cut.build(&keep)[0].to_bytes()[..len].to_vec()
-    };
-    (0..total).map(state).collect()
+    let cut = Cut::after(media, events);
+    let state = |n: usize| cut.build(&cut.combination(n))[0].to_bytes()[..len].to_vec();
+    (0..cut.combinations().unwrap()).map(state).collect()
 }
 
 #[test]

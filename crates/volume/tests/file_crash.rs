@@ -2,10 +2,10 @@
 
 mod file_util;
 
-use file_util::{Random, fsck, ino_of, mkfs, mount, open, run, unmount};
+use file_util::{Random, fsck, ino_of, medium, mkfs, mount, open, run, unmount};
 use ondol_block::{RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
-use ondol_power::{Event, PowerDomain};
+use ondol_power::{Cut, Event, Medium, PowerDomain, Sampling};
 use ondol_volume::{DataMode, Fallocate, Ino, Volume, VolumeOptions};
 use std::sync::Arc;
 
@@ -47,23 +47,12 @@ fn changes() -> Vec<Change> {
 }
 
 /// The image after some of the recorded writes.
-fn replay(base: &[u8], events: &[Event]) -> Vec<u8> {
-    let mut image = base.to_vec();
-    for event in events {
-        if let Event::Write { offset, bytes, .. } = event {
-            image[*offset as usize..*offset as usize + bytes.len()].copy_from_slice(bytes);
-        }
-    }
-    image
+fn replay(media: &[Medium], events: &[Event]) -> Vec<u8> {
+    Cut::after(media, events).everything().remove(0).to_bytes()
 }
 
-/// The image after a crash: of the writes since the last flush, any may be lost.
-fn crash(base: &[u8], events: &[Event], random: &mut Random) -> Vec<u8> {
-    let flushed = events.iter().rposition(|e| matches!(e, Event::Flush { .. })).map_or(0, |at| at + 1);
-    let kept: Vec<Event> = events[flushed..].iter().filter(|_| random.below(2) == 0).cloned().collect();
-    let image = replay(base, &events[..flushed]);
-    replay(&image, &kept)
-}
+/// Some states of each cut.
+const SOME: Sampling = Sampling { all_of: 1, samples: 10, torn: 16, extremes: 8, seed: 1 };
 
 #[test]
 fn with_data_journal_every_crash_leaves_a_prefix_of_the_changes() {
@@ -74,34 +63,30 @@ fn with_data_journal_every_crash_leaves_a_prefix_of_the_changes() {
         let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
         let (engine, vol) = open(store, env(), options(DataMode::Journal));
         let mut states = vec![state(&vol, ino)];
-        let mut durable = vec![(0, 0)];
-        let mut events = Vec::new();
         for (n, change) in changes().iter().enumerate() {
             change(&vol, ino);
             states.push(state(&vol, ino));
             if (n + 1) % every_sync == 0 {
                 vol.sync().unwrap();
-                events.append(&mut domain.take());
-                durable.push((events.len(), n + 1));
+                domain.mark(n as u64 + 1);
             }
         }
         engine.checkpoint_all().unwrap();
-        events.append(&mut domain.take());
-        let mut random = Random(every_sync as u64);
-        for upto in (0..=events.len()).flat_map(|n| [n, n]) {
-            let image = crash(&base, &events[..upto], &mut random);
-            let store = Arc::new(RamStore::from_bytes(image));
+        let mut crashes = 0;
+        SOME.each(&medium(&base), &domain.take(), |layers, durable| {
+            crashes += 1;
+            let store = Arc::new(RamStore::from_bytes(layers[0].to_bytes()));
             let (engine, vol) = open(store.clone(), env(), options(DataMode::Journal));
             vol.process_orphans().unwrap();
             let found = state(&vol, ino);
-            let at_least = durable.iter().filter(|(event, _)| *event <= upto).map(|(_, n)| *n).max().unwrap_or(0);
-            let prefix = states.iter().enumerate().skip(at_least).any(|(_, s)| *s == found);
-            assert!(prefix, "after {upto} of {} events: no state from {at_least} on", events.len());
-            if upto % 7 == 0 {
+            let prefix = states.iter().skip(durable as usize).any(|s| *s == found);
+            assert!(prefix, "crash {crashes}: no state from {durable} on");
+            if crashes % 14 == 0 {
                 unmount(&*engine, &vol, store.clone());
                 fsck(&store.to_bytes());
             }
-        }
+        });
+        assert!(crashes > 40, "only {crashes} crashes");
     }
 }
 
@@ -126,25 +111,26 @@ fn with_data_ordered_no_crash_shows_what_was_never_written() {
         }
     }
     engine.checkpoint_all().unwrap();
-    let events = domain.take();
-    let mut random = Random(11);
-    for upto in (0..=events.len()).flat_map(|n| [n, n]) {
-        let store = Arc::new(RamStore::from_bytes(crash(&base, &events[..upto], &mut random)));
+    let mut crashes = 0;
+    SOME.each(&medium(&base), &domain.take(), |layers, _| {
+        crashes += 1;
+        let store = Arc::new(RamStore::from_bytes(layers[0].to_bytes()));
         let (engine, vol) = open(store.clone(), env(), options(DataMode::Ordered));
         vol.process_orphans().unwrap();
         let found = state(&vol, ino);
         assert!(sizes.contains(&(found.len() as u64)));
         let secret = found.windows(16).any(|w| w.iter().all(|b| *b == 0xEE));
-        assert!(!secret, "after {upto} of {} events a freed block shows", events.len());
+        assert!(!secret, "crash {crashes}: a freed block shows");
         // Nothing stale comes up behind the end either.
         let end = found.len() as u64;
         vol.truncate(ino, end + 5000).unwrap();
-        assert!(state(&vol, ino)[end as usize..].iter().all(|b| *b == 0), "after {upto} events");
-        if upto % 7 == 0 {
+        assert!(state(&vol, ino)[end as usize..].iter().all(|b| *b == 0), "crash {crashes}");
+        if crashes % 14 == 0 {
             unmount(&*engine, &vol, store.clone());
             fsck(&store.to_bytes());
         }
-    }
+    });
+    assert!(crashes > 300, "only {crashes} crashes");
 }
 
 #[test]
@@ -168,10 +154,10 @@ fn a_truncate_of_many_operations_is_ended_by_recovery() {
         assert!(state(&vol, ino) == content[..keep as usize]);
         assert!(vol.orphans_empty().unwrap());
         engine.checkpoint_all().unwrap();
-        let events = domain.take();
+        let (media, events) = (medium(&base), domain.take());
 
         for upto in (0..=events.len()).step_by(5) {
-            let store = Arc::new(RamStore::from_bytes(replay(&base, &events[..upto])));
+            let store = Arc::new(RamStore::from_bytes(replay(&media, &events[..upto])));
             let (engine, vol) = open(store.clone(), env(), options(DataMode::Ordered));
             vol.process_orphans().unwrap();
             let attr = vol.getattr(ino).unwrap();
@@ -204,12 +190,12 @@ fn e2fsck_ends_it_too() {
     vol.truncate(ino, 5000).unwrap();
     vol.sync().unwrap();
     engine.checkpoint_all().unwrap();
-    let events = domain.take();
+    let (media, events) = (medium(&base), domain.take());
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let path = path.to_str().unwrap();
     for part in 0..6 {
-        std::fs::write(path, replay(&base, &events[..events.len() * part / 5])).unwrap();
+        std::fs::write(path, replay(&media, &events[..events.len() * part / 5])).unwrap();
         let (text, code) = run("e2fsck", &["-fy", path]);
         assert!(code <= 1, "{text}");
         let (text, code) = run("e2fsck", &["-fn", path]);

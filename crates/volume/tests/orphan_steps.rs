@@ -4,7 +4,7 @@
 mod rig;
 
 use ondol_block::{RamStore, Recorder};
-use ondol_power::{Event, PowerDomain};
+use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain};
 use ondol_volume::{Error, Fallocate, ROOT, SetAttr};
 use rig::{Fs, assert_clean, mkfs};
 use std::sync::Arc;
@@ -34,27 +34,23 @@ fn scattered(options: &[&str]) -> Vec<u8> {
 }
 
 /// Every state that the medium had at a flush while `act` ran, and one write before and after each.
-fn crashes(bytes: &[u8], act: impl FnOnce(&Fs)) -> Vec<Vec<u8>> {
+fn crashes(bytes: &[u8], act: impl FnOnce(&Fs)) -> Vec<Layer> {
     let domain = PowerDomain::new();
     let store = Recorder::new(RamStore::from_bytes(bytes.to_vec()), 0, domain.clone());
     let fs = Fs::over(Arc::new(store));
-    let mut image = {
-        let mut now = bytes.to_vec();
-        fs.store.read(0, &mut now).expect("the image");
-        now
-    };
+    let mut now = bytes.to_vec();
+    fs.store.read(0, &mut now).expect("the image");
+    let media = [Medium { base: Layer::new(now), kind: Kind::Block, whole: None }];
     domain.take();
     act(&fs);
     fs.engine.checkpoint_all().expect("a checkpoint");
     let events = domain.take();
-    let mut states = Vec::new();
+    let (mut cut, mut states) = (Cut::new(&media), Vec::new());
     for (i, event) in events.iter().enumerate() {
-        if let Event::Write { offset, bytes, .. } = event {
-            image[*offset as usize..*offset as usize + bytes.len()].copy_from_slice(bytes);
-        }
+        cut.advance(event);
         let near = events[i.saturating_sub(1)..(i + 2).min(events.len())].iter();
         if near.clone().any(|event| matches!(event, Event::Flush { .. })) {
-            states.push(image.clone());
+            states.extend(cut.everything());
         }
     }
     states
@@ -73,7 +69,7 @@ fn deletion_in_steps() {
         assert!(handles > 2, "one step is no test: {handles}");
         let (mut gone, mut deleted) = (0, 0);
         for (i, state) in states.into_iter().enumerate() {
-            let fs = Fs::over(Arc::new(RamStore::from_bytes(state)));
+            let fs = Fs::over(Arc::new(RamStore::from_bytes(state.to_bytes())));
             let done = fs.volume.process_orphans().expect("orphans");
             deleted += done.deleted;
             match fs.volume.lookup(ROOT, b"file") {
@@ -97,7 +93,7 @@ fn truncate_in_steps() {
     });
     let mut finished = 0;
     for (i, state) in states.into_iter().enumerate() {
-        let fs = Fs::over(Arc::new(RamStore::from_bytes(state)));
+        let fs = Fs::over(Arc::new(RamStore::from_bytes(state.to_bytes())));
         finished += fs.volume.process_orphans().expect("orphans").truncated;
         let attr = fs.volume.lookup(ROOT, b"file").expect("the file");
         assert!(attr.size == 100_000 || attr.size > 2_000_000);

@@ -1,20 +1,16 @@
-//! What a crash at any moment leaves of transactions: all subsets of unflushed sectors while they are few, many otherwise.
+//! What a crash at any moment leaves of transactions: all that may be left of unflushed writes while they are few, many otherwise.
 
 mod file_util;
 mod transaction_util;
 
-use file_util::{fsck, mkfs, mount, open, unmount};
+use file_util::{fsck, medium, mkfs, mount, open, unmount};
 use ondol_block::{RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
-use ondol_power::{Event, PowerDomain};
+use ondol_power::{Event, PowerDomain, Sampling};
 use ondol_volume::{DataMode, Rename, Step, Volume, VolumeOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transaction_util::*;
-
-const SECTOR: usize = 512;
-/// Where the superblock begins.
-const SUPERBLOCK: usize = 1024;
 
 fn mounted(store: Arc<dyn ondol_block::BlockStore>, data: DataMode) -> (Arc<dyn ondol_journal::Engine>, Volume) {
     let env = Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
@@ -46,65 +42,10 @@ fn base() -> Vec<u8> {
     rig.unmount_checked()
 }
 
-/// What arrives whole. The superblock's two sectors are taken as one: no program opens an image whose superblock is torn.
-fn sectors(mut at: usize, mut bytes: &[u8]) -> Vec<(usize, &[u8])> {
-    let mut sectors = Vec::new();
-    while !bytes.is_empty() {
-        let size = if at == SUPERBLOCK { 2 * SECTOR } else { SECTOR };
-        let (sector, rest) = bytes.split_at(size.min(bytes.len()));
-        sectors.push((at, sector));
-        (at, bytes) = (at + size, rest);
-    }
-    sectors
-}
-
-/// Which of `n` unflushed sectors have arrived: all subsets of a few; otherwise none, all, each alone, all but each, every
-/// first few, and some that are like nothing else.
-fn subsets(n: usize) -> Vec<BTreeSet<usize>> {
-    if n <= 8 {
-        return (0..1u32 << n).map(|bits| (0..n).filter(|i| bits >> i & 1 == 1).collect()).collect();
-    }
-    let all: BTreeSet<usize> = (0..n).collect();
-    let mut out = vec![BTreeSet::new(), all.clone()];
-    for i in 0..n {
-        out.push(BTreeSet::from([i]));
-        out.push(all.iter().copied().filter(|j| *j != i).collect());
-        out.push((0..i).collect());
-        let bits = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        out.push((0..n).filter(|j| bits.rotate_left(*j as u32 * 7) & 1 == 1).collect());
-    }
-    out
-}
-
-/// Calls `check` with images that a power cut could leave, and the last mark before it. A cut between two writes is among
-/// the subsets of what was unflushed at the next flush.
+/// Calls `check` with images that a power cut could leave, and the last mark before it.
 fn each_crash(base: &[u8], events: &[Event], mut check: impl FnMut(Vec<u8>, u64)) {
-    let mut durable = base.to_vec();
-    let mut pending: Vec<(usize, &[u8])> = Vec::new();
-    let mut mark = 0;
-    for (i, event) in events.iter().enumerate() {
-        match event {
-            Event::Mark(n) => mark = *n,
-            Event::Write { offset, bytes, .. } => {
-                pending.extend(sectors(*offset as usize, bytes));
-            }
-            _ => {}
-        }
-        let flush = matches!(event, Event::Flush { .. });
-        if !flush && i + 1 < events.len() {
-            continue;
-        }
-        for subset in subsets(pending.len()) {
-            let mut image = durable.clone();
-            subset.into_iter().for_each(|i| put(&mut image, pending[i]));
-            check(image, mark);
-        }
-        pending.drain(..).for_each(|write| put(&mut durable, write));
-    }
-}
-
-fn put(image: &mut [u8], (at, bytes): (usize, &[u8])) {
-    image[at..at + bytes.len()].copy_from_slice(bytes);
+    let sampling = Sampling { all_of: 1, samples: 200, torn: 512, ..Sampling::default() };
+    sampling.each(&medium(base), events, |layers, mark| check(layers[0].to_bytes(), mark));
 }
 
 /// Runs transactions on a recorded volume; the states between them, and what was written. Mark `n` says that `n` of them are

@@ -1,6 +1,5 @@
 //! Building the states of a run, skipping those that were seen, recovering and judging the others.
 
-mod choose;
 mod replay;
 mod report;
 
@@ -10,21 +9,14 @@ pub use report::{CasePath, Report, Violation};
 use crate::subject::Subject;
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use ondol_env::{Fixed, Timestamp};
-use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain};
+use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Sampling};
 use std::collections::HashMap;
 
 /// How far an exploration goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// With at most so many combinations of what may have survived, all of them are built.
-    pub all_of: usize,
-    /// Random states for each event with more.
-    pub samples: u32,
-    /// States with a torn newest write or line for each event.
-    pub torn: u32,
-    /// At a barrier with more combinations: so many items each alone, and all without each.
-    pub extremes: usize,
+    /// Which states are built.
+    pub sampling: Sampling,
     /// How many recoveries in a row may be crashed.
     pub depth: u32,
     /// Of every so many distinct states, the recovery of one is crashed; 0 for none.
@@ -33,30 +25,19 @@ pub struct Limits {
     pub second_opinion_every: u64,
     /// Stop after so many violations.
     pub violations: usize,
-    /// Seed of the samples.
-    pub seed: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            all_of: 256,
-            samples: 48,
-            torn: 96,
-            extremes: 64,
-            depth: 2,
-            recrash_every: 150,
-            second_opinion_every: 50,
-            violations: 1,
-            seed: 1,
-        }
+        Self { sampling: Sampling::default(), depth: 2, recrash_every: 150, second_opinion_every: 50, violations: 1 }
     }
 }
 
 impl Limits {
     /// Inside of a recovery that is crashed: there are many of them, so each is explored less.
     fn nested(self) -> Self {
-        Self { all_of: 4, samples: 2, torn: 3, extremes: 4, depth: self.depth - 1, ..self }
+        let sampling = Sampling { all_of: 4, samples: 2, torn: 3, extremes: 4, ..self.sampling };
+        Self { sampling, depth: self.depth - 1, ..self }
     }
 }
 
@@ -114,39 +95,17 @@ struct Place<'a> {
 
 impl<S: Subject> Explorer<'_, S> {
     fn run(&mut self, place: &Place<'_>) {
-        let mut cut = Cut::new(place.media);
-        self.cut(place, &cut, 0..0);
-        for (i, event) in place.events.iter().enumerate() {
-            let newest = cut.advance(event);
-            let narrowed = place.happened.is_none() && self.subject.is_narrowed(i + 1);
-            let is_barrier = matches!(event, Event::Flush { .. } | Event::Fence { .. });
-            if narrowed || is_barrier {
-                self.cut(place, &cut, 0..0);
-            } else if !newest.is_empty() {
-                self.cut(place, &cut, newest);
-            }
-            if matches!(place.events.get(i + 1), None | Some(Event::Flush { .. } | Event::Fence { .. })) {
-                choose::extremes(&cut, place.limits, &mut |keep| self.state(place, &cut, keep));
-            }
-            if self.done {
-                break;
-            }
-        }
-    }
-
-    fn cut(&mut self, place: &Place<'_>, cut: &Cut<'_>, newest: std::ops::Range<usize>) {
-        let random = Fixed::new(Timestamp::default(), self.seed_of(place, cut));
-        let all = choose::states(cut, newest, place.limits, &random, &mut |keep| self.state(place, cut, keep));
+        // Recoveries of different states are sampled differently.
+        let mix = |seed: u64, case: &Case| seed.rotate_left(13) ^ case.events as u64;
+        let seed = place.path.iter().fold(self.every.sampling.seed, mix);
+        let (sampling, subject) = (Sampling { seed, ..place.limits.sampling }, self.subject);
+        let is_narrowed = |events| place.happened.is_none() && subject.is_narrowed(events);
+        let mut state = |cut: &Cut<'_>, keep| self.state(place, cut, keep);
+        let built = sampling.states(place.media, place.events, is_narrowed, &mut state);
         if place.happened.is_none() {
-            self.report.crash_points += 1;
-            self.report.exhausted += u64::from(all);
+            self.report.crash_points += built.cuts;
+            self.report.exhausted += built.exhausted;
         }
-    }
-
-    /// Each cut has samples of its own, whatever was explored before it.
-    fn seed_of(&self, place: &Place<'_>, cut: &Cut<'_>) -> u64 {
-        place.path.iter().fold(self.every.seed, |seed, case| seed.rotate_left(13) ^ case.events as u64)
-            ^ (cut.events() as u64) << 32
     }
 
     /// Returns whether to go on.
@@ -158,7 +117,7 @@ impl<S: Subject> Explorer<'_, S> {
         self.report.states += 1;
         let mut layers = cut.build(&keep);
         let happened = place.happened.unwrap_or(cut.events());
-        let fingerprint = combined(layers.iter_mut().map(Layer::fingerprint));
+        let fingerprint = Layer::fingerprint_of(&mut layers);
         let is_new = !self.seen.contains_key(&fingerprint);
         let outcome = self.look(&layers, fingerprint, happened);
         let mut path = place.path.to_vec();
@@ -243,9 +202,4 @@ fn recovery<S: Subject>(subject: &S, layers: &[Layer]) -> Result<(Vec<Medium>, V
     let media = subject.media().iter().zip(layers);
     let media = media.map(|(medium, layer)| Medium { base: layer.clone(), ..medium.clone() }).collect();
     Ok((media, Arc::clone(&domain).take()))
-}
-
-/// One number for several media.
-fn combined(fingerprints: impl Iterator<Item = u128>) -> u128 {
-    fingerprints.fold(0, |all, one| all.rotate_left(29) ^ one)
 }

@@ -4,8 +4,7 @@ use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, Patches, Ranges};
-use ondol_power::{Event, PowerDomain};
-use std::collections::BTreeSet;
+use ondol_power::{Layer, Medium, PowerDomain, Sampling};
 
 pub(crate) const BLOCK: usize = 1024;
 /// Blocks of the medium: journal first, then home.
@@ -181,9 +180,10 @@ pub(crate) fn every_crash_leaves_a_prefix(rig: &dyn Rig) {
             b.engine.checkpoint_all().unwrap();
         }
     }
-    let mut states = 0;
-    each_crash(&b.base, &b.domain.take(), |image, synced| {
-        let after = RamStore::from_bytes(image.to_vec());
+    let media = [Medium { base: Layer::new(b.base), kind: ondol_power::Kind::Block, whole: None }];
+    let sampling = Sampling { all_of: 1, samples: 500, torn: 2048, ..Sampling::default() };
+    let states = sampling.each(&media, &b.domain.take(), |layers, synced| {
+        let after = RamStore::from_bytes(layers[0].to_bytes());
         rig.recover(&after);
         let got = (byte_at(&after, HOME), byte_at(&after, HOME + 50));
         assert_eq!(got.0, got.1, "half of an operation after {synced} was synced");
@@ -191,70 +191,8 @@ pub(crate) fn every_crash_leaves_a_prefix(rig: &dyn Rig) {
         let mut block = vec![0; BLOCK];
         after.read((HOME + 50) * BLOCK as u64, &mut block).unwrap();
         assert_eq!(block[BLOCK - 1], sum(&block), "a block came home unsealed");
-        states += 1;
     });
-    assert!(states > 100, "only {states} crash states");
-}
-
-/// Calls `check` with images that a power cut could leave, and the last mark before it: all subsets of up to ten
-/// unflushed sectors, beyond that none, all, each alone, all but each, every first few, and some others.
-pub(crate) fn each_crash(base: &[u8], events: &[Event], mut check: impl FnMut(&[u8], u64)) {
-    let mut durable = base.to_vec();
-    let mut pending: Vec<(u64, Arc<[u8]>)> = Vec::new();
-    let mut mark = 0;
-    let mut seen = BTreeSet::new();
-    for event in events {
-        match event {
-            Event::Mark(n) => mark = *n,
-            Event::Flush { .. } => {
-                pending.drain(..).for_each(|(at, bytes)| put(&mut durable, at, &bytes));
-            }
-            Event::Write { offset, bytes, .. } => {
-                let sectors = bytes.chunks(512).enumerate();
-                pending.extend(sectors.map(|(i, sector)| (offset + i as u64 * 512, Arc::from(sector))));
-            }
-            _ => {}
-        }
-        for subset in subsets(pending.len()) {
-            let mut image = durable.clone();
-            for (i, (at, bytes)) in pending.iter().enumerate() {
-                if subset.contains(&i) {
-                    put(&mut image, *at, bytes);
-                }
-            }
-            if seen.insert((fingerprint(&image), mark)) {
-                check(&image, mark);
-            }
-        }
-    }
-}
-
-fn put(image: &mut [u8], at: u64, bytes: &[u8]) {
-    image[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
-}
-
-fn fingerprint(image: &[u8]) -> u64 {
-    use std::hash::{DefaultHasher, Hasher};
-    let mut h = DefaultHasher::new();
-    h.write(image);
-    h.finish()
-}
-
-fn subsets(n: usize) -> Vec<BTreeSet<usize>> {
-    if n <= 10 {
-        return (0..1u32 << n).map(|bits| (0..n).filter(|i| bits >> i & 1 == 1).collect()).collect();
-    }
-    let all: BTreeSet<usize> = (0..n).collect();
-    let mut out = vec![BTreeSet::new(), all.clone()];
-    for i in 0..n {
-        out.push(BTreeSet::from([i]));
-        out.push(all.iter().copied().filter(|j| *j != i).collect());
-        out.push((0..i).collect());
-        // Some that are like nothing else: every bit of a multiplicative sequence.
-        let bits = (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        out.push((0..n).filter(|j| bits.rotate_left(*j as u32 * 7) & 1 == 1).collect());
-    }
-    out
+    assert!(states > 150, "only {states} crash states");
 }
 
 pub(crate) fn freed_blocks_wait_for_durability_and_are_never_replayed(rig: &dyn Rig) {

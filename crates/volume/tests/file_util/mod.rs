@@ -5,6 +5,7 @@ use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_journal::jbd2::{self, LogMap};
 use ondol_journal::{Config, Engine};
+use ondol_power::{Kind, Layer, Medium};
 use ondol_volume::{DataMode, Image, Ino, Volume, VolumeOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -141,6 +142,11 @@ impl Rig {
         buf.truncate(n);
         buf
     }
+}
+
+/// The only medium, which held `base`; the superblock arrives whole: no program opens an image whose superblock is torn.
+pub(crate) fn medium(base: &[u8]) -> [Medium; 1] {
+    [Medium { base: Layer::new(base), kind: Kind::Block, whole: Some(1024..2048) }]
 }
 
 /// A small deterministic random source.
