@@ -189,6 +189,23 @@ pub enum Op {
 }
 
 impl Op {
+    /// The file that a call changes or syncs, if that is what it does.
+    pub fn file_mut(&mut self) -> Option<&mut File> {
+        match self {
+            Self::Write { file, .. }
+            | Self::Append { file, .. }
+            | Self::Truncate { file, .. }
+            | Self::Fallocate { file, .. }
+            | Self::SetXattr { file, .. }
+            | Self::RemoveXattr { file, .. }
+            | Self::Chmod { file, .. }
+            | Self::Chown { file, .. }
+            | Self::Utimens { file, .. }
+            | Self::Fsync { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
     /// Whether everything before this call is durable once it has returned.
     pub fn is_sync(&self) -> bool {
         matches!(self, Self::Fsync { .. } | Self::Sync | Self::Remount)

@@ -159,6 +159,16 @@ impl From<&Why> for Fail {
     }
 }
 
+impl Why {
+    /// Its class; what the volume said is left in `failure`.
+    pub(super) fn noted(&self, failure: &mut Option<String>) -> Fail {
+        if let Self::Volume(e) = self {
+            *failure = Some(e.to_string());
+        }
+        Fail::from(self)
+    }
+}
+
 impl From<ondol::Error> for Why {
     fn from(e: ondol::Error) -> Self {
         Self::Volume(e)
@@ -334,12 +344,7 @@ impl Call<'_> {
 
 impl Target for Library {
     fn apply(&mut self, op: &Op) -> Outcome {
-        self.do_op(op).map_err(|why| {
-            if let Why::Volume(e) = &why {
-                self.failure = Some(e.to_string());
-            }
-            Fail::from(&why)
-        })
+        self.do_op(op).map_err(|why| why.noted(&mut self.failure))
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, String> {

@@ -111,33 +111,17 @@ fn paths_of(op: &Op) -> Vec<Path> {
             (from, to) => [from, to].into_iter().flatten().collect(),
         },
         Op::Open { path, .. } => vec![path.clone()],
-        Op::Write { file, .. }
-        | Op::Append { file, .. }
-        | Op::Truncate { file, .. }
-        | Op::Fallocate { file, .. }
-        | Op::SetXattr { file, .. }
-        | Op::RemoveXattr { file, .. }
-        | Op::Chmod { file, .. }
-        | Op::Chown { file, .. }
-        | Op::Utimens { file, .. }
-        | Op::Fsync { file, .. } => match file {
-            File::Path(path) => vec![path.clone()],
-            File::Handle(_) => Vec::new(),
-        },
         // A transaction looks after its own paths.
-        Op::Transaction(_) => Vec::new(),
-        Op::Close { .. } | Op::Sync | Op::Idle { .. } | Op::Remount | Op::Checkpoint => Vec::new(),
+        op => match op.clone().file_mut() {
+            Some(File::Path(path)) => vec![path.clone()],
+            _ => Vec::new(),
+        },
     }
 }
 
 impl Target for User {
     fn apply(&mut self, op: &Op) -> Outcome {
-        self.do_op(op).map_err(|why| {
-            if let Why::Volume(e) = &why {
-                self.failure = Some(e.to_string());
-            }
-            Fail::from(&why)
-        })
+        self.do_op(op).map_err(|why| why.noted(&mut self.failure))
     }
 
     fn snapshot(&mut self) -> Result<Snapshot, String> {

@@ -15,19 +15,7 @@ pub(super) fn steps_of(op: &Op) -> usize {
 
 /// Where a call has the path of the file that it changes.
 fn held(op: &mut Op) -> Option<&mut File> {
-    match op {
-        Op::Write { file, .. }
-        | Op::Append { file, .. }
-        | Op::Truncate { file, .. }
-        | Op::Fallocate { file, .. }
-        | Op::SetXattr { file, .. }
-        | Op::RemoveXattr { file, .. }
-        | Op::Chmod { file, .. }
-        | Op::Chown { file, .. }
-        | Op::Utimens { file, .. }
-        | Op::Fsync { file, .. } => file.is_path().then_some(file),
-        _ => None,
-    }
+    op.file_mut().filter(|file| file.is_path())
 }
 
 /// Does step `step` of a call on the model; whether the call can have returned `outcome` then.
