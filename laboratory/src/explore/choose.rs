@@ -6,7 +6,7 @@ use ondol_power::{Cut, Item, Keep};
 use std::ops::Range;
 
 /// Calls `state` for the states of `cut` that `limits` ask for; ends early when it says `false`. `newest` are the items that
-/// the last event made or changed: a state in which none of them is wholly there belongs to an earlier cut. An empty
+/// the last event made or changed: a state in which nothing of that is there belongs to an earlier cut. An empty
 /// range asks for all states. Returns whether these are all there are, torn ones left out.
 pub(super) fn states(
     cut: &Cut<'_>,
@@ -16,24 +16,38 @@ pub(super) fn states(
     state: &mut dyn FnMut(Vec<Keep>) -> bool,
 ) -> bool {
     let items = cut.items();
-    let is_new = |keep: &[Keep]| newest.is_empty() || newest.clone().any(|i| keep[i] == Keep::All);
-    let count = items.iter().try_fold(1usize, |n, item| n.checked_mul(item.choices()).filter(|n| *n <= limits.all_of));
-    let go_on = match count {
+    let is_new = |keep: &[Keep]| newest.is_empty() || newest.clone().any(|i| items[i].has_newest(&keep[i]));
+    if let Some(count) = few(items, limits, true) {
+        let _all = (0..count).all(|n| {
+            let keep = numbered(items, n, true);
+            !is_new(&keep) || state(keep)
+        });
+        return true;
+    }
+    let untorn = few(items, limits, false);
+    let go_on = match untorn {
         Some(count) => (0..count).all(|n| {
-            let keep = numbered(items, n);
+            let keep = numbered(items, n, false);
             !is_new(&keep) || state(keep)
         }),
-        None => sampled(items, newest.clone(), limits, random, state),
+        None => state(vec![Keep::All; items.len()]),
     };
-    let _stopped = go_on && torn(items, newest, limits, random, state);
-    count.is_some()
+    let _go_on =
+        go_on && sampled(items, newest.clone(), limits, random, state) && torn(items, newest, limits, random, state);
+    untorn.is_some()
 }
 
-/// The extremes of what has gathered before a barrier: nothing, each alone, all but each.
+/// How many combinations there are of what they can be, torn or not, if these are few.
+fn few(items: &[Item<'_>], limits: &Limits, torn: bool) -> Option<usize> {
+    let ways = |item: &Item<'_>| if torn { item.all_choices() } else { Some(item.choices()) };
+    items.iter().try_fold(1usize, |n, item| n.checked_mul(ways(item)?).filter(|n| *n <= limits.all_of))
+}
+
+/// The extremes of what has gathered before a barrier, or when a promise was made: nothing, each alone, all but each, all.
 pub(super) fn extremes(cut: &Cut<'_>, limits: &Limits, state: &mut dyn FnMut(Vec<Keep>) -> bool) {
     let n = cut.items().len();
-    let all_were_built = n < usize::BITS as usize && 1usize << n <= limits.all_of;
-    if all_were_built || !state(vec![Keep::None; n]) {
+    let all_were_built = few(cut.items(), limits, false).is_some();
+    if n == 0 || all_were_built || !(state(vec![Keep::None; n]) && state(vec![Keep::All; n])) {
         return;
     }
     // Of thousands of lines a regular choice: each alone would be quadratic in time.
@@ -46,11 +60,13 @@ pub(super) fn extremes(cut: &Cut<'_>, limits: &Limits, state: &mut dyn FnMut(Vec
     }
 }
 
-fn numbered(items: &[Item<'_>], mut n: usize) -> Vec<Keep> {
+/// The `n`-th combination of what they can be, torn or not.
+fn numbered(items: &[Item<'_>], mut n: usize, torn: bool) -> Vec<Keep> {
     let choice = |item: &Item<'_>| {
-        let choice = item.choice(n % item.choices());
-        n /= item.choices();
-        choice
+        let count = if torn { item.all_choices().unwrap_or(1) } else { item.choices() };
+        let keep = if torn { item.any_choice(n % count) } else { item.choice(n % count) };
+        n /= count;
+        keep
     };
     items.iter().map(choice).collect()
 }
@@ -62,9 +78,6 @@ fn sampled(
     random: &Fixed,
     state: &mut dyn FnMut(Vec<Keep>) -> bool,
 ) -> bool {
-    if !state(vec![Keep::All; items.len()]) {
-        return false;
-    }
     (0..limits.samples).all(|_| {
         let mut keep: Vec<Keep> = items.iter().map(|item| any(item, random)).collect();
         if !newest.is_empty() {
