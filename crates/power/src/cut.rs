@@ -228,6 +228,22 @@ impl<'e> Cut<'e> {
         };
         self.items.iter().map(choice).collect()
     }
+
+    /// As [`Cut::combinations`], torn ones included.
+    pub fn all_combinations(&self) -> Option<usize> {
+        self.items.iter().try_fold(1usize, |n, item| n.checked_mul(item.all_choices()?))
+    }
+
+    /// The `n`-th of those.
+    pub fn any_combination(&self, mut n: usize) -> Vec<Keep> {
+        let choice = |item: &Item<'_>| {
+            let count = item.all_choices().unwrap_or(1);
+            let choice = item.any_choice(n % count);
+            n /= count;
+            choice
+        };
+        self.items.iter().map(choice).collect()
+    }
 }
 
 impl Item<'_> {
@@ -266,6 +282,57 @@ impl Item<'_> {
                 };
                 if stores.iter().all(inside) { 1 } else { LINE / WORD }
             }
+        }
+    }
+
+    /// In how many ways it can be there, torn ones included; `None` for more than can be counted.
+    pub fn all_choices(&self) -> Option<usize> {
+        self.part_choices().iter().try_fold(1usize, |ways, part| ways.checked_mul(part.len()))
+    }
+
+    /// The `n`-th way, torn ones included, from nothing to all: [`Item::all_choices`].
+    pub fn any_choice(&self, mut n: usize) -> Keep {
+        match n {
+            0 => return Keep::None,
+            n if Some(n + 1) >= self.all_choices() => return Keep::All,
+            _ => {}
+        }
+        let parts = self.part_choices();
+        self.torn(|part| {
+            let choices = &parts[part];
+            let choice = choices[n % choices.len()];
+            n /= choices.len();
+            choice
+        })
+    }
+
+    /// What each part can be, for [`Item::torn`]: a word of a line only differs with the stores that touch it.
+    fn part_choices(&self) -> Vec<Vec<usize>> {
+        match self {
+            Self::Write { .. } => vec![vec![0, 1]; self.parts()],
+            Self::Line { stores, .. } => {
+                let touches = |store: &Store<'_>, word: usize| {
+                    !store.bytes.is_empty()
+                        && (store.at / WORD..=(store.at + store.bytes.len() - 1) / WORD).contains(&word)
+                };
+                let choices = |word| {
+                    let numbers = (1..).zip(stores).filter(|(_, store)| touches(store, word)).map(|(n, _)| n);
+                    [0].into_iter().chain(numbers).collect()
+                };
+                (0..LINE / WORD).map(choices).collect()
+            }
+        }
+    }
+
+    /// Whether something of the newest that was done to it is there.
+    pub fn has_newest(&self, keep: &Keep) -> bool {
+        let newest = self.choices() - 1;
+        match keep {
+            Keep::None => false,
+            Keep::All => true,
+            Keep::Units(units) => units.contains(&true),
+            Keep::Stores(n) => *n as usize >= newest,
+            Keep::Words(words) => words.iter().any(|n| *n as usize >= newest),
         }
     }
 

@@ -8,13 +8,14 @@ use std::ops::Range;
 /// How many states of a run are built.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampling {
-    /// With at most so many combinations of what may have survived, all of them are built.
+    /// With at most so many combinations of what may have survived, all of them are built: with torn writes and lines if these
+    /// are so few, too, without them otherwise.
     pub all_of: usize,
-    /// Random states for each event with more.
+    /// Random states, torn ones among them, for each event with more.
     pub samples: u32,
     /// States with a torn newest write or line for each event.
     pub torn: u32,
-    /// Before a barrier with more combinations: so many items each alone, and all without each.
+    /// Before a barrier and where fewer states are allowed, with more combinations: so many items each alone, and all without each.
     pub extremes: usize,
     /// Seed of the random ones.
     pub seed: u64,
@@ -60,12 +61,13 @@ impl Sampling {
                 break;
             }
             let newest = cut.advance(event);
-            if is_barrier(event) || is_narrowed(i + 1) {
+            let narrowed = is_narrowed(i + 1);
+            if is_barrier(event) || narrowed {
                 go_on = self.of_cut(&cut, 0..0, &mut built, &mut state);
             } else if !newest.is_empty() {
                 go_on = self.of_cut(&cut, newest, &mut built, &mut state);
             }
-            if go_on && events.get(i + 1).is_none_or(is_barrier) {
+            if go_on && (narrowed || events.get(i + 1).is_none_or(is_barrier)) {
                 go_on = self.extremes(&cut, &mut state);
             }
         }
@@ -94,7 +96,7 @@ impl Sampling {
         seen.len()
     }
 
-    /// `newest` are the items that the last event made or changed: a state in which none of them is wholly there belongs to an
+    /// `newest` are the items that the last event made or changed: a state in which nothing of that is there belongs to an
     /// earlier cut. An empty range asks for all states.
     fn of_cut(&self, cut: &Cut<'_>, newest: Range<usize>, built: &mut Built, state: Visit<'_>) -> bool {
         // Each cut has samples of its own, whatever was built before it.
@@ -103,17 +105,20 @@ impl Sampling {
         let count = cut.combinations().filter(|n| *n <= self.all_of);
         built.cuts += 1;
         built.exhausted += u64::from(count.is_some());
+        if let Some(count) = cut.all_combinations().filter(|n| *n <= self.all_of) {
+            return chosen.all(count, |n| cut.any_combination(n), state);
+        }
         let go_on = match count {
-            Some(count) => chosen.all(count, state),
-            None => chosen.sampled(state),
+            Some(count) => chosen.all(count, |n| cut.combination(n), state),
+            None => state(cut, vec![Keep::All; cut.items().len()]),
         };
-        go_on && chosen.torn(state)
+        go_on && chosen.sampled(state) && chosen.torn(state)
     }
 
-    /// The extremes of what has gathered before a barrier: nothing, each alone, all but each.
+    /// The extremes of what has gathered: nothing, all, each alone, all but each.
     fn extremes(&self, cut: &Cut<'_>, state: Visit<'_>) -> bool {
         let n = cut.items().len();
-        if n < usize::BITS as usize && 1usize << n <= self.all_of {
+        if cut.combinations().is_some_and(|n| n <= self.all_of) {
             // All were built.
             return true;
         }
@@ -124,6 +129,7 @@ impl Sampling {
             keep
         };
         state(cut, vec![Keep::None; n])
+            && state(cut, vec![Keep::All; n])
             && (0..n)
                 .step_by(n.div_ceil(self.extremes.max(1)).max(1))
                 .all(|i| state(cut, one_of(i, Keep::All, Keep::None)) && state(cut, one_of(i, Keep::None, Keep::All)))
@@ -139,21 +145,22 @@ struct Chosen<'c, 'e> {
 }
 
 impl Chosen<'_, '_> {
-    fn all(&self, count: usize, state: Visit<'_>) -> bool {
-        let is_new = |keep: &[Keep]| self.newest.is_empty() || self.newest.clone().any(|i| keep[i] == Keep::All);
-        (0..count).map(|n| self.cut.combination(n)).filter(|keep| is_new(keep)).all(|keep| state(self.cut, keep))
+    fn all(&self, count: usize, combination: impl Fn(usize) -> Vec<Keep>, state: Visit<'_>) -> bool {
+        let items = self.cut.items();
+        let is_new =
+            |keep: &[Keep]| self.newest.is_empty() || self.newest.clone().any(|i| items[i].has_newest(&keep[i]));
+        (0..count).map(combination).filter(|keep| is_new(keep)).all(|keep| state(self.cut, keep))
     }
 
     fn sampled(&self, state: Visit<'_>) -> bool {
         let items = self.cut.items();
-        state(self.cut, vec![Keep::All; items.len()])
-            && (0..self.sampling.samples).all(|_| {
-                let mut keep: Vec<Keep> = items.iter().map(|item| self.any(item)).collect();
-                if !self.newest.is_empty() {
-                    keep[self.newest.start + self.below(self.newest.len())] = Keep::All;
-                }
-                state(self.cut, keep)
-            })
+        (0..self.sampling.samples).all(|_| {
+            let mut keep: Vec<Keep> = items.iter().map(|item| self.any(item)).collect();
+            if !self.newest.is_empty() {
+                keep[self.newest.start + self.below(self.newest.len())] = Keep::All;
+            }
+            state(self.cut, keep)
+        })
     }
 
     /// The newest item in parts, the others all there or all lost.

@@ -23,13 +23,22 @@ pub struct Limits {
     pub recrash_every: u64,
     /// Of every so many distinct states, one is judged by the programs of others too; 0 for none.
     pub second_opinion_every: u64,
+    /// Stop after so many distinct states of the run itself.
+    pub states: Option<u64>,
     /// Stop after so many violations.
     pub violations: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { sampling: Sampling::default(), depth: 2, recrash_every: 150, second_opinion_every: 50, violations: 1 }
+        Self {
+            sampling: Sampling::default(),
+            depth: 2,
+            recrash_every: 150,
+            second_opinion_every: 50,
+            states: None,
+            violations: 1,
+        }
     }
 }
 
@@ -58,6 +67,9 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
         every: limits,
         seen: HashMap::new(),
         own: Vec::new(),
+        crashed: HashMap::new(),
+        happened: 0,
+        narrowed: 0,
         matched: HashMap::new(),
         report: Report::default(),
         done: false,
@@ -76,6 +88,12 @@ struct Explorer<'a, S: Subject> {
     seen: HashMap<u128, u128>,
     /// The states of the run itself among them.
     own: Vec<u128>,
+    /// States whose recovery was crashed: after how many events of the run, and how many times in a row.
+    crashed: HashMap<u128, (usize, u32)>,
+    /// Events of the run that happened so far.
+    happened: usize,
+    /// After how many of them all that can be there had to be looked at again, the last time.
+    narrowed: usize,
     /// What recovered states are.
     matched: HashMap<u128, S::Matched>,
     report: Report,
@@ -117,26 +135,27 @@ impl<S: Subject> Explorer<'_, S> {
         self.report.states += 1;
         let mut layers = cut.build(&keep);
         let happened = place.happened.unwrap_or(cut.events());
+        self.narrowed = (self.happened + 1..=happened).rfind(|n| self.subject.is_narrowed(*n)).unwrap_or(self.narrowed);
+        self.happened = happened;
         let fingerprint = Layer::fingerprint_of(&mut layers);
         let is_new = !self.seen.contains_key(&fingerprint);
         let outcome = self.look(&layers, fingerprint, happened);
         let mut path = place.path.to_vec();
         path.push(Case { events: cut.events(), keep });
-        let outcome = match outcome {
-            Ok(()) if is_new && place.happened.is_none() => {
-                self.own.push(fingerprint);
-                self.more(place, &layers, happened, &path, fingerprint)
+        if is_new && outcome.is_ok() {
+            match place.happened {
+                None => self.own.push(fingerprint),
+                Some(_) => self.report.nested += 1,
             }
-            Ok(()) if is_new => {
-                self.report.nested += 1;
-                self.more(place, &layers, happened, &path, fingerprint)
-            }
-            outcome => outcome,
-        };
+        }
+        let outcome = outcome
+            .and_then(|()| if is_new { self.ask_others(&layers, happened, fingerprint) } else { Ok(()) })
+            .and_then(|()| self.recrash(place, &layers, happened, &path, fingerprint));
         if let Err(what) = outcome {
             self.report.violations.push(violation(self.subject, what, CasePath(path)));
             self.done = self.report.violations.len() >= self.every.violations;
         }
+        self.done |= self.every.states.is_some_and(|most| self.own.len() as u64 >= most);
         !self.done
     }
 
@@ -160,8 +179,16 @@ impl<S: Subject> Explorer<'_, S> {
         Ok(())
     }
 
-    /// What is done for some of the new states only: which, their contents decide, so that the order does not matter.
-    fn more(
+    fn ask_others(&mut self, layers: &[Layer], happened: usize, fingerprint: u128) -> Result<(), String> {
+        if is_turn(self.every.second_opinion_every, fingerprint) {
+            self.report.second_opinions += 1;
+            self.subject.second_opinion(layers, happened)?;
+        }
+        Ok(())
+    }
+
+    /// Crashes the recovery of some states, and again once less is allowed of them than the last time.
+    fn recrash(
         &mut self,
         place: &Place<'_>,
         layers: &[Layer],
@@ -169,24 +196,24 @@ impl<S: Subject> Explorer<'_, S> {
         path: &[Case],
         fingerprint: u128,
     ) -> Result<(), String> {
-        let is_turn = |every: u64, bits: u128| every > 0 && (bits as u64).is_multiple_of(every);
-        if is_turn(self.every.second_opinion_every, fingerprint) {
-            self.report.second_opinions += 1;
-            self.subject.second_opinion(layers, happened)?;
+        let depth = place.limits.depth;
+        let was = self.crashed.get(&fingerprint);
+        let is_known = was.is_some_and(|(events, to)| *events >= self.narrowed && *to >= depth);
+        if depth == 0 || is_known || !is_turn(self.every.recrash_every, fingerprint >> 64) {
+            return Ok(());
         }
-        if place.limits.depth > 0 && is_turn(self.every.recrash_every, fingerprint >> 64) {
-            self.recrash(place, layers, happened, path)?;
-        }
-        Ok(())
-    }
-
-    /// Crashes the recovery of a state.
-    fn recrash(&mut self, place: &Place<'_>, layers: &[Layer], happened: usize, path: &[Case]) -> Result<(), String> {
+        self.crashed.insert(fingerprint, (happened, depth));
         let (media, events) = recovery(self.subject, layers)?;
         let limits = place.limits.nested();
         self.run(&Place { media: &media, events: &events, limits: &limits, happened: Some(happened), path });
         Ok(())
     }
+}
+
+/// Whether something that is done for one of `every` states is done for this one: its contents decide, so that the
+/// order does not matter.
+fn is_turn(every: u64, bits: u128) -> bool {
+    every > 0 && (bits as u64).is_multiple_of(every)
 }
 
 fn violation<S: Subject>(subject: &S, what: String, path: CasePath) -> Violation {

@@ -1,0 +1,206 @@
+//! With limits that are large enough the explorer builds the states that the contract of `ondol_power` allows: all, and no others.
+//!
+//! What is allowed is worked out here once more, without items, lines or torn writes: a unit of a block medium holds what
+//! some of the writes since the last flush made of it, a word of NVM what some number of the stores to its line did, and each
+//! is independent of all others.
+
+use ondol_env::sync::{Arc, Mutex};
+use ondol_laboratory::explore::{Limits, Watch, explore};
+use ondol_laboratory::{Description, Subject};
+use ondol_power::{Event, Kind, LINE, Layer, Medium, PowerDomain, Sampling, UNIT, WORD};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const DISK: usize = 2 * UNIT;
+const NVM: usize = 2 * LINE;
+
+/// What both media hold.
+type State = Vec<u8>;
+
+/// Media without any contract: it only notes what they held when the power came back.
+struct Looker {
+    media: Vec<Medium>,
+    events: Vec<Event>,
+    seen: Mutex<BTreeSet<State>>,
+}
+
+impl Subject for Looker {
+    type Matched = ();
+
+    fn media(&self) -> &[Medium] {
+        &self.media
+    }
+
+    fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {
+        self.seen.lock().insert(layers.iter().flat_map(Layer::to_bytes).collect());
+        Ok(layers.to_vec())
+    }
+
+    fn come_back(&self, _: &[Layer], _: &Arc<PowerDomain>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn essence(&self, recovered: &mut [Layer]) -> u128 {
+        recovered.iter_mut().fold(0, |all, layer| all.rotate_left(1) ^ layer.fingerprint())
+    }
+
+    fn judge(&self, _: &[Layer], _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn still_allowed(&self, _: &(), _: usize) -> bool {
+        true
+    }
+
+    fn is_narrowed(&self, events: usize) -> bool {
+        matches!(self.events[events - 1], Event::Mark(_))
+    }
+
+    fn second_opinion(&self, _: &[Layer], _: usize) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn describe(&self) -> Description {
+        Description::default()
+    }
+}
+
+/// What happened to a part of a medium since it was durable: where, what, and the number of the event.
+type Changes = Vec<(usize, Vec<u8>, usize)>;
+
+/// The states of all cuts.
+#[derive(Default)]
+struct Allowed {
+    durable: State,
+    /// By first byte of the part.
+    changes: BTreeMap<usize, Changes>,
+    /// By thread and line: the number of the event.
+    begun: BTreeMap<(u32, usize), usize>,
+    states: BTreeSet<State>,
+}
+
+impl Allowed {
+    fn of(events: &[Event]) -> BTreeSet<State> {
+        let mut allowed = Self { durable: vec![0; DISK + NVM], ..Self::default() };
+        allowed.cut();
+        for (n, event) in events.iter().enumerate() {
+            allowed.event(n, event);
+            allowed.cut();
+        }
+        allowed.states
+    }
+
+    fn event(&mut self, n: usize, event: &Event) {
+        match event {
+            Event::Write { offset, bytes, .. } => self.change(n, *offset as usize, bytes, UNIT),
+            Event::Store { offset, bytes, .. } => self.change(n, DISK + *offset as usize, bytes, WORD),
+            Event::Flush { .. } => self.settle(|part, _| part < DISK),
+            Event::WriteBack { thread, offset, len, .. } => {
+                for line in *offset as usize / LINE..(*offset + *len).div_ceil(LINE as u64) as usize {
+                    self.begun.insert((*thread, line), n);
+                }
+            }
+            Event::Fence { thread } => {
+                for line in 0..NVM / LINE {
+                    let begun = self.begun.remove(&(*thread, line)).unwrap_or(0);
+                    self.settle(|part, at| part >= DISK && (part - DISK) / LINE == line && at < begun);
+                }
+            }
+            Event::Mark(_) => {}
+        }
+    }
+
+    fn change(&mut self, n: usize, at: usize, bytes: &[u8], unit: usize) {
+        for (i, byte) in bytes.iter().enumerate() {
+            let part = (at + i) / unit * unit;
+            let changes = self.changes.entry(part).or_default();
+            match changes.last_mut() {
+                Some((_, last, event)) if *event == n => last.push(*byte),
+                _ => changes.push((at + i, vec![*byte], n)),
+            }
+        }
+    }
+
+    fn settle(&mut self, which: impl Fn(usize, usize) -> bool) {
+        for (part, changes) in &mut self.changes {
+            let (done, left) = std::mem::take(changes).into_iter().partition(|(_, _, n)| which(*part, *n));
+            *changes = left;
+            let done: Changes = done;
+            done.iter().for_each(|(at, bytes, _)| self.durable[*at..*at + bytes.len()].copy_from_slice(bytes));
+        }
+    }
+
+    fn cut(&mut self) {
+        let mut states = BTreeSet::from([self.durable.clone()]);
+        for (part, changes) in &self.changes {
+            let there = |i: usize, way: usize| if *part < DISK { way >> i & 1 == 1 } else { i < way };
+            let ways = if *part < DISK { 1 << changes.len() } else { changes.len() + 1 };
+            let with = |state: &State, way: usize| {
+                let mut state = state.clone();
+                let kept = changes.iter().enumerate().filter(|(i, _)| there(*i, way)).map(|(_, change)| change);
+                kept.for_each(|(at, bytes, _)| state[*at..*at + bytes.len()].copy_from_slice(bytes));
+                state
+            };
+            states = states.iter().flat_map(|state| (0..ways).map(move |way| with(state, way))).collect();
+        }
+        self.states.append(&mut states);
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let bytes = |most: usize| proptest::collection::vec(1..=255u8, 1..=most).prop_map(Arc::<[u8]>::from);
+    let write =
+        (0..DISK - 600, bytes(600)).prop_map(|(at, bytes)| Event::Write { medium: 0, offset: at as u64, bytes });
+    let store = (0..NVM - 10, bytes(10), 1..3u32).prop_map(|(at, bytes, thread)| Event::Store {
+        medium: 1,
+        thread,
+        offset: at as u64,
+        bytes,
+    });
+    let back = (0..NVM as u64 - 64, 1..64u64, 1..3u32).prop_map(|(offset, len, thread)| Event::WriteBack {
+        medium: 1,
+        thread,
+        offset,
+        len,
+    });
+    prop_oneof![
+        3 => write,
+        4 => store,
+        2 => back,
+        2 => (1..3u32).prop_map(|thread| Event::Fence { thread }),
+        1 => Just(Event::Flush { medium: 0 }),
+        1 => (0..9u64).prop_map(Event::Mark),
+    ]
+}
+
+fn explored(events: &[Event], limits: &Limits) -> BTreeSet<State> {
+    let medium = |len, kind| Medium { base: Layer::new(vec![0; len]), kind, whole: None };
+    let media = vec![medium(DISK, Kind::Block), medium(NVM, Kind::Nvm)];
+    let looker = Looker { media, events: events.to_vec(), seen: Mutex::default() };
+    let report = explore(&looker, limits, &Watch::default());
+    let seen = looker.seen.into_inner();
+    assert_eq!((report.distinct, report.violations.len()), (seen.len() as u64, 0));
+    seen
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn exactly_the_states_of_the_contract(events in proptest::collection::vec(event(), 1..8)) {
+        let sampling = Sampling { all_of: usize::MAX, ..Sampling::default() };
+        let limits = Limits { sampling, ..Limits::default() };
+        prop_assert!(explored(&events, &limits) == Allowed::of(&events));
+    }
+
+    #[test]
+    fn with_few_samples_no_others(events in proptest::collection::vec(event(), 1..6), seed in 0..9u64) {
+        let sampling = Sampling { all_of: 8, seed, ..Sampling::default() };
+        let limits = Limits { sampling, ..Limits::default() };
+        prop_assert!(explored(&events, &limits).is_subset(&Allowed::of(&events)));
+    }
+}
