@@ -7,9 +7,14 @@ use ondol_env::plant::Defect;
 use ondol_testkit::schedule::Schedule;
 use std::path::PathBuf;
 
-/// Tries what crashes leave behind.
+/// Try what crashes leave behind
 ///
-/// Without a workload, a minute is spent: first on all single calls, then on all pairs, then on random sequences.
+/// Records what a volume writes while it does the calls of a workload, builds the states that a power cut could leave after
+/// each event, recovers each with the code that ships, and compares what comes out with a model. Without a workload a minute
+/// is spent: on all single calls, then on all pairs, then on random sequences and several threads.
+///
+/// Exit code: 0 if nothing breaks the contract, 1 if something does (the smallest is shown, with the command that
+/// builds it again) or nothing could be tried, 130 after ^C.
 #[derive(Debug, Args)]
 pub struct CrashArgs {
     /// Journal engine
@@ -18,7 +23,7 @@ pub struct CrashArgs {
     /// Data mode: journal, ordered or writeback
     #[arg(long, default_value = "journal", value_parser = data_mode, value_name = "MODE")]
     pub(crate) data: DataMode,
-    /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input)
+    /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
     /// Persistence domain of the memory, for --workload pool: adr or eadr
@@ -42,10 +47,10 @@ pub struct CrashArgs {
     /// Of every so many states e2fsck judges one too; 0 for none
     #[arg(long, default_value_t = 2000, value_name = "NUMBER")]
     pub(crate) fsck_every: u64,
-    /// Break a rule on purpose: something must be found (test builds only; `list` names them)
+    /// Break a rule on purpose: something must be found (builds with the cargo feature `plant` only; `list` names them)
     #[arg(long, value_name = "DEFECT")]
     pub(crate) plant: Option<String>,
-    /// The volume for --workload FILE and --calls: small, orphan-file or pages
+    /// The volume for --workload FILE and --calls: small, orphan-file, pages, wide-log, whole-seconds or many-groups
     #[arg(long, default_value = "small", value_name = "KIND")]
     pub(crate) image: Kind,
     /// Calls to record, instead of a workload, separated by `;`; once for each thread

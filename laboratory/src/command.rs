@@ -4,6 +4,7 @@ use crate::CrashArgs;
 use crate::explore::{CasePath, Limits, Violation, Watch};
 use crate::hunt::{Budget, Found, hunt, hunt_pool, replay_pool};
 use crate::plants::{CLASSIC as PLANTS, Planted};
+use crate::signals::Signals;
 use crate::workload::{self, Others, Workload};
 use crate::{Prey, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -139,25 +140,38 @@ fn explore(args: &CrashArgs, prey: &Prey) -> Result<ExitCode, String> {
     let threads = args.processors.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let budget = Budget { states: args.states, threads };
     let watch = Watch::default();
+    let signals = Signals::catch(true).map_err(|e| e.to_string())?;
     let started = System.monotonic_ns();
     let over = AtomicBool::new(false);
-    let found = std::thread::scope(|scope| {
-        scope.spawn(|| show(&watch, &over, args, seconds, started));
+    let (found, elapsed) = std::thread::scope(|scope| {
+        scope.spawn(|| show(&watch, &over, args, seconds, started, &signals));
         let found = match pool_domain(args) {
             Ok(Some(domain)) => hunt_pool(prey, domain, &watch),
             Ok(None) => workloads(args).and_then(|workloads| hunt(prey, workloads, budget, &watch)),
             Err(what) => Err(what),
         };
+        let elapsed = (System.monotonic_ns() - started) as f64 / 1e9;
         over.store(true, Relaxed);
-        found
+        found.map(|found| (found, elapsed))
     })?;
-    let elapsed = (System.monotonic_ns() - started) as f64 / 1e9;
+    if signals.code().is_some() {
+        eprintln!("ondol crash: interrupted; this was tried until then");
+    }
     report(args, prey, &found, elapsed);
-    Ok(if found.report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+    Ok(ended(found.report.violations.len(), &signals))
+}
+
+/// 0 only if everything that was asked for was tried and nothing found.
+pub(crate) fn ended(violations: usize, signals: &Signals) -> ExitCode {
+    match signals.code() {
+        _ if violations > 0 => ExitCode::from(FOUND),
+        Some(code) => ExitCode::from(code),
+        None => ExitCode::SUCCESS,
+    }
 }
 
 /// Shows how far it is, and ends it when its time is over.
-fn show(watch: &Watch, over: &AtomicBool, args: &CrashArgs, seconds: Option<u64>, started: u64) {
+fn show(watch: &Watch, over: &AtomicBool, args: &CrashArgs, seconds: Option<u64>, started: u64, signals: &Signals) {
     let bar = match (args.states, seconds) {
         _ if !std::io::stderr().is_terminal() || args.json => ProgressBar::hidden(),
         (Some(states), _) => ProgressBar::new(states),
@@ -171,7 +185,14 @@ fn show(watch: &Watch, over: &AtomicBool, args: &CrashArgs, seconds: Option<u64>
         let elapsed = (System.monotonic_ns() - started) / 1_000_000;
         let states = watch.distinct.load(Relaxed);
         bar.set_position(if args.states.is_some() { states } else { elapsed });
-        bar.set_message(format!("{states} states, {} a second", states * 1000 / elapsed.max(1)));
+        bar.set_message(match watch.shrinking.load(Relaxed) {
+            true => "a violation is found and made small (^C leaves it as it is)".into(),
+            false => format!("{states} states, {} a second", states * 1000 / elapsed.max(1)),
+        });
+        if signals.asked().load(Relaxed) {
+            watch.stop.store(true, Relaxed);
+            watch.hurry.store(true, Relaxed);
+        }
         if seconds.is_some_and(|s| elapsed >= s * 1000) {
             watch.stop.store(true, Relaxed);
         }
@@ -213,7 +234,7 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
         }
     }
     println!(
-        "  crash points {}; of {} every combination of what may survive was built, of the others a sample",
+        "  crash points {}; of {} every combination of what may survive was built (if many, without torn writes), of the others a sample",
         report.crash_points, report.exhausted
     );
     println!("  states {}; distinct {distinct}; recovered {}", report.states, report.distinct);

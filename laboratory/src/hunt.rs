@@ -107,7 +107,9 @@ impl Shared<'_> {
             return false;
         }
         let Some(workload) = self.workloads.lock().next() else { return false };
-        let explored = self.image(workload.image).and_then(|image| self.prey.explore(&image, &workload, self.watch));
+        let left = self.budget.states.map(|most| most.saturating_sub(self.found.lock().distinct));
+        let prey = Prey { limits: Limits { states: left, ..self.prey.limits }, ..self.prey.clone() };
+        let explored = self.image(workload.image).and_then(|image| prey.explore(&image, &workload, self.watch));
         let mut report = match explored {
             Ok(report) => report,
             Err(what) => {
@@ -118,7 +120,8 @@ impl Shared<'_> {
         };
         if let Some(violation) = report.violations.pop() {
             self.watch.stop.store(true, Relaxed);
-            match self.prey.smallest(&workload, violation) {
+            self.watch.shrinking.store(true, Relaxed);
+            match self.prey.smallest(&workload, violation, self.watch) {
                 Ok(violation) => report.violations.push(violation),
                 Err(what) => *self.failure.lock() = Some(what),
             }

@@ -16,6 +16,7 @@ pub mod plants;
 pub mod pool;
 mod prey;
 pub mod run;
+mod signals;
 mod store;
 mod subject;
 pub mod threads;

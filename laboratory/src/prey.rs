@@ -7,6 +7,7 @@ use crate::threads::ThreadsRun;
 use crate::workload::{Others, Workload};
 use ondol::DataMode;
 use ondol_env::plant::{self, Defect};
+use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
@@ -153,15 +154,18 @@ impl Prey {
         self.record_any(&workload.image.make()?, workload)?.replay(path)
     }
 
-    /// The violation with the fewest calls, and of those with the fewest losses.
+    /// The violation with the fewest calls, and of those with the fewest losses; as it is, once `watch` says to hurry.
     ///
     /// # Errors
     /// The image cannot be made.
-    pub fn smallest(&self, workload: &Workload, violation: Violation) -> Result<Violation, String> {
+    pub fn smallest(&self, workload: &Workload, violation: Violation, watch: &Watch) -> Result<Violation, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let image = workload.image.make()?;
         let without_crash = violation.path.0.is_empty();
         let first = |workload: &Workload| -> Option<(Option<Recorded>, Violation)> {
+            if watch.hurry.load(Relaxed) {
+                return None;
+            }
             match self.record_any(&image, workload) {
                 Err(what) => without_crash.then(|| (None, self.uncrashed(workload, what))),
                 Ok(_) if without_crash => None,

@@ -1,4 +1,5 @@
-//! Planted defects are in test builds only: the cargo feature `plant` is turned on by dev-dependencies and by nothing else.
+//! Planted defects are in test builds only: the cargo feature `plant` is turned on by dev-dependencies, by name on the command
+//! line, and by nothing else.
 
 use cargo_metadata::DependencyKind;
 

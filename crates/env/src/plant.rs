@@ -1,7 +1,7 @@
 //! Planted defects: what the crash laboratory must find to be believed.
 //!
 //! Each names one rule of persistence that the product keeps. Where the rule is kept, the code asks [`is`] whether it is to
-//! be broken. Without the cargo feature `plant`, which only test builds turn on, that is the constant `false`, and nothing
+//! be broken. Without the cargo feature `plant`, which only dev-dependencies and whoever asks for it by name turn on, that is the constant `false`, and nothing
 //! of it is left in the program. With it, a thread can break one rule with [`set`].
 
 use std::fmt;
@@ -118,7 +118,9 @@ pub struct Unavailable;
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("planted defects are in test builds only (cargo feature `plant`)")
+        f.write_str(
+            "this build has no planted defects; `cargo run -p ondol-cli --features plant -- crash --plant DEFECT` has them",
+        )
     }
 }
 

@@ -44,7 +44,7 @@ pub(crate) enum Command {
     /// Run a command under the write buffer
     #[command(hide = true)]
     Run(Ignored),
-    /// Try what crashes leave behind
+    // What it does, its arguments say.
     Crash(ondol_laboratory::CrashArgs),
 }
 

@@ -70,7 +70,10 @@ fn usage(e: &clap::Error) -> ExitCode {
         return if help { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
     }
     let text = e.to_string();
-    let what = text.split("\n\nUsage:").next().unwrap_or_default().trim_start_matches("error: ");
+    let what = ["\n\nUsage:", "\n\nFor more information"]
+        .iter()
+        .fold(&*text, |text, end| text.split(end).next().unwrap_or(text));
+    let what = what.trim_start_matches("error: ");
     let what: Vec<&str> = what.split_whitespace().collect();
     eprintln!("ondol: {} (`ondol COMMAND --help` says more)", what.join(" "));
     let check = std::env::args_os().nth(1).is_some_and(|command| command == "check");

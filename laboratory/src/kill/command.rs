@@ -2,18 +2,16 @@
 
 use super::{KillError, Report, Setting, run};
 use crate::CrashArgs;
-use crate::command::{FOUND, LaboratoryError};
+use crate::command::{LaboratoryError, ended};
 use crate::data_word;
+use crate::signals::Signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::FormatOptions;
 use ondol_env::{Env, System};
 use ondol_testkit::image;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// The system did not do its part: there is no FUSE.
 const NO_FUSE: u8 = 2;
@@ -27,23 +25,19 @@ pub(crate) fn kill(args: &CrashArgs, rounds: u64) -> Result<ExitCode, Laboratory
     if image::missing(&["e2fsck"]).is_some() {
         eprintln!("ondol crash: e2fsck is not here: images are judged by our own recovery and check alone");
     }
-    let interrupt = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        let flag = Arc::clone(&interrupt);
-        signal_hook::flag::register(signal, flag).map_err(|e| LaboratoryError(format!("signal {signal}: {e}")))?;
-    }
+    let signals = Signals::catch(false)?;
     let hidden = args.json || !std::io::stderr().is_terminal();
     let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(rounds) };
     let style = ProgressStyle::with_template("{spinner} {elapsed_precise} [{bar:30}] {pos}/{len} kills");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let started = System.monotonic_ns();
-    let done = run(&setting, &interrupt, &mut |round| bar.set_position(round));
+    let done = run(&setting, signals.asked(), &mut |round| bar.set_position(round));
     bar.finish_and_clear();
     let seconds = (System.monotonic_ns() - started) as f64 / 1e9;
     match done {
         Ok(report) => {
             show(args, &setting, &report, seconds);
-            Ok(if report.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FOUND) })
+            Ok(ended(report.violations.len(), &signals))
         }
         Err(e @ KillError::NoFuse(_)) => {
             eprintln!("ondol: crash --kill: {e}");

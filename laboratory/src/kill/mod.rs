@@ -72,9 +72,6 @@ pub enum KillError {
     /// Nothing can be mounted.
     #[error("FUSE is not available here, so there is nothing to kill: {0}")]
     NoFuse(String),
-    /// Somebody asked the program to end.
-    #[error("interrupted; mount and image are removed")]
-    Interrupted,
     /// The image or the mount cannot be made.
     #[error("{0}")]
     Failed(String),
@@ -83,10 +80,10 @@ pub enum KillError {
 /// The latest moment of a kill after the load began, in milliseconds; the first one, a mount later.
 const LATEST: u64 = 400;
 
-/// Kills rounds enough; a violation that leaves no volume ends them.
+/// Kills rounds enough; a violation that leaves no volume ends them, and `interrupt`.
 ///
 /// # Errors
-/// FUSE is not available, the image or the first mount cannot be made, or `interrupt` became true. What was made is removed.
+/// FUSE is not available, or the image or the first mount cannot be made. What was made is removed.
 pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u64)) -> Result<Report, KillError> {
     if let Some(what) = no_fuse() {
         return Err(KillError::NoFuse(what));
@@ -142,7 +139,8 @@ impl Loop<'_> {
         self.report.rounds += 1;
         let (ended, killed) = self.load(round);
         if self.interrupt.load(SeqCst) {
-            return Err(KillError::Interrupted);
+            self.report.rounds -= 1;
+            return Ok(false);
         }
         if let Err(what) = killed {
             self.violation(round, &what, None);
