@@ -57,6 +57,10 @@ pub struct Watch {
     pub distinct: AtomicU64,
     /// Ends the exploration early.
     pub stop: AtomicBool,
+    /// A violation was found and is being made small.
+    pub shrinking: AtomicBool,
+    /// Ends everything early, and leaves a violation as large as it is by then.
+    pub hurry: Arc<AtomicBool>,
 }
 
 /// Explores a run.
@@ -128,7 +132,7 @@ impl<S: Subject> Explorer<'_, S> {
 
     /// Returns whether to go on.
     fn state(&mut self, place: &Place<'_>, cut: &Cut<'_>, keep: Vec<Keep>) -> bool {
-        if self.done || self.watch.stop.load(Relaxed) {
+        if self.done || self.watch.stop.load(Relaxed) || self.watch.hurry.load(Relaxed) {
             self.done = true;
             return false;
         }
