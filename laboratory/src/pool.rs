@@ -128,16 +128,19 @@ impl Subject for PoolRun {
     fn judge(&self, recovered: &[Layer], events: usize) -> Result<usize, String> {
         let (least, most) = self.allowed(events);
         let pool = match Pool::open(self.memory(recovered)?) {
+            Ok(old) if least == 0 && old.header().uuid == OLD => return Ok(0),
             Ok(pool) => pool,
             Err(PoolError::NotAPool { .. } | PoolError::Damaged { .. }) if least == 0 => return Ok(0),
-            Ok(old) if least == 0 && old.header().uuid == OLD => return Ok(0),
             Err(e) => return Err(format!("after {least} changes that returned: {e}")),
         };
         for area in &pool.header().areas {
             let mut start = [0; 4096];
             pool.nvm().read(area.start, &mut start).map_err(|e| e.to_string())?;
             if start != [0; 4096] {
-                return Err(format!("after {least} changes that returned: the area at {} begins with what was there before", area.start));
+                return Err(format!(
+                    "after {least} changes that returned: the area at {} begins with what was there before",
+                    area.start
+                ));
             }
         }
         let found = (least.max(1)..=most).find(|n| self.headers[n - 1] == *pool.header());
