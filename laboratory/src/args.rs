@@ -20,9 +20,9 @@ pub struct CrashArgs {
     /// Journal engine
     #[arg(long, default_value = "classic", value_parser = ["classic"])]
     pub(crate) engine: String,
-    /// Data mode: journal, ordered or writeback
-    #[arg(long, default_value = "journal", value_parser = data_mode, value_name = "MODE")]
-    pub(crate) data: DataMode,
+    /// Data mode: journal, ordered or writeback [default: journal; with --plant, the one in which the defect shows]
+    #[arg(long, value_parser = data_mode, value_name = "MODE")]
+    pub(crate) data: Option<DataMode>,
     /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,

@@ -8,6 +8,7 @@ use crate::signals::Signals;
 use crate::workload::{self, Others, Workload};
 use crate::{Prey, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
+use ondol::DataMode;
 use ondol_env::plant::Defect;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
@@ -18,6 +19,15 @@ use ondol_testkit::op::text;
 use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 use std::time::Duration;
+
+/// As `println!`, but whoever reads may go away.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _gone = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+pub(crate) use say;
 
 /// Why nothing could be tried, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +46,7 @@ const SECONDS: u64 = 60;
 /// Names that do not exist, workloads that cannot be read.
 pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if args.plant.as_deref() == Some("list") {
-        Defect::ALL.iter().for_each(|defect| println!("{defect:30} {}", defect.what()));
+        Defect::ALL.iter().for_each(|defect| say!("{defect:30} {}", defect.what()));
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(rounds) = args.kill {
@@ -53,7 +63,8 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if plant.is_some() {
         drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
     }
-    let prey = Prey { data: args.data, plant, seed: args.seed, limits };
+    let shows = PLANTS.iter().find(|p| Some(p.defect) == plant).map(|p| p.data);
+    let prey = Prey { data: args.data.or(shows).unwrap_or(DataMode::Journal), plant, seed: args.seed, limits };
     match &args.case {
         Some(case) => replay(&args, &prey, case),
         None => explore(&args, &prey),
@@ -72,11 +83,11 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
     };
     match found.map_err(|e| format!("--case: {e}"))? {
         Some(violation) => {
-            println!("{violation}");
+            say!("{violation}");
             Ok(ExitCode::from(FOUND))
         }
         None => {
-            println!("crash state {path}: recovered as the contract says");
+            say!("crash state {path}: recovered as the contract says");
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -114,8 +125,8 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
     Ok(Some(workload))
 }
 
-fn workloads(args: &CrashArgs) -> Result<Box<dyn Iterator<Item = Workload> + Send>, String> {
-    let shows = PLANTS.iter().find(|p| args.plant.as_deref() == Some(p.defect.name()) && p.data == args.data);
+fn workloads(args: &CrashArgs, prey: &Prey) -> Result<Box<dyn Iterator<Item = Workload> + Send>, String> {
+    let shows = PLANTS.iter().find(|p| Some(p.defect) == prey.plant && p.data == prey.data);
     let random = workload::random(args.seed);
     Ok(match (single(args)?, args.workload.as_deref()) {
         (Some(workload), _) => Box::new(std::iter::once(workload)),
@@ -147,7 +158,7 @@ fn explore(args: &CrashArgs, prey: &Prey) -> Result<ExitCode, String> {
         scope.spawn(|| show(&watch, &over, args, seconds, started, &signals));
         let found = match pool_domain(args) {
             Ok(Some(domain)) => hunt_pool(prey, domain, &watch),
-            Ok(None) => workloads(args).and_then(|workloads| hunt(prey, workloads, budget, &watch)),
+            Ok(None) => workloads(args, prey).and_then(|workloads| hunt(prey, workloads, budget, &watch)),
             Err(what) => Err(what),
         };
         let elapsed = (System.monotonic_ns() - started) as f64 / 1e9;
@@ -224,24 +235,25 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
             "seconds": elapsed,
             "states_per_second": report.distinct as f64 / elapsed.max(1e-9),
         });
-        println!("{json}");
+        say!("{json}");
         return;
     }
     match args.workload.as_deref() {
-        Some("pool") => println!("an NVM pool in domain {}, seed {}", args.domain, args.seed),
+        Some("pool") => say!("an NVM pool in domain {}, seed {}", args.domain, args.seed),
         _ => {
-            println!("engine {}, data={}, seed {}: {workloads} workloads", args.engine, data_word(prey.data), args.seed)
+            say!("engine {}, data={}, seed {}: {workloads} workloads", args.engine, data_word(prey.data), args.seed)
         }
     }
-    println!(
+    say!(
         "  crash points {}; of {} every combination of what may survive was built (if many, without torn writes), of the others a sample",
-        report.crash_points, report.exhausted
+        report.crash_points,
+        report.exhausted
     );
-    println!("  states {}; distinct {distinct}; recovered {}", report.states, report.distinct);
-    println!("  of these {} in recoveries that were crashed again, to depth {}", report.nested, args.depth);
-    println!("  different recovered volumes, each checked, read and compared: {}", report.judged);
-    println!("  judged by e2fsck too: {}", report.second_opinions);
-    println!("  {:.1} seconds, {:.0} states a second", elapsed, report.distinct as f64 / elapsed.max(1e-9));
-    println!("  violations: {}", report.violations.len());
-    report.violations.iter().for_each(|violation| println!("\n{violation}"));
+    say!("  states {}; distinct {distinct}; recovered {}", report.states, report.distinct);
+    say!("  of these {} in recoveries that were crashed again, to depth {}", report.nested, args.depth);
+    say!("  different recovered volumes, each checked, read and compared: {}", report.judged);
+    say!("  judged by e2fsck too: {}", report.second_opinions);
+    say!("  {:.1} seconds, {:.0} states a second", elapsed, report.distinct as f64 / elapsed.max(1e-9));
+    say!("  violations: {}", report.violations.len());
+    report.violations.iter().for_each(|violation| say!("\n{violation}"));
 }

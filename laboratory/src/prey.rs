@@ -7,11 +7,14 @@ use crate::threads::ThreadsRun;
 use crate::workload::{Others, Workload};
 use ondol::DataMode;
 use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_env::{Env, System};
 use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
 use ondol_testkit::{image, shrink};
+use std::cell::RefCell;
 
 /// What is hunted, and how.
 #[derive(Clone, Debug)]
@@ -154,30 +157,24 @@ impl Prey {
         self.record_any(&workload.image.make()?, workload)?.replay(path)
     }
 
-    /// The violation with the fewest calls, and of those with the fewest losses; as it is, once `watch` says to hurry.
+    /// The violation with the fewest calls, and of those with the fewest losses; what is reached by then, once `watch` says to
+    /// hurry or half a minute is over.
     ///
     /// # Errors
     /// The image cannot be made.
     pub fn smallest(&self, workload: &Workload, violation: Violation, watch: &Watch) -> Result<Violation, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let image = workload.image.make()?;
-        let without_crash = violation.path.0.is_empty();
-        let first = |workload: &Workload| -> Option<(Option<Recorded>, Violation)> {
-            if watch.hurry.load(Relaxed) {
-                return None;
-            }
-            match self.record_any(&image, workload) {
-                Err(what) => without_crash.then(|| (None, self.uncrashed(workload, what))),
-                Ok(_) if without_crash => None,
-                Ok(run) => {
-                    let violation = run.explore(&self.limits, &Watch::default()).violations.pop()?;
-                    Some((Some(run), violation))
-                }
-            }
+        let shrinking = Shrinking {
+            prey: self,
+            image: workload.image.make()?,
+            without_crash: violation.path.0.is_empty(),
+            watch: Watch { hurry: Arc::clone(&watch.hurry), ..Watch::default() },
+            until: System.monotonic_ns() + SHRINKING,
+            best: RefCell::default(),
         };
         let mut small = workload.clone();
         small.calls = shrink::shrink(small.calls.clone(), |calls| {
-            first(&Workload { calls: calls.to_vec(), ..small.clone() }).is_some()
+            shrinking.fails(&Workload { calls: calls.to_vec(), ..small.clone() })
         });
         for thread in 0..small.others.as_ref().map_or(0, |others| others.calls.len()) {
             let with = |calls: &[Op]| {
@@ -186,16 +183,53 @@ impl Prey {
                 smaller
             };
             let calls = small.others.as_ref().map(|others| others.calls[thread].clone()).unwrap_or_default();
-            let calls = shrink::shrink(calls, |calls| first(&with(calls)).is_some());
+            let calls = shrink::shrink(calls, |calls| shrinking.fails(&with(calls)));
             small = with(&calls);
         }
         small.before = shrink::shrink(small.before.clone(), |before| {
-            first(&Workload { before: before.to_vec(), ..small.clone() }).is_some()
+            shrinking.fails(&Workload { before: before.to_vec(), ..small.clone() })
         });
-        Ok(match first(&small) {
+        Ok(match shrinking.best.into_inner() {
             Some((Some(run), violation)) => run.smallest(violation),
             Some((None, violation)) => violation,
-            None => violation,
+            // No call can be left out; its losses may be.
+            None if violation.path.0.is_empty() => violation,
+            None => self.record_any(&workload.image.make()?, workload)?.smallest(violation),
         })
+    }
+}
+
+/// Nanoseconds that are spent on making a violation small.
+const SHRINKING: u64 = 30_000_000_000;
+
+/// A search for fewer calls.
+struct Shrinking<'a> {
+    prey: &'a Prey,
+    image: Layer,
+    without_crash: bool,
+    watch: Watch,
+    until: u64,
+    /// The last that failed, which is the smallest: each is made of the one before.
+    best: RefCell<Option<(Option<Recorded>, Violation)>>,
+}
+
+impl Shrinking<'_> {
+    fn fails(&self, workload: &Workload) -> bool {
+        if self.watch.hurry.load(Relaxed) || System.monotonic_ns() > self.until {
+            return false;
+        }
+        let found = match self.prey.record_any(&self.image, workload) {
+            Err(what) => self.without_crash.then(|| (None, self.prey.uncrashed(workload, what))),
+            Ok(_) if self.without_crash => None,
+            Ok(run) => {
+                let violation = run.explore(&self.prey.limits, &self.watch).violations.pop();
+                violation.map(|violation| (Some(run), violation))
+            }
+        };
+        let fails = found.is_some();
+        if fails {
+            *self.best.borrow_mut() = found;
+        }
+        fails
     }
 }

@@ -192,13 +192,15 @@ proptest! {
 
     #[test]
     fn exactly_the_states_of_the_contract(events in proptest::collection::vec(event(), 1..8)) {
-        let limits = Limits { sampling: Sampling { all_of: usize::MAX, ..Sampling::default() }, ..Limits::default() };
+        let sampling = Sampling { all_of: usize::MAX, ..Sampling::default() };
+        let limits = Limits { sampling, ..Limits::default() };
         prop_assert!(explored(&events, &limits) == Allowed::of(&events));
     }
 
     #[test]
     fn with_few_samples_no_others(events in proptest::collection::vec(event(), 1..6), seed in 0..9u64) {
-        let limits = Limits { sampling: Sampling { all_of: 8, seed, ..Sampling::default() }, ..Limits::default() };
+        let sampling = Sampling { all_of: 8, seed, ..Sampling::default() };
+        let limits = Limits { sampling, ..Limits::default() };
         prop_assert!(explored(&events, &limits).is_subset(&Allowed::of(&events)));
     }
 }

@@ -220,35 +220,30 @@ impl<'e> Cut<'e> {
     }
 
     /// The `n`-th of them, from nothing to everything.
-    pub fn combination(&self, n: usize) -> Vec<Keep> {
-        numbered(&self.items, n, |item| item.choices(), |item, n| item.choice(n))
+    pub fn combination(&self, mut n: usize) -> Vec<Keep> {
+        let choice = |item: &Item<'_>| {
+            let choice = item.choice(n % item.choices());
+            n /= item.choices();
+            choice
+        };
+        self.items.iter().map(choice).collect()
     }
 
     /// As [`Cut::combinations`], torn ones included.
-    pub fn torn_combinations(&self) -> Option<usize> {
+    pub fn all_combinations(&self) -> Option<usize> {
         self.items.iter().try_fold(1usize, |n, item| n.checked_mul(item.all_choices()?))
     }
 
-    /// The `n`-th of them, from nothing to everything.
-    pub fn torn_combination(&self, n: usize) -> Vec<Keep> {
-        numbered(&self.items, n, |item| item.all_choices().unwrap_or(1), |item, n| item.any_choice(n))
+    /// The `n`-th of those.
+    pub fn any_combination(&self, mut n: usize) -> Vec<Keep> {
+        let choice = |item: &Item<'_>| {
+            let count = item.all_choices().unwrap_or(1);
+            let choice = item.any_choice(n % count);
+            n /= count;
+            choice
+        };
+        self.items.iter().map(choice).collect()
     }
-}
-
-/// The digits of `n`, each to the base of its item, as choices.
-fn numbered<'e>(
-    items: &[Item<'e>],
-    mut n: usize,
-    count: impl Fn(&Item<'e>) -> usize,
-    choice: impl Fn(&Item<'e>, usize) -> Keep,
-) -> Vec<Keep> {
-    let digit = |item: &Item<'e>| {
-        let base = count(item);
-        let keep = choice(item, n % base);
-        n /= base;
-        keep
-    };
-    items.iter().map(digit).collect()
 }
 
 impl Item<'_> {

@@ -3,7 +3,8 @@
 //! All media of a volume share one [`PowerDomain`]: one sequence of [`Event`]s. A cut may come after any event, and hits all
 //! media at that instant. What each then holds:
 //!
-//! **Block media.** Everything written before the last completed flush is there. Each write since is there or not,
+//! **Block media.** Everything written before the last completed flush is there. (A flush is one instant, that of its event: what is
+//! written while it is under way comes before it in some interleavings and after it in others.) Each write since is there or not,
 //! independently of the others; and each may be torn: it consists of units of [`UNIT`] aligned bytes, any subset of
 //! which arrived. That covers every order too: where two writes overlap, the older one "arriving last" is the newer one
 //! without the units that they share. One range a medium may be declared [`Medium::whole`]: ext4's superblock, 1,024 bytes with

@@ -15,7 +15,7 @@ pub struct Sampling {
     pub samples: u32,
     /// States with a torn newest write or line for each event.
     pub torn: u32,
-    /// Before a barrier, or when a promise was made, with more combinations: so many items each alone, and all without each.
+    /// Before a barrier and where fewer states are allowed, with more combinations: so many items each alone, and all without each.
     pub extremes: usize,
     /// Seed of the random ones.
     pub seed: u64,
@@ -102,23 +102,23 @@ impl Sampling {
         // Each cut has samples of its own, whatever was built before it.
         let random = Fixed::new(Timestamp::default(), self.seed ^ (cut.events() as u64) << 32);
         let chosen = Chosen { sampling: self, cut, newest, random };
-        let whole = cut.combinations().filter(|n| *n <= self.all_of);
+        let count = cut.combinations().filter(|n| *n <= self.all_of);
         built.cuts += 1;
-        built.exhausted += u64::from(whole.is_some());
-        if let Some(count) = cut.torn_combinations().filter(|n| *n <= self.all_of) {
-            return chosen.all((0..count).map(|n| cut.torn_combination(n)), state);
+        built.exhausted += u64::from(count.is_some());
+        if let Some(count) = cut.all_combinations().filter(|n| *n <= self.all_of) {
+            return chosen.all(count, |n| cut.any_combination(n), state);
         }
-        let go_on = match whole {
-            Some(count) => chosen.all((0..count).map(|n| cut.combination(n)), state),
+        let go_on = match count {
+            Some(count) => chosen.all(count, |n| cut.combination(n), state),
             None => state(cut, vec![Keep::All; cut.items().len()]),
         };
         go_on && chosen.sampled(state) && chosen.torn(state)
     }
 
-    /// The extremes of what has gathered: nothing, each alone, all but each, all.
+    /// The extremes of what has gathered: nothing, all, each alone, all but each.
     fn extremes(&self, cut: &Cut<'_>, state: Visit<'_>) -> bool {
         let n = cut.items().len();
-        if n == 0 || cut.combinations().is_some_and(|n| n <= self.all_of) {
+        if cut.combinations().is_some_and(|n| n <= self.all_of) {
             // All were built.
             return true;
         }
@@ -145,16 +145,17 @@ struct Chosen<'c, 'e> {
 }
 
 impl Chosen<'_, '_> {
-    fn all(&self, mut keeps: impl Iterator<Item = Vec<Keep>>, state: Visit<'_>) -> bool {
+    fn all(&self, count: usize, combination: impl Fn(usize) -> Vec<Keep>, state: Visit<'_>) -> bool {
         let items = self.cut.items();
         let is_new =
             |keep: &[Keep]| self.newest.is_empty() || self.newest.clone().any(|i| items[i].has_newest(&keep[i]));
-        keeps.all(|keep| !is_new(&keep) || state(self.cut, keep))
+        (0..count).map(combination).filter(|keep| is_new(keep)).all(|keep| state(self.cut, keep))
     }
 
     fn sampled(&self, state: Visit<'_>) -> bool {
+        let items = self.cut.items();
         (0..self.sampling.samples).all(|_| {
-            let mut keep: Vec<Keep> = self.cut.items().iter().map(|item| self.any(item)).collect();
+            let mut keep: Vec<Keep> = items.iter().map(|item| self.any(item)).collect();
             if !self.newest.is_empty() {
                 keep[self.newest.start + self.below(self.newest.len())] = Keep::All;
             }

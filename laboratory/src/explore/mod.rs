@@ -59,8 +59,8 @@ pub struct Watch {
     pub stop: AtomicBool,
     /// A violation was found and is being made small.
     pub shrinking: AtomicBool,
-    /// Leaves a violation as large as it is by then.
-    pub hurry: AtomicBool,
+    /// Ends everything early, and leaves a violation as large as it is by then.
+    pub hurry: Arc<AtomicBool>,
 }
 
 /// Explores a run.
@@ -72,6 +72,7 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
         seen: HashMap::new(),
         own: Vec::new(),
         crashed: HashMap::new(),
+        happened: 0,
         narrowed: 0,
         matched: HashMap::new(),
         report: Report::default(),
@@ -93,7 +94,9 @@ struct Explorer<'a, S: Subject> {
     own: Vec<u128>,
     /// States whose recovery was crashed: after how many events of the run, and how many times in a row.
     crashed: HashMap<u128, (usize, u32)>,
-    /// After how many events of the run less was allowed than before, the last time.
+    /// Events of the run that happened so far.
+    happened: usize,
+    /// After how many of them all that can be there had to be looked at again, the last time.
     narrowed: usize,
     /// What recovered states are.
     matched: HashMap<u128, S::Matched>,
@@ -129,16 +132,15 @@ impl<S: Subject> Explorer<'_, S> {
 
     /// Returns whether to go on.
     fn state(&mut self, place: &Place<'_>, cut: &Cut<'_>, keep: Vec<Keep>) -> bool {
-        if self.done || self.watch.stop.load(Relaxed) {
+        if self.done || self.watch.stop.load(Relaxed) || self.watch.hurry.load(Relaxed) {
             self.done = true;
             return false;
         }
         self.report.states += 1;
         let mut layers = cut.build(&keep);
         let happened = place.happened.unwrap_or(cut.events());
-        if place.happened.is_none() && happened > self.narrowed && self.subject.is_narrowed(happened) {
-            self.narrowed = happened;
-        }
+        self.narrowed = (self.happened + 1..=happened).rfind(|n| self.subject.is_narrowed(*n)).unwrap_or(self.narrowed);
+        self.happened = happened;
         let fingerprint = Layer::fingerprint_of(&mut layers);
         let is_new = !self.seen.contains_key(&fingerprint);
         let outcome = self.look(&layers, fingerprint, happened);

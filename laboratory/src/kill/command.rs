@@ -2,11 +2,11 @@
 
 use super::{KillError, Report, Setting, run};
 use crate::CrashArgs;
-use crate::command::{LaboratoryError, ended};
+use crate::command::{LaboratoryError, ended, say};
 use crate::data_word;
 use crate::signals::Signals;
 use indicatif::{ProgressBar, ProgressStyle};
-use ondol::FormatOptions;
+use ondol::{DataMode, FormatOptions};
 use ondol_env::{Env, System};
 use ondol_testkit::image;
 use std::io::IsTerminal;
@@ -54,7 +54,7 @@ fn setting(args: &CrashArgs, rounds: u64) -> Result<Setting, String> {
         program: program().map_err(|e| format!("this program cannot be found: {e}"))?,
         dir: args.dir.clone().unwrap_or_else(usual),
         format: FormatOptions::new().size(args.image_size).block_size(4096),
-        data: args.data,
+        data: args.data.unwrap_or(DataMode::Journal),
         rounds,
         threads: args.processors.unwrap_or(THREADS).max(1),
         seed: args.seed,
@@ -83,21 +83,25 @@ fn show(args: &CrashArgs, setting: &Setting, report: &Report, seconds: f64) {
             "seed": setting.seed,
             "seconds": seconds,
         });
-        println!("{json}");
+        say!("{json}");
         return;
     }
     let (data, threads, dir) = (data_word(setting.data), setting.threads, setting.dir.display());
-    println!(
+    say!(
         "kill -9 of the mount: engine {}, data={data}, seed {}, {threads} threads, in {dir}",
-        args.engine, setting.seed
+        args.engine,
+        setting.seed
     );
-    println!(
+    say!(
         "  rounds {}; kills {}; calls {}; syncs that returned {}",
-        report.rounds, report.kills, report.calls, report.syncs
+        report.rounds,
+        report.kills,
+        report.calls,
+        report.syncs
     );
-    println!("  synced files found with their bytes: {}", report.synced_files);
-    println!("  replayed and judged by e2fsck too: {}", report.replayed_by_e2fsck);
-    println!("  {seconds:.1} seconds");
-    println!("  violations: {}", report.violations.len());
-    report.violations.iter().for_each(|violation| println!("\n{violation}"));
+    say!("  synced files found with their bytes: {}", report.synced_files);
+    say!("  replayed and judged by e2fsck too: {}", report.replayed_by_e2fsck);
+    say!("  {seconds:.1} seconds");
+    say!("  violations: {}", report.violations.len());
+    report.violations.iter().for_each(|violation| say!("\n{violation}"));
 }
