@@ -184,15 +184,19 @@ fn base_page(base: &[u8], n: usize) -> Page {
     page
 }
 
-/// Two independent multiplicative hashes; fast, and only ever fed with contents of our own making.
+/// Two hashes by folded multiplication; fast, and only ever fed with contents of our own making.
 fn hash_page(n: usize, page: &Page) -> u128 {
+    let fold = |x: u64, y: u64| {
+        let product = u128::from(x) * u128::from(y);
+        product as u64 ^ (product >> 64) as u64
+    };
     let (mut a, mut b) = (n as u64 ^ 0x9E37_79B9_7F4A_7C15, n as u64 ^ 0xC2B2_AE3D_27D4_EB4F);
-    for word in page.as_chunks::<8>().0 {
-        let word = u64::from_le_bytes(*word);
-        a = (a ^ word).wrapping_mul(0x9FB2_1C65_1E98_DF25);
-        a ^= a >> 32;
-        b = (b ^ word).wrapping_mul(0xD6E8_FEB8_6659_FD93);
-        b ^= b >> 29;
+    for pair in page.as_chunks::<16>().0 {
+        let (low, high) = pair.split_at(8);
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        let (x, y) = (word(low), word(high));
+        a = fold(a ^ x, y ^ 0x9FB2_1C65_1E98_DF25);
+        b = fold(b ^ y, x ^ 0xD6E8_FEB8_6659_FD93);
     }
     u128::from(a) << 64 | u128::from(b)
 }

@@ -88,7 +88,8 @@ fn sequence(i: usize, lines: &[&str]) -> Workload {
 /// # Errors
 /// The first line that is no call.
 pub fn from_text(name: &str, lines: &str, image: Kind) -> Result<Workload, text::ParseError> {
-    let calls = text::parse(lines)?;
+    // Some editors begin a file with a mark of its encoding.
+    let calls = text::parse(lines.trim_start_matches('\u{feff}'))?;
     Ok(Workload { name: name.into(), image, before: Vec::new(), remount: false, calls, others: None })
 }
 
