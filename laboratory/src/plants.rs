@@ -4,7 +4,7 @@
 //! is not.
 
 use crate::image::Kind;
-use crate::workload::Workload;
+use crate::workload::{Workload, full};
 use ondol::DataMode;
 use ondol_env::plant::Defect;
 use ondol_testkit::op::text;
@@ -181,19 +181,10 @@ const FILLED_LOG: &str = "create /a 0644\n\
 const MUCH: &str = "write /a 0 60K #31\nwrite /a 60K 60K #32\nwrite /a 120K 60K #33\nwrite /a 180K 60K #34\nsync";
 
 /// Nothing is free. Once `/hole` is gone, whoever allocates eight blocks of 1 KiB gets every block that was freed.
-const FULL: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
-    fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\n\
-    fallocate-keep /full 9M 128K\nfallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\n\
-    fallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
-    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K";
+const FULL: &str = full!();
 
 /// The same, and `/hole` has been written.
-const FULL_OF_DATA: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
-    fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\n\
-    fallocate-keep /full 9M 128K\nfallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\n\
-    fallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
-    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K\n\
-    write /hole 0 8K #1";
+const FULL_OF_DATA: &str = concat!(full!(), "\nwrite /hole 0 8K #1");
 
 /// A directory's block comes to hold a file's data.
 const REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b";

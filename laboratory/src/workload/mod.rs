@@ -11,6 +11,7 @@ use calls::{BEFORE, CALLS, SYNCS};
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::schedule::Schedule;
 use scenarios::SCENARIOS;
+pub(crate) use scenarios::full;
 
 /// Calls, and what comes before them.
 #[derive(Clone, Debug)]

@@ -1,5 +1,19 @@
 //! What single calls do not show: blocks that change their owner, the journal's laps, its checkpoints, full volumes.
 
+/// Nothing is free. Once `/hole` is gone, whoever allocates eight blocks of 1 KiB gets every block that was freed. A macro, so that
+/// `concat!` takes it.
+macro_rules! full {
+    () => {
+        "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
+    fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\nfallocate-keep /full 9M 128K\n\
+    fallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\nfallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
+    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K"
+    };
+}
+pub(crate) use full;
+
+const FULL: &str = full!();
+
 /// Names, what happens before, and the calls.
 pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     ("create", "", "create /a 0644\nfsync /a"),
@@ -92,9 +106,3 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
 
 const LONG_SYMLINK: &str = "symlink /s \
     abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghij\nsync";
-
-/// Nothing is free. Once `/hole` is gone, whoever allocates eight blocks of 1 KiB gets every block that was freed.
-const FULL: &str = "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
-    fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\nfallocate-keep /full 9M 128K\n\
-    fallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\nfallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
-    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K";
