@@ -54,6 +54,16 @@ fn several_threads(data: DataMode) {
     none_is_violated(data, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
+/// All these runs begin with equal states.
+#[test]
+fn a_budget_of_states_comes_to_an_end() {
+    let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
+    let prey = Prey { data: DataMode::Journal, plant: None, seed: 1, limits };
+    let budget = Budget { states: Some(300), threads: 1 };
+    let found = hunt(&prey, workload::threads(1), budget, &Watch::default()).unwrap();
+    assert!((300..2000).contains(&found.distinct) && found.workloads > 1, "{} states", found.distinct);
+}
+
 #[test]
 fn threads_in_journal() {
     several_threads(DataMode::Journal);

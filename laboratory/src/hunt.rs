@@ -100,6 +100,9 @@ pub fn hunt<'a>(
     }
 }
 
+/// How far each run may go at least.
+const LEAST_STATES: u64 = 1000;
+
 impl Shared<'_> {
     /// Explores one workload; false when the hunt is over.
     fn next(&self) -> bool {
@@ -107,7 +110,9 @@ impl Shared<'_> {
             return false;
         }
         let Some(workload) = self.workloads.lock().next() else { return false };
-        let left = self.budget.states.map(|most| most.saturating_sub(self.found.lock().distinct));
+        let found = self.found.lock().distinct;
+        // Some of what a run shows may be known from others: with too small a share of its own, none would bring anything new.
+        let left = self.budget.states.map(|most| most.saturating_sub(found).max(LEAST_STATES));
         let prey = Prey { limits: Limits { states: left, ..self.prey.limits }, ..self.prey.clone() };
         let explored = self.image(workload.image).and_then(|image| prey.explore(&image, &workload, self.watch));
         let mut report = match explored {
