@@ -6,12 +6,12 @@ mod faults;
 
 use faults::{at_rest, check_and_read, read, store_of};
 use ondol::DataMode;
-use ondol_block::{BlockStats, BlockStore, Caps};
+use ondol_block::{BlockStats, BlockStore, Caps, LayerStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::Place;
 use ondol_format::jbd2::{BlockType, Descriptor, HEADER, Header, JournalSuperblock, TAIL};
 use ondol_journal::jbd2::LogMap;
-use ondol_laboratory::{Image as Kind, LayerStore};
+use ondol_laboratory::Image as Kind;
 use ondol_power::Layer;
 use ondol_testkit::dump::{Snapshot, Strictness};
 use ondol_testkit::image;

@@ -3,14 +3,14 @@
 //! `ONDOL_PLANT=name` picks one, and `ONDOL_SHOW=1` prints how it was found.
 
 use ondol::DataMode;
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, LayerStore};
 use ondol_env::plant::{self, Defect};
+use ondol_laboratory::Image;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
 use ondol_laboratory::plants::{CLASSIC, Planted, Shown};
 use ondol_laboratory::run::Run;
 use ondol_laboratory::workload::{Others, Workload};
-use ondol_laboratory::{Image, LayerStore};
 use ondol_power::{Cut, Event, Layer, Medium, Sampling};
 use ondol_testkit::op::text;
 use ondol_testkit::schedule::{Policy, Schedule};

@@ -4,11 +4,11 @@
 //! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=1000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
 
 use ondol::{Caller, DataMode, Fallocate, Ino, Options, ROOT, SetAttr, SetXattr, Volume};
-use ondol_block::{BlockStore, Recorder};
+use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::{Description, LayerStore, VolumeRun};
+use ondol_laboratory::{Description, VolumeRun};
 use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain, Sampling};
 use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image::{self, Spec};

@@ -1,9 +1,8 @@
 //! Recorded volumes as subjects of an exploration: recovered, checked and read by the code that ships.
 
-use crate::store::LayerStore;
 use crate::subject::{Description, Subject};
 use ondol::{Options, Volume};
-use ondol_block::{BlockStore, Recorder};
+use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, Medium, Pages, PowerDomain};
 use ondol_testkit::dump::{self, Snapshot};

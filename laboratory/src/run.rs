@@ -2,10 +2,9 @@
 
 use crate::contract;
 use crate::judge::VolumeRun;
-use crate::store::LayerStore;
 use crate::subject::Description;
 use ondol::{DataMode, Options};
-use ondol_block::{BlockStore, Recorder};
+use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain};
 use ondol_testkit::dump::Snapshot;

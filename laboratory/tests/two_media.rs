@@ -3,10 +3,10 @@
 //! The subject is the smallest system that needs both: a record goes to NVM, which makes it count; later it goes home to the
 //! disk; only then is the record given up.
 
-use ondol_block::{BlockStore, Recorder};
+use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_laboratory::explore::{Limits, Report, Watch, explore, replay, smallest};
-use ondol_laboratory::{Description, LayerStore, Subject};
+use ondol_laboratory::{Description, Subject};
 use ondol_medium::{Domain, Nvm};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
 

@@ -6,9 +6,8 @@ pub(crate) mod medium;
 pub(crate) mod workloads;
 
 use ondol::{DataMode, Volume};
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
-use ondol_laboratory::LayerStore;
 use ondol_power::Layer;
 use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image;

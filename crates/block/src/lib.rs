@@ -5,7 +5,7 @@
 //!            |
 //!       BlockStore          read, borrow, write, flush, discard + Caps
 //!            |
-//!   FileStore   RamStore    Recorder / Faulty (wrap another store)
+//!   FileStore   RamStore   LayerStore    Recorder / Faulty (wrap another store)
 //! ```
 //!
 //! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
@@ -14,6 +14,7 @@
 mod error;
 mod fault;
 mod file;
+mod layer;
 mod ram;
 mod record;
 mod stats;
@@ -22,6 +23,7 @@ mod store;
 pub use error::{BlockError, Result, check_range};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Access, FileStore};
+pub use layer::LayerStore;
 pub use ram::RamStore;
 pub use record::Recorder;
 pub use stats::{BlockStats, Counters};

@@ -7,7 +7,7 @@ use crate::op::Op;
 use crate::schedule::{Schedule, Stats};
 use crate::target::{Disagreement, Library, Lockstep};
 use ondol::Options;
-use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, PowerDomain};
 
@@ -69,7 +69,7 @@ pub enum RecordError {
 /// The volume cannot be opened, fails, or does not agree with the model.
 pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Threads, RecordError> {
     let domain = PowerDomain::new();
-    let medium = Arc::new(Recorder::new(RamStore::from_bytes(setup.image.to_bytes()), 0, domain.clone()));
+    let medium = Arc::new(Recorder::new(LayerStore::new(setup.image.clone()), 0, domain.clone()));
     let store: Arc<dyn BlockStore> = medium.clone();
     let library = Library::open(store.clone(), &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
@@ -82,7 +82,7 @@ pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Th
     volume.sync()?;
     store.flush().map_err(ondol::Error::from)?;
     drop(domain.take());
-    let base = Layer::new(medium.inner().to_bytes());
+    let base = medium.inner().layer();
     let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
     let Performed { volume, calls, stats } = done;
     let events = domain.take();

@@ -1,6 +1,6 @@
 //! A layer as a block store: the medium after the power is back.
 
-use ondol_block::{BlockStats, BlockStore, Caps, Result, check_range};
+use crate::{BlockStats, BlockStore, Caps, Result, check_range};
 use ondol_env::sync::RwLock;
 use ondol_power::Layer;
 use std::io::IoSlice;
