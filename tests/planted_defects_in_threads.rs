@@ -74,7 +74,7 @@ const THREADED: &[Threaded] = &[
         defect: Defect::ReuseDuringCheckpoint,
         data: DataMode::Ordered,
         steps: 200,
-        seed: 10,
+        seed: 130,
         before: |v| {
             create(v, "b")?;
             create(v, "full")?;
@@ -281,7 +281,7 @@ fn each_and_nothing_else() {
     let image = Layer::new(Spec::small().make().unwrap());
     for threaded in THREADED.iter().filter(|t| only.as_deref().is_none_or(|o| o == t.defect.name())) {
         let defect = threaded.defect;
-        let schedules = (0..parameter("ONDOL_SCHEDULES", 100)).map(|i| threaded.seed + i).flat_map(|seed| {
+        let schedules = (0..parameter("ONDOL_SCHEDULES", 400)).map(|i| threaded.seed + i).flat_map(|seed| {
             let priorities = Policy::Priorities { depth: 3, steps: threaded.steps };
             [Schedule::new(Policy::Random, seed), Schedule::new(priorities, seed)]
         });
