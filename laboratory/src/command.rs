@@ -215,9 +215,11 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
     let Found { report, distinct, workloads } = found;
     if args.json {
         let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
+        let is_pool = args.workload.as_deref() == Some("pool");
         let json = serde_json::json!({
-            "engine": args.engine,
-            "data": data_word(prey.data),
+            "engine": (!is_pool).then_some(&args.engine),
+            "data": (!is_pool).then(|| data_word(prey.data)),
+            "domain": is_pool.then_some(&args.domain),
             "workload": args.workload.as_deref().unwrap_or(if !args.calls.is_empty() { "calls" } else { "all" }),
             "plant": args.plant,
             "states": report.states,

@@ -290,6 +290,8 @@ impl Nvm {
         if self.stopped.load(Relaxed) {
             return Err(NvmError::Stopped { name: self.name.clone() });
         }
+        // Before `msync`, too: copies past the caches must be in the pages that it writes.
+        persist::fence();
         if self.domain == Domain::Msync {
             for range in lines {
                 self.write_back(range);
@@ -300,7 +302,6 @@ impl Nvm {
                 })?;
             }
         }
-        persist::fence();
         self.stats.fence();
         if let Some(recorder) = &self.recorder {
             recorder.fence();

@@ -82,8 +82,12 @@ mod imp {
     /// CPUID leaf 7: EBX bit 24 is CLWB, bit 23 CLFLUSHOPT. Leaf 1: EDX bit 19 is CLFLUSH, EBX bits 15..8 the line in units of 8
     /// bytes (Intel SDM vol. 2A, CPUID).
     pub(super) fn detect() -> Instructions {
-        let (highest, basic) = (__cpuid(0).eax, __cpuid(1));
-        let extended = if highest >= 7 { __cpuid_count(7, 0).ebx } else { 0 };
+        // SAFETY: every x86-64 processor has the instruction, and leaf 7 is asked only where it exists.
+        #[allow(unused_unsafe, reason = "a safe function in newer Rust, not in the oldest that builds this")]
+        let (basic, extended) = unsafe {
+            let has_leaf_7 = __cpuid(0).eax >= 7;
+            (__cpuid(1), if has_leaf_7 { __cpuid_count(7, 0).ebx } else { 0 })
+        };
         let line = u64::from(basic.ebx >> 8 & 0xff) * 8;
         match (basic.edx & 1 << 19 != 0 && line == LINE, extended & 1 << 24 != 0, extended & 1 << 23 != 0) {
             (false, ..) => Instructions::None,
