@@ -22,41 +22,61 @@ impl Model {
         let mut states: Vec<Self> = Vec::new();
         for step in steps {
             let mut after = states.last().unwrap_or(self).clone();
-            let names = paths(step);
-            if names.into_iter().flatten().any(|(path, follows)| after.meets_symlink(path, follows)) {
-                return Err(Fail::Invalid);
-            }
+            paths(step).into_iter().flatten().try_for_each(|(path, end)| after.walk(path, end))?;
             after.apply(step)?;
             states.push(after);
         }
         Ok(states)
     }
 
-    /// Whether there is a symbolic link on the way along `path`, or, with `follows`, at its end.
-    fn meets_symlink(&self, path: &Path, follows: bool) -> bool {
-        let is_symlink = |path: &Path| self.find(path).is_ok_and(|id| matches!(self.inode(id).body, Body::Symlink(_)));
-        let mut above = path.split().map(|(dir, _)| dir);
-        while let Some(dir) = above {
-            if is_symlink(&dir) {
-                return true;
+    /// Follows `path`, which fails at the first name that is not there, is no directory, or is a symbolic link.
+    fn walk(&self, path: &Path, end: End) -> Result<(), Fail> {
+        let is_symlink = |id| matches!(self.inode(id).body, Body::Symlink(_));
+        let up = |path: &Path| path.split().map(|(dir, _)| dir);
+        let mut above: Vec<Path> = std::iter::successors(up(path), up).collect();
+        above.reverse();
+        for dir in &above {
+            if is_symlink(self.find(dir)?) {
+                return Err(Fail::Invalid);
             }
-            above = dir.split().map(|(dir, _)| dir);
         }
-        follows && is_symlink(path)
+        if let Some(parent) = above.last()
+            && !self.inode(self.find(parent)?).is_dir()
+        {
+            return Err(Fail::NotDirectory);
+        }
+        match end {
+            End::Name => Ok(()),
+            End::Inode => self.find(path).map(drop),
+            End::Followed if is_symlink(self.find(path)?) => Err(Fail::Invalid),
+            End::Followed => Ok(()),
+        }
     }
 }
 
-/// What a step names, and whether a symbolic link there would have to be followed.
-fn paths(step: &Op) -> [Option<(&Path, bool)>; 2] {
+/// What a step needs of the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// A directory in which the name is, or may be made.
+    Name,
+    /// Something, a symbolic link too.
+    Inode,
+    /// Something that is no symbolic link: that would have to be followed.
+    Followed,
+}
+
+/// What a step names, in the order in which it is looked for.
+fn paths(step: &Op) -> [Option<(&Path, End)>; 2] {
     match step {
-        Op::Create { path, .. } | Op::Mkdir { path, .. } | Op::Symlink { path, .. } => [Some((path, false)), None],
-        Op::Unlink { path } | Op::Rmdir { path } => [Some((path, false)), None],
-        Op::Link { from, to } | Op::Rename { from, to, .. } => [Some((from, false)), Some((to, false))],
+        Op::Create { path, .. } | Op::Mkdir { path, .. } | Op::Symlink { path, .. } => [Some((path, End::Name)), None],
+        Op::Unlink { path } | Op::Rmdir { path } => [Some((path, End::Name)), None],
+        Op::Link { from, to } => [Some((from, End::Inode)), Some((to, End::Name))],
+        Op::Rename { from, to, .. } => [Some((from, End::Name)), Some((to, End::Name))],
         Op::Write { file: File::Path(path), .. }
         | Op::Truncate { file: File::Path(path), .. }
         | Op::SetXattr { file: File::Path(path), .. }
         | Op::RemoveXattr { file: File::Path(path), .. }
-        | Op::Chmod { file: File::Path(path), .. } => [Some((path, true)), None],
+        | Op::Chmod { file: File::Path(path), .. } => [Some((path, End::Followed)), None],
         _ => [None, None],
     }
 }
@@ -69,9 +89,8 @@ fn check_names(step: &Op) -> Result<(), Fail> {
     let [first, second] = paths(step);
     // Of a link, its new name comes first.
     let paths = if matches!(step, Op::Link { .. }) { [second, first] } else { [first, second] };
-    for (path, follows) in paths.into_iter().flatten() {
-        let is_original = matches!(step, Op::Link { from, .. } if from == path);
-        if path.is_root() && !follows && !is_original {
+    for (path, end) in paths.into_iter().flatten() {
+        if path.is_root() && end == End::Name {
             return Err(Fail::Invalid);
         }
         if path.components().any(|name| name.len() > NAME_MAX) {
@@ -79,4 +98,29 @@ fn check_names(step: &Op) -> Result<(), Fail> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::text;
+
+    #[test]
+    fn the_first_obstacle_on_the_way_is_what_is_wrong() {
+        let mut model = Model::empty();
+        for op in text::parse("create /f 0644 ; symlink /s f ; create /o 0644").unwrap() {
+            model.apply(&op).unwrap();
+        }
+        for (line, fail) in [
+            ("rename /d/a /s/a", Fail::NotFound),
+            ("rename /s/a /d/a", Fail::Invalid),
+            ("rename /f/a /s/a", Fail::NotDirectory),
+            ("link /gone /s/a", Fail::NotFound),
+            ("link /s /s/a", Fail::Invalid),
+            ("truncate /s 0", Fail::Invalid),
+        ] {
+            let ops = text::parse(&format!("transaction {{ {line} }}")).unwrap();
+            assert_eq!(model.apply(&ops[0]), Err(fail), "{line}");
+        }
+    }
 }
