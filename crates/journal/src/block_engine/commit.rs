@@ -144,13 +144,18 @@ impl Core {
 
     fn to_revoke(&self, freed: &[(Extent, crate::Kind)]) -> Vec<u64> {
         let pending = self.pending.lock();
-        let runs: Vec<Extent> = may_be_logged(freed, self.config.journaled_data).collect();
+        let mut runs: Vec<Extent> = may_be_logged(freed, self.config.journaled_data).collect();
         let total: u64 = runs.iter().map(|e| u64::from(e.len)).sum();
         let mut revoked: Vec<u64> = if total <= pending.len() as u64 {
             let blocks = runs.iter().flat_map(|e| e.start..e.start + u64::from(e.len));
             blocks.filter(|&b| pending.is_logged(b)).collect()
         } else {
-            let inside = |b: &u64| runs.iter().any(|e| (e.start..e.start + u64::from(e.len)).contains(b));
+            // No block is freed twice in one transaction, so the last run that begins at or before a block decides.
+            runs.sort_unstable_by_key(|e| e.start);
+            let inside = |b: &u64| {
+                let before = runs.partition_point(|e| e.start <= *b);
+                before.checked_sub(1).and_then(|i| runs.get(i)).is_some_and(|e| b - e.start < u64::from(e.len))
+            };
             pending.logged_blocks().filter(inside).collect()
         };
         revoked.sort_unstable();

@@ -12,13 +12,6 @@ use std::collections::HashMap;
 /// The largest orphan file that is believed, bytes; ext4 has the same limit.
 const MAX_SIZE: u64 = 8 << 20;
 
-/// Which slots of one block are whose.
-#[derive(Debug, Default)]
-struct Slots {
-    used: HashMap<Ino, u32>,
-    free: Vec<u32>,
-}
-
 /// Where an orphan is entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
@@ -31,8 +24,21 @@ pub(super) struct Slot {
 #[derive(Debug)]
 pub(super) struct OrphanFile {
     kind: Kind,
-    blocks: Vec<(u64, Mutex<Slots>)>,
+    blocks: Vec<Block>,
+    /// Whose slot is where, by the inode's number, so that what is no orphan is known without a look at every block.
+    used: Vec<Mutex<HashMap<Ino, Slot>>>,
 }
+
+/// One block of the file.
+#[derive(Debug)]
+struct Block {
+    at: u64,
+    /// Indices of its free slots.
+    free: Mutex<Vec<u32>>,
+}
+
+/// How many maps of owners there are: unlinks of different inodes need not wait for one another.
+const SHARDS: usize = 16;
 
 impl OrphanFile {
     /// Reads the whole file, inode `ino`.
@@ -47,57 +53,58 @@ impl OrphanFile {
         if !sound || inode.size == 0 {
             return Err(bad(format!("mode {:#o} with {} bytes cannot be one", inode.mode, inode.size)));
         }
-        let mut file = Self { kind: kind::orphan_file(ino, inode.generation), blocks: Vec::new() };
-        let mut seen = HashMap::new();
+        let used = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let mut file = Self { kind: kind::orphan_file(ino, inode.generation), blocks: Vec::new(), used };
         for at in 0..(inode.size / block_size) as u32 {
             let mut reader = vol;
             let Mapped::Written(block) = map(&mut reader, ino, &inode, at)?.what else {
                 return Err(bad(format!("its block {at} is not allocated")));
             };
-            let slots = read_slots(vol, block, file.kind)?;
-            for &orphan in slots.used.keys() {
+            let bytes = vol.engine.read(block, file.kind)?;
+            let mut free = Vec::new();
+            for (index, orphan) in (0..).zip(orphan_file::entries(&bytes)) {
+                if orphan == 0 {
+                    free.push(index);
+                    continue;
+                }
                 check_orphan(vol, orphan).map_err(|what| bad(format!("it names inode {orphan}, {what}")))?;
-                if seen.insert(orphan, at).is_some() {
+                if file.shard(orphan).lock().insert(orphan, Slot { block, index }).is_some() {
                     return Err(bad(format!("it names inode {orphan} twice")));
                 }
             }
-            file.blocks.push((block, Mutex::new(slots)));
+            // The first free slot is taken first.
+            free.reverse();
+            file.blocks.push(Block { at: block, free: Mutex::new(free) });
         }
         Ok(file)
     }
 
-    /// Blocks in the order in which an inode looks for its slot: different inodes begin at different blocks.
-    fn blocks_for(&self, ino: Ino) -> impl Iterator<Item = &(u64, Mutex<Slots>)> {
-        let home = ino as usize % self.blocks.len().max(1);
-        self.blocks[home..].iter().chain(&self.blocks[..home])
+    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Slot>> {
+        &self.used[ino as usize % SHARDS]
     }
 
     /// The slot of an orphan.
     pub(super) fn find(&self, ino: Ino) -> Option<Slot> {
-        self.blocks_for(ino).find_map(|(block, slots)| {
-            let index = *slots.lock().used.get(&ino)?;
-            Some(Slot { block: *block, index })
-        })
+        self.shard(ino).lock().get(&ino).copied()
     }
 
     /// Takes a free slot for an inode that has none; None when the file is full.
     pub(super) fn claim(&self, ino: Ino) -> Option<Slot> {
-        self.blocks_for(ino).find_map(|(block, slots)| {
-            let mut slots = slots.lock();
-            let index = slots.free.pop()?;
-            slots.used.insert(ino, index);
-            Some(Slot { block: *block, index })
-        })
+        // Different inodes begin to look at different blocks.
+        let home = ino as usize % self.blocks.len().max(1);
+        let slot = self.blocks[home..].iter().chain(&self.blocks[..home]).find_map(|block| {
+            let index = block.free.lock().pop()?;
+            Some(Slot { block: block.at, index })
+        })?;
+        self.shard(ino).lock().insert(ino, slot);
+        Some(slot)
     }
 
     /// Makes the slot of an inode claimable again.
     pub(super) fn give_back(&self, ino: Ino) {
-        for (_, slots) in self.blocks_for(ino) {
-            let mut slots = slots.lock();
-            if let Some(index) = slots.used.remove(&ino) {
-                slots.free.push(index);
-                return;
-            }
+        let Some(slot) = self.shard(ino).lock().remove(&ino) else { return };
+        if let Some(block) = self.blocks.iter().find(|b| b.at == slot.block) {
+            block.free.lock().push(slot.index);
         }
     }
 
@@ -108,26 +115,10 @@ impl OrphanFile {
 
     /// All orphans in it, by rising number.
     pub(super) fn inodes(&self) -> Vec<Ino> {
-        let mut all: Vec<Ino> =
-            self.blocks.iter().flat_map(|(_, s)| s.lock().used.keys().copied().collect::<Vec<_>>()).collect();
+        let mut all: Vec<Ino> = self.used.iter().flat_map(|s| s.lock().keys().copied().collect::<Vec<_>>()).collect();
         all.sort_unstable();
         all
     }
-}
-
-fn read_slots(vol: &Volume, block: u64, kind: Kind) -> Result<Slots> {
-    let bytes = vol.engine.read(block, kind)?;
-    let mut slots = Slots::default();
-    for (index, ino) in (0..).zip(orphan_file::entries(&bytes)) {
-        if ino == 0 {
-            slots.free.push(index);
-        } else if slots.used.insert(ino, index).is_some() {
-            return Err(Error::corrupt("orphan file", block, format!("it names inode {ino} twice")));
-        }
-    }
-    // The first free slot is taken first.
-    slots.free.reverse();
-    Ok(slots)
 }
 
 /// Whether an inode may be an orphan at all: it exists, is not reserved, and is in use. Says why not.
