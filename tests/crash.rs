@@ -37,6 +37,19 @@ fn single_calls(data: DataMode) {
     none_is_violated(data, limits, workload::exhaustive_1(), 2_000);
 }
 
+/// On images whose files are mapped in other ways: every call, then random sequences.
+fn other_forms(data: DataMode) {
+    let on = |kind: ondol_laboratory::Image| move |workload: Workload| Workload { image: kind, ..workload };
+    for kind in ondol_laboratory::Image::FORMS {
+        let sampling = Sampling { torn: 12, samples: 12, ..Sampling::default() };
+        let limits = Limits { sampling, second_opinion_every: 60, recrash_every: 150, ..Limits::default() };
+        none_is_violated(data, limits, workload::exhaustive_1().map(on(kind)), 1_000);
+        let count = parameter("ONDOL_CASES", 60) as usize;
+        let seed = parameter("ONDOL_SEED", 1);
+        none_is_violated(data, sparse(), workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
+    }
+}
+
 /// For many longer runs.
 fn sparse() -> Limits {
     let sampling = Sampling { samples: 6, torn: 6, ..Sampling::default() };
@@ -62,6 +75,16 @@ fn a_budget_of_states_comes_to_an_end() {
     let budget = Budget { states: Some(300), threads: 1 };
     let found = hunt(&prey, workload::threads(1), budget, &Watch::default()).unwrap();
     assert!((300..2000).contains(&found.distinct) && found.workloads > 1, "{} states", found.distinct);
+}
+
+#[test]
+fn other_forms_in_journal() {
+    other_forms(DataMode::Journal);
+}
+
+#[test]
+fn other_forms_in_ordered() {
+    other_forms(DataMode::Ordered);
 }
 
 #[test]

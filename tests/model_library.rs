@@ -27,6 +27,9 @@ fn agree(spec: &Spec, data: DataMode) {
     hunt(parameter("ONDOL_CASES", 150), strategy::ops(1..150), |ops| run(&image, data, ops));
 }
 
+/// What mke2fs makes of `-t ext3`.
+const EXT3: &str = "-O ^extent,^metadata_csum,^64bit,^flex_bg,^huge_file,^dir_nlink,^extra_isize";
+
 #[test]
 fn small_blocks_ordered() {
     agree(&Spec::new(16 << 20, 1024).journal(4), DataMode::Ordered);
@@ -50,6 +53,16 @@ fn pages_journal_with_orphan_file() {
 #[test]
 fn two_kib_without_checksums() {
     agree(&Spec::new(24 << 20, 2048).with("-O ^metadata_csum,^64bit,^flex_bg"), DataMode::Ordered);
+}
+
+#[test]
+fn block_maps_ordered() {
+    agree(&Spec::new(16 << 20, 1024).journal(4).with(EXT3), DataMode::Ordered);
+}
+
+#[test]
+fn block_maps_journal_with_checksums() {
+    agree(&Spec::new(24 << 20, 2048).with("-O ^extent,^64bit"), DataMode::Journal);
 }
 
 #[test]

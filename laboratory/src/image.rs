@@ -22,15 +22,30 @@ pub enum Kind {
     WholeSeconds,
     /// So many block bitmaps that one operation cannot free a file that lies in all groups. Made by mke2fs.
     ManyGroups,
+    /// As small, with ext2's block maps instead of extents, and without what ext3 does not know. Made by mke2fs.
+    BlockMap,
 }
+
+/// What mke2fs makes of `-t ext3`.
+const EXT3: &str = "-O ^extent,^metadata_csum,^64bit,^flex_bg,^huge_file,^dir_nlink,^extra_isize";
 
 impl Kind {
     /// Those that workloads take turns with.
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Small, Self::OrphanFile, Self::Pages, Self::WideLog, Self::WholeSeconds, Self::ManyGroups];
+    pub const ALL: [Self; 7] = [
+        Self::Small,
+        Self::OrphanFile,
+        Self::Pages,
+        Self::WideLog,
+        Self::WholeSeconds,
+        Self::ManyGroups,
+        Self::BlockMap,
+    ];
+
+    /// Those whose files are mapped in other ways than by extents of blocks.
+    pub const FORMS: [Self; 1] = [Self::BlockMap];
 
     fn name(self) -> &'static str {
         match self {
@@ -40,6 +55,7 @@ impl Kind {
             Self::WideLog => "wide-log",
             Self::WholeSeconds => "whole-seconds",
             Self::ManyGroups => "many-groups",
+            Self::BlockMap => "block-map",
         }
     }
 
@@ -56,6 +72,7 @@ impl Kind {
             Self::WideLog => self.by_mkfs(8 << 20, 1024, 256, 2048, "^orphan_file"),
             Self::WholeSeconds => by_mke2fs(Spec::small().with("-I 128")),
             Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),
+            Self::BlockMap => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128").with(EXT3)),
         }
     }
 

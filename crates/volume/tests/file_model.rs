@@ -3,7 +3,7 @@
 mod file_util;
 
 use file_util::{Random, Rig, dump, ino_of, mkfs, mount};
-use ondol_volume::{DataMode, Fallocate, Ino, Seek};
+use ondol_volume::{DataMode, Error, Fallocate, Ino, Seek};
 
 /// What a file should hold.
 #[derive(Clone, Default)]
@@ -24,13 +24,19 @@ impl Model {
     }
 }
 
-/// One random change of one file, and of its model.
-fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64) {
+/// One random change of one file, and of its model. Without `extents`, only holes can be made of ranges.
+fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64, extents: bool) {
     let at = random.below(span);
     let len = 1 + if random.below(4) == 0 { random.below(span / 2) } else { random.below(9000) };
     let vol = &rig.vol;
     let range = (at as usize, len as usize);
     match random.below(12) {
+        kind @ 7..=10 if !extents => {
+            use Fallocate::{Allocate, KeepSize, ZeroRange, ZeroRangeKeepSize};
+            let how = [ZeroRange, ZeroRangeKeepSize, Allocate, KeepSize][kind as usize - 7];
+            let refused = vol.fallocate(ino, how, at, len);
+            assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
+        }
         0..=3 => {
             let bytes = random.bytes(len as usize);
             assert_eq!(vol.write(ino, at, &bytes).unwrap(), bytes.len());
@@ -87,13 +93,14 @@ fn check_seek(rig: &Rig, ino: Ino, model: &Model) {
 fn against_model(mkfs_args: &[&str], size: &str, span: u64, data: DataMode, seed: u64) {
     let mut bytes = mkfs(size, mkfs_args, 3);
     let inos: Vec<Ino> = (0..3).map(|i| ino_of(&bytes, &format!("f{i}"))).collect();
+    let extents = !mkfs_args.iter().any(|arg| arg.contains("^extent"));
     let mut models = vec![Model::default(); 3];
     let mut random = Random(seed);
     for _round in 0..6 {
         let rig = mount(bytes, data);
         for _ in 0..60 {
             let i = random.below(3) as usize;
-            change(&rig, &mut random, inos[i], &mut models[i], span);
+            change(&rig, &mut random, inos[i], &mut models[i], span, extents);
             if random.below(10) == 0 {
                 rig.vol.sync().unwrap();
             }
@@ -152,4 +159,33 @@ fn journal_1k_in_many_small_groups() {
 #[test]
 fn ordered_1k_in_many_small_groups() {
     against_model(&["-b", "1024", "-g", "512", "-J", "size=1", "-O", "^flex_bg"], "32M", 600_000, DataMode::Ordered, 9);
+}
+
+/// ext3's features.
+const EXT3: &str = "^extent,^metadata_csum,^64bit,^flex_bg,^huge_file,^dir_nlink,^extra_isize";
+
+#[test]
+fn block_map_ordered_1k() {
+    against_model(&["-b", "1024", "-O", EXT3], "32M", 3 << 20, DataMode::Ordered, 10);
+}
+
+#[test]
+fn block_map_journal_1k() {
+    against_model(&["-b", "1024", "-O", EXT3, "-J", "size=1"], "32M", 1 << 20, DataMode::Journal, 11);
+}
+
+#[test]
+fn block_map_ordered_4k_with_checksums() {
+    against_model(&["-b", "4096", "-O", "^extent,^64bit"], "64M", 1 << 20, DataMode::Ordered, 12);
+}
+
+#[test]
+fn block_map_writeback_1k_in_many_small_groups() {
+    against_model(
+        &["-b", "1024", "-g", "512", "-O", "^extent,^64bit,^flex_bg"],
+        "32M",
+        2 << 20,
+        DataMode::Writeback,
+        13,
+    );
 }

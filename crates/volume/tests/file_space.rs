@@ -2,7 +2,7 @@
 
 mod file_util;
 
-use file_util::{Random, debugfs, dump, ino_of, mkfs, mount, mount_with, run};
+use file_util::{Random, dump, ino_of, mkfs, mount, mount_with, run};
 use ondol_volume::{DataMode, Error, Fallocate, Seek, VolumeOptions};
 
 #[test]
@@ -133,42 +133,6 @@ fn flags_and_types_are_respected() {
     assert!(matches!(rig.vol.read(2, 0, &mut [0; 4]), Err(Error::IsDirectory(2))));
     assert!(matches!(rig.vol.fallocate(log, Fallocate::KeepSize, 0, 0), Err(Error::Invalid(_))));
     rig.unmount_checked();
-}
-
-#[test]
-fn block_maps_are_read_and_not_written() {
-    let bytes = mkfs("64M", &["-b", "1024", "-O", "^extent,^64bit"], 0);
-    let dir = tempfile::tempdir().unwrap();
-    let (image, source) = (dir.path().join("image"), dir.path().join("source"));
-    std::fs::write(&image, &bytes).unwrap();
-    // Direct, indirect, double and triple indirect blocks, with holes.
-    let mut content = Random(4).bytes(300_000);
-    content[20_000..90_000].fill(0);
-    let far = 1024 * (12 + 256 + 256 * 256 + 700);
-    let file = std::fs::File::create(&source).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &content, 0).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &content[..5000], far).unwrap();
-    run("debugfs", &["-w", "-R", &format!("write {} f0", source.display()), image.to_str().unwrap()]);
-    let bytes = std::fs::read(&image).unwrap();
-    let ino = ino_of(&bytes, "f0");
-    let rig = mount(bytes, DataMode::Ordered);
-    assert!(rig.read_all(ino) == std::fs::read(&source).unwrap());
-    assert_eq!(rig.vol.seek(ino, 300_000 / 1024 * 1024 + 1024, Seek::Data).unwrap(), far);
-    assert!(matches!(rig.vol.write(ino, 0, b"x"), Err(Error::Unsupported(_))));
-    assert!(matches!(rig.vol.fallocate(ino, Fallocate::Allocate, 0, 10), Err(Error::Unsupported(_))));
-    let bytes = rig.unmount_checked();
-    let free = free_blocks(&bytes);
-    let rig = mount(bytes, DataMode::Ordered);
-    let held = rig.vol.getattr(ino).unwrap().blocks / 2;
-    rig.vol.unlink(ondol_volume::ROOT, b"f0").unwrap();
-    let bytes = rig.unmount_checked();
-    assert_eq!(free_blocks(&bytes), free + held);
-}
-
-fn free_blocks(bytes: &[u8]) -> u64 {
-    let (text, _) = debugfs(bytes, "stats");
-    let groups = text.lines().filter_map(|l| l.split("free blocks").next().filter(|_| l.contains("free inodes")));
-    groups.filter_map(|l| l.split(',').next_back()?.trim().rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
 #[test]

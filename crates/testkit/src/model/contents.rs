@@ -22,9 +22,13 @@ impl Model {
                 Ok(0)
             }
             Op::Fallocate { file, how, at, len } => {
+                let extents = self.extents;
                 let content = self.regular(file)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
+                }
+                if !extents && *how != Fallocate::PunchHole {
+                    return Err(Fail::Unsupported);
                 }
                 if matches!(how, Fallocate::PunchHole | Fallocate::ZeroRange | Fallocate::ZeroRangeKeepSize) {
                     content.zero(*at, *len);

@@ -50,6 +50,8 @@ pub struct Model {
     inodes: BTreeMap<Id, Arc<Inode>>,
     handles: BTreeMap<u8, Id>,
     next: u64,
+    /// Files are mapped by extents; without, ranges of them can only be punched out.
+    extents: bool,
 }
 
 /// The root directory.
@@ -61,7 +63,7 @@ impl Model {
     /// A file system that holds nothing but its root directory.
     pub fn empty() -> Self {
         let root = Inode::new(0o755, Body::Directory { entries: BTreeMap::new(), parent: ROOT });
-        Self { inodes: BTreeMap::from([(ROOT, Arc::new(root))]), handles: BTreeMap::new(), next: 1 }
+        Self { inodes: BTreeMap::from([(ROOT, Arc::new(root))]), handles: BTreeMap::new(), next: 1, extents: true }
     }
 
     /// A file system that looks like `snapshot`, such as that of a fresh image.
@@ -87,6 +89,13 @@ impl Model {
             }
         }
         model
+    }
+
+    /// Whether files are mapped by extents (as they are at first): `fallocate` can then do more than to punch holes.
+    #[must_use]
+    pub fn with_extents(mut self, extents: bool) -> Self {
+        self.extents = extents;
+        self
     }
 
     /// Does one call.

@@ -21,12 +21,19 @@ pub struct Directory {
     root: PathBuf,
     handles: BTreeMap<u8, OwnedFd>,
     remount: Remount,
+    extents: bool,
 }
 
 impl Directory {
     /// The directory `root`; `remount` is called, without open handles, for [`Op::Remount`].
     pub fn new(root: PathBuf, remount: Remount) -> Self {
-        Self { root, handles: BTreeMap::new(), remount }
+        Self { root, handles: BTreeMap::new(), remount, extents: true }
+    }
+
+    /// The file system maps files by ext2's block maps, not by extents.
+    #[must_use]
+    pub fn without_extents(self) -> Self {
+        Self { extents: false, ..self }
     }
 
     /// Opens the directory of `path` component by component, so that no symbolic link is followed.
@@ -260,5 +267,9 @@ impl Target for Directory {
 
     fn snapshot(&mut self) -> Result<Snapshot, String> {
         dump::of_directory(&self.root).map_err(|e| e.to_string())
+    }
+
+    fn has_extents(&self) -> bool {
+        self.extents
     }
 }

@@ -351,4 +351,9 @@ impl Target for Library {
         let volume = self.volume.as_ref().ok_or("the volume is not mounted")?;
         dump::of_volume(volume.inodes()).map_err(|e| e.to_string())
     }
+
+    fn has_extents(&self) -> bool {
+        let info = self.volume.as_ref().and_then(|volume| volume.info().ok());
+        info.is_none_or(|info| info.features.iter().any(|name| name == "extent"))
+    }
 }

@@ -29,6 +29,11 @@ pub trait Target {
     /// # Errors
     /// Says what could not be read.
     fn snapshot(&mut self) -> Result<Snapshot, String>;
+
+    /// Whether its files are mapped by extents.
+    fn has_extents(&self) -> bool {
+        true
+    }
 }
 
 impl Target for Model {

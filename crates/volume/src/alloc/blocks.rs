@@ -5,6 +5,7 @@ use crate::{Error, Result, kind};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Superblock, bitmap};
 use ondol_journal::{Engine, Extent};
+use std::ops::Range;
 
 /// Reads a group's block bitmap into memory if it is not there.
 fn load<'a>(
@@ -27,19 +28,27 @@ fn load<'a>(
 }
 
 impl Groups {
-    /// Takes up to `want` consecutive free blocks, as near behind `goal` as there are. The caller has been promised them.
-    pub(crate) fn take_blocks(&self, sb: &Superblock, engine: &dyn Engine, goal: u64, want: u32) -> Result<Extent> {
-        let home = sb.group_of_block(goal).unwrap_or(0);
+    /// Takes up to `want` consecutive free blocks before the end of `place`, as near behind its beginning as there are; those
+    /// before it are taken, too. The caller has been promised them.
+    pub(crate) fn take_blocks(
+        &self,
+        sb: &Superblock,
+        engine: &dyn Engine,
+        place: Range<u64>,
+        want: u32,
+    ) -> Result<Extent> {
+        let home = sb.group_of_block(place.start).unwrap_or(0);
         // Two rounds: first groups where the whole run may fit, then any group with a free block.
         for at_least in [want, 1] {
             for step in 0..self.count() {
                 let g = (home + step) % self.count();
                 let info = self.get(g)?;
-                if info.free_blocks.load(SeqCst) < at_least {
+                let first = sb.group_first_block(g);
+                if info.free_blocks.load(SeqCst) < at_least || first >= place.end {
                     continue;
                 }
-                let goal = if step == 0 { goal } else { sb.group_first_block(g) };
-                if let Some(extent) = self.take_in_group(sb, engine, g, goal, want)? {
+                let goal = if step == 0 { place.start } else { first };
+                if let Some(extent) = self.take_in_group(sb, engine, g, goal..place.end, want)? {
                     return Ok(extent);
                 }
             }
@@ -52,15 +61,15 @@ impl Groups {
         sb: &Superblock,
         engine: &dyn Engine,
         g: u32,
-        goal: u64,
+        place: Range<u64>,
         want: u32,
     ) -> Result<Option<Extent>> {
         let info = self.get(g)?;
         let range = sb.block_range_of_group(g);
-        let end = (range.end - range.start) as usize;
+        let end = (range.end.min(place.end) - range.start) as usize;
         let mut busy = info.busy.lock();
         let map = load(&mut busy.blocks, info, g, sb, engine)?;
-        let from = goal.saturating_sub(range.start) as usize;
+        let from = place.start.saturating_sub(range.start) as usize;
         let want = want as usize;
         let start = if !bitmap::test(map, from) && from < end {
             Some(from)

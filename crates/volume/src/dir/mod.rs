@@ -25,7 +25,6 @@ pub(crate) use search::{Entry, Search, Slot};
 use crate::file::{self, Mapped};
 use crate::op::{Op, Reader, View};
 use crate::{Error, Ino, Result, Volume, kind};
-use ondol_format::extent::Node;
 use ondol_format::hash::{DxHash, HashVersion};
 use ondol_format::inode::{FileType, InodeFlags};
 use ondol_format::{Compat, FormatError, Incompat, Inode, Place, dirent};
@@ -208,10 +207,8 @@ fn bad(block: u64, e: &FormatError) -> Error {
 
 /// What growing this directory or symlink by `n` blocks takes, the new blocks included.
 fn grow_needs(inode: &Inode, n: u32) -> Needs {
-    let root = Node::header(&inode.i_block, None, Place::NONE);
-    let room = root.is_ok_and(|root| root.is_leaf() && root.len() + n as usize <= root.max());
-    if room && inode.has_extents() {
-        // The block, its bitmap and its group's descriptor; the tree stays in the inode.
+    if file::has_root_room(inode, n) {
+        // The block, its bitmap and its group's descriptor; the mapping stays in the inode.
         return Needs { journal: 3 * n, blocks: u64::from(n) };
     }
     Needs { journal: (file::grow_cost() + 1) * n, blocks: file::grow_blocks() * u64::from(n) }

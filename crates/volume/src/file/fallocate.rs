@@ -2,7 +2,7 @@
 
 use super::plan::{check_changeable, max_size, survey};
 use super::write::{place, touch, zero_behind};
-use super::{Mapped, data, tree};
+use super::{Mapped, data, mapping, tree};
 use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
@@ -44,7 +44,11 @@ impl Volume {
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
-        let end = offset.checked_add(len).filter(|&end| end <= max_size(self)).ok_or(Error::FileTooBig)?;
+        if how != Fallocate::PunchHole {
+            mapping::require_extents(ino, &guard.state.inode)?;
+        }
+        let most = max_size(self, &guard.state.inode);
+        let end = offset.checked_add(len).filter(|&end| end <= most).ok_or(Error::FileTooBig)?;
         let mut work = Work::new(self, how, offset, end)?;
         if how != Fallocate::PunchHole {
             self.check_space(&guard, &work)?;
@@ -86,11 +90,12 @@ impl Work {
     /// What the next step needs.
     fn cost(&self, vol: &Volume, guard: &NodeGuard) -> Result<Cost> {
         let data = if data::journaled(vol) { 3 } else { 0 };
-        let journal = (tree::step_cost(vol) + data).min(vol.engine.max_blocks());
+        let journal = (mapping::step_cost(vol) + data).min(vol.engine.max_blocks());
         let seen = survey(&mut &*vol, guard.node.ino, &guard.state.inode, self.at.min(MAX_LOGICAL - 1), 1)?;
         if self.how == Fallocate::PunchHole {
             // A hole in the middle of one extent makes two of it.
-            return Ok(Cost { journal, blocks: u64::from(seen.growth(vol, 1).new), need: Need::ToFree });
+            let blocks = if seen.pointers.is_some() { 0 } else { u64::from(seen.growth(vol, 1).new) };
+            return Ok(Cost { journal, blocks, need: Need::ToFree });
         }
         let want = u64::from(self.stop - self.at).clamp(1, STEP_BLOCKS);
         // Every change of the tree may take a node on each level; two such changes at least.
@@ -106,7 +111,7 @@ impl Work {
             self.edges_done = true;
         }
         if self.how == Fallocate::PunchHole {
-            self.at = tree::remove(op, ino, self.at, self.stop)?;
+            self.at = mapping::remove(op, ino, self.at, self.stop)?;
         } else {
             self.allocate(op, ino)?;
             self.grow_size(op, ino)?;
@@ -186,7 +191,7 @@ impl Work {
                 continue;
             }
             let (at, skip) = place(block_size, from)?;
-            if let Mapped::Written(block) = tree::map(op, ino, at)?.what {
+            if let Mapped::Written(block) = mapping::map(op, ino, at)?.what {
                 data::zero(op, block, skip, skip + (to - from) as usize)?;
             }
         }

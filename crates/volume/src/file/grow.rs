@@ -1,11 +1,11 @@
 //! Growing and shrinking of files whose blocks are metadata, and freeing the blocks of any file.
 
-use super::{blocks, tree};
+use super::{blocks, mapping, tree};
 use crate::op::Op;
-use crate::{Error, Ino, Result};
-use ondol_format::Inode;
-use ondol_format::extent::{MAX_LOGICAL, NodeMut};
+use crate::{Error, Ino, Result, Volume};
+use ondol_format::extent::{MAX_LOGICAL, Node, NodeMut};
 use ondol_format::inode::InodeFlags;
+use ondol_format::{Inode, Place};
 
 /// Makes an inode without contents a file that is mapped by an empty extent tree.
 pub(crate) fn init_extents(inode: &mut Inode) {
@@ -17,18 +17,19 @@ pub(crate) fn init_extents(inode: &mut Inode) {
 /// logical and physical block. The caller stages its content with `fresh`.
 ///
 /// # Errors
-/// `NoSpace` beyond the promise (see [`grow_blocks`]); corruption of the mapping; `Unsupported` for a block map.
+/// `NoSpace` beyond the promise (see [`grow_blocks`]); corruption of the mapping.
 pub(crate) fn grow(op: &mut Op<'_>, ino: Ino) -> Result<(u32, u64)> {
     let block_size = u64::from(op.vol().shared.sb.block_size());
     let size = op.inode(ino)?.size;
     let at = u32::try_from(size.div_ceil(block_size)).ok().filter(|&at| at < MAX_LOGICAL).ok_or(Error::FileTooBig)?;
     // Deeper trees than `grow_cost` counts with: ask for the difference.
-    let more = tree::depth(op, ino, at)?.saturating_sub(2) * 4;
+    let deep = if op.inode(ino)?.has_extents() { tree::depth(op, ino, at)? } else { 0 };
+    let more = deep.saturating_sub(2) * 4;
     let handle = op.handle()?;
     if more > 0 && !handle.extend(more) {
         return Err(Error::TooBig { need: more.into(), max: handle.room().into() });
     }
-    let blocks = tree::fill_hole(op, ino, at, 1, false)?;
+    let blocks = mapping::fill_hole(op, ino, at, 1, false)?;
     op.inode_mut(ino)?.size = (u64::from(at) + 1) * block_size;
     Ok((at, blocks.start))
 }
@@ -49,8 +50,28 @@ pub(crate) fn grow_blocks() -> u64 {
 /// # Errors
 /// Corruption; `TooBig` when there is not even journal space for the first run: about 30 blocks are enough.
 pub(crate) fn shrink(op: &mut Op<'_>, ino: Ino, keep: u32) -> Result<bool> {
-    if !op.inode(ino)?.flags.contains(InodeFlags::EXTENTS) {
-        return blocks::shrink(op, ino, keep);
+    Ok(mapping::remove(op, ino, keep, MAX_LOGICAL)? == MAX_LOGICAL)
+}
+
+/// Whether a directory or symlink can grow by `n` blocks without any block of its mapping.
+pub(crate) fn has_root_room(inode: &Inode, n: u32) -> bool {
+    if !inode.has_extents() {
+        return blocks::has_direct_room(inode, n);
     }
-    Ok(tree::remove(op, ino, keep, MAX_LOGICAL)? == MAX_LOGICAL)
+    let root = Node::header(&inode.i_block, None, Place::NONE);
+    root.is_ok_and(|root| root.is_leaf() && root.len() + n as usize <= root.max())
+}
+
+/// Journal blocks that [`shrink`] to nothing takes, if one operation can do it for sure: the whole mapping is in the inode.
+pub(crate) fn free_cost(vol: &Volume, inode: &Inode) -> Option<u32> {
+    // What it wants to be left over before it frees another run.
+    const SPARE: u32 = 8 + crate::orphan::COST;
+    if !inode.has_extents() {
+        return blocks::free_cost(inode).map(|runs| runs + SPARE);
+    }
+    let root = Node::parse(&inode.i_block, Some(0), Place::NONE).ok()?;
+    let per_group = vol.shared.sb.blocks_per_group().max(1);
+    // A bitmap and a descriptor for every group that a run may touch.
+    let runs: u32 = root.extents().map(|e| 2 * (e.len / per_group + 2)).sum();
+    Some(runs + SPARE)
 }

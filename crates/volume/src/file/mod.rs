@@ -5,7 +5,9 @@
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
-//!                     tree: extents          blocks: ext2's block map (read only)
+//!                     mapping
+//!                        ├── tree: extents
+//!                        └── blocks: ext2's block map
 //! ```
 //!
 //! **Crash guarantee**: a write of at most [`crate::Volume::atomic_bytes`] bytes, and every step of larger work, is one
@@ -15,13 +17,14 @@ mod blocks;
 mod data;
 mod fallocate;
 mod grow;
+mod mapping;
 pub(crate) mod plan;
 mod read;
 mod tree;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
-pub(crate) use grow::{grow, grow_blocks, grow_cost, init_extents, shrink};
+pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_root_room, init_extents, shrink};
 
 use crate::op::Reader;
 use crate::{Error, Ino, Result};

@@ -1,7 +1,7 @@
 //! What a change of a file's contents will need, from a look at how it is mapped now.
 
 use super::tree::{self, Growth};
-use super::{Mapped, Mounted, data, find};
+use super::{Mapped, Mounted, blocks, data, find};
 use crate::alloc::Need;
 use crate::op::{Cost, Reader};
 use crate::{Error, Ino, Result, Volume};
@@ -22,6 +22,8 @@ pub(crate) struct Survey {
     pub(super) holes: u64,
     /// Whether any of it is unwritten.
     pub(super) unwritten: bool,
+    /// Where there is a block map: what mapping the range does to its pointer blocks.
+    pub(super) pointers: Option<Growth>,
 }
 
 /// Looks at `blocks` blocks from `first` on.
@@ -45,14 +47,21 @@ pub(super) fn survey(reader: &mut dyn Reader, ino: Ino, inode: &Inode, first: u3
         seen.depth = u32::from(found.depth);
         at += len;
     }
+    if !inode.has_extents() {
+        let whole = if seen.holes > 0 { first..end } else { first..first };
+        seen.pointers = Some(blocks::growth(&mut Mounted(reader), ino, inode, whole.start, whole.end)?);
+    }
     Ok(seen)
 }
 
 impl Survey {
-    /// What adding up to `added` entries in this range may do to the tree.
+    /// What adding up to `added` runs in this range may do to the mapping.
     pub(super) fn growth(&self, vol: &Volume, added: u32) -> Growth {
         if added == 0 {
             return Growth::default();
+        }
+        if let Some(pointers) = self.pointers {
+            return pointers;
         }
         if self.leaves <= 1 && added as usize <= self.room {
             // A new first entry also changes the keys above it.
@@ -105,15 +114,20 @@ pub(super) fn is_atomic(vol: &Volume, blocks: u64) -> bool {
     let block_size = vol.shared.sb.block_size();
     // A leaf that is not the last one covers at least half its capacity in blocks: it was split when it was full.
     let leaves = blocks as u32 / (u32::from(capacity(block_size as usize)) / 2) + 2;
-    let growth = tree::growth(block_size, USUAL_DEPTH, leaves, blocks as u32 + 2);
+    let extents = tree::growth(block_size, USUAL_DEPTH, leaves, blocks as u32 + 2);
+    let pointers = blocks::most_growth(block_size, blocks as u32);
+    let growth = Growth { nodes: extents.nodes.max(pointers.nodes), new: extents.new.max(pointers.new) };
     cost(vol, growth, blocks, blocks + 1).journal <= vol.engine.max_blocks()
 }
 
-/// Largest size of a regular file, bytes.
-pub(super) fn max_size(vol: &Volume) -> u64 {
+/// Largest size that a regular file can get as it is mapped, bytes.
+pub(super) fn max_size(vol: &Volume, inode: &Inode) -> u64 {
     let sb = &vol.shared.sb;
     if !sb.has_ro_compat(RoCompat::LARGE_FILE) {
         return i32::MAX as u64;
+    }
+    if !inode.has_extents() {
+        return blocks::max_size(vol);
     }
     u64::from(MAX_LOGICAL) * u64::from(sb.block_size())
 }
@@ -130,11 +144,10 @@ pub(crate) fn check_regular(ino: Ino, inode: &Inode) -> Result<()> {
     }
 }
 
-/// Refuses to change the contents of an immutable file, of one with a block map, and, unless `appending`, of an append-only
-/// one.
+/// Refuses to change the contents of an immutable file and, unless `appending`, of an append-only one.
 ///
 /// # Errors
-/// As [`check_regular`]; `NotPermitted`; `Unsupported`.
+/// As [`check_regular`]; `NotPermitted`.
 pub(crate) fn check_changeable(ino: Ino, inode: &Inode, appending: bool) -> Result<()> {
     check_regular(ino, inode)?;
     if inode.flags.contains(InodeFlags::IMMUTABLE) {
@@ -142,9 +155,6 @@ pub(crate) fn check_changeable(ino: Ino, inode: &Inode, appending: bool) -> Resu
     }
     if inode.flags.contains(InodeFlags::APPEND) && !appending {
         return Err(Error::NotPermitted("the file is append-only"));
-    }
-    if !inode.flags.contains(InodeFlags::EXTENTS) {
-        return Err(Error::Unsupported(format!("writing to inode {ino}, which has a block map and no extents")));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::plan::{check_changeable, max_size};
 use super::write::{touch, zero_behind};
-use super::{data, tree};
+use super::{data, mapping};
 use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
@@ -56,7 +56,7 @@ impl Volume {
 /// What [`do_set_size`] needs, and every further operation of a truncate.
 pub(crate) fn set_size_cost(vol: &Volume) -> Cost {
     let data = u32::from(data::journaled(vol));
-    let journal = (tree::step_cost(vol) + data).min(vol.engine.max_blocks());
+    let journal = (mapping::step_cost(vol) + data).min(vol.engine.max_blocks());
     Cost { journal, blocks: 0, need: Need::ToFree }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn set_size_cost(vol: &Volume) -> Cost {
 pub(crate) fn do_set_size(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<bool> {
     let old = op.inode(ino)?.size;
     check_changeable(ino, op.inode(ino)?, false)?;
-    if size > max_size(op.vol()) {
+    if size > max_size(op.vol(), op.inode(ino)?) {
         return Err(Error::FileTooBig);
     }
     if size != old {

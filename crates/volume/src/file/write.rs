@@ -1,7 +1,7 @@
 //! Write and append.
 
 use super::plan::{check_changeable, is_atomic, max_size, plan_write};
-use super::{Mapped, data, tree};
+use super::{Mapped, data, mapping};
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
@@ -65,7 +65,7 @@ impl Volume {
         if bytes.is_empty() {
             return Ok(0);
         }
-        let room = max_size(self).checked_sub(offset).filter(|&room| room > 0).ok_or(Error::FileTooBig)?;
+        let room = max_size(self, inode).checked_sub(offset).filter(|&room| room > 0).ok_or(Error::FileTooBig)?;
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let mut done = 0;
         loop {
@@ -156,7 +156,8 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
     let block_size = u64::from(op.vol().shared.sb.block_size());
     let size = op.inode(ino)?.size;
     check_changeable(ino, op.inode(ino)?, offset >= size)?;
-    let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= max_size(op.vol())).ok_or(Error::FileTooBig)?;
+    let most = max_size(op.vol(), op.inode(ino)?);
+    let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
     if offset > size {
         zero_behind(op, ino, size)?;
     }
@@ -165,7 +166,7 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
         let rest = &bytes[done..];
         let (at, skip) = place(block_size, offset + done as u64)?;
         let blocks = (skip + rest.len()).div_ceil(block_size as usize) as u32;
-        let run = tree::map(op, ino, at)?;
+        let run = mapping::map(op, ino, at)?;
         let len = run.len.min(blocks);
         let part = |len: u32| &rest[..(len as usize * block_size as usize - skip).min(rest.len())];
         done += match run.what {
@@ -179,7 +180,7 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
                 part(len).len()
             }
             Mapped::Hole => {
-                let got = tree::fill_hole(op, ino, at, len, false)?;
+                let got = mapping::fill_hole(op, ino, at, len, false)?;
                 data::fill(op, got.start, got.len, skip, part(got.len))?;
                 part(got.len).len()
             }
@@ -194,7 +195,7 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
 fn convert_all(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> Result<()> {
     let mut at = from;
     while at < to {
-        at = tree::convert(op, ino, at, to, false)?;
+        at = mapping::convert(op, ino, at, to, false)?;
     }
     Ok(())
 }
@@ -218,7 +219,7 @@ pub(super) fn zero_behind(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<()> {
         return Ok(());
     }
     let (at, from) = place(block_size, size)?;
-    match tree::map(op, ino, at)?.what {
+    match mapping::map(op, ino, at)?.what {
         Mapped::Written(block) => data::zero(op, block, from, block_size as usize),
         _ => Ok(()),
     }

@@ -178,12 +178,20 @@ impl<'v> Op<'v> {
     /// # Errors
     /// `NoSpace` when the promise is used up; corruption of a bitmap.
     pub(crate) fn alloc_blocks(&mut self, goal: u64, want: u32) -> Result<Extent> {
+        self.alloc_blocks_below(u64::MAX, goal, want)
+    }
+
+    /// As [`Op::alloc_blocks`], but only blocks before `end`.
+    ///
+    /// # Errors
+    /// As [`Op::alloc_blocks`].
+    pub(crate) fn alloc_blocks_below(&mut self, end: u64, goal: u64, want: u32) -> Result<Extent> {
         let want = u32::try_from(self.promised).unwrap_or(u32::MAX).min(want);
         if want == 0 {
             return Err(Error::NoSpace("blocks"));
         }
         let vol = self.vol;
-        let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, goal, want)?;
+        let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, goal..end, want)?;
         self.promised -= u64::from(extent.len);
         self.taken.push(extent);
         self.mark_blocks(extent, true)?;

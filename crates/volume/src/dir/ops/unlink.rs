@@ -9,7 +9,7 @@ use crate::dir::{Dir, Entry};
 use crate::op::{Cost, Op, View};
 use crate::{Error, Ino, Result, Volume, file, orphan, xattr};
 use ondol_env::plant::{self, Defect};
-use ondol_format::{Inode, Place, extent};
+use ondol_format::Inode;
 
 /// What becomes of an inode when it loses a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +38,14 @@ impl Fate {
     }
 }
 
-/// Journal blocks that freeing a whole inode takes, if one operation can do it: its extents are all in the inode.
+/// Journal blocks that freeing a whole inode takes, if one operation can do it: its mapping is all in the inode.
 fn free_cost(vol: &Volume, inode: &Inode) -> Option<u32> {
     let attributes = if inode.file_acl == 0 { 0 } else { xattr::FREE_COST };
     if !has_blocks(inode) {
         return Some(INODE_COST + attributes);
     }
-    if !inode.has_extents() {
-        return None;
-    }
-    let root = extent::Node::parse(&inode.i_block, Some(0), Place::NONE).ok()?;
-    let per_group = vol.shared.sb.blocks_per_group().max(1);
-    // A bitmap and a descriptor for every group that a run may touch.
-    let runs: u32 = root.extents().map(|e| 2 * (e.len / per_group + 2)).sum();
-    Some(INODE_COST + attributes + runs + SHRINK_SPARE)
+    Some(INODE_COST + attributes + file::free_cost(vol, inode)?)
 }
-
-/// What `shrink` wants to be left over before it frees another run.
-const SHRINK_SPARE: u32 = 8 + orphan::COST;
 
 /// Whether i_block maps blocks.
 fn has_blocks(inode: &Inode) -> bool {

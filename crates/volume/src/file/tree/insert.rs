@@ -50,7 +50,12 @@ fn goal(op: &Op<'_>, ino: Ino, at: u32, left: Option<Extent>, right: Option<Exte
         let distance = right.logical - at;
         return if distance < near { right.start.saturating_sub(u64::from(distance)) } else { right.start };
     }
-    let spread = u64::from(near) / COLOURS * (u64::from(ino) % COLOURS);
+    start_goal(op, ino)
+}
+
+/// Where a file that has no block yet should begin.
+pub(in crate::file) fn start_goal(op: &Op<'_>, ino: Ino) -> u64 {
+    let spread = u64::from(op.vol().shared.sb.blocks_per_group()) / COLOURS * (u64::from(ino) % COLOURS);
     group_goal(op, ino) + spread
 }
 
@@ -111,7 +116,7 @@ const NOT_MAPPED: Error = Error::Invalid("a block that is not allocated cannot b
 ///
 /// # Errors
 /// `FileTooBig` when the inode cannot count so many.
-pub(super) fn add_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
+pub(in crate::file) fn add_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
     let format = &op.vol().shared.inode_format;
     let sum = op.inode(ino)?.blocks.saturating_add(blocks * u64::from(format.block_size / 512));
     if sum > u64::from(u32::MAX) && !format.huge_file {

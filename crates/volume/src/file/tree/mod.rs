@@ -11,7 +11,7 @@ mod remove;
 mod room;
 mod splice;
 
-pub(super) use insert::{convert, fill_hole, remove_blocks};
+pub(super) use insert::{add_blocks, convert, fill_hole, remove_blocks, start_goal};
 pub(super) use lookup::find;
 pub(super) use remove::{data_kind, remove};
 pub(super) use room::{Growth, SPARE, alloc_cost, growth, has_splice_room, step_cost};

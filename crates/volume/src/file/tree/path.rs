@@ -7,7 +7,6 @@ use crate::op::{Op, Reader};
 use crate::{Error, Ino, Result, kind};
 use ondol_format::Place;
 use ondol_format::extent::{Extent, MAX_LOGICAL, Node, NodeMut};
-use ondol_format::inode::InodeFlags;
 use ondol_journal::Kind;
 
 /// One node on the way.
@@ -38,9 +37,6 @@ impl Path {
     /// The way to the leaf in which `at` is mapped, or would be.
     pub(super) fn find(op: &mut Op<'_>, ino: Ino, at: u32) -> Result<Self> {
         let inode = op.inode(ino)?;
-        if !inode.flags.contains(InodeFlags::EXTENTS) {
-            return Err(Error::Unsupported(format!("changing the block map of inode {ino}, which has no extents")));
-        }
         let place = Place::inode(ino);
         let kind = kind::extent_node(ino, inode.generation);
         let mut path = Self { ino, kind, levels: Vec::with_capacity(4), next_leaf: MAX_LOGICAL };
