@@ -1,6 +1,6 @@
 //! Requests about open files and what is in them.
 
-use super::{Answer, Op, Ops, Sender};
+use super::{Answer, Op, Ops};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr, SetTime};
 use std::cell::RefCell;
@@ -24,14 +24,15 @@ pub(crate) struct Written {
 }
 
 impl Ops {
-    /// Counts an opener of a file, after emptying it if so asked. Answers whether that changed the mode.
-    pub(crate) fn open(&self, ino: Ino, truncate: bool, sender: Sender) -> Answer<bool> {
+    /// Counts an opener of a file, after emptying it if so asked, and clearing setuid and setgid with that if the kernel asks
+    /// for it. Answers whether that changed the mode.
+    pub(crate) fn open(&self, ino: Ino, truncate: bool, kill_suid: bool) -> Answer<bool> {
         if !truncate {
             return self.ask(Op::Open, |i| i.open(ino).map(|_| false));
         }
         self.change(Op::Open, |i| {
             i.open(ino)?;
-            empty(i, ino, sender).inspect_err(|_| {
+            empty(i, ino, kill_suid).inspect_err(|_| {
                 if let Err(e) = i.release(ino) {
                     tracing::warn!("inode {ino} stays open: {e}");
                 }
@@ -101,10 +102,15 @@ impl Ops {
     pub(crate) fn fsyncdir(&self, ino: Ino, data_only: bool) -> Answer<()> {
         self.change(Op::Fsyncdir, |i| if ino == ROOT { i.sync() } else { i.fsync(ino, data_only) })
     }
+
+    /// Makes everything durable that was done before.
+    pub(crate) fn syncfs(&self) -> Answer<()> {
+        self.change(Op::Syncfs, Inodes::sync)
+    }
 }
 
-fn empty(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
-    let kill_suid = !sender.keeps_suid() && inodes.getattr(ino)?.perm & SUID_SGID != 0;
+fn empty(inodes: &Inodes, ino: Ino, kill_suid: bool) -> Result<bool, Error> {
+    let kill_suid = kill_suid && inodes.getattr(ino)?.perm & SUID_SGID != 0;
     let set = SetAttr { size: Some(0), mtime: Some(SetTime::Now), kill_suid, ..SetAttr::default() };
     inodes.setattr(ino, &set).map(|_| kill_suid)
 }

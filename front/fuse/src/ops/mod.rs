@@ -46,11 +46,6 @@ impl Sender {
     fn caller(self) -> Caller {
         Caller { uid: self.uid, gid: self.gid }
     }
-
-    /// Whether setuid and setgid bits survive this sender's changes, which is CAP_FSETID's to say; FUSE tells the user alone.
-    fn keeps_suid(self) -> bool {
-        self.uid == 0
-    }
 }
 
 /// The operations on one mounted volume.
