@@ -1,11 +1,8 @@
 # Shared by the scripts beside it. They run in $HOST (a directory outside) with `set -euo pipefail`; $MNT is the mount,
-# $SCALE how much longer than usual, $SEED what random choices begin from. Exit code 77: not possible here.
+# $SCALE how much longer than usual, $SHORT not empty for a glance only, $SEED what random choices begin from. Exit code 77: not possible here.
 
 # skip WHY: nothing to do here.
 skip() { echo "$*"; exit 77; }
-
-# tried CASE EXPECTED...: appends the case and how the command that was run last ended ($?) to the list of cases.
-tried() { echo "$1 $2" >>"$LIST"; }
 
 # serve: mounts $IMAGE on $MNT by a server that this script may kill.
 serve() {

@@ -12,9 +12,10 @@ tree tree
 rm -r tree/*/hole
 tar cf tree.tar tree
 
-# free: blocks and inodes that are free, after what waits for a commit is through.
+# free: blocks and inodes that are free, after what waits for a commit is through. Where blocks are smaller than pages, SQLite
+# maps pages that it allocated in part; through FUSE the rest finds no room at writeback only, which one sync reports.
 free() {
-    "$ONDOL" sync "$MNT"
+    "$ONDOL" sync "$MNT" 2>sync.err || { grep -q 'No space left' sync.err && "$ONDOL" sync "$MNT" || return; }
     stat -f -c '%f %d' "$MNT"
 }
 
@@ -104,7 +105,7 @@ writers() {
     for w in 1 2 3 4; do
         (mkdir "$MNT/w$w"
         for i in $(seq $((40 * SCALE))); do
-            if ! head -c $(((RANDOM % 40 + 1) * 8192)) /dev/zero >"$MNT/w$w/$i" 2>"err$w"; then
+            if ! head -c $(((RANDOM % 40 + 1) * 8192)) /dev/zero 2>"err$w" >"$MNT/w$w/$i"; then
                 grep -qi 'no space left' "err$w" || { cat "err$w"; exit 1; }
                 rm -f "$MNT/w$w"/*[13579]
             fi
@@ -140,11 +141,13 @@ git_and_sqlite() {
 }
 
 images=0
-for form in '4M' '4M -O ^has_journal' '16M' '16M -b 4096' '32M -b 1024 -O ^extent,^64bit' '64M -I 128 -N 64'; do
+forms=('4M' '16M' '16M -b 4096' '32M -b 1024' '64M -I 128 -N 64')
+[ -z "$SHORT" ] || forms=('4M')
+for form in "${forms[@]}"; do
     read -r size args <<<"$form"
     rm -f "$IMAGE"
     # shellcheck disable=SC2086
-    mke2fs -q -F -t ext4 $args "$IMAGE" "$size" 2>&1
+    mke2fs -qFt ext4 $args "$IMAGE" "$size" 2>mke2fs.out || { cat mke2fs.out; exit 1; }
     serve
     echo "image $form: $(free) free"
     fill

@@ -32,13 +32,7 @@ pub struct Report {
 impl Report {
     /// A report of `program` that names its version.
     pub(super) fn new(program: &Program, target: &Target, outcome: Outcome, seconds: f64) -> Self {
-        Self {
-            name: program.name.clone(),
-            version: version(program),
-            target: target.clone(),
-            outcome,
-            seconds,
-        }
+        Self { name: program.name.clone(), version: version(program), target: target.clone(), outcome, seconds }
     }
 
     /// Whether something is wrong.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Exit code of a script that cannot do its work here.
 const SKIPPED: i32 = 77;
@@ -19,12 +19,14 @@ const SHOWN: usize = 25;
 /// What is common to the runs.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// How much longer than usual: 1 for the usual depth.
+    /// How much longer than usual: 1 for the usual depth, 0 for a glance.
     pub scale: u64,
     /// What random choices begin from.
     pub seed: u64,
     /// Where what the scripts print is kept.
     pub logs: PathBuf,
+    /// When this began: older lists of the kernel's cases are made anew.
+    pub begun: SystemTime,
 }
 
 enum Mounted {
@@ -94,9 +96,7 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     open.map_err(|e| e.to_string())?;
     let options = options(target);
     let mounted = match target {
-        Target::Ondol(_) if program.mounts => {
-            Mounted::ByScript(point.canonicalize().map_err(|e| e.to_string())?)
-        }
+        Target::Ondol(_) if program.mounts => Mounted::ByScript(point.canonicalize().map_err(|e| e.to_string())?),
         Target::Ondol(_) => Mounted::Ondol(mount(&image, &point, &options)?),
         Target::Kernel => Mounted::Kernel(KernelMount::new(&image, "").map_err(|e| e.to_string())?),
     };
@@ -148,7 +148,11 @@ fn script(
     command.args(["-k", "10", &seconds.to_string(), "bash", "-euo", "pipefail"]).arg(&of.path);
     command.env("MNT", mounted.dir()).env("HOST", files.host).env("IMAGE", files.image).env("OPTIONS", files.options);
     command.env("ONDOL", program()?).env("TARGET", target.to_string()).env("LIST", list(of, target, setting));
-    command.env("SCALE", setting.scale.to_string()).env("SEED", setting.seed.to_string()).env("LC_ALL", "C.UTF-8");
+    command
+        .env("SCALE", setting.scale.max(1).to_string())
+        .env("SHORT", if setting.scale == 0 { "yes" } else { "" })
+        .env("SEED", setting.seed.to_string())
+        .env("LC_ALL", "C.UTF-8");
     command.env("COMMON", of.path.with_file_name("common.sh"));
     let status = command.current_dir(files.host).stdin(Stdio::null()).stdout(out).stderr(err).status();
     let status = status.map_err(|e| e.to_string())?;
@@ -193,7 +197,8 @@ fn cases(path: &Path) -> Result<BTreeMap<String, String>, String> {
 
 fn compare(program: &Program, target: &Target, setting: &Setting) -> Result<(), String> {
     let wanted = list(program, &Target::Kernel, setting);
-    if !wanted.exists() {
+    let is_new = fs::metadata(&wanted).and_then(|m| m.modified()).is_ok_and(|at| at >= setting.begun);
+    if !is_new {
         if unavailable(program, &Target::Kernel).is_some() {
             return Ok(());
         }
