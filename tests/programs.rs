@@ -3,15 +3,13 @@
 use ondol_tests::programs::{Outcome, Setting, Target, named, run};
 use ondol_tests::skip;
 use std::path::Path;
-use std::time::SystemTime;
 
 fn passes(name: &str, targets: &[&str]) {
     let program = named(name).unwrap();
     let logs = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs");
     for target in targets {
         let target: Target = target.parse().unwrap();
-        let setting = Setting { scale: 0, seed: 1, logs: logs.clone(), begun: SystemTime::now() };
-        let report = run(&program, &target, &setting);
+        let report = run(&program, &target, &Setting::new(0, 1, logs.clone()));
         match &report.outcome {
             Outcome::Passed(_) => {}
             Outcome::Skipped(why) => _ = skip(name, Some(why)),

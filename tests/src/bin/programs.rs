@@ -4,7 +4,6 @@
 use ondol_tests::programs::{Program, Report, Setting, Target, all, named, run, table};
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 const USAGE: &str =
     "usage: cargo xtask programs [--on journal|ordered|writeback|kernel]... [--scale N] [--seed N] [--list] [NAME...]";
@@ -34,7 +33,7 @@ fn main() -> ExitCode {
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let logs = Path::new(&target).join("programs");
-    let setting = Setting { scale: asked.scale, seed: asked.seed, logs, begun: SystemTime::now() };
+    let setting = Setting::new(asked.scale, asked.seed, logs);
     let mut reports: Vec<Report> = Vec::new();
     for program in &asked.programs {
         for target in &asked.targets {

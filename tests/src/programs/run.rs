@@ -25,8 +25,15 @@ pub struct Setting {
     pub seed: u64,
     /// Where what the scripts print is kept.
     pub logs: PathBuf,
-    /// When this began: older lists of the kernel's cases are made anew.
-    pub begun: SystemTime,
+    /// Older lists of the kernel's cases are made anew.
+    begun: SystemTime,
+}
+
+impl Setting {
+    /// Runs that begin now.
+    pub fn new(scale: u64, seed: u64, logs: PathBuf) -> Self {
+        Self { scale, seed, logs, begun: SystemTime::now() }
+    }
 }
 
 enum Mounted {
