@@ -5,7 +5,7 @@
 //!            |
 //!       BlockStore          read, borrow, write, flush, discard + Caps
 //!            |
-//!   FileStore   RamStore   LayerStore    Recorder / Faulty (wrap another store)
+//!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore (wrap another store)
 //! ```
 //!
 //! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
@@ -15,6 +15,7 @@ mod error;
 mod fault;
 mod file;
 mod layer;
+mod overlay;
 mod ram;
 mod record;
 mod stats;
@@ -24,6 +25,7 @@ pub use error::{BlockError, Result, check_range};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Access, FileStore};
 pub use layer::LayerStore;
+pub use overlay::OverlayStore;
 pub use ram::RamStore;
 pub use record::Recorder;
 pub use stats::{BlockStats, Counters};

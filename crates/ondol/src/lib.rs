@@ -44,7 +44,7 @@ pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use info::{Counters, Info, info};
-pub use maintain::{CheckReport, RecoverReport, check, check_store, recover, recover_store};
+pub use maintain::{CheckReport, RecoverReport, check, check_by_copy, check_store, recover, recover_store};
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
     Attr, Caller, DataMode, DirEntry, Fallocate, FileType, Ino, OnError, ROOT, Rename, Seek, SetAttr, SetTime,

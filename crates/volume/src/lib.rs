@@ -26,6 +26,7 @@ mod journal_map;
 mod kind;
 mod mounting;
 mod node;
+mod noted;
 mod op;
 mod orphan;
 mod shared;

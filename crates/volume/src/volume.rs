@@ -2,6 +2,7 @@
 
 use crate::alloc::Need;
 use crate::node::{Node, Nodes};
+use crate::noted::ErrorLog;
 use crate::op::Op;
 use crate::orphan::Orphans;
 use crate::shared::Shared;
@@ -24,6 +25,8 @@ pub struct VolumeOptions {
     pub read_only: bool,
     /// Keep access times as `relatime` does; otherwise they are not touched.
     pub atime: bool,
+    /// New inodes belong to the group of their directory (`grpid`, as BSD), whatever its setgid bit says.
+    pub grpid: bool,
     /// Inodes kept in memory.
     pub cached_inodes: usize,
 }
@@ -35,6 +38,7 @@ impl Default for VolumeOptions {
             on_error: OnError::RemountReadOnly,
             read_only: false,
             atime: true,
+            grpid: false,
             cached_inodes: 65_536,
         }
     }
@@ -52,9 +56,11 @@ pub struct Volume {
     pub(crate) orphans: Orphans,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
-    read_only: AtomicBool,
+    pub(crate) read_only: AtomicBool,
     /// Why the volume became read-only, if it did so after an error.
-    stopped: Mutex<Option<String>>,
+    pub(crate) stopped: Mutex<Option<String>>,
+    /// Errors that the superblock does not tell of yet.
+    pub(crate) errors: ErrorLog,
 }
 
 impl Volume {
@@ -73,6 +79,7 @@ impl Volume {
             orphans,
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
+            errors: ErrorLog::default(),
         }
     }
 
@@ -113,23 +120,6 @@ impl Volume {
         }
         let why = self.stopped.lock().as_ref().map_or(String::new(), |w| format!(" since an error: {w}"));
         Err(Error::ReadOnly(why))
-    }
-
-    /// Passes an error on; corruption and a dead journal stop the volume as `errors=` says.
-    pub(crate) fn noted(&self, error: Error) -> Error {
-        let fatal = match &error {
-            Error::Corrupt(_) => self.options.on_error == OnError::RemountReadOnly,
-            Error::Journal(_) => true,
-            _ => false,
-        };
-        if matches!(error, Error::Corrupt(_)) {
-            tracing::error!("{error}");
-        }
-        if fatal && !self.read_only.swap(true, Relaxed) {
-            tracing::error!("the volume is read-only from now on: {error}");
-            *self.stopped.lock() = Some(error.to_string());
-        }
-        error
     }
 
     /// Takes `blocks` out of the free count, committing first where that frees enough.

@@ -1,11 +1,15 @@
 //! The superblock: its bytes ([`RawSuperblock`]), and the checked geometry everything else is computed from
 //! ([`Superblock`]).
 
+mod backup;
 mod geometry;
+mod noted;
 mod raw;
 
+pub use backup::BackupFault;
 pub use geometry::BaseMeta;
 pub(crate) use geometry::has_super;
+pub use noted::{ERRCODE_CORRUPTED, ERRCODE_UNKNOWN, FoundError};
 pub use raw::RawSuperblock;
 
 use crate::error::{FormatError, Place, Result};
@@ -38,6 +42,8 @@ pub const ERRORS_CONTINUE: u16 = 1;
 pub const ERRORS_RO: u16 = 2;
 /// s_errors: panic.
 pub const ERRORS_PANIC: u16 = 3;
+/// s_default_mount_opts: new inodes get the group of their directory.
+pub const DEFM_BSDGROUPS: u32 = 0x2;
 /// s_default_mount_opts: user xattrs.
 pub const DEFM_XATTR_USER: u32 = 0x4;
 /// s_default_mount_opts: POSIX ACLs.
@@ -278,6 +284,11 @@ impl Superblock {
     /// Mounts after which a check is due; zero or negative for never.
     pub fn max_mnt_count(&self) -> i16 {
         self.raw.s_max_mnt_count.get() as i16
+    }
+
+    /// Errors seen so far.
+    pub fn error_count(&self) -> u32 {
+        self.raw.s_error_count.get()
     }
 
     /// KiB written over the life of the volume.

@@ -26,11 +26,11 @@ impl Checker<'_> {
             if let Err(e) = &desc {
                 self.problem(format!("group descriptor {g}"), place, super::report::words(e).1);
             }
-            self.descs.push(desc.ok());
+            self.descs.push(desc.ok().or_else(|| self.image.rescued_descriptor(g)));
         }
         self.claim_metadata();
         self.check_superblock();
-        Ok(())
+        self.check_backups()
     }
 
     /// Claims what every group holds for the file system itself.

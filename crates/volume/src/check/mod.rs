@@ -8,6 +8,7 @@
 //! is claimed once, and only a first claim is followed, so that the work is bounded by the size of the image. Memory
 //! goes with what is in use: a bit for a block, twelve bytes for an inode, sixteen for a run of a directory.
 
+mod backups;
 mod bitmaps;
 mod dir;
 mod groups;
@@ -57,6 +58,7 @@ struct SharedXattrs {
 
 /// What is known so far.
 struct Checker<'a> {
+    image: &'a Image,
     store: &'a dyn BlockStore,
     sb: &'a Superblock,
     format: InodeFormat,
@@ -81,6 +83,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
     image.require_writable()?;
     let sb = image.superblock();
     let mut checker = Checker {
+        image,
         store: image.store(),
         sb,
         format: sb.inode_format(),

@@ -72,12 +72,15 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>) -> Result<I
     let (dir_mode, dir_gid, dir_flags, project) = (dir.mode, dir.gid, dir.flags, dir.project);
     let is_dir = new.file_type == FileType::Directory;
     let extents = op.vol().shared.sb.has_incompat(Incompat::EXTENTS);
+    let grpid = op.vol().options.grpid;
     let ino = op.alloc_inode(parent, is_dir)?;
     let inode = op.inode_mut(ino)?;
     inode.mode = new.file_type.mode_bits() | (new.perm & 0o7777);
     (inode.uid, inode.gid, inode.links) = (new.caller.uid, new.caller.gid, 1);
-    if dir_mode & SETGID != 0 {
+    if grpid || dir_mode & SETGID != 0 {
         inode.gid = dir_gid;
+    }
+    if dir_mode & SETGID != 0 {
         inode.mode |= if is_dir { SETGID } else { 0 };
     }
     inode.flags = dir_flags & inherited(new.file_type);
