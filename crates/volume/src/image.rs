@@ -14,6 +14,7 @@ pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::EXTENTS)
     .union(Incompat::BIT64)
     .union(Incompat::FLEX_BG)
+    .union(Incompat::EA_INODE)
     .union(Incompat::LARGEDIR)
     .union(Incompat::CSUM_SEED);
 

@@ -140,6 +140,14 @@ impl Superblock {
         self.csum_seed
     }
 
+    /// Seed of the hashes of xattr values that lie in inodes: that of the checksums, also on a volume without any.
+    pub fn value_seed(&self) -> u32 {
+        match self.has_incompat(Incompat::CSUM_SEED) {
+            true => self.raw.s_checksum_seed.get(),
+            false => crate::csum::uuid_seed(&self.raw.s_uuid),
+        }
+    }
+
     /// Seed of what belongs to one inode (its directory and extent blocks); None without metadata_csum.
     pub fn inode_seed(&self, ino: u32, generation: u32) -> Option<u32> {
         self.csum_seed.map(|seed| crate::csum::inode_seed(seed, ino, generation))

@@ -10,7 +10,7 @@ use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::Time;
-use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, RevokeWriter, Tag};
+use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, OldChecksum, RevokeWriter, Tag};
 use std::io::IoSlice;
 
 /// What a crash does not tear.

@@ -21,6 +21,7 @@ mod orphans;
 mod report;
 mod space;
 mod special;
+mod values;
 mod xattrs;
 
 pub use report::{CheckReport, Pass, Problem, Progress};
@@ -35,6 +36,7 @@ use ondol_format::{FormatError, Incompat, RoCompat, Superblock};
 use report::Where;
 use space::Space;
 use std::collections::{HashMap, HashSet};
+use values::Values;
 
 /// A directory that was found, to be read when all inodes are known.
 struct Dir {
@@ -53,6 +55,8 @@ struct Dir {
 struct SharedXattrs {
     refcount: u32,
     found: u32,
+    /// What it adds to the `i_blocks` of each user.
+    sectors: u64,
     first_user: Ino,
 }
 
@@ -69,6 +73,7 @@ struct Checker<'a> {
     dirs: Vec<Dir>,
     dir_index: HashMap<Ino, usize>,
     xattrs: HashMap<u64, SharedXattrs>,
+    values: Values,
     orphans: HashSet<Ino>,
     report: CheckReport,
     progress: &'a mut dyn FnMut(Progress),
@@ -93,6 +98,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
         dirs: Vec::new(),
         dir_index: HashMap::new(),
         xattrs: HashMap::new(),
+        values: Values::default(),
         orphans: HashSet::new(),
         report: CheckReport::default(),
         progress,
@@ -106,6 +112,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
     checker.check_inodes()?;
     checker.check_has_journal();
     checker.check_xattr_counts();
+    checker.check_values();
     checker.check_directories()?;
     checker.check_links();
     checker.check_bitmaps()?;

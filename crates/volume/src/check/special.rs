@@ -46,9 +46,7 @@ impl Checker<'_> {
         }
         self.walk(&mut walk, inode)?;
         let mut sectors = walk.sectors(self.block_size());
-        if self.check_xattrs(ino, inode)? {
-            sectors += self.block_size() as u64 / 512;
-        }
+        sectors += self.check_xattrs(ino, inode)?;
         if sectors != inode.blocks && walk.bad == 0 {
             let text = format!("i_blocks is {}, but {sectors} units of 512 bytes are in use", inode.blocks);
             self.problem("inode", Where::inode(ino), text);

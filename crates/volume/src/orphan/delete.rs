@@ -66,9 +66,16 @@ impl Volume {
     }
 
     /// Deletes an inode without names.
-    pub(super) fn delete_locked(&self, guard: NodeGuard) -> Result<()> {
+    pub(super) fn delete_locked(&self, mut guard: NodeGuard) -> Result<()> {
         let ino = guard.node.ino;
-        let mut op = self.free_contents(guard)?;
+        let mut op = loop {
+            let mut op = self.free_contents(self.release_values(guard)?)?;
+            // Meanwhile the others that had its xattr block may have left it.
+            if !xattr::still_names_values(&mut op, ino)? {
+                break op;
+            }
+            guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+        };
         xattr::free(&mut op, ino)?;
         if !plant::is(Defect::KeptOrphan) {
             super::remove(&mut op, ino)?;

@@ -72,7 +72,7 @@ pub(crate) fn chmod(op: &mut Op<'_>, ino: Ino, perm: u16) -> Result<()> {
     let Some(acl) = attrs.find(index::POSIX_ACL_ACCESS, b"") else { return Ok(()) };
     let bad =
         |e: ondol_format::FormatError| Error::corrupt(format!("ACL of inode {ino}"), inode.file_acl, e.to_string());
-    let mut value = acl_from_disk(&acl.value).map_err(bad)?;
+    let mut value = acl_from_disk(&super::value::read(op.vol(), ino, acl)?).map_err(bad)?;
     let group = if perm_of(&value, MASK).is_some() { MASK } else { GROUP_OBJ };
     for entry in value.get_mut(HEADER..).unwrap_or_default().chunks_exact_mut(ENTRY) {
         let bits = match u16::from_le_bytes([entry[0], entry[1]]) {
@@ -84,5 +84,5 @@ pub(crate) fn chmod(op: &mut Op<'_>, ino: Ino, perm: u16) -> Result<()> {
         entry[2..4].copy_from_slice(&(bits & 7).to_le_bytes());
     }
     let value = Some(acl_to_disk(&value).map_err(bad)?);
-    change(op, ino, &Change { number: index::POSIX_ACL_ACCESS, name: b"", value, perm: None })
+    change(op, ino, &Change { number: index::POSIX_ACL_ACCESS, name: b"", value, perm: None }).map(|_| ())
 }

@@ -1,4 +1,5 @@
-//! Extended attributes: in the inode's tail as far as they fit, then in one block.
+//! Extended attributes: in the inode's tail as far as they fit, then in one block; with ea_inode, a value that fits into neither
+//! in an inode of its own.
 //!
 //! Names come and go in full (`user.x`); the format keeps the prefix as a number. POSIX ACLs are attributes too, stored in
 //! ext4's own form, and the access ACL is one with the permission bits: setting it sets them, and `chmod` changes
@@ -6,11 +7,12 @@
 
 mod acl;
 mod store;
+mod value;
 
 pub(crate) use acl::chmod;
-pub(crate) use store::{Change, FREE_COST, SET_COST, blocks_needed, change, free};
+pub(crate) use store::{Change, FREE_COST, SET_COST, change, change_cost, free, needs};
+pub(crate) use value::{names_values, still_names_values};
 
-use crate::alloc::Need;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, SetXattr, Volume};
 use ondol_format::Inode;
@@ -25,7 +27,7 @@ impl Volume {
     /// The value of an attribute.
     ///
     /// # Errors
-    /// `NoAttribute`; `Unsupported` for a prefix that ext4 does not serve, or a value that lies in an inode of its own.
+    /// `NoAttribute`; `Unsupported` for a prefix that ext4 does not serve; corruption.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let node = self.node(ino)?;
         let state = node.read()?;
@@ -47,7 +49,8 @@ impl Volume {
     /// Sets an attribute, atomically.
     ///
     /// # Errors
-    /// `Exists` or `NoAttribute` as `how` says; `NoSpace` when it fits neither into the inode nor into its block;
+    /// `Exists` or `NoAttribute` as `how` says; `NoSpace` when it fits neither into the inode nor into its block,
+    /// or the volume is full;
     /// `NotPermitted` on an immutable or append-only inode, or where the prefix does not belong; `Unsupported` prefix.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.change_xattr(ino, name, Some(value), how)
@@ -67,8 +70,10 @@ impl Volume {
         let apply = || -> Result<()> {
             let cost = plan_change(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
             let mut op = Op::begin(self, vec![guard], cost)?;
-            do_change(&mut op, ino, name, value, how)?;
-            op.close().map(|_| ())
+            let dead = do_change(&mut op, ino, name, value, how)?;
+            op.close()?;
+            self.bury_values(&dead);
+            Ok(())
         };
         apply().map_err(|e| self.noted(e))
     }
@@ -85,25 +90,31 @@ pub(crate) fn plan_change(
     wanted: (&[u8], Option<&[u8]>, SetXattr),
 ) -> Result<Cost> {
     let change = plan(reader, ino, inode, wanted)?;
-    let blocks = blocks_needed(reader, ino, inode, &change)?;
-    Ok(Cost { journal: SET_COST, blocks, need: Need::Ordinary })
+    needs(reader, ino, inode, &change)
 }
 
-/// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for [`SET_COST`]
-/// and one block.
+/// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for what
+/// [`plan_change`] says. Returns the inodes of values that nothing names any more: orphans, to be deleted when the operation is
+/// closed.
 ///
 /// # Errors
 /// As [`Volume::setxattr`].
-pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
+pub(crate) fn do_change(
+    op: &mut Op<'_>,
+    ino: Ino,
+    name: &[u8],
+    value: Option<&[u8]>,
+    how: SetXattr,
+) -> Result<Vec<Ino>> {
     let inode = op.inode(ino)?.clone();
     let planned = plan(op, ino, &inode, (name, value, how))?;
     if let Some(perm) = planned.perm {
         let inode = op.inode_mut(ino)?;
         inode.mode = inode.mode & !0o777 | perm;
     }
-    change(op, ino, &planned)?;
+    let dead = change(op, ino, &planned)?;
     op.inode_mut(ino)?.ctime = crate::time::to_disk(op.now());
-    Ok(())
+    Ok(dead)
 }
 
 /// Removes the capabilities of a locked inode, if it has any: as a write or a change of owner does.
@@ -111,7 +122,7 @@ pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[
 /// # Errors
 /// Corruption of the attributes.
 pub(crate) fn drop_capabilities(op: &mut Op<'_>, ino: Ino) -> Result<()> {
-    change(op, ino, &Change::remove(index::SECURITY, CAPABILITY))
+    change(op, ino, &Change::remove(index::SECURITY, CAPABILITY)).map(|_| ())
 }
 
 /// Whether the inode has an access ACL or capabilities, which a change of its permissions or owner changes too.
@@ -128,14 +139,11 @@ fn get(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<
     let (number, rest) = split(inode, name)?;
     let attrs = Attrs::read(reader, ino, inode)?;
     let found = attrs.find(number, rest).ok_or(Error::NoAttribute)?;
-    if found.value_inum != 0 {
-        return Err(in_inode());
-    }
+    let value = value::read(reader.volume(), ino, found)?;
     if !is_acl(number) {
-        return Ok(found.value.clone());
+        return Ok(value);
     }
-    acl_from_disk(&found.value)
-        .map_err(|e| Error::corrupt(format!("ACL of inode {ino}"), inode.file_acl, e.to_string()))
+    acl_from_disk(&value).map_err(|e| Error::corrupt(format!("ACL of inode {ino}"), inode.file_acl, e.to_string()))
 }
 
 /// What a request comes to, once its name, its value and the inode have been judged.
@@ -162,7 +170,6 @@ fn plan<'n>(
     match (attrs.find(number, rest), how) {
         (Some(_), SetXattr::Create) => return Err(Error::Exists),
         (None, SetXattr::Replace) => return Err(Error::NoAttribute),
-        (Some(old), _) if old.value_inum != 0 => return Err(in_inode()),
         _ => {}
     }
     match value {
@@ -190,8 +197,4 @@ fn is_acl(number: u8) -> bool {
 
 fn is_served(number: u8) -> bool {
     is_acl(number) || matches!(number, index::USER | index::TRUSTED | index::SECURITY)
-}
-
-fn in_inode() -> Error {
-    Error::Unsupported("an attribute whose value lies in an inode of its own (ea_inode)".into())
 }

@@ -24,13 +24,14 @@ pub(crate) enum Fate {
 
 impl Fate {
     /// Decides it for a locked inode that is to lose a name, and says how many journal blocks that takes.
-    pub(super) fn of(view: &dyn View, ino: Ino) -> Result<(Self, u32)> {
-        let inode = view.inode(ino)?;
+    pub(super) fn of(view: &mut dyn View, ino: Ino) -> Result<(Self, u32)> {
+        let inode = view.inode(ino)?.clone();
         if !inode.is_dir() && inode.links > 1 {
             return Ok((Self::Kept, 1));
         }
         if !view.is_open(ino)?
-            && let Some(cost) = free_cost(view.volume(), inode)
+            && let Some(cost) = free_cost(view.volume(), &inode)
+            && !xattr::names_values(view, ino, &inode)?
         {
             return Ok((Self::Freed, cost));
         }
