@@ -34,9 +34,13 @@ fn main() -> ExitCode {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let logs = Path::new(&target).join("programs");
     let setting = Setting::new(asked.scale, asked.seed, logs);
+    if let Err(e) = setting.catch_signals() {
+        eprintln!("signals: {e}");
+        return ExitCode::FAILURE;
+    }
     let mut reports: Vec<Report> = Vec::new();
     for program in &asked.programs {
-        for target in &asked.targets {
+        for target in asked.targets.iter().take_while(|_| !setting.is_over()) {
             let report = run(program, target, &setting);
             println!("{}", report.line());
             reports.push(report);
