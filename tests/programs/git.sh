@@ -24,7 +24,7 @@ for number in $(seq "$SCALE"); do
     mv "$clone linked/round 1" "$clone linked/moved"
     git -C "$clone linked" add -A
     git -C "$clone linked" commit -qm moved
-    git -C "$clone linked" gc -q --prune=now --aggressive
+    git -C "$clone linked" gc -q --prune=now
     git -C "$clone linked" fsck --full --strict --no-progress
     git -C "$clone linked" worktree add -q "$clone tree" HEAD
     [ -z "$(git -C "$clone tree" status --porcelain)" ]

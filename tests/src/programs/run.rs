@@ -4,11 +4,14 @@ use super::{Outcome, Program, Report, Target};
 use crate::program::{mount, no_fuse_mount, program};
 use ondol_laboratory::kill::FuseMount;
 use ondol_testkit::image::{self, KernelMount};
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Instant, SystemTime};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Exit code of a script that cannot do its work here.
 const SKIPPED: i32 = 77;
@@ -25,14 +28,34 @@ pub struct Setting {
     pub seed: u64,
     /// Where what the scripts print is kept.
     pub logs: PathBuf,
+    /// More options of mke2fs, for other forms of images.
+    pub mke2fs: Vec<String>,
     /// Older lists of the kernel's cases are made anew.
     begun: SystemTime,
+    /// Whoever started this asks for its end.
+    ended: Arc<AtomicBool>,
 }
 
 impl Setting {
     /// Runs that begin now.
     pub fn new(scale: u64, seed: u64, logs: PathBuf) -> Self {
-        Self { scale, seed, logs, begun: SystemTime::now() }
+        Self { scale, seed, logs, mke2fs: Vec::new(), begun: SystemTime::now(), ended: Arc::default() }
+    }
+
+    /// Ends what runs, and cleans up, when a signal asks for it.
+    ///
+    /// # Errors
+    /// The signals cannot be caught.
+    pub fn catch_signals(&self) -> std::io::Result<()> {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+            signal_hook::flag::register(signal.as_raw(), Arc::clone(&self.ended))?;
+        }
+        Ok(())
+    }
+
+    /// Whether a signal asked for the end.
+    pub fn is_over(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 }
 
@@ -97,7 +120,7 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     for dir in [&point, &host] {
         fs::create_dir(dir).map_err(|e| e.to_string())?;
     }
-    make(program, &image)?;
+    make(program, setting, &image)?;
     // Programs that run as another user reach what they work on.
     let open = Command::new("chmod").arg("755").arg(dir.path()).status();
     open.map_err(|e| e.to_string())?;
@@ -119,9 +142,9 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
     Ok(outcome)
 }
 
-fn make(program: &Program, image: &Path) -> Result<(), String> {
+fn make(program: &Program, setting: &Setting, image: &Path) -> Result<(), String> {
     let args = ["-q", "-F", "-t", "ext4"].map(str::to_owned);
-    let mut args: Vec<String> = args.into_iter().chain(program.mke2fs.iter().cloned()).collect();
+    let mut args: Vec<String> = args.into_iter().chain(program.mke2fs.iter().chain(&setting.mke2fs).cloned()).collect();
     args.extend([image.display().to_string(), program.size.clone()]);
     let output = image::run("mke2fs", args).map_err(|e| e.to_string())?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
@@ -161,8 +184,8 @@ fn script(
         .env("SEED", setting.seed.to_string())
         .env("LC_ALL", "C.UTF-8");
     command.env("COMMON", of.path.with_file_name("common.sh"));
-    let status = command.current_dir(files.host).stdin(Stdio::null()).stdout(out).stderr(err).status();
-    let status = status.map_err(|e| e.to_string())?;
+    command.current_dir(files.host).stdin(Stdio::null()).stdout(out).stderr(err);
+    let status = wait(command.spawn().map_err(|e| e.to_string())?, setting)?;
     let text = String::from_utf8_lossy(&fs::read(&log).map_err(|e| e.to_string())?).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     let last = lines.last().copied().unwrap_or_default().to_owned();
@@ -173,6 +196,22 @@ fn script(
             let shown = lines.get(lines.len().saturating_sub(SHOWN)..).unwrap_or_default().join("\n    ");
             Err(format!("ended with {status}; {} ends:\n    {shown}", log.display()))
         }
+    }
+}
+
+/// Waits for the script. When this program is asked to end, the script is asked too, and what it used is cleaned up.
+fn wait(mut script: Child, setting: &Setting) -> Result<ExitStatus, String> {
+    loop {
+        if let Some(status) = script.try_wait().map_err(|e| e.to_string())? {
+            return if setting.is_over() { Err("ended by a signal".into()) } else { Ok(status) };
+        }
+        if setting.is_over() {
+            // timeout(1) hands it on to all that the script started.
+            let id = Pid::from_child(&script);
+            kill_process(id, Signal::TERM).map_err(|e| e.to_string())?;
+            script.wait().map_err(|e| e.to_string())?;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
