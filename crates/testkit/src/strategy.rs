@@ -232,7 +232,10 @@ fn contents(mix: Mix) -> Vec<Choice> {
         ][..],
     );
     let shift = select(&[Fallocate::CollapseRange, Fallocate::InsertRange][..]);
-    let shift = (file(mix), shift, offset(), length(mix));
+    // In whole blocks of 1 KiB or 4 KiB, mostly.
+    let place = select(&[0u64, 0, 1024, 4096, 4096, 8192, 12_288, 1000, 65_536][..]);
+    let size = select(&[4096u64, 4096, 1024, 8192, 12_288, 65_536, 0, 512][..]);
+    let shift = (file(mix), shift, place, size);
     let copy = (file(mix), offset(), file(mix), offset(), length(mix));
     let write = (file(mix), offset(), length(mix), fill());
     let fallocate = (file(mix), how, offset(), length(mix));
@@ -286,7 +289,7 @@ mod tests {
     fn many_calls_and_some_of_every_kind_succeed() {
         let mut runner = TestRunner::deterministic();
         let (mut done, mut failed) = (std::collections::BTreeMap::new(), 0);
-        for _ in 0..50 {
+        for _ in 0..100 {
             let mut model = Model::empty();
             for op in ops(100..101).new_tree(&mut runner).unwrap().current() {
                 let word = op.to_string().split(' ').next().unwrap().to_owned();

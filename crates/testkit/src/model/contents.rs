@@ -52,9 +52,10 @@ impl Model {
     }
 
     pub(super) fn copy(&mut self, from: &File, at: u64, to: &File, to_at: u64, len: u64) -> Outcome {
-        let (source, target) = (self.openable(from)?, self.openable(to)?);
-        let content = |id| self.content(id).cloned().ok_or(Fail::IsDirectory);
-        let (bytes, _) = (content(source)?, content(target)?);
+        let source = self.openable(from)?;
+        let bytes = self.content(source).cloned().ok_or(Fail::IsDirectory)?;
+        let target = self.openable(to)?;
+        self.content(target).ok_or(Fail::IsDirectory)?;
         let len = len.min(bytes.len().saturating_sub(at));
         if len == 0 {
             return Ok(0);
