@@ -27,7 +27,7 @@ impl Volume {
     /// `Invalid` unless both are multiples of the block size and something of the file follows the range; `Unsupported` for
     /// too many extents; corruption, or the journal's or store's failure.
     pub(super) fn collapse_locked(&self, mut guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
-        let range = self.whole_blocks(&guard, offset, len)?;
+        let range = self.whole_blocks(offset, len)?;
         if offset + len >= guard.state.inode.size {
             return Err(Error::Invalid("the range reaches to the end of the file: truncate it"));
         }
@@ -56,7 +56,7 @@ impl Volume {
     /// `Invalid` unless both are multiples of the block size and the offset lies before the end of the file; `FileTooBig`;
     /// `NoSpace` for a node of the tree; and as [`Volume::collapse_locked`].
     pub(super) fn insert_locked(&self, guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
-        let range = self.whole_blocks(&guard, offset, len)?;
+        let range = self.whole_blocks(offset, len)?;
         let (ino, size) = (guard.node.ino, guard.state.inode.size);
         if len > max_size(self, &guard.state.inode).saturating_sub(size) {
             return Err(Error::FileTooBig);
@@ -74,7 +74,7 @@ impl Volume {
         op.close().map(|_| ())
     }
 
-    fn whole_blocks(&self, guard: &NodeGuard, offset: u64, len: u64) -> Result<Blocks> {
+    fn whole_blocks(&self, offset: u64, len: u64) -> Result<Blocks> {
         let block_size = u64::from(self.shared.sb.block_size());
         if !offset.is_multiple_of(block_size) || !len.is_multiple_of(block_size) {
             return Err(Error::Invalid("offset and length must be multiples of the block size"));
