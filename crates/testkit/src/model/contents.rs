@@ -23,12 +23,21 @@ impl Model {
             }
             Op::Fallocate { file, how, at, len } => {
                 let extents = self.extents;
+                let block_size = self.block_size;
                 let content = self.regular(file)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
                 }
                 if !extents && *how != Fallocate::PunchHole {
                     return Err(Fail::Unsupported);
+                }
+                if matches!(how, Fallocate::CollapseRange | Fallocate::InsertRange) {
+                    let collapse = *how == Fallocate::CollapseRange;
+                    let reaches = if collapse { at + len } else { *at };
+                    if !at.is_multiple_of(block_size) || !len.is_multiple_of(block_size) || reaches >= content.len() {
+                        return Err(Fail::Invalid);
+                    }
+                    if collapse { content.collapse(*at, *len) } else { content.insert(*at, *len) }
                 }
                 if matches!(how, Fallocate::PunchHole | Fallocate::ZeroRange | Fallocate::ZeroRangeKeepSize) {
                     content.zero(*at, *len);
@@ -40,6 +49,22 @@ impl Model {
             }
             _ => Err(Fail::Unsupported),
         }
+    }
+
+    pub(super) fn copy(&mut self, from: &File, at: u64, to: &File, to_at: u64, len: u64) -> Outcome {
+        let source = self.openable(from)?;
+        let bytes = self.content(source).cloned().ok_or(Fail::IsDirectory)?;
+        let target = self.openable(to)?;
+        self.content(target).ok_or(Fail::IsDirectory)?;
+        let len = len.min(bytes.len().saturating_sub(at));
+        if len == 0 {
+            return Ok(0);
+        }
+        if source == target && at < to_at + len && to_at < at + len {
+            return Err(Fail::Invalid);
+        }
+        self.regular(to)?.copy(&bytes, at, to_at, len);
+        Ok(len)
     }
 
     /// The contents of a regular file, about to be changed.

@@ -110,6 +110,19 @@ pub enum Op {
         /// The new size in bytes.
         size: u64,
     },
+    /// Copies from file to file, as copy_file_range(2).
+    Copy {
+        /// Where from.
+        from: File,
+        /// Offset in bytes.
+        at: u64,
+        /// Where to.
+        to: File,
+        /// Offset in bytes.
+        to_at: u64,
+        /// Length in bytes.
+        len: u64,
+    },
     /// fallocate(2) in all its modes, hole punching included.
     Fallocate {
         /// The file.
@@ -196,6 +209,7 @@ impl Op {
             | Self::Append { file, .. }
             | Self::Truncate { file, .. }
             | Self::Fallocate { file, .. }
+            | Self::Copy { to: file, .. }
             | Self::SetXattr { file, .. }
             | Self::RemoveXattr { file, .. }
             | Self::Chmod { file, .. }
@@ -227,7 +241,9 @@ impl Op {
     pub fn is_stepwise(&self) -> bool {
         match self {
             Self::Write { len, .. } | Self::Append { len, .. } => *len > ATOMIC_WRITE,
-            Self::Fallocate { .. } => true,
+            // What moves, moves as one.
+            Self::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } => false,
+            Self::Fallocate { .. } | Self::Copy { .. } => true,
             _ => false,
         }
     }

@@ -1,7 +1,7 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
 //!
 //! ```text
-//!   read write append truncate fallocate seek        grow, shrink (directories, orphans)
+//!   read write append truncate fallocate seek copy   grow, shrink (directories, orphans)
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
@@ -14,12 +14,15 @@
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 mod blocks;
+mod copy;
 mod data;
+mod extents;
 mod fallocate;
 mod grow;
 mod mapping;
 pub(crate) mod plan;
 mod read;
+mod shift;
 mod tree;
 pub(crate) mod truncate;
 pub(crate) mod write;

@@ -83,7 +83,7 @@ impl Volume {
     }
 
     /// Writes as much of `bytes` as is one operation.
-    fn write_step(&self, guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<(usize, NodeGuard)> {
+    pub(super) fn write_step(&self, guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<(usize, NodeGuard)> {
         let ino = guard.node.ino;
         let inode = &guard.state.inode;
         let mut n = self.piece(offset, bytes.len());

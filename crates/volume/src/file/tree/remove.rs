@@ -1,7 +1,7 @@
 //! Unmapping a range and freeing its blocks.
 
 use super::path::Path;
-use super::room::splice_cost;
+use super::room::removal_cost;
 use super::splice::splice;
 use crate::op::Op;
 use crate::{Error, Ino, Result, kind};
@@ -87,9 +87,7 @@ fn remove_in_leaf(
 
 /// Whether the journal space left is enough for freeing one more run, changing the tree, and ending the operation.
 fn has_room(op: &mut Op<'_>, depth: usize, blocks: Blocks, must: bool) -> Result<bool> {
-    let sb = &op.vol().shared.sb;
-    let groups = blocks.len / sb.blocks_per_group() + 2;
-    let need = groups * 2 + splice_cost(depth) + super::room::SPARE;
+    let need = removal_cost(op.vol(), depth, blocks.len);
     let room = op.room();
     if room >= need || (must && op.handle()?.extend(need - room)) {
         return Ok(true);
