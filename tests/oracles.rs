@@ -283,8 +283,6 @@ fn features_that_are_not_known_are_refused_by_name() {
         ("-O inline_data", "inline_data"),
         ("-O bigalloc", "bigalloc"),
         ("-O encrypt", "encrypt"),
-        ("-O mmp", "mmp"),
-        ("-O ea_inode", "ea_inode"),
         ("-O casefold", "casefold"),
         ("-O quota", "quota"),
     ] {

@@ -1,18 +1,19 @@
 //! Opening and closing: the only place that chooses and joins layers.
 //!
 //! ```text
-//!   FileStore (locked) ─▶ Image (superblock) ─▶ replay ─▶ mark mounted ─▶ engine ─▶ inode-level volume ─▶ orphans
+//!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ mark mounted ─▶ engine ─▶ inode-level volume ─▶ orphans
 //! ```
 
+use crate::media::Media;
 use crate::{Error, Options, Result};
-use ondol_block::{Access, BlockStore, FileStore, OverlayStore};
+use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Progress, Step, System};
 use ondol_format::superblock as sb;
-use ondol_journal::jbd2::{self, LogMap, Recovered};
+use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine};
-use ondol_volume::{DataMode, Image, Processed, Volume as Inodes, VolumeOptions};
+use ondol_volume::{DataMode, Image, Mmp, Processed, Volume as Inodes, VolumeOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -21,6 +22,8 @@ pub(crate) struct Composed {
     pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) inodes: Arc<Inodes>,
+    /// With multiple mount protection: what keeps others away.
+    pub(crate) hold: Option<Arc<Mmp>>,
     pub(crate) recovered: Recovered,
     pub(crate) orphans: Processed,
 }
@@ -33,22 +36,37 @@ const DEFAULT_COMMIT: u64 = 5;
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    open_store(Arc::new(FileStore::open(path, access)?), options, Arc::new(System))
+    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path, access)?);
+    let media = match &options.journal_path {
+        None => Media::image(store),
+        Some(journal) => {
+            let block_size = open_image(store.clone(), options)?.superblock().block_size();
+            Media::with_journal(store, Arc::new(FileStore::open(journal, access)?), block_size)?
+        }
+    };
+    open_media(media, options, Arc::new(System))
 }
 
 /// Opens the image on `store`.
 pub(crate) fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    let image = open_image(store.clone(), options)?;
+    open_media(Media::image(store), options, env)
+}
+
+fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+    let image = open_image(media.store.clone(), options)?;
     let writable = !options.read_only && can_be_written(&image);
     if !writable {
-        return open_read_only(store, image, options, env);
+        return open_read_only(media, image, options, env);
     }
     require_whole(&image, options)?;
-    let recovered = recover_store(&store)?;
+    let map = media.log_map(&image)?;
+    let node = rustix::system::uname().nodename().to_bytes().to_vec();
+    let hold = image.take_hold(env.clone(), &node, image.name().as_bytes())?;
+    let recovered = replay(&media, &image)?;
+    let store = media.store;
     let image = Image::open(store.clone())?;
     let options = &options.clone().over(image.superblock());
     let shared = image.shared()?;
-    let map = log_map(&image)?;
     let errno = jbd2::info(&*store, &map)?.errno;
     if errno != 0 {
         image.mark_journal_error(env.now(), errno)?;
@@ -63,7 +81,7 @@ pub(crate) fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc
     image.mark_mounted(env.now(), mounted_on)?;
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options(options, data, false)));
     let orphans = inodes.process_orphans()?;
-    Ok(Composed { store, engine, inodes, recovered, orphans })
+    Ok(Composed { store, engine, inodes, hold, recovered, orphans })
 }
 
 fn open_image(store: Arc<dyn BlockStore>, options: &Options) -> Result<Image> {
@@ -74,19 +92,16 @@ fn open_image(store: Arc<dyn BlockStore>, options: &Options) -> Result<Image> {
 }
 
 /// Opens for reading. Not a byte of the store changes: a journal that holds transactions is replayed into memory.
-fn open_read_only(
-    mut store: Arc<dyn BlockStore>,
-    mut image: Image,
-    options: &Options,
-    env: Arc<dyn Env>,
-) -> Result<Composed> {
+fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+    image.require_unused()?;
     let mut recovered = Recovered::default();
     // A copy of the superblock does not know whether the journal is needed.
     if options.recovery && (image.needs_recovery() || image.is_by_copy()) {
-        store = Arc::new(OverlayStore::new(store));
-        recovered = replay(&store, &image)?;
-        image = open_image(store.clone(), options)?;
+        media = media.in_memory();
+        recovered = replay(&media, &image)?;
+        image = open_image(media.store.clone(), options)?;
     }
+    let store = media.store;
     let options = &options.clone().over(image.superblock());
     let shared = image.shared()?;
     let block_size = image.superblock().block_size();
@@ -94,7 +109,7 @@ fn open_read_only(
     let engine: Arc<dyn Engine> = Arc::new(ReadOnlyEngine::new(store.clone(), block_size, shared.clone(), cache));
     let volume_options = volume_options(options, DataMode::Ordered, true);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
-    Ok(Composed { store, engine, inodes, recovered, orphans: Processed::default() })
+    Ok(Composed { store, engine, inodes, hold: None, recovered, orphans: Processed::default() })
 }
 
 fn can_be_written(image: &Image) -> bool {
@@ -122,32 +137,28 @@ fn require_whole(image: &Image, options: &Options) -> Result<()> {
 }
 
 fn require_journal(image: &Image) -> Result<()> {
-    if image.superblock().journal_inum().is_some() {
+    if Media::has_journal(image) {
         return Ok(());
     }
     Err(Error::State {
         target: image.name().to_owned(),
-        what:
-            "it has no internal journal, without which it cannot be written safely: mount it with `ro`, or give it one \
-               with `tune2fs -j`"
-                .into(),
+        what: "it has no journal, without which it cannot be written safely: mount it with `ro`, or give it one with \
+               `tune2fs -j`"
+            .into(),
     })
-}
-
-pub(crate) fn log_map(image: &Image) -> Result<LogMap> {
-    Ok(LogMap::new(image.superblock().block_size(), image.journal_map()?))
 }
 
 /// Replays the journal of the image on `store` if it holds anything, and marks the image recovered.
 pub(crate) fn recover_store(store: &Arc<dyn BlockStore>) -> Result<Recovered> {
-    replay(store, &Image::open(store.clone())?)
+    replay(&Media::image(store.clone()), &Image::open(store.clone())?)
 }
 
-fn replay(store: &Arc<dyn BlockStore>, image: &Image) -> Result<Recovered> {
-    if image.superblock().journal_inum().is_none() {
+fn replay(media: &Media, image: &Image) -> Result<Recovered> {
+    if !Media::has_journal(image) {
         return Ok(Recovered::default());
     }
-    let map = log_map(image)?;
+    let map = media.log_map(image)?;
+    let store = &media.store;
     let dirty = jbd2::info(&**store, &map)?.dirty;
     if !dirty && !image.needs_recovery() {
         return Ok(Recovered::default());
@@ -184,6 +195,23 @@ fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeO
 /// The volume's own background work, beside the engine's.
 struct ErrorWriter(Arc<Inodes>);
 
+/// Keeps the hold on a volume with multiple mount protection.
+struct Keeper {
+    hold: Arc<Mmp>,
+    engine: Arc<dyn Engine>,
+}
+
+impl Step for Keeper {
+    type Error = JournalError;
+
+    fn step(&self) -> std::result::Result<Progress, JournalError> {
+        self.hold.keep().map_err(|e| {
+            self.engine.stop(&e.to_string());
+            JournalError::Aborted(e.to_string())
+        })
+    }
+}
+
 impl Step for ErrorWriter {
     type Error = JournalError;
 
@@ -200,6 +228,9 @@ impl Composed {
         }
         let mut steps = self.engine.steps();
         steps.push(Arc::new(ErrorWriter(self.inodes.clone())));
+        if let Some(hold) = &self.hold {
+            steps.push(Arc::new(Keeper { hold: hold.clone(), engine: self.engine.clone() }));
+        }
         steps
     }
 
@@ -220,6 +251,7 @@ impl Composed {
         self.inodes.save_errors()?;
         self.engine.checkpoint_all()?;
         let image = Image::open(self.store.clone())?;
-        Ok(image.mark_unmounted(&self.inodes)?)
+        image.mark_unmounted(&self.inodes)?;
+        Ok(self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?)
     }
 }

@@ -34,6 +34,7 @@ mod file;
 mod format;
 mod info;
 mod maintain;
+mod media;
 mod options;
 mod path;
 pub mod pool;

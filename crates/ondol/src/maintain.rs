@@ -5,7 +5,7 @@ use crate::{Error, Options, Result};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_format::Superblock;
-use ondol_journal::jbd2;
+use ondol_journal::jbd2::{self, LogMap};
 use ondol_volume::Image;
 use serde::Serialize;
 use std::path::Path;
@@ -117,8 +117,12 @@ pub fn check_store(store: &Arc<dyn BlockStore>) -> Result<CheckReport> {
 }
 
 fn check_image(image: &Image) -> Result<CheckReport> {
+    image.require_unused()?;
     let dirty = match image.superblock().journal_inum() {
-        Some(_) => jbd2::info(image.store(), &compose::log_map(image)?)?.dirty,
+        Some(_) => {
+            let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
+            jbd2::info(image.store(), &map)?.dirty
+        }
         None => false,
     };
     if image.needs_recovery() || dirty {

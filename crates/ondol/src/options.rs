@@ -20,6 +20,8 @@ pub struct Options {
     pub(crate) grpid: Option<bool>,
     /// Byte offset of the copy of the superblock that serves.
     pub(crate) superblock: Option<u64>,
+    /// The device of the journal, where that is another than the image.
+    pub(crate) journal_path: Option<PathBuf>,
     /// The directory that the superblock is told of.
     pub(crate) mounted_on: Option<PathBuf>,
 }
@@ -38,6 +40,7 @@ impl Default for Options {
             atime: None,
             grpid: None,
             superblock: None,
+            journal_path: None,
             mounted_on: None,
         }
     }
@@ -147,6 +150,13 @@ impl Options {
         self
     }
 
+    /// Names the device of a journal that is not in the image.
+    #[must_use]
+    pub fn with_journal_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.journal_path = Some(path.into());
+        self
+    }
+
     /// What is left open here as the image's superblock has it: its text of mount options, then its default options.
     pub(crate) fn over(mut self, image: &sb::Superblock) -> Self {
         let mut text = Self::default();
@@ -186,6 +196,7 @@ impl Options {
             // What ext4 does unless told otherwise, and so does Ondol.
             ("acl" | "user_xattr" | "barrier" | "block_validity" | "delalloc" | "init_itable", None) => {}
             ("barrier", Some("1")) => {}
+            ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
             ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
             ("data", Some(v)) => self.data = Some(data_mode(v)?),
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),

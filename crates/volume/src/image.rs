@@ -16,6 +16,7 @@ pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::FLEX_BG)
     .union(Incompat::EA_INODE)
     .union(Incompat::LARGEDIR)
+    .union(Incompat::MMP)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only-compatible features that a writing mount can carry.
@@ -107,7 +108,8 @@ impl Image {
             descs.push(desc);
         }
         // Without a sound journal nothing is written; then nothing has to be kept out of it either.
-        let journal = self.journal_map().unwrap_or_default();
+        let mut journal = self.journal_map().unwrap_or_default();
+        journal.extend(sb.mmp_block().map(|block| (block, 1)));
         Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
     }
 

@@ -67,7 +67,9 @@ impl Volume {
     /// A volume over an engine whose log is recovered and empty.
     pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
         let orphans = Orphans::new(&shared.sb);
-        let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + engine.stats().ring_blocks;
+        // A journal on another device takes nothing from this one.
+        let journal = if shared.sb.journal_inum().is_some() { engine.stats().ring_blocks } else { 0 };
+        let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + journal;
         Self {
             overhead,
             shared,

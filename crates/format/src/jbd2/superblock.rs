@@ -278,6 +278,11 @@ impl JournalSuperblock {
         }
     }
 
+    /// Volumes that share the journal.
+    pub fn users(&self) -> u32 {
+        self.raw.s_nr_users.get()
+    }
+
     /// UUID of the journal.
     pub fn uuid(&self) -> &[u8; 16] {
         &self.raw.s_uuid

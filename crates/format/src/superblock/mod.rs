@@ -3,12 +3,14 @@
 
 mod backup;
 mod geometry;
+mod journal_dev;
 mod noted;
 mod raw;
 
 pub use backup::BackupFault;
 pub use geometry::BaseMeta;
 pub(crate) use geometry::has_super;
+pub use journal_dev::JournalDevice;
 pub use noted::{ERRCODE_CORRUPTED, ERRCODE_UNKNOWN, FoundError};
 pub use raw::RawSuperblock;
 
@@ -222,6 +224,25 @@ impl Superblock {
     pub fn orphan_file_inum(&self) -> Option<u32> {
         let inum = self.raw.s_orphan_file_inum.get();
         (self.has_compat(Compat::ORPHAN_FILE) && inum != 0).then_some(inum)
+    }
+
+    /// The block of multiple mount protection; None without mmp.
+    pub fn mmp_block(&self) -> Option<u64> {
+        self.has_incompat(Incompat::MMP).then(|| self.raw.s_mmp_block.get())
+    }
+
+    /// Seconds between updates of the MMP block.
+    pub fn mmp_interval(&self) -> u16 {
+        match self.raw.s_mmp_interval.get() {
+            0 => crate::mmp::UPDATE_INTERVAL,
+            seconds => seconds.min(crate::mmp::MAX_CHECK_INTERVAL),
+        }
+    }
+
+    /// UUID of the journal's device; None without has_journal or with an internal journal.
+    pub fn journal_device_uuid(&self) -> Option<&[u8; 16]> {
+        let external = self.has_compat(Compat::HAS_JOURNAL) && self.raw.s_journal_inum.get() == 0;
+        external.then_some(&self.raw.s_journal_uuid)
     }
 
     /// UUID of the volume.

@@ -38,6 +38,8 @@ pub struct JournalInfo {
     pub sequence: u32,
     /// Names of its features.
     pub features: Vec<String>,
+    /// Volumes that share it.
+    pub users: u32,
     /// The journal's UUID.
     pub uuid: [u8; 16],
     /// Error of an earlier abort: a negative errno, or 0.
@@ -55,6 +57,7 @@ pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
         dirty: sb.start().is_some(),
         sequence: sb.sequence(),
         features: feature_names(&sb),
+        users: sb.users(),
         uuid: *sb.uuid(),
         errno: sb.errno(),
     })

@@ -55,6 +55,12 @@ impl Checker<'_> {
                 }
             }
         }
+        if let Some(block) = sb.mmp_block() {
+            let placed = self.on_volume(block, 1) && self.space.claim_metadata(block, 1).is_none();
+            if !placed {
+                self.problem("superblock", Where::block(block), "the MMP block cannot lie there");
+            }
+        }
         // With 1 KiB blocks block 0 lies before the first group and belongs to nobody.
         self.space.sort_metadata();
     }
