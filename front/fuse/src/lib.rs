@@ -4,7 +4,7 @@
 //!
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
-//! - `channel`, `session`: what carries them: `/dev/fuse`, read by several threads. Another transport would stand beside it.
+//! - `channel`, `session`, `follow`: what carries them: `/dev/fuse`, read by several threads, and where these run. Another transport would stand beside it.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
 //! [`client`] is the other side: what a process does to a mount that some other process serves.
@@ -14,6 +14,7 @@ mod channel;
 pub mod client;
 mod dispatch;
 mod error;
+mod follow;
 mod fusermount;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -4,6 +4,7 @@
 
 use crate::channel::{Channel, Device};
 use crate::dispatch::Dispatch;
+use crate::follow::Follow;
 use crate::ops::Ops;
 use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
@@ -99,8 +100,10 @@ impl Session {
 
     fn serve(&self) -> io::Result<()> {
         let mut buffer = buffer();
+        let mut follow = Follow::new();
         while let Some(message) = self.device.receive(&mut buffer)? {
-            self.dispatch.serve(&self.device, message);
+            let load = self.dispatch.serve(&self.device, message);
+            follow.note(load.sender, load.bytes);
         }
         Ok(())
     }

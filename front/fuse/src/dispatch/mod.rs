@@ -34,6 +34,26 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// The largest listing that is put together at once; the kernel asks for less.
 const LISTING_MAX: usize = 1 << 20;
 
+/// What a request was to the thread that served it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// The thread that sent it; 0 for what the kernel sends on its own account.
+    pub(crate) sender: u32,
+    /// Bytes of contents that it carried or asked for.
+    pub(crate) bytes: u32,
+}
+
+impl Load {
+    fn of(request: &Request<'_>) -> Self {
+        let bytes = match &request.operation {
+            Operation::Read(what) => what.size,
+            Operation::Write(how, _) => how.size,
+            _ => 0,
+        };
+        Self { sender: request.header.pid, bytes }
+    }
+}
+
 /// Serves the requests of one mount.
 pub(crate) struct Dispatch {
     ops: Arc<Ops>,
@@ -48,18 +68,23 @@ impl Dispatch {
         Self { ops, agreed, only }
     }
 
-    /// Serves one message and answers it, if it is to be answered.
-    pub(crate) fn serve(&self, channel: &dyn Channel, message: &[u8]) {
+    /// Serves one message and answers it, if it is to be answered. Says what it was.
+    pub(crate) fn serve(&self, channel: &dyn Channel, message: &[u8]) -> Load {
         match Request::parse(message, self.agreed.contains(Init::SETXATTR_EXT)) {
             Ok(request) => {
                 let answer = Answering { channel, header: &request.header };
+                let load = Load::of(&request);
                 if self.lets_in(&request) {
                     self.run(&answer, &request.header, request.operation);
                 } else {
                     answer.error(Errno::ACCESS);
                 }
+                load
             }
-            Err((header, e)) => refuse(channel, header, e),
+            Err((header, e)) => {
+                refuse(channel, header, e);
+                Load::default()
+            }
         }
     }
 
