@@ -164,7 +164,9 @@ pub(crate) fn rename_how(flags: u32) -> Option<Rename> {
 pub(crate) fn fallocate_how(mode: u32) -> Option<Fallocate> {
     const KEEP_SIZE: u32 = 0x01;
     const PUNCH_HOLE: u32 = 0x02;
+    const COLLAPSE_RANGE: u32 = 0x08;
     const ZERO_RANGE: u32 = 0x10;
+    const INSERT_RANGE: u32 = 0x20;
     const PUNCH: u32 = PUNCH_HOLE | KEEP_SIZE;
     const ZERO_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
     Some(match mode {
@@ -173,6 +175,8 @@ pub(crate) fn fallocate_how(mode: u32) -> Option<Fallocate> {
         PUNCH => Fallocate::PunchHole,
         ZERO_RANGE => Fallocate::ZeroRange,
         ZERO_KEEP => Fallocate::ZeroRangeKeepSize,
+        COLLAPSE_RANGE => Fallocate::CollapseRange,
+        INSERT_RANGE => Fallocate::InsertRange,
         _ => return None,
     })
 }
@@ -248,6 +252,8 @@ mod tests {
     fn only_what_is_offered_has_a_meaning() {
         assert_eq!(fallocate_how(3), Some(Fallocate::PunchHole));
         assert_eq!(fallocate_how(2), None);
+        assert_eq!(fallocate_how(8), Some(Fallocate::CollapseRange));
+        assert_eq!(fallocate_how(9), None);
         assert_eq!(rename_how(2), Some(Rename::Exchange));
         assert_eq!(rename_how(8), None);
         assert_eq!(seek_what(0), None);

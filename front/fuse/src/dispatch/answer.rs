@@ -102,8 +102,8 @@ impl Answering<'_> {
 
     /// Has the kernel forget a mode: answers to writes and opens do not carry the new one, and a setuid bit that is gone must
     /// not be honoured for the time that attributes are kept.
-    pub(super) fn forget_attributes(&self, node: u64) {
-        if let Err(e) = self.channel.forget_attributes(node) {
+    pub(super) fn forget_mode(&self, changed: bool, node: u64) {
+        if changed && let Err(e) = self.channel.forget_attributes(node) {
             tracing::warn!("the kernel keeps the old mode of inode {node}: {e}");
         }
     }

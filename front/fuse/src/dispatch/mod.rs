@@ -10,10 +10,13 @@ mod ioctl;
 mod tests;
 
 use crate::channel::Channel;
-use crate::ops::{Listed, ListedPlus, Ops};
+use crate::ops::{Listed, ListedPlus, Ops, Range};
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
-use crate::proto::wire::{CreateIn, EntryOut, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn, WriteOut};
+use crate::proto::wire::{
+    CopyFileRangeIn, CopyFileRangeOut, CreateIn, EntryOut, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn,
+    WriteOut,
+};
 use crate::proto::{Header, Malformed, Operation, Request};
 use crate::words::{
     attr, decode_device, fallocate_how, ino, listed, mode, node, perm, rename_how, seek_what, sender, set_attr, statfs,
@@ -30,6 +33,9 @@ thread_local! {
 
 /// The attribute that holds a file's access control list.
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+
+/// The most that an answer to COPY_FILE_RANGE can tell, in whole pages.
+const NARROW: u64 = 0xFFFF_F000;
 
 /// The largest listing that is put together at once; the kernel asks for less.
 const LISTING_MAX: usize = 1 << 20;
@@ -143,8 +149,13 @@ impl Dispatch {
             O::Readdirplus(what) => self.readdirplus(answer, header, &what),
             O::Ioctl(how, _) => ioctl::serve(ops, answer, at, &how),
             O::Fallocate(what) => {
-                answer.done(ops.fallocate(at, fallocate_how(what.mode), what.offset, what.length));
+                let range = Range { offset: what.offset, len: what.length };
+                answer.with(ops.fallocate(at, fallocate_how(what.mode), range, from), |mode_changed| {
+                    answer.forget_mode(*mode_changed, header.nodeid);
+                    answer.data(&[]);
+                });
             }
+            O::CopyFileRange { what, wide } => self.copy(answer, header, &what, wide),
             O::Lseek(what) => {
                 let found = ops.seek(at, what.offset, seek_what(what.whence));
                 answer.with(found, |offset| answer.body(&LseekOut { offset: *offset }));
@@ -192,9 +203,7 @@ impl Dispatch {
         let kill_suid = how.open_flags & numbers::OPEN_KILL_SUIDGID != 0;
         let opened = self.ops.open(ino(header.nodeid), truncates(how.flags), kill_suid);
         answer.with(opened, |mode_changed| {
-            if *mode_changed {
-                answer.forget_attributes(header.nodeid);
-            }
+            answer.forget_mode(*mode_changed, header.nodeid);
             answer.opened(answer::FILE_FLAGS);
         });
     }
@@ -207,10 +216,24 @@ impl Dispatch {
     fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {
         let kill_suid = how.write_flags & numbers::WRITE_KILL_SUIDGID != 0;
         answer.with(self.ops.write(ino(header.nodeid), how.offset, data, kill_suid), |written| {
-            if written.mode_changed {
-                answer.forget_attributes(header.nodeid);
-            }
+            answer.forget_mode(written.mode_changed, header.nodeid);
             answer.body(&WriteOut { size: u32::try_from(written.len).unwrap_or(u32::MAX), padding: 0 });
+        });
+    }
+
+    fn copy(&self, answer: &Answering<'_>, header: &Header, what: &CopyFileRangeIn, wide: bool) {
+        if what.flags != 0 {
+            return answer.error(Errno::INVAL);
+        }
+        let most = if wide { u64::MAX } else { NARROW };
+        let range = Range { offset: what.off_in, len: what.len.min(most) };
+        let copied = self.ops.copy(ino(header.nodeid), range, ino(what.nodeid_out), what.off_out, sender(header));
+        answer.with(copied, |&(bytes_copied, mode_changed)| {
+            answer.forget_mode(mode_changed, what.nodeid_out);
+            match u32::try_from(bytes_copied) {
+                Ok(size) if !wide => answer.body(&WriteOut { size, padding: 0 }),
+                _ => answer.body(&CopyFileRangeOut { bytes_copied }),
+            }
         });
     }
 
@@ -223,9 +246,7 @@ impl Dispatch {
 
     /// Has the kernel ask for the mode again where it does not know that an access control list is a mode, too.
     fn access_changed(&self, answer: &Answering<'_>, header: &Header, name: &[u8]) {
-        if name == ACCESS_LIST && !self.agreed.contains(Init::POSIX_ACL) {
-            answer.forget_attributes(header.nodeid);
-        }
+        answer.forget_mode(name == ACCESS_LIST && !self.agreed.contains(Init::POSIX_ACL), header.nodeid);
     }
 
     fn readdir(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {

@@ -1,6 +1,6 @@
 //! Requests about open files and what is in them.
 
-use super::{Answer, Op, Ops};
+use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr, SetTime};
 use std::cell::RefCell;
@@ -13,6 +13,13 @@ const READ_MAX: usize = 16 << 20;
 
 thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A part of a file, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
 }
 
 /// What a write did.
@@ -79,11 +86,21 @@ impl Ops {
         })
     }
 
-    /// Changes the allocation of a range; `how` is `None` for modes that nobody offers.
-    pub(crate) fn fallocate(&self, ino: Ino, how: Option<Fallocate>, offset: u64, len: u64) -> Answer<()> {
+    /// Changes the allocation of a range, and clears setuid and setgid unless the sender may keep them; `how` is `None` for modes
+    /// that nobody offers. Answers whether the mode changed.
+    pub(crate) fn fallocate(&self, ino: Ino, how: Option<Fallocate>, range: Range, sender: Sender) -> Answer<bool> {
         self.change(Op::Fallocate, |i| {
             let how = how.ok_or_else(|| Error::Unsupported("this mode of fallocate".into()))?;
-            i.fallocate(ino, how, offset, len)
+            i.fallocate(ino, how, range.offset, range.len)?;
+            clear_suid(i, ino, sender)
+        })
+    }
+
+    /// Copies from file to file; how much, and whether the target's mode changed.
+    pub(crate) fn copy(&self, from: Ino, range: Range, to: Ino, at: u64, sender: Sender) -> Answer<(u64, bool)> {
+        self.change(Op::CopyFileRange, |i| {
+            let kill_suid = !sender.keeps_suid() && i.getattr(to)?.perm & SUID_SGID != 0;
+            Ok((i.copy_range(from, range.offset, to, at, range.len, kill_suid)?, kill_suid))
         })
     }
 
@@ -107,6 +124,15 @@ impl Ops {
     pub(crate) fn syncfs(&self) -> Answer<()> {
         self.change(Op::Syncfs, Inodes::sync)
     }
+}
+
+/// Clears setuid and setgid after a change by whom FUSE says only the number of, and not what he may do.
+fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
+    let has = !sender.keeps_suid() && inodes.getattr(ino)?.perm & SUID_SGID != 0;
+    if has {
+        inodes.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
+    }
+    Ok(has)
 }
 
 fn empty(inodes: &Inodes, ino: Ino, kill_suid: bool) -> Result<bool, Error> {

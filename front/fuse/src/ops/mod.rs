@@ -10,6 +10,7 @@ mod inode;
 mod listing;
 mod names;
 
+pub(crate) use contents::Range;
 pub(crate) use count::Op;
 pub(crate) use listing::{Listed, ListedPlus};
 
@@ -45,6 +46,11 @@ pub(crate) struct Sender {
 impl Sender {
     fn caller(self) -> Caller {
         Caller { uid: self.uid, gid: self.gid }
+    }
+
+    /// Whether setuid and setgid bits survive this sender's changes: CAP_FSETID's to say, which these requests do not carry.
+    fn keeps_suid(self) -> bool {
+        self.uid == 0
     }
 }
 

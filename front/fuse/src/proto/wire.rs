@@ -63,6 +63,8 @@ wire! {
     LseekIn { fh: u64, offset: u64, whence: u32, padding: u32 }
     LseekOut { offset: u64 }
     CopyFileRangeIn { fh_in: u64, off_in: u64, nodeid_out: u64, fh_out: u64, off_out: u64, len: u64, flags: u64 }
+    /// To COPY_FILE_RANGE_64.
+    CopyFileRangeOut { bytes_copied: u64 }
     Attr {
         ino: u64, size: u64, blocks: u64, atime: u64, mtime: u64, ctime: u64, atimensec: u32, mtimensec: u32,
         ctimensec: u32, mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
