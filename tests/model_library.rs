@@ -66,6 +66,16 @@ fn block_maps_journal_with_checksums() {
 }
 
 #[test]
+fn inline_data_ordered() {
+    agree(&Spec::new(16 << 20, 1024).journal(4).with("-O inline_data"), DataMode::Ordered);
+}
+
+#[test]
+fn inline_data_in_large_inodes_without_indexes() {
+    agree(&Spec::new(24 << 20, 2048).with("-I 1024 -O inline_data,^dir_index"), DataMode::Journal);
+}
+
+#[test]
 fn a_tiny_volume_runs_full() {
     agree(&Spec::new(3 << 20, 1024).journal(1).with("-N 32"), DataMode::Ordered);
 }

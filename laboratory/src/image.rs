@@ -24,6 +24,8 @@ pub enum Kind {
     ManyGroups,
     /// As small, with ext2's block maps instead of extents, and without what ext3 does not know. Made by mke2fs.
     BlockMap,
+    /// As small, with contents in the inode where they fit. Made by mke2fs.
+    InlineData,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -34,7 +36,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -42,10 +44,11 @@ impl Kind {
         Self::WholeSeconds,
         Self::ManyGroups,
         Self::BlockMap,
+        Self::InlineData,
     ];
 
     /// Those whose files are mapped in other ways than by extents of blocks.
-    pub const FORMS: [Self; 1] = [Self::BlockMap];
+    pub const FORMS: [Self; 2] = [Self::BlockMap, Self::InlineData];
 
     fn name(self) -> &'static str {
         match self {
@@ -56,6 +59,7 @@ impl Kind {
             Self::WholeSeconds => "whole-seconds",
             Self::ManyGroups => "many-groups",
             Self::BlockMap => "block-map",
+            Self::InlineData => "inline-data",
         }
     }
 
@@ -73,6 +77,7 @@ impl Kind {
             Self::WholeSeconds => by_mke2fs(Spec::small().with("-I 128")),
             Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),
             Self::BlockMap => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128").with(EXT3)),
+            Self::InlineData => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O inline_data")),
         }
     }
 

@@ -17,6 +17,7 @@ pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::EA_INODE)
     .union(Incompat::LARGEDIR)
     .union(Incompat::MMP)
+    .union(Incompat::INLINE_DATA)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only-compatible features that a writing mount can carry.

@@ -2,6 +2,7 @@
 
 use super::Checker;
 use super::report::Where;
+use crate::inline::is_inline;
 use crate::{Ino, Result};
 use ondol_format::extent::{self, Extent, Node};
 use ondol_format::{Inode, Place};
@@ -85,6 +86,10 @@ impl Walk {
 impl Checker<'_> {
     /// Reads the whole map of an inode that has one.
     pub(super) fn walk(&mut self, walk: &mut Walk, inode: &Inode) -> Result<()> {
+        if is_inline(inode) {
+            self.bad_map(walk, None, "its contents lie in the inode".into());
+            return Ok(());
+        }
         if inode.has_extents() {
             return self.extent_node(walk, &inode.i_block, None, (None, u64::from(extent::MAX_LOGICAL)), None);
         }

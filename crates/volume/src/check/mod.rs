@@ -13,6 +13,7 @@ mod bitmaps;
 mod dir;
 mod groups;
 mod htree;
+mod inline;
 mod inode;
 mod inodes;
 mod links;
@@ -45,6 +46,8 @@ struct Dir {
     indexed: bool,
     runs: Vec<Run>,
     blocks: u32,
+    /// What the inode stores, if that is where the entries are; taken when they are read.
+    inline: Option<Vec<u8>>,
     /// What its ".." names; 0 if there is none.
     dotdot: Ino,
     /// The directory that has an entry for it; 0 if none has.

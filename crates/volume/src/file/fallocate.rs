@@ -44,6 +44,8 @@ impl Volume {
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
+        let need = if how == Fallocate::PunchHole { Need::ToFree } else { Need::Ordinary };
+        guard = self.unfold_locked(guard, need)?;
         if how != Fallocate::PunchHole {
             mapping::require_extents(guard.node.ino, &guard.state.inode)?;
         }
