@@ -67,7 +67,7 @@ fn a_file_leaves_its_inode_when_it_no_longer_fits() {
         let mut ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
         let (mut inside, mut left) = (0, 0);
         for i in 0..400 {
-            let at = random.below(200 + 40 * (i % 17)) as usize;
+            let at = random.below(200 + 90 * (i % 17)) as usize;
             let len = 1 + random.below(60) as usize;
             if random.below(3) > 0 {
                 let bytes = random.bytes(len);
