@@ -26,6 +26,8 @@ pub enum Kind {
     BlockMap,
     /// As small, with contents in the inode where they fit. Made by mke2fs.
     InlineData,
+    /// As small, allocated in clusters of four blocks. Made by mke2fs.
+    Clusters,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -36,7 +38,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -45,10 +47,11 @@ impl Kind {
         Self::ManyGroups,
         Self::BlockMap,
         Self::InlineData,
+        Self::Clusters,
     ];
 
     /// Those whose files are mapped in other ways than by extents of blocks.
-    pub const FORMS: [Self; 2] = [Self::BlockMap, Self::InlineData];
+    pub const FORMS: [Self; 3] = [Self::BlockMap, Self::InlineData, Self::Clusters];
 
     fn name(self) -> &'static str {
         match self {
@@ -60,6 +63,7 @@ impl Kind {
             Self::ManyGroups => "many-groups",
             Self::BlockMap => "block-map",
             Self::InlineData => "inline-data",
+            Self::Clusters => "clusters",
         }
     }
 
@@ -78,6 +82,7 @@ impl Kind {
             Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),
             Self::BlockMap => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128").with(EXT3)),
             Self::InlineData => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O inline_data")),
+            Self::Clusters => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O bigalloc -C 4096")),
         }
     }
 

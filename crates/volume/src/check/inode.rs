@@ -152,7 +152,7 @@ impl Checker<'_> {
             Some(_) => self.check_device(ino, inode),
             None => return Ok(()),
         }
-        let mut sectors = walk.sectors(self.block_size());
+        let mut sectors = walk.sectors(self.cluster_size());
         sectors += self.check_xattrs(ino, inode)?;
         if sectors != inode.blocks && walk.bad == 0 {
             let text = format!("i_blocks is {}, but {sectors} units of 512 bytes are in use", inode.blocks);

@@ -154,6 +154,10 @@ impl Checker<'_> {
         self.sb.block_size() as usize
     }
 
+    fn cluster_size(&self) -> u64 {
+        u64::from(self.sb.cluster_ratio()) * u64::from(self.sb.block_size())
+    }
+
     fn has_csum(&self) -> bool {
         self.sb.csum_seed().is_some()
     }

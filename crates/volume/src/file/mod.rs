@@ -14,6 +14,7 @@
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 mod blocks;
+mod cluster;
 mod copy;
 mod data;
 mod extents;

@@ -19,8 +19,9 @@ pub(crate) struct Survey {
     pub(super) leaves: u32,
     /// Entries that the fullest of them has room for.
     pub(super) room: usize,
-    /// Blocks that are not allocated.
+    /// Blocks that are not mapped, and clusters that they lie in.
     pub(super) holes: u64,
+    pub(super) clusters: u64,
     /// Whether any of it is unwritten.
     pub(super) unwritten: bool,
     /// Where there is a block map: what mapping the range does to its pointer blocks.
@@ -38,7 +39,11 @@ pub(super) fn survey(reader: &mut dyn Reader, ino: Ino, inode: &Inode, first: u3
         let found = find(&mut Mounted(reader), ino, inode, at)?;
         let len = found.run.len.min(end - at);
         match found.run.what {
-            Mapped::Hole => seen.holes += u64::from(len),
+            Mapped::Hole => {
+                seen.holes += u64::from(len);
+                let ratio = reader.volume().shared.sb.cluster_ratio();
+                seen.clusters += u64::from((at + (len - 1)) / ratio - at / ratio) + 1;
+            }
             Mapped::Unwritten(_) => seen.unwritten = true,
             Mapped::Written(_) => {}
         }
@@ -105,12 +110,12 @@ fn plan_blocks(
 ) -> Result<(Cost, Survey)> {
     let (first, blocks) = span(reader.volume(), offset, len);
     let mut seen = survey(reader, ino, inode, first, blocks)?;
-    seen.holes += more;
+    (seen.holes, seen.clusters) = (seen.holes + more, seen.clusters + more);
     let vol = reader.volume();
-    // Every block of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
-    let added = seen.holes as u32 + if seen.unwritten { 2 } else { 0 };
+    // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
+    let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
-    Ok((cost(vol, seen.growth(vol, added), seen.holes, u64::from(blocks) + u64::from(gap) + more), seen))
+    Ok((cost(vol, seen.growth(vol, added), seen.clusters, u64::from(blocks) + u64::from(gap) + more), seen))
 }
 
 fn cost(vol: &Volume, growth: Growth, allocated: u64, data_blocks: u64) -> Cost {
