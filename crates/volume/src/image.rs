@@ -17,6 +17,7 @@ pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::EA_INODE)
     .union(Incompat::LARGEDIR)
     .union(Incompat::MMP)
+    .union(Incompat::INLINE_DATA)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only-compatible features that a writing mount can carry.
@@ -26,6 +27,7 @@ pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::GDT_CSUM)
     .union(RoCompat::DIR_NLINK)
     .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::BIGALLOC)
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::ORPHAN_PRESENT);
 
@@ -84,7 +86,12 @@ impl Image {
     /// # Errors
     /// A read-only-compatible feature that is not known, by name.
     pub fn require_writable(&self) -> Result<()> {
-        self.sb.features().require_ro_compat(RO_COMPAT).map_err(unsupported)
+        self.sb.features().require_ro_compat(RO_COMPAT).map_err(unsupported)?;
+        let whole = self.sb.blocks_count().is_multiple_of(self.sb.cluster_ratio().into());
+        if self.sb.has_ro_compat(RoCompat::BIGALLOC) && !(whole && self.sb.has_incompat(Incompat::EXTENTS)) {
+            return Err(Error::Unsupported("bigalloc without extents, or with a part of a cluster at the end".into()));
+        }
+        Ok(())
     }
 
     /// Reads and checks all group descriptors.

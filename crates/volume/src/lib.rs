@@ -4,7 +4,8 @@
 //!   Volume (inode-level calls)
 //!     └─ Op: locked inodes + claims on space + Handle ──▶ journal engine (whichever)
 //!          ├─ dir/      names: linear blocks and htree
-//!          ├─ file/     extents, read, write, truncate, fallocate
+//!          ├─ file/     mapping, read, write, truncate, fallocate
+//!          ├─ inline    contents in the inode, of files and directories
 //!          ├─ alloc/    bitmaps, sharded by group
 //!          └─ orphan, xattr
 //!   Shared: geometry and groups; verifies and seals blocks for the journal (Client)
@@ -22,6 +23,7 @@ mod dir;
 mod error;
 mod file;
 mod image;
+mod inline;
 mod journal_map;
 mod kind;
 mod mmp;

@@ -76,7 +76,8 @@ impl Checker<'_> {
         if descs.len() != self.descs.len() {
             return;
         }
-        let blocks: u64 = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
+        let clusters: u64 = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
+        let blocks = clusters * u64::from(sb.cluster_ratio());
         let inodes: u64 = descs.iter().map(|d| u64::from(d.free_inodes)).sum();
         let said = (sb.free_blocks_count(), u64::from(sb.free_inodes_count()));
         if said != (blocks, inodes) {

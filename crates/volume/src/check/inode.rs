@@ -4,6 +4,7 @@ use super::inodes::Entry;
 use super::map::Walk;
 use super::report::Where;
 use super::{Checker, Dir, Pass, special};
+use crate::inline::is_inline;
 use crate::{Ino, Result};
 use ondol_format::extent::Node;
 use ondol_format::inode::{self, FAST_SYMLINK_MAX, FileType, InodeFlags, RESIZE_INO, RawInode};
@@ -131,6 +132,7 @@ impl Checker<'_> {
         let keep = inode.is_dir() || inode.is_symlink() || is_value_inode(inode);
         let mut walk = Walk::new(ino, inode, keep);
         match inode.file_type() {
+            _ if is_inline(inode) => self.check_inline(ino, inode),
             Some(FileType::Regular) => {
                 self.walk_checked(&mut walk, inode)?;
                 self.check_size(ino, inode, &walk);
@@ -150,7 +152,7 @@ impl Checker<'_> {
             Some(_) => self.check_device(ino, inode),
             None => return Ok(()),
         }
-        let mut sectors = walk.sectors(self.block_size());
+        let mut sectors = walk.sectors(self.cluster_size());
         sectors += self.check_xattrs(ino, inode)?;
         if sectors != inode.blocks && walk.bad == 0 {
             let text = format!("i_blocks is {}, but {sectors} units of 512 bytes are in use", inode.blocks);
@@ -205,6 +207,7 @@ impl Checker<'_> {
             indexed: inode.flags.contains(InodeFlags::INDEX),
             runs: walk.runs.clone(),
             blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+            inline: None,
             dotdot: 0,
             parent: 0,
         });

@@ -13,6 +13,7 @@ mod bitmaps;
 mod dir;
 mod groups;
 mod htree;
+mod inline;
 mod inode;
 mod inodes;
 mod links;
@@ -45,6 +46,8 @@ struct Dir {
     indexed: bool,
     runs: Vec<Run>,
     blocks: u32,
+    /// What the inode stores, if that is where the entries are; taken when they are read.
+    inline: Option<Vec<u8>>,
     /// What its ".." names; 0 if there is none.
     dotdot: Ino,
     /// The directory that has an entry for it; 0 if none has.
@@ -149,6 +152,10 @@ impl Checker<'_> {
 
     fn block_size(&self) -> usize {
         self.sb.block_size() as usize
+    }
+
+    fn cluster_size(&self) -> u64 {
+        u64::from(self.sb.cluster_ratio()) * u64::from(self.sb.block_size())
     }
 
     fn has_csum(&self) -> bool {

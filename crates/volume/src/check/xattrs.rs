@@ -34,7 +34,7 @@ impl Checker<'_> {
             known.found = known.found.saturating_add(1);
             return Ok(sectors + known.sectors);
         }
-        if self.space.claim(at, 1).is_some() {
+        if self.space.claim(at, 1).is_some() || self.space.mark_clusters(at, 1).is_some() {
             self.problem("xattr block", place.in_block(at), "the block is in use by something else");
             return Ok(sectors + self.block_size() as u64 / 512);
         }

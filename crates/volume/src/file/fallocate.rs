@@ -44,6 +44,8 @@ impl Volume {
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
+        let need = if how == Fallocate::PunchHole { Need::ToFree } else { Need::Ordinary };
+        guard = self.unfold_locked(guard, need)?;
         if how != Fallocate::PunchHole {
             mapping::require_extents(guard.node.ino, &guard.state.inode)?;
         }
@@ -120,10 +122,11 @@ impl Work {
             let blocks = if seen.pointers.is_some() { 0 } else { u64::from(seen.growth(vol, 1).new) };
             return Ok(Cost { journal, blocks, need: Need::ToFree });
         }
-        let want = u64::from(self.stop - self.at).clamp(1, STEP_BLOCKS);
+        let ratio = u64::from(vol.shared.sb.cluster_ratio());
+        let want = (u64::from(self.stop - self.at).clamp(1, STEP_BLOCKS) - 1) / ratio + 1 + u64::from(ratio > 1);
         // Every change of the tree may take a node on each level; two such changes at least.
         let nodes = u64::from(seen.depth + 2) * want.min(2);
-        let blocks = want.min(vol.statfs().available.saturating_sub(nodes)).max(1) + nodes;
+        let blocks = want.min((vol.statfs().available / ratio).saturating_sub(nodes)).max(1) + nodes;
         Ok(Cost { journal, blocks, need: Need::Ordinary })
     }
 
@@ -149,7 +152,8 @@ impl Work {
         let from = self.at;
         while self.at < self.stop {
             let depth = tree::depth(op, ino, self.at)?;
-            let blocks = op.promised().saturating_sub(u64::from(depth) + 2);
+            let clusters = op.promised().saturating_sub(u64::from(depth) + 2);
+            let blocks = clusters * u64::from(op.vol().shared.sb.cluster_ratio());
             let run = tree::map(op, ino, self.at)?;
             let until = self.at + run.len.min(self.stop - self.at);
             let change = match run.what {

@@ -1,7 +1,8 @@
 //! Write and append.
 
 use super::plan::{check_changeable, is_atomic, max_size, plan_write};
-use super::{Mapped, data, mapping};
+use super::{Mapped, data, inline, mapping};
+use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
@@ -96,7 +97,8 @@ impl Volume {
             n /= 2;
         };
         let inside = offset + n as u64 <= inode.size;
-        if inside && seen.holes == 0 && !seen.unwritten && !data::journaled(self) && !stale(self, inode) {
+        if inside && !seen.inline && seen.holes == 0 && !seen.unwritten && !data::journaled(self) && !stale(self, inode)
+        {
             self.overwrite_only(&guard, offset, &bytes[..n])?;
             return Ok((n, guard));
         }
@@ -158,6 +160,12 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
     check_changeable(ino, op.inode(ino)?, offset >= size)?;
     let most = max_size(op.vol(), op.inode(ino)?);
     let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
+    if is_inline(op.inode(ino)?) {
+        if inline::write(op, ino, offset, bytes)? {
+            return touch(op, ino);
+        }
+        inline::unfold(op, ino)?;
+    }
     if offset > size {
         zero_behind(op, ino, size)?;
     }

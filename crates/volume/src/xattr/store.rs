@@ -231,7 +231,7 @@ fn put_block(op: &mut Op<'_>, ino: Ino, list: &[Xattr]) -> Result<()> {
         return Ok(op.handle()?.edit(old, kind::XATTR, |block| block.copy_from_slice(&bytes))?);
     }
     let sb = &op.vol().shared.sb;
-    let (group, sectors) = (sb.group_of_inode(ino).map_or(0, |(g, _)| g), u64::from(sb.block_size() / 512));
+    let (group, sectors) = (sb.group_of_inode(ino).map_or(0, |(g, _)| g), sectors(op));
     let goal = sb.group_first_block(group);
     let new = op.alloc_blocks(goal, 1)?.start;
     let handle = op.handle()?;
@@ -257,11 +257,17 @@ pub(crate) fn free(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     if !leave_shared(op, ino, at)? {
         op.free_blocks(Extent { start: at, len: 1 }, kind::XATTR)?;
     }
-    let sectors = u64::from(op.vol().shared.sb.block_size() / 512);
+    let sectors = sectors(op);
     let inode = op.inode_mut(ino)?;
     inode.file_acl = 0;
     inode.blocks = inode.blocks.saturating_sub(sectors);
     Ok(())
+}
+
+/// What an inode counts for its block, which has a cluster to itself: units of 512 bytes.
+fn sectors(op: &Op<'_>) -> u64 {
+    let sb = &op.vol().shared.sb;
+    u64::from(sb.cluster_ratio()) * u64::from(sb.block_size() / 512)
 }
 
 /// Takes one user off the reference count of a block; false, and no change, if the inode is its only user.
