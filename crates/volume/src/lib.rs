@@ -21,6 +21,7 @@ mod check;
 mod dir;
 mod error;
 mod file;
+mod flags;
 mod image;
 mod journal_map;
 mod kind;
@@ -37,6 +38,7 @@ mod xattr;
 
 pub use check::{CheckReport, Pass, Problem, Progress, check};
 pub use error::{Error, Result};
+pub use flags::FsxAttr;
 pub use image::Image;
 pub use ondol_format::inode::FileType;
 pub use orphan::Processed;

@@ -1,6 +1,7 @@
 //! The volume: what is mounted, and what every operation needs of it.
 
 use crate::alloc::Need;
+use crate::file::data::OnceJournaled;
 use crate::node::{Node, Nodes};
 use crate::op::Op;
 use crate::orphan::Orphans;
@@ -50,6 +51,7 @@ pub struct Volume {
     /// Held by every operation that may move a directory, and by transactions.
     pub(crate) rename_lock: Mutex<()>,
     pub(crate) orphans: Orphans,
+    pub(crate) once_journaled: OnceJournaled,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
     read_only: AtomicBool,
@@ -71,6 +73,7 @@ impl Volume {
             options,
             rename_lock: Mutex::default(),
             orphans,
+            once_journaled: OnceJournaled::default(),
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
         }
@@ -214,7 +217,7 @@ impl Volume {
             atime: crate::time::from_disk(inode.atime),
             mtime: crate::time::from_disk(inode.mtime),
             ctime: crate::time::from_disk(inode.ctime),
-            crtime: crate::time::from_disk(inode.crtime),
+            crtime: (inode.extra_isize >= WITH_CRTIME).then(|| crate::time::from_disk(inode.crtime)),
             flags: inode.flags.bits(),
         })
     }
@@ -257,6 +260,9 @@ impl Volume {
         }
     }
 }
+
+/// Bytes of extra fields of an inode that has a creation time.
+const WITH_CRTIME: u16 = 20;
 
 /// How often, a millisecond apart, space that is about to be released is asked for.
 const RELEASE_TRIES: u32 = 50;

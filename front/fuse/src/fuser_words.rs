@@ -77,7 +77,7 @@ pub(crate) fn file_attr(a: &Attr, number: INodeNo) -> FileAttr {
         atime: to_system(a.atime),
         mtime: to_system(a.mtime),
         ctime: to_system(a.ctime),
-        crtime: to_system(a.crtime),
+        crtime: a.crtime.map_or(SystemTime::UNIX_EPOCH, to_system),
         kind: kind(a.file_type),
         perm: a.perm,
         nlink: a.nlink,

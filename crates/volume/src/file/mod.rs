@@ -14,7 +14,7 @@
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 mod blocks;
-mod data;
+pub(crate) mod data;
 mod fallocate;
 mod grow;
 mod mapping;

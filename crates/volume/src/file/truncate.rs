@@ -2,7 +2,7 @@
 
 use super::plan::{check_changeable, max_size};
 use super::write::{touch, zero_behind};
-use super::{data, mapping};
+use super::mapping;
 use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
@@ -55,8 +55,8 @@ impl Volume {
 
 /// What [`do_set_size`] needs, and every further operation of a truncate.
 pub(crate) fn set_size_cost(vol: &Volume) -> Cost {
-    let data = u32::from(data::journaled(vol));
-    let journal = (mapping::step_cost(vol) + data).min(vol.engine.max_blocks());
+    // The block at the new end too, where data is journaled.
+    let journal = (mapping::step_cost(vol) + 1).min(vol.engine.max_blocks());
     Cost { journal, blocks: 0, need: Need::ToFree }
 }
 

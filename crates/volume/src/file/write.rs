@@ -7,6 +7,7 @@ use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
 use ondol_env::plant::{self, Defect};
 use ondol_format::Inode;
+use ondol_format::inode::InodeFlags;
 
 /// Largest write that is one operation whatever the journal holds, bytes.
 const ATOMIC_MAX: u64 = 1 << 20;
@@ -96,7 +97,8 @@ impl Volume {
             n /= 2;
         };
         let inside = offset + n as u64 <= inode.size;
-        if inside && seen.holes == 0 && !seen.unwritten && !data::journaled(self) && !stale(self, inode) {
+        if inside && seen.holes == 0 && !seen.unwritten && !data::journaled(self, ino, inode) && !stale(self, inode)
+        {
             self.overwrite_only(&guard, offset, &bytes[..n])?;
             return Ok((n, guard));
         }
@@ -131,7 +133,8 @@ impl Volume {
             self.engine.write_data(start, skip, &bytes[done..done + n])?;
             done += n;
         }
-        Ok(())
+        let synchronous = guard.state.inode.flags.contains(InodeFlags::SYNC);
+        if synchronous { self.sync() } else { Ok(()) }
     }
 }
 
@@ -171,17 +174,17 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
         let part = |len: u32| &rest[..(len as usize * block_size as usize - skip).min(rest.len())];
         done += match run.what {
             Mapped::Written(start) => {
-                data::overwrite(op, start, skip, part(len))?;
+                data::overwrite(op, ino, start, skip, part(len))?;
                 part(len).len()
             }
             Mapped::Unwritten(start) => {
-                data::fill(op, start, len, skip, part(len))?;
+                data::fill(op, ino, (start, len), skip, part(len))?;
                 convert_all(op, ino, at, at + len)?;
                 part(len).len()
             }
             Mapped::Hole => {
                 let got = mapping::fill_hole(op, ino, at, len, false)?;
-                data::fill(op, got.start, got.len, skip, part(got.len))?;
+                data::fill(op, ino, (got.start, got.len), skip, part(got.len))?;
                 part(got.len).len()
             }
         };
@@ -220,7 +223,7 @@ pub(super) fn zero_behind(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<()> {
     }
     let (at, from) = place(block_size, size)?;
     match mapping::map(op, ino, at)?.what {
-        Mapped::Written(block) => data::zero(op, block, from, block_size as usize),
+        Mapped::Written(block) => data::zero(op, ino, block, from, block_size as usize),
         _ => Ok(()),
     }
 }

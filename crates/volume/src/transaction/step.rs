@@ -50,9 +50,9 @@ impl Attempt<'_, '_> {
 
     fn create(&mut self, at: &Trail, new: &NewInode<'_>) -> Tried<()> {
         let (_, dir, name) = self.parent(at)?;
-        let (slot, cost) = plan_create(&mut self.op, dir, name, new)?;
+        let (place, cost) = plan_create(&mut self.op, dir, name, new)?;
         self.grant(cost)?;
-        do_create(&mut self.op, dir, name, slot, new)?;
+        do_create(&mut self.op, dir, name, place, new)?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 mod acl;
 mod store;
 
-pub(crate) use acl::chmod;
+pub(crate) use acl::{Inherited, chmod, inherit};
 pub(crate) use store::{Change, FREE_COST, SET_COST, blocks_needed, change, free};
 
 use crate::alloc::Need;

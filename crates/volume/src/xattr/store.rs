@@ -1,9 +1,9 @@
 //! Where attributes lie, and how a change of one is laid out and staged.
 
 use crate::op::{Op, Reader};
-use crate::{Error, Ino, Result, kind};
+use crate::{Error, Ino, Result, Volume, kind};
 use ondol_format::xattr::{
-    RawHeader, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, write_block, write_inode,
+    MAGIC, RawHeader, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, write_block, write_inode,
 };
 use ondol_format::{Compat, Inode, Place, RawSuperblock};
 use ondol_journal::Extent;
@@ -35,7 +35,7 @@ impl<'n> Change<'n> {
 }
 
 /// The attributes of one inode, by where they lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attrs {
     inline: Vec<Xattr>,
     block: Vec<Xattr>,
@@ -85,6 +85,11 @@ impl Attrs {
     }
 }
 
+/// Whether an inode can have attributes, as far as a glance at it tells.
+pub(super) fn may_have_any(inode: &Inode) -> bool {
+    inode.file_acl != 0 || inode.tail.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == MAGIC)
+}
+
 /// Bytes for attributes in an inode: none if its extra fields, which would precede them, have no size.
 fn tail_room(inode: &Inode) -> usize {
     if inode.extra_isize > 0 { inode.tail.len() } else { 0 }
@@ -125,6 +130,20 @@ pub(crate) fn blocks_needed(reader: &mut dyn Reader, ino: Ino, inode: &Inode, ch
     }
     let own = inode.file_acl != 0 && users(reader, ino, inode.file_acl)? == 1;
     Ok(u64::from(!own))
+}
+
+/// Blocks that these attributes, as the first of a new inode, have to be promised.
+///
+/// # Errors
+/// `NoSpace` when they do not fit.
+pub(super) fn fits_new(vol: &Volume, changes: &[Change<'_>]) -> Result<u64> {
+    let sb = &vol.shared.sb;
+    let fresh = Inode::new(sb.want_extra_isize(), &vol.shared.inode_format);
+    let mut attrs = Attrs::default();
+    for change in changes {
+        attrs = attrs.after(change, tail_room(&fresh), sb.block_size() as usize)?;
+    }
+    Ok(u64::from(!attrs.block.is_empty()))
 }
 
 /// Stages a change of a locked inode's attributes; none if an attribute to be removed is not there.

@@ -44,7 +44,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     fn caller(self) -> Caller {
-        Caller { uid: self.uid, gid: self.gid }
+        Caller::new(self.uid, self.gid)
     }
 
     /// Whether setuid and setgid bits survive this sender's changes, which is CAP_FSETID's to say; FUSE tells the user alone.

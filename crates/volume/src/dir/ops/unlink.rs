@@ -56,8 +56,11 @@ fn has_blocks(inode: &Inode) -> bool {
 pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
     let inode = op.inode_mut(ino)?;
     inode.links = if inode.is_dir() { 0 } else { inode.links.saturating_sub(1) };
-    let blocks = has_blocks(inode);
+    let (blocks, last) = (has_blocks(inode), inode.links == 0);
     touch_inode(op, ino)?;
+    if last {
+        op.not_linkable(ino)?;
+    }
     match fate {
         Fate::Kept => return Ok(fate),
         Fate::Freed if !blocks || file::shrink(op, ino, 0)? => {
