@@ -8,22 +8,30 @@ impl Model {
     pub(super) fn change_bytes(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { file, at, len, fill } => {
-                let content = self.regular(file)?;
+                let content = self.regular(file, false)?;
                 content.fill(*at, *len, *fill);
                 Ok(*len)
             }
             Op::Append { file, len, fill } => {
-                let content = self.regular(file)?;
+                let content = self.regular(file, true)?;
                 content.fill(content.len(), *len, *fill);
                 Ok(*len)
             }
             Op::Truncate { file, size } => {
-                self.regular(file)?.set_len(*size);
+                self.check_cuts(file)?;
+                self.regular(file, false)?.set_len(*size);
                 Ok(0)
             }
             Op::Fallocate { file, how, at, len } => {
+                if *len == 0 && !file.is_path() {
+                    self.openable(file)?;
+                    return self.check_is_regular(file).and(Err(Fail::Invalid));
+                }
+                if !matches!(how, Fallocate::Allocate | Fallocate::KeepSize) {
+                    self.check_cuts(file)?;
+                }
                 let extents = self.extents;
-                let content = self.regular(file)?;
+                let content = self.regular(file, false)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
                 }
@@ -43,8 +51,11 @@ impl Model {
     }
 
     /// The contents of a regular file, about to be changed.
-    fn regular(&mut self, file: &File) -> Result<&mut Content, Fail> {
+    fn regular(&mut self, file: &File, append: bool) -> Result<&mut Content, Fail> {
+        self.check_is_regular(file)?;
         let id = self.openable(file)?;
+        // What is open already has been asked whether it is append-only.
+        self.check_writes(id, append || !file.is_path())?;
         let inode = self.inode_mut(id);
         match &mut inode.body {
             Body::Regular(content) => {
@@ -61,6 +72,7 @@ impl Model {
             _ => return Err(Fail::Unsupported),
         };
         let id = self.file(file)?;
+        self.check_moves(id)?;
         let plain = matches!(self.inode(id).body, Body::Regular(_) | Body::Directory { .. });
         if name.starts_with("user.") && !plain {
             return Err(Fail::NotPermitted);
@@ -85,15 +97,19 @@ impl Model {
                 if matches!(self.inode(id).body, Body::Symlink(_)) {
                     return Err(Fail::Unsupported);
                 }
-                self.inode_mut(id).perm = *mode;
+                self.check_moves(id)?;
+                self.inode_mut(id).set_perm(*mode);
             }
             Op::Chown { file, uid, gid } => {
                 let id = self.file(file)?;
+                self.check_moves(id)?;
                 let inode = self.inode_mut(id);
                 (inode.uid, inode.gid) = (*uid, *gid);
+                inode.lose_setuid();
             }
             Op::Utimens { file, mtime, .. } => {
                 let id = self.file(file)?;
+                self.check_moves(id)?;
                 self.inode_mut(id).mtime = Some(*mtime);
             }
             _ => return Err(Fail::Unsupported),

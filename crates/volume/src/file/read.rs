@@ -24,7 +24,7 @@ impl Volume {
         let state = node.read()?;
         let n = check_regular(ino, &state.inode).and_then(|()| self.read_at(ino, &state.inode, offset, buf));
         let n = n.map_err(|e| self.noted(e))?;
-        let stale = n > 0 && self.atime_is_stale(&state.inode);
+        let stale = !buf.is_empty() && self.atime_is_stale(&state.inode);
         drop(state);
         if stale {
             // An access time is not worth failing a read that has succeeded.

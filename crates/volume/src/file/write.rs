@@ -15,7 +15,8 @@ const ATOMIC_MAX: u64 = 1 << 20;
 impl Volume {
     /// Writes `bytes` at byte `offset`. Up to [`Volume::atomic_bytes`] this is one operation: after a crash all of it is
     /// there, or nothing (with `data=journal`; otherwise bytes over stored ones may be there alone). More is a sequence of
-    /// such operations, and when a later one fails, fewer bytes than `bytes` are written and counted.
+    /// such operations, and when a later one fails, fewer bytes than `bytes` are written and counted. That an append-only
+    /// file is only appended to is a matter of opening it: see [`Volume::check_open`].
     ///
     /// # Errors
     /// `NoSpace`, `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the
@@ -61,7 +62,7 @@ impl Volume {
 
     fn write_locked(&self, mut guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<usize> {
         let inode = &guard.state.inode;
-        check_changeable(guard.node.ino, inode, offset >= inode.size)?;
+        check_changeable(guard.node.ino, inode, true)?;
         self.check_writable()?;
         if bytes.is_empty() {
             return Ok(0);
@@ -158,7 +159,7 @@ pub(super) fn place(block_size: u64, byte: u64) -> Result<(u32, usize)> {
 pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
     let block_size = u64::from(op.vol().shared.sb.block_size());
     let size = op.inode(ino)?.size;
-    check_changeable(ino, op.inode(ino)?, offset >= size)?;
+    check_changeable(ino, op.inode(ino)?, true)?;
     let most = max_size(op.vol(), op.inode(ino)?);
     let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
     if offset > size {

@@ -261,7 +261,10 @@ impl<'v> Op<'v> {
     pub(crate) fn alloc_inode(&mut self, parent: Ino, dir: bool) -> Result<Ino> {
         let vol = self.vol;
         let shared = &vol.shared;
-        let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir)?;
+        // Directories of a top directory (the root, or `chattr +T`) belong to different things.
+        let top = parent == crate::ROOT || self.inode(parent)?.flags.contains(InodeFlags::TOPDIR);
+        let spread = dir.then_some(top);
+        let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, spread)?;
         self.taken_inodes.push((ino, dir));
         self.mark_inode(ino, dir, true)?;
         vol.zero_inode_table(self, ino)?;

@@ -26,6 +26,11 @@ fn entries(value: &[u8]) -> impl Iterator<Item = (u16, u16)> + '_ {
     value.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY).map(move |e| (word(e, 0), word(e, 2)))
 }
 
+/// Whether a value that programs see has no entries.
+pub(super) fn is_empty(value: &[u8]) -> bool {
+    value.len() <= HEADER
+}
+
 fn perm_of(value: &[u8], tag: u16) -> Option<u16> {
     entries(value).find(|&(t, _)| t == tag).map(|(_, perm)| perm)
 }
@@ -169,7 +174,7 @@ pub(crate) fn inherit(
     let attrs = Attrs::read(view, parent, dir)?;
     let Some(default) = attrs.find(index::POSIX_ACL_DEFAULT, b"") else { return Ok(masked) };
     let mut acl = acl_from_disk(&default.value).map_err(|e| wrong(parent, dir, e.to_string()))?;
-    if acl.len() == HEADER {
+    if is_empty(&acl) {
         return Ok(masked);
     }
     check(&acl).map_err(|e| wrong(parent, dir, e.to_string()))?;

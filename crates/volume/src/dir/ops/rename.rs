@@ -13,7 +13,7 @@ use crate::op::{Cost, Op, View};
 use crate::xattr::Inherited;
 use crate::{Caller, Error, Ino, ROOT, Rename, Result, Volume};
 use ondol_format::Inode;
-use ondol_format::inode::FileType;
+use ondol_format::inode::{FileType, InodeFlags};
 use std::collections::BTreeSet;
 
 /// Where from and where to, by directory and name.
@@ -96,16 +96,20 @@ impl Plan {
         let source = self.source.ino;
         let source_is_dir = view.inode(source)?.is_dir();
         let (from, to) = (view.inode(names.from)?, view.inode(names.to)?);
-        check_removable(from)?;
-        check_movable(view.inode(source)?)?;
+        let target = self.target();
         if circle.above_target.contains(&source) {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
-        check_project(to, view.inode(source)?)?;
-        let Some(target) = self.target() else {
-            if to.flags.contains(ondol_format::inode::InodeFlags::IMMUTABLE) {
+        if self.exchange && target.is_some_and(|target| circle.above_source.contains(&target.ino)) {
+            return Err(Error::Invalid("a directory cannot be moved below itself"));
+        }
+        check_removable(from)?;
+        check_movable(view.inode(source)?)?;
+        let Some(target) = target else {
+            if to.flags.contains(InodeFlags::IMMUTABLE) {
                 return Err(Error::NotPermitted("the directory is immutable"));
             }
+            check_project(to, view.inode(source)?)?;
             if source_is_dir && names.from != names.to {
                 check_subdirs(vol, names.to, to)?;
             }
@@ -115,9 +119,7 @@ impl Plan {
         check_removable(to)?;
         check_movable(view.inode(target.ino)?)?;
         if self.exchange {
-            if circle.above_source.contains(&target.ino) {
-                return Err(Error::Invalid("a directory cannot be moved below itself"));
-            }
+            check_project(to, view.inode(source)?)?;
             check_project(from, view.inode(target.ino)?)?;
             match (source_is_dir, target_is_dir) {
                 (true, false) if names.from != names.to => check_subdirs(vol, names.to, to)?,
@@ -132,6 +134,7 @@ impl Plan {
             (true, true) => check_empty(view, target.ino)?,
             (false, false) => {}
         }
+        check_project(view.inode(names.to)?, view.inode(source)?)?;
         let (fate, cost) = Fate::of(view, target.ino)?;
         self.fate = Some(fate);
         Ok(cost)

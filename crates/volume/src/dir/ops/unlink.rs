@@ -88,13 +88,13 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
 pub(crate) fn plan_unlink(view: &mut dyn View, parent: Ino, entry: &Entry, directory: bool) -> Result<(Fate, Cost)> {
     view.volume().check_writable()?;
     let inode = view.inode(entry.ino)?;
+    check_removable(view.inode(parent)?)?;
+    check_movable(inode)?;
     match (directory, inode.is_dir()) {
         (true, false) => return Err(Error::NotDirectory(entry.ino)),
         (false, true) => return Err(Error::IsDirectory(entry.ino)),
         _ => {}
     }
-    check_removable(view.inode(parent)?)?;
-    check_movable(inode)?;
     if directory {
         check_empty(view, entry.ino)?;
     }
