@@ -21,13 +21,15 @@ pub struct Mix {
     pub transactions: bool,
     /// ACLs, flags, whiteouts, and files without a name.
     pub extended: bool,
+    /// Data journaling of single files, which not even every root may ask the kernel for.
+    pub journaled_files: bool,
     /// Calls that write, allocate or clear more bytes at once than this are left out.
     pub max_len: u64,
 }
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { handles: true, remounts: true, syncs: true, transactions: true, extended: true, max_len: 1 << 20 }
+        Self { handles: true, remounts: true, syncs: true, transactions: true, extended: true, journaled_files: true, max_len: 1 << 20 }
     }
 }
 
@@ -39,7 +41,7 @@ impl Mix {
 
     /// What the kernel's own ext4 has.
     pub fn kernel() -> Self {
-        Self { transactions: false, ..Self::default() }
+        Self { transactions: false, journaled_files: false, ..Self::default() }
     }
 }
 
@@ -291,7 +293,11 @@ fn access(mix: Mix) -> Vec<Choice> {
         Some(acl("u::rwx,u:7:r--,u:100000:rwx,g::rwx,g:7:r-x,m::r-x,o::--x")),
     ]);
     let set = (file(mix), any::<bool>(), acls);
-    let flags = select(vec!["-", "-", "-", "i", "a", "dA", "S", "j", "D", "DT", "t"]);
+    let mut flags = vec!["-", "-", "-", "i", "a", "dA", "S", "D", "DT", "t"];
+    if mix.journaled_files {
+        flags.push("j");
+    }
+    let flags = select(flags);
     let chattr = (file(mix), flags).prop_map(|(file, text)| Op::Chattr { file, flags: text.parse().expect("flags") });
     vec![
         (5, set.prop_map(|(file, default, acl)| Op::SetAcl { file, default, acl }).boxed()),

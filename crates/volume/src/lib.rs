@@ -17,6 +17,7 @@
 
 mod alloc;
 mod attr;
+mod behalf;
 mod check;
 mod dir;
 mod error;

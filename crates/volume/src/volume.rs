@@ -137,6 +137,7 @@ impl Volume {
 
     /// Takes `blocks` out of the free count, committing first where that frees enough.
     pub(crate) fn promise(&self, blocks: u64, need: Need) -> Result<()> {
+        let need = crate::behalf::of_thread(need);
         let groups = &self.shared.groups;
         if groups.promise(blocks, need) {
             return Ok(());
