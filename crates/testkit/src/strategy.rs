@@ -29,7 +29,15 @@ pub struct Mix {
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { handles: true, remounts: true, syncs: true, transactions: true, extended: true, journaled_files: true, max_len: 1 << 20 }
+        Self {
+            handles: true,
+            remounts: true,
+            syncs: true,
+            transactions: true,
+            extended: true,
+            journaled_files: true,
+            max_len: 1 << 20,
+        }
     }
 }
 
@@ -96,7 +104,8 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
         choices.push((6, (0..3u8, file_path()).prop_map(|(handle, path)| Op::Open { handle, path }).boxed()));
         choices.push((3, (0..3u8).prop_map(|handle| Op::Close { handle }).boxed()));
         if mix.extended {
-            let tmpfile = (0..3u8, dir_path(), mode()).prop_map(|(handle, dir, mode)| Op::Tmpfile { handle, dir, mode });
+            let tmpfile =
+                (0..3u8, dir_path(), mode()).prop_map(|(handle, dir, mode)| Op::Tmpfile { handle, dir, mode });
             choices.push((3, tmpfile.boxed()));
             let link = (0..3u8, file_path()).prop_map(|(handle, to)| Op::Link { from: File::Handle(handle), to });
             choices.push((2, link.boxed()));
@@ -299,10 +308,7 @@ fn access(mix: Mix) -> Vec<Choice> {
     }
     let flags = select(flags);
     let chattr = (file(mix), flags).prop_map(|(file, text)| Op::Chattr { file, flags: text.parse().expect("flags") });
-    vec![
-        (5, set.prop_map(|(file, default, acl)| Op::SetAcl { file, default, acl }).boxed()),
-        (4, chattr.boxed()),
-    ]
+    vec![(5, set.prop_map(|(file, default, acl)| Op::SetAcl { file, default, acl }).boxed()), (4, chattr.boxed())]
 }
 
 #[cfg(test)]

@@ -185,7 +185,13 @@ impl Shard {
             self.clock.retain(|ino| self.map.contains_key(ino) && seen.insert(*ino));
         }
         let state = OwnedRwLock::new(NodeState { inode, gone: false });
-        let node = Arc::new(Node { ino, state, opens: AtomicU32::new(0), linkable: AtomicBool::new(false), referenced: AtomicBool::new(true) });
+        let node = Arc::new(Node {
+            ino,
+            state,
+            opens: AtomicU32::new(0),
+            linkable: AtomicBool::new(false),
+            referenced: AtomicBool::new(true),
+        });
         self.map.insert(ino, node.clone());
         self.clock.push_back(ino);
         node

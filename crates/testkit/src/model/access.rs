@@ -128,9 +128,7 @@ impl Model {
             | Op::Link { to: path, .. }
             | Op::Unlink { path }
             | Op::Rmdir { path } => synced(dir(path)),
-            Op::Rename { from, to, .. } => {
-                self.id_of(from) != self.id_of(to) && (synced(dir(from)) || synced(dir(to)))
-            }
+            Op::Rename { from, to, .. } => self.id_of(from) != self.id_of(to) && (synced(dir(from)) || synced(dir(to))),
             Op::Write { file, len: 1.., .. } | Op::Append { file, len: 1.., .. } | Op::Truncate { file, .. } => {
                 self.file(file).is_ok_and(|id| self.has_flag(id, Flags::SYNC))
             }

@@ -1,8 +1,8 @@
 //! A directory of a mounted file system, through the kernel's own calls.
 
 use super::Target;
-use crate::dump::{self, Snapshot};
 use super::library::acl_name;
+use crate::dump::{self, Snapshot};
 use crate::op::{Acl, Fallocate, File, Flags, Op, Path, Rename, SetXattr};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
@@ -297,9 +297,7 @@ impl Target for Directory {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
-            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::SetAcl { .. } => {
-                self.change_attributes(op).map(|()| 0)
-            }
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::SetAcl { .. } => self.change_attributes(op).map(|()| 0),
             Op::Chattr { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
                 self.change_attributes(op).map(|()| 0)
             }

@@ -1,8 +1,8 @@
 //! Setting a file's size.
 
+use super::mapping;
 use super::plan::{check_changeable, max_size};
 use super::write::{touch, zero_behind};
-use super::mapping;
 use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};

@@ -98,8 +98,7 @@ impl Volume {
             n /= 2;
         };
         let inside = offset + n as u64 <= inode.size;
-        if inside && seen.holes == 0 && !seen.unwritten && !data::journaled(self, ino, inode) && !stale(self, inode)
-        {
+        if inside && seen.holes == 0 && !seen.unwritten && !data::journaled(self, ino, inode) && !stale(self, inode) {
             self.overwrite_only(&guard, offset, &bytes[..n])?;
             return Ok((n, guard));
         }

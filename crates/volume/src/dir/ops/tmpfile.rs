@@ -27,8 +27,7 @@ impl Volume {
         self.check_writable()?;
         let new = plain(FileType::Regular, mode, caller);
         let (inherited, needs) = new.plan(&mut locked, dir)?;
-        let cost =
-            Cost { journal: needs.journal + orphan::COST, blocks: needs.blocks, need: init::need(self, caller) };
+        let cost = Cost { journal: needs.journal + orphan::COST, blocks: needs.blocks, need: init::need(self, caller) };
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         let ino = init::make(&mut op, dir, &new, &inherited)?;
         op.inode_mut(ino)?.links = 0;
