@@ -284,11 +284,7 @@ fn theirs_made_by_our_own_mkfs() {
 
 #[test]
 fn features_that_are_not_known_are_refused_by_name() {
-    for (args, name) in [
-        ("-O encrypt", "encrypt"),
-        ("-O casefold", "casefold"),
-        ("-O quota", "quota"),
-    ] {
+    for (args, name) in [("-O encrypt", "encrypt"), ("-O casefold", "casefold"), ("-O quota", "quota")] {
         let image = Spec::new(64 << 20, 4096).with(args).make().unwrap();
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(image));
         // What may be read for all that is opened for reading only.

@@ -116,7 +116,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
             _ => Vec::new(),
         });
         run.states.push(lockstep.model().clone());
-        run.synced.push(op.is_sync() && outcome.is_ok());
+        run.synced.push((op.is_sync() || lockstep.model().is_synchronous(op)) && outcome.is_ok());
     }
     run.events = domain.take();
     lockstep.compare().map_err(Box::new)?;

@@ -174,6 +174,10 @@ pub trait Engine: Send + Sync {
     /// The store's failure.
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()>;
 
+    /// File data is staged in handles from now on, also where the engine was not set up for it: to be called before the
+    /// first of it. A block whose data has been staged must not be written by [`Engine::write_data`] before it is freed.
+    fn journal_data(&self);
+
     /// Reads `buf.len()` bytes of data starting `offset` bytes into `block`; may span many consecutive blocks.
     ///
     /// # Errors

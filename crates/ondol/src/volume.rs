@@ -81,7 +81,7 @@ impl Volume {
     }
 
     fn new(background: Background, composed: Composed, closes: bool) -> Self {
-        let caller = Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+        let caller = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         Self { background, composed: Some(composed), caller, closes }
     }
 

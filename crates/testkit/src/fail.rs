@@ -101,10 +101,10 @@ impl From<&ondol_volume::Error> for Fail {
             E::FileTooBig => Self::FileTooBig,
             E::TooManyLinks(_) => Self::TooManyLinks,
             E::ReadOnly(_) => Self::ReadOnly,
-            E::NotPermitted(_) => Self::NotPermitted,
+            E::NotPermitted(_) | E::Denied(_) => Self::NotPermitted,
             E::NoAttribute => Self::NoAttribute,
             E::Unsupported(_) => Self::Unsupported,
-            E::TooBig { .. } | E::BufferTooSmall => Self::TooBig,
+            E::TooBig { .. } | E::BufferTooSmall | E::ValueTooLong(_) => Self::TooBig,
             E::Corrupt(_) => Self::Corrupt,
             _ => Self::Io,
         }

@@ -1,7 +1,8 @@
 //! Random operations that get in each other's way: few names, few offsets, all of them at edges.
 
-use crate::op::{Fallocate, File, Fill, Op, Path, Rename, SetXattr};
+use crate::op::{Acl, Fallocate, File, Fill, Op, Path, Rename, SetXattr};
 use ondol_env::Timestamp;
+use ondol_volume::Caller;
 use proptest::collection::{SizeRange, vec};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -20,25 +21,38 @@ pub struct Mix {
     pub transactions: bool,
     /// `collapse` and `insert`; the kernel lets no FUSE server have them.
     pub shifts: bool,
+    /// ACLs, flags, whiteouts, and files without a name.
+    pub extended: bool,
+    /// Data journaling of single files, which not even every root may ask the kernel for.
+    pub journaled_files: bool,
     /// Calls that write, allocate or clear more bytes at once than this are left out.
     pub max_len: u64,
 }
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { handles: true, remounts: true, syncs: true, transactions: true, shifts: true, max_len: 1 << 20 }
+        Self {
+            handles: true,
+            remounts: true,
+            syncs: true,
+            transactions: true,
+            shifts: true,
+            extended: true,
+            journaled_files: true,
+            max_len: 1 << 20,
+        }
     }
 }
 
 impl Mix {
     /// What a mount by the kernel's ext4 has.
     pub fn kernel() -> Self {
-        Self { transactions: false, ..Self::default() }
+        Self { transactions: false, journaled_files: false, ..Self::default() }
     }
 
     /// What a mount by FUSE has.
     pub fn mount() -> Self {
-        Self { shifts: false, ..Self::kernel() }
+        Self { shifts: false, extended: false, ..Self::kernel() }
     }
 }
 
@@ -86,12 +100,19 @@ fn number_from(next: &mut u32, ops: &mut [Op]) {
 
 /// One call.
 pub fn op(mix: Mix) -> BoxedStrategy<Op> {
-    let mut choices = names();
+    let mut choices = names(mix);
     choices.extend(contents(mix));
     choices.extend(attributes(mix));
     if mix.handles {
         choices.push((6, (0..3u8, file_path()).prop_map(|(handle, path)| Op::Open { handle, path }).boxed()));
         choices.push((3, (0..3u8).prop_map(|handle| Op::Close { handle }).boxed()));
+        if mix.extended {
+            let tmpfile =
+                (0..3u8, dir_path(), mode()).prop_map(|(handle, dir, mode)| Op::Tmpfile { handle, dir, mode });
+            choices.push((3, tmpfile.boxed()));
+            let link = (0..3u8, file_path()).prop_map(|(handle, to)| Op::Link { from: File::Handle(handle), to });
+            choices.push((2, link.boxed()));
+        }
     }
     if mix.syncs {
         let fsync = (file(mix), any::<bool>()).prop_map(|(file, data_only)| Op::Fsync { file, data_only });
@@ -112,7 +133,7 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
 /// directories as a whole.
 fn transaction(mix: Mix) -> BoxedStrategy<Op> {
     let mix = Mix { handles: false, max_len: mix.max_len.min(LONGEST_STEP), ..mix };
-    let choices: Vec<Choice> = names().into_iter().chain(contents(mix)).chain(attributes(mix)).collect();
+    let choices: Vec<Choice> = names(mix).into_iter().chain(contents(mix)).chain(attributes(mix)).collect();
     let any = vec(Union::new_weighted(choices).prop_filter("a step", Op::is_step), 2..=4);
     let write = move |path: Path| {
         (offset(), length(mix), fill()).prop_map(move |(at, len, fill)| Op::Write {
@@ -205,15 +226,21 @@ fn fill() -> impl Strategy<Value = Fill> {
     ]
 }
 
-fn names() -> Vec<Choice> {
-    let how = select(&[Rename::Replace, Rename::Replace, Rename::NoReplace, Rename::Exchange][..]);
+fn names(mix: Mix) -> Vec<Choice> {
+    let whiteout = |replace| Rename::Whiteout { owner: Caller::default(), replace };
+    let mut how = vec![Rename::Replace; 6];
+    how.extend([Rename::NoReplace, Rename::NoReplace, Rename::Exchange, Rename::Exchange]);
+    if mix.extended {
+        how.extend([whiteout(true), whiteout(false)]);
+    }
+    let how = select(how);
     let target = select(vec!["x".to_owned(), "y".repeat(59), "z".repeat(60), "w".repeat(900)]);
     vec![
         (14, (file_path(), mode()).prop_map(|(path, mode)| Op::Create { path, mode }).boxed()),
         (7, (dir_path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }).boxed()),
         (1, (file_path(), mode()).prop_map(|(path, mode)| Op::Mkfifo { path, mode }).boxed()),
         (2, (file_path(), target).prop_map(|(path, target)| Op::Symlink { path, target }).boxed()),
-        (5, two_paths().prop_map(|(from, to)| Op::Link { from, to }).boxed()),
+        (5, two_paths().prop_map(|(from, to)| Op::Link { from: from.into(), to }).boxed()),
         (5, file_path().prop_map(|path| Op::Unlink { path }).boxed()),
         (2, dir_path().prop_map(|path| Op::Rmdir { path }).boxed()),
         (8, (two_paths(), how).prop_map(|((from, to), how)| Op::Rename { from, to, how }).boxed()),
@@ -261,7 +288,8 @@ fn attributes(mix: Mix) -> Vec<Choice> {
     let owner = select(&[0u32, 7, 65_534, 100_000][..]);
     let time = |sec: i64| Timestamp { sec, nsec: 123_456_789 };
     let times = select(&[0i64, 1, 1_000_000_000, 4_000_000_000, -5][..]);
-    vec![
+    let mut choices = if mix.extended { access(mix) } else { Vec::new() };
+    choices.extend([
         (
             5,
             set.prop_map(|(file, name, len, how)| Op::SetXattr { file, name, len, fill: Fill::unique(1), how }).boxed(),
@@ -275,7 +303,27 @@ fn attributes(mix: Mix) -> Vec<Choice> {
                 .prop_map(move |(file, t)| Op::Utimens { file, atime: time(t + 1), mtime: time(t) })
                 .boxed(),
         ),
-    ]
+    ]);
+    choices
+}
+
+/// ACLs and flags. What may not be changed is set free more often than it is made so.
+fn access(mix: Mix) -> Vec<Choice> {
+    let acl = |text: &str| text.parse::<Acl>().expect("an ACL");
+    let acls = select(vec![
+        None,
+        Some(acl("u::rwx,g::r-x,o::r-x")),
+        Some(acl("u::rw-,u:7:rwx,g::r--,m::rw-,o::---")),
+        Some(acl("u::rwx,u:7:r--,u:100000:rwx,g::rwx,g:7:r-x,m::r-x,o::--x")),
+    ]);
+    let set = (file(mix), any::<bool>(), acls);
+    let mut flags = vec!["-", "-", "-", "i", "a", "dA", "S", "D", "DT", "t"];
+    if mix.journaled_files {
+        flags.push("j");
+    }
+    let flags = select(flags);
+    let chattr = (file(mix), flags).prop_map(|(file, text)| Op::Chattr { file, flags: text.parse().expect("flags") });
+    vec![(5, set.prop_map(|(file, default, acl)| Op::SetAcl { file, default, acl }).boxed()), (4, chattr.boxed())]
 }
 
 #[cfg(test)]
@@ -301,6 +349,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 36, "{done:?}");
+        assert_eq!(done.len(), 42, "{done:?}");
     }
 }

@@ -5,6 +5,7 @@ use crate::op::{Cost, Op, Reader};
 use crate::{Attr, Error, Ino, Result, SetAttr, SetTime, Volume, time, xattr};
 use ondol_env::Timestamp;
 use ondol_format::inode::InodeFlags;
+use ondol_format::time::{MAX_SEC, MIN_SEC};
 use ondol_format::{Inode, Time};
 
 const SETUID: u16 = 0o4000;
@@ -68,7 +69,8 @@ pub(crate) fn do_setattr(op: &mut Op<'_>, ino: Ino, set: &SetAttr, xattrs: bool)
     let now = op.now();
     let inode = op.inode_mut(ino)?;
     let mut perm = set.perm.map_or(inode.mode & 0o7777, |perm| perm & 0o7777);
-    if set.kill_suid && inode.is_regular() {
+    let new_owner = (set.uid.is_some() || set.gid.is_some()) && set.perm.is_none();
+    if (set.kill_suid && inode.is_regular()) || (new_owner && !inode.is_dir()) {
         perm = without_suid(perm);
     }
     inode.mode = inode.mode & !0o7777 | perm;
@@ -84,7 +86,7 @@ pub(crate) fn do_setattr(op: &mut Op<'_>, ino: Ino, set: &SetAttr, xattrs: bool)
     if let Some(mtime) = set.mtime {
         inode.mtime = held(stamp(mtime));
     }
-    inode.ctime = held(now);
+    inode.ctime = time::to_disk(now);
     if xattrs && set.perm.is_some() {
         xattr::chmod(op, ino, perm)?;
     }
@@ -99,9 +101,13 @@ fn without_suid(perm: u16) -> u16 {
     if perm & GROUP_EXEC != 0 { perm & !(SETUID | SETGID) } else { perm & !SETUID }
 }
 
-/// The nearest time that an inode can hold.
+/// The nearest time that an inode can hold. As in Linux, the first and the last second have no fractions.
 fn held(t: Timestamp) -> Time {
-    time::to_disk(t).clamped(true)
+    let mut held = time::to_disk(t).clamped(true);
+    if matches!(held.sec, MIN_SEC | MAX_SEC) {
+        held.nsec = 0;
+    }
+    held
 }
 
 fn check_times(set: &SetAttr) -> Result<()> {
@@ -114,9 +120,11 @@ fn may_set(inode: &Inode, set: &SetAttr) -> Result<()> {
     if inode.flags.contains(InodeFlags::IMMUTABLE) {
         return Err(Error::NotPermitted("the inode is immutable"));
     }
-    let given = |t: Option<SetTime>| matches!(t, Some(SetTime::To(_)));
+    // Both times together may be set to now by whoever may write.
+    let now = set.atime == Some(SetTime::Now) && set.mtime == Some(SetTime::Now);
+    let times = !now && (set.atime.is_some() || set.mtime.is_some());
     let owner = set.uid.is_some() || set.gid.is_some();
-    let forbidden = set.perm.is_some() || owner || set.size.is_some() || given(set.atime) || given(set.mtime);
+    let forbidden = set.perm.is_some() || owner || set.size.is_some() || times;
     if inode.flags.contains(InodeFlags::APPEND) && forbidden {
         return Err(Error::NotPermitted("the inode is append-only"));
     }

@@ -53,6 +53,15 @@ pub enum Error {
     /// Not permitted: an immutable or append-only inode, or a rule that is not about mode bits.
     #[error("not permitted: {0}")]
     NotPermitted(&'static str),
+    /// Not allowed for this type of file.
+    #[error("not allowed: {0}")]
+    Denied(&'static str),
+    /// A name would lead into a directory tree of another project.
+    #[error("the directory belongs to another project")]
+    OtherProject,
+    /// The value of an extended attribute is longer than any can be.
+    #[error("a value of {0} bytes is too long for an attribute")]
+    ValueTooLong(usize),
     /// No such extended attribute.
     #[error("no such attribute")]
     NoAttribute,

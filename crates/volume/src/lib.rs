@@ -18,10 +18,12 @@
 
 mod alloc;
 mod attr;
+mod behalf;
 mod check;
 mod dir;
 mod error;
 mod file;
+mod flags;
 mod image;
 mod inline;
 mod journal_map;
@@ -41,6 +43,7 @@ mod xattr;
 
 pub use check::{CheckReport, Pass, Problem, Progress, check};
 pub use error::{Error, Result};
+pub use flags::FsxAttr;
 pub use image::Image;
 pub use mmp::Mmp;
 pub use ondol_format::inode::FileType;

@@ -24,6 +24,8 @@ pub(crate) struct Node {
     state: OwnedRwLock<NodeState>,
     /// Openers; an inode without names lives until there is none.
     pub(crate) opens: AtomicU32,
+    /// It was made without a name and has never had one.
+    pub(crate) linkable: AtomicBool,
     referenced: AtomicBool,
 }
 
@@ -184,7 +186,13 @@ impl Shard {
             self.clock.retain(|ino| self.map.contains_key(ino) && seen.insert(*ino));
         }
         let state = OwnedRwLock::new(NodeState { inode, gone: false });
-        let node = Arc::new(Node { ino, state, opens: AtomicU32::new(0), referenced: AtomicBool::new(true) });
+        let node = Arc::new(Node {
+            ino,
+            state,
+            opens: AtomicU32::new(0),
+            linkable: AtomicBool::new(false),
+            referenced: AtomicBool::new(true),
+        });
         self.map.insert(ino, node.clone());
         self.clock.push_back(ino);
         node

@@ -20,6 +20,15 @@ pub struct Caller {
     pub uid: u32,
     /// Group id for new inodes, unless the directory hands down its own (setgid).
     pub gid: u32,
+    /// Permission bits that new inodes do not get, unless the directory has a default ACL, which decides alone then.
+    pub umask: u16,
+}
+
+impl Caller {
+    /// This user and group, with nothing masked.
+    pub fn new(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, umask: 0 }
+    }
 }
 
 /// What stat(2) tells about an inode.
@@ -51,8 +60,8 @@ pub struct Attr {
     pub mtime: Timestamp,
     /// Last change of the inode.
     pub ctime: Timestamp,
-    /// Creation.
-    pub crtime: Timestamp,
+    /// Creation; `None` where the inode has no room for it.
+    pub crtime: Option<Timestamp>,
     /// The `chattr` flags as ext4 stores them.
     pub flags: u32,
 }
@@ -71,7 +80,7 @@ pub enum SetTime {
 pub struct SetAttr {
     /// Permission bits (0o7777).
     pub perm: Option<u16>,
-    /// Owner.
+    /// Owner. A new owner or group takes setuid and setgid from what is not a directory, unless `perm` is given.
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
@@ -127,6 +136,13 @@ pub enum Rename {
     NoReplace,
     /// Exchange source and target, which must both exist.
     Exchange,
+    /// Leave a whiteout (character device 0:0 without permissions) under the old name.
+    Whiteout {
+        /// Who the whiteout belongs to.
+        owner: Caller,
+        /// Whether a target is replaced; otherwise there must be none.
+        replace: bool,
+    },
 }
 
 /// Flags of `setxattr`.

@@ -1,6 +1,7 @@
 //! The volume: what is mounted, and what every operation needs of it.
 
 use crate::alloc::Need;
+use crate::file::data::OnceJournaled;
 use crate::node::{Node, Nodes};
 use crate::noted::ErrorLog;
 use crate::op::Op;
@@ -54,6 +55,7 @@ pub struct Volume {
     /// Held by every operation that may move a directory, and by transactions.
     pub(crate) rename_lock: Mutex<()>,
     pub(crate) orphans: Orphans,
+    pub(crate) once_journaled: OnceJournaled,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
     pub(crate) read_only: AtomicBool,
@@ -79,6 +81,7 @@ impl Volume {
             options,
             rename_lock: Mutex::default(),
             orphans,
+            once_journaled: OnceJournaled::default(),
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
             errors: ErrorLog::default(),
@@ -126,6 +129,7 @@ impl Volume {
 
     /// Takes `blocks` out of the free count, committing first where that frees enough.
     pub(crate) fn promise(&self, blocks: u64, need: Need) -> Result<()> {
+        let need = crate::behalf::of_thread(need);
         let groups = &self.shared.groups;
         if groups.promise(blocks, need) {
             return Ok(());
@@ -206,7 +210,7 @@ impl Volume {
             atime: crate::time::from_disk(inode.atime),
             mtime: crate::time::from_disk(inode.mtime),
             ctime: crate::time::from_disk(inode.ctime),
-            crtime: crate::time::from_disk(inode.crtime),
+            crtime: (inode.extra_isize >= WITH_CRTIME).then(|| crate::time::from_disk(inode.crtime)),
             flags: inode.flags.bits(),
         })
     }
@@ -249,6 +253,9 @@ impl Volume {
         }
     }
 }
+
+/// Bytes of extra fields of an inode that has a creation time.
+const WITH_CRTIME: u16 = 20;
 
 /// How often, a millisecond apart, space that is about to be released is asked for.
 const RELEASE_TRIES: u32 = 50;

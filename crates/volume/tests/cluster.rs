@@ -7,7 +7,7 @@ use ondol_block::RamStore;
 use ondol_volume::{Caller, DataMode, Error, Fallocate, Image, ROOT, SetXattr, check};
 use std::sync::Arc;
 
-const USER: Caller = Caller { uid: 0, gid: 0 };
+const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 /// Blocks of 1 KiB in clusters of 8.
 const ARGS: &[&str] = &["-b", "1024", "-O", "bigalloc", "-C", "8192", "-J", "size=1", "-m", "0"];
 const CLUSTER: u64 = 8192;

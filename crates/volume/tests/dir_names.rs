@@ -87,7 +87,7 @@ fn symlinks_of_every_length() {
 fn devices_owners_and_inheritance() {
     let fs = small();
     let v = &fs.volume;
-    let caller = Caller { uid: 70_000, gid: 80_000 };
+    let caller = Caller::new(70_000, 80_000);
     let device = v.mknod(TOP, b"device", 0o020_640, (3, 1281), caller).expect("mknod");
     assert_eq!((device.file_type, device.perm, device.uid, device.gid), (FileType::CharDevice, 0o640, 70_000, 80_000));
     assert_eq!(device.rdev, (3, 1281));
@@ -96,7 +96,7 @@ fn devices_owners_and_inheritance() {
     assert!(matches!(v.mknod(TOP, b"link", 0o120_777, (0, 0), caller), Err(Error::Invalid(_))));
     let shared = v.mkdir(TOP, b"shared", 0o2775, caller).expect("mkdir");
     assert_eq!((shared.perm, shared.nlink, shared.size), (0o2775, 2, 1024));
-    let other = Caller { uid: 1, gid: 1 };
+    let other = Caller::new(1, 1);
     let below = v.mkdir(shared.ino, b"below", 0o755, other).expect("mkdir");
     assert_eq!((below.perm, below.uid, below.gid), (0o2755, 1, 80_000));
     let file = v.create(below.ino, b"file", 0o644, other).expect("create");

@@ -9,7 +9,7 @@ use ondol_volume::{Caller, DataMode, Error, Fallocate, ROOT, Seek};
 /// Blocks of 1 KiB without extents: 256 pointers in a block.
 const MAPPED: &[&str] = &["-b", "1024", "-O", "^extent,^64bit"];
 const PER: u64 = 256;
-const USER: Caller = Caller { uid: 0, gid: 0 };
+const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 /// First logical block below each level of pointer blocks.
 fn levels() -> [u64; 4] {

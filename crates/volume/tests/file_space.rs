@@ -126,7 +126,11 @@ fn flags_and_types_are_respected() {
     denied(rig.vol.fallocate(fixed, Fallocate::KeepSize, 0, 10));
     rig.vol.append(log, b"one").unwrap();
     rig.vol.fallocate(log, Fallocate::KeepSize, 0, 5000).unwrap();
-    denied(rig.vol.write(log, 0, b"x").map(|_| ()));
+    denied(rig.vol.check_open(fixed, true, true, false));
+    denied(rig.vol.check_open(log, true, false, false));
+    denied(rig.vol.check_open(log, true, true, true));
+    rig.vol.check_open(log, true, true, false).unwrap();
+    rig.vol.check_open(fixed, false, false, false).unwrap();
     denied(rig.vol.truncate(log, 0));
     denied(rig.vol.fallocate(log, Fallocate::PunchHole, 0, 10));
     assert!(matches!(rig.vol.write(2, 0, b"x"), Err(Error::IsDirectory(2))));

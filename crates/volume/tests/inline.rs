@@ -8,7 +8,7 @@ use ondol_volume::{Caller, DataMode, Error, Fallocate, Image, Ino, ROOT, Seek, S
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const USER: Caller = Caller { uid: 0, gid: 0 };
+const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 fn is_inline(bytes: &[u8], name: &str) -> bool {
     let (text, _) = debugfs(bytes, &format!("stat {name}"));

@@ -82,10 +82,8 @@ pub(crate) fn statx(a: &Attr, seconds: u64) -> StatxOut {
     /// `STATX_ATTR_COMPRESSED`, `_IMMUTABLE`, `_APPEND`, `_NODUMP`: the same bits as ext4's flags.
     const ATTRIBUTES: u64 = 0x74;
     let time = |t: Timestamp| StatxTime { tv_sec: t.sec, tv_nsec: t.nsec, reserved: 0 };
-    // Small inodes have no place for the time of creation.
-    let born = a.crtime != Timestamp::default();
     let stat = Statx {
-        mask: if born { BASIC_STATS | BTIME } else { BASIC_STATS },
+        mask: if a.crtime.is_some() { BASIC_STATS | BTIME } else { BASIC_STATS },
         blksize: ST_BLOCK_SIZE,
         attributes: u64::from(a.flags) & ATTRIBUTES,
         nlink: a.nlink,
@@ -97,7 +95,7 @@ pub(crate) fn statx(a: &Attr, seconds: u64) -> StatxOut {
         blocks: a.blocks,
         attributes_mask: ATTRIBUTES,
         atime: time(a.atime),
-        btime: time(a.crtime),
+        btime: time(a.crtime.unwrap_or_default()),
         ctime: time(a.ctime),
         mtime: time(a.mtime),
         rdev_major: a.rdev.0,

@@ -91,6 +91,32 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
         "removexattr /a user.y\nfsync /a",
     ),
     ("chmod-chown-utimens", "create /a 0644", "chmod /a 0600\nchown /a 7 8\nutimens /a 5 6\nfsync /a"),
+    (
+        "unnamed",
+        "mkdir /d 0755",
+        "tmpfile @0 /d 0600\nwrite @0 0 5000 #1\nlink @0 /d/a\nfsync @0\nunlink /d/a\nclose @0\nsync",
+    ),
+    ("unnamed-and-closed", "mkdir /d 0755", "tmpfile @0 /d 0600\nwrite @0 0 300000 #1\nsync\nclose @0\nsync"),
+    (
+        "default-acl",
+        "mkdir /d 0755\nsetacl-default /d u::rwx,u:7:rwx,g::r-x,g:8:r--,m::rwx,o::---",
+        "create /d/a 0666\nmkdir /d/b 0777\ntmpfile @0 /d/b 0640\nlink @0 /d/b/c\nrename-whiteout /d/a /d/b/a\nchmod /d/b/a 0600\nsync",
+    ),
+    (
+        "whiteout",
+        "create /a 0644\nwrite /a 0 2000 #1\nmkdir /d 0755\nmkdir /d/x 0755\ncreate /d/b 0600",
+        "rename-whiteout /a /d/b\nrename-whiteout /d/x /y\nrename-whiteout-noreplace /y /d/z\nunlink /a\nsync",
+    ),
+    (
+        "synchronous",
+        "create /a 0644\nchattr /a S\nmkdir /d 0755\nchattr /d D\ncreate /b 0644",
+        "write /a 0 3000 #1\nwrite /b 0 3000 #2\ncreate /d/c 0644\nappend /a 100 #3\nwrite /a 0 2000 #4\nrename /b /d/b\nunlink /d/c\ntruncate /a 10",
+    ),
+    (
+        "journaled-file",
+        "create /a 0644\nwrite /a 0 5000 #1\ncreate /b 0644",
+        "chattr /a j\nwrite /a 1000 3000 #2\nfsync /a\nchattr /a -\nwrite /a 0 4000 #3\nfsync /a\nunlink /a\nwrite /b 0 9000 #4\nsync",
+    ),
     ("remount", "create /a 0644\nwrite /a 0 5000 #1", "write /a 100 50 #2\nremount\nwrite /a 200 50 #3\nfsync /a"),
     (
         "second-lap",

@@ -144,7 +144,7 @@ impl Core {
 
     fn to_revoke(&self, freed: &[(Extent, crate::Kind)]) -> Vec<u64> {
         let pending = self.pending.lock();
-        let mut runs: Vec<Extent> = may_be_logged(freed, self.config.journaled_data).collect();
+        let mut runs: Vec<Extent> = may_be_logged(freed, self.journaled_data.load(SeqCst)).collect();
         let total: u64 = runs.iter().map(|e| u64::from(e.len)).sum();
         let mut revoked: Vec<u64> = if total <= pending.len() as u64 {
             let blocks = runs.iter().flat_map(|e| e.start..e.start + u64::from(e.len));

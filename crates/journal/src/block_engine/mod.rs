@@ -23,7 +23,7 @@ use crate::{JournalError, Result, WriteSet};
 use commit::Committed;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
-use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};
 use ondol_env::{Env, Step};
 use pending::Pending;
@@ -68,7 +68,7 @@ pub struct Config {
     pub cache_bytes: usize,
     /// Bytes of committed images that may wait for their checkpoint in memory.
     pub pending_bytes: u64,
-    /// File data is journaled (`data=journal`): freed data blocks may have pending images.
+    /// File data is journaled from the beginning (`data=journal`): freed data blocks may have pending images.
     pub journaled_data: bool,
 }
 
@@ -93,6 +93,8 @@ pub(crate) struct Core {
     wake: Arc<(Mutex<bool>, Condvar)>,
     stats: Mutex<EngineStats>,
     handles: AtomicU64,
+    /// Data blocks may be in the log, and newer in the cache than at home.
+    journaled_data: AtomicBool,
 }
 
 /// A journal engine that logs whole blocks.
@@ -118,6 +120,7 @@ impl BlockEngine {
             block_size,
             client: client.clone(),
             env,
+            journaled_data: AtomicBool::new(config.journaled_data),
             config,
             log,
             running: Running::new(first),
@@ -208,7 +211,7 @@ impl Engine for BlockEngine {
     fn publish(&self, set: WriteSet, reserved: u32) -> Tid {
         self.core.handles.fetch_add(1, Relaxed);
         let forget = |freed: &[(Extent, Kind)]| {
-            let logged = may_be_logged(freed, self.core.config.journaled_data);
+            let logged = may_be_logged(freed, self.core.journaled_data.load(SeqCst));
             logged.for_each(|extent| (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i)));
         };
         if plant::is(Defect::EarlyForget) {
@@ -240,10 +243,16 @@ impl Engine for BlockEngine {
     }
 
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        if !self.core.config.journaled_data {
+        if !self.core.journaled_data.load(SeqCst) {
             return Ok(self.core.store.read(self.core.byte_offset(block) + offset as u64, buf)?);
         }
         self.read_journaled_data(block, offset, buf)
+    }
+
+    fn journal_data(&self) {
+        if !self.core.journaled_data.load(Relaxed) {
+            self.core.journaled_data.store(true, SeqCst);
+        }
     }
 
     fn tid(&self) -> Tid {

@@ -2,7 +2,7 @@
 
 use super::{Entry, Snapshot};
 use crate::model::Content;
-use crate::op::Fill;
+use crate::op::{Fill, Flags};
 use ondol_volume::FileType;
 use std::fmt::{Debug, Write};
 
@@ -59,6 +59,7 @@ impl Entry {
             && self.xattrs == got.xattrs
             && self.group == got.group
             && (self.mtime.is_none() || got.mtime.is_none() || self.mtime == got.mtime)
+            && (self.flags.is_none() || got.flags.is_none() || self.flags == got.flags)
             && (strictness == Strictness::Metadata || self.content == got.content)
     }
 
@@ -78,6 +79,9 @@ impl Entry {
         compare("target", &text(&self.target), &text(&got.target));
         if self.mtime.is_some() && got.mtime.is_some() {
             compare("mtime", &self.mtime, &got.mtime);
+        }
+        if let (Some(want), Some(got)) = (self.flags, got.flags) {
+            compare("flags", &Flags(want).to_string(), &Flags(got).to_string());
         }
         if self.kind == FileType::Regular && got.kind == FileType::Regular {
             compare("size", &self.content.len(), &got.content.len());

@@ -3,7 +3,7 @@
 use super::name_text;
 use super::{Entry, Snapshot};
 use crate::model::Content;
-use crate::op::Path;
+use crate::op::{Flags, Path};
 use ondol_env::Timestamp;
 use ondol_volume::FileType;
 use rustix::fs::SeekFrom;
@@ -51,8 +51,18 @@ fn entry(path: &std::path::Path, meta: &Metadata) -> io::Result<Entry> {
         rdev: if matches!(kind, FileType::CharDevice | FileType::BlockDevice) { rdev } else { (0, 0) },
         xattrs: xattrs(path)?,
         mtime: Some(Timestamp { sec: meta.mtime(), nsec: meta.mtime_nsec() as u32 }),
+        flags: if matches!(kind, FileType::Regular | FileType::Directory) { flags(path)? } else { None },
         group: String::new(),
     })
+}
+
+fn flags(path: &std::path::Path) -> io::Result<Option<u32>> {
+    use rustix::io::Errno;
+    match rustix::fs::ioctl_getflags(File::open(path)?) {
+        Ok(flags) => Ok(Some(flags.bits() & Flags::KNOWN)),
+        Err(Errno::NOTTY | Errno::NOSYS | Errno::OPNOTSUPP) => Ok(None),
+        Err(e) => Err(e.into()),
+    }
 }
 
 fn kind_of(meta: &Metadata) -> FileType {

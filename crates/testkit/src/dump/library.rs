@@ -2,7 +2,7 @@
 
 use super::{Entry, Snapshot, name_text};
 use crate::model::Content;
-use crate::op::Path;
+use crate::op::{Flags, Path};
 use ondol_volume::{Attr, Error, FileType, Ino, ROOT, Result, Seek, Volume};
 use std::collections::BTreeMap;
 
@@ -60,6 +60,10 @@ fn entry(volume: &Volume, attr: &Attr) -> Result<Entry> {
         rdev: attr.rdev,
         xattrs,
         mtime: Some(attr.mtime),
+        flags: match attr.file_type {
+            FileType::Regular | FileType::Directory => Some(volume.flags(ino)? & Flags::KNOWN),
+            _ => None,
+        },
         group: String::new(),
     })
 }

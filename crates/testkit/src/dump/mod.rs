@@ -37,6 +37,8 @@ pub struct Entry {
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     /// Last change of the contents; the model says `None` when it does not know.
     pub mtime: Option<Timestamp>,
+    /// The flags of chattr that have letters in the grammar; `None` where nobody tells.
+    pub flags: Option<u32>,
     /// The first path of this inode in sort order: equal for names of one inode and nothing else.
     pub group: String,
 }
@@ -127,6 +129,7 @@ impl Entry {
             rdev,
             xattrs: inode.xattrs.clone(),
             mtime: inode.mtime,
+            flags: matches!(inode.body, Body::Regular(_) | Body::Directory { .. }).then_some(inode.flags),
             group: String::new(),
         }
     }
@@ -140,6 +143,7 @@ impl Entry {
             special => Body::Special(special, self.rdev),
         };
         let links = if self.kind == FileType::Directory { 1 } else { self.nlink };
-        Inode { perm: self.perm, uid: self.uid, gid: self.gid, links, xattrs: self.xattrs.clone(), mtime: None, body }
+        let (uid, gid, xattrs, flags) = (self.uid, self.gid, self.xattrs.clone(), self.flags.unwrap_or_default());
+        Inode { uid, gid, links, xattrs, flags, ..Inode::new(self.perm, body) }
     }
 }

@@ -1,6 +1,6 @@
 //! The calls that change what one inode holds.
 
-use super::{Body, Content, Model};
+use super::{Body, Content, Id, Model};
 use crate::op::{Fallocate, File, Op, SetXattr};
 use crate::{Fail, Outcome};
 
@@ -8,23 +8,31 @@ impl Model {
     pub(super) fn change_bytes(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { file, at, len, fill } => {
-                let content = self.regular(file)?;
+                let content = self.regular(file, false)?;
                 content.fill(*at, *len, *fill);
                 Ok(*len)
             }
             Op::Append { file, len, fill } => {
-                let content = self.regular(file)?;
+                let content = self.regular(file, true)?;
                 content.fill(content.len(), *len, *fill);
                 Ok(*len)
             }
             Op::Truncate { file, size } => {
-                self.regular(file)?.set_len(*size);
+                self.check_cuts(file)?;
+                self.regular(file, false)?.set_len(*size);
                 Ok(0)
             }
             Op::Fallocate { file, how, at, len } => {
+                if *len == 0 && !file.is_path() {
+                    self.openable(file)?;
+                    return self.check_is_regular(file).and(Err(Fail::Invalid));
+                }
+                if !matches!(how, Fallocate::Allocate | Fallocate::KeepSize) {
+                    self.check_cuts(file)?;
+                }
                 let extents = self.extents;
                 let block_size = self.block_size;
-                let content = self.regular(file)?;
+                let content = self.regular(file, false)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
                 }
@@ -52,10 +60,9 @@ impl Model {
     }
 
     pub(super) fn copy(&mut self, from: &File, at: u64, to: &File, to_at: u64, len: u64) -> Outcome {
-        let source = self.openable(from)?;
+        let source = self.opened_for_writing(from)?;
+        let target = self.opened_for_writing(to)?;
         let bytes = self.content(source).cloned().ok_or(Fail::IsDirectory)?;
-        let target = self.openable(to)?;
-        self.content(target).ok_or(Fail::IsDirectory)?;
         let len = len.min(bytes.len().saturating_sub(at));
         if len == 0 {
             return Ok(0);
@@ -63,13 +70,26 @@ impl Model {
         if source == target && at < to_at + len && to_at < at + len {
             return Err(Fail::Invalid);
         }
-        self.regular(to)?.copy(&bytes, at, to_at, len);
+        self.regular(to, false)?.copy(&bytes, at, to_at, len);
         Ok(len)
     }
 
-    /// The contents of a regular file, about to be changed.
-    fn regular(&mut self, file: &File) -> Result<&mut Content, Fail> {
+    /// A regular file; one that is not open yet is opened for writing.
+    fn opened_for_writing(&self, file: &File) -> Result<Id, Fail> {
+        self.check_is_regular(file)?;
         let id = self.openable(file)?;
+        if file.is_path() {
+            self.check_writes(id, false)?;
+        }
+        Ok(id)
+    }
+
+    /// The contents of a regular file, about to be changed.
+    fn regular(&mut self, file: &File, append: bool) -> Result<&mut Content, Fail> {
+        self.check_is_regular(file)?;
+        let id = self.openable(file)?;
+        // What is open already has been asked whether it is append-only.
+        self.check_writes(id, append || !file.is_path())?;
         let inode = self.inode_mut(id);
         match &mut inode.body {
             Body::Regular(content) => {
@@ -86,6 +106,7 @@ impl Model {
             _ => return Err(Fail::Unsupported),
         };
         let id = self.file(file)?;
+        self.check_moves(id)?;
         let plain = matches!(self.inode(id).body, Body::Regular(_) | Body::Directory { .. });
         if name.starts_with("user.") && !plain {
             return Err(Fail::NotPermitted);
@@ -110,15 +131,19 @@ impl Model {
                 if matches!(self.inode(id).body, Body::Symlink(_)) {
                     return Err(Fail::Unsupported);
                 }
-                self.inode_mut(id).perm = *mode;
+                self.check_moves(id)?;
+                self.inode_mut(id).set_perm(*mode);
             }
             Op::Chown { file, uid, gid } => {
                 let id = self.file(file)?;
+                self.check_moves(id)?;
                 let inode = self.inode_mut(id);
                 (inode.uid, inode.gid) = (*uid, *gid);
+                inode.lose_setuid();
             }
             Op::Utimens { file, mtime, .. } => {
                 let id = self.file(file)?;
+                self.check_moves(id)?;
                 self.inode_mut(id).mtime = Some(*mtime);
             }
             _ => return Err(Fail::Unsupported),

@@ -1,8 +1,10 @@
 //! The reference: a file system in memory, written to be obviously right.
 //!
-//! It knows names, types, modes, owners, link counts, sizes, contents and extended attributes. Of blocks it knows the size, which
-//! some calls ask for; it does not know space, ctime or atime; an mtime is known from the call that set it until something may have changed it.
+//! It knows names, types, modes, owners, link counts, sizes, contents, extended attributes, ACLs and flags. Of blocks it knows the
+//! size, which some calls ask for; it does not know space, ctime or atime; an mtime is known from the call that set it until
+//! something may have changed it.
 
+mod access;
 mod content;
 mod contents;
 mod names;
@@ -41,6 +43,10 @@ pub(crate) struct Inode {
     pub(crate) links: u32,
     pub(crate) xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     pub(crate) mtime: Option<Timestamp>,
+    /// The flags of chattr that have letters.
+    pub(crate) flags: u32,
+    /// It was made without a name and has had none yet.
+    pub(crate) linkable: bool,
     pub(crate) body: Body,
 }
 
@@ -119,6 +125,8 @@ impl Model {
             Op::Copy { from, at, to, to_at, len } => self.copy(from, *at, to, *to_at, *len),
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
+            Op::SetAcl { file, default, acl } => self.set_acl(file, *default, acl.as_ref()).map(|()| 0),
+            Op::Chattr { file, flags } => self.chattr(file, *flags).map(|()| 0),
             Op::Fsync { file, .. } => self.openable(file).map(|_| 0),
             Op::Sync | Op::Idle { .. } | Op::Checkpoint => Ok(0),
             Op::Transaction(steps) => self.transaction(steps).map(|()| 0),
@@ -256,7 +264,8 @@ impl Model {
 
 impl Inode {
     pub(crate) fn new(perm: u16, body: Body) -> Self {
-        Self { perm, uid: 0, gid: 0, links: 1, xattrs: BTreeMap::new(), mtime: None, body }
+        let (xattrs, mtime, flags, linkable) = (BTreeMap::new(), None, 0, false);
+        Self { perm, uid: 0, gid: 0, links: 1, xattrs, mtime, flags, linkable, body }
     }
 
     pub(crate) fn kind(&self) -> FileType {

@@ -2,7 +2,7 @@
 
 use super::{Body, Content, Id, Inode, Model, ROOT};
 use crate::Fail;
-use crate::op::{Op, Path, Rename};
+use crate::op::{File, Op, Path, Rename};
 use ondol_volume::FileType;
 use std::collections::BTreeMap;
 
@@ -21,6 +21,7 @@ impl Model {
             Op::Unlink { path } => self.unlink(path),
             Op::Rmdir { path } => self.rmdir(path),
             Op::Rename { from, to, how } => self.rename(from, to, *how),
+            Op::Tmpfile { handle, dir, mode } => self.tmpfile(*handle, dir, *mode),
             Op::Open { handle, path } => self.open(*handle, path),
             Op::Close { handle } => {
                 self.handles.contains_key(handle).then(|| self.close(*handle)).ok_or(Fail::BadHandle)
@@ -37,7 +38,9 @@ impl Model {
         if self.lookup(parent, name)?.is_some() {
             return Err(Fail::Exists);
         }
-        let id = self.insert(Inode::new(mode, body(parent)));
+        self.check_adds(parent)?;
+        let new = self.heir(parent, mode, body(parent));
+        let id = self.insert(new);
         self.entries_mut(parent).insert(name.to_owned(), id);
         Ok(())
     }
@@ -66,8 +69,8 @@ impl Model {
         self.close(handle);
     }
 
-    fn link(&mut self, from: &Path, to: &Path) -> Done {
-        let id = self.find(from)?;
+    fn link(&mut self, from: &File, to: &Path) -> Done {
+        let id = self.file(from)?;
         self.link_inode(id, to)
     }
 
@@ -79,8 +82,13 @@ impl Model {
         if self.lookup(parent, name)?.is_some() {
             return Err(Fail::Exists);
         }
+        self.check_adds(parent)?;
+        self.check_moves(id)?;
         if self.inode(id).is_dir() {
             return Err(Fail::NotPermitted);
+        }
+        if self.inode(id).links == 0 && !self.inode(id).linkable {
+            return Err(Fail::NotFound);
         }
         self.inode_mut(id).links += 1;
         self.entries_mut(parent).insert(name.to_owned(), id);
@@ -93,6 +101,7 @@ impl Model {
         }
         let (parent, name) = self.parent(path)?;
         let id = self.lookup(parent, name)?.ok_or(Fail::NotFound)?;
+        self.check_removes(parent, id)?;
         if self.inode(id).is_dir() {
             return Err(Fail::IsDirectory);
         }
@@ -103,6 +112,7 @@ impl Model {
     fn rmdir(&mut self, path: &Path) -> Done {
         let (parent, name) = self.parent(path)?;
         let id = self.lookup(parent, name)?.ok_or(Fail::NotFound)?;
+        self.check_removes(parent, id)?;
         let entries = self.entries(id).ok_or(Fail::NotDirectory)?;
         if !entries.is_empty() {
             return Err(Fail::NotEmpty);
@@ -116,6 +126,7 @@ impl Model {
         let Some(id) = self.entries_mut(parent).remove(name) else { return };
         let inode = self.inode_mut(id);
         inode.links -= 1;
+        inode.linkable &= inode.links > 0;
         self.drop_if_unused(id);
     }
 
@@ -131,7 +142,7 @@ impl Model {
         let moved = self.lookup(old_dir, old_name)?.ok_or(Fail::NotFound)?;
         let target = self.lookup(new_dir, new_name)?;
         match (how, target) {
-            (Rename::NoReplace, Some(_)) => return Err(Fail::Exists),
+            (Rename::NoReplace | Rename::Whiteout { replace: false, .. }, Some(_)) => return Err(Fail::Exists),
             (Rename::Exchange, None) => return Err(Fail::NotFound),
             _ => {}
         }
@@ -141,8 +152,15 @@ impl Model {
         if target.is_some_and(|target| self.is_inside(old_dir, target)) {
             return Err(if how == Rename::Exchange { Fail::Invalid } else { Fail::NotEmpty });
         }
+        if target == Some(moved) {
+            return Ok(());
+        }
+        self.check_removes(old_dir, moved)?;
         match target {
-            Some(target) if target == moved => return Ok(()),
+            Some(target) => self.check_removes(new_dir, target)?,
+            None => self.check_adds(new_dir)?,
+        }
+        match target {
             Some(target) if how == Rename::Exchange => {
                 self.entries_mut(old_dir).insert(old_name.to_owned(), target);
                 self.set_parent(target, old_dir);
@@ -155,6 +173,11 @@ impl Model {
             None => {
                 self.entries_mut(old_dir).remove(old_name);
             }
+        }
+        if let Rename::Whiteout { .. } = how {
+            let whiteout = self.heir(old_dir, 0, Body::Special(FileType::CharDevice, (0, 0)));
+            let id = self.insert(whiteout);
+            self.entries_mut(old_dir).insert(old_name.to_owned(), id);
         }
         self.entries_mut(new_dir).insert(new_name.to_owned(), moved);
         self.set_parent(moved, new_dir);
@@ -193,6 +216,18 @@ impl Model {
 
     fn open(&mut self, handle: u8, path: &Path) -> Done {
         let id = self.openable(&path.clone().into())?;
+        self.check_writes(id, false)?;
+        self.close(handle);
+        self.handles.insert(handle, id);
+        Ok(())
+    }
+
+    fn tmpfile(&mut self, handle: u8, dir: &Path, mode: u16) -> Done {
+        let dir = self.find(dir)?;
+        self.entries(dir).ok_or(Fail::NotDirectory)?;
+        self.check_adds(dir)?;
+        let new = Inode { links: 0, linkable: true, ..self.heir(dir, mode, Body::Regular(Content::default())) };
+        let id = self.insert(new);
         self.close(handle);
         self.handles.insert(handle, id);
         Ok(())

@@ -70,7 +70,7 @@ fn paths(step: &Op) -> [Option<(&Path, End)>; 2] {
     match step {
         Op::Create { path, .. } | Op::Mkdir { path, .. } | Op::Symlink { path, .. } => [Some((path, End::Name)), None],
         Op::Unlink { path } | Op::Rmdir { path } => [Some((path, End::Name)), None],
-        Op::Link { from, to } => [Some((from, End::Inode)), Some((to, End::Name))],
+        Op::Link { from: File::Path(from), to } => [Some((from, End::Inode)), Some((to, End::Name))],
         Op::Rename { from, to, .. } => [Some((from, End::Name)), Some((to, End::Name))],
         Op::Write { file: File::Path(path), .. }
         | Op::Truncate { file: File::Path(path), .. }

@@ -3,12 +3,16 @@
 //! An [`Op`] names files by path, or by a handle that an earlier `open` left behind (so that unlinked files stay in
 //! reach). Symbolic links are never followed. [`text`] writes and reads them, one call a line.
 
+mod acl;
 mod fill;
+mod flags;
 mod path;
 pub mod text;
 mod words;
 
+pub use acl::Acl;
 pub use fill::Fill;
+pub use flags::Flags;
 pub use ondol_volume::{Fallocate, Rename, SetXattr};
 pub use path::{File, Path};
 
@@ -45,10 +49,10 @@ pub enum Op {
         /// What it points to; never resolved here.
         target: String,
     },
-    /// Gives a file another name.
+    /// Gives a file another name, or one without names its first.
     Link {
-        /// A name it has.
-        from: Path,
+        /// The file.
+        from: File,
         /// The new name.
         to: Path,
     },
@@ -77,6 +81,15 @@ pub enum Op {
         handle: u8,
         /// What to open.
         path: Path,
+    },
+    /// Makes a regular file without a name and keeps it as a handle, closing what the handle held before.
+    Tmpfile {
+        /// The handle.
+        handle: u8,
+        /// The directory that it inherits from.
+        dir: Path,
+        /// Permission bits.
+        mode: u16,
     },
     /// Closes a handle.
     Close {
@@ -154,6 +167,22 @@ pub enum Op {
         /// Full name with prefix.
         name: String,
     },
+    /// Sets a POSIX ACL, or removes it.
+    SetAcl {
+        /// The file.
+        file: File,
+        /// A directory's default ACL; else the access ACL.
+        default: bool,
+        /// The ACL.
+        acl: Option<Acl>,
+    },
+    /// Sets the flags of chattr(1).
+    Chattr {
+        /// The file.
+        file: File,
+        /// The flags.
+        flags: Flags,
+    },
     /// Sets the permission bits.
     Chmod {
         /// The file.
@@ -212,6 +241,8 @@ impl Op {
             | Self::Copy { to: file, .. }
             | Self::SetXattr { file, .. }
             | Self::RemoveXattr { file, .. }
+            | Self::SetAcl { file, .. }
+            | Self::Chattr { file, .. }
             | Self::Chmod { file, .. }
             | Self::Chown { file, .. }
             | Self::Utimens { file, .. }
@@ -229,7 +260,8 @@ impl Op {
     /// writes (what `append` writes depends on where).
     pub fn is_step(&self) -> bool {
         match self {
-            Self::Create { .. } | Self::Mkdir { .. } | Self::Symlink { .. } | Self::Link { .. } => true,
+            Self::Create { .. } | Self::Mkdir { .. } | Self::Symlink { .. } => true,
+            Self::Link { from, .. } => from.is_path(),
             Self::Unlink { .. } | Self::Rmdir { .. } | Self::Rename { .. } => true,
             Self::Write { file, .. } | Self::Truncate { file, .. } => file.is_path(),
             Self::SetXattr { file, .. } | Self::RemoveXattr { file, .. } | Self::Chmod { file, .. } => file.is_path(),

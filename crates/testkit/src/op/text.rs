@@ -4,14 +4,16 @@
 //! line     = "" | "# comment" | calls
 //! calls    = call { ";" call }
 //! call     = "create" PATH MODE            "mkdir" PATH MODE          "mkfifo" PATH MODE
-//!          | "symlink" PATH TARGET         "link" PATH PATH           "unlink" PATH        "rmdir" PATH
-//!          | "rename" PATH PATH            "rename-noreplace" PATH PATH                    "rename-exchange" PATH PATH
-//!          | "open" @N PATH                "close" @N
+//!          | "symlink" PATH TARGET         "link" FILE PATH           "unlink" PATH        "rmdir" PATH
+//!          | "rename" PATH PATH            "rename-noreplace" …       "rename-exchange" …
+//!          | "rename-whiteout" PATH PATH   "rename-whiteout-noreplace" …
+//!          | "open" @N PATH                "tmpfile" @N PATH MODE     "close" @N
 //!          | "write" FILE OFFSET LEN FILL  "append" FILE LEN FILL     "truncate" FILE SIZE
 //!          | "fallocate" FILE OFFSET LEN   "fallocate-keep" …         "punch" …   "zero" …   "zero-keep" …
 //!          | "collapse" …                  "insert" …                 "copy" FILE OFFSET FILE OFFSET LEN
 //!          | "setxattr" FILE NAME LEN FILL "setxattr-create" …        "setxattr-replace" …
 //!          | "removexattr" FILE NAME       "chmod" FILE MODE          "chown" FILE UID GID
+//!          | "setacl" FILE ACL             "setacl-default" FILE ACL  "chattr" FILE FLAGS
 //!          | "utimens" FILE TIME TIME      "fsync" FILE               "fdatasync" FILE
 //!          | "sync"                        "idle" SECONDS             "remount"             "checkpoint"
 //!          | "transaction" "{" calls "}"    all of them or none, as one; only names, "write", "truncate",
@@ -19,6 +21,8 @@
 //! FILE     = PATH | @N                     what an earlier "open @N" opened, also after its last name is gone
 //! PATH     = "/" or "/a/b": no "." and "..", never through a symbolic link
 //! MODE     = octal permission bits
+//! ACL      = "-" (none) | entries as "u::rwx,u:7:r-x,g::r-x,g:7:r--,m::rwx,o::---", in this order
+//! FLAGS    = "-" (none) | letters of chattr: "SiadAjtDT"; flags without a letter here stay
 //! FILL     = "zeros" | "#N" | "jbd2#N"     bytes made from N and their place in the file; with jbd2's magic number
 //! TIME     = seconds since 1970 [ "." nine digits ]
 //! numbers    are decimal, with an optional suffix K, M or G (1024-based)
@@ -31,6 +35,7 @@ pub use super::words::escape;
 
 use super::words::{self, Words};
 use super::{Fallocate, Op, Rename, SetXattr};
+use ondol_volume::Caller;
 use std::fmt;
 use std::str::FromStr;
 
@@ -72,6 +77,7 @@ impl fmt::Display for Op {
             Self::Unlink { path } => write!(f, "unlink {path}"),
             Self::Rmdir { path } => write!(f, "rmdir {path}"),
             Self::Rename { from, to, how } => write!(f, "{} {from} {to}", rename_word(*how)),
+            Self::Tmpfile { handle, dir, mode } => write!(f, "tmpfile @{handle} {dir} {mode:04o}"),
             Self::Open { handle, path } => write!(f, "open @{handle} {path}"),
             Self::Close { handle } => write!(f, "close @{handle}"),
             Self::Write { file, at, len, fill } => write!(f, "write {file} {at} {len} {fill}"),
@@ -83,6 +89,11 @@ impl fmt::Display for Op {
                 write!(f, "{} {file} {} {len} {fill}", xattr_word(*how), escape(name.as_bytes()))
             }
             Self::RemoveXattr { file, name } => write!(f, "removexattr {file} {}", escape(name.as_bytes())),
+            Self::SetAcl { file, default, acl } => {
+                let acl = acl.as_ref().map_or("-".into(), ToString::to_string);
+                write!(f, "{} {file} {acl}", if *default { "setacl-default" } else { "setacl" })
+            }
+            Self::Chattr { file, flags } => write!(f, "chattr {file} {flags}"),
             Self::Chmod { file, mode } => write!(f, "chmod {file} {mode:04o}"),
             Self::Chown { file, uid, gid } => write!(f, "chown {file} {uid} {gid}"),
             Self::Utimens { file, atime, mtime } => {
@@ -107,6 +118,8 @@ fn rename_word(how: Rename) -> &'static str {
         Rename::Replace => "rename",
         Rename::NoReplace => "rename-noreplace",
         Rename::Exchange => "rename-exchange",
+        Rename::Whiteout { replace: true, .. } => "rename-whiteout",
+        Rename::Whiteout { replace: false, .. } => "rename-whiteout-noreplace",
     }
 }
 
@@ -197,12 +210,15 @@ fn parse_names(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         "mkdir" => Op::Mkdir { path: w.path()?, mode: w.mode()? },
         "mkfifo" => Op::Mkfifo { path: w.path()?, mode: w.mode()? },
         "symlink" => Op::Symlink { path: w.path()?, target: w.text("a target")? },
-        "link" => Op::Link { from: w.path()?, to: w.path()? },
+        "link" => Op::Link { from: w.file()?, to: w.path()? },
         "unlink" => Op::Unlink { path: w.path()? },
         "rmdir" => Op::Rmdir { path: w.path()? },
         "rename" => rename(Rename::Replace, w)?,
         "rename-noreplace" => rename(Rename::NoReplace, w)?,
         "rename-exchange" => rename(Rename::Exchange, w)?,
+        "rename-whiteout" => rename(Rename::Whiteout { owner: Caller::default(), replace: true }, w)?,
+        "rename-whiteout-noreplace" => rename(Rename::Whiteout { owner: Caller::default(), replace: false }, w)?,
+        "tmpfile" => Op::Tmpfile { handle: w.handle()?, dir: w.path()?, mode: w.mode()? },
         "open" => Op::Open { handle: w.handle()?, path: w.path()? },
         "close" => Op::Close { handle: w.handle()? },
         _ => return Ok(None),
@@ -251,6 +267,9 @@ fn parse_attributes(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String>
         "setxattr-create" => setxattr(SetXattr::Create, w)?,
         "setxattr-replace" => setxattr(SetXattr::Replace, w)?,
         "removexattr" => Op::RemoveXattr { file: w.file()?, name: w.text("a name")? },
+        "setacl" => Op::SetAcl { file: w.file()?, default: false, acl: w.acl()? },
+        "setacl-default" => Op::SetAcl { file: w.file()?, default: true, acl: w.acl()? },
+        "chattr" => Op::Chattr { file: w.file()?, flags: w.word("flags")?.parse()? },
         "chmod" => Op::Chmod { file: w.file()?, mode: w.mode()? },
         "chown" => Op::Chown { file: w.file()?, uid: w.id("a user")?, gid: w.id("a group")? },
         "utimens" => Op::Utimens { file: w.file()?, atime: w.time()?, mtime: w.time()? },

@@ -1,6 +1,6 @@
 //! The words of a line, and what each kind of them means.
 
-use super::{File, Fill, Path};
+use super::{Acl, File, Fill, Path};
 use ondol_env::Timestamp;
 
 /// Writes as `%XX` what would not stay one word: blanks, unprintable bytes, `%`, and what separates calls.
@@ -120,6 +120,11 @@ impl<'a> Words<'a> {
         let (magic, id) = word.strip_prefix("jbd2#").map_or((false, word.strip_prefix('#')), |id| (true, Some(id)));
         let id = id.and_then(|id| id.parse().ok()).filter(|id| *id > 0);
         id.map(|id| Fill { id, magic }).ok_or_else(|| format!("no fill (zeros, #N or jbd2#N): {word}"))
+    }
+
+    pub(super) fn acl(&mut self) -> Result<Option<Acl>, String> {
+        let word = self.word("an ACL")?;
+        if word == "-" { Ok(None) } else { word.parse().map(Some) }
     }
 
     pub(super) fn time(&mut self) -> Result<Timestamp, String> {

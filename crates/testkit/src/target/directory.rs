@@ -1,8 +1,9 @@
 //! A directory of a mounted file system, through the kernel's own calls.
 
 use super::Target;
+use super::library::acl_name;
 use crate::dump::{self, Snapshot};
-use crate::op::{Fallocate, File, Op, Path, Rename, SetXattr};
+use crate::op::{Acl, Fallocate, File, Flags, Op, Path, Rename, SetXattr};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
 use rustix::fd::{AsFd, OwnedFd};
@@ -60,10 +61,15 @@ impl Directory {
         Ok(fs::openat(&dir, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Calls `f` with a descriptor that can be written to.
-    fn with_writable<T>(&self, file: &File, f: impl FnOnce(&OwnedFd) -> Result<T, Fail>) -> Result<T, Fail> {
+    /// Calls `f` with a descriptor that can be written to; by path, one that is opened with `flags` for it.
+    fn with_writable<T>(
+        &self,
+        file: &File,
+        flags: OFlags,
+        f: impl FnOnce(&OwnedFd) -> Result<T, Fail>,
+    ) -> Result<T, Fail> {
         match file {
-            File::Path(path) => f(&self.open(path, OFlags::RDWR)?),
+            File::Path(path) => f(&self.open(path, OFlags::RDWR | flags)?),
             File::Handle(handle) => {
                 let fd = self.handles.get(handle).ok_or(Fail::BadHandle)?;
                 let is_dir = FileType::from_raw_mode(fs::fstat(fd)?.st_mode) == FileType::Directory;
@@ -82,7 +88,7 @@ impl Directory {
             }
             File::Handle(handle) => {
                 let fd = self.handles.get(handle).ok_or(Fail::BadHandle)?;
-                Ok(f(&format!("/proc/self/fd/{}", fd.as_raw_fd()), true)?)
+                Ok(f(&proc_path(fd), true)?)
             }
         }
     }
@@ -106,7 +112,18 @@ impl Directory {
                 let (dir, name) = self.parent(path)?;
                 fs::symlinkat(target.as_str(), &dir, name)?;
             }
-            Op::Link { from, to } => {
+            Op::Link { from: File::Handle(handle), to } => {
+                let fd = self.handles.get(handle).ok_or(Fail::BadHandle)?;
+                let (to_dir, to_name) = self.parent(to)?;
+                fs::linkat(fs::CWD, proc_path(fd), &to_dir, to_name, AtFlags::SYMLINK_FOLLOW)?;
+            }
+            Op::Tmpfile { handle, dir, mode } => {
+                let (parent, name) = self.parent(dir)?;
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let opened = fs::openat(&parent, name, flags, permissions(*mode))?;
+                self.handles.insert(*handle, opened);
+            }
+            Op::Link { from: File::Path(from), to } => {
                 let (from_dir, from_name) = self.parent(from)?;
                 // The kernel looks at the source before it walks to the target.
                 fs::statat(&from_dir, from_name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -128,6 +145,8 @@ impl Directory {
                     Rename::Replace => RenameFlags::empty(),
                     Rename::NoReplace => RenameFlags::NOREPLACE,
                     Rename::Exchange => RenameFlags::EXCHANGE,
+                    Rename::Whiteout { replace: true, .. } => RenameFlags::WHITEOUT,
+                    Rename::Whiteout { replace: false, .. } => RenameFlags::WHITEOUT | RenameFlags::NOREPLACE,
                 };
                 fs::renameat_with(&from_dir, from_name, &to_dir, to_name, flags)?;
             }
@@ -147,19 +166,21 @@ impl Directory {
     fn change_bytes(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { file, at, len, fill } => {
-                self.with_writable(file, |fd| write_at(fd, *at, &fill.bytes(*at, *len)))
+                self.with_writable(file, OFlags::empty(), |fd| write_at(fd, *at, &fill.bytes(*at, *len)))
             }
-            Op::Append { file, len, fill } => self.with_writable(file, |fd| {
+            Op::Append { file, len, fill } => self.with_writable(file, OFlags::APPEND, |fd| {
                 let at = fs::fstat(fd)?.st_size as u64;
                 write_at(fd, at, &fill.bytes(at, *len))
             }),
-            Op::Truncate { file, size } => self.with_writable(file, |fd| Ok(fs::ftruncate(fd, *size).map(|()| 0)?)),
+            Op::Truncate { file, size } => {
+                self.with_writable(file, OFlags::empty(), |fd| Ok(fs::ftruncate(fd, *size).map(|()| 0)?))
+            }
             Op::Fallocate { file, how, at, len } => {
                 let flags = fallocate_flags(*how);
-                self.with_writable(file, |fd| Ok(fs::fallocate(fd, flags, *at, *len).map(|()| 0)?))
+                self.with_writable(file, OFlags::empty(), |fd| Ok(fs::fallocate(fd, flags, *at, *len).map(|()| 0)?))
             }
-            Op::Copy { from, at, to, to_at, len } => self.with_writable(from, |source| {
-                self.with_writable(to, |target| copy_range(source, *at, target, *to_at, *len))
+            Op::Copy { from, at, to, to_at, len } => self.with_writable(from, OFlags::empty(), |source| {
+                self.with_writable(to, OFlags::empty(), |target| copy_range(source, *at, target, *to_at, *len))
             }),
             _ => Err(Fail::Unsupported),
         }
@@ -183,6 +204,26 @@ impl Directory {
                 true => fs::removexattr(path, name.as_str()),
                 false => fs::lremovexattr(path, name.as_str()),
             }),
+            Op::SetAcl { file, default, acl } => {
+                let name = acl_name(*default);
+                let value = acl.as_ref().map(Acl::value);
+                self.with_path(file, |path, follow| match (&value, follow) {
+                    (Some(value), true) => fs::setxattr(path, name, value, XattrFlags::empty()),
+                    (Some(value), false) => fs::lsetxattr(path, name, value, XattrFlags::empty()),
+                    (None, true) => fs::removexattr(path, name),
+                    (None, false) => fs::lremovexattr(path, name),
+                })
+            }
+            Op::Chattr { file, flags } => {
+                let change = |fd: &OwnedFd| -> Result<(), Fail> {
+                    let others = fs::ioctl_getflags(fd)?.bits() & !Flags::KNOWN;
+                    Ok(fs::ioctl_setflags(fd, fs::IFlags::from_bits_retain(others | flags.0))?)
+                };
+                match file {
+                    File::Path(path) => change(&self.open(path, OFlags::RDONLY)?),
+                    File::Handle(handle) => change(self.handles.get(handle).ok_or(Fail::BadHandle)?),
+                }
+            }
             Op::Chmod { file, mode } => self.with_path(file, |path, follow| {
                 let stat = if follow { fs::stat(path) } else { fs::lstat(path) }?;
                 if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
@@ -246,6 +287,12 @@ fn copy_range(source: impl AsFd, at: u64, target: impl AsFd, to_at: u64, len: u6
     Ok(done)
 }
 
+/// A path that leads to what is open.
+fn proc_path(fd: &OwnedFd) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}
+
 fn permissions(mode: u16) -> Mode {
     Mode::from_raw_mode(mode.into())
 }
@@ -277,7 +324,8 @@ impl Target for Directory {
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Copy { .. } => {
                 self.change_bytes(op)
             }
-            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::SetAcl { .. } => self.change_attributes(op).map(|()| 0),
+            Op::Chattr { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
                 self.change_attributes(op).map(|()| 0)
             }
             Op::Fsync { file, data_only } => self.fsync(file, *data_only).map(|()| 0),

@@ -5,7 +5,7 @@ use super::Target;
 use super::steps::transaction;
 use crate::dump::{self, Snapshot};
 use crate::image::clock;
-use crate::op::{File, Op, Path};
+use crate::op::{File, Flags, Op, Path, SetXattr};
 use crate::{Fail, Outcome};
 use ondol::{Options, Volume};
 use ondol_block::BlockStore;
@@ -108,7 +108,15 @@ pub(super) fn do_op(
     match op {
         Op::Open { handle, path } => {
             let attr = call.openable(&path.clone().into())?;
+            call.volume.check_open(attr.ino, attr.file_type == FileType::Regular, false, false)?;
             call.volume.open(attr.ino)?;
+            if let Some(old) = handles.insert(*handle, attr.ino) {
+                volume.inodes().release(old)?;
+            }
+        }
+        Op::Tmpfile { handle, dir, mode } => {
+            let dir = call.find(&dir.clone().into())?.ino;
+            let attr = call.volume.tmpfile(dir, *mode, Caller::default())?;
             if let Some(old) = handles.insert(*handle, attr.ino) {
                 volume.inodes().release(old)?;
             }
@@ -130,6 +138,8 @@ pub(super) fn do_op(
         Op::Fsync { .. }
         | Op::SetXattr { .. }
         | Op::RemoveXattr { .. }
+        | Op::SetAcl { .. }
+        | Op::Chattr { .. }
         | Op::Chmod { .. }
         | Op::Chown { .. }
         | Op::Utimens { .. } => call.change_attributes(op)?,
@@ -181,6 +191,11 @@ impl From<ondol_volume::Error> for Why {
     }
 }
 
+/// The attribute that holds an ACL.
+pub(super) fn acl_name(default: bool) -> &'static str {
+    if default { "system.posix_acl_default" } else { "system.posix_acl_access" }
+}
+
 /// One call on a volume.
 struct Call<'a> {
     volume: &'a Inodes,
@@ -227,9 +242,16 @@ impl Call<'_> {
         }
     }
 
-    fn regular(&self, file: &File) -> Result<Ino, Why> {
+    /// A regular file, opened for writing if it is not open yet.
+    fn regular(&self, file: &File, append: bool) -> Result<Ino, Why> {
         let attr = self.openable(file)?;
-        if attr.file_type == FileType::Directory { Err(Why::Fail(Fail::IsDirectory)) } else { Ok(attr.ino) }
+        if attr.file_type == FileType::Directory {
+            return Err(Why::Fail(Fail::IsDirectory));
+        }
+        if file.is_path() {
+            self.volume.check_open(attr.ino, true, append, false)?;
+        }
+        Ok(attr.ino)
     }
 
     fn change_names(&self, op: &Op) -> Result<(), Why> {
@@ -252,7 +274,7 @@ impl Call<'_> {
                 volume.symlink(dir, name, target.as_bytes(), caller)?;
             }
             Op::Link { from, to } => {
-                let source = self.find(&from.clone().into())?;
+                let source = self.find(from)?;
                 let (dir, name) = self.parent(to)?;
                 volume.link(source.ino, dir, name)?;
             }
@@ -279,28 +301,31 @@ impl Call<'_> {
         let volume = self.volume;
         match op {
             Op::Write { file, at, len, fill } => {
-                let ino = self.regular(file)?;
+                let ino = self.regular(file, false)?;
                 Ok(volume.write(ino, *at, &fill.bytes(*at, *len))? as u64)
             }
             Op::Append { file, len, fill } => {
-                let ino = self.regular(file)?;
+                let ino = self.regular(file, true)?;
                 let end = volume.getattr(ino)?.size;
                 let at = volume.append(ino, &fill.bytes(end, *len))?;
                 // Somebody else's append in between would have moved it.
                 if at == end { Ok(*len) } else { Err(Why::Fail(Fail::Io)) }
             }
             Op::Truncate { file, size } => {
-                let ino = self.regular(file)?;
+                let ino = self.regular(file, false)?;
                 volume.setattr(ino, &SetAttr { size: Some(*size), ..SetAttr::default() })?;
                 Ok(0)
             }
             Op::Fallocate { file, how, at, len } => {
-                let ino = self.regular(file)?;
+                let ino = self.regular(file, false)?;
+                if *len == 0 {
+                    return Err(Why::Fail(Fail::Invalid));
+                }
                 volume.fallocate(ino, *how, *at, *len)?;
                 Ok(0)
             }
             Op::Copy { from, at, to, to_at, len } => {
-                let (from, to) = (self.regular(from)?, self.regular(to)?);
+                let (from, to) = (self.regular(from, false)?, self.regular(to, false)?);
                 let mut done = 0;
                 loop {
                     match volume.copy_range(from, at + done, to, to_at + done, len - done, false) {
@@ -326,6 +351,19 @@ impl Call<'_> {
             Op::RemoveXattr { file, name } => {
                 let ino = self.takes_xattr(file, name)?;
                 volume.removexattr(ino, name.as_bytes())?;
+            }
+            Op::SetAcl { file, default, acl } => {
+                let name = acl_name(*default).as_bytes();
+                let ino = self.find(file)?.ino;
+                match acl {
+                    Some(acl) => volume.setxattr(ino, name, &acl.value(), SetXattr::Any)?,
+                    None => volume.removexattr(ino, name)?,
+                }
+            }
+            Op::Chattr { file, flags } => {
+                let ino = self.openable(file)?.ino;
+                let others = volume.flags(ino)? & !Flags::KNOWN;
+                volume.set_flags(ino, others | flags.0, true)?;
             }
             Op::Chmod { file, mode } => {
                 let attr = self.find(file)?;

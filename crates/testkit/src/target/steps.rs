@@ -16,7 +16,7 @@ fn note(tx: &mut Transaction, step: &Op) -> ondol::Result<()> {
         Op::Create { path, mode } => tx.create(path.as_str()).set_permissions(path.as_str(), *mode),
         Op::Mkdir { path, mode } => tx.create_dir(path.as_str()).set_permissions(path.as_str(), *mode),
         Op::Symlink { path, target } => tx.symlink(target, path.as_str()),
-        Op::Link { from, to } => tx.hard_link(from.as_str(), to.as_str()),
+        Op::Link { from: File::Path(from), to } => tx.hard_link(from.as_str(), to.as_str()),
         Op::Unlink { path } => tx.remove_file(path.as_str()),
         Op::Rmdir { path } => tx.remove_dir(path.as_str()),
         Op::Rename { from, to, how } => tx.rename_with(from.as_str(), to.as_str(), *how),

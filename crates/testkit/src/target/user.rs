@@ -44,7 +44,7 @@ impl User {
             self.release(&pins)?;
             match (op, done) {
                 // What was to get another name lost its last one meanwhile, perhaps to a file that took its place.
-                (Op::Link { from, .. }, Err(why)) if Fail::from(&why) == Fail::NotFound => {
+                (Op::Link { from: File::Path(from), .. }, Err(why)) if Fail::from(&why) == Fail::NotFound => {
                     let now = walk(self.volume.inodes(), from);
                     let was = pins.iter().find(|(path, _)| path == from).map(|(_, ino)| *ino);
                     if now.ok() == was {
@@ -105,7 +105,9 @@ fn paths_of(op: &Op) -> Vec<Path> {
         | Op::Symlink { path, .. }
         | Op::Unlink { path }
         | Op::Rmdir { path } => parent(path).into_iter().collect(),
-        Op::Link { from, to } => [Some(from.clone()), parent(to)].into_iter().flatten().collect(),
+        Op::Link { from: File::Path(from), to } => [Some(from.clone()), parent(to)].into_iter().flatten().collect(),
+        Op::Link { to, .. } => parent(to).into_iter().collect(),
+        Op::Tmpfile { dir, .. } => vec![dir.clone()],
         Op::Rename { from, to, .. } => match (parent(from), parent(to)) {
             (Some(from), Some(to)) if from == to => vec![from],
             (from, to) => [from, to].into_iter().flatten().collect(),

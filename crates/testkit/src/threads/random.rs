@@ -40,7 +40,7 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
         0..2 => Op::Create { path, mode: 0o600 + random.below(64) as u16 },
         2 => Op::Unlink { path },
         3..6 => Op::Rename { from: path, to: name(random), how: how(random) },
-        6 => Op::Link { from: path, to: name(random) },
+        6 => Op::Link { from: path.into(), to: name(random) },
         7 => Op::Symlink { path, target: format!("to {fills}") },
         8..12 => Op::Write {
             file,

@@ -8,7 +8,7 @@ use crate::{Fail, Outcome};
 /// Number of steps of a call. One that changes a file which it names by path first follows the path and holds the file.
 pub(super) fn steps_of(op: &Op) -> usize {
     match op {
-        Op::Link { .. } => 2,
+        Op::Link { from, .. } => 1 + usize::from(from.is_path()),
         op => 1 + usize::from(held(&mut op.clone()).is_some()),
     }
 }
@@ -23,7 +23,7 @@ pub(super) fn explains(model: &mut Model, thread: usize, op: &Op, step: usize, o
     let hold = thread as u8 * HANDLES + HANDLES - 1;
     let mut op = op.clone();
     let path = match (&op, held(&mut op.clone())) {
-        (Op::Link { from, .. }, _) => from.clone(),
+        (Op::Link { from: File::Path(from), .. }, _) => from.clone(),
         (_, Some(File::Path(path))) => path.clone(),
         _ => return agrees(model, outcome, |model| model.apply(&op), &op),
     };

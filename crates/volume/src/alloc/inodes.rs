@@ -26,11 +26,17 @@ fn load<'a>(
 }
 
 impl Groups {
-    /// Takes a free inode: for a file in its directory's group or the nearest behind it, for a directory in a group with
-    /// room for what will be put into it.
-    pub(crate) fn take_inode(&self, sb: &Superblock, engine: &dyn Engine, parent: Ino, dir: bool) -> Result<Ino> {
+    /// Takes a free inode: for a file in its directory's group or the nearest behind it; for a directory (`dir` says whether
+    /// it is one of those that are spread over the volume) in a group with room for what will be put into it.
+    pub(crate) fn take_inode(
+        &self,
+        sb: &Superblock,
+        engine: &dyn Engine,
+        parent: Ino,
+        dir: Option<bool>,
+    ) -> Result<Ino> {
         let near = sb.group_of_inode(parent).map_or(0, |(g, _)| g);
-        let home = if dir { self.group_for_directory(near, parent == crate::ROOT) } else { near };
+        let home = dir.map_or(near, |top| self.group_for_directory(near, top));
         for step in 0..self.count() {
             let g = (home + step) % self.count();
             if let Some(ino) = self.take_inode_in_group(sb, engine, g)? {

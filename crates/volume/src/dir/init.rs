@@ -1,12 +1,13 @@
 //! New inodes, and the first block of a directory.
 
-use super::{FIRST_BLOCK, new_block, type_code};
+use super::{FIRST_BLOCK, Needs, new_block, type_code};
 use crate::alloc::Need;
-use crate::op::Op;
+use crate::op::{Op, View};
+use crate::xattr::{self, Inherited};
 use crate::{Caller, Error, Ino, Result, Volume, file, kind};
 use ondol_format::dirent::DirBlockMut;
 use ondol_format::inode::{FAST_SYMLINK_MAX, FileType, InodeFlags};
-use ondol_format::{Incompat, Place};
+use ondol_format::{Incompat, Place, RoCompat};
 
 /// Journal blocks of a new inode, its table block included.
 pub(super) const INODE_COST: u32 = 3;
@@ -16,7 +17,7 @@ pub(super) const INODE_COST: u32 = 3;
 pub(crate) struct NewInode<'a> {
     /// Its type.
     pub(crate) file_type: FileType,
-    /// Permission bits (0o7777).
+    /// Permission bits (0o7777) as asked for.
     pub(crate) perm: u16,
     /// Device number of a device file: major and minor.
     pub(crate) device: (u32, u32),
@@ -47,14 +48,20 @@ const DIRECTORY_ONLY: InodeFlags =
 const OTHER: InodeFlags = InodeFlags::NODUMP.union(InodeFlags::NOATIME);
 
 impl NewInode<'_> {
-    /// What making it takes, without its name.
-    pub(super) fn needs(&self) -> super::Needs {
-        let inode = super::Needs { journal: INODE_COST, blocks: 0 };
-        match self.file_type {
-            FileType::Directory => inode + FIRST_BLOCK,
-            FileType::Symlink if self.target.len() > FAST_SYMLINK_MAX => inode + FIRST_BLOCK,
-            _ => inode,
+    /// What making it in a locked directory takes, without its name, and what it gets from there.
+    ///
+    /// # Errors
+    /// `NoSpace` when inherited ACLs fit nowhere; corruption.
+    pub(super) fn plan(&self, view: &mut dyn View, parent: Ino) -> Result<(Inherited, Needs)> {
+        let inherited = xattr::inherit(view, parent, self.file_type, (self.perm, self.caller))?;
+        let mut needs = Needs { journal: INODE_COST, blocks: inherited.blocks(view)? };
+        if needs.blocks > 0 {
+            needs.journal += xattr::SET_COST;
         }
+        if self.file_type == FileType::Directory || self.target.len() > FAST_SYMLINK_MAX {
+            needs = needs + FIRST_BLOCK;
+        }
+        Ok((inherited, needs))
     }
 }
 
@@ -66,15 +73,16 @@ pub(crate) fn need(vol: &Volume, caller: Caller) -> Need {
     if privileged { Need::Privileged } else { Need::Ordinary }
 }
 
-/// Allocates and fills an inode for a name in directory `parent`, which `op` holds.
-pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>) -> Result<Ino> {
+/// Allocates and fills an inode for a name in directory `parent`, which `op` holds, with what it inherits from there.
+pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>, inherited: &Inherited) -> Result<Ino> {
     let dir = op.inode(parent)?;
     let (dir_mode, dir_gid, dir_flags, project) = (dir.mode, dir.gid, dir.flags, dir.project);
     let is_dir = new.file_type == FileType::Directory;
     let grpid = op.vol().options.grpid;
+    let projects = op.vol().shared.sb.has_ro_compat(RoCompat::PROJECT);
     let ino = op.alloc_inode(parent, is_dir)?;
     let inode = op.inode_mut(ino)?;
-    inode.mode = new.file_type.mode_bits() | (new.perm & 0o7777);
+    inode.mode = new.file_type.mode_bits() | (inherited.perm & 0o7777);
     (inode.uid, inode.gid, inode.links) = (new.caller.uid, new.caller.gid, 1);
     if grpid || dir_mode & SETGID != 0 {
         inode.gid = dir_gid;
@@ -82,8 +90,8 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>) -> Result<I
     if dir_mode & SETGID != 0 {
         inode.mode |= if is_dir { SETGID } else { 0 };
     }
-    inode.flags = dir_flags & inherited(new.file_type);
-    if dir_flags.contains(InodeFlags::PROJINHERIT) {
+    inode.flags = dir_flags & inherited_flags(new.file_type);
+    if projects && dir_flags.contains(InodeFlags::PROJINHERIT) {
         inode.project = project;
     }
     match new.file_type {
@@ -93,12 +101,13 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>) -> Result<I
         FileType::CharDevice | FileType::BlockDevice => inode.set_device(new.device.0, new.device.1),
         FileType::Fifo | FileType::Socket => {}
     }
+    inherited.apply(op, ino)?;
     Ok(ino)
 }
 
 const SETGID: u16 = 0o2000;
 
-fn inherited(file_type: FileType) -> InodeFlags {
+fn inherited_flags(file_type: FileType) -> InodeFlags {
     match file_type {
         FileType::Directory => INHERITED,
         FileType::Regular => INHERITED.difference(DIRECTORY_ONLY),

@@ -119,6 +119,10 @@ impl View for Locked<'_> {
     fn is_open(&self, ino: Ino) -> Result<bool> {
         self.guard(ino).map(|g| g.node.opens.load(SeqCst) > 0)
     }
+
+    fn is_linkable(&self, ino: Ino) -> Result<bool> {
+        self.guard(ino).map(|g| g.node.linkable.load(SeqCst))
+    }
 }
 
 /// A name, seen under its directory's lock, leads to an inode that is not in use.

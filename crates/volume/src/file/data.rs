@@ -1,21 +1,64 @@
-//! Bytes of files on their way to blocks: home at once, or through the journal with `data=journal`.
+//! Bytes of files on their way to blocks: home at once, or through the journal with `data=journal` or `chattr +j`.
 
 use crate::op::Op;
-use crate::{DataMode, Result, Volume};
+use crate::{DataMode, Ino, Result, Volume};
+use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use ondol_format::Inode;
+use ondol_format::inode::InodeFlags;
+use std::collections::HashSet;
 
-/// Whether file data goes through the journal.
-pub(super) fn journaled(vol: &Volume) -> bool {
+/// Inodes whose data once went through the journal by their flag, since the volume was opened. It goes on doing so, with the
+/// flag or without: an older image in the log must not come home over bytes that were written there since.
+#[derive(Debug, Default)]
+pub(crate) struct OnceJournaled {
+    any: AtomicBool,
+    inodes: Mutex<HashSet<Ino>>,
+}
+
+impl OnceJournaled {
+    /// Remembers an inode.
+    pub(crate) fn add(&self, ino: Ino) {
+        self.inodes.lock().insert(ino);
+        self.any.store(true, SeqCst);
+    }
+
+    fn contains(&self, ino: Ino) -> bool {
+        self.any.load(SeqCst) && self.inodes.lock().contains(&ino)
+    }
+}
+
+/// Whether the data of any file goes through the journal.
+pub(super) fn all_journaled(vol: &Volume) -> bool {
     vol.options.data == DataMode::Journal
+}
+
+/// Whether the data of this file goes through the journal.
+pub(super) fn journaled(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
+    all_journaled(vol) || inode.flags.contains(InodeFlags::JOURNAL_DATA) || vol.once_journaled.contains(ino)
+}
+
+/// As [`journaled`], of an inode whose data is about to be staged.
+fn to_journal(op: &Op<'_>, ino: Ino) -> Result<bool> {
+    let vol = op.vol();
+    if all_journaled(vol) {
+        return Ok(true);
+    }
+    let journaled = journaled(vol, ino, op.inode(ino)?);
+    if journaled {
+        vol.engine.journal_data();
+    }
+    Ok(journaled)
 }
 
 /// Puts `bytes` at byte `offset` of the blocks from `start` on, over what is stored there.
 ///
 /// # Errors
 /// The store's failure.
-pub(super) fn overwrite(op: &mut Op<'_>, start: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+pub(super) fn overwrite(op: &mut Op<'_>, ino: Ino, start: u64, offset: usize, bytes: &[u8]) -> Result<()> {
     let block_size = op.vol().shared.sb.block_size() as usize;
     let (start, offset) = (start + (offset / block_size) as u64, offset % block_size);
-    if !journaled(op.vol()) {
+    if !to_journal(op, ino)? {
         return op.write_over(start, offset, bytes);
     }
     for (block, at, part) in parts(block_size, start, offset, bytes) {
@@ -24,14 +67,15 @@ pub(super) fn overwrite(op: &mut Op<'_>, start: u64, offset: usize, bytes: &[u8]
     Ok(())
 }
 
-/// Makes `blocks` blocks from `start` on, which nothing reads yet, hold `bytes` at byte `offset` (within the first block)
+/// Makes `run.1` blocks from `run.0` on, which nothing reads yet, hold `bytes` at byte `offset` (within the first block)
 /// and zeros elsewhere. The bytes reach into the last block.
 ///
 /// # Errors
 /// The store's failure.
-pub(super) fn fill(op: &mut Op<'_>, start: u64, blocks: u32, offset: usize, bytes: &[u8]) -> Result<()> {
+pub(super) fn fill(op: &mut Op<'_>, ino: Ino, run: (u64, u32), offset: usize, bytes: &[u8]) -> Result<()> {
+    let (start, blocks) = run;
     let block_size = op.vol().shared.sb.block_size() as usize;
-    if journaled(op.vol()) {
+    if to_journal(op, ino)? {
         for (block, at, part) in parts(block_size, start, offset, bytes) {
             op.handle()?.fresh_data(block, at, part)?;
         }
@@ -64,8 +108,8 @@ pub(super) fn fill(op: &mut Op<'_>, start: u64, blocks: u32, offset: usize, byte
 ///
 /// # Errors
 /// The store's failure.
-pub(super) fn zero(op: &mut Op<'_>, block: u64, from: usize, to: usize) -> Result<()> {
-    if from < to { overwrite(op, block, from, &vec![0; to - from]) } else { Ok(()) }
+pub(super) fn zero(op: &mut Op<'_>, ino: Ino, block: u64, from: usize, to: usize) -> Result<()> {
+    if from < to { overwrite(op, ino, block, from, &vec![0; to - from]) } else { Ok(()) }
 }
 
 /// `bytes` at byte `offset` of block `start`, block by block.

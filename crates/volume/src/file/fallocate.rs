@@ -37,7 +37,7 @@ impl Volume {
         self.fallocate_locked(guard, how, offset, len).map_err(|e| self.noted(e))
     }
 
-    fn fallocate_locked(&self, guard: NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+    fn fallocate_locked(&self, mut guard: NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let only_adds = matches!(how, Fallocate::Allocate | Fallocate::KeepSize);
         check_changeable(guard.node.ino, &guard.state.inode, only_adds)?;
         self.check_writable()?;
@@ -114,8 +114,8 @@ impl Work {
 
     /// What the next step needs.
     fn cost(&self, vol: &Volume, guard: &NodeGuard) -> Result<Cost> {
-        let data = if data::journaled(vol) { 3 } else { 0 };
-        let journal = (mapping::step_cost(vol) + data).min(vol.engine.max_blocks());
+        // The blocks at both ends, where data is journaled, and the one at the end of the file.
+        let journal = (mapping::step_cost(vol) + 3).min(vol.engine.max_blocks());
         let seen = survey(&mut &*vol, guard.node.ino, &guard.state.inode, self.at.min(MAX_LOGICAL - 1), 1)?;
         if self.how == Fallocate::PunchHole {
             // A hole in the middle of one extent makes two of it.
@@ -219,7 +219,7 @@ impl Work {
             }
             let (at, skip) = place(block_size, from)?;
             if let Mapped::Written(block) = mapping::map(op, ino, at)?.what {
-                data::zero(op, block, skip, skip + (to - from) as usize)?;
+                data::zero(op, ino, block, skip, skip + (to - from) as usize)?;
             }
         }
         Ok(())

@@ -82,7 +82,7 @@ pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     let got = mapping::fill_hole(op, ino, 0, 1, false)?;
-    data::fill(op, got.start, 1, 0, &contents)
+    data::fill(op, ino, (got.start, 1), 0, &contents)
 }
 
 /// What [`unfold`] takes: the inode, the block, its bitmap and its descriptor.

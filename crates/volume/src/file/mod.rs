@@ -16,7 +16,7 @@
 mod blocks;
 mod cluster;
 mod copy;
-mod data;
+pub(crate) mod data;
 mod extents;
 mod fallocate;
 mod grow;

@@ -115,12 +115,13 @@ fn plan_blocks(
     // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
     let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
-    Ok((cost(vol, seen.growth(vol, added), seen.clusters, u64::from(blocks) + u64::from(gap) + more), seen))
+    let data = if data::journaled(vol, ino, inode) { blocks + u32::from(gap) + more as u32 } else { 0 };
+    Ok((cost(vol, seen.growth(vol, added), seen.clusters, data), seen))
 }
 
-fn cost(vol: &Volume, growth: Growth, allocated: u64, data_blocks: u64) -> Cost {
+/// `data` are blocks whose contents go through the journal.
+fn cost(vol: &Volume, growth: Growth, allocated: u64, data: u32) -> Cost {
     let blocks = allocated + u64::from(growth.new);
-    let data = if data::journaled(vol) { data_blocks as u32 } else { 0 };
     Cost { journal: 1 + data + growth.nodes + tree::alloc_cost(vol, blocks), blocks, need: Need::Ordinary }
 }
 
@@ -146,7 +147,8 @@ pub(super) fn is_atomic(vol: &Volume, blocks: u64) -> bool {
     let growth = Growth { nodes: extents.nodes.max(pointers.nodes), new: extents.new.max(pointers.new) };
     // What was in the inode takes a block, too.
     let more = u64::from(inline::possible(vol));
-    cost(vol, growth, blocks + more, blocks + 1 + more).journal <= vol.engine.max_blocks()
+    let data = if data::all_journaled(vol) { (blocks + 1 + more) as u32 } else { 0 };
+    cost(vol, growth, blocks + more, data).journal <= vol.engine.max_blocks()
 }
 
 /// Largest size that a regular file can get as it is mapped, bytes.

@@ -2,7 +2,7 @@
 
 use super::plan::{check_changeable, max_size};
 use super::write::{touch, zero_behind};
-use super::{data, inline, mapping};
+use super::{inline, mapping};
 use crate::alloc::Need;
 use crate::inline::is_inline;
 use crate::node::NodeGuard;
@@ -71,8 +71,8 @@ pub(crate) fn set_size_cost(vol: &Volume, inode: &Inode, size: u64) -> Cost {
 
 /// What every operation needs that frees blocks.
 fn step_cost(vol: &Volume) -> Cost {
-    let data = u32::from(data::journaled(vol));
-    let journal = (mapping::step_cost(vol) + data).min(vol.engine.max_blocks());
+    // The block at the new end too, where data is journaled.
+    let journal = (mapping::step_cost(vol) + 1).min(vol.engine.max_blocks());
     Cost { journal, blocks: 0, need: Need::ToFree }
 }
 

@@ -8,6 +8,7 @@ use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
 use ondol_env::plant::{self, Defect};
 use ondol_format::Inode;
+use ondol_format::inode::InodeFlags;
 
 /// Largest write that is one operation whatever the journal holds, bytes.
 const ATOMIC_MAX: u64 = 1 << 20;
@@ -15,7 +16,8 @@ const ATOMIC_MAX: u64 = 1 << 20;
 impl Volume {
     /// Writes `bytes` at byte `offset`. Up to [`Volume::atomic_bytes`] this is one operation: after a crash all of it is
     /// there, or nothing (with `data=journal`; otherwise bytes over stored ones may be there alone). More is a sequence of
-    /// such operations, and when a later one fails, fewer bytes than `bytes` are written and counted.
+    /// such operations, and when a later one fails, fewer bytes than `bytes` are written and counted. That an append-only
+    /// file is only appended to is a matter of opening it: see [`Volume::check_open`].
     ///
     /// # Errors
     /// `NoSpace`, `FileTooBig`, `NotPermitted`, `IsDirectory`, `Invalid`, `Unsupported`, `ReadOnly`, corruption, or the
@@ -61,7 +63,7 @@ impl Volume {
 
     fn write_locked(&self, mut guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<usize> {
         let inode = &guard.state.inode;
-        check_changeable(guard.node.ino, inode, offset >= inode.size)?;
+        check_changeable(guard.node.ino, inode, true)?;
         self.check_writable()?;
         if bytes.is_empty() {
             return Ok(0);
@@ -97,7 +99,12 @@ impl Volume {
             n /= 2;
         };
         let inside = offset + n as u64 <= inode.size;
-        if inside && !seen.inline && seen.holes == 0 && !seen.unwritten && !data::journaled(self) && !stale(self, inode)
+        if inside
+            && !seen.inline
+            && seen.holes == 0
+            && !seen.unwritten
+            && !data::journaled(self, ino, inode)
+            && !stale(self, inode)
         {
             self.overwrite_only(&guard, offset, &bytes[..n])?;
             return Ok((n, guard));
@@ -133,7 +140,8 @@ impl Volume {
             self.engine.write_data(start, skip, &bytes[done..done + n])?;
             done += n;
         }
-        Ok(())
+        let synchronous = guard.state.inode.flags.contains(InodeFlags::SYNC);
+        if synchronous { self.sync() } else { Ok(()) }
     }
 }
 
@@ -157,7 +165,7 @@ pub(super) fn place(block_size: u64, byte: u64) -> Result<(u32, usize)> {
 pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
     let block_size = u64::from(op.vol().shared.sb.block_size());
     let size = op.inode(ino)?.size;
-    check_changeable(ino, op.inode(ino)?, offset >= size)?;
+    check_changeable(ino, op.inode(ino)?, true)?;
     let most = max_size(op.vol(), op.inode(ino)?);
     let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
     if is_inline(op.inode(ino)?) {
@@ -179,17 +187,17 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
         let part = |len: u32| &rest[..(len as usize * block_size as usize - skip).min(rest.len())];
         done += match run.what {
             Mapped::Written(start) => {
-                data::overwrite(op, start, skip, part(len))?;
+                data::overwrite(op, ino, start, skip, part(len))?;
                 part(len).len()
             }
             Mapped::Unwritten(start) => {
-                data::fill(op, start, len, skip, part(len))?;
+                data::fill(op, ino, (start, len), skip, part(len))?;
                 convert_all(op, ino, at, at + len)?;
                 part(len).len()
             }
             Mapped::Hole => {
                 let got = mapping::fill_hole(op, ino, at, len, false)?;
-                data::fill(op, got.start, got.len, skip, part(got.len))?;
+                data::fill(op, ino, (got.start, got.len), skip, part(got.len))?;
                 part(got.len).len()
             }
         };
@@ -228,7 +236,7 @@ pub(super) fn zero_behind(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<()> {
     }
     let (at, from) = place(block_size, size)?;
     match mapping::map(op, ino, at)?.what {
-        Mapped::Written(block) => data::zero(op, block, from, block_size as usize),
+        Mapped::Written(block) => data::zero(op, ino, block, from, block_size as usize),
         _ => Ok(()),
     }
 }

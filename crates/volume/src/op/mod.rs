@@ -23,6 +23,7 @@ use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
+use ondol_format::inode::InodeFlags;
 use ondol_journal::{Extent, Handle, Kind, Tid};
 use room::LateWrite;
 use std::collections::HashMap;
@@ -66,6 +67,8 @@ pub(crate) struct Op<'v> {
     freed_inodes: Vec<(Ino, bool)>,
     /// Bytes over stored ones, to be written home by the close; `None` when they are written at once.
     late: Option<Vec<LateWrite>>,
+    /// Nobody waits for what it changes, whatever the flags of its inodes.
+    in_passing: bool,
     pub(crate) orphans: crate::orphan::Changes<'v>,
 }
 
@@ -99,6 +102,7 @@ impl<'v> Op<'v> {
             freed: Vec::new(),
             freed_inodes: Vec::new(),
             late: None,
+            in_passing: false,
             orphans: crate::orphan::Changes::new(&vol.orphans),
         };
         guards.into_iter().for_each(|guard| op.join(guard));
@@ -128,6 +132,20 @@ impl<'v> Op<'v> {
     /// One time for everything the operation stamps.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
+    }
+
+    /// What it changes need not be durable when it is closed, not even of inodes that are written synchronously.
+    pub(crate) fn in_passing(&mut self) {
+        self.in_passing = true;
+    }
+
+    /// Whether an inode that it changes is to be durable on return: `chattr +S` and `+D`.
+    fn is_synchronous(&self) -> bool {
+        let synchronous = |n: &OpNode| match n.inode.is_dir() {
+            true => n.inode.flags.intersects(InodeFlags::SYNC | InodeFlags::DIRSYNC),
+            false => n.inode.flags.contains(InodeFlags::SYNC),
+        };
+        !self.in_passing && self.nodes.iter().any(|n| n.dirty && synchronous(n))
     }
 
     /// The handle, for staging changes of metadata blocks.
@@ -274,7 +292,10 @@ impl<'v> Op<'v> {
     pub(crate) fn alloc_inode(&mut self, parent: Ino, dir: bool) -> Result<Ino> {
         let vol = self.vol;
         let shared = &vol.shared;
-        let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir)?;
+        // Directories of a top directory (the root, or `chattr +T`) belong to different things.
+        let top = parent == crate::ROOT || self.inode(parent)?.flags.contains(InodeFlags::TOPDIR);
+        let spread = dir.then_some(top);
+        let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, spread)?;
         self.taken_inodes.push((ino, dir));
         self.mark_inode(ino, dir, true)?;
         vol.zero_inode_table(self, ino)?;
@@ -288,6 +309,24 @@ impl<'v> Op<'v> {
         self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
         self.changes_table(ino)?;
         Ok(ino)
+    }
+
+    /// Counts an opener of an inode that the operation has made, and lets it get its first name later. Dropping the
+    /// operation takes the inode away.
+    ///
+    /// # Errors
+    /// The operation does not hold it.
+    pub(crate) fn open_unnamed(&mut self, ino: Ino) -> Result<()> {
+        let node = &self.nodes[self.find(ino)?].guard.node;
+        node.opens.fetch_add(1, SeqCst);
+        node.linkable.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// What has lost its last name gets none again.
+    pub(crate) fn not_linkable(&mut self, ino: Ino) -> Result<()> {
+        self.nodes[self.find(ino)?].guard.node.linkable.store(false, SeqCst);
+        Ok(())
     }
 
     /// Frees a locked inode, whose blocks are freed already.
@@ -321,10 +360,11 @@ impl<'v> Op<'v> {
         self.touch_descriptor(g, if used { dirs } else { -dirs })
     }
 
-    /// Publishes everything in one step, installs the inodes and unlocks them.
+    /// Publishes everything in one step, installs the inodes and unlocks them. Where an inode asks for it (`chattr +S`,
+    /// `+D`), everything is durable when this returns.
     ///
     /// # Errors
-    /// An inode cannot be staged; nothing has changed then.
+    /// An inode cannot be staged; nothing has changed then. Or the journal's failure, where it has to be durable.
     pub(crate) fn close(self) -> Result<Tid> {
         self.close_keeping().map(|(tid, _)| tid)
     }
@@ -343,6 +383,7 @@ impl<'v> Op<'v> {
         if !plant::is(Defect::UnwrittenLate) {
             self.write_late()?;
         }
+        let synchronous = self.is_synchronous();
         let handle = self.handle.take().ok_or(Error::Invalid("the operation is closed"))?;
         // Counted before the journal can release them.
         let groups = &self.vol.shared.groups;
@@ -372,6 +413,9 @@ impl<'v> Op<'v> {
         for (ino, dir) in self.freed_inodes.drain(..) {
             count_dir(self.vol, ino, dir, false);
             groups.return_inode(&self.vol.shared.sb, ino);
+        }
+        if synchronous {
+            self.vol.wait(tid)?;
         }
         Ok((tid, kept))
     }

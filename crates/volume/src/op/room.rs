@@ -2,6 +2,7 @@
 
 use super::{Cost, Op};
 use crate::alloc::Need;
+use crate::behalf;
 use crate::node::locate;
 use crate::{Error, Ino, Result};
 use ondol_env::plant::{self, Defect};
@@ -46,7 +47,7 @@ impl Op<'_> {
         let blocks = cost.blocks.saturating_sub(self.promised);
         let total = Cost { journal, blocks: self.granted + blocks, need: cost.need };
         if blocks > 0 {
-            if !vol.shared.groups.promise(blocks, cost.need) {
+            if !vol.shared.groups.promise(blocks, behalf::of_thread(cost.need)) {
                 return Ok(Some(total));
             }
             (self.promised, self.granted) = (self.promised + blocks, self.granted + blocks);

@@ -20,6 +20,8 @@ pub(crate) trait View: Reader {
     fn inode(&self, ino: Ino) -> Result<&Inode>;
     /// Whether somebody has a locked inode open.
     fn is_open(&self, ino: Ino) -> Result<bool>;
+    /// Whether a locked inode without names may get one: it was made without any.
+    fn is_linkable(&self, ino: Ino) -> Result<bool>;
 }
 
 impl Reader for &Volume {
@@ -49,5 +51,9 @@ impl View for Op<'_> {
 
     fn is_open(&self, ino: Ino) -> Result<bool> {
         self.find(ino).map(|at| self.nodes[at].guard.node.opens.load(SeqCst) > 0)
+    }
+
+    fn is_linkable(&self, ino: Ino) -> Result<bool> {
+        self.find(ino).map(|at| self.nodes[at].guard.node.linkable.load(SeqCst))
     }
 }

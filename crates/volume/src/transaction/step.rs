@@ -48,9 +48,9 @@ impl Attempt<'_, '_> {
 
     fn create(&mut self, at: &Trail, new: &NewInode<'_>) -> Tried<()> {
         let (_, dir, name) = self.parent(at)?;
-        let (slot, cost) = plan_create(&mut self.op, dir, name, new)?;
+        let (place, cost) = plan_create(&mut self.op, dir, name, new)?;
         self.grant(cost)?;
-        do_create(&mut self.op, dir, name, slot, new)?;
+        do_create(&mut self.op, dir, name, place, new)?;
         Ok(())
     }
 
@@ -99,11 +99,11 @@ impl Attempt<'_, '_> {
     fn write(&mut self, at: &Trail, offset: Option<u64>, bytes: &[u8]) -> Tried<()> {
         let ino = self.target(at)?;
         let inode = self.op.inode(ino)?.clone();
+        plan::check_changeable(ino, &inode, offset.is_none())?;
         let offset = offset.unwrap_or(inode.size);
         if bytes.is_empty() {
-            return Ok(plan::check_changeable(ino, &inode, offset >= inode.size)?);
+            return Ok(());
         }
-        plan::check_changeable(ino, &inode, offset >= inode.size)?;
         let (cost, _) = plan::plan_write(&mut self.op, ino, &inode, offset, bytes.len())?;
         self.grant(cost)?;
         Ok(do_write(&mut self.op, ino, offset, bytes)?)

@@ -9,7 +9,7 @@ mod acl;
 mod store;
 mod value;
 
-pub(crate) use acl::chmod;
+pub(crate) use acl::{Inherited, chmod, inherit};
 pub(crate) use store::{Change, FREE_COST, SET_COST, change, change_cost, free, needs};
 pub(crate) use value::{names_values, still_names_values};
 
@@ -19,6 +19,13 @@ use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
 use ondol_format::xattr::{acl_from_disk, index, join_name, split_name};
 use store::Attrs;
+
+/// The longest full name and value of an attribute, bytes: XATTR_NAME_MAX and XATTR_SIZE_MAX of Linux.
+const NAME_MAX: usize = 255;
+const VALUE_MAX: usize = 65_536;
+/// The name of the access ACL.
+const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
+const SETGID: u16 = 0o2000;
 
 /// The name of file capabilities behind their prefix.
 const CAPABILITY: &[u8] = b"capability";
@@ -49,28 +56,47 @@ impl Volume {
     /// Sets an attribute, atomically.
     ///
     /// # Errors
-    /// `Exists` or `NoAttribute` as `how` says; `NoSpace` when it fits neither into the inode nor into its block,
-    /// or the volume is full;
-    /// `NotPermitted` on an immutable or append-only inode, or where the prefix does not belong; `Unsupported` prefix.
+    /// `Exists` or `NoAttribute` as `how` says, which for ACLs says nothing; `NoSpace` when it fits neither into the inode nor
+    /// into its block, or the volume is full; `ValueTooLong`; `BufferTooSmall` for a name that is too long or empty, `Invalid` for
+    /// one that is a bare prefix; `NotPermitted` on an immutable or append-only inode, or where the prefix does not belong;
+    /// `Unsupported` prefix; `Invalid` for what is no ACL, `Denied` for a default ACL of anything but a directory.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
-        self.change_xattr(ino, name, Some(value), how)
+        self.change_xattr(ino, name, Some(value), how, true)
+    }
+
+    /// As [`Volume::setxattr`] by somebody who is not in the inode's group: with an access ACL, setgid goes.
+    ///
+    /// # Errors
+    /// As [`Volume::setxattr`].
+    pub fn setxattr_without_setgid(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
+        self.change_xattr(ino, name, Some(value), how, false)
     }
 
     /// Removes an attribute, atomically.
     ///
     /// # Errors
-    /// `NoAttribute`, and as [`Volume::setxattr`].
+    /// `NoAttribute`, but not for ACLs, and as [`Volume::setxattr`].
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.change_xattr(ino, name, None, SetXattr::Replace)
+        self.change_xattr(ino, name, None, SetXattr::Replace, true)
     }
 
-    fn change_xattr(&self, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
+    fn change_xattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        how: SetXattr,
+        keeps_setgid: bool,
+    ) -> Result<()> {
         self.check_writable()?;
         let guard = self.node(ino)?.write()?;
         let apply = || -> Result<()> {
             let cost = plan_change(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
             let mut op = Op::begin(self, vec![guard], cost)?;
             let dead = do_change(&mut op, ino, name, value, how)?;
+            if !keeps_setgid && value.is_some() && name == ACCESS_ACL {
+                op.inode_mut(ino)?.mode &= !SETGID;
+            }
             op.close()?;
             self.bury_values(&dead);
             Ok(())
@@ -108,6 +134,10 @@ pub(crate) fn do_change(
 ) -> Result<Vec<Ino>> {
     let inode = op.inode(ino)?.clone();
     let planned = plan(op, ino, &inode, (name, value, how))?;
+    if planned.value.is_none() && planned.perm.is_none() && !has(op, ino, &inode, &planned)? {
+        // An ACL that is not there is removed without a trace.
+        return Ok(Vec::new());
+    }
     if let Some(perm) = planned.perm {
         let inode = op.inode_mut(ino)?;
         inode.mode = inode.mode & !0o777 | perm;
@@ -135,6 +165,10 @@ pub(crate) fn has_permissions(reader: &mut dyn Reader, ino: Ino, inode: &Inode) 
     Ok(found)
 }
 
+fn has(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &Change<'_>) -> Result<bool> {
+    Ok(Attrs::read(reader, ino, inode)?.find(change.number, change.name).is_some())
+}
+
 fn get(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
     let (number, rest) = split(inode, name)?;
     let attrs = Attrs::read(reader, ino, inode)?;
@@ -143,7 +177,9 @@ fn get(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<
     if !is_acl(number) {
         return Ok(value);
     }
-    acl_from_disk(&value).map_err(|e| Error::corrupt(format!("ACL of inode {ino}"), inode.file_acl, e.to_string()))
+    let acl = acl_from_disk(&value)
+        .map_err(|e| Error::corrupt(format!("ACL of inode {ino}"), inode.file_acl, e.to_string()))?;
+    if acl::is_empty(&acl) { Err(Error::NoAttribute) } else { Ok(acl) }
 }
 
 /// What a request comes to, once its name, its value and the inode have been judged.
@@ -161,13 +197,18 @@ fn plan<'n>(
         index::USER if !(inode.is_regular() || inode.is_dir()) => {
             return Err(Error::NotPermitted("user attributes are for files and directories"));
         }
-        index::POSIX_ACL_DEFAULT if !inode.is_dir() && value.is_some() => {
-            return Err(Error::NotPermitted("a default ACL is for directories"));
+        index::POSIX_ACL_DEFAULT if !inode.is_dir() && value.is_some_and(|v| !acl::is_empty(v)) => {
+            return Err(Error::Denied("a default ACL is for directories"));
         }
         _ => {}
     }
+    if let Some(value) = value.filter(|value| value.len() > VALUE_MAX) {
+        return Err(Error::ValueTooLong(value.len()));
+    }
     let attrs = Attrs::read(reader, ino, inode)?;
     match (attrs.find(number, rest), how) {
+        // Whether there is an ACL already makes no difference, not even to its removal.
+        _ if is_acl(number) => {}
         (Some(_), SetXattr::Create) => return Err(Error::Exists),
         (None, SetXattr::Replace) => return Err(Error::NoAttribute),
         _ => {}
@@ -181,9 +222,12 @@ fn plan<'n>(
 /// The number of a name's prefix and its rest.
 fn split<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
     let unknown = || Error::Unsupported(format!("attribute '{}'", String::from_utf8_lossy(name)));
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::BufferTooSmall);
+    }
     let Some((number, rest)) = split_name(name) else {
-        let long = name.len() > ondol_format::xattr::NAME_MAX;
-        return Err(if long { Error::NameTooLong } else { unknown() });
+        let bare = [&b"user."[..], b"trusted.", b"security."].contains(&name);
+        return Err(if bare { Error::Invalid("an attribute's name ends with its prefix") } else { unknown() });
     };
     if !is_served(number) || (is_acl(number) && inode.is_symlink()) {
         return Err(unknown());

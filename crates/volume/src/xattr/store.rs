@@ -5,7 +5,7 @@ use crate::alloc::Need;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_format::xattr::{
-    RawHeader, VALUE_MAX, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, value_entry_hash,
+    MAGIC, RawHeader, VALUE_MAX, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, value_entry_hash,
     write_block, write_inode,
 };
 use ondol_format::{Compat, Inode, Place, RawSuperblock};
@@ -38,7 +38,7 @@ impl<'n> Change<'n> {
 }
 
 /// The attributes of one inode, by where they lie.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attrs {
     pub(super) inline: Vec<Xattr>,
     pub(super) block: Vec<Xattr>,
@@ -120,6 +120,11 @@ impl Attrs {
     }
 }
 
+/// Whether an inode can have attributes, as far as a glance at it tells.
+pub(super) fn may_have_any(inode: &Inode) -> bool {
+    inode.file_acl != 0 || inode.tail.first_chunk().is_some_and(|word| u32::from_le_bytes(*word) == MAGIC)
+}
+
 /// Bytes for attributes in an inode: none if its extra fields, which would precede them, have no size.
 fn tail_room(inode: &Inode) -> usize {
     if inode.extra_isize > 0 { inode.tail.len() } else { 0 }
@@ -173,6 +178,20 @@ pub(crate) fn needs(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &C
 /// Corruption of the attributes.
 pub(crate) fn change_cost(reader: &mut dyn Reader, ino: Ino, inode: &Inode) -> Result<u32> {
     Ok(SET_COST + value::reference_cost(&Attrs::read(reader, ino, inode)?))
+}
+
+/// Blocks that these attributes, as the first of a new inode, have to be promised.
+///
+/// # Errors
+/// `NoSpace` when they do not fit.
+pub(super) fn fits_new(vol: &Volume, changes: &[Change<'_>]) -> Result<u64> {
+    let sb = &vol.shared.sb;
+    let fresh = Inode::new(sb.want_extra_isize(), &vol.shared.inode_format);
+    let mut attrs = Attrs::default();
+    for change in changes {
+        attrs = attrs.after(change, vol, tail_room(&fresh))?.after;
+    }
+    Ok(u64::from(!attrs.block.is_empty()))
 }
 
 /// Stages a change of a locked inode's attributes; none if an attribute to be removed is not there. Returns the inodes of values that

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Root, as the owner of everything that tests make.
-pub(crate) const USER: Caller = Caller { uid: 0, gid: 0 };
+pub(crate) const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 /// A directory for images, on tmpfs where there is one.
 pub(crate) fn scratch() -> TempDir {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// Root, as the owner of everything that tests make.
-pub(crate) const USER: Caller = Caller { uid: 0, gid: 0 };
+pub(crate) const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 /// The clock of volumes that tests open.
 pub(crate) const NOW: Timestamp = Timestamp { sec: 1_700_000_000, nsec: 123_456_789 };
 

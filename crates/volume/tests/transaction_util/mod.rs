@@ -7,7 +7,7 @@ use ondol_volume::{
 use std::collections::BTreeMap;
 
 /// Root, as the owner of everything that tests make.
-pub(crate) const USER: Caller = Caller { uid: 0, gid: 0 };
+pub(crate) const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 /// The names of a path.
 pub(crate) fn trail(path: &str) -> Trail {

@@ -45,7 +45,7 @@ pub(crate) struct Sender {
 
 impl Sender {
     fn caller(self) -> Caller {
-        Caller { uid: self.uid, gid: self.gid }
+        Caller::new(self.uid, self.gid)
     }
 
     /// Whether setuid and setgid bits survive this sender's changes: CAP_FSETID's to say, which these requests do not carry.

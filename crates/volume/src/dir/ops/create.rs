@@ -6,12 +6,17 @@ use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::{Needs, NewEntry, Slot};
 use crate::op::{Cost, Op, View};
+use crate::xattr::Inherited;
 use crate::{Attr, Caller, Error, Ino, Result, Volume};
 use ondol_format::inode::FileType;
 
+/// Where a new name goes, and what its inode inherits.
+pub(crate) type Place = (Slot, Inherited);
+
 /// Makes an inode and its name in directory `parent`, which `op` holds and where `name` has been found absent.
-pub(crate) fn do_create(op: &mut Op<'_>, parent: Ino, name: &[u8], slot: Slot, new: &NewInode<'_>) -> Result<Ino> {
-    let ino = init::make(op, parent, new)?;
+pub(crate) fn do_create(op: &mut Op<'_>, parent: Ino, name: &[u8], place: Place, new: &NewInode<'_>) -> Result<Ino> {
+    let (slot, inherited) = place;
+    let ino = init::make(op, parent, new, &inherited)?;
     let file_type = init::code_of(op, ino)?;
     insert(op, parent, slot, NewEntry { name, ino, file_type })?;
     if new.file_type == FileType::Directory {
@@ -25,22 +30,24 @@ pub(crate) fn do_create(op: &mut Op<'_>, parent: Ino, name: &[u8], slot: Slot, n
 ///
 /// # Errors
 /// As [`Volume::create`].
-pub(crate) fn plan_create(view: &mut dyn View, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<(Slot, Cost)> {
+pub(crate) fn plan_create(view: &mut dyn View, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<(Place, Cost)> {
     if new.file_type == FileType::Symlink {
         init::check_target(view.volume(), new.target)?;
     }
     let slot = plan_new(view, parent, name)?;
-    let (vol, dir) = (view.volume(), view.inode(parent)?);
-    vol.check_writable()?;
+    view.volume().check_writable()?;
     if new.file_type == FileType::Directory {
-        check_subdirs(vol, parent, dir)?;
+        check_subdirs(view.volume(), parent, view.inode(parent)?)?;
     }
-    let needs = new.needs() + slot.needs(dir)? + Needs { journal: 1, blocks: 0 };
-    Ok((slot, Cost { journal: needs.journal, blocks: needs.blocks, need: init::need(vol, new.caller) }))
+    let (inherited, of_inode) = new.plan(view, parent)?;
+    let needs = of_inode + slot.needs(view.inode(parent)?)? + Needs { journal: 1, blocks: 0 };
+    let need = init::need(view.volume(), new.caller);
+    Ok(((slot, inherited), Cost { journal: needs.journal, blocks: needs.blocks, need }))
 }
 
 impl Volume {
-    /// Makes an empty regular file with permission bits `mode`.
+    /// Makes an empty regular file with permission bits `mode`, which the directory's default ACL masks, or else the
+    /// caller's umask.
     ///
     /// # Errors
     /// `Exists`, `NotFound` when the directory is gone, `NotDirectory`, `NameTooLong`, `Invalid` name, `NoSpace`,
@@ -49,7 +56,7 @@ impl Volume {
         self.new_inode(parent, name, &plain(FileType::Regular, mode, caller))
     }
 
-    /// Makes an empty directory with permission bits `mode`.
+    /// Makes an empty directory with permission bits `mode`, as [`Volume::create`].
     ///
     /// # Errors
     /// As [`Volume::create`]; `TooManyLinks`.
@@ -86,9 +93,9 @@ impl Volume {
 
     fn try_new_inode(&self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Attr> {
         let mut locked = Locked::one(self, parent)?;
-        let (slot, cost) = plan_create(&mut locked, parent, name, new)?;
+        let (place, cost) = plan_create(&mut locked, parent, name, new)?;
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
-        let ino = do_create(&mut op, parent, name, slot, new)?;
+        let ino = do_create(&mut op, parent, name, place, new)?;
         let attr = self.attr(ino, op.inode(ino)?)?;
         op.close()?;
         Ok(attr)

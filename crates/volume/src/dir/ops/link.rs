@@ -1,38 +1,41 @@
 //! link.
 
-use super::{check_movable, plan_new, touch_dir, touch_inode};
+use super::{check_movable, check_project, plan_new, touch_dir, touch_inode};
 use crate::alloc::Need;
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::{NewEntry, Slot, init};
 use crate::op::{Cost, Op, View};
-use crate::{Attr, Error, Ino, Result, Volume};
-use ondol_format::Inode;
+use crate::{Attr, Error, Ino, Result, Volume, orphan};
 use ondol_format::inode::LINK_MAX;
 
 /// Gives `ino` a further name in directory `parent`. `op` holds both, and `name` has been found absent.
 pub(crate) fn do_link(op: &mut Op<'_>, ino: Ino, parent: Ino, name: &[u8], slot: Slot) -> Result<()> {
-    check_linkable(ino, op.inode(ino)?)?;
+    check_linkable(op, ino, parent)?;
     let file_type = init::code_of(op, ino)?;
     insert(op, parent, slot, NewEntry { name, ino, file_type })?;
+    if op.inode(ino)?.links == 0 {
+        orphan::remove(op, ino)?;
+    }
     op.inode_mut(ino)?.links += 1;
     touch_inode(op, ino)?;
     touch_dir(op, parent)
 }
 
-/// Whether an inode can have another name.
-fn check_linkable(ino: Ino, inode: &Inode) -> Result<()> {
+/// Whether an inode can have another name, or its first, in a directory.
+fn check_linkable(view: &dyn View, ino: Ino, parent: Ino) -> Result<()> {
+    let inode = view.inode(ino)?;
     if inode.is_dir() {
         return Err(Error::NotPermitted("a directory has one name"));
     }
     check_movable(inode)?;
-    if inode.links == 0 {
+    if inode.links == 0 && !view.is_linkable(ino)? {
         return Err(Error::NotFound);
     }
     if inode.links >= LINK_MAX {
         return Err(Error::TooManyLinks(ino));
     }
-    Ok(())
+    check_project(view.inode(parent)?, inode)
 }
 
 /// Checks whether locked `ino` can get `name` in a locked directory, and says where the name goes and what it takes.
@@ -42,17 +45,19 @@ fn check_linkable(ino: Ino, inode: &Inode) -> Result<()> {
 pub(crate) fn plan_link(view: &mut dyn View, ino: Ino, parent: Ino, name: &[u8]) -> Result<(Slot, Cost)> {
     let slot = plan_new(view, parent, name)?;
     view.volume().check_writable()?;
-    check_linkable(ino, view.inode(ino)?)?;
+    check_linkable(view, ino, parent)?;
     let needs = slot.needs(view.inode(parent)?)?;
-    Ok((slot, Cost { journal: needs.journal + 2, blocks: needs.blocks, need: Need::Ordinary }))
+    let orphan = if view.inode(ino)?.links == 0 { orphan::COST } else { 0 };
+    Ok((slot, Cost { journal: needs.journal + 2 + orphan, blocks: needs.blocks, need: Need::Ordinary }))
 }
 
 impl Volume {
-    /// Gives an inode that is not a directory another name.
+    /// Gives an inode that is not a directory another name; or, if it comes from [`Volume::tmpfile`] and is still open, its
+    /// first.
     ///
     /// # Errors
-    /// `Exists`, `NotFound`, `NotDirectory`, `NotPermitted` (`ino` is a directory), `TooManyLinks`, `NameTooLong`, `Invalid` name,
-    /// `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
+    /// `Exists`, `NotFound`, `NotDirectory`, `NotPermitted` (`ino` is a directory), `TooManyLinks`, `OtherProject`,
+    /// `NameTooLong`, `Invalid` name, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         self.try_link(ino, parent, name).map_err(|e| self.noted(e))
     }

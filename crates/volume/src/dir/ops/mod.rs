@@ -4,6 +4,7 @@ mod create;
 mod link;
 mod lookup;
 mod rename;
+mod tmpfile;
 mod unlink;
 
 pub(crate) use create::{do_create, plain, plan_create};
@@ -74,6 +75,14 @@ fn check_removable(dir: &Inode) -> Result<()> {
 fn check_movable(inode: &Inode) -> Result<()> {
     if inode.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
         return Err(Error::NotPermitted("the inode is immutable or append-only"));
+    }
+    Ok(())
+}
+
+/// Whether a directory that hands down its project takes an inode in.
+fn check_project(dir: &Inode, inode: &Inode) -> Result<()> {
+    if dir.flags.contains(InodeFlags::PROJINHERIT) && dir.project != inode.project {
+        return Err(Error::OtherProject);
     }
     Ok(())
 }

@@ -1,16 +1,19 @@
 //! rename: within and across directories, over what is there, and exchange.
 
 use super::unlink::{Fate, check_empty, drop_link};
-use super::{add_subdir, check_movable, check_name, check_removable, check_subdirs, drop_subdir};
-use super::{find, is_dots, touch_dir, touch_inode};
+use super::{add_subdir, check_movable, check_name, check_project, check_removable, check_subdirs, drop_subdir};
+use super::{find, is_dots, plain, touch_dir, touch_inode};
 use crate::alloc::Need;
+use crate::dir::init::NewInode;
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::remove::{remove, replace, set_parent};
 use crate::dir::{Dir, Entry, Needs, NewEntry, Search, init};
 use crate::op::{Cost, Op, View};
-use crate::{Error, Ino, ROOT, Rename, Result, Volume};
+use crate::xattr::Inherited;
+use crate::{Caller, Error, Ino, ROOT, Rename, Result, Volume};
 use ondol_format::Inode;
+use ondol_format::inode::{FileType, InodeFlags};
 use std::collections::BTreeSet;
 
 /// Where from and where to, by directory and name.
@@ -32,6 +35,31 @@ pub(crate) struct Plan {
     /// What becomes of the inode that is replaced.
     fate: Option<Fate>,
     exchange: bool,
+    /// What stays under the old name.
+    whiteout: Option<Whiteout>,
+}
+
+/// A whiteout to be made.
+#[derive(Clone, Debug)]
+struct Whiteout {
+    new: NewInode<'static>,
+    inherited: Inherited,
+    needs: Needs,
+}
+
+impl Whiteout {
+    fn plan(view: &mut dyn View, dir: Ino, owner: Caller) -> Result<Self> {
+        let new = plain(FileType::CharDevice, 0, owner);
+        let (inherited, needs) = new.plan(view, dir)?;
+        Ok(Self { new, inherited, needs })
+    }
+
+    /// Puts it in the place of `source`, which moves away from directory `dir`.
+    fn put(&self, op: &mut Op<'_>, dir: Ino, source: &Entry) -> Result<()> {
+        let ino = init::make(op, dir, &self.new, &self.inherited)?;
+        let code = init::code_of(op, ino)?;
+        replace(op, dir, source, ino, code)
+    }
 }
 
 impl Plan {
@@ -58,7 +86,8 @@ impl Plan {
     /// As [`Volume::rename`].
     pub(crate) fn settle(&mut self, view: &mut dyn View, names: &Names<'_>, circle: &Circle) -> Result<Cost> {
         let victim = self.check(view, names, circle)?;
-        self.cost(view.inode(names.to)?, victim)
+        let need = self.whiteout.as_ref().map_or(Need::Ordinary, |w| init::need(view.volume(), w.new.caller));
+        Ok(Cost { need, ..self.cost(view.inode(names.to)?, victim)? })
     }
 
     /// Returns the journal blocks that what is replaced takes.
@@ -67,15 +96,20 @@ impl Plan {
         let source = self.source.ino;
         let source_is_dir = view.inode(source)?.is_dir();
         let (from, to) = (view.inode(names.from)?, view.inode(names.to)?);
-        check_removable(from)?;
-        check_movable(view.inode(source)?)?;
+        let target = self.target();
         if circle.above_target.contains(&source) {
             return Err(Error::Invalid("a directory cannot be moved below itself"));
         }
-        let Some(target) = self.target() else {
-            if to.flags.contains(ondol_format::inode::InodeFlags::IMMUTABLE) {
+        if self.exchange && target.is_some_and(|target| circle.above_source.contains(&target.ino)) {
+            return Err(Error::Invalid("a directory cannot be moved below itself"));
+        }
+        check_removable(from)?;
+        check_movable(view.inode(source)?)?;
+        let Some(target) = target else {
+            if to.flags.contains(InodeFlags::IMMUTABLE) {
                 return Err(Error::NotPermitted("the directory is immutable"));
             }
+            check_project(to, view.inode(source)?)?;
             if source_is_dir && names.from != names.to {
                 check_subdirs(vol, names.to, to)?;
             }
@@ -85,9 +119,8 @@ impl Plan {
         check_removable(to)?;
         check_movable(view.inode(target.ino)?)?;
         if self.exchange {
-            if circle.above_source.contains(&target.ino) {
-                return Err(Error::Invalid("a directory cannot be moved below itself"));
-            }
+            check_project(to, view.inode(source)?)?;
+            check_project(from, view.inode(target.ino)?)?;
             match (source_is_dir, target_is_dir) {
                 (true, false) if names.from != names.to => check_subdirs(vol, names.to, to)?,
                 (false, true) if names.from != names.to => check_subdirs(vol, names.from, from)?,
@@ -101,6 +134,7 @@ impl Plan {
             (true, true) => check_empty(view, target.ino)?,
             (false, false) => {}
         }
+        check_project(view.inode(names.to)?, view.inode(source)?)?;
         let (fate, cost) = Fate::of(view, target.ino)?;
         self.fate = Some(fate);
         Ok(cost)
@@ -114,7 +148,9 @@ impl Plan {
         };
         // Both directories' inodes, the moved inode, the source's leaf, and the first block of each moved directory.
         let journal = target.journal + victim + 2 + 1 + 1 + 2;
-        Ok(Cost { journal, blocks: target.blocks, need: Need::Ordinary })
+        let whiteout = self.whiteout.as_ref().map_or(Needs::default(), |w| w.needs);
+        let (journal, blocks) = (journal + whiteout.journal, target.blocks + whiteout.blocks);
+        Ok(Cost { journal, blocks, need: Need::Ordinary })
     }
 }
 
@@ -133,25 +169,33 @@ pub(crate) fn plan_rename(view: &mut dyn View, names: &Names<'_>, how: Rename, c
     let source = find(view, names.from, names.from_name)?.found()?;
     let target = find(view, names.to, names.to_name)?;
     match (how, &target) {
-        (Rename::NoReplace, Search::Found(_)) => return Err(Error::Exists),
+        (Rename::NoReplace | Rename::Whiteout { replace: false, .. }, Search::Found(_)) => return Err(Error::Exists),
         (Rename::Exchange, Search::Absent(_)) => return Err(Error::NotFound),
-        (Rename::Replace, Search::Found(at)) if circle.above_source.contains(&at.ino) => {
+        (Rename::Replace | Rename::Whiteout { .. }, Search::Found(at)) if circle.above_source.contains(&at.ino) => {
             return Err(Error::NotEmpty(at.ino));
         }
         _ => {}
     }
-    Ok(Plan { source, target, fate: None, exchange: how == Rename::Exchange })
+    let whiteout = match how {
+        Rename::Whiteout { owner, .. } => Some(Whiteout::plan(view, names.from, owner)?),
+        _ => None,
+    };
+    Ok(Plan { source, target, fate: None, exchange: how == Rename::Exchange, whiteout })
 }
 
 /// Does what has been planned; `op` holds both directories, the source, and the target if there is one. Returns what was
 /// replaced, and what has become of it.
 pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Result<Option<(Ino, Fate)>> {
-    let Plan { source, mut fate, exchange, .. } = plan;
     let target_ino = plan.target().map(|target| target.ino);
+    let Plan { source, mut fate, exchange, whiteout, target } = plan;
+    let leave = |op: &mut Op<'_>| match &whiteout {
+        Some(whiteout) => whiteout.put(op, names.from, &source),
+        None => remove(op, names.from, &source),
+    };
     let across = names.from != names.to;
     let moved_dir = op.inode(source.ino)?.is_dir();
     let code = init::code_of(op, source.ino)?;
-    match plan.target {
+    match target {
         Search::Found(target) if exchange => {
             let other = init::code_of(op, target.ino)?;
             replace(op, names.to, &target, source.ino, code)?;
@@ -163,14 +207,14 @@ pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Resul
         }
         Search::Found(target) => {
             replace(op, names.to, &target, source.ino, code)?;
-            remove(op, names.from, &source)?;
+            leave(op)?;
             if op.inode(target.ino)?.is_dir() {
                 drop_subdir(op.inode_mut(names.to)?);
             }
             fate = Some(drop_link(op, target.ino, fate.unwrap_or(Fate::Orphan))?);
         }
         Search::Absent(slot) => {
-            remove(op, names.from, &source)?;
+            leave(op)?;
             insert(op, names.to, slot, NewEntry { name: names.to_name, ino: source.ino, file_type: code })?;
         }
     }
@@ -192,13 +236,14 @@ fn move_dir(op: &mut Op<'_>, ino: Ino, from: Ino, to: Ino) -> Result<()> {
 }
 
 impl Volume {
-    /// Moves a name, replacing what `to_name` names unless `how` says otherwise, in one step. Two names of one inode stay as
+    /// Moves a name, replacing what `to_name` names unless `how` says otherwise, in one step, a whiteout included. Two names of one inode stay as
     /// they are.
     ///
     /// # Errors
     /// `NotFound`, `Exists` (`NoReplace`), `NotEmpty`, `NotDirectory` and `IsDirectory` when only one of the two is a
     /// directory, `Invalid` when a directory would come to lie below itself or a name is ".", ".." or impossible,
-    /// `NameTooLong`, `TooManyLinks`, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed then.
+    /// `NameTooLong`, `TooManyLinks`, `OtherProject`, `NoSpace`, `ReadOnly`, `NotPermitted`; corruption. Nothing has changed
+    /// then.
     pub fn rename(&self, from: Ino, from_name: &[u8], to: Ino, to_name: &[u8], how: Rename) -> Result<()> {
         self.try_rename(&Names { from, from_name, to, to_name }, how).map_err(|e| self.noted(e))
     }

@@ -52,8 +52,11 @@ fn free_cost(vol: &Volume, inode: &Inode) -> Option<u32> {
 pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
     let inode = op.inode_mut(ino)?;
     inode.links = if inode.is_dir() { 0 } else { inode.links.saturating_sub(1) };
-    let blocks = file::has_blocks(inode);
+    let (blocks, last) = (file::has_blocks(inode), inode.links == 0);
     touch_inode(op, ino)?;
+    if last {
+        op.not_linkable(ino)?;
+    }
     match fate {
         Fate::Kept => return Ok(fate),
         Fate::Freed if !blocks || file::shrink(op, ino, 0)? => {
@@ -81,13 +84,13 @@ pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
 pub(crate) fn plan_unlink(view: &mut dyn View, parent: Ino, entry: &Entry, directory: bool) -> Result<(Fate, Cost)> {
     view.volume().check_writable()?;
     let inode = view.inode(entry.ino)?;
+    check_removable(view.inode(parent)?)?;
+    check_movable(inode)?;
     match (directory, inode.is_dir()) {
         (true, false) => return Err(Error::NotDirectory(entry.ino)),
         (false, true) => return Err(Error::IsDirectory(entry.ino)),
         _ => {}
     }
-    check_removable(view.inode(parent)?)?;
-    check_movable(inode)?;
     if directory {
         check_empty(view, entry.ino)?;
     }

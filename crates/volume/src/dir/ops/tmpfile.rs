@@ -1,0 +1,40 @@
+//! Files without a name: O_TMPFILE.
+
+use super::plain;
+use crate::dir::lock::Locked;
+use crate::dir::{Dir, init};
+use crate::op::{Cost, Op};
+use crate::{Attr, Caller, Error, Ino, Result, Volume, orphan};
+use ondol_format::inode::{FileType, InodeFlags};
+
+impl Volume {
+    /// Makes an empty regular file without a name, open once (as by [`Volume::open`]). It gets its group, its ACLs and its
+    /// flags from `dir`, in which it does not appear. [`Volume::link`] can name it; the last [`Volume::release`] deletes it
+    /// otherwise, and so does recovery: it is an orphan from the first moment on.
+    ///
+    /// # Errors
+    /// `NotFound` when the directory is gone, `NotDirectory`, `NoSpace`, `ReadOnly`, `NotPermitted` (`dir` is immutable);
+    /// corruption. Nothing has changed then.
+    pub fn tmpfile(&self, dir: Ino, mode: u16, caller: Caller) -> Result<Attr> {
+        self.try_tmpfile(dir, mode, caller).map_err(|e| self.noted(e))
+    }
+
+    fn try_tmpfile(&self, dir: Ino, mode: u16, caller: Caller) -> Result<Attr> {
+        let mut locked = Locked::one(self, dir)?;
+        if Dir::seen(&locked, dir)?.inode.flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(Error::NotPermitted("the directory is immutable"));
+        }
+        self.check_writable()?;
+        let new = plain(FileType::Regular, mode, caller);
+        let (inherited, needs) = new.plan(&mut locked, dir)?;
+        let cost = Cost { journal: needs.journal + orphan::COST, blocks: needs.blocks, need: init::need(self, caller) };
+        let mut op = Op::begin(self, locked.into_guards(), cost)?;
+        let ino = init::make(&mut op, dir, &new, &inherited)?;
+        op.inode_mut(ino)?.links = 0;
+        orphan::add(&mut op, ino)?;
+        op.open_unnamed(ino)?;
+        let attr = self.attr(ino, op.inode(ino)?)?;
+        op.close()?;
+        Ok(attr)
+    }
+}
