@@ -337,7 +337,7 @@ mod tests {
     fn many_calls_and_some_of_every_kind_succeed() {
         let mut runner = TestRunner::deterministic();
         let (mut done, mut failed) = (std::collections::BTreeMap::new(), 0);
-        for _ in 0..100 {
+        for _ in 0..300 {
             let mut model = Model::empty();
             for op in ops(100..101).new_tree(&mut runner).unwrap().current() {
                 let word = op.to_string().split(' ').next().unwrap().to_owned();
