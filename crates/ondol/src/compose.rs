@@ -159,6 +159,7 @@ fn volume_options(options: &Options, image: &Image, data: DataMode, read_only: b
         on_error: options.on_error.unwrap_or(from_image),
         read_only,
         atime: options.atime,
+        nodiratime: options.nodiratime,
         cached_inodes: options.cached_inodes.unwrap_or((options.cache_bytes / 4 / INODE_BYTES) as usize),
     }
 }

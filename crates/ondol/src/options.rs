@@ -1,6 +1,6 @@
 //! Mount options: ext4's words with ext4's meaning, and few of our own.
 
-use ondol_volume::{DataMode, OnError};
+use ondol_volume::{Atime, DataMode, OnError};
 
 /// How a volume is opened. See `mount -o` in the README for the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,8 @@ pub struct Options {
     pub(crate) cache_bytes: u64,
     /// What `cache_bytes` gives unless it is set.
     pub(crate) cached_inodes: Option<usize>,
-    pub(crate) atime: bool,
+    pub(crate) atime: Atime,
+    pub(crate) nodiratime: bool,
 }
 
 impl Default for Options {
@@ -28,7 +29,8 @@ impl Default for Options {
             dirty_bytes: 32 << 20,
             cache_bytes: 128 << 20,
             cached_inodes: None,
-            atime: true,
+            atime: Atime::Relative,
+            nodiratime: false,
         }
     }
 }
@@ -126,7 +128,7 @@ impl Options {
     /// Whether reading changes access times, as `relatime`.
     #[must_use]
     pub fn with_atime(mut self, atime: bool) -> Self {
-        self.atime = atime;
+        self.atime = if atime { Atime::Relative } else { Atime::Never };
         self
     }
 
@@ -136,8 +138,11 @@ impl Options {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("norecovery" | "noload", None) => self.recovery = false,
-            ("noatime", None) => self.atime = false,
-            ("relatime" | "atime", None) => self.atime = true,
+            ("noatime", None) => self.atime = Atime::Never,
+            ("relatime" | "atime", None) => self.atime = Atime::Relative,
+            ("strictatime", None) => self.atime = Atime::Always,
+            ("nodiratime", None) => self.nodiratime = true,
+            ("diratime", None) => self.nodiratime = false,
             ("data", Some(v)) => self.data = Some(data_mode(v)?),
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
             ("journal", Some(v)) => journal(v)?,
@@ -220,7 +225,7 @@ mod tests {
             (o.data, o.read_only, o.commit_seconds, o.dirty_bytes),
             (Some(DataMode::Journal), false, 5, 1 << 20)
         );
-        assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, false));
+        assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Atime::Never));
     }
 
     #[test]
