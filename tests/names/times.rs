@@ -134,9 +134,12 @@ fn changes<T: PartialEq + Copy>(paths: &[&str], was: &[Times<T>], is: &[Times<T>
     changed
 }
 
+/// Something to read, and how it is read there and here.
+type Reading = (&'static str, fn(&Path), fn(&Inodes, u32));
+
 #[test]
 fn access_times_follow_the_options() {
-    let reads: [(&str, fn(&Path), fn(&Inodes, u32)); 4] = [
+    let reads: [Reading; 4] = [
         ("f", |p| drop(std::fs::read(p).unwrap()), |i, ino| assert!(i.read(ino, 0, &mut [0; 100]).is_ok())),
         ("empty", |p| drop(std::fs::read(p).unwrap()), |i, ino| assert!(i.read(ino, 0, &mut [0; 100]).is_ok())),
         ("d", |p| std::fs::read_dir(p).unwrap().for_each(drop), |i, ino| i.readdir(ino, 0, &mut |_| true).unwrap()),
