@@ -66,6 +66,26 @@ fn block_maps_journal_with_checksums() {
 }
 
 #[test]
+fn inline_data_ordered() {
+    agree(&Spec::new(16 << 20, 1024).journal(4).with("-O inline_data"), DataMode::Ordered);
+}
+
+#[test]
+fn inline_data_in_large_inodes_without_indexes() {
+    agree(&Spec::new(24 << 20, 2048).with("-I 1024 -O inline_data,^dir_index"), DataMode::Journal);
+}
+
+#[test]
+fn clusters_ordered() {
+    agree(&Spec::new(24 << 20, 1024).journal(4).with("-O bigalloc -C 8192"), DataMode::Ordered);
+}
+
+#[test]
+fn a_tiny_volume_with_clusters_runs_full() {
+    agree(&Spec::new(4 << 20, 1024).journal(1).with("-N 32 -O bigalloc -C 4096"), DataMode::Journal);
+}
+
+#[test]
 fn a_tiny_volume_runs_full() {
     agree(&Spec::new(3 << 20, 1024).journal(1).with("-N 32"), DataMode::Ordered);
 }

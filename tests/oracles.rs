@@ -32,6 +32,11 @@ const KINDS: &[(&str, u32, u64, &str)] = &[
     ("large inodes", 4096, 64, "-I 512"),
     ("ext3", 1024, 32, "-O ^extent,^metadata_csum,^64bit,^flex_bg,^huge_file,^dir_nlink,^extra_isize"),
     ("block maps, checksums", 4096, 64, "-O ^extent,^64bit,orphan_file"),
+    ("inline data", 4096, 64, "-O inline_data"),
+    ("inline data, linear directories", 1024, 32, "-I 512 -O inline_data,^dir_index,^metadata_csum"),
+    ("clusters", 4096, 64, "-O bigalloc"),
+    ("small clusters, groups apart", 1024, 48, "-O bigalloc,^flex_bg -C 4096 -g 8192"),
+    ("large clusters, no checksums", 1024, 64, "-O bigalloc,^metadata_csum,uninit_bg,inline_data -C 65536"),
     ("lazy tables", 1024, 48, "-E lazy_itable_init=1,lazy_journal_init=1"),
 ];
 
@@ -279,15 +284,7 @@ fn theirs_made_by_our_own_mkfs() {
 
 #[test]
 fn features_that_are_not_known_are_refused_by_name() {
-    for (args, name) in [
-        ("-O inline_data", "inline_data"),
-        ("-O bigalloc", "bigalloc"),
-        ("-O encrypt", "encrypt"),
-        ("-O mmp", "mmp"),
-        ("-O ea_inode", "ea_inode"),
-        ("-O casefold", "casefold"),
-        ("-O quota", "quota"),
-    ] {
+    for (args, name) in [("-O encrypt", "encrypt"), ("-O casefold", "casefold"), ("-O quota", "quota")] {
         let image = Spec::new(64 << 20, 4096).with(args).make().unwrap();
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(image));
         // What may be read for all that is opened for reading only.

@@ -24,6 +24,10 @@ pub enum Kind {
     ManyGroups,
     /// As small, with ext2's block maps instead of extents, and without what ext3 does not know. Made by mke2fs.
     BlockMap,
+    /// As small, with contents in the inode where they fit. Made by mke2fs.
+    InlineData,
+    /// As small, allocated in clusters of four blocks. Made by mke2fs.
+    Clusters,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -34,7 +38,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -42,10 +46,12 @@ impl Kind {
         Self::WholeSeconds,
         Self::ManyGroups,
         Self::BlockMap,
+        Self::InlineData,
+        Self::Clusters,
     ];
 
     /// Those whose files are mapped in other ways than by extents of blocks.
-    pub const FORMS: [Self; 1] = [Self::BlockMap];
+    pub const FORMS: [Self; 3] = [Self::BlockMap, Self::InlineData, Self::Clusters];
 
     fn name(self) -> &'static str {
         match self {
@@ -56,6 +62,8 @@ impl Kind {
             Self::WholeSeconds => "whole-seconds",
             Self::ManyGroups => "many-groups",
             Self::BlockMap => "block-map",
+            Self::InlineData => "inline-data",
+            Self::Clusters => "clusters",
         }
     }
 
@@ -73,6 +81,8 @@ impl Kind {
             Self::WholeSeconds => by_mke2fs(Spec::small().with("-I 128")),
             Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),
             Self::BlockMap => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128").with(EXT3)),
+            Self::InlineData => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O inline_data")),
+            Self::Clusters => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O bigalloc -C 4096")),
         }
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 mod program;
+pub mod programs;
 
 pub use program::{mount, no_fuse_mount, program};
 

@@ -1,9 +1,11 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
+//! `cargo xtask programs`: programs and test suites of others on a mount.
 #![forbid(unsafe_code)]
 
 mod layers;
 mod licences;
 mod plant;
+mod programs;
 mod sizes;
 
 use std::process::{Command, ExitCode};
@@ -25,6 +27,9 @@ const CHECKS: [Check; 8] = [
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let wanted = words.next().unwrap_or_default();
+    if wanted == "programs" {
+        return programs::run(words);
+    }
     let skipped: Vec<String> = words.filter_map(|w| w.strip_prefix("--skip=").map(str::to_owned)).collect();
     let chosen: Vec<&Check> = CHECKS
         .iter()
@@ -32,7 +37,7 @@ fn main() -> ExitCode {
         .collect();
     if chosen.is_empty() {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: cargo xtask check [--skip=NAME]... | {}", names.join(" | "));
+        eprintln!("usage: cargo xtask check [--skip=NAME]... | programs [--list] [NAME]... | {}", names.join(" | "));
         return ExitCode::from(2);
     }
     for (name, check) in chosen {

@@ -5,7 +5,7 @@
 //!            |
 //!       BlockStore          read, borrow, write, flush, discard + Caps
 //!            |
-//!   FileStore   RamStore   LayerStore    Recorder / Faulty (wrap another store)
+//!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore (wrap others)
 //! ```
 //!
 //! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
@@ -14,7 +14,9 @@
 mod error;
 mod fault;
 mod file;
+mod join;
 mod layer;
+mod overlay;
 mod ram;
 mod record;
 mod stats;
@@ -23,7 +25,9 @@ mod store;
 pub use error::{BlockError, Result, check_range};
 pub use fault::{FaultPlan, Faulty};
 pub use file::{Access, FileStore};
+pub use join::JoinedStore;
 pub use layer::LayerStore;
+pub use overlay::OverlayStore;
 pub use ram::RamStore;
 pub use record::Recorder;
 pub use stats::{BlockStats, Counters};

@@ -16,6 +16,14 @@ pub fn crc16(seed: u16, data: &[u8]) -> u16 {
     })
 }
 
+/// crc32 (polynomial 0x04c11db7, most significant bit first) continued from `seed`, without inversions: the kernel's
+/// `crc32_be`, as jbd2's first checksum uses it.
+pub fn crc32_be(seed: u32, data: &[u8]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Mpeg2, u64::from(seed));
+    digest.update(data);
+    digest.finalize() as u32
+}
+
 /// The seed of a volume that has no `metadata_csum_seed`: crc32c of its UUID.
 pub fn uuid_seed(uuid: &[u8; 16]) -> u32 {
     crc32c(!0, uuid)
@@ -42,6 +50,9 @@ mod tests {
         // The usual check value of crc32c has both inversions; crc16/ARC is published as 0xbb3d.
         assert_eq!(!crc32c(!0, b"123456789"), 0xe306_9283);
         assert_eq!(crc16(0, b"123456789"), 0xbb3d);
+        // crc32/MPEG-2, and the same in two parts.
+        assert_eq!(crc32_be(!0, b"123456789"), 0x0376_e6e7);
+        assert_eq!(crc32_be(crc32_be(!0, b"1234"), b"56789"), 0x0376_e6e7);
     }
 
     #[test]

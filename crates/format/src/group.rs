@@ -166,7 +166,7 @@ impl GroupDesc {
         }
         let inodes = sb.inodes_per_group();
         for (what, count, most) in [
-            ("free blocks", self.free_blocks, sb.blocks_in_group(g)),
+            ("free blocks", self.free_blocks, sb.clusters_in_group(g)),
             ("free inodes", self.free_inodes, inodes),
             ("directories", self.used_dirs, inodes),
             ("unused inodes", self.itable_unused, inodes),

@@ -20,6 +20,7 @@ pub mod inode;
 pub mod jbd2;
 pub mod layout;
 pub mod mkfs;
+pub mod mmp;
 pub mod orphan_file;
 pub mod superblock;
 pub mod time;

@@ -44,7 +44,7 @@ fn read_all(bytes: &[u8], csum: bool) {
     let _ = Header::parse(bytes);
     for log in [LogCsum::None, LogCsum::V2, LogCsum::V3] {
         for bit64 in [false, true] {
-            let format = LogFormat { block_size: bytes.len() as u32, bit64, csum: log, seed: 1 };
+            let format = LogFormat { block_size: bytes.len() as u32, bit64, csum: log, has_old_csum: false, seed: 1 };
             let unchecked = LogFormat { csum: LogCsum::None, ..format };
             for format in [format, unchecked] {
                 if let Ok(tags) = Descriptor::new(bytes, format, place) {

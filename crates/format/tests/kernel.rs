@@ -309,7 +309,7 @@ fn write_log(image: &Image, file: &File, last: u64) -> Vec<(u64, u8)> {
         put_next(&bytes);
         copies.iter().for_each(|copy| put_next(copy));
         let time = ondol_format::Time { sec: 1_700_000_000, nsec: 5 };
-        Commit { sequence, time }.write(&mut bytes, &format);
+        Commit { sequence, time, old_checksum: jbd2::OldChecksum::None }.write(&mut bytes, &format);
         put_next(&bytes);
     }
     let mut raw = image.sb.raw().clone();
@@ -328,7 +328,7 @@ fn write_log(image: &Image, file: &File, last: u64) -> Vec<(u64, u8)> {
 fn a_full_descriptor_block_is_read_back() {
     for csum in [jbd2::LogCsum::V3, jbd2::LogCsum::V2, jbd2::LogCsum::None] {
         for bit64 in [false, true] {
-            let format = jbd2::LogFormat { block_size: 1024, bit64, csum, seed: 77 };
+            let format = jbd2::LogFormat { block_size: 1024, bit64, csum, has_old_csum: false, seed: 77 };
             let mut bytes = vec![0; 1024];
             let mut writer = jbd2::DescriptorWriter::new(&mut bytes, format, 9, &[5; 16]);
             let tag = |i: u64| jbd2::Tag {

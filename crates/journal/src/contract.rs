@@ -206,6 +206,9 @@ pub trait Engine: Send + Sync {
     /// Set and notified when a step has something to do before its timer.
     fn wake(&self) -> Arc<(Mutex<bool>, Condvar)>;
 
+    /// Stops the engine for good: nothing is written any more, and no fsync succeeds.
+    fn stop(&self, why: &str);
+
     /// Why the engine has stopped, if it has.
     fn aborted(&self) -> Option<String>;
 

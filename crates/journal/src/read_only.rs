@@ -85,6 +85,7 @@ impl Engine for ReadOnlyEngine {
     fn wake(&self) -> Arc<(Mutex<bool>, Condvar)> {
         self.wake.clone()
     }
+    fn stop(&self, _why: &str) {}
     fn aborted(&self) -> Option<String> {
         None
     }

@@ -1,10 +1,11 @@
-//! Threads for the engine's steps: commit timer, data flusher, checkpointer. Only the facade gives steps threads.
+//! Threads for the steps of engine and volume: commit timer, data flusher, checkpointer, writer of errors. Only the facade gives steps threads.
 
 use crate::Result;
+use crate::compose::Composed;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex, thread};
 use ondol_env::{Progress, Step};
-use ondol_journal::{Engine, JournalError};
+use ondol_journal::JournalError;
 use std::time::Duration;
 
 /// How often the steps look at the clock when nobody wakes them.
@@ -18,9 +19,9 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts stepping `engine`'s steps.
-    pub(crate) fn start(engine: &Arc<dyn Engine>) -> Self {
-        let (stop, wake, steps) = (Arc::new(AtomicBool::new(false)), engine.wake(), engine.steps());
+    /// Starts stepping the steps of a volume.
+    pub(crate) fn start(composed: &Composed) -> Self {
+        let (stop, wake, steps) = (Arc::new(AtomicBool::new(false)), composed.engine.wake(), composed.steps());
         if steps.is_empty() {
             return Self { stop, wake, thread: None };
         }
@@ -43,8 +44,8 @@ impl Background {
     }
 
     /// No thread: the steps are run by [`run_until_idle`] alone.
-    pub(crate) fn none(engine: &Arc<dyn Engine>) -> Self {
-        Self { stop: Arc::new(AtomicBool::new(false)), wake: engine.wake(), thread: None }
+    pub(crate) fn none(composed: &Composed) -> Self {
+        Self { stop: Arc::new(AtomicBool::new(false)), wake: composed.engine.wake(), thread: None }
     }
 
     /// Ends the thread and waits for it.
@@ -74,9 +75,9 @@ fn run_all(steps: &[Arc<dyn Step<Error = JournalError>>], stop: &AtomicBool) {
 /// Rounds of steps that find work after which something must be wrong.
 const ROUNDS: u32 = 10_000;
 
-/// Runs `engine`'s steps in turn until none of them finds anything to do.
-pub(crate) fn run_until_idle(engine: &dyn Engine) -> Result<()> {
-    let steps = engine.steps();
+/// Runs the steps of a volume in turn until none of them finds anything to do.
+pub(crate) fn run_until_idle(composed: &Composed) -> Result<()> {
+    let steps = composed.steps();
     for _ in 0..ROUNDS {
         let mut worked = false;
         for step in &steps {

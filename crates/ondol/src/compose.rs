@@ -1,18 +1,20 @@
 //! Opening and closing: the only place that chooses and joins layers.
 //!
 //! ```text
-//!   FileStore (locked) ─▶ Image (superblock) ─▶ replay ─▶ mark mounted ─▶ engine ─▶ inode-level volume ─▶ orphans
+//!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ mark mounted ─▶ engine ─▶ inode-level volume ─▶ orphans
 //! ```
 
+use crate::media::Media;
 use crate::{Error, Options, Result};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
-use ondol_env::{Env, System};
+use ondol_env::{Env, Progress, Step, System};
 use ondol_format::superblock as sb;
-use ondol_journal::jbd2::{self, LogMap, Recovered};
+use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine};
-use ondol_volume::{DataMode, Image, OnError, Processed, Volume as Inodes, VolumeOptions};
+use ondol_volume::{DataMode, Image, Mmp, Processed, Volume as Inodes, VolumeOptions};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Everything that a mounted volume is made of.
@@ -20,71 +22,94 @@ pub(crate) struct Composed {
     pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) inodes: Arc<Inodes>,
+    /// With multiple mount protection: what keeps others away.
+    pub(crate) hold: Option<Arc<Mmp>>,
     pub(crate) recovered: Recovered,
     pub(crate) orphans: Processed,
 }
 
 /// What a cached inode takes in memory, roughly, in bytes.
 const INODE_BYTES: u64 = 640;
+/// Seconds after which a commit is made, as ext4 has it.
+const DEFAULT_COMMIT: u64 = 5;
 
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
-    if !options.read_only {
-        let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path, Access::Write)?);
-        return open_store(store, options, Arc::new(System));
-    }
-    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path, Access::Read)?);
-    if options.recovery && Image::open(store.clone())?.needs_recovery() {
-        drop(store);
-        replay_before_reading(path)?;
-        return open_store(Arc::new(FileStore::open(path, Access::Read)?), options, Arc::new(System));
-    }
-    open_store(store, options, Arc::new(System))
-}
-
-/// As ext4, a read-only mount replays the journal where it can write.
-fn replay_before_reading(path: &Path) -> Result<()> {
-    let store = FileStore::open(path, Access::Write).map_err(|e| Error::State {
-        target: path.display().to_string(),
-        what: format!("its journal must be replayed first, which needs to write ({e}); `norecovery` reads it as it is"),
-    })?;
-    recover_store(&(Arc::new(store) as Arc<dyn BlockStore>)).map(|_| ())
+    let access = if options.read_only { Access::Read } else { Access::Write };
+    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path, access)?);
+    let media = match &options.journal_path {
+        None => Media::image(store),
+        Some(journal) => {
+            let block_size = open_image(store.clone(), options)?.superblock().block_size();
+            Media::with_journal(store, Arc::new(FileStore::open(journal, access)?), block_size)?
+        }
+    };
+    open_media(media, options, Arc::new(System))
 }
 
 /// Opens the image on `store`.
 pub(crate) fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    let image = Image::open(store.clone())?;
-    let writable = !options.read_only && can_be_written(&image);
-    if !writable {
-        return open_read_only(store, &image, options, env);
-    }
-    require_journal(&image)?;
-    let recovered = recover_store(&store)?;
-    let image = Image::open(store.clone())?;
-    let shared = image.shared()?;
-    let map = log_map(&image)?;
-    let data = data_mode(options, &image);
-    let engine: Arc<dyn Engine> =
-        Arc::new(jbd2::open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
-    image.mark_mounted(env.now())?;
-    let volume_options = volume_options(options, &image, data, false);
-    let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
-    let orphans = inodes.process_orphans()?;
-    Ok(Composed { store, engine, inodes, recovered, orphans })
+    open_media(Media::image(store), options, env)
 }
 
-fn open_read_only(store: Arc<dyn BlockStore>, image: &Image, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    if options.recovery && image.needs_recovery() && !store.caps().read_only {
-        recover_store(&store)?;
+fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+    let image = open_image(media.store.clone(), options)?;
+    let writable = !options.read_only && can_be_written(&image);
+    if !writable {
+        return open_read_only(media, image, options, env);
     }
+    require_whole(&image, options)?;
+    let map = media.log_map(&image)?;
+    let node = rustix::system::uname().nodename().to_bytes().to_vec();
+    let hold = image.take_hold(env.clone(), &node, image.name().as_bytes())?;
+    let recovered = replay(&media, &image)?;
+    let store = media.store;
     let image = Image::open(store.clone())?;
+    let options = &options.clone().over(image.superblock());
+    let shared = image.shared()?;
+    let errno = jbd2::info(&*store, &map)?.errno;
+    if errno != 0 {
+        image.mark_journal_error(env.now(), errno)?;
+    }
+    if image.superblock().state() & sb::STATE_ERROR != 0 {
+        tracing::warn!("{}: the volume has errors; `e2fsck -f` mends it", image.name());
+    }
+    let data = options.data.unwrap_or_default();
+    let engine: Arc<dyn Engine> =
+        Arc::new(jbd2::open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
+    let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes());
+    image.mark_mounted(env.now(), mounted_on)?;
+    let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options(options, data, false)));
+    let orphans = inodes.process_orphans()?;
+    Ok(Composed { store, engine, inodes, hold, recovered, orphans })
+}
+
+fn open_image(store: Arc<dyn BlockStore>, options: &Options) -> Result<Image> {
+    Ok(match options.superblock {
+        Some(offset) => Image::open_copy(store, offset)?,
+        None => Image::open(store)?,
+    })
+}
+
+/// Opens for reading. Not a byte of the store changes: a journal that holds transactions is replayed into memory.
+fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+    image.require_unused()?;
+    let mut recovered = Recovered::default();
+    // A copy of the superblock does not know whether the journal is needed.
+    if options.recovery && (image.needs_recovery() || image.is_by_copy()) {
+        media = media.in_memory();
+        recovered = replay(&media, &image)?;
+        image = open_image(media.store.clone(), options)?;
+    }
+    let store = media.store;
+    let options = &options.clone().over(image.superblock());
     let shared = image.shared()?;
     let block_size = image.superblock().block_size();
     let cache = (options.cache_bytes / 2) as usize;
     let engine: Arc<dyn Engine> = Arc::new(ReadOnlyEngine::new(store.clone(), block_size, shared.clone(), cache));
-    let volume_options = volume_options(options, &image, DataMode::Ordered, true);
+    let volume_options = volume_options(options, DataMode::Ordered, true);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
-    Ok(Composed { store, engine, inodes, recovered: Recovered::default(), orphans: Processed::default() })
+    Ok(Composed { store, engine, inodes, hold: None, recovered, orphans: Processed::default() })
 }
 
 fn can_be_written(image: &Image) -> bool {
@@ -97,51 +122,58 @@ fn can_be_written(image: &Image) -> bool {
     }
 }
 
+/// Refuses to write what cannot be written safely.
+fn require_whole(image: &Image, options: &Options) -> Result<()> {
+    let state = |what: String| Err(Error::State { target: image.name().to_owned(), what });
+    if image.is_by_copy() {
+        return state(
+            "a copy of the superblock is good for reading only: mount it with `ro`, or mend it with e2fsck".into(),
+        );
+    }
+    if !options.recovery && image.needs_recovery() {
+        return state("its journal holds transactions: `norecovery` goes with `ro`".into());
+    }
+    require_journal(image)
+}
+
 fn require_journal(image: &Image) -> Result<()> {
-    if image.superblock().journal_inum().is_some() {
+    if Media::has_journal(image) {
         return Ok(());
     }
     Err(Error::State {
         target: image.name().to_owned(),
-        what:
-            "it has no internal journal, without which it cannot be written safely: mount it with `ro`, or give it one \
-               with `tune2fs -j`"
-                .into(),
+        what: "it has no journal, without which it cannot be written safely: mount it with `ro`, or give it one with \
+               `tune2fs -j`"
+            .into(),
     })
-}
-
-pub(crate) fn log_map(image: &Image) -> Result<LogMap> {
-    Ok(LogMap::new(image.superblock().block_size(), image.journal_map()?))
 }
 
 /// Replays the journal of the image on `store` if it holds anything, and marks the image recovered.
 pub(crate) fn recover_store(store: &Arc<dyn BlockStore>) -> Result<Recovered> {
-    let image = Image::open(store.clone())?;
-    if image.superblock().journal_inum().is_none() {
+    replay(&Media::image(store.clone()), &Image::open(store.clone())?)
+}
+
+fn replay(media: &Media, image: &Image) -> Result<Recovered> {
+    if !Media::has_journal(image) {
         return Ok(Recovered::default());
     }
-    let map = log_map(&image)?;
+    let map = media.log_map(image)?;
+    let store = &media.store;
     let dirty = jbd2::info(&**store, &map)?.dirty;
     if !dirty && !image.needs_recovery() {
         return Ok(Recovered::default());
     }
     let recovered = jbd2::recover(&**store, &map, image.superblock().blocks_count())?;
-    Image::open(store.clone())?.mark_recovered()?;
+    if !image.is_by_copy() {
+        Image::open(store.clone())?.mark_recovered()?;
+    }
     tracing::info!("{}: replayed {} transactions", store.name(), recovered.transactions);
     Ok(recovered)
 }
 
-fn data_mode(options: &Options, image: &Image) -> DataMode {
-    options.data.unwrap_or(match image.superblock().default_mount_opts() & sb::DEFM_JMODE {
-        sb::DEFM_JMODE_DATA => DataMode::Journal,
-        sb::DEFM_JMODE_WBACK => DataMode::Writeback,
-        _ => DataMode::Ordered,
-    })
-}
-
 fn engine_config(options: &Options, data: DataMode) -> Config {
     Config {
-        commit_interval: options.commit_seconds,
+        commit_interval: options.commit_seconds.unwrap_or(DEFAULT_COMMIT),
         dirty_bytes: options.dirty_bytes,
         cache_bytes: (options.cache_bytes / 2) as usize,
         pending_bytes: options.cache_bytes / 4,
@@ -149,22 +181,60 @@ fn engine_config(options: &Options, data: DataMode) -> Config {
     }
 }
 
-fn volume_options(options: &Options, image: &Image, data: DataMode, read_only: bool) -> VolumeOptions {
-    let from_image = match image.superblock().errors() {
-        sb::ERRORS_CONTINUE => OnError::Continue,
-        _ => OnError::RemountReadOnly,
-    };
+fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeOptions {
     VolumeOptions {
         data,
-        on_error: options.on_error.unwrap_or(from_image),
+        on_error: options.on_error.unwrap_or_default(),
         read_only,
-        atime: options.atime,
-        nodiratime: options.nodiratime,
+        atime: options.atime.unwrap_or_default(),
+        nodiratime: options.nodiratime.unwrap_or(false),
+        grpid: options.grpid.unwrap_or(false),
         cached_inodes: options.cached_inodes.unwrap_or((options.cache_bytes / 4 / INODE_BYTES) as usize),
     }
 }
 
+/// The volume's own background work, beside the engine's.
+struct ErrorWriter(Arc<Inodes>);
+
+/// Keeps the hold on a volume with multiple mount protection.
+struct Keeper {
+    hold: Arc<Mmp>,
+    engine: Arc<dyn Engine>,
+}
+
+impl Step for Keeper {
+    type Error = JournalError;
+
+    fn step(&self) -> std::result::Result<Progress, JournalError> {
+        self.hold.keep().map_err(|e| {
+            self.engine.stop(&e.to_string());
+            JournalError::Aborted(e.to_string())
+        })
+    }
+}
+
+impl Step for ErrorWriter {
+    type Error = JournalError;
+
+    fn step(&self) -> std::result::Result<Progress, JournalError> {
+        self.0.save_errors()
+    }
+}
+
 impl Composed {
+    /// Everything that is to be done in the background.
+    pub(crate) fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+        if self.engine.max_blocks() == 0 {
+            return Vec::new();
+        }
+        let mut steps = self.engine.steps();
+        steps.push(Arc::new(ErrorWriter(self.inodes.clone())));
+        if let Some(hold) = &self.hold {
+            steps.push(Arc::new(Keeper { hold: hold.clone(), engine: self.engine.clone() }));
+        }
+        steps
+    }
+
     /// Commits everything, empties the journal and marks the image clean. The lock is released when the store is dropped.
     pub(crate) fn close(&self) -> Result<()> {
         if let Some(why) = self.engine.aborted() {
@@ -179,8 +249,10 @@ impl Composed {
         if plant::is(Defect::FlagClearedEarly) {
             Image::open(self.store.clone())?.mark_unmounted(&self.inodes)?;
         }
+        self.inodes.save_errors()?;
         self.engine.checkpoint_all()?;
         let image = Image::open(self.store.clone())?;
-        Ok(image.mark_unmounted(&self.inodes)?)
+        image.mark_unmounted(&self.inodes)?;
+        Ok(self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?)
     }
 }

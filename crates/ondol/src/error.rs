@@ -124,6 +124,7 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::FileTooBig => Errno::FBIG,
         VolumeError::TooManyLinks(_) => Errno::MLINK,
         VolumeError::ReadOnly(_) => Errno::ROFS,
+        VolumeError::InUse(_) => Errno::BUSY,
         VolumeError::NotPermitted(_) => Errno::PERM,
         VolumeError::Denied(_) => Errno::ACCESS,
         VolumeError::OtherProject => Errno::XDEV,

@@ -1,5 +1,7 @@
 //! Open files.
 
+mod ranges;
+
 use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Error, Result, Volume};
 use ondol_volume::{Attr, Error as VolumeError, FileType, Ino, SetAttr};
@@ -178,9 +180,7 @@ impl File<'_> {
     /// # Errors
     /// As pread(2).
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        if !self.readable {
-            return at(&self.path, Err(VolumeError::Invalid("the file is not open for reading")));
-        }
+        self.check_readable()?;
         at(&self.path, self.volume.inodes().read(self.ino, offset, buf))
     }
 
@@ -243,6 +243,13 @@ impl File<'_> {
     /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
         at(&self.path, self.volume.inodes().fsync(self.ino, true))
+    }
+
+    fn check_readable(&self) -> Result<()> {
+        if self.readable {
+            return Ok(());
+        }
+        at(&self.path, Err(VolumeError::Invalid("the file is not open for reading")))
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -4,7 +4,7 @@ use crate::{Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_format::Superblock;
-use ondol_journal::jbd2;
+use ondol_journal::jbd2::{self, LogMap};
 use ondol_volume::Image;
 use serde::Serialize;
 use std::path::Path;
@@ -150,7 +150,7 @@ fn describe(image: &Image) -> Result<Info> {
 }
 
 fn journal_info(image: &Image) -> Result<JournalInfo> {
-    let map = crate::compose::log_map(image)?;
+    let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
     let found = jbd2::info(image.store(), &map)?;
     Ok(JournalInfo {
         blocks: found.blocks,

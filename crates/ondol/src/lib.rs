@@ -35,6 +35,7 @@ mod file;
 mod format;
 mod info;
 mod maintain;
+mod media;
 mod options;
 mod path;
 pub mod pool;
@@ -45,11 +46,11 @@ pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use info::{Counters, Info, info};
-pub use maintain::{CheckReport, RecoverReport, check, check_store, recover, recover_store};
+pub use maintain::{CheckReport, RecoverReport, check, check_by_copy, check_store, recover, recover_store};
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
-    Atime, Attr, Caller, DataMode, DirEntry, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek, SetAttr,
-    SetTime, SetXattr, StatFs,
+    Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,
+    SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{OptionError, Options, parse_size};
 pub use transaction::Transaction;

@@ -1,10 +1,11 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
 use crate::compose::{self, Composed};
-use crate::{Options, Result};
+use crate::{Error, Options, Result};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
-use ondol_journal::jbd2;
+use ondol_format::Superblock;
+use ondol_journal::jbd2::{self, LogMap};
 use ondol_volume::Image;
 use serde::Serialize;
 use std::path::Path;
@@ -92,20 +93,42 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
     check_store(&store)
 }
 
+/// As [`check`], by the copy of the superblock in block number `block` of the image, whatever the size of its blocks.
+///
+/// # Errors
+/// No superblock begins there; or as [`check`].
+pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> {
+    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Read)?);
+    let none =
+        || Error::State { target: store.name().to_owned(), what: format!("no superblock begins in block {block}") };
+    let mut offsets = Superblock::copy_offsets(block);
+    let image = offsets.find_map(|(size, offset)| {
+        Image::open_copy(store.clone(), offset).ok().filter(|image| image.superblock().block_size() == size)
+    });
+    check_image(&image.ok_or_else(none)?)
+}
+
 /// As [`check`], of the image on `store`.
 ///
 /// # Errors
 /// As [`check`].
 pub fn check_store(store: &Arc<dyn BlockStore>) -> Result<CheckReport> {
-    let image = Image::open(store.clone())?;
+    check_image(&Image::open(store.clone())?)
+}
+
+fn check_image(image: &Image) -> Result<CheckReport> {
+    image.require_unused()?;
     let dirty = match image.superblock().journal_inum() {
-        Some(_) => jbd2::info(image.store(), &compose::log_map(&image)?)?.dirty,
+        Some(_) => {
+            let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
+            jbd2::info(image.store(), &map)?.dirty
+        }
         None => false,
     };
     if image.needs_recovery() || dirty {
         return Ok(CheckReport { needs_recovery: true, ..CheckReport::default() });
     }
-    let found = ondol_volume::check(&image, &mut |_| {})?;
+    let found = ondol_volume::check(image, &mut |_| {})?;
     Ok(CheckReport {
         needs_recovery: false,
         problems: found.problems.iter().map(ToString::to_string).collect(),

@@ -1,6 +1,8 @@
 //! Mount options: ext4's words with ext4's meaning, and few of our own.
 
+use ondol_format::superblock as sb;
 use ondol_volume::{Atime, DataMode, OnError};
+use std::path::PathBuf;
 
 /// How a volume is opened. See `mount -o` in the README for the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,13 +11,20 @@ pub struct Options {
     pub(crate) recovery: bool,
     pub(crate) data: Option<DataMode>,
     pub(crate) on_error: Option<OnError>,
-    pub(crate) commit_seconds: u64,
+    pub(crate) commit_seconds: Option<u64>,
     pub(crate) dirty_bytes: u64,
     pub(crate) cache_bytes: u64,
     /// What `cache_bytes` gives unless it is set.
     pub(crate) cached_inodes: Option<usize>,
-    pub(crate) atime: Atime,
-    pub(crate) nodiratime: bool,
+    pub(crate) atime: Option<Atime>,
+    pub(crate) nodiratime: Option<bool>,
+    pub(crate) grpid: Option<bool>,
+    /// Byte offset of the copy of the superblock that serves.
+    pub(crate) superblock: Option<u64>,
+    /// The device of the journal, where that is another than the image.
+    pub(crate) journal_path: Option<PathBuf>,
+    /// The directory that the superblock is told of.
+    pub(crate) mounted_on: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -25,12 +34,16 @@ impl Default for Options {
             recovery: true,
             data: None,
             on_error: None,
-            commit_seconds: 5,
+            commit_seconds: None,
             dirty_bytes: 32 << 20,
             cache_bytes: 128 << 20,
             cached_inodes: None,
-            atime: Atime::Relative,
-            nodiratime: false,
+            atime: None,
+            nodiratime: None,
+            grpid: None,
+            superblock: None,
+            journal_path: None,
+            mounted_on: None,
         }
     }
 }
@@ -121,14 +134,55 @@ impl Options {
     /// Commits by itself what is `seconds` old.
     #[must_use]
     pub fn with_commit_seconds(mut self, seconds: u64) -> Self {
-        self.commit_seconds = seconds;
+        self.commit_seconds = Some(seconds);
         self
     }
 
     /// Whether reading changes access times, as `relatime`.
     #[must_use]
     pub fn with_atime(mut self, atime: bool) -> Self {
-        self.atime = if atime { Atime::Relative } else { Atime::Never };
+        self.atime = Some(if atime { Atime::Relative } else { Atime::Never });
+        self
+    }
+
+    /// Tells the superblock that the volume is mounted on `dir` (`s_last_mounted`), if it is mounted for writing.
+    #[must_use]
+    pub fn with_mounted_on(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.mounted_on = Some(dir.into());
+        self
+    }
+
+    /// Names the device of a journal that is not in the image.
+    #[must_use]
+    pub fn with_journal_path(mut self, path: impl Into<PathBuf>) -> Self {
+        self.journal_path = Some(path.into());
+        self
+    }
+
+    /// What is left open here as the image's superblock has it: its text of mount options, then its default options.
+    pub(crate) fn over(mut self, image: &sb::Superblock) -> Self {
+        let mut text = Self::default();
+        for word in String::from_utf8_lossy(image.mount_opts()).split(',').map(str::trim).filter(|w| !w.is_empty()) {
+            if let Err(e) = text.apply(word) {
+                tracing::warn!("in the superblock's mount options: {e}");
+            }
+        }
+        let defaults = image.default_mount_opts();
+        self.data = self.data.or(text.data).or(match defaults & sb::DEFM_JMODE {
+            sb::DEFM_JMODE_DATA => Some(DataMode::Journal),
+            sb::DEFM_JMODE_ORDERED => Some(DataMode::Ordered),
+            sb::DEFM_JMODE_WBACK => Some(DataMode::Writeback),
+            _ => None,
+        });
+        self.on_error = self.on_error.or(text.on_error).or(match image.errors() {
+            sb::ERRORS_CONTINUE => Some(OnError::Continue),
+            // Nobody's machine is stopped from here; what comes next to that is to refuse changes.
+            _ => Some(OnError::RemountReadOnly),
+        });
+        self.grpid = self.grpid.or(text.grpid).or(Some(defaults & sb::DEFM_BSDGROUPS != 0));
+        self.commit_seconds = self.commit_seconds.or(text.commit_seconds);
+        self.atime = self.atime.or(text.atime);
+        self.nodiratime = self.nodiratime.or(text.nodiratime);
         self
     }
 
@@ -138,11 +192,18 @@ impl Options {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("norecovery" | "noload", None) => self.recovery = false,
-            ("noatime", None) => self.atime = Atime::Never,
-            ("relatime" | "atime", None) => self.atime = Atime::Relative,
-            ("strictatime", None) => self.atime = Atime::Always,
-            ("nodiratime", None) => self.nodiratime = true,
-            ("diratime", None) => self.nodiratime = false,
+            ("noatime", None) => self.atime = Some(Atime::Never),
+            ("relatime" | "atime", None) => self.atime = Some(Atime::Relative),
+            ("strictatime", None) => self.atime = Some(Atime::Always),
+            ("nodiratime", None) => self.nodiratime = Some(true),
+            ("diratime", None) => self.nodiratime = Some(false),
+            ("grpid" | "bsdgroups", None) => self.grpid = Some(true),
+            ("nogrpid" | "sysvgroups", None) => self.grpid = Some(false),
+            // What ext4 does unless told otherwise, and so does Ondol.
+            ("acl" | "user_xattr" | "barrier" | "block_validity" | "delalloc" | "init_itable", None) => {}
+            ("barrier", Some("1")) => {}
+            ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
+            ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
             ("data", Some(v)) => self.data = Some(data_mode(v)?),
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
             ("journal", Some(v)) => journal(v)?,
@@ -150,7 +211,7 @@ impl Options {
             ("fsync", Some("file")) => return Err(OptionError::NotBuilt("fsync=file".into())),
             ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix, file")),
             ("nvm" | "buffer" | "checkpoint_threads", Some(_)) => return Err(OptionError::NotBuilt(name.into())),
-            ("commit", Some(v)) => self.commit_seconds = seconds(v)?,
+            ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
             ("dirty", Some(v)) => self.dirty_bytes = size("dirty", v)?.max(64 << 10),
             ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
             _ => return Err(OptionError::Unknown(word.into())),
@@ -176,8 +237,14 @@ fn on_error(v: &str) -> Result<OnError, OptionError> {
     match v {
         "continue" => Ok(OnError::Continue),
         "remount-ro" => Ok(OnError::RemountReadOnly),
-        _ => Err(bad("errors", v, "continue, remount-ro")),
+        _ => Err(bad("errors", v, "continue, remount-ro; a server cannot make the machine `panic`")),
     }
+}
+
+/// ext4's `sb=` counts in units of 1 KiB.
+fn copy_offset(v: &str) -> Result<u64, OptionError> {
+    let n: Option<u64> = v.parse().ok();
+    n.and_then(|n| n.checked_mul(1024)).ok_or_else(|| bad("sb", v, "a number of units of 1 KiB"))
 }
 
 fn journal(v: &str) -> Result<(), OptionError> {
@@ -223,9 +290,9 @@ mod tests {
         let o = Options::parse("data=journal,ro,rw,commit=0,dirty=1M,errors=continue,noload,noatime").unwrap();
         assert_eq!(
             (o.data, o.read_only, o.commit_seconds, o.dirty_bytes),
-            (Some(DataMode::Journal), false, 5, 1 << 20)
+            (Some(DataMode::Journal), false, Some(5), 1 << 20)
         );
-        assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Atime::Never));
+        assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Some(Atime::Never)));
     }
 
     #[test]

@@ -73,11 +73,11 @@ impl Volume {
     /// As [`Volume::open`].
     pub fn open_stepped(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
         let composed = compose::open_store(store, options, env)?;
-        Ok(Self::new(Background::none(&composed.engine), composed, false))
+        Ok(Self::new(Background::none(&composed), composed, false))
     }
 
     fn start(composed: Composed) -> Self {
-        Self::new(Background::start(&composed.engine), composed, true)
+        Self::new(Background::start(&composed), composed, true)
     }
 
     fn new(background: Background, composed: Composed, closes: bool) -> Self {
@@ -90,7 +90,7 @@ impl Volume {
     /// # Errors
     /// The first failure of a step.
     pub fn step_until_idle(&self) -> Result<()> {
-        background::run_until_idle(&*self.composed().engine)
+        background::run_until_idle(self.composed())
     }
 
     /// What opening had to recover.

@@ -19,6 +19,8 @@ pub struct Mix {
     pub syncs: bool,
     /// Transactions; mounts have none.
     pub transactions: bool,
+    /// `collapse` and `insert`; the kernel lets no FUSE server have them.
+    pub shifts: bool,
     /// ACLs, flags, whiteouts, and files without a name.
     pub extended: bool,
     /// Data journaling of single files, which not even every root may ask the kernel for.
@@ -34,6 +36,7 @@ impl Default for Mix {
             remounts: true,
             syncs: true,
             transactions: true,
+            shifts: true,
             extended: true,
             journaled_files: true,
             max_len: 1 << 20,
@@ -42,14 +45,14 @@ impl Default for Mix {
 }
 
 impl Mix {
-    /// What a mount has.
-    pub fn mount() -> Self {
-        Self { transactions: false, extended: false, ..Self::default() }
-    }
-
-    /// What the kernel's own ext4 has.
+    /// What a mount by the kernel's ext4 has.
     pub fn kernel() -> Self {
         Self { transactions: false, journaled_files: false, ..Self::default() }
+    }
+
+    /// What a mount by FUSE has.
+    pub fn mount() -> Self {
+        Self { shifts: false, extended: false, ..Self::kernel() }
     }
 }
 
@@ -255,14 +258,26 @@ fn contents(mix: Mix) -> Vec<Choice> {
             Fallocate::ZeroRangeKeepSize,
         ][..],
     );
+    let shift = select(&[Fallocate::CollapseRange, Fallocate::InsertRange][..]);
+    // In whole blocks of 1 KiB or 4 KiB, mostly.
+    let place = select(&[0u64, 0, 1024, 4096, 4096, 8192, 12_288, 1000, 65_536][..]);
+    let size = select(&[4096u64, 4096, 1024, 8192, 12_288, 65_536, 0, 512][..]);
+    let shift = (file(mix), shift, place, size);
+    let copy = (file(mix), offset(), file(mix), offset(), length(mix));
     let write = (file(mix), offset(), length(mix), fill());
     let fallocate = (file(mix), how, offset(), length(mix));
-    vec![
+    let mut choices = vec![
         (14, write.prop_map(|(file, at, len, fill)| Op::Write { file, at, len, fill }).boxed()),
         (6, (file(mix), length(mix), fill()).prop_map(|(file, len, fill)| Op::Append { file, len, fill }).boxed()),
         (6, (file(mix), offset()).prop_map(|(file, size)| Op::Truncate { file, size }).boxed()),
         (7, fallocate.prop_map(|(file, how, at, len)| Op::Fallocate { file, how, at, len }).boxed()),
-    ]
+        (4, copy.prop_map(|(from, at, to, to_at, len)| Op::Copy { from, at, to, to_at, len }).boxed()),
+    ];
+    if mix.shifts {
+        let shift = shift.prop_map(|(file, how, at, len)| Op::Fallocate { file, how, at, len });
+        choices.push((8, shift.boxed()));
+    }
+    choices
 }
 
 fn attributes(mix: Mix) -> Vec<Choice> {
@@ -322,7 +337,7 @@ mod tests {
     fn many_calls_and_some_of_every_kind_succeed() {
         let mut runner = TestRunner::deterministic();
         let (mut done, mut failed) = (std::collections::BTreeMap::new(), 0);
-        for _ in 0..50 {
+        for _ in 0..100 {
             let mut model = Model::empty();
             for op in ops(100..101).new_tree(&mut runner).unwrap().current() {
                 let word = op.to_string().split(' ').next().unwrap().to_owned();
@@ -334,6 +349,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 39, "{done:?}");
+        assert_eq!(done.len(), 42, "{done:?}");
     }
 }

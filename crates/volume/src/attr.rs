@@ -38,7 +38,8 @@ impl Volume {
         let (xattrs, cost) = plan_setattr(&mut &*self, ino, &guard.state.inode, &rest)?;
         let mut op = Op::begin(self, vec![guard], cost)?;
         do_setattr(&mut op, ino, set, xattrs)?;
-        let guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+        let mut kept = op.close_keeping()?.1.into_iter();
+        let guard = kept.find(|guard| guard.node.ino == ino).ok_or(Error::NotFound)?;
         self.attr(ino, &guard.state.inode)
     }
 }
@@ -55,7 +56,7 @@ pub(crate) fn plan_setattr(reader: &mut dyn Reader, ino: Ino, inode: &Inode, set
     let xattrs = touched && xattr::has_permissions(reader, ino, inode)?;
     // An attribute block shared with other inodes is copied before it is changed.
     let blocks = u64::from(xattrs && inode.file_acl != 0);
-    let journal = if xattrs { xattr::SET_COST } else { 1 };
+    let journal = if xattrs { xattr::change_cost(reader, ino, inode)? } else { 1 };
     Ok((xattrs, Cost { journal, blocks, need: Need::Privileged }))
 }
 

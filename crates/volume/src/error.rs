@@ -47,6 +47,9 @@ pub enum Error {
     /// The volume is mounted read-only, or became so after an error.
     #[error("the volume is read-only{0}")]
     ReadOnly(String),
+    /// Another mount, or a check, has the volume; says who.
+    #[error("{0}")]
+    InUse(String),
     /// Not permitted: an immutable or append-only inode, or a rule that is not about mode bits.
     #[error("not permitted: {0}")]
     NotPermitted(&'static str),

@@ -4,8 +4,8 @@ use crate::shared::Shared;
 use crate::{Error, Result};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
-use ondol_format::group::GroupDesc;
-use ondol_format::{FormatError, Incompat, RoCompat, Superblock, superblock};
+use ondol_format::group::{DescCsum, GroupDesc, INODE_ZEROED};
+use ondol_format::{FormatError, Incompat, Place, RoCompat, Superblock, superblock};
 
 /// Incompatible features that a mount can carry.
 pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
@@ -14,7 +14,10 @@ pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::EXTENTS)
     .union(Incompat::BIT64)
     .union(Incompat::FLEX_BG)
+    .union(Incompat::EA_INODE)
     .union(Incompat::LARGEDIR)
+    .union(Incompat::MMP)
+    .union(Incompat::INLINE_DATA)
     .union(Incompat::CSUM_SEED);
 
 /// Read-only-compatible features that a writing mount can carry.
@@ -24,6 +27,7 @@ pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::GDT_CSUM)
     .union(RoCompat::DIR_NLINK)
     .union(RoCompat::EXTRA_ISIZE)
+    .union(RoCompat::BIGALLOC)
     .union(RoCompat::METADATA_CSUM)
     .union(RoCompat::ORPHAN_PRESENT);
 
@@ -31,17 +35,40 @@ pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
 pub struct Image {
     pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) sb: Superblock,
+    /// The group whose copy of the superblock serves, if not the primary one.
+    copy_of_group: Option<u32>,
 }
 
 impl Image {
     /// Reads and checks the superblock.
     ///
     /// # Errors
-    /// Not an ext4 image, corrupt, or an incompatible feature that is not known (named).
+    /// Not an ext4 image, corrupt (with the place of a copy, if there is one), or an incompatible feature that is not known
+    /// (named).
     pub fn open(store: Arc<dyn BlockStore>) -> Result<Self> {
         let sb = read_superblock(&*store)?;
+        Self::with_features(store, sb, None)
+    }
+
+    /// As [`Image::open`], by the copy of the superblock that begins at byte `offset`. What lies in damaged descriptors is then
+    /// taken from their copies. Such an image is not for writing.
+    ///
+    /// # Errors
+    /// There is no superblock, or as [`Image::open`].
+    pub fn open_copy(store: Arc<dyn BlockStore>, offset: u64) -> Result<Self> {
+        let sb = read_superblock_at(&*store, offset).map_err(|e| superblock_error(&*store, e))?;
+        let group = sb.group_of_block(offset / u64::from(sb.block_size()));
+        Self::with_features(store, sb, if offset == superblock::OFFSET { None } else { group })
+    }
+
+    fn with_features(store: Arc<dyn BlockStore>, sb: Superblock, copy_of_group: Option<u32>) -> Result<Self> {
         sb.features().require_incompat(INCOMPAT).map_err(unsupported)?;
-        Ok(Self { store, sb })
+        Ok(Self { store, sb, copy_of_group })
+    }
+
+    /// Whether a copy of the superblock serves in place of the primary one.
+    pub fn is_by_copy(&self) -> bool {
+        self.copy_of_group.is_some()
     }
 
     /// The store that holds the image.
@@ -59,7 +86,12 @@ impl Image {
     /// # Errors
     /// A read-only-compatible feature that is not known, by name.
     pub fn require_writable(&self) -> Result<()> {
-        self.sb.features().require_ro_compat(RO_COMPAT).map_err(unsupported)
+        self.sb.features().require_ro_compat(RO_COMPAT).map_err(unsupported)?;
+        let whole = self.sb.blocks_count().is_multiple_of(self.sb.cluster_ratio().into());
+        if self.sb.has_ro_compat(RoCompat::BIGALLOC) && !(whole && self.sb.has_incompat(Incompat::EXTENTS)) {
+            return Err(Error::Unsupported("bigalloc without extents, or with a part of a cluster at the end".into()));
+        }
+        Ok(())
     }
 
     /// Reads and checks all group descriptors.
@@ -68,8 +100,6 @@ impl Image {
     /// Corruption, or the store's failure.
     pub fn shared(&self) -> Result<Arc<Shared>> {
         let sb = &self.sb;
-        let size = usize::from(sb.desc_size());
-        let csum = ondol_format::group::DescCsum::of(sb);
         let mut descs = Vec::with_capacity(sb.groups() as usize);
         let mut block = vec![0; sb.block_size() as usize];
         for g in 0..sb.groups() {
@@ -77,28 +107,90 @@ impl Image {
             if g % sb.desc_per_block() == 0 {
                 self.store.read(at * u64::from(sb.block_size()), &mut block)?;
             }
-            let desc = block.get(offset..offset + size).unwrap_or_default();
-            let parsed = csum.verify(g, desc).and_then(|()| GroupDesc::parse(desc));
-            let checked = parsed.and_then(|d| d.check(sb, g).map(|()| d));
-            descs.push(checked.map_err(|e| corrupt(at, &e))?);
+            let desc = self.judge_descriptor(g, &block, offset);
+            let desc = match (desc, self.copy_of_group) {
+                (Err(_), Some(copy)) => self.copied_descriptor(g, copy)?,
+                (desc, _) => desc.map_err(|e| corrupt(at, &e))?,
+            };
+            descs.push(desc);
         }
         // Without a sound journal nothing is written; then nothing has to be kept out of it either.
-        let journal = self.journal_map().unwrap_or_default();
+        let mut journal = self.journal_map().unwrap_or_default();
+        journal.extend(sb.mmp_block().map(|block| (block, 1)));
         Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
+    }
+
+    fn judge_descriptor(&self, g: u32, block: &[u8], offset: usize) -> std::result::Result<GroupDesc, FormatError> {
+        let desc = block.get(offset..offset + usize::from(self.sb.desc_size())).unwrap_or_default();
+        let parsed = DescCsum::of(&self.sb).verify(g, desc).and_then(|()| GroupDesc::parse(desc));
+        parsed.and_then(|desc| desc.check(&self.sb, g).map(|()| desc))
+    }
+
+    /// The descriptor of group `g` as it can be had where the primary one is damaged and a copy of the superblock serves.
+    pub(crate) fn rescued_descriptor(&self, g: u32) -> Option<GroupDesc> {
+        self.copy_of_group.and_then(|copy| self.copied_descriptor(g, copy).ok())
+    }
+
+    /// The descriptor of group `g` as the copy in group `copy` has it. Where things lie never changes; which inodes and blocks are in
+    /// use the copy does not know.
+    fn copied_descriptor(&self, g: u32, copy: u32) -> Result<GroupDesc> {
+        let (at, offset) = self.sb.gdt_copy_location(g, copy);
+        let mut block = vec![0; self.sb.block_size() as usize];
+        self.store.read(at * u64::from(self.sb.block_size()), &mut block)?;
+        let desc = self.judge_descriptor(g, &block, offset).map_err(|e| corrupt(at, &e))?;
+        Ok(GroupDesc { flags: desc.flags & INODE_ZEROED, itable_unused: 0, ..desc })
     }
 }
 
+/// Reads the primary superblock; where there is none that can be believed, the error names a copy that can.
 fn read_superblock(store: &dyn BlockStore) -> Result<Superblock> {
-    let mut bytes = [0; superblock::SIZE];
-    if store.size() < superblock::OFFSET + superblock::SIZE as u64 {
-        return Err(Error::Unsupported(format!("{} is too small to hold an ext4 image", store.name())));
+    let damaged = match read_superblock_at(store, superblock::OFFSET) {
+        Ok(sb) => return Ok(sb),
+        Err(e) => e,
+    };
+    if matches!(damaged, FormatError::BadMagic { .. } | FormatError::Corrupt(_) | FormatError::Checksum { .. })
+        && let Some((size, at)) = find_copy(store)
+    {
+        let block = at / u64::from(size);
+        let what = format!(
+            "{damaged}; its copy in block {block} of {size} bytes is whole: `ro,sb={}` mounts by it, \
+             `e2fsck -b {block} -B {size}` mends",
+            at / 1024
+        );
+        return Err(Error::corrupt("image", 0, what));
     }
-    store.read(superblock::OFFSET, &mut bytes)?;
-    Superblock::parse(&bytes, store.size()).map_err(|e| match e {
+    Err(superblock_error(store, damaged))
+}
+
+/// Block size and byte offset of a copy of the superblock that can be believed.
+fn find_copy(store: &dyn BlockStore) -> Option<(u32, u64)> {
+    Superblock::usual_backups().find(|&(size, at)| {
+        read_superblock_at(store, at).is_ok_and(|sb| {
+            let group = sb.group_of_block(at / u64::from(size));
+            sb.block_size() == size && group.is_some_and(|g| u32::from(sb.raw().s_block_group_nr.get()) == g)
+        })
+    })
+}
+
+fn read_superblock_at(store: &dyn BlockStore, offset: u64) -> std::result::Result<Superblock, FormatError> {
+    let mut bytes = [0; superblock::SIZE];
+    let unreadable = |e: String| Place::NONE.corrupt("superblock", e);
+    if store.size() < offset.saturating_add(superblock::SIZE as u64) {
+        return Err(unreadable("it would lie behind the end".into()));
+    }
+    store.read(offset, &mut bytes).map_err(|e| unreadable(e.to_string()))?;
+    Superblock::parse(&bytes, store.size())
+}
+
+fn superblock_error(store: &dyn BlockStore, e: FormatError) -> Error {
+    match e {
+        _ if store.size() < superblock::OFFSET + superblock::SIZE as u64 => {
+            Error::Unsupported(format!("{} is too small to hold an ext4 image", store.name()))
+        }
         FormatError::BadMagic { .. } => Error::Unsupported(format!("{} holds no ext4 file system", store.name())),
         FormatError::Unsupported { .. } => unsupported(e),
         e => corrupt(0, &e),
-    })
+    }
 }
 
 fn unsupported(e: FormatError) -> Error {

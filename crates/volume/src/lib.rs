@@ -4,7 +4,8 @@
 //!   Volume (inode-level calls)
 //!     └─ Op: locked inodes + claims on space + Handle ──▶ journal engine (whichever)
 //!          ├─ dir/      names: linear blocks and htree
-//!          ├─ file/     extents, read, write, truncate, fallocate
+//!          ├─ file/     mapping, read, write, truncate, fallocate
+//!          ├─ inline    contents in the inode, of files and directories
 //!          ├─ alloc/    bitmaps, sharded by group
 //!          └─ orphan, xattr
 //!   Shared: geometry and groups; verifies and seals blocks for the journal (Client)
@@ -24,10 +25,13 @@ mod error;
 mod file;
 mod flags;
 mod image;
+mod inline;
 mod journal_map;
 mod kind;
+mod mmp;
 mod mounting;
 mod node;
+mod noted;
 mod op;
 mod orphan;
 mod shared;
@@ -41,6 +45,7 @@ pub use check::{CheckReport, Pass, Problem, Progress, check};
 pub use error::{Error, Result};
 pub use flags::FsxAttr;
 pub use image::Image;
+pub use mmp::Mmp;
 pub use ondol_format::inode::FileType;
 pub use orphan::Processed;
 pub use transaction::{Step, Trail, TransactionError};

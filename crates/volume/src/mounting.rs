@@ -7,7 +7,7 @@ use crate::{Image, Result, Volume};
 use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_format::superblock::{OFFSET, STATE_ERROR, STATE_VALID};
+use ondol_format::superblock::{ERRCODE_UNKNOWN, FoundError, OFFSET, STATE_ERROR, STATE_VALID};
 use ondol_format::{Incompat, RawSuperblock, RoCompat};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -31,11 +31,12 @@ impl Image {
         self.sb.has_incompat(Incompat::RECOVER)
     }
 
-    /// Marks the image as mounted for writing: the journal may hold transactions from now on. Durable when this returns.
+    /// Marks the image as mounted for writing, on the directory `mounted_on` if it is known: the journal may hold transactions
+    /// from now on. Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
-    pub fn mark_mounted(&self, now: Timestamp) -> Result<()> {
+    pub fn mark_mounted(&self, now: Timestamp, mounted_on: Option<&[u8]>) -> Result<()> {
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             if !plant::is(Defect::UnmarkedMount) {
@@ -43,7 +44,26 @@ impl Image {
             }
             sb.set_features(features);
             sb.set_mtime(now.sec);
+            sb.set_wtime(now.sec);
             sb.s_mnt_count.set(sb.s_mnt_count.get().saturating_add(1));
+            if let Some(path) = mounted_on {
+                // Zero-terminated, as the kernel keeps it.
+                sb.s_last_mounted = std::array::from_fn(|i| if i < 63 { path.get(i).copied().unwrap_or(0) } else { 0 });
+            }
+        })
+    }
+
+    /// Takes over the error with which a journal was given up (a negative errno), before the journal forgets it. Durable when this
+    /// returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn mark_journal_error(&self, now: Timestamp, errno: i32) -> Result<()> {
+        tracing::warn!("{}: its journal was given up with error {errno}: it should be checked", self.name());
+        let found = FoundError::new(now.sec, "journal", 0, ERRCODE_UNKNOWN);
+        self.edit_superblock(|sb| {
+            sb.note_errors(&found, &found, 1);
+            sb.s_state.set(sb.s_state.get() | STATE_ERROR);
         })
     }
 
@@ -70,7 +90,8 @@ impl Image {
     pub fn mark_unmounted(&self, volume: &Volume) -> Result<()> {
         let groups = &volume.shared.groups;
         let (free_blocks, free_inodes) = (groups.visible_free(), groups.free_inodes.load(Relaxed));
-        let (now, error) = (volume.now(), volume.stopped());
+        let (now, error) = (volume.now(), volume.stopped().is_some());
+        let kbytes = self.store.stats().written_bytes / 1024;
         let orphans = !volume.orphans_empty()?;
         self.edit_superblock(|sb| {
             let mut features = sb.features();
@@ -82,12 +103,9 @@ impl Image {
             sb.set_free_blocks_count(free_blocks);
             sb.s_free_inodes_count.set(free_inodes as u32);
             sb.set_wtime(now.sec);
+            sb.s_kbytes_written.set(sb.s_kbytes_written.get().saturating_add(kbytes));
             let state = sb.s_state.get() | STATE_VALID;
-            sb.s_state.set(if error.is_some() { state | STATE_ERROR } else { state });
-            if error.is_some() {
-                sb.s_error_count.set(sb.s_error_count.get().saturating_add(1));
-                sb.set_last_error_time(now.sec);
-            }
+            sb.s_state.set(if error { state | STATE_ERROR } else { state });
         })
     }
 

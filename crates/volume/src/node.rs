@@ -1,10 +1,11 @@
 //! Inodes in memory, each under its own read-write lock.
 
+use crate::inline::is_inline;
 use crate::shared::Shared;
 use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard};
-use ondol_format::Inode;
+use ondol_format::{Incompat, Inode};
 use ondol_journal::Engine;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -234,5 +235,10 @@ pub(crate) fn read_inode(shared: &Shared, engine: &dyn Engine, ino: Ino) -> Resu
         return Err(Error::corrupt(format!("inode {ino}"), block, why));
     }
     let bad = |e: ondol_format::FormatError| Error::corrupt(format!("inode {ino}"), block, e.to_string());
-    Inode::parse(bytes, ino, &shared.inode_format).map_err(bad)
+    let inode = Inode::parse(bytes, ino, &shared.inode_format).map_err(bad)?;
+    if is_inline(&inode) && !shared.sb.has_incompat(Incompat::INLINE_DATA) {
+        let what = "its contents lie in it, which the volume does not have";
+        return Err(Error::corrupt(format!("inode {ino}"), block, what));
+    }
+    Ok(inode)
 }

@@ -96,7 +96,7 @@ impl Shared {
         let mut d = GroupDesc::parse(desc)?;
         let checksummed = self.sb.features().has_group_desc_csum();
         if let Some(map) = tx.image(info.block_bitmap) {
-            d.free_blocks = bitmap::count_zeros(map, self.sb.blocks_in_group(g) as usize) as u32;
+            d.free_blocks = bitmap::count_zeros(map, self.sb.clusters_in_group(g) as usize) as u32;
             if plant::is(Defect::LiveDerived) {
                 d.free_blocks = info.free_blocks.load(SeqCst);
             }
@@ -261,10 +261,11 @@ impl Client for Shared {
 
     fn release(&self, freed: &[Extent]) {
         for &extent in freed {
-            let blocks = u64::from(extent.len);
+            // Of blocks that only gave up their part of a cluster, none comes free.
+            let clusters = crate::alloc::clusters(&self.sb, extent);
             self.groups.return_blocks(&self.sb, extent);
-            self.groups.pending_free.fetch_sub(blocks, SeqCst);
-            self.groups.give_back(blocks);
+            self.groups.pending_free.fetch_sub(clusters, SeqCst);
+            self.groups.give_back(clusters);
         }
     }
 }

@@ -179,6 +179,10 @@ pub enum Fallocate {
     ZeroRange,
     /// As `ZeroRange`, keeping the size.
     ZeroRangeKeepSize,
+    /// Take the range out; what follows it moves up, and the file becomes shorter.
+    CollapseRange,
+    /// Put a hole before what is at the offset, which moves down with all that follows; the file becomes longer.
+    InsertRange,
 }
 
 /// ext4's data modes.
@@ -223,5 +227,32 @@ impl DataMode {
             Self::Ordered => "ordered",
             Self::Journal => "journal",
         }
+    }
+}
+
+/// A part of a file that is stored in one run, as the FIEMAP ioctl tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// First byte of the file.
+    pub logical: u64,
+    /// First byte of the volume.
+    pub physical: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Allocated, but reads as zeros (`FIEMAP_EXTENT_UNWRITTEN`).
+    pub unwritten: bool,
+    /// Nothing of the file is allocated behind it (`FIEMAP_EXTENT_LAST`).
+    pub last: bool,
+}
+
+impl Extent {
+    /// The byte of the file behind it.
+    pub fn end(&self) -> u64 {
+        self.logical + self.len
+    }
+
+    /// Whether `next` goes on where this ends, in the file and on the volume.
+    pub(crate) fn continues(&self, next: &Self) -> bool {
+        self.unwritten == next.unwritten && self.end() == next.logical && self.physical + self.len == next.physical
     }
 }

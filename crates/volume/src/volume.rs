@@ -3,6 +3,7 @@
 use crate::alloc::Need;
 use crate::file::data::OnceJournaled;
 use crate::node::{Node, Nodes};
+use crate::noted::ErrorLog;
 use crate::op::Op;
 use crate::orphan::Orphans;
 use crate::shared::Shared;
@@ -27,6 +28,8 @@ pub struct VolumeOptions {
     pub atime: Atime,
     /// Those of directories never change.
     pub nodiratime: bool,
+    /// New inodes belong to the group of their directory (`grpid`, as BSD), whatever its setgid bit says.
+    pub grpid: bool,
     /// Inodes kept in memory.
     pub cached_inodes: usize,
 }
@@ -39,6 +42,7 @@ impl Default for VolumeOptions {
             read_only: false,
             atime: Atime::Relative,
             nodiratime: false,
+            grpid: false,
             cached_inodes: 65_536,
         }
     }
@@ -57,16 +61,20 @@ pub struct Volume {
     pub(crate) once_journaled: OnceJournaled,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
-    read_only: AtomicBool,
+    pub(crate) read_only: AtomicBool,
     /// Why the volume became read-only, if it did so after an error.
-    stopped: Mutex<Option<String>>,
+    pub(crate) stopped: Mutex<Option<String>>,
+    /// Errors that the superblock does not tell of yet.
+    pub(crate) errors: ErrorLog,
 }
 
 impl Volume {
     /// A volume over an engine whose log is recovered and empty.
     pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
         let orphans = Orphans::new(&shared.sb);
-        let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + engine.stats().ring_blocks;
+        // A journal on another device takes nothing from this one.
+        let journal = if shared.sb.journal_inum().is_some() { engine.stats().ring_blocks } else { 0 };
+        let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + journal;
         Self {
             overhead,
             shared,
@@ -79,6 +87,7 @@ impl Volume {
             once_journaled: OnceJournaled::default(),
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
+            errors: ErrorLog::default(),
         }
     }
 
@@ -119,23 +128,6 @@ impl Volume {
         }
         let why = self.stopped.lock().as_ref().map_or(String::new(), |w| format!(" since an error: {w}"));
         Err(Error::ReadOnly(why))
-    }
-
-    /// Passes an error on; corruption and a dead journal stop the volume as `errors=` says.
-    pub(crate) fn noted(&self, error: Error) -> Error {
-        let fatal = match &error {
-            Error::Corrupt(_) => self.options.on_error == OnError::RemountReadOnly,
-            Error::Journal(_) => true,
-            _ => false,
-        };
-        if matches!(error, Error::Corrupt(_)) {
-            tracing::error!("{error}");
-        }
-        if fatal && !self.read_only.swap(true, Relaxed) {
-            tracing::error!("the volume is read-only from now on: {error}");
-            *self.stopped.lock() = Some(error.to_string());
-        }
-        error
     }
 
     /// Takes `blocks` out of the free count, committing first where that frees enough.

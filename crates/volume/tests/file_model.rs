@@ -189,3 +189,19 @@ fn block_map_writeback_1k_in_many_small_groups() {
         13,
     );
 }
+
+#[test]
+fn clusters_ordered_1k() {
+    against_model(&["-b", "1024", "-O", "bigalloc", "-C", "16384"], "32M", 600_000, DataMode::Ordered, 14);
+}
+
+#[test]
+fn clusters_journal_4k() {
+    against_model(&["-b", "4096", "-O", "bigalloc", "-C", "32768"], "64M", 1 << 20, DataMode::Journal, 15);
+}
+
+#[test]
+fn clusters_writeback_in_many_small_groups() {
+    let args = ["-b", "1024", "-O", "bigalloc,^metadata_csum,uninit_bg", "-C", "4096", "-g", "2048", "-J", "size=2"];
+    against_model(&args, "32M", 600_000, DataMode::Writeback, 16);
+}

@@ -106,6 +106,9 @@ pub(crate) struct Check {
     /// Change nothing
     #[arg(short = 'n')]
     pub(crate) read_only: bool,
+    /// Go by the copy of the superblock in this block; changes nothing
+    #[arg(short = 'b', value_name = "BLOCK")]
+    pub(crate) superblock: Option<u64>,
     /// Image file or block device
     pub(crate) target: PathBuf,
 }

@@ -46,9 +46,15 @@ pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
 pub(crate) fn check(args: &args::Check) -> Outcome {
     refuse_pool(&args.target, CHECK_USAGE)?;
     let target = args.target.display();
-    let look = || ondol::check(&args.target).map_err(Failure::with(CHECK_OPERATION));
+    let look = || {
+        let report = match args.superblock {
+            Some(block) => ondol::check_by_copy(&args.target, block),
+            None => ondol::check(&args.target),
+        };
+        report.map_err(Failure::with(CHECK_OPERATION))
+    };
     let mut report = look()?;
-    if report.needs_recovery && !args.read_only {
+    if report.needs_recovery && !args.read_only && args.superblock.is_none() {
         let replayed = ondol::recover(&args.target).map_err(Failure::with(CHECK_OPERATION))?;
         println!("{target}: {} transactions replayed", replayed.transactions);
         report = look()?;
@@ -57,7 +63,7 @@ pub(crate) fn check(args: &args::Check) -> Outcome {
         println!("{target}: {problem}");
     }
     if report.needs_recovery {
-        println!("{target}: the journal holds transactions; without -n they are replayed");
+        println!("{target}: the journal holds transactions; without -n and -b they are replayed");
         return Ok(ExitCode::from(CHECK_LEFT));
     }
     if !report.problems.is_empty() {

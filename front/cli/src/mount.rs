@@ -63,7 +63,8 @@ fn serve(args: &args::Mount, wishes: &Wishes, ready: impl FnOnce(Option<&OwnedFd
         image::create(&args.target, size).map_err(Failure::with(MOUNT))?;
     }
     let source = source(&args.target)?;
-    let volume = Volume::open_with(&args.target, &wishes.volume).map_err(Failure::with(MOUNT))?;
+    let options = wishes.volume.clone().with_mounted_on(args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone()));
+    let volume = Volume::open_with(&args.target, &options).map_err(Failure::with(MOUNT))?;
     let ended = move || {
         // Nobody listens any more when a signal came first.
         let _ = tell.send(End::Unmounted);

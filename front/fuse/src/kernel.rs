@@ -96,11 +96,6 @@ pub(crate) fn unmount_when_free(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether this process may open the device itself, as serving threads with connections of their own must.
-pub(crate) fn device_can_be_opened() -> bool {
-    open_device().is_ok()
-}
-
 fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }

@@ -24,6 +24,9 @@ pub struct MountOptions {
     pub subtype: String,
     /// The largest read request in bytes, if it is to be limited.
     pub max_read: Option<u32>,
+    /// The kernel collects writes and hands them over later: faster, but what a write returned is durable only after fsync(2),
+    /// and has not even reached the volume before.
+    pub writeback_cache: bool,
     /// Threads that serve requests; a number that fits the machine if `None`.
     pub max_threads: Option<usize>,
 }
@@ -40,6 +43,7 @@ impl Default for MountOptions {
             fsname: None,
             subtype: "ondol".into(),
             max_read: None,
+            writeback_cache: false,
             max_threads: None,
         }
     }
@@ -73,6 +77,7 @@ impl MountOptions {
             "allow_root" => self.allow_root = true,
             "auto_unmount" => self.auto_unmount = true,
             "default_permissions" => self.default_permissions = true,
+            "writeback_cache" => self.writeback_cache = true,
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "suid" => self.flags.remove(MountFlags::NOSUID),
@@ -110,6 +115,13 @@ impl MountOptions {
         Ok(true)
     }
 
+    /// Whether the kernel checks permissions. Root alone on its own mount passes every check; leaving them out saves a request
+    /// for the directory's attributes with every change of its names.
+    pub(crate) fn kernel_checks(&self) -> bool {
+        let root_alone = rustix::process::geteuid().is_root() && !self.allow_other && !self.allow_root;
+        self.default_permissions || !root_alone
+    }
+
     /// Flags of mount(2).
     pub(crate) fn mount_flags(&self) -> MountFlags {
         if self.read_only { self.flags | MountFlags::RDONLY } else { self.flags }
@@ -118,10 +130,7 @@ impl MountOptions {
     /// The options that both mount(2)'s data and the helper's `-o` know.
     pub(crate) fn fuse_words(&self) -> Vec<String> {
         let mut words = Vec::new();
-        // Root alone on its own mount passes every check; leaving them out saves a request for the directory's
-        // attributes with every change of its names.
-        let root_alone = rustix::process::geteuid().is_root() && !self.allow_other && !self.allow_root;
-        if self.default_permissions || !root_alone {
+        if self.kernel_checks() {
             words.push("default_permissions".into());
         }
         if self.allow_other || self.allow_root {

@@ -1,12 +1,11 @@
 //! The life of a mount: made, served by threads of its own, ended from inside or outside.
 
 use crate::MountError;
-use crate::fuser_transport::Transport;
 use crate::fusermount;
 use crate::kernel::{self, KernelMount};
 use crate::ops::Ops;
 use crate::options::MountOptions;
-use fuser::{Config, Session, SessionACL};
+use crate::session::{Config, Session};
 use ondol::Volume;
 use std::io;
 use std::path::Path;
@@ -130,17 +129,16 @@ fn connect(
         }
         e
     };
-    let transport = Transport::new(Arc::clone(ops));
-    let notifier = transport.notifier();
-    let mut config = Config::default();
-    config.n_threads = Some(options.max_threads.unwrap_or_else(default_threads));
-    config.clone_fd = kernel::device_can_be_opened();
     // The kernel keeps other users out where they are not allowed; only `allow_root` is for the server to enforce.
-    config.acl = if options.allow_root && !options.allow_other { SessionACL::RootAndOwner } else { SessionACL::All };
-    let acl = config.acl;
-    let session = Session::from_fd(transport, connection, acl, config).map_err(MountError::Handshake);
+    let root_and_owner = options.allow_root && !options.allow_other;
+    let config = Config {
+        threads: options.max_threads.unwrap_or_else(default_threads),
+        kernel_checks: options.kernel_checks(),
+        writeback_cache: options.writeback_cache,
+        only: root_and_owner.then(|| rustix::process::geteuid().as_raw()),
+    };
+    let session = Session::begin(connection, Arc::clone(ops), &config).map_err(MountError::Handshake);
     let session = session.map_err(give_up)?;
-    notifier.get_or_init(|| session.notifier());
     let serve = move || {
         let served = session.run();
         ended();

@@ -73,6 +73,11 @@ impl<'a> DirBlock<'a> {
         }
     }
 
+    /// The byte behind the name of an entry of this block.
+    pub fn byte_behind(&self, entry: &DirEntry<'_>) -> Option<u8> {
+        self.bytes.get(entry.offset + HEADER + entry.name.len()).copied()
+    }
+
     /// Which rule the entry at `offset` breaks.
     #[cold]
     fn bad_entry(&self, offset: usize) -> FormatError {

@@ -61,6 +61,37 @@ impl<'a> DirBlockMut<'a> {
         block
     }
 
+    /// Makes `bytes` the first block of a directory that had its entries in its inode: "." and "..", then the lists as they
+    /// were. `own` is the directory, its parent, and the type code of both.
+    ///
+    /// # Errors
+    /// A corrupt entry, or more of them than a block takes.
+    pub fn init_unfolded(
+        bytes: &'a mut [u8],
+        own: (u32, u32, u8),
+        lists: &[&[u8]],
+        csum: bool,
+        place: Place,
+    ) -> Result<DirBlockMut<'a>> {
+        let mut block = DirBlockMut::init_empty(bytes, csum, place);
+        let (ino, parent, kind) = own;
+        let end = block.end();
+        block.put(0, ino, 12, b".", kind);
+        block.put(12, parent, 12, b"..", kind);
+        let (mut last, mut at) = (12, 24);
+        for list in lists {
+            for entry in DirBlock::new(list, false, place)?.entries() {
+                last = at + entry?.offset;
+            }
+            let room = block.bytes.get_mut(at..at + list.len()).filter(|_| at + list.len() <= end);
+            let room = room.ok_or_else(|| FormatError::TooLarge("the entries do not fit into a block".into()))?;
+            room.copy_from_slice(list);
+            at += list.len();
+        }
+        block.put_rec_len(last, end.saturating_sub(last));
+        Ok(block)
+    }
+
     fn end(&self) -> usize {
         self.bytes.len().saturating_sub(if self.csum { TAIL } else { 0 })
     }

@@ -44,6 +44,35 @@ pub struct Commit {
     pub sequence: u32,
     /// When it was committed.
     pub time: Time,
+    /// With the journal's `checksum` feature: what the transaction's descriptors and images must come to, see [`OldChecksum`].
+    pub old_checksum: OldChecksum,
+}
+
+/// The checksum of a whole transaction, from before blocks had their own: [`crc32_be`](crate::csum::crc32_be), begun with `!0`, of
+/// the descriptors and images in the order of the log, as they lie there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OldChecksum {
+    /// The commit block has none.
+    #[default]
+    None,
+    /// This one.
+    Crc32(u32),
+    /// Of a kind that does not exist.
+    Unknown,
+}
+
+/// h_chksum_type of crc32.
+const TYPE_CRC32: u8 = 1;
+/// Its h_chksum_size.
+const SIZE_CRC32: u8 = 4;
+
+fn old_checksum(raw: &RawCommit, format: &LogFormat) -> OldChecksum {
+    match (raw.h_chksum_type, raw.h_chksum_size, raw.h_chksum[0].get()) {
+        _ if !format.has_old_csum => OldChecksum::None,
+        (0, 0, 0) => OldChecksum::None,
+        (TYPE_CRC32, SIZE_CRC32, sum) => OldChecksum::Crc32(sum),
+        _ => OldChecksum::Unknown,
+    }
 }
 
 /// The checksum that the block would have with zeros behind its header.
@@ -72,7 +101,7 @@ impl Commit {
             }
         }
         let time = Time { sec: raw.h_commit_sec.get() as i64, nsec: raw.h_commit_nsec.get() };
-        Ok(Commit { sequence: raw.header.h_sequence.get(), time })
+        Ok(Commit { sequence: raw.header.h_sequence.get(), time, old_checksum: old_checksum(raw, format) })
     }
 
     /// Makes `block` this commit block, with its checksum.
@@ -98,8 +127,8 @@ mod tests {
 
     #[test]
     fn what_lies_behind_the_header_may_be_old_and_nothing_else_may_be_wrong() {
-        let format = LogFormat { block_size: 1024, bit64: true, csum: LogCsum::V3, seed: 7 };
-        let commit = Commit { sequence: 9, time: Time { sec: 5, nsec: 6 } };
+        let format = LogFormat { block_size: 1024, bit64: true, csum: LogCsum::V3, has_old_csum: false, seed: 7 };
+        let commit = Commit { sequence: 9, time: Time { sec: 5, nsec: 6 }, old_checksum: OldChecksum::None };
         let mut block = vec![0; 1024];
         commit.write(&mut block, &format);
         block[512..].fill(0xAB);

@@ -6,7 +6,7 @@ mod header;
 mod revoke;
 mod superblock;
 
-pub use commit::{Commit, RawCommit};
+pub use commit::{Commit, OldChecksum, RawCommit};
 pub use descriptor::{
     Descriptor, DescriptorWriter, Tag, escape, is_escape_needed, tag_checksum, tag_checksum_matches, unescape,
 };
@@ -39,6 +39,8 @@ pub struct LogFormat {
     pub bit64: bool,
     /// Which checksums blocks and tags carry.
     pub csum: LogCsum,
+    /// Whether commit blocks carry the old checksum of the whole transaction (`checksum`, version 1).
+    pub has_old_csum: bool,
     /// Seed of all of them: crc32c of the journal's UUID.
     pub seed: u32,
 }
@@ -46,7 +48,7 @@ pub struct LogFormat {
 /// Which checksums a log carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogCsum {
-    /// None on descriptors and tags (perhaps the old one of a whole transaction in commit blocks, which is ignored).
+    /// None on descriptors and tags.
     None,
     /// csum_v2: 16 bits a tag.
     V2,

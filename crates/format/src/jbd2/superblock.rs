@@ -234,15 +234,25 @@ impl JournalSuperblock {
         self.raw.s_feature_compat.set(features.bits());
     }
 
-    /// Refuses with their names incompatible features that are not in `known`.
+    /// Makes a version 1 superblock one of version 2, which can have features; no change to one that is.
+    pub fn upgrade(&mut self) {
+        self.raw.s_header = Header { kind: BlockType::SuperblockV2, sequence: 0 }.encode();
+        self.raw.s_nr_users.set(self.raw.s_nr_users.get().max(1));
+    }
+
+    /// Refuses with their names incompatible features that are not in `known`, and read-only compatible ones, of which there are
+    /// none.
     pub fn require_incompat(&self, known: JournalIncompat) -> Result<()> {
         let unknown = self.incompat().bits() & !known.bits();
+        let named = |n: u32| match INCOMPAT_NAMES.iter().find(|(_, bit)| bit.bits() == 1 << n) {
+            Some((name, _)) => (*name).to_owned(),
+            None => format!("FEATURE_I{n}"),
+        };
+        let read_only = self.raw.s_feature_ro_compat.get();
         let names: Vec<String> = (0..32)
             .filter(|n| unknown >> n & 1 == 1)
-            .map(|n| match INCOMPAT_NAMES.iter().find(|(_, bit)| bit.bits() == 1 << n) {
-                Some((name, _)) => (*name).to_owned(),
-                None => format!("FEATURE_I{n}"),
-            })
+            .map(named)
+            .chain((0..32).filter(|n| read_only >> n & 1 == 1).map(|n| format!("FEATURE_R{n}")))
             .collect();
         if names.is_empty() { Ok(()) } else { Err(FormatError::Unsupported { what: "journal features", names }) }
     }
@@ -263,8 +273,14 @@ impl JournalSuperblock {
             block_size: self.raw.s_blocksize.get(),
             bit64: self.incompat().contains(JournalIncompat::BIT64),
             csum: self.csum(),
+            has_old_csum: self.csum() == LogCsum::None && self.compat().contains(JournalCompat::CHECKSUM),
             seed: crc32c(!0, &self.raw.s_uuid),
         }
+    }
+
+    /// Volumes that share the journal.
+    pub fn users(&self) -> u32 {
+        self.raw.s_nr_users.get()
     }
 
     /// UUID of the journal.

@@ -217,6 +217,16 @@ impl Superblock {
         self.geometry.clusters_per_group
     }
 
+    /// Blocks of a cluster, the unit of allocation: 1 without bigalloc.
+    pub fn cluster_ratio(&self) -> u32 {
+        self.blocks_per_group() / self.clusters_per_group()
+    }
+
+    /// Number of clusters in group `g`, a last one that is cut off by the end of the volume included.
+    pub fn clusters_in_group(&self, g: u32) -> u32 {
+        self.blocks_in_group(g).div_ceil(self.cluster_ratio())
+    }
+
     /// Inodes in each group.
     pub fn inodes_per_group(&self) -> u32 {
         self.geometry.inodes_per_group

@@ -1,11 +1,17 @@
 //! The superblock: its bytes ([`RawSuperblock`]), and the checked geometry everything else is computed from
 //! ([`Superblock`]).
 
+mod backup;
 mod geometry;
+mod journal_dev;
+mod noted;
 mod raw;
 
+pub use backup::BackupFault;
 pub use geometry::BaseMeta;
 pub(crate) use geometry::has_super;
+pub use journal_dev::JournalDevice;
+pub use noted::{ERRCODE_CORRUPTED, ERRCODE_UNKNOWN, FoundError};
 pub use raw::RawSuperblock;
 
 use crate::error::{FormatError, Place, Result};
@@ -38,6 +44,8 @@ pub const ERRORS_CONTINUE: u16 = 1;
 pub const ERRORS_RO: u16 = 2;
 /// s_errors: panic.
 pub const ERRORS_PANIC: u16 = 3;
+/// s_default_mount_opts: new inodes get the group of their directory.
+pub const DEFM_BSDGROUPS: u32 = 0x2;
 /// s_default_mount_opts: user xattrs.
 pub const DEFM_XATTR_USER: u32 = 0x4;
 /// s_default_mount_opts: POSIX ACLs.
@@ -134,6 +142,14 @@ impl Superblock {
         self.csum_seed
     }
 
+    /// Seed of the hashes of xattr values that lie in inodes: that of the checksums, also on a volume without any.
+    pub fn value_seed(&self) -> u32 {
+        match self.has_incompat(Incompat::CSUM_SEED) {
+            true => self.raw.s_checksum_seed.get(),
+            false => crate::csum::uuid_seed(&self.raw.s_uuid),
+        }
+    }
+
     /// Seed of what belongs to one inode (its directory and extent blocks); None without metadata_csum.
     pub fn inode_seed(&self, ino: u32, generation: u32) -> Option<u32> {
         self.csum_seed.map(|seed| crate::csum::inode_seed(seed, ino, generation))
@@ -210,6 +226,25 @@ impl Superblock {
         (self.has_compat(Compat::ORPHAN_FILE) && inum != 0).then_some(inum)
     }
 
+    /// The block of multiple mount protection; None without mmp.
+    pub fn mmp_block(&self) -> Option<u64> {
+        self.has_incompat(Incompat::MMP).then(|| self.raw.s_mmp_block.get())
+    }
+
+    /// Seconds between updates of the MMP block.
+    pub fn mmp_interval(&self) -> u16 {
+        match self.raw.s_mmp_interval.get() {
+            0 => crate::mmp::UPDATE_INTERVAL,
+            seconds => seconds.min(crate::mmp::MAX_CHECK_INTERVAL),
+        }
+    }
+
+    /// UUID of the journal's device; None without has_journal or with an internal journal.
+    pub fn journal_device_uuid(&self) -> Option<&[u8; 16]> {
+        let external = self.has_compat(Compat::HAS_JOURNAL) && self.raw.s_journal_inum.get() == 0;
+        external.then_some(&self.raw.s_journal_uuid)
+    }
+
     /// UUID of the volume.
     pub fn uuid(&self) -> &[u8; 16] {
         &self.raw.s_uuid
@@ -278,6 +313,11 @@ impl Superblock {
     /// Mounts after which a check is due; zero or negative for never.
     pub fn max_mnt_count(&self) -> i16 {
         self.raw.s_max_mnt_count.get() as i16
+    }
+
+    /// Errors seen so far.
+    pub fn error_count(&self) -> u32 {
+        self.raw.s_error_count.get()
     }
 
     /// KiB written over the life of the volume.

@@ -198,6 +198,11 @@ fn entry_hash(name: &[u8], value: &[u8]) -> u32 {
     value.chunks_exact(4).fold(hash, |hash, w| hash.rotate_left(16) ^ u32::from_le_bytes([w[0], w[1], w[2], w[3]]))
 }
 
+/// e_hash of an attribute whose value, of hash `value`, lies in an inode.
+pub fn value_entry_hash(name: &[u8], value: u32) -> u32 {
+    entry_hash(name, &value.to_le_bytes())
+}
+
 const CHECKSUM: usize = offset_of!(RawHeader, h_checksum);
 
 fn checksum(block: &[u8], seed: u32, number: u64) -> Option<u32> {

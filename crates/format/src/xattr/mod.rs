@@ -3,12 +3,17 @@
 mod acl;
 mod codec;
 mod prefix;
+mod value;
 
 pub use acl::{acl_from_disk, acl_to_disk};
 pub use codec::{
-    block_fits, inode_fits, parse_block, parse_inode, refcount, seal_block, verify_block, write_block, write_inode,
+    block_fits, inode_fits, parse_block, parse_inode, refcount, seal_block, value_entry_hash, verify_block,
+    write_block, write_inode,
 };
 pub use prefix::{index, join_name, split_name};
+pub use value::{
+    init_value_inode, is_value_inode, set_value_hash, set_value_refs, value_hash, value_refs, value_sectors,
+};
 
 use zerocopy::little_endian::U32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,6 +24,9 @@ pub const MAGIC: u32 = 0xea02_0000;
 pub const REFCOUNT_MAX: u32 = 1024;
 /// Longest name without its prefix, bytes.
 pub const NAME_MAX: usize = 255;
+
+/// Longest value, bytes: what the system calls take.
+pub const VALUE_MAX: usize = 65_536;
 
 /// `struct ext4_xattr_header`, at the beginning of an xattr block. Field names are the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -66,5 +74,10 @@ impl Xattr {
         let value = value.into();
         let value_size = value.len() as u32;
         Xattr { name_index, name: name.into(), value, value_inum: 0, value_size, hash: 0 }
+    }
+
+    /// Whether the value lies in an inode of its own.
+    pub fn in_inode(&self) -> bool {
+        self.value_inum != 0
     }
 }

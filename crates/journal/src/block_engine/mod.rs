@@ -276,6 +276,10 @@ impl Engine for BlockEngine {
         self.core.wake.clone()
     }
 
+    fn stop(&self, why: &str) {
+        self.core.abort(&JournalError::Aborted(why.into()));
+    }
+
     fn aborted(&self) -> Option<String> {
         self.core.aborted.lock().clone()
     }

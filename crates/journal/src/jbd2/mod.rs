@@ -16,7 +16,7 @@ use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::FormatError;
-use ondol_format::jbd2::{JournalIncompat, JournalSuperblock};
+use ondol_format::jbd2::{JournalCompat, JournalIncompat, JournalSuperblock};
 use writer::Jbd2Log;
 
 /// Journal features that can be replayed.
@@ -38,6 +38,8 @@ pub struct JournalInfo {
     pub sequence: u32,
     /// Names of its features.
     pub features: Vec<String>,
+    /// Volumes that share it.
+    pub users: u32,
     /// The journal's UUID.
     pub uuid: [u8; 16],
     /// Error of an earlier abort: a negative errno, or 0.
@@ -54,13 +56,15 @@ pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
         blocks: sb.maxlen(),
         dirty: sb.start().is_some(),
         sequence: sb.sequence(),
-        features: feature_names(sb.incompat()),
+        features: feature_names(&sb),
+        users: sb.users(),
         uuid: *sb.uuid(),
         errno: sb.errno(),
     })
 }
 
-fn feature_names(features: JournalIncompat) -> Vec<String> {
+fn feature_names(sb: &JournalSuperblock) -> Vec<String> {
+    let features = sb.incompat();
     let names = [
         (JournalIncompat::REVOKE, "revoke"),
         (JournalIncompat::BIT64, "64bit"),
@@ -69,7 +73,9 @@ fn feature_names(features: JournalIncompat) -> Vec<String> {
         (JournalIncompat::CSUM_V3, "checksum_v3"),
         (JournalIncompat::FAST_COMMIT, "fast_commit"),
     ];
-    names.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| (*name).to_owned()).collect()
+    let old = sb.compat().contains(JournalCompat::CHECKSUM).then_some("checksum");
+    let found = names.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| *name);
+    old.into_iter().chain(found).map(str::to_owned).collect()
 }
 
 fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
@@ -86,7 +92,7 @@ fn corrupt(block: u64, e: &FormatError) -> JournalError {
 }
 
 /// Opens a recovered, empty journal for writing as engine `classic`. Sets the features that are written (checksum v3,
-/// 64-bit, revoke) in its superblock; that is durable with the first commit.
+/// 64-bit, revoke) in its superblock and forgets the error of an earlier abort; that is durable with the first commit.
 ///
 /// # Errors
 /// Corruption, a journal that is not empty, or the store's failure.
@@ -101,9 +107,11 @@ pub fn open(
     if sb.start().is_some() {
         return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
     }
+    sb.upgrade();
     let kept = sb.incompat() & JournalIncompat::FAST_COMMIT;
     sb.set_incompat(kept | JournalIncompat::REVOKE | JournalIncompat::BIT64 | JournalIncompat::CSUM_V3);
-    sb.set_compat(ondol_format::jbd2::JournalCompat::empty());
+    sb.set_compat(JournalCompat::empty());
+    sb.set_errno(0);
     let first = Tid(sb.sequence());
     let block_size = map.block_size();
     let log = Jbd2Log::new(store.clone(), map, sb, env.clone());

@@ -9,9 +9,10 @@ use crate::{Corrupt, JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_format::jbd2::{
-    self, BlockType, Commit, Descriptor, Header, JournalIncompat, JournalSuperblock, LogFormat, Revoke, Tag,
+    self, BlockType, Commit, Descriptor, Header, JournalIncompat, JournalSuperblock, LogFormat, OldChecksum, Revoke,
+    Tag,
 };
-use ondol_format::{FormatError, Place};
+use ondol_format::{FormatError, Place, csum};
 use std::collections::{BTreeMap, HashMap};
 
 /// What recovery did.
@@ -70,6 +71,47 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
     Ok(Recovered { transactions: u64::from(end.wrapping_sub(first)), blocks, revoked })
 }
 
+/// What can be known of a transaction's images when its commit block is read. Needed where nothing else shows that they arrived:
+/// images have no checksums of their own, or the commit block may be older than they are.
+struct Sums<'l> {
+    log: &'l Log<'l>,
+    whole: u32,
+    torn: bool,
+}
+
+impl<'l> Sums<'l> {
+    fn new(log: &'l Log<'l>) -> Self {
+        Self { log, whole: !0, torn: false }
+    }
+
+    fn add(&mut self, block: &[u8]) {
+        if self.log.format.has_old_csum {
+            self.whole = csum::crc32_be(self.whole, block);
+        }
+    }
+
+    fn add_image(&mut self, at: u64, tag: &Tag, sequence: u32) -> Result<()> {
+        let each = self.log.format.has_csum() && !self.log.commits_in_order();
+        if each || self.log.format.has_old_csum {
+            let image = self.log.read(at)?;
+            self.add(&image);
+            self.torn |= each && !jbd2::tag_checksum_matches(&self.log.format, sequence, tag, &image);
+        }
+        Ok(())
+    }
+
+    fn judge(&self, commit: &Commit, place: Place) -> std::result::Result<(), FormatError> {
+        let bad = |what: String| Err(place.corrupt("journal transaction", what));
+        match commit.old_checksum {
+            _ if self.torn => bad("an image has another checksum than its tag".into()),
+            OldChecksum::None => Ok(()),
+            OldChecksum::Crc32(sum) if sum == self.whole => Ok(()),
+            OldChecksum::Crc32(sum) => bad(format!("checksum {sum:#010x}, computed {:#010x}", self.whole)),
+            OldChecksum::Unknown => bad("its checksum is of no kind that exists".into()),
+        }
+    }
+}
+
 impl Log<'_> {
     fn read(&self, at: u64) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.map.block_size()];
@@ -104,6 +146,7 @@ impl Log<'_> {
     /// The first sequence number that has no whole transaction, and the block at which that was seen.
     fn scan(&self, start: u64, first: u32) -> Result<(u32, u64)> {
         let (mut at, mut sequence) = (start, first);
+        let mut sums = Sums::new(self);
         // A log cannot hold more blocks than it has: a hostile one that seems endless ends here.
         for _ in 0..u64::from(self.sb.maxlen()) {
             let block = self.read(at)?;
@@ -112,22 +155,27 @@ impl Log<'_> {
                 BlockType::Descriptor => {
                     // A torn descriptor ends the log: its transaction was never committed.
                     let Ok(tags) = Descriptor::new(&block, self.format, self.place(at)) else { break };
-                    let Ok(count) = tags.map(|t| t.map(|_| 1)).sum::<std::result::Result<u64, FormatError>>() else {
-                        break;
-                    };
-                    at = self.wrap(at + 1 + count);
+                    let Ok(tags) = tags.collect::<std::result::Result<Vec<Tag>, FormatError>>() else { break };
+                    sums.add(&block);
+                    for tag in &tags {
+                        at = self.wrap(at + 1);
+                        sums.add_image(at, tag, sequence)?;
+                    }
+                    at = self.wrap(at + 1);
                 }
                 BlockType::Revoke => at = self.wrap(at + 1),
                 BlockType::Commit => {
                     // Its first sector is there and is wrong: no crash does that, sectors are not torn.
-                    match Commit::parse(&block, &self.format, self.place(at)) {
+                    let judged = Commit::parse(&block, &self.format, self.place(at));
+                    match judged.and_then(|commit| sums.judge(&commit, self.place(at))) {
                         Err(_) if plant::is(Defect::UncheckedChecksum) => {}
                         Err(e) if self.commits_in_order() => return Err(self.corrupt(at, &e)),
                         Err(_) => break,
-                        Ok(_) => {}
+                        Ok(()) => {}
                     }
                     at = self.wrap(at + 1);
                     sequence = sequence.wrapping_add(1);
+                    sums = Sums::new(self);
                 }
                 BlockType::SuperblockV1 | BlockType::SuperblockV2 => break,
             }

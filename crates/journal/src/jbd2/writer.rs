@@ -10,7 +10,7 @@ use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::Time;
-use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, RevokeWriter, Tag};
+use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, OldChecksum, RevokeWriter, Tag};
 use std::io::IoSlice;
 
 /// What a crash does not tear.
@@ -83,7 +83,8 @@ impl Jbd2Log {
     fn commit_block(&self, tid: Tid) -> Vec<u8> {
         let now = self.env.now();
         let mut bytes = vec![0; self.map.block_size()];
-        Commit { sequence: tid.0, time: Time { sec: now.sec, nsec: now.nsec } }.write(&mut bytes, &self.format);
+        let time = Time { sec: now.sec, nsec: now.nsec };
+        Commit { sequence: tid.0, time, old_checksum: OldChecksum::None }.write(&mut bytes, &self.format);
         bytes
     }
 

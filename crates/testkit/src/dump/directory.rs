@@ -18,7 +18,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 /// # Errors
 /// The first failure of a call.
 pub fn of_directory(root: &std::path::Path) -> io::Result<Snapshot> {
-    let mut snapshot = Snapshot::default();
+    let mut snapshot = Snapshot { block_size: Some(rustix::fs::statvfs(root)?.f_bsize), ..Snapshot::default() };
     let mut inos = BTreeMap::new();
     let mut todo = vec![(Path::root(), root.to_owned())];
     while let Some((path, real)) = todo.pop() {

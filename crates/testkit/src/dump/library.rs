@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// # Errors
 /// The volume's first failure, or a directory tree that is no tree.
 pub fn of_volume(volume: &Volume) -> Result<Snapshot> {
-    let mut snapshot = Snapshot::default();
+    let mut snapshot = Snapshot { block_size: Some(volume.statfs().block_size.into()), ..Snapshot::default() };
     let mut inos = BTreeMap::new();
     let mut dirs = std::collections::BTreeSet::new();
     let mut todo = vec![(Path::root(), ROOT)];

@@ -47,12 +47,19 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     entries: BTreeMap<Path, Entry>,
+    /// Bytes in a block.
+    block_size: Option<u64>,
 }
 
 impl Snapshot {
     /// All names with what they name, sorted; a directory comes before what it holds.
     pub fn entries(&self) -> impl Iterator<Item = (&Path, &Entry)> {
         self.entries.iter()
+    }
+
+    /// Bytes in a block, where that is known.
+    pub fn block_size(&self) -> Option<u64> {
+        self.block_size
     }
 
     /// What `path` names.
@@ -72,7 +79,7 @@ impl Snapshot {
 
     /// What the model shows.
     pub(crate) fn of_model(model: &Model) -> Self {
-        let mut snapshot = Self::default();
+        let mut snapshot = Self { block_size: Some(model.block_size()), ..Self::default() };
         let mut groups = BTreeMap::new();
         let mut todo = vec![(Path::root(), model.id_of(&Path::root()).expect("the model has a root"))];
         while let Some((path, id)) = todo.pop() {

@@ -87,6 +87,32 @@ impl Content {
         }
     }
 
+    /// Takes out a range that ends before the last byte; what follows moves up.
+    pub fn collapse(&mut self, at: u64, len: u64) {
+        let before = self.clone();
+        let rest = before.len - at - len;
+        self.set_len(at);
+        self.copy(&before, at + len, at, rest);
+    }
+
+    /// Makes room for zeros before the end; what was there moves down.
+    pub fn insert(&mut self, at: u64, len: u64) {
+        let before = self.clone();
+        self.set_len(at);
+        self.copy(&before, at, at + len, before.len - at);
+    }
+
+    /// Copies a range that lies inside `from`, growing the file as needed.
+    pub fn copy(&mut self, from: &Self, at: u64, to: u64, len: u64) {
+        self.set_len(self.len.max(to + len));
+        self.zero(to, len);
+        for (n, page) in from.pages.range(at / PAGE..(at + len).div_ceil(PAGE)) {
+            let first = (n * PAGE).max(at);
+            let part = &page[(first - n * PAGE) as usize..((at + len).min((n + 1) * PAGE) - n * PAGE) as usize];
+            self.write(to + (first - at), part);
+        }
+    }
+
     fn edit(&mut self, n: u64, change: impl FnOnce(&mut Page)) {
         let page = self.pages.entry(n).or_insert_with(|| Arc::new([0; PAGE as usize]));
         change(Arc::make_mut(page));
@@ -141,6 +167,23 @@ mod tests {
         assert_eq!(a.differences(&b, 512), std::iter::once(4608..5120).collect::<Vec<_>>());
         a.zero(4999, 2);
         assert_eq!(a, b);
+    }
+
+    #[test]
+    fn ranges_move_as_they_do_in_a_vector() {
+        let mut plain: Vec<u8> = (0..20_000u32).map(|i| (i / 7) as u8).collect();
+        plain[5000..14_000].fill(0);
+        let mut content = Content::from_bytes(&plain);
+        content.collapse(1000, 3500);
+        plain.drain(1000..4500);
+        assert_eq!(content, Content::from_bytes(&plain));
+        content.insert(600, 9000);
+        plain.splice(600..600, vec![0; 9000]);
+        assert_eq!(content, Content::from_bytes(&plain));
+        content.copy(&content.clone(), 100, 20_000, 9000);
+        plain.resize(29_000, 0);
+        plain.copy_within(100..9100, 20_000);
+        assert_eq!(content, Content::from_bytes(&plain));
     }
 
     #[test]

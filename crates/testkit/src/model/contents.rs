@@ -1,6 +1,6 @@
 //! The calls that change what one inode holds.
 
-use super::{Body, Content, Model};
+use super::{Body, Content, Id, Model};
 use crate::op::{Fallocate, File, Op, SetXattr};
 use crate::{Fail, Outcome};
 
@@ -31,12 +31,21 @@ impl Model {
                     self.check_cuts(file)?;
                 }
                 let extents = self.extents;
+                let block_size = self.block_size;
                 let content = self.regular(file, false)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
                 }
                 if !extents && *how != Fallocate::PunchHole {
                     return Err(Fail::Unsupported);
+                }
+                if matches!(how, Fallocate::CollapseRange | Fallocate::InsertRange) {
+                    let collapse = *how == Fallocate::CollapseRange;
+                    let reaches = if collapse { at + len } else { *at };
+                    if !at.is_multiple_of(block_size) || !len.is_multiple_of(block_size) || reaches >= content.len() {
+                        return Err(Fail::Invalid);
+                    }
+                    if collapse { content.collapse(*at, *len) } else { content.insert(*at, *len) }
                 }
                 if matches!(how, Fallocate::PunchHole | Fallocate::ZeroRange | Fallocate::ZeroRangeKeepSize) {
                     content.zero(*at, *len);
@@ -48,6 +57,31 @@ impl Model {
             }
             _ => Err(Fail::Unsupported),
         }
+    }
+
+    pub(super) fn copy(&mut self, from: &File, at: u64, to: &File, to_at: u64, len: u64) -> Outcome {
+        let source = self.opened_for_writing(from)?;
+        let target = self.opened_for_writing(to)?;
+        let bytes = self.content(source).cloned().ok_or(Fail::IsDirectory)?;
+        let len = len.min(bytes.len().saturating_sub(at));
+        if len == 0 {
+            return Ok(0);
+        }
+        if source == target && at < to_at + len && to_at < at + len {
+            return Err(Fail::Invalid);
+        }
+        self.regular(to, false)?.copy(&bytes, at, to_at, len);
+        Ok(len)
+    }
+
+    /// A regular file; one that is not open yet is opened for writing.
+    fn opened_for_writing(&self, file: &File) -> Result<Id, Fail> {
+        self.check_is_regular(file)?;
+        let id = self.openable(file)?;
+        if file.is_path() {
+            self.check_writes(id, false)?;
+        }
+        Ok(id)
     }
 
     /// The contents of a regular file, about to be changed.

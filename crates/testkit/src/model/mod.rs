@@ -1,7 +1,8 @@
 //! The reference: a file system in memory, written to be obviously right.
 //!
-//! It knows names, types, modes, owners, link counts, sizes, contents, extended attributes, ACLs and flags. It does not know
-//! blocks, space, ctime or atime; an mtime is known from the call that set it until something may have changed it.
+//! It knows names, types, modes, owners, link counts, sizes, contents, extended attributes, ACLs and flags. Of blocks it knows the
+//! size, which some calls ask for; it does not know space, ctime or atime; an mtime is known from the call that set it until
+//! something may have changed it.
 
 mod access;
 mod content;
@@ -57,7 +58,12 @@ pub struct Model {
     next: u64,
     /// Files are mapped by extents; without, ranges of them can only be punched out.
     extents: bool,
+    /// Bytes in a block.
+    block_size: u64,
 }
+
+/// Bytes in a block of a file system that says nothing of them.
+const BLOCK_SIZE: u64 = 4096;
 
 /// The root directory.
 const ROOT: Id = Id(0);
@@ -68,12 +74,18 @@ impl Model {
     /// A file system that holds nothing but its root directory.
     pub fn empty() -> Self {
         let root = Inode::new(0o755, Body::Directory { entries: BTreeMap::new(), parent: ROOT });
-        Self { inodes: BTreeMap::from([(ROOT, Arc::new(root))]), handles: BTreeMap::new(), next: 1, extents: true }
+        Self {
+            inodes: BTreeMap::from([(ROOT, Arc::new(root))]),
+            handles: BTreeMap::new(),
+            next: 1,
+            extents: true,
+            block_size: BLOCK_SIZE,
+        }
     }
 
     /// A file system that looks like `snapshot`, such as that of a fresh image.
     pub fn from_snapshot(snapshot: &Snapshot) -> Self {
-        let mut model = Self::empty();
+        let mut model = Self { block_size: snapshot.block_size().unwrap_or(BLOCK_SIZE), ..Self::empty() };
         let mut groups: BTreeMap<&str, Id> = BTreeMap::new();
         // Paths sort after the directory that holds them.
         for (path, entry) in snapshot.entries() {
@@ -110,6 +122,7 @@ impl Model {
     pub fn apply(&mut self, op: &Op) -> Outcome {
         match op {
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
+            Op::Copy { from, at, to, to_at, len } => self.copy(from, *at, to, *to_at, *len),
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
             Op::SetAcl { file, default, acl } => self.set_acl(file, *default, acl.as_ref()).map(|()| 0),
@@ -139,6 +152,16 @@ impl Model {
     /// What is made next gets this number, which no inode has, and those after it.
     pub(crate) fn count_from(&mut self, next: u64) {
         self.next = next;
+    }
+
+    /// Bytes in a block.
+    pub(crate) fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// The inode that is meant.
+    pub fn id_of_file(&self, file: &File) -> Option<Id> {
+        self.file(file).ok()
     }
 
     /// The inode that `path` names.

@@ -123,6 +123,19 @@ pub enum Op {
         /// The new size in bytes.
         size: u64,
     },
+    /// Copies from file to file, as copy_file_range(2).
+    Copy {
+        /// Where from.
+        from: File,
+        /// Offset in bytes.
+        at: u64,
+        /// Where to.
+        to: File,
+        /// Offset in bytes.
+        to_at: u64,
+        /// Length in bytes.
+        len: u64,
+    },
     /// fallocate(2) in all its modes, hole punching included.
     Fallocate {
         /// The file.
@@ -225,6 +238,7 @@ impl Op {
             | Self::Append { file, .. }
             | Self::Truncate { file, .. }
             | Self::Fallocate { file, .. }
+            | Self::Copy { to: file, .. }
             | Self::SetXattr { file, .. }
             | Self::RemoveXattr { file, .. }
             | Self::SetAcl { file, .. }
@@ -259,7 +273,9 @@ impl Op {
     pub fn is_stepwise(&self) -> bool {
         match self {
             Self::Write { len, .. } | Self::Append { len, .. } => *len > ATOMIC_WRITE,
-            Self::Fallocate { .. } => true,
+            // What moves, moves as one.
+            Self::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } => false,
+            Self::Fallocate { .. } | Self::Copy { .. } => true,
             _ => false,
         }
     }

@@ -77,7 +77,15 @@ pub enum File {
 impl File {
     /// Whether it is named.
     pub fn is_path(&self) -> bool {
-        matches!(self, Self::Path(_))
+        self.path().is_some()
+    }
+
+    /// Its name, if it is named.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Path(path) => Some(path),
+            Self::Handle(_) => None,
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //!          | "open" @N PATH                "tmpfile" @N PATH MODE     "close" @N
 //!          | "write" FILE OFFSET LEN FILL  "append" FILE LEN FILL     "truncate" FILE SIZE
 //!          | "fallocate" FILE OFFSET LEN   "fallocate-keep" …         "punch" …   "zero" …   "zero-keep" …
+//!          | "collapse" …                  "insert" …                 "copy" FILE OFFSET FILE OFFSET LEN
 //!          | "setxattr" FILE NAME LEN FILL "setxattr-create" …        "setxattr-replace" …
 //!          | "removexattr" FILE NAME       "chmod" FILE MODE          "chown" FILE UID GID
 //!          | "setacl" FILE ACL             "setacl-default" FILE ACL  "chattr" FILE FLAGS
@@ -82,6 +83,7 @@ impl fmt::Display for Op {
             Self::Write { file, at, len, fill } => write!(f, "write {file} {at} {len} {fill}"),
             Self::Append { file, len, fill } => write!(f, "append {file} {len} {fill}"),
             Self::Truncate { file, size } => write!(f, "truncate {file} {size}"),
+            Self::Copy { from, at, to, to_at, len } => write!(f, "copy {from} {at} {to} {to_at} {len}"),
             Self::Fallocate { file, how, at, len } => write!(f, "{} {file} {at} {len}", fallocate_word(*how)),
             Self::SetXattr { file, name, len, fill, how } => {
                 write!(f, "{} {file} {} {len} {fill}", xattr_word(*how), escape(name.as_bytes()))
@@ -128,6 +130,8 @@ fn fallocate_word(how: Fallocate) -> &'static str {
         Fallocate::PunchHole => "punch",
         Fallocate::ZeroRange => "zero",
         Fallocate::ZeroRangeKeepSize => "zero-keep",
+        Fallocate::CollapseRange => "collapse",
+        Fallocate::InsertRange => "insert",
     }
 }
 
@@ -237,6 +241,12 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         "punch" => fallocate(Fallocate::PunchHole, w)?,
         "zero" => fallocate(Fallocate::ZeroRange, w)?,
         "zero-keep" => fallocate(Fallocate::ZeroRangeKeepSize, w)?,
+        "collapse" => fallocate(Fallocate::CollapseRange, w)?,
+        "insert" => fallocate(Fallocate::InsertRange, w)?,
+        "copy" => {
+            let (from, at, to) = (w.file()?, w.number("an offset")?, w.file()?);
+            Op::Copy { from, at, to, to_at: w.number("an offset")?, len: w.number("a length")? }
+        }
         "fsync" => Op::Fsync { file: w.file()?, data_only: false },
         "fdatasync" => Op::Fsync { file: w.file()?, data_only: true },
         "sync" => Op::Sync,

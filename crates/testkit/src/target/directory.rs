@@ -176,15 +176,12 @@ impl Directory {
                 self.with_writable(file, OFlags::empty(), |fd| Ok(fs::ftruncate(fd, *size).map(|()| 0)?))
             }
             Op::Fallocate { file, how, at, len } => {
-                let flags = match how {
-                    Fallocate::Allocate => FallocateFlags::empty(),
-                    Fallocate::KeepSize => FallocateFlags::KEEP_SIZE,
-                    Fallocate::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-                    Fallocate::ZeroRange => FallocateFlags::ZERO_RANGE,
-                    Fallocate::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
-                };
+                let flags = fallocate_flags(*how);
                 self.with_writable(file, OFlags::empty(), |fd| Ok(fs::fallocate(fd, flags, *at, *len).map(|()| 0)?))
             }
+            Op::Copy { from, at, to, to_at, len } => self.with_writable(from, OFlags::empty(), |source| {
+                self.with_writable(to, OFlags::empty(), |target| copy_range(source, *at, target, *to_at, *len))
+            }),
             _ => Err(Fail::Unsupported),
         }
     }
@@ -262,6 +259,34 @@ impl Directory {
     }
 }
 
+/// The flags of fallocate(2) for a mode.
+fn fallocate_flags(how: Fallocate) -> FallocateFlags {
+    match how {
+        Fallocate::Allocate => FallocateFlags::empty(),
+        Fallocate::KeepSize => FallocateFlags::KEEP_SIZE,
+        Fallocate::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
+        Fallocate::ZeroRange => FallocateFlags::ZERO_RANGE,
+        Fallocate::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
+        Fallocate::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
+        Fallocate::InsertRange => FallocateFlags::INSERT_RANGE,
+    }
+}
+
+fn copy_range(source: impl AsFd, at: u64, target: impl AsFd, to_at: u64, len: u64) -> Outcome {
+    let mut done = 0;
+    while done < len {
+        let (mut from, mut to) = (at + done, to_at + done);
+        match fs::copy_file_range(&source, Some(&mut from), &target, Some(&mut to), (len - done) as usize) {
+            Ok(0) | Err(rustix::io::Errno::NOSPC) if done > 0 => break,
+            Ok(0) => break,
+            Ok(n) => done += n as u64,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(done)
+}
+
 /// A path that leads to what is open.
 fn proc_path(fd: &OwnedFd) -> String {
     use std::os::fd::AsRawFd;
@@ -296,7 +321,9 @@ fn write_at(fd: impl AsFd, at: u64, bytes: &[u8]) -> Outcome {
 impl Target for Directory {
     fn apply(&mut self, op: &Op) -> Outcome {
         match op {
-            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
+            Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Copy { .. } => {
+                self.change_bytes(op)
+            }
             Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::SetAcl { .. } => self.change_attributes(op).map(|()| 0),
             Op::Chattr { .. } | Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => {
                 self.change_attributes(op).map(|()| 0)

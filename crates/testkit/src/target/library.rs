@@ -132,7 +132,7 @@ pub(super) fn do_op(
         Op::Sync => volume.sync()?,
         Op::Checkpoint => {}
         Op::Transaction(steps) => transaction(volume, steps)?,
-        Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => {
+        Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Copy { .. } => {
             return call.change_bytes(op);
         }
         Op::Fsync { .. }
@@ -323,6 +323,18 @@ impl Call<'_> {
                 }
                 volume.fallocate(ino, *how, *at, *len)?;
                 Ok(0)
+            }
+            Op::Copy { from, at, to, to_at, len } => {
+                let (from, to) = (self.regular(from, false)?, self.regular(to, false)?);
+                let mut done = 0;
+                loop {
+                    match volume.copy_range(from, at + done, to, to_at + done, len - done, false) {
+                        Ok(0) => return Ok(done),
+                        Ok(n) => done += n,
+                        Err(_) if done > 0 => return Ok(done),
+                        Err(e) => return Err(e.into()),
+                    }
+                }
             }
             _ => Err(Why::Fail(Fail::Unsupported)),
         }

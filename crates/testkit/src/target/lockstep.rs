@@ -85,6 +85,7 @@ impl<T: Target> Lockstep<T> {
         let short = match op.clone() {
             Op::Write { file, at, fill, .. } => Op::Write { file, at, len: written, fill },
             Op::Append { file, fill, .. } => Op::Append { file, len: written, fill },
+            Op::Copy { from, at, to, to_at, .. } => Op::Copy { from, at, to, to_at, len: written },
             _ => return Err(self.disagree(format!("`{op}` returned {written}"))),
         };
         match self.model.apply(&short) {

@@ -113,6 +113,7 @@ fn paths_of(op: &Op) -> Vec<Path> {
             (from, to) => [from, to].into_iter().flatten().collect(),
         },
         Op::Open { path, .. } => vec![path.clone()],
+        Op::Copy { from, to, .. } => [from, to].into_iter().filter_map(File::path).cloned().collect(),
         // A transaction looks after its own paths.
         op => match op.clone().file_mut() {
             Some(File::Path(path)) => vec![path.clone()],

@@ -118,12 +118,15 @@ fn handles(op: &mut Op) -> Vec<&mut u8> {
         | Op::Append { file: File::Handle(handle), .. }
         | Op::Truncate { file: File::Handle(handle), .. }
         | Op::Fallocate { file: File::Handle(handle), .. }
+        | Op::Copy { from: File::Path(_), to: File::Handle(handle), .. }
+        | Op::Copy { from: File::Handle(handle), to: File::Path(_), .. }
         | Op::SetXattr { file: File::Handle(handle), .. }
         | Op::RemoveXattr { file: File::Handle(handle), .. }
         | Op::Chmod { file: File::Handle(handle), .. }
         | Op::Chown { file: File::Handle(handle), .. }
         | Op::Utimens { file: File::Handle(handle), .. }
         | Op::Fsync { file: File::Handle(handle), .. } => vec![handle],
+        Op::Copy { from: File::Handle(from), to: File::Handle(to), .. } => vec![from, to],
         _ => Vec::new(),
     }
 }

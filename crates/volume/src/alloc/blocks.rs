@@ -17,9 +17,9 @@ fn load<'a>(
 ) -> Result<&'a mut Vec<u8>> {
     if blocks.is_none() {
         let map = engine.read(info.block_bitmap, kind::block_bitmap(g))?.to_vec();
-        let free = bitmap::count_zeros(&map, sb.blocks_in_group(g) as usize) as u32;
+        let free = bitmap::count_zeros(&map, sb.clusters_in_group(g) as usize) as u32;
         if free != info.free_blocks.load(SeqCst) {
-            let what = format!("{free} blocks are free, its descriptor says {}", info.free_blocks.load(SeqCst));
+            let what = format!("{free} clusters are free, its descriptor says {}", info.free_blocks.load(SeqCst));
             return Err(Error::corrupt(format!("block bitmap of group {g}"), info.block_bitmap, what));
         }
         *blocks = Some(map);
@@ -28,8 +28,8 @@ fn load<'a>(
 }
 
 impl Groups {
-    /// Takes up to `want` consecutive free blocks before the end of `place`, as near behind its beginning as there are; those
-    /// before it are taken, too. The caller has been promised them.
+    /// Takes up to `want` consecutive free clusters before the end of `place`, as near behind its beginning as there are; those
+    /// before it are taken, too. The caller has been promised them. The run is in blocks.
     pub(crate) fn take_blocks(
         &self,
         sb: &Superblock,
@@ -66,10 +66,11 @@ impl Groups {
     ) -> Result<Option<Extent>> {
         let info = self.get(g)?;
         let range = sb.block_range_of_group(g);
-        let end = (range.end.min(place.end) - range.start) as usize;
+        let ratio = u64::from(sb.cluster_ratio());
+        let end = ((range.end.min(place.end) - range.start) / ratio) as usize;
         let mut busy = info.busy.lock();
         let map = load(&mut busy.blocks, info, g, sb, engine)?;
-        let from = place.start.saturating_sub(range.start) as usize;
+        let from = (place.start.saturating_sub(range.start) / ratio) as usize;
         let want = want as usize;
         let start = if !bitmap::test(map, from) && from < end {
             Some(from)
@@ -83,7 +84,7 @@ impl Groups {
         let len = (bitmap::zero_run_end(map, start, end.min(start + want)) - start) as u32;
         bitmap::set_range(map, start, len as usize);
         info.free_blocks.fetch_sub(len, SeqCst);
-        Ok(Some(Extent { start: range.start + start as u64, len }))
+        Ok(Some(Extent { start: range.start + start as u64 * ratio, len: len * ratio as u32 }))
     }
 
     /// Makes blocks allocatable again that were claimed and not used, or whose freeing is durable. The free count is the
@@ -120,10 +121,18 @@ impl Groups {
     }
 }
 
-/// The parts of a run by group: `(group, first bit, bits)`.
+/// The whole clusters of a run.
+pub(crate) fn clusters(sb: &Superblock, extent: Extent) -> u64 {
+    per_group(sb, extent).map(|(.., clusters)| u64::from(clusters)).sum()
+}
+
+/// The whole clusters of a run by group: `(group, first bit, bits)`.
 pub(crate) fn per_group(sb: &Superblock, extent: Extent) -> impl Iterator<Item = (u32, u32, u32)> + '_ {
-    let end = extent.start + u64::from(extent.len);
-    let mut at = extent.start;
+    let (first, ratio) = (u64::from(sb.first_data_block()), u64::from(sb.cluster_ratio()));
+    let end = extent.start.saturating_add(u64::from(extent.len));
+    // Groups begin with a cluster.
+    let end = end - end.saturating_sub(first) % ratio;
+    let mut at = first + extent.start.saturating_sub(first).next_multiple_of(ratio);
     std::iter::from_fn(move || {
         if at >= end {
             return None;
@@ -131,7 +140,7 @@ pub(crate) fn per_group(sb: &Superblock, extent: Extent) -> impl Iterator<Item =
         let g = sb.group_of_block(at)?;
         let range = sb.block_range_of_group(g);
         let stop = end.min(range.end);
-        let part = (g, (at - range.start) as u32, (stop - at) as u32);
+        let part = (g, ((at - range.start) / ratio) as u32, ((stop - at) / ratio) as u32);
         at = stop;
         Some(part)
     })

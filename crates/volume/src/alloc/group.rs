@@ -24,7 +24,7 @@ pub(crate) struct GroupInfo {
     flags: AtomicU16,
     block_csum: AtomicU32,
     inode_csum: AtomicU32,
-    /// Blocks that could be allocated now.
+    /// Clusters that could be allocated now.
     pub(crate) free_blocks: AtomicU32,
     pub(crate) free_inodes: AtomicU32,
     pub(crate) used_dirs: AtomicU32,
@@ -88,16 +88,18 @@ pub(crate) struct Groups {
     /// What no file can own, as `(first block, length)`, sorted: superblocks, descriptors, bitmaps and inode tables of all
     /// groups, and the journal.
     metadata: Vec<(u64, u64)>,
-    /// Free blocks that nobody has been promised.
+    /// Free clusters that nobody has been promised.
     free: AtomicU64,
-    /// Blocks freed by transactions that are not durable yet.
+    /// Clusters freed by transactions that are not durable yet.
     pub(crate) pending_free: AtomicU64,
     pub(crate) free_inodes: AtomicU64,
-    /// Blocks kept for the privileged, and for deleting when the volume is full.
+    /// Clusters kept for the privileged, and for deleting when the volume is full.
     reserved: u64,
+    /// Blocks of a cluster.
+    ratio: u64,
 }
 
-/// Blocks that only operations which free space may still take.
+/// Clusters that only operations which free space may still take.
 const LAST_RESERVE: u64 = 8;
 
 impl Groups {
@@ -120,7 +122,8 @@ impl Groups {
             free: AtomicU64::new(free),
             pending_free: AtomicU64::new(0),
             free_inodes: AtomicU64::new(free_inodes),
-            reserved: sb.r_blocks_count(),
+            reserved: sb.r_blocks_count() / u64::from(sb.cluster_ratio()),
+            ratio: sb.cluster_ratio().into(),
         }
     }
 
@@ -146,17 +149,21 @@ impl Groups {
     pub(crate) fn initial_block_bitmap(&self, sb: &Superblock, g: u32, map: &mut [u8]) {
         map.fill(0);
         let range = sb.block_range_of_group(g);
-        bitmap::set_range(map, 0, sb.base_meta(g).blocks() as usize);
+        let set = |map: &mut [u8], from: u64, to: u64| {
+            let (first, end) = (from / self.ratio, to.div_ceil(self.ratio));
+            bitmap::set_range(map, first as usize, (end - first) as usize);
+        };
+        set(map, 0, sb.base_meta(g).blocks());
         let first = self.metadata.partition_point(|&(s, n)| s + n <= range.start);
         for &(start, len) in self.metadata[first..].iter().take_while(|&&(s, _)| s < range.end) {
             let from = start.max(range.start);
             let to = (start + len).min(range.end);
-            bitmap::set_range(map, (from - range.start) as usize, (to - from) as usize);
+            set(map, from - range.start, to - range.start);
         }
-        bitmap::pad(map, (range.end - range.start) as usize);
+        bitmap::pad(map, sb.clusters_in_group(g) as usize);
     }
 
-    /// Takes `blocks` out of the free count; false when they are not there. The unprivileged leave the reserve.
+    /// Takes `blocks` clusters out of the free count; false when they are not there. The unprivileged leave the reserve.
     pub(crate) fn promise(&self, blocks: u64, who: Need) -> bool {
         let keep = match who {
             Need::Ordinary => self.reserved.max(LAST_RESERVE),
@@ -167,19 +174,19 @@ impl Groups {
         self.free.fetch_update(SeqCst, SeqCst, take).is_ok()
     }
 
-    /// Gives promised or released blocks back to the free count.
+    /// Gives promised or released clusters back to the free count.
     pub(crate) fn give_back(&self, blocks: u64) {
         self.free.fetch_add(blocks, SeqCst);
     }
 
     /// Free blocks as a user sees them: also those whose freeing is not durable yet.
     pub(crate) fn visible_free(&self) -> u64 {
-        self.free.load(Relaxed) + self.pending_free.load(Relaxed)
+        (self.free.load(Relaxed) + self.pending_free.load(Relaxed)) * self.ratio
     }
 
     /// Blocks kept back from the unprivileged.
     pub(crate) fn reserved(&self) -> u64 {
-        self.reserved.max(LAST_RESERVE)
+        self.reserved.max(LAST_RESERVE) * self.ratio
     }
 }
 

@@ -16,7 +16,8 @@ impl Checker<'_> {
         let groups = self.sb.groups();
         for g in 0..groups {
             self.tell(Pass::Bitmaps, g.into(), groups.into());
-            self.report.blocks += u64::from(self.space.used_in(g, self.sb.blocks_in_group(g)));
+            let clusters = self.space.used_in(g, self.sb.clusters_in_group(g));
+            self.report.blocks += u64::from(clusters) * u64::from(self.sb.cluster_ratio());
             let Some(desc) = self.descs.get(g as usize).copied().flatten() else { continue };
             self.check_block_bitmap(g, &desc)?;
             self.check_inode_bitmap(g, &desc)?;
@@ -25,7 +26,7 @@ impl Checker<'_> {
     }
 
     fn check_block_bitmap(&mut self, g: u32, desc: &GroupDesc) -> Result<()> {
-        let bits = self.sb.blocks_in_group(g);
+        let bits = self.sb.clusters_in_group(g);
         let bytes = self.block_size();
         let mut used = vec![0; bytes];
         if let Some(map) = self.space.group(g) {
@@ -40,7 +41,8 @@ impl Checker<'_> {
             let place = Where::block(desc.block_bitmap);
             let first = self.sb.group_first_block(g);
             let csum = (desc.block_bitmap_csum, self.sb.clusters_per_group());
-            self.check_map(format!("block bitmap of group {g}"), place, &used, (bits, first), csum)?;
+            let numbers = (bits, first, self.sb.cluster_ratio());
+            self.check_map(format!("block bitmap of group {g}"), place, &used, numbers, csum)?;
         }
         self.check_count(g, "free blocks", desc.free_blocks, free);
         Ok(())
@@ -60,7 +62,7 @@ impl Checker<'_> {
             let place = Where::block(desc.inode_bitmap);
             let first = u64::from(g) * u64::from(bits) + 1;
             let csum = (desc.inode_bitmap_csum, bits);
-            self.check_map(format!("inode bitmap of group {g}"), place, &used, (bits, first), csum)?;
+            self.check_map(format!("inode bitmap of group {g}"), place, &used, (bits, first, 1), csum)?;
         } else if free != bits {
             self.problem(format!("group descriptor {g}"), Where::NONE, "inodes are in use, but it says none ever was");
         }
@@ -84,23 +86,24 @@ impl Checker<'_> {
         let first = self.sb.group_first_block(g);
         let mut at = 0;
         while let Some(bit) = bitmap::find_next_one(used, at, used.len() * 8) {
-            if !self.space.is_metadata(first + bit as u64) {
+            let block = first + bit as u64 * u64::from(self.sb.cluster_ratio());
+            if !self.space.is_metadata(block) {
                 let text = "the group is said to be unused, but a file has this block";
-                self.problem(format!("group descriptor {g}"), Where::block(first + bit as u64), text);
+                self.problem(format!("group descriptor {g}"), Where::block(block), text);
                 return;
             }
             at = bit + 1;
         }
     }
 
-    /// A bitmap on the image: checksum, padding, and bit for bit. `bits` are those that mean something, and the number
-    /// of the first.
+    /// A bitmap on the image: checksum, padding, and bit for bit. `bits` are those that mean something, the number
+    /// of the first, and how many numbers a bit stands for.
     fn check_map(
         &mut self,
         structure: String,
         place: Where,
         used: &[u8],
-        (bits, first): (u32, u64),
+        (bits, first, step): (u32, u64, u32),
         (stored, covered): (u32, u32),
     ) -> Result<()> {
         let Some(block) = place.block else { return Ok(()) };
@@ -118,7 +121,7 @@ impl Checker<'_> {
         for (what, a, b) in [("marked used, but free", &map[..], used), ("in use, but marked free", used, &map[..])] {
             let runs = only_in(a, b, bits as usize);
             if !runs.is_empty() {
-                self.problem(structure.clone(), place, format!("{what}: {}", list(&runs, first)));
+                self.problem(structure.clone(), place, format!("{what}: {}", list(&runs, first, step.into())));
             }
         }
         Ok(())
@@ -138,14 +141,16 @@ fn only_in(a: &[u8], b: &[u8], bits: usize) -> Vec<(usize, usize)> {
     runs
 }
 
-fn list(runs: &[(usize, usize)], first: u64) -> String {
+fn list(runs: &[(usize, usize)], first: u64, step: u64) -> String {
     let mut text = String::new();
     for &(start, end) in runs.iter().take(TOLD) {
         let separator = if text.is_empty() { "" } else { ", " };
         // Writing to a String cannot fail.
         let _ = match end - start {
-            1 => write!(text, "{separator}{}", first + start as u64),
-            _ => write!(text, "{separator}{}-{}", first + start as u64, first + end as u64 - 1),
+            1 if step == 1 => write!(text, "{separator}{}", first + start as u64),
+            _ => {
+                write!(text, "{separator}{}-{}", first + start as u64 * step, first + end as u64 * step - 1)
+            }
         };
     }
     if runs.len() > TOLD {

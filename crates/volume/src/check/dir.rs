@@ -45,6 +45,9 @@ impl Checker<'_> {
     }
 
     fn check_linear(&mut self, at: usize) -> Result<()> {
+        if let Some(stored) = self.dirs[at].inline.take() {
+            return self.check_inline_dir(at, &stored);
+        }
         let mut names = Names::new();
         let runs = self.dirs[at].runs.clone();
         for run in runs {
@@ -83,6 +86,19 @@ impl Checker<'_> {
                 Err(_) => return,
             },
         };
+        self.check_entries(at, place, &view, first, bounds, names);
+    }
+
+    /// The entries of one block or list.
+    pub(super) fn check_entries(
+        &mut self,
+        at: usize,
+        place: Where,
+        view: &DirBlock<'_>,
+        first: bool,
+        bounds: Option<Bounds>,
+        names: &mut Names,
+    ) {
         let mut count = 0;
         for entry in view.entries() {
             let entry = match entry {
@@ -90,7 +106,7 @@ impl Checker<'_> {
                 Err(e) => return self.broken(place, &e),
             };
             if first && count < 2 {
-                self.check_dot(at, place, &entry, count == 0, bytes);
+                self.check_dot(at, place, &entry, count == 0, view);
             } else if entry.ino != 0 {
                 self.check_entry(at, place, &entry, bounds, names);
             }
@@ -101,8 +117,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The first two entries of a directory; `bytes` are its block 0.
-    pub(super) fn check_dot(&mut self, at: usize, place: Where, entry: &DirEntry<'_>, dot: bool, bytes: &[u8]) {
+    /// The first two entries of a directory, in a view of its block 0.
+    pub(super) fn check_dot(&mut self, at: usize, place: Where, entry: &DirEntry<'_>, dot: bool, view: &DirBlock<'_>) {
         let want: &[u8] = if dot { b"." } else { b".." };
         let own = self.dirs[at].ino;
         if entry.name != want || entry.ino == 0 || (dot && entry.ino != own) {
@@ -111,8 +127,7 @@ impl Checker<'_> {
             self.problem("directory", place, text);
             return;
         }
-        let behind = entry.offset + dirent::HEADER + want.len();
-        if bytes.get(behind).is_some_and(|&byte| byte != 0) {
+        if view.byte_behind(entry).is_some_and(|byte| byte != 0) {
             self.problem("directory", place, "no zero behind '.' or '..'");
         }
         if !dot {

@@ -26,11 +26,11 @@ impl Checker<'_> {
             if let Err(e) = &desc {
                 self.problem(format!("group descriptor {g}"), place, super::report::words(e).1);
             }
-            self.descs.push(desc.ok());
+            self.descs.push(desc.ok().or_else(|| self.image.rescued_descriptor(g)));
         }
         self.claim_metadata();
         self.check_superblock();
-        Ok(())
+        self.check_backups()
     }
 
     /// Claims what every group holds for the file system itself.
@@ -55,6 +55,12 @@ impl Checker<'_> {
                 }
             }
         }
+        if let Some(block) = sb.mmp_block() {
+            let placed = self.on_volume(block, 1) && self.space.claim_metadata(block, 1).is_none();
+            if !placed {
+                self.problem("superblock", Where::block(block), "the MMP block cannot lie there");
+            }
+        }
         // With 1 KiB blocks block 0 lies before the first group and belongs to nobody.
         self.space.sort_metadata();
     }
@@ -70,7 +76,8 @@ impl Checker<'_> {
         if descs.len() != self.descs.len() {
             return;
         }
-        let blocks: u64 = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
+        let clusters: u64 = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
+        let blocks = clusters * u64::from(sb.cluster_ratio());
         let inodes: u64 = descs.iter().map(|d| u64::from(d.free_inodes)).sum();
         let said = (sb.free_blocks_count(), u64::from(sb.free_inodes_count()));
         if said != (blocks, inodes) {

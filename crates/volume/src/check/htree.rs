@@ -139,7 +139,7 @@ impl Checker<'_> {
         let Ok(view) = DirBlock::new(bytes, false, Place::NONE) else { return };
         for (offset, dot) in [(0, true), (12, false)] {
             match view.entry_at(offset) {
-                Ok(entry) => self.check_dot(at, place, &entry, dot, bytes),
+                Ok(entry) => self.check_dot(at, place, &entry, dot, &view),
                 Err(e) => self.broken(place, &e),
             }
         }

@@ -4,9 +4,11 @@ use super::inodes::Entry;
 use super::map::Walk;
 use super::report::Where;
 use super::{Checker, Dir, Pass, special};
+use crate::inline::is_inline;
 use crate::{Ino, Result};
 use ondol_format::extent::Node;
 use ondol_format::inode::{self, FAST_SYMLINK_MAX, FileType, InodeFlags, RESIZE_INO, RawInode};
+use ondol_format::xattr::is_value_inode;
 use ondol_format::{Compat, Incompat, Inode, Place};
 use std::mem::offset_of;
 
@@ -106,6 +108,7 @@ impl Checker<'_> {
             (InodeFlags::EXTENTS, Incompat::EXTENTS, "an extent tree"),
             (InodeFlags::CASEFOLD, Incompat::CASEFOLD, "names without case"),
             (InodeFlags::ENCRYPT, Incompat::ENCRYPT, "encrypted contents"),
+            (InodeFlags::EA_INODE, Incompat::EA_INODE, "the value of an attribute"),
         ];
         for (flag, feature, what) in flags {
             if inode.flags.contains(flag) && !self.sb.has_incompat(feature) {
@@ -126,11 +129,16 @@ impl Checker<'_> {
 
     /// The contents by type, and the counts that depend on them.
     fn check_contents(&mut self, ino: Ino, inode: &Inode) -> Result<()> {
-        let mut walk = Walk::new(ino, inode, inode.is_dir() || inode.is_symlink());
+        let keep = inode.is_dir() || inode.is_symlink() || is_value_inode(inode);
+        let mut walk = Walk::new(ino, inode, keep);
         match inode.file_type() {
+            _ if is_inline(inode) => self.check_inline(ino, inode),
             Some(FileType::Regular) => {
                 self.walk_checked(&mut walk, inode)?;
                 self.check_size(ino, inode, &walk);
+                if is_value_inode(inode) && self.sb.has_incompat(Incompat::EA_INODE) {
+                    self.check_value(ino, inode, &walk)?;
+                }
             }
             Some(FileType::Directory) => {
                 self.walk_checked(&mut walk, inode)?;
@@ -144,10 +152,8 @@ impl Checker<'_> {
             Some(_) => self.check_device(ino, inode),
             None => return Ok(()),
         }
-        let mut sectors = walk.sectors(self.block_size());
-        if self.check_xattrs(ino, inode)? {
-            sectors += self.block_size() as u64 / 512;
-        }
+        let mut sectors = walk.sectors(self.cluster_size());
+        sectors += self.check_xattrs(ino, inode)?;
         if sectors != inode.blocks && walk.bad == 0 {
             let text = format!("i_blocks is {}, but {sectors} units of 512 bytes are in use", inode.blocks);
             self.problem("inode", Where::inode(ino), text);
@@ -201,6 +207,7 @@ impl Checker<'_> {
             indexed: inode.flags.contains(InodeFlags::INDEX),
             runs: walk.runs.clone(),
             blocks: u32::try_from(blocks).unwrap_or(u32::MAX),
+            inline: None,
             dotdot: 0,
             parent: 0,
         });

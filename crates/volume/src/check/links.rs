@@ -65,7 +65,8 @@ impl Checker<'_> {
     fn check_counts(&mut self) {
         let mut wrong: Vec<(Ino, u16, u32)> = Vec::new();
         for (ino, entry) in self.found.iter() {
-            if self.is_nameless(ino) || (entry.links == 0 && entry.names == 0) {
+            let is_value = self.values.holds(ino) && entry.names == 0;
+            if self.is_nameless(ino) || is_value || (entry.links == 0 && entry.names == 0) {
                 continue;
             }
             let dir = entry.file_type == Some(FileType::Directory);

@@ -2,6 +2,7 @@
 
 use super::Checker;
 use super::report::Where;
+use crate::inline::is_inline;
 use crate::{Ino, Result};
 use ondol_format::extent::{self, Extent, Node};
 use ondol_format::{Inode, Place};
@@ -30,8 +31,10 @@ pub(super) struct Walk {
     pub(super) runs: Vec<Run>,
     /// Blocks of the contents.
     pub(super) data: u64,
-    /// Blocks of the map itself.
-    pub(super) meta: u64,
+    /// Clusters of the contents and of the map.
+    clusters: u64,
+    /// The cluster that the contents met so far end in, logical and on the medium.
+    last_cluster: Option<(u64, u64)>,
     /// The last logical block that is mapped and the last that is stored.
     pub(super) last: Option<u64>,
     pub(super) last_written: Option<u64>,
@@ -47,7 +50,8 @@ impl Walk {
             collect,
             runs: Vec::new(),
             data: 0,
-            meta: 0,
+            clusters: 0,
+            last_cluster: None,
             last: None,
             last_written: None,
             bad: 0,
@@ -77,14 +81,18 @@ impl Walk {
     }
 
     /// Bytes that the runs and each other part of the inode take, in units of 512.
-    pub(super) fn sectors(&self, block_size: usize) -> u64 {
-        self.data.saturating_add(self.meta).saturating_mul(block_size as u64 / 512)
+    pub(super) fn sectors(&self, cluster_size: u64) -> u64 {
+        self.clusters.saturating_mul(cluster_size / 512)
     }
 }
 
 impl Checker<'_> {
     /// Reads the whole map of an inode that has one.
     pub(super) fn walk(&mut self, walk: &mut Walk, inode: &Inode) -> Result<()> {
+        if is_inline(inode) {
+            self.bad_map(walk, None, "its contents lie in the inode".into());
+            return Ok(());
+        }
         if inode.has_extents() {
             return self.extent_node(walk, &inode.i_block, None, (None, u64::from(extent::MAX_LOGICAL)), None);
         }
@@ -121,6 +129,38 @@ impl Checker<'_> {
             if self.space.is_metadata(block) { "the file system itself" } else { "another file, or twice here" };
         self.bad_map(walk, Some(block), format!("{count} blocks from here on are in use by {whose}"));
         false
+    }
+
+    /// Claims the clusters of a run of contents that begins with block `logical`; neighbours may share one.
+    fn take_clusters(&mut self, walk: &mut Walk, logical: u64, start: u64, len: u64) {
+        let ratio = u64::from(self.sb.cluster_ratio());
+        if ratio == 1 {
+            walk.clusters += len;
+            return;
+        }
+        if logical % ratio != start % ratio {
+            let text = format!("logical block {logical} does not lie in its place in a cluster");
+            return self.bad_map(walk, Some(start), text);
+        }
+        let (first, last) = (start / ratio, (start + (len - 1)) / ratio);
+        let shared = walk.last_cluster == Some((logical / ratio, first));
+        let own = first + u64::from(shared);
+        walk.last_cluster = Some(((logical + (len - 1)) / ratio, last));
+        if own > last {
+            return;
+        }
+        walk.clusters += last + 1 - own;
+        if let Some(block) = self.space.mark_clusters(own * ratio, (last + 1 - own) * ratio) {
+            self.bad_map(walk, Some(block), "its cluster is in use by something else, or twice here".into());
+        }
+    }
+
+    /// Claims the cluster of a block of the map itself.
+    fn take_map_cluster(&mut self, walk: &mut Walk, block: u64) {
+        walk.clusters += 1;
+        if let Some(block) = self.space.mark_clusters(block, 1) {
+            self.bad_map(walk, Some(block), "its cluster is in use by something else".into());
+        }
     }
 
     /// One node of an extent tree. `range` is what its entries may cover: the index above it demands where it begins.
@@ -165,7 +205,7 @@ impl Checker<'_> {
         if walk.bad > GIVE_UP || !self.take(walk, index.leaf, 1, "extent node") {
             return Ok(());
         }
-        walk.meta += 1;
+        self.take_map_cluster(walk, index.leaf);
         let bytes = self.read(index.leaf)?;
         if let Some(seed) = self.sb.inode_seed(walk.ino, walk.generation)
             && let Err(e) = extent::verify(&bytes, seed, Place::NONE)
@@ -191,6 +231,7 @@ impl Checker<'_> {
                 unwritten: extent.unwritten,
             };
             walk.add(run);
+            self.take_clusters(walk, extent.logical.into(), extent.start, extent.len.into());
         }
         self.take(walk, extent.start, extent.len, "extent");
     }
@@ -204,6 +245,7 @@ impl Checker<'_> {
         if level == 0 {
             if self.on_volume(start, 1) {
                 walk.add(Run { logical, start, len: 1, unwritten: false });
+                self.take_clusters(walk, logical, start, 1);
             }
             self.take(walk, start, 1, "block");
             return Ok(());
@@ -211,7 +253,7 @@ impl Checker<'_> {
         if !self.take(walk, start, 1, "indirect block") {
             return Ok(());
         }
-        walk.meta += 1;
+        self.take_map_cluster(walk, start);
         let bytes = self.read(start)?;
         let step = (self.block_size() as u64 / 4).pow(level - 1);
         for (i, entry) in (0..).zip(bytes.chunks_exact(4)) {

@@ -8,10 +8,12 @@
 //! is claimed once, and only a first claim is followed, so that the work is bounded by the size of the image. Memory
 //! goes with what is in use: a bit for a block, twelve bytes for an inode, sixteen for a run of a directory.
 
+mod backups;
 mod bitmaps;
 mod dir;
 mod groups;
 mod htree;
+mod inline;
 mod inode;
 mod inodes;
 mod links;
@@ -20,6 +22,7 @@ mod orphans;
 mod report;
 mod space;
 mod special;
+mod values;
 mod xattrs;
 
 pub use report::{CheckReport, Pass, Problem, Progress};
@@ -34,6 +37,7 @@ use ondol_format::{FormatError, Incompat, RoCompat, Superblock};
 use report::Where;
 use space::Space;
 use std::collections::{HashMap, HashSet};
+use values::Values;
 
 /// A directory that was found, to be read when all inodes are known.
 struct Dir {
@@ -42,6 +46,8 @@ struct Dir {
     indexed: bool,
     runs: Vec<Run>,
     blocks: u32,
+    /// What the inode stores, if that is where the entries are; taken when they are read.
+    inline: Option<Vec<u8>>,
     /// What its ".." names; 0 if there is none.
     dotdot: Ino,
     /// The directory that has an entry for it; 0 if none has.
@@ -52,11 +58,14 @@ struct Dir {
 struct SharedXattrs {
     refcount: u32,
     found: u32,
+    /// What it adds to the `i_blocks` of each user.
+    sectors: u64,
     first_user: Ino,
 }
 
 /// What is known so far.
 struct Checker<'a> {
+    image: &'a Image,
     store: &'a dyn BlockStore,
     sb: &'a Superblock,
     format: InodeFormat,
@@ -67,6 +76,7 @@ struct Checker<'a> {
     dirs: Vec<Dir>,
     dir_index: HashMap<Ino, usize>,
     xattrs: HashMap<u64, SharedXattrs>,
+    values: Values,
     orphans: HashSet<Ino>,
     report: CheckReport,
     progress: &'a mut dyn FnMut(Progress),
@@ -81,6 +91,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
     image.require_writable()?;
     let sb = image.superblock();
     let mut checker = Checker {
+        image,
         store: image.store(),
         sb,
         format: sb.inode_format(),
@@ -90,6 +101,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
         dirs: Vec::new(),
         dir_index: HashMap::new(),
         xattrs: HashMap::new(),
+        values: Values::default(),
         orphans: HashSet::new(),
         report: CheckReport::default(),
         progress,
@@ -103,6 +115,7 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
     checker.check_inodes()?;
     checker.check_has_journal();
     checker.check_xattr_counts();
+    checker.check_values();
     checker.check_directories()?;
     checker.check_links();
     checker.check_bitmaps()?;
@@ -139,6 +152,10 @@ impl Checker<'_> {
 
     fn block_size(&self) -> usize {
         self.sb.block_size() as usize
+    }
+
+    fn cluster_size(&self) -> u64 {
+        u64::from(self.sb.cluster_ratio()) * u64::from(self.sb.block_size())
     }
 
     fn has_csum(&self) -> bool {

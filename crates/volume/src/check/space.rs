@@ -1,4 +1,4 @@
-//! Which blocks something has claimed.
+//! Which blocks something has claimed, and with bigalloc, which clusters.
 
 use ondol_format::{Superblock, bitmap};
 
@@ -7,7 +7,11 @@ pub(super) struct Space {
     first: u64,
     per_group: u64,
     blocks: u64,
+    /// Blocks of a cluster.
+    ratio: u64,
     maps: Vec<Option<Box<[u8]>>>,
+    /// The same by clusters, where they are larger than a block.
+    clusters: Vec<Option<Box<[u8]>>>,
     /// Bitmaps, tables, superblocks and descriptors as `start..end`, sorted once they are all known.
     metadata: Vec<(u64, u64)>,
 }
@@ -18,7 +22,9 @@ impl Space {
             first: u64::from(sb.first_data_block()),
             per_group: u64::from(sb.blocks_per_group()),
             blocks: sb.blocks_count(),
+            ratio: sb.cluster_ratio().into(),
             maps: vec![None; sb.groups() as usize],
+            clusters: vec![None; sb.groups() as usize],
             metadata: Vec::new(),
         }
     }
@@ -44,9 +50,29 @@ impl Space {
         first_again.map(|block| (block, again))
     }
 
+    /// Marks the clusters of a run as in use, with bigalloc; returns the first that was so before.
+    pub(super) fn mark_clusters(&mut self, start: u64, len: u64) -> Option<u64> {
+        let end = start.saturating_add(len).min(self.blocks);
+        let (mut at, mut again) = (start - start % self.ratio, None);
+        while self.ratio > 1 && at < end {
+            let (g, bit) = (at / self.per_group, at % self.per_group / self.ratio);
+            let bytes = (self.per_group / self.ratio).div_ceil(8) as usize;
+            let Some(map) = self.clusters.get_mut(g as usize) else { break };
+            let map = map.get_or_insert_with(|| vec![0; bytes].into());
+            if bitmap::test(map, bit as usize) {
+                again = again.or(Some(at));
+            }
+            bitmap::set(map, bit as usize);
+            at += self.ratio;
+        }
+        again
+    }
+
     /// Claims the file system's own blocks.
     pub(super) fn claim_metadata(&mut self, start: u64, len: u64) -> Option<(u64, u64)> {
         self.metadata.push((start, start.saturating_add(len)));
+        // Several structures of the file system may share a cluster.
+        self.mark_clusters(start, len);
         self.claim(start, len)
     }
 
@@ -55,20 +81,22 @@ impl Space {
         self.metadata.sort_unstable();
     }
 
-    /// Whether a block is the file system's own.
+    /// Whether a block, or one that shares its cluster, is the file system's own.
     pub(super) fn is_metadata(&self, block: u64) -> bool {
-        let at = self.metadata.partition_point(|&(start, _)| start <= block);
+        let first = block - block % self.ratio;
+        let at = self.metadata.partition_point(|&(start, _)| start < first + self.ratio);
         // Ranges of a sound image do not overlap; on another the answer only words a message.
-        at.checked_sub(1).and_then(|i| self.metadata.get(i)).is_some_and(|&(_, end)| block < end)
+        at.checked_sub(1).and_then(|i| self.metadata.get(i)).is_some_and(|&(_, end)| first < end)
     }
 
-    /// What is claimed in a group; None if nothing is.
+    /// Clusters in use in a group, as its bitmap should have them; None if none is.
     pub(super) fn group(&self, g: u32) -> Option<&[u8]> {
-        self.maps.get(g as usize)?.as_deref()
+        let maps = if self.ratio > 1 { &self.clusters } else { &self.maps };
+        maps.get(g as usize)?.as_deref()
     }
 
-    /// Claimed blocks of a group of `blocks` blocks.
-    pub(super) fn used_in(&self, g: u32, blocks: u32) -> u32 {
-        self.group(g).map_or(0, |map| bitmap::count_ones(map, blocks as usize) as u32)
+    /// Clusters in use in a group of `clusters`.
+    pub(super) fn used_in(&self, g: u32, clusters: u32) -> u32 {
+        self.group(g).map_or(0, |map| bitmap::count_ones(map, clusters as usize) as u32)
     }
 }

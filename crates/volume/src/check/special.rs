@@ -45,10 +45,8 @@ impl Checker<'_> {
             return Ok(walk);
         }
         self.walk(&mut walk, inode)?;
-        let mut sectors = walk.sectors(self.block_size());
-        if self.check_xattrs(ino, inode)? {
-            sectors += self.block_size() as u64 / 512;
-        }
+        let mut sectors = walk.sectors(self.cluster_size());
+        sectors += self.check_xattrs(ino, inode)?;
         if sectors != inode.blocks && walk.bad == 0 {
             let text = format!("i_blocks is {}, but {sectors} units of 512 bytes are in use", inode.blocks);
             self.problem("inode", Where::inode(ino), text);
@@ -106,7 +104,7 @@ impl Checker<'_> {
             self.problem("resize inode", place, "not one double-indirect block and nothing else");
             return Ok(());
         }
-        if self.space.claim(dind, 1).is_some() {
+        if self.space.claim(dind, 1).is_some() || self.space.mark_clusters(dind, 1).is_some() {
             self.problem("resize inode", place.in_block(dind), "its double-indirect block is in use by something else");
         }
         let pointers = self.read(dind)?;
@@ -139,7 +137,8 @@ impl Checker<'_> {
             }
         }
         let blocks = 1 + (reserved.end - reserved.start) * (1 + copies.len() as u64);
-        if inode.blocks != blocks * (self.block_size() as u64 / 512) {
+        // Each counts as the cluster that it lies in.
+        if inode.blocks != blocks * (self.cluster_size() / 512) {
             let text = format!("i_blocks is {}, but {blocks} blocks are in use", inode.blocks);
             self.problem("resize inode", place, text);
         }

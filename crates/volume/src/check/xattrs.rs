@@ -9,11 +9,12 @@ use ondol_format::{Compat, FormatError, Inode, Place};
 type FormatResult = std::result::Result<(), FormatError>;
 
 impl Checker<'_> {
-    /// Checks the attributes of an inode; true if it uses a block for them.
-    pub(super) fn check_xattrs(&mut self, ino: Ino, inode: &Inode) -> Result<bool> {
+    /// Checks the attributes of an inode; returns what they add to its `i_blocks`.
+    pub(super) fn check_xattrs(&mut self, ino: Ino, inode: &Inode) -> Result<u64> {
         let place = Where::inode(ino);
+        let mut sectors = 0;
         let checked = xattr::parse_inode(&inode.tail, Place::NONE).and_then(|list| {
-            self.check_list(place, &list);
+            sectors = self.check_list(place, &list);
             // In an inode a hash need not be kept, but must be right if it is.
             let hashed: Vec<Xattr> = list.into_iter().filter(|x| x.hash != 0).collect();
             self.check_hashes(place, &hashed, self.block_size())
@@ -23,28 +24,30 @@ impl Checker<'_> {
         }
         let at = inode.file_acl;
         if at == 0 {
-            return Ok(false);
+            return Ok(sectors);
         }
         if !self.on_volume(at, 1) || !self.sb.has_compat(Compat::EXT_ATTR) {
             self.problem("inode", place, format!("its xattr block {at} does not lie on the volume, or cannot be"));
-            return Ok(false);
+            return Ok(sectors);
         }
         if let Some(known) = self.xattrs.get_mut(&at) {
             known.found = known.found.saturating_add(1);
-            return Ok(true);
+            return Ok(sectors + known.sectors);
         }
-        if self.space.claim(at, 1).is_some() {
+        if self.space.claim(at, 1).is_some() || self.space.mark_clusters(at, 1).is_some() {
             self.problem("xattr block", place.in_block(at), "the block is in use by something else");
-            return Ok(true);
+            return Ok(sectors + self.block_size() as u64 / 512);
         }
         let bytes = self.read(at)?;
-        let refcount = self.check_xattr_block(place.in_block(at), at, &bytes);
-        self.xattrs.insert(at, SharedXattrs { refcount, found: 1, first_user: ino });
-        Ok(true)
+        let (refcount, values) = self.check_xattr_block(place.in_block(at), at, &bytes);
+        let in_block = values + self.block_size() as u64 / 512;
+        self.xattrs.insert(at, SharedXattrs { refcount, found: 1, sectors: in_block, first_user: ino });
+        Ok(sectors + in_block)
     }
 
-    /// Checks a block of attributes; returns how many users it says it has.
-    fn check_xattr_block(&mut self, place: Where, at: u64, bytes: &[u8]) -> u32 {
+    /// Checks a block of attributes; returns how many users it says it has, and what its values add to their `i_blocks`.
+    fn check_xattr_block(&mut self, place: Where, at: u64, bytes: &[u8]) -> (u32, u64) {
+        let mut sectors = 0;
         if let Some(seed) = self.sb.csum_seed()
             && let Err(e) = xattr::verify_block(bytes, seed, at, Place::NONE)
         {
@@ -52,25 +55,27 @@ impl Checker<'_> {
         }
         let (list, refcount) = (xattr::parse_block(bytes, Place::NONE), xattr::refcount(bytes, Place::NONE));
         let checked: FormatResult = list.and_then(|list| {
-            self.check_list(place, &list);
+            sectors = self.check_list(place, &list);
             self.check_hashes(place, &list, bytes.len())
         });
         if let Err(e) = checked {
             self.broken(place, &e);
         }
-        refcount.unwrap_or(0)
+        (refcount.unwrap_or(0), sectors)
     }
 
-    fn check_list(&mut self, place: Where, list: &[Xattr]) {
+    /// Returns what values in inodes add to the owner's `i_blocks`.
+    fn check_list(&mut self, place: Where, list: &[Xattr]) -> u64 {
         for (i, xattr) in list.iter().enumerate() {
             let name = String::from_utf8_lossy(&xattr.name);
             if list[..i].iter().any(|x| x.name_index == xattr.name_index && x.name == xattr.name) {
                 self.problem("extended attributes", place, format!("'{name}' is there twice"));
             }
-            if xattr.value_inum != 0 {
-                self.problem("extended attributes", place, format!("'{name}' has its value in an inode"));
+            if xattr.in_inode() {
+                self.add_value_entry(place, xattr);
             }
         }
+        list.iter().map(|xattr| xattr::value_sectors(self.sb, xattr)).sum()
     }
 
     /// The hashes in a block are those that writing the same attributes gives.

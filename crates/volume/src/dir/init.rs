@@ -4,10 +4,10 @@ use super::{FIRST_BLOCK, Needs, new_block, type_code};
 use crate::alloc::Need;
 use crate::op::{Op, View};
 use crate::xattr::{self, Inherited};
-use crate::{Caller, Error, Ino, Result, Volume, kind};
+use crate::{Caller, Error, Ino, Result, Volume, file, kind};
 use ondol_format::dirent::DirBlockMut;
 use ondol_format::inode::{FAST_SYMLINK_MAX, FileType, InodeFlags};
-use ondol_format::{Incompat, Inode, Place, RoCompat};
+use ondol_format::{Incompat, Place, RoCompat};
 
 /// Journal blocks of a new inode, its table block included.
 pub(super) const INODE_COST: u32 = 3;
@@ -78,14 +78,16 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>, inherited: 
     let dir = op.inode(parent)?;
     let (dir_mode, dir_gid, dir_flags, project) = (dir.mode, dir.gid, dir.flags, dir.project);
     let is_dir = new.file_type == FileType::Directory;
-    let extents = op.vol().shared.sb.has_incompat(Incompat::EXTENTS);
+    let grpid = op.vol().options.grpid;
     let projects = op.vol().shared.sb.has_ro_compat(RoCompat::PROJECT);
     let ino = op.alloc_inode(parent, is_dir)?;
     let inode = op.inode_mut(ino)?;
     inode.mode = new.file_type.mode_bits() | (inherited.perm & 0o7777);
     (inode.uid, inode.gid, inode.links) = (new.caller.uid, new.caller.gid, 1);
-    if dir_mode & SETGID != 0 {
+    if grpid || dir_mode & SETGID != 0 {
         inode.gid = dir_gid;
+    }
+    if dir_mode & SETGID != 0 {
         inode.mode |= if is_dir { SETGID } else { 0 };
     }
     inode.flags = dir_flags & inherited_flags(new.file_type);
@@ -93,9 +95,9 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>, inherited: 
         inode.project = project;
     }
     match new.file_type {
-        FileType::Regular => init_mapping(inode, extents),
-        FileType::Directory => first_block(op, ino, parent, extents)?,
-        FileType::Symlink => init_symlink(op, ino, new.target, extents)?,
+        FileType::Regular => init_file(op, ino)?,
+        FileType::Directory => init_dir(op, ino, parent)?,
+        FileType::Symlink => init_symlink(op, ino, new.target)?,
         FileType::CharDevice | FileType::BlockDevice => inode.set_device(new.device.0, new.device.1),
         FileType::Fifo | FileType::Socket => {}
     }
@@ -113,17 +115,28 @@ fn inherited_flags(file_type: FileType) -> InodeFlags {
     }
 }
 
-/// An empty extent tree, or an empty block map on volumes without extents.
-fn init_mapping(inode: &mut Inode, extents: bool) {
-    if extents {
-        crate::file::init_extents(inode);
-    }
+/// Whether new contents begin in the inode.
+fn inline_first(vol: &Volume) -> bool {
+    vol.shared.sb.has_incompat(Incompat::INLINE_DATA)
 }
 
-fn first_block(op: &mut Op<'_>, ino: Ino, parent: Ino, extents: bool) -> Result<()> {
+fn init_file(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    let vol = op.vol();
+    let inode = op.inode_mut(ino)?;
+    if !inline_first(vol) || !crate::inline::store(inode, &[]) {
+        file::init_mapping(vol, inode);
+    }
+    Ok(())
+}
+
+fn init_dir(op: &mut Op<'_>, ino: Ino, parent: Ino) -> Result<()> {
+    let vol = op.vol();
     let inode = op.inode_mut(ino)?;
     inode.links = 2;
-    init_mapping(inode, extents);
+    if inline_first(vol) && super::inline::init(inode, parent) {
+        return Ok(());
+    }
+    file::init_mapping(vol, inode);
     let generation = inode.generation;
     let sb = &op.vol().shared.sb;
     let mut bytes = vec![0; sb.block_size() as usize];
@@ -137,12 +150,17 @@ fn longest_target(block_size: u32) -> usize {
     (block_size as usize).min(4096) - 1
 }
 
-fn init_symlink(op: &mut Op<'_>, ino: Ino, target: &[u8], extents: bool) -> Result<()> {
+fn init_symlink(op: &mut Op<'_>, ino: Ino, target: &[u8]) -> Result<()> {
+    let vol = op.vol();
     let inode = op.inode_mut(ino)?;
     if inode.set_fast_symlink(target) {
         return Ok(());
     }
-    init_mapping(inode, extents);
+    if inline_first(vol) && crate::inline::store(inode, target) {
+        inode.size = target.len() as u64;
+        return Ok(());
+    }
+    file::init_mapping(vol, inode);
     new_block(op, ino, kind::SYMLINK, target)?;
     op.inode_mut(ino)?.size = target.len() as u64;
     Ok(())

@@ -1,7 +1,7 @@
 //! Putting a name into the slot that a search found for it.
 
 use super::htree::{self, Path};
-use super::{Dir, NewEntry, Slot, bad, new_block};
+use super::{Dir, NewEntry, Slot, bad, inline, new_block};
 use crate::op::{Op, Reader};
 use crate::{Error, Ino, Result};
 use ondol_format::Incompat;
@@ -24,6 +24,8 @@ pub(crate) fn insert(op: &mut Op<'_>, ino: Ino, slot: Slot, new: NewEntry<'_>) -
         Slot::Append => append(op, &dir, new),
         Slot::Convert => convert(op, &dir, new),
         Slot::Split(path) => htree::insert_split(op, &dir, *path, new),
+        Slot::Inline => inline::put(op, &dir, new),
+        Slot::Unfold { .. } => inline::unfold_and_put(op, &dir, new),
         Slot::Full => Err(Error::NoSpace("the directory's index is full")),
     }
 }

@@ -5,6 +5,7 @@
 //!     ├─ search   where a name is, or the slot where it goes    ├─ insert   into that slot: room, split, new block
 //!     ├─ read     readdir                                       ├─ remove   and replace
 //!     └─ lock     several inodes at once                        └─ init     new inodes, the first block of a directory
+//!   inline    entries in the inode
 //!   htree/    the index: descent, splits of nodes, growth by a level
 //! ```
 //!
@@ -13,6 +14,7 @@
 
 mod htree;
 pub(crate) mod init;
+mod inline;
 mod insert;
 pub(crate) mod lock;
 pub(crate) mod ops;
@@ -23,6 +25,7 @@ mod search;
 pub(crate) use search::{Entry, Search, Slot};
 
 use crate::file::{self, Mapped};
+use crate::inline::is_inline;
 use crate::op::{Op, Reader, View};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_format::hash::{DxHash, HashVersion};
@@ -58,7 +61,7 @@ pub(crate) struct Dir {
 }
 
 /// Directories of these kinds are not read: their entries lie elsewhere or cannot be compared byte by byte.
-const FOREIGN: InodeFlags = InodeFlags::INLINE_DATA.union(InodeFlags::ENCRYPT).union(InodeFlags::CASEFOLD);
+const FOREIGN: InodeFlags = InodeFlags::ENCRYPT.union(InodeFlags::CASEFOLD);
 
 impl Dir {
     /// Checks that `inode` is a directory that has not been removed.
@@ -70,12 +73,18 @@ impl Dir {
             return Err(Error::NotFound);
         }
         if inode.flags.intersects(FOREIGN) {
-            let what = format!("directory {ino} with inline data, encryption or case folding");
+            let what = format!("directory {ino} with encryption or case folding");
             return Err(Error::Unsupported(what));
         }
         let sb = &vol.shared.sb;
-        let size = u64::from(sb.block_size());
+        let size = if is_inline(inode) {
+            // One list of entries, as a single block is.
+            crate::inline::stored(ino, inode)?.len() as u64
+        } else {
+            u64::from(sb.block_size())
+        };
         let blocks = u32::try_from(inode.size / size).ok().filter(|&n| n > 0 && inode.size.is_multiple_of(size));
+        let blocks = blocks.filter(|&n| n == 1 || !is_inline(inode));
         let Some(blocks) = blocks else {
             let at = crate::node::locate(&vol.shared, ino).map_or(0, |(block, ..)| block);
             return Err(Error::corrupt(format!("directory {ino}"), at, format!("a size of {} bytes", inode.size)));
@@ -96,7 +105,7 @@ impl Dir {
 
     /// Whether the entries are found through an index. Without the feature dir_index, the flag means nothing.
     fn indexed(&self) -> bool {
-        self.dir_index && self.inode.flags.contains(InodeFlags::INDEX)
+        self.dir_index && !self.is_inline() && self.inode.flags.contains(InodeFlags::INDEX)
     }
 
     /// Whether the entries are listed by hash, and may therefore move: htrees, and what becomes one when it grows.
@@ -161,8 +170,11 @@ impl Dir {
         dirent::DirBlock::new(bytes, self.csum, self.place(block)).map_err(|e| bad(block, &e))
     }
 
-    /// The parent that ".." in block 0 names, and that block.
+    /// The parent that ".." in block 0 names, and that block; [`inline::HERE`] where there is none.
     pub(crate) fn parent(&self, reader: &mut dyn Reader) -> Result<(Ino, u64)> {
+        if self.is_inline() {
+            return Ok((self.inline_parent(reader)?, inline::HERE));
+        }
         let block = self.physical(reader, 0)?;
         let bytes = reader.block(block, self.first_kind())?;
         // An htree's root looks like a block of these two entries to whoever does not ask for its end.

@@ -9,7 +9,7 @@
 //! ```
 
 use super::htree::{self, Path, Range};
-use super::{Dir, bad, valid_ino};
+use super::{Dir, bad, inline, valid_ino};
 use crate::op::Reader;
 use crate::{DirEntry, Ino, Result};
 use ondol_format::dirent::DirBlock;
@@ -43,6 +43,9 @@ fn check(reader: &dyn Reader, dir: &Dir, block: u64, e: &dirent::DirEntry<'_>) -
 }
 
 fn by_offset(reader: &mut dyn Reader, dir: &Dir, cookie: u64, each: &mut Each<'_>) -> Result<()> {
+    if dir.is_inline() {
+        return inline_by_offset(reader, dir, cookie, each);
+    }
     let size = u64::from(reader.volume().shared.sb.block_size());
     let Ok(mut from) = u32::try_from(cookie / size) else { return Ok(()) };
     while let Some((logical, block)) = dir.next_block(reader, from)? {
@@ -63,6 +66,30 @@ fn by_offset(reader: &mut dyn Reader, dir: &Dir, cookie: u64, each: &mut Each<'_
         from = logical + 1;
     }
     Ok(())
+}
+
+/// Entries in the inode, at the offsets that they will have in a block.
+fn inline_by_offset(reader: &mut dyn Reader, dir: &Dir, cookie: u64, each: &mut Each<'_>) -> Result<()> {
+    let parent = dir.inline_parent(reader)?;
+    for (at, ino, name) in [(0, dir.ino, &b"."[..]), (12, parent, b"..")] {
+        let file_type = file_type(reader, FileType::Directory.dirent_code());
+        if cookie <= at && !each(DirEntry { ino, file_type, name, next: at + 12 }) {
+            return Ok(());
+        }
+    }
+    dir.each_list(&mut |list, base| {
+        for entry in list.used() {
+            let e = entry.map_err(|e| bad(inline::HERE, &e))?;
+            let at = (inline::SHIFT + base + e.offset) as u64;
+            check(reader, dir, inline::HERE, &e)?;
+            let file_type = file_type(reader, e.file_type);
+            let next = at + e.rec_len as u64;
+            if at >= cookie && !each(DirEntry { ino: e.ino, file_type, name: e.name, next }) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    })
 }
 
 /// A name with its position.
@@ -134,8 +161,14 @@ fn by_hash(reader: &mut dyn Reader, dir: &Dir, cookie: u64, each: &mut Each<'_>)
     let from = cookie.saturating_sub(NAMES);
     if !dir.indexed() {
         let mut batch = Batch::new(reader, dir, None);
+        let whole = Range { first: 0, next: None };
+        if dir.is_inline() {
+            dir.each_list(&mut |list, _| batch.add(reader, dir, list, inline::HERE, whole).map(|()| true))?;
+            batch.tell(reader, from, each);
+            return Ok(());
+        }
         let bytes = reader.block(first, dir.leaf_kind())?;
-        batch.add(reader, dir, &dir.leaf(&bytes, first)?, first, Range { first: 0, next: None })?;
+        batch.add(reader, dir, &dir.leaf(&bytes, first)?, first, whole)?;
         batch.tell(reader, from, each);
         return Ok(());
     }

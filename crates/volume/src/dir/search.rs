@@ -1,11 +1,11 @@
 //! Looking for a name: where it is, or the slot where it goes.
 
 use super::htree::{self, Path};
-use super::{Dir, Needs, bad, grow_needs, valid_ino};
+use super::{Dir, FIRST_BLOCK, Needs, bad, grow_needs, inline, valid_ino};
 use crate::op::Reader;
 use crate::{Error, Ino, Result};
 use ondol_format::Inode;
-use ondol_format::dirent::rec_len_for;
+use ondol_format::dirent::{DirEntry, rec_len_for};
 use ondol_journal::Block;
 
 /// A name's entry.
@@ -15,7 +15,7 @@ pub(crate) struct Entry {
     pub(crate) ino: Ino,
     /// Its file type code.
     pub(crate) file_type: u8,
-    /// The physical block it lies in.
+    /// The physical block it lies in; [`inline::HERE`] in an inode.
     pub(super) block: u64,
     /// Where it begins there.
     pub(super) offset: usize,
@@ -34,6 +34,13 @@ pub(crate) enum Slot {
     Split(Box<Path>),
     /// The leaf is full and the index cannot take another.
     Full,
+    /// One of the lists in the inode has room.
+    Inline,
+    /// They have none: the directory gets a block, which has room if the name `fits`.
+    Unfold {
+        /// Whether the name fits into that block.
+        fits: bool,
+    },
 }
 
 /// What a search found.
@@ -81,6 +88,10 @@ impl Slot {
             Self::Append => grow_needs(dir, 1),
             Self::Convert => changed(1) + grow_needs(dir, 2),
             Self::Split(path) => changed(path.levels() + 1) + grow_needs(dir, 1 + path.new_nodes()),
+            Self::Inline => changed(0),
+            Self::Unfold { fits: true } => FIRST_BLOCK,
+            // That block may at once be too full.
+            Self::Unfold { fits: false } => FIRST_BLOCK + changed(1) + FIRST_BLOCK + FIRST_BLOCK,
             Self::Full => return Err(Error::NoSpace("the directory's index is full")),
         })
     }
@@ -111,11 +122,17 @@ pub(super) fn scan(reader: &dyn Reader, dir: &Dir, bytes: &Block, block: u64, na
         let packed = seen.used + rec_len_for(name.len()) <= view.end();
         return Ok(Scan { found: None, gap: seen.gap.is_some(), packed });
     };
-    if !valid_ino(reader.volume(), e.ino) || e.ino == crate::ROOT || e.ino == dir.ino {
-        return Err(dir.corrupt(block, format!("an entry names inode {}, which cannot be", e.ino)));
-    }
+    check_found(reader, dir, block, &e)?;
     let found = Entry { ino: e.ino, file_type: e.file_type, block, offset: e.offset };
     Ok(Scan { found: Some(found), gap: false, packed: false })
+}
+
+/// Refuses an entry that names what no name of a directory may lead to.
+pub(super) fn check_found(reader: &dyn Reader, dir: &Dir, block: u64, e: &DirEntry<'_>) -> Result<()> {
+    if valid_ino(reader.volume(), e.ino) && e.ino != crate::ROOT && e.ino != dir.ino {
+        return Ok(());
+    }
+    Err(dir.corrupt(block, format!("an entry names inode {}, which cannot be", e.ino)))
 }
 
 /// Looks for a name other than "." and "..".
@@ -123,7 +140,13 @@ pub(super) fn scan(reader: &dyn Reader, dir: &Dir, bytes: &Block, block: u64, na
 /// # Errors
 /// Corruption, or the store's failure.
 pub(crate) fn search(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<Search> {
-    if dir.indexed() { htree::search(reader, dir, name) } else { linear(reader, dir, name) }
+    if dir.is_inline() {
+        inline::find(reader, dir, name)
+    } else if dir.indexed() {
+        htree::search(reader, dir, name)
+    } else {
+        linear(reader, dir, name)
+    }
 }
 
 fn linear(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<Search> {

@@ -25,31 +25,56 @@ struct Work {
 }
 
 impl Volume {
-    /// Allocates, punches or zeroes `len` bytes from `offset` on, as fallocate(2) does. A sequence of operations, each of
-    /// which leaves the file sound; when a later one fails, the earlier ones stay.
+    /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on, as fallocate(2) does. A sequence of
+    /// operations, each of which leaves the file sound; when a later one fails, the earlier ones stay. What
+    /// [`Fallocate::CollapseRange`] and [`Fallocate::InsertRange`] move, they move in one operation.
     ///
     /// # Errors
-    /// `Invalid` for an empty range; `NoSpace`, `FileTooBig`, `NotPermitted`, `IsDirectory`, `Unsupported`, `ReadOnly`,
-    /// corruption, or the journal's or store's failure.
+    /// `Invalid` for an empty range, and for one that cannot be cut out or made room for; `NoSpace`, `FileTooBig`,
+    /// `NotPermitted`, `IsDirectory`, `Unsupported`, `ReadOnly`, corruption, or the journal's or store's failure.
     pub fn fallocate(&self, ino: Ino, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let guard = self.node(ino)?.write()?;
         self.fallocate_locked(guard, how, offset, len).map_err(|e| self.noted(e))
     }
 
     fn fallocate_locked(&self, mut guard: NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let ino = guard.node.ino;
         let only_adds = matches!(how, Fallocate::Allocate | Fallocate::KeepSize);
-        check_changeable(ino, &guard.state.inode, only_adds)?;
+        check_changeable(guard.node.ino, &guard.state.inode, only_adds)?;
         self.check_writable()?;
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
+        let need = if how == Fallocate::PunchHole { Need::ToFree } else { Need::Ordinary };
+        guard = self.unfold_locked(guard, need)?;
         if how != Fallocate::PunchHole {
-            mapping::require_extents(ino, &guard.state.inode)?;
+            mapping::require_extents(guard.node.ino, &guard.state.inode)?;
         }
-        let most = max_size(self, &guard.state.inode);
-        let end = offset.checked_add(len).filter(|&end| end <= most).ok_or(Error::FileTooBig)?;
-        let mut work = Work::new(self, how, offset, end)?;
+        if offset.checked_add(len).is_none_or(|end| end > max_size(self, &guard.state.inode)) {
+            return Err(Error::FileTooBig);
+        }
+        match how {
+            Fallocate::CollapseRange => self.collapse_locked(guard, offset, len),
+            Fallocate::InsertRange => self.insert_locked(guard, offset, len),
+            Fallocate::PunchHole => {
+                // As ext4, leave what is allocated behind the end to a truncate.
+                let block_size = u64::from(self.shared.sb.block_size());
+                let end = guard.state.inode.size.div_ceil(block_size).saturating_mul(block_size).min(offset + len);
+                if end <= offset { Ok(()) } else { self.fallocate_steps(guard, how, offset, end - offset).map(|_| ()) }
+            }
+            _ => self.fallocate_steps(guard, how, offset, len).map(|_| ()),
+        }
+    }
+
+    /// What changes the mapping where it is: one operation after the other. The range lies within the largest file.
+    pub(super) fn fallocate_steps(
+        &self,
+        mut guard: NodeGuard,
+        how: Fallocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<NodeGuard> {
+        let ino = guard.node.ino;
+        let mut work = Work::new(self, how, offset, offset + len)?;
         if how != Fallocate::PunchHole {
             self.check_space(&guard, &work)?;
         }
@@ -59,7 +84,7 @@ impl Volume {
             let done = work.step(&mut op, ino)?;
             guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
             if done {
-                return Ok(());
+                return Ok(guard);
             }
         }
     }
@@ -97,10 +122,11 @@ impl Work {
             let blocks = if seen.pointers.is_some() { 0 } else { u64::from(seen.growth(vol, 1).new) };
             return Ok(Cost { journal, blocks, need: Need::ToFree });
         }
-        let want = u64::from(self.stop - self.at).clamp(1, STEP_BLOCKS);
+        let ratio = u64::from(vol.shared.sb.cluster_ratio());
+        let want = (u64::from(self.stop - self.at).clamp(1, STEP_BLOCKS) - 1) / ratio + 1 + u64::from(ratio > 1);
         // Every change of the tree may take a node on each level; two such changes at least.
         let nodes = u64::from(seen.depth + 2) * want.min(2);
-        let blocks = want.min(crate::behalf::available(vol).saturating_sub(nodes)).max(1) + nodes;
+        let blocks = want.min((crate::behalf::available(vol) / ratio).saturating_sub(nodes)).max(1) + nodes;
         Ok(Cost { journal, blocks, need: Need::Ordinary })
     }
 
@@ -126,7 +152,8 @@ impl Work {
         let from = self.at;
         while self.at < self.stop {
             let depth = tree::depth(op, ino, self.at)?;
-            let blocks = op.promised().saturating_sub(u64::from(depth) + 2);
+            let clusters = op.promised().saturating_sub(u64::from(depth) + 2);
+            let blocks = clusters * u64::from(op.vol().shared.sb.cluster_ratio());
             let run = tree::map(op, ino, self.at)?;
             let until = self.at + run.len.min(self.stop - self.at);
             let change = match run.what {

@@ -1,16 +1,25 @@
 //! Growing and shrinking of files whose blocks are metadata, and freeing the blocks of any file.
 
 use super::{blocks, mapping, tree};
+use crate::inline::is_inline;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::{MAX_LOGICAL, Node, NodeMut};
 use ondol_format::inode::InodeFlags;
-use ondol_format::{Inode, Place};
+use ondol_format::{Incompat, Inode, Place};
 
-/// Makes an inode without contents a file that is mapped by an empty extent tree.
-pub(crate) fn init_extents(inode: &mut Inode) {
-    inode.flags.insert(InodeFlags::EXTENTS);
-    NodeMut::init(&mut inode.i_block, 0);
+/// Gives an inode without contents an empty mapping: an extent tree, or a block map on volumes without extents.
+pub(crate) fn init_mapping(vol: &Volume, inode: &mut Inode) {
+    if vol.shared.sb.has_incompat(Incompat::EXTENTS) {
+        inode.flags.insert(InodeFlags::EXTENTS);
+        NodeMut::init(&mut inode.i_block, 0);
+    }
+}
+
+/// Whether i_block says where blocks are.
+pub(crate) fn has_blocks(inode: &Inode) -> bool {
+    let mapped = inode.is_regular() || inode.is_dir() || (inode.is_symlink() && !inode.is_fast_symlink());
+    mapped && !is_inline(inode)
 }
 
 /// Allocates the block behind the end of a directory (or other metadata file), mapped as written, and grows the size by it:
@@ -50,6 +59,9 @@ pub(crate) fn grow_blocks() -> u64 {
 /// # Errors
 /// Corruption; `TooBig` when there is not even journal space for the first run: about 30 blocks are enough.
 pub(crate) fn shrink(op: &mut Op<'_>, ino: Ino, keep: u32) -> Result<bool> {
+    if is_inline(op.inode(ino)?) {
+        return Ok(true);
+    }
     Ok(mapping::remove(op, ino, keep, MAX_LOGICAL)? == MAX_LOGICAL)
 }
 

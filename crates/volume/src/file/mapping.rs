@@ -47,6 +47,10 @@ pub(super) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, unwritten
     if unwritten {
         require_extents(ino, op.inode(ino)?)?;
     }
+    if op.vol().shared.sb.cluster_ratio() > 1 {
+        let what = "a block map on a volume with clusters";
+        return Err(Error::corrupt(format!("inode {ino}"), 0, what));
+    }
     blocks::fill_hole(op, ino, at, want)
 }
 

@@ -1,35 +1,40 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
 //!
 //! ```text
-//!   read write append truncate fallocate seek        grow, shrink (directories, orphans)
+//!   read write append truncate fallocate seek copy   grow, shrink (directories, orphans)
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
 //!                     mapping
 //!                        ├── tree: extents
-//!                        └── blocks: ext2's block map
+//!                        └── blocks: ext2's block map            inline: bytes in the inode, until they do not fit
 //! ```
 //!
 //! **Crash guarantee**: a write of at most [`crate::Volume::atomic_bytes`] bytes, and every step of larger work, is one
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
 mod blocks;
+mod cluster;
+mod copy;
 pub(crate) mod data;
+mod extents;
 mod fallocate;
 mod grow;
+mod inline;
 mod mapping;
 pub(crate) mod plan;
 mod read;
+mod shift;
 mod tree;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
-pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_root_room, init_extents, shrink};
+pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_blocks, has_root_room, init_mapping, shrink};
 
+use crate::inline::is_inline;
 use crate::op::Reader;
 use crate::{Error, Ino, Result};
 use ondol_format::extent::MAX_LOGICAL;
-use ondol_format::inode::InodeFlags;
 use ondol_format::{FormatError, Inode};
 use ondol_journal::{Block, Kind};
 
@@ -107,7 +112,10 @@ pub(crate) fn find(source: &mut dyn Source, ino: Ino, inode: &Inode, at: u32) ->
     if at == MAX_LOGICAL {
         return Err(Error::FileTooBig);
     }
-    if inode.flags.contains(InodeFlags::EXTENTS) {
+    if is_inline(inode) {
+        return Err(Error::corrupt(format!("mapping of inode {ino}"), 0, "its contents lie in the inode"));
+    }
+    if inode.has_extents() {
         tree::find(source, ino, inode, at)
     } else {
         let run = blocks::find(source, ino, inode, at)?;

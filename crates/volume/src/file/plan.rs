@@ -1,8 +1,9 @@
 //! What a change of a file's contents will need, from a look at how it is mapped now.
 
 use super::tree::{self, Growth};
-use super::{Mapped, Mounted, blocks, data, find};
+use super::{Mapped, Mounted, blocks, data, find, inline};
 use crate::alloc::Need;
+use crate::inline::is_inline;
 use crate::op::{Cost, Reader};
 use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::{MAX_LOGICAL, capacity};
@@ -18,12 +19,15 @@ pub(crate) struct Survey {
     pub(super) leaves: u32,
     /// Entries that the fullest of them has room for.
     pub(super) room: usize,
-    /// Blocks that are not allocated.
+    /// Blocks that are not mapped, and clusters that they lie in.
     pub(super) holes: u64,
+    pub(super) clusters: u64,
     /// Whether any of it is unwritten.
     pub(super) unwritten: bool,
     /// Where there is a block map: what mapping the range does to its pointer blocks.
     pub(super) pointers: Option<Growth>,
+    /// The bytes are in the inode, and stay there.
+    pub(super) inline: bool,
 }
 
 /// Looks at `blocks` blocks from `first` on.
@@ -35,7 +39,11 @@ pub(super) fn survey(reader: &mut dyn Reader, ino: Ino, inode: &Inode, first: u3
         let found = find(&mut Mounted(reader), ino, inode, at)?;
         let len = found.run.len.min(end - at);
         match found.run.what {
-            Mapped::Hole => seen.holes += u64::from(len),
+            Mapped::Hole => {
+                seen.holes += u64::from(len);
+                let ratio = reader.volume().shared.sb.cluster_ratio();
+                seen.clusters += u64::from((at + (len - 1)) / ratio - at / ratio) + 1;
+            }
             Mapped::Unwritten(_) => seen.unwritten = true,
             Mapped::Written(_) => {}
         }
@@ -82,14 +90,33 @@ pub(crate) fn plan_write(
     offset: u64,
     len: usize,
 ) -> Result<(Cost, Survey)> {
+    if inline::stays(inode, offset.saturating_add(len as u64)) {
+        return Ok(inline::small_change());
+    }
+    if is_inline(inode) {
+        let (plain, more) = inline::unfolded(reader.volume(), inode);
+        return plan_blocks(reader, ino, &plain, (offset, len), more);
+    }
+    plan_blocks(reader, ino, inode, (offset, len), 0)
+}
+
+/// As [`plan_write`] where the file has blocks, or is given `more` of them before.
+fn plan_blocks(
+    reader: &mut dyn Reader,
+    ino: Ino,
+    inode: &Inode,
+    (offset, len): (u64, usize),
+    more: u64,
+) -> Result<(Cost, Survey)> {
     let (first, blocks) = span(reader.volume(), offset, len);
-    let seen = survey(reader, ino, inode, first, blocks)?;
+    let mut seen = survey(reader, ino, inode, first, blocks)?;
+    (seen.holes, seen.clusters) = (seen.holes + more, seen.clusters + more);
     let vol = reader.volume();
-    // Every block of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
-    let added = seen.holes as u32 + if seen.unwritten { 2 } else { 0 };
+    // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
+    let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
-    let data = if data::journaled(vol, ino, inode) { blocks + u32::from(gap) } else { 0 };
-    Ok((cost(vol, seen.growth(vol, added), seen.holes, data), seen))
+    let data = if data::journaled(vol, ino, inode) { blocks + u32::from(gap) + more as u32 } else { 0 };
+    Ok((cost(vol, seen.growth(vol, added), seen.clusters, data), seen))
 }
 
 /// `data` are blocks whose contents go through the journal.
@@ -118,8 +145,10 @@ pub(super) fn is_atomic(vol: &Volume, blocks: u64) -> bool {
     let extents = tree::growth(block_size, USUAL_DEPTH, leaves, blocks as u32 + 2);
     let pointers = blocks::most_growth(block_size, blocks as u32);
     let growth = Growth { nodes: extents.nodes.max(pointers.nodes), new: extents.new.max(pointers.new) };
-    let data = if data::all_journaled(vol) { blocks as u32 + 1 } else { 0 };
-    cost(vol, growth, blocks, data).journal <= vol.engine.max_blocks()
+    // What was in the inode takes a block, too.
+    let more = u64::from(inline::possible(vol));
+    let data = if data::all_journaled(vol) { (blocks + 1 + more) as u32 } else { 0 };
+    cost(vol, growth, blocks + more, data).journal <= vol.engine.max_blocks()
 }
 
 /// Largest size that a regular file can get as it is mapped, bytes.

@@ -3,6 +3,7 @@
 use super::plan::check_regular;
 use super::{Mapped, map};
 use crate::alloc::Need;
+use crate::inline::{self, is_inline};
 use crate::node::Node;
 use crate::op::{Cost, Op};
 use crate::{Atime, Error, Ino, Result, Seek, Volume};
@@ -49,6 +50,12 @@ impl Volume {
         let block_size = u64::from(self.shared.sb.block_size());
         let Some(left) = inode.size.checked_sub(offset) else { return Ok(0) };
         let n = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        if is_inline(inode) {
+            let contents = inline::contents(ino, inode)?;
+            let from = (offset as usize).min(contents.len());
+            buf[..n].copy_from_slice(&contents[from..from + n]);
+            return Ok(n);
+        }
         let mut done = 0;
         while done < n {
             let byte = offset + done as u64;
@@ -71,6 +78,13 @@ impl Volume {
     }
 
     fn seek_in(&self, ino: Ino, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
+        if is_inline(inode) {
+            return match what {
+                _ if offset >= inode.size => Err(Error::PastEnd),
+                Seek::Data => Ok(offset),
+                Seek::Hole => Ok(inode.size),
+            };
+        }
         let block_size = u64::from(self.shared.sb.block_size());
         let mut byte = offset;
         while byte < inode.size {

@@ -1,13 +1,15 @@
 //! Setting a file's size.
 
-use super::mapping;
 use super::plan::{check_changeable, max_size};
 use super::write::{touch, zero_behind};
+use super::{inline, mapping};
 use crate::alloc::Need;
+use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Ino, Result, Volume, orphan};
 use ondol_env::plant::{self, Defect};
+use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
 impl Volume {
@@ -26,7 +28,8 @@ impl Volume {
     /// As [`Volume::truncate`], with the inode locked before and after.
     pub(crate) fn truncate_locked(&self, guard: NodeGuard, size: u64) -> Result<NodeGuard> {
         let ino = guard.node.ino;
-        let mut op = Op::begin(self, vec![guard], set_size_cost(self))?;
+        let cost = set_size_cost(self, &guard.state.inode, size);
+        let mut op = Op::begin(self, vec![guard], cost)?;
         let done = do_set_size(&mut op, ino, size)?;
         let guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
         if done { Ok(guard) } else { self.finish_truncate(guard) }
@@ -40,7 +43,7 @@ impl Volume {
     pub(crate) fn finish_truncate(&self, mut guard: NodeGuard) -> Result<NodeGuard> {
         let ino = guard.node.ino;
         loop {
-            let mut op = Op::begin(self, vec![guard], set_size_cost(self))?;
+            let mut op = Op::begin(self, vec![guard], step_cost(self))?;
             let done = free_behind_end(&mut op, ino)?;
             if done && op.inode(ino)?.links > 0 {
                 orphan::remove(&mut op, ino)?;
@@ -53,8 +56,21 @@ impl Volume {
     }
 }
 
-/// What [`do_set_size`] needs, and every further operation of a truncate.
-pub(crate) fn set_size_cost(vol: &Volume) -> Cost {
+/// What [`do_set_size`] of an inode needs.
+pub(crate) fn set_size_cost(vol: &Volume, inode: &Inode, size: u64) -> Cost {
+    if is_inline(inode) {
+        let leaves = !inline::stays(inode, size);
+        return if leaves { inline::unfold_cost(Need::Ordinary) } else { inline::small_change().0 };
+    }
+    if size > inode.size {
+        // The inode, and the block that was the last.
+        return Cost { journal: 2, blocks: 0, need: Need::ToFree };
+    }
+    step_cost(vol)
+}
+
+/// What every operation needs that frees blocks.
+fn step_cost(vol: &Volume) -> Cost {
     // The block at the new end too, where data is journaled.
     let journal = (mapping::step_cost(vol) + 1).min(vol.engine.max_blocks());
     Cost { journal, blocks: 0, need: Need::ToFree }
@@ -70,6 +86,12 @@ pub(crate) fn do_set_size(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<bool> 
     check_changeable(ino, op.inode(ino)?, false)?;
     if size > max_size(op.vol(), op.inode(ino)?) {
         return Err(Error::FileTooBig);
+    }
+    if is_inline(op.inode(ino)?) {
+        if inline::set_size(op, ino, size)? {
+            return touch(op, ino).map(|()| true);
+        }
+        inline::unfold(op, ino)?;
     }
     if size != old {
         zero_behind(op, ino, old.min(size))?;

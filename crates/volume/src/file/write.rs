@@ -1,7 +1,8 @@
 //! Write and append.
 
 use super::plan::{check_changeable, is_atomic, max_size, plan_write};
-use super::{Mapped, data, mapping};
+use super::{Mapped, data, inline, mapping};
+use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
@@ -85,7 +86,7 @@ impl Volume {
     }
 
     /// Writes as much of `bytes` as is one operation.
-    fn write_step(&self, guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<(usize, NodeGuard)> {
+    pub(super) fn write_step(&self, guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<(usize, NodeGuard)> {
         let ino = guard.node.ino;
         let inode = &guard.state.inode;
         let mut n = self.piece(offset, bytes.len());
@@ -98,7 +99,13 @@ impl Volume {
             n /= 2;
         };
         let inside = offset + n as u64 <= inode.size;
-        if inside && seen.holes == 0 && !seen.unwritten && !data::journaled(self, ino, inode) && !stale(self, inode) {
+        if inside
+            && !seen.inline
+            && seen.holes == 0
+            && !seen.unwritten
+            && !data::journaled(self, ino, inode)
+            && !stale(self, inode)
+        {
             self.overwrite_only(&guard, offset, &bytes[..n])?;
             return Ok((n, guard));
         }
@@ -161,6 +168,12 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
     check_changeable(ino, op.inode(ino)?, true)?;
     let most = max_size(op.vol(), op.inode(ino)?);
     let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
+    if is_inline(op.inode(ino)?) {
+        if inline::write(op, ino, offset, bytes)? {
+            return touch(op, ino);
+        }
+        inline::unfold(op, ino)?;
+    }
     if offset > size {
         zero_behind(op, ino, size)?;
     }

@@ -16,7 +16,7 @@ mod view;
 
 pub(crate) use view::{Reader, View};
 
-use crate::alloc::Need;
+use crate::alloc::{Need, clusters};
 use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::Timestamp;
@@ -33,7 +33,7 @@ use std::collections::HashMap;
 pub(crate) struct Cost {
     /// Metadata blocks (and journaled data blocks) it changes.
     pub(crate) journal: u32,
-    /// Blocks it allocates.
+    /// Clusters it allocates: blocks, without bigalloc.
     pub(crate) blocks: u64,
     /// Who asks.
     pub(crate) need: Need,
@@ -58,7 +58,7 @@ pub(crate) struct Op<'v> {
     /// Blocks of inode tables that the close will change, sorted.
     tables: Vec<u64>,
     now: Timestamp,
-    /// Blocks promised and not yet taken, and all that have been promised.
+    /// Clusters promised and not yet taken, and all that have been promised.
     promised: u64,
     granted: u64,
     taken: Vec<Extent>,
@@ -186,12 +186,13 @@ impl<'v> Op<'v> {
         at.ok_or(Error::Invalid("an operation used an inode that it has not locked"))
     }
 
-    /// Blocks that are promised and not taken yet.
+    /// Clusters that are promised and not taken yet.
     pub(crate) fn promised(&self) -> u64 {
         self.promised
     }
 
-    /// Takes up to `want` consecutive blocks near `goal` out of the promise and marks them used.
+    /// Takes up to `want` consecutive blocks near `goal` out of the promise and marks them used, with the rest of their
+    /// clusters.
     ///
     /// # Errors
     /// `NoSpace` when the promise is used up; corruption of a bitmap.
@@ -204,27 +205,57 @@ impl<'v> Op<'v> {
     /// # Errors
     /// As [`Op::alloc_blocks`].
     pub(crate) fn alloc_blocks_below(&mut self, end: u64, goal: u64, want: u32) -> Result<Extent> {
+        let clusters = want.div_ceil(self.vol.shared.sb.cluster_ratio());
+        let Extent { start, len } = self.alloc_clusters(end, goal, clusters)?;
+        Ok(Extent { start, len: len.min(want) })
+    }
+
+    /// Takes up to `want` consecutive clusters before `end`, near `goal`, out of the promise and marks them used: a run of
+    /// blocks.
+    ///
+    /// # Errors
+    /// As [`Op::alloc_blocks`].
+    pub(crate) fn alloc_clusters(&mut self, end: u64, goal: u64, want: u32) -> Result<Extent> {
         let want = u32::try_from(self.promised).unwrap_or(u32::MAX).min(want);
         if want == 0 {
             return Err(Error::NoSpace("blocks"));
         }
         let vol = self.vol;
         let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, goal..end, want)?;
-        self.promised -= u64::from(extent.len);
+        self.promised -= u64::from(extent.len / vol.shared.sb.cluster_ratio());
         self.taken.push(extent);
         self.mark_blocks(extent, true)?;
         Ok(extent)
     }
 
-    /// Frees a run of blocks that held `kind`; they can be allocated again once this operation is durable.
+    /// Frees a run of blocks that held `kind`, with all of their clusters; they can be allocated again once this operation
+    /// is durable.
     ///
     /// # Errors
     /// Corruption: the run is not in use or cannot belong to a file.
     pub(crate) fn free_blocks(&mut self, extent: Extent, kind: Kind) -> Result<()> {
         let vol = self.vol;
+        let ratio = vol.shared.sb.cluster_ratio();
+        let before = (extent.start % u64::from(ratio)) as u32;
+        let extent = match ratio {
+            1 => extent,
+            _ => Extent {
+                start: extent.start - u64::from(before),
+                len: extent.len.saturating_add(before).next_multiple_of(ratio),
+            },
+        };
         vol.shared.groups.check_freeing(&vol.shared.sb, &*vol.engine, extent)?;
         self.mark_blocks(extent, false)?;
         self.freed.push(extent);
+        self.handle()?.free(extent, kind);
+        Ok(())
+    }
+
+    /// Gives up blocks that held `kind` in clusters that stay in use.
+    ///
+    /// # Errors
+    /// None but that the operation is closed.
+    pub(crate) fn leave_cluster(&mut self, extent: Extent, kind: Kind) -> Result<()> {
         self.handle()?.free(extent, kind);
         Ok(())
     }
@@ -356,7 +387,7 @@ impl<'v> Op<'v> {
         let handle = self.handle.take().ok_or(Error::Invalid("the operation is closed"))?;
         // Counted before the journal can release them.
         let groups = &self.vol.shared.groups;
-        let freed: u64 = self.freed.drain(..).map(|e| u64::from(e.len)).sum();
+        let freed: u64 = self.freed.drain(..).map(|e| clusters(&self.vol.shared.sb, e)).sum();
         groups.pending_free.fetch_add(freed, SeqCst);
         let tid = handle.close();
         if plant::is(Defect::UnwrittenLate) {
@@ -447,7 +478,7 @@ fn count_dir(vol: &Volume, ino: Ino, dir: bool, up: bool) {
 impl Drop for Op<'_> {
     fn drop(&mut self) {
         let shared = &self.vol.shared;
-        let taken: u64 = self.taken.iter().map(|e| u64::from(e.len)).sum();
+        let taken: u64 = self.taken.iter().map(|&e| clusters(&shared.sb, e)).sum();
         for &extent in &self.taken {
             shared.groups.return_blocks(&shared.sb, extent);
         }

@@ -89,7 +89,9 @@ impl Op<'_> {
     /// # Errors
     /// The store's failure.
     pub(crate) fn stage(&mut self, block: u64, bytes: &[u8]) -> Result<()> {
-        if plant::is(Defect::UnwrittenLate) {
+        // Blocks of a cluster that stays in use may hold what a committed state reaches.
+        let reachable = self.late.is_some() && self.vol.shared.sb.cluster_ratio() > 1;
+        if plant::is(Defect::UnwrittenLate) || reachable {
             self.late.get_or_insert_default().push((block, 0, bytes.to_vec()));
             return Ok(());
         }

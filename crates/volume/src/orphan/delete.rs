@@ -7,7 +7,6 @@ use crate::op::{Cost, Op};
 use crate::{Attr, Error, Ino, Result, Volume, file, xattr};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::SeqCst;
-use ondol_format::Inode;
 
 /// Journal blocks of the last step of a deletion: the inode, its bitmap and descriptor, xattrs, the orphan entry.
 const LAST: u32 = 3 + xattr::FREE_COST + COST;
@@ -66,9 +65,16 @@ impl Volume {
     }
 
     /// Deletes an inode without names.
-    pub(super) fn delete_locked(&self, guard: NodeGuard) -> Result<()> {
+    pub(super) fn delete_locked(&self, mut guard: NodeGuard) -> Result<()> {
         let ino = guard.node.ino;
-        let mut op = self.free_contents(guard)?;
+        let mut op = loop {
+            let mut op = self.free_contents(self.release_values(guard)?)?;
+            // Meanwhile the others that had its xattr block may have left it.
+            if !xattr::still_names_values(&mut op, ino)? {
+                break op;
+            }
+            guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+        };
         xattr::free(&mut op, ino)?;
         if !plant::is(Defect::KeptOrphan) {
             super::remove(&mut op, ino)?;
@@ -85,7 +91,7 @@ impl Volume {
         let mut guards = vec![guard];
         loop {
             let mut op = Op::begin(self, guards, Cost { journal, blocks: 0, need: Need::ToFree })?;
-            let done = !has_blocks(op.inode(ino)?) || file::shrink(&mut op, ino, 0)?;
+            let done = !file::has_blocks(op.inode(ino)?) || file::shrink(&mut op, ino, 0)?;
             let handle = op.handle()?;
             let missing = LAST.saturating_sub(handle.room());
             if done && (missing == 0 || handle.extend(missing)) {
@@ -97,9 +103,4 @@ impl Volume {
             guards = op.close_keeping()?.1;
         }
     }
-}
-
-/// Whether i_block says where blocks are.
-fn has_blocks(inode: &Inode) -> bool {
-    inode.is_regular() || inode.is_dir() || (inode.is_symlink() && !inode.is_fast_symlink())
 }

@@ -2,7 +2,6 @@
 
 use super::attempt::{Attempt, Stop, Tried};
 use super::{Step, Trail};
-use crate::alloc::Need;
 use crate::attr::{do_setattr, plan_setattr};
 use crate::dir::Search;
 use crate::dir::init::NewInode;
@@ -13,7 +12,6 @@ use crate::dir::ops::{
 use crate::file::plan;
 use crate::file::truncate::{do_set_size, set_size_cost};
 use crate::file::write::do_write;
-use crate::op::Cost;
 use crate::{Error, Ino, Rename, SetAttr, SetXattr, xattr};
 use ondol_format::inode::FileType;
 
@@ -114,9 +112,7 @@ impl Attempt<'_, '_> {
     fn set_len(&mut self, at: &Trail, size: u64) -> Tried<()> {
         let ino = self.target(at)?;
         plan::check_changeable(ino, self.op.inode(ino)?, false)?;
-        let grows = size > self.op.inode(ino)?.size;
-        // The inode, and the block that was the last.
-        let cost = if grows { Cost { journal: 2, blocks: 0, need: Need::ToFree } } else { set_size_cost(self.vol()) };
+        let cost = set_size_cost(self.vol(), self.op.inode(ino)?, size);
         self.grant(cost)?;
         if do_set_size(&mut self.op, ino, size)? {
             return Ok(());
@@ -144,6 +140,8 @@ impl Attempt<'_, '_> {
         let inode = self.op.inode(ino)?.clone();
         let cost = xattr::plan_change(&mut self.op, ino, &inode, (name, value, how))?;
         self.grant(cost)?;
-        Ok(xattr::do_change(&mut self.op, ino, name, value, how)?)
+        // A value that nothing names any more is an orphan, which the unmount or the next mount deletes.
+        xattr::do_change(&mut self.op, ino, name, value, how)?;
+        Ok(())
     }
 }

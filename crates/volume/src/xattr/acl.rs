@@ -113,7 +113,7 @@ pub(crate) fn chmod(op: &mut Op<'_>, ino: Ino, perm: u16) -> Result<()> {
     let attrs = Attrs::read(op, ino, &inode)?;
     let Some(acl) = attrs.find(index::POSIX_ACL_ACCESS, b"") else { return Ok(()) };
     let bad = |e: FormatError| wrong(ino, &inode, e.to_string());
-    let mut value = acl_from_disk(&acl.value).map_err(bad)?;
+    let mut value = acl_from_disk(&super::value::read(op.vol(), ino, acl)?).map_err(bad)?;
     let group = if perm_of(&value, MASK).is_some() { MASK } else { GROUP_OBJ };
     for entry in value.get_mut(HEADER..).unwrap_or_default().chunks_exact_mut(ENTRY) {
         let bits = match u16::from_le_bytes([entry[0], entry[1]]) {
@@ -125,7 +125,7 @@ pub(crate) fn chmod(op: &mut Op<'_>, ino: Ino, perm: u16) -> Result<()> {
         entry[2..4].copy_from_slice(&(bits & 7).to_le_bytes());
     }
     let value = Some(acl_to_disk(&value).map_err(bad)?);
-    change(op, ino, &Change { number: index::POSIX_ACL_ACCESS, name: b"", value, perm: None })
+    change(op, ino, &Change { number: index::POSIX_ACL_ACCESS, name: b"", value, perm: None }).map(|_| ())
 }
 
 /// The error for an ACL on the image that is none.
@@ -158,7 +158,7 @@ impl Inherited {
     /// # Errors
     /// As [`Inherited::blocks`].
     pub(crate) fn apply(&self, op: &mut Op<'_>, ino: Ino) -> Result<()> {
-        self.changes().iter().try_for_each(|acl| change(op, ino, acl))
+        self.changes().iter().try_for_each(|acl| change(op, ino, acl).map(drop))
     }
 
     fn changes(&self) -> Vec<Change<'static>> {
@@ -194,7 +194,8 @@ pub(crate) fn inherit(
     let dir = &view.inode(parent)?.clone();
     let attrs = Attrs::read(view, parent, dir)?;
     let Some(default) = attrs.find(index::POSIX_ACL_DEFAULT, b"") else { return Ok(masked) };
-    let mut acl = acl_from_disk(&default.value).map_err(|e| wrong(parent, dir, e.to_string()))?;
+    let default = super::value::read(view.volume(), parent, default)?;
+    let mut acl = acl_from_disk(&default).map_err(|e| wrong(parent, dir, e.to_string()))?;
     if is_empty(&acl) {
         return Ok(masked);
     }
@@ -217,6 +218,6 @@ pub(crate) fn inherit(
         true => Some(acl_to_disk(&acl).map_err(|e| wrong(parent, dir, e.to_string()))?),
         false => None,
     };
-    let default = (file_type == FileType::Directory).then(|| default.value.clone());
+    let default = (file_type == FileType::Directory).then_some(default);
     Ok(Inherited { perm: perm & !0o777 | allowed, access, default })
 }

@@ -1,4 +1,5 @@
-//! Extended attributes: in the inode's tail as far as they fit, then in one block.
+//! Extended attributes: in the inode's tail as far as they fit, then in one block; with ea_inode, a value that fits into neither
+//! in an inode of its own.
 //!
 //! Names come and go in full (`user.x`); the format keeps the prefix as a number. POSIX ACLs are attributes too, stored in
 //! ext4's own form, and the access ACL is one with the permission bits: setting it sets them, and `chmod` changes
@@ -6,11 +7,12 @@
 
 mod acl;
 mod store;
+mod value;
 
 pub(crate) use acl::{Inherited, chmod, inherit};
-pub(crate) use store::{Change, FREE_COST, SET_COST, blocks_needed, change, free};
+pub(crate) use store::{Change, FREE_COST, SET_COST, change, change_cost, free, needs};
+pub(crate) use value::{names_values, still_names_values};
 
-use crate::alloc::Need;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, SetXattr, Volume};
 use ondol_format::Inode;
@@ -32,7 +34,7 @@ impl Volume {
     /// The value of an attribute.
     ///
     /// # Errors
-    /// `NoAttribute`; `Unsupported` for a prefix that ext4 does not serve, or a value that lies in an inode of its own.
+    /// `NoAttribute`; `Unsupported` for a prefix that ext4 does not serve; corruption.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         let node = self.node(ino)?;
         let state = node.read()?;
@@ -55,9 +57,9 @@ impl Volume {
     ///
     /// # Errors
     /// `Exists` or `NoAttribute` as `how` says, which for ACLs says nothing; `NoSpace` when it fits neither into the inode nor
-    /// into its block; `ValueTooLong`; `BufferTooSmall` for a name that is too long or empty, `Invalid` for one that is a bare
-    /// prefix; `NotPermitted` on an immutable or append-only inode, or where the prefix does not belong; `Unsupported` prefix;
-    /// `Invalid` for what is no ACL, `Denied` for a default ACL of anything but a directory.
+    /// into its block, or the volume is full; `ValueTooLong`; `BufferTooSmall` for a name that is too long or empty, `Invalid` for
+    /// one that is a bare prefix; `NotPermitted` on an immutable or append-only inode, or where the prefix does not belong;
+    /// `Unsupported` prefix; `Invalid` for what is no ACL, `Denied` for a default ACL of anything but a directory.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Result<()> {
         self.change_xattr(ino, name, Some(value), how, true)
     }
@@ -91,11 +93,13 @@ impl Volume {
         let apply = || -> Result<()> {
             let cost = plan_change(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
             let mut op = Op::begin(self, vec![guard], cost)?;
-            do_change(&mut op, ino, name, value, how)?;
+            let dead = do_change(&mut op, ino, name, value, how)?;
             if !keeps_setgid && value.is_some() && name == ACCESS_ACL {
                 op.inode_mut(ino)?.mode &= !SETGID;
             }
-            op.close().map(|_| ())
+            op.close()?;
+            self.bury_values(&dead);
+            Ok(())
         };
         apply().map_err(|e| self.noted(e))
     }
@@ -112,29 +116,35 @@ pub(crate) fn plan_change(
     wanted: (&[u8], Option<&[u8]>, SetXattr),
 ) -> Result<Cost> {
     let change = plan(reader, ino, inode, wanted)?;
-    let blocks = blocks_needed(reader, ino, inode, &change)?;
-    Ok(Cost { journal: SET_COST, blocks, need: Need::Ordinary })
+    needs(reader, ino, inode, &change)
 }
 
-/// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for [`SET_COST`]
-/// and one block.
+/// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for what
+/// [`plan_change`] says. Returns the inodes of values that nothing names any more: orphans, to be deleted when the operation is
+/// closed.
 ///
 /// # Errors
 /// As [`Volume::setxattr`].
-pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
+pub(crate) fn do_change(
+    op: &mut Op<'_>,
+    ino: Ino,
+    name: &[u8],
+    value: Option<&[u8]>,
+    how: SetXattr,
+) -> Result<Vec<Ino>> {
     let inode = op.inode(ino)?.clone();
     let planned = plan(op, ino, &inode, (name, value, how))?;
     if planned.value.is_none() && planned.perm.is_none() && !has(op, ino, &inode, &planned)? {
         // An ACL that is not there is removed without a trace.
-        return Ok(());
+        return Ok(Vec::new());
     }
     if let Some(perm) = planned.perm {
         let inode = op.inode_mut(ino)?;
         inode.mode = inode.mode & !0o777 | perm;
     }
-    change(op, ino, &planned)?;
+    let dead = change(op, ino, &planned)?;
     op.inode_mut(ino)?.ctime = crate::time::to_disk(op.now());
-    Ok(())
+    Ok(dead)
 }
 
 /// Removes the capabilities of a locked inode, if it has any: as a write or a change of owner does.
@@ -142,7 +152,7 @@ pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[
 /// # Errors
 /// Corruption of the attributes.
 pub(crate) fn drop_capabilities(op: &mut Op<'_>, ino: Ino) -> Result<()> {
-    change(op, ino, &Change::remove(index::SECURITY, CAPABILITY))
+    change(op, ino, &Change::remove(index::SECURITY, CAPABILITY)).map(|_| ())
 }
 
 /// Whether the inode has an access ACL or capabilities, which a change of its permissions or owner changes too.
@@ -167,13 +177,11 @@ fn get(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<
     let (number, rest) = split(inode, name)?;
     let attrs = Attrs::read(reader, ino, inode)?;
     let found = attrs.find(number, rest).ok_or(Error::NoAttribute)?;
-    if found.value_inum != 0 {
-        return Err(in_inode());
-    }
+    let value = value::read(reader.volume(), ino, found)?;
     if !is_acl(number) {
-        return Ok(found.value.clone());
+        return Ok(value);
     }
-    let acl = acl_from_disk(&found.value)
+    let acl = acl_from_disk(&value)
         .map_err(|e| Error::corrupt(format!("ACL of inode {ino}"), inode.file_acl, e.to_string()))?;
     if acl::is_empty(&acl) { Err(Error::NoAttribute) } else { Ok(acl) }
 }
@@ -208,7 +216,6 @@ fn plan<'n>(
     match (attrs.find(number, rest), how) {
         (Some(_), SetXattr::Create) => return Err(Error::Exists),
         (None, SetXattr::Replace) => return Err(Error::NoAttribute),
-        (Some(old), _) if old.value_inum != 0 => return Err(in_inode()),
         _ => {}
     }
     Ok(Change { number, name: rest, value: value.map(<[u8]>::to_vec), perm: None })
@@ -242,8 +249,4 @@ fn is_acl(number: u8) -> bool {
 
 fn is_served(number: u8) -> bool {
     is_acl(number) || matches!(number, index::USER | index::TRUSTED | index::SECURITY)
-}
-
-fn in_inode() -> Error {
-    Error::Unsupported("an attribute whose value lies in an inode of its own (ea_inode)".into())
 }

@@ -1,9 +1,12 @@
 //! Where attributes lie, and how a change of one is laid out and staged.
 
-use crate::op::{Op, Reader};
+use super::value;
+use crate::alloc::Need;
+use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_format::xattr::{
-    MAGIC, RawHeader, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, write_block, write_inode,
+    MAGIC, RawHeader, VALUE_MAX, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, value_entry_hash,
+    write_block, write_inode,
 };
 use ondol_format::{Compat, Inode, Place, RawSuperblock};
 use ondol_journal::Extent;
@@ -37,9 +40,19 @@ impl<'n> Change<'n> {
 /// The attributes of one inode, by where they lie.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Attrs {
-    inline: Vec<Xattr>,
-    block: Vec<Xattr>,
+    pub(super) inline: Vec<Xattr>,
+    pub(super) block: Vec<Xattr>,
 }
+
+/// A change, laid out.
+struct Layout {
+    after: Attrs,
+    /// The new value lies in an inode that is still to be made: the entry has this place holder.
+    large: bool,
+}
+
+/// In place of the number of an inode that is still to be made.
+const TO_BE_MADE: Ino = Ino::MAX;
 
 impl Attrs {
     /// Reads them.
@@ -66,22 +79,44 @@ impl Attrs {
         self.iter().find(|x| is(x, number, name))
     }
 
-    /// As they lie after a change: in the inode if there is room, otherwise in the block.
-    fn after(&self, change: &Change<'_>, tail: usize, block_size: usize) -> Result<Self> {
-        let mut after = self.clone();
-        after.inline.retain(|x| !is(x, change.number, change.name));
-        after.block.retain(|x| !is(x, change.number, change.name));
-        let Some(value) = &change.value else { return Ok(after) };
+    /// As they lie after a change: in the inode if there is room, otherwise in the block; the value in an inode of its own if
+    /// there is no other room, and the volume has such.
+    fn after(&self, change: &Change<'_>, vol: &Volume, tail: usize) -> Result<Layout> {
+        const FULL: Error = Error::NoSpace("extended attributes of one inode");
+        let mut rest = self.clone();
+        rest.inline.retain(|x| !is(x, change.number, change.name));
+        rest.block.retain(|x| !is(x, change.number, change.name));
+        let Some(value) = &change.value else { return Ok(Layout { after: rest, large: false }) };
+        if value.len() > VALUE_MAX {
+            return Err(FULL);
+        }
+        let block_size = vol.shared.sb.block_size() as usize;
         let new = Xattr::new(change.number, change.name, value.as_slice());
-        after.inline.push(new);
+        if let Some(after) = rest.with(&new, tail, block_size) {
+            return Ok(Layout { after, large: false });
+        }
+        let named = Xattr { value: Vec::new(), value_inum: TO_BE_MADE, ..new };
+        let after = rest.with(&named, tail, block_size).filter(|_| value::enabled(vol) && !value.is_empty());
+        after.map(|after| Layout { after, large: true }).ok_or(FULL)
+    }
+
+    /// With a further one, if there is room.
+    fn with(&self, new: &Xattr, tail: usize, block_size: usize) -> Option<Self> {
+        let mut after = self.clone();
+        after.inline.push(new.clone());
         if inode_fits(&after.inline, tail) {
-            return Ok(after);
+            return Some(after);
         }
         after.block.extend(after.inline.pop());
-        if block_fits(&after.block, block_size) {
-            return Ok(after);
+        block_fits(&after.block, block_size).then_some(after)
+    }
+
+    /// Names the inode that has been made for a value.
+    fn name_value(&mut self, ino: Ino, hash: u32) {
+        for xattr in self.inline.iter_mut().chain(&mut self.block).filter(|x| x.value_inum == TO_BE_MADE) {
+            xattr.value_inum = ino;
+            xattr.hash = value_entry_hash(&xattr.name, hash);
         }
-        Err(Error::NoSpace("extended attributes of one inode"))
     }
 }
 
@@ -108,7 +143,7 @@ fn read_block(reader: &mut dyn Reader, ino: Ino, at: u64) -> Result<ondol_journa
 }
 
 /// Inodes that share the xattr block `at`.
-fn users(reader: &mut dyn Reader, ino: Ino, at: u64) -> Result<u32> {
+pub(super) fn users(reader: &mut dyn Reader, ino: Ino, at: u64) -> Result<u32> {
     let bytes = read_block(reader, ino, at)?;
     let bad = |e: ondol_format::FormatError| Error::corrupt("xattr block", at, e.to_string());
     match refcount(&bytes, Place::inode(ino).in_block(at)).map_err(bad)? {
@@ -117,19 +152,32 @@ fn users(reader: &mut dyn Reader, ino: Ino, at: u64) -> Result<u32> {
     }
 }
 
-/// Blocks that a change has to be promised.
+/// What a change takes.
 ///
 /// # Errors
-/// `NoSpace` when the attribute does not fit into one block; corruption.
-pub(crate) fn blocks_needed(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &Change<'_>) -> Result<u64> {
-    let block_size = reader.volume().shared.sb.block_size() as usize;
+/// `NoSpace` when the attribute does not fit; corruption.
+pub(crate) fn needs(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &Change<'_>) -> Result<Cost> {
     let before = Attrs::read(reader, ino, inode)?;
-    let after = before.after(change, tail_room(inode), block_size)?;
-    if after.block.is_empty() || after.block == before.block {
-        return Ok(0);
+    let Layout { after, large } = before.after(change, reader.volume(), tail_room(inode))?;
+    let mut cost = Cost { journal: SET_COST + value::reference_cost(&before), blocks: 0, need: Need::Ordinary };
+    if let Some(value) = change.value.as_ref().filter(|_| large) {
+        let creation = value::creation_cost(reader, value.len())?;
+        cost.journal += creation.journal;
+        cost.blocks += creation.blocks;
     }
-    let own = inode.file_acl != 0 && users(reader, ino, inode.file_acl)? == 1;
-    Ok(u64::from(!own))
+    if !after.block.is_empty() && after.block != before.block {
+        let own = inode.file_acl != 0 && users(reader, ino, inode.file_acl)? == 1;
+        cost.blocks += u64::from(!own);
+    }
+    Ok(cost)
+}
+
+/// Journal blocks that a change of an attribute that is there takes, if its value does not grow.
+///
+/// # Errors
+/// Corruption of the attributes.
+pub(crate) fn change_cost(reader: &mut dyn Reader, ino: Ino, inode: &Inode) -> Result<u32> {
+    Ok(SET_COST + value::reference_cost(&Attrs::read(reader, ino, inode)?))
 }
 
 /// Blocks that these attributes, as the first of a new inode, have to be promised.
@@ -141,20 +189,30 @@ pub(super) fn fits_new(vol: &Volume, changes: &[Change<'_>]) -> Result<u64> {
     let fresh = Inode::new(sb.want_extra_isize(), &vol.shared.inode_format);
     let mut attrs = Attrs::default();
     for change in changes {
-        attrs = attrs.after(change, tail_room(&fresh), sb.block_size() as usize)?;
+        attrs = attrs.after(change, vol, tail_room(&fresh))?.after;
     }
     Ok(u64::from(!attrs.block.is_empty()))
 }
 
-/// Stages a change of a locked inode's attributes; none if an attribute to be removed is not there.
+/// Stages a change of a locked inode's attributes; none if an attribute to be removed is not there. Returns the inodes of values that
+/// nothing names any more: orphans, to be deleted when the operation is closed.
 ///
 /// # Errors
 /// `NoSpace` when it does not fit; corruption.
-pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<()> {
-    let block_size = op.vol().shared.sb.block_size() as usize;
+pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<Vec<Ino>> {
     let inode = op.inode(ino)?.clone();
     let before = Attrs::read(op, ino, &inode)?;
-    let after = before.after(change, tail_room(&inode), block_size)?;
+    let Layout { mut after, large } = before.after(change, op.vol(), tail_room(&inode))?;
+    if let Some(value) = change.value.as_ref().filter(|_| large) {
+        let (made, hash) = value::create(op, ino, value)?;
+        after.name_value(made, hash);
+    }
+    let dead = count_values(op, ino, &before, &after)?;
+    let (less, more) = (value::sectors(op.vol(), &before), value::sectors(op.vol(), &after));
+    if less != more {
+        let inode = op.inode_mut(ino)?;
+        inode.blocks = inode.blocks.saturating_sub(less).saturating_add(more);
+    }
     if after.inline != before.inline {
         let fits = write_inode(&after.inline, &mut op.inode_mut(ino)?.tail);
         fits.map_err(|_| Error::NoSpace("extended attributes of one inode"))?;
@@ -165,7 +223,18 @@ pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<(
     if change.value.is_some() {
         announce(op)?;
     }
-    Ok(())
+    Ok(dead)
+}
+
+fn count_values(op: &mut Op<'_>, ino: Ino, before: &Attrs, after: &Attrs) -> Result<Vec<Ino>> {
+    if !before.iter().chain(after.iter()).any(Xattr::in_inode) {
+        return Ok(Vec::new());
+    }
+    // Whether others have the block must not change before it is left.
+    op.orphans.hold();
+    let at = op.inode(ino)?.file_acl;
+    let shared = at != 0 && users(op, ino, at)? > 1;
+    value::count(op, value::differences(before, after, shared))
 }
 
 /// Gives a locked inode a block with these attributes: its own, changed in place, or a new one.
@@ -181,7 +250,7 @@ fn put_block(op: &mut Op<'_>, ino: Ino, list: &[Xattr]) -> Result<()> {
         return Ok(op.handle()?.edit(old, kind::XATTR, |block| block.copy_from_slice(&bytes))?);
     }
     let sb = &op.vol().shared.sb;
-    let (group, sectors) = (sb.group_of_inode(ino).map_or(0, |(g, _)| g), u64::from(sb.block_size() / 512));
+    let (group, sectors) = (sb.group_of_inode(ino).map_or(0, |(g, _)| g), sectors(op));
     let goal = sb.group_first_block(group);
     let new = op.alloc_blocks(goal, 1)?.start;
     let handle = op.handle()?;
@@ -207,11 +276,17 @@ pub(crate) fn free(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     if !leave_shared(op, ino, at)? {
         op.free_blocks(Extent { start: at, len: 1 }, kind::XATTR)?;
     }
-    let sectors = u64::from(op.vol().shared.sb.block_size() / 512);
+    let sectors = sectors(op);
     let inode = op.inode_mut(ino)?;
     inode.file_acl = 0;
     inode.blocks = inode.blocks.saturating_sub(sectors);
     Ok(())
+}
+
+/// What an inode counts for its block, which has a cluster to itself: units of 512 bytes.
+fn sectors(op: &Op<'_>) -> u64 {
+    let sb = &op.vol().shared.sb;
+    u64::from(sb.cluster_ratio()) * u64::from(sb.block_size() / 512)
 }
 
 /// Takes one user off the reference count of a block; false, and no change, if the inode is its only user.

@@ -15,6 +15,13 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// A part of a file, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
 /// What a write did.
 pub(crate) struct Written {
     /// Bytes written.
@@ -24,14 +31,15 @@ pub(crate) struct Written {
 }
 
 impl Ops {
-    /// Counts an opener of a file, after emptying it if so asked. Answers whether that changed the mode.
-    pub(crate) fn open(&self, ino: Ino, truncate: bool, sender: Sender) -> Answer<bool> {
+    /// Counts an opener of a file, after emptying it if so asked, and clearing setuid and setgid with that if the kernel asks
+    /// for it. Answers whether that changed the mode.
+    pub(crate) fn open(&self, ino: Ino, truncate: bool, kill_suid: bool) -> Answer<bool> {
         if !truncate {
             return self.ask(Op::Open, |i| i.open(ino).map(|_| false));
         }
         self.change(Op::Open, |i| {
             i.open(ino)?;
-            empty(i, ino, sender).inspect_err(|_| {
+            empty(i, ino, kill_suid).inspect_err(|_| {
                 if let Err(e) = i.release(ino) {
                     tracing::warn!("inode {ino} stays open: {e}");
                 }
@@ -78,11 +86,21 @@ impl Ops {
         })
     }
 
-    /// Changes the allocation of a range; `how` is `None` for modes that nobody offers.
-    pub(crate) fn fallocate(&self, ino: Ino, how: Option<Fallocate>, offset: u64, len: u64) -> Answer<()> {
+    /// Changes the allocation of a range, and clears setuid and setgid unless the sender may keep them; `how` is `None` for modes
+    /// that nobody offers. Answers whether the mode changed.
+    pub(crate) fn fallocate(&self, ino: Ino, how: Option<Fallocate>, range: Range, sender: Sender) -> Answer<bool> {
         self.change(Op::Fallocate, |i| {
             let how = how.ok_or_else(|| Error::Unsupported("this mode of fallocate".into()))?;
-            i.fallocate(ino, how, offset, len)
+            i.fallocate(ino, how, range.offset, range.len)?;
+            clear_suid(i, ino, sender)
+        })
+    }
+
+    /// Copies from file to file; how much, and whether the target's mode changed.
+    pub(crate) fn copy(&self, from: Ino, range: Range, to: Ino, at: u64, sender: Sender) -> Answer<(u64, bool)> {
+        self.change(Op::CopyFileRange, |i| {
+            let kill_suid = !sender.keeps_suid() && i.getattr(to)?.perm & SUID_SGID != 0;
+            Ok((i.copy_range(from, range.offset, to, at, range.len, kill_suid)?, kill_suid))
         })
     }
 
@@ -101,10 +119,24 @@ impl Ops {
     pub(crate) fn fsyncdir(&self, ino: Ino, data_only: bool) -> Answer<()> {
         self.change(Op::Fsyncdir, |i| if ino == ROOT { i.sync() } else { i.fsync(ino, data_only) })
     }
+
+    /// Makes everything durable that was done before.
+    pub(crate) fn syncfs(&self) -> Answer<()> {
+        self.change(Op::Syncfs, Inodes::sync)
+    }
 }
 
-fn empty(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
-    let kill_suid = !sender.keeps_suid() && inodes.getattr(ino)?.perm & SUID_SGID != 0;
+/// Clears setuid and setgid after a change by whom FUSE says only the number of, and not what he may do.
+fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
+    let has = !sender.keeps_suid() && inodes.getattr(ino)?.perm & SUID_SGID != 0;
+    if has {
+        inodes.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
+    }
+    Ok(has)
+}
+
+fn empty(inodes: &Inodes, ino: Ino, kill_suid: bool) -> Result<bool, Error> {
+    let kill_suid = kill_suid && inodes.getattr(ino)?.perm & SUID_SGID != 0;
     let set = SetAttr { size: Some(0), mtime: Some(SetTime::Now), kill_suid, ..SetAttr::default() };
     inodes.setattr(ino, &set).map(|_| kill_suid)
 }

@@ -21,6 +21,7 @@ kinds! {
     Read "read", Write "write", Release "release", Fsync "fsync", Opendir "opendir", Readdir "readdir",
     Readdirplus "readdirplus", Releasedir "releasedir", Fsyncdir "fsyncdir", Statfs "statfs", Getxattr "getxattr",
     Setxattr "setxattr", Listxattr "listxattr", Removexattr "removexattr", Fallocate "fallocate", Lseek "lseek",
+    Statx "statx", Forget "forget", Syncfs "syncfs", Ioctl "ioctl", CopyFileRange "copy_file_range",
 }
 
 const KINDS: usize = Op::NAMES.len();
@@ -40,8 +41,13 @@ thread_local! {
 }
 
 #[repr(align(128))]
-#[derive(Default)]
 struct Stripe([AtomicU64; KINDS]);
+
+impl Default for Stripe {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
 
 /// Counters that threads add to without sharing a cache line.
 #[derive(Default)]

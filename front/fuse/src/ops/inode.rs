@@ -15,12 +15,26 @@ impl Ops {
         self.ask(Op::Getattr, |i| i.getattr(ino))
     }
 
-    /// Changes attributes. As the kernel does for its own file systems, a change of owner, and a change of size by anybody
-    /// but root, take setuid and setgid from what is not a directory.
-    pub(crate) fn setattr(&self, ino: Ino, mut set: SetAttr, sender: Sender) -> Answer<Attr> {
+    /// What statx(2) tells.
+    pub(crate) fn statx(&self, ino: Ino) -> Answer<Attr> {
+        self.ask(Op::Statx, |i| i.getattr(ino))
+    }
+
+    /// Attributes for ioctl(2).
+    pub(crate) fn ioctl_attr(&self, ino: Ino) -> Answer<Attr> {
+        self.ask(Op::Ioctl, |i| i.getattr(ino))
+    }
+
+    /// The kernel forgets inodes.
+    pub(crate) fn forgotten(&self) {
+        self.counters.count(Op::Forget);
+    }
+
+    /// Changes attributes. As the kernel does for its own file systems, a change of owner takes setuid and setgid from what is
+    /// not a directory; for a change of size the kernel says whether it does.
+    pub(crate) fn setattr(&self, ino: Ino, mut set: SetAttr) -> Answer<Attr> {
         self.change(Op::Setattr, |i| {
-            let owner = set.uid.is_some() || set.gid.is_some();
-            if owner || (set.size.is_some() && !sender.keeps_suid()) {
+            if set.kill_suid || set.uid.is_some() || set.gid.is_some() {
                 let now = i.getattr(ino)?;
                 set.kill_suid = now.perm & super::contents::SUID_SGID != 0 && now.file_type != FileType::Directory;
             }
@@ -57,9 +71,17 @@ impl Ops {
         })
     }
 
-    /// Sets an attribute.
-    pub(crate) fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr) -> Answer<()> {
-        self.change(Op::Setxattr, |i| i.setxattr(ino, name, value, how))
+    /// Sets an attribute; with `kill_sgid` a new access control list takes the setgid bit away.
+    pub(crate) fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr, kill_sgid: bool) -> Answer<()> {
+        const SGID: u16 = 0o2000;
+        self.change(Op::Setxattr, |i| {
+            i.setxattr(ino, name, value, how)?;
+            let perm = if kill_sgid { i.getattr(ino)?.perm } else { 0 };
+            if perm & SGID != 0 {
+                i.setattr(ino, &SetAttr { perm: Some(perm & !SGID), ..SetAttr::default() })?;
+            }
+            Ok(())
+        })
     }
 
     /// Removes an attribute.

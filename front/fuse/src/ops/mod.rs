@@ -10,6 +10,7 @@ mod inode;
 mod listing;
 mod names;
 
+pub(crate) use contents::Range;
 pub(crate) use count::Op;
 pub(crate) use listing::{Listed, ListedPlus};
 
@@ -47,7 +48,7 @@ impl Sender {
         Caller::new(self.uid, self.gid)
     }
 
-    /// Whether setuid and setgid bits survive this sender's changes, which is CAP_FSETID's to say; FUSE tells the user alone.
+    /// Whether setuid and setgid bits survive this sender's changes: CAP_FSETID's to say, which these requests do not carry.
     fn keeps_suid(self) -> bool {
         self.uid == 0
     }

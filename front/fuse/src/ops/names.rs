@@ -1,13 +1,15 @@
 //! Requests about names.
 
 use super::{Answer, Op, Ops, Sender};
-use ondol::inodes::Error;
+use ondol::inodes::{Error, Inodes};
 use ondol::{Attr, Ino, Rename};
 
 impl Ops {
     /// The inode that `name` names in `parent`; `None` if there is no such name.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Answer<Option<Attr>> {
-        self.ask(Op::Lookup, |i| match i.lookup(parent, name) {
+        // By `.` the kernel finds an inode again of which it has forgotten everything but the number.
+        let find = |i: &Inodes| if name == b"." { i.getattr(parent) } else { i.lookup(parent, name) };
+        self.ask(Op::Lookup, |i| match find(i) {
             Ok(attr) => Ok(Some(attr)),
             Err(Error::NotFound) => Ok(None),
             Err(e) => Err(e),

@@ -4,6 +4,7 @@ use super::{check_name, find_in};
 use crate::dir::lock::dangling;
 use crate::dir::{Dir, read};
 use crate::file::{self, Mapped};
+use crate::inline::{self, is_inline};
 use crate::op::Reader;
 use crate::{Attr, DirEntry, Error, Ino, Result, Volume, kind};
 use ondol_format::Inode;
@@ -100,6 +101,9 @@ fn target(reader: &mut dyn Reader, ino: Ino, inode: &Inode) -> Result<Vec<u8>> {
     }
     if let Some(target) = inode.fast_symlink() {
         return Ok(target.to_vec());
+    }
+    if is_inline(inode) {
+        return inline::contents(ino, inode);
     }
     let wrong = |block: u64, what: String| Error::corrupt(format!("symlink {ino}"), block, what);
     let Mapped::Written(block) = file::map(reader, ino, inode, 0)?.what else {

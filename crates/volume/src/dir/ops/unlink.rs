@@ -24,13 +24,14 @@ pub(crate) enum Fate {
 
 impl Fate {
     /// Decides it for a locked inode that is to lose a name, and says how many journal blocks that takes.
-    pub(super) fn of(view: &dyn View, ino: Ino) -> Result<(Self, u32)> {
-        let inode = view.inode(ino)?;
+    pub(super) fn of(view: &mut dyn View, ino: Ino) -> Result<(Self, u32)> {
+        let inode = view.inode(ino)?.clone();
         if !inode.is_dir() && inode.links > 1 {
             return Ok((Self::Kept, 1));
         }
         if !view.is_open(ino)?
-            && let Some(cost) = free_cost(view.volume(), inode)
+            && let Some(cost) = free_cost(view.volume(), &inode)
+            && !xattr::names_values(view, ino, &inode)?
         {
             return Ok((Self::Freed, cost));
         }
@@ -41,22 +42,17 @@ impl Fate {
 /// Journal blocks that freeing a whole inode takes, if one operation can do it: its mapping is all in the inode.
 fn free_cost(vol: &Volume, inode: &Inode) -> Option<u32> {
     let attributes = if inode.file_acl == 0 { 0 } else { xattr::FREE_COST };
-    if !has_blocks(inode) {
+    if !file::has_blocks(inode) {
         return Some(INODE_COST + attributes);
     }
     Some(INODE_COST + attributes + file::free_cost(vol, inode)?)
-}
-
-/// Whether i_block maps blocks.
-fn has_blocks(inode: &Inode) -> bool {
-    inode.is_regular() || inode.is_dir() || (inode.is_symlink() && !inode.is_fast_symlink())
 }
 
 /// Takes a name's link off an inode that `op` holds, as has been decided before. Returns what has become of it.
 pub(super) fn drop_link(op: &mut Op<'_>, ino: Ino, fate: Fate) -> Result<Fate> {
     let inode = op.inode_mut(ino)?;
     inode.links = if inode.is_dir() { 0 } else { inode.links.saturating_sub(1) };
-    let (blocks, last) = (has_blocks(inode), inode.links == 0);
+    let (blocks, last) = (file::has_blocks(inode), inode.links == 0);
     touch_inode(op, ino)?;
     if last {
         op.not_linkable(ino)?;

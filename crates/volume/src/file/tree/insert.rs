@@ -2,8 +2,9 @@
 
 use super::path::Path;
 use super::splice::splice;
+use crate::file::cluster;
 use crate::op::Op;
-use crate::{Error, Ino, Result};
+use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::{Extent, MAX_LEN, MAX_UNWRITTEN_LEN};
 use ondol_journal::Extent as Blocks;
 
@@ -19,8 +20,7 @@ pub(in crate::file) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, 
     let (left, right) = path.around(op)?;
     let goal = goal(op, ino, at, left, right);
     let most = if unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN };
-    let got = op.alloc_blocks(goal, want.min(most))?;
-    add_blocks(op, ino, u64::from(got.len))?;
+    let got = cluster::take(op, ino, at, want.min(most), goal)?;
     insert(op, &mut path, left, right, Extent { logical: at, start: got.start, len: got.len, unwritten })?;
     Ok(got)
 }
@@ -112,13 +112,13 @@ pub(in crate::file) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unw
 
 const NOT_MAPPED: Error = Error::Invalid("a block that is not allocated cannot be converted");
 
-/// Counts `blocks` more for the inode.
+/// Counts `clusters` more for the inode.
 ///
 /// # Errors
 /// `FileTooBig` when the inode cannot count so many.
-pub(in crate::file) fn add_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
+pub(in crate::file) fn add_blocks(op: &mut Op<'_>, ino: Ino, clusters: u64) -> Result<()> {
     let format = &op.vol().shared.inode_format;
-    let sum = op.inode(ino)?.blocks.saturating_add(blocks * u64::from(format.block_size / 512));
+    let sum = op.inode(ino)?.blocks.saturating_add(clusters * units(op.vol()));
     if sum > u64::from(u32::MAX) && !format.huge_file {
         return Err(Error::FileTooBig);
     }
@@ -126,9 +126,15 @@ pub(in crate::file) fn add_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Res
     Ok(())
 }
 
-/// Counts `blocks` fewer for the inode.
-pub(in crate::file) fn remove_blocks(op: &mut Op<'_>, ino: Ino, blocks: u64) -> Result<()> {
-    let units = blocks * u64::from(op.vol().shared.inode_format.block_size / 512);
+/// What an inode counts for a cluster: units of 512 bytes.
+fn units(vol: &Volume) -> u64 {
+    let sb = &vol.shared.sb;
+    u64::from(sb.cluster_ratio()) * u64::from(sb.block_size() / 512)
+}
+
+/// Counts `clusters` fewer for the inode.
+pub(in crate::file) fn remove_blocks(op: &mut Op<'_>, ino: Ino, clusters: u64) -> Result<()> {
+    let units = clusters * units(op.vol());
     let inode = op.inode_mut(ino)?;
     inode.blocks = inode.blocks.saturating_sub(units);
     Ok(())

@@ -9,12 +9,14 @@ mod lookup;
 mod path;
 mod remove;
 mod room;
+mod shift;
 mod splice;
 
 pub(super) use insert::{add_blocks, convert, fill_hole, remove_blocks, start_goal};
 pub(super) use lookup::find;
 pub(super) use remove::{data_kind, remove};
-pub(super) use room::{Growth, SPARE, alloc_cost, growth, has_splice_room, step_cost};
+pub(super) use room::{Growth, SPARE, alloc_cost, growth, has_splice_room, remove_slack, step_cost};
+pub(super) use shift::{nodes_from, shift, split_at};
 
 use super::{Mapped, Run};
 use crate::op::Op;

@@ -1,8 +1,9 @@
 //! Unmapping a range and freeing its blocks.
 
 use super::path::Path;
-use super::room::splice_cost;
+use super::room::removal_cost;
 use super::splice::splice;
+use crate::file::cluster;
 use crate::op::Op;
 use crate::{Error, Ino, Result, kind};
 use ondol_format::Inode;
@@ -58,16 +59,17 @@ fn remove_in_leaf(
     must: bool,
 ) -> Result<Option<u32>> {
     let (ino, data) = (path.ino, data_kind(path.ino, op.inode(path.ino)?));
+    // A cluster is freed with its last block: what has been unmapped before must be seen.
+    let most = if op.vol().shared.sb.cluster_ratio() > 1 { 1 } else { extents.len() };
     let mut rest = Vec::with_capacity(2);
     let (mut removed, mut stopped) = (0, from);
-    for e in extents {
+    for e in &extents[..most] {
         let (start, end) = (e.logical.max(from), e.end().min(u64::from(to)).min(u64::from(MAX_LOGICAL)) as u32);
         let blocks = Blocks { start: e.start + u64::from(start - e.logical), len: end - start };
         if !has_room(op, path.depth(), blocks, must && removed == 0)? {
             break;
         }
-        op.free_blocks(blocks, data)?;
-        super::insert::remove_blocks(op, ino, u64::from(blocks.len))?;
+        cluster::give_back(op, ino, (start, end), blocks.start, data)?;
         if start > e.logical {
             rest.push(Extent { len: start - e.logical, ..*e });
         }
@@ -87,9 +89,7 @@ fn remove_in_leaf(
 
 /// Whether the journal space left is enough for freeing one more run, changing the tree, and ending the operation.
 fn has_room(op: &mut Op<'_>, depth: usize, blocks: Blocks, must: bool) -> Result<bool> {
-    let sb = &op.vol().shared.sb;
-    let groups = blocks.len / sb.blocks_per_group() + 2;
-    let need = groups * 2 + splice_cost(depth) + super::room::SPARE;
+    let need = removal_cost(op.vol(), depth, blocks.len);
     let room = op.room();
     if room >= need || (must && op.handle()?.extend(need - room)) {
         return Ok(true);

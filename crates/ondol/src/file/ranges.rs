@@ -1,0 +1,52 @@
+//! Ranges of open files: allocating, moving, copying, and what is stored where.
+
+use super::File;
+use crate::path::at;
+use crate::{Extent, Fallocate, Result, Seek};
+use ondol_volume::Error as VolumeError;
+
+impl File<'_> {
+    /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on. A sequence of atomic operations, each of
+    /// which leaves the file sound; the move of [`Fallocate::CollapseRange`] and [`Fallocate::InsertRange`] is one of them.
+    ///
+    /// # Errors
+    /// As fallocate(2).
+    pub fn fallocate(&self, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.check_writable()?;
+        at(&self.path, self.volume.inodes().fallocate(self.ino, how, offset, len))
+    }
+
+    /// Where the next data, or the next hole, begins at or behind `offset`: lseek(2) with `SEEK_DATA` and `SEEK_HOLE`. The end of the
+    /// file is a hole; what is allocated and never written is one, too.
+    ///
+    /// # Errors
+    /// `ENXIO` when the offset is not before the end of the file, or no data follows.
+    pub fn find(&self, what: Seek, offset: u64) -> Result<u64> {
+        at(&self.path, self.volume.inodes().seek(self.ino, offset, what))
+    }
+
+    /// Copies up to `len` bytes from `offset` on to `to_offset` of `to`, a file of the same volume, and returns how many: less than
+    /// `len` at the end of this file, and when that is much. Holes stay holes. After each of its atomic operations, `to` has a
+    /// beginning of what is copied.
+    ///
+    /// # Errors
+    /// As copy_file_range(2).
+    pub fn copy_range(&self, offset: u64, to: &File<'_>, to_offset: u64, len: u64) -> Result<u64> {
+        if !std::ptr::eq(self.volume, to.volume) {
+            return at(&to.path, Err(VolumeError::Invalid("the files are not on one volume")));
+        }
+        self.check_readable()?;
+        to.check_writable()?;
+        let kill_suid = to.volume.caller().uid != 0;
+        let inodes = self.volume.inodes();
+        at(&to.path, inodes.copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
+    }
+
+    /// The allocated parts of the file that lie in `len` bytes from `offset` on, in order, as the FIEMAP ioctl tells.
+    ///
+    /// # Errors
+    /// Corruption, or the store's failure.
+    pub fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
+        at(&self.path, self.volume.inodes().extents(self.ino, offset, len))
+    }
+}

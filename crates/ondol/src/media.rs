@@ -1,0 +1,96 @@
+//! The stores that a volume lies on: its image, and the device of its journal where that is another.
+
+use crate::info::uuid_text;
+use crate::{Error, Result};
+use ondol_block::{BlockStore, JoinedStore, OverlayStore};
+use ondol_env::sync::Arc;
+use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
+use ondol_journal::jbd2::{self, LogMap};
+use ondol_volume::Image;
+
+/// See the module documentation. With a journal's device the store is both, one behind the other, so that nobody above needs to know.
+#[derive(Clone)]
+pub(crate) struct Media {
+    pub(crate) store: Arc<dyn BlockStore>,
+    journal: Option<External>,
+}
+
+/// A journal's device as a part of the joined store.
+#[derive(Clone)]
+struct External {
+    name: String,
+    device: JournalDevice,
+    /// The block of the joined store with which the device begins.
+    base: u64,
+}
+
+impl Media {
+    /// An image alone.
+    pub(crate) fn image(store: Arc<dyn BlockStore>) -> Self {
+        Self { store, journal: None }
+    }
+
+    /// An image and the device of its journal.
+    ///
+    /// # Errors
+    /// It is no journal's device, or has blocks of another size than the volume.
+    pub(crate) fn with_journal(
+        image: Arc<dyn BlockStore>,
+        journal: Arc<dyn BlockStore>,
+        block_size: u32,
+    ) -> Result<Self> {
+        let name = journal.name().to_owned();
+        let state = |what: String| Error::State { target: name.clone(), what };
+        let mut bytes = [0; SIZE];
+        if journal.size() < OFFSET + SIZE as u64 {
+            return Err(state("too small for a journal".into()));
+        }
+        journal.read(OFFSET, &mut bytes)?;
+        let device = JournalDevice::parse(&bytes, journal.size()).map_err(|e| state(e.to_string()))?;
+        if device.block_size != block_size {
+            let what = format!("a journal in blocks of {} bytes, not {block_size}", device.block_size);
+            return Err(state(what));
+        }
+        let joined = JoinedStore::new(image, journal, u64::from(block_size));
+        let base = joined.base() / u64::from(block_size);
+        Ok(Self { store: Arc::new(joined), journal: Some(External { name, device, base }) })
+    }
+
+    /// The same, with everything that is written from now on kept in memory.
+    pub(crate) fn in_memory(self) -> Self {
+        Self { store: Arc::new(OverlayStore::new(self.store)), ..self }
+    }
+
+    /// Where the journal of the image on this lies.
+    ///
+    /// # Errors
+    /// There is none; it is on a device that was not named, or on another than that; corruption.
+    pub(crate) fn log_map(&self, image: &Image) -> Result<LogMap> {
+        let sb = image.superblock();
+        let Some(uuid) = sb.journal_device_uuid() else {
+            return Ok(LogMap::new(sb.block_size(), image.journal_map()?));
+        };
+        let state = |what: String| Error::State { target: image.name().to_owned(), what };
+        let wanted = uuid_text(uuid);
+        let Some(External { name, device, base }) = &self.journal else {
+            return Err(state(format!(
+                "its journal is on another device, that with UUID {wanted}: name it with `journal_path=`"
+            )));
+        };
+        if device.uuid != *uuid {
+            let found = uuid_text(&device.uuid);
+            return Err(state(format!("its journal has UUID {wanted}, {name} is the journal with UUID {found}")));
+        }
+        let runs = [(base + device.journal_block, 1), (base + 1, device.blocks.saturating_sub(1))];
+        let map = LogMap::new(sb.block_size(), runs);
+        match jbd2::info(&*self.store, &map)?.users {
+            1 => Ok(map),
+            users => Err(state(format!("{name} is the journal of {users} volumes; one alone can use it"))),
+        }
+    }
+
+    /// Whether the volume has a journal at all, wherever it is.
+    pub(crate) fn has_journal(image: &Image) -> bool {
+        image.superblock().journal_inum().is_some() || image.superblock().journal_device_uuid().is_some()
+    }
+}

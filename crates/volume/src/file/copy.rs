@@ -1,0 +1,179 @@
+//! Copying from file to file without the bytes leaving the volume.
+
+use super::plan::{check_changeable, check_regular, max_size};
+use super::{Mapped, map};
+use crate::attr::{do_setattr, plan_setattr};
+use crate::node::{Node, NodeGuard, NodeState};
+use crate::op::Op;
+use crate::{Error, Fallocate, Ino, Result, SetAttr, Volume};
+use ondol_env::sync::{Arc, OwnedReadGuard};
+use ondol_format::Inode;
+use ondol_format::extent::MAX_LOGICAL;
+
+/// Stored bytes that one call copies at most: callers go on after a short count, and others get at the files in between.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Runs of data and of holes that one call copies at most.
+const MOST_RUNS: u32 = 1024;
+
+/// From where to where.
+#[derive(Clone, Copy)]
+struct Range {
+    from: u64,
+    to: u64,
+    len: u64,
+}
+
+impl Volume {
+    /// Copies up to `len` bytes at `from_offset` of file `from` to `to_offset` of file `to`, as copy_file_range(2) does, and returns
+    /// how many: fewer at the end of `from`, none behind it, and fewer than there are when that is much or when a later step
+    /// fails. Holes stay holes. With `kill_suid`, `to` first loses what a write by an unprivileged user takes from it.
+    ///
+    /// A sequence of operations: after each, `to` has a beginning of what is copied.
+    ///
+    /// # Errors
+    /// `Invalid` when the ranges overlap in one file; as [`Volume::read`] and [`Volume::write`] when nothing was copied.
+    pub fn copy_range(
+        &self,
+        from: Ino,
+        from_offset: u64,
+        to: Ino,
+        to_offset: u64,
+        len: u64,
+        kill_suid: bool,
+    ) -> Result<u64> {
+        let (source, target) = (self.node(from)?, self.node(to)?);
+        let range = Range { from: from_offset, to: to_offset, len };
+        let (copied, stale) = self.copy_locked(&source, &target, range, kill_suid).map_err(|e| self.noted(e))?;
+        if stale {
+            // An access time is not worth failing a copy that has succeeded.
+            self.update_atime(&source).unwrap_or_else(|e| tracing::debug!("access time of inode {from}: {e}"));
+        }
+        Ok(copied)
+    }
+
+    /// The number of bytes, and whether the source's access time is to be renewed.
+    fn copy_locked(&self, source: &Node, target: &Arc<Node>, range: Range, kill_suid: bool) -> Result<(u64, bool)> {
+        let before = if source.ino < target.ino { Some(source.read()?) } else { None };
+        let mut guard = target.write()?;
+        let locked = if source.ino > target.ino { Some(source.read()?) } else { before };
+        let range = self.checked(&locked, &guard, source.ino, range)?;
+        if range.len == 0 {
+            return Ok((0, false));
+        }
+        if kill_suid {
+            guard = self.kill_suid(guard)?;
+        }
+        let stale = self.atime_is_stale(inode_of(&locked, &guard));
+        Ok((self.copy_runs(&locked, guard, source.ino, range)?, stale))
+    }
+
+    /// Cuts the range to what there is to be copied.
+    fn checked(
+        &self,
+        source: &Option<OwnedReadGuard<NodeState>>,
+        target: &NodeGuard,
+        from: Ino,
+        range: Range,
+    ) -> Result<Range> {
+        let Range { from: start, to, len } = range;
+        let inode = inode_of(source, target);
+        check_regular(from, inode)?;
+        check_changeable(target.node.ino, &target.state.inode, false)?;
+        self.check_writable()?;
+        if start.checked_add(len).is_none() || to.checked_add(len).is_none() {
+            return Err(Error::Invalid("a range that ends behind the largest offset"));
+        }
+        let len = len.min(inode.size.saturating_sub(start));
+        if len == 0 {
+            return Ok(Range { len, ..range });
+        }
+        let room =
+            max_size(self, &target.state.inode).checked_sub(to).filter(|&room| room > 0).ok_or(Error::FileTooBig)?;
+        let len = len.min(room);
+        if from == target.node.ino && start < to + len && to < start + len {
+            return Err(Error::Invalid("a range that is copied over itself"));
+        }
+        Ok(Range { len, ..range })
+    }
+
+    fn copy_runs(
+        &self,
+        source: &Option<OwnedReadGuard<NodeState>>,
+        mut guard: NodeGuard,
+        from: Ino,
+        range: Range,
+    ) -> Result<u64> {
+        let (mut done, mut stored, mut buf) = (0, 0, Vec::new());
+        for _ in 0..MOST_RUNS {
+            if done >= range.len || stored >= MOST_BYTES {
+                break;
+            }
+            let rest = Range { from: range.from + done, to: range.to + done, len: range.len - done };
+            let inode = inode_of(source, &guard);
+            let step = self.next_run(from, inode, rest).and_then(|(is_data, len)| {
+                if !is_data {
+                    return self.copy_hole(guard, Range { len, ..rest }).map(|guard| (len, guard));
+                }
+                buf.resize(len as usize, 0);
+                self.read_at(from, inode_of(source, &guard), rest.from, &mut buf)?;
+                let (n, guard) = self.write_step(guard, rest.to, &buf)?;
+                stored += n as u64;
+                Ok((n as u64, guard))
+            });
+            match step {
+                Ok((n, again)) => (done, guard) = (done + n, again),
+                Err(e) if done == 0 => return Err(e),
+                Err(e) => {
+                    tracing::warn!("a copy stopped after {done} of {} bytes: {e}", range.len);
+                    self.noted(e);
+                    break;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Whether the range begins with stored bytes, and how many bytes of it are alike: no more stored ones than a write takes.
+    fn next_run(&self, ino: Ino, inode: &Inode, range: Range) -> Result<(bool, u64)> {
+        let block_size = u64::from(self.shared.sb.block_size());
+        let most = range.len.min(self.atomic_bytes());
+        let mut len = 0;
+        while len < most {
+            let byte = range.from + len;
+            let Some(at) = u32::try_from(byte / block_size).ok().filter(|&at| at < MAX_LOGICAL) else { break };
+            let run = map(&mut &*self, ino, inode, at)?;
+            let bytes = u64::from(run.len) * block_size - byte % block_size;
+            match run.what {
+                Mapped::Written(_) => len += bytes,
+                _ if len == 0 => return Ok((false, bytes.min(range.len))),
+                _ => break,
+            }
+        }
+        // Nothing can be stored behind the last block.
+        if len == 0 { Ok((false, range.len)) } else { Ok((true, len.min(most))) }
+    }
+
+    /// Makes a hole of a range, which may reach behind the end of the file.
+    fn copy_hole(&self, mut guard: NodeGuard, range: Range) -> Result<NodeGuard> {
+        let (size, end) = (guard.state.inode.size, range.to + range.len);
+        if range.to < size {
+            guard = self.fallocate_steps(guard, Fallocate::PunchHole, range.to, range.len.min(size - range.to))?;
+        }
+        if end > size { self.truncate_locked(guard, end) } else { Ok(guard) }
+    }
+
+    fn kill_suid(&self, guard: NodeGuard) -> Result<NodeGuard> {
+        let ino = guard.node.ino;
+        let set = SetAttr { kill_suid: true, ..SetAttr::default() };
+        let (xattrs, cost) = plan_setattr(&mut &*self, ino, &guard.state.inode, &set)?;
+        let mut op = Op::begin(self, vec![guard], cost)?;
+        do_setattr(&mut op, ino, &set, xattrs)?;
+        op.close_keeping()?.1.pop().ok_or(Error::NotFound)
+    }
+}
+
+/// The inode to be read: that of the target where both are one.
+fn inode_of<'a>(source: &'a Option<OwnedReadGuard<NodeState>>, target: &'a NodeGuard) -> &'a Inode {
+    source.as_ref().map_or(&target.state.inode, |state| &state.inode)
+}

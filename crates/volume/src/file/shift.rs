@@ -1,0 +1,130 @@
+//! Taking a range out of a file and putting a hole into it: what lies behind moves.
+//!
+//! The move is one operation, however many extents it concerns: it changes their keys and the size, and a crash leaves the file
+//! as it was or as it shall be. What is cut out is freed by the same operation where the journal has room for that, and
+//! otherwise by operations before it, which make zeros of the range from its beginning on. A file in so many extents that the
+//! journal cannot hold their nodes is refused before anything has changed.
+
+use super::plan::{max_size, survey};
+use super::write::touch;
+use super::{Mapped, Mounted, find, tree};
+use crate::alloc::Need;
+use crate::node::NodeGuard;
+use crate::op::{Cost, Op};
+use crate::{Error, Fallocate, Result, Volume};
+
+/// A range of whole blocks.
+#[derive(Clone, Copy)]
+struct Blocks {
+    first: u32,
+    end: u32,
+}
+
+impl Volume {
+    /// Takes `len` bytes from `offset` on out of a file that has extents and may be changed; what follows moves up.
+    ///
+    /// # Errors
+    /// `Invalid` unless both are multiples of the block size and something of the file follows the range; `Unsupported` for
+    /// too many extents; corruption, or the journal's or store's failure.
+    pub(super) fn collapse_locked(&self, mut guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
+        let range = self.whole_blocks(offset, len)?;
+        if offset + len >= guard.state.inode.size {
+            return Err(Error::Invalid("the range reaches to the end of the file: truncate it"));
+        }
+        let mut cost = self.collapse_cost(&guard, range)?;
+        if cost.journal > self.engine.max_blocks() {
+            let rest = Blocks { first: range.end, end: range.end };
+            self.check_fits(&self.collapse_cost(&guard, rest)?)?;
+            guard = self.fallocate_steps(guard, Fallocate::PunchHole, offset, len)?;
+            cost = self.collapse_cost(&guard, range)?;
+            self.check_fits(&cost)?;
+        }
+        let ino = guard.node.ino;
+        let mut op = Op::begin(self, vec![guard], cost)?;
+        if tree::remove(&mut op, ino, range.first, range.end)? < range.end {
+            return Err(Error::TooBig { need: cost.journal.into(), max: op.room().into() });
+        }
+        tree::shift(&mut op, ino, range.end, -i64::from(range.end - range.first))?;
+        op.inode_mut(ino)?.size -= len;
+        touch(&mut op, ino)?;
+        op.close().map(|_| ())
+    }
+
+    /// Puts a hole of `len` bytes into a file at `offset`; what was there moves down.
+    ///
+    /// # Errors
+    /// `Invalid` unless both are multiples of the block size and the offset lies before the end of the file; `FileTooBig`;
+    /// `NoSpace` for a node of the tree; and as [`Volume::collapse_locked`].
+    pub(super) fn insert_locked(&self, guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
+        let range = self.whole_blocks(offset, len)?;
+        let (ino, size) = (guard.node.ino, guard.state.inode.size);
+        if len > max_size(self, &guard.state.inode).saturating_sub(size) {
+            return Err(Error::FileTooBig);
+        }
+        if offset >= size {
+            return Err(Error::Invalid("the offset is not before the end of the file"));
+        }
+        let cost = self.insert_cost(&guard, range.first)?;
+        self.check_fits(&cost)?;
+        let mut op = Op::begin(self, vec![guard], cost)?;
+        tree::split_at(&mut op, ino, range.first)?;
+        tree::shift(&mut op, ino, range.first, i64::from(range.end - range.first))?;
+        op.inode_mut(ino)?.size = size + len;
+        touch(&mut op, ino)?;
+        op.close().map(|_| ())
+    }
+
+    fn whole_blocks(&self, offset: u64, len: u64) -> Result<Blocks> {
+        let block_size = u64::from(self.shared.sb.block_size());
+        if !offset.is_multiple_of(block_size) || !len.is_multiple_of(block_size) {
+            return Err(Error::Invalid("offset and length must be multiples of the block size"));
+        }
+        let block = |byte: u64| u32::try_from(byte / block_size).map_err(|_| Error::FileTooBig);
+        Ok(Blocks { first: block(offset)?, end: block(offset + len)? })
+    }
+
+    fn collapse_cost(&self, guard: &NodeGuard, range: Blocks) -> Result<Cost> {
+        let (ino, inode) = (guard.node.ino, &guard.state.inode);
+        let seen = survey(&mut &*self, ino, inode, range.first, 1)?;
+        // A hole in the middle of one extent makes two of it.
+        let growth = seen.growth(self, 1);
+        let nodes = tree::nodes_from(&mut Mounted(&mut &*self), ino, inode, range.first, self.engine.max_blocks())?;
+        let bitmaps = self.bitmaps_of(guard, range)? + u64::from(nodes) + u64::from(growth.new);
+        let journal = nodes + growth.nodes + tree::alloc_cost(self, bitmaps) + tree::remove_slack(self, seen.depth);
+        Ok(Cost { journal, blocks: growth.new.into(), need: Need::ToFree })
+    }
+
+    fn insert_cost(&self, guard: &NodeGuard, at: u32) -> Result<Cost> {
+        let (ino, inode) = (guard.node.ino, &guard.state.inode);
+        let growth = survey(&mut &*self, ino, inode, at, 1)?.growth(self, 1);
+        let nodes = tree::nodes_from(&mut Mounted(&mut &*self), ino, inode, at, self.engine.max_blocks())?;
+        let blocks = u64::from(growth.new);
+        let journal = nodes + growth.nodes + tree::alloc_cost(self, blocks) + tree::SPARE;
+        Ok(Cost { journal, blocks, need: Need::Ordinary })
+    }
+
+    /// At most so many bitmaps say what is mapped in the range; no more than there are groups.
+    fn bitmaps_of(&self, guard: &NodeGuard, range: Blocks) -> Result<u64> {
+        let sb = &self.shared.sb;
+        let (mut at, mut bitmaps) = (range.first, 0);
+        while at < range.end && bitmaps < u64::from(sb.groups()) {
+            let run = find(&mut Mounted(&mut &*self), guard.node.ino, &guard.state.inode, at)?.run;
+            let len = run.len.min(range.end - at);
+            if run.what != Mapped::Hole {
+                bitmaps += u64::from(len / sb.blocks_per_group()) + 2;
+            }
+            at += len;
+        }
+        Ok(bitmaps)
+    }
+
+    fn check_fits(&self, cost: &Cost) -> Result<()> {
+        let max = self.engine.max_blocks();
+        if cost.journal <= max {
+            return Ok(());
+        }
+        let need = cost.journal;
+        let what = "moving the extents of this file in one step";
+        Err(Error::Unsupported(format!("{what}: it needs {need} journal blocks or more, the journal takes {max}")))
+    }
+}

@@ -1,0 +1,114 @@
+//! The answer to one request.
+
+use crate::channel::Channel;
+use crate::ops::{Answer, Errno as Number};
+use crate::proto::Header;
+use crate::proto::numbers::fopen;
+use crate::proto::reply;
+use crate::proto::wire::{AttrOut, CreateOut, EntryOut, GetxattrIn, IoctlOut, OpenOut};
+use crate::words::{attr, node};
+use ondol::Attr;
+use rustix::io::Errno;
+use zerocopy::{Immutable, IntoBytes};
+
+/// For how many seconds the kernel may keep what it was told.
+pub(super) const TTL: u64 = 3600;
+
+/// Pages stay valid between opens, closing needs no request, and direct writes need not wait for each other.
+pub(super) const FILE_FLAGS: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
+pub(super) const DIR_FLAGS: u32 = fopen::KEEP_CACHE | fopen::CACHE_DIR;
+
+/// Answers one request.
+pub(super) struct Answering<'a> {
+    pub(super) channel: &'a dyn Channel,
+    pub(super) header: &'a Header,
+}
+
+impl Answering<'_> {
+    fn send(&self, error: i32, parts: [&[u8]; 2]) {
+        let [first, second] = parts;
+        let header = reply::header(self.header.unique, error, first.len() + second.len());
+        if let Err(e) = self.channel.send(&header, parts) {
+            // The sender of a request may be gone before its answer comes, or the whole mount.
+            tracing::debug!("answer to opcode {} of {} bytes: {e}", self.header.opcode, header.len);
+        }
+    }
+
+    pub(super) fn data(&self, data: &[u8]) {
+        self.send(0, [data, &[]]);
+    }
+
+    pub(super) fn body<T: IntoBytes + Immutable>(&self, body: &T) {
+        self.data(body.as_bytes());
+    }
+
+    pub(super) fn error(&self, e: Errno) {
+        self.send(e.raw_os_error(), [&[], &[]]);
+    }
+
+    fn failed(&self, e: Number) {
+        self.send(e.0, [&[], &[]]);
+    }
+
+    /// Answers with what `f` makes of a result, or with why there is none.
+    pub(super) fn with<T>(&self, answer: Answer<T>, f: impl FnOnce(&T)) {
+        match answer {
+            Ok(value) => f(&value),
+            Err(e) => self.failed(e),
+        }
+    }
+
+    pub(super) fn done(&self, answer: Answer<()>) {
+        self.with(answer, |()| self.data(&[]));
+    }
+
+    pub(super) fn attr(&self, answer: Answer<Attr>) {
+        self.with(answer, |a| {
+            let out = AttrOut { attr_valid: TTL, attr_valid_nsec: 0, dummy: 0, attr: attr(a) };
+            self.body(&out);
+        });
+    }
+
+    pub(super) fn entry(&self, answer: Answer<Attr>) {
+        self.with(answer, |a| self.body(&entry(a)));
+    }
+
+    /// Node 0 says that a name does not exist, and for how long that may be believed.
+    pub(super) fn no_such_name(&self) {
+        self.body(&EntryOut { entry_valid: TTL, ..EntryOut::default() });
+    }
+
+    pub(super) fn opened(&self, flags: u32) {
+        self.body(&OpenOut { fh: 0, open_flags: flags, backing_id: 0 });
+    }
+
+    pub(super) fn created(&self, a: &Attr) {
+        let open = OpenOut { fh: 0, open_flags: FILE_FLAGS, backing_id: 0 };
+        self.body(&CreateOut { entry: entry(a), open });
+    }
+
+    /// Answers a request for `size` bytes of an attribute: 0 asks how many there are.
+    pub(super) fn xattr(&self, answer: Answer<Vec<u8>>, size: u32) {
+        self.with(answer, |value| match value.len() {
+            len if size == 0 => self.body(&GetxattrIn { size: u32::try_from(len).unwrap_or(u32::MAX), padding: 0 }),
+            len if len <= size as usize => self.data(value),
+            _ => self.error(Errno::RANGE),
+        });
+    }
+
+    pub(super) fn ioctl(&self, data: &[u8]) {
+        self.send(0, [IoctlOut::default().as_bytes(), data]);
+    }
+
+    /// Has the kernel forget a mode: answers to writes and opens do not carry the new one, and a setuid bit that is gone must
+    /// not be honoured for the time that attributes are kept.
+    pub(super) fn forget_mode(&self, changed: bool, node: u64) {
+        if changed && let Err(e) = self.channel.forget_attributes(node) {
+            tracing::warn!("the kernel keeps the old mode of inode {node}: {e}");
+        }
+    }
+}
+
+fn entry(a: &Attr) -> EntryOut {
+    reply::entry(node(a.ino), a.generation, attr(a), TTL)
+}

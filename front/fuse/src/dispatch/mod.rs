@@ -1,0 +1,285 @@
+//! Turns each request into a call of `ops` and the result into an answer.
+//!
+//! Nobody but this mount changes the image, so the kernel may keep what it learns: names (also names that do not exist),
+//! attributes, pages and directory listings. Inode numbers are ext4's, with 1 and 2 exchanged: FUSE's root is 1. Forgetting
+//! needs no work: what keeps an unlinked inode alive is being open.
+
+mod answer;
+mod ioctl;
+#[cfg(test)]
+mod tests;
+
+use crate::channel::Channel;
+use crate::ops::{Listed, ListedPlus, Ops, Range};
+use crate::proto::numbers::{self, Init};
+use crate::proto::reply::{self, Listing};
+use crate::proto::wire::{
+    CopyFileRangeIn, CopyFileRangeOut, CreateIn, EntryOut, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn,
+    WriteOut,
+};
+use crate::proto::{Header, Malformed, Operation, Request};
+use crate::words::{
+    attr, decode_device, fallocate_how, ino, listed, mode, node, perm, rename_how, seek_what, sender, set_attr, statfs,
+    statx, truncates, xattr_how,
+};
+use answer::{Answering, TTL};
+use rustix::io::Errno;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+thread_local! {
+    static LISTING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The attribute that holds a file's access control list.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+
+/// The most that an answer to COPY_FILE_RANGE can tell, in whole pages.
+const NARROW: u64 = 0xFFFF_F000;
+
+/// The largest listing that is put together at once; the kernel asks for less.
+const LISTING_MAX: usize = 1 << 20;
+
+/// What a request was to the thread that served it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    /// The thread that sent it; 0 for what the kernel sends on its own account.
+    pub(crate) sender: u32,
+    /// Bytes of contents that it carried or asked for.
+    pub(crate) bytes: u32,
+}
+
+impl Load {
+    fn of(request: &Request<'_>) -> Self {
+        let bytes = match &request.operation {
+            Operation::Read(what) => what.size,
+            Operation::Write(how, _) => how.size,
+            _ => 0,
+        };
+        Self { sender: request.header.pid, bytes }
+    }
+}
+
+/// Serves the requests of one mount.
+pub(crate) struct Dispatch {
+    ops: Arc<Ops>,
+    /// What was agreed on at the start.
+    agreed: Init,
+    /// The only user besides root, under `allow_root`.
+    only: Option<u32>,
+}
+
+impl Dispatch {
+    pub(crate) fn new(ops: Arc<Ops>, agreed: Init, only: Option<u32>) -> Self {
+        Self { ops, agreed, only }
+    }
+
+    /// Serves one message and answers it, if it is to be answered. Says what it was.
+    pub(crate) fn serve(&self, channel: &dyn Channel, message: &[u8]) -> Load {
+        match Request::parse(message, self.agreed.contains(Init::SETXATTR_EXT)) {
+            Ok(request) => {
+                let answer = Answering { channel, header: &request.header };
+                let load = Load::of(&request);
+                if self.lets_in(&request) {
+                    self.run(&answer, &request.header, request.operation);
+                } else {
+                    answer.error(Errno::ACCESS);
+                }
+                load
+            }
+            Err((header, e)) => {
+                refuse(channel, header, e);
+                Load::default()
+            }
+        }
+    }
+
+    /// The kernel keeps out everybody but the mounting user and those of `allow_other`, which `allow_root` needs too. What it
+    /// sends on its own account bears no user.
+    fn lets_in(&self, request: &Request<'_>) -> bool {
+        use Operation as O;
+        let uid = request.header.uid;
+        self.only.is_none_or(|only| uid == only || uid == 0)
+            || matches!(
+                request.operation,
+                O::Destroy
+                    | O::Interrupt
+                    | O::Forget(_)
+                    | O::BatchForget(_)
+                    | O::Read(_)
+                    | O::Write(..)
+                    | O::Readdir(_)
+                    | O::Readdirplus(_)
+                    | O::Fsync { .. }
+                    | O::Fsyncdir { .. }
+                    | O::Release
+                    | O::Releasedir
+                    | O::Syncfs
+            )
+    }
+
+    fn run(&self, answer: &Answering<'_>, header: &Header, operation: Operation<'_>) {
+        use Operation as O;
+        let (ops, at, from) = (&*self.ops, ino(header.nodeid), sender(header));
+        match operation {
+            O::Forget(_) | O::BatchForget(_) => ops.forgotten(),
+            O::Getattr => answer.attr(ops.getattr(at)),
+            O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(a, TTL))),
+            O::Setattr(set) => self.setattr(answer, header, &set),
+            O::Readlink => answer.with(ops.readlink(at), |target| answer.data(target)),
+            O::Open(how) => self.open(answer, header, &how),
+            O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(answer::DIR_FLAGS)),
+            O::Read(what) => ops.read(at, what.offset, what.size, |got| answer.with(got, |data| answer.data(data))),
+            O::Write(how, data) => self.write(answer, header, &how, data),
+            O::Statfs => answer.with(ops.statfs(), |s| answer.body(&statfs(s))),
+            O::Release => answer.done(ops.release(at)),
+            O::Releasedir => answer.done(ops.releasedir(at)),
+            O::Fsync { data_only } => answer.done(ops.fsync(at, data_only)),
+            O::Fsyncdir { data_only } => answer.done(ops.fsyncdir(at, data_only)),
+            O::Syncfs => answer.done(ops.syncfs()),
+            O::Setxattr { name, value, how } => self.setxattr(answer, header, name, value, &how),
+            O::Getxattr { name, size } => answer.xattr(ops.getxattr(at, name), size),
+            O::Listxattr { size } => answer.xattr(ops.listxattr(at, from), size),
+            O::Removexattr(name) => {
+                let removed = ops.removexattr(at, name);
+                self.access_changed(answer, header, name);
+                answer.done(removed);
+            }
+            O::Readdir(what) => self.readdir(answer, header, &what),
+            O::Readdirplus(what) => self.readdirplus(answer, header, &what),
+            O::Ioctl(how, _) => ioctl::serve(ops, answer, at, &how),
+            O::Fallocate(what) => {
+                let range = Range { offset: what.offset, len: what.length };
+                answer.with(ops.fallocate(at, fallocate_how(what.mode), range, from), |mode_changed| {
+                    answer.forget_mode(*mode_changed, header.nodeid);
+                    answer.data(&[]);
+                });
+            }
+            O::CopyFileRange { what, wide } => self.copy(answer, header, &what, wide),
+            O::Lseek(what) => {
+                let found = ops.seek(at, what.offset, seek_what(what.whence));
+                answer.with(found, |offset| answer.body(&LseekOut { offset: *offset }));
+            }
+            O::Destroy => answer.done(Ok(())),
+            O::Init { .. } => answer.error(Errno::IO),
+            // With this answer the kernel goes without: closing makes nothing durable, permissions are the kernel's to check,
+            // locks are its own, and no request waits for anything that an interruption could shorten.
+            O::Interrupt | O::Other => answer.error(Errno::NOSYS),
+            named => self.run_named(answer, header, named),
+        }
+    }
+
+    /// Requests about names.
+    fn run_named(&self, answer: &Answering<'_>, header: &Header, operation: Operation<'_>) {
+        use Operation as O;
+        let (ops, at, from) = (&*self.ops, ino(header.nodeid), sender(header));
+        match operation {
+            O::Lookup(name) => match ops.lookup(at, name) {
+                Ok(None) => answer.no_such_name(),
+                Ok(Some(a)) => answer.entry(Ok(a)),
+                Err(e) => answer.entry(Err(e)),
+            },
+            O::Symlink { name, target } => answer.entry(ops.symlink(at, name, target, from)),
+            O::Mknod(how, name) => {
+                answer.entry(ops.mknod(at, name, mode(how.mode, how.umask), decode_device(how.rdev), from));
+            }
+            O::Mkdir(how, name) => answer.entry(ops.mkdir(at, name, perm(how.mode, how.umask), from)),
+            O::Create(how, name) => self.create(answer, header, &how, name),
+            O::Unlink(name) => answer.done(ops.unlink(at, name)),
+            O::Rmdir(name) => answer.done(ops.rmdir(at, name)),
+            O::Rename { name, new_dir, new_name, flags } => {
+                answer.done(ops.rename((at, name), (ino(new_dir), new_name), rename_how(flags)));
+            }
+            O::Link { node, name } => answer.entry(ops.link(ino(node), at, name)),
+            _ => answer.error(Errno::NOSYS),
+        }
+    }
+
+    fn setattr(&self, answer: &Answering<'_>, header: &Header, set: &SetattrIn) {
+        answer.attr(self.ops.setattr(ino(header.nodeid), set_attr(set)));
+    }
+
+    fn open(&self, answer: &Answering<'_>, header: &Header, how: &OpenIn) {
+        let kill_suid = how.open_flags & numbers::OPEN_KILL_SUIDGID != 0;
+        let opened = self.ops.open(ino(header.nodeid), truncates(how.flags), kill_suid);
+        answer.with(opened, |mode_changed| {
+            answer.forget_mode(*mode_changed, header.nodeid);
+            answer.opened(answer::FILE_FLAGS);
+        });
+    }
+
+    fn create(&self, answer: &Answering<'_>, header: &Header, how: &CreateIn, name: &[u8]) {
+        let made = self.ops.create(ino(header.nodeid), name, perm(how.mode, how.umask), sender(header));
+        answer.with(made, |a| answer.created(a));
+    }
+
+    fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {
+        let kill_suid = how.write_flags & numbers::WRITE_KILL_SUIDGID != 0;
+        answer.with(self.ops.write(ino(header.nodeid), how.offset, data, kill_suid), |written| {
+            answer.forget_mode(written.mode_changed, header.nodeid);
+            answer.body(&WriteOut { size: u32::try_from(written.len).unwrap_or(u32::MAX), padding: 0 });
+        });
+    }
+
+    fn copy(&self, answer: &Answering<'_>, header: &Header, what: &CopyFileRangeIn, wide: bool) {
+        if what.flags != 0 {
+            return answer.error(Errno::INVAL);
+        }
+        let most = if wide { u64::MAX } else { NARROW };
+        let range = Range { offset: what.off_in, len: what.len.min(most) };
+        let copied = self.ops.copy(ino(header.nodeid), range, ino(what.nodeid_out), what.off_out, sender(header));
+        answer.with(copied, |&(bytes_copied, mode_changed)| {
+            answer.forget_mode(mode_changed, what.nodeid_out);
+            match u32::try_from(bytes_copied) {
+                Ok(size) if !wide => answer.body(&WriteOut { size, padding: 0 }),
+                _ => answer.body(&CopyFileRangeOut { bytes_copied }),
+            }
+        });
+    }
+
+    fn setxattr(&self, answer: &Answering<'_>, header: &Header, name: &[u8], value: &[u8], how: &SetxattrIn) {
+        let kill_sgid = how.setxattr_flags & numbers::SETXATTR_ACL_KILL_SGID != 0;
+        let set = self.ops.setxattr(ino(header.nodeid), name, value, xattr_how(how.flags), kill_sgid);
+        self.access_changed(answer, header, name);
+        answer.done(set);
+    }
+
+    /// Has the kernel ask for the mode again where it does not know that an access control list is a mode, too.
+    fn access_changed(&self, answer: &Answering<'_>, header: &Header, name: &[u8]) {
+        answer.forget_mode(name == ACCESS_LIST && !self.agreed.contains(Init::POSIX_ACL), header.nodeid);
+    }
+
+    fn readdir(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
+        list(what, |listing| {
+            let done = self.ops.readdir(ino(header.nodeid), what.offset, &mut |e: Listed<'_>| {
+                listing.add(None, e.ino.into(), e.next, listed(e.file_type), e.name)
+            });
+            answer.with(done, |()| answer.data(listing.bytes()));
+        });
+    }
+
+    fn readdirplus(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
+        list(what, |listing| {
+            let done = self.ops.readdirplus(ino(header.nodeid), what.offset, &mut |e: ListedPlus<'_>| {
+                let Listed { ino, file_type, name, next } = e.entry;
+                // Node 0: the kernel takes the name alone.
+                let entry =
+                    e.attr.map_or_else(EntryOut::default, |a| reply::entry(node(ino), a.generation, attr(&a), TTL));
+                listing.add(Some(&entry), ino.into(), next, listed(file_type), name)
+            });
+            answer.with(done, |()| answer.data(listing.bytes()));
+        });
+    }
+}
+
+/// Lends the thread's buffer for a listing.
+fn list(what: &ReadIn, f: impl FnOnce(&mut Listing<'_>)) {
+    LISTING.with_borrow_mut(|bytes| f(&mut Listing::new(bytes, (what.size as usize).min(LISTING_MAX))));
+}
+
+fn refuse(channel: &dyn Channel, header: Option<Header>, e: Malformed) {
+    tracing::warn!("the kernel sent what is no request: {e}");
+    if let Some(header) = header {
+        Answering { channel, header: &header }.error(Errno::INVAL);
+    }
+}

@@ -1,0 +1,127 @@
+//! Requests served without a kernel.
+
+use crate::fuzzing::Surface;
+use crate::proto::numbers::opcode;
+use crate::proto::wire::{
+    AttrOut, CreateIn, CreateOut, EntryOut, InHeader, OpenOut, OutHeader, ReadIn, SetattrIn, StatxIn, StatxOut,
+    WriteIn, WriteOut,
+};
+use ondol::{FormatOptions, Options, Volume};
+use proptest::prelude::*;
+use rustix::io::Errno;
+use zerocopy::{FromBytes, IntoBytes};
+
+struct Server {
+    surface: Surface,
+    _dir: tempfile::TempDir,
+}
+
+impl Server {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        Volume::format(&image, &FormatOptions::new().size(8 << 20)).unwrap();
+        let volume = Volume::open_with(&image, &Options::default()).unwrap();
+        Self { surface: Surface::new(volume), _dir: dir }
+    }
+
+    /// The error, and what follows the header; every request here has exactly one answer.
+    fn ask(&self, opcode: u32, nodeid: u64, body: &[u8]) -> Result<Vec<u8>, Errno> {
+        let sent = self.surface.serve(&message(opcode, nodeid, body));
+        assert_eq!(sent.len(), 1, "answers to opcode {opcode}");
+        let (header, rest) = OutHeader::read_from_prefix(&sent[0]).unwrap();
+        assert_eq!((header.len as usize, header.unique), (sent[0].len(), 99));
+        if header.error == 0 { Ok(rest.to_vec()) } else { Err(Errno::from_raw_os_error(-header.error)) }
+    }
+
+    fn get<T: FromBytes>(&self, opcode: u32, nodeid: u64, body: &[u8]) -> T {
+        T::read_from_bytes(&self.ask(opcode, nodeid, body).unwrap()).unwrap()
+    }
+
+    fn create(&self, name: &str) -> u64 {
+        let how = CreateIn { mode: 0o100_666, umask: 0o022, ..CreateIn::default() };
+        let body = [how.as_bytes(), name.as_bytes(), &[0]].concat();
+        self.get::<CreateOut>(opcode::CREATE, 1, &body).entry.nodeid
+    }
+}
+
+fn message(opcode: u32, nodeid: u64, body: &[u8]) -> Vec<u8> {
+    let len = (size_of::<InHeader>() + body.len()) as u32;
+    [InHeader { len, opcode, unique: 99, nodeid, ..InHeader::default() }.as_bytes(), body].concat()
+}
+
+#[test]
+fn a_file_is_made_written_read_and_found() {
+    let server = Server::new();
+    let node = server.create("file");
+    let how = WriteIn { size: 5, offset: 1, ..WriteIn::default() };
+    let written: WriteOut = server.get(opcode::WRITE, node, &[how.as_bytes(), b"hello"].concat());
+    assert_eq!(written.size, 5);
+    let what = ReadIn { size: 4096, ..ReadIn::default() };
+    assert_eq!(server.ask(opcode::READ, node, what.as_bytes()).unwrap(), b"\0hello");
+    let found: EntryOut = server.get(opcode::LOOKUP, 1, b"file\0");
+    assert_eq!((found.nodeid, found.attr.size, found.attr.mode), (node, 6, 0o100_644));
+    let itself: EntryOut = server.get(opcode::LOOKUP, node, b".\0");
+    assert_eq!((itself.nodeid, itself.generation), (node, found.generation));
+    let missing: EntryOut = server.get(opcode::LOOKUP, 1, b"other\0");
+    assert_eq!(missing.nodeid, 0);
+    assert!(missing.entry_valid > 0);
+    let _: OpenOut = server.get(opcode::OPEN, node, &[0; 8]);
+    server.ask(opcode::RELEASE, node, &[0; 24]).unwrap();
+}
+
+#[test]
+fn statx_knows_the_birth_of_a_file() {
+    let server = Server::new();
+    let node = server.create("file");
+    let told: StatxOut = server.get(opcode::STATX, node, StatxIn::default().as_bytes());
+    assert_eq!(told.stat.mask & 0x800, 0x800);
+    assert!(told.stat.btime.tv_sec > 0);
+    assert_eq!((told.stat.btime, u64::from(told.stat.mode)), (told.stat.ctime, 0o100_644));
+    let root: AttrOut = server.get(opcode::GETATTR, 1, &[0; 16]);
+    assert_eq!(root.attr.ino, 2);
+}
+
+#[test]
+fn times_of_requests_are_kept_to_the_nanosecond() {
+    use crate::proto::numbers::fattr;
+    let server = Server::new();
+    let node = server.create("file");
+    let mtime = (-2i64).cast_unsigned();
+    let set = SetattrIn { valid: fattr::MTIME, mtime, mtimensec: 800_000_001, ..SetattrIn::default() };
+    let now: AttrOut = server.get(opcode::SETATTR, node, set.as_bytes());
+    assert_eq!((now.attr.mtime, now.attr.mtimensec), (mtime, 800_000_001));
+}
+
+#[test]
+fn what_is_not_offered_and_what_is_no_request_is_answered() {
+    const FLUSH: u32 = 25;
+    const ACCESS: u32 = 34;
+    let server = Server::new();
+    for opcode in [FLUSH, ACCESS, opcode::INTERRUPT, 40, 4096] {
+        assert_eq!(server.ask(opcode, 1, &[0; 24]), Err(Errno::NOSYS));
+    }
+    assert_eq!(server.ask(opcode::UNLINK, 1, b"a/b\0"), Err(Errno::INVAL));
+    assert_eq!(server.ask(opcode::GETATTR, u64::MAX, &[0; 16]), Err(Errno::NOENT));
+    assert!(server.surface.serve(b"short").is_empty());
+    assert!(server.surface.serve(&message(opcode::FORGET, 1, &[0; 8])).is_empty());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Hostile messages get an answer each, never a panic, and leave a volume that works.
+    #[test]
+    fn hostile_messages_do_no_harm(
+        all in prop::collection::vec((0u32..60, prop_oneof![0u64..20, any::<u64>()], prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..120)), 0..40)
+    ) {
+        let server = Server::new();
+        for (opcode, node, body) in all {
+            server.surface.serve(&message(opcode, node, &body));
+            prop_assert!(!server.surface.is_broken());
+        }
+        let _: AttrOut = server.get(opcode::GETATTR, 1, &[0; 16]);
+        let volume = server.surface.into_volume().expect("open");
+        volume.close().unwrap();
+    }
+}

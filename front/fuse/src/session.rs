@@ -1,0 +1,166 @@
+//! The conversation with the kernel: the handshake, and the threads that serve.
+//!
+//! Every thread waits on the connection with a buffer of its own, serves what it gets, and answers; nothing is handed over.
+
+use crate::channel::{Channel, Device};
+use crate::dispatch::Dispatch;
+use crate::follow::Follow;
+use crate::ops::Ops;
+use crate::proto::numbers::{self, Init};
+use crate::proto::wire::{InitIn, InitOut};
+use crate::proto::{Operation, Request, reply};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+use zerocopy::IntoBytes;
+
+/// The largest write in one request: also the largest read, since both are counted in the same pages.
+const MAX_WRITE: u32 = 1 << 20;
+const MAX_PAGES: u16 = 256;
+
+/// What precedes the data of the largest write.
+const BEFORE_DATA: usize = 4096;
+
+/// Requests that the kernel may have under way on its own account (read-ahead, asynchronous I/O), and the number at which
+/// it begins to slow their senders down.
+const MAX_BACKGROUND: u16 = 64;
+const CONGESTED: u16 = 48;
+
+/// What is agreed on if the kernel offers it.
+const WANTED: Init = Init::ASYNC_READ
+    .union(Init::ATOMIC_O_TRUNC)
+    .union(Init::EXPORT_SUPPORT)
+    .union(Init::BIG_WRITES)
+    .union(Init::DONT_MASK)
+    .union(Init::DO_READDIRPLUS)
+    .union(Init::READDIRPLUS_AUTO)
+    .union(Init::ASYNC_DIO)
+    .union(Init::PARALLEL_DIROPS)
+    .union(Init::MAX_PAGES)
+    .union(Init::CACHE_SYMLINKS)
+    .union(Init::EXPLICIT_INVAL_DATA)
+    .union(Init::HANDLE_KILLPRIV_V2)
+    .union(Init::SETXATTR_EXT)
+    .union(Init::INIT_EXT);
+
+/// How a connection is served.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    /// Threads.
+    pub(crate) threads: usize,
+    /// The kernel checks permissions, and so access control lists.
+    pub(crate) kernel_checks: bool,
+    /// The kernel collects writes.
+    pub(crate) writeback_cache: bool,
+    /// The only user besides root, under `allow_root`.
+    pub(crate) only: Option<u32>,
+}
+
+/// A connection on which kernel and server have agreed.
+pub(crate) struct Session {
+    device: Device,
+    dispatch: Dispatch,
+    threads: usize,
+}
+
+impl Session {
+    /// Waits for the kernel's first request and agrees on how to go on.
+    ///
+    /// # Errors
+    /// The connection broke, or the kernel is too old.
+    pub(crate) fn begin(connection: OwnedFd, ops: Arc<Ops>, config: &Config) -> io::Result<Self> {
+        let device = Device::new(connection);
+        let agreed = handshake(&device, config)?;
+        Ok(Self { device, dispatch: Dispatch::new(ops, agreed, config.only), threads: config.threads.max(1) })
+    }
+
+    /// Serves until the connection ends.
+    ///
+    /// # Errors
+    /// What broke the connection, or why no thread could be started.
+    pub(crate) fn run(&self) -> io::Result<()> {
+        thread::scope(|scope| {
+            for n in 1..self.threads {
+                let builder = thread::Builder::new().name(format!("ondol-fuse-{n}"));
+                if let Err(e) = builder.spawn_scoped(scope, || self.serve_logged()) {
+                    tracing::warn!("only {n} threads serve: {e}");
+                    break;
+                }
+            }
+            self.serve()
+        })
+    }
+
+    fn serve_logged(&self) {
+        if let Err(e) = self.serve() {
+            tracing::error!("a serving thread ends: {e}");
+        }
+    }
+
+    fn serve(&self) -> io::Result<()> {
+        let mut buffer = buffer();
+        let mut follow = Follow::new();
+        while let Some(message) = self.device.receive(&mut buffer)? {
+            let load = self.dispatch.serve(&self.device, message);
+            follow.note(load.sender, load.bytes);
+        }
+        Ok(())
+    }
+}
+
+fn buffer() -> Vec<u8> {
+    vec![0; MAX_WRITE as usize + BEFORE_DATA]
+}
+
+fn handshake(device: &Device, config: &Config) -> io::Result<Init> {
+    let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    let mut buffer = buffer();
+    loop {
+        let ended = || io::Error::from(io::ErrorKind::NotConnected);
+        let message = device.receive(&mut buffer)?.ok_or_else(ended)?;
+        let request = Request::parse(message, false).map_err(|(_, e)| broken(e.to_string()))?;
+        let Operation::Init { first, flags2 } = request.operation else {
+            return Err(broken(format!("opcode {} before the handshake", request.header.opcode)));
+        };
+        let unique = request.header.unique;
+        if first.major < numbers::MAJOR || (first.major == numbers::MAJOR && first.minor < numbers::MINOR_OLDEST) {
+            let _ = device.send(&reply::header(unique, rustix::io::Errno::PROTO.raw_os_error(), 0), [&[], &[]]);
+            return Err(broken(format!("this kernel speaks FUSE {}.{}, which is too old", first.major, first.minor)));
+        }
+        let (answer, agreed) = agree(&first, flags2, config);
+        device.send(&reply::header(unique, 0, size_of_val(&answer)), [answer.as_bytes(), &[]])?;
+        // A kernel of a later major version asks once more, in ours.
+        if first.major == numbers::MAJOR {
+            return Ok(agreed);
+        }
+    }
+}
+
+/// The answer to INIT, and what it says.
+pub(crate) fn agree(first: &InitIn, flags2: u32, config: &Config) -> (InitOut, Init) {
+    let mut offered = u64::from(first.flags);
+    if offered & Init::INIT_EXT.bits() != 0 {
+        offered |= u64::from(flags2) << 32;
+    }
+    let mut wanted = WANTED;
+    wanted.set(Init::POSIX_ACL, config.kernel_checks);
+    wanted.set(Init::WRITEBACK_CACHE, config.writeback_cache);
+    let agreed = Init::from_bits_truncate(offered) & wanted;
+    tracing::debug!("FUSE {}.{}: {agreed:?}; not offered: {:?}", first.major, first.minor, wanted - agreed);
+    let bits = agreed.bits();
+    let answer = InitOut {
+        major: numbers::MAJOR,
+        minor: numbers::MINOR,
+        max_readahead: first.max_readahead.max(MAX_WRITE),
+        flags: (bits & u64::from(u32::MAX)) as u32,
+        flags2: (bits >> 32) as u32,
+        max_background: MAX_BACKGROUND,
+        congestion_threshold: CONGESTED,
+        max_write: MAX_WRITE,
+        time_gran: 1,
+        max_pages: MAX_PAGES,
+        ..InitOut::default()
+    };
+    (answer, agreed)
+}

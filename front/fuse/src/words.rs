@@ -1,0 +1,260 @@
+//! FUSE's numbers, flags and times as the volume's words, and back.
+
+use crate::ops::Sender;
+use crate::proto::wire::{self, SetattrIn, StatfsOut, Statx, StatxOut, StatxTime};
+use crate::proto::{Header, numbers::fattr};
+use ondol::{Attr, Fallocate, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, StatFs, Timestamp};
+
+const ST_BLOCK_SIZE: u32 = 4096;
+
+/// ext4's number of FUSE's node.
+pub(crate) fn ino(node: u64) -> Ino {
+    match node {
+        1 => ROOT,
+        2 => 1,
+        // Numbers come back as they were given out; 0 names no inode.
+        n => Ino::try_from(n).unwrap_or(0),
+    }
+}
+
+/// FUSE's node of ext4's number.
+pub(crate) fn node(ino: Ino) -> u64 {
+    match ino {
+        ROOT => 1,
+        1 => 2,
+        n => n.into(),
+    }
+}
+
+pub(crate) fn sender(header: &Header) -> Sender {
+    Sender { uid: header.uid, gid: header.gid }
+}
+
+/// The type as the upper bits of a mode.
+fn type_bits(file_type: FileType) -> u16 {
+    match file_type {
+        FileType::Fifo => 0o010_000,
+        FileType::CharDevice => 0o020_000,
+        FileType::Directory => 0o040_000,
+        FileType::BlockDevice => 0o060_000,
+        FileType::Regular => 0o100_000,
+        FileType::Symlink => 0o120_000,
+        FileType::Socket => 0o140_000,
+    }
+}
+
+/// The type as listings name it (`DT_DIR` and so on).
+pub(crate) fn listed(file_type: FileType) -> u32 {
+    u32::from(type_bits(file_type) >> 12)
+}
+
+/// Seconds of a time travel as the bits of a signed number.
+fn seconds(t: Timestamp) -> u64 {
+    t.sec.cast_unsigned()
+}
+
+/// What stat(2) tells: the inode's own number, also of the root.
+pub(crate) fn attr(a: &Attr) -> wire::Attr {
+    wire::Attr {
+        ino: a.ino.into(),
+        size: a.size,
+        blocks: a.blocks,
+        atime: seconds(a.atime),
+        mtime: seconds(a.mtime),
+        ctime: seconds(a.ctime),
+        atimensec: a.atime.nsec,
+        mtimensec: a.mtime.nsec,
+        ctimensec: a.ctime.nsec,
+        mode: u32::from(type_bits(a.file_type) | a.perm),
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        rdev: encode_device(a.rdev),
+        blksize: ST_BLOCK_SIZE,
+        flags: 0,
+    }
+}
+
+/// What statx(2) tells; `seconds` says for how long it holds.
+pub(crate) fn statx(a: &Attr, seconds: u64) -> StatxOut {
+    const BASIC_STATS: u32 = 0x7FF;
+    const BTIME: u32 = 0x800;
+    /// `STATX_ATTR_COMPRESSED`, `_IMMUTABLE`, `_APPEND`, `_NODUMP`: the same bits as ext4's flags.
+    const ATTRIBUTES: u64 = 0x74;
+    let time = |t: Timestamp| StatxTime { tv_sec: t.sec, tv_nsec: t.nsec, reserved: 0 };
+    let stat = Statx {
+        mask: if a.crtime.is_some() { BASIC_STATS | BTIME } else { BASIC_STATS },
+        blksize: ST_BLOCK_SIZE,
+        attributes: u64::from(a.flags) & ATTRIBUTES,
+        nlink: a.nlink,
+        uid: a.uid,
+        gid: a.gid,
+        mode: type_bits(a.file_type) | a.perm,
+        ino: a.ino.into(),
+        size: a.size,
+        blocks: a.blocks,
+        attributes_mask: ATTRIBUTES,
+        atime: time(a.atime),
+        btime: time(a.crtime.unwrap_or_default()),
+        ctime: time(a.ctime),
+        mtime: time(a.mtime),
+        rdev_major: a.rdev.0,
+        rdev_minor: a.rdev.1,
+        ..Statx::default()
+    };
+    StatxOut { attr_valid: seconds, stat, ..StatxOut::default() }
+}
+
+pub(crate) fn statfs(s: &StatFs) -> StatfsOut {
+    const NAME_MAX: u32 = 255;
+    StatfsOut {
+        blocks: s.blocks,
+        bfree: s.free,
+        bavail: s.available,
+        files: s.files,
+        ffree: s.files_free,
+        bsize: s.block_size,
+        namelen: NAME_MAX,
+        frsize: s.block_size,
+        ..StatfsOut::default()
+    }
+}
+
+/// Permission bits of a new inode.
+pub(crate) fn perm(mode: u32, umask: u32) -> u16 {
+    (mode & !umask & 0o7777) as u16
+}
+
+/// Type and permission bits of a new inode.
+pub(crate) fn mode(mode: u32, umask: u32) -> u16 {
+    (mode & 0xF000) as u16 | perm(mode, umask)
+}
+
+pub(crate) fn set_attr(set: &SetattrIn) -> SetAttr {
+    let has = |bit: u32| set.valid & bit != 0;
+    let time = |bit, now, sec: u64, nsec| match (has(bit), has(now)) {
+        (_, true) => Some(SetTime::Now),
+        (true, false) => Some(SetTime::To(Timestamp { sec: sec.cast_signed(), nsec })),
+        (false, false) => None,
+    };
+    SetAttr {
+        perm: has(fattr::MODE).then(|| perm(set.mode, 0)),
+        uid: has(fattr::UID).then_some(set.uid),
+        gid: has(fattr::GID).then_some(set.gid),
+        size: has(fattr::SIZE).then_some(set.size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, set.atime, set.atimensec),
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtimensec),
+        kill_suid: has(fattr::KILL_SUIDGID),
+    }
+}
+
+/// Flags of renameat2(2); `None`: not offered.
+pub(crate) fn rename_how(flags: u32) -> Option<Rename> {
+    Some(match flags {
+        0 => Rename::Replace,
+        1 => Rename::NoReplace,
+        2 => Rename::Exchange,
+        _ => return None,
+    })
+}
+
+/// The modes of fallocate(2) that are offered, by its flag values.
+pub(crate) fn fallocate_how(mode: u32) -> Option<Fallocate> {
+    const KEEP_SIZE: u32 = 0x01;
+    const PUNCH_HOLE: u32 = 0x02;
+    const COLLAPSE_RANGE: u32 = 0x08;
+    const ZERO_RANGE: u32 = 0x10;
+    const INSERT_RANGE: u32 = 0x20;
+    const PUNCH: u32 = PUNCH_HOLE | KEEP_SIZE;
+    const ZERO_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
+    Some(match mode {
+        0 => Fallocate::Allocate,
+        KEEP_SIZE => Fallocate::KeepSize,
+        PUNCH => Fallocate::PunchHole,
+        ZERO_RANGE => Fallocate::ZeroRange,
+        ZERO_KEEP => Fallocate::ZeroRangeKeepSize,
+        COLLAPSE_RANGE => Fallocate::CollapseRange,
+        INSERT_RANGE => Fallocate::InsertRange,
+        _ => return None,
+    })
+}
+
+pub(crate) fn seek_what(whence: u32) -> Option<Seek> {
+    const SEEK_DATA: u32 = 3;
+    const SEEK_HOLE: u32 = 4;
+    match whence {
+        SEEK_DATA => Some(Seek::Data),
+        SEEK_HOLE => Some(Seek::Hole),
+        _ => None,
+    }
+}
+
+pub(crate) fn xattr_how(flags: u32) -> SetXattr {
+    const CREATE: u32 = 1;
+    const REPLACE: u32 = 2;
+    match flags {
+        CREATE => SetXattr::Create,
+        REPLACE => SetXattr::Replace,
+        _ => SetXattr::Any,
+    }
+}
+
+/// A device number as FUSE and stat(2) of old carry it: 12 bits of the major number between two parts of the minor's 20.
+fn encode_device((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xFF) | ((major & 0xFFF) << 8) | ((minor & 0xF_FF00) << 12)
+}
+
+/// Major and minor number.
+pub(crate) fn decode_device(device: u32) -> (u32, u32) {
+    ((device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xF_FF00))
+}
+
+/// Whether the flags of open(2) hold `O_TRUNC`.
+pub(crate) fn truncates(flags: u32) -> bool {
+    flags & rustix::fs::OFlags::TRUNC.bits() != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_roots_change_places() {
+        for n in [1, 2, 3, 11, u32::MAX] {
+            assert_eq!(ino(node(n)), n);
+        }
+        assert_eq!(node(ROOT), 1);
+        assert_eq!(ino(1 << 40), 0);
+    }
+
+    #[test]
+    fn times_before_1970_keep_their_nanoseconds() {
+        let before =
+            SetattrIn { valid: fattr::MTIME, mtime: (-2i64).cast_unsigned(), mtimensec: 800, ..SetattrIn::default() };
+        let set = set_attr(&before);
+        assert_eq!(set.mtime, Some(SetTime::To(Timestamp { sec: -2, nsec: 800 })));
+        assert_eq!((set.atime, set.size, set.perm), (None, None, None));
+        let now = SetattrIn { valid: fattr::MTIME | fattr::MTIME_NOW, ..SetattrIn::default() };
+        assert_eq!(set_attr(&now).mtime, Some(SetTime::Now));
+    }
+
+    #[test]
+    fn device_numbers_survive_the_way() {
+        assert_eq!(encode_device((8, 1)), 0x801);
+        for device in [(0, 0), (10, 229), (259, 1_000_000), (4095, 0xF_FFFF)] {
+            assert_eq!(decode_device(encode_device(device)), device);
+        }
+    }
+
+    #[test]
+    fn only_what_is_offered_has_a_meaning() {
+        assert_eq!(fallocate_how(3), Some(Fallocate::PunchHole));
+        assert_eq!(fallocate_how(2), None);
+        assert_eq!(fallocate_how(8), Some(Fallocate::CollapseRange));
+        assert_eq!(fallocate_how(9), None);
+        assert_eq!(rename_how(2), Some(Rename::Exchange));
+        assert_eq!(rename_how(8), None);
+        assert_eq!(seek_what(0), None);
+        assert_eq!(listed(FileType::Directory), 4);
+    }
+}

@@ -1,0 +1,259 @@
+//! Every row of the table in docs/ext4.md: images are made as the row says, and what it says of them is tried against the kernel and
+//! e2fsck, in both directions, clean and crashed.
+#![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
+
+use ondol::{Options, Volume};
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::sync::Arc;
+use ondol_testkit::dump::{self, Snapshot, Strictness};
+use ondol_testkit::image::{self, KernelMount, Spec, run, scratch_dir, write_sparse};
+use ondol_tests::{no_kernel_mount, skip};
+use ondol_volume::SetXattr;
+use std::fs::File;
+use std::path::Path;
+
+/// A row of the table.
+#[derive(Debug)]
+struct Row<'t> {
+    feature: &'t str,
+    images: Vec<&'t str>,
+    mounted: &'t str,
+    recovered: &'t str,
+    checked: &'t str,
+}
+
+fn rows(text: &str) -> Vec<Row<'_>> {
+    let cells = |line| -> Vec<&str> { str::trim_matches(line, '|').split('|').map(str::trim).collect() };
+    let lines = text.lines().filter(|l| l.starts_with('|')).skip(2).map(cells);
+    lines
+        .map(|cells| {
+            let [feature, made, mounted, recovered, checked] = cells[..] else {
+                panic!("a row of five cells: {cells:?}")
+            };
+            // What lies between backticks; an image without arguments is an empty pair.
+            let images = made.split('`').skip(1).step_by(2).collect();
+            Row { feature, images, mounted, recovered, checked }
+        })
+        .collect()
+}
+
+/// Makes the image that `how` describes: arguments of mke2fs, then commands on it, separated by semicolons.
+fn make(path: &Path, how: &str) {
+    let mut parts = how.split(';').map(str::trim);
+    Spec::new(64 << 20, 4096)
+        .with(parts.next().unwrap_or_default())
+        .make_file(path)
+        .unwrap_or_else(|e| panic!("{how}: {e}"));
+    for command in parts {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let out = match words[..] {
+            ["resize2fs", size] => run("resize2fs", ["-f".as_ref(), path.as_os_str(), size.as_ref()]),
+            [program, ref args @ ..] => run(program, args.iter().map(AsRef::as_ref).chain([path.as_os_str()])),
+            [] => panic!("{how}: an empty command"),
+        };
+        let out = out.expect(command);
+        assert!(out.status.success(), "{how}: {out:?}");
+    }
+}
+
+/// Whoever reads a crashed image with multiple mount protection waits for its holder; that is tried elsewhere.
+fn forget_holder(path: &Path, how: &str) {
+    if how.contains("mmp") {
+        let out =
+            run("tune2fs", ["-f".as_ref(), "-E".as_ref(), "clear_mmp".as_ref(), path.as_os_str()]).expect("tune2fs");
+        assert!(out.status.success(), "{out:?}");
+    }
+}
+
+fn ours(store: &Arc<RamStore>, how: &str) -> Volume {
+    let opened = Volume::open_stepped(store.clone(), &Options::default(), image::clock(5));
+    opened.unwrap_or_else(|e| panic!("{how}: {e}"))
+}
+
+fn must_be_clean(bytes: &[u8], how: &str) {
+    let verdict = image::check(bytes).expect("e2fsck");
+    assert!(verdict.is_clean(), "{how}: {}", verdict.output);
+    let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
+    let report = ondol::check_store(&store).unwrap_or_else(|e| panic!("{how}: {e}"));
+    assert!(report.is_clean(), "{how}: {report:?}");
+}
+
+fn must_equal(want: &Snapshot, found: &Snapshot, who: &str, how: &str) {
+    let lines = want.differences(found, Strictness::Whole);
+    assert!(lines.is_empty(), "{how}: {who}:\n{}", lines.join("\n"));
+}
+
+/// A bit of everything by the kernel, all of it synced.
+fn populate(dir: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{FileExt, symlink};
+    std::fs::create_dir(dir.join("many"))?;
+    for i in 0..300 {
+        std::fs::write(dir.join(format!("many/{i:0>40}")), [i as u8; 30])?;
+    }
+    for i in (0..300).step_by(3) {
+        std::fs::remove_file(dir.join(format!("many/{i:0>40}")))?;
+    }
+    std::fs::create_dir_all(dir.join("deep/er/still"))?;
+    let large: Vec<u8> = (0..700_000u32).map(|i| (i / 7) as u8).collect();
+    std::fs::write(dir.join("large"), &large)?;
+    let sparse = File::create(dir.join("sparse"))?;
+    sparse.write_all_at(b"far away", 300_000_000)?;
+    sparse.write_all_at(b"near", 5_000)?;
+    std::fs::write(dir.join("small"), b"a few bytes")?;
+    std::fs::hard_link(dir.join("small"), dir.join("deep/hard"))?;
+    symlink("short", dir.join("link"))?;
+    symlink("way/".repeat(100), dir.join("long"))?;
+    rustix::fs::setxattr(dir.join("small"), "user.small", b"value", rustix::fs::XattrFlags::empty())?;
+    rustix::fs::setxattr(dir.join("large"), "user.large", &[7; 500], rustix::fs::XattrFlags::empty())?;
+    File::open(dir)?.sync_all()?;
+    sparse.sync_all()?;
+    rustix::fs::sync();
+    Ok(())
+}
+
+/// A bit of everything by us.
+fn change(volume: &Volume) {
+    for i in (1..300).step_by(3) {
+        volume.remove_file(format!("/many/{i:0>40}")).expect("unlink");
+    }
+    for i in 0..60 {
+        volume.write(format!("/many/new{i}"), vec![i as u8; 100 * i]).expect("write");
+    }
+    volume.rename("/deep/er", "/moved").expect("rename");
+    volume.create_dir("/deep/new").expect("mkdir");
+    volume.remove_file("/sparse").expect("unlink");
+    volume.write("/large", vec![9; 50_000]).expect("write");
+    volume.symlink("where/".repeat(60), "/longer").expect("symlink");
+    let ino = volume.metadata("/small").expect("stat").ino;
+    volume.inodes().setxattr(ino, b"user.ours", &[5; 300], SetXattr::Any).expect("setxattr");
+    volume.inodes().removexattr(ino, b"user.small").expect("removexattr");
+}
+
+/// The kernel fills an image: what it holds then, how it lies after a crash and after the unmount.
+fn filled(path: &Path, how: &str) -> Option<(Snapshot, Vec<u8>, Vec<u8>)> {
+    let mount = match KernelMount::new(path, "") {
+        Ok(mount) => mount,
+        Err(e) => {
+            eprintln!("{how}: not by the kernel: {e}");
+            return None;
+        }
+    };
+    populate(mount.dir()).unwrap_or_else(|e| panic!("{how}: {e}"));
+    let held = dump::of_directory(mount.dir()).expect("a dump");
+    rustix::fs::sync();
+    let crashed = path.with_extension("crashed");
+    std::fs::copy(path, &crashed).expect("copy");
+    mount.close().expect("umount");
+    forget_holder(&crashed, how);
+    Some((held, std::fs::read(crashed).expect("read"), std::fs::read(path).expect("read")))
+}
+
+/// We read what the kernel left, and change it; the kernel reads that, clean and crashed.
+fn read_and_written(path: &Path, how: &str, recovered: bool) {
+    let (held, crashed, clean) = filled(path, how).unwrap_or_else(|| panic!("{how}: the kernel does not mount it"));
+    for (state, bytes) in [("crashed", crashed), ("clean", clean)] {
+        if state == "clean" {
+            must_be_clean(&bytes, how);
+        }
+        let store = Arc::new(RamStore::from_bytes(bytes));
+        let volume = ours(&store, how);
+        assert!(!volume.is_read_only(), "{how}: read-only");
+        assert!(state == "clean" || !recovered || volume.recovered().transactions > 0, "{how}: nothing to replay");
+        must_equal(
+            &held,
+            &dump::of_volume(volume.inodes()).expect("a dump"),
+            &format!("we read the kernel's {state}"),
+            how,
+        );
+        change(&volume);
+        let changed = dump::of_volume(volume.inodes()).expect("a dump");
+        volume.sync().expect("sync");
+        let after_crash = store.to_bytes();
+        volume.close().unwrap_or_else(|e| panic!("{how}: {e}"));
+        must_be_clean(&store.to_bytes(), how);
+        let by_kernel = |bytes: &[u8], who: &str| {
+            write_sparse(path, bytes).expect("write");
+            forget_holder(path, how);
+            let mount = KernelMount::new(path, "").unwrap_or_else(|e| panic!("{how}: {who}: {e}"));
+            must_equal(&changed, &dump::of_directory(mount.dir()).expect("a dump"), who, how);
+            std::fs::remove_dir_all(mount.dir().join("many")).expect("rm -r by the kernel");
+            mount.close().expect("umount");
+            must_be_clean(&std::fs::read(path).expect("read"), how);
+        };
+        by_kernel(&store.to_bytes(), "the kernel reads ours");
+        if state == "clean" {
+            let judged = image::judge_replay(&after_crash).expect("e2fsck");
+            assert!(judged.is_ok(), "{how}: {}", judged.err().unwrap_or_default());
+            by_kernel(&after_crash, "the kernel recovers ours");
+        }
+    }
+}
+
+fn only_read(path: &Path, how: &str) {
+    let filled = filled(path, how);
+    let states = match filled {
+        Some((held, crashed, clean)) => vec![(Some(held.clone()), crashed), (Some(held), clean)],
+        None => vec![(None, std::fs::read(path).expect("read"))],
+    };
+    for (held, bytes) in states {
+        let store = Arc::new(RamStore::from_bytes(bytes.clone()));
+        // Without a journal it must be said that nothing is to be written.
+        let options = Options::default().with_read_only(how.contains("^has_journal"));
+        let volume =
+            Volume::open_stepped(store.clone(), &options, image::clock(5)).unwrap_or_else(|e| panic!("{how}: {e}"));
+        assert!(volume.is_read_only(), "{how}: written");
+        volume.write("/x", b"x").expect_err("a change");
+        if let Some(held) = held.filter(|_| !how.contains("^has_journal")) {
+            must_equal(&held, &dump::of_volume(volume.inodes()).expect("a dump"), "we read the kernel's", how);
+        }
+        volume.close().expect("close");
+        assert!(store.to_bytes() == bytes, "{how}: a read-only mount wrote");
+    }
+}
+
+/// Whether what is refused is named: by one of the words of the row.
+fn names(e: &str, row: &Row<'_>) -> bool {
+    row.feature.split([',', '(', ')', ' ']).filter(|word| word.len() > 2).any(|word| e.contains(word))
+}
+
+fn walk(row: &Row<'_>, how: &str) {
+    let dir = scratch_dir().expect("scratch");
+    let path = dir.path().join("image");
+    make(&path, how);
+    let fresh = std::fs::read(&path).expect("read");
+    match row.mounted {
+        "rw" => read_and_written(&path, how, row.recovered == "yes"),
+        "ro" => only_read(&path, how),
+        "no" => {
+            for options in ["", "ro"] {
+                let store = Arc::new(RamStore::from_bytes(fresh.clone()));
+                let opened = Volume::open_stepped(store, &Options::parse(options).expect("options"), image::clock(5));
+                let e = opened.err().unwrap_or_else(|| panic!("{how}: mounted")).to_string();
+                assert!(names(&e, row), "{how}: {e}");
+            }
+        }
+        other => panic!("{}: mounted: {other}", row.feature),
+    }
+    let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(fresh));
+    match (row.checked, ondol::check_store(&store)) {
+        ("yes", Ok(report)) => assert!(report.is_clean(), "{how}: {report:?}"),
+        ("no", Err(e)) => assert!(names(&e.to_string(), row), "{how}: {e}"),
+        (said, found) => panic!("{how}: checked: {said}, but {found:?}"),
+    }
+}
+
+#[test]
+fn the_table_says_what_happens() {
+    if skip("the_table_says_what_happens", no_kernel_mount()) {
+        return;
+    }
+    let text = include_str!("../docs/ext4.md");
+    let wanted = std::env::var("ONDOL_ROW").unwrap_or_default();
+    let rows = rows(text);
+    assert!(rows.len() > 20, "the table has {} rows", rows.len());
+    for row in rows.iter().filter(|row| row.feature.contains(&wanted)) {
+        for how in &row.images {
+            walk(row, how);
+        }
+    }
+}

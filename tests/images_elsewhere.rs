@@ -1,0 +1,222 @@
+//! Volumes that are more than one file: journals on devices of their own, and multiple mount protection.
+
+use ondol::{Options, Volume};
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::sync::Arc;
+use ondol_testkit::image::{self, KernelMount, Spec, ToolError, run, scratch_dir};
+use ondol_tests::{no_kernel_mount, skip};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+/// A loop device, for as long as the value lives.
+struct Loop(String);
+
+impl Loop {
+    fn new(file: &Path) -> Self {
+        let out = run("losetup", ["-f".as_ref(), "--show".as_ref(), file.as_os_str()]).expect("losetup");
+        assert!(out.status.success(), "{out:?}");
+        Self(String::from_utf8_lossy(&out.stdout).trim().to_owned())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = run("losetup", ["-d", &self.0]);
+    }
+}
+
+fn journal_device(path: &Path, block_size: u32) {
+    File::create_new(path).and_then(|f| f.set_len(16 << 20)).expect("a file");
+    let size = block_size.to_string();
+    let args = ["-q", "-F", "-b", &size, "-O", "journal_dev"];
+    let out = run("mke2fs", args.iter().map(AsRef::as_ref).chain([path.as_os_str()])).expect("mke2fs");
+    assert!(out.status.success(), "{out:?}");
+}
+
+fn fsck(args: &[&str], image: &Path, journal: &Path) -> (i32, String) {
+    let all = args.iter().map(AsRef::as_ref).chain(["-j".as_ref(), journal.as_os_str(), image.as_os_str()]);
+    let out = run("e2fsck", all).expect("e2fsck");
+    (out.status.code().unwrap_or(-1), String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+fn must_be_clean(image: &Path, journal: &Path) {
+    let (code, said) = fsck(&["-fn"], image, journal);
+    assert_eq!(code, 0, "{said}");
+}
+
+fn copies(dir: &Path, image: &Path, journal: &Path, name: &str) -> (PathBuf, PathBuf) {
+    let to = (dir.join(format!("{name}.img")), dir.join(format!("{name}.jnl")));
+    std::fs::copy(image, &to.0).expect("copy");
+    std::fs::copy(journal, &to.1).expect("copy");
+    to
+}
+
+fn open(image: &Path, options: Options, journal: &Path) -> ondol::Result<Volume> {
+    Volume::open_with(image, &options.with_journal_path(journal))
+}
+
+#[test]
+fn a_journal_on_another_device() {
+    if skip("a_journal_on_another_device", no_kernel_mount()) {
+        return;
+    }
+    for block_size in [1024, 4096] {
+        let dir = scratch_dir().expect("scratch");
+        let (image, journal, other) = (dir.path().join("image"), dir.path().join("journal"), dir.path().join("other"));
+        journal_device(&journal, block_size);
+        journal_device(&other, block_size);
+        let device = Loop::new(&journal);
+        Spec::new(32 << 20, block_size).with(&format!("-J device={}", device.0)).make_file(&image).expect("mke2fs");
+        drop(device);
+
+        // Not named, or another.
+        let why = Volume::open(&image).err().expect("a refusal").to_string();
+        assert!(why.contains("journal_path=") && why.contains("UUID"), "{why}");
+        let why = open(&image, Options::default(), &other).err().expect("a refusal").to_string();
+        assert!(why.contains("is the journal with UUID"), "{why}");
+        let why = open(&image, Options::default(), &image).err().expect("a refusal").to_string();
+        assert!(why.contains("journal device") || why.contains("in use"), "{why}");
+        Volume::open_with(&image, &Options::default().with_read_only(true))
+            .expect("nothing to replay")
+            .close()
+            .expect("close");
+
+        // Ours, clean and crashed.
+        let volume = open(&image, Options::default(), &journal).expect("open");
+        volume.write("/ours", [1; 9000]).expect("write");
+        volume.sync().expect("sync");
+        volume.write("/more", [2; 9000]).expect("write");
+        volume.sync().expect("sync");
+        let crashed = copies(dir.path(), &image, &journal, "crashed");
+        volume.close().expect("close");
+        must_be_clean(&image, &journal);
+        let (code, said) = fsck(&["-fy"], &crashed.0, &crashed.1);
+        assert!(code <= 1 && said.contains("recovering journal"), "{code}: {said}");
+        must_be_clean(&crashed.0, &crashed.1);
+        let volume = open(&crashed.0, Options::default(), &crashed.1).expect("open");
+        assert_eq!(volume.read("/more").expect("what was synced"), [2; 9000]);
+        volume.close().expect("close");
+
+        // The kernel's, clean and crashed.
+        let device = Loop::new(&journal);
+        let mount = KernelMount::new(&image, &format!("journal_path={}", device.0)).expect("kernel mount");
+        assert_eq!(std::fs::read(mount.dir().join("ours")).expect("read"), [1; 9000]);
+        std::fs::write(mount.dir().join("theirs"), [3; 5000]).expect("write");
+        File::open(mount.dir().join("theirs")).and_then(|f| f.sync_all()).expect("fsync");
+        let crashed = copies(dir.path(), &image, &journal, "theirs");
+        mount.close().expect("umount");
+        drop(device);
+        let why = Volume::open_with(&crashed.0, &Options::default().with_read_only(true)).err().expect("a refusal");
+        assert!(why.to_string().contains("journal_path="), "{why}");
+        let before = (std::fs::read(&crashed.0).expect("read"), std::fs::read(&crashed.1).expect("read"));
+        let reading = open(&crashed.0, Options::default().with_read_only(true), &crashed.1).expect("open");
+        assert_eq!(reading.read("/theirs").expect("what was synced"), [3; 5000]);
+        reading.close().expect("close");
+        assert!(before == (std::fs::read(&crashed.0).expect("read"), std::fs::read(&crashed.1).expect("read")));
+        for (image, journal) in [(&crashed.0, &crashed.1), (&image, &journal)] {
+            let volume = open(image, Options::default(), journal).expect("open");
+            assert_eq!(volume.read("/theirs").expect("what was synced"), [3; 5000]);
+            volume.close().expect("close");
+            must_be_clean(image, journal);
+        }
+    }
+}
+
+fn protected() -> Arc<RamStore> {
+    Arc::new(RamStore::from_bytes(Spec::new(16 << 20, 1024).with("-O mmp").make().expect("mke2fs")))
+}
+
+fn must_be_in_use<T>(what: &str, opened: ondol::Result<T>) {
+    match opened {
+        Ok(_) => panic!("{what}: a volume in use was taken"),
+        Err(e) => assert!(e.to_string().contains("is in use on"), "{what}: {e}"),
+    }
+}
+
+/// A volume that is mounted is seen to be so by us, by a reader, and by a check, and stays usable.
+#[test]
+fn a_protected_volume_is_held() {
+    let store = protected();
+    let clock = image::clock(1);
+    let holder = Volume::open_stepped(store.clone(), &Options::default(), clock.clone()).expect("open");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                clock.advance(6_000_000_000);
+                holder.step_until_idle().expect("steps");
+                std::thread::sleep(Duration::from_millis(300));
+            }
+        });
+        let mut others = Vec::new();
+        for options in ["", "ro", "ro,norecovery"] {
+            let store = store.clone();
+            let open = move || Volume::open_stepped(store, &Options::parse(options).expect("options"), image::clock(2));
+            others.push((options, scope.spawn(move || open().map(drop))));
+        }
+        let reading: Arc<dyn BlockStore> = store.clone();
+        others.push(("check", scope.spawn(move || ondol::check_store(&reading).map(drop))));
+        for (what, other) in others {
+            must_be_in_use(what, other.join().expect("a thread"));
+        }
+        done.store(true, SeqCst);
+    });
+    holder.write("/still", b"mine").expect("write");
+    holder.close().expect("close");
+    assert!(image::check(&store.to_bytes()).expect("e2fsck").is_clean());
+    let again: Arc<dyn BlockStore> = store;
+    assert!(ondol::check_store(&again).expect("check").is_clean());
+}
+
+/// What a crash left is taken after waiting; a holder that was too late finds itself replaced, and writes no more.
+#[test]
+fn a_dead_holder_is_followed_and_a_late_one_stops() {
+    let store = protected();
+    let clock = image::clock(1);
+    let late = Volume::open_stepped(store.clone(), &Options::default(), clock.clone()).expect("open");
+    late.write("/early", b"synced").expect("write");
+    late.sync().expect("sync");
+    let next = Volume::open_stepped(store.clone(), &Options::default(), image::clock(2)).expect("nobody keeps it");
+    assert_eq!(next.read("/early").expect("read"), b"synced");
+    clock.advance(60_000_000_000);
+    late.step_until_idle().expect_err("it has been taken");
+    late.write("/lost", b"x").and_then(|()| late.sync()).expect_err("nothing is written any more");
+    assert!(late.close().is_err());
+    next.write("/late", b"y").expect("write");
+    next.close().expect("close");
+    assert!(image::check(&store.to_bytes()).expect("e2fsck").is_clean());
+}
+
+/// The kernel and we keep each other away.
+#[test]
+fn the_kernel_keeps_away_and_so_do_we() {
+    if skip("the_kernel_keeps_away_and_so_do_we", no_kernel_mount()) {
+        return;
+    }
+    let dir = scratch_dir().expect("scratch");
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    for path in [&ours, &theirs] {
+        Spec::new(16 << 20, 1024).with("-O mmp").make_file(path).expect("mke2fs");
+    }
+    let volume = Volume::open(&ours).expect("open");
+    let mount = KernelMount::new(&theirs, "").expect("kernel mount");
+    let (kernel, us) = std::thread::scope(|scope| {
+        let kernel = scope.spawn(|| KernelMount::new(&ours, ""));
+        let us = Volume::open(&theirs).map(drop);
+        (kernel.join().expect("a thread"), us)
+    });
+    must_be_in_use("the kernel's", us);
+    assert!(matches!(kernel, Err(ToolError::Failed { .. })), "the kernel mounted what we have");
+    volume.write("/a", b"ours").expect("write");
+    volume.close().expect("close");
+    std::fs::write(mount.dir().join("a"), b"theirs").expect("write");
+    mount.close().expect("umount");
+    let mount = KernelMount::new(&ours, "").expect("it is free");
+    assert_eq!(std::fs::read(mount.dir().join("a")).expect("read"), b"ours");
+    mount.close().expect("umount");
+    let volume = Volume::open(&theirs).expect("it is free");
+    assert_eq!(volume.read("/a").expect("read"), b"theirs");
+    volume.close().expect("close");
+}

@@ -1,0 +1,43 @@
+//! Programs and test suites of others, run on a mount: each is a shell script in `tests/programs` that says in its head what
+//! it needs. `cargo xtask programs` runs them; a few of them are short enough to be tests.
+
+mod result;
+mod run;
+mod script;
+
+pub use result::{Outcome, Report, table};
+pub use run::{Setting, run};
+pub use script::{Program, all, named};
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What a program runs on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A mount by Ondol with this data mode.
+    Ondol(String),
+    /// A loop mount by the kernel's ext4 with its defaults.
+    Kernel,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ondol(data) => write!(f, "{data}"),
+            Self::Kernel => write!(f, "kernel"),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Self, String> {
+        match word {
+            "kernel" => Ok(Self::Kernel),
+            "journal" | "ordered" | "writeback" => Ok(Self::Ondol(word.to_owned())),
+            _ => Err(format!("{word}: not one of journal, ordered, writeback, kernel")),
+        }
+    }
+}

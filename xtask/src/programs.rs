@@ -1,0 +1,31 @@
+//! `cargo xtask programs`: builds the program that is tried, and hands over to the one that tries it.
+
+use std::process::{Command, ExitCode};
+
+/// Runs programs of others on mounts by an optimised `ondol`, or by the one that `ONDOL` names.
+pub(crate) fn run(words: impl Iterator<Item = String>) -> ExitCode {
+    let mut tries = Command::new(env!("CARGO"));
+    tries.args(["run", "--quiet", "-p", "ondol-tests", "--bin", "programs", "--"]).args(words);
+    if std::env::var_os("ONDOL").is_none() {
+        match optimised() {
+            Ok(path) => _ = tries.env("ONDOL", path),
+            Err(why) => {
+                eprintln!("xtask: programs: {why}");
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    match tries.status() {
+        Ok(status) => ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)),
+        Err(e) => {
+            eprintln!("xtask: programs: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn optimised() -> Result<std::path::PathBuf, String> {
+    let mut build = Command::new(env!("CARGO"));
+    crate::run(build.args(["build", "--quiet", "--release", "-p", "ondol-cli"]))?;
+    Ok(crate::metadata()?.target_directory.join("release/ondol").into_std_path_buf())
+}
