@@ -186,7 +186,8 @@ fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeO
         data,
         on_error: options.on_error.unwrap_or_default(),
         read_only,
-        atime: options.atime.unwrap_or(true),
+        atime: options.atime.unwrap_or_default(),
+        nodiratime: options.nodiratime.unwrap_or(false),
         grpid: options.grpid.unwrap_or(false),
         cached_inodes: options.cached_inodes.unwrap_or((options.cache_bytes / 4 / INODE_BYTES) as usize),
     }

@@ -87,21 +87,42 @@ impl<'v> OpenOptions<'v> {
             attr if attr.file_type == FileType::Directory && (self.write || self.append) => {
                 return at(path, Err(VolumeError::IsDirectory(attr.ino)));
             }
-            attr => at(path, inodes.open(attr.ino))?,
+            attr => {
+                let write = self.write || self.append;
+                at(path, inodes.check_open(attr.ino, write, self.append, self.truncate))?;
+                at(path, inodes.open(attr.ino))?
+            }
         };
-        let file = File {
+        let file = self.opened(attr.ino, path);
+        if self.truncate && attr.size > 0 {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
+    /// Makes and opens a file without a name (O_TMPFILE). It is deleted when it is dropped, unless [`File::link`] has named it;
+    /// from directory `dir` it inherits what a file there would.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn open_unnamed(&self, dir: impl AsRef<Path>) -> Result<File<'v>> {
+        let path = dir.as_ref();
+        let inodes = self.volume.inodes();
+        let parent = resolve(inodes, path, Follow::Yes)?;
+        let attr = at(path, inodes.tmpfile(parent.ino, self.mode, self.volume.caller()))?;
+        Ok(self.opened(attr.ino, path))
+    }
+
+    fn opened(&self, ino: Ino, path: &Path) -> File<'v> {
+        File {
             volume: self.volume,
-            ino: attr.ino,
+            ino,
             path: path.to_owned(),
             readable: self.read,
             writable: self.write || self.append,
             append: self.append,
             position: 0,
-        };
-        if self.truncate && attr.size > 0 {
-            file.set_len(0)?;
         }
-        Ok(file)
     }
 
     fn find_or_create(&self, path: &Path) -> Result<Attr> {
@@ -185,7 +206,7 @@ impl File<'_> {
     /// As pwrite(2).
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.check_writable()?;
-        at(&self.path, self.volume.inodes().write(self.ino, offset, data))
+        at(&self.path, self.volume.act(|inodes| inodes.write(self.ino, offset, data)))
     }
 
     /// Truncates the file or extends it with zeros.
@@ -196,6 +217,16 @@ impl File<'_> {
         self.check_writable()?;
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
         at(&self.path, self.volume.inodes().setattr(self.ino, &set)).map(|_| ())
+    }
+
+    /// Gives the file another name, or its first if it was opened without one.
+    ///
+    /// # Errors
+    /// As linkat(2) with AT_EMPTY_PATH.
+    pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let (parent, name) = resolve_parent(self.volume.inodes(), path)?;
+        at(path, self.volume.act(|inodes| inodes.link(self.ino, parent, name))).map(|_| ())
     }
 
     /// Makes every earlier operation of the volume durable, this file's included.
@@ -243,7 +274,7 @@ impl Write for File<'_> {
         let offset = self.position;
         if self.append {
             self.check_writable()?;
-            let begun = at(&self.path, self.volume.inodes().append(self.ino, data))?;
+            let begun = at(&self.path, self.volume.act(|inodes| inodes.append(self.ino, data)))?;
             self.position = begun + data.len() as u64;
             return Ok(data.len());
         }

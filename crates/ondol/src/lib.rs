@@ -27,6 +27,7 @@
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod background;
 mod compose;
 mod error;
@@ -48,8 +49,8 @@ pub use info::{Counters, Info, info};
 pub use maintain::{CheckReport, RecoverReport, check, check_by_copy, check_store, recover, recover_store};
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
-    Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, Ino, OnError, ROOT, Rename, Seek, SetAttr, SetTime,
-    SetXattr, StatFs,
+    Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,
+    SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{OptionError, Options, parse_size};
 pub use transaction::Transaction;

@@ -1,7 +1,7 @@
 //! Mount options: ext4's words with ext4's meaning, and few of our own.
 
 use ondol_format::superblock as sb;
-use ondol_volume::{DataMode, OnError};
+use ondol_volume::{Atime, DataMode, OnError};
 use std::path::PathBuf;
 
 /// How a volume is opened. See `mount -o` in the README for the words.
@@ -16,7 +16,8 @@ pub struct Options {
     pub(crate) cache_bytes: u64,
     /// What `cache_bytes` gives unless it is set.
     pub(crate) cached_inodes: Option<usize>,
-    pub(crate) atime: Option<bool>,
+    pub(crate) atime: Option<Atime>,
+    pub(crate) nodiratime: Option<bool>,
     pub(crate) grpid: Option<bool>,
     /// Byte offset of the copy of the superblock that serves.
     pub(crate) superblock: Option<u64>,
@@ -38,6 +39,7 @@ impl Default for Options {
             cache_bytes: 128 << 20,
             cached_inodes: None,
             atime: None,
+            nodiratime: None,
             grpid: None,
             superblock: None,
             journal_path: None,
@@ -139,7 +141,7 @@ impl Options {
     /// Whether reading changes access times, as `relatime`.
     #[must_use]
     pub fn with_atime(mut self, atime: bool) -> Self {
-        self.atime = Some(atime);
+        self.atime = Some(if atime { Atime::Relative } else { Atime::Never });
         self
     }
 
@@ -180,6 +182,7 @@ impl Options {
         self.grpid = self.grpid.or(text.grpid).or(Some(defaults & sb::DEFM_BSDGROUPS != 0));
         self.commit_seconds = self.commit_seconds.or(text.commit_seconds);
         self.atime = self.atime.or(text.atime);
+        self.nodiratime = self.nodiratime.or(text.nodiratime);
         self
     }
 
@@ -189,8 +192,11 @@ impl Options {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("norecovery" | "noload", None) => self.recovery = false,
-            ("noatime", None) => self.atime = Some(false),
-            ("relatime" | "atime", None) => self.atime = Some(true),
+            ("noatime", None) => self.atime = Some(Atime::Never),
+            ("relatime" | "atime", None) => self.atime = Some(Atime::Relative),
+            ("strictatime", None) => self.atime = Some(Atime::Always),
+            ("nodiratime", None) => self.nodiratime = Some(true),
+            ("diratime", None) => self.nodiratime = Some(false),
             ("grpid" | "bsdgroups", None) => self.grpid = Some(true),
             ("nogrpid" | "sysvgroups", None) => self.grpid = Some(false),
             // What ext4 does unless told otherwise, and so does Ondol.
@@ -286,7 +292,7 @@ mod tests {
             (o.data, o.read_only, o.commit_seconds, o.dirty_bytes),
             (Some(DataMode::Journal), false, Some(5), 1 << 20)
         );
-        assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Some(false)));
+        assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Some(Atime::Never)));
     }
 
     #[test]

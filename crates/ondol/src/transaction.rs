@@ -62,7 +62,7 @@ impl Volume {
     pub fn transaction<T>(&self, record: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut tx = Transaction::default();
         let value = record(&mut tx)?;
-        self.inodes().apply(&tx.steps, self.caller()).map_err(|e| tx.explain(e))?;
+        self.act(|inodes| inodes.apply(&tx.steps, self.caller())).map_err(|e| tx.explain(e))?;
         Ok(value)
     }
 }

@@ -290,7 +290,7 @@ impl Volume {
         let (from, to) = (from.as_ref(), to.as_ref());
         let (from_dir, from_name) = resolve_parent(self.inodes(), from)?;
         let (to_dir, to_name) = resolve_parent(self.inodes(), to)?;
-        at(from, self.inodes().rename(from_dir, from_name, to_dir, to_name, how))
+        at(from, self.act(|inodes| inodes.rename(from_dir, from_name, to_dir, to_name, how)))
     }
 
     /// Removes a name that is not a directory.
@@ -338,7 +338,7 @@ impl Volume {
         let (original, link) = (original.as_ref(), link.as_ref());
         let ino = resolve(self.inodes(), original, Follow::No)?.ino;
         let (parent, name) = resolve_parent(self.inodes(), link)?;
-        at(link, self.inodes().link(ino, parent, name)).map(|_| ())
+        at(link, self.act(|inodes| inodes.link(ino, parent, name))).map(|_| ())
     }
 
     /// Makes a symbolic link at `link` that says `target`.
@@ -368,6 +368,12 @@ impl Volume {
 
     pub(crate) fn caller(&self) -> Caller {
         self.caller
+    }
+
+    /// Does something that may need space, for whom the volume's calls are made.
+    pub(crate) fn act<T>(&self, work: impl FnOnce(&Inodes) -> T) -> T {
+        let inodes = self.inodes();
+        inodes.on_behalf_of(self.caller, || work(inodes))
     }
 }
 

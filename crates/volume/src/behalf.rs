@@ -31,6 +31,12 @@ impl Volume {
     }
 }
 
+/// Free blocks that whoever this thread works for may take.
+pub(crate) fn available(vol: &Volume) -> u64 {
+    let statfs = vol.statfs();
+    if of_thread(Need::Ordinary) == Need::Privileged { statfs.free } else { statfs.available }
+}
+
 /// What an operation's need comes to, by whom this thread works for.
 pub(crate) fn of_thread(need: Need) -> Need {
     if need == Need::Ordinary { NEED.get() } else { need }

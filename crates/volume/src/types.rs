@@ -197,6 +197,18 @@ pub enum DataMode {
     Journal,
 }
 
+/// When reading changes an access time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Atime {
+    /// Never.
+    Never,
+    /// When it is not newer than the last change, or a day old (`relatime`).
+    #[default]
+    Relative,
+    /// Always (`strictatime`).
+    Always,
+}
+
 /// What to do when corruption is found (`errors=`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {

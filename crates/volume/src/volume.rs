@@ -7,7 +7,7 @@ use crate::noted::ErrorLog;
 use crate::op::Op;
 use crate::orphan::Orphans;
 use crate::shared::Shared;
-use crate::{Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
+use crate::{Atime, Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
@@ -24,8 +24,10 @@ pub struct VolumeOptions {
     pub on_error: OnError,
     /// Refuse every change.
     pub read_only: bool,
-    /// Keep access times as `relatime` does; otherwise they are not touched.
-    pub atime: bool,
+    /// When reading changes access times.
+    pub atime: Atime,
+    /// Those of directories never change.
+    pub nodiratime: bool,
     /// New inodes belong to the group of their directory (`grpid`, as BSD), whatever its setgid bit says.
     pub grpid: bool,
     /// Inodes kept in memory.
@@ -38,7 +40,8 @@ impl Default for VolumeOptions {
             data: DataMode::Ordered,
             on_error: OnError::RemountReadOnly,
             read_only: false,
-            atime: true,
+            atime: Atime::Relative,
+            nodiratime: false,
             grpid: false,
             cached_inodes: 65_536,
         }

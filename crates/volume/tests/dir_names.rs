@@ -3,7 +3,7 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, USER, as_file, fsck, mkfs, run};
-use ondol_volume::{Caller, Error, FileType, Ino, Rename};
+use ondol_volume::{Caller, Error, FileType, Ino, Rename, SetAttr};
 
 fn small() -> Fs {
     Fs::open(mkfs(16, &["-b", "1024"]))
@@ -94,7 +94,10 @@ fn devices_owners_and_inheritance() {
     assert_eq!(v.mknod(TOP, b"plain", 0o644, (0, 0), caller).expect("mknod").file_type, FileType::Regular);
     assert!(matches!(v.mknod(TOP, b"dir", 0o040_755, (0, 0), caller), Err(Error::Invalid(_))));
     assert!(matches!(v.mknod(TOP, b"link", 0o120_777, (0, 0), caller), Err(Error::Invalid(_))));
-    let shared = v.mkdir(TOP, b"shared", 0o2775, caller).expect("mkdir");
+    let made = v.mkdir(TOP, b"shared", 0o2775, caller).expect("mkdir");
+    assert_eq!(made.perm, 0o775, "setgid is handed down, not asked for");
+    let setgid = SetAttr { perm: Some(0o2775), ..SetAttr::default() };
+    let shared = v.setattr(made.ino, &setgid).expect("chmod");
     assert_eq!((shared.perm, shared.nlink, shared.size), (0o2775, 2, 1024));
     let other = Caller::new(1, 1);
     let below = v.mkdir(shared.ino, b"below", 0o755, other).expect("mkdir");

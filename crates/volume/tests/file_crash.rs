@@ -6,11 +6,11 @@ use file_util::{Random, fsck, ino_of, medium, mkfs, mount, open, run, unmount};
 use ondol_block::{RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
 use ondol_power::{Cut, Event, Medium, PowerDomain, Sampling};
-use ondol_volume::{DataMode, Fallocate, Ino, Volume, VolumeOptions};
+use ondol_volume::{Atime, DataMode, Fallocate, Ino, Volume, VolumeOptions};
 use std::sync::Arc;
 
 fn options(data: DataMode) -> VolumeOptions {
-    VolumeOptions { data, atime: false, ..VolumeOptions::default() }
+    VolumeOptions { data, atime: Atime::Never, ..VolumeOptions::default() }
 }
 
 fn env() -> Arc<Fixed> {

@@ -3,7 +3,7 @@
 mod file_util;
 
 use file_util::{Random, dump, ino_of, mkfs, mount, mount_with, run};
-use ondol_volume::{DataMode, Error, Fallocate, Seek, VolumeOptions};
+use ondol_volume::{Atime, DataMode, Error, Fallocate, Seek, VolumeOptions};
 
 #[test]
 fn a_full_volume_loses_nothing_and_can_be_emptied() {
@@ -143,7 +143,7 @@ fn flags_and_types_are_respected() {
 fn times_move_as_they_should() {
     let bytes = mkfs("16M", &["-b", "4096"], 1);
     let ino = ino_of(&bytes, "f0");
-    let rig = mount_with(bytes, VolumeOptions { atime: true, ..VolumeOptions::default() });
+    let rig = mount_with(bytes, VolumeOptions { atime: Atime::Relative, ..VolumeOptions::default() });
     rig.vol.write(ino, 0, b"hello").unwrap();
     let written = rig.vol.getattr(ino).unwrap();
     assert_eq!(written.mtime, written.ctime);

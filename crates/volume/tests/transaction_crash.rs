@@ -7,14 +7,14 @@ use file_util::{fsck, medium, mkfs, mount, open, unmount};
 use ondol_block::{RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
 use ondol_power::{Event, PowerDomain, Sampling};
-use ondol_volume::{DataMode, Rename, Step, Volume, VolumeOptions};
+use ondol_volume::{Atime, DataMode, Rename, Step, Volume, VolumeOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transaction_util::*;
 
 fn mounted(store: Arc<dyn ondol_block::BlockStore>, data: DataMode) -> (Arc<dyn ondol_journal::Engine>, Volume) {
     let env = Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
-    open(store, env, VolumeOptions { data, atime: false, ..VolumeOptions::default() })
+    open(store, env, VolumeOptions { data, atime: Atime::Never, ..VolumeOptions::default() })
 }
 
 /// Four files that belong together: one is replaced, one overwritten in place, one removed, one new under a moved directory.

@@ -93,7 +93,7 @@ impl Volume {
     fn check_space(&self, guard: &NodeGuard, work: &Work) -> Result<()> {
         let have = guard.state.inode.blocks / u64::from(self.shared.sb.block_size() / 512);
         let more = u64::from(work.stop - work.at).saturating_sub(have);
-        if more > self.statfs().available { Err(Error::NoSpace("blocks")) } else { Ok(()) }
+        if more > crate::behalf::available(self) { Err(Error::NoSpace("blocks")) } else { Ok(()) }
     }
 }
 
@@ -126,7 +126,7 @@ impl Work {
         let want = (u64::from(self.stop - self.at).clamp(1, STEP_BLOCKS) - 1) / ratio + 1 + u64::from(ratio > 1);
         // Every change of the tree may take a node on each level; two such changes at least.
         let nodes = u64::from(seen.depth + 2) * want.min(2);
-        let blocks = want.min((vol.statfs().available / ratio).saturating_sub(nodes)).max(1) + nodes;
+        let blocks = want.min((crate::behalf::available(vol) / ratio).saturating_sub(nodes)).max(1) + nodes;
         Ok(Cost { journal, blocks, need: Need::Ordinary })
     }
 

@@ -6,7 +6,7 @@ use crate::alloc::Need;
 use crate::inline::{self, is_inline};
 use crate::node::Node;
 use crate::op::{Cost, Op};
-use crate::{Error, Ino, Result, Seek, Volume};
+use crate::{Atime, Error, Ino, Result, Seek, Volume};
 use ondol_env::sync::Arc;
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
@@ -102,10 +102,14 @@ impl Volume {
 
     /// Whether reading the inode now renews its access time.
     pub(crate) fn atime_is_stale(&self, inode: &Inode) -> bool {
-        if !self.options.atime || self.is_read_only() || inode.flags.contains(InodeFlags::NOATIME) {
+        let never = self.options.atime == Atime::Never || (self.options.nodiratime && inode.is_dir());
+        if never || self.is_read_only() || inode.flags.contains(InodeFlags::NOATIME) {
             return false;
         }
         let (atime, now) = (inode.atime, crate::time::to_disk(self.now()));
+        if self.options.atime == Atime::Always {
+            return atime != now;
+        }
         (atime <= inode.mtime.max(inode.ctime) && atime != now) || now.sec.saturating_sub(atime.sec) >= RELATIME
     }
 

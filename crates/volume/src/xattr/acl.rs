@@ -35,8 +35,62 @@ fn perm_of(value: &[u8], tag: u16) -> Option<u16> {
     entries(value).find(|&(t, _)| t == tag).map(|(_, perm)| perm)
 }
 
-/// Owner, group, others: each once; a mask if there are named entries; everything in order; three bits each; no name is
-/// nobody's.
+/// An ACL that a program wants to set, of which so far only the form has been judged.
+pub(super) struct Wanted<'v> {
+    value: &'v [u8],
+    disk: Vec<u8>,
+}
+
+impl<'v> Wanted<'v> {
+    /// Reads a value. No value, and one without entries, is no ACL.
+    ///
+    /// # Errors
+    /// `Invalid` for what is none, or names nobody; `Unsupported` version.
+    pub(super) fn parse(value: &'v [u8]) -> Result<Self> {
+        if value.is_empty() {
+            return Ok(Self { value, disk: Vec::new() });
+        }
+        let version = value.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        if version.is_some_and(|version| version != VERSION) {
+            return Err(Error::Unsupported("a POSIX ACL of this version".into()));
+        }
+        let disk = acl_to_disk(value).map_err(|_| Error::Invalid("not a POSIX ACL"))?;
+        let nobody = value.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY).any(|e| {
+            let id = u32::from_le_bytes([e[4], e[5], e[6], e[7]]);
+            id == u32::MAX && matches!(u16::from_le_bytes([e[0], e[1]]), USER | GROUP)
+        });
+        if nobody { Err(Error::Invalid("an entry of a POSIX ACL is about nobody")) } else { Ok(Self { value, disk }) }
+    }
+
+    /// What setting it on `inode` comes to. An access ACL that says no more than permission bits can is kept in those alone.
+    ///
+    /// # Errors
+    /// `Denied` for a default ACL of anything but a directory; `Invalid` for entries that make no ACL together.
+    pub(super) fn plan(self, number: u8, inode: &Inode) -> Result<Change<'static>> {
+        let mut change = Change { number, name: b"", value: None, perm: None };
+        let none = is_empty(self.value);
+        if number == index::POSIX_ACL_DEFAULT && !inode.is_dir() {
+            return if none { Ok(change) } else { Err(Error::Denied("a default ACL is for directories")) };
+        }
+        if none {
+            return Ok(change);
+        }
+        check(self.value)?;
+        if number == index::POSIX_ACL_DEFAULT {
+            change.value = Some(self.disk);
+            return Ok(change);
+        }
+        let perm = |tag| perm_of(self.value, tag).unwrap_or(0);
+        let mask = perm_of(self.value, MASK);
+        change.perm = Some(perm(USER_OBJ) << 6 | mask.unwrap_or(perm(GROUP_OBJ)) << 3 | perm(OTHER));
+        if mask.is_some() {
+            change.value = Some(self.disk);
+        }
+        Ok(change)
+    }
+}
+
+/// Owner, group, others: each once; a mask if there are named entries; everything in order; three bits each.
 fn check(value: &[u8]) -> Result<()> {
     let once = |tag| entries(value).filter(|&(t, _)| t == tag).count() == 1;
     let named = entries(value).any(|(tag, _)| tag == USER || tag == GROUP);
@@ -44,43 +98,10 @@ fn check(value: &[u8]) -> Result<()> {
     let ordered = entries(value).zip(entries(value).skip(1)).all(|((a, _), (b, _))| a <= b);
     let masked = masks == 1 || (masks == 0 && !named);
     let bits = entries(value).all(|(_, perm)| perm <= 7);
-    let somebody = value.get(HEADER..).unwrap_or_default().chunks_exact(ENTRY).all(|e| {
-        let id = u32::from_le_bytes([e[4], e[5], e[6], e[7]]);
-        id != u32::MAX || !matches!(u16::from_le_bytes([e[0], e[1]]), USER | GROUP)
-    });
-    if once(USER_OBJ) && once(GROUP_OBJ) && once(OTHER) && masked && ordered && bits && somebody {
+    if once(USER_OBJ) && once(GROUP_OBJ) && once(OTHER) && masked && ordered && bits {
         return Ok(());
     }
     Err(Error::Invalid("not a valid POSIX ACL"))
-}
-
-/// What setting an ACL comes to. No value, and one without entries, is none; an access ACL that says no more than permission
-/// bits can is kept in those alone.
-pub(super) fn plan(number: u8, value: &[u8]) -> Result<Change<'static>> {
-    let mut change = Change { number, name: b"", value: None, perm: None };
-    if value.is_empty() {
-        return Ok(change);
-    }
-    let version = value.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-    if version.is_some_and(|version| version != VERSION) {
-        return Err(Error::Unsupported("a POSIX ACL of this version".into()));
-    }
-    let disk = acl_to_disk(value).map_err(|_| Error::Invalid("not a POSIX ACL"))?;
-    if entries(value).next().is_none() {
-        return Ok(change);
-    }
-    check(value)?;
-    if number == index::POSIX_ACL_DEFAULT {
-        change.value = Some(disk);
-        return Ok(change);
-    }
-    let perm = |tag| perm_of(value, tag).unwrap_or(0);
-    let mask = perm_of(value, MASK);
-    change.perm = Some(perm(USER_OBJ) << 6 | mask.unwrap_or(perm(GROUP_OBJ)) << 3 | perm(OTHER));
-    if mask.is_some() {
-        change.value = Some(disk);
-    }
-    Ok(change)
 }
 
 /// Takes new permission bits of a locked inode into its access ACL, if it has one.

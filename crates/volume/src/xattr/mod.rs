@@ -170,6 +170,10 @@ fn has(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &Change<'_>) ->
 }
 
 fn get(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<Vec<u8>> {
+    check_length(name)?;
+    if is_misplaced(inode, name) {
+        return Err(Error::NoAttribute);
+    }
     let (number, rest) = split(inode, name)?;
     let attrs = Attrs::read(reader, ino, inode)?;
     let found = attrs.find(number, rest).ok_or(Error::NoAttribute)?;
@@ -182,49 +186,53 @@ fn get(reader: &mut dyn Reader, ino: Ino, inode: &Inode, name: &[u8]) -> Result<
     if acl::is_empty(&acl) { Err(Error::NoAttribute) } else { Ok(acl) }
 }
 
-/// What a request comes to, once its name, its value and the inode have been judged.
+/// What a request comes to, once its name, its value and the inode have been judged: in the order in which Linux does.
 fn plan<'n>(
     reader: &mut dyn Reader,
     ino: Ino,
     inode: &Inode,
     (name, value, how): (&'n [u8], Option<&[u8]>, SetXattr),
 ) -> Result<Change<'n>> {
-    let (number, rest) = split(inode, name)?;
-    if inode.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
-        return Err(Error::NotPermitted("the inode is immutable or append-only"));
-    }
-    match number {
-        index::USER if !(inode.is_regular() || inode.is_dir()) => {
-            return Err(Error::NotPermitted("user attributes are for files and directories"));
-        }
-        index::POSIX_ACL_DEFAULT if !inode.is_dir() && value.is_some_and(|v| !acl::is_empty(v)) => {
-            return Err(Error::Denied("a default ACL is for directories"));
-        }
-        _ => {}
-    }
+    check_length(name)?;
     if let Some(value) = value.filter(|value| value.len() > VALUE_MAX) {
         return Err(Error::ValueTooLong(value.len()));
     }
+    let acl = match split_name(name) {
+        Some((number, _)) if is_acl(number) => Some((number, acl::Wanted::parse(value.unwrap_or_default())?)),
+        _ => None,
+    };
+    if inode.flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+        return Err(Error::NotPermitted("the inode is immutable or append-only"));
+    }
+    if is_misplaced(inode, name) {
+        return Err(Error::NotPermitted("user attributes are for files and directories"));
+    }
+    let (number, rest) = split(inode, name)?;
+    if let Some((number, acl)) = acl {
+        // Whether there is one already makes no difference, not even to its removal.
+        return acl.plan(number, inode);
+    }
     let attrs = Attrs::read(reader, ino, inode)?;
     match (attrs.find(number, rest), how) {
-        // Whether there is an ACL already makes no difference, not even to its removal.
-        _ if is_acl(number) => {}
         (Some(_), SetXattr::Create) => return Err(Error::Exists),
         (None, SetXattr::Replace) => return Err(Error::NoAttribute),
         _ => {}
     }
-    match value {
-        Some(value) if is_acl(number) => acl::plan(number, value),
-        value => Ok(Change { number, name: rest, value: value.map(<[u8]>::to_vec), perm: None }),
-    }
+    Ok(Change { number, name: rest, value: value.map(<[u8]>::to_vec), perm: None })
+}
+
+/// A user's attribute of what is neither file nor directory.
+fn is_misplaced(inode: &Inode, name: &[u8]) -> bool {
+    name.starts_with(b"user.") && !(inode.is_regular() || inode.is_dir())
+}
+
+fn check_length(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX { Err(Error::BufferTooSmall) } else { Ok(()) }
 }
 
 /// The number of a name's prefix and its rest.
 fn split<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
     let unknown = || Error::Unsupported(format!("attribute '{}'", String::from_utf8_lossy(name)));
-    if name.is_empty() || name.len() > NAME_MAX {
-        return Err(Error::BufferTooSmall);
-    }
     let Some((number, rest)) = split_name(name) else {
         let bare = [&b"user."[..], b"trusted.", b"security."].contains(&name);
         return Err(if bare { Error::Invalid("an attribute's name ends with its prefix") } else { unknown() });

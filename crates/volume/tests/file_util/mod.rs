@@ -6,7 +6,7 @@ use ondol_env::{Env, Fixed, Timestamp};
 use ondol_journal::jbd2::{self, LogMap};
 use ondol_journal::{Config, Engine};
 use ondol_power::{Kind, Layer, Medium};
-use ondol_volume::{DataMode, Image, Ino, Volume, VolumeOptions};
+use ondol_volume::{Atime, DataMode, Image, Ino, Volume, VolumeOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ fn with_file<R>(bytes: &[u8], f: impl FnOnce(&str) -> R) -> R {
 
 /// Mounts an image.
 pub(crate) fn mount(bytes: Vec<u8>, data: DataMode) -> Rig {
-    mount_with(bytes, VolumeOptions { data, atime: false, ..VolumeOptions::default() })
+    mount_with(bytes, VolumeOptions { data, atime: Atime::Never, ..VolumeOptions::default() })
 }
 
 /// Mounts an image with options.

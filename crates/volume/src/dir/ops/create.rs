@@ -56,12 +56,12 @@ impl Volume {
         self.new_inode(parent, name, &plain(FileType::Regular, mode, caller))
     }
 
-    /// Makes an empty directory with permission bits `mode`, as [`Volume::create`].
+    /// Makes an empty directory with permission bits `mode`, as [`Volume::create`]; setuid and setgid are not asked for.
     ///
     /// # Errors
     /// As [`Volume::create`]; `TooManyLinks`.
     pub fn mkdir(&self, parent: Ino, name: &[u8], mode: u16, caller: Caller) -> Result<Attr> {
-        self.new_inode(parent, name, &plain(FileType::Directory, mode, caller))
+        self.new_inode(parent, name, &plain(FileType::Directory, mode & 0o1777, caller))
     }
 
     /// Makes a file of the type that `mode` says with its permission bits: regular, device, pipe or socket. `rdev` is

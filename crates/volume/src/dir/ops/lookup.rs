@@ -62,7 +62,14 @@ impl Volume {
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         let node = self.node(ino)?;
         let state = node.read()?;
-        target(&mut &*self, ino, &state.inode).map_err(|e| self.noted(e))
+        let target = target(&mut &*self, ino, &state.inode).map_err(|e| self.noted(e))?;
+        let stale = self.atime_is_stale(&state.inode);
+        drop(state);
+        if stale {
+            // An access time is not worth failing a look that has succeeded.
+            self.update_atime(&node).unwrap_or_else(|e| tracing::debug!("access time of symlink {ino}: {e}"));
+        }
+        Ok(target)
     }
 
     /// Calls `each` with the entries of a directory from `cookie` on (0 is the start; "." and ".." are among them) until it
