@@ -183,6 +183,8 @@ fn script(
         .env("SHORT", if setting.scale == 0 { "yes" } else { "" })
         .env("SEED", setting.seed.to_string())
         .env("LC_ALL", "C.UTF-8");
+    let compared = of.compared && (*target == Target::Kernel || unavailable(of, &Target::Kernel).is_none());
+    command.env("COMPARED", if compared { "yes" } else { "" });
     command.env("COMMON", of.path.with_file_name("common.sh"));
     command.current_dir(files.host).stdin(Stdio::null()).stdout(out).stderr(err);
     let status = wait(command.spawn().map_err(|e| e.to_string())?, setting)?;
