@@ -1,4 +1,5 @@
 # Shared by the scripts beside it. They run in $HOST (a directory outside) with `set -euo pipefail`; $MNT is the mount,
+# $COMPARED not empty where the cases in $LIST are compared with the kernel's,
 # $SCALE how much longer than usual, $SHORT not empty for a glance only, $SEED what random choices begin from. Exit code 77: not possible here.
 
 # skip WHY: nothing to do here.

@@ -8,7 +8,10 @@
 #: compared
 . "$COMMON"
 
-cat >config.toml <<'TOML'
+# Longer than the steps of the times that this image keeps.
+touch "$MNT/probe"
+case $(stat -c %y "$MNT/probe") in *.000000000*) nap=1.05 ;; *) nap=0.01 ;; esac
+cat >config.toml <<TOML
 [features]
 posix_fallocate = {}
 rename_ctime = {}
@@ -16,7 +19,7 @@ stat_st_birthtime = {}
 utime_now = {}
 utimensat = {}
 [settings]
-naptime = 0.01
+naptime = $nap
 allow_remount = false
 [dummy_auth]
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
@@ -26,6 +29,6 @@ pjdfstest -c config.toml -p "$MNT/work" -s "$HOST/other" >said 2>&1 || true
 cat said
 # glibc knows the limit of links by the type of the file system, and has no row for FUSE.
 sed -nE 's/^([a-z_0-9:]+) +(ok|FAILED|skipped)$/\1 \2/p' said | grep -v '^link::link_count_max ' >"$LIST"
-failed=$(grep -c ' FAILED$' "$LIST" || true)
-[ "$failed" = 0 ]
+# On old forms of images some cases fail in the kernel too.
+[ -n "$COMPARED" ] || ! grep ' FAILED$' "$LIST"
 grep '^Summary:' said

@@ -7,6 +7,9 @@
 
 mkdir tree
 tree tree
+# Small inodes have whole seconds until 2038 only.
+touch "$MNT/probe"
+case $(stat -c %y "$MNT/probe") in *.000000000*) step=999999 part=0 ;; *) step=9999999 part= ;; esac
 n=0
 while read -r -d '' file; do
     n=$((n + 1))
@@ -14,12 +17,14 @@ while read -r -d '' file; do
         0) setfacl -m "u:daemon:rw,g:nogroup:r,m::rw" "$file" ;;
         1) setfattr -n user.note -v "$(seq "$n" | head -c 900)" "$file" ;;
         2) setfattr -n trusted.t -v "$n" "$file"; chown "$n:$n" "$file" ;;
-        3) chmod $((n % 8))751 "$file"; touch -d "@$((n * 9999999)).$n" "$file" ;;
+        3) chmod $((n % 8))751 "$file"; touch -d "@$((n * step)).${part:-$n}" "$file" ;;
     esac
 done < <(find tree -type f -print0)
 find tree -type d -exec setfacl -m d:u:daemon:rwx,d:o::- {} +
 mknod tree/null c 1 3
 mknod tree/disk b 7 200
+# What this script did not date has parts of seconds.
+[ -z "$part" ] || find tree -newermt '2 days ago' -exec touch -hd '2020-02-02 02:02:02' {} +
 for number in $(seq "$SCALE"); do
     rsync -aHAX --numeric-ids tree/ "$MNT/copy $number/"
     rsync -aHAX --numeric-ids "$MNT/copy $number/" "$MNT/second $number/"

@@ -1,4 +1,5 @@
-//! `cargo xtask programs [--on TARGET]... [--scale N] [--seed N] [--mke2fs OPTIONS] [--list] [NAME...]`: programs of others on a mount.
+//! `cargo xtask programs [--on TARGET]... [--scale N] [--seed N] [--size SIZE] [--mke2fs OPTIONS] [--list] [NAME...]`:
+//! programs of others on a mount.
 #![forbid(unsafe_code)]
 
 use ondol_tests::programs::{Program, Report, Setting, Target, all, named, run, table};
@@ -6,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo xtask programs [--on journal|ordered|writeback|kernel]... [--scale N] [--seed N]
-    [--mke2fs OPTIONS] [--list] [NAME...]";
+    [--size SIZE] [--mke2fs OPTIONS] [--list] [NAME...]";
 
 struct Asked {
     programs: Vec<Program>,
@@ -14,6 +15,7 @@ struct Asked {
     scale: u64,
     seed: u64,
     list: bool,
+    size: Option<String>,
     mke2fs: Vec<String>,
 }
 
@@ -35,7 +37,7 @@ fn main() -> ExitCode {
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     let logs = Path::new(&target).join("programs");
     let mut setting = Setting::new(asked.scale, asked.seed, logs);
-    setting.mke2fs = asked.mke2fs;
+    (setting.size, setting.mke2fs) = (asked.size, asked.mke2fs);
     if let Err(e) = setting.catch_signals() {
         eprintln!("signals: {e}");
         return ExitCode::FAILURE;
@@ -53,8 +55,15 @@ fn main() -> ExitCode {
 }
 
 fn asked(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
-    let mut asked =
-        Asked { programs: Vec::new(), targets: Vec::new(), scale: 1, seed: 1, list: false, mke2fs: Vec::new() };
+    let mut asked = Asked {
+        programs: Vec::new(),
+        targets: Vec::new(),
+        scale: 1,
+        seed: 1,
+        list: false,
+        size: None,
+        mke2fs: Vec::new(),
+    };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word}: a value is missing"));
         let number = |text: String| text.parse().map_err(|e| format!("{text}: {e}"));
@@ -63,6 +72,7 @@ fn asked(mut words: impl Iterator<Item = String>) -> Result<Asked, String> {
             "--scale" => asked.scale = number(value()?)?,
             "--seed" => asked.seed = number(value()?)?,
             "--mke2fs" => asked.mke2fs.extend(value()?.split_whitespace().map(str::to_owned)),
+            "--size" => asked.size = Some(value()?),
             "--list" => asked.list = true,
             name if !name.starts_with('-') => asked.programs.push(named(name).map_err(|e| e.to_string())?),
             other => return Err(format!("{other}: not known")),

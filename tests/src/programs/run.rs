@@ -28,6 +28,8 @@ pub struct Setting {
     pub seed: u64,
     /// Where what the scripts print is kept.
     pub logs: PathBuf,
+    /// Size of the image instead of the script's.
+    pub size: Option<String>,
     /// More options of mke2fs, for other forms of images.
     pub mke2fs: Vec<String>,
     /// Older lists of the kernel's cases are made anew.
@@ -39,7 +41,7 @@ pub struct Setting {
 impl Setting {
     /// Runs that begin now.
     pub fn new(scale: u64, seed: u64, logs: PathBuf) -> Self {
-        Self { scale, seed, logs, mke2fs: Vec::new(), begun: SystemTime::now(), ended: Arc::default() }
+        Self { scale, seed, logs, size: None, mke2fs: Vec::new(), begun: SystemTime::now(), ended: Arc::default() }
     }
 
     /// Ends what runs, and cleans up, when a signal asks for it.
@@ -145,7 +147,7 @@ fn carry_out(program: &Program, target: &Target, setting: &Setting) -> Result<Ou
 fn make(program: &Program, setting: &Setting, image: &Path) -> Result<(), String> {
     let args = ["-q", "-F", "-t", "ext4"].map(str::to_owned);
     let mut args: Vec<String> = args.into_iter().chain(program.mke2fs.iter().chain(&setting.mke2fs).cloned()).collect();
-    args.extend([image.display().to_string(), program.size.clone()]);
+    args.extend([image.display().to_string(), setting.size.as_ref().unwrap_or(&program.size).clone()]);
     let output = image::run("mke2fs", args).map_err(|e| e.to_string())?;
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
@@ -183,6 +185,8 @@ fn script(
         .env("SHORT", if setting.scale == 0 { "yes" } else { "" })
         .env("SEED", setting.seed.to_string())
         .env("LC_ALL", "C.UTF-8");
+    let compared = of.compared && (*target == Target::Kernel || unavailable(of, &Target::Kernel).is_none());
+    command.env("COMPARED", if compared { "yes" } else { "" });
     command.env("COMMON", of.path.with_file_name("common.sh"));
     command.current_dir(files.host).stdin(Stdio::null()).stdout(out).stderr(err);
     let status = wait(command.spawn().map_err(|e| e.to_string())?, setting)?;
