@@ -1,7 +1,7 @@
 //! An image file or a block device, read and written through the kernel's page cache.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range, passed};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -31,18 +31,37 @@ pub struct FileStore {
 const IOV_MAX: usize = 1024;
 
 impl FileStore {
-    /// Opens and locks `path`.
+    /// Opens and locks `path`. `/dev/fd/N` and `/proc/self/fd/N` mean this process's descriptor N itself, which needs no
+    /// access to any path; its lock is shared with whoever passed it, and lasts until all have closed it.
     ///
     /// # Errors
-    /// `Locked` when another process holds it, `Open` otherwise.
+    /// `Locked` when another process holds it, `ReadOnly` when a descriptor cannot be written, `Open` otherwise.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         let name = path.display().to_string();
+        if let Some(number) = passed::number(path) {
+            return Self::from_passed(number, name, access);
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(access == Access::Write)
             .open(path)
             .map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
         Self::from_file(file, name, access)
+    }
+
+    fn from_passed(number: i32, name: String, access: Access) -> Result<Self> {
+        let fail = |name: &str, source| BlockError::Open { what: "use", name: name.to_owned(), source };
+        let unfit = |name: &str, why| fail(name, std::io::Error::new(ErrorKind::InvalidInput, why));
+        let file = File::from(passed::duplicate(number).map_err(|e| fail(&name, e))?);
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| fail(&name, e.into()))?;
+        if flags.intersects(OFlags::APPEND | OFlags::DIRECT) {
+            return Err(unfit(&name, "the descriptor must not have O_APPEND or O_DIRECT"));
+        }
+        match (flags & OFlags::ACCMODE, access) {
+            (OFlags::WRONLY, _) => Err(unfit(&name, "the descriptor cannot be read")),
+            (OFlags::RDONLY, Access::Write) => Err(BlockError::ReadOnly { name }),
+            _ => Self::from_file(file, name, access),
+        }
     }
 
     /// Creates a sparse file of `size` bytes at `path`, which must not exist.

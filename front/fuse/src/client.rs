@@ -1,7 +1,6 @@
 //! What a process does to a mount that another process serves: ask, sync, unmount.
 
-use crate::ClientError;
-use crate::kernel::unmount_when_free;
+use crate::{ClientError, kernel};
 use crate::mountinfo::{self, Entry, FS_TYPE};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FlockOperation;
@@ -52,20 +51,31 @@ pub fn sync(dir: &Path) -> Result<(), ClientError> {
     synced.map_err(|e| ClientError::Ask { what: "sync", dir: entry.point, source: e.into() })
 }
 
-/// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean.
+/// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean. With `force` whoever
+/// uses the mount is cut off.
 ///
 /// # Errors
 /// `Busy` when somebody uses the mount; `NotMountPoint`, `NotOurs`, `Unmount`.
-pub fn unmount(dir: &Path) -> Result<(), ClientError> {
+pub fn unmount(dir: &Path, force: bool) -> Result<(), ClientError> {
     let entry = find_point(dir)?;
     let server = Server::of(&entry);
-    match unmount_when_free(&entry.point) {
+    match if force { kernel::unmount_by_force(&entry.point) } else { kernel::unmount_when_free(&entry.point) } {
         Ok(()) => {}
         Err(e) if e.kind() == io::ErrorKind::ResourceBusy => return Err(ClientError::Busy(entry.point)),
         Err(e) => return Err(ClientError::Unmount { dir: entry.point, said: e.to_string() }),
     }
     server.wait();
     Ok(())
+}
+
+/// Takes the volume on `dir` out of sight at once. Its server ends when the last user is gone.
+///
+/// # Errors
+/// `NotMountPoint`, `NotOurs`, `Unmount`.
+pub fn detach(dir: &Path) -> Result<(), ClientError> {
+    let entry = find_point(dir)?;
+    let fail = |e: io::Error| ClientError::Unmount { dir: entry.point.clone(), said: e.to_string() };
+    kernel::detach(&entry.point).map_err(fail)
 }
 
 /// The mount on `dir` itself; works also when its server is dead.
