@@ -24,6 +24,8 @@ pub struct FileStore {
     size: u64,
     access: Access,
     on_memory: bool,
+    /// The lock is shared with whoever passed the descriptor.
+    passed: bool,
     counters: Counters,
 }
 
@@ -60,7 +62,11 @@ impl FileStore {
         match (flags & OFlags::ACCMODE, access) {
             (OFlags::WRONLY, _) => Err(unfit(&name, "the descriptor cannot be read")),
             (OFlags::RDONLY, Access::Write) => Err(BlockError::ReadOnly { name }),
-            _ => Self::from_file(file, name, access),
+            _ => {
+                let mut store = Self::from_file(file, name, access)?;
+                store.passed = true;
+                Ok(store)
+            }
         }
     }
 
@@ -94,7 +100,7 @@ impl FileStore {
         }
         let size = size_of(&file).map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
         let on_memory = rustix::fs::fstatfs(&file).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
-        Ok(Self { name, file, size, access, on_memory, counters: Counters::default() })
+        Ok(Self { name, file, size, access, on_memory, passed: false, counters: Counters::default() })
     }
 
     fn check(&self, op: &'static str, offset: u64, len: u64) -> Result<()> {
@@ -133,6 +139,16 @@ impl FileStore {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for FileStore {
+    /// Closing alone would leave the lock to children that have not called exec yet.
+    fn drop(&mut self) {
+        if !self.passed {
+            // If this fails, closing does it.
+            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 

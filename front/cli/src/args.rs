@@ -87,7 +87,7 @@ Mount options:
   dirty=SIZE                      data that may be dirty before it is drained: 32M
   cache=SIZE                      memory for blocks, inodes and images on their way home: 128M
   norecovery, noload              with ro: do not replay the journal
-  ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync, … as for mount(8)
+  ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
                                   as for mount.fuse3(8)
   log=FILE                        where a server in the background writes its messages
@@ -236,7 +236,7 @@ pub(crate) struct Manual {
 /// Mount a volume, as mount(8) calls its helpers
 ///
 /// Under this name the program is what `mount -t ondol` and lines of fstab(5) run, as `mount.fuse.ondol` what `mount -t fuse.ondol`
-/// runs. Words that only fstab and systemd care for (`nofail`, `_netdev`, `x-…`, `user`, …) are passed over. With `remount` among the
+/// runs. Words that only fstab and systemd care for (`nofail`, `_netdev`, `x-NAME`, `user` and their like) are passed over. With `remount` among the
 /// options, the flags of a mounted volume are changed.
 #[derive(Debug, Parser)]
 #[command(name = "mount.ondol", version, max_term_width = 100, after_long_help = MOUNT_OPTIONS)]
@@ -362,9 +362,13 @@ mod tests {
 
     #[test]
     fn the_definitions_agree_with_each_other() {
-        for command in
-            [Arguments::command(), MountHelper::command(), UmountHelper::command(), Fsck::command(), MkfsHelper::command()]
-        {
+        for command in [
+            Arguments::command(),
+            MountHelper::command(),
+            UmountHelper::command(),
+            Fsck::command(),
+            MkfsHelper::command(),
+        ] {
             command.debug_assert();
         }
     }

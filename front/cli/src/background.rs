@@ -4,14 +4,14 @@
 //! parent's standard error, and its exit code becomes the parent's.
 
 use crate::called;
-use crate::failure::{Failure, Outcome, SYSTEM};
+use crate::failure::{Failure, INTERRUPTED, Outcome, SYSTEM};
 use crate::log;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 
 /// Set in the child.
@@ -38,6 +38,9 @@ pub(crate) fn start() -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let status = child.wait().map_err(Failure::with(SYSTEM))?;
+    if let Some(signal) = status.signal() {
+        return Err(Failure::new(INTERRUPTED, format!("the server was ended by signal {signal} before it served")));
+    }
     match status.code().and_then(|c| u8::try_from(c).ok()) {
         // It has said why.
         Some(code) if code != 0 => Ok(ExitCode::from(code)),

@@ -140,9 +140,8 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     }
     let mut prepared = Prepared { target: request.target.into(), source: source(request.target)?, log, _image: None };
     if let Some(namespace) = request.namespace {
-        let image = open_image(request).map_err(|e| {
-            Failure::new(MOUNT, format!("cannot open {}: {e}", request.target.display()))
-        })?;
+        let image = open_image(request)
+            .map_err(|e| Failure::new(MOUNT, format!("cannot open {}: {e}", request.target.display())))?;
         prepared.target = PathBuf::from(format!("/dev/fd/{}", image.as_raw_fd()));
         prepared._image = Some(image);
         enter_namespace(namespace)?;

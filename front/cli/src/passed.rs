@@ -34,8 +34,7 @@ pub(crate) fn source(target: &Path) -> Result<PathBuf, Failure> {
 pub(crate) fn enter_namespace(namespace: &OsStr) -> Result<(), Failure> {
     let pid = namespace.to_str().and_then(|text| text.parse::<u32>().ok());
     let path = pid.map_or_else(|| PathBuf::from(namespace), |pid| PathBuf::from(format!("/proc/{pid}/ns/mnt")));
-    let entered = File::open(&path).and_then(|file| {
-        Ok(rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))?)
-    });
+    let entered = File::open(&path)
+        .and_then(|file| Ok(rustix::thread::move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Mount))?));
     entered.map_err(|e| Failure::new(SYSTEM, format!("cannot enter the namespace {}: {e}", path.display())))
 }

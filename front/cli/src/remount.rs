@@ -48,8 +48,16 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
 }
 
 /// Options of FUSE, which the kernel takes at a mount's beginning only.
-const FUSE_WORDS: [&str; 8] =
-    ["allow_other", "allow_root", "default_permissions", "auto_unmount", "fsname", "subtype", "max_read", "max_threads"];
+const FUSE_WORDS: [&str; 8] = [
+    "allow_other",
+    "allow_root",
+    "default_permissions",
+    "auto_unmount",
+    "fsname",
+    "subtype",
+    "max_read",
+    "max_threads",
+];
 
 fn name(word: &str) -> &str {
     word.split('=').next().unwrap_or(word)

@@ -1,7 +1,7 @@
 //! What a process does to a mount that another process serves: ask, sync, unmount.
 
-use crate::{ClientError, kernel};
 use crate::mountinfo::{self, Entry, FS_TYPE};
+use crate::{ClientError, kernel};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags};
@@ -116,8 +116,11 @@ struct Server {
 impl Server {
     fn of(entry: &Entry) -> Self {
         let told = File::open(&entry.point).and_then(|root| ask(&root, SERVER)).unwrap_or_default();
-        let image: PathBuf = entry.source.clone();
-        Self { process: process(&String::from_utf8_lossy(&told)), image: File::open(image).ok() }
+        let told = String::from_utf8_lossy(&told);
+        // Its own descriptor is the image also where the path is another file, or none, to this process.
+        let held = told.split_once(' ').and_then(|(pid, _)| descriptor(pid, &entry.source));
+        let image = File::open(held.as_ref().unwrap_or(&entry.source)).ok();
+        Self { process: process(&told), image }
     }
 
     /// Waits until the server has ended or released the image's lock, whichever comes first: a mount may be served by a
@@ -136,6 +139,12 @@ impl Server {
             }
         }
     }
+}
+
+/// Where the open file `path` of a process can be opened, if this process may look.
+fn descriptor(pid: &str, path: &Path) -> Option<PathBuf> {
+    let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    open.find(|link| std::fs::read_link(link).is_ok_and(|target| target == path))
 }
 
 /// Whether the process ends within `ms` milliseconds.
