@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// is spent: on all single calls, then on all pairs, then on random sequences and several threads.
 ///
 /// Exit code: 0 if nothing breaks the contract, 1 if something does (the smallest is shown, with the command that
-/// builds it again) or nothing could be tried, 130 after ^C.
+/// builds it again), 2 if the call is wrong or nothing could be tried, 130 after ^C.
 #[derive(Debug, Args)]
 pub struct CrashArgs {
     /// Journal engine

@@ -1,7 +1,7 @@
 //! An image file or a block device, read and written through the kernel's page cache.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range, passed};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -24,6 +24,8 @@ pub struct FileStore {
     size: u64,
     access: Access,
     on_memory: bool,
+    /// The lock is shared with whoever passed the descriptor.
+    passed: bool,
     counters: Counters,
 }
 
@@ -31,18 +33,41 @@ pub struct FileStore {
 const IOV_MAX: usize = 1024;
 
 impl FileStore {
-    /// Opens and locks `path`.
+    /// Opens and locks `path`. `/dev/fd/N` and `/proc/self/fd/N` mean this process's descriptor N itself, which needs no
+    /// access to any path; its lock is shared with whoever passed it, and lasts until all have closed it.
     ///
     /// # Errors
-    /// `Locked` when another process holds it, `Open` otherwise.
+    /// `Locked` when another process holds it, `ReadOnly` when a descriptor cannot be written, `Open` otherwise.
     pub fn open(path: &Path, access: Access) -> Result<Self> {
         let name = path.display().to_string();
+        if let Some(number) = passed::number(path) {
+            return Self::from_passed(number, name, access);
+        }
         let file = OpenOptions::new()
             .read(true)
             .write(access == Access::Write)
             .open(path)
             .map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
         Self::from_file(file, name, access)
+    }
+
+    fn from_passed(number: i32, name: String, access: Access) -> Result<Self> {
+        let fail = |name: &str, source| BlockError::Open { what: "use", name: name.to_owned(), source };
+        let unfit = |name: &str, why| fail(name, std::io::Error::new(ErrorKind::InvalidInput, why));
+        let file = File::from(passed::duplicate(number).map_err(|e| fail(&name, e))?);
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(|e| fail(&name, e.into()))?;
+        if flags.intersects(OFlags::APPEND | OFlags::DIRECT) {
+            return Err(unfit(&name, "the descriptor must not have O_APPEND or O_DIRECT"));
+        }
+        match (flags & OFlags::ACCMODE, access) {
+            (OFlags::WRONLY, _) => Err(unfit(&name, "the descriptor cannot be read")),
+            (OFlags::RDONLY, Access::Write) => Err(BlockError::ReadOnly { name }),
+            _ => {
+                let mut store = Self::from_file(file, name, access)?;
+                store.passed = true;
+                Ok(store)
+            }
+        }
     }
 
     /// Creates a sparse file of `size` bytes at `path`, which must not exist.
@@ -75,7 +100,7 @@ impl FileStore {
         }
         let size = size_of(&file).map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
         let on_memory = rustix::fs::fstatfs(&file).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
-        Ok(Self { name, file, size, access, on_memory, counters: Counters::default() })
+        Ok(Self { name, file, size, access, on_memory, passed: false, counters: Counters::default() })
     }
 
     fn check(&self, op: &'static str, offset: u64, len: u64) -> Result<()> {
@@ -114,6 +139,16 @@ impl FileStore {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for FileStore {
+    /// Closing alone would leave the lock to children that have not called exec yet.
+    fn drop(&mut self) {
+        if !self.passed {
+            // If this fails, closing does it.
+            let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
     }
 }
 

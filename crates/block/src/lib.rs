@@ -17,6 +17,7 @@ mod file;
 mod join;
 mod layer;
 mod overlay;
+pub mod passed;
 mod ram;
 mod record;
 mod stats;

@@ -26,12 +26,12 @@ pub(crate) struct Composed {
     pub(crate) hold: Option<Arc<Mmp>>,
     pub(crate) recovered: Recovered,
     pub(crate) orphans: Processed,
+    /// The options that were taken, over those of the image.
+    pub(crate) options: Options,
 }
 
 /// What a cached inode takes in memory, roughly, in bytes.
 const INODE_BYTES: u64 = 640;
-/// Seconds after which a commit is made, as ext4 has it.
-const DEFAULT_COMMIT: u64 = 5;
 
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
@@ -81,7 +81,7 @@ fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Comp
     image.mark_mounted(env.now(), mounted_on)?;
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options(options, data, false)));
     let orphans = inodes.process_orphans()?;
-    Ok(Composed { store, engine, inodes, hold, recovered, orphans })
+    Ok(Composed { store, engine, inodes, hold, recovered, orphans, options: options.clone() })
 }
 
 fn open_image(store: Arc<dyn BlockStore>, options: &Options) -> Result<Image> {
@@ -109,7 +109,8 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
     let engine: Arc<dyn Engine> = Arc::new(ReadOnlyEngine::new(store.clone(), block_size, shared.clone(), cache));
     let volume_options = volume_options(options, DataMode::Ordered, true);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
-    Ok(Composed { store, engine, inodes, hold: None, recovered, orphans: Processed::default() })
+    let (orphans, options) = (Processed::default(), options.clone());
+    Ok(Composed { store, engine, inodes, hold: None, recovered, orphans, options })
 }
 
 fn can_be_written(image: &Image) -> bool {
@@ -173,7 +174,7 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
 
 fn engine_config(options: &Options, data: DataMode) -> Config {
     Config {
-        commit_interval: options.commit_seconds.unwrap_or(DEFAULT_COMMIT),
+        commit_interval: options.commit_seconds(),
         dirty_bytes: options.dirty_bytes,
         cache_bytes: (options.cache_bytes / 2) as usize,
         pending_bytes: options.cache_bytes / 4,

@@ -36,7 +36,8 @@ pub struct Info {
     pub inode_size: u16,
     /// Feature names as mke2fs has them.
     pub features: Vec<String>,
-    /// `clean`, `dirty` (the journal must be replayed), `errors` or `mounted`.
+    /// `clean`, `dirty` (the journal must be replayed), `errors`, `unclean` (not unmounted cleanly, without a journal) or
+    /// `mounted`.
     pub state: &'static str,
     /// The journal, if the image has one.
     pub journal: Option<JournalInfo>,
@@ -68,6 +69,8 @@ pub struct MountInfo {
     pub engine: &'static str,
     /// `writeback`, `ordered` or `journal`.
     pub data: &'static str,
+    /// The options that hold as long as it is mounted, as `mount -o` takes them.
+    pub options: String,
     /// Changes are refused.
     pub read_only: bool,
     /// Why, if that is because of an error.
@@ -112,10 +115,13 @@ pub fn info(path: impl AsRef<Path>) -> Result<Info> {
     let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Read)?);
     let image = Image::open(store.clone())?;
     let mut info = describe(&image)?;
+    let state = image.superblock().state();
     info.state = if image.needs_recovery() || info.journal.as_ref().is_some_and(|j| j.dirty) {
         "dirty"
-    } else if image.superblock().state() & ondol_format::superblock::STATE_ERROR != 0 {
+    } else if state & ondol_format::superblock::STATE_ERROR != 0 {
         "errors"
+    } else if state & ondol_format::superblock::STATE_VALID == 0 {
+        "unclean"
     } else {
         "clean"
     };
@@ -181,6 +187,7 @@ impl Volume {
         info.mount = Some(MountInfo {
             engine: composed.engine.name(),
             data: composed.inodes.data_mode().name(),
+            options: composed.options.fixed(),
             read_only: composed.inodes.is_read_only(),
             stopped: composed.inodes.stopped(),
             atomic_bytes: composed.inodes.atomic_bytes(),

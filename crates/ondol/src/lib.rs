@@ -46,13 +46,16 @@ pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use info::{Counters, Info, info};
-pub use maintain::{CheckReport, RecoverReport, check, check_by_copy, check_store, recover, recover_store};
+pub use maintain::{
+    CheckReport, RecoverReport, check, check_by_copy, check_store, mark_checked, recover, recover_store,
+};
+pub use ondol_block::passed;
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,
     SetAttr, SetTime, SetXattr, StatFs,
 };
-pub use options::{OptionError, Options, parse_size};
+pub use options::{OPTION_NAMES, OptionError, Options, parse_size};
 pub use transaction::Transaction;
 pub use volume::{Entry, Volume};
 

@@ -4,6 +4,7 @@ use crate::compose::{self, Composed};
 use crate::{Error, Options, Result};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
+use ondol_env::{Env, System};
 use ondol_format::Superblock;
 use ondol_journal::jbd2::{self, LogMap};
 use ondol_volume::Image;
@@ -106,6 +107,18 @@ pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> 
         Image::open_copy(store.clone(), offset).ok().filter(|image| image.superblock().block_size() == size)
     });
     check_image(&image.ok_or_else(none)?)
+}
+
+/// Records in the image at `path` that [`check`] found it clean: the mark of earlier errors, which kernels and fsck look at,
+/// is taken away. Durable when this returns.
+///
+/// # Errors
+/// The image is in use or is not ext4; or the store's failure.
+pub fn mark_checked(path: impl AsRef<Path>) -> Result<()> {
+    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Write)?);
+    let image = Image::open(store)?;
+    image.require_unused()?;
+    Ok(image.mark_checked(System.now())?)
 }
 
 /// As [`check`], of the image on `store`.

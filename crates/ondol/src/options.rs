@@ -72,6 +72,16 @@ pub enum OptionError {
 /// The least memory that `cache=` takes, in bytes.
 const MIN_CACHE: u64 = 4 << 20;
 
+/// Seconds after which a commit is made, as ext4 has it.
+const DEFAULT_COMMIT: u64 = 5;
+
+/// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
+pub const OPTION_NAMES: [&str; 26] = [
+    "ro", "rw", "norecovery", "noload", "noatime", "relatime", "atime", "grpid", "bsdgroups", "nogrpid", "sysvgroups", "acl",
+    "user_xattr", "barrier", "block_validity", "delalloc", "init_itable", "journal_path=", "sb=", "data=", "errors=", "journal=",
+    "fsync=", "commit=", "dirty=", "cache=",
+];
+
 impl Options {
     /// Reads a comma-separated list of options over the defaults; later ones win.
     ///
@@ -83,6 +93,29 @@ impl Options {
             options.apply(word)?;
         }
         Ok(options)
+    }
+
+    pub(crate) fn commit_seconds(&self) -> u64 {
+        self.commit_seconds.unwrap_or(DEFAULT_COMMIT)
+    }
+
+    /// What holds as long as a volume is mounted, as [`Options::parse`] reads it. Whether it is read only, and access times, are the
+    /// kernel's to change.
+    pub(crate) fn fixed(&self) -> String {
+        let (data, on_error) = (self.data.unwrap_or_default().name(), self.on_error.unwrap_or_default().name());
+        let (commit, dirty, cache) = (self.commit_seconds(), self.dirty_bytes, self.cache_bytes);
+        let mut text = format!("data={data},errors={on_error},commit={commit},dirty={dirty},cache={cache}");
+        text += if self.grpid == Some(true) { ",grpid" } else { ",nogrpid" };
+        if !self.recovery {
+            text += ",norecovery";
+        }
+        if let Some(offset) = self.superblock {
+            text += &format!(",sb={}", offset >> 10);
+        }
+        if let Some(path) = &self.journal_path {
+            text += &format!(",journal_path={}", path.display());
+        }
+        text
     }
 
     /// Whether the volume is opened for reading only.
@@ -301,6 +334,22 @@ mod tests {
         assert_eq!(Options::parse("journal=remap"), Err(OptionError::NotBuilt("journal=remap".into())));
         assert!(Options::parse("data=fast").unwrap_err().to_string().contains("ordered"));
         assert!(Options::parse("nvm=/dev/shm/p").unwrap_err().to_string().contains("nvm"));
+    }
+
+    #[test]
+    fn every_name_is_known() {
+        for name in OPTION_NAMES {
+            let word = if name.ends_with('=') { format!("{name}?") } else { name.to_owned() };
+            assert!(!matches!(Options::parse(&word), Err(OptionError::Unknown(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_fixed_reads_back() {
+        let o = Options::parse("data=journal,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload").unwrap();
+        assert_eq!(Options::parse(&o.fixed()), Ok(o));
+        let defaults = Options::parse(&Options::default().fixed()).unwrap();
+        assert_eq!(defaults.fixed(), Options::default().fixed());
     }
 
     #[test]

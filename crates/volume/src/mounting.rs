@@ -109,6 +109,18 @@ impl Image {
         })
     }
 
+    /// Records that a full check found nothing wrong: earlier errors are forgotten. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn mark_checked(&self, now: Timestamp) -> Result<()> {
+        self.edit_superblock(|sb| {
+            sb.s_state.set((sb.s_state.get() | STATE_VALID) & !STATE_ERROR);
+            sb.forget_errors();
+            sb.set_lastcheck(now.sec);
+        })
+    }
+
     fn edit_superblock(&self, edit: impl FnOnce(&mut RawSuperblock)) -> Result<()> {
         let mut raw = RawSuperblock::new_zeroed();
         self.store.read(OFFSET, raw.as_mut_bytes())?;

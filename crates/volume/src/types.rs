@@ -219,6 +219,16 @@ pub enum OnError {
     RemountReadOnly,
 }
 
+impl OnError {
+    /// As in `errors=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Continue => "continue",
+            Self::RemountReadOnly => "remount-ro",
+        }
+    }
+}
+
 impl DataMode {
     /// As in `data=`.
     pub fn name(self) -> &'static str {

@@ -1,7 +1,8 @@
-//! The command line.
+//! The command lines of the program and of the helpers that it is under other names.
 
 use crate::size;
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use ondol::pool::{Domain, NvmModel};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ pub(crate) enum Command {
     Umount(Umount),
     /// Make durable everything done before on a mounted volume
     Sync(Sync),
-    /// Check a volume, with fsck's exit codes
+    // What it does, its arguments say.
     Check(Check),
     /// Replay the journal and leave the image clean
     Recover(Recover),
@@ -46,6 +47,10 @@ pub(crate) enum Command {
     Run(Ignored),
     // What it does, its arguments say.
     Crash(ondol_laboratory::CrashArgs),
+    /// Print the completions for a shell
+    Completions(Completions),
+    /// Write the manual's pages into a directory
+    Manual(Manual),
 }
 
 #[derive(Debug, Args)]
@@ -72,7 +77,26 @@ pub(crate) struct Mkfs {
     pub(crate) target: PathBuf,
 }
 
+/// What `-o` takes, for help and manual.
+const MOUNT_OPTIONS: &str = "\
+Mount options:
+  data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
+  journal=classic                 the journal engine
+  errors=remount-ro|continue      what to do when corruption is found; as the image says
+  commit=SECONDS                  how long unsynced operations may wait for a commit: 5
+  dirty=SIZE                      data that may be dirty before it is drained: 32M
+  cache=SIZE                      memory for blocks, inodes and images on their way home: 128M
+  norecovery, noload              with ro: do not replay the journal
+  ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
+  allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
+                                  as for mount.fuse3(8)
+  log=FILE                        where a server in the background writes its messages
+
+The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.
+Exit codes are mount(8)'s: 1 wrong call, 2 system error, 8 interrupted, 32 not mounted.";
+
 #[derive(Debug, Args)]
+#[command(after_long_help = MOUNT_OPTIONS)]
 pub(crate) struct Mount {
     /// Make and format an image file of this size if there is none
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
@@ -101,6 +125,12 @@ pub(crate) struct Sync {
     pub(crate) dir: PathBuf,
 }
 
+/// Check a volume
+///
+/// The journal is replayed first, and everything is looked at; `fsck.ondol` trusts a volume that is marked as clean.
+///
+/// Exit code, as fsck's: 0 clean, 1 clean after the journal was replayed or a mark of earlier errors was taken away, 4 problems
+/// are left (e2fsck mends them), 8 it could not be checked, 16 wrong call.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Change nothing
@@ -191,6 +221,132 @@ pub(crate) struct PoolMeasure {
     pub(crate) pool: PathBuf,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// Where to put the pages; made if it is not there
+    pub(crate) dir: PathBuf,
+}
+
+/// Mount a volume, as mount(8) calls its helpers
+///
+/// Under this name the program is what `mount -t ondol` and lines of fstab(5) run, as `mount.fuse.ondol` what `mount -t fuse.ondol`
+/// runs. Words that only fstab and systemd care for (`nofail`, `_netdev`, `x-NAME`, `user` and their like) are passed over. With `remount` among the
+/// options, the flags of a mounted volume are changed.
+#[derive(Debug, Parser)]
+#[command(name = "mount.ondol", version, max_term_width = 100, after_long_help = MOUNT_OPTIONS)]
+pub(crate) struct MountHelper {
+    /// Pass over unknown options
+    #[arg(short = 's')]
+    pub(crate) sloppy: bool,
+    /// Do everything but the mount itself
+    #[arg(short = 'f')]
+    pub(crate) fake: bool,
+    /// Taken and ignored: mount tables are the kernel's
+    #[arg(short = 'n')]
+    _no_table: bool,
+    /// Say what was mounted
+    #[arg(short = 'v')]
+    pub(crate) verbose: bool,
+    /// Mount in the namespace of this process number or file
+    #[arg(short = 'N', value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<OsString>,
+    /// Mount options, separated by commas
+    #[arg(short = 'o', value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub(crate) options: Vec<String>,
+    /// Taken and ignored: the type with which mount(8) found this helper
+    #[arg(short = 't', value_name = "TYPE")]
+    _fs_type: Option<String>,
+    /// Image file or block device
+    pub(crate) source: PathBuf,
+    /// Where to mount it
+    pub(crate) dir: PathBuf,
+}
+
+/// Unmount a volume, as umount(8) calls its helpers
+///
+/// Returns when the image is clean, for which umount(8) alone would not wait.
+#[derive(Debug, Parser)]
+#[command(name = "umount.ondol", version, max_term_width = 100)]
+pub(crate) struct UmountHelper {
+    /// Cut off whoever uses it
+    #[arg(short = 'f')]
+    pub(crate) force: bool,
+    /// Take it out of sight now; it ends with its last user
+    #[arg(short = 'l')]
+    pub(crate) lazy: bool,
+    /// Taken and ignored: mount tables are the kernel's
+    #[arg(short = 'n')]
+    _no_table: bool,
+    /// If it is in use, make it read-only instead
+    #[arg(short = 'r')]
+    pub(crate) read_only: bool,
+    /// Say what was unmounted
+    #[arg(short = 'v')]
+    pub(crate) verbose: bool,
+    /// Unmount in the namespace of this process number or file
+    #[arg(short = 'N', value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<OsString>,
+    /// Taken and ignored: the type with which umount(8) found this helper
+    #[arg(short = 't', value_name = "TYPE")]
+    _fs_type: Option<String>,
+    /// Where the volume is mounted
+    pub(crate) dir: PathBuf,
+}
+
+/// Check a volume, as fsck(8) calls its checkers
+///
+/// The journal is replayed if need be. A volume that is marked as clean is then taken as clean; with -f, or if it is marked as
+/// faulty, everything is looked at. Structures are not mended: e2fsck does that.
+///
+/// Exit code: 0 clean, 1 clean after something was corrected, 4 problems are left, 8 it could not be checked, 16 wrong call.
+#[derive(Debug, Parser)]
+#[command(name = "fsck.ondol", version, disable_version_flag = true, max_term_width = 100)]
+pub(crate) struct Fsck {
+    /// Correct what needs no question, without asking
+    #[arg(short = 'p', short_alias = 'a', conflicts_with_all = ["yes", "read_only"])]
+    _preen: bool,
+    /// Answer yes to all questions; none are asked
+    #[arg(short = 'y', conflicts_with = "read_only")]
+    yes: bool,
+    /// Change nothing
+    #[arg(short = 'n')]
+    pub(crate) read_only: bool,
+    /// Look at everything even if it is marked as clean
+    #[arg(short = 'f')]
+    pub(crate) force: bool,
+    /// Go by the copy of the superblock in this block; changes nothing
+    #[arg(short = 'b', value_name = "BLOCK")]
+    pub(crate) superblock: Option<u64>,
+    /// Taken and ignored, as by e2fsck
+    #[arg(short = 'r')]
+    _interactive: bool,
+    /// Taken and ignored: all that is found is said
+    #[arg(short = 'v')]
+    _verbose: bool,
+    /// Taken and ignored: no progress is shown
+    #[arg(short = 'C', value_name = "DESCRIPTOR", allow_hyphen_values = true)]
+    _progress: Option<String>,
+    /// Print the version
+    #[arg(short = 'V', long, action = clap::ArgAction::Version)]
+    _version: Option<bool>,
+    /// Image file or block device
+    pub(crate) target: PathBuf,
+}
+
+/// Make an ext4 file system, as mkfs(8) calls its builders
+#[derive(Debug, Parser)]
+#[command(name = "mkfs.ondol", version, max_term_width = 100)]
+pub(crate) struct MkfsHelper {
+    #[command(flatten)]
+    pub(crate) mkfs: Mkfs,
+}
+
 /// Arguments of a command whose name is taken.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
@@ -206,7 +362,15 @@ mod tests {
 
     #[test]
     fn the_definitions_agree_with_each_other() {
-        Arguments::command().debug_assert();
+        for command in [
+            Arguments::command(),
+            MountHelper::command(),
+            UmountHelper::command(),
+            Fsck::command(),
+            MkfsHelper::command(),
+        ] {
+            command.debug_assert();
+        }
     }
 
     #[test]

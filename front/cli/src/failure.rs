@@ -3,14 +3,20 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-/// mount(8): the command line makes no sense.
-pub(crate) const USAGE: u8 = 1;
+/// All but mount, umount and check: the command line makes no sense.
+pub(crate) const USAGE: u8 = 2;
 /// mkfs, sync, info, recover: it did not work.
 pub(crate) const FAILED: u8 = 1;
+/// mount(8): the command line makes no sense.
+pub(crate) const MOUNT_USAGE: u8 = 1;
 /// mount(8): the system did not do its part (no process, no pipe).
 pub(crate) const SYSTEM: u8 = 2;
+/// mount(8): a signal came before the volume was mounted.
+pub(crate) const INTERRUPTED: u8 = 8;
 /// mount(8): mounting or unmounting failed.
 pub(crate) const MOUNT: u8 = 32;
+/// fsck(8): errors were corrected.
+pub(crate) const CHECK_CORRECTED: u8 = 1;
 /// fsck(8): errors were left.
 pub(crate) const CHECK_LEFT: u8 = 4;
 /// fsck(8): the check could not be done.

@@ -1,7 +1,7 @@
-//! `ondol mkfs`, `check` and `recover`: commands about an image that is not mounted.
+//! `ondol mkfs` and `recover`: commands about an image that is not mounted.
 
 use crate::args;
-use crate::failure::{CHECK_LEFT, CHECK_OPERATION, CHECK_USAGE, FAILED, Failure, Outcome, USAGE};
+use crate::failure::{FAILED, Failure, Outcome, USAGE};
 use ondol::{FormatOptions, Volume};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -40,38 +40,6 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
 /// Makes an image file with a file system of the default kind.
 pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
     Volume::format(target, &FormatOptions::new().size(size))
-}
-
-/// Checks a volume; the journal is replayed first, unless nothing may be changed.
-pub(crate) fn check(args: &args::Check) -> Outcome {
-    refuse_pool(&args.target, CHECK_USAGE)?;
-    let target = args.target.display();
-    let look = || {
-        let report = match args.superblock {
-            Some(block) => ondol::check_by_copy(&args.target, block),
-            None => ondol::check(&args.target),
-        };
-        report.map_err(Failure::with(CHECK_OPERATION))
-    };
-    let mut report = look()?;
-    if report.needs_recovery && !args.read_only && args.superblock.is_none() {
-        let replayed = ondol::recover(&args.target).map_err(Failure::with(CHECK_OPERATION))?;
-        println!("{target}: {} transactions replayed", replayed.transactions);
-        report = look()?;
-    }
-    for problem in &report.problems {
-        println!("{target}: {problem}");
-    }
-    if report.needs_recovery {
-        println!("{target}: the journal holds transactions; without -n and -b they are replayed");
-        return Ok(ExitCode::from(CHECK_LEFT));
-    }
-    if !report.problems.is_empty() {
-        println!("{target}: {} problems; `e2fsck -f` mends them", report.problems.len());
-        return Ok(ExitCode::from(CHECK_LEFT));
-    }
-    println!("{target}: clean, {} inodes and {} blocks in use", report.inodes, report.blocks);
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Replays the journal.

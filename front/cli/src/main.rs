@@ -1,20 +1,29 @@
-//! `ondol`: makes, mounts, checks and measures volumes.
+//! `ondol`: makes, mounts, checks and measures volumes. Under other names it is the helper of mount(8), umount(8), fsck(8) and
+//! mkfs(8).
 //!
-//! Every command answers with exit codes of its model: mount(8), fsck(8), mke2fs(8). An error is one line on standard error:
+//! Every command answers with exit codes of its model; `docs/commands.md` lists them. An error is one line on standard error:
 //! what, where, and what to do.
 #![forbid(unsafe_code)]
 
 mod args;
 mod background;
+mod called;
+mod check;
 mod failure;
 mod image;
 mod info;
 mod log;
+mod manual;
 mod mount;
+mod options;
+mod passed;
 mod pool;
+mod remount;
 mod size;
+mod umount;
 
 use args::{Arguments, Command};
+use called::Called;
 use clap::Parser;
 use clap::error::ErrorKind;
 use failure::{FAILED, Failure, Outcome, USAGE};
@@ -26,16 +35,27 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(e) => return usage(&e),
+    let called = Called::by(std::env::args_os().next().as_deref());
+    let outcome = match called {
+        Called::Ondol => parsed(called, |arguments: Arguments| run(arguments.command)),
+        Called::Mount => parsed(called, |args: args::MountHelper| mount::helper(&args)),
+        Called::Umount => parsed(called, |args: args::UmountHelper| umount::helper(&args)),
+        Called::Fsck => parsed(called, |args: args::Fsck| check::helper(&args)),
+        Called::Mkfs => parsed(called, |args: args::MkfsHelper| image::mkfs(&args.mkfs)),
     };
-    match run(arguments.command) {
+    match outcome {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("ondol: {}", failure.message);
+            eprintln!("{}: {}", called.name(), failure.message);
             ExitCode::from(failure.code)
         }
+    }
+}
+
+fn parsed<A: Parser>(called: Called, run: impl FnOnce(A) -> Outcome) -> Outcome {
+    match A::try_parse() {
+        Ok(arguments) => run(arguments),
+        Err(e) => usage(called, &e),
     }
 }
 
@@ -43,9 +63,9 @@ fn run(command: Command) -> Outcome {
     match command {
         Command::Mkfs(args) => image::mkfs(&args),
         Command::Mount(args) => mount::mount(&args),
-        Command::Umount(args) => mount::umount(&args),
-        Command::Sync(args) => mount::sync(&args),
-        Command::Check(args) => image::check(&args),
+        Command::Umount(args) => umount::umount(&args),
+        Command::Sync(args) => umount::sync(&args),
+        Command::Check(args) => check::check(&args),
         Command::Recover(args) => image::recover(&args),
         Command::Info(args) => info::info(&args),
         Command::Bench(args) => ondol_bench::main(args).map_err(Failure::with(FAILED)),
@@ -53,7 +73,9 @@ fn run(command: Command) -> Outcome {
         Command::Export(args) => not_built("export", args),
         Command::Pool(command) => pool::pool(&command),
         Command::Run(args) => not_built("run", args),
-        Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(FAILED)),
+        Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(USAGE)),
+        Command::Completions(args) => manual::completions(&args),
+        Command::Manual(args) => manual::pages(&args),
     }
 }
 
@@ -62,12 +84,12 @@ fn not_built(name: &str, _: args::Ignored) -> Outcome {
 }
 
 /// Help and version are no errors; a wrong command line has the usage code of the command's model.
-fn usage(e: &clap::Error) -> ExitCode {
+fn usage(called: Called, e: &clap::Error) -> Outcome {
     let help = e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if help || !e.use_stderr() {
         // Nothing is left to do where even this cannot be written.
         let _ = e.print();
-        return if help { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+        return Ok(if help { ExitCode::from(USAGE) } else { ExitCode::SUCCESS });
     }
     let text = e.to_string();
     let what = ["\n\nUsage:", "\n\nFor more information"]
@@ -75,7 +97,15 @@ fn usage(e: &clap::Error) -> ExitCode {
         .fold(&*text, |text, end| text.split(end).next().unwrap_or(text));
     let what = what.trim_start_matches("error: ");
     let what: Vec<&str> = what.split_whitespace().collect();
-    eprintln!("ondol: {} (`ondol COMMAND --help` says more)", what.join(" "));
-    let check = std::env::args_os().nth(1).is_some_and(|command| command == "check");
-    ExitCode::from(if check { failure::CHECK_USAGE } else { USAGE })
+    let command = if called == Called::Ondol { "ondol COMMAND" } else { called.name() };
+    Err(Failure::new(usage_code(called), format!("{} (`{command} --help` says more)", what.join(" "))))
+}
+
+fn usage_code(called: Called) -> u8 {
+    let command = std::env::args_os().nth(1).unwrap_or_default();
+    match (called, command.to_str()) {
+        (Called::Mount | Called::Umount, _) | (Called::Ondol, Some("mount" | "umount")) => failure::MOUNT_USAGE,
+        (Called::Fsck, _) | (Called::Ondol, Some("check")) => failure::CHECK_USAGE,
+        _ => USAGE,
+    }
 }

@@ -1,48 +1,83 @@
-//! `ondol mount`, `umount` and `sync`.
+//! `ondol mount`, and the helper that mount(8) calls.
 
-use crate::args;
-use crate::failure::{FAILED, Failure, MOUNT, Outcome, SYSTEM, USAGE};
-use crate::{background, image, log};
-use ondol::{Options, Volume};
-use ondol_fuse::{Mount, MountOptions, client};
+use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Outcome, SYSTEM};
+use crate::options::Wishes;
+use crate::passed::{enter_namespace, source};
+use crate::{args, background, image, log, remount};
+use ondol::Volume;
+use ondol_fuse::Mount;
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::os::fd::OwnedFd;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What `-o` says, by whom it concerns.
-struct Wishes {
-    mount: MountOptions,
-    volume: Options,
-    log: Option<PathBuf>,
-}
-
-impl Wishes {
-    fn read(lists: &[String]) -> Result<Self, Failure> {
-        let (mount, rest) = MountOptions::take(&lists.join(",")).map_err(Failure::with(USAGE))?;
-        let (log, rest): (Vec<&str>, Vec<&str>) = rest.split(',').partition(|w| w.starts_with("log="));
-        let volume = Options::parse(&rest.join(",")).map_err(Failure::with(USAGE))?;
-        let log = log.last().and_then(|w| w.strip_prefix("log=")).map(PathBuf::from);
-        Ok(Self { mount, volume, log })
-    }
+/// What is to be mounted where.
+struct Request<'a> {
+    target: &'a Path,
+    dir: &'a Path,
+    /// The size of an image to make if there is none.
+    create: Option<u64>,
+    /// The mount namespace of the mount, if it is another one.
+    namespace: Option<&'a OsStr>,
+    wishes: Wishes,
+    /// This very process serves, with messages on standard error.
+    foreground: bool,
 }
 
 /// Mounts, and serves in the background unless told otherwise.
 pub(crate) fn mount(args: &args::Mount) -> Outcome {
-    image::refuse_pool(&args.target, USAGE)?;
-    let wishes = Wishes::read(&args.options)?;
-    if args.foreground {
-        log::to_stderr();
-        return serve(args, &wishes, |_| Ok(()));
+    image::refuse_pool(&args.target, MOUNT_USAGE)?;
+    if asks_for_remount(&args.options) {
+        let dir = args.dir.display();
+        return Err(Failure::new(MOUNT_USAGE, format!("remount is for mount(8) to ask: `mount -o remount,… {dir}`")));
     }
-    if !background::is_child() {
-        return background::start();
+    let wishes = Wishes::read(&args.options, false)?;
+    let (target, dir, foreground) = (&*args.target, &*args.dir, args.foreground);
+    start(&Request { target, dir, create: args.create, namespace: None, wishes, foreground })
+}
+
+/// Mounts as mount(8) asks for it.
+pub(crate) fn helper(args: &args::MountHelper) -> Outcome {
+    image::refuse_pool(&args.source, MOUNT_USAGE)?;
+    if asks_for_remount(&args.options) {
+        return remount::remount(args);
     }
-    background::leave_session().map_err(Failure::with(SYSTEM))?;
+    let mut lists = args.options.clone();
+    if rustix::process::geteuid().is_root() {
+        // mount(8)'s own defaults, which it does not spell out.
+        lists.insert(0, "suid,dev".into());
+    }
+    let wishes = Wishes::read(&lists, args.sloppy)?;
+    if args.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let namespace = args.namespace.as_deref();
+    let (target, dir) = (&*args.source, &*args.dir);
+    let code = start(&Request { target, dir, create: None, namespace, wishes, foreground: false })?;
+    if args.verbose && code == ExitCode::SUCCESS && !background::is_child() {
+        println!("{} mounted on {}", args.source.display(), args.dir.display());
+    }
+    Ok(code)
+}
+
+fn asks_for_remount(lists: &[String]) -> bool {
+    lists.iter().flat_map(|list| list.split(',')).any(|word| word == "remount")
+}
+
+fn start(request: &Request<'_>) -> Outcome {
+    if !request.foreground {
+        if !background::is_child() {
+            return background::start();
+        }
+        background::leave_session().map_err(Failure::with(SYSTEM))?;
+    }
     log::to_stderr();
-    serve(args, &wishes, background::ready)
+    serve(request)
 }
 
 /// Why a server ends.
@@ -51,31 +86,85 @@ enum End {
     Unmounted,
 }
 
-fn serve(args: &args::Mount, wishes: &Wishes, ready: impl FnOnce(Option<&OwnedFd>) -> std::io::Result<()>) -> Outcome {
+/// Serves until the volume is unmounted or a signal comes.
+fn serve(request: &Request<'_>) -> Outcome {
+    let prepared = prepare(request)?;
     let (tell, told) = channel();
     listen_to_signals(tell.clone())?;
-    let log = wishes.log.as_deref().map(|path| {
-        log::open(path).map_err(|e| Failure::new(MOUNT, format!("cannot open the log {}: {e}", path.display())))
-    });
-    let log = log.transpose()?;
-    Mount::check_point(&args.dir).map_err(Failure::with(MOUNT))?;
-    if let Some(size) = args.create.filter(|_| !args.target.exists()) {
-        image::create(&args.target, size).map_err(Failure::with(MOUNT))?;
+    let volume = open(request, &prepared.target)?;
+    if let Ok(End::Signal(signal)) = told.try_recv() {
+        volume.close().map_err(Failure::with(MOUNT))?;
+        return Err(Failure::new(INTERRUPTED, format!("not mounted: signal {signal} came before")));
     }
-    let source = source(&args.target)?;
-    let options = wishes.volume.clone().with_mounted_on(args.dir.canonicalize().unwrap_or_else(|_| args.dir.clone()));
-    let volume = Volume::open_with(&args.target, &options).map_err(Failure::with(MOUNT))?;
     let ended = move || {
         // Nobody listens any more when a signal came first.
         let _ = tell.send(End::Unmounted);
     };
-    let mount = Mount::new(volume, &source, &args.dir, &wishes.mount, ended).map_err(Failure::with(MOUNT))?;
-    let told_parent = ready(log.as_ref());
-    if told_parent.is_ok() {
+    let mount = Mount::new(volume, &prepared.source, request.dir, &request.wishes.mount, ended);
+    let mount = mount.map_err(Failure::with(MOUNT))?;
+    let told_caller = if request.foreground {
+        notify(NotifyState::Ready);
+        Ok(())
+    } else {
+        background::ready(prepared.log.as_ref())
+    };
+    if told_caller.is_ok() {
         wait(&told);
     }
+    if request.foreground {
+        notify(NotifyState::Stopping);
+    }
     mount.finish().map_err(Failure::with(MOUNT))?;
-    told_parent.map(|()| ExitCode::SUCCESS).map_err(Failure::with(SYSTEM))
+    told_caller.map(|()| ExitCode::SUCCESS).map_err(Failure::with(SYSTEM))
+}
+
+/// What has to be done before threads begin, and where the caller's paths mean what the caller means.
+struct Prepared {
+    target: PathBuf,
+    source: PathBuf,
+    log: Option<OwnedFd>,
+    /// Open while `target` names it.
+    _image: Option<File>,
+}
+
+fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
+    let log = request.wishes.log.as_deref().map(|path| {
+        log::open(path).map_err(|e| Failure::new(MOUNT, format!("cannot open the log {}: {e}", path.display())))
+    });
+    let log = log.transpose()?;
+    if request.namespace.is_none() {
+        Mount::check_point(request.dir).map_err(Failure::with(MOUNT))?;
+    }
+    if let Some(size) = request.create.filter(|_| !request.target.exists()) {
+        image::create(request.target, size).map_err(Failure::with(MOUNT))?;
+    }
+    let mut prepared = Prepared { target: request.target.into(), source: source(request.target)?, log, _image: None };
+    if let Some(namespace) = request.namespace {
+        let image = open_image(request)
+            .map_err(|e| Failure::new(MOUNT, format!("cannot open {}: {e}", request.target.display())))?;
+        prepared.target = PathBuf::from(format!("/dev/fd/{}", image.as_raw_fd()));
+        prepared._image = Some(image);
+        enter_namespace(namespace)?;
+    }
+    Ok(prepared)
+}
+
+fn open_image(request: &Request<'_>) -> std::io::Result<File> {
+    let writing = !request.wishes.volume.read_only();
+    File::options().read(true).write(writing).open(request.target)
+}
+
+/// Opens the volume; for reading only where its medium cannot be written, as mount(8) does.
+fn open(request: &Request<'_>, target: &Path) -> Result<Volume, Failure> {
+    let shown = request.dir.canonicalize().unwrap_or_else(|_| request.dir.into());
+    let options = request.wishes.volume.clone().with_mounted_on(shown);
+    match Volume::open_with(target, &options) {
+        Err(e) if !options.read_only() && e.errno() == rustix::io::Errno::ROFS.raw_os_error() => {
+            tracing::warn!("{} is write-protected, mounted read-only", request.target.display());
+            Volume::open_with(target, &options.with_read_only(true)).map_err(Failure::with(MOUNT))
+        }
+        other => other.map_err(Failure::with(MOUNT)),
+    }
 }
 
 fn listen_to_signals(tell: Sender<End>) -> Result<(), Failure> {
@@ -98,18 +187,9 @@ fn wait(told: &Receiver<End>) {
     }
 }
 
-/// The full path of the image: what mount tables show, and where `ondol umount` finds it.
-fn source(target: &Path) -> Result<PathBuf, Failure> {
-    let fail = |e| Failure::new(MOUNT, format!("cannot open {}: {e}", target.display()));
-    target.canonicalize().map_err(fail)
-}
-
-/// Unmounts, and returns when the image is clean.
-pub(crate) fn umount(args: &args::Umount) -> Outcome {
-    client::unmount(&args.dir).map(|()| ExitCode::SUCCESS).map_err(Failure::with(MOUNT))
-}
-
-/// Makes everything durable that was done before.
-pub(crate) fn sync(args: &args::Sync) -> Outcome {
-    client::sync(&args.dir).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
+/// Tells the service manager, if one started this process and listens.
+fn notify(state: NotifyState<'_>) {
+    if let Err(e) = sd_notify::notify(&[state]) {
+        tracing::warn!("the service manager cannot be told: {e}");
+    }
 }

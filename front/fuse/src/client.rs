@@ -1,8 +1,7 @@
 //! What a process does to a mount that another process serves: ask, sync, unmount.
 
-use crate::ClientError;
-use crate::kernel::unmount_when_free;
 use crate::mountinfo::{self, Entry, FS_TYPE};
+use crate::{ClientError, kernel};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags};
@@ -52,20 +51,31 @@ pub fn sync(dir: &Path) -> Result<(), ClientError> {
     synced.map_err(|e| ClientError::Ask { what: "sync", dir: entry.point, source: e.into() })
 }
 
-/// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean.
+/// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean. With `force` whoever
+/// uses the mount is cut off.
 ///
 /// # Errors
 /// `Busy` when somebody uses the mount; `NotMountPoint`, `NotOurs`, `Unmount`.
-pub fn unmount(dir: &Path) -> Result<(), ClientError> {
+pub fn unmount(dir: &Path, force: bool) -> Result<(), ClientError> {
     let entry = find_point(dir)?;
     let server = Server::of(&entry);
-    match unmount_when_free(&entry.point) {
+    match if force { kernel::unmount_by_force(&entry.point) } else { kernel::unmount_when_free(&entry.point) } {
         Ok(()) => {}
         Err(e) if e.kind() == io::ErrorKind::ResourceBusy => return Err(ClientError::Busy(entry.point)),
         Err(e) => return Err(ClientError::Unmount { dir: entry.point, said: e.to_string() }),
     }
     server.wait();
     Ok(())
+}
+
+/// Takes the volume on `dir` out of sight at once. Its server ends when the last user is gone.
+///
+/// # Errors
+/// `NotMountPoint`, `NotOurs`, `Unmount`.
+pub fn detach(dir: &Path) -> Result<(), ClientError> {
+    let entry = find_point(dir)?;
+    let fail = |e: io::Error| ClientError::Unmount { dir: entry.point.clone(), said: e.to_string() };
+    kernel::detach(&entry.point).map_err(fail)
 }
 
 /// The mount on `dir` itself; works also when its server is dead.
@@ -106,8 +116,11 @@ struct Server {
 impl Server {
     fn of(entry: &Entry) -> Self {
         let told = File::open(&entry.point).and_then(|root| ask(&root, SERVER)).unwrap_or_default();
-        let image: PathBuf = entry.source.clone();
-        Self { process: process(&String::from_utf8_lossy(&told)), image: File::open(image).ok() }
+        let told = String::from_utf8_lossy(&told);
+        // Its own descriptor is the image also where the path is another file, or none, to this process.
+        let held = told.split_once(' ').and_then(|(pid, _)| descriptor(pid, &entry.source));
+        let image = File::open(held.as_ref().unwrap_or(&entry.source)).ok();
+        Self { process: process(&told), image }
     }
 
     /// Waits until the server has ended or released the image's lock, whichever comes first: a mount may be served by a
@@ -126,6 +139,12 @@ impl Server {
             }
         }
     }
+}
+
+/// Where the open file `path` of a process can be opened, if this process may look.
+fn descriptor(pid: &str, path: &Path) -> Option<PathBuf> {
+    let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    open.find(|link| std::fs::read_link(link).is_ok_and(|target| target == path))
 }
 
 /// Whether the process ends within `ms` milliseconds.

@@ -96,6 +96,19 @@ pub(crate) fn unmount_when_free(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// Cuts off whoever uses the mount on `dir`, and unmounts it; needs the privilege.
+pub(crate) fn unmount_by_force(dir: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)?)
+}
+
+/// Takes the mount on `dir` out of sight; it ends when its last user is gone.
+pub(crate) fn detach(dir: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Err(Errno::PERM) => fusermount::unmount(dir, true),
+        other => Ok(other?),
+    }
+}
+
 fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }

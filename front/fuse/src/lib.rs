@@ -29,5 +29,5 @@ mod session;
 mod words;
 
 pub use error::{ClientError, MountError};
-pub use options::MountOptions;
+pub use options::{MountOptions, OPTION_NAMES};
 pub use serve::Mount;

@@ -21,6 +21,8 @@ pub struct Entry {
     pub fs_type: String,
     /// What is mounted: the image of a volume of ours.
     pub source: PathBuf,
+    /// Options of the file system itself: its flags, and those of FUSE.
+    pub options: String,
 }
 
 /// All mounts of this process's namespace; of mounts on one directory the last is on top.
@@ -55,7 +57,8 @@ fn entry(line: &[u8]) -> Option<Entry> {
     words.find(|w| *w == b"-")?;
     let fs_type = text(words.next()?);
     let source = PathBuf::from(unescape(words.next()?));
-    Some(Entry { id, device, point, fs_type, source })
+    let options = text(words.next().unwrap_or_default());
+    Some(Entry { id, device, point, fs_type, source, options })
 }
 
 fn text(word: &[u8]) -> String {
@@ -102,6 +105,7 @@ mod tests {
         assert_eq!(table[1].source, Path::new("/img/my,x\\.img"));
         assert_eq!((table[1].id, table[1].device.as_str()), (40, "0:35"));
         assert_eq!(table[1].fs_type, FS_TYPE);
+        assert_eq!(table[1].options, "rw,user_id=0");
     }
 
     #[test]

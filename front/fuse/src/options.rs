@@ -161,14 +161,47 @@ impl MountOptions {
     }
 }
 
+/// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
+/// takes a value.
+pub const OPTION_NAMES: [&str; 25] = [
+    "ro",
+    "rw",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "exec",
+    "noexec",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "sync",
+    "async",
+    "dirsync",
+    "atime",
+    "noatime",
+    "allow_other",
+    "allow_root",
+    "default_permissions",
+    "auto_unmount",
+    "fsname=",
+    "subtype=",
+    "max_read=",
+    "max_threads=",
+];
+
 /// Words that mean something to the kernel's mount and to the volume.
 const FOR_BOTH: [&str; 5] = ["ro", "rw", "atime", "noatime", "relatime"];
 
 /// Words that mount(8), fstab(5) and systemd use and hand to file systems all the same.
 fn is_fstab_word(word: &str) -> bool {
-    const WORDS: [&str; 11] =
-        ["defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail", "fail", "_netdev"];
-    WORDS.contains(&word) || ["x-", "X-", "comment="].iter().any(|p| word.starts_with(p))
+    const WORDS: [&str; 15] = [
+        "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "noowner", "group", "nogroup", "nofail",
+        "fail", "_netdev", "silent", "loud",
+    ];
+    const BEGINNINGS: [&str; 6] = ["x-", "X-", "comment=", "user=", "uhelper=", "helper="];
+    WORDS.contains(&word) || BEGINNINGS.iter().any(|b| word.starts_with(b))
 }
 
 #[cfg(test)]
@@ -191,6 +224,23 @@ mod tests {
         let (options, rest) = MountOptions::take("ro,rw").unwrap();
         assert!(!options.read_only);
         assert_eq!(rest, "ro,rw");
+    }
+
+    #[test]
+    fn words_of_fstab_are_dropped() {
+        let list =
+            "defaults,noauto,user,user=ann,nofail,_netdev,x-a.b=c,X-d,comment=e,uhelper=f,helper=g,owner,group,users";
+        let (options, rest) = MountOptions::take(list).unwrap();
+        assert_eq!((options, &*rest), (MountOptions::default(), ""));
+    }
+
+    #[test]
+    fn every_name_is_taken() {
+        for name in OPTION_NAMES {
+            let word = if name.ends_with('=') { format!("{name}1") } else { name.to_owned() };
+            let rest = MountOptions::take(&word).unwrap().1;
+            assert!(rest.is_empty() || FOR_BOTH.contains(&name), "{name}");
+        }
     }
 
     #[test]

@@ -304,6 +304,16 @@ impl RawSuperblock {
         (self.s_last_error_time, self.s_last_error_time_hi) = split_time(seconds);
     }
 
+    /// Clears the history of errors.
+    pub fn forget_errors(&mut self) {
+        (self.s_error_count, self.s_first_error_ino, self.s_last_error_ino) = Default::default();
+        (self.s_first_error_block, self.s_last_error_block) = Default::default();
+        (self.s_first_error_func, self.s_last_error_func) = Default::default();
+        (self.s_first_error_line, self.s_last_error_line) = Default::default();
+        (self.s_first_error_time, self.s_first_error_time_hi, self.s_first_error_errcode) = Default::default();
+        (self.s_last_error_time, self.s_last_error_time_hi, self.s_last_error_errcode) = Default::default();
+    }
+
     /// The checksum of these bytes; unlike every other it is seeded with ~0, not with the volume's seed.
     pub fn checksum(&self) -> u32 {
         crc32c(!0, &self.as_bytes()[..offset_of!(RawSuperblock, s_checksum)])

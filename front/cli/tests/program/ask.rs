@@ -82,17 +82,23 @@ fn requests_stay_few() {
 #[test]
 fn wrong_requests_are_refused_by_name() {
     for name in ["tune", "export", "run"] {
-        let said = fails(ondol().args([name, "--some", "thing"]), 1);
+        let said = fails(ondol().args([name, "--some", "thing"]), 2);
         assert_eq!(said, format!("ondol: `ondol {name}` is not built yet\n"));
     }
-    assert_eq!(output(&mut ondol()).status.code(), Some(1));
-    fails(ondol().arg("frobnicate"), 1);
+    assert_eq!(output(&mut ondol()).status.code(), Some(2));
+    fails(ondol().arg("frobnicate"), 2);
     fails(ondol().arg("check"), 16);
-    fails(ondol().args(["mkfs", "--size", "many", "x"]), 1);
+    fails(ondol().args(["mkfs", "--size", "many", "x"]), 2);
+    fails(ondol().args(["mount", "--sparkle"]), 1);
+    fails(ondol().args(["umount"]), 1);
+    fails(ondol().args(["crash", "--sparkle"]), 2);
+    fails(ondol().args(["crash", "--workload", "/nonexistent"]), 2);
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("absent.img");
     let mount = |options: &str, code| fails(ondol().args(["mount", "-o", options]).arg(&image).arg(dir.path()), code);
     assert!(mount("sparkle", 1).contains("sparkle"));
+    assert!(mount("alow_other", 1).contains("did you mean `allow_other`?"));
+    assert!(mount("remount,ro", 1).contains("mount(8)"));
     assert!(mount("journal=swap", 1).contains("journal=swap"));
     assert!(mount("max_read=x", 1).contains("max_read"));
     let said = fails(ondol().args(["mount", "nvm:pool"]).arg(dir.path()), 1);

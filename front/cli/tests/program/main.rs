@@ -4,7 +4,11 @@
 
 mod ask;
 mod files;
+mod fsck;
+mod helpers;
 mod lifecycle;
+mod manual;
+mod namespace;
 mod place;
 mod pool;
 mod users;

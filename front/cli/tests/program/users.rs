@@ -1,6 +1,6 @@
 //! Users: who may do what on a mount, and mounting without privilege.
 
-use crate::place::{Place, ondol, succeeds};
+use crate::place::{Place, ondol, output, succeeds};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output};
@@ -14,7 +14,9 @@ fn is_root() -> bool {
 /// Runs a shell line as nobody.
 fn as_nobody(line: &str) -> Output {
     use std::os::unix::process::CommandExt;
-    Command::new("sh").arg("-c").arg(line).uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap()
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(line).uid(NOBODY).gid(NOBODY).current_dir("/");
+    output(&mut command)
 }
 
 fn open_to_all(place: &Place) {
@@ -97,11 +99,10 @@ fn an_unprivileged_user_mounts() {
     for path in [dir.clone(), place.image(), place.mount_point()] {
         chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    let program = fs::canonicalize(env!("CARGO_BIN_EXE_ondol")).unwrap();
-    let copy = dir.join("ondol");
-    fs::copy(program, &copy).unwrap();
+    // Copied there: this process's copy could be open for writing still in the child of another thread.
     let script = r#"
         set -e
+        cp "$PROGRAM" "$D/ondol"
         mkdir "$D/dev"; mount -t tmpfs none "$D/dev"; mknod "$D/dev/fuse" c 10 229; chmod 666 "$D/dev/fuse"
         mount --bind "$D/dev/fuse" /dev/fuse
         cat > "$D/user.sh" <<'USER'
@@ -127,7 +128,7 @@ USER
         setpriv --reuid 65534 --regid 65534 --clear-groups sh "$D/user.sh"
     "#;
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script]).env("D", &dir);
+    command.args(["--mount", "sh", "-c", script]).env("D", &dir).env("PROGRAM", env!("CARGO_BIN_EXE_ondol"));
     let Ok(out) = command.output() else {
         println!("unprivileged: skipped, unshare is not installed");
         return;

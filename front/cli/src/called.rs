@@ -1,0 +1,68 @@
+//! By which name the program was called: `ondol`, or as a helper of mount(8), umount(8), fsck(8) or mkfs(8).
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+/// What the program is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Called {
+    /// Itself, with commands.
+    Ondol,
+    /// mount(8)'s helper.
+    Mount,
+    /// umount(8)'s helper.
+    Umount,
+    /// fsck(8)'s checker.
+    Fsck,
+    /// mkfs(8)'s builder.
+    Mkfs,
+}
+
+impl Called {
+    /// By the first word of the command line, with or without a path. Types are `ondol` and, as the kernel shows it, `fuse.ondol`.
+    pub(crate) fn by(word: Option<&OsStr>) -> Self {
+        let name = word.and_then(|w| Path::new(w).file_name()).and_then(OsStr::to_str).unwrap_or_default();
+        match name.split_once('.') {
+            Some(("mount", "ondol" | "fuse.ondol")) => Self::Mount,
+            Some(("umount", "ondol" | "fuse.ondol")) => Self::Umount,
+            Some(("fsck", "ondol" | "fuse.ondol")) => Self::Fsck,
+            Some(("mkfs", "ondol" | "fuse.ondol")) => Self::Mkfs,
+            _ => Self::Ondol,
+        }
+    }
+
+    /// What messages begin with.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Ondol => "ondol",
+            Self::Mount => "mount.ondol",
+            Self::Umount => "umount.ondol",
+            Self::Fsck => "fsck.ondol",
+            Self::Mkfs => "mkfs.ondol",
+        }
+    }
+}
+
+/// The first word of the command line, for a process that starts itself anew.
+pub(crate) fn first_word() -> OsString {
+    std::env::args_os().next().unwrap_or_else(|| "ondol".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_links() {
+        let by = |word: &str| Called::by(Some(OsStr::new(word)));
+        assert_eq!(by("/sbin/mount.fuse.ondol"), Called::Mount);
+        assert_eq!(by("mount.ondol"), Called::Mount);
+        assert_eq!(by("umount.fuse.ondol"), Called::Umount);
+        assert_eq!(by("fsck.ondol"), Called::Fsck);
+        assert_eq!(by("mkfs.ondol"), Called::Mkfs);
+        for word in ["ondol", "./target/debug/ondol", "mount", "mount.ondol2", "ondol.old", ""] {
+            assert_eq!(by(word), Called::Ondol, "{word}");
+        }
+        assert_eq!(Called::by(None), Called::Ondol);
+    }
+}

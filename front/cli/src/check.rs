@@ -1,0 +1,88 @@
+//! `ondol check`, and the checker that fsck(8) calls.
+//!
+//! Exit codes are fsck's, used as e2fsck uses them: a replayed journal alone is no error that was corrected when the rest is
+//! taken on trust (`fsck -p`), and one when everything is checked.
+
+use crate::args;
+use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, CHECK_USAGE, Failure, Outcome};
+use crate::image::refuse_pool;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Checks a volume; the journal is replayed first, unless nothing may be changed.
+pub(crate) fn check(args: &args::Check) -> Outcome {
+    refuse_pool(&args.target, CHECK_USAGE)?;
+    Check { target: &args.target, read_only: args.read_only, trusting: false, superblock: args.superblock }.run()
+}
+
+/// As fsck(8) calls it: a clean volume is taken as clean without being read whole, unless `-f` asks for it.
+pub(crate) fn helper(args: &args::Fsck) -> Outcome {
+    refuse_pool(&args.target, CHECK_USAGE)?;
+    Check { target: &args.target, read_only: args.read_only, trusting: !args.force, superblock: args.superblock }.run()
+}
+
+struct Check<'a> {
+    target: &'a Path,
+    read_only: bool,
+    /// Nothing needs to be looked at in a volume that says it is clean.
+    trusting: bool,
+    /// The block of the superblock's copy to go by. What it says of the state is old: nothing is changed then.
+    superblock: Option<u64>,
+}
+
+impl Check<'_> {
+    fn run(&self) -> Outcome {
+        let target = self.target.display();
+        if self.superblock.is_some() {
+            return self.look(false, false);
+        }
+        let mut replayed = false;
+        let mut info = self.info()?;
+        if info.state == "dirty" && !self.read_only {
+            let report = ondol::recover(self.target).map_err(Failure::with(CHECK_OPERATION))?;
+            println!("{target}: {} transactions replayed", report.transactions);
+            replayed = true;
+            info = self.info()?;
+        }
+        if info.state == "clean" && self.trusting {
+            let (files, blocks) = (u64::from(info.inodes) - info.free_inodes, info.blocks - info.free_blocks);
+            println!("{target}: clean, {files}/{} files, {blocks}/{} blocks", info.inodes, info.blocks);
+            return Ok(ExitCode::SUCCESS);
+        }
+        self.look(replayed, matches!(info.state, "errors" | "unclean"))
+    }
+
+    fn info(&self) -> Result<ondol::Info, Failure> {
+        ondol::info(self.target).map_err(Failure::with(CHECK_OPERATION))
+    }
+
+    /// Checks everything. `marked` says that the superblock asks for it, which it no longer does if nothing is
+    /// wrong.
+    fn look(&self, replayed: bool, marked: bool) -> Outcome {
+        let target = self.target.display();
+        let report = match self.superblock {
+            Some(block) => ondol::check_by_copy(self.target, block),
+            None => ondol::check(self.target),
+        };
+        let report = report.map_err(Failure::with(CHECK_OPERATION))?;
+        for problem in &report.problems {
+            println!("{target}: {problem}");
+        }
+        if report.needs_recovery {
+            println!("{target}: the journal holds transactions; without -n and -b they are replayed");
+            return Ok(ExitCode::from(CHECK_LEFT));
+        }
+        if !report.is_clean() {
+            let count = report.problems.len() as u64 + report.omitted;
+            println!("{target}: {count} problems; `e2fsck -f` mends them");
+            return Ok(ExitCode::from(CHECK_LEFT));
+        }
+        if marked && !self.read_only {
+            ondol::mark_checked(self.target).map_err(Failure::with(CHECK_OPERATION))?;
+            println!("{target}: marked as checked");
+        }
+        println!("{target}: clean, {} inodes and {} blocks in use", report.inodes, report.blocks);
+        let changed = replayed || (marked && !self.read_only);
+        Ok(if changed { ExitCode::from(CHECK_CORRECTED) } else { ExitCode::SUCCESS })
+    }
+}

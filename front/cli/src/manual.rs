@@ -1,0 +1,39 @@
+//! `ondol completions` and `ondol manual`: what shells and man(1) are to know of the program, made from its definitions.
+
+use crate::args::{self, Arguments};
+use crate::failure::{FAILED, Failure, Outcome};
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Prints the completions for a shell.
+pub(crate) fn completions(args: &args::Completions) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Arguments::command(), "ondol", &mut script);
+    std::io::stdout().write_all(&script).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
+}
+
+/// Writes the manual's pages into a directory: `ondol.1`, one for each command, and those of the helpers in section 8.
+pub(crate) fn pages(args: &args::Manual) -> Outcome {
+    let fail = |e| Failure::new(FAILED, format!("cannot write into {}: {e}", args.dir.display()));
+    std::fs::create_dir_all(&args.dir).map_err(fail)?;
+    clap_mangen::generate_to(Arguments::command(), &args.dir).map_err(fail)?;
+    for command in [
+        args::MountHelper::command(),
+        args::UmountHelper::command(),
+        args::Fsck::command(),
+        args::MkfsHelper::command(),
+    ] {
+        helper_page(command, &args.dir).map_err(fail)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn helper_page(command: Command, dir: &Path) -> std::io::Result<()> {
+    let path = dir.join(format!("{}.8", command.get_name()));
+    let mut page = Vec::new();
+    Man::new(command).section("8").render(&mut page)?;
+    std::fs::write(path, page)
+}

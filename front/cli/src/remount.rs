@@ -1,0 +1,109 @@
+//! `mount -o remount`, as mount(8) hands it to its helper: the kernel's flags are changed, and nothing else can be.
+//!
+//! mount(8) merges what fstab, or else the mount table, says with what was asked for. So options of the volume and of FUSE come here
+//! that nobody wants to change: they must be as they are.
+
+use crate::args;
+use crate::failure::{Failure, MOUNT, MOUNT_USAGE, Outcome};
+use crate::options::Wishes;
+use ondol::Options;
+use ondol_fuse::client;
+use rustix::mount::MountFlags;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Changes the flags of the mount on the helper's directory.
+pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
+    let entry = client::find(&args.dir).map_err(Failure::with(MOUNT))?;
+    if !same_directory(&entry.point, &args.dir) {
+        return Err(Failure::new(MOUNT, format!("{} is not a mount point", args.dir.display())));
+    }
+    let lists = args.options.join(",");
+    let shown: Vec<&str> = entry.options.split(',').collect();
+    let asked = lists.split(',').filter(|word| *word != "remount" && !is_shown(&shown, word));
+    let lists = [asked.collect::<Vec<_>>().join(",")];
+    let wishes = Wishes::read(&lists, args.sloppy)?;
+    if let Some(word) = lists[0].split(',').find(|word| FUSE_WORDS.contains(&name(word))) {
+        return Err(fixed(&entry.point, word));
+    }
+    let running = Running::ask(&entry.point)?;
+    if running.read_only && !wishes.mount.read_only {
+        let why = "it was opened for reading only: unmount it and mount it again";
+        return Err(Failure::new(MOUNT, format!("cannot remount {} for writing: {why}", entry.point.display())));
+    }
+    running.agrees(&entry.point, &lists[0])?;
+    let read_only = if wishes.mount.read_only { MountFlags::RDONLY } else { MountFlags::empty() };
+    if args.fake {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let fail = |e| Failure::new(MOUNT, format!("cannot remount {}: {e}", entry.point.display()));
+    rustix::mount::mount_remount(&entry.point, wishes.mount.flags | read_only, "").map_err(fail)?;
+    if wishes.mount.read_only {
+        client::sync(&entry.point).map_err(Failure::with(MOUNT))?;
+    }
+    if args.verbose {
+        println!("{} remounted", entry.point.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Options of FUSE, which the kernel takes at a mount's beginning only.
+const FUSE_WORDS: [&str; 8] = [
+    "allow_other",
+    "allow_root",
+    "default_permissions",
+    "auto_unmount",
+    "fsname",
+    "subtype",
+    "max_read",
+    "max_threads",
+];
+
+fn name(word: &str) -> &str {
+    word.split('=').next().unwrap_or(word)
+}
+
+/// Whether the kernel itself shows the word for this mount; its flags are no such words.
+fn is_shown(shown: &[&str], word: &str) -> bool {
+    !matches!(word, "ro" | "rw") && shown.contains(&word)
+}
+
+fn same_directory(a: &Path, b: &Path) -> bool {
+    b.canonicalize().is_ok_and(|b| a == b)
+}
+
+fn fixed(point: &Path, word: &str) -> Failure {
+    let why = "cannot be changed by a remount: unmount it and mount it again";
+    Failure::new(MOUNT_USAGE, format!("{}: option `{word}` {why}", point.display()))
+}
+
+/// How the volume is served, as its server says.
+struct Running {
+    read_only: bool,
+    options: String,
+}
+
+impl Running {
+    fn ask(point: &Path) -> Result<Self, Failure> {
+        let json = client::info(point).map_err(Failure::with(MOUNT))?;
+        let info: serde_json::Value = serde_json::from_slice(&json).map_err(Failure::with(MOUNT))?;
+        let mount = info.get("mount").cloned().unwrap_or_default();
+        let options = mount.get("options").and_then(|o| o.as_str()).unwrap_or_default().to_owned();
+        Ok(Self { read_only: mount.get("read_only") == Some(&true.into()), options })
+    }
+
+    /// Every option in `list` is as it is now; access, and reading only, are the kernel's here.
+    fn agrees(&self, point: &Path, list: &str) -> Result<(), Failure> {
+        let read = |text: &str| Options::parse(text).map(|o| o.with_read_only(false).with_atime(true));
+        let now = read(&self.options).map_err(Failure::with(MOUNT))?;
+        let changes = |word: &&str| {
+            let with = read(&format!("{},{word}", self.options));
+            // What the volume does not know is not its own.
+            with.is_ok_and(|with| with != now)
+        };
+        match list.split(',').find(changes) {
+            Some(word) => Err(fixed(point, word)),
+            None => Ok(()),
+        }
+    }
+}

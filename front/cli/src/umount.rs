@@ -1,0 +1,40 @@
+//! `ondol umount`, umount(8)'s helper, and `ondol sync`.
+
+use crate::args;
+use crate::failure::{FAILED, Failure, MOUNT, Outcome};
+use crate::passed::enter_namespace;
+use ondol_fuse::{ClientError, client};
+use rustix::mount::MountFlags;
+use std::process::ExitCode;
+
+/// Unmounts, and returns when the image is clean.
+pub(crate) fn umount(args: &args::Umount) -> Outcome {
+    client::unmount(&args.dir, false).map(|()| ExitCode::SUCCESS).map_err(Failure::with(MOUNT))
+}
+
+/// The same as umount(8) asks for it, which by itself would not wait for the image.
+pub(crate) fn helper(args: &args::UmountHelper) -> Outcome {
+    if let Some(namespace) = &args.namespace {
+        enter_namespace(namespace)?;
+    }
+    let done = if args.lazy { client::detach(&args.dir) } else { client::unmount(&args.dir, args.force) };
+    match done {
+        Ok(()) => {}
+        Err(ClientError::Busy(dir)) if args.read_only => {
+            let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
+            rustix::mount::mount_remount(&dir, flags, "").map_err(Failure::with(MOUNT))?;
+            client::sync(&dir).map_err(Failure::with(MOUNT))?;
+            println!("{} is in use: read-only from now on", dir.display());
+        }
+        Err(e) => return Err(Failure::new(MOUNT, e)),
+    }
+    if args.verbose {
+        println!("{} unmounted", args.dir.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes everything durable that was done before.
+pub(crate) fn sync(args: &args::Sync) -> Outcome {
+    client::sync(&args.dir).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
+}

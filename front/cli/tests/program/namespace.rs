@@ -1,0 +1,75 @@
+//! Scripts as root in a mount namespace of their own, where the program is installed under its other names.
+
+use crate::place::{Place, output};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::{Command, Stdio};
+
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Links in the directory in which mount(8) and fsck(8) look; the FUSE device is open to all, as on ordinary systems.
+const BEGIN: &str = r#"
+set -e
+S=$(readlink -f /sbin) started=
+end() {
+    for child in $started; do kill $child 2>/dev/null || :; done
+    for dir in "$D"/mnt*; do umount -i -l "$dir" 2>/dev/null || :; done
+    exit "$1"
+}
+trap 'end $?' EXIT
+cp "$PROGRAM" "$D/ondol"
+# Copies of the other tests' mounts would keep their servers alive.
+sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .* - fuse.ondol .*/\1/p' /proc/self/mountinfo | while read -r other; do umount -i -l "$other"; done
+mkdir "$D/sbin"; mount --bind "$S" "$D/sbin"
+mount -t tmpfs -o mode=755 none "$S"
+for program in "$D"/sbin/*; do ln -s "$program" "$S/"; done
+for type in ondol fuse.ondol; do
+    for name in mount umount fsck mkfs; do ln -s "$D/ondol" "$S/$name.$type"; done
+done
+mkdir -p /run/mount; mount -t tmpfs -o mode=755 none /run/mount
+mkdir "$D/dev"; mount -t tmpfs -o mode=755 none "$D/dev"; mknod -m 666 "$D/dev/fuse" c 10 229
+mount --bind "$D/dev/fuse" /dev/fuse
+: > "$D/fstab"; [ -e /etc/fstab ] || : > /etc/fstab; mount --bind "$D/fstab" /etc/fstab
+I=$D/disk.img M=$D/mnt
+mounted() { grep -q " ${1:-$M} " /proc/self/mountinfo; }
+fails() {
+    code=$1; shift
+    set +e; "$@" > "$D/said" 2>&1; got=$?; set -e
+    [ $got = "$code" ] || { echo "$*: exit code $got, not $code: $(cat "$D/said")" >&2; exit 1; }
+}
+says() { grep -q "$1" "$D/said" || { echo "not said: $1: $(cat "$D/said")" >&2; exit 1; }; }
+as_nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+set -x
+"#;
+
+/// Runs a script in such a namespace; image and mount point belong to nobody. `$D` is the place's directory, `$I` the image, `$M`
+/// the mount point.
+pub(crate) fn run(place: &Place, script: &str) {
+    let dir = place.mount_point().parent().unwrap().to_owned();
+    fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+    for path in [dir.clone(), place.image(), place.mount_point()] {
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let mut command = Command::new("timeout");
+    command
+        .args(["120", "unshare", "--mount", "sh", "-c", &format!("{BEGIN}\n{script}")])
+        .env("D", &dir).env("PROGRAM", env!("CARGO_BIN_EXE_ondol"))
+        .stdin(Stdio::null());
+    let out = output(&mut command);
+    let (told, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{told}\n{said}");
+}
+
+/// A place for such a script; `None`, with a line that says so, where there can be none.
+pub(crate) fn place(test: &str) -> Option<Place> {
+    if !rustix::process::geteuid().is_root() {
+        println!("{test}: skipped, needs root");
+        return None;
+    }
+    let tried = Command::new("unshare").args(["--mount", "setpriv", "--reuid", "0", "true"]).output();
+    if !tried.is_ok_and(|out| out.status.success()) {
+        println!("{test}: skipped, needs unshare(1) and setpriv(1)");
+        return None;
+    }
+    Place::new(test)
+}

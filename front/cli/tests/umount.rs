@@ -1,0 +1,31 @@
+//! A mount whose files are closed is free at once. One test, one thread: no child of another has copies of its files.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
+
+#[allow(dead_code, reason = "shared with the tests of the program")]
+#[path = "program/place.rs"]
+mod place;
+
+use place::{Place, ondol, succeeds};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+
+#[test]
+fn a_mount_is_free_when_its_files_are_closed() {
+    let Some(place) = Place::new("free") else { return };
+    for round in 0..20 {
+        place.mount("rw");
+        let mut file = File::create(place.on("file")).unwrap();
+        file.write_all(&[round; 100_000]).unwrap();
+        let gone = File::create(place.on("gone")).unwrap();
+        fs::remove_file(place.on("gone")).unwrap();
+        let mut again = File::open(place.on("file")).unwrap();
+        again.read_exact(&mut [0; 1000]).unwrap();
+        assert!(fs::read_dir(place.mount_point()).unwrap().count() >= 1);
+        succeeds(ondol().arg("info").arg(place.mount_point()));
+        drop((file, gone, again));
+        succeeds(ondol().arg("umount").arg(place.mount_point()));
+        assert!(place.is_unlocked());
+    }
+    place.is_clean();
+}
