@@ -63,20 +63,28 @@ impl Load {
 /// Serves the requests of one mount.
 pub(crate) struct Dispatch {
     ops: Arc<Ops>,
-    /// What was agreed on at the start.
-    agreed: Init,
+    terms: Terms,
+}
+
+/// On what terms requests are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// What kernel and server agreed on at the start.
+    pub(crate) agreed: Init,
     /// The only user besides root, under `allow_root`.
-    only: Option<u32>,
+    pub(crate) only: Option<u32>,
+    /// Nothing can be changed, so no inode can go while it is open, and openers need not be counted.
+    pub(crate) read_only: bool,
 }
 
 impl Dispatch {
-    pub(crate) fn new(ops: Arc<Ops>, agreed: Init, only: Option<u32>) -> Self {
-        Self { ops, agreed, only }
+    pub(crate) fn new(ops: Arc<Ops>, terms: Terms) -> Self {
+        Self { ops, terms }
     }
 
     /// Serves one message and answers it, if it is to be answered. Says what it was.
     pub(crate) fn serve(&self, channel: &dyn Channel, message: &[u8]) -> Load {
-        match Request::parse(message, self.agreed.contains(Init::SETXATTR_EXT)) {
+        match Request::parse(message, self.terms.agreed.contains(Init::SETXATTR_EXT)) {
             Ok(request) => {
                 let answer = Answering { channel, header: &request.header };
                 let load = Load::of(&request);
@@ -99,7 +107,7 @@ impl Dispatch {
     fn lets_in(&self, request: &Request<'_>) -> bool {
         use Operation as O;
         let uid = request.header.uid;
-        self.only.is_none_or(|only| uid == only || uid == 0)
+        self.terms.only.is_none_or(|only| uid == only || uid == 0)
             || matches!(
                 request.operation,
                 O::Destroy
@@ -127,6 +135,7 @@ impl Dispatch {
             O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(a, TTL))),
             O::Setattr(set) => self.setattr(answer, header, &set),
             O::Readlink => answer.with(ops.readlink(at), |target| answer.data(target)),
+            O::Open(_) | O::Opendir if self.terms.read_only => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
             O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(answer::DIR_FLAGS)),
             O::Read(what) => ops.read(at, what.offset, what.size, |got| answer.with(got, |data| answer.data(data))),
@@ -246,7 +255,7 @@ impl Dispatch {
 
     /// Has the kernel ask for the mode again where it does not know that an access control list is a mode, too.
     fn access_changed(&self, answer: &Answering<'_>, header: &Header, name: &[u8]) {
-        answer.forget_mode(name == ACCESS_LIST && !self.agreed.contains(Init::POSIX_ACL), header.nodeid);
+        answer.forget_mode(name == ACCESS_LIST && !self.terms.agreed.contains(Init::POSIX_ACL), header.nodeid);
     }
 
     fn readdir(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
