@@ -179,6 +179,28 @@ fn a_read_only_mount_is_not_told_of_opens() {
     place.is_clean();
 }
 
+#[test]
+fn the_writeback_cache_collects_writes() {
+    let Some(place) = Place::mounted("writeback", "writeback_cache") else { return };
+    let file = OpenOptions::new().append(true).create_new(true).open(place.on("f")).unwrap();
+    for n in 0..1000u32 {
+        std::io::Write::write_all(&mut &file, &n.to_le_bytes()).unwrap();
+    }
+    file.sync_all().unwrap();
+    let requests = requests(&place);
+    assert!(requests["write"] < 100, "{requests:?}");
+    let told = file.metadata().unwrap();
+    drop(file);
+    place.umount();
+    place.is_clean();
+    place.mount("ro");
+    let expected: Vec<u8> = (0..1000u32).flat_map(u32::to_le_bytes).collect();
+    assert!(fs::read(place.on("f")).unwrap() == expected);
+    let kept = fs::metadata(place.on("f")).unwrap();
+    assert_eq!((kept.len(), kept.mtime(), kept.mtime_nsec()), (told.len(), told.mtime(), told.mtime_nsec()));
+    place.umount();
+}
+
 fn requests(place: &Place) -> BTreeMap<String, u64> {
     let mut ask = crate::place::ondol();
     let out = output(ask.args(["info", "--json", "--stats"]).arg(place.mount_point()));
