@@ -48,8 +48,8 @@ pub use info::{Counters, Info, info};
 pub use maintain::{CheckReport, RecoverReport, check, check_by_copy, check_store, recover, recover_store};
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
-    Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, Ino, OnError, ROOT, Rename, Seek, SetAttr, SetTime,
-    SetXattr, StatFs,
+    Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek, SetAttr,
+    SetTime, SetXattr, StatFs,
 };
 pub use options::{OptionError, Options, parse_size};
 pub use transaction::Transaction;

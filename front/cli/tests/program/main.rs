@@ -5,6 +5,7 @@
 mod ask;
 mod calls;
 mod files;
+mod kinds;
 mod lifecycle;
 mod place;
 mod pool;
