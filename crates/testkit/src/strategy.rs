@@ -52,7 +52,7 @@ impl Mix {
 
     /// What a mount by FUSE has.
     pub fn mount() -> Self {
-        Self { shifts: false, extended: false, ..Self::kernel() }
+        Self { shifts: false, ..Self::kernel() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The server without a kernel: messages in, answers out. For fuzzers and tests.
 
 use crate::channel::Channel;
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, Terms};
 use crate::ops::Ops;
 use crate::proto::Request;
 use crate::proto::numbers::Init;
@@ -27,7 +27,8 @@ impl Surface {
     /// Serves `volume` as to a kernel that offered everything.
     pub fn new(volume: Volume) -> Self {
         let ops = Arc::new(Ops::new(volume));
-        Self { dispatch: Dispatch::new(Arc::clone(&ops), Init::all(), None), ops }
+        let terms = Terms { agreed: Init::all(), only: None, read_only: false };
+        Self { dispatch: Dispatch::new(Arc::clone(&ops), terms), ops }
     }
 
     /// Serves one message. Hands back what was sent, each message with its header.

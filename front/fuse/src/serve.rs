@@ -135,6 +135,7 @@ fn connect(
         threads: options.max_threads.unwrap_or_else(default_threads),
         kernel_checks: options.kernel_checks(),
         writeback_cache: options.writeback_cache,
+        read_only: options.read_only,
         only: root_and_owner.then(|| rustix::process::geteuid().as_raw()),
     };
     let session = Session::begin(connection, Arc::clone(ops), &config).map_err(MountError::Handshake);

@@ -3,7 +3,7 @@
 //! Every thread waits on the connection with a buffer of its own, serves what it gets, and answers; nothing is handed over.
 
 use crate::channel::{Channel, Device};
-use crate::dispatch::Dispatch;
+use crate::dispatch::{Dispatch, Terms};
 use crate::follow::Follow;
 use crate::ops::Ops;
 use crate::proto::numbers::{self, Init};
@@ -53,6 +53,8 @@ pub(crate) struct Config {
     pub(crate) kernel_checks: bool,
     /// The kernel collects writes.
     pub(crate) writeback_cache: bool,
+    /// Nothing can be changed.
+    pub(crate) read_only: bool,
     /// The only user besides root, under `allow_root`.
     pub(crate) only: Option<u32>,
 }
@@ -72,7 +74,8 @@ impl Session {
     pub(crate) fn begin(connection: OwnedFd, ops: Arc<Ops>, config: &Config) -> io::Result<Self> {
         let device = Device::new(connection);
         let agreed = handshake(&device, config)?;
-        Ok(Self { device, dispatch: Dispatch::new(ops, agreed, config.only), threads: config.threads.max(1) })
+        let terms = Terms { agreed, only: config.only, read_only: config.read_only };
+        Ok(Self { device, dispatch: Dispatch::new(ops, terms), threads: config.threads.max(1) })
     }
 
     /// Serves until the connection ends.

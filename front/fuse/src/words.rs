@@ -1,8 +1,9 @@
 //! FUSE's numbers, flags and times as the volume's words, and back.
 
-use crate::ops::Sender;
-use crate::proto::wire::{self, SetattrIn, StatfsOut, Statx, StatxOut, StatxTime};
-use crate::proto::{Header, numbers::fattr};
+use crate::ops::{Opening, Sender};
+use crate::proto::Header;
+use crate::proto::numbers::{OPEN_KILL_SUIDGID, fattr};
+use crate::proto::wire::{self, OpenIn, SetattrIn, StatfsOut, Statx, StatxOut, StatxTime};
 use ondol::{Attr, Fallocate, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, StatFs, Timestamp};
 
 const ST_BLOCK_SIZE: u32 = 4096;
@@ -27,7 +28,7 @@ pub(crate) fn node(ino: Ino) -> u64 {
 }
 
 pub(crate) fn sender(header: &Header) -> Sender {
-    Sender { uid: header.uid, gid: header.gid }
+    Sender { uid: header.uid, gid: header.gid, umask: 0 }
 }
 
 /// The type as the upper bits of a mode.
@@ -120,14 +121,14 @@ pub(crate) fn statfs(s: &StatFs) -> StatfsOut {
     }
 }
 
-/// Permission bits of a new inode.
-pub(crate) fn perm(mode: u32, umask: u32) -> u16 {
-    (mode & !umask & 0o7777) as u16
+/// The sender of a request that makes an inode.
+pub(crate) fn maker(header: &Header, umask: u32) -> Sender {
+    Sender { umask: perm(umask), ..sender(header) }
 }
 
-/// Type and permission bits of a new inode.
-pub(crate) fn mode(mode: u32, umask: u32) -> u16 {
-    (mode & 0xF000) as u16 | perm(mode, umask)
+/// The permission bits of a mode.
+pub(crate) fn perm(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
 }
 
 pub(crate) fn set_attr(set: &SetattrIn) -> SetAttr {
@@ -138,7 +139,7 @@ pub(crate) fn set_attr(set: &SetattrIn) -> SetAttr {
         (false, false) => None,
     };
     SetAttr {
-        perm: has(fattr::MODE).then(|| perm(set.mode, 0)),
+        perm: has(fattr::MODE).then(|| perm(set.mode)),
         uid: has(fattr::UID).then_some(set.uid),
         gid: has(fattr::GID).then_some(set.gid),
         size: has(fattr::SIZE).then_some(set.size),
@@ -148,12 +149,18 @@ pub(crate) fn set_attr(set: &SetattrIn) -> SetAttr {
     }
 }
 
-/// Flags of renameat2(2); `None`: not offered.
-pub(crate) fn rename_how(flags: u32) -> Option<Rename> {
+/// Flags of renameat2(2); `None`: not offered. A whiteout is `owner`'s.
+pub(crate) fn rename_how(flags: u32, owner: Sender) -> Option<Rename> {
+    const NOREPLACE: u32 = 1;
+    const EXCHANGE: u32 = 2;
+    const WHITEOUT: u32 = 4;
+    const WHITEOUT_NOREPLACE: u32 = WHITEOUT | NOREPLACE;
     Some(match flags {
         0 => Rename::Replace,
-        1 => Rename::NoReplace,
-        2 => Rename::Exchange,
+        NOREPLACE => Rename::NoReplace,
+        EXCHANGE => Rename::Exchange,
+        WHITEOUT => Rename::Whiteout { owner: owner.caller(), replace: true },
+        WHITEOUT_NOREPLACE => Rename::Whiteout { owner: owner.caller(), replace: false },
         _ => return None,
     })
 }
@@ -209,9 +216,15 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
     ((device >> 8) & 0xFFF, (device & 0xFF) | ((device >> 12) & 0xF_FF00))
 }
 
-/// Whether the flags of open(2) hold `O_TRUNC`.
-pub(crate) fn truncates(flags: u32) -> bool {
-    flags & rustix::fs::OFlags::TRUNC.bits() != 0
+pub(crate) fn opening(how: &OpenIn) -> Opening {
+    use rustix::fs::OFlags;
+    let flags = OFlags::from_bits_retain(how.flags);
+    Opening {
+        write: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
+        append: flags.contains(OFlags::APPEND),
+        truncate: flags.contains(OFlags::TRUNC),
+        kill_suid: how.open_flags & OPEN_KILL_SUIDGID != 0,
+    }
 }
 
 #[cfg(test)]
@@ -252,8 +265,9 @@ mod tests {
         assert_eq!(fallocate_how(2), None);
         assert_eq!(fallocate_how(8), Some(Fallocate::CollapseRange));
         assert_eq!(fallocate_how(9), None);
-        assert_eq!(rename_how(2), Some(Rename::Exchange));
-        assert_eq!(rename_how(8), None);
+        let nobody = Sender { uid: 0, gid: 0, umask: 0 };
+        assert_eq!(rename_how(2, nobody), Some(Rename::Exchange));
+        assert_eq!(rename_how(6, nobody), None);
         assert_eq!(seek_what(0), None);
         assert_eq!(listed(FileType::Directory), 4);
     }

@@ -56,7 +56,7 @@ fn names() {
         renamed.map_err(io::Error::from)
     };
     assert_eq!(errno(rename("a", "b", RenameFlags::NOREPLACE)), Some(17));
-    assert_eq!(errno(rename("a", "b", RenameFlags::WHITEOUT)), Some(22));
+    assert_eq!(errno(rename("a", "b", RenameFlags::WHITEOUT | RenameFlags::EXCHANGE)), Some(22));
     rename("a", "b", RenameFlags::EXCHANGE).unwrap();
     assert_eq!(fs::read(place.on("a")).unwrap(), b"b");
     fs::rename(place.on("a"), place.on("d/e/c")).unwrap();

@@ -3,9 +3,11 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 mod ask;
+mod calls;
 mod files;
 mod fsck;
 mod helpers;
+mod kinds;
 mod lifecycle;
 mod manual;
 mod namespace;

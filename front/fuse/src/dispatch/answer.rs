@@ -82,9 +82,9 @@ impl Answering<'_> {
         self.body(&OpenOut { fh: 0, open_flags: flags, backing_id: 0 });
     }
 
-    pub(super) fn created(&self, a: &Attr) {
+    pub(super) fn created(&self, answer: Answer<Attr>) {
         let open = OpenOut { fh: 0, open_flags: FILE_FLAGS, backing_id: 0 };
-        self.body(&CreateOut { entry: entry(a), open });
+        self.with(answer, |a| self.body(&CreateOut { entry: entry(a), open }));
     }
 
     /// Answers a request for `size` bytes of an attribute: 0 asks how many there are.

@@ -1,43 +1,71 @@
-//! ioctl(2): the commands of ext4 whose size says all about their argument, which is what FUSE lets through.
+//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through.
 
 use super::answer::Answering;
 use crate::ops::Ops;
+use crate::proto::Header;
 use crate::proto::wire::IoctlIn;
-use ondol::{Attr, Ino};
+use crate::words::{ino, sender};
+use ondol::FsxAttr;
 use rustix::io::Errno;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Commands, by the numbers of x86 and ARM (`_IOR` and `_IOW` of `linux/fs.h` and ext4).
+/// Commands, by the numbers of x86 and ARM (`linux/fs.h`, and ext4's own).
 mod command {
     pub(super) const GETFLAGS: u32 = 0x8008_6601;
+    pub(super) const SETFLAGS: u32 = 0x4008_6602;
     pub(super) const GETVERSION: u32 = 0x8008_7601;
     pub(super) const EXT4_GETVERSION: u32 = 0x8008_6603;
     pub(super) const FSGETXATTR: u32 = 0x801C_581F;
+    pub(super) const FSSETXATTR: u32 = 0x401C_5820;
+    pub(super) const GETFSLABEL: u32 = 0x8100_9431;
 }
 
-/// The flags that ext4 shows to users.
-const VISIBLE: u32 = 0x725B_DFFF;
+/// `struct fsxattr`.
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Fsxattr {
+    xflags: u32,
+    extsize: u32,
+    nextents: u32,
+    projid: u32,
+    cowextsize: u32,
+    padding: [u8; 8],
+}
 
-pub(super) fn serve(ops: &Ops, answer: &Answering<'_>, ino: Ino, how: &IoctlIn) {
+/// Serves one command; those that nobody knows are answered with ENOTTY.
+pub(super) fn serve(ops: &Ops, answer: &Answering<'_>, header: &Header, how: &IoctlIn, data: &[u8]) {
+    let (ino, from) = (ino(header.nodeid), sender(header));
     let room = how.out_size as usize;
     let tell = |bytes: &[u8]| answer.ioctl(bytes.get(..room).unwrap_or(bytes));
+    let changed = || {
+        answer.forget_mode(true, header.nodeid);
+        tell(&[]);
+    };
     match how.cmd {
-        command::GETFLAGS => answer.with(ops.ioctl_attr(ino), |a| tell(&(a.flags & VISIBLE).to_ne_bytes())),
+        command::GETFLAGS => answer.with(ops.flags(ino), |flags| tell(flags.as_bytes())),
         command::GETVERSION | command::EXT4_GETVERSION => {
-            answer.with(ops.ioctl_attr(ino), |a| tell(&a.generation.to_ne_bytes()));
+            answer.with(ops.ioctl_attr(ino), |a| tell(a.generation.as_bytes()));
         }
-        command::FSGETXATTR => answer.with(ops.ioctl_attr(ino), |a| tell(&fsxattr(a))),
+        command::FSGETXATTR => answer.with(ops.fsxattr(ino), |x| tell(from_volume(x).as_bytes())),
+        command::GETFSLABEL => answer.with(ops.label(), |label| tell([label.as_bytes(), &[0]].concat().as_slice())),
+        command::SETFLAGS => match u32::read_from_prefix(data) {
+            Ok((flags, _)) => answer.with(ops.set_flags(ino, flags, from), |()| changed()),
+            Err(_) => answer.error(Errno::INVAL),
+        },
+        command::FSSETXATTR => match Fsxattr::read_from_prefix(data) {
+            Ok((x, _)) => answer.with(ops.set_fsxattr(ino, &to_volume(&x), from), |()| changed()),
+            Err(_) => answer.error(Errno::INVAL),
+        },
         _ => answer.error(Errno::NOTTY),
     }
 }
 
-/// `struct fsxattr`: flags in XFS's numbers, then extent size, extent count, project, and padding.
-fn fsxattr(a: &Attr) -> [u8; 28] {
-    const PAIRS: [(u32, u32); 6] =
-        [(0x10, 0x08), (0x20, 0x10), (0x08, 0x20), (0x80, 0x40), (0x40, 0x80), (0x2000_0000, 0x200)];
-    let flags = PAIRS.iter().filter(|(ext4, _)| a.flags & ext4 != 0).fold(0u32, |all, (_, xfs)| all | xfs);
-    let mut bytes = [0; 28];
-    if let Some(place) = bytes.first_chunk_mut() {
-        *place = flags.to_ne_bytes();
-    }
-    bytes
+fn from_volume(x: &FsxAttr) -> Fsxattr {
+    let FsxAttr { xflags, extsize, nextents, projid, cowextsize } = *x;
+    Fsxattr { xflags, extsize, nextents, projid, cowextsize, padding: [0; 8] }
+}
+
+fn to_volume(x: &Fsxattr) -> FsxAttr {
+    let Fsxattr { xflags, extsize, nextents, projid, cowextsize, .. } = *x;
+    FsxAttr { xflags, extsize, nextents, projid, cowextsize }
 }

@@ -10,17 +10,16 @@ mod ioctl;
 mod tests;
 
 use crate::channel::Channel;
-use crate::ops::{Listed, ListedPlus, Ops, Range};
+use crate::ops::{Listed, ListedPlus, Ops, Range, SetAttribute};
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{
-    CopyFileRangeIn, CopyFileRangeOut, CreateIn, EntryOut, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn,
-    WriteOut,
+    CopyFileRangeIn, CopyFileRangeOut, EntryOut, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn, WriteOut,
 };
 use crate::proto::{Header, Malformed, Operation, Request};
 use crate::words::{
-    attr, decode_device, fallocate_how, ino, listed, mode, node, perm, rename_how, seek_what, sender, set_attr, statfs,
-    statx, truncates, xattr_how,
+    attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what, sender,
+    set_attr, statfs, statx, xattr_how,
 };
 use answer::{Answering, TTL};
 use rustix::io::Errno;
@@ -63,20 +62,28 @@ impl Load {
 /// Serves the requests of one mount.
 pub(crate) struct Dispatch {
     ops: Arc<Ops>,
-    /// What was agreed on at the start.
-    agreed: Init,
+    terms: Terms,
+}
+
+/// On what terms requests are served.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// What kernel and server agreed on at the start.
+    pub(crate) agreed: Init,
     /// The only user besides root, under `allow_root`.
-    only: Option<u32>,
+    pub(crate) only: Option<u32>,
+    /// Nothing can be changed, so no inode can go while it is open, and openers need not be counted.
+    pub(crate) read_only: bool,
 }
 
 impl Dispatch {
-    pub(crate) fn new(ops: Arc<Ops>, agreed: Init, only: Option<u32>) -> Self {
-        Self { ops, agreed, only }
+    pub(crate) fn new(ops: Arc<Ops>, terms: Terms) -> Self {
+        Self { ops, terms }
     }
 
     /// Serves one message and answers it, if it is to be answered. Says what it was.
     pub(crate) fn serve(&self, channel: &dyn Channel, message: &[u8]) -> Load {
-        match Request::parse(message, self.agreed.contains(Init::SETXATTR_EXT)) {
+        match Request::parse(message, self.terms.agreed.contains(Init::SETXATTR_EXT)) {
             Ok(request) => {
                 let answer = Answering { channel, header: &request.header };
                 let load = Load::of(&request);
@@ -99,7 +106,7 @@ impl Dispatch {
     fn lets_in(&self, request: &Request<'_>) -> bool {
         use Operation as O;
         let uid = request.header.uid;
-        self.only.is_none_or(|only| uid == only || uid == 0)
+        self.terms.only.is_none_or(|only| uid == only || uid == 0)
             || matches!(
                 request.operation,
                 O::Destroy
@@ -127,6 +134,7 @@ impl Dispatch {
             O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(a, TTL))),
             O::Setattr(set) => self.setattr(answer, header, &set),
             O::Readlink => answer.with(ops.readlink(at), |target| answer.data(target)),
+            O::Open(_) | O::Opendir if self.terms.read_only => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
             O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(answer::DIR_FLAGS)),
             O::Read(what) => ops.read(at, what.offset, what.size, |got| answer.with(got, |data| answer.data(data))),
@@ -141,13 +149,13 @@ impl Dispatch {
             O::Getxattr { name, size } => answer.xattr(ops.getxattr(at, name), size),
             O::Listxattr { size } => answer.xattr(ops.listxattr(at, from), size),
             O::Removexattr(name) => {
-                let removed = ops.removexattr(at, name);
+                let removed = ops.removexattr(at, name, from);
                 self.access_changed(answer, header, name);
                 answer.done(removed);
             }
             O::Readdir(what) => self.readdir(answer, header, &what),
             O::Readdirplus(what) => self.readdirplus(answer, header, &what),
-            O::Ioctl(how, _) => ioctl::serve(ops, answer, at, &how),
+            O::Ioctl(how, data) => ioctl::serve(ops, answer, header, &how, data),
             O::Fallocate(what) => {
                 let range = Range { offset: what.offset, len: what.length };
                 answer.with(ops.fallocate(at, fallocate_how(what.mode), range, from), |mode_changed| {
@@ -181,41 +189,38 @@ impl Dispatch {
             },
             O::Symlink { name, target } => answer.entry(ops.symlink(at, name, target, from)),
             O::Mknod(how, name) => {
-                answer.entry(ops.mknod(at, name, mode(how.mode, how.umask), decode_device(how.rdev), from));
+                answer.entry(ops.mknod(at, name, how.mode as u16, decode_device(how.rdev), maker(header, how.umask)));
             }
-            O::Mkdir(how, name) => answer.entry(ops.mkdir(at, name, perm(how.mode, how.umask), from)),
-            O::Create(how, name) => self.create(answer, header, &how, name),
-            O::Unlink(name) => answer.done(ops.unlink(at, name)),
-            O::Rmdir(name) => answer.done(ops.rmdir(at, name)),
+            O::Mkdir(how, name) => answer.entry(ops.mkdir(at, name, perm(how.mode), maker(header, how.umask))),
+            O::Create(how, name) => {
+                answer.created(ops.create(at, name, perm(how.mode), maker(header, how.umask)));
+            }
+            O::Tmpfile(how) => answer.created(ops.tmpfile(at, perm(how.mode), maker(header, how.umask))),
+            O::Unlink(name) => answer.done(ops.unlink(at, name, from)),
+            O::Rmdir(name) => answer.done(ops.rmdir(at, name, from)),
             O::Rename { name, new_dir, new_name, flags } => {
-                answer.done(ops.rename((at, name), (ino(new_dir), new_name), rename_how(flags)));
+                answer.done(ops.rename((at, name), (ino(new_dir), new_name), rename_how(flags, from), from));
             }
-            O::Link { node, name } => answer.entry(ops.link(ino(node), at, name)),
+            O::Link { node, name } => answer.entry(ops.link(ino(node), at, name, from)),
             _ => answer.error(Errno::NOSYS),
         }
     }
 
     fn setattr(&self, answer: &Answering<'_>, header: &Header, set: &SetattrIn) {
-        answer.attr(self.ops.setattr(ino(header.nodeid), set_attr(set)));
+        answer.attr(self.ops.setattr(ino(header.nodeid), set_attr(set), sender(header)));
     }
 
     fn open(&self, answer: &Answering<'_>, header: &Header, how: &OpenIn) {
-        let kill_suid = how.open_flags & numbers::OPEN_KILL_SUIDGID != 0;
-        let opened = self.ops.open(ino(header.nodeid), truncates(how.flags), kill_suid);
+        let opened = self.ops.open(ino(header.nodeid), opening(how), sender(header));
         answer.with(opened, |mode_changed| {
             answer.forget_mode(*mode_changed, header.nodeid);
             answer.opened(answer::FILE_FLAGS);
         });
     }
 
-    fn create(&self, answer: &Answering<'_>, header: &Header, how: &CreateIn, name: &[u8]) {
-        let made = self.ops.create(ino(header.nodeid), name, perm(how.mode, how.umask), sender(header));
-        answer.with(made, |a| answer.created(a));
-    }
-
     fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {
         let kill_suid = how.write_flags & numbers::WRITE_KILL_SUIDGID != 0;
-        answer.with(self.ops.write(ino(header.nodeid), how.offset, data, kill_suid), |written| {
+        answer.with(self.ops.write(ino(header.nodeid), how.offset, data, kill_suid, sender(header)), |written| {
             answer.forget_mode(written.mode_changed, header.nodeid);
             answer.body(&WriteOut { size: u32::try_from(written.len).unwrap_or(u32::MAX), padding: 0 });
         });
@@ -239,14 +244,15 @@ impl Dispatch {
 
     fn setxattr(&self, answer: &Answering<'_>, header: &Header, name: &[u8], value: &[u8], how: &SetxattrIn) {
         let kill_sgid = how.setxattr_flags & numbers::SETXATTR_ACL_KILL_SGID != 0;
-        let set = self.ops.setxattr(ino(header.nodeid), name, value, xattr_how(how.flags), kill_sgid);
+        let set = SetAttribute { name, value, how: xattr_how(how.flags), kill_sgid };
+        let set = self.ops.setxattr(ino(header.nodeid), &set, sender(header));
         self.access_changed(answer, header, name);
         answer.done(set);
     }
 
     /// Has the kernel ask for the mode again where it does not know that an access control list is a mode, too.
     fn access_changed(&self, answer: &Answering<'_>, header: &Header, name: &[u8]) {
-        answer.forget_mode(name == ACCESS_LIST && !self.agreed.contains(Init::POSIX_ACL), header.nodeid);
+        answer.forget_mode(name == ACCESS_LIST && !self.terms.agreed.contains(Init::POSIX_ACL), header.nodeid);
     }
 
     fn readdir(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {

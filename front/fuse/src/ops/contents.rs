@@ -1,12 +1,10 @@
 //! Requests about open files and what is in them.
 
+use super::inode::has_suid;
 use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr, SetTime};
 use std::cell::RefCell;
-
-/// The mode bits that a change by an unprivileged user clears.
-pub(super) const SUID_SGID: u16 = 0o6000;
 
 /// The largest read that is served at once; the kernel asks for less.
 const READ_MAX: usize = 16 << 20;
@@ -22,6 +20,17 @@ pub(crate) struct Range {
     pub(crate) len: u64,
 }
 
+/// How a file is opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opening {
+    pub(crate) write: bool,
+    pub(crate) append: bool,
+    /// Empty it.
+    pub(crate) truncate: bool,
+    /// Emptying it clears setuid and setgid.
+    pub(crate) kill_suid: bool,
+}
+
 /// What a write did.
 pub(crate) struct Written {
     /// Bytes written.
@@ -31,13 +40,20 @@ pub(crate) struct Written {
 }
 
 impl Ops {
-    /// Counts an opener of a file, after emptying it if so asked, and clearing setuid and setgid with that if the kernel asks
-    /// for it. Answers whether that changed the mode.
-    pub(crate) fn open(&self, ino: Ino, truncate: bool, kill_suid: bool) -> Answer<bool> {
+    /// Counts an opener of a file, unless the inode's flags are against it, after emptying it if so asked. Answers whether that
+    /// changed the mode.
+    pub(crate) fn open(&self, ino: Ino, how: Opening, sender: Sender) -> Answer<bool> {
+        let Opening { write, append, truncate, kill_suid } = how;
         if !truncate {
-            return self.ask(Op::Open, |i| i.open(ino).map(|_| false));
+            return self.ask(Op::Open, |i| {
+                if write {
+                    i.check_open(ino, write, append, truncate)?;
+                }
+                i.open(ino).map(|_| false)
+            });
         }
-        self.change(Op::Open, |i| {
+        self.change(Op::Open, sender, |i| {
+            i.check_open(ino, write, append, truncate)?;
             i.open(ino)?;
             empty(i, ino, kill_suid).inspect_err(|_| {
                 if let Err(e) = i.release(ino) {
@@ -76,9 +92,9 @@ impl Ops {
     }
 
     /// Writes, after clearing setuid and setgid if the kernel asks for it.
-    pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_suid: bool) -> Answer<Written> {
-        self.change(Op::Write, |i| {
-            let mode_changed = kill_suid && i.getattr(ino)?.perm & SUID_SGID != 0;
+    pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_suid: bool, sender: Sender) -> Answer<Written> {
+        self.change(Op::Write, sender, |i| {
+            let mode_changed = kill_suid && has_suid(&i.getattr(ino)?);
             if mode_changed {
                 i.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
             }
@@ -89,7 +105,7 @@ impl Ops {
     /// Changes the allocation of a range, and clears setuid and setgid unless the sender may keep them; `how` is `None` for modes
     /// that nobody offers. Answers whether the mode changed.
     pub(crate) fn fallocate(&self, ino: Ino, how: Option<Fallocate>, range: Range, sender: Sender) -> Answer<bool> {
-        self.change(Op::Fallocate, |i| {
+        self.change(Op::Fallocate, sender, |i| {
             let how = how.ok_or_else(|| Error::Unsupported("this mode of fallocate".into()))?;
             i.fallocate(ino, how, range.offset, range.len)?;
             clear_suid(i, ino, sender)
@@ -98,8 +114,8 @@ impl Ops {
 
     /// Copies from file to file; how much, and whether the target's mode changed.
     pub(crate) fn copy(&self, from: Ino, range: Range, to: Ino, at: u64, sender: Sender) -> Answer<(u64, bool)> {
-        self.change(Op::CopyFileRange, |i| {
-            let kill_suid = !sender.keeps_suid() && i.getattr(to)?.perm & SUID_SGID != 0;
+        self.change(Op::CopyFileRange, sender, |i| {
+            let kill_suid = !sender.keeps_suid() && has_suid(&i.getattr(to)?);
             Ok((i.copy_range(from, range.offset, to, at, range.len, kill_suid)?, kill_suid))
         })
     }
@@ -111,24 +127,24 @@ impl Ops {
 
     /// Makes a file's changes, and every earlier one, durable.
     pub(crate) fn fsync(&self, ino: Ino, data_only: bool) -> Answer<()> {
-        self.change(Op::Fsync, |i| i.fsync(ino, data_only))
+        self.vouch(Op::Fsync, |i| i.fsync(ino, data_only))
     }
 
     /// The same for a directory. On the root directory it covers the whole volume under every `fsync=`: that is how `ondol
     /// sync` reaches the server, since the kernel keeps sync(2) from it.
     pub(crate) fn fsyncdir(&self, ino: Ino, data_only: bool) -> Answer<()> {
-        self.change(Op::Fsyncdir, |i| if ino == ROOT { i.sync() } else { i.fsync(ino, data_only) })
+        self.vouch(Op::Fsyncdir, |i| if ino == ROOT { i.sync() } else { i.fsync(ino, data_only) })
     }
 
     /// Makes everything durable that was done before.
     pub(crate) fn syncfs(&self) -> Answer<()> {
-        self.change(Op::Syncfs, Inodes::sync)
+        self.vouch(Op::Syncfs, Inodes::sync)
     }
 }
 
 /// Clears setuid and setgid after a change by whom FUSE says only the number of, and not what he may do.
 fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
-    let has = !sender.keeps_suid() && inodes.getattr(ino)?.perm & SUID_SGID != 0;
+    let has = !sender.keeps_suid() && has_suid(&inodes.getattr(ino)?);
     if has {
         inodes.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
     }
@@ -136,7 +152,7 @@ fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> 
 }
 
 fn empty(inodes: &Inodes, ino: Ino, kill_suid: bool) -> Result<bool, Error> {
-    let kill_suid = kill_suid && inodes.getattr(ino)?.perm & SUID_SGID != 0;
+    let kill_suid = kill_suid && has_suid(&inodes.getattr(ino)?);
     let set = SetAttr { size: Some(0), mtime: Some(SetTime::Now), kill_suid, ..SetAttr::default() };
     inodes.setattr(ino, &set).map(|_| kill_suid)
 }

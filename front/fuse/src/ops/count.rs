@@ -21,7 +21,7 @@ kinds! {
     Read "read", Write "write", Release "release", Fsync "fsync", Opendir "opendir", Readdir "readdir",
     Readdirplus "readdirplus", Releasedir "releasedir", Fsyncdir "fsyncdir", Statfs "statfs", Getxattr "getxattr",
     Setxattr "setxattr", Listxattr "listxattr", Removexattr "removexattr", Fallocate "fallocate", Lseek "lseek",
-    Statx "statx", Forget "forget", Syncfs "syncfs", Ioctl "ioctl", CopyFileRange "copy_file_range",
+    Statx "statx", Forget "forget", Syncfs "syncfs", Ioctl "ioctl", CopyFileRange "copy_file_range", Tmpfile "tmpfile",
 }
 
 const KINDS: usize = Op::NAMES.len();

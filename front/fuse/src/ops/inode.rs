@@ -3,11 +3,26 @@
 use super::{Answer, Op, Ops, Sender};
 use crate::client::{INFO, SERVER};
 use ondol::inodes::Error;
-use ondol::{Attr, FileType, Ino, ROOT, SetAttr, SetXattr, StatFs, Volume};
+use ondol::{Attr, FileType, FsxAttr, Ino, ROOT, SetAttr, SetXattr, StatFs, Volume};
 use serde_json::{Map, Value};
 
 /// Attributes that only root may see listed.
 const TRUSTED: &[u8] = b"trusted.";
+
+/// An extended attribute to be set.
+pub(crate) struct SetAttribute<'a> {
+    pub(crate) name: &'a [u8],
+    pub(crate) value: &'a [u8],
+    pub(crate) how: SetXattr,
+    /// A new access control list takes the setgid bit away.
+    pub(crate) kill_sgid: bool,
+}
+
+/// Whether there are setuid and setgid bits that a change can take away.
+pub(super) fn has_suid(a: &Attr) -> bool {
+    const SUID_SGID: u16 = 0o6000;
+    a.perm & SUID_SGID != 0 && a.file_type != FileType::Directory
+}
 
 impl Ops {
     /// What stat(2) tells.
@@ -30,16 +45,37 @@ impl Ops {
         self.counters.count(Op::Forget);
     }
 
-    /// Changes attributes. As the kernel does for its own file systems, a change of owner takes setuid and setgid from what is
-    /// not a directory; for a change of size the kernel says whether it does.
-    pub(crate) fn setattr(&self, ino: Ino, mut set: SetAttr) -> Answer<Attr> {
-        self.change(Op::Setattr, |i| {
-            if set.kill_suid || set.uid.is_some() || set.gid.is_some() {
-                let now = i.getattr(ino)?;
-                set.kill_suid = now.perm & super::contents::SUID_SGID != 0 && now.file_type != FileType::Directory;
-            }
+    /// Changes attributes; setuid and setgid only go where what they are of is not a directory.
+    pub(crate) fn setattr(&self, ino: Ino, mut set: SetAttr, sender: Sender) -> Answer<Attr> {
+        self.change(Op::Setattr, sender, |i| {
+            set.kill_suid = set.kill_suid && has_suid(&i.getattr(ino)?);
             i.setattr(ino, &set)
         })
+    }
+
+    /// The flags of chattr(1).
+    pub(crate) fn flags(&self, ino: Ino) -> Answer<u32> {
+        self.ask(Op::Ioctl, |i| i.flags(ino))
+    }
+
+    /// Sets them.
+    pub(crate) fn set_flags(&self, ino: Ino, flags: u32, sender: Sender) -> Answer<()> {
+        self.change(Op::Ioctl, sender, |i| i.set_flags(ino, flags, sender.uid == 0))
+    }
+
+    /// The flags that all file systems share, and the project.
+    pub(crate) fn fsxattr(&self, ino: Ino) -> Answer<FsxAttr> {
+        self.ask(Op::Ioctl, |i| i.fsxattr(ino))
+    }
+
+    /// Sets them.
+    pub(crate) fn set_fsxattr(&self, ino: Ino, set: &FsxAttr, sender: Sender) -> Answer<()> {
+        self.change(Op::Ioctl, sender, |i| i.set_fsxattr(ino, set, sender.uid == 0))
+    }
+
+    /// The volume's label.
+    pub(crate) fn label(&self) -> Answer<String> {
+        self.enter(Op::Ioctl, |volume| volume.info().map(|i| i.label).map_err(|e| Error::Unsupported(e.to_string())))
     }
 
     /// Where a symbolic link points.
@@ -72,21 +108,17 @@ impl Ops {
     }
 
     /// Sets an attribute; with `kill_sgid` a new access control list takes the setgid bit away.
-    pub(crate) fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], how: SetXattr, kill_sgid: bool) -> Answer<()> {
-        const SGID: u16 = 0o2000;
-        self.change(Op::Setxattr, |i| {
-            i.setxattr(ino, name, value, how)?;
-            let perm = if kill_sgid { i.getattr(ino)?.perm } else { 0 };
-            if perm & SGID != 0 {
-                i.setattr(ino, &SetAttr { perm: Some(perm & !SGID), ..SetAttr::default() })?;
-            }
-            Ok(())
+    pub(crate) fn setxattr(&self, ino: Ino, set: &SetAttribute<'_>, sender: Sender) -> Answer<()> {
+        let SetAttribute { name, value, how, kill_sgid } = *set;
+        self.change(Op::Setxattr, sender, |i| match kill_sgid {
+            true => i.setxattr_without_setgid(ino, name, value, how),
+            false => i.setxattr(ino, name, value, how),
         })
     }
 
     /// Removes an attribute.
-    pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Answer<()> {
-        self.change(Op::Removexattr, |i| i.removexattr(ino, name))
+    pub(crate) fn removexattr(&self, ino: Ino, name: &[u8], sender: Sender) -> Answer<()> {
+        self.change(Op::Removexattr, sender, |i| i.removexattr(ino, name))
     }
 
     /// Space in all and free.

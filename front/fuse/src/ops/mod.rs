@@ -10,8 +10,9 @@ mod inode;
 mod listing;
 mod names;
 
-pub(crate) use contents::Range;
+pub(crate) use contents::{Opening, Range};
 pub(crate) use count::Op;
+pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};
 
 use crate::gate::Gate;
@@ -41,11 +42,14 @@ pub(crate) struct Sender {
     pub(crate) uid: u32,
     /// Group id.
     pub(crate) gid: u32,
+    /// Permission bits that new inodes do not get.
+    pub(crate) umask: u16,
 }
 
 impl Sender {
-    fn caller(self) -> Caller {
-        Caller::new(self.uid, self.gid)
+    /// The same in the volume's words.
+    pub(crate) fn caller(self) -> Caller {
+        Caller { uid: self.uid, gid: self.gid, umask: self.umask }
     }
 
     /// Whether setuid and setgid bits survive this sender's changes: CAP_FSETID's to say, which these requests do not carry.
@@ -81,8 +85,13 @@ impl Ops {
         self.enter(op, |volume| f(volume.inodes()))
     }
 
-    /// Serves a request that changes something, or that vouches for changes.
-    fn change<T>(&self, op: Op, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
+    /// Serves a request that changes something, for its sender.
+    fn change<T>(&self, op: Op, sender: Sender, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
+        self.vouch(op, |i| i.on_behalf_of(sender.caller(), || f(i)))
+    }
+
+    /// Serves a request that vouches for changes.
+    fn vouch<T>(&self, op: Op, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
         if self.is_broken() {
             return Err(rustix::io::Errno::IO.into());
         }

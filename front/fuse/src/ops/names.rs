@@ -18,45 +18,56 @@ impl Ops {
 
     /// Makes a regular file and opens it.
     pub(crate) fn create(&self, parent: Ino, name: &[u8], perm: u16, sender: Sender) -> Answer<Attr> {
-        self.change(Op::Create, |i| {
+        self.change(Op::Create, sender, |i| {
             let attr = i.create(parent, name, perm, sender.caller())?;
             i.open(attr.ino)
         })
     }
 
+    /// Makes a regular file without a name, and opens it.
+    pub(crate) fn tmpfile(&self, dir: Ino, perm: u16, sender: Sender) -> Answer<Attr> {
+        self.change(Op::Tmpfile, sender, |i| i.tmpfile(dir, perm, sender.caller()))
+    }
+
     /// Makes a directory.
     pub(crate) fn mkdir(&self, parent: Ino, name: &[u8], perm: u16, sender: Sender) -> Answer<Attr> {
-        self.change(Op::Mkdir, |i| i.mkdir(parent, name, perm, sender.caller()))
+        self.change(Op::Mkdir, sender, |i| i.mkdir(parent, name, perm, sender.caller()))
     }
 
     /// Makes a file of the type that `mode` says.
     pub(crate) fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), sender: Sender) -> Answer<Attr> {
-        self.change(Op::Mknod, |i| i.mknod(parent, name, mode, rdev, sender.caller()))
+        self.change(Op::Mknod, sender, |i| i.mknod(parent, name, mode, rdev, sender.caller()))
     }
 
     /// Makes a symbolic link.
     pub(crate) fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], sender: Sender) -> Answer<Attr> {
-        self.change(Op::Symlink, |i| i.symlink(parent, name, target, sender.caller()))
+        self.change(Op::Symlink, sender, |i| i.symlink(parent, name, target, sender.caller()))
     }
 
     /// Gives an inode one more name.
-    pub(crate) fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Answer<Attr> {
-        self.change(Op::Link, |i| i.link(ino, parent, name))
+    pub(crate) fn link(&self, ino: Ino, parent: Ino, name: &[u8], sender: Sender) -> Answer<Attr> {
+        self.change(Op::Link, sender, |i| i.link(ino, parent, name))
     }
 
     /// Removes a name of anything but a directory.
-    pub(crate) fn unlink(&self, parent: Ino, name: &[u8]) -> Answer<()> {
-        self.change(Op::Unlink, |i| i.unlink(parent, name))
+    pub(crate) fn unlink(&self, parent: Ino, name: &[u8], sender: Sender) -> Answer<()> {
+        self.change(Op::Unlink, sender, |i| i.unlink(parent, name))
     }
 
     /// Removes an empty directory.
-    pub(crate) fn rmdir(&self, parent: Ino, name: &[u8]) -> Answer<()> {
-        self.change(Op::Rmdir, |i| i.rmdir(parent, name))
+    pub(crate) fn rmdir(&self, parent: Ino, name: &[u8], sender: Sender) -> Answer<()> {
+        self.change(Op::Rmdir, sender, |i| i.rmdir(parent, name))
     }
 
     /// Moves a name; `how` is `None` for flags that nobody offers.
-    pub(crate) fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), how: Option<Rename>) -> Answer<()> {
-        self.change(Op::Rename, |i| {
+    pub(crate) fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        how: Option<Rename>,
+        sender: Sender,
+    ) -> Answer<()> {
+        self.change(Op::Rename, sender, |i| {
             let how = how.ok_or(Error::Invalid("this kind of rename is not offered"))?;
             i.rename(from.0, from.1, to.0, to.1, how)
         })
