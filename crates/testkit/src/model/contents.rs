@@ -22,8 +22,8 @@ impl Model {
                 Ok(0)
             }
             Op::Fallocate { file, how, at, len } => {
-                let extents = self.extents;
-                let block_size = self.block_size;
+                let extents = self.mapping.extents;
+                let unit = self.block_size * self.mapping.cluster;
                 let content = self.regular(file)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
@@ -34,7 +34,7 @@ impl Model {
                 if matches!(how, Fallocate::CollapseRange | Fallocate::InsertRange) {
                     let collapse = *how == Fallocate::CollapseRange;
                     let reaches = if collapse { at + len } else { *at };
-                    if !at.is_multiple_of(block_size) || !len.is_multiple_of(block_size) || reaches >= content.len() {
+                    if !at.is_multiple_of(unit) || !len.is_multiple_of(unit) || reaches >= content.len() {
                         return Err(Fail::Invalid);
                     }
                     if collapse { content.collapse(*at, *len) } else { content.insert(*at, *len) }

@@ -37,7 +37,7 @@ impl Volume {
         self.fallocate_locked(guard, how, offset, len).map_err(|e| self.noted(e))
     }
 
-    fn fallocate_locked(&self, guard: NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+    fn fallocate_locked(&self, mut guard: NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         let only_adds = matches!(how, Fallocate::Allocate | Fallocate::KeepSize);
         check_changeable(guard.node.ino, &guard.state.inode, only_adds)?;
         self.check_writable()?;

@@ -71,9 +71,9 @@ pub(super) fn read(vol: &Volume, ino: Ino, xattr: &Xattr) -> Result<Vec<u8>> {
 
 /// What writing a new value of `len` bytes takes.
 pub(super) fn creation_cost(reader: &mut dyn Reader, len: usize) -> Result<Cost> {
-    let format = &reader.volume().shared.inode_format;
-    let mut inode = Inode::new(0, format);
-    file::init_extents(&mut inode);
+    let vol = reader.volume();
+    let mut inode = Inode::new(0, &vol.shared.inode_format);
+    file::init_mapping(vol, &mut inode);
     let (cost, _) = file::plan::plan_write(reader, 0, &inode, 0, len)?;
     Ok(Cost { journal: cost.journal + INODE_COST, ..cost })
 }
@@ -89,12 +89,13 @@ pub(super) fn reference_cost(attrs: &Attrs) -> u32 {
 /// Makes an inode that holds `value`, without references yet.
 pub(super) fn create(op: &mut Op<'_>, owner: Ino, value: &[u8]) -> Result<(Ino, u32)> {
     let (uid, gid) = op.inode(owner).map(|inode| (inode.uid, inode.gid))?;
-    let hash = crc32c(op.vol().shared.sb.value_seed(), value);
+    let vol = op.vol();
+    let hash = crc32c(vol.shared.sb.value_seed(), value);
     let ino = op.alloc_inode(owner, false)?;
     let inode = op.inode_mut(ino)?;
     (inode.uid, inode.gid) = (uid, gid);
     init_value_inode(inode, hash);
-    file::init_extents(inode);
+    file::init_mapping(vol, inode);
     file::write::do_write(op, ino, 0, value)?;
     set_value_refs(op.inode_mut(ino)?, 0);
     Ok((ino, hash))
