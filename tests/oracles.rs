@@ -7,7 +7,7 @@ use ondol_env::sync::Arc;
 use ondol_testkit::Fail;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_sparse};
-use ondol_testkit::model::Model;
+use ondol_testkit::model::{Mapping, Model};
 use ondol_testkit::op::{Op, Path, text};
 use ondol_testkit::target::{Directory, Library, Lockstep};
 use ondol_tests::{no_kernel_mount, skip};
@@ -98,8 +98,11 @@ fn do_all<T: ondol_testkit::target::Target>(lockstep: &mut Lockstep<T>, ops: &[O
 fn kernel(mount: &KernelMount, image: &std::path::Path) -> Lockstep<Directory> {
     let never = Box::new(|| Err(std::io::ErrorKind::Unsupported.into()));
     let directory = Directory::new(mount.dir().to_owned(), never);
-    let extents = debugfs(image, "features").unwrap().contains(" extent");
-    Lockstep::new(if extents { directory } else { directory.without_extents() }).unwrap()
+    let stats = debugfs(image, "stats -h").unwrap();
+    let number = |name: &str| stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let cluster = number("Cluster size:").zip(number("Block size:")).map_or(1, |(cluster, block)| cluster / block);
+    let extents = stats.lines().any(|line| line.contains("features:") && line.contains(" extent"));
+    Lockstep::new(directory.with_mapping(Mapping { extents, cluster })).unwrap()
 }
 
 fn must_equal(want: &Snapshot, found: &Snapshot, who: &str) {

@@ -239,6 +239,11 @@ impl Volume {
         self.engine.wait(tid).map_err(|e| self.noted(e.into()))
     }
 
+    /// Bytes of a cluster, the unit of allocation: of a block, without bigalloc.
+    pub fn cluster_size(&self) -> u32 {
+        self.shared.sb.block_size() * self.shared.sb.cluster_ratio()
+    }
+
     /// What statfs(2) tells.
     pub fn statfs(&self) -> StatFs {
         let (sb, groups) = (&self.shared.sb, &self.shared.groups);

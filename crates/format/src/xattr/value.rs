@@ -11,7 +11,7 @@ pub fn value_sectors(sb: &Superblock, xattr: &Xattr) -> u64 {
     if !xattr.in_inode() {
         return 0;
     }
-    let cluster = u64::from(sb.block_size()) * u64::from(sb.blocks_per_group() / sb.clusters_per_group().max(1));
+    let cluster = u64::from(sb.block_size()) * u64::from(sb.cluster_ratio());
     u64::from(xattr.value_size).next_multiple_of(cluster.max(1)) / 512
 }
 

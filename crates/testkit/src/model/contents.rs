@@ -30,8 +30,8 @@ impl Model {
                 if !matches!(how, Fallocate::Allocate | Fallocate::KeepSize) {
                     self.check_cuts(file)?;
                 }
-                let extents = self.extents;
-                let block_size = self.block_size;
+                let extents = self.mapping.extents;
+                let unit = self.block_size * self.mapping.cluster;
                 let content = self.regular(file, false)?;
                 if *len == 0 {
                     return Err(Fail::Invalid);
@@ -42,7 +42,7 @@ impl Model {
                 if matches!(how, Fallocate::CollapseRange | Fallocate::InsertRange) {
                     let collapse = *how == Fallocate::CollapseRange;
                     let reaches = if collapse { at + len } else { *at };
-                    if !at.is_multiple_of(block_size) || !len.is_multiple_of(block_size) || reaches >= content.len() {
+                    if !at.is_multiple_of(unit) || !len.is_multiple_of(unit) || reaches >= content.len() {
                         return Err(Fail::Invalid);
                     }
                     if collapse { content.collapse(*at, *len) } else { content.insert(*at, *len) }

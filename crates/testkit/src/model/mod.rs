@@ -24,6 +24,21 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(u64);
 
+/// How files are mapped, as far as it can be seen in what `fallocate` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// By extents; without, ranges can only be punched out.
+    pub extents: bool,
+    /// Blocks of a cluster: ranges that files lose or gain are multiples of it.
+    pub cluster: u64,
+}
+
+impl Default for Mapping {
+    fn default() -> Self {
+        Self { extents: true, cluster: 1 }
+    }
+}
+
 /// What an inode holds beside its attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
@@ -56,8 +71,7 @@ pub struct Model {
     inodes: BTreeMap<Id, Arc<Inode>>,
     handles: BTreeMap<u8, Id>,
     next: u64,
-    /// Files are mapped by extents; without, ranges of them can only be punched out.
-    extents: bool,
+    mapping: Mapping,
     /// Bytes in a block.
     block_size: u64,
 }
@@ -78,7 +92,7 @@ impl Model {
             inodes: BTreeMap::from([(ROOT, Arc::new(root))]),
             handles: BTreeMap::new(),
             next: 1,
-            extents: true,
+            mapping: Mapping::default(),
             block_size: BLOCK_SIZE,
         }
     }
@@ -108,10 +122,10 @@ impl Model {
         model
     }
 
-    /// Whether files are mapped by extents (as they are at first): `fallocate` can then do more than to punch holes.
+    /// With files that are mapped in this way.
     #[must_use]
-    pub fn with_extents(mut self, extents: bool) -> Self {
-        self.extents = extents;
+    pub fn with_mapping(mut self, mapping: Mapping) -> Self {
+        self.mapping = mapping;
         self
     }
 

@@ -3,6 +3,7 @@
 use super::Target;
 use super::library::acl_name;
 use crate::dump::{self, Snapshot};
+use crate::model::Mapping;
 use crate::op::{Acl, Fallocate, File, Flags, Op, Path, Rename, SetXattr};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
@@ -22,19 +23,19 @@ pub struct Directory {
     root: PathBuf,
     handles: BTreeMap<u8, OwnedFd>,
     remount: Remount,
-    extents: bool,
+    mapping: Mapping,
 }
 
 impl Directory {
     /// The directory `root`; `remount` is called, without open handles, for [`Op::Remount`].
     pub fn new(root: PathBuf, remount: Remount) -> Self {
-        Self { root, handles: BTreeMap::new(), remount, extents: true }
+        Self { root, handles: BTreeMap::new(), remount, mapping: Mapping::default() }
     }
 
-    /// The file system maps files by ext2's block maps, not by extents.
+    /// Of a file system that maps files in this way.
     #[must_use]
-    pub fn without_extents(self) -> Self {
-        Self { extents: false, ..self }
+    pub fn with_mapping(self, mapping: Mapping) -> Self {
+        Self { mapping, ..self }
     }
 
     /// Opens the directory of `path` component by component, so that no symbolic link is followed.
@@ -344,7 +345,7 @@ impl Target for Directory {
         dump::of_directory(&self.root).map_err(|e| e.to_string())
     }
 
-    fn has_extents(&self) -> bool {
-        self.extents
+    fn mapping(&self) -> Mapping {
+        self.mapping
     }
 }

@@ -5,6 +5,7 @@ use super::Target;
 use super::steps::transaction;
 use crate::dump::{self, Snapshot};
 use crate::image::clock;
+use crate::model::Mapping;
 use crate::op::{File, Flags, Op, Path, SetXattr};
 use crate::{Fail, Outcome};
 use ondol::{Options, Volume};
@@ -402,8 +403,10 @@ impl Target for Library {
         dump::of_volume(volume.inodes()).map_err(|e| e.to_string())
     }
 
-    fn has_extents(&self) -> bool {
-        let info = self.volume.as_ref().and_then(|volume| volume.info().ok());
-        info.is_none_or(|info| info.features.iter().any(|name| name == "extent"))
+    fn mapping(&self) -> Mapping {
+        let Some(volume) = &self.volume else { return Mapping::default() };
+        let extents = volume.info().is_ok_and(|info| info.features.iter().any(|name| name == "extent"));
+        let inodes = volume.inodes();
+        Mapping { extents, cluster: u64::from(inodes.cluster_size() / inodes.statfs().block_size) }
     }
 }

@@ -29,7 +29,7 @@ impl<T: Target> Lockstep<T> {
     /// # Errors
     /// The target cannot be read.
     pub fn new(mut target: T) -> Result<Self, String> {
-        let model = Model::from_snapshot(&target.snapshot()?).with_extents(target.has_extents());
+        let model = Model::from_snapshot(&target.snapshot()?).with_mapping(target.mapping());
         Ok(Self { model, target, done: Vec::new() })
     }
 

@@ -13,7 +13,7 @@ pub use user::User;
 
 use crate::Outcome;
 use crate::dump::Snapshot;
-use crate::model::Model;
+use crate::model::{Mapping, Model};
 use crate::op::Op;
 
 /// Something that does operations and shows what became of them.
@@ -30,9 +30,9 @@ pub trait Target {
     /// Says what could not be read.
     fn snapshot(&mut self) -> Result<Snapshot, String>;
 
-    /// Whether its files are mapped by extents.
-    fn has_extents(&self) -> bool {
-        true
+    /// How its files are mapped.
+    fn mapping(&self) -> Mapping {
+        Mapping::default()
     }
 }
 

@@ -36,11 +36,11 @@ impl Checker<'_> {
         }
         if self.space.claim(at, 1).is_some() || self.space.mark_clusters(at, 1).is_some() {
             self.problem("xattr block", place.in_block(at), "the block is in use by something else");
-            return Ok(sectors + self.block_size() as u64 / 512);
+            return Ok(sectors + self.cluster_size() / 512);
         }
         let bytes = self.read(at)?;
         let (refcount, values) = self.check_xattr_block(place.in_block(at), at, &bytes);
-        let in_block = values + self.block_size() as u64 / 512;
+        let in_block = values + self.cluster_size() / 512;
         self.xattrs.insert(at, SharedXattrs { refcount, found: 1, sectors: in_block, first_user: ino });
         Ok(sectors + in_block)
     }

@@ -2,7 +2,9 @@
 
 use super::plan::{check_changeable, check_regular, max_size};
 use super::{Mapped, map};
+use crate::alloc::Need;
 use crate::attr::{do_setattr, plan_setattr};
+use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard, NodeState};
 use crate::op::Op;
 use crate::{Error, Fallocate, Ino, Result, SetAttr, Volume};
@@ -138,6 +140,9 @@ impl Volume {
     fn next_run(&self, ino: Ino, inode: &Inode, range: Range) -> Result<(bool, u64)> {
         let block_size = u64::from(self.shared.sb.block_size());
         let most = range.len.min(self.atomic_bytes());
+        if is_inline(inode) {
+            return Ok((true, most));
+        }
         let mut len = 0;
         while len < most {
             let byte = range.from + len;
@@ -158,6 +163,7 @@ impl Volume {
     fn copy_hole(&self, mut guard: NodeGuard, range: Range) -> Result<NodeGuard> {
         let (size, end) = (guard.state.inode.size, range.to + range.len);
         if range.to < size {
+            guard = self.unfold_locked(guard, Need::ToFree)?;
             guard = self.fallocate_steps(guard, Fallocate::PunchHole, range.to, range.len.min(size - range.to))?;
         }
         if end > size { self.truncate_locked(guard, end) } else { Ok(guard) }

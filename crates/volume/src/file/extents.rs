@@ -2,7 +2,8 @@
 
 use super::plan::check_regular;
 use super::{Mapped, map};
-use crate::{Extent, Ino, Result, Volume};
+use crate::inline::is_inline;
+use crate::{Error, Extent, Ino, Result, Volume};
 use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
@@ -12,7 +13,8 @@ impl Volume {
     /// are among them.
     ///
     /// # Errors
-    /// `IsDirectory`, `Invalid` for what is no regular file, corruption, or the store's failure.
+    /// `IsDirectory`, `Invalid` for what is no regular file; `Unsupported` for one whose contents lie in its inode; corruption, or
+    /// the store's failure.
     pub fn extents(&self, ino: Ino, offset: u64, len: u64) -> Result<Vec<Extent>> {
         let node = self.node(ino)?;
         let state = node.read()?;
@@ -21,6 +23,9 @@ impl Volume {
     }
 
     fn extents_in(&self, ino: Ino, inode: &Inode, offset: u64, len: u64) -> Result<Vec<Extent>> {
+        if is_inline(inode) {
+            return Err(Error::Unsupported(format!("extents of inode {ino}, which holds its contents itself")));
+        }
         let block_size = u64::from(self.shared.sb.block_size());
         let most = u64::from(MAX_LOGICAL);
         let end = offset.saturating_add(len).div_ceil(block_size).min(most);

@@ -24,7 +24,7 @@ impl Volume {
     /// Takes `len` bytes from `offset` on out of a file that has extents and may be changed; what follows moves up.
     ///
     /// # Errors
-    /// `Invalid` unless both are multiples of the block size and something of the file follows the range; `Unsupported` for
+    /// `Invalid` unless both are multiples of the cluster size and something of the file follows the range; `Unsupported` for
     /// too many extents; corruption, or the journal's or store's failure.
     pub(super) fn collapse_locked(&self, mut guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
         let range = self.whole_blocks(offset, len)?;
@@ -53,7 +53,7 @@ impl Volume {
     /// Puts a hole of `len` bytes into a file at `offset`; what was there moves down.
     ///
     /// # Errors
-    /// `Invalid` unless both are multiples of the block size and the offset lies before the end of the file; `FileTooBig`;
+    /// `Invalid` unless both are multiples of the cluster size and the offset lies before the end of the file; `FileTooBig`;
     /// `NoSpace` for a node of the tree; and as [`Volume::collapse_locked`].
     pub(super) fn insert_locked(&self, guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
         let range = self.whole_blocks(offset, len)?;
@@ -75,9 +75,14 @@ impl Volume {
     }
 
     fn whole_blocks(&self, offset: u64, len: u64) -> Result<Blocks> {
-        let block_size = u64::from(self.shared.sb.block_size());
-        if !offset.is_multiple_of(block_size) || !len.is_multiple_of(block_size) {
-            return Err(Error::Invalid("offset and length must be multiples of the block size"));
+        let sb = &self.shared.sb;
+        let block_size = u64::from(sb.block_size());
+        // What shares a cluster stays together.
+        let unit = block_size * u64::from(sb.cluster_ratio());
+        if !offset.is_multiple_of(unit) || !len.is_multiple_of(unit) {
+            return Err(Error::Invalid(
+                "offset and length must be multiples of the block size, or of the cluster size",
+            ));
         }
         let block = |byte: u64| u32::try_from(byte / block_size).map_err(|_| Error::FileTooBig);
         Ok(Blocks { first: block(offset)?, end: block(offset + len)? })

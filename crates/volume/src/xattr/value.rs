@@ -89,7 +89,8 @@ pub(super) fn reference_cost(attrs: &Attrs) -> u32 {
 /// Makes an inode that holds `value`, without references yet.
 pub(super) fn create(op: &mut Op<'_>, owner: Ino, value: &[u8]) -> Result<(Ino, u32)> {
     let (uid, gid) = op.inode(owner).map(|inode| (inode.uid, inode.gid))?;
-    let hash = crc32c(op.vol().shared.sb.value_seed(), value);
+    let vol = op.vol();
+    let hash = crc32c(vol.shared.sb.value_seed(), value);
     let ino = op.alloc_inode(owner, false)?;
     let vol = op.vol();
     let inode = op.inode_mut(ino)?;
