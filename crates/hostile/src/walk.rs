@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// Inodes that are looked at.
 const INODES: usize = 200;
 /// Entries that are read of one directory.
-const ENTRIES: usize = 3000;
+const ENTRIES: usize = 400;
 /// Names that are looked up in one directory.
 const LOOKUPS: usize = 24;
 /// Parts of a file that are looked for.

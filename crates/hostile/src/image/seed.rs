@@ -33,11 +33,17 @@ pub(crate) enum Kind {
     Mapped,
     /// Nothing but zeros, for inputs that bring their own superblock.
     Bare,
+    /// As `Csum`, with few files: cheap to compare with a model.
+    Small,
+    /// As `Plain`, with few files.
+    SmallPlain,
+    /// As `Pages`, with few files.
+    SmallPages,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers in inputs: new ones are added at the end.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Csum,
         Self::Plain,
         Self::GdtCsum,
@@ -47,6 +53,9 @@ impl Kind {
         Self::PlainDirty,
         Self::Mapped,
         Self::Bare,
+        Self::Small,
+        Self::SmallPlain,
+        Self::SmallPages,
     ];
 
     /// Those that can be opened for writing and hold what every tree holds.
@@ -61,23 +70,36 @@ impl Kind {
         Self::Mapped,
     ];
 
+    /// Those with few files.
+    pub(crate) const SMALL: [Self; 3] = [Self::Small, Self::SmallPlain, Self::SmallPages];
+
+    fn is_small(self) -> bool {
+        Self::SMALL.contains(&self)
+    }
+
     fn is_dirty(self) -> bool {
         matches!(self, Self::Dirty | Self::PlainDirty)
     }
 
     fn features(self) -> &'static str {
         match self {
-            Self::Csum | Self::Dirty | Self::Bare => "orphan_file",
-            Self::Plain | Self::PlainDirty | Self::Mapped => "^metadata_csum,^metadata_csum_seed,^orphan_file",
+            Self::Csum | Self::Dirty | Self::Bare | Self::Small => "orphan_file",
+            Self::Plain | Self::PlainDirty | Self::Mapped | Self::SmallPlain => {
+                "^metadata_csum,^metadata_csum_seed,^orphan_file"
+            }
             Self::GdtCsum => "^metadata_csum,^metadata_csum_seed,^orphan_file,uninit_bg",
-            Self::Pages => "^orphan_file",
+            Self::Pages | Self::SmallPages => "^orphan_file",
             Self::Groups => "meta_bg,^resize_inode,^metadata_csum,^metadata_csum_seed,^orphan_file",
         }
     }
 
+    fn block_size(self) -> u32 {
+        if matches!(self, Self::Pages | Self::SmallPages) { 4096 } else { 1024 }
+    }
+
     fn size(self) -> usize {
         match self {
-            Self::Pages => 12 << 20,
+            Self::Pages | Self::SmallPages => 12 << 20,
             Self::Groups => 20 << 20,
             Self::Bare => 256 << 10,
             _ => 4 << 20,
@@ -87,7 +109,7 @@ impl Kind {
     /// An empty volume.
     fn mkfs(self) -> Result<Vec<u8>, FormatError> {
         let mut options = Options::new(*b"ondol fuzz seeds", *b"ondol hash seed.", 1_600_000_000);
-        options.block_size = Some(if self == Self::Pages { 4096 } else { 1024 });
+        options.block_size = Some(self.block_size());
         options.inodes = Some(128);
         options.journal_blocks = Some(1024);
         options.features = options.features.apply(self.features())?;
@@ -157,7 +179,11 @@ fn populate(kind: Kind, store: Arc<LayerStore>) -> ondol::Result<()> {
     let options = image::options(data).with_cache(8 << 20);
     let store: Arc<dyn BlockStore> = store;
     let volume = Volume::open_stepped(store.clone(), &options, image::clock(1))?;
-    tree(kind, volume.inodes())?;
+    if kind.is_small() {
+        small(volume.inodes())?;
+    } else {
+        tree(kind, volume.inodes())?;
+    }
     if !kind.is_dirty() {
         return volume.close();
     }
@@ -168,7 +194,7 @@ fn populate(kind: Kind, store: Arc<LayerStore>) -> ondol::Result<()> {
 }
 
 fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
-    let block = if kind == Kind::Pages { 4096 } else { 1024 };
+    let block = u64::from(kind.block_size());
     let create = |dir, name: &str| v.create(dir, name.as_bytes(), 0o644, OWNER).map(|a| a.ino);
     let mkdir = |dir, name: &str| v.mkdir(dir, name.as_bytes(), 0o755, OWNER).map(|a| a.ino);
     let (file, frag, pre) = (create(ROOT, "file")?, create(ROOT, "frag")?, create(ROOT, "pre")?);
@@ -203,6 +229,16 @@ fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
     attributes(v, create(ROOT, "attrs")?)?;
     // The model of the test grammar knows no ACLs: nothing else is in there.
     acls(v, create(ROOT, "acl")?, mkdir(ROOT, "acls")?)
+}
+
+fn small(v: &Inodes) -> Result<(), Error> {
+    let file = v.create(ROOT, b"file", 0o644, OWNER)?.ino;
+    v.write(file, 0, &[1; 3000])?;
+    let d = v.mkdir(ROOT, b"d", 0o755, OWNER)?.ino;
+    v.mkdir(d, b"sub", 0o755, OWNER)?;
+    v.mkdir(ROOT, b"flat", 0o755, OWNER)?;
+    v.symlink(ROOT, b"slow", &[b'x'; 300], OWNER)?;
+    attributes(v, v.create(ROOT, b"attrs", 0o644, OWNER)?.ino)
 }
 
 fn attributes(v: &Inodes, file: Ino) -> Result<(), Error> {
