@@ -71,6 +71,11 @@ fn words() {
     run(Target::Words);
 }
 
+#[test]
+fn requests() {
+    run(Target::Requests);
+}
+
 /// Inputs that nobody chose: every target takes any bytes.
 #[test]
 fn any_bytes_are_taken() {

@@ -4,7 +4,8 @@ use super::{Seed, Structure, What};
 use crate::input::Input;
 use ondol_format::Time;
 use ondol_format::jbd2::{
-    Commit, DescriptorWriter, JournalIncompat, JournalSuperblock, LogFormat, RevokeWriter, Tag, escape, tag_checksum,
+    Commit, DescriptorWriter, JournalCompat, JournalIncompat, JournalSuperblock, LogFormat, OldChecksum, RevokeWriter,
+    Tag, escape, tag_checksum,
 };
 use ondol_power::Layer;
 
@@ -16,6 +17,8 @@ struct Writer<'a> {
     sequence: u32,
     /// The next block of the journal.
     at: u32,
+    /// The checksum of the transaction so far, as commit blocks had it first.
+    sum: u32,
 }
 
 /// Blocks of a log.
@@ -41,12 +44,13 @@ pub(crate) fn write(layer: &mut Layer, seed: &Seed, input: &mut Input<'_>) {
     let sequence = input.pick(&[1, 5, u32::MAX - 1, 0, 1 << 31]);
     let mut sb = JournalSuperblock::new(seed.block_size, 1024, [7; 16]);
     sb.set_incompat(features);
+    sb.set_compat(if word & 32 != 0 { JournalCompat::CHECKSUM } else { JournalCompat::empty() });
     // Short rings, and logs that begin in the midst.
     let start = input.pick(&[1, 1, 2, 20, 1023]);
     sb.set_start(Some(start), sequence);
     let format = sb.format();
     layer.write(head.offset as usize, &sb.encode());
-    let mut writer = Writer { layer, seed, format, sequence, at: start };
+    let mut writer = Writer { layer, seed, format, sequence, at: start, sum: !0 };
     while !input.is_empty() && writer.at < BLOCKS {
         writer.block(input);
     }
@@ -88,7 +92,15 @@ impl Writer<'_> {
             3 => self.revoke(input),
             4..=6 => {
                 let mut block = self.blank();
-                Commit { sequence: self.sequence, time: Time { sec: 1, nsec: 0 } }.write(&mut block, &self.format);
+                let old_checksum = match input.u8() % 16 {
+                    0..=7 => OldChecksum::Crc32(self.sum),
+                    8..=13 => OldChecksum::None,
+                    14 => OldChecksum::Crc32(0),
+                    _ => OldChecksum::Unknown,
+                };
+                self.sum = !0;
+                let commit = Commit { sequence: self.sequence, time: Time { sec: 1, nsec: 0 }, old_checksum };
+                commit.write(&mut block, &self.format);
                 self.put(&block);
                 self.sequence = self.sequence.wrapping_add(1);
             }
@@ -134,8 +146,10 @@ impl Writer<'_> {
             }
         }
         writer.finish();
-        self.put(&block);
-        images.iter().for_each(|image| self.put(image));
+        for block in std::iter::once(&block).chain(&images) {
+            self.sum = ondol_format::csum::crc32_be(self.sum, block);
+            self.put(block);
+        }
     }
 
     fn revoke(&mut self, input: &mut Input<'_>) {

@@ -4,6 +4,7 @@ mod images;
 mod options;
 mod pools;
 mod program;
+mod requests;
 
 use crate::calls::Group;
 
@@ -28,11 +29,13 @@ pub enum Target {
     Pool,
     /// Mount options, sizes, features and paths.
     Words,
+    /// FUSE requests.
+    Requests,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Walk,
         Self::Names,
         Self::Contents,
@@ -42,6 +45,7 @@ impl Target {
         Self::Crash,
         Self::Pool,
         Self::Words,
+        Self::Requests,
     ];
 
     /// Its name: of the fuzz target, and of the directory of its corpus.
@@ -56,6 +60,7 @@ impl Target {
             Self::Crash => "crash",
             Self::Pool => "pool",
             Self::Words => "words",
+            Self::Requests => "requests",
         }
     }
 
@@ -74,6 +79,7 @@ impl Target {
             Self::Crash => program::run(bytes),
             Self::Pool => pools::run(bytes),
             Self::Words => options::run(bytes),
+            Self::Requests => requests::run(bytes),
         }
     }
 }
