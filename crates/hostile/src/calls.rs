@@ -25,7 +25,7 @@ pub(crate) struct Calls<'a> {
     open: Vec<Ino>,
 }
 
-const NAMES: [&[u8]; 22] = [
+const NAMES: [&[u8]; 24] = [
     b"file",
     b"frag",
     b"pre",
@@ -35,6 +35,8 @@ const NAMES: [&[u8]; 22] = [
     b"attrs",
     b"acl",
     b"acls",
+    b"values",
+    b"same",
     b"fast",
     b"slow",
     b"one",
@@ -50,8 +52,9 @@ const NAMES: [&[u8]; 22] = [
     b"lost+found",
 ];
 
-const XATTRS: [&[u8]; 12] = [
+const XATTRS: [&[u8]; 13] = [
     b"user.large",
+    b"user.huge",
     b"user.small",
     b"user.new",
     b"trusted.t",
@@ -253,7 +256,8 @@ impl<'a> Calls<'a> {
                 let how = input.pick(&[SetXattr::Any, SetXattr::Any, SetXattr::Create, SetXattr::Replace]);
                 let value = match input.u8() {
                     n @ 0..=200 => vec![n; usize::from(n)],
-                    n @ 201..=240 => vec![n; usize::from(n - 200) * 128],
+                    n @ 201..=230 => vec![n; usize::from(n - 200) * 128],
+                    n @ 231..=240 => vec![n; usize::from(n - 228) * 2000],
                     n => input.split(usize::from(n - 240) * 6).to_vec(),
                 };
                 drop(v.setxattr(ino, name, &value, how));

@@ -5,12 +5,13 @@ use super::mapped;
 use ondol::{DataMode, Fallocate, Ino, ROOT, Volume};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
-use ondol_format::FormatError;
 use ondol_format::mkfs::{Chunk, Options, Plan};
+use ondol_format::{FormatError, Incompat, RawSuperblock, superblock};
 use ondol_power::Layer;
 use ondol_testkit::image;
 use ondol_volume::{Caller, Error, Volume as Inodes};
 use std::sync::OnceLock;
+use zerocopy::{FromZeros, IntoBytes};
 
 /// What an image is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +40,13 @@ pub(crate) enum Kind {
     SmallPlain,
     /// As `Pages`, with few files.
     SmallPages,
+    /// As `Csum`, with values of attributes in inodes of their own, and room for large directories.
+    Values,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers in inputs: new ones are added at the end.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Csum,
         Self::Plain,
         Self::GdtCsum,
@@ -56,10 +59,11 @@ impl Kind {
         Self::Small,
         Self::SmallPlain,
         Self::SmallPages,
+        Self::Values,
     ];
 
     /// Those that can be opened for writing and hold what every tree holds.
-    pub(crate) const WHOLE: [Self; 8] = [
+    pub(crate) const WHOLE: [Self; 9] = [
         Self::Csum,
         Self::Plain,
         Self::GdtCsum,
@@ -68,6 +72,7 @@ impl Kind {
         Self::Dirty,
         Self::PlainDirty,
         Self::Mapped,
+        Self::Values,
     ];
 
     /// Those with few files.
@@ -77,13 +82,18 @@ impl Kind {
         Self::SMALL.contains(&self)
     }
 
+    /// One of `kinds` that a byte stands for. Bytes below their number keep their meaning when there come to be more.
+    pub(crate) fn one_of(kinds: &[Self], byte: u8) -> Self {
+        kinds[usize::from(byte % 32) % kinds.len()]
+    }
+
     fn is_dirty(self) -> bool {
         matches!(self, Self::Dirty | Self::PlainDirty)
     }
 
     fn features(self) -> &'static str {
         match self {
-            Self::Csum | Self::Dirty | Self::Bare | Self::Small => "orphan_file",
+            Self::Csum | Self::Dirty | Self::Bare | Self::Small | Self::Values => "orphan_file",
             Self::Plain | Self::PlainDirty | Self::Mapped | Self::SmallPlain => {
                 "^metadata_csum,^metadata_csum_seed,^orphan_file"
             }
@@ -121,8 +131,23 @@ impl Kind {
             }
             Ok::<(), FormatError>(())
         })?;
+        if self == Self::Values {
+            add_features(&mut bytes, Incompat::EA_INODE | Incompat::LARGEDIR);
+        }
         Ok(bytes)
     }
+}
+
+/// Adds features that change nothing of an empty volume.
+fn add_features(bytes: &mut [u8], more: Incompat) {
+    let mut raw = RawSuperblock::new_zeroed();
+    let range = superblock::OFFSET as usize..superblock::OFFSET as usize + superblock::SIZE;
+    raw.as_mut_bytes().copy_from_slice(&bytes[range.clone()]);
+    let mut features = raw.features();
+    features.incompat |= more;
+    raw.set_features(features);
+    raw.seal();
+    bytes[range].copy_from_slice(raw.as_bytes());
 }
 
 /// An image to begin with.
@@ -227,6 +252,12 @@ fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
     v.mknod(ROOT, b"pipe", 0o10_644, (0, 0), OWNER)?;
     v.mknod(ROOT, b"dev", 0o60_600, (8, 300), OWNER)?;
     attributes(v, create(ROOT, "attrs")?)?;
+    if kind == Kind::Values {
+        let (one, other) = (create(ROOT, "values")?, create(ROOT, "same")?);
+        v.setxattr(one, b"user.huge", &[1; 20_000], Default::default())?;
+        v.setxattr(one, b"user.large", &[2; 3000], Default::default())?;
+        v.setxattr(other, b"user.large", &[2; 3000], Default::default())?;
+    }
     // The model of the test grammar knows no ACLs: nothing else is in there.
     acls(v, create(ROOT, "acl")?, mkdir(ROOT, "acls")?)
 }
@@ -296,7 +327,7 @@ mod tests {
             assert!(count(|w| w == What::Xattr) > 0, "{kind:?}");
             assert!(count(|w| w == What::Free) > 0, "{kind:?}");
             assert!(count(|w| matches!(w, What::Journal(_))) > 20, "{kind:?}");
-            assert_eq!(count(|w| w == What::OrphanFile) > 0, matches!(kind, Kind::Csum | Kind::Dirty));
+            assert_eq!(count(|w| w == What::OrphanFile) > 0, matches!(kind, Kind::Csum | Kind::Dirty | Kind::Values));
             assert_eq!(count(|w| w == What::Indirect) > 0, kind == Kind::Mapped);
             let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(seed.layer.clone()));
             let opened = Volume::open_stepped(store, &image::options(DataMode::Ordered), image::clock(1));

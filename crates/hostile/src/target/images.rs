@@ -42,7 +42,7 @@ fn check(guard: &Arc<Guard>) {
 
 pub(super) fn walk(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let seed = Seed::of(input.pick(&Kind::ALL));
+    let seed = Seed::of(Kind::one_of(&Kind::ALL, input.u8()));
     let how = input.pick(&["ro,norecovery", "ro"]);
     let layer = if seed.atlas.len() == 1 {
         let mut layer = seed.layer.clone();
@@ -74,7 +74,7 @@ pub(super) fn any(bytes: &[u8]) {
 
 fn used(bytes: &[u8], group: Group, which: fn(&Structure) -> bool) {
     let mut input = Input::new(bytes);
-    let seed = Seed::of(input.pick(&Kind::WHOLE));
+    let seed = Seed::of(Kind::one_of(&Kind::WHOLE, input.u8()));
     let word = input.u8();
     let guard = Arc::new(Guard::new(patched(seed, &mut input, which), true));
     let options = options(word);
