@@ -223,12 +223,21 @@ impl<'a> Calls<'a> {
                     Fallocate::PunchHole,
                     Fallocate::ZeroRange,
                     Fallocate::ZeroRangeKeepSize,
+                    Fallocate::CollapseRange,
+                    Fallocate::InsertRange,
                 ];
                 let (how, len) = (input.pick(&how), Self::offset(input));
                 drop(v.fallocate(ino, how, at, len));
             }
-            27 => drop(v.seek(ino, at, Seek::Data)),
-            28 => drop(v.seek(ino, at, Seek::Hole)),
+            27 => {
+                drop(v.seek(ino, at, Seek::Data));
+                drop(v.extents(ino, at, Self::offset(input)));
+            }
+            28 => {
+                drop(v.seek(ino, at, Seek::Hole));
+                let (to, to_at, len) = (self.ino(input), Self::offset(input), Self::offset(input));
+                drop(v.copy_range(ino, at, to, to_at, len, input.one_in(2)));
+            }
             29 => {
                 let time = SetTime::To(Timestamp { sec: at as i64, nsec: 5 });
                 let set =

@@ -61,7 +61,11 @@ fn offset(input: &mut Input<'_>) -> u64 {
 
 /// One call.
 pub(crate) fn op(input: &mut Input<'_>) -> Op {
-    match input.u8() % 36 {
+    match input.u8() % 38 {
+        36..=37 => {
+            let (from, to) = (file(input), file(input));
+            Op::Copy { from, at: offset(input), to, to_at: offset(input), len: input.pick(&LENGTHS) }
+        }
         35 => {
             let steps: Vec<Op> = (0..2 + input.below(3)).map(|_| step(input)).collect();
             if steps.iter().all(Op::is_step) { Op::Transaction(steps) } else { Op::Sync }
@@ -128,6 +132,8 @@ fn change(n: u8, input: &mut Input<'_>) -> Op {
                 Fallocate::PunchHole,
                 Fallocate::ZeroRange,
                 Fallocate::ZeroRangeKeepSize,
+                Fallocate::CollapseRange,
+                Fallocate::InsertRange,
             ]);
             Op::Fallocate { file: file(input), how, at: offset(input), len: input.pick(&LENGTHS) }
         }

@@ -110,6 +110,8 @@ impl Walk<'_> {
             self.guard.begin("read");
             let _ = self.volume.read(ino, at, &mut buf);
         }
+        self.guard.begin("listing extents");
+        let _ = self.volume.extents(ino, 0, u64::MAX);
         let mut at = 0;
         for _ in 0..PARTS {
             self.guard.begin("seek");

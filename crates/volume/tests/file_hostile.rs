@@ -150,6 +150,8 @@ fn more_blocks_than_the_volume_has_are_refused() {
         bytes[root + 12 + i as usize * 12..][..12].copy_from_slice(&extent);
     }
     let rig = mount(bytes, DataMode::Ordered);
+    let found = rig.vol.extents(ino, 0, u64::MAX).map(|extents| extents.len());
+    assert!(matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("more blocks")), "{found:?}");
     let found = rig.vol.seek(ino, 0, Seek::Hole);
     assert!(matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("more blocks")), "{found:?}");
 }

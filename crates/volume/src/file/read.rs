@@ -1,7 +1,7 @@
 //! Read and seek.
 
 use super::plan::check_regular;
-use super::{Mapped, map};
+use super::{Mapped, check_passed, map};
 use crate::alloc::Need;
 use crate::inline::{self, is_inline};
 use crate::node::Node;
@@ -96,10 +96,7 @@ impl Volume {
             }
             byte = (u64::from(at) + u64::from(run.len)) * block_size;
             allocated += if run.what == Mapped::Hole { 0 } else { u64::from(run.len) };
-            if allocated > self.shared.sb.blocks_count() {
-                let what = "more blocks are mapped than the volume has";
-                return Err(Error::corrupt(format!("mapping of inode {ino}"), 0, what));
-            }
+            check_passed(self, ino, allocated)?;
         }
         // The end of the file is a hole.
         if what == Seek::Hole && offset < inode.size { Ok(inode.size) } else { Err(Error::PastEnd) }
