@@ -34,12 +34,12 @@ pub(super) fn run(bytes: &[u8]) {
         image.truncate(usize::from(input.u16()));
     }
     let Ok(nvm) = Nvm::from_bytes(&image) else { return };
-    if let Ok(report) = inspect(&nvm) {
-        if let Ok(header) = report.header(nvm.name(), nvm.size()) {
-            for area in &header.areas {
-                let mut head = vec![0; area.len.min(256) as usize];
-                nvm.read(area.start, &mut head).expect("an area of a header that is believed lies in the pool");
-            }
+    if let Ok(report) = inspect(&nvm)
+        && let Ok(header) = report.header(nvm.name(), nvm.size())
+    {
+        for area in &header.areas {
+            let mut head = vec![0; area.len.min(256) as usize];
+            nvm.read(area.start, &mut head).expect("an area of a header that is believed lies in the pool");
         }
     }
     let Ok(mut pool) = Pool::open(nvm) else { return };

@@ -40,10 +40,10 @@ pub(super) fn run(bytes: &[u8]) {
             break;
         }
     }
-    if !guard.is_dark() {
-        if let Err(e) = lockstep.compare() {
-            panic!("{e}");
-        }
+    if !guard.is_dark()
+        && let Err(e) = lockstep.compare()
+    {
+        panic!("{e}");
     }
     guard.fail_after(0);
     drop(lockstep);
