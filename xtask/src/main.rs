@@ -1,7 +1,8 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
-//! `cargo xtask programs`: programs and test suites of others on a mount.
+//! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod layers;
 mod licences;
 mod plant;
@@ -30,6 +31,10 @@ fn main() -> ExitCode {
     if wanted == "programs" {
         return programs::run(words);
     }
+    if wanted == "fuzz" {
+        let result = fuzz::run(&words.collect::<Vec<_>>());
+        return result.map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     let skipped: Vec<String> = words.filter_map(|w| w.strip_prefix("--skip=").map(str::to_owned)).collect();
     let chosen: Vec<&Check> = CHECKS
         .iter()
@@ -37,17 +42,22 @@ fn main() -> ExitCode {
         .collect();
     if chosen.is_empty() {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        eprintln!("usage: cargo xtask check [--skip=NAME]... | programs [--list] [NAME]... | {}", names.join(" | "));
+        let own = "check [--skip=NAME]... | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
+        eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }
     for (name, check) in chosen {
         println!("xtask: {name}");
         if let Err(why) = check() {
-            eprintln!("xtask: {name} failed: {why}");
-            return ExitCode::FAILURE;
+            return fail(format!("{name} failed: {why}"));
         }
     }
     ExitCode::SUCCESS
+}
+
+fn fail(why: String) -> ExitCode {
+    eprintln!("xtask: {why}");
+    ExitCode::FAILURE
 }
 
 fn cargo(args: &[&str]) -> Result<(), String> {

@@ -169,6 +169,27 @@ fn an_index_that_leads_nowhere() {
     assert!(list(&fs, large).is_err() || (0..NAMES).any(|i| fs.volume.lookup(large, name(i).as_bytes()).is_err()));
 }
 
+/// A size that no directory can have, although all of it may be mapped, again and again to the same block.
+#[test]
+fn a_directory_larger_than_the_volume() {
+    let (mut bytes, _) = image();
+    let place = debugfs(&bytes, "imap /small");
+    let number = |from: &str| place.split_once(from).map(|(_, rest)| rest.trim_start_matches("0x"));
+    let digits = |text: &str| text.chars().take_while(char::is_ascii_hexdigit).collect::<String>();
+    let block: usize = digits(number("at block ").expect("a block")).parse().expect("a number");
+    let offset = usize::from_str_radix(&digits(number("offset ").expect("an offset")), 16).expect("a number");
+    let inode = block * 1024 + offset;
+    let blocks = bytes.len() as u32 / 1024;
+    for (size, possible) in [(blocks + 1, false), (u32::MAX / 1024, false), (blocks, true)] {
+        bytes[inode + 4..inode + 8].copy_from_slice(&(size * 1024).to_le_bytes());
+        let fs = Fs::open(bytes.clone());
+        let small = fs.is(TOP, "small").expect("small");
+        let found = fs.volume.lookup(small, b"no such name");
+        let corrupt = matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("a size of"));
+        assert!(if possible { matches!(found, Err(Error::NotFound)) } else { corrupt }, "{size}: {found:?}");
+    }
+}
+
 /// A directory that contains the directory that contains it.
 #[test]
 fn a_circle_of_directories() {

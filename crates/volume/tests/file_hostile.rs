@@ -132,3 +132,26 @@ fn pointers_to_the_file_systems_own_blocks_are_refused() {
         }
     }
 }
+
+/// Extents that name the same blocks again and again: a search for a hole ends.
+#[test]
+fn more_blocks_than_the_volume_has_are_refused() {
+    let base = mkfs("8M", &["-b", "1024", "-O", "^metadata_csum", "-N", "64"], 1);
+    let ino = ino_of(&base, "f0");
+    let rig = mount(base, DataMode::Ordered);
+    rig.vol.write(ino, 0, &[FILL; 1024]).unwrap();
+    let mut bytes = rig.unmount_checked();
+    let root = mapping_of(&bytes, "f0");
+    // i_size_lo, and a leaf of three extents of 3,000 blocks from block 5,000 on.
+    bytes[root - 0x24..root - 0x20].copy_from_slice(&(9000 * 1024u32).to_le_bytes());
+    bytes[root + 2] = 3;
+    for i in 0..3u32 {
+        let extent = [i * 3000, 3000, 5000].map(u32::to_le_bytes).concat();
+        bytes[root + 12 + i as usize * 12..][..12].copy_from_slice(&extent);
+    }
+    let rig = mount(bytes, DataMode::Ordered);
+    let found = rig.vol.extents(ino, 0, u64::MAX).map(|extents| extents.len());
+    assert!(matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("more blocks")), "{found:?}");
+    let found = rig.vol.seek(ino, 0, Seek::Hole);
+    assert!(matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("more blocks")), "{found:?}");
+}

@@ -77,14 +77,15 @@ impl Dir {
             return Err(Error::Unsupported(what));
         }
         let sb = &vol.shared.sb;
-        let size = if is_inline(inode) {
+        // None has more blocks than the volume, even with holes: a search through all of them comes to an end.
+        let (size, most) = if is_inline(inode) {
             // One list of entries, as a single block is.
-            crate::inline::stored(ino, inode)?.len() as u64
+            (crate::inline::stored(ino, inode)?.len() as u64, 1)
         } else {
-            u64::from(sb.block_size())
+            (u64::from(sb.block_size()), sb.blocks_count())
         };
-        let blocks = u32::try_from(inode.size / size).ok().filter(|&n| n > 0 && inode.size.is_multiple_of(size));
-        let blocks = blocks.filter(|&n| n == 1 || !is_inline(inode));
+        let possible = |n: &u32| (1..=most).contains(&u64::from(*n)) && inode.size.is_multiple_of(size);
+        let blocks = u32::try_from(inode.size.checked_div(size).unwrap_or(0)).ok().filter(possible);
         let Some(blocks) = blocks else {
             let at = crate::node::locate(&vol.shared, ino).map_or(0, |(block, ..)| block);
             return Err(Error::corrupt(format!("directory {ino}"), at, format!("a size of {} bytes", inode.size)));

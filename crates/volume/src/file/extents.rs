@@ -1,7 +1,7 @@
 //! Where the contents of a file lie on the medium.
 
 use super::plan::check_regular;
-use super::{Mapped, map};
+use super::{Mapped, check_passed, map};
 use crate::inline::is_inline;
 use crate::{Error, Extent, Ino, Result, Volume};
 use ondol_format::Inode;
@@ -29,7 +29,7 @@ impl Volume {
         let block_size = u64::from(self.shared.sb.block_size());
         let most = u64::from(MAX_LOGICAL);
         let end = offset.saturating_add(len).div_ceil(block_size).min(most);
-        let (mut at, mut found) = (offset / block_size, Vec::<Extent>::new());
+        let (mut at, mut allocated, mut found) = (offset / block_size, 0, Vec::<Extent>::new());
         while let Some(first) = u32::try_from(at).ok().filter(|_| at < end) {
             let run = map(&mut &*self, ino, inode, first)?;
             let (logical, len) = (at * block_size, u64::from(run.len) * block_size);
@@ -39,6 +39,8 @@ impl Volume {
                 Mapped::Unwritten(start) => (start, true),
                 Mapped::Written(start) => (start, false),
             };
+            allocated += u64::from(run.len);
+            check_passed(self, ino, allocated)?;
             let new = Extent { logical, physical: start * block_size, len, unwritten, last: false };
             match found.last_mut() {
                 Some(last) if last.continues(&new) => last.len += new.len,

@@ -33,7 +33,7 @@ pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_blocks, has_r
 
 use crate::inline::is_inline;
 use crate::op::Reader;
-use crate::{Error, Ino, Result};
+use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::MAX_LOGICAL;
 use ondol_format::{FormatError, Inode};
 use ondol_journal::{Block, Kind};
@@ -132,4 +132,13 @@ fn bad_node(ino: Ino, block: u64) -> impl Fn(FormatError) -> Error {
 fn bad_pointer(ino: Ino, block: u64, len: u64) -> Error {
     let what = format!("a run of {len} blocks there cannot belong to a file");
     Error::corrupt(format!("mapping of inode {ino}"), block, what)
+}
+
+/// Refuses to go on through a map in which `allocated` blocks have been passed, if the volume does not have so many: a hostile one names
+/// the same blocks again and again.
+fn check_passed(vol: &Volume, ino: Ino, allocated: u64) -> Result<()> {
+    if allocated <= vol.shared.sb.blocks_count() {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("mapping of inode {ino}"), 0, "more blocks are mapped than the volume has"))
 }

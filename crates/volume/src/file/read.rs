@@ -1,7 +1,7 @@
 //! Read and seek.
 
 use super::plan::check_regular;
-use super::{Mapped, map};
+use super::{Mapped, check_passed, map};
 use crate::alloc::Need;
 use crate::inline::{self, is_inline};
 use crate::node::Node;
@@ -86,7 +86,7 @@ impl Volume {
             };
         }
         let block_size = u64::from(self.shared.sb.block_size());
-        let mut byte = offset;
+        let (mut byte, mut allocated) = (offset, 0);
         while byte < inode.size {
             let Some(at) = u32::try_from(byte / block_size).ok().filter(|&at| at < MAX_LOGICAL) else { break };
             let run = map(&mut &*self, ino, inode, at)?;
@@ -95,6 +95,8 @@ impl Volume {
                 return Ok(byte);
             }
             byte = (u64::from(at) + u64::from(run.len)) * block_size;
+            allocated += if run.what == Mapped::Hole { 0 } else { u64::from(run.len) };
+            check_passed(self, ino, allocated)?;
         }
         // The end of the file is a hole.
         if what == Seek::Hole && offset < inode.size { Ok(inode.size) } else { Err(Error::PastEnd) }

@@ -1,0 +1,12 @@
+//! Images to begin with, where their structures lie, and what makes them hostile.
+
+mod atlas;
+pub(crate) mod log;
+mod mapped;
+mod patch;
+mod seal;
+mod seed;
+
+pub(crate) use atlas::{Structure, What};
+pub(crate) use patch::patched;
+pub(crate) use seed::{Kind, OWNER, Seed};

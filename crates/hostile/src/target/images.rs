@@ -1,0 +1,123 @@
+//! Targets that open patched images.
+
+use crate::calls::{Calls, Group};
+use crate::guard::Guard;
+use crate::image::{Kind, Seed, Structure, What, log, patched};
+use crate::input::Input;
+use crate::walk::Walk;
+use ondol::{DataMode, OnError, Options, Volume};
+use ondol_block::BlockStore;
+use ondol_env::sync::Arc;
+use ondol_power::Layer;
+use ondol_testkit::image;
+
+/// How an image is opened.
+fn options(word: u8) -> Options {
+    let data = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback, DataMode::Ordered][usize::from(word & 3)];
+    let on_error = if word & 4 == 0 { OnError::Continue } else { OnError::RemountReadOnly };
+    image::options(data).with_on_error(on_error)
+}
+
+fn open(guard: &Arc<Guard>, options: &Options) -> Option<Volume> {
+    guard.begin("opening");
+    let store: Arc<dyn BlockStore> = guard.clone();
+    Volume::open_stepped(store, options, image::clock(1)).ok()
+}
+
+/// Reads all there is, changing nothing.
+fn look(layer: &Layer, how: &str) {
+    let guard = Arc::new(Guard::new(layer.clone(), false));
+    let options = Options::parse(how).unwrap_or_default().with_cache(512 * 1024).with_cached_inodes(16);
+    if let Some(volume) = open(&guard, &options) {
+        Walk { volume: volume.inodes(), guard: &guard }.all();
+    }
+    check(&guard);
+}
+
+fn check(guard: &Arc<Guard>) {
+    guard.begin("the check");
+    let store: Arc<dyn BlockStore> = guard.clone();
+    let _ = ondol::check_store(&store);
+}
+
+pub(super) fn walk(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let seed = Seed::of(Kind::one_of(&Kind::ALL, input.u8()));
+    let how = input.pick(&["ro,norecovery", "ro"]);
+    let layer = if seed.atlas.len() == 1 {
+        let mut layer = seed.layer.clone();
+        let raw = input.all();
+        let fits = raw.len().min(layer.len() - 1024);
+        layer.write(1024, &raw[..fits]);
+        layer
+    } else {
+        patched(seed, &mut input, |_| true)
+    };
+    look(&layer, how);
+}
+
+/// Calls on an image that is patched where `group`'s structures are.
+pub(super) fn calls(bytes: &[u8], group: Group) {
+    let which: fn(&Structure) -> bool = match group {
+        Group::Names => |s| matches!(s.what, What::DirLeaf | What::DxNode | What::Inode | What::ExtentNode),
+        Group::Contents => |s| matches!(s.what, What::Inode | What::ExtentNode | What::Indirect | What::BlockBitmap(_)),
+        Group::Xattrs => |s| matches!(s.what, What::Xattr | What::Inode),
+    };
+    used(bytes, group, which);
+}
+
+/// Calls on an image that is patched anywhere.
+pub(super) fn any(bytes: &[u8]) {
+    let group = [Group::Names, Group::Contents, Group::Xattrs][bytes.len() % 3];
+    used(bytes, group, |_| true);
+}
+
+fn used(bytes: &[u8], group: Group, which: fn(&Structure) -> bool) {
+    let mut input = Input::new(bytes);
+    let seed = Seed::of(Kind::one_of(&Kind::WHOLE, input.u8()));
+    let word = input.u8();
+    let guard = Arc::new(Guard::new(patched(seed, &mut input, which), true));
+    let options = options(word);
+    let Some(volume) = open(&guard, &options) else { return };
+    Calls::new(volume.inodes(), &guard, seed).run(group, &mut input);
+    guard.begin("committing");
+    if word & 8 != 0 {
+        let _ = volume.sync();
+        let _ = volume.step_until_idle();
+    }
+    if word & 16 != 0 {
+        let _ = volume.close();
+    } else {
+        drop(volume);
+    }
+    if word & 32 != 0 {
+        again(&guard, &options);
+    }
+}
+
+/// Opens what was left, recovers it, and reads it.
+fn again(guard: &Arc<Guard>, options: &Options) {
+    if let Some(volume) = open(guard, options) {
+        guard.freeze();
+        Walk { volume: volume.inodes(), guard }.all();
+    }
+    check(guard);
+}
+
+pub(super) fn journal(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let word = input.u8();
+    let kinds = [Kind::Dirty, Kind::PlainDirty, Kind::Csum, Kind::Pages];
+    let seed = Seed::of(kinds[usize::from(word & 3)]);
+    let mut layer = patched(seed, &mut input, |s| {
+        matches!(s.what, What::JournalSuper | What::Journal(_) | What::OrphanFile | What::Superblock)
+    });
+    if word & 4 != 0 {
+        log::write(&mut layer, seed, &mut input);
+    }
+    if word & 8 != 0 {
+        look(&layer, "ro,norecovery");
+    }
+    let guard = Arc::new(Guard::new(layer, true));
+    again(&guard, &options(word >> 4).with_read_only(word & 128 != 0));
+}
