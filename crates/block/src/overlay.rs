@@ -3,6 +3,7 @@
 use crate::{BlockStats, BlockStore, Caps, Result, check_range};
 use ondol_env::sync::{Arc, RwLock};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::IoSlice;
 
 /// Bytes of a piece that is kept once any of it was written.
@@ -31,12 +32,15 @@ impl OverlayStore {
             let (page, within) = (at / PAGE, (at % PAGE) as usize);
             let n = bytes.len().min(PAGE as usize - within);
             let (now, later) = bytes.split_at(n);
-            if !pages.contains_key(&page) {
-                let mut whole = vec![0; self.page_len(page)];
-                self.inner.read(page * PAGE, &mut whole)?;
-                pages.insert(page, whole.into());
-            }
-            if let Some(slot) = pages.get_mut(&page).and_then(|p| p.get_mut(within..within + n)) {
+            let kept = match pages.entry(page) {
+                Entry::Occupied(kept) => kept.into_mut(),
+                Entry::Vacant(free) => {
+                    let mut whole = vec![0; self.page_len(page)];
+                    self.inner.read(page * PAGE, &mut whole)?;
+                    free.insert(whole.into())
+                }
+            };
+            if let Some(slot) = kept.get_mut(within..within + n) {
                 slot.copy_from_slice(now);
             }
             (at, bytes) = (at + n as u64, later);
