@@ -24,6 +24,8 @@ pub enum Kind {
     ManyGroups,
     /// As small, with ext2's block maps instead of extents, and without what ext3 does not know. Made by mke2fs.
     BlockMap,
+    /// As small, with large values of attributes in inodes of their own. Made by mke2fs.
+    Values,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -34,7 +36,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -42,6 +44,7 @@ impl Kind {
         Self::WholeSeconds,
         Self::ManyGroups,
         Self::BlockMap,
+        Self::Values,
     ];
 
     /// Those whose files are mapped in other ways than by extents of blocks.
@@ -56,6 +59,7 @@ impl Kind {
             Self::WholeSeconds => "whole-seconds",
             Self::ManyGroups => "many-groups",
             Self::BlockMap => "block-map",
+            Self::Values => "values",
         }
     }
 
@@ -73,6 +77,7 @@ impl Kind {
             Self::WholeSeconds => by_mke2fs(Spec::small().with("-I 128")),
             Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),
             Self::BlockMap => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128").with(EXT3)),
+            Self::Values => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ea_inode")),
         }
     }
 

@@ -30,6 +30,7 @@
 mod background;
 mod compose;
 mod error;
+mod fast_commit;
 mod file;
 mod format;
 mod info;

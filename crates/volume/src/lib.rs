@@ -20,6 +20,7 @@ mod attr;
 mod check;
 mod dir;
 mod error;
+mod fast_commit;
 mod file;
 mod image;
 mod journal_map;

@@ -114,7 +114,8 @@ fn init_mapping(inode: &mut Inode, extents: bool) {
     }
 }
 
-fn first_block(op: &mut Op<'_>, ino: Ino, parent: Ino, extents: bool) -> Result<()> {
+/// Makes the first block of a directory below `parent`, with "." and "..".
+pub(crate) fn first_block(op: &mut Op<'_>, ino: Ino, parent: Ino, extents: bool) -> Result<()> {
     let inode = op.inode_mut(ino)?;
     inode.links = 2;
     init_mapping(inode, extents);
@@ -157,6 +158,6 @@ pub(super) fn check_target(vol: &Volume, target: &[u8]) -> Result<()> {
 }
 
 /// The file type code for an entry that names `ino`.
-pub(super) fn code_of(op: &Op<'_>, ino: Ino) -> Result<u8> {
+pub(crate) fn code_of(op: &Op<'_>, ino: Ino) -> Result<u8> {
     Ok(op.inode(ino)?.file_type().map_or(0, |file_type| type_code(op.vol(), file_type)))
 }

@@ -22,12 +22,14 @@ mod grow;
 mod mapping;
 pub(crate) mod plan;
 mod read;
+mod replay;
 mod shift;
 mod tree;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
 pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_root_room, init_extents, shrink};
+pub(crate) use replay::{convert_run, map_run, unmap};
 
 use crate::op::Reader;
 use crate::{Error, Ino, Result};

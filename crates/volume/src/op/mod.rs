@@ -244,19 +244,45 @@ impl<'v> Op<'v> {
         let vol = self.vol;
         let shared = &vol.shared;
         let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir)?;
-        self.taken_inodes.push((ino, dir));
-        self.mark_inode(ino, dir, true)?;
-        vol.zero_inode_table(self, ino)?;
         let mut inode = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
         inode.generation = vol.env.random_u32();
         let now = crate::time::to_disk(self.now);
         (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
-        shared.inode_replaced(ino);
-        let node = vol.nodes.create(ino, inode.clone());
-        let guard = node.write()?;
-        self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
-        self.changes_table(ino)?;
+        self.make_inode(ino, inode, dir)?;
         Ok(ino)
+    }
+
+    /// Makes a new inode of this free number, locked and part of this operation.
+    ///
+    /// # Errors
+    /// `Invalid` if it is in use; corruption of a bitmap.
+    pub(crate) fn take_inode(&mut self, ino: Ino, inode: Inode) -> Result<()> {
+        let shared = &self.vol.shared;
+        shared.groups.claim_inode(&shared.sb, &*self.vol.engine, ino)?;
+        let dir = inode.is_dir();
+        self.make_inode(ino, inode, dir)
+    }
+
+    fn make_inode(&mut self, ino: Ino, inode: Inode, dir: bool) -> Result<()> {
+        let vol = self.vol;
+        self.taken_inodes.push((ino, dir));
+        self.mark_inode(ino, dir, true)?;
+        vol.zero_inode_table(self, ino)?;
+        vol.shared.inode_replaced(ino);
+        let guard = vol.nodes.create(ino, inode.clone()).write()?;
+        self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
+        self.changes_table(ino)
+    }
+
+    /// Marks blocks used that have been claimed before, out of the promise.
+    ///
+    /// # Errors
+    /// `NoSpace` when the promise is used up.
+    pub(crate) fn take_claimed(&mut self, extent: Extent) -> Result<()> {
+        let left = self.promised.checked_sub(u64::from(extent.len));
+        self.promised = left.ok_or(Error::NoSpace("blocks"))?;
+        self.taken.push(extent);
+        self.mark_blocks(extent, true)
     }
 
     /// Frees a locked inode, whose blocks are freed already.
