@@ -87,6 +87,39 @@ fn other_forms_in_ordered() {
     other_forms(DataMode::Ordered);
 }
 
+/// Values of attributes that lie in inodes: set, replaced, removed.
+const VALUES: [&str; 2] = [
+    "create /a 0644\nsetxattr /a user.v 3000 #1\nsync\nsetxattr /a user.v 9000 #2\nsync\nremovexattr /a user.v\nsync",
+    "mkdir /d 0755\nsetxattr /d user.v 2000 #1\nsetxattr /d user.s 300 #2\nsync\nsetxattr /d user.v 10 #3\nsync\nrmdir /d\nsync",
+];
+
+/// And deleted with their owners. e2fsck does not delete the values of an orphan with it, as kernel and we do: it has no say here.
+const OWNERS: [&str; 3] = [
+    "create /a 0644\nsetxattr /a user.v 20000 #1\nsetxattr /a user.w 5000 #2\nsync\nunlink /a\nsync",
+    "create /a 0644\nsetxattr /a user.v 5000 #1\nsync\nopen @1 /a\nunlink /a\nsync\nclose @1\nsync",
+    "create /a 0644\nsetxattr /a user.v 5000 #1\ncreate /b 0644\nsync\nrename /b /a\nsync\nidle 6",
+];
+
+fn values(data: DataMode) {
+    let of = |(i, text): (usize, &&str)| {
+        workload::from_text(&format!("values {i}"), text, ondol_laboratory::Image::Values).expect("a workload")
+    };
+    let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
+    none_is_violated(data, limits, VALUES.iter().enumerate().map(of), 100);
+    let limits = Limits { second_opinion_every: 0, ..limits };
+    none_is_violated(data, limits, OWNERS.iter().enumerate().map(of), 100);
+}
+
+#[test]
+fn values_in_journal() {
+    values(DataMode::Journal);
+}
+
+#[test]
+fn values_in_ordered() {
+    values(DataMode::Ordered);
+}
+
 #[test]
 fn threads_in_journal() {
     several_threads(DataMode::Journal);

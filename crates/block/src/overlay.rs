@@ -22,6 +22,11 @@ impl OverlayStore {
         Self { inner, pages: RwLock::default() }
     }
 
+    /// Where pieces of up to 4 KiB begin that something was written to, with their length: offsets rise.
+    pub fn written(&self) -> Vec<(u64, usize)> {
+        self.pages.read().iter().map(|(page, bytes)| (page * PAGE, bytes.len())).collect()
+    }
+
     /// Bytes of page `page` that lie on the store.
     fn page_len(&self, page: u64) -> usize {
         PAGE.min(self.size().saturating_sub(page * PAGE)) as usize
@@ -34,10 +39,10 @@ impl OverlayStore {
             let (now, later) = bytes.split_at(n);
             let kept = match pages.entry(page) {
                 Entry::Occupied(kept) => kept.into_mut(),
-                Entry::Vacant(place) => {
+                Entry::Vacant(free) => {
                     let mut whole = vec![0; self.page_len(page)];
                     self.inner.read(page * PAGE, &mut whole)?;
-                    place.insert(whole.into())
+                    free.insert(whole.into())
                 }
             };
             if let Some(slot) = kept.get_mut(within..within + n) {

@@ -99,7 +99,7 @@ fn change(n: u8, input: &mut Input<'_>) -> Op {
     match n {
         0..=2 => Op::Create { path: path(input), mode },
         3 => Op::Mkdir { path: path(input), mode: 0o755 },
-        4 => Op::Link { from: path(input), to: path(input) },
+        4 => Op::Link { from: file(input), to: path(input) },
         5..=6 => Op::Unlink { path: path(input) },
         7 => Op::Rmdir { path: path(input) },
         8..=9 => {

@@ -5,7 +5,7 @@
 //! ```
 
 use crate::media::Media;
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Result, fast_commit};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
@@ -164,7 +164,16 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
     if !dirty && !image.needs_recovery() {
         return Ok(Recovered::default());
     }
-    let recovered = jbd2::recover(&**store, &map, image.superblock().blocks_count())?;
+    let before = match jbd2::fast_commits(&**store, &map)? {
+        Some(commits) => fast_commit::replay(media, image, &map, &commits)?,
+        None => Recovered::default(),
+    };
+    let after = jbd2::recover(&**store, &map, image.superblock().blocks_count())?;
+    let recovered = Recovered {
+        transactions: before.transactions + after.transactions,
+        blocks: before.blocks + after.blocks,
+        revoked: before.revoked + after.revoked,
+    };
     if !image.is_by_copy() {
         Image::open(store.clone())?.mark_recovered()?;
     }
@@ -172,7 +181,7 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
     Ok(recovered)
 }
 
-fn engine_config(options: &Options, data: DataMode) -> Config {
+pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
     Config {
         commit_interval: options.commit_seconds(),
         dirty_bytes: options.dirty_bytes,
@@ -182,7 +191,7 @@ fn engine_config(options: &Options, data: DataMode) -> Config {
     }
 }
 
-fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeOptions {
+pub(crate) fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeOptions {
     VolumeOptions {
         data,
         on_error: options.on_error.unwrap_or_default(),

@@ -31,6 +31,7 @@ mod attributes;
 mod background;
 mod compose;
 mod error;
+mod fast_commit;
 mod file;
 mod format;
 mod info;

@@ -77,9 +77,32 @@ const DEFAULT_COMMIT: u64 = 5;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
 pub const OPTION_NAMES: [&str; 26] = [
-    "ro", "rw", "norecovery", "noload", "noatime", "relatime", "atime", "grpid", "bsdgroups", "nogrpid", "sysvgroups", "acl",
-    "user_xattr", "barrier", "block_validity", "delalloc", "init_itable", "journal_path=", "sb=", "data=", "errors=", "journal=",
-    "fsync=", "commit=", "dirty=", "cache=",
+    "ro",
+    "rw",
+    "norecovery",
+    "noload",
+    "noatime",
+    "relatime",
+    "atime",
+    "grpid",
+    "bsdgroups",
+    "nogrpid",
+    "sysvgroups",
+    "acl",
+    "user_xattr",
+    "barrier",
+    "block_validity",
+    "delalloc",
+    "init_itable",
+    "journal_path=",
+    "sb=",
+    "data=",
+    "errors=",
+    "journal=",
+    "fsync=",
+    "commit=",
+    "dirty=",
+    "cache=",
 ];
 
 impl Options {
@@ -346,7 +369,8 @@ mod tests {
 
     #[test]
     fn what_is_fixed_reads_back() {
-        let o = Options::parse("data=journal,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload").unwrap();
+        let o =
+            Options::parse("data=journal,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload").unwrap();
         assert_eq!(Options::parse(&o.fixed()), Ok(o));
         let defaults = Options::parse(&Options::default().fixed()).unwrap();
         assert_eq!(defaults.fixed(), Options::default().fixed());

@@ -29,7 +29,11 @@ pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
     .union(RoCompat::EXTRA_ISIZE)
     .union(RoCompat::BIGALLOC)
     .union(RoCompat::METADATA_CSUM)
+    .union(RoCompat::PROJECT)
     .union(RoCompat::ORPHAN_PRESENT);
+
+/// Read-only-compatible features whose structures a check knows.
+pub(crate) const CHECKABLE: RoCompat = RO_COMPAT.union(RoCompat::QUOTA).union(RoCompat::READONLY);
 
 /// An image whose superblock has been read and checked.
 pub struct Image {

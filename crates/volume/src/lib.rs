@@ -22,6 +22,7 @@ mod behalf;
 mod check;
 mod dir;
 mod error;
+mod fast_commit;
 mod file;
 mod flags;
 mod image;

@@ -226,6 +226,12 @@ impl Superblock {
         (self.has_compat(Compat::ORPHAN_FILE) && inum != 0).then_some(inum)
     }
 
+    /// Inode of the project quotas; None without quota and project.
+    pub fn project_quota_inum(&self) -> Option<u32> {
+        let inum = self.raw.s_prj_quota_inum.get();
+        (self.has_ro_compat(RoCompat::QUOTA) && inum != 0).then_some(inum)
+    }
+
     /// The block of multiple mount protection; None without mmp.
     pub fn mmp_block(&self) -> Option<u64> {
         self.has_incompat(Incompat::MMP).then(|| self.raw.s_mmp_block.get())

@@ -197,7 +197,7 @@ impl Seed {
 }
 
 /// Root makes everything.
-pub(crate) const OWNER: Caller = Caller { uid: 0, gid: 0 };
+pub(crate) const OWNER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
 fn populate(kind: Kind, store: Arc<LayerStore>) -> ondol::Result<()> {
     let data = if kind.is_dirty() { DataMode::Journal } else { DataMode::Ordered };

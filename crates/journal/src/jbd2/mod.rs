@@ -7,7 +7,7 @@ mod recover;
 mod ring;
 mod writer;
 
-pub use recover::{Recovered, recover};
+pub use recover::{Recovered, append_fast_commits, fast_commits, recover, recover_before_fast_commits};
 pub use ring::LogMap;
 
 use crate::contract::{Client, Tid};

@@ -4,13 +4,19 @@
 //! up to which transaction, *replay* writes the newest image of every block home. Then the home blocks are flushed, and
 //! only then is the log declared empty; recovery interrupted anywhere can be repeated.
 
+use super::writer::Jbd2Log;
 use super::{LogMap, corrupt, load_superblock};
+use crate::block_engine::{LogFormat as _, Sealed};
+use crate::cache::Block;
+use crate::contract::Tid;
 use crate::{Corrupt, JournalError, Result};
 use ondol_block::BlockStore;
+use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Arc;
 use ondol_format::jbd2::{
-    self, BlockType, Commit, Descriptor, Header, JournalIncompat, JournalSuperblock, LogFormat, OldChecksum, Revoke,
-    Tag,
+    self, BlockType, Commit, Descriptor, FastCommit, FastCommitReader, Header, JournalIncompat, JournalSuperblock,
+    LogFormat, OldChecksum, Revoke, Tag,
 };
 use ondol_format::{FormatError, Place, csum};
 use std::collections::{BTreeMap, HashMap};
@@ -42,33 +48,89 @@ struct Image {
 }
 
 /// Replays the journal into its volume of `volume_blocks` blocks and empties it. The next transaction id is raised past
-/// every id that the log has seen. Durable when this returns.
+/// every id that the log has seen. Durable when this returns. Fast commits must have been taken care of: see [`fast_commits`].
 ///
 /// # Errors
-/// Corruption inside a transaction that has its commit block, or that precedes one that has; a fast-commit area in use (named); the store's failure.
+/// Corruption inside a transaction that has its commit block, or that precedes one that has; the store's failure.
 pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
     let sb = load_superblock(store, map)?;
     let log = Log { store, map, format: sb.format(), sb };
-    let first = log.sb.sequence();
-    let Some(start) = log.sb.start() else {
-        // An empty log proves nothing about the fast-commit area behind it.
-        log.refuse_fast_commits(first)?;
+    if log.sb.start().is_none() {
         return Ok(Recovered::default());
-    };
-    let (end, at) = log.scan(u64::from(start), first)?;
-    log.refuse_damage(end, at, u64::from(start))?;
-    log.refuse_fast_commits(end)?;
-    let (images, revoked) = log.collect(u64::from(start), first, end)?;
-    let blocks = log.replay(&images, volume_blocks)?;
-    if !plant::is(Defect::MissingFlushInRecovery) {
-        store.flush()?;
     }
-    let mut sb = log.sb;
+    let (recovered, end) = log.bring_home(volume_blocks)?;
     // One further than the log's end: an unfinished transaction may lie there under that id.
-    sb.set_start(None, end.wrapping_add(1));
-    store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
+    log.begin_anew(None, end.wrapping_add(1))?;
+    Ok(recovered)
+}
+
+/// What ext4 has committed behind the log's end in its own way; None if there is nothing. It is to be done when the log has
+/// been replayed.
+///
+/// # Errors
+/// As [`recover`]; fast commits with features that are not known (named).
+pub fn fast_commits(store: &dyn BlockStore, map: &LogMap) -> Result<Option<Vec<FastCommit>>> {
+    let sb = load_superblock(store, map)?;
+    let log = Log { store, map, format: sb.format(), sb };
+    if !log.sb.incompat().contains(JournalIncompat::FAST_COMMIT) {
+        return Ok(None);
+    }
+    let first = log.sb.sequence();
+    // An empty log proves nothing about the area behind it.
+    let end = log.sb.start().map_or(Ok(first), |start| log.scan(u64::from(start), first).map(|(end, _)| end))?;
+    let mut reader = FastCommitReader::new(end);
+    // jbd2 leaves one block between the log and the area.
+    for at in u64::from(log.sb.end()) + 1..u64::from(log.sb.maxlen()) {
+        let more = reader.block(&log.read(at)?).map_err(|e| JournalError::Unsupported(e.to_string()))?;
+        if !more {
+            break;
+        }
+    }
+    Ok(reader.finish())
+}
+
+/// As [`recover`], but the log then begins with the transaction that fast commits follow: they still count, and
+/// [`append_fast_commits`] can put in their place what they come to.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_before_fast_commits(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
+    let sb = load_superblock(store, map)?;
+    let log = Log { store, map, format: sb.format(), sb };
+    let start = log.sb.first();
+    if log.sb.start().is_none() {
+        let sequence = log.sb.sequence();
+        log.begin_anew(Some(start), sequence)?;
+        return Ok(Recovered::default());
+    }
+    let (recovered, end) = log.bring_home(volume_blocks)?;
+    log.begin_anew(Some(start), end)?;
+    Ok(recovered)
+}
+
+/// Writes `images` as the transaction with which the log begins: from then on they count, and no fast commit does. Durable when this
+/// returns.
+///
+/// # Errors
+/// `Unsupported` when they do not fit into the log; the store's failure.
+pub fn append_fast_commits(
+    store: &Arc<dyn BlockStore>,
+    map: &LogMap,
+    env: Arc<dyn Env>,
+    images: Vec<(u64, Vec<u8>)>,
+) -> Result<()> {
+    let sb = load_superblock(&**store, map)?;
+    let tid = Tid(sb.sequence());
+    let log = Jbd2Log::new(store.clone(), map.clone(), sb, env);
+    let images: Vec<(u64, Block)> = images.into_iter().map(|(block, image)| (block, image.into())).collect();
+    if log.cost(images.len() as u64, 0) + 1 > log.ring_blocks() {
+        let what = "fast commits that change more blocks than the log holds: mount the image once with the kernel, or run e2fsck on it";
+        return Err(JournalError::Unsupported(what.into()));
+    }
+    let written = log.append(0, &Sealed { tid, images, revoked: Vec::new() })?;
     store.flush()?;
-    Ok(Recovered { transactions: u64::from(end.wrapping_sub(first)), blocks, revoked })
+    log.append_commit(written, tid)?;
+    Ok(store.flush()?)
 }
 
 /// What can be known of a transaction's images when its commit block is read. Needed where nothing else shows that they arrived:
@@ -218,24 +280,25 @@ impl Log<'_> {
         Ok(Commit::parse(&self.read(at)?, &self.format, self.place(at)).ok().map(|commit| commit.sequence))
     }
 
-    /// A fast commit of the transaction that follows the log's end would have to be replayed too, and is not.
-    fn refuse_fast_commits(&self, end: u32) -> Result<()> {
-        if !self.sb.incompat().contains(JournalIncompat::FAST_COMMIT) {
-            return Ok(());
+    /// Writes the images of whole transactions home: what that came to, and the first id without a whole transaction.
+    fn bring_home(&self, volume_blocks: u64) -> Result<(Recovered, u32)> {
+        let (first, start) = (self.sb.sequence(), u64::from(self.sb.start().unwrap_or(self.sb.first())));
+        let (end, at) = self.scan(start, first)?;
+        self.refuse_damage(end, at, start)?;
+        let (images, revoked) = self.collect(start, first, end)?;
+        let blocks = self.replay(&images, volume_blocks)?;
+        if !plant::is(Defect::MissingFlushInRecovery) {
+            self.store.flush()?;
         }
-        // jbd2 leaves one block between the log and the area.
-        let block = self.read(u64::from(self.sb.end()) + 1)?;
-        let word = |i: usize| block.get(i..i + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-        // A header of 4 bytes (tag HEAD = 9, length), then features and transaction id, all little-endian.
-        let is_head = block.get(..2) == Some(&[9, 0]);
-        if is_head && word(8) == Some(end) {
-            return Err(JournalError::Unsupported(
-                "the fast_commit area of the journal is in use, which is not replayed here: mount the image once with \
-                 the kernel, or run e2fsck on it"
-                    .into(),
-            ));
-        }
-        Ok(())
+        Ok((Recovered { transactions: u64::from(end.wrapping_sub(first)), blocks, revoked }, end))
+    }
+
+    /// Makes the log begin at `start` (None: it is empty) with transaction `sequence`.
+    fn begin_anew(&self, start: Option<u32>, sequence: u32) -> Result<()> {
+        let mut sb = self.sb.clone();
+        sb.set_start(start, sequence);
+        self.store.write(self.map.physical(0)? * self.map.block_size() as u64, &sb.encode())?;
+        Ok(self.store.flush()?)
     }
 
     /// The newest image of every block that is to be replayed, and how many images revokes held back.

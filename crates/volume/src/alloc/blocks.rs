@@ -87,6 +87,25 @@ impl Groups {
         Ok(Some(Extent { start: range.start + start as u64 * ratio, len: len * ratio as u32 }))
     }
 
+    /// Claims those blocks of a run that are free, so that nobody is given them: the runs that it found. The free count is the caller's
+    /// business.
+    pub(crate) fn claim_free(&self, sb: &Superblock, engine: &dyn Engine, extent: Extent) -> Result<Vec<Extent>> {
+        let mut claimed = Vec::new();
+        for (g, first, len) in per_group(sb, extent) {
+            let info = self.get(g)?;
+            let mut busy = info.busy.lock();
+            let map = load(&mut busy.blocks, info, g, sb, engine)?;
+            let (mut at, end) = (first as usize, (first + len) as usize);
+            while let Some(start) = bitmap::find_next_zero(map, at, end) {
+                at = bitmap::zero_run_end(map, start, end);
+                bitmap::set_range(map, start, at - start);
+                info.free_blocks.fetch_sub((at - start) as u32, SeqCst);
+                claimed.push(Extent { start: sb.group_first_block(g) + start as u64, len: (at - start) as u32 });
+            }
+        }
+        Ok(claimed)
+    }
+
     /// Makes blocks allocatable again that were claimed and not used, or whose freeing is durable. The free count is the
     /// caller's business.
     pub(crate) fn return_blocks(&self, sb: &Superblock, extent: Extent) {

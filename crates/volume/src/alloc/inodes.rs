@@ -64,6 +64,29 @@ impl Groups {
         Ok(Some(g * sb.inodes_per_group() + index as u32 + 1))
     }
 
+    /// Whether an inode number is taken.
+    pub(crate) fn inode_is_used(&self, sb: &Superblock, engine: &dyn Engine, ino: Ino) -> Result<bool> {
+        let (g, index) = sb.group_of_inode(ino).ok_or(Error::Invalid("no such inode"))?;
+        let info = self.get(g)?;
+        let mut busy = info.busy.lock();
+        Ok(bitmap::test(load(&mut busy.inodes, info, g, sb, engine)?, index as usize))
+    }
+
+    /// Takes this inode number, which must be free.
+    pub(crate) fn claim_inode(&self, sb: &Superblock, engine: &dyn Engine, ino: Ino) -> Result<()> {
+        let (g, index) = sb.group_of_inode(ino).ok_or(Error::Invalid("no such inode"))?;
+        let info = self.get(g)?;
+        let mut busy = info.busy.lock();
+        let map = load(&mut busy.inodes, info, g, sb, engine)?;
+        if bitmap::test(map, index as usize) {
+            return Err(Error::Invalid("an inode that is in use was to be taken"));
+        }
+        bitmap::set(map, index as usize);
+        info.free_inodes.fetch_sub(1, SeqCst);
+        self.free_inodes.fetch_sub(1, SeqCst);
+        Ok(())
+    }
+
     /// Makes an inode number allocatable again.
     pub(crate) fn return_inode(&self, sb: &Superblock, ino: Ino) {
         let Some((g, index)) = sb.group_of_inode(ino) else { return };

@@ -27,6 +27,7 @@ mod xattrs;
 
 pub use report::{CheckReport, Pass, Problem, Progress};
 
+use crate::image::CHECKABLE;
 use crate::{Error, Image, Ino, Result};
 use inodes::Found;
 use map::Run;
@@ -88,8 +89,8 @@ struct Checker<'a> {
 /// # Errors
 /// A feature whose structures are not known here (named); the store's failure.
 pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckReport> {
-    image.require_writable()?;
     let sb = image.superblock();
+    sb.features().require_ro_compat(CHECKABLE).map_err(|e| Error::Unsupported(e.to_string()))?;
     let mut checker = Checker {
         image,
         store: image.store(),
@@ -170,7 +171,9 @@ impl Checker<'_> {
     /// Whether an inode is the file system's own, without a name.
     fn is_nameless(&self, ino: Ino) -> bool {
         let own = ino < self.sb.first_ino() && ino != crate::ROOT;
-        own || Some(ino) == self.sb.orphan_file_inum() || Some(ino) == self.sb.journal_inum()
+        own || self.sb.project_quota_inum() == Some(ino)
+            || Some(ino) == self.sb.orphan_file_inum()
+            || Some(ino) == self.sb.journal_inum()
     }
 
     fn has_filetype(&self) -> bool {

@@ -129,7 +129,8 @@ fn init_file(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-fn init_dir(op: &mut Op<'_>, ino: Ino, parent: Ino) -> Result<()> {
+/// Gives a new directory below `parent` its first contents, "." and "..".
+pub(crate) fn init_dir(op: &mut Op<'_>, ino: Ino, parent: Ino) -> Result<()> {
     let vol = op.vol();
     let inode = op.inode_mut(ino)?;
     inode.links = 2;
@@ -181,6 +182,6 @@ pub(super) fn check_target(vol: &Volume, target: &[u8]) -> Result<()> {
 }
 
 /// The file type code for an entry that names `ino`.
-pub(super) fn code_of(op: &Op<'_>, ino: Ino) -> Result<u8> {
+pub(crate) fn code_of(op: &Op<'_>, ino: Ino) -> Result<u8> {
     Ok(op.inode(ino)?.file_type().map_or(0, |file_type| type_code(op.vol(), file_type)))
 }

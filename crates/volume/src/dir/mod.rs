@@ -22,6 +22,9 @@ mod read;
 mod remove;
 mod search;
 
+pub(crate) use insert::insert as insert_name;
+pub(crate) use ops::find_in;
+pub(crate) use remove::remove as remove_name;
 pub(crate) use search::{Entry, Search, Slot};
 
 use crate::file::{self, Mapped};

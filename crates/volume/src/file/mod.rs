@@ -24,12 +24,14 @@ mod inline;
 mod mapping;
 pub(crate) mod plan;
 mod read;
+mod replay;
 mod shift;
 mod tree;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
 pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_blocks, has_root_room, init_mapping, shrink};
+pub(crate) use replay::{convert_run, map_run, unmap};
 
 use crate::inline::is_inline;
 use crate::op::Reader;

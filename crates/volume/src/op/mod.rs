@@ -11,6 +11,7 @@
 //! **Lock order**: rename lock; directories by number; other inodes by number; then `Op::begin` (which may wait for journal
 //! space); then the orphan lock; group; block. Nothing waits for a commit or for space after `begin`.
 
+mod inodes;
 mod room;
 mod view;
 
@@ -284,80 +285,15 @@ impl<'v> Op<'v> {
         Ok(self.handle()?.add(block, kind, at, 2, dirs)?)
     }
 
-    /// Takes an inode number near `parent` and makes a new inode of it, locked and part of this operation. The caller fills
-    /// in everything but generation and times.
+    /// Marks blocks used that have been claimed before, out of the promise.
     ///
     /// # Errors
-    /// `NoSpace`; corruption of a bitmap.
-    pub(crate) fn alloc_inode(&mut self, parent: Ino, dir: bool) -> Result<Ino> {
-        let vol = self.vol;
-        let shared = &vol.shared;
-        // Directories of a top directory (the root, or `chattr +T`) belong to different things.
-        let top = parent == crate::ROOT || self.inode(parent)?.flags.contains(InodeFlags::TOPDIR);
-        let spread = dir.then_some(top);
-        let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, spread)?;
-        self.taken_inodes.push((ino, dir));
-        self.mark_inode(ino, dir, true)?;
-        vol.zero_inode_table(self, ino)?;
-        let mut inode = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
-        inode.generation = vol.env.random_u32();
-        let now = crate::time::to_disk(self.now);
-        (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
-        shared.inode_replaced(ino);
-        let node = vol.nodes.create(ino, inode.clone());
-        let guard = node.write()?;
-        self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
-        self.changes_table(ino)?;
-        Ok(ino)
-    }
-
-    /// Counts an opener of an inode that the operation has made, and lets it get its first name later. Dropping the
-    /// operation takes the inode away.
-    ///
-    /// # Errors
-    /// The operation does not hold it.
-    pub(crate) fn open_unnamed(&mut self, ino: Ino) -> Result<()> {
-        let node = &self.nodes[self.find(ino)?].guard.node;
-        node.opens.fetch_add(1, SeqCst);
-        node.linkable.store(true, SeqCst);
-        Ok(())
-    }
-
-    /// What has lost its last name gets none again.
-    pub(crate) fn not_linkable(&mut self, ino: Ino) -> Result<()> {
-        self.nodes[self.find(ino)?].guard.node.linkable.store(false, SeqCst);
-        Ok(())
-    }
-
-    /// Frees a locked inode, whose blocks are freed already.
-    ///
-    /// # Errors
-    /// Corruption: the inode is not in use.
-    pub(crate) fn free_inode(&mut self, ino: Ino) -> Result<()> {
-        let vol = self.vol;
-        vol.shared.groups.check_freeing_inode(&vol.shared.sb, &*vol.engine, ino)?;
-        let seconds = self.now.sec.clamp(1, i64::from(u32::MAX)) as u32;
-        let inode = self.inode_mut(ino)?;
-        let dir = inode.is_dir();
-        (inode.dtime, inode.links, inode.size) = (seconds, 0, 0);
-        let at = self.find(ino)?;
-        self.nodes[at].freed = true;
-        self.freed_inodes.push((ino, dir));
-        self.mark_inode(ino, dir, false)
-    }
-
-    fn mark_inode(&mut self, ino: Ino, dir: bool, used: bool) -> Result<()> {
-        let shared = &self.vol.shared;
-        let (g, index) = shared.sb.group_of_inode(ino).ok_or(Error::NotFound)?;
-        let (block, kind) = (shared.groups.get(g)?.inode_bitmap, kind::inode_bitmap(g));
-        let handle = self.handle()?;
-        if used {
-            handle.set_bits(block, kind, index, 1)?;
-        } else {
-            handle.clear_bits(block, kind, index, 1)?;
-        }
-        let dirs = if dir { 1 } else { 0 };
-        self.touch_descriptor(g, if used { dirs } else { -dirs })
+    /// `NoSpace` when the promise is used up.
+    pub(crate) fn take_claimed(&mut self, extent: Extent) -> Result<()> {
+        let left = self.promised.checked_sub(u64::from(extent.len));
+        self.promised = left.ok_or(Error::NoSpace("blocks"))?;
+        self.taken.push(extent);
+        self.mark_blocks(extent, true)
     }
 
     /// Publishes everything in one step, installs the inodes and unlocks them. Where an inode asks for it (`chattr +S`,

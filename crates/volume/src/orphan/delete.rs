@@ -65,7 +65,7 @@ impl Volume {
     }
 
     /// Deletes an inode without names.
-    pub(super) fn delete_locked(&self, mut guard: NodeGuard) -> Result<()> {
+    pub(crate) fn delete_locked(&self, mut guard: NodeGuard) -> Result<()> {
         let ino = guard.node.ino;
         let mut op = loop {
             let mut op = self.free_contents(self.release_values(guard)?)?;

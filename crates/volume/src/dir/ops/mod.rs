@@ -112,7 +112,7 @@ fn check_subdirs(vol: &Volume, ino: Ino, inode: &Inode) -> Result<()> {
 }
 
 /// Counts one more subdirectory. Too many to count are 1 link, for good.
-fn add_subdir(inode: &mut Inode) {
+pub(crate) fn add_subdir(inode: &mut Inode) {
     inode.links = match inode.links {
         1 => 1,
         n if n >= LINK_MAX => 1,
@@ -121,7 +121,7 @@ fn add_subdir(inode: &mut Inode) {
 }
 
 /// Counts one subdirectory less.
-fn drop_subdir(inode: &mut Inode) {
+pub(crate) fn drop_subdir(inode: &mut Inode) {
     if inode.links > 2 {
         inode.links -= 1;
     }

@@ -25,6 +25,18 @@ pub(in crate::file) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, 
     Ok(got)
 }
 
+/// Maps a hole to blocks that have been claimed for it.
+///
+/// # Errors
+/// As [`splice`].
+pub(in crate::file) fn map_claimed(op: &mut Op<'_>, ino: Ino, new: Extent) -> Result<()> {
+    let mut path = Path::find(op, ino, new.logical)?;
+    let (left, right) = path.around(op)?;
+    op.take_claimed(Blocks { start: new.start, len: new.len })?;
+    add_blocks(op, ino, u64::from(new.len))?;
+    insert(op, &mut path, left, right, new)
+}
+
 /// Maps `new` between its neighbours, as part of one of them where that is possible.
 fn insert(op: &mut Op<'_>, path: &mut Path, left: Option<Extent>, right: Option<Extent>, new: Extent) -> Result<()> {
     let (mut from, mut removed, mut merged) = (path.leaf().at, 0, new);

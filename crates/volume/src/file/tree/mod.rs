@@ -12,7 +12,7 @@ mod room;
 mod shift;
 mod splice;
 
-pub(super) use insert::{add_blocks, convert, fill_hole, remove_blocks, start_goal};
+pub(super) use insert::{add_blocks, convert, fill_hole, map_claimed, remove_blocks, start_goal};
 pub(super) use lookup::find;
 pub(super) use remove::{data_kind, remove};
 pub(super) use room::{Growth, SPARE, alloc_cost, growth, has_splice_room, remove_slack, step_cost};

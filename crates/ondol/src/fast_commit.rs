@@ -1,0 +1,59 @@
+//! Fast commits, which ext4 writes behind the log: replayed as one transaction.
+//!
+//! What they come to is found out in memory: the log is replayed there, then they are done with ordinary operations. The blocks that differ
+//! afterwards become an ordinary transaction in the log, in the place of the fast commits, and that is replayed as any other. So a crash
+//! finds either the fast commits or the transaction, whole.
+
+use crate::media::Media;
+use crate::{Options, Result, compose};
+use ondol_block::{BlockStore, OverlayStore};
+use ondol_env::sync::Arc;
+use ondol_env::{Env, System};
+use ondol_format::jbd2::FastCommit;
+use ondol_journal::jbd2::{self, LogMap, Recovered};
+use ondol_volume::{DataMode, Image, Volume as Inodes};
+
+/// Replays the log and `commits`, which follow it; the log is then to be replayed as any other.
+pub(crate) fn replay(media: &Media, image: &Image, map: &LogMap, commits: &[FastCommit]) -> Result<Recovered> {
+    let store = &media.store;
+    let blocks = image.superblock().blocks_count();
+    let ahead = Arc::new(OverlayStore::new(store.clone()));
+    perform(ahead.clone(), map, blocks, commits)?;
+    let recovered = jbd2::recover_before_fast_commits(&**store, map, blocks)?;
+    let images = differences(&ahead, &**store, map)?;
+    tracing::info!("{}: {} fast commits change {} blocks", store.name(), commits.len(), images.len());
+    jbd2::append_fast_commits(store, map, Arc::new(System), images)?;
+    Ok(recovered)
+}
+
+/// Does everything on `ahead`.
+fn perform(ahead: Arc<OverlayStore>, map: &LogMap, blocks: u64, commits: &[FastCommit]) -> Result<()> {
+    let store: Arc<dyn BlockStore> = ahead;
+    jbd2::recover(&*store, map, blocks)?;
+    let shared = Image::open(store.clone())?.shared()?;
+    let env: Arc<dyn Env> = Arc::new(System);
+    let options = Options::default();
+    let config = compose::engine_config(&options, DataMode::Ordered);
+    let engine = Arc::new(jbd2::open(store, map.clone(), shared.clone(), env.clone(), config)?);
+    let inodes = Inodes::new(shared, engine.clone(), env, compose::volume_options(&options, DataMode::Ordered, false));
+    inodes.replay_fast_commits(commits)?;
+    Ok(ondol_journal::Engine::checkpoint_all(&*engine)?)
+}
+
+/// The blocks outside of the journal that `ahead` has otherwise than `store`.
+fn differences(ahead: &OverlayStore, store: &dyn BlockStore, map: &LogMap) -> Result<Vec<(u64, Vec<u8>)>> {
+    let size = map.block_size();
+    let mut images = Vec::new();
+    for (offset, len) in ahead.written() {
+        let (mut new, mut old) = (vec![0; len], vec![0; len]);
+        ahead.read(offset, &mut new)?;
+        store.read(offset, &mut old)?;
+        for (i, (new, old)) in new.chunks_exact(size).zip(old.chunks_exact(size)).enumerate() {
+            let block = offset / size as u64 + i as u64;
+            if new != old && !map.contains(block) {
+                images.push((block, new.to_vec()));
+            }
+        }
+    }
+    Ok(images)
+}

@@ -1,0 +1,99 @@
+//! Inodes that an operation makes and frees.
+
+use super::{Op, OpNode};
+use crate::{Error, Ino, Result, kind};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::Inode;
+use ondol_format::inode::InodeFlags;
+
+impl Op<'_> {
+    /// Takes an inode number near `parent` and makes a new inode of it, locked and part of this operation. The caller fills
+    /// in everything but generation and times.
+    ///
+    /// # Errors
+    /// `NoSpace`; corruption of a bitmap.
+    pub(crate) fn alloc_inode(&mut self, parent: Ino, dir: bool) -> Result<Ino> {
+        let vol = self.vol;
+        let shared = &vol.shared;
+        // Directories of a top directory (the root, or `chattr +T`) belong to different things.
+        let top = parent == crate::ROOT || self.inode(parent)?.flags.contains(InodeFlags::TOPDIR);
+        let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir.then_some(top))?;
+        let mut inode = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
+        inode.generation = vol.env.random_u32();
+        let now = crate::time::to_disk(self.now);
+        (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
+        self.make_inode(ino, inode, dir)?;
+        Ok(ino)
+    }
+
+    /// Counts an opener of an inode that the operation has made, and lets it get its first name later. Dropping the
+    /// operation takes the inode away.
+    ///
+    /// # Errors
+    /// The operation does not hold it.
+    pub(crate) fn open_unnamed(&mut self, ino: Ino) -> Result<()> {
+        let node = &self.nodes[self.find(ino)?].guard.node;
+        node.opens.fetch_add(1, SeqCst);
+        node.linkable.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// What has lost its last name gets none again.
+    pub(crate) fn not_linkable(&mut self, ino: Ino) -> Result<()> {
+        self.nodes[self.find(ino)?].guard.node.linkable.store(false, SeqCst);
+        Ok(())
+    }
+
+    /// Makes a new inode of this free number, locked and part of this operation.
+    ///
+    /// # Errors
+    /// `Invalid` if it is in use; corruption of a bitmap.
+    pub(crate) fn take_inode(&mut self, ino: Ino, inode: Inode) -> Result<()> {
+        let shared = &self.vol.shared;
+        shared.groups.claim_inode(&shared.sb, &*self.vol.engine, ino)?;
+        let dir = inode.is_dir();
+        self.make_inode(ino, inode, dir)
+    }
+
+    fn make_inode(&mut self, ino: Ino, inode: Inode, dir: bool) -> Result<()> {
+        let vol = self.vol;
+        self.taken_inodes.push((ino, dir));
+        self.mark_inode(ino, dir, true)?;
+        vol.zero_inode_table(self, ino)?;
+        vol.shared.inode_replaced(ino);
+        let guard = vol.nodes.create(ino, inode.clone()).write()?;
+        self.push(OpNode { guard, inode, dirty: true, created: true, freed: false });
+        self.changes_table(ino)
+    }
+
+    /// Frees a locked inode, whose blocks are freed already.
+    ///
+    /// # Errors
+    /// Corruption: the inode is not in use.
+    pub(crate) fn free_inode(&mut self, ino: Ino) -> Result<()> {
+        let vol = self.vol;
+        vol.shared.groups.check_freeing_inode(&vol.shared.sb, &*vol.engine, ino)?;
+        let seconds = self.now.sec.clamp(1, i64::from(u32::MAX)) as u32;
+        let inode = self.inode_mut(ino)?;
+        let dir = inode.is_dir();
+        (inode.dtime, inode.links, inode.size) = (seconds, 0, 0);
+        let at = self.find(ino)?;
+        self.nodes[at].freed = true;
+        self.freed_inodes.push((ino, dir));
+        self.mark_inode(ino, dir, false)
+    }
+
+    fn mark_inode(&mut self, ino: Ino, dir: bool, used: bool) -> Result<()> {
+        let shared = &self.vol.shared;
+        let (g, index) = shared.sb.group_of_inode(ino).ok_or(Error::NotFound)?;
+        let (block, kind) = (shared.groups.get(g)?.inode_bitmap, kind::inode_bitmap(g));
+        let handle = self.handle()?;
+        if used {
+            handle.set_bits(block, kind, index, 1)?;
+        } else {
+            handle.clear_bits(block, kind, index, 1)?;
+        }
+        let dirs = if dir { 1 } else { 0 };
+        self.touch_descriptor(g, if used { dirs } else { -dirs })
+    }
+}
