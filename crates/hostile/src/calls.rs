@@ -4,7 +4,7 @@ use crate::guard::Guard;
 use crate::image::Seed;
 use crate::input::Input;
 use ondol_env::Timestamp;
-use ondol_volume::{Caller, Fallocate, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume};
+use ondol_volume::{Caller, Fallocate, FileType, FsxAttr, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, Volume};
 
 /// Which calls an input makes, mostly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) struct Calls<'a> {
     open: Vec<Ino>,
 }
 
-const NAMES: [&[u8]; 24] = [
+const NAMES: [&[u8]; 25] = [
     b"file",
     b"frag",
     b"pre",
@@ -37,6 +37,7 @@ const NAMES: [&[u8]; 24] = [
     b"acls",
     b"values",
     b"same",
+    b"tiny",
     b"fast",
     b"slow",
     b"one",
@@ -148,7 +149,8 @@ impl<'a> Calls<'a> {
             19..=20 => drop(v.rmdir(dir, &name)),
             21..=25 => {
                 let (to, to_name) = (self.ino(input), Self::name(input));
-                let how = input.pick(&[Rename::Replace, Rename::NoReplace, Rename::Exchange]);
+                let whiteout = Rename::Whiteout { owner: OWNER, replace: true };
+                let how = input.pick(&[Rename::Replace, Rename::NoReplace, Rename::Exchange, whiteout]);
                 self.guard.begin("rename");
                 drop(v.rename(dir, &name, to, &to_name, how));
             }
@@ -172,6 +174,11 @@ impl<'a> Calls<'a> {
                 }
             }
             28 => self.readdir(dir, input.u64()),
+            29 if name.len() == 3 => {
+                let made = v.tmpfile(dir, 0o600, OWNER);
+                self.open.extend(made.as_ref().ok().map(|a| a.ino));
+                self.found(made);
+            }
             29 => {
                 if v.open(dir).is_ok() {
                     self.open.push(dir);
@@ -284,6 +291,10 @@ impl<'a> Calls<'a> {
                 self.found(made);
             }
             27 => drop(v.setattr(ino, &SetAttr { perm: Some(input.u16() & 0o7777), ..SetAttr::default() })),
+            31 => {
+                drop(v.set_flags(ino, input.u32(), true));
+                let _ = v.fsxattr(ino).map(|set| v.set_fsxattr(ino, &FsxAttr { projid: input.u32(), ..set }, true));
+            }
             28 => drop(v.unlink(ROOT, &Self::name(input))),
             _ => drop(v.sync()),
         }

@@ -3,10 +3,11 @@
 use crate::input::Input;
 use ondol_env::Timestamp;
 use ondol_testkit::op::{Fallocate, File, Fill, Op, Path, Rename, SetXattr};
+use ondol_volume::Caller;
 
-const PATHS: [&str; 19] = [
+const PATHS: [&str; 20] = [
     "/a", "/b", "/c", "/d", "/d/a", "/d/b", "/d/sub", "/d/sub/x", "/d/one", "/file", "/frag", "/pre", "/sparse",
-    "/attrs", "/big", "/flat", "/flat/a", "/slow", "/fast",
+    "/attrs", "/big", "/flat", "/flat/a", "/slow", "/fast", "/tiny",
 ];
 
 const EDGES: [u64; 20] = [
@@ -31,6 +32,14 @@ const EDGES: [u64; 20] = [
     12 << 20,
     1 << 32,
 ];
+
+const ACLS: [Option<&str>; 3] = [
+    None,
+    Some("u::rw-,u:7:rwx,g::r--,m::rw-,o::---"),
+    Some("u::rwx,u:7:r--,u:100000:rwx,g::rwx,g:7:r-x,m::r-x,o::--x"),
+];
+
+const FLAGS: [&str; 10] = ["-", "-", "-", "i", "a", "dA", "S", "DT", "t", "j"];
 
 const LENGTHS: [u64; 14] = [0, 1, 7, 100, 512, 1024, 1025, 3000, 4096, 5000, 8192, 12_288, 20_000, 65_536];
 
@@ -61,7 +70,13 @@ fn offset(input: &mut Input<'_>) -> u64 {
 
 /// One call.
 pub(crate) fn op(input: &mut Input<'_>) -> Op {
-    match input.u8() % 38 {
+    match input.u8() % 42 {
+        41 => Op::Tmpfile { handle: input.u8() % 3, dir: path(input), mode: 0o640 },
+        40 => {
+            let acl = input.pick(&ACLS).map(|text| text.parse().expect("an ACL"));
+            Op::SetAcl { file: file(input), default: input.one_in(2), acl }
+        }
+        38..=39 => Op::Chattr { file: file(input), flags: input.pick(&FLAGS).parse().expect("flags") },
         36..=37 => {
             let (from, to) = (file(input), file(input));
             Op::Copy { from, at: offset(input), to, to_at: offset(input), len: input.pick(&LENGTHS) }
@@ -103,7 +118,9 @@ fn change(n: u8, input: &mut Input<'_>) -> Op {
         5..=6 => Op::Unlink { path: path(input) },
         7 => Op::Rmdir { path: path(input) },
         8..=9 => {
-            let how = input.pick(&[Rename::Replace, Rename::NoReplace, Rename::Exchange]);
+            let whiteout = |replace| Rename::Whiteout { owner: Caller::default(), replace };
+            let how =
+                input.pick(&[Rename::Replace, Rename::NoReplace, Rename::Exchange, whiteout(true), whiteout(false)]);
             Op::Rename { from: path(input), to: path(input), how }
         }
         10 => {

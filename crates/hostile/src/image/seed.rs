@@ -42,11 +42,17 @@ pub(crate) enum Kind {
     SmallPages,
     /// As `Csum`, with values of attributes in inodes of their own, and room for large directories.
     Values,
+    /// As `Csum`, with small contents in their inodes.
+    Inline,
+    /// As `Plain`, so.
+    InlinePlain,
+    /// As `Small`, so.
+    SmallInline,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers in inputs: new ones are added at the end.
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Csum,
         Self::Plain,
         Self::GdtCsum,
@@ -60,10 +66,13 @@ impl Kind {
         Self::SmallPlain,
         Self::SmallPages,
         Self::Values,
+        Self::Inline,
+        Self::InlinePlain,
+        Self::SmallInline,
     ];
 
     /// Those that can be opened for writing and hold what every tree holds.
-    pub(crate) const WHOLE: [Self; 9] = [
+    pub(crate) const WHOLE: [Self; 11] = [
         Self::Csum,
         Self::Plain,
         Self::GdtCsum,
@@ -73,10 +82,12 @@ impl Kind {
         Self::PlainDirty,
         Self::Mapped,
         Self::Values,
+        Self::Inline,
+        Self::InlinePlain,
     ];
 
     /// Those with few files.
-    pub(crate) const SMALL: [Self; 3] = [Self::Small, Self::SmallPlain, Self::SmallPages];
+    pub(crate) const SMALL: [Self; 4] = [Self::Small, Self::SmallPlain, Self::SmallPages, Self::SmallInline];
 
     fn is_small(self) -> bool {
         Self::SMALL.contains(&self)
@@ -93,8 +104,10 @@ impl Kind {
 
     fn features(self) -> &'static str {
         match self {
-            Self::Csum | Self::Dirty | Self::Bare | Self::Small | Self::Values => "orphan_file",
-            Self::Plain | Self::PlainDirty | Self::Mapped | Self::SmallPlain => {
+            Self::Csum | Self::Dirty | Self::Bare | Self::Small | Self::Values | Self::Inline | Self::SmallInline => {
+                "orphan_file"
+            }
+            Self::Plain | Self::PlainDirty | Self::Mapped | Self::SmallPlain | Self::InlinePlain => {
                 "^metadata_csum,^metadata_csum_seed,^orphan_file"
             }
             Self::GdtCsum => "^metadata_csum,^metadata_csum_seed,^orphan_file,uninit_bg",
@@ -131,8 +144,10 @@ impl Kind {
             }
             Ok::<(), FormatError>(())
         })?;
-        if self == Self::Values {
-            add_features(&mut bytes, Incompat::EA_INODE | Incompat::LARGEDIR);
+        match self {
+            Self::Values => add_features(&mut bytes, Incompat::EA_INODE | Incompat::LARGEDIR),
+            Self::Inline | Self::InlinePlain | Self::SmallInline => add_features(&mut bytes, Incompat::INLINE_DATA),
+            _ => {}
         }
         Ok(bytes)
     }
@@ -252,6 +267,7 @@ fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
     v.mknod(ROOT, b"pipe", 0o10_644, (0, 0), OWNER)?;
     v.mknod(ROOT, b"dev", 0o60_600, (8, 300), OWNER)?;
     attributes(v, create(ROOT, "attrs")?)?;
+    v.write(create(ROOT, "tiny")?, 0, b"a hundred bytes and a few, which an inode can hold")?;
     if kind == Kind::Values {
         let (one, other) = (create(ROOT, "values")?, create(ROOT, "same")?);
         v.setxattr(one, b"user.huge", &[1; 20_000], Default::default())?;
@@ -327,7 +343,10 @@ mod tests {
             assert!(count(|w| w == What::Xattr) > 0, "{kind:?}");
             assert!(count(|w| w == What::Free) > 0, "{kind:?}");
             assert!(count(|w| matches!(w, What::Journal(_))) > 20, "{kind:?}");
-            assert_eq!(count(|w| w == What::OrphanFile) > 0, matches!(kind, Kind::Csum | Kind::Dirty | Kind::Values));
+            assert_eq!(
+                count(|w| w == What::OrphanFile) > 0,
+                matches!(kind, Kind::Csum | Kind::Dirty | Kind::Values | Kind::Inline)
+            );
             assert_eq!(count(|w| w == What::Indirect) > 0, kind == Kind::Mapped);
             let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(seed.layer.clone()));
             let opened = Volume::open_stepped(store, &image::options(DataMode::Ordered), image::clock(1));

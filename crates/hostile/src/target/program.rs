@@ -16,7 +16,7 @@ const CALLS: usize = 40;
 
 pub(super) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let kind = input.pick(&Kind::SMALL);
+    let kind = Kind::one_of(&Kind::SMALL, input.u8());
     let data = input.pick(&[DataMode::Ordered, DataMode::Journal, DataMode::Writeback]);
     let word = input.u8();
     // Power fails at one of the writes, or not at all.

@@ -88,7 +88,7 @@ impl Dir {
             (u64::from(sb.block_size()), sb.blocks_count())
         };
         let possible = |n: &u32| (1..=most).contains(&u64::from(*n)) && inode.size.is_multiple_of(size);
-        let blocks = u32::try_from(inode.size.checked_div(size).unwrap_or(0)).ok().filter(possible);
+        let blocks = u32::try_from(inode.size / size).ok().filter(possible);
         let Some(blocks) = blocks else {
             let at = crate::node::locate(&vol.shared, ino).map_or(0, |(block, ..)| block);
             return Err(Error::corrupt(format!("directory {ino}"), at, format!("a size of {} bytes", inode.size)));
