@@ -319,6 +319,16 @@ fn metadata_of_small_blocks() {
 }
 
 #[test]
+fn metadata_of_inline_data() {
+    metadata_of(Kind::InlineData, 3000);
+}
+
+#[test]
+fn metadata_of_clusters() {
+    metadata_of(Kind::Clusters, 3000);
+}
+
+#[test]
 fn metadata_of_pages() {
     metadata_of(Kind::Pages, 5000);
 }

@@ -35,8 +35,8 @@ struct Dirty {
     data: DataMode,
 }
 
-fn dirty(workload: &Workload, data: DataMode) -> Dirty {
-    let (medium, store) = store_of(&Image::Small.make().unwrap());
+fn dirty(workload: &Workload, data: DataMode, image: Image) -> Dirty {
+    let (medium, store) = store_of(&image.make().unwrap());
     let mut lockstep = Lockstep::new(Library::open(store, &image::options(data), 1).unwrap()).unwrap();
     // A file that is deleted while it is open leaves an orphan.
     let orphan = "create /o 0644; write /o 0 2000 #99; open @9 /o; unlink /o; sync";
@@ -235,11 +235,11 @@ impl Total {
         Ok(trial.medium.tried())
     }
 
-    fn workload(&mut self, workload: &Workload, data: DataMode) {
-        let dirty = dirty(workload, data);
+    fn workload(&mut self, workload: &Workload, data: DataMode, image: Image) {
+        let dirty = dirty(workload, data, image);
         let bad = |fault: Option<Fault>, what: String| -> ! {
             panic!(
-                "{}, {data:?}, {fault:?}: {what}\nbefore: {}\ncalls: {}",
+                "{}, image {image}, {data:?}, {fault:?}: {what}\nbefore: {}\ncalls: {}",
                 workload.name, workload.before, workload.calls
             )
         };
@@ -263,14 +263,28 @@ impl Total {
 }
 
 fn all(data: DataMode) {
+    all_on(Image::Small, data, WORKLOADS.iter());
+}
+
+fn all_on<'w>(image: Image, data: DataMode, workloads: impl Iterator<Item = &'w Workload>) {
     let mut total = Total::default();
-    WORKLOADS.iter().for_each(|workload| total.workload(workload, data));
+    let count = workloads.map(|workload| total.workload(workload, data, image)).count();
     let Total { trials, media, fsck, transfers: [reads, writes, flushes] } = total;
     println!(
-        "{data:?}: {} workloads with {reads} reads, {writes} writes and {flushes} flushes: {trials} runs, {media} media \
-         recovered afterwards, {fsck} by e2fsck too",
-        WORKLOADS.len()
+        "{data:?}, image {image}: {count} workloads with {reads} reads, {writes} writes and {flushes} flushes: {trials} runs, {media} media \
+         recovered afterwards, {fsck} by e2fsck too"
     );
+}
+
+/// Files that are mapped in other ways.
+#[test]
+fn other_forms() {
+    for (image, data) in Image::FORMS.into_iter().zip([DataMode::Journal, DataMode::Ordered].into_iter().cycle()) {
+        // Block maps take no space ahead, and clusters move only as a whole.
+        let ranges = ["fallocate", "zero", "collapse", "insert"];
+        let fits = |w: &&Workload| !ranges.iter().any(|r| w.before.contains(r) || w.calls.contains(r));
+        all_on(image, data, WORKLOADS.iter().filter(fits));
+    }
 }
 
 #[test]

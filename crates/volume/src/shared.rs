@@ -261,7 +261,6 @@ impl Client for Shared {
 
     fn release(&self, freed: &[Extent]) {
         for &extent in freed {
-            // Of blocks that only gave up their part of a cluster, none comes free.
             let clusters = crate::alloc::clusters(&self.sb, extent);
             self.groups.return_blocks(&self.sb, extent);
             self.groups.pending_free.fetch_sub(clusters, SeqCst);

@@ -4,7 +4,7 @@ mod file_util;
 
 use file_util::{Random, Rig, fsck, mkfs, mount};
 use ondol_block::RamStore;
-use ondol_volume::{Caller, DataMode, Error, Fallocate, Image, ROOT, SetXattr, check};
+use ondol_volume::{Caller, DataMode, Error, Fallocate, Image, ROOT, SetXattr, Step, check};
 use std::sync::Arc;
 
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -54,6 +54,28 @@ fn a_cluster_is_taken_with_its_first_block_and_freed_with_its_last() {
         v.truncate(ino, 0).unwrap();
         assert_eq!((used(), v.statfs().free), (0, empty));
         closed(rig);
+    }
+}
+
+#[test]
+fn what_one_step_cuts_off_the_next_may_write_again() {
+    for mode in [DataMode::Ordered, DataMode::Journal] {
+        let rig = mount(mkfs("16M", ARGS, 0), mode);
+        let ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
+        rig.vol.write(ino, 0, &[1; 3000]).unwrap();
+        let at = vec![b"f".to_vec()];
+        let cut = Step::SetLen { at: at.clone(), size: 500 };
+        let again = Step::WriteAt { at, offset: 1024, bytes: vec![2; 1000] };
+        rig.vol.apply(&[cut.clone(), again.clone()], USER).unwrap();
+        let want = [vec![1; 500], vec![0; 524], vec![2; 1000]].concat();
+        assert!(rig.read_all(ino) == want);
+        // A transaction that fails leaves even the bytes alone.
+        let missing = Step::RemoveFile { at: vec![b"no".to_vec()] };
+        let other = Step::WriteAt { at: vec![b"f".to_vec()], offset: 1024, bytes: vec![3; 1000] };
+        assert!(rig.vol.apply(&[cut, other, missing], USER).is_err());
+        assert!(rig.read_all(ino) == want);
+        let rig = mount(closed(rig), mode);
+        assert!(rig.read_all(ino) == want);
     }
 }
 

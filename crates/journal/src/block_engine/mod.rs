@@ -233,8 +233,10 @@ impl Engine for BlockEngine {
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         self.core.check_alive()?;
-        self.core.store.write(self.core.byte_offset(block) + offset as u64, bytes)?;
+        let written = self.core.store.write(self.core.byte_offset(block) + offset as u64, bytes);
+        // A part of what failed may have been written: what can be read of it has to become durable, too.
         self.core.data_written.fetch_add(1, Relaxed);
+        written?;
         let dirty = self.core.data_bytes.fetch_add(bytes.len() as u64, Relaxed) + bytes.len() as u64;
         if dirty >= self.core.config.dirty_bytes {
             self.core.kick();

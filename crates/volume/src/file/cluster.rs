@@ -65,8 +65,9 @@ pub(super) fn take(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, goal: u64) -> 
     Ok(Blocks { start: got.start + u64::from(skip), len: want.min(got.len - skip) })
 }
 
-/// Frees the blocks at logical blocks `from..to`, which are mapped to consecutive blocks from `start` on, and the clusters of
-/// which nothing else is mapped.
+/// Frees the clusters of which nothing is mapped but some of the logical blocks `from..to`, which are mapped to consecutive blocks
+/// from `start` on. What the journal knows of blocks in clusters that stay is not forgotten: the same file, the same kind of data
+/// will be written there again, and the log is replayed in order.
 ///
 /// # Errors
 /// Corruption.
@@ -91,13 +92,7 @@ pub(super) fn give_back(op: &mut Op<'_>, ino: Ino, (from, to): (u32, u32), start
     let block = |logical: u64| start + logical - own.start;
     let whole = first.max(own.start)..end.min(own.end);
     if first >= end {
-        return op.leave_cluster(Blocks { start, len: to - from }, kind);
-    }
-    for part in [own.start..whole.start, whole.end..own.end] {
-        if !part.is_empty() {
-            let blocks = Blocks { start: block(part.start), len: (part.end - part.start) as u32 };
-            op.leave_cluster(blocks, kind)?;
-        }
+        return Ok(());
     }
     op.free_blocks(Blocks { start: block(whole.start), len: (whole.end - whole.start) as u32 }, kind)?;
     tree::remove_blocks(op, ino, (end - first) / wide)

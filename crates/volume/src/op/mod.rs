@@ -252,15 +252,6 @@ impl<'v> Op<'v> {
         Ok(())
     }
 
-    /// Gives up blocks that held `kind` in clusters that stay in use.
-    ///
-    /// # Errors
-    /// None but that the operation is closed.
-    pub(crate) fn leave_cluster(&mut self, extent: Extent, kind: Kind) -> Result<()> {
-        self.handle()?.free(extent, kind);
-        Ok(())
-    }
-
     fn mark_blocks(&mut self, extent: Extent, used: bool) -> Result<()> {
         let vol = self.vol;
         for (g, first, len) in crate::alloc::per_group(&vol.shared.sb, extent) {
