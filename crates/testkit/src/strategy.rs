@@ -20,20 +20,30 @@ pub struct Mix {
     pub transactions: bool,
     /// `collapse` and `insert`; the kernel lets no FUSE server have them.
     pub shifts: bool,
+    /// `trim`; a mount has it as an ioctl only.
+    pub trims: bool,
     /// Calls that write, allocate or clear more bytes at once than this are left out.
     pub max_len: u64,
 }
 
 impl Default for Mix {
     fn default() -> Self {
-        Self { handles: true, remounts: true, syncs: true, transactions: true, shifts: true, max_len: 1 << 20 }
+        Self {
+            handles: true,
+            remounts: true,
+            syncs: true,
+            transactions: true,
+            shifts: true,
+            trims: true,
+            max_len: 1 << 20,
+        }
     }
 }
 
 impl Mix {
     /// What a mount by the kernel's ext4 has.
     pub fn kernel() -> Self {
-        Self { transactions: false, ..Self::default() }
+        Self { transactions: false, trims: false, ..Self::default() }
     }
 
     /// What a mount by FUSE has.
@@ -101,6 +111,9 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
     }
     if mix.transactions {
         choices.push((10, transaction(mix)));
+    }
+    if mix.trims {
+        choices.push((2, Just(Op::Trim).boxed()));
     }
     if mix.remounts {
         choices.push((2, Just(Op::Remount).boxed()));
@@ -301,6 +314,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 36, "{done:?}");
+        assert_eq!(done.len(), 37, "{done:?}");
     }
 }

@@ -120,7 +120,7 @@ impl Model {
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
             Op::Fsync { file, .. } => self.openable(file).map(|_| 0),
-            Op::Sync | Op::Idle { .. } | Op::Checkpoint => Ok(0),
+            Op::Sync | Op::Trim | Op::Idle { .. } | Op::Checkpoint => Ok(0),
             Op::Transaction(steps) => self.transaction(steps).map(|()| 0),
             Op::Remount => {
                 self.drop_handles();

@@ -122,6 +122,7 @@ pub(super) fn do_op(
             volume.step_until_idle()?;
         }
         Op::Sync => volume.sync()?,
+        Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),
         Op::Checkpoint => {}
         Op::Transaction(steps) => transaction(volume, steps)?,
         Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Copy { .. } => {

@@ -8,7 +8,7 @@ use ondol_journal::{Engine, Extent};
 use std::ops::Range;
 
 /// Reads a group's block bitmap into memory if it is not there.
-fn load<'a>(
+pub(super) fn load<'a>(
     blocks: &'a mut Option<Vec<u8>>,
     info: &GroupInfo,
     g: u32,

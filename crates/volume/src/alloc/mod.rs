@@ -11,6 +11,7 @@
 mod blocks;
 mod group;
 mod inodes;
+mod trim;
 
 pub(crate) use blocks::per_group;
 pub(crate) use group::{GroupInfo, Groups, Need};
