@@ -232,6 +232,8 @@ fn fallocate_flags(how: Fallocate) -> FallocateFlags {
 }
 
 fn copy_range(source: impl AsFd, at: u64, target: impl AsFd, to_at: u64, len: u64) -> Outcome {
+    // A copy within a file makes it longer.
+    let len = (fs::fstat(&source)?.st_size as u64).saturating_sub(at).min(len);
     let mut done = 0;
     while done < len {
         let (mut from, mut to) = (at + done, to_at + done);

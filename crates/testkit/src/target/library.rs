@@ -302,6 +302,8 @@ impl Call<'_> {
             }
             Op::Copy { from, at, to, to_at, len } => {
                 let (from, to) = (self.regular(from)?, self.regular(to)?);
+                // A copy within a file makes it longer.
+                let len = volume.getattr(from)?.size.saturating_sub(*at).min(*len);
                 let mut done = 0;
                 loop {
                     match volume.copy_range(from, at + done, to, to_at + done, len - done, false) {
