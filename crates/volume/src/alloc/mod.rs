@@ -12,6 +12,7 @@ mod blocks;
 mod group;
 mod inodes;
 mod trim;
+mod windows;
 
 pub(crate) use blocks::per_group;
 pub(crate) use group::{GroupInfo, Groups, Need};

@@ -19,7 +19,9 @@ pub(in crate::file) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, 
     let (left, right) = path.around(op)?;
     let goal = goal(op, ino, at, left, right);
     let most = if unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN };
-    let got = op.alloc_blocks(goal, want.min(most))?;
+    let grows = right.is_none() && left.is_some_and(|left| left.end() == u64::from(at));
+    let want = want.min(most);
+    let got = if grows { op.alloc_stream(ino, goal, want)? } else { op.alloc_blocks(goal, want)? };
     add_blocks(op, ino, u64::from(got.len))?;
     insert(op, &mut path, left, right, Extent { logical: at, start: got.start, len: got.len, unwritten })?;
     Ok(got)
