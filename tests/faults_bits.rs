@@ -243,7 +243,7 @@ impl<S: BlockStore> BlockStore for Noting<S> {
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> ondol_block::Result<()> {
+    fn discard(&self, offset: u64, len: u64) -> ondol_block::Result<bool> {
         self.inner.discard(offset, len)
     }
 

@@ -15,8 +15,8 @@
 use crate::run::Run;
 use ondol::DataMode;
 use ondol_testkit::dump::{Snapshot, Strictness, describe_bytes};
-use ondol_testkit::model::{Content, Model};
-use ondol_testkit::op::Path;
+use ondol_testkit::model::{Content, Id, Model};
+use ondol_testkit::op::{Fallocate, Op, Path};
 
 /// Numbers of calls whose state `found` may be, out of `least..=most`.
 ///
@@ -68,16 +68,39 @@ impl View<'_> {
             let within = calls.checked_sub(1).and_then(|call| self.run.within.get(call)).into_iter().flatten();
             within.chain([&self.run.states[calls]])
         };
+        // What later calls made of it, where it was by then.
+        let later = |at| {
+            let places = (self.k + 1..=self.most).filter_map(move |calls| Some((calls, self.moved_to(id, at, calls)?)));
+            places.flat_map(move |(calls, at)| led_to(calls).map(move |m| byte_in(m, at)))
+        };
         want.differences(found, 8).into_iter().flatten().find(|&at| {
             let (is, should) = (found.byte(at), want.byte(at));
             is != should
                 && !match self.data() {
                     DataMode::Journal => false,
-                    DataMode::Ordered => (self.k + 1..=self.most).flat_map(led_to).any(|m| byte_in(m, at) == Some(is)),
+                    DataMode::Ordered => later(at).any(|byte| byte == Some(is)),
                     DataMode::Writeback => {
-                        (self.least..=self.most).flat_map(led_to).any(|m| byte_in(m, at) != Some(should))
+                        let here = (self.least..=self.most).flat_map(led_to).map(|m| byte_in(m, at));
+                        here.chain(later(at)).any(|byte| byte != Some(should))
                     }
                 }
+        })
+    }
+
+    /// Where byte `at` of a file is after so many calls, later ones, some of which may move what the file holds.
+    fn moved_to(&self, id: Id, at: u64, calls: usize) -> Option<u64> {
+        (self.k..calls).try_fold(at, |at, call| {
+            let Some(Op::Fallocate { file, how, at: from, len }) = self.run.ops.get(call) else { return Some(at) };
+            let (before, after) = (&self.run.states[call], &self.run.states[call + 1]);
+            let size = |model: &Model| model.content(id).map(Content::len);
+            if before.id_of_file(file) != Some(id) || size(before) == size(after) || at < *from {
+                return Some(at);
+            }
+            match how {
+                Fallocate::CollapseRange => at.checked_sub(*len).filter(|moved| moved >= from),
+                Fallocate::InsertRange => Some(at + len),
+                _ => Some(at),
+            }
         })
     }
 

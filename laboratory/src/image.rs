@@ -12,7 +12,7 @@ use std::str::FromStr;
 pub enum Kind {
     /// 4 MiB in blocks of 1 KiB, orphans in a list, a journal of 1,024 blocks.
     Small,
-    /// The same with an orphan file.
+    /// The same with an orphan file, mounted with `discard`.
     OrphanFile,
     /// 16 MiB in blocks of 4 KiB, an orphan file, a journal of 1,024 blocks.
     Pages,
@@ -55,6 +55,11 @@ impl Kind {
 
     /// Those whose files are mapped in other ways than by extents of blocks.
     pub const FORMS: [Self; 3] = [Self::BlockMap, Self::InlineData, Self::Clusters];
+
+    /// Whether freed blocks are discarded.
+    pub fn discards(self) -> bool {
+        self == Self::OrphanFile
+    }
 
     fn name(self) -> &'static str {
         match self {

@@ -115,6 +115,7 @@ pub const CLASSIC: &[Planted] = &[
             "chmod /a 0600\nsync\nchmod /a 0604\nsync\nchmod /a 0606\nsync",
         )
     },
+    simple(Defect::EarlyDiscard, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
     Planted { before: FULL_OF_DATA, ..simple(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b") },
     simple(Defect::LiveDerived, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
     simple(Defect::FreedImage, FULL, FREED_AGAIN),

@@ -5,7 +5,7 @@ use crate::run::{self, Run};
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
 use crate::workload::{Others, Workload};
-use ondol::DataMode;
+use ondol::{DataMode, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
@@ -75,7 +75,7 @@ impl Prey {
     pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
         let setup = run::Setup {
             image: image.clone(),
-            options: image::options(self.data),
+            options: self.options(workload),
             ops: workload.before.clone(),
             remount: workload.remount,
             seed: self.seed,
@@ -85,11 +85,15 @@ impl Prey {
         Ok(run)
     }
 
+    fn options(&self, workload: &Workload) -> Options {
+        image::options(self.data).with_discard(workload.image.discards())
+    }
+
     fn record_any(&self, image: &Layer, workload: &Workload) -> Result<Recorded, String> {
         let Some(others) = &workload.others else { return self.record(image, workload).map(Recorded::One) };
         let setup = threads::Setup {
             image: image.clone(),
-            options: image::options(self.data),
+            options: self.options(workload),
             before: workload.before.clone(),
             seed: self.seed,
             background: others.background,

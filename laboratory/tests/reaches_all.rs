@@ -97,6 +97,7 @@ impl Allowed {
     fn event(&mut self, n: usize, event: &Event) {
         match event {
             Event::Write { offset, bytes, .. } => self.change(n, *offset as usize, bytes, UNIT),
+            Event::Discard { offset, len, .. } => self.change(n, *offset as usize, &vec![0; *len as usize], UNIT),
             Event::Store { offset, bytes, .. } => self.change(n, DISK + *offset as usize, bytes, WORD),
             Event::Flush { .. } => self.settle(|part, _| part < DISK),
             Event::WriteBack { thread, offset, len, .. } => {
@@ -155,6 +156,11 @@ fn event() -> impl Strategy<Value = Event> {
     let bytes = |most: usize| proptest::collection::vec(1..=255u8, 1..=most).prop_map(Arc::<[u8]>::from);
     let write =
         (0..DISK - 600, bytes(600)).prop_map(|(at, bytes)| Event::Write { medium: 0, offset: at as u64, bytes });
+    let discard = (0..DISK / UNIT - 1, 1..3usize).prop_map(|(unit, units)| Event::Discard {
+        medium: 0,
+        offset: (unit * UNIT) as u64,
+        len: (units * UNIT) as u64,
+    });
     let store = (0..NVM - 10, bytes(10), 1..3u32).prop_map(|(at, bytes, thread)| Event::Store {
         medium: 1,
         thread,
@@ -169,6 +175,7 @@ fn event() -> impl Strategy<Value = Event> {
     });
     prop_oneof![
         3 => write,
+        1 => discard,
         4 => store,
         2 => back,
         2 => (1..3u32).prop_map(|thread| Event::Fence { thread }),

@@ -169,8 +169,14 @@ impl BlockStore for Medium {
         Ok(())
     }
 
-    fn discard(&self, _: u64, _: u64) -> Result<()> {
-        Ok(())
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        assert!(offset + len <= self.size, "a discard outside the medium");
+        let mut state = self.state.lock();
+        if state.trips(Kind::Write) {
+            return Err(Self::error("discard", offset, len as usize));
+        }
+        state.write(offset as usize, &vec![0; len as usize]);
+        Ok(true)
     }
 
     fn stats(&self) -> BlockStats {

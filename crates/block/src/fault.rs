@@ -94,7 +94,7 @@ impl<S: BlockStore> BlockStore for Faulty<S> {
         self.inner.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
         self.trip("discard", offset, len)?;
         self.inner.discard(offset, len)
     }

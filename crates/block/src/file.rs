@@ -2,6 +2,7 @@
 
 use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range, passed};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -93,7 +94,7 @@ impl FileStore {
         };
         match rustix::fs::flock(&file, op) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(BlockError::Locked { name }),
+            Err(Errno::WOULDBLOCK) => return Err(BlockError::Locked { name }),
             Err(e) => {
                 return Err(BlockError::Open { what: "lock", name, source: e.into() });
             }
@@ -119,7 +120,7 @@ impl FileStore {
             let want: usize = part.iter().map(|b| b.len()).sum();
             let mut done = loop {
                 match rustix::io::pwritev(&self.file, part, offset) {
-                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(Errno::INTR) => continue,
                     other => break other?,
                 }
             };
@@ -206,11 +207,16 @@ impl BlockStore for FileStore {
         self.file.sync_data().map_err(|e| self.io("flush", 0, self.size, e))
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
         self.check("discard", offset, len)?;
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match rustix::fs::fallocate(&self.file, mode, offset, len) {
-            Ok(()) | Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NODEV) => Ok(()),
+            Ok(()) => {
+                self.counters.discard(len);
+                Ok(true)
+            }
+            // Block devices are asked in the same way, and refuse what their sectors do not allow.
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL | Errno::NOSYS) => Ok(false),
             Err(e) => Err(self.io("discard", offset, len, e.into())),
         }
     }

@@ -75,7 +75,7 @@ impl BlockStore for JoinedStore {
         self.second.flush()
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
         let (store, at) = self.part("discard", offset, len)?;
         store.discard(at, len)
     }
@@ -88,6 +88,8 @@ impl BlockStore for JoinedStore {
             writes: a.writes + b.writes,
             written_bytes: a.written_bytes + b.written_bytes,
             flushes: a.flushes + b.flushes,
+            discards: a.discards + b.discards,
+            discarded_bytes: a.discarded_bytes + b.discarded_bytes,
         }
     }
 }

@@ -76,8 +76,10 @@ impl BlockStore for LayerStore {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.start("discard", offset, len as usize).map(|_| ())
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        let at = self.start("discard", offset, len as usize)?;
+        self.layer.write().zero(at, len as usize);
+        Ok(true)
     }
 
     fn stats(&self) -> BlockStats {
@@ -101,5 +103,8 @@ mod tests {
         store.with(4198, 4, &mut |bytes| lent.extend_from_slice(bytes)).unwrap();
         assert_eq!(lent, buf);
         assert!(store.read(8190, &mut buf).is_err());
+        assert!(store.discard(4199, 3000).unwrap());
+        store.read(4197, &mut buf).unwrap();
+        assert_eq!((buf, layer.to_bytes()[7000]), ([1, 1, 0, 0], 7));
     }
 }

@@ -99,8 +99,8 @@ impl BlockStore for OverlayStore {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        check_range("discard", self.name(), offset, len, self.size()).map(|_| ())
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        check_range("discard", self.name(), offset, len, self.size()).map(|_| false)
     }
 
     fn stats(&self) -> BlockStats {

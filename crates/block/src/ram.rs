@@ -78,8 +78,11 @@ impl BlockStore for RamStore {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.range("discard", offset, len as usize).map(|_| ())
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        let range = self.range("discard", offset, len as usize)?;
+        self.counters.discard(len);
+        self.bytes.write()[range].fill(0);
+        Ok(true)
     }
 
     fn stats(&self) -> BlockStats {

@@ -5,7 +5,7 @@ use ondol_env::sync::Arc;
 use ondol_power::{Event, PowerDomain};
 use std::io::IoSlice;
 
-/// A store that passes everything on to `inner` and records writes and flushes in a power domain.
+/// A store that passes everything on to `inner` and records writes, discards and flushes in a power domain.
 #[derive(Debug)]
 pub struct Recorder<S> {
     inner: S,
@@ -59,8 +59,12 @@ impl<S: BlockStore> BlockStore for Recorder<S> {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.inner.discard(offset, len)
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        let done = self.inner.discard(offset, len)?;
+        if done {
+            self.domain.push(Event::Discard { medium: self.medium, offset, len });
+        }
+        Ok(done)
     }
 
     fn stats(&self) -> BlockStats {

@@ -10,6 +10,8 @@ pub struct Counters {
     writes: AtomicU64,
     written_bytes: AtomicU64,
     flushes: AtomicU64,
+    discards: AtomicU64,
+    discarded_bytes: AtomicU64,
 }
 
 /// What a store has done since it was opened.
@@ -25,6 +27,10 @@ pub struct BlockStats {
     pub written_bytes: u64,
     /// Flushes.
     pub flushes: u64,
+    /// Ranges declared unused.
+    pub discards: u64,
+    /// Bytes of those.
+    pub discarded_bytes: u64,
 }
 
 impl Counters {
@@ -45,6 +51,12 @@ impl Counters {
         self.flushes.fetch_add(1, Relaxed);
     }
 
+    /// Counts one discard of `bytes` bytes.
+    pub fn discard(&self, bytes: u64) {
+        self.discards.fetch_add(1, Relaxed);
+        self.discarded_bytes.fetch_add(bytes, Relaxed);
+    }
+
     /// The counts so far.
     pub fn snapshot(&self) -> BlockStats {
         BlockStats {
@@ -53,6 +65,8 @@ impl Counters {
             writes: self.writes.load(Relaxed),
             written_bytes: self.written_bytes.load(Relaxed),
             flushes: self.flushes.load(Relaxed),
+            discards: self.discards.load(Relaxed),
+            discarded_bytes: self.discarded_bytes.load(Relaxed),
         }
     }
 }

@@ -71,11 +71,12 @@ pub trait BlockStore: Send + Sync {
     /// succeeds.
     fn flush(&self) -> Result<()>;
 
-    /// Declares `len` bytes at `offset` unused; their contents become undefined. A hint: a store may do nothing.
+    /// Declares `len` bytes at `offset` unused: from now on they read as before or as zeros. False from a store that keeps them.
+    /// Like a write, it is not durable before a [`BlockStore::flush`].
     ///
     /// # Errors
     /// `ReadOnly`, `OutOfRange`, or the medium's failure.
-    fn discard(&self, offset: u64, len: u64) -> Result<()>;
+    fn discard(&self, offset: u64, len: u64) -> Result<bool>;
 
     /// What this store has done since it was opened.
     fn stats(&self) -> BlockStats;

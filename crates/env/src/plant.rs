@@ -62,6 +62,7 @@ defects! {
     StaleRing "stale-ring" "Recovery takes blocks of an earlier lap of the log for part of this one.",
     ReusedTid "reused-tid" "An emptied log starts again with a transaction id that is still in it.",
     UnzeroedCommitPlace "unzeroed-commit-place" "What was at the commit block's place stays behind its first sector.",
+    EarlyDiscard "early-discard" "Freed blocks are discarded before the freeing is durable.",
     EarlyReuse "early-reuse" "Freed blocks can be allocated before the freeing is durable.",
     ReuseDuringCheckpoint "reuse-during-checkpoint" "Freed blocks can be allocated while a checkpoint may still write to them.",
     EarlyForget "early-forget" "The image of a freed block is given up while the transaction before still needs it.",

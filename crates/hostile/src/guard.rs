@@ -125,10 +125,15 @@ impl BlockStore for Guard {
         Ok(())
     }
 
-    fn discard(&self, offset: u64, len: u64) -> Result<()> {
-        self.start("discard", offset, usize::try_from(len).unwrap_or(usize::MAX));
-        assert!(self.writable.load(Relaxed), "a discard on a read-only image at {offset}");
-        Ok(())
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        let at = self.start("discard", offset, usize::try_from(len).unwrap_or(usize::MAX));
+        let mut state = self.state.lock();
+        assert!(self.writable.load(Relaxed), "{} discarded from a read-only image at {offset}", state.what);
+        if state.power > 0 {
+            state.power -= 1;
+            state.layer.write(at, &vec![0; usize::try_from(len).unwrap_or(usize::MAX)]);
+        }
+        Ok(true)
     }
 
     fn stats(&self) -> BlockStats {

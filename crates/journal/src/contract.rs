@@ -184,6 +184,13 @@ pub trait Engine: Send + Sync {
     /// The store's failure.
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()>;
 
+    /// Lets the store have the room of `extent`, whose blocks are free in all that is durable; nobody may allocate them before
+    /// this returns. False when the store keeps it.
+    ///
+    /// # Errors
+    /// The store's failure.
+    fn discard(&self, extent: Extent) -> Result<bool>;
+
     /// The running transaction: what a handle closed by now is part of, at the latest.
     fn tid(&self) -> Tid;
 

@@ -1,7 +1,7 @@
 //! An engine for volumes that are not written: it reads, and refuses everything else.
 
 use crate::cache::{Block, Cache, Home};
-use crate::contract::{Client, Engine, EngineStats, Tid};
+use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::Step;
@@ -69,6 +69,9 @@ impl Engine for ReadOnlyEngine {
     fn journal_data(&self) {}
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
         Ok(self.source.store.read(block * self.source.block_size as u64 + offset as u64, buf)?)
+    }
+    fn discard(&self, _extent: Extent) -> Result<bool> {
+        refused()
     }
     fn tid(&self) -> Tid {
         Tid(0)

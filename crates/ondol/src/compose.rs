@@ -188,6 +188,7 @@ pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
         cache_bytes: (options.cache_bytes / 2) as usize,
         pending_bytes: options.cache_bytes / 4,
         journaled_data: data == DataMode::Journal,
+        discard: options.discard.unwrap_or(false),
     }
 }
 

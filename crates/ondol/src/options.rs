@@ -19,6 +19,7 @@ pub struct Options {
     pub(crate) atime: Option<Atime>,
     pub(crate) nodiratime: Option<bool>,
     pub(crate) grpid: Option<bool>,
+    pub(crate) discard: Option<bool>,
     /// Byte offset of the copy of the superblock that serves.
     pub(crate) superblock: Option<u64>,
     /// The device of the journal, where that is another than the image.
@@ -41,6 +42,7 @@ impl Default for Options {
             atime: None,
             nodiratime: None,
             grpid: None,
+            discard: None,
             superblock: None,
             journal_path: None,
             mounted_on: None,
@@ -235,10 +237,18 @@ impl Options {
             // Nobody's machine is stopped from here; what comes next to that is to refuse changes.
             _ => Some(OnError::RemountReadOnly),
         });
+        self.discard = self.discard.or(text.discard).or(Some(defaults & sb::DEFM_DISCARD != 0));
         self.grpid = self.grpid.or(text.grpid).or(Some(defaults & sb::DEFM_BSDGROUPS != 0));
         self.commit_seconds = self.commit_seconds.or(text.commit_seconds);
         self.atime = self.atime.or(text.atime);
         self.nodiratime = self.nodiratime.or(text.nodiratime);
+        self
+    }
+
+    /// Discards blocks once their freeing is durable.
+    #[must_use]
+    pub fn with_discard(mut self, discard: bool) -> Self {
+        self.discard = Some(discard);
         self
     }
 
@@ -253,6 +263,8 @@ impl Options {
             ("strictatime", None) => self.atime = Some(Atime::Always),
             ("nodiratime", None) => self.nodiratime = Some(true),
             ("diratime", None) => self.nodiratime = Some(false),
+            ("discard", None) => self.discard = Some(true),
+            ("nodiscard", None) => self.discard = Some(false),
             ("grpid" | "bsdgroups", None) => self.grpid = Some(true),
             ("nogrpid" | "sysvgroups", None) => self.grpid = Some(false),
             // What ext4 does unless told otherwise, and so does Ondol.

@@ -137,6 +137,15 @@ impl Volume {
         self.inodes().is_read_only()
     }
 
+    /// Gives back to the medium what is free in `len` bytes of the volume from `start` on, in runs of at least `minimum` bytes, and
+    /// returns how many bytes that were, as fstrim(8) does. Space whose freeing is not durable yet stays: [`Volume::sync`] first.
+    ///
+    /// # Errors
+    /// As the FITRIM ioctl: `EOPNOTSUPP` when the medium keeps what is discarded.
+    pub fn trim(&self, start: u64, len: u64, minimum: u64) -> Result<u64> {
+        Ok(self.inodes().trim(start, len, minimum)?)
+    }
+
     /// Space and inodes.
     pub fn statfs(&self) -> StatFs {
         self.inodes().statfs()

@@ -1,6 +1,6 @@
 //! Where power is cut: what is durable by then, and what is not.
 
-use crate::{Event, Keep, LINE, Layer, UNIT, WORD};
+use crate::{DISCARD_PARTS, Event, Keep, LINE, Layer, UNIT, WORD};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -37,6 +37,15 @@ pub enum Item<'e> {
         offset: u64,
         /// What was written.
         bytes: &'e [u8],
+    },
+    /// A discard that no flush has covered.
+    Discard {
+        /// Where.
+        medium: u32,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
     },
     /// A line with stores that no fence has covered.
     Line {
@@ -109,13 +118,16 @@ impl<'e> Cut<'e> {
             Event::Write { medium, offset, bytes } => {
                 self.items.push(Item::Write { medium: *medium, offset: *offset, bytes });
             }
+            Event::Discard { medium, offset, len } => {
+                self.items.push(Item::Discard { medium: *medium, offset: *offset, len: *len });
+            }
             Event::Flush { medium } => self.settle(*medium),
             Event::Store { medium, thread, offset, bytes } => return self.store(*medium, *thread, *offset, bytes),
             Event::WriteBack { medium, thread, offset, len } => self.begin(*medium, *thread, *offset, *len),
             Event::Fence { thread } => self.fence(*thread),
             Event::Mark(_) => {}
         }
-        let new = usize::from(matches!(event, Event::Write { .. }));
+        let new = usize::from(matches!(event, Event::Write { .. } | Event::Discard { .. }));
         self.items.len() - new..self.items.len()
     }
 
@@ -250,14 +262,14 @@ impl Item<'_> {
     /// Where it is going.
     pub fn medium(&self) -> u32 {
         match self {
-            Self::Write { medium, .. } | Self::Line { medium, .. } => *medium,
+            Self::Write { medium, .. } | Self::Discard { medium, .. } | Self::Line { medium, .. } => *medium,
         }
     }
 
     /// In how many ways it can be there, torn ones left out: [`Item::choice`].
     pub fn choices(&self) -> usize {
         match self {
-            Self::Write { .. } => 2,
+            Self::Write { .. } | Self::Discard { .. } => 2,
             Self::Line { stores, .. } => stores.len() + 1,
         }
     }
@@ -271,10 +283,11 @@ impl Item<'_> {
         }
     }
 
-    /// Into how many parts it can be torn: units of a write, words of a line.
+    /// Into how many parts it can be torn: units of a write, parts of a discard, words of a line.
     pub fn parts(&self) -> usize {
         match self {
             Self::Write { offset, bytes, .. } => units(*offset, bytes.len()),
+            Self::Discard { offset, len, .. } => discarded(*offset, *len).count(),
             Self::Line { stores, .. } => {
                 let word = stores.first().map(|store| store.at / WORD);
                 let inside = |store: &Store<'_>| {
@@ -309,7 +322,7 @@ impl Item<'_> {
     /// What each part can be, for [`Item::torn`]: a word of a line only differs with the stores that touch it.
     fn part_choices(&self) -> Vec<Vec<usize>> {
         match self {
-            Self::Write { .. } => vec![vec![0, 1]; self.parts()],
+            Self::Write { .. } | Self::Discard { .. } => vec![vec![0, 1]; self.parts()],
             Self::Line { stores, .. } => {
                 let touches = |store: &Store<'_>, word: usize| {
                     !store.bytes.is_empty()
@@ -339,7 +352,9 @@ impl Item<'_> {
     /// Torn: `part(i)` says how much of its `i`-th part is there, from 0 to [`Item::choices`] - 1.
     pub fn torn(&self, part: impl FnMut(usize) -> usize) -> Keep {
         match self {
-            Self::Write { .. } => Keep::Units((0..self.parts()).map(part).map(|n| n > 0).collect()),
+            Self::Write { .. } | Self::Discard { .. } => {
+                Keep::Units((0..self.parts()).map(part).map(|n| n > 0).collect())
+            }
             Self::Line { .. } => {
                 let words: Vec<u32> = (0..LINE / WORD).map(part).map(|n| n as u32).collect();
                 Keep::Words(words.try_into().unwrap_or_default())
@@ -354,6 +369,18 @@ impl Item<'_> {
                 Keep::Units(kept) => apply_units(layer, medium, *offset as usize, bytes, kept),
                 _ => layer.write(*offset as usize, bytes),
             },
+            Self::Discard { offset, len, .. } => {
+                for (i, part) in discarded(*offset, *len).enumerate() {
+                    let kept = match keep {
+                        Keep::None => false,
+                        Keep::Units(kept) => kept.get(i) == Some(&true),
+                        _ => true,
+                    };
+                    if kept {
+                        layer.zero(part.start, part.len());
+                    }
+                }
+            }
             Self::Line { line, stores, .. } => {
                 let at = *line as usize * LINE;
                 match keep {
@@ -383,6 +410,13 @@ fn pieces(offset: usize, len: usize, unit: usize) -> impl Iterator<Item = Range<
         let start = n * unit;
         start.max(offset) - offset..(start + unit).min(offset + len) - offset
     })
+}
+
+/// The parts of a discard, in bytes of the medium: whole units, as many in each.
+fn discarded(offset: u64, len: u64) -> impl Iterator<Item = Range<usize>> {
+    let part = (len as usize).div_ceil(DISCARD_PARTS).next_multiple_of(UNIT).max(UNIT);
+    let (start, end) = (offset as usize, (offset + len) as usize);
+    (start..end).step_by(part).map(move |at| at..(at + part).min(end))
 }
 
 /// Number of units that a write touches.

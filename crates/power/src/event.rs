@@ -14,6 +14,15 @@ pub enum Event {
         /// What was written.
         bytes: Arc<[u8]>,
     },
+    /// `len` bytes at `offset` of a block medium were declared unused.
+    Discard {
+        /// Which medium of the domain.
+        medium: u32,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
     /// A block medium completed a flush.
     Flush {
         /// Which medium of the domain.

@@ -86,6 +86,20 @@ impl Layer {
         }
     }
 
+    /// Makes a range zeros, which lies inside the layer. Pages that are zeros already stay as they are.
+    pub fn zero(&mut self, offset: usize, len: usize) {
+        let (mut at, end) = (offset, offset + len);
+        let mut old = [0; PAGE];
+        while at < end {
+            let n = (PAGE - at % PAGE).min(end - at);
+            self.read(at, &mut old[..n]);
+            if old[..n].iter().any(|byte| *byte != 0) {
+                self.page_mut(at / PAGE)[at % PAGE..at % PAGE + n].fill(0);
+            }
+            at += n;
+        }
+    }
+
     /// A page to be changed.
     fn page_mut(&mut self, n: usize) -> &mut Page {
         let base = &self.base;

@@ -7,7 +7,7 @@
 //! written while it is under way comes before it in some interleavings and after it in others.) Each write since is there or not,
 //! independently of the others; and each may be torn: it consists of units of [`UNIT`] aligned bytes, any subset of
 //! which arrived. That covers every order too: where two writes overlap, the older one "arriving last" is the newer one
-//! without the units that they share. One range a medium may be declared [`Medium::whole`]: ext4's superblock, 1,024 bytes with
+//! without the units that they share. A discard is a write of zeros that may be torn into up to [`DISCARD_PARTS`] parts. One range a medium may be declared [`Medium::whole`]: ext4's superblock, 1,024 bytes with
 //! one checksum over them, which ext4 itself needs to arrive whole or not at all.
 //!
 //! **NVM.** A medium of lines of [`LINE`] bytes behind caches that lose their contents ([`Kind::Nvm`]). Nothing larger than an aligned word
@@ -43,6 +43,9 @@ pub use states::{Built, Sampling};
 
 /// Bytes of a block medium that are not torn by a crash.
 pub const UNIT: usize = 512;
+
+/// Parts of a discard that are there or not independently.
+pub const DISCARD_PARTS: usize = 8;
 
 /// Bytes of a line, the unit that a processor writes back.
 pub const LINE: usize = 64;

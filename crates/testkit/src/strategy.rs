@@ -25,6 +25,8 @@ pub struct Mix {
     pub extended: bool,
     /// Data journaling of single files, which not even every root may ask the kernel for.
     pub journaled_files: bool,
+    /// `trim`; a mount has it as an ioctl only.
+    pub trims: bool,
     /// Calls that write, allocate or clear more bytes at once than this are left out.
     pub max_len: u64,
 }
@@ -39,6 +41,7 @@ impl Default for Mix {
             shifts: true,
             extended: true,
             journaled_files: true,
+            trims: true,
             max_len: 1 << 20,
         }
     }
@@ -47,7 +50,7 @@ impl Default for Mix {
 impl Mix {
     /// What a mount by the kernel's ext4 has.
     pub fn kernel() -> Self {
-        Self { transactions: false, journaled_files: false, ..Self::default() }
+        Self { transactions: false, journaled_files: false, trims: false, ..Self::default() }
     }
 
     /// What a mount by FUSE has.
@@ -122,6 +125,9 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
     }
     if mix.transactions {
         choices.push((10, transaction(mix)));
+    }
+    if mix.trims {
+        choices.push((2, Just(Op::Trim).boxed()));
     }
     if mix.remounts {
         choices.push((2, Just(Op::Remount).boxed()));
@@ -349,6 +355,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 42, "{done:?}");
+        assert_eq!(done.len(), 43, "{done:?}");
     }
 }

@@ -38,6 +38,7 @@ mod orphan;
 mod shared;
 mod time;
 mod transaction;
+mod trim;
 mod types;
 mod volume;
 mod xattr;

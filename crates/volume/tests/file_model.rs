@@ -24,13 +24,34 @@ impl Model {
     }
 }
 
+/// Takes whole blocks out, or puts a hole in.
+fn shift(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model) {
+    let block = u64::from(rig.vol.statfs().block_size);
+    let size = model.0.len() as u64;
+    let (at, len) = (random.below(size / block + 1) * block, (1 + random.below(30)) * block);
+    let (how, reached) =
+        if random.below(2) == 0 { (Fallocate::CollapseRange, at + len) } else { (Fallocate::InsertRange, at) };
+    let result = rig.vol.fallocate(ino, how, at, len);
+    if reached >= size {
+        assert!(matches!(result, Err(Error::Invalid(_))), "{result:?}");
+        return;
+    }
+    result.unwrap();
+    let at = at as usize;
+    if how == Fallocate::CollapseRange {
+        model.0.drain(at..at + len as usize);
+    } else {
+        model.0.splice(at..at, vec![0; len as usize]);
+    }
+}
+
 /// One random change of one file, and of its model. Without `extents`, only holes can be made of ranges.
 fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64, extents: bool) {
     let at = random.below(span);
     let len = 1 + if random.below(4) == 0 { random.below(span / 2) } else { random.below(9000) };
     let vol = &rig.vol;
     let range = (at as usize, len as usize);
-    match random.below(12) {
+    match random.below(14) {
         kind @ 7..=10 if !extents => {
             use Fallocate::{Allocate, KeepSize, ZeroRange, ZeroRangeKeepSize};
             let how = [ZeroRange, ZeroRangeKeepSize, Allocate, KeepSize][kind as usize - 7];
@@ -69,6 +90,7 @@ fn change(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model, span: u64
             model.0.resize(model.0.len().max(range.0 + range.1), 0);
         }
         10 => vol.fallocate(ino, Fallocate::KeepSize, at, len).unwrap(),
+        11 | 12 if extents => shift(rig, random, ino, model),
         _ => rig.env.advance(random.below(2) * 1_000_000),
     }
     assert_eq!(vol.getattr(ino).unwrap().size, model.0.len() as u64);

@@ -87,6 +87,7 @@ pub(super) fn told(events: &[Event]) -> String {
 fn line(event: &Event) -> String {
     match event {
         Event::Write { medium, offset, bytes } => format!("medium {medium}: {} bytes at {offset} written", bytes.len()),
+        Event::Discard { medium, offset, len } => format!("medium {medium}: {len} bytes at {offset} discarded"),
         Event::Flush { medium } => format!("medium {medium}: flushed"),
         Event::Store { medium, thread, offset, bytes } => {
             format!("medium {medium}: {} bytes at {offset} stored by thread {thread}", bytes.len())

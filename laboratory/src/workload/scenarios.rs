@@ -74,6 +74,41 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     ("punch", "create /a 0644\nwrite /a 0 20000 #1", "punch /a 3000 9000\nfsync /a"),
     ("zero", "create /a 0644\nwrite /a 0 20000 #1", "zero /a 3000 9000\nfsync /a"),
     (
+        "collapse",
+        "create /a 0644\nwrite /a 0 20000 #1",
+        "collapse /a 4096 8192\nfsync /a\nwrite /a 0 9000 #2\nfsync /a",
+    ),
+    (
+        "collapse-of-runs",
+        "create /a 0644\nwrite /a 0 4096 #1\nwrite /a 8192 4096 #2\nwrite /a 16384 4096 #3\nfallocate-keep /a 24576 8192\nwrite /a 40960 4096 #4\nwrite /a 49152 4096 #5",
+        "collapse /a 4096 12288\ncollapse /a 8192 4096\nfsync /a",
+    ),
+    (
+        "insert",
+        "create /a 0644\nwrite /a 0 20000 #1\nfallocate-keep /a 24576 8192",
+        "insert /a 8192 4096\nfsync /a\ninsert /a 0 12288\nwrite /a 4096 5000 #2\nfsync /a",
+    ),
+    (
+        "insert-and-overwrite",
+        "create /a 0644\nwrite /a 0 8192 #1",
+        "insert /a 0 4096\nwrite /a 4096 3000 #2\ncollapse /a 0 4096\nwrite /a 100 500 #3\nfsync /a",
+    ),
+    (
+        "copy",
+        "create /a 0644\nwrite /a 0 9000 #1\npunch /a 4096 4096\ncreate /b 0644\nwrite /b 0 6000 #2",
+        "copy /a 100 /b 3000 8900\nfsync /b\ncopy /b 0 /b 20000 7000\nfsync /b",
+    ),
+    (
+        "trim",
+        "create /a 0644\nwrite /a 0 20000 #1",
+        "unlink /a\ntrim\nsync\ntrim\ncreate /b 0644\nwrite /b 0 9000 #2\nfsync /b",
+    ),
+    (
+        "trim-what-was-metadata",
+        FULL,
+        "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\ntrim\nsync\ntrim\nwrite /b 0 8192 #2\nfsync /b",
+    ),
+    (
         "reuse-of-blocks",
         "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644",
         "unlink /a\nsync\nwrite /b 0 9000 #2\nfsync /b",

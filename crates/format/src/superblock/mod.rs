@@ -50,6 +50,8 @@ pub const DEFM_BSDGROUPS: u32 = 0x2;
 pub const DEFM_XATTR_USER: u32 = 0x4;
 /// s_default_mount_opts: POSIX ACLs.
 pub const DEFM_ACL: u32 = 0x8;
+/// s_default_mount_opts: freed blocks are discarded.
+pub const DEFM_DISCARD: u32 = 0x400;
 /// s_default_mount_opts: the bits of the data mode.
 pub const DEFM_JMODE: u32 = 0x60;
 /// s_default_mount_opts: data=journal.

@@ -45,9 +45,7 @@ impl Core {
         let result = self.write_home(&images).and_then(|()| self.move_tail(upto, &images));
         let released = self.pending.lock().end_checkpoint();
         self.or_abort(result)?;
-        if !released.is_empty() {
-            self.client.release(&released);
-        }
+        self.release(&released);
         Ok(true)
     }
 

@@ -172,9 +172,7 @@ impl Core {
             self.space.set_used(self.space.used() + written, 0);
             if plant::is(Defect::EarlyReuse) { Vec::new() } else { pending.release(freed) }
         };
-        if !released.is_empty() {
-            self.client.release(&released);
-        }
+        self.release(&released);
         if self.space.half_full() || self.pending.lock().bytes() > self.config.pending_bytes / 2 {
             self.kick();
         }

@@ -70,6 +70,8 @@ pub struct Config {
     pub pending_bytes: u64,
     /// File data is journaled from the beginning (`data=journal`): freed data blocks may have pending images.
     pub journaled_data: bool,
+    /// Blocks are discarded once their freeing is durable (`discard`).
+    pub discard: bool,
 }
 
 /// The shared state of one engine.
@@ -161,6 +163,23 @@ impl Core {
         result.inspect_err(|e| self.abort(e))
     }
 
+    fn discard(&self, extent: Extent) -> Result<bool> {
+        let len = u64::from(extent.len) * self.block_size as u64;
+        Ok(self.store.discard(self.byte_offset(extent.start), len)?)
+    }
+
+    /// Tells the volume that freed blocks may be allocated again, which no write can reach any more.
+    fn release(&self, freed: &[Extent]) {
+        if freed.is_empty() {
+            return;
+        }
+        if self.config.discard {
+            let failed = freed.iter().find_map(|extent| self.discard(*extent).err());
+            failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
+        }
+        self.client.release(freed);
+    }
+
     fn byte_offset(&self, block: u64) -> u64 {
         block * self.block_size as u64
     }
@@ -217,6 +236,9 @@ impl Engine for BlockEngine {
         if plant::is(Defect::EarlyForget) {
             forget(&set.freed);
         }
+        if plant::is(Defect::EarlyDiscard) {
+            set.freed.iter().for_each(|(extent, _)| drop(self.core.discard(*extent)));
+        }
         let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let (set, reserved) =
             if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
@@ -255,6 +277,11 @@ impl Engine for BlockEngine {
         if !self.core.journaled_data.load(Relaxed) {
             self.core.journaled_data.store(true, SeqCst);
         }
+    }
+
+    fn discard(&self, extent: Extent) -> Result<bool> {
+        self.core.check_alive()?;
+        self.core.discard(extent)
     }
 
     fn tid(&self) -> Tid {

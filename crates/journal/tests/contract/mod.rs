@@ -77,6 +77,7 @@ pub(crate) fn config() -> Config {
         cache_bytes: 1 << 20,
         pending_bytes: 1 << 20,
         journaled_data: true,
+        discard: false,
     }
 }
 

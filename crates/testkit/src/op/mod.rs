@@ -217,6 +217,8 @@ pub enum Op {
     },
     /// Makes everything durable.
     Sync,
+    /// Gives the medium back what is free.
+    Trim,
     /// Lets time pass: background commits and checkpoints get their turn.
     Idle {
         /// For how long, in seconds of the volume's clock.

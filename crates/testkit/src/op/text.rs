@@ -16,6 +16,7 @@
 //!          | "setacl" FILE ACL             "setacl-default" FILE ACL  "chattr" FILE FLAGS
 //!          | "utimens" FILE TIME TIME      "fsync" FILE               "fdatasync" FILE
 //!          | "sync"                        "idle" SECONDS             "remount"             "checkpoint"
+//!          | "trim"
 //!          | "transaction" "{" calls "}"    all of them or none, as one; only names, "write", "truncate",
 //!                                          "chmod", xattrs, and these by PATH
 //! FILE     = PATH | @N                     what an earlier "open @N" opened, also after its last name is gone
@@ -102,6 +103,7 @@ impl fmt::Display for Op {
             Self::Fsync { file, data_only: false } => write!(f, "fsync {file}"),
             Self::Fsync { file, data_only: true } => write!(f, "fdatasync {file}"),
             Self::Sync => f.write_str("sync"),
+            Self::Trim => f.write_str("trim"),
             Self::Idle { seconds } => write!(f, "idle {seconds}"),
             Self::Remount => f.write_str("remount"),
             Self::Checkpoint => f.write_str("checkpoint"),
@@ -250,6 +252,7 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         "fsync" => Op::Fsync { file: w.file()?, data_only: false },
         "fdatasync" => Op::Fsync { file: w.file()?, data_only: true },
         "sync" => Op::Sync,
+        "trim" => Op::Trim,
         "idle" => Op::Idle { seconds: w.number("a number of seconds")? },
         "remount" => Op::Remount,
         "checkpoint" => Op::Checkpoint,

@@ -274,6 +274,8 @@ fn fallocate_flags(how: Fallocate) -> FallocateFlags {
 }
 
 fn copy_range(source: impl AsFd, at: u64, target: impl AsFd, to_at: u64, len: u64) -> Outcome {
+    // A copy within a file makes it longer.
+    let len = (fs::fstat(&source)?.st_size as u64).saturating_sub(at).min(len);
     let mut done = 0;
     while done < len {
         let (mut from, mut to) = (at + done, to_at + done);
@@ -333,6 +335,7 @@ impl Target for Directory {
             Op::Sync => self.sync().map(|()| 0),
             // Real time passes by itself.
             Op::Idle { .. } | Op::Checkpoint => Ok(0),
+            Op::Trim => Err(Fail::Unsupported),
             Op::Remount => {
                 self.handles.clear();
                 (self.remount)().map(|()| 0).map_err(|_| Fail::Io)

@@ -131,6 +131,7 @@ pub(super) fn do_op(
             volume.step_until_idle()?;
         }
         Op::Sync => volume.sync()?,
+        Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),
         Op::Checkpoint => {}
         Op::Transaction(steps) => transaction(volume, steps)?,
         Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Copy { .. } => {
@@ -327,6 +328,8 @@ impl Call<'_> {
             }
             Op::Copy { from, at, to, to_at, len } => {
                 let (from, to) = (self.regular(from, false)?, self.regular(to, false)?);
+                // A copy within a file makes it longer.
+                let len = volume.getattr(from)?.size.saturating_sub(*at).min(*len);
                 let mut done = 0;
                 loop {
                     match volume.copy_range(from, at + done, to, to_at + done, len - done, false) {

@@ -26,7 +26,7 @@ pub use order::{Orders, Unexplained};
 pub use perform::{Call, PerformError, Performed, perform};
 pub use record::{RecordError, Setup, Threads, record};
 
-use crate::op::{File, Op, text};
+use crate::op::{Fallocate, File, Op, text};
 use crate::shrink;
 use std::fmt;
 
@@ -105,6 +105,9 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
         _ if thread >= MOST_THREADS => return Err("there are too many threads"),
         Op::Append { .. } => return Err("what it writes depends on where"),
         Op::Remount => return Err("the others are on the volume"),
+        Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } => {
+            return Err("bytes that move cannot be followed through every order");
+        }
         op if op.is_stepwise() => return Err("it is not atomic"),
         _ => {}
     }

@@ -1,14 +1,15 @@
 //! Taking and returning blocks.
 
+use super::group::Busy;
 use super::{GroupInfo, Groups};
-use crate::{Error, Result, kind};
+use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Superblock, bitmap};
 use ondol_journal::{Engine, Extent};
 use std::ops::Range;
 
 /// Reads a group's block bitmap into memory if it is not there.
-fn load<'a>(
+pub(super) fn load<'a>(
     blocks: &'a mut Option<Vec<u8>>,
     info: &GroupInfo,
     g: u32,
@@ -29,13 +30,15 @@ fn load<'a>(
 
 impl Groups {
     /// Takes up to `want` consecutive free clusters before the end of `place`, as near behind its beginning as there are; those
-    /// before it are taken, too. The caller has been promised them. The run is in blocks.
+    /// before it are taken, too. The caller has been promised them; `stream` is the file that grows by them, if one goes on
+    /// growing. The run is in blocks.
     pub(crate) fn take_blocks(
         &self,
         sb: &Superblock,
         engine: &dyn Engine,
         place: Range<u64>,
         want: u32,
+        stream: Option<Ino>,
     ) -> Result<Extent> {
         let home = sb.group_of_block(place.start).unwrap_or(0);
         // Two rounds: first groups where the whole run may fit, then any group with a free block.
@@ -48,7 +51,7 @@ impl Groups {
                     continue;
                 }
                 let goal = if step == 0 { place.start } else { first };
-                if let Some(extent) = self.take_in_group(sb, engine, g, goal..place.end, want)? {
+                if let Some(extent) = self.take_in_group(sb, engine, g, goal..place.end, want, stream)? {
                     return Ok(extent);
                 }
             }
@@ -63,25 +66,18 @@ impl Groups {
         g: u32,
         place: Range<u64>,
         want: u32,
+        stream: Option<Ino>,
     ) -> Result<Option<Extent>> {
         let info = self.get(g)?;
         let range = sb.block_range_of_group(g);
         let ratio = u64::from(sb.cluster_ratio());
         let end = ((range.end.min(place.end) - range.start) / ratio) as usize;
         let mut busy = info.busy.lock();
-        let map = load(&mut busy.blocks, info, g, sb, engine)?;
+        let Busy { blocks, windows, .. } = &mut *busy;
+        let map = load(blocks, info, g, sb, engine)?;
         let from = (place.start.saturating_sub(range.start) / ratio) as usize;
-        let want = want as usize;
-        let start = if !bitmap::test(map, from) && from < end {
-            Some(from)
-        } else {
-            bitmap::find_zero_run(map, from, end, want)
-                .or_else(|| bitmap::find_zero_run(map, 0, end, want))
-                .or_else(|| bitmap::find_next_zero(map, from, end))
-                .or_else(|| bitmap::find_next_zero(map, 0, end))
-        };
-        let Some(start) = start else { return Ok(None) };
-        let len = (bitmap::zero_run_end(map, start, end.min(start + want)) - start) as u32;
+        let Some(run) = windows.choose(map, from, end, want as usize, stream) else { return Ok(None) };
+        let (start, len) = (run.start, run.len() as u32);
         bitmap::set_range(map, start, len as usize);
         info.free_blocks.fetch_sub(len, SeqCst);
         Ok(Some(Extent { start: range.start + start as u64 * ratio, len: len * ratio as u32 }))

@@ -1,5 +1,6 @@
 //! What is kept in memory of each block group, and of free space as a whole.
 
+use super::windows::Windows;
 use crate::{Error, Result};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -10,6 +11,8 @@ use ondol_format::{Superblock, bitmap};
 #[derive(Debug, Default)]
 pub(crate) struct Busy {
     pub(crate) blocks: Option<Vec<u8>>,
+    /// Where files grow.
+    pub(crate) windows: Windows,
     pub(crate) inodes: Option<Vec<u8>>,
     /// Bits of the inode bitmap below which none is free.
     pub(crate) inode_hint: u32,

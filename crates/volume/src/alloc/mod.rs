@@ -14,6 +14,8 @@
 mod blocks;
 mod group;
 mod inodes;
+mod trim;
+mod windows;
 
 pub(crate) use blocks::{clusters, per_group};
 pub(crate) use group::{GroupInfo, Groups, Need};

@@ -43,10 +43,10 @@ fn around(at: u64, ratio: u64) -> Range<u64> {
 ///
 /// # Errors
 /// `NoSpace` beyond the promise; corruption.
-pub(super) fn take(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, goal: u64) -> Result<Blocks> {
+pub(super) fn take(op: &mut Op<'_>, ino: Ino, (at, want): (u32, u32), goal: u64, grows: bool) -> Result<Blocks> {
     let ratio = op.vol().shared.sb.cluster_ratio();
     if ratio == 1 {
-        let got = op.alloc_blocks(goal, want)?;
+        let got = if grows { op.alloc_stream(ino, goal, want)? } else { op.alloc_blocks(goal, want)? };
         tree::add_blocks(op, ino, got.len.into())?;
         return Ok(got);
     }
@@ -60,7 +60,7 @@ pub(super) fn take(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, goal: u64) -> 
         // The last blocks have a cluster already.
         want -= (end % wide) as u32;
     }
-    let got = op.alloc_clusters(u64::MAX, goal - goal % wide, (skip + want).div_ceil(ratio))?;
+    let got = op.alloc_clusters(goal - goal % wide, (skip + want).div_ceil(ratio))?;
     tree::add_blocks(op, ino, u64::from(got.len / ratio))?;
     Ok(Blocks { start: got.start + u64::from(skip), len: want.min(got.len - skip) })
 }

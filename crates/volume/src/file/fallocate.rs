@@ -53,13 +53,18 @@ impl Volume {
             return Err(Error::FileTooBig);
         }
         match how {
+            Fallocate::PunchHole if offset >= guard.state.inode.size => Ok(()),
             Fallocate::CollapseRange => self.collapse_locked(guard, offset, len),
             Fallocate::InsertRange => self.insert_locked(guard, offset, len),
             Fallocate::PunchHole => {
-                // As ext4, leave what is allocated behind the end to a truncate.
-                let block_size = u64::from(self.shared.sb.block_size());
-                let end = guard.state.inode.size.div_ceil(block_size).saturating_mul(block_size).min(offset + len);
-                if end <= offset { Ok(()) } else { self.fallocate_steps(guard, how, offset, end - offset).map(|_| ()) }
+                // As ext4: what reaches to the end takes the last block whole; what is allocated behind is a truncate's.
+                let (size, block_size) = (guard.state.inode.size, u64::from(self.shared.sb.block_size()));
+                let reached = if offset + len < size {
+                    len
+                } else {
+                    size.div_ceil(block_size).saturating_mul(block_size) - offset
+                };
+                self.fallocate_steps(guard, how, offset, reached).map(|_| ())
             }
             _ => self.fallocate_steps(guard, how, offset, len).map(|_| ()),
         }

@@ -28,6 +28,7 @@ use ondol_format::inode::InodeFlags;
 use ondol_journal::{Extent, Handle, Kind, Tid};
 use room::LateWrite;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// What an operation may need at most.
 #[derive(Clone, Copy, Debug)]
@@ -198,7 +199,15 @@ impl<'v> Op<'v> {
     /// # Errors
     /// `NoSpace` when the promise is used up; corruption of a bitmap.
     pub(crate) fn alloc_blocks(&mut self, goal: u64, want: u32) -> Result<Extent> {
-        self.alloc_blocks_below(u64::MAX, goal, want)
+        self.alloc(goal..u64::MAX, want, None)
+    }
+
+    /// As [`Op::alloc_blocks`], for a file that grows at its end.
+    ///
+    /// # Errors
+    /// As [`Op::alloc_blocks`].
+    pub(crate) fn alloc_stream(&mut self, ino: Ino, goal: u64, want: u32) -> Result<Extent> {
+        self.alloc(goal..u64::MAX, want, Some(ino))
     }
 
     /// As [`Op::alloc_blocks`], but only blocks before `end`.
@@ -206,23 +215,30 @@ impl<'v> Op<'v> {
     /// # Errors
     /// As [`Op::alloc_blocks`].
     pub(crate) fn alloc_blocks_below(&mut self, end: u64, goal: u64, want: u32) -> Result<Extent> {
+        self.alloc(goal..end, want, None)
+    }
+
+    fn alloc(&mut self, place: Range<u64>, want: u32, stream: Option<Ino>) -> Result<Extent> {
         let clusters = want.div_ceil(self.vol.shared.sb.cluster_ratio());
-        let Extent { start, len } = self.alloc_clusters(end, goal, clusters)?;
+        let Extent { start, len } = self.take_clusters(place, clusters, stream)?;
         Ok(Extent { start, len: len.min(want) })
     }
 
-    /// Takes up to `want` consecutive clusters before `end`, near `goal`, out of the promise and marks them used: a run of
-    /// blocks.
+    /// Takes up to `want` consecutive clusters near `goal` out of the promise and marks them used: a run of blocks.
     ///
     /// # Errors
     /// As [`Op::alloc_blocks`].
-    pub(crate) fn alloc_clusters(&mut self, end: u64, goal: u64, want: u32) -> Result<Extent> {
+    pub(crate) fn alloc_clusters(&mut self, goal: u64, want: u32) -> Result<Extent> {
+        self.take_clusters(goal..u64::MAX, want, None)
+    }
+
+    fn take_clusters(&mut self, place: Range<u64>, want: u32, stream: Option<Ino>) -> Result<Extent> {
         let want = u32::try_from(self.promised).unwrap_or(u32::MAX).min(want);
         if want == 0 {
             return Err(Error::NoSpace("blocks"));
         }
         let vol = self.vol;
-        let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, goal..end, want)?;
+        let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, place, want, stream)?;
         self.promised -= u64::from(extent.len / vol.shared.sb.cluster_ratio());
         self.taken.push(extent);
         self.mark_blocks(extent, true)?;
@@ -387,7 +403,7 @@ impl<'v> Op<'v> {
 const FEW: usize = 16;
 
 /// Where i_dtime lies in an inode.
-const DTIME: std::ops::Range<usize> = 0x14..0x18;
+const DTIME: Range<usize> = 0x14..0x18;
 /// Bytes of extra fields that an inode needs to keep all its times.
 const WHOLE_TIMES: u16 = 24;
 

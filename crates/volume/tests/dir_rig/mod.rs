@@ -127,6 +127,7 @@ impl Fs {
             cache_bytes: 64 << 20,
             pending_bytes: 64 << 20,
             journaled_data: false,
+            discard: false,
         };
         let any: Arc<dyn BlockStore> = store.clone();
         let clock: Arc<dyn Env> = env.clone();

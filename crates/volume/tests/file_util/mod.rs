@@ -107,6 +107,7 @@ pub(crate) fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: Volum
         cache_bytes: 1 << 20,
         pending_bytes: 8 << 20,
         journaled_data: options.data == DataMode::Journal,
+        discard: false,
     };
     let engine: Arc<dyn Engine> = Arc::new(jbd2::open(store, map, shared.clone(), env.clone(), config).unwrap());
     let vol = Volume::new(shared, engine.clone(), env, options);

@@ -154,6 +154,7 @@ impl Fs {
             cache_bytes: 64 << 20,
             pending_bytes: 64 << 20,
             journaled_data: false,
+            discard: false,
         };
         let clock: Arc<dyn Env> = env.clone();
         let engine = jbd2::open(store.clone(), map, shared.clone(), clock.clone(), config).expect("an engine");

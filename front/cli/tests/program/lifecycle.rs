@@ -1,6 +1,6 @@
 //! How mounts begin and end, and what the image is then.
 
-use crate::place::{Place, eventually, fails, ondol, output, succeeds, unmounts};
+use crate::place::{Place, fails, ondol, succeeds, unmounts};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};

@@ -20,7 +20,8 @@ pub(in crate::file) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, 
     let (left, right) = path.around(op)?;
     let goal = goal(op, ino, at, left, right);
     let most = if unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN };
-    let got = cluster::take(op, ino, at, want.min(most), goal)?;
+    let grows = right.is_none() && left.is_some_and(|left| left.end() == u64::from(at));
+    let got = cluster::take(op, ino, (at, want.min(most)), goal, grows)?;
     insert(op, &mut path, left, right, Extent { logical: at, start: got.start, len: got.len, unwritten })?;
     Ok(got)
 }

@@ -1,0 +1,63 @@
+//! Ranges of files through the library's own words, and space that goes back to the image's file.
+
+use ondol::{Fallocate, FormatOptions, Options, Seek, Volume};
+use std::os::unix::fs::MetadataExt;
+
+#[test]
+fn ranges_of_open_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk.img");
+    Volume::format(&image, &FormatOptions::new().size(64 << 20)).unwrap();
+    let volume = Volume::open(&image).unwrap();
+    let block = u64::from(volume.statfs().block_size);
+    volume.write("/a", vec![1; 10 * block as usize]).unwrap();
+    let (a, b) = (volume.options().read(true).write(true).open("/a").unwrap(), volume.create("/b").unwrap());
+    a.fallocate(Fallocate::InsertRange, 2 * block, 3 * block).unwrap();
+    assert_eq!(a.metadata().unwrap().size, 13 * block);
+    assert_eq!(a.find(Seek::Hole, 0).unwrap(), 2 * block);
+    assert_eq!(a.find(Seek::Data, 2 * block).unwrap(), 5 * block);
+    assert_eq!(a.copy_range(block, &b, 0, 100 * block).unwrap(), 12 * block);
+    assert_eq!(volume.read("/b").unwrap(), volume.read("/a").unwrap()[block as usize..]);
+    let extents = b.extents(0, u64::MAX).unwrap();
+    assert_eq!(
+        extents.iter().map(|e| (e.logical, e.len, e.last)).collect::<Vec<_>>(),
+        [(0, block, false), (4 * block, 8 * block, true)]
+    );
+    a.fallocate(Fallocate::CollapseRange, 2 * block, 3 * block).unwrap();
+    assert_eq!(volume.read("/a").unwrap(), vec![1; 10 * block as usize]);
+    let reading = volume.open_file("/a").unwrap();
+    assert!(reading.fallocate(Fallocate::PunchHole, 0, block).is_err(), "not open for writing");
+    assert!(b.copy_range(0, &reading, 0, 1).is_err(), "not open for writing");
+    drop((a, b, reading));
+    volume.close().unwrap();
+}
+
+#[test]
+fn free_space_goes_back_to_the_images_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk.img");
+    Volume::format(&image, &FormatOptions::new().size(64 << 20)).unwrap();
+    let held = || std::fs::metadata(&image).unwrap().blocks() * 512;
+    for discard in [false, true] {
+        let volume = Volume::open_with(&image, &Options::default().with_discard(discard)).unwrap();
+        volume.write("/a", vec![7; 20 << 20]).unwrap();
+        volume.write("/b", vec![8; 1 << 20]).unwrap();
+        volume.sync().unwrap();
+        let full = held();
+        assert!(full > 20 << 20);
+        volume.remove_file("/a").unwrap();
+        volume.sync().unwrap();
+        if !discard {
+            assert!(held() > full - (1 << 20), "nobody has asked for it");
+            match volume.trim(0, u64::MAX, 0) {
+                // A file system that cannot punch holes.
+                Err(e) if e.errno() == 95 => return,
+                trimmed => assert!(trimmed.unwrap() >= 20 << 20),
+            }
+        }
+        assert!(held() < full - (19 << 20), "{} of {full} are held", held());
+        assert_eq!(volume.read("/b").unwrap(), vec![8; 1 << 20]);
+        volume.close().unwrap();
+    }
+    assert!(ondol::check(&image).unwrap().is_clean());
+}
