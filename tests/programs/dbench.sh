@@ -7,3 +7,4 @@
 
 dbench -t $((8 * SCALE)) -D "$MNT" 4
 dbench -t $((4 * SCALE)) -s -S -D "$MNT" 2
+echo "4 clients, 2 synchronous ones"
