@@ -75,6 +75,29 @@ fn flags_forbid_what_they_forbid() {
     place.is_clean();
 }
 
+#[test]
+fn free_space_is_given_back() {
+    let Some(place) = Place::mounted("trim", "rw") else { return };
+    fs::write(place.on("f"), vec![7; 16 << 20]).unwrap();
+    File::open(place.mount_point()).unwrap().sync_all().unwrap();
+    let held = || fs::metadata(place.image()).unwrap().blocks() * 512;
+    let before = held();
+    fs::remove_file(place.on("f")).unwrap();
+    File::open(place.mount_point()).unwrap().sync_all().unwrap();
+    match Command::new("fstrim").arg(place.mount_point()).output() {
+        Ok(out) if out.status.success() => {}
+        Ok(out) => {
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(said.contains("not supported"), "{said}");
+            return println!("trim: skipped, the image's file system keeps what is discarded");
+        }
+        Err(e) => return println!("trim: skipped, no fstrim: {e}"),
+    }
+    assert!(held() + (12 << 20) < before, "{} of {before} bytes are still held", held());
+    place.umount();
+    place.is_clean();
+}
+
 /// A list for `root:rwx user:1000:rwx group:r-x mask:rwx other:---`, in the bytes of its attribute.
 fn list() -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;

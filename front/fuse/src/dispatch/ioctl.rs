@@ -17,6 +17,7 @@ mod command {
     pub(super) const EXT4_GETVERSION: u32 = 0x8008_6603;
     pub(super) const FSGETXATTR: u32 = 0x801C_581F;
     pub(super) const FSSETXATTR: u32 = 0x401C_5820;
+    pub(super) const FITRIM: u32 = 0xC018_5879;
     pub(super) const GETFSLABEL: u32 = 0x8100_9431;
 }
 
@@ -30,6 +31,15 @@ struct Fsxattr {
     projid: u32,
     cowextsize: u32,
     padding: [u8; 8],
+}
+
+/// `struct fstrim_range`, in bytes; the answer's `len` says how much was trimmed.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct TrimRange {
+    start: u64,
+    len: u64,
+    minlen: u64,
 }
 
 /// Serves one command; those that nobody knows are answered with ENOTTY.
@@ -48,6 +58,12 @@ pub(super) fn serve(ops: &Ops, answer: &Answering<'_>, header: &Header, how: &Io
         }
         command::FSGETXATTR => answer.with(ops.fsxattr(ino), |x| tell(from_volume(x).as_bytes())),
         command::GETFSLABEL => answer.with(ops.label(), |label| tell([label.as_bytes(), &[0]].concat().as_slice())),
+        command::FITRIM => match TrimRange::read_from_prefix(data) {
+            Ok((range, _)) => answer.with(ops.trim(range.start, range.len, range.minlen, from), |len| {
+                tell(TrimRange { len: *len, ..range }.as_bytes());
+            }),
+            Err(_) => answer.error(Errno::INVAL),
+        },
         command::SETFLAGS => match u32::read_from_prefix(data) {
             Ok((flags, _)) => answer.with(ops.set_flags(ino, flags, from), |()| changed()),
             Err(_) => answer.error(Errno::INVAL),

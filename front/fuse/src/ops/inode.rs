@@ -73,6 +73,14 @@ impl Ops {
         self.change(Op::Ioctl, sender, |i| i.set_fsxattr(ino, set, sender.uid == 0))
     }
 
+    /// Gives free space back to the medium; how many bytes.
+    pub(crate) fn trim(&self, start: u64, len: u64, minimum: u64, sender: Sender) -> Answer<u64> {
+        if sender.uid != 0 {
+            return Err(rustix::io::Errno::PERM.into());
+        }
+        self.change(Op::Ioctl, sender, |i| i.trim(start, len, minimum))
+    }
+
     /// The volume's label.
     pub(crate) fn label(&self) -> Answer<String> {
         self.enter(Op::Ioctl, |volume| volume.info().map(|i| i.label).map_err(|e| Error::Unsupported(e.to_string())))
