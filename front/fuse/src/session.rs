@@ -29,7 +29,6 @@ const CONGESTED: u16 = 48;
 
 /// What is agreed on if the kernel offers it.
 const WANTED: Init = Init::ASYNC_READ
-    .union(Init::ATOMIC_O_TRUNC)
     .union(Init::EXPORT_SUPPORT)
     .union(Init::BIG_WRITES)
     .union(Init::DONT_MASK)

@@ -2,7 +2,7 @@
 
 use crate::ops::{Opening, Sender};
 use crate::proto::Header;
-use crate::proto::numbers::{OPEN_KILL_SUIDGID, fattr};
+use crate::proto::numbers::fattr;
 use crate::proto::wire::{self, OpenIn, SetattrIn, StatfsOut, Statx, StatxOut, StatxTime};
 use ondol::{Attr, Fallocate, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, StatFs, Timestamp};
 
@@ -219,12 +219,7 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
 pub(crate) fn opening(how: &OpenIn) -> Opening {
     use rustix::fs::OFlags;
     let flags = OFlags::from_bits_retain(how.flags);
-    Opening {
-        write: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
-        append: flags.contains(OFlags::APPEND),
-        truncate: flags.contains(OFlags::TRUNC),
-        kill_suid: how.open_flags & OPEN_KILL_SUIDGID != 0,
-    }
+    Opening { write: flags.intersects(OFlags::WRONLY | OFlags::RDWR), append: flags.contains(OFlags::APPEND) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::process::Command;
+use std::time::UNIX_EPOCH;
 
 #[test]
 fn the_birth_of_a_file_is_told() {
@@ -98,6 +99,35 @@ fn direct_reads_and_writes_pass_the_page_cache() {
     cached.read_exact_at(&mut got, 100).unwrap();
     assert_eq!(got, [3; 10]);
     drop((direct, cached));
+    place.umount();
+    place.is_clean();
+}
+
+#[test]
+fn a_program_that_runs_is_not_emptied() {
+    let Some(place) = Place::mounted("running", "rw") else { return };
+    let program = place.on("sleep");
+    let bytes = fs::read("/bin/sleep").unwrap();
+    fs::copy("/bin/sleep", &program).unwrap();
+    let Ok(mut running) = Command::new(&program).arg("60").spawn() else {
+        return println!("running: skipped, the mount's programs cannot be run");
+    };
+    let emptying = OFlags::TRUNC.bits().cast_signed();
+    let refused = OpenOptions::new().read(true).custom_flags(emptying).open(&program);
+    let alive = running.try_wait().unwrap();
+    let kept = fs::read(&program).unwrap() == bytes;
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!(refused.unwrap_err().kind(), std::io::ErrorKind::ExecutableFileBusy);
+    assert!(alive.is_none() && kept);
+    // What is empty already is changed as well.
+    for len in [bytes.len() as u64, 0] {
+        let file = OpenOptions::new().write(true).open(&program).unwrap();
+        file.set_modified(UNIX_EPOCH).unwrap();
+        assert_eq!(file.metadata().unwrap().len(), len);
+        let emptied = File::create(&program).unwrap().metadata().unwrap();
+        assert!(emptied.len() == 0 && emptied.modified().unwrap() > UNIX_EPOCH);
+    }
     place.umount();
     place.is_clean();
 }

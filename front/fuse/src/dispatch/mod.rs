@@ -211,11 +211,7 @@ impl Dispatch {
     }
 
     fn open(&self, answer: &Answering<'_>, header: &Header, how: &OpenIn) {
-        let opened = self.ops.open(ino(header.nodeid), opening(how), sender(header));
-        answer.with(opened, |mode_changed| {
-            answer.forget_mode(*mode_changed, header.nodeid);
-            answer.opened(answer::FILE_FLAGS);
-        });
+        answer.with(self.ops.open(ino(header.nodeid), opening(how)), |()| answer.opened(answer::FILE_FLAGS));
     }
 
     fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {

@@ -3,7 +3,7 @@
 use super::inode::has_suid;
 use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
-use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr, SetTime};
+use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr};
 use std::cell::RefCell;
 
 /// The largest read that is served at once; the kernel asks for less.
@@ -25,10 +25,6 @@ pub(crate) struct Range {
 pub(crate) struct Opening {
     pub(crate) write: bool,
     pub(crate) append: bool,
-    /// Empty it.
-    pub(crate) truncate: bool,
-    /// Emptying it clears setuid and setgid.
-    pub(crate) kill_suid: bool,
 }
 
 /// What a write did.
@@ -40,26 +36,13 @@ pub(crate) struct Written {
 }
 
 impl Ops {
-    /// Counts an opener of a file, unless the inode's flags are against it, after emptying it if so asked. Answers whether that
-    /// changed the mode.
-    pub(crate) fn open(&self, ino: Ino, how: Opening, sender: Sender) -> Answer<bool> {
-        let Opening { write, append, truncate, kill_suid } = how;
-        if !truncate {
-            return self.ask(Op::Open, |i| {
-                if write {
-                    i.check_open(ino, write, append, truncate)?;
-                }
-                i.open(ino).map(|_| false)
-            });
-        }
-        self.change(Op::Open, sender, |i| {
-            i.check_open(ino, write, append, truncate)?;
-            i.open(ino)?;
-            empty(i, ino, kill_suid).inspect_err(|_| {
-                if let Err(e) = i.release(ino) {
-                    tracing::warn!("inode {ino} stays open: {e}");
-                }
-            })
+    /// Counts an opener of a file, unless the inode's flags are against it.
+    pub(crate) fn open(&self, ino: Ino, how: Opening) -> Answer<()> {
+        self.ask(Op::Open, |i| {
+            if how.write {
+                i.check_open(ino, how.write, how.append, false)?;
+            }
+            i.open(ino).map(drop)
         })
     }
 
@@ -149,10 +132,4 @@ fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> 
         inodes.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
     }
     Ok(has)
-}
-
-fn empty(inodes: &Inodes, ino: Ino, kill_suid: bool) -> Result<bool, Error> {
-    let kill_suid = kill_suid && has_suid(&inodes.getattr(ino)?);
-    let set = SetAttr { size: Some(0), mtime: Some(SetTime::Now), kill_suid, ..SetAttr::default() };
-    inodes.setattr(ino, &set).map(|_| kill_suid)
 }

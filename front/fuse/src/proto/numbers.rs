@@ -29,8 +29,6 @@ bitflags::bitflags! {
     pub(crate) struct Init: u64 {
         /// Several reads of one file may be under way.
         const ASYNC_READ = 1 << 0;
-        /// `O_TRUNC` comes with OPEN.
-        const ATOMIC_O_TRUNC = 1 << 3;
         /// LOOKUP knows `.` and `..`: file handles outlive the kernel's cache.
         const EXPORT_SUPPORT = 1 << 4;
         /// Writes larger than a page.
@@ -89,8 +87,6 @@ pub(crate) mod fopen {
     pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
-/// In `open_flags` of OPEN: clear setuid and setgid while truncating.
-pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
 /// In `write_flags`: clear setuid and setgid.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// In `fsync_flags`: data only.
