@@ -156,8 +156,10 @@ fn open_image(request: &Request<'_>) -> std::io::Result<File> {
 
 /// Opens the volume; for reading only where its medium cannot be written, as mount(8) does.
 fn open(request: &Request<'_>, target: &Path) -> Result<Volume, Failure> {
-    let shown = request.dir.canonicalize().unwrap_or_else(|_| request.dir.into());
-    let options = request.wishes.volume.clone().with_mounted_on(shown);
+    let mut options = request.wishes.volume.clone();
+    if ondol::passed::number(request.dir).is_none() {
+        options = options.with_mounted_on(request.dir.canonicalize().unwrap_or_else(|_| request.dir.into()));
+    }
     match Volume::open_with(target, &options) {
         Err(e) if !options.read_only() && e.errno() == rustix::io::Errno::ROFS.raw_os_error() => {
             tracing::warn!("{} is write-protected, mounted read-only", request.target.display());

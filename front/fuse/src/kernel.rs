@@ -19,16 +19,23 @@ const DEVICE: &str = "/dev/fuse";
 pub(crate) struct KernelMount {
     dir: PathBuf,
     device: Option<String>,
+    /// Whoever passed the connection has mounted it, and unmounts it.
+    passed: bool,
     /// Open as long as the helper of `auto_unmount` is to wait.
     _helper: Option<UnixStream>,
 }
 
 impl KernelMount {
-    /// Mounts `source` on `dir`. Answers with the connection to serve.
+    /// Mounts `source` on `dir`. Answers with the connection to serve. `/dev/fd/N` as `dir` is a connection that is mounted
+    /// already, as libfuse has it; nothing else is touched then.
     ///
     /// # Errors
     /// `Point`, `Device`, `Mount` or `Helper`.
     pub(crate) fn new(dir: &Path, source: &str, options: &MountOptions) -> Result<(Self, OwnedFd), MountError> {
+        if let Some(number) = ondol::passed::number(dir) {
+            let connection = ondol::passed::duplicate(number).map_err(MountError::Device)?;
+            return Ok((Self { dir: dir.to_owned(), device: None, passed: true, _helper: None }, connection));
+        }
         let (dir, mode) = usable(dir)?;
         let direct = if options.auto_unmount { None } else { mount_directly(&dir, mode, source, options)? };
         let (connection, helper) = match direct {
@@ -40,7 +47,7 @@ impl KernelMount {
         };
         let table = mountinfo::read().unwrap_or_default();
         let device = mountinfo::on(&table, &dir).map(|e| e.device.clone());
-        Ok((Self { dir, device, _helper: helper }, connection))
+        Ok((Self { dir, device, passed: false, _helper: helper }, connection))
     }
 
     /// Where it was mounted.
@@ -65,6 +72,9 @@ impl KernelMount {
     /// Unmounts; when somebody uses the mount, takes it out of sight, and (with privilege) cuts its users off. False when
     /// users remain on the connection: its threads then live as long as they or this process.
     pub(crate) fn unmount(&self) -> io::Result<bool> {
+        if self.passed {
+            return Ok(false);
+        }
         match unmount_when_free(&self.dir) {
             Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
                 tracing::warn!("{} is in use: it is taken away from its users", self.dir.display());

@@ -4,6 +4,7 @@
 
 mod ask;
 mod calls;
+mod confined;
 mod files;
 mod fsck;
 mod helpers;
