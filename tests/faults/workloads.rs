@@ -111,6 +111,21 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         "create /d/new 0644; sync; unlink /d/11111111111111111111111111111111111111111111111111111111111111111111111111111111; sync",
     ),
     workload(
+        "collapse and insert",
+        "create /a 0644; write /a 0 2048 #1; write /a 4096 1024 #2; write /a 6144 1024 #3; write /a 8192 1024 #4",
+        "insert /a 1024 1024; sync; collapse /a 0 2048; insert /a 4096 3072; fsync /a",
+    ),
+    workload(
+        "copy",
+        "create /a 0644; write /a 0 5000 #1; create /b 0644",
+        "copy /a 100 /b 0 3000; fsync /b; copy /b 0 /b 4096 3000; sync",
+    ),
+    workload(
+        "trim",
+        "create /a 0644; write /a 0 9000 #1",
+        "unlink /a; trim; sync; trim; create /b 0644; write /b 0 5000 #2; sync",
+    ),
+    workload(
         "without a sync",
         "create /a 0644; write /a 0 5000 #1",
         "write /a 2000 2000 #2; create /b 0644; rename /b /c; unlink /a",

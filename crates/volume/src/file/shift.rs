@@ -94,8 +94,11 @@ impl Volume {
         // A hole in the middle of one extent makes two of it.
         let growth = seen.growth(self, 1);
         let nodes = tree::nodes_from(&mut Mounted(&mut &*self), ino, inode, range.first, self.engine.max_blocks())?;
-        let bitmaps = self.bitmaps_of(guard, range)? + u64::from(nodes) + u64::from(growth.new);
-        let journal = nodes + growth.nodes + tree::alloc_cost(self, bitmaps) + tree::remove_slack(self, seen.depth);
+        let (bitmaps, longest) = self.mapped_in(guard, range)?;
+        let bitmaps = bitmaps + u64::from(nodes) + u64::from(growth.new);
+        // Freeing a run insists on its worst case, although most of that is counted already.
+        let slack = if longest > 0 { tree::removal_cost(self, seen.depth as usize + 1, longest) } else { tree::SPARE };
+        let journal = nodes + growth.nodes + tree::alloc_cost(self, bitmaps) + slack;
         Ok(Cost { journal, blocks: growth.new.into(), need: Need::ToFree })
     }
 
@@ -108,19 +111,20 @@ impl Volume {
         Ok(Cost { journal, blocks, need: Need::Ordinary })
     }
 
-    /// At most so many bitmaps say what is mapped in the range; no more than there are groups.
-    fn bitmaps_of(&self, guard: &NodeGuard, range: Blocks) -> Result<u64> {
+    /// At most so many bitmaps say what is mapped in the range, and the longest run there, in blocks.
+    fn mapped_in(&self, guard: &NodeGuard, range: Blocks) -> Result<(u64, u32)> {
         let sb = &self.shared.sb;
-        let (mut at, mut bitmaps) = (range.first, 0);
-        while at < range.end && bitmaps < u64::from(sb.groups()) {
+        let (mut at, mut bitmaps, mut longest) = (range.first, 0, 0);
+        while at < range.end {
             let run = find(&mut Mounted(&mut &*self), guard.node.ino, &guard.state.inode, at)?.run;
             let len = run.len.min(range.end - at);
             if run.what != Mapped::Hole {
                 bitmaps += u64::from(len / sb.blocks_per_group()) + 2;
+                longest = longest.max(len);
             }
             at += len;
         }
-        Ok(bitmaps)
+        Ok((bitmaps, longest))
     }
 
     fn check_fits(&self, cost: &Cost) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use crate::Volume;
 use crate::op::Op;
-use ondol_format::extent::{MAX_LEN, capacity};
+use ondol_format::extent::capacity;
 
 /// Journal blocks that every step keeps for its end: the inode, the orphan list, and a little for the caller.
 pub(in crate::file) const SPARE: u32 = 1 + crate::orphan::COST + 3;
@@ -63,13 +63,8 @@ pub(in crate::file) fn step_cost(vol: &Volume) -> u32 {
     (64 + SPARE).min(vol.engine.max_blocks())
 }
 
-/// Journal blocks that [`super::remove`] wants to have left, whatever it frees, in a tree of `depth` levels above its leaves.
-pub(in crate::file) fn remove_slack(vol: &Volume, depth: u32) -> u32 {
-    removal_cost(vol, depth as usize + 1, MAX_LEN)
-}
-
 /// Journal blocks for freeing one run of `blocks` blocks, changing the tree, and ending the operation.
-pub(super) fn removal_cost(vol: &Volume, depth: usize, blocks: u32) -> u32 {
+pub(in crate::file) fn removal_cost(vol: &Volume, depth: usize, blocks: u32) -> u32 {
     let groups = blocks / vol.shared.sb.blocks_per_group() + 2;
     groups * 2 + splice_cost(depth) + SPARE
 }
