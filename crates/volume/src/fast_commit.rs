@@ -4,6 +4,7 @@
 //! already stays. How the result becomes durable in one step is the caller's matter; what is done here is not atomic as a whole.
 
 use crate::alloc::Need;
+use crate::dir::ops::{check_name, is_dots};
 use crate::dir::{NewEntry, Search, find_in, init, insert_name, remove_name};
 use crate::file::{self, Mapped};
 use crate::node::{Node, NodeGuard};
@@ -99,6 +100,9 @@ impl<'v> Replay<'v> {
     /// The inode, locked; None if it is not in use.
     fn locked(&self, ino: Ino) -> Result<Option<NodeGuard>> {
         let shared = &self.vol.shared;
+        if (ino < shared.sb.first_ino() && ino != crate::ROOT) || shared.sb.orphan_file_inum() == Some(ino) {
+            return Err(corrupt(ino, "the inode is the file system's own"));
+        }
         if !shared.groups.inode_is_used(&shared.sb, &*self.vol.engine, ino)? {
             return Ok(None);
         }
@@ -113,9 +117,6 @@ impl<'v> Replay<'v> {
     /// Makes an inode what the commit says, but for its mapping.
     fn inode(&mut self, ino: Ino, raw: &[u8]) -> Result<()> {
         let format = &self.vol.shared.inode_format;
-        if ino < self.vol.shared.sb.first_ino() && ino != crate::ROOT {
-            return Err(corrupt(ino, "the inode is reserved"));
-        }
         let mut bytes = vec![0; usize::from(format.inode_size)];
         let told = raw.len().min(bytes.len());
         bytes[..told].copy_from_slice(&raw[..told]);
@@ -216,35 +217,39 @@ impl<'v> Replay<'v> {
     fn name(&mut self, named: &Named, create: bool) -> Result<()> {
         let Named { parent, ino, name } = named;
         let (parent, ino) = (*parent, *ino);
-        let Some(dir) = self.locked(parent)? else { return Ok(()) };
-        match find_in(&mut &*self.vol, parent, &dir.state.inode, name)? {
-            Search::Found(entry) if entry.ino == ino => return Ok(()),
-            Search::Found(entry) => {
-                // Whoever had the name has lost it.
-                drop(dir);
-                self.unlink(&Named { parent, ino: entry.ino, name: name.clone() })?;
-                return self.name(named, create);
-            }
-            Search::Absent(_) if parent == ino => return Err(corrupt(ino, "it would lie in itself")),
-            Search::Absent(slot) => {
-                let Some(target) = self.locked(ino)? else { return Ok(()) };
-                let needs = slot.needs(&dir.state.inode)?;
-                let (is_dir, links) = (target.state.inode.is_dir(), target.state.inode.links);
-                let mut op = self.begin(vec![dir, target], needs.blocks + NODES)?;
-                if is_dir && op.inode(ino)?.size == 0 {
-                    init::init_dir(&mut op, ino, parent)?;
-                    op.inode_mut(ino)?.links = links;
-                    crate::dir::ops::add_subdir(op.inode_mut(parent)?);
-                }
-                let file_type = init::code_of(&op, ino)?;
-                insert_name(&mut op, parent, slot, NewEntry { name, ino, file_type })?;
-                if !create {
-                    op.inode_mut(ino)?.links = links.saturating_add(1);
-                }
-                op.close()?;
-            }
+        if check_name(name).is_err() || is_dots(name) {
+            return Err(corrupt(parent, format!("{:?} is no name", String::from_utf8_lossy(name))));
         }
-        Ok(())
+        let Some(mut dir) = self.locked(parent)? else { return Ok(()) };
+        let slot = loop {
+            match find_in(&mut &*self.vol, parent, &dir.state.inode, name)? {
+                Search::Found(entry) if entry.ino == ino => return Ok(()),
+                Search::Found(entry) => {
+                    // Whoever had the name has lost it.
+                    drop(dir);
+                    self.unlink(&Named { parent, ino: entry.ino, name: name.clone() })?;
+                    let Some(again) = self.locked(parent)? else { return Ok(()) };
+                    dir = again;
+                }
+                Search::Absent(_) if parent == ino => return Err(corrupt(ino, "it would lie in itself")),
+                Search::Absent(slot) => break slot,
+            }
+        };
+        let Some(target) = self.locked(ino)? else { return Ok(()) };
+        let needs = slot.needs(&dir.state.inode)?;
+        let (is_dir, links) = (target.state.inode.is_dir(), target.state.inode.links);
+        let mut op = self.begin(vec![dir, target], needs.blocks + NODES)?;
+        if is_dir && op.inode(ino)?.size == 0 {
+            init::init_dir(&mut op, ino, parent)?;
+            op.inode_mut(ino)?.links = links;
+            crate::dir::ops::add_subdir(op.inode_mut(parent)?);
+        }
+        let file_type = init::code_of(&op, ino)?;
+        insert_name(&mut op, parent, slot, NewEntry { name, ino, file_type })?;
+        if !create {
+            op.inode_mut(ino)?.links = links.saturating_add(1);
+        }
+        op.close().map(|_| ())
     }
 
     /// Takes a name from an inode, if it has it.

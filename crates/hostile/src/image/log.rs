@@ -3,6 +3,7 @@
 use super::{Seed, Structure, What};
 use crate::input::Input;
 use ondol_format::Time;
+use ondol_format::csum::crc32c;
 use ondol_format::jbd2::{
     Commit, DescriptorWriter, JournalCompat, JournalIncompat, JournalSuperblock, LogFormat, OldChecksum, RevokeWriter,
     Tag, escape, tag_checksum,
@@ -52,7 +53,98 @@ pub(crate) fn write(layer: &mut Layer, seed: &Seed, input: &mut Input<'_>) {
     layer.write(head.offset as usize, &sb.encode());
     let mut writer = Writer { layer, seed, format, sequence, at: start, sum: !0 };
     while !input.is_empty() && writer.at < BLOCKS {
+        if features.contains(JournalIncompat::FAST_COMMIT) && input.one_in(4) {
+            let tid = writer.sequence;
+            fast_commits(writer.layer, seed, head, tid, input);
+            return;
+        }
         writer.block(input);
+    }
+}
+
+/// Where the area of fast commits begins in a journal of 1,024 blocks.
+const AREA: u64 = 1024 - 256 + 1;
+
+/// Fills the beginning of the area behind the log.
+fn fast_commits(layer: &mut Layer, seed: &Seed, head: &Structure, tid: u32, input: &mut Input<'_>) {
+    let size = u64::from(seed.block_size);
+    // The journal of a seed is one run.
+    let mut block = head.block + AREA;
+    let mut bytes = tag(9, &[0u32.to_le_bytes(), tid.to_le_bytes()].concat());
+    let mut sum = crc32c(0, &bytes);
+    while !input.is_empty() {
+        let (kind, value) = change(seed, layer, input);
+        let ends = kind == 8 || bytes.len() + value.len() + 16 > size as usize;
+        if !ends {
+            let new = tag(kind, &value);
+            sum = crc32c(sum, &new);
+            bytes.extend(new);
+            continue;
+        }
+        let length = (size as usize - bytes.len() - 4) as u16;
+        let mut tail = [8u16.to_le_bytes(), length.to_le_bytes()].concat();
+        tail.extend(tid.to_le_bytes());
+        sum = crc32c(sum, &tail);
+        tail.extend(sum.to_le_bytes());
+        bytes.extend(tail);
+        layer.write((block * size) as usize, &bytes[..bytes.len().min(size as usize)]);
+        (block, sum) = (block + 1, 0);
+        bytes.clear();
+        if block > head.block + AREA + 8 {
+            return;
+        }
+    }
+}
+
+fn tag(kind: u16, value: &[u8]) -> Vec<u8> {
+    [&kind.to_le_bytes()[..], &(value.len() as u16).to_le_bytes(), value].concat()
+}
+
+/// One change of a fast commit: its type and value. Type 8 ends the commit.
+fn change(seed: &Seed, layer: &Layer, input: &mut Input<'_>) -> (u16, Vec<u8>) {
+    let ino = |input: &mut Input<'_>| match input.u8() {
+        255 => input.u32(),
+        250..=254 => u32::from(input.u8()),
+        200..=249 => 60 + u32::from(input.u8() % 40),
+        n => seed.inos[usize::from(n) % seed.inos.len()],
+    };
+    match input.u8() % 12 {
+        0..=1 => {
+            // A range is mapped: logical block, length with the mark of unwritten ones, physical block.
+            let who = ino(input);
+            let (logical, len) = (u32::from(input.u8()), u16::from(input.u8() % 16) + 1);
+            let len = if input.one_in(4) { len | 0x8000 } else { len };
+            let start =
+                if input.one_in(4) { input.u32() } else { seed.blocks as u32 / 2 + u32::from(input.u16() % 1500) };
+            let extent = [&logical.to_le_bytes()[..], &len.to_le_bytes(), &[0, 0], &start.to_le_bytes()].concat();
+            (1, [&who.to_le_bytes()[..], &extent].concat())
+        }
+        2 => {
+            let (who, logical, len) = (ino(input), u32::from(input.u8()), u32::from(input.u16()));
+            (2, [who, logical, len].map(u32::to_le_bytes).concat())
+        }
+        n @ 3..=6 => {
+            let (parent, who) = (ino(input), ino(input));
+            let name =
+                input.pick(&[&b"file"[..], b"new", b"d", b"big", b"flat", b"tiny", b".", b"a/b", b"one", b"name 0001"]);
+            (if n == 6 { 4 } else { n as u16 }, [&parent.to_le_bytes()[..], &who.to_le_bytes(), name].concat())
+        }
+        7..=9 => {
+            // An inode as another one is, but for a few bytes.
+            let (who, like) = (ino(input), ino(input));
+            let from = seed.atlas.iter().find(|s| s.what == What::Inode && s.ino == like);
+            let mut raw = vec![0; 160];
+            if let Some(s) = from {
+                layer.read(s.offset as usize, &mut raw);
+            }
+            for _ in 0..input.u8() % 4 {
+                let at = input.below(raw.len());
+                raw[at] = input.u8();
+            }
+            (6, [&who.to_le_bytes()[..], &raw].concat())
+        }
+        10 => (7, vec![0; usize::from(input.u8())]),
+        _ => (8, Vec::new()),
     }
 }
 
@@ -160,5 +252,39 @@ impl Writer<'_> {
         }
         writer.finish();
         self.put(&block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::Kind;
+    use ondol_block::{BlockStore, LayerStore};
+    use ondol_env::sync::Arc;
+
+    #[test]
+    fn logs_and_fast_commits_are_replayed() {
+        let seed = Seed::of(Kind::Plain);
+        let replay = |bytes: &[u8]| {
+            let mut layer = seed.layer.clone();
+            write(&mut layer, seed, &mut Input::new(bytes));
+            let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(layer));
+            ondol::recover_store(&store)
+        };
+        // Checksum v3, first sequence number and start, a descriptor of one image of a free block, a commit.
+        let free = seed.atlas.iter().position(|s| s.what == What::Free).expect("a free block") as u16;
+        let [low, high] = free.to_le_bytes();
+        let log = [0, 0, 0, 0, 0, 6, low, high, low, high, 0, 0, 0, 0, 0, 0, 0, 0, 4, 8];
+        let report = replay(&log).expect("a log");
+        assert_eq!((report.transactions, report.blocks), (1, 1));
+        // The same log; then fast commits that take a name from the root.
+        let file = seed.inos.iter().position(|i| *i > 11).expect("a file") as u8;
+        let log = [16, 0, 0, 3, 5, 0, file, 0, 11, 1];
+        let report = replay(&log).expect("fast commits");
+        assert_eq!(report.transactions, 1, "fast commits become a transaction");
+        // A name that is none, and blocks for the journal itself.
+        let refused = |bytes: &[u8]| replay(bytes).expect_err("a hostile fast commit").to_string();
+        assert!(refused(&[16, 0, 0, 3, 3, 0, file, 6, 11, 1]).contains("is no name"));
+        assert!(refused(&[16, 0, 0, 3, 0, 250, 8, 0, 0, 0, 0, 0, 0, 11, 1]).contains("the file system's own"));
     }
 }
