@@ -12,6 +12,9 @@ use ondol_format::extent::MAX_LOGICAL;
 /// Blocks that one step allocates at most: the longest unwritten extent.
 const STEP_BLOCKS: u64 = 32_767;
 
+/// Bytes in a page of the kernel's.
+const PAGE: u64 = 4096;
+
 /// A range of bytes on its way through the steps.
 struct Work {
     how: Fallocate,
@@ -57,13 +60,11 @@ impl Volume {
             Fallocate::CollapseRange => self.collapse_locked(guard, offset, len),
             Fallocate::InsertRange => self.insert_locked(guard, offset, len),
             Fallocate::PunchHole => {
-                // As ext4: what reaches to the end takes the last block whole; what is allocated behind is a truncate's.
-                let (size, block_size) = (guard.state.inode.size, u64::from(self.shared.sb.block_size()));
-                let reached = if offset + len < size {
-                    len
-                } else {
-                    size.div_ceil(block_size).saturating_mul(block_size) - offset
-                };
+                // As ext4: what reaches over the end goes to the end of its page; what is allocated behind is a truncate's.
+                let size = guard.state.inode.size;
+                let most = max_size(self, &guard.state.inode);
+                let page = (size / PAGE + 1).saturating_mul(PAGE).min(most);
+                let reached = if offset + len > size { page - offset } else { len };
                 self.fallocate_steps(guard, how, offset, reached).map(|_| ())
             }
             _ => self.fallocate_steps(guard, how, offset, len).map(|_| ()),
