@@ -77,7 +77,8 @@ fn a_range_in_more_groups_than_the_journal_holds_is_punched_first() {
     rig.vol.write(ino, 0, &content).unwrap();
     let base = rig.unmount_checked();
 
-    let options = VolumeOptions { data: DataMode::Ordered, atime: ondol_volume::Atime::Never, ..VolumeOptions::default() };
+    let options =
+        VolumeOptions { data: DataMode::Ordered, atime: ondol_volume::Atime::Never, ..VolumeOptions::default() };
     let env = || Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
     let domain = PowerDomain::new();
     let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
