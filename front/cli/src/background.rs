@@ -27,9 +27,11 @@ pub(crate) fn is_child() -> bool {
 pub(crate) fn start() -> Outcome {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(called::first_word()).args(std::env::args_os().skip(1)).env(VARIABLE, "1");
+    // Before there is a child that could be left alone.
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::with(SYSTEM))?;
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child = child.map_err(|e| Failure::new(SYSTEM, format!("cannot start a server: {e}")))?;
-    pass_on_signals(Pid::from_child(&child))?;
+    pass_on_signals(signals, Pid::from_child(&child))?;
     let mut said = Vec::new();
     if let Some(mut pipe) = child.stdout.take() {
         pipe.read_to_end(&mut said).map_err(Failure::with(SYSTEM))?;
@@ -49,8 +51,7 @@ pub(crate) fn start() -> Outcome {
 }
 
 /// The child has left the terminal's session, so it does not hear what its caller is told.
-fn pass_on_signals(child: Pid) -> Result<(), Failure> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(Failure::with(SYSTEM))?;
+fn pass_on_signals(mut signals: Signals, child: Pid) -> Result<(), Failure> {
     let pass_on = move || {
         for _ in signals.forever() {
             // Without it, the child has ended by itself.
