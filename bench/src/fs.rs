@@ -27,6 +27,8 @@ pub(crate) trait Dir: Send + Sync {
     fn open(&self, name: &str, append: Append) -> io::Result<Box<dyn File>>;
     /// Removes a file's name.
     fn unlink(&self, name: &str) -> io::Result<()>;
+    /// Renames a file within the directory.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes an empty directory.
     fn rmdir(&self, name: &str) -> io::Result<()>;
     /// Names of the entries, without `.` and `..`.

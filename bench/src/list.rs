@@ -42,8 +42,18 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out).expect("list");
         let text = String::from_utf8(out).expect("text");
-        for word in ["create-fsync", "overwrite-fsync", "append-fsync", "varmail", "size=4k", "kernel:", "on=ram|disk"]
-        {
+        for word in [
+            "create-fsync",
+            "overwrite-fsync",
+            "append-fsync",
+            "varmail",
+            "untar",
+            "readdir",
+            "random-read",
+            "size=4k",
+            "kernel:",
+            "on=ram|disk",
+        ] {
             assert!(text.contains(word), "{word} is not listed");
         }
     }

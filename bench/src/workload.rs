@@ -1,8 +1,10 @@
 //! What is done to a file system.
 
 mod append;
+mod bytes;
 mod create;
 mod fileset;
+mod names;
 mod overwrite;
 mod params;
 mod varmail;
@@ -35,8 +37,22 @@ pub(crate) struct Definition {
 }
 
 /// All workloads.
-pub(crate) const ALL: [&Definition; 4] =
-    [&create::DEFINITION, &overwrite::DEFINITION, &append::DEFINITION, &varmail::DEFINITION];
+pub(crate) const ALL: [&Definition; 14] = [
+    &create::DEFINITION,
+    &overwrite::DEFINITION,
+    &append::DEFINITION,
+    &varmail::DEFINITION,
+    &names::CREATE,
+    &names::UNTAR,
+    &names::STAT,
+    &names::READDIR,
+    &names::RENAME,
+    &names::UNLINK,
+    &bytes::STREAM_WRITE,
+    &bytes::STREAM_READ,
+    &bytes::RANDOM_WRITE,
+    &bytes::RANDOM_READ,
+];
 
 /// The workload with this name.
 pub(crate) fn find(name: &str) -> Result<&'static Definition, BenchError> {

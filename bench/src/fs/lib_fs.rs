@@ -2,7 +2,7 @@
 
 use super::{Append, Dir, Durable, File, Fs, Stat, clear, in_op};
 use ondol::inodes::{Error, Inodes};
-use ondol::{Caller, FileType, Ino, ROOT, Volume};
+use ondol::{Caller, FileType, Ino, ROOT, Rename, Volume};
 use std::io;
 use std::sync::Arc;
 
@@ -84,6 +84,11 @@ impl Dir for LibDir {
 
     fn unlink(&self, name: &str) -> io::Result<()> {
         self.inodes().unlink(self.ino, name.as_bytes()).map_err(|e| failed("unlink", &e))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let done = self.inodes().rename(self.ino, from.as_bytes(), self.ino, to.as_bytes(), Rename::Replace);
+        done.map_err(|e| failed("rename", &e))
     }
 
     fn rmdir(&self, name: &str) -> io::Result<()> {

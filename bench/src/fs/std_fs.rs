@@ -76,6 +76,10 @@ impl Dir for StdDir {
         rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| in_op("unlink")(e.into()))
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|e| in_op("rename")(e.into()))
+    }
+
     fn rmdir(&self, name: &str) -> io::Result<()> {
         rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| in_op("rmdir")(e.into()))
     }

@@ -110,3 +110,40 @@ fn images_fit_what_is_written() {
         assert!(size / 16384 > footprint.files, "{}: an inode for each file", definition.name);
     }
 }
+
+#[test]
+fn work_on_names_leaves_what_it_says() {
+    for (name, set, left) in [
+        ("create", &[][..], 30),
+        ("untar", &[][..], 30),
+        ("unlink", &[][..], 0),
+        ("rename", &["files=7"][..], 14),
+        ("stat", &["files=7"][..], 14),
+        ("readdir", &["files=7"][..], 14),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sample = turn(dir.path(), name, set, 2, 15);
+        assert_eq!((sample.ops, sample.fsyncs), (30, 0), "{name}");
+        let files = files(dir.path());
+        assert_eq!(files.len(), left, "{name}");
+        let renamed = files.iter().filter(|(file, _)| file.starts_with("renamed")).count();
+        // Fifteen operations on seven files: there, back, and one there again.
+        assert_eq!(renamed, if name == "rename" { 2 } else { 0 }, "{name}");
+    }
+}
+
+#[test]
+fn work_on_bytes_stays_inside_its_file() {
+    let set = &["file-size=100000", "size=4k"];
+    for (name, bytes, size) in [
+        ("stream-write", 80 * 4096, 24 * 4096),
+        ("stream-read", 0, 24 * 4096),
+        ("random-write", 80 * 4096, 24 * 4096),
+        ("random-read", 0, 24 * 4096),
+    ] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let sample = turn(dir.path(), name, set, 2, 40);
+        assert_eq!((sample.ops, sample.user_bytes), (80, bytes), "{name}");
+        assert_eq!(files(dir.path()), [("file000".to_owned(), size), ("file001".to_owned(), size)], "{name}");
+    }
+}
