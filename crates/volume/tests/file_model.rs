@@ -24,11 +24,11 @@ impl Model {
     }
 }
 
-/// Takes whole blocks out, or puts a hole in.
+/// Takes whole clusters out, or puts a hole in.
 fn shift(rig: &Rig, random: &mut Random, ino: Ino, model: &mut Model) {
-    let block = u64::from(rig.vol.statfs().block_size);
+    let cluster = u64::from(rig.vol.cluster_size());
     let size = model.0.len() as u64;
-    let (at, len) = (random.below(size / block + 1) * block, (1 + random.below(30)) * block);
+    let (at, len) = (random.below(size / cluster + 1) * cluster, (1 + random.below(30)) * cluster);
     let (how, reached) =
         if random.below(2) == 0 { (Fallocate::CollapseRange, at + len) } else { (Fallocate::InsertRange, at) };
     let result = rig.vol.fallocate(ino, how, at, len);
