@@ -1,6 +1,7 @@
 //! Copying from file to file without the bytes leaving the volume.
 
 use super::plan::{check_changeable, check_regular, max_size};
+use super::write::Times;
 use super::{Mapped, map};
 use crate::alloc::Need;
 use crate::attr::{do_setattr, plan_setattr};
@@ -119,7 +120,7 @@ impl Volume {
                 }
                 buf.resize(len as usize, 0);
                 self.read_at(from, inode_of(source, &guard), rest.from, &mut buf)?;
-                let (n, guard) = self.write_step(guard, rest.to, &buf)?;
+                let (n, guard) = self.write_step(guard, (rest.to, &buf), Times::Stamp)?;
                 stored += n as u64;
                 Ok((n as u64, guard))
             });

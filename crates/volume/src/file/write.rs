@@ -24,7 +24,17 @@ impl Volume {
     /// journal's or store's failure; nothing is written then.
     pub fn write(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
         let guard = self.node(ino)?.write()?;
-        self.write_locked(guard, offset, bytes).map_err(|e| self.noted(e))
+        self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.noted(e))
+    }
+
+    /// As [`Volume::write`], of bytes from a cache above that keeps the file's times itself and tells them by
+    /// [`Volume::setattr`]: they stay as they are.
+    ///
+    /// # Errors
+    /// As [`Volume::write`].
+    pub fn write_back(&self, ino: Ino, offset: u64, bytes: &[u8]) -> Result<usize> {
+        let guard = self.node(ino)?.write()?;
+        self.write_locked(guard, (offset, bytes), Times::Keep).map_err(|e| self.noted(e))
     }
 
     /// Writes all of `bytes` behind the end of the file and returns where that was. Other writers cannot come between.
@@ -35,7 +45,7 @@ impl Volume {
         let node = self.node(ino)?;
         let guard = node.write()?;
         let offset = guard.state.inode.size;
-        let written = self.write_locked(guard, offset, bytes).map_err(|e| self.noted(e))?;
+        let written = self.write_locked(guard, (offset, bytes), Times::Stamp).map_err(|e| self.noted(e))?;
         if written == bytes.len() {
             return Ok(offset);
         }
@@ -61,7 +71,7 @@ impl Volume {
         (fits.max(2) - 1) * block_size
     }
 
-    fn write_locked(&self, mut guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<usize> {
+    fn write_locked(&self, mut guard: NodeGuard, (offset, bytes): (u64, &[u8]), times: Times) -> Result<usize> {
         let inode = &guard.state.inode;
         check_changeable(guard.node.ino, inode, true)?;
         self.check_writable()?;
@@ -72,7 +82,7 @@ impl Volume {
         let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         let mut done = 0;
         loop {
-            match self.write_step(guard, offset + done as u64, &bytes[done..]) {
+            match self.write_step(guard, (offset + done as u64, &bytes[done..]), times) {
                 Ok((n, _)) if done + n == bytes.len() => return Ok(bytes.len()),
                 Ok((n, again)) => (done, guard) = (done + n, again),
                 Err(e) if done == 0 => return Err(e),
@@ -86,7 +96,12 @@ impl Volume {
     }
 
     /// Writes as much of `bytes` as is one operation.
-    pub(super) fn write_step(&self, guard: NodeGuard, offset: u64, bytes: &[u8]) -> Result<(usize, NodeGuard)> {
+    pub(super) fn write_step(
+        &self,
+        guard: NodeGuard,
+        (offset, bytes): (u64, &[u8]),
+        times: Times,
+    ) -> Result<(usize, NodeGuard)> {
         let ino = guard.node.ino;
         let inode = &guard.state.inode;
         let mut n = self.piece(offset, bytes.len());
@@ -104,13 +119,18 @@ impl Volume {
             && seen.holes == 0
             && !seen.unwritten
             && !data::journaled(self, ino, inode)
-            && !stale(self, inode)
+            && (times == Times::Keep || !stale(self, inode))
         {
             self.overwrite_only(&guard, offset, &bytes[..n])?;
             return Ok((n, guard));
         }
+        let before = (inode.mtime, inode.ctime);
         let mut op = Op::begin(self, vec![guard], cost)?;
         do_write(&mut op, ino, offset, &bytes[..n])?;
+        if times == Times::Keep {
+            let inode = op.inode_mut(ino)?;
+            (inode.mtime, inode.ctime) = before;
+        }
         let (_, mut guards) = op.close_keeping()?;
         Ok((n, guards.pop().ok_or(Error::NotFound)?))
     }
@@ -143,6 +163,15 @@ impl Volume {
         let synchronous = guard.state.inode.flags.contains(InodeFlags::SYNC);
         if synchronous { self.sync() } else { Ok(()) }
     }
+}
+
+/// What a write does to the times of the contents and of the inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Times {
+    /// They are now.
+    Stamp,
+    /// Whoever cached the bytes keeps them.
+    Keep,
 }
 
 /// Whether a change of the contents now has to be stamped.

@@ -10,7 +10,7 @@ mod ioctl;
 mod tests;
 
 use crate::channel::Channel;
-use crate::ops::{Listed, ListedPlus, Ops, Range, SetAttribute};
+use crate::ops::{Listed, ListedPlus, Ops, Range, SetAttribute, Write};
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{
@@ -216,7 +216,11 @@ impl Dispatch {
 
     fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {
         let kill_suid = how.write_flags & numbers::WRITE_KILL_SUIDGID != 0;
-        answer.with(self.ops.write(ino(header.nodeid), how.offset, data, kill_suid, sender(header)), |written| {
+        // With the writeback cache the kernel keeps the times, and tells them by SETATTR, before or after the bytes.
+        let keep_times =
+            how.write_flags & numbers::WRITE_CACHE != 0 && self.terms.agreed.contains(Init::WRITEBACK_CACHE);
+        let write = Write { offset: how.offset, data, kill_suid, keep_times };
+        answer.with(self.ops.write(ino(header.nodeid), &write, sender(header)), |written| {
             answer.forget_mode(written.mode_changed, header.nodeid);
             answer.body(&WriteOut { size: u32::try_from(written.len).unwrap_or(u32::MAX), padding: 0 });
         });

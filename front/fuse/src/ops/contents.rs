@@ -27,6 +27,16 @@ pub(crate) struct Opening {
     pub(crate) append: bool,
 }
 
+/// What is to be written.
+pub(crate) struct Write<'a> {
+    pub(crate) offset: u64,
+    pub(crate) data: &'a [u8],
+    /// Clear setuid and setgid.
+    pub(crate) kill_suid: bool,
+    /// The kernel keeps the file's times.
+    pub(crate) keep_times: bool,
+}
+
 /// What a write did.
 pub(crate) struct Written {
     /// Bytes written.
@@ -75,13 +85,15 @@ impl Ops {
     }
 
     /// Writes, after clearing setuid and setgid if the kernel asks for it.
-    pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8], kill_suid: bool, sender: Sender) -> Answer<Written> {
+    pub(crate) fn write(&self, ino: Ino, write: &Write<'_>, sender: Sender) -> Answer<Written> {
         self.change(Op::Write, sender, |i| {
-            let mode_changed = kill_suid && has_suid(&i.getattr(ino)?);
+            let mode_changed = write.kill_suid && has_suid(&i.getattr(ino)?);
             if mode_changed {
                 i.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
             }
-            Ok(Written { len: i.write(ino, offset, data)?, mode_changed })
+            let &Write { offset, data, .. } = write;
+            let len = if write.keep_times { i.write_back(ino, offset, data)? } else { i.write(ino, offset, data)? };
+            Ok(Written { len, mode_changed })
         })
     }
 

@@ -10,7 +10,7 @@ mod inode;
 mod listing;
 mod names;
 
-pub(crate) use contents::{Opening, Range};
+pub(crate) use contents::{Opening, Range, Write};
 pub(crate) use count::Op;
 pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};

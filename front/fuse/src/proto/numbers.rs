@@ -89,6 +89,8 @@ pub(crate) mod fopen {
 
 /// In `write_flags`: clear setuid and setgid.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// In `write_flags`: it comes from the kernel's page cache.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// In `fsync_flags`: data only.
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// In `setxattr_flags`: clear setgid with the new access control list.
