@@ -9,7 +9,7 @@ use ondol_format::jbd2::FastCommit;
 use ondol_journal::jbd2::{self, LogMap};
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::{no_kernel_mount, skip, still};
 use ondol_volume::Image;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
@@ -140,7 +140,7 @@ fn fast_commits_of_the_kernel_are_replayed() {
         let mut kinds = std::collections::BTreeSet::new();
         for step in 0..20 {
             act(mount.dir(), step).unwrap_or_else(|e| panic!("step {step}: {e}"));
-            let bytes = std::fs::read(&path).expect("read");
+            let bytes = still(&path);
             // What is on the way home may be seen early: the live volume is the measure once all is on the medium.
             let live = seen_by_kernel(&bytes);
             let found = pending(&bytes);
@@ -170,7 +170,7 @@ fn a_torn_fast_commit_does_not_count() {
     Spec::new(64 << 20, 4096).with("-O fast_commit").make_file(&path).expect("mke2fs");
     let mount = KernelMount::new(&path, "").expect("kernel mount");
     (0..5).for_each(|step| act(mount.dir(), step).expect("a step"));
-    let bytes = std::fs::read(&path).expect("read");
+    let bytes = still(&path);
     mount.close().expect("umount");
     let all = pending(&bytes);
     assert!(!all.is_empty(), "the kernel made no fast commit");

@@ -9,7 +9,7 @@ use ondol_format::Superblock;
 use ondol_format::mmp::{self, RawMmp};
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, run, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::{no_kernel_mount, skip, still};
 use ondol_volume::SetXattr;
 use std::fs::File;
 use std::path::Path;
@@ -155,10 +155,8 @@ fn filled(path: &Path, how: &str) -> Option<(Snapshot, Vec<u8>, Vec<u8>)> {
     populate(mount.dir()).unwrap_or_else(|e| panic!("{how}: {e}"));
     let held = dump::of_directory(mount.dir()).expect("a dump");
     rustix::fs::sync();
-    let crashed = path.with_extension("crashed");
-    std::fs::copy(path, &crashed).expect("copy");
+    let mut crashed = still(path);
     mount.close().expect("umount");
-    let mut crashed = std::fs::read(crashed).expect("read");
     forget_holder(&mut crashed);
     Some((held, crashed, std::fs::read(path).expect("read")))
 }

@@ -5,7 +5,7 @@ use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::{no_kernel_mount, skip, still};
 use ondol_volume::{ROOT, SetAttr, SetXattr};
 use rustix::fs::XattrFlags;
 use std::fs::File;
@@ -115,7 +115,7 @@ fn the_kernels_values_are_ours_and_ours_the_kernels() {
         }
         kernel_set(mount.dir(), "d", "user.own", &value(3, 9_000));
         File::open(mount.dir().join("d")).expect("open").sync_all().expect("fsync");
-        let dirty = std::fs::read(&path).expect("read");
+        let dirty = still(&path);
         mount.close().expect("umount");
         for bytes in [dirty, std::fs::read(&path).expect("read")] {
             let store = Arc::new(RamStore::from_bytes(bytes));

@@ -10,7 +10,7 @@ use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_
 use ondol_testkit::model::{Mapping, Model};
 use ondol_testkit::op::{Op, Path, text};
 use ondol_testkit::target::{Directory, Library, Lockstep};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::{no_kernel_mount, skip, still};
 use ondol_volume::{DataMode, FileType, Image};
 
 /// The images: block size, MiB, and what mke2fs is told.
@@ -217,7 +217,7 @@ fn their_dirty_image(image: Vec<u8>, data: DataMode) {
     let mut theirs = kernel(&mount, &path);
     do_all(&mut theirs, &workload());
     do_all(&mut theirs, &second_workload());
-    let (bytes, left) = (std::fs::read(&path).unwrap(), at_rest(theirs.model()));
+    let (bytes, left) = (still(&path), at_rest(theirs.model()));
     drop(theirs);
     mount.close().unwrap();
     must_be_dirty(&bytes);

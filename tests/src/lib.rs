@@ -12,6 +12,7 @@ use ondol_testkit::op::{Op, text};
 use ondol_testkit::shrink::shrink;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+use std::path::Path;
 
 /// A number from the environment, for longer hunts: `ONDOL_CASES=2000 cargo test …`.
 pub fn parameter(name: &str, default: u64) -> u64 {
@@ -24,6 +25,20 @@ pub fn skip(test: &str, reason: Option<impl std::fmt::Display>) -> bool {
         eprintln!("{test}: skipped: {reason}");
     }
     reason.is_some()
+}
+
+/// The image of a live mount as it is while nothing is written to it. A copy that is made during a write may have half a block,
+/// which no power cut leaves.
+pub fn still(path: &Path) -> Vec<u8> {
+    let read = || std::fs::read(path).expect("an image");
+    let mut before = read();
+    loop {
+        let now = read();
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
 }
 
 /// Why kernel mounts are not possible here.
