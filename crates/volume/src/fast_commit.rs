@@ -44,8 +44,11 @@ impl Volume {
     /// Does what the fast commits of a journal tell, in order. To be called before anybody else uses the volume.
     ///
     /// # Errors
-    /// `Unsupported` for what is not replayed here (block maps, attribute blocks); commits that contradict the volume.
+    /// `Unsupported` for what is not replayed here (clusters, block maps, attribute blocks); commits that contradict the volume.
     pub fn replay_fast_commits(&self, commits: &[FastCommit]) -> Result<()> {
+        if !commits.is_empty() && self.shared.sb.cluster_ratio() > 1 {
+            return Err(unsupported("clusters (bigalloc)"));
+        }
         let mut replay = Replay { vol: self, claimed: Vec::new(), unlinked: BTreeSet::new() };
         replay.claim(commits)?;
         commits.iter().try_for_each(|commit| replay.one(commit))?;

@@ -69,7 +69,6 @@ impl Image {
         }
         let found = read(&*self.store, &self.sb)?;
         self.require_unused()?;
-        let was_clean = found.mmp_seq.get() == SEQ_CLEAN;
         let mut mmp = found;
         mmp.mmp_seq.set(env.random_u32() % SEQ_MAX + 1);
         mmp.set_holder(node, device);
@@ -82,10 +81,8 @@ impl Image {
             env,
         };
         hold.write(&mut hold.state.lock())?;
-        if !was_clean {
-            // Somebody else may have waited at the same time.
-            thread::sleep(Duration::from_secs(found.patience()));
-        }
+        // Somebody else may have found it free at the same time; the one who wrote last stays.
+        thread::sleep(Duration::from_secs(found.patience()));
         let now = read(&*self.store, &self.sb)?;
         if now.mmp_seq == hold.state.lock().mmp.mmp_seq {
             Ok(Some(Arc::new(hold)))

@@ -47,11 +47,16 @@ pub(super) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, unwritten
     if unwritten {
         require_extents(ino, op.inode(ino)?)?;
     }
-    if op.vol().shared.sb.cluster_ratio() > 1 {
-        let what = "a block map on a volume with clusters";
-        return Err(Error::corrupt(format!("inode {ino}"), 0, what));
-    }
+    no_clusters(op.vol(), ino)?;
     blocks::fill_hole(op, ino, at, want)
+}
+
+/// Block maps know no clusters, and no image has both.
+fn no_clusters(vol: &Volume, ino: Ino) -> Result<()> {
+    if vol.shared.sb.cluster_ratio() == 1 {
+        return Ok(());
+    }
+    Err(Error::corrupt(format!("inode {ino}"), 0, "a block map on a volume with clusters"))
 }
 
 /// Makes the part of the run at `at` that lies before `end` written, or unwritten. Returns where that part ends.
@@ -70,7 +75,11 @@ pub(super) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unwritten: b
 /// Corruption; `TooBig` when there is not even journal space for the first run. A hole is only cut into an extent when the
 /// operation has been promised blocks for the tree.
 pub(super) fn remove(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> Result<u32> {
-    if op.inode(ino)?.has_extents() { tree::remove(op, ino, from, to) } else { blocks::remove(op, ino, from, to) }
+    if op.inode(ino)?.has_extents() {
+        return tree::remove(op, ino, from, to);
+    }
+    no_clusters(op.vol(), ino)?;
+    blocks::remove(op, ino, from, to)
 }
 
 /// Journal blocks with which a step of stepwise work gets on, whatever maps the file.
