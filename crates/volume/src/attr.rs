@@ -22,7 +22,9 @@ impl Volume {
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         self.check_writable()?;
         check_times(set)?;
-        self.set_locked(ino, set).map_err(|e| self.noted(e))
+        let attr = self.set_locked(ino, set).map_err(|e| self.noted(e))?;
+        self.bury_values();
+        Ok(attr)
     }
 
     fn set_locked(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
@@ -38,8 +40,7 @@ impl Volume {
         let (xattrs, cost) = plan_setattr(&mut &*self, ino, &guard.state.inode, &rest)?;
         let mut op = Op::begin(self, vec![guard], cost)?;
         do_setattr(&mut op, ino, set, xattrs)?;
-        let mut kept = op.close_keeping()?.1.into_iter();
-        let guard = kept.find(|guard| guard.node.ino == ino).ok_or(Error::NotFound)?;
+        let guard = op.close_holding(ino)?;
         self.attr(ino, &guard.state.inode)
     }
 }
@@ -52,12 +53,17 @@ impl Volume {
 pub(crate) fn plan_setattr(reader: &mut dyn Reader, ino: Ino, inode: &Inode, set: &SetAttr) -> Result<(bool, Cost)> {
     may_set(inode, set)?;
     let owner = set.uid.is_some() || set.gid.is_some();
-    let touched = set.perm.is_some() || set.kill_suid || owner;
-    let xattrs = touched && xattr::has_permissions(reader, ino, inode)?;
-    // An attribute block shared with other inodes is copied before it is changed.
-    let blocks = u64::from(xattrs && inode.file_acl != 0);
-    let journal = if xattrs { xattr::change_cost(reader, ino, inode)? } else { 1 };
-    Ok((xattrs, Cost { journal, blocks, need: Need::Privileged }))
+    let drops = set.kill_suid || owner;
+    let mut cost = Cost { journal: 1, blocks: 0, need: Need::Privileged };
+    if set.perm.is_none() && !drops {
+        return Ok((false, cost));
+    }
+    let changes = xattr::permission_changes(reader, ino, inode, (set.perm, drops))?;
+    for change in &changes {
+        let needs = xattr::needs(reader, ino, inode, change)?;
+        (cost.journal, cost.blocks) = (cost.journal + needs.journal, cost.blocks + needs.blocks);
+    }
+    Ok((!changes.is_empty(), cost))
 }
 
 /// Sets everything but the size of a locked inode; `xattrs` says whether it has attributes that go with its permissions or
@@ -87,11 +93,11 @@ pub(crate) fn do_setattr(op: &mut Op<'_>, ino: Ino, set: &SetAttr, xattrs: bool)
         inode.mtime = held(stamp(mtime));
     }
     inode.ctime = time::to_disk(now);
-    if xattrs && set.perm.is_some() {
-        xattr::chmod(op, ino, perm)?;
-    }
-    if xattrs && (set.kill_suid || set.uid.is_some() || set.gid.is_some()) {
-        xattr::drop_capabilities(op, ino)?;
+    if xattrs {
+        let inode = op.inode(ino)?.clone();
+        let drops = set.kill_suid || set.uid.is_some() || set.gid.is_some();
+        let changes = xattr::permission_changes(op, ino, &inode, (set.perm.map(|_| perm), drops))?;
+        changes.iter().try_for_each(|change| xattr::change(op, ino, change))?;
     }
     Ok(())
 }

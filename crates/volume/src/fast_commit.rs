@@ -193,7 +193,7 @@ impl<'v> Replay<'v> {
                 }
                 at += len;
             }
-            guard = keep(op, ino)?;
+            guard = op.close_holding(ino)?;
         }
         Ok(())
     }
@@ -207,7 +207,7 @@ impl<'v> Replay<'v> {
         while at < end {
             let mut op = self.begin(vec![guard], NODES)?;
             let next = file::unmap(&mut op, ino, at, end)?;
-            guard = keep(op, ino)?;
+            guard = op.close_holding(ino)?;
             if next <= at {
                 return Err(corrupt(ino, "its blocks cannot be freed"));
             }
@@ -294,14 +294,8 @@ impl<'v> Replay<'v> {
             let ino = guard.node.ino;
             let mut op = self.begin(vec![guard], 0)?;
             op.inode_mut(ino)?.links = 0;
-            guard = keep(op, ino)?;
+            guard = op.close_holding(ino)?;
         }
         self.vol.delete_locked(guard)
     }
-}
-
-/// Closes an operation and keeps one of its inodes locked.
-fn keep(op: Op<'_>, ino: Ino) -> Result<NodeGuard> {
-    let mut kept = op.close_keeping()?.1.into_iter();
-    kept.find(|guard| guard.node.ino == ino).ok_or(Error::NotFound)
 }

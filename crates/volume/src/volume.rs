@@ -59,6 +59,8 @@ pub struct Volume {
     pub(crate) rename_lock: Mutex<()>,
     pub(crate) orphans: Orphans,
     pub(crate) once_journaled: OnceJournaled,
+    /// Values of attributes that nothing names any more, to be deleted: see [`Volume::bury_values`].
+    pub(crate) dead_values: Mutex<Vec<Ino>>,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
     pub(crate) read_only: AtomicBool,
@@ -85,6 +87,7 @@ impl Volume {
             rename_lock: Mutex::default(),
             orphans,
             once_journaled: OnceJournaled::default(),
+            dead_values: Mutex::default(),
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
             errors: ErrorLog::default(),

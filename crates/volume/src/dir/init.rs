@@ -54,10 +54,8 @@ impl NewInode<'_> {
     /// `NoSpace` when inherited ACLs fit nowhere; corruption.
     pub(super) fn plan(&self, view: &mut dyn View, parent: Ino) -> Result<(Inherited, Needs)> {
         let inherited = xattr::inherit(view, parent, self.file_type, (self.perm, self.caller))?;
-        let mut needs = Needs { journal: INODE_COST, blocks: inherited.blocks(view)? };
-        if needs.blocks > 0 {
-            needs.journal += xattr::SET_COST;
-        }
+        let acls = inherited.needs(view)?;
+        let mut needs = Needs { journal: INODE_COST + acls.journal, blocks: acls.blocks };
         if self.file_type == FileType::Directory || self.target.len() > FAST_SYMLINK_MAX {
             needs = needs + FIRST_BLOCK;
         }

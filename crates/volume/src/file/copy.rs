@@ -3,7 +3,6 @@
 use super::plan::{check_changeable, check_regular, max_size};
 use super::write::Times;
 use super::{Mapped, map};
-use crate::alloc::Need;
 use crate::attr::{do_setattr, plan_setattr};
 use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard, NodeState};
@@ -48,6 +47,7 @@ impl Volume {
         let (source, target) = (self.node(from)?, self.node(to)?);
         let range = Range { from: from_offset, to: to_offset, len };
         let (copied, stale) = self.copy_locked(&source, &target, range, kill_suid).map_err(|e| self.noted(e))?;
+        self.bury_values();
         if stale {
             // An access time is not worth failing a copy that has succeeded.
             self.update_atime(&source).unwrap_or_else(|e| tracing::debug!("access time of inode {from}: {e}"));
@@ -164,7 +164,7 @@ impl Volume {
     fn copy_hole(&self, mut guard: NodeGuard, range: Range) -> Result<NodeGuard> {
         let (size, end) = (guard.state.inode.size, range.to + range.len);
         if range.to < size {
-            guard = self.unfold_locked(guard, Need::ToFree)?;
+            guard = self.unfold_locked(guard)?;
             guard = self.fallocate_steps(guard, Fallocate::PunchHole, range.to, range.len.min(size - range.to))?;
         }
         if end > size { self.truncate_locked(guard, end) } else { Ok(guard) }
@@ -176,7 +176,7 @@ impl Volume {
         let (xattrs, cost) = plan_setattr(&mut &*self, ino, &guard.state.inode, &set)?;
         let mut op = Op::begin(self, vec![guard], cost)?;
         do_setattr(&mut op, ino, &set, xattrs)?;
-        op.close_keeping()?.1.pop().ok_or(Error::NotFound)
+        op.close_holding(ino)
     }
 }
 

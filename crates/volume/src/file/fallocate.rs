@@ -2,8 +2,9 @@
 
 use super::plan::{check_changeable, max_size, survey};
 use super::write::{place, touch, zero_behind};
-use super::{Mapped, data, mapping, tree};
+use super::{Mapped, data, inline, mapping, tree};
 use crate::alloc::Need;
+use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Fallocate, Ino, Result, Volume};
@@ -47,16 +48,12 @@ impl Volume {
         if len == 0 {
             return Err(Error::Invalid("an empty range"));
         }
-        let need = if how == Fallocate::PunchHole { Need::ToFree } else { Need::Ordinary };
-        guard = self.unfold_locked(guard, need)?;
-        if how != Fallocate::PunchHole {
-            mapping::require_extents(guard.node.ino, &guard.state.inode)?;
+        self.check_range(&guard, how, offset, len)?;
+        if how == Fallocate::PunchHole && offset >= guard.state.inode.size {
+            return Ok(());
         }
-        if offset.checked_add(len).is_none_or(|end| end > max_size(self, &guard.state.inode)) {
-            return Err(Error::FileTooBig);
-        }
+        guard = self.unfold_locked(guard)?;
         match how {
-            Fallocate::PunchHole if offset >= guard.state.inode.size => Ok(()),
             Fallocate::CollapseRange => self.collapse_locked(guard, offset, len),
             Fallocate::InsertRange => self.insert_locked(guard, offset, len),
             Fallocate::PunchHole => {
@@ -68,6 +65,24 @@ impl Volume {
                 self.fallocate_steps(guard, how, offset, reached).map(|_| ())
             }
             _ => self.fallocate_steps(guard, how, offset, len).map(|_| ()),
+        }
+    }
+
+    /// Refuses what cannot be done, before anything changes.
+    fn check_range(&self, guard: &NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
+        let ino = guard.node.ino;
+        let unfolded = is_inline(&guard.state.inode).then(|| inline::unfolded(self, &guard.state.inode).0);
+        let inode = unfolded.as_ref().unwrap_or(&guard.state.inode);
+        if how != Fallocate::PunchHole {
+            mapping::require_extents(ino, inode)?;
+        }
+        if offset.checked_add(len).is_none_or(|end| end > max_size(self, inode)) {
+            return Err(Error::FileTooBig);
+        }
+        match how {
+            Fallocate::CollapseRange => self.check_collapse(inode, offset, len),
+            Fallocate::InsertRange => self.check_insert(inode, offset, len),
+            _ => Ok(()),
         }
     }
 
@@ -88,7 +103,7 @@ impl Volume {
             let cost = work.cost(self, &guard)?;
             let mut op = Op::begin(self, vec![guard], cost)?;
             let done = work.step(&mut op, ino)?;
-            guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+            guard = op.close_holding(ino)?;
             if done {
                 return Ok(guard);
             }

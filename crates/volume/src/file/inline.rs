@@ -6,7 +6,7 @@ use crate::alloc::Need;
 use crate::inline::{self, is_inline};
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
-use crate::{Error, Ino, Result, Volume};
+use crate::{Ino, Result, Volume};
 use ondol_format::{Incompat, Inode};
 
 /// Whether files of this volume may lie in their inodes.
@@ -86,8 +86,8 @@ pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
 }
 
 /// What [`unfold`] takes: the inode, the block, its bitmap and its descriptor.
-pub(super) fn unfold_cost(need: Need) -> Cost {
-    Cost { journal: 4, blocks: 1, need }
+pub(super) fn unfold_cost() -> Cost {
+    Cost { journal: 4, blocks: 1, need: Need::Ordinary }
 }
 
 impl Volume {
@@ -96,13 +96,13 @@ impl Volume {
     ///
     /// # Errors
     /// `NoSpace`; corruption, or the journal's or store's failure.
-    pub(super) fn unfold_locked(&self, guard: NodeGuard, need: Need) -> Result<NodeGuard> {
+    pub(super) fn unfold_locked(&self, guard: NodeGuard) -> Result<NodeGuard> {
         if !is_inline(&guard.state.inode) {
             return Ok(guard);
         }
         let ino = guard.node.ino;
-        let mut op = Op::begin(self, vec![guard], unfold_cost(need))?;
+        let mut op = Op::begin(self, vec![guard], unfold_cost())?;
         unfold(&mut op, ino)?;
-        op.close_keeping()?.1.pop().ok_or(Error::NotFound)
+        op.close_holding(ino)
     }
 }

@@ -12,6 +12,7 @@ use crate::alloc::Need;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Fallocate, Result, Volume};
+use ondol_format::Inode;
 
 /// A range of whole blocks.
 #[derive(Clone, Copy)]
@@ -21,16 +22,40 @@ struct Blocks {
 }
 
 impl Volume {
-    /// Takes `len` bytes from `offset` on out of a file that has extents and may be changed; what follows moves up.
+    /// Refuses a range that cannot be taken out of a file.
     ///
     /// # Errors
-    /// `Invalid` unless both are multiples of the cluster size and something of the file follows the range; `Unsupported` for
-    /// too many extents; corruption, or the journal's or store's failure.
-    pub(super) fn collapse_locked(&self, mut guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
-        let range = self.whole_blocks(offset, len)?;
-        if offset + len >= guard.state.inode.size {
+    /// `Invalid` unless both are multiples of the cluster size and something of the file follows the range.
+    pub(super) fn check_collapse(&self, inode: &Inode, offset: u64, len: u64) -> Result<()> {
+        self.whole_blocks(offset, len)?;
+        if offset + len >= inode.size {
             return Err(Error::Invalid("the range reaches to the end of the file: truncate it"));
         }
+        Ok(())
+    }
+
+    /// Refuses a range that no room can be made for in a file.
+    ///
+    /// # Errors
+    /// `Invalid` unless both are multiples of the cluster size and the offset lies before the end of the file; `FileTooBig`.
+    pub(super) fn check_insert(&self, inode: &Inode, offset: u64, len: u64) -> Result<()> {
+        self.whole_blocks(offset, len)?;
+        if len > max_size(self, inode).saturating_sub(inode.size) {
+            return Err(Error::FileTooBig);
+        }
+        if offset >= inode.size {
+            return Err(Error::Invalid("the offset is not before the end of the file"));
+        }
+        Ok(())
+    }
+
+    /// Takes `len` bytes from `offset` on, checked by [`Volume::check_collapse`], out of a file that has extents and may be
+    /// changed; what follows moves up.
+    ///
+    /// # Errors
+    /// `Unsupported` for too many extents; corruption, or the journal's or store's failure.
+    pub(super) fn collapse_locked(&self, mut guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
+        let range = self.whole_blocks(offset, len)?;
         let mut cost = self.collapse_cost(&guard, range)?;
         if cost.journal > self.engine.max_blocks() {
             let rest = Blocks { first: range.end, end: range.end };
@@ -50,20 +75,13 @@ impl Volume {
         op.close().map(|_| ())
     }
 
-    /// Puts a hole of `len` bytes into a file at `offset`; what was there moves down.
+    /// Puts a hole of `len` bytes into a file at `offset`, checked by [`Volume::check_insert`]; what was there moves down.
     ///
     /// # Errors
-    /// `Invalid` unless both are multiples of the cluster size and the offset lies before the end of the file; `FileTooBig`;
     /// `NoSpace` for a node of the tree; and as [`Volume::collapse_locked`].
     pub(super) fn insert_locked(&self, guard: NodeGuard, offset: u64, len: u64) -> Result<()> {
         let range = self.whole_blocks(offset, len)?;
         let (ino, size) = (guard.node.ino, guard.state.inode.size);
-        if len > max_size(self, &guard.state.inode).saturating_sub(size) {
-            return Err(Error::FileTooBig);
-        }
-        if offset >= size {
-            return Err(Error::Invalid("the offset is not before the end of the file"));
-        }
         let cost = self.insert_cost(&guard, range.first)?;
         self.check_fits(&cost)?;
         let mut op = Op::begin(self, vec![guard], cost)?;

@@ -31,7 +31,7 @@ impl Volume {
         let cost = set_size_cost(self, &guard.state.inode, size);
         let mut op = Op::begin(self, vec![guard], cost)?;
         let done = do_set_size(&mut op, ino, size)?;
-        let guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+        let guard = op.close_holding(ino)?;
         if done { Ok(guard) } else { self.finish_truncate(guard) }
     }
 
@@ -48,7 +48,7 @@ impl Volume {
             if done && op.inode(ino)?.links > 0 {
                 orphan::remove(&mut op, ino)?;
             }
-            guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+            guard = op.close_holding(ino)?;
             if done {
                 return Ok(guard);
             }
@@ -60,7 +60,7 @@ impl Volume {
 pub(crate) fn set_size_cost(vol: &Volume, inode: &Inode, size: u64) -> Cost {
     if is_inline(inode) {
         let leaves = !inline::stays(inode, size);
-        return if leaves { inline::unfold_cost(Need::Ordinary) } else { inline::small_change().0 };
+        return if leaves { inline::unfold_cost() } else { inline::small_change().0 };
     }
     if size > inode.size {
         // The inode, and the block that was the last.

@@ -131,8 +131,7 @@ impl Volume {
             let inode = op.inode_mut(ino)?;
             (inode.mtime, inode.ctime) = before;
         }
-        let (_, mut guards) = op.close_keeping()?;
-        Ok((n, guards.pop().ok_or(Error::NotFound)?))
+        Ok((n, op.close_holding(ino)?))
     }
 
     /// How many of `len` bytes at `offset` the next operation takes: all, or up to a block's end.

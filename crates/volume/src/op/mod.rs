@@ -67,6 +67,8 @@ pub(crate) struct Op<'v> {
     taken_inodes: Vec<(Ino, bool)>,
     freed: Vec<Extent>,
     freed_inodes: Vec<(Ino, bool)>,
+    /// Values of attributes that nothing names any more: orphans.
+    pub(crate) dead_values: Vec<Ino>,
     /// Bytes over stored ones, to be written home by the close; `None` when they are written at once.
     late: Option<Vec<LateWrite>>,
     /// Nobody waits for what it changes, whatever the flags of its inodes.
@@ -103,6 +105,7 @@ impl<'v> Op<'v> {
             taken_inodes: Vec::new(),
             freed: Vec::new(),
             freed_inodes: Vec::new(),
+            dead_values: Vec::new(),
             late: None,
             in_passing: false,
             orphans: crate::orphan::Changes::new(&vol.orphans),
@@ -312,6 +315,15 @@ impl<'v> Op<'v> {
         self.close_keeping().map(|(tid, _)| tid)
     }
 
+    /// As [`Op::close`], but hands back this inode, still locked: for the next step of work that takes several operations.
+    ///
+    /// # Errors
+    /// As [`Op::close`]; `NotFound` for an inode that the operation has freed or does not hold.
+    pub(crate) fn close_holding(self, ino: Ino) -> Result<NodeGuard> {
+        let kept = self.close_keeping()?.1;
+        kept.into_iter().find(|guard| guard.node.ino == ino).ok_or(Error::NotFound)
+    }
+
     /// As [`Op::close`], but hands back the inodes, still locked, in the order in which they joined: for the next step of
     /// work that takes several operations. Inodes that the operation has freed are not among them.
     ///
@@ -338,6 +350,9 @@ impl<'v> Op<'v> {
         }
         self.taken.clear();
         self.orphans.commit();
+        if !self.dead_values.is_empty() {
+            self.vol.dead_values.lock().append(&mut self.dead_values);
+        }
         for (ino, dir) in self.taken_inodes.drain(..) {
             count_dir(self.vol, ino, dir, true);
         }

@@ -73,7 +73,7 @@ impl Volume {
             if !xattr::still_names_values(&mut op, ino)? {
                 break op;
             }
-            guard = op.close_keeping()?.1.pop().ok_or(Error::NotFound)?;
+            guard = op.close_holding(ino)?;
         };
         xattr::free(&mut op, ino)?;
         if !plant::is(Defect::KeptOrphan) {

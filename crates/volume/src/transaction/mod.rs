@@ -244,6 +244,7 @@ impl Volume {
         for (ino, fate) in victims {
             self.bury(ino, fate);
         }
+        self.bury_values();
         Ok(())
     }
 

@@ -140,8 +140,6 @@ impl Attempt<'_, '_> {
         let inode = self.op.inode(ino)?.clone();
         let cost = xattr::plan_change(&mut self.op, ino, &inode, (name, value, how))?;
         self.grant(cost)?;
-        // A value that nothing names any more is an orphan, which the unmount or the next mount deletes.
-        xattr::do_change(&mut self.op, ino, name, value, how)?;
-        Ok(())
+        Ok(xattr::do_change(&mut self.op, ino, name, value, how)?)
     }
 }

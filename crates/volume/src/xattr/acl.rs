@@ -1,7 +1,7 @@
 //! What POSIX ACLs mean: which are valid, and how the access ACL and the permission bits go together.
 
-use super::store::{Attrs, Change, change, fits_new, may_have_any};
-use crate::op::{Op, Reader, View};
+use super::store::{Attrs, Change, change, may_have_any, needs_of_new};
+use crate::op::{Cost, Op, Reader, View};
 use crate::{Caller, Error, Ino, Result};
 use ondol_format::inode::FileType;
 use ondol_format::xattr::{acl_from_disk, acl_to_disk, index};
@@ -104,16 +104,20 @@ fn check(value: &[u8]) -> Result<()> {
     Err(Error::Invalid("not a valid POSIX ACL"))
 }
 
-/// Takes new permission bits of a locked inode into its access ACL, if it has one.
+/// The access ACL of an inode, if it has one, with new permission bits.
 ///
 /// # Errors
-/// Corruption of the attributes or of the ACL.
-pub(crate) fn chmod(op: &mut Op<'_>, ino: Ino, perm: u16) -> Result<()> {
-    let inode = op.inode(ino)?.clone();
-    let attrs = Attrs::read(op, ino, &inode)?;
-    let Some(acl) = attrs.find(index::POSIX_ACL_ACCESS, b"") else { return Ok(()) };
-    let bad = |e: FormatError| wrong(ino, &inode, e.to_string());
-    let mut value = acl_from_disk(&super::value::read(op.vol(), ino, acl)?).map_err(bad)?;
+/// Corruption of the ACL.
+pub(super) fn chmod(
+    reader: &dyn Reader,
+    ino: Ino,
+    inode: &Inode,
+    attrs: &Attrs,
+    perm: u16,
+) -> Result<Option<Change<'static>>> {
+    let Some(acl) = attrs.find(index::POSIX_ACL_ACCESS, b"") else { return Ok(None) };
+    let bad = |e: FormatError| wrong(ino, inode, e.to_string());
+    let mut value = acl_from_disk(&super::value::read(reader.volume(), ino, acl)?).map_err(bad)?;
     let group = if perm_of(&value, MASK).is_some() { MASK } else { GROUP_OBJ };
     for entry in value.get_mut(HEADER..).unwrap_or_default().chunks_exact_mut(ENTRY) {
         let bits = match u16::from_le_bytes([entry[0], entry[1]]) {
@@ -125,7 +129,7 @@ pub(crate) fn chmod(op: &mut Op<'_>, ino: Ino, perm: u16) -> Result<()> {
         entry[2..4].copy_from_slice(&(bits & 7).to_le_bytes());
     }
     let value = Some(acl_to_disk(&value).map_err(bad)?);
-    change(op, ino, &Change { number: index::POSIX_ACL_ACCESS, name: b"", value, perm: None }).map(|_| ())
+    Ok(Some(Change { number: index::POSIX_ACL_ACCESS, name: b"", value, perm: None }))
 }
 
 /// The error for an ACL on the image that is none.
@@ -145,20 +149,20 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Blocks that its ACLs need beside the inode.
+    /// What its ACLs take beside the inode.
     ///
     /// # Errors
-    /// `NoSpace` when they do not fit into one block.
-    pub(crate) fn blocks(&self, reader: &dyn Reader) -> Result<u64> {
-        fits_new(reader.volume(), &self.changes())
+    /// `NoSpace` when they fit nowhere.
+    pub(crate) fn needs(&self, reader: &mut dyn Reader) -> Result<Cost> {
+        needs_of_new(reader, &self.changes())
     }
 
     /// Gives them to a new inode that `op` holds.
     ///
     /// # Errors
-    /// As [`Inherited::blocks`].
+    /// As [`Inherited::needs`].
     pub(crate) fn apply(&self, op: &mut Op<'_>, ino: Ino) -> Result<()> {
-        self.changes().iter().try_for_each(|acl| change(op, ino, acl).map(drop))
+        self.changes().iter().try_for_each(|acl| change(op, ino, acl))
     }
 
     fn changes(&self) -> Vec<Change<'static>> {

@@ -9,8 +9,8 @@ mod acl;
 mod store;
 mod value;
 
-pub(crate) use acl::{Inherited, chmod, inherit};
-pub(crate) use store::{Change, FREE_COST, SET_COST, change, change_cost, free, needs};
+pub(crate) use acl::{Inherited, inherit};
+pub(crate) use store::{Change, FREE_COST, SET_COST, change, free, needs};
 pub(crate) use value::{names_values, still_names_values};
 
 use crate::op::{Cost, Op, Reader};
@@ -93,12 +93,12 @@ impl Volume {
         let apply = || -> Result<()> {
             let cost = plan_change(&mut &*self, ino, &guard.state.inode, (name, value, how))?;
             let mut op = Op::begin(self, vec![guard], cost)?;
-            let dead = do_change(&mut op, ino, name, value, how)?;
+            do_change(&mut op, ino, name, value, how)?;
             if !keeps_setgid && value.is_some() && name == ACCESS_ACL {
                 op.inode_mut(ino)?.mode &= !SETGID;
             }
             op.close()?;
-            self.bury_values(&dead);
+            self.bury_values();
             Ok(())
         };
         apply().map_err(|e| self.noted(e))
@@ -120,49 +120,46 @@ pub(crate) fn plan_change(
 }
 
 /// Sets (or, without a value, removes) an attribute of a locked inode, within an operation that has room for what
-/// [`plan_change`] says. Returns the inodes of values that nothing names any more: orphans, to be deleted when the operation is
-/// closed.
+/// [`plan_change`] says.
 ///
 /// # Errors
 /// As [`Volume::setxattr`].
-pub(crate) fn do_change(
-    op: &mut Op<'_>,
-    ino: Ino,
-    name: &[u8],
-    value: Option<&[u8]>,
-    how: SetXattr,
-) -> Result<Vec<Ino>> {
+pub(crate) fn do_change(op: &mut Op<'_>, ino: Ino, name: &[u8], value: Option<&[u8]>, how: SetXattr) -> Result<()> {
     let inode = op.inode(ino)?.clone();
     let planned = plan(op, ino, &inode, (name, value, how))?;
     if planned.value.is_none() && planned.perm.is_none() && !has(op, ino, &inode, &planned)? {
         // An ACL that is not there is removed without a trace.
-        return Ok(Vec::new());
+        return Ok(());
     }
     if let Some(perm) = planned.perm {
         let inode = op.inode_mut(ino)?;
         inode.mode = inode.mode & !0o777 | perm;
     }
-    let dead = change(op, ino, &planned)?;
+    change(op, ino, &planned)?;
     op.inode_mut(ino)?.ctime = crate::time::to_disk(op.now());
-    Ok(dead)
+    Ok(())
 }
 
-/// Removes the capabilities of a locked inode, if it has any: as a write or a change of owner does.
+/// What goes with a change of an inode's permission bits to `perm`, and with one of its owner or a write by somebody without
+/// privilege: the access ACL has the bits, too, and capabilities are dropped.
 ///
 /// # Errors
 /// Corruption of the attributes.
-pub(crate) fn drop_capabilities(op: &mut Op<'_>, ino: Ino) -> Result<()> {
-    change(op, ino, &Change::remove(index::SECURITY, CAPABILITY)).map(|_| ())
-}
-
-/// Whether the inode has an access ACL or capabilities, which a change of its permissions or owner changes too.
-///
-/// # Errors
-/// Corruption of the attributes.
-pub(crate) fn has_permissions(reader: &mut dyn Reader, ino: Ino, inode: &Inode) -> Result<bool> {
+pub(crate) fn permission_changes(
+    reader: &mut dyn Reader,
+    ino: Ino,
+    inode: &Inode,
+    (perm, drops): (Option<u16>, bool),
+) -> Result<Vec<Change<'static>>> {
     let attrs = Attrs::read(reader, ino, inode)?;
-    let found = attrs.find(index::POSIX_ACL_ACCESS, b"").is_some() || attrs.find(index::SECURITY, CAPABILITY).is_some();
-    Ok(found)
+    let mut changes = Vec::new();
+    if let Some(perm) = perm {
+        changes.extend(acl::chmod(reader, ino, inode, &attrs, perm)?);
+    }
+    if drops && attrs.find(index::SECURITY, CAPABILITY).is_some() {
+        changes.push(Change::remove(index::SECURITY, CAPABILITY));
+    }
+    Ok(changes)
 }
 
 fn has(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &Change<'_>) -> Result<bool> {

@@ -8,7 +8,7 @@ use ondol_format::xattr::{
     MAGIC, RawHeader, VALUE_MAX, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, value_entry_hash,
     write_block, write_inode,
 };
-use ondol_format::{Compat, Inode, Place, RawSuperblock};
+use ondol_format::{Compat, Incompat, Inode, Place, RawSuperblock};
 use ondol_journal::Extent;
 use std::mem::offset_of;
 
@@ -172,34 +172,35 @@ pub(crate) fn needs(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &C
     Ok(cost)
 }
 
-/// Journal blocks that a change of an attribute that is there takes, if its value does not grow.
-///
-/// # Errors
-/// Corruption of the attributes.
-pub(crate) fn change_cost(reader: &mut dyn Reader, ino: Ino, inode: &Inode) -> Result<u32> {
-    Ok(SET_COST + value::reference_cost(&Attrs::read(reader, ino, inode)?))
-}
-
-/// Blocks that these attributes, as the first of a new inode, have to be promised.
+/// What these attributes, as the first of a new inode, take beside the inode.
 ///
 /// # Errors
 /// `NoSpace` when they do not fit.
-pub(super) fn fits_new(vol: &Volume, changes: &[Change<'_>]) -> Result<u64> {
-    let sb = &vol.shared.sb;
-    let fresh = Inode::new(sb.want_extra_isize(), &vol.shared.inode_format);
-    let mut attrs = Attrs::default();
+pub(super) fn needs_of_new(reader: &mut dyn Reader, changes: &[Change<'_>]) -> Result<Cost> {
+    let shared = &reader.volume().shared;
+    let fresh = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
+    // Where contents begin in the inode, they may leave no room there.
+    let tail = if shared.sb.has_incompat(Incompat::INLINE_DATA) { 0 } else { tail_room(&fresh) };
+    let (mut attrs, mut cost) = (Attrs::default(), Cost { journal: 0, blocks: 0, need: Need::Ordinary });
     for change in changes {
-        attrs = attrs.after(change, vol, tail_room(&fresh))?.after;
+        let Layout { after, large } = attrs.after(change, reader.volume(), tail)?;
+        if let Some(value) = change.value.as_ref().filter(|_| large) {
+            let creation = value::creation_cost(reader, value.len())?;
+            cost.journal += creation.journal + value::reference_cost(&after);
+            cost.blocks += creation.blocks;
+        }
+        attrs = after;
     }
-    Ok(u64::from(!attrs.block.is_empty()))
+    cost.blocks += u64::from(!attrs.block.is_empty());
+    cost.journal += if cost.blocks > 0 { SET_COST } else { 0 };
+    Ok(cost)
 }
 
-/// Stages a change of a locked inode's attributes; none if an attribute to be removed is not there. Returns the inodes of values that
-/// nothing names any more: orphans, to be deleted when the operation is closed.
+/// Stages a change of a locked inode's attributes; none if an attribute to be removed is not there.
 ///
 /// # Errors
 /// `NoSpace` when it does not fit; corruption.
-pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<Vec<Ino>> {
+pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<()> {
     let inode = op.inode(ino)?.clone();
     let before = Attrs::read(op, ino, &inode)?;
     let Layout { mut after, large } = before.after(change, op.vol(), tail_room(&inode))?;
@@ -207,7 +208,7 @@ pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<V
         let (made, hash) = value::create(op, ino, value)?;
         after.name_value(made, hash);
     }
-    let dead = count_values(op, ino, &before, &after)?;
+    count_values(op, ino, &before, &after)?;
     let (less, more) = (value::sectors(op.vol(), &before), value::sectors(op.vol(), &after));
     if less != more {
         let inode = op.inode_mut(ino)?;
@@ -223,12 +224,12 @@ pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<V
     if change.value.is_some() {
         announce(op)?;
     }
-    Ok(dead)
+    Ok(())
 }
 
-fn count_values(op: &mut Op<'_>, ino: Ino, before: &Attrs, after: &Attrs) -> Result<Vec<Ino>> {
+fn count_values(op: &mut Op<'_>, ino: Ino, before: &Attrs, after: &Attrs) -> Result<()> {
     if !before.iter().chain(after.iter()).any(Xattr::in_inode) {
-        return Ok(Vec::new());
+        return Ok(());
     }
     // Whether others have the block must not change before it is left.
     op.orphans.hold();

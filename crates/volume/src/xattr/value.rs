@@ -125,10 +125,8 @@ pub(super) fn differences(before: &Attrs, after: &Attrs, shared: bool) -> BTreeM
     changes
 }
 
-/// Counts the references of values anew. Those that nothing names any more are orphans from then on, and are returned: they can be
-/// deleted when the operation is closed.
-pub(super) fn count(op: &mut Op<'_>, changes: BTreeMap<Ino, i64>) -> Result<Vec<Ino>> {
-    let mut dead = Vec::new();
+/// Counts the references of values anew. Those that nothing names any more are orphans from then on.
+pub(super) fn count(op: &mut Op<'_>, changes: BTreeMap<Ino, i64>) -> Result<()> {
     for (ino, by) in changes {
         lock(op, ino)?;
         let inode = op.inode_mut(ino)?;
@@ -144,10 +142,10 @@ pub(super) fn count(op: &mut Op<'_>, changes: BTreeMap<Ino, i64>) -> Result<Vec<
         if refs == 0 {
             inode.links = 0;
             orphan::add(op, ino)?;
-            dead.push(ino);
+            op.dead_values.push(ino);
         }
     }
-    Ok(dead)
+    Ok(())
 }
 
 /// Takes a value's inode into the operation.
@@ -214,17 +212,20 @@ impl Volume {
         {
             let journal = super::SET_COST + reference_cost(&Attrs::read(&mut &*self, ino, &guard.state.inode)?);
             let mut op = Op::begin(self, vec![guard], Cost { journal, blocks: 0, need: Need::ToFree })?;
-            let dead = change(&mut op, ino, &Change::remove(xattr.name_index, &xattr.name))?;
-            let kept = op.close_keeping()?.1;
-            guard = kept.into_iter().find(|g| g.node.ino == ino).ok_or(Error::NotFound)?;
-            self.bury_values(&dead);
+            change(&mut op, ino, &Change::remove(xattr.name_index, &xattr.name))?;
+            guard = op.close_holding(ino)?;
+            self.bury_values();
         }
         Ok(guard)
     }
 
-    /// Deletes values that nothing names any more; what fails is left to the next mount.
-    pub(crate) fn bury_values(&self, dead: &[Ino]) {
-        for &ino in dead {
+    /// Deletes the values that nothing names any more since operations were closed; what fails is left to the next mount.
+    pub(crate) fn bury_values(&self) {
+        if !enabled(self) {
+            return;
+        }
+        let dead = std::mem::take(&mut *self.dead_values.lock());
+        for ino in dead {
             if let Err(e) = self.delete_orphan(ino) {
                 tracing::warn!("inode {ino} is left to be deleted by the next mount: {e}");
             }
