@@ -18,7 +18,8 @@ pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::LARGEDIR)
     .union(Incompat::MMP)
     .union(Incompat::INLINE_DATA)
-    .union(Incompat::CSUM_SEED);
+    .union(Incompat::CSUM_SEED)
+    .union(Incompat::ONDOL_JOURNAL);
 
 /// Read-only-compatible features that a writing mount can carry.
 pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER

@@ -4,12 +4,12 @@
 //! (the kernel's `Documentation/filesystems/ext4/journal.rst`); its bytes are in `ondol_format::jbd2`.
 
 mod recover;
-mod ring;
 mod writer;
 
 pub use recover::{Recovered, append_fast_commits, fast_commits, recover, recover_before_fast_commits};
-pub use ring::LogMap;
 
+use crate::area::LogMap;
+use crate::block_engine::LogFormat as _;
 use crate::contract::{Client, Tid};
 use crate::{BlockEngine, Config, Corrupt, JournalError, Result};
 use ondol_block::BlockStore;
@@ -25,7 +25,8 @@ const READABLE: JournalIncompat = JournalIncompat::REVOKE
     .union(JournalIncompat::ASYNC_COMMIT)
     .union(JournalIncompat::CSUM_V2)
     .union(JournalIncompat::CSUM_V3)
-    .union(JournalIncompat::FAST_COMMIT);
+    .union(JournalIncompat::FAST_COMMIT)
+    .union(JournalIncompat::COMPRESSED);
 
 /// What a journal says about itself.
 #[derive(Clone, Debug)]
@@ -78,7 +79,7 @@ fn feature_names(sb: &JournalSuperblock) -> Vec<String> {
     old.into_iter().chain(found).map(str::to_owned).collect()
 }
 
-fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
+pub(crate) fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
     let mut bytes = vec![0; map.block_size()];
     let at = map.physical(0)?;
     store.read(at * map.block_size() as u64, &mut bytes)?;
@@ -87,7 +88,7 @@ fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperb
     Ok(sb)
 }
 
-fn corrupt(block: u64, e: &FormatError) -> JournalError {
+pub(crate) fn corrupt(block: u64, e: &FormatError) -> JournalError {
     Corrupt { structure: "journal".into(), block, what: e.to_string() }.into()
 }
 
@@ -115,6 +116,6 @@ pub fn open(
     let first = Tid(sb.sequence());
     let block_size = map.block_size();
     let log = Jbd2Log::new(store.clone(), map, sb, env.clone());
-    log.write_superblock()?;
+    log.area().edit_superblock(|_| ())?;
     Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
 }
