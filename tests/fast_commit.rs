@@ -6,7 +6,7 @@ use ondol::{Options, Volume};
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::FastCommit;
-use ondol_journal::jbd2::{self, LogMap};
+use ondol_journal::{LogMap, jbd2};
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, skip, still};

@@ -2,7 +2,7 @@
 //!
 //! `ONDOL_PLANT=name` picks one, and `ONDOL_SHOW=1` prints how it was found.
 
-use ondol::DataMode;
+use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::plant::{self, Defect};
 use ondol_laboratory::Image;
@@ -29,7 +29,7 @@ fn look(planted: &Planted, defect: Option<Defect>) -> Result<(), String> {
         Shown::RecoveryCrash => Limits { recrash_every: 1, depth: 1, ..limits },
         _ => limits,
     };
-    let prey = Prey { data: planted.data, plant: defect, seed: 1, limits };
+    let prey = Prey { engine: JournalEngine::Classic, data: planted.data, plant: defect, seed: 1, limits };
     let workload = planted.workload().unwrap();
     let run = prey.record(&workload.image.make()?, &workload)?;
     match planted.shown {
@@ -95,7 +95,7 @@ fn early_forget_is_found_in_some_interleaving() {
     let calls = |lines: &str| text::parse(lines).unwrap();
     let found = |plant: Option<Defect>, seed: u64| {
         let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
-        let prey = Prey { data: DataMode::Journal, plant, seed: 1, limits };
+        let prey = Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant, seed: 1, limits };
         let workload = Workload {
             name: "truncate and fsync".into(),
             image: Image::Small,

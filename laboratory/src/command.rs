@@ -64,7 +64,8 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
         drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
     }
     let shows = PLANTS.iter().find(|p| Some(p.defect) == plant).map(|p| p.data);
-    let prey = Prey { data: args.data.or(shows).unwrap_or(DataMode::Journal), plant, seed: args.seed, limits };
+    let data = args.data.or(shows).unwrap_or(DataMode::Journal);
+    let prey = Prey { engine: args.engine, data, plant, seed: args.seed, limits };
     match &args.case {
         Some(case) => replay(&args, &prey, case),
         None => explore(&args, &prey),
@@ -217,7 +218,7 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
         let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
         let is_pool = args.workload.as_deref() == Some("pool");
         let json = serde_json::json!({
-            "engine": (!is_pool).then_some(&args.engine),
+            "engine": (!is_pool).then_some(args.engine.name()),
             "data": (!is_pool).then(|| data_word(prey.data)),
             "domain": is_pool.then_some(&args.domain),
             "workload": args.workload.as_deref().unwrap_or(if !args.calls.is_empty() { "calls" } else { "all" }),
@@ -243,7 +244,12 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
     match args.workload.as_deref() {
         Some("pool") => say!("an NVM pool in domain {}, seed {}", args.domain, args.seed),
         _ => {
-            say!("engine {}, data={}, seed {}: {workloads} workloads", args.engine, data_word(prey.data), args.seed)
+            say!(
+                "engine {}, data={}, seed {}: {workloads} workloads",
+                args.engine.name(),
+                data_word(prey.data),
+                args.seed
+            )
         }
     }
     say!(

@@ -10,7 +10,8 @@ use ondol_block::{BlockStore, OverlayStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::jbd2::FastCommit;
-use ondol_journal::jbd2::{self, LogMap, Recovered};
+use ondol_journal::LogMap;
+use ondol_journal::jbd2::{self, Recovered};
 use ondol_volume::{DataMode, Image, Volume as Inodes};
 
 /// Replays the log and `commits`, which follow it; the log is then to be replayed as any other.

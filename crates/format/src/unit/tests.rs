@@ -40,7 +40,10 @@ fn what_is_written_is_read() {
     assert!(bytes.len().is_multiple_of(BLOCK) && bytes.len() as u64 <= most_bytes(BLOCK as u64, 700, 2));
     assert_eq!(u32::from_le_bytes(bytes[..4].try_into().unwrap()).div_ceil(BLOCK as u32) as usize, bytes.len() / BLOCK);
     let found = read(&bytes).unwrap();
-    assert_eq!((found.sequence, found.time, &found.revoked[..], &found.staged[..]), (9, Time { sec: 77, nsec: 5 }, &[1, 4][..], &staged[..]));
+    assert_eq!(
+        (found.sequence, found.time, &found.revoked[..], &found.staged[..]),
+        (9, Time { sec: 77, nsec: 5 }, &[1, 4][..], &staged[..])
+    );
     let back: Vec<(u64, Vec<u8>)> = found.images().map(|i| (i.block, i.bytes.to_vec())).collect();
     assert!(back == images);
 }
@@ -61,7 +64,10 @@ fn every_bit_counts() {
 #[test]
 fn text_and_tables_compress_and_noise_is_not_tried() {
     assert!(!looks_random(&image(3, false)) && !looks_random(&[0; 4096]));
-    let base64: Vec<u8> = image(5, true).iter().map(|b| b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[usize::from(b % 64)]).collect();
+    let base64: Vec<u8> = image(5, true)
+        .iter()
+        .map(|b| b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[usize::from(b % 64)])
+        .collect();
     assert!(!looks_random(&base64));
     for n in 0..200 {
         assert!(looks_random(&image(n + 100, true)), "{n}");

@@ -15,7 +15,11 @@ impl Chunk {
     pub fn compressed(contents: &[u8]) -> Self {
         debug_assert!(contents.len() <= CHUNK);
         let bytes = lz4_flex::block::compress(contents);
-        if bytes.len() < contents.len() { Self { raw: contents.len() as u32, bytes } } else { Self::stored(contents.to_vec()) }
+        if bytes.len() < contents.len() {
+            Self { raw: contents.len() as u32, bytes }
+        } else {
+            Self::stored(contents.to_vec())
+        }
     }
 
     /// `contents`, at most [`CHUNK`] bytes, as they are.

@@ -16,7 +16,7 @@ use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::FormatError;
-use ondol_format::jbd2::{JournalCompat, JournalIncompat, JournalSuperblock};
+use ondol_format::jbd2::{Extension, JournalCompat, JournalIncompat, JournalSuperblock};
 use writer::Jbd2Log;
 
 /// Journal features that can be replayed.
@@ -45,6 +45,10 @@ pub struct JournalInfo {
     pub uuid: [u8; 16],
     /// Error of an earlier abort: a negative errno, or 0.
     pub errno: i32,
+    /// What it holds are units of engine `compressed`.
+    pub compressed: bool,
+    /// The engine and data mode that the image asks for.
+    pub asks: Extension,
 }
 
 /// Reads the journal superblock.
@@ -61,7 +65,21 @@ pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
         users: sb.users(),
         uuid: *sb.uuid(),
         errno: sb.errno(),
+        compressed: sb.incompat().contains(JournalIncompat::COMPRESSED),
+        asks: sb.extension(),
     })
+}
+
+/// Has a clean journal ask for an engine and a data mode, in the numbers of [`Extension`]; None leaves what it asks for. Durable when this returns.
+///
+/// # Errors
+/// Corruption, or the store's failure.
+pub fn ask(store: &dyn BlockStore, map: &LogMap, engine: Option<u8>, data: Option<u8>) -> Result<()> {
+    let mut sb = load_superblock(store, map)?;
+    let asks = sb.extension();
+    sb.set_extension(&Extension { engine: engine.unwrap_or(asks.engine), data: data.unwrap_or(asks.data), ..asks });
+    store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
+    Ok(store.flush()?)
 }
 
 fn feature_names(sb: &JournalSuperblock) -> Vec<String> {
@@ -73,6 +91,7 @@ fn feature_names(sb: &JournalSuperblock) -> Vec<String> {
         (JournalIncompat::CSUM_V2, "checksum_v2"),
         (JournalIncompat::CSUM_V3, "checksum_v3"),
         (JournalIncompat::FAST_COMMIT, "fast_commit"),
+        (JournalIncompat::COMPRESSED, "ondol_compressed"),
     ];
     let old = sb.compat().contains(JournalCompat::CHECKSUM).then_some("checksum");
     let found = names.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| *name);
