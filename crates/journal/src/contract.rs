@@ -180,27 +180,20 @@ pub trait Engine: Send + Sync {
     fn publish(&self, set: WriteSet, reserved: u32) -> Tid;
 
     /// Writes data at byte `offset` within `block`, at once and outside any transaction. It is readable when this
-    /// returns, and durable with the next commit or [`Engine::wait`].
+    /// returns, durable before any transaction is that is committed later, and with the next [`Engine::wait`].
     ///
     /// # Errors
     /// The store's failure.
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// As [`Engine::write_data`], of what must be durable before any transaction that is committed after this: contents of blocks
-    /// that no committed state reaches.
-    ///
-    /// # Errors
-    /// The store's failure.
-    fn stage_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()>;
-
     /// Whether the contents of newly allocated blocks belong into handles ([`crate::Handle::new_data`]) in every data mode, because this
-    /// engine decides itself where it writes them. Data may then be written by [`Engine::write_data`] only where the engine does not
-    /// know the blocks.
+    /// engine decides itself where it writes them. Whether other data may be written by [`Engine::write_data`] then depends on its
+    /// blocks: see [`Engine::takes_over`].
     fn takes_new_data(&self) -> bool;
 
-    /// Whether the engine [takes new data](Engine::takes_new_data) and any block of `extent` is in a transaction that is not gone from
-    /// the log.
-    fn knows(&self, extent: Extent) -> bool;
+    /// Whether an operation that puts `bytes` bytes over stored ones in the blocks of `extent` is to put them into its handle, also where data
+    /// is not journaled. Asked with `usize::MAX` whether it has to: a transaction that is not gone from the log has such a block.
+    fn takes_over(&self, extent: Extent, bytes: usize) -> bool;
 
     /// File data is staged in handles from now on, also where the engine was not set up for it: to be called before the
     /// first of it. A block whose data has been staged must not be written by [`Engine::write_data`] before it is freed.

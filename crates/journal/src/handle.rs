@@ -179,7 +179,7 @@ impl<'e> Handle<'e> {
     /// # Errors
     /// The store's failure.
     pub fn stage(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.engine.stage_data(block, offset, bytes)
+        self.engine.write_data(block, offset, bytes)
     }
 
     /// Frees a run of blocks that held `kind`. Their pending checkpoints are dropped and revoked with the commit, and

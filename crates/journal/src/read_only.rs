@@ -66,13 +66,10 @@ impl Engine for ReadOnlyEngine {
     fn write_data(&self, _block: u64, _offset: usize, _bytes: &[u8]) -> Result<()> {
         refused()
     }
-    fn stage_data(&self, _block: u64, _offset: usize, _bytes: &[u8]) -> Result<()> {
-        refused()
-    }
     fn takes_new_data(&self) -> bool {
         false
     }
-    fn knows(&self, _extent: Extent) -> bool {
+    fn takes_over(&self, _extent: Extent, _bytes: usize) -> bool {
         false
     }
     fn journal_data(&self) {}

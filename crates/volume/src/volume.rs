@@ -179,7 +179,7 @@ impl Volume {
         let mut at = u64::from(used_blocks);
         while at < u64::from(sb.inode_table_blocks()) {
             let n = (u64::from(sb.inode_table_blocks()) - at).min(64);
-            self.engine.stage_data(info.inode_table + at, 0, &zeros[..n as usize * sb.block_size() as usize])?;
+            self.engine.write_data(info.inode_table + at, 0, &zeros[..n as usize * sb.block_size() as usize])?;
             at += n;
         }
         info.set_inodes_zeroed();

@@ -93,6 +93,10 @@ pub struct Config {
     pub zeroing: bool,
 }
 
+/// Bytes over stored ones from which on they are written in place, where the log does not order that before its transactions: the commit
+/// then flushes first.
+const IN_PLACE: usize = 64 << 10;
+
 /// The shared state of one engine.
 pub(crate) struct Core {
     store: Arc<dyn BlockStore>,
@@ -111,8 +115,6 @@ pub(crate) struct Core {
     data_written: AtomicU64,
     data_flushed: AtomicU64,
     data_bytes: AtomicU64,
-    /// How much of the sequence has to be durable before the next transaction is.
-    data_staged: AtomicU64,
     wake: Arc<(Mutex<bool>, Condvar)>,
     stats: Mutex<EngineStats>,
     handles: AtomicU64,
@@ -155,7 +157,6 @@ impl BlockEngine {
             data_written: AtomicU64::new(0),
             data_flushed: AtomicU64::new(0),
             data_bytes: AtomicU64::new(0),
-            data_staged: AtomicU64::new(0),
             wake: Arc::default(),
             stats: Mutex::default(),
             handles: AtomicU64::new(0),
@@ -202,7 +203,7 @@ impl Core {
         self.client.release(freed);
     }
 
-    /// See [`Engine::knows`].
+    /// Whether a transaction that is not gone from the log has a block of `extent`.
     fn knows(&self, cache: &Cache, extent: Extent) -> bool {
         let mut blocks = (0..u64::from(extent.len)).map(|i| extent.start + i);
         blocks.clone().any(|block| cache.is_running(block)) || {
@@ -301,18 +302,12 @@ impl Engine for BlockEngine {
         Ok(())
     }
 
-    fn stage_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        self.write_data(block, offset, bytes)?;
-        self.core.data_staged.fetch_max(self.core.data_written.load(SeqCst), SeqCst);
-        Ok(())
-    }
-
     fn takes_new_data(&self) -> bool {
         !self.core.log.orders_staged()
     }
 
-    fn knows(&self, extent: Extent) -> bool {
-        self.takes_new_data() && self.core.knows(&self.cache, extent)
+    fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
+        self.takes_new_data() && (bytes < IN_PLACE || self.core.knows(&self.cache, extent))
     }
 
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {

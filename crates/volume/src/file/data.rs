@@ -74,7 +74,7 @@ pub(super) fn overwrite(op: &mut Op<'_>, ino: Ino, start: u64, offset: usize, by
         return op.write_over(start, offset, bytes);
     }
     for (block, at, part) in parts(block_size, start, offset, bytes) {
-        if journaled || op.vol().engine.knows(Extent { start: block, len: 1 }) {
+        if journaled || op.vol().engine.takes_over(Extent { start: block, len: 1 }, bytes.len()) {
             op.handle()?.data(block, at, part)?;
         } else {
             op.write_over(block, at, part)?;

@@ -162,7 +162,7 @@ impl Volume {
             let run = super::map(&mut &*self, guard.node.ino, &guard.state.inode, at)?;
             let Mapped::Written(start) = run.what else { return Ok(false) };
             let len = run.len.min(last - at + 1);
-            if self.engine.knows(Extent { start, len }) {
+            if self.engine.takes_over(Extent { start, len }, usize::MAX) {
                 return Ok(false);
             }
             at += len;

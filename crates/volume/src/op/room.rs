@@ -101,7 +101,7 @@ impl Op<'_> {
     /// Puts what was kept where it belongs.
     pub(super) fn write_late(&mut self) -> Result<()> {
         for (block, offset, bytes) in self.late.take().into_iter().flatten() {
-            self.vol.engine.stage_data(block, offset, &bytes)?;
+            self.vol.engine.write_data(block, offset, &bytes)?;
         }
         Ok(())
     }
