@@ -364,7 +364,9 @@ impl Options {
             ("barrier", Some("1")) => {}
             ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
             ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
-            ("data", Some(v)) => self.data = Some(data_mode(v)?),
+            ("data", Some(v)) => {
+                self.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered, journal"))?)
+            }
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
             ("journal", Some(v)) => self.journal = Some(v.parse()?),
             ("zeroing", None) => self.zeroing = Some(true),
@@ -384,15 +386,6 @@ impl Options {
 
 fn bad(option: &'static str, value: &str, allowed: &'static str) -> OptionError {
     OptionError::Value { option, value: value.into(), allowed }
-}
-
-fn data_mode(v: &str) -> Result<DataMode, OptionError> {
-    match v {
-        "writeback" => Ok(DataMode::Writeback),
-        "ordered" => Ok(DataMode::Ordered),
-        "journal" => Ok(DataMode::Journal),
-        _ => Err(bad("data", v, "writeback, ordered, journal")),
-    }
 }
 
 fn on_error(v: &str) -> Result<OnError, OptionError> {
