@@ -100,14 +100,32 @@ const OWNERS: [&str; 3] = [
     "create /a 0644\nsetxattr /a user.v 5000 #1\ncreate /b 0644\nsync\nrename /b /a\nsync\nidle 6",
 ];
 
+/// ACLs that lie in inodes: set, inherited by a file and a directory, changed with the permission bits, gone with their owners.
+/// Each block has 1 KiB, each of these ACLs 1.6 or 3.2.
+fn acls() -> [String; 2] {
+    let acl = |users: u32| {
+        let named: String = (1..=users).map(|uid| format!("u:{uid}:r-x,")).collect();
+        format!("u::rwx,{named}g::r-x,m::rwx,o::---")
+    };
+    let (small, large) = (acl(200), acl(400));
+    [
+        format!("create /a 0644\nsetacl /a {large}\nsync\nchmod /a 0640\nchmod /a 0600\nsync\nsetacl /a {small}\nsync"),
+        format!(
+            "mkdir /d 0755\nsetacl-default /d {small}\nsync\ncreate /d/f 0640\nmkdir /d/s 0750\nsync\nchmod /d/s 0700"
+        ),
+    ]
+}
+
 fn values(data: DataMode) {
-    let of = |(i, text): (usize, &&str)| {
+    let of = |(i, text): (usize, &str)| {
         workload::from_text(&format!("values {i}"), text, ondol_laboratory::Image::Values).expect("a workload")
     };
     let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
-    none_is_violated(data, limits, VALUES.iter().enumerate().map(of), 100);
+    let acls = acls();
+    let texts = VALUES.into_iter().chain(acls.iter().map(String::as_str));
+    none_is_violated(data, limits, texts.enumerate().map(of), 100);
     let limits = Limits { second_opinion_every: 0, ..limits };
-    none_is_violated(data, limits, OWNERS.iter().enumerate().map(of), 100);
+    none_is_violated(data, limits, OWNERS.into_iter().enumerate().map(of), 100);
 }
 
 #[test]
