@@ -128,6 +128,30 @@ fn values(data: DataMode) {
     none_is_violated(data, limits, OWNERS.into_iter().enumerate().map(of), 100);
 }
 
+/// Blocks that leave a cluster which stays, and are filled again in another place of the file before anything is committed.
+const CLUSTERS: [&str; 5] = [
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 1024 1024\ninsert /a 0 4096\nwrite /a 5120 1024 #2\nsync",
+    "create /a 0644\nwrite /a 0 12288 #1\nsync\npunch /a 5120 2048\ncollapse /a 0 4096\nwrite /a 1500 700 #2\nsync",
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\ntruncate /a 5000\ncollapse /a 0 4096\nappend /a 3000 #2\nsync",
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 2048 1024\ninsert /a 0 8192\nzero /a 10240 1024\n\
+     write /a 10240 10 #2\ncollapse /a 4096 4096\nwrite /a 6200 100 #3\nsync",
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 1024 1024\ninsert /a 0 4096\ncreate /b 0644\nwrite /b 0 3000 #4\n\
+     copy /b 0 /a 5120 1024\nrename /b /a\nsync",
+];
+
+fn clusters(data: DataMode) {
+    let of = |(i, text): (usize, &str)| {
+        workload::from_text(&format!("clusters {i}"), text, ondol_laboratory::Image::Clusters).expect("a workload")
+    };
+    let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
+    none_is_violated(data, limits, CLUSTERS.into_iter().enumerate().map(of), 100);
+}
+
+#[test]
+fn clusters_in_ordered() {
+    clusters(DataMode::Ordered);
+}
+
 #[test]
 fn values_in_journal() {
     values(DataMode::Journal);
