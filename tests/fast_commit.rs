@@ -230,6 +230,48 @@ fn a_full_area_is_replayed() {
     }
 }
 
+/// Fast commits that take the first inodes of groups whose tables are garbage as yet, each larger than the log: that they are zeroed needs
+/// no room in it.
+#[test]
+fn tables_larger_than_the_log_are_zeroed() {
+    if skip("large tables", no_kernel_mount()) {
+        return;
+    }
+    let dir = scratch_dir().expect("scratch");
+    let path = dir.path().join("fc.img");
+    let spec = Spec::new(64 << 20, 1024)
+        .journal(2)
+        .with("-O fast_commit -N 65536 -E lazy_itable_init=1,nodiscard,hash_seed=6f6e646f-6c00-4000-8000-000000000002");
+    let mut bytes = spec.make().expect("mke2fs");
+    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.clone()))).expect("an image");
+    let tables = image.unwritten_tables().expect("descriptors");
+    assert!(tables.len() >= 7 && tables.iter().all(|table| table.end - table.start > 1900), "{tables:?}");
+    for table in tables {
+        bytes[table.start as usize * 1024..table.end as usize * 1024].fill(0xa5);
+    }
+    write_sparse(&path, &bytes).expect("an image");
+    let mount = KernelMount::new(&path, &format!("{UNTIMED},noinit_itable")).expect("kernel mount");
+    for i in 0..6 {
+        let dir = mount.dir().join(format!("d{i}"));
+        let make = || {
+            std::fs::create_dir(&dir)?;
+            let mut file = File::create(dir.join("f"))?;
+            file.write_all(&[i; 3000])?;
+            file.sync_all()
+        };
+        make().expect("a file in a directory");
+    }
+    let dirty = still(&path);
+    mount.close().expect("umount");
+    assert!(!pending(&dirty).is_empty(), "the kernel made no fast commit");
+    let live = seen_by_kernel(&dirty);
+    recovered(&dirty, &live, "large tables");
+    let store = Arc::new(RamStore::from_bytes(dirty));
+    Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open").close().expect("close");
+    let left: usize = Image::open(store).and_then(|image| image.unwritten_tables()).expect("descriptors").len();
+    assert!(left < 6, "no fast commit took the first inode of a table: {left} are as they were");
+}
+
 /// A flipped bit in a fast commit ends the area before it: never anything but a state that was committed.
 #[test]
 fn a_torn_fast_commit_does_not_count() {
