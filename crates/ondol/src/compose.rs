@@ -4,6 +4,7 @@
 //!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ mark mounted ─▶ engine ─▶ inode-level volume ─▶ orphans
 //! ```
 
+use crate::holding::Holding;
 use crate::media::Media;
 use crate::{Error, JournalEngine, Options, Result, fast_commit};
 use ondol_block::{Access, BlockStore, FileStore};
@@ -61,9 +62,9 @@ fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Comp
     }
     require_whole(&image, options)?;
     let map = media.log_map(&image)?;
-    let node = rustix::system::uname().nodename().to_bytes().to_vec();
-    let hold = image.take_hold(env.clone(), &node, image.name().as_bytes())?;
+    let holding = Holding::take(&image, env.clone())?;
     let recovered = replay(&media, &image)?;
+    holding.check()?;
     let store = media.store;
     let image = Image::open(store.clone())?;
     let journal = jbd2::info(&*store, &map)?;
@@ -83,11 +84,13 @@ fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Comp
     };
     let engine: Arc<dyn Engine> =
         Arc::new(open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
+    holding.check()?;
     let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes());
     let replay = if journal == JournalEngine::Classic { Replay::Anybody } else { Replay::Ondol };
     image.mark_mounted(env.now(), mounted_on, replay)?;
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options(options, data, false)));
     let orphans = inodes.process_orphans()?;
+    let hold = holding.end()?;
     Ok(Composed { store, engine, inodes, hold, recovered, orphans, options: options.clone() })
 }
 

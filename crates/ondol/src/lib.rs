@@ -34,6 +34,7 @@ mod error;
 mod fast_commit;
 mod file;
 mod format;
+mod holding;
 mod info;
 mod maintain;
 mod media;
