@@ -107,7 +107,11 @@ fn again(guard: &Arc<Guard>, options: &Options) {
 pub(super) fn journal(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let word = input.u8();
-    let kinds = [Kind::Dirty, Kind::PlainDirty, Kind::Csum, Kind::Pages];
+    // Two numbers stand for the same way to treat data: the second says which volumes, too.
+    let kinds = match word >> 4 & 3 {
+        3 => [Kind::Mapped, Kind::Inline, Kind::Clusters, Kind::Fast],
+        _ => [Kind::Dirty, Kind::PlainDirty, Kind::Csum, Kind::Pages],
+    };
     let seed = Seed::of(kinds[usize::from(word & 3)]);
     let mut layer = patched(seed, &mut input, |s| {
         matches!(s.what, What::JournalSuper | What::Journal(_) | What::OrphanFile | What::Superblock)
