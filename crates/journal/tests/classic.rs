@@ -61,4 +61,5 @@ contract! {
     many_threads_share_commits,
     a_read_base_that_breaks_its_rules_is_refused,
     the_timer_commits_and_the_checkpointer_drains,
+    a_handle_that_changed_nothing_is_no_work,
 }

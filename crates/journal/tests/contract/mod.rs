@@ -322,3 +322,17 @@ pub(crate) fn the_timer_commits_and_the_checkpointer_drains(rig: &dyn Rig) {
     assert_eq!(b.engine.stats().commits, 1);
     assert_eq!(byte_at(&b.crashed(rig), HOME), 1);
 }
+
+pub(crate) fn a_handle_that_changed_nothing_is_no_work(rig: &dyn Rig) {
+    let b = bench(rig);
+    b.fill(HOME, 1);
+    b.sync();
+    b.handle(1).close();
+    b.env.advance(10_000_000_000);
+    let idle = |step: &Arc<dyn ondol_env::Step<Error = ondol_journal::JournalError>>| {
+        // What ends with the first round is work; a step that always finds some keeps its thread busy for good.
+        let _ = step.step().unwrap();
+        step.step().unwrap() == ondol_env::Progress::Idle
+    };
+    assert!(b.engine.steps().iter().all(idle));
+}
