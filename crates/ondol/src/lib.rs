@@ -51,7 +51,7 @@ pub use info::{Counters, Info, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_store, mark_checked, recover, recover_store, tune,
 };
-pub use ondol_block::passed;
+pub use ondol_block::{Access, open_file, passed};
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,

@@ -199,6 +199,14 @@ impl Volume {
         self.attr(ino, &state.inode)
     }
 
+    /// As [`Volume::getattr`], of an inode whose number came from outside: none of the file system's own.
+    ///
+    /// # Errors
+    /// As [`Volume::getattr`].
+    pub fn by_number(&self, ino: Ino) -> Result<Attr> {
+        if self.shared.sb.may_be_named(ino) { self.getattr(ino) } else { Err(Error::NotFound) }
+    }
+
     pub(crate) fn attr(&self, ino: Ino, inode: &ondol_format::Inode) -> Result<Attr> {
         let unknown = || Error::corrupt(format!("inode {ino}"), 0, format!("mode {:#o} has no file type", inode.mode));
         let file_type = inode.file_type().ok_or_else(unknown).map_err(|e| self.noted(e))?;

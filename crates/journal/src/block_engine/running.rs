@@ -83,6 +83,9 @@ impl Running {
     ) -> (Tid, u32) {
         let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
+        if blocks.is_empty() && freed.is_empty() {
+            return (*tid, 0);
+        }
         // Not before: the transaction that ends at a switch until then still needs what its handles wrote to these blocks.
         forget(&freed);
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
