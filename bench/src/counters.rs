@@ -2,7 +2,9 @@
 
 use crate::BenchError;
 use crate::error::Context;
+use crate::target::Slow;
 use ondol::Volume;
+use ondol_block::BlockStore;
 use serde::Serialize;
 use serde_json::Value;
 use std::io;
@@ -102,6 +104,8 @@ pub(crate) enum Probe {
     None,
     /// The kernel's statistics of a block device.
     BlockStat(PathBuf),
+    /// A modelled device.
+    Model(Arc<Slow>),
     /// The root of one of our mounts.
     Mount(PathBuf),
     /// One of our volumes.
@@ -123,6 +127,11 @@ impl Probe {
                 let text = std::fs::read_to_string(path).context(|| path.display().to_string())?;
                 Ok(Device::of_block_stat(&text))
             }
+            Self::Model(store) => {
+                let stats = store.stats();
+                let (bytes, flushes) = (Some(stats.written_bytes), Some(stats.flushes));
+                Ok(Device { device_bytes: bytes, device_flushes: flushes, ..Device::default() })
+            }
             Self::Mount(_) | Self::Volume(_) => Ok(Device::of_info(&self.info()?)),
         }
     }
@@ -130,7 +139,7 @@ impl Probe {
     /// `ondol info` of one of our volumes; null for others.
     pub(crate) fn info(&self) -> Result<Value, BenchError> {
         match self {
-            Self::None | Self::BlockStat(_) => Ok(Value::Null),
+            Self::None | Self::BlockStat(_) | Self::Model(_) => Ok(Value::Null),
             Self::Mount(root) => {
                 let mut json = vec![0; 64 << 10];
                 let len = rustix::fs::getxattr(root, INFO_XATTR, &mut json)

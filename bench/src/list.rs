@@ -53,6 +53,7 @@ mod tests {
             "size=4k",
             "kernel:",
             "on=ram|disk",
+            "on=ssd|hdd",
         ] {
             assert!(text.contains(word), "{word} is not listed");
         }

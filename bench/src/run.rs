@@ -149,8 +149,10 @@ fn turn(
     let prepared = job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| on(" (preparing)"))?;
     session.fs.sync().context(|| on(" (preparing)"))?;
     let before = session.counters()?;
+    session.set_slow(true);
     let sample = measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| on(""))?;
     let device = session.counters()?.since(before);
+    session.set_slow(false);
     let guarantee = session.guarantee.clone();
     drop(prepared);
     session.finish()?;

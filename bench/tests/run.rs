@@ -157,6 +157,25 @@ fn kernel_file_systems() {
 }
 
 #[test]
+fn an_fsync_on_a_modelled_disk_costs_its_flushes() {
+    for target in ["kernel:ext4,on=ssd", "kernel:ext4,on=hdd,data=journal"] {
+        if let Some(json) = small(target, &["mke2fs", "losetup"], &["/dev/loop-control", "/dev/fuse"]) {
+            let flushes = number(&json, "/targets/0/counters/device_flushes");
+            // One before the commit block and one after it; two threads may share a commit.
+            assert!((100.0..=400.0).contains(&flushes), "{target}: {flushes} flushes for 100 fsyncs");
+            assert!(number(&json, "/targets/0/counters/device_bytes") >= 100.0 * 4096.0, "{target}");
+        }
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    for target in ["lib:new.img,on=ssd,data=ordered", "lib:new.img,on=ssd,data=journal"] {
+        let json = run(dir.path(), &["create-fsync", "--on", target, "--rounds", "1", "--ops", "20"]);
+        assert_empty(dir.path());
+        let flushes = number(&json, "/targets/0/counters/device_flushes");
+        assert!((20.0..60.0).contains(&flushes), "{target}: {flushes} flushes for 20 fsyncs");
+    }
+}
+
+#[test]
 fn a_bad_mount_option_leaves_nothing() {
     if !can_mount() || !Path::new("/dev/loop-control").exists() {
         println!("skipped: kernel targets need the right to mount and loop devices");

@@ -102,6 +102,21 @@ impl SingleFile {
         self.join()
     }
 
+    /// Unmounts it whether it is in use or not: the next request of whoever uses it fails. Nothing happens when it was unmounted
+    /// before.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn close(&mut self) -> Result<(), MountError> {
+        // With users left the connection lives on, and the threads end with the process.
+        if std::mem::take(&mut self.threads).is_empty() {
+            return Ok(());
+        }
+        let flags = UnmountFlags::FORCE | UnmountFlags::DETACH;
+        let fail = |e: Errno| MountError::Unmount { dir: self.path.clone(), source: e.into() };
+        rustix::mount::unmount(&self.path, flags).map_err(fail)
+    }
+
     fn join(&mut self) -> Result<(), MountError> {
         let all = std::mem::take(&mut self.threads);
         let joined: Vec<_> = all.into_iter().map(JoinHandle::join).collect();
@@ -111,16 +126,9 @@ impl SingleFile {
 
 impl Drop for SingleFile {
     fn drop(&mut self) {
-        if self.threads.is_empty() {
-            return;
+        if let Err(e) = self.close() {
+            tracing::error!("{e}");
         }
-        // Users are cut off: their next request fails.
-        if let Err(e) = rustix::mount::unmount(&self.path, UnmountFlags::FORCE | UnmountFlags::DETACH) {
-            tracing::error!("cannot unmount {}: {e}", self.path.display());
-            return;
-        }
-        // With users left the connection lives on, and the threads end with the process.
-        self.threads.clear();
     }
 }
 
