@@ -1,5 +1,6 @@
 //! The command line of `ondol bench`.
 
+use crate::contents::Class;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -47,6 +48,12 @@ pub struct RunArgs {
     /// Operations in each turn, over all threads [default: the workload's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
+    /// What is written
+    #[arg(long, value_enum, default_value_t = Class::Random)]
+    pub class: Class,
+    /// Count the time of a sync at the end of every turn, so that nothing is left to be written
+    #[arg(long)]
+    pub settle: bool,
     /// Set a parameter of the workload
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub params: Vec<String>,

@@ -10,6 +10,7 @@
 
 mod args;
 mod command;
+mod contents;
 mod counters;
 mod error;
 mod fs;
@@ -28,6 +29,7 @@ mod units;
 mod workload;
 
 pub use args::{BenchArgs, BenchCommand, RunArgs};
+pub use contents::Class;
 pub use error::BenchError;
 
 use std::process::ExitCode;
