@@ -85,7 +85,8 @@ impl Contents {
 
     /// For the report.
     pub(crate) fn payload(&self) -> Payload {
-        let class = clap::ValueEnum::to_possible_value(&self.class).map_or_else(String::new, |v| v.get_name().to_owned());
+        let class =
+            clap::ValueEnum::to_possible_value(&self.class).map_or_else(String::new, |v| v.get_name().to_owned());
         Payload { class, lz4_ratio: (ratio(&self.pool) * 100.0).round() / 100.0 }
     }
 }

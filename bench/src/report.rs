@@ -2,7 +2,7 @@
 
 mod table;
 
-pub(crate) use table::{markdown, terminal};
+pub(crate) use table::{aligned, compression, markdown, pipes, terminal};
 
 use crate::contents::Payload;
 use crate::counters::{Counters, Device};

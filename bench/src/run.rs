@@ -31,6 +31,11 @@ struct Job {
 
 /// Runs the workload on the targets and writes what came out.
 pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
+    write(args, &report(args)?)
+}
+
+/// Runs the workload on the targets.
+pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let job = job(args)?;
     let on = args.on.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
     check_places(args)?;
@@ -44,7 +49,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
     let interrupt = Interrupt::catch()?;
     let turns = rounds(&job, &on, args.rounds, &setting, &interrupt)?;
     let Job { definition, plan, params, .. } = job;
-    let report = Report {
+    Ok(Report {
         workload: definition.name,
         params,
         contents: plan.contents.payload(),
@@ -52,8 +57,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
         commit: commit(),
         rounds: args.rounds,
         targets: targets(&args.on, &turns),
-    };
-    write(args, &report)
+    })
 }
 
 /// What to do, from the command line.

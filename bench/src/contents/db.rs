@@ -56,7 +56,8 @@ fn cell(words: &Words, row: u32, rng: &mut Rng) -> Vec<u8> {
     cell.extend_from_slice(&(1_795_000_000 + u64::from(row) * 37 + rng.below(30)).to_be_bytes());
     cell.extend_from_slice(&(rng.below(100_000) as u32).to_be_bytes());
     cell.extend_from_slice(STATES.get(rng.below(4) as usize).copied().unwrap_or_default().as_bytes());
-    let text = format!("{} {}|{} {}", words.pick(rng, 300), words.pick(rng, 4000), words.pick(rng, 300), words.any(rng));
+    let text =
+        format!("{} {}|{} {}", words.pick(rng, 300), words.pick(rng, 4000), words.pick(rng, 300), words.any(rng));
     cell.extend_from_slice(text.as_bytes());
     cell.extend_from_slice(&rng.next().to_be_bytes());
     if let Some(len) = cell.first_mut() {

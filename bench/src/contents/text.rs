@@ -31,7 +31,13 @@ fn function(names: &[String], prose: &Words, rng: &mut Rng) -> String {
         text += &sentence(prose, rng);
         text += "\n";
     }
-    text += &format!(" */\nstatic int {}(struct {} *{}, unsigned int {})\n{{\n", name(names, rng), name(names, rng), name(names, rng), name(names, rng));
+    text += &format!(
+        " */\nstatic int {}(struct {} *{}, unsigned int {})\n{{\n",
+        name(names, rng),
+        name(names, rng),
+        name(names, rng),
+        name(names, rng)
+    );
     for _ in 0..4 + rng.below(16) {
         let statement = statement(names, prose, rng);
         text += &statement;

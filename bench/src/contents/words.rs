@@ -3,9 +3,9 @@
 use crate::rng::Rng;
 
 const SYLLABLES: [&str; 48] = [
-    "ba", "be", "bo", "ca", "co", "cu", "da", "de", "di", "do", "en", "er", "es", "fa", "fi", "ge", "ho", "in", "is", "ka", "la",
-    "le", "li", "lo", "ma", "me", "mi", "mo", "na", "ne", "no", "on", "or", "pa", "pe", "ra", "re", "ri", "ro", "sa", "se", "si",
-    "ta", "te", "ti", "to", "tra", "st",
+    "ba", "be", "bo", "ca", "co", "cu", "da", "de", "di", "do", "en", "er", "es", "fa", "fi", "ge", "ho", "in", "is",
+    "ka", "la", "le", "li", "lo", "ma", "me", "mi", "mo", "na", "ne", "no", "on", "or", "pa", "pe", "ra", "re", "ri",
+    "ro", "sa", "se", "si", "ta", "te", "ti", "to", "tra", "st",
 ];
 
 /// A vocabulary.
@@ -17,7 +17,9 @@ impl Words {
         let word = |n: usize| {
             let most = if n < count / 20 { 2 } else { syllables };
             let parts = 1 + rng.below(most);
-            (0..parts).map(|_| SYLLABLES.get(rng.below(SYLLABLES.len() as u64) as usize).copied().unwrap_or("a")).collect()
+            (0..parts)
+                .map(|_| SYLLABLES.get(rng.below(SYLLABLES.len() as u64) as usize).copied().unwrap_or("a"))
+                .collect()
         };
         Self((0..count).map(word).collect())
     }

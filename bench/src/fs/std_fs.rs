@@ -93,7 +93,8 @@ impl Dir for StdDir {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        rustix::fs::renameat(&*self.fd, &*self.path(from), &*self.fd, &*self.path(to)).map_err(|e| in_op("rename")(e.into()))
+        rustix::fs::renameat(&*self.fd, &*self.path(from), &*self.fd, &*self.path(to))
+            .map_err(|e| in_op("rename")(e.into()))
     }
 
     fn rmdir(&self, name: &str) -> io::Result<()> {
@@ -115,8 +116,8 @@ impl Dir for StdDir {
     }
 
     fn stat(&self, name: &str) -> io::Result<Stat> {
-        let stat =
-            rustix::fs::statat(&*self.fd, &*self.path(name), AtFlags::SYMLINK_NOFOLLOW).map_err(|e| in_op("stat")(e.into()))?;
+        let stat = rustix::fs::statat(&*self.fd, &*self.path(name), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| in_op("stat")(e.into()))?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Stat { size: u64::try_from(stat.st_size).unwrap_or(0), is_dir })
     }

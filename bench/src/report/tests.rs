@@ -17,8 +17,15 @@ fn sample(ops: u64, seconds: u64, nanos: u64) -> Sample {
 }
 
 fn report() -> Report {
-    let engine = Engine { commits: 4, compress_ns: 20_000, compress_bytes_in: 300, compress_bytes_out: 200, ..Engine::default() };
-    let known = Device { device_bytes: Some(8000), device_flushes: Some(100), engine: Some(engine), ..Device::default() };
+    let engine = Engine {
+        commits: 4,
+        compress_ns: 20_000,
+        compress_bytes_in: 300,
+        compress_bytes_out: 200,
+        ..Engine::default()
+    };
+    let known =
+        Device { device_bytes: Some(8000), device_flushes: Some(100), engine: Some(engine), ..Device::default() };
     let turns = [
         Turns { guarantee: "a".into(), samples: vec![(sample(100, 1, 1000), known), (sample(100, 2, 3000), known)] },
         Turns {

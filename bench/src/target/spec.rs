@@ -198,7 +198,8 @@ mod tests {
         assert_eq!(kind("dir:/a,b"), Kind::Dir("/a,b".into()));
         assert_eq!(kind("tmpfs"), Kind::Tmpfs);
         assert_eq!(kind("fuse2fs"), Kind::Fuse2fs(Fresh::default()));
-        let image = Image { path: "/x.img".into(), size: Some(2 * GIB), on: None, options: "data=journal,commit=1".into() };
+        let image =
+            Image { path: "/x.img".into(), size: Some(2 * GIB), on: None, options: "data=journal,commit=1".into() };
         assert_eq!(kind("lib:/x.img,data=journal,size=2G,commit=1"), Kind::Lib(image.clone()));
         assert_eq!(kind("fuse:/x.img,size=2G,data=journal,commit=1"), Kind::Fuse(image));
         let image = Image { path: "x.img".into(), size: None, on: Some(On::Hdd), options: "data=journal".into() };

@@ -156,7 +156,11 @@ impl Worker for Hand<'_> {
         }
         meter.time(|meter| {
             let file = self.rng.below(self.files.len() as u64) as usize;
-            if self.rng.below(10) < BIAS { self.read(file)? } else { self.append(file, meter)? }
+            if self.rng.below(10) < BIAS {
+                self.read(file)?
+            } else {
+                self.append(file, meter)?
+            }
             if self.rng.below(10) < BIAS { self.create(meter) } else { self.delete() }
         })
     }

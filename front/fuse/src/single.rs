@@ -74,8 +74,7 @@ impl SingleFile {
         let connection = connection.ok_or_else(|| fail(io::ErrorKind::PermissionDenied.into()))?;
         let mut file = Self { path, threads: Vec::new() };
         let device = Arc::new(Device::new(connection));
-        let config =
-            Config { threads, kernel_checks: false, writeback_cache: false, read_only: false, only: None };
+        let config = Config { threads, kernel_checks: false, writeback_cache: false, read_only: false, only: None };
         handshake(&device, &config).map_err(MountError::Handshake)?;
         for n in 0..threads.max(1) {
             let (device, contents) = (Arc::clone(&device), Arc::clone(&contents));
@@ -166,7 +165,9 @@ impl One<'_> {
     fn answer(&self, operation: &Operation<'_>, data: &mut Vec<u8>) {
         use Operation as O;
         match operation {
-            O::Getattr | O::Setattr(_) => self.body(&AttrOut { attr_valid: TTL, attr: self.attr(), ..AttrOut::default() }),
+            O::Getattr | O::Setattr(_) => {
+                self.body(&AttrOut { attr_valid: TTL, attr: self.attr(), ..AttrOut::default() })
+            }
             O::Open(_) => self.body(&OpenOut { open_flags: OPEN_FLAGS, ..OpenOut::default() }),
             O::Read(what) => self.read(what, data),
             O::Write(how, bytes) => self.write(how, bytes),

@@ -32,21 +32,8 @@ pub(super) enum Flow {
 
 use Flow::{Close, Create, Delete, Fsync, Open, ReadWhole, Stat, WriteWhole};
 
-pub(super) const VARMAIL: &[Flow] = &[
-    Delete,
-    Create,
-    Flow::Append,
-    Fsync,
-    Close,
-    Open,
-    ReadWhole,
-    Flow::Append,
-    Fsync,
-    Close,
-    Open,
-    ReadWhole,
-    Close,
-];
+pub(super) const VARMAIL: &[Flow] =
+    &[Delete, Create, Flow::Append, Fsync, Close, Open, ReadWhole, Flow::Append, Fsync, Close, Open, ReadWhole, Close];
 
 pub(super) const FILESERVER: &[Flow] =
     &[Create, WriteWhole, Close, Open, Flow::Append, Close, Open, ReadWhole, Close, Delete, Stat];

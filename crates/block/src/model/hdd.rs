@@ -47,7 +47,8 @@ impl Hdd {
         self.free = match request {
             Request::Read { offset, len } if self.holds(offset, len) => begin + transfer(len, LINK_RATE),
             Request::Read { offset, len } => {
-                let there = if offset == self.read_on && offset == self.head { begin } else { self.reach(begin, offset) };
+                let there =
+                    if offset == self.read_on && offset == self.head { begin } else { self.reach(begin, offset) };
                 self.read_on = offset.saturating_add(len);
                 self.pass(there, offset, len)
             }
