@@ -46,7 +46,7 @@ fn build(params: &Params) -> Result<Box<dyn Workload>, BenchError> {
         file_size: params.number("file-size"),
         sync: if params.word("sync") == "fdatasync" { Durable::Data } else { Durable::All },
     };
-    if overwrite.file_size < overwrite.size as u64 {
+    if overwrite.file_size < overwrite.size {
         let text = format!("--param size={}: more than file-size={}", overwrite.size, overwrite.file_size);
         return Err(BenchError::Usage(text));
     }

@@ -1,12 +1,13 @@
 //! A served file: bytes and syncs arrive as they were asked for. Needs root and `/dev/fuse`.
 
 use ondol_fuse::{Contents, SingleFile};
+use parking_lot::RwLock;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, RwLock};
 
 struct Memory {
     bytes: RwLock<Vec<u8>>,
@@ -28,20 +29,20 @@ impl Memory {
 
 impl Contents for Memory {
     fn size(&self) -> u64 {
-        self.bytes.read().expect("lock").len() as u64
+        self.bytes.read().len() as u64
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
         self.reads.fetch_add(1, Ordering::SeqCst);
         let at = offset as usize;
-        buf.copy_from_slice(&self.bytes.read().expect("lock")[at..at + buf.len()]);
+        buf.copy_from_slice(&self.bytes.read()[at..at + buf.len()]);
         Ok(())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.writes.fetch_add(1, Ordering::SeqCst);
         let at = offset as usize;
-        self.bytes.write().expect("lock")[at..at + data.len()].copy_from_slice(data);
+        self.bytes.write()[at..at + data.len()].copy_from_slice(data);
         Ok(())
     }
 
