@@ -193,8 +193,7 @@ impl<'a> Log<'a> {
                 return Err(Corrupt { structure: format!("journal image of block {block}"), block, what }.into());
             }
         }
-        let mut sequence = next_sequence(&self.sb);
-        for (i, &at) in found.units.iter().enumerate() {
+        for ((i, &at), sequence) in found.units.iter().enumerate().zip(next_sequence(&self.sb)..) {
             let Some((_, unit, _)) = self.unit(at, sequence)? else { return Err(self.lost(at)) };
             let mut images: Vec<(u64, &[u8])> = Vec::new();
             for (n, image) in unit.images().enumerate() {
@@ -204,7 +203,6 @@ impl<'a> Log<'a> {
             }
             images.sort_unstable_by_key(|(block, _)| *block);
             write_runs(self.store, self.map.block_size(), &images)?;
-            sequence += 1;
         }
         let (transactions, blocks) = (found.units.len() as u64, found.newest.len() as u64);
         Ok(Recovered { transactions, blocks, revoked: found.revoked })
