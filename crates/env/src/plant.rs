@@ -60,7 +60,7 @@ defects! {
     UnescapedImage "unescaped-image" "Recovery leaves escaped images as they are in the log.",
     OldImageWins "old-image-wins" "Recovery writes the oldest image of a block home.",
     StaleRing "stale-ring" "Recovery takes blocks of an earlier lap of the log for part of this one.",
-    UncheckedUnit "unchecked-unit" "A unit of the compressed journal counts when it decompresses, whatever its checksum.",
+    UncheckedUnit "unchecked-unit" "A unit of the compressed journal counts when it decompresses, whatever its checksum and number.",
     StaleUnit "stale-unit" "Recovery takes units of an earlier lap of the compressed journal for part of this one.",
     UncheckedStaging "unchecked-staging" "Recovery does not look whether data that a unit names has arrived at home.",
     UnnamedStaging "unnamed-staging" "A unit does not name the data that was written home for it.",

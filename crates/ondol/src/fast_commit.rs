@@ -47,13 +47,12 @@ fn perform(ahead: Arc<OverlayStore>, map: &LogMap, blocks: u64, commits: &[FastC
     Ok(ondol_journal::Engine::checkpoint_all(&*engine)?)
 }
 
+/// Blocks to be zeroed, and images of others by block number.
+type Changes = (Vec<u64>, Vec<(u64, Vec<u8>)>);
+
 /// The blocks outside of the journal that `ahead` has otherwise than `store`, which has nothing in its log: those that are zeroed and of no
 /// matter yet on `store`, and all others with what they become.
-fn differences(
-    ahead: &OverlayStore,
-    store: &Arc<dyn BlockStore>,
-    map: &LogMap,
-) -> Result<(Vec<u64>, Vec<(u64, Vec<u8>)>)> {
+fn differences(ahead: &OverlayStore, store: &Arc<dyn BlockStore>, map: &LogMap) -> Result<Changes> {
     let size = map.block_size();
     let unwritten = Image::open(store.clone())?.unwritten_tables()?;
     let (mut zeros, mut images) = (Vec::new(), Vec::new());

@@ -96,7 +96,8 @@ impl Core {
         if self.pending.lock().is_empty() && !plant::is(Defect::UnsetTail) {
             self.log.set_tail(tid, Some(start))?;
         }
-        if !self.log.orders_staged() && self.data_flushed.load(SeqCst) < self.data_written.load(SeqCst) {
+        let early = !self.log.orders_staged() && self.data_flushed.load(SeqCst) < self.data_written.load(SeqCst);
+        if early && !plant::is(Defect::MissingFlushBeforeCommit) {
             self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
