@@ -78,7 +78,7 @@ const MIN_CACHE: u64 = 4 << 20;
 const DEFAULT_COMMIT: u64 = 5;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 26] = [
+pub const OPTION_NAMES: [&str; 31] = [
     "ro",
     "rw",
     "norecovery",
@@ -86,6 +86,11 @@ pub const OPTION_NAMES: [&str; 26] = [
     "noatime",
     "relatime",
     "atime",
+    "strictatime",
+    "diratime",
+    "nodiratime",
+    "discard",
+    "nodiscard",
     "grpid",
     "bsdgroups",
     "nogrpid",
@@ -200,6 +205,13 @@ impl Options {
     #[must_use]
     pub fn with_atime(mut self, atime: bool) -> Self {
         self.atime = Some(if atime { Atime::Relative } else { Atime::Never });
+        self
+    }
+
+    /// Whether access times of directories are kept, where those of files are.
+    #[must_use]
+    pub fn with_diratime(mut self, diratime: bool) -> Self {
+        self.nodiratime = Some(!diratime);
         self
     }
 
