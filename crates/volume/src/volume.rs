@@ -2,6 +2,7 @@
 
 use crate::alloc::Need;
 use crate::file::data::OnceJournaled;
+use crate::lookups::Lookups;
 use crate::node::{Node, Nodes};
 use crate::noted::ErrorLog;
 use crate::op::Op;
@@ -62,6 +63,7 @@ pub struct Volume {
     pub(crate) once_journaled: OnceJournaled,
     /// Values of attributes that nothing names any more, to be deleted: see [`Volume::bury_values`].
     pub(crate) dead_values: Mutex<Vec<Ino>>,
+    pub(crate) lookups: Lookups,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
     pub(crate) read_only: AtomicBool,
@@ -89,6 +91,7 @@ impl Volume {
             orphans,
             once_journaled: OnceJournaled::default(),
             dead_values: Mutex::default(),
+            lookups: Lookups::default(),
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
             errors: ErrorLog::default(),
@@ -149,10 +152,14 @@ impl Volume {
             if groups.promise(blocks, need) {
                 return Ok(());
             }
-            if groups.pending_free.load(Relaxed) == 0 {
+            let deleting = self.awaits_forgetting();
+            if groups.pending_free.load(Relaxed) == 0 && !deleting {
                 break;
             }
             thread::sleep(Duration::from_millis(1));
+            if deleting {
+                self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
+            }
         }
         Err(Error::NoSpace("blocks"))
     }
