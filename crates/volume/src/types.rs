@@ -185,6 +185,19 @@ pub enum Fallocate {
     InsertRange,
 }
 
+impl Fallocate {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Allocate,
+        Self::KeepSize,
+        Self::PunchHole,
+        Self::ZeroRange,
+        Self::ZeroRangeKeepSize,
+        Self::CollapseRange,
+        Self::InsertRange,
+    ];
+}
+
 /// ext4's data modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataMode {
@@ -195,6 +208,23 @@ pub enum DataMode {
     Ordered,
     /// Data goes through the journal with its metadata.
     Journal,
+}
+
+/// There is no data mode of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not one of writeback, ordered, journal")]
+pub struct UnknownDataMode(
+    /// The name.
+    pub String,
+);
+
+impl std::str::FromStr for DataMode {
+    type Err = UnknownDataMode;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDataMode> {
+        let found = [Self::Writeback, Self::Ordered, Self::Journal].into_iter().find(|mode| mode.name() == name);
+        found.ok_or_else(|| UnknownDataMode(name.to_owned()))
+    }
 }
 
 /// When reading changes an access time.
