@@ -3,7 +3,7 @@
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_testkit::image::{self, Spec};
-use ondol_testkit::op::Op;
+use ondol_testkit::op::{Op, text};
 use ondol_testkit::strategy;
 use ondol_testkit::target::{Library, Lockstep};
 use ondol_tests::{hunt, parameter};
@@ -88,4 +88,19 @@ fn a_tiny_volume_with_clusters_runs_full() {
 #[test]
 fn a_tiny_volume_runs_full() {
     agree(&Spec::new(3 << 20, 1024).journal(1).with("-N 32"), DataMode::Ordered);
+}
+
+/// A directory with an index, and a file with its contents: they have flags that no call can set, which ext4 holds against whoever sets
+/// what an immutable inode has already.
+#[test]
+fn what_is_immutable_is_made_so_again() {
+    let names = (0..80).map(|n| format!("create /d/a_name_that_takes_some_room_{n} 0644\n"));
+    let calls = "mkdir /d 0755\n".to_owned()
+        + &names.collect::<String>()
+        + "create /a 0644\nwrite /a 0 10 #1\nchattr /a i\nchattr /a i\nchattr /d i\nchattr /d i\nchattr /d -\nunlink /d/a";
+    let ops: Vec<Op> = text::parse(&calls).unwrap();
+    for features in ["", "-O inline_data"] {
+        let image = Spec::new(16 << 20, 1024).journal(4).with(features).make().unwrap();
+        run(&image, DataMode::Ordered, &ops).unwrap();
+    }
 }

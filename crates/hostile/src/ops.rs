@@ -140,7 +140,7 @@ fn change(n: u8, input: &mut Input<'_>) -> Op {
             let name = input.pick(&["user.a", "user.large", "user.small", "trusted.t"]).to_owned();
             Op::RemoveXattr { file: file(input), name }
         }
-        21 => Op::Chmod { file: file(input), mode: input.pick(&[0o600, 0o755, 0o700, 0o400]) },
+        21 => Op::Chmod { file: file(input), mode: input.pick(&[0o600, 0o755, 0o700, 0o400, 0o2775]) },
         22 => Op::Mkfifo { path: path(input), mode },
         23..=24 => Op::Append { file: file(input), len: input.pick(&LENGTHS), fill: fill(input) },
         _ => {

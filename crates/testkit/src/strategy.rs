@@ -21,7 +21,7 @@ pub struct Mix {
     pub transactions: bool,
     /// `collapse` and `insert`; the kernel lets no FUSE server have them.
     pub shifts: bool,
-    /// ACLs, flags, whiteouts, and files without a name.
+    /// ACLs, flags, setgid bits, whiteouts, and files without a name.
     pub extended: bool,
     /// Data journaling of single files, which not even every root may ask the kernel for.
     pub journaled_files: bool,
@@ -53,9 +53,9 @@ impl Mix {
         Self { transactions: false, journaled_files: false, trims: false, ..Self::default() }
     }
 
-    /// What a mount by FUSE has.
+    /// What a mount by FUSE has, whose server asks no more of root than its number.
     pub fn mount() -> Self {
-        Self { shifts: false, ..Self::kernel() }
+        Self { shifts: false, journaled_files: true, ..Self::kernel() }
     }
 }
 
@@ -313,7 +313,7 @@ fn attributes(mix: Mix) -> Vec<Choice> {
     choices
 }
 
-/// ACLs and flags. What may not be changed is set free more often than it is made so.
+/// ACLs, flags and setgid bits. What may not be changed is set free more often than it is made so.
 fn access(mix: Mix) -> Vec<Choice> {
     let acl = |text: &str| text.parse::<Acl>().expect("an ACL");
     let acls = select(vec![
@@ -329,7 +329,12 @@ fn access(mix: Mix) -> Vec<Choice> {
     }
     let flags = select(flags);
     let chattr = (file(mix), flags).prop_map(|(file, text)| Op::Chattr { file, flags: text.parse().expect("flags") });
-    vec![(5, set.prop_map(|(file, default, acl)| Op::SetAcl { file, default, acl }).boxed()), (4, chattr.boxed())]
+    let setgid = (prop_oneof![3 => dir_path(), 1 => file_path()], select(&[0o2775u16, 0o2755, 0o6711][..]));
+    vec![
+        (5, set.prop_map(|(file, default, acl)| Op::SetAcl { file, default, acl }).boxed()),
+        (4, chattr.boxed()),
+        (2, setgid.prop_map(|(path, mode)| Op::Chmod { file: path.into(), mode }).boxed()),
+    ]
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! POSIX ACLs and the flags of chattr: what they forbid, and what new inodes inherit.
+//! POSIX ACLs, the flags of chattr and the setgid bits of directories: what they forbid, and what new inodes inherit.
 
 use super::{Body, Id, Inode, Model};
 use crate::Fail;
@@ -7,6 +7,7 @@ use crate::op::{Acl, File, Flags, Op, Path};
 /// Attributes that hold ACLs.
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
+const SETGID: u16 = 0o2000;
 
 type Done = Result<(), Fail>;
 
@@ -66,6 +67,12 @@ impl Model {
                 Body::Regular(_) => Flags::INHERITED & !Flags::DIRSYNC,
                 _ => Flags::OTHER,
             };
+        let mut mode = mode;
+        if dir.perm & SETGID != 0 {
+            new.gid = dir.gid;
+            mode |= if new.is_dir() { SETGID } else { 0 };
+            new.perm = mode;
+        }
         let default = dir.xattrs.get(DEFAULT);
         let (Some(value), false) = (default, matches!(new.body, Body::Symlink(_))) else { return new };
         let acl = Acl::of_value(value).expect("the model keeps ACLs").masked(mode);
@@ -113,6 +120,19 @@ impl Model {
         }
         self.inode_mut(id).flags = flags.0;
         Ok(())
+    }
+
+    /// Whether a call sets the flags that an immutable inode has already. ext4 refuses that, too, where the inode has flags that
+    /// nobody can set, such as that of an index, of which the model does not know.
+    pub(crate) fn repeats_immutable(&self, op: &Op) -> bool {
+        let Op::Chattr { file, flags } = op else { return false };
+        flags.0 & Flags::IMMUTABLE != 0 && self.openable(file).is_ok_and(|id| self.inode(id).flags == flags.0)
+    }
+
+    /// Whether a call removes the default ACL of what is no directory: FUSE's kernel does not ask whether that is permitted.
+    pub(crate) fn removes_impossible_acl(&self, op: &Op) -> bool {
+        let Op::SetAcl { file, default: true, acl: None } = op else { return false };
+        self.file(file).is_ok_and(|id| !self.inode(id).is_dir())
     }
 
     /// Whether a call that has been done, and led to this, was durable when it returned, because of what it changed: a

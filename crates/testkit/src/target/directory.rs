@@ -348,6 +348,11 @@ impl Target for Directory {
         dump::of_directory(&self.root).map_err(|e| e.to_string())
     }
 
+    fn is_fuse(&self) -> bool {
+        const FUSE_MAGIC: fs::FsWord = 0x6573_5546;
+        fs::statfs(&self.root).is_ok_and(|s| s.f_type == FUSE_MAGIC)
+    }
+
     fn mapping(&self) -> Mapping {
         self.mapping
     }

@@ -60,6 +60,8 @@ impl<T: Target> Lockstep<T> {
         match (expected, got) {
             // The model has no limits of space: it goes along with whatever was done.
             (Ok(_), Err(Fail::NoSpace)) => self.take_back(op)?,
+            (Ok(_), Err(Fail::NotPermitted)) if self.model.repeats_immutable(op) => {}
+            (Err(Fail::NotPermitted), Ok(_)) if self.model.removes_impossible_acl(op) && self.target.is_fuse() => {}
             // It may also have come to the end of space before it came to the call that fails.
             (_, Err(Fail::TooBig | Fail::NoSpace)) if matches!(op, Op::Transaction(_)) => {}
             (Ok(wanted), Ok(written)) if written < wanted => self.short_write(op, written)?,

@@ -30,6 +30,11 @@ pub trait Target {
     /// Says what could not be read.
     fn snapshot(&mut self) -> Result<Snapshot, String>;
 
+    /// Whether the kernel asks a FUSE server what it is asked, and answers some calls itself.
+    fn is_fuse(&self) -> bool {
+        false
+    }
+
     /// How its files are mapped.
     fn mapping(&self) -> Mapping {
         Mapping::default()
