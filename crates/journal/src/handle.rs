@@ -30,9 +30,15 @@ pub struct WriteSet {
 pub struct Handle<'e> {
     engine: &'e dyn Engine,
     reserved: u32,
-    index: HashMap<u64, usize, crate::cache::BlockHash>,
+    /// The numbers of the staged blocks, in their order.
+    numbers: Vec<u64>,
+    /// Where each is among them, once there are many.
+    index: HashMap<u64, usize, crate::NumberHash>,
     set: WriteSet,
 }
+
+/// Blocks that are searched one by one.
+const FEW: usize = 16;
 
 impl<'e> Handle<'e> {
     /// Opens a handle that may change up to `blocks` blocks.
@@ -41,7 +47,8 @@ impl<'e> Handle<'e> {
     /// As [`Engine::reserve`]; may wait for journal space.
     pub fn begin(engine: &'e dyn Engine, blocks: u32) -> Result<Self> {
         engine.reserve(blocks)?;
-        Ok(Self { engine, reserved: blocks, index: HashMap::default(), set: WriteSet::default() })
+        let numbers = Vec::with_capacity(FEW.min(blocks as usize));
+        Ok(Self { engine, reserved: blocks, numbers, index: HashMap::default(), set: WriteSet::default() })
     }
 
     /// Asks for `blocks` more without waiting; false when the journal has no room and the operation must close first.
@@ -65,7 +72,14 @@ impl<'e> Handle<'e> {
 
     /// Whether `block` is among them.
     pub fn holds(&self, block: u64) -> bool {
-        self.index.contains_key(&block)
+        self.find(block).is_some()
+    }
+
+    fn find(&self, block: u64) -> Option<usize> {
+        match self.index.is_empty() {
+            true => self.numbers.iter().position(|&n| n == block),
+            false => self.index.get(&block).copied(),
+        }
     }
 
     /// The content of `block` as this operation sees it: published bytes plus its own changes.
@@ -73,9 +87,9 @@ impl<'e> Handle<'e> {
     /// # Errors
     /// The block cannot be read or is corrupt.
     pub fn read(&mut self, block: u64, kind: Kind) -> Result<Block> {
-        match self.index.get(&block) {
+        match self.find(block) {
             None => self.engine.read(block, kind),
-            Some(&at) => Ok(view(&mut self.set, at, self.engine.cache().block_size()).clone()),
+            Some(at) => Ok(view(&mut self.set, at, self.engine.cache().block_size()).clone()),
         }
     }
 
@@ -87,6 +101,15 @@ impl<'e> Handle<'e> {
         let at = self.stage_block(block, kind, false)?;
         self.put(at, offset, bytes);
         Ok(())
+    }
+
+    /// Copies published bytes from `offset` of `block` on, which the handle is going to change, whatever it has staged for it.
+    ///
+    /// # Errors
+    /// As [`Handle::write`]; `Ok(false)` when the block is shorter.
+    pub fn published(&mut self, block: u64, kind: Kind, offset: usize, into: &mut [u8]) -> Result<bool> {
+        let at = self.stage_block(block, kind, false)?;
+        Ok(self.set.blocks[at].buf.copy(offset, into))
     }
 
     /// Declares that `block` starts from zeros, whatever it held: a newly allocated metadata block.
@@ -208,7 +231,7 @@ impl<'e> Handle<'e> {
     }
 
     fn stage_block(&mut self, block: u64, kind: Kind, fresh: bool) -> Result<usize> {
-        if let Some(&at) = self.index.get(&block) {
+        if let Some(at) = self.find(block) {
             if fresh {
                 let staged = &mut self.set.blocks[at];
                 (staged.fresh, staged.kind, staged.view) = (true, kind, None);
@@ -221,7 +244,11 @@ impl<'e> Handle<'e> {
         }
         let cache = self.engine.cache();
         let buf = if fresh { cache.get_unread(block, kind) } else { cache.get(block, kind)? };
-        self.index.insert(block, self.set.blocks.len());
+        self.numbers.push(block);
+        if self.numbers.len() > FEW {
+            let from = self.index.len();
+            self.index.extend(self.numbers.iter().copied().zip(0..).skip(from));
+        }
         self.set.blocks.push(Staged { buf, kind, fresh, changes: Vec::new(), view: None });
         Ok(self.set.blocks.len() - 1)
     }

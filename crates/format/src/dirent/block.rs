@@ -11,6 +11,8 @@ const BLOCK: &str = "directory block";
 pub struct Searched<'a> {
     /// The entry with the name, if it is there.
     pub entry: Option<DirEntry<'a>>,
+    /// Where the entry before that one begins, unless it is the first.
+    pub before: Option<usize>,
     /// Where the first entry begins behind which, or in whose place, the name would fit.
     pub gap: Option<usize>,
     /// Bytes that the entries in use take if they are packed.
@@ -78,6 +80,15 @@ impl<'a> DirBlock<'a> {
         self.bytes.get(entry.offset + HEADER + entry.name.len()).copied()
     }
 
+    /// Some of its bytes.
+    pub(super) fn part(&self, range: std::ops::Range<usize>) -> &'a [u8] {
+        self.bytes.get(range).unwrap_or_default()
+    }
+
+    pub(super) fn corrupt(&self, what: String) -> FormatError {
+        self.place.corrupt(BLOCK, what)
+    }
+
     /// Which rule the entry at `offset` breaks.
     #[cold]
     fn bad_entry(&self, offset: usize) -> FormatError {
@@ -109,8 +120,8 @@ impl<'a> DirBlock<'a> {
     /// A corrupt entry before the name.
     pub fn search(&self, name: &[u8]) -> Result<Searched<'a>> {
         let need = rec_len_for(name.len());
-        let mut found = Searched { entry: None, gap: None, used: 0 };
-        let mut offset = 0;
+        let mut found = Searched { entry: None, before: None, gap: None, used: 0 };
+        let (mut offset, mut before) = (0, None);
         while offset < self.end {
             let rest = self.bytes.get(offset..self.end).unwrap_or_default();
             let Some((header, behind)) = rest.split_first_chunk::<HEADER>() else { return Err(self.bad_entry(offset)) };
@@ -131,7 +142,7 @@ impl<'a> DirBlock<'a> {
             // Names in one directory tend to begin alike and to be equally long: their last byte tells them apart.
             let alike = name_len == name.len() && behind.get(name_len.wrapping_sub(1)) == name.last();
             if ino != 0 && alike && behind.get(..name_len) == Some(name) {
-                found.entry = Some(self.entry_at(offset)?);
+                (found.entry, found.before) = (Some(self.entry_at(offset)?), before);
                 return Ok(found);
             }
             let keep = if ino == 0 { 0 } else { least };
@@ -139,6 +150,7 @@ impl<'a> DirBlock<'a> {
                 found.gap = Some(offset);
             }
             found.used += keep;
+            before = Some(offset);
             offset += rec_len;
         }
         Ok(found)

@@ -4,7 +4,7 @@ mod block;
 mod edit;
 
 pub use block::{DirBlock, Entries, Searched, seal, verify};
-pub use edit::{DirBlockMut, Inserted};
+pub use edit::{DirBlockMut, Edit};
 
 /// Bytes of an entry before its name.
 pub const HEADER: usize = 8;

@@ -38,6 +38,12 @@ impl Op<'_> {
         Ok(())
     }
 
+    /// Names of a directory are about to change.
+    pub(crate) fn forget_names(&self, ino: Ino) -> Result<()> {
+        self.nodes[self.find(ino)?].guard.node.names.forget();
+        Ok(())
+    }
+
     /// What has lost its last name gets none again.
     pub(crate) fn not_linkable(&mut self, ino: Ino) -> Result<()> {
         self.nodes[self.find(ino)?].guard.node.linkable.store(false, SeqCst);

@@ -29,20 +29,17 @@ pub(super) fn search(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<
         if let Some(entry) = scan.found {
             return Ok(Search::Found(entry));
         }
-        let room = *room.get_or_insert(scan.has_room(true));
+        let room = room.get_or_insert_with(|| scan.room(path.leaf, true));
         let goes_on = path.range(dir)?.next == Some(major | 1);
         if !goes_on || !path.advance(reader, dir)? {
-            return slot(dir, first, room).map(Search::Absent);
+            return room.take().map_or_else(|| split(dir, first), Ok).map(Search::Absent);
         }
     }
     Err(path.endless(dir))
 }
 
-/// Where a name goes whose leaf is at the end of `path`.
-fn slot(dir: &Dir, path: Path, room: bool) -> Result<Slot> {
-    if room {
-        return Ok(Slot::Leaf(path.leaf));
-    }
+/// Where a name goes for which the leaf at the end of `path` has no room.
+fn split(dir: &Dir, path: Path) -> Result<Slot> {
     path.check(dir)?;
     Ok(if path.is_full() { Slot::Full } else { Slot::Split(Box::new(path)) })
 }
