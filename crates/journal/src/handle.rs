@@ -40,6 +40,9 @@ pub struct Handle<'e> {
 /// Blocks that are searched one by one.
 const FEW: usize = 16;
 
+/// Bytes that a small operation changes in a block, about.
+const USUAL_BYTES: usize = 128;
+
 impl<'e> Handle<'e> {
     /// Opens a handle that may change up to `blocks` blocks.
     ///
@@ -47,8 +50,13 @@ impl<'e> Handle<'e> {
     /// As [`Engine::reserve`]; may wait for journal space.
     pub fn begin(engine: &'e dyn Engine, blocks: u32) -> Result<Self> {
         engine.reserve(blocks)?;
-        let numbers = Vec::with_capacity(FEW.min(blocks as usize));
-        Ok(Self { engine, reserved: blocks, numbers, index: HashMap::default(), set: WriteSet::default() })
+        let few = FEW.min(blocks as usize);
+        let set = WriteSet {
+            arena: Vec::with_capacity(few * USUAL_BYTES),
+            blocks: Vec::with_capacity(few),
+            ..WriteSet::default()
+        };
+        Ok(Self { engine, reserved: blocks, numbers: Vec::with_capacity(few), index: HashMap::default(), set })
     }
 
     /// Asks for `blocks` more without waiting; false when the journal has no room and the operation must close first.

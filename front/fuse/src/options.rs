@@ -163,7 +163,7 @@ impl MountOptions {
 
 /// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
 /// takes a value.
-pub const OPTION_NAMES: [&str; 25] = [
+pub const OPTION_NAMES: [&str; 26] = [
     "ro",
     "rw",
     "suid",
@@ -185,6 +185,7 @@ pub const OPTION_NAMES: [&str; 25] = [
     "allow_root",
     "default_permissions",
     "auto_unmount",
+    "writeback_cache",
     "fsname=",
     "subtype=",
     "max_read=",

@@ -32,7 +32,7 @@ pub struct DirEntry<'a> {
 
 /// Bytes an entry with a name of `name_len` bytes needs: a multiple of 4.
 pub const fn rec_len_for(name_len: usize) -> usize {
-    (HEADER + name_len).next_multiple_of(4)
+    (HEADER + 3 + name_len) & !3
 }
 
 /// Whether a directory can hold this name: 1 to 255 bytes, no slash, no zero, not "." or "..".
