@@ -2,7 +2,7 @@
 //!
 //! `ONDOL_SEED` makes it different, `ONDOL_CASES` longer; `ondol crash` is the same as a command.
 
-use ondol::DataMode;
+use ondol::{DataMode, JournalEngine};
 use ondol_laboratory::explore::{Limits, Watch};
 use ondol_laboratory::hunt::{Budget, hunt};
 use ondol_laboratory::workload::{self, Workload};
@@ -10,15 +10,27 @@ use ondol_laboratory::{Prey, data_word};
 use ondol_power::Sampling;
 use ondol_tests::parameter;
 
+/// How a volume is mounted.
+type Mode = (JournalEngine, DataMode);
+
+const CLASSIC: JournalEngine = JournalEngine::Classic;
+const COMPRESSED: JournalEngine = JournalEngine::Compressed;
+
 /// Explores workloads and says how far it came. Panics with the smallest violation.
-fn none_is_violated(data: DataMode, limits: Limits, workloads: impl Iterator<Item = Workload> + Send, least: u64) {
+fn none_is_violated(
+    (engine, data): Mode,
+    limits: Limits,
+    workloads: impl Iterator<Item = Workload> + Send,
+    least: u64,
+) {
     let seed = parameter("ONDOL_SEED", 1);
     let sampling = Sampling { seed, ..limits.sampling };
-    let prey = Prey { data, plant: None, seed, limits: Limits { sampling, ..limits } };
+    let prey = Prey { engine, data, plant: None, seed, limits: Limits { sampling, ..limits } };
     let found = hunt(&prey, workloads, Budget { states: None, threads: 1 }, &Watch::default()).unwrap();
     let report = &found.report;
     println!(
-        "data={}, seed {seed}: {} workloads, {} distinct states, {} in crashed recoveries, {} by e2fsck too",
+        "journal={}, data={}, seed {seed}: {} workloads, {} distinct states, {} in crashed recoveries, {} by e2fsck too",
+        engine.name(),
         data_word(data),
         found.workloads,
         found.distinct,
@@ -31,22 +43,22 @@ fn none_is_violated(data: DataMode, limits: Limits, workloads: impl Iterator<Ite
     assert!(found.distinct >= least && report.nested > 0, "too little was tried");
 }
 
-fn single_calls(data: DataMode) {
+fn single_calls(mode: Mode) {
     let sampling = Sampling { torn: 24, ..Sampling::default() };
     let limits = Limits { sampling, second_opinion_every: 40, recrash_every: 100, ..Limits::default() };
-    none_is_violated(data, limits, workload::exhaustive_1(), 2_000);
+    none_is_violated(mode, limits, workload::exhaustive_1(), 2_000);
 }
 
 /// On images whose files are mapped in other ways: every call, then random sequences.
-fn other_forms(data: DataMode) {
+fn other_forms(mode: Mode) {
     let on = |kind: ondol_laboratory::Image| move |workload: Workload| Workload { image: kind, ..workload };
     for kind in ondol_laboratory::Image::FORMS {
         let sampling = Sampling { torn: 12, samples: 12, ..Sampling::default() };
         let limits = Limits { sampling, second_opinion_every: 60, recrash_every: 150, ..Limits::default() };
-        none_is_violated(data, limits, workload::exhaustive_1().map(on(kind)), 1_000);
+        none_is_violated(mode, limits, workload::exhaustive_1().map(on(kind)), 1_000);
         let count = parameter("ONDOL_CASES", 60) as usize;
         let seed = parameter("ONDOL_SEED", 1);
-        none_is_violated(data, sparse(), workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
+        none_is_violated(mode, sparse(), workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
     }
 }
 
@@ -56,22 +68,22 @@ fn sparse() -> Limits {
     Limits { sampling, second_opinion_every: 150, recrash_every: 200, ..Limits::default() }
 }
 
-fn sequences(data: DataMode) {
+fn sequences(mode: Mode) {
     let count = parameter("ONDOL_CASES", 150) as usize;
-    none_is_violated(data, sparse(), workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
+    none_is_violated(mode, sparse(), workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
 /// Two or three threads in interleavings from seeds.
-fn several_threads(data: DataMode) {
+fn several_threads(mode: Mode) {
     let count = parameter("ONDOL_CASES", 40) as usize;
-    none_is_violated(data, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
+    none_is_violated(mode, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
 /// All these runs begin with equal states.
 #[test]
 fn a_budget_of_states_comes_to_an_end() {
     let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
-    let prey = Prey { data: DataMode::Journal, plant: None, seed: 1, limits };
+    let prey = Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant: None, seed: 1, limits };
     let budget = Budget { states: Some(300), threads: 1 };
     let found = hunt(&prey, workload::threads(1), budget, &Watch::default()).unwrap();
     assert!((300..2000).contains(&found.distinct) && found.workloads > 1, "{} states", found.distinct);
@@ -79,12 +91,12 @@ fn a_budget_of_states_comes_to_an_end() {
 
 #[test]
 fn other_forms_in_journal() {
-    other_forms(DataMode::Journal);
+    other_forms((CLASSIC, DataMode::Journal));
 }
 
 #[test]
 fn other_forms_in_ordered() {
-    other_forms(DataMode::Ordered);
+    other_forms((CLASSIC, DataMode::Ordered));
 }
 
 /// Values of attributes that lie in inodes: set, replaced, removed.
@@ -100,67 +112,144 @@ const OWNERS: [&str; 3] = [
     "create /a 0644\nsetxattr /a user.v 5000 #1\ncreate /b 0644\nsync\nrename /b /a\nsync\nidle 6",
 ];
 
-fn values(data: DataMode) {
-    let of = |(i, text): (usize, &&str)| {
+/// ACLs that lie in inodes: set, inherited by a file and a directory, changed with the permission bits, gone with their owners.
+/// Each block has 1 KiB, each of these ACLs 1.6 or 3.2.
+fn acls() -> [String; 2] {
+    let acl = |users: u32| {
+        let named: String = (1..=users).map(|uid| format!("u:{uid}:r-x,")).collect();
+        format!("u::rwx,{named}g::r-x,m::rwx,o::---")
+    };
+    let (small, large) = (acl(200), acl(400));
+    [
+        format!("create /a 0644\nsetacl /a {large}\nsync\nchmod /a 0640\nchmod /a 0600\nsync\nsetacl /a {small}\nsync"),
+        format!(
+            "mkdir /d 0755\nsetacl-default /d {small}\nsync\ncreate /d/f 0640\nmkdir /d/s 0750\nsync\nchmod /d/s 0700"
+        ),
+    ]
+}
+
+fn values(mode: Mode) {
+    let of = |(i, text): (usize, &str)| {
         workload::from_text(&format!("values {i}"), text, ondol_laboratory::Image::Values).expect("a workload")
     };
     let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
-    none_is_violated(data, limits, VALUES.iter().enumerate().map(of), 100);
+    let acls = acls();
+    let texts = VALUES.into_iter().chain(acls.iter().map(String::as_str));
+    none_is_violated(mode, limits, texts.enumerate().map(of), 100);
     let limits = Limits { second_opinion_every: 0, ..limits };
-    none_is_violated(data, limits, OWNERS.iter().enumerate().map(of), 100);
+    none_is_violated(mode, limits, OWNERS.into_iter().enumerate().map(of), 100);
+}
+
+/// Blocks that leave a cluster which stays, and are filled again in another place of the file before anything is committed.
+const CLUSTERS: [&str; 5] = [
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 1024 1024\ninsert /a 0 4096\nwrite /a 5120 1024 #2\nsync",
+    "create /a 0644\nwrite /a 0 12288 #1\nsync\npunch /a 5120 2048\ncollapse /a 0 4096\nwrite /a 1500 700 #2\nsync",
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\ntruncate /a 5000\ncollapse /a 0 4096\nappend /a 3000 #2\nsync",
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 2048 1024\ninsert /a 0 8192\nzero /a 10240 1024\n\
+     write /a 10240 10 #2\ncollapse /a 4096 4096\nwrite /a 6200 100 #3\nsync",
+    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 1024 1024\ninsert /a 0 4096\ncreate /b 0644\nwrite /b 0 3000 #4\n\
+     copy /b 0 /a 5120 1024\nrename /b /a\nsync",
+];
+
+fn clusters(mode: Mode) {
+    let of = |(i, text): (usize, &str)| {
+        workload::from_text(&format!("clusters {i}"), text, ondol_laboratory::Image::Clusters).expect("a workload")
+    };
+    let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
+    none_is_violated(mode, limits, CLUSTERS.into_iter().enumerate().map(of), 100);
+}
+
+#[test]
+fn clusters_in_ordered() {
+    clusters((CLASSIC, DataMode::Ordered));
 }
 
 #[test]
 fn values_in_journal() {
-    values(DataMode::Journal);
+    values((CLASSIC, DataMode::Journal));
 }
 
 #[test]
 fn values_in_ordered() {
-    values(DataMode::Ordered);
+    values((CLASSIC, DataMode::Ordered));
 }
 
 #[test]
 fn threads_in_journal() {
-    several_threads(DataMode::Journal);
+    several_threads((CLASSIC, DataMode::Journal));
 }
 
 #[test]
 fn threads_in_ordered() {
-    several_threads(DataMode::Ordered);
+    several_threads((CLASSIC, DataMode::Ordered));
 }
 
 #[test]
 fn threads_in_writeback() {
-    several_threads(DataMode::Writeback);
+    several_threads((CLASSIC, DataMode::Writeback));
 }
 
 #[test]
 fn single_calls_in_journal() {
-    single_calls(DataMode::Journal);
+    single_calls((CLASSIC, DataMode::Journal));
 }
 
 #[test]
 fn single_calls_in_ordered() {
-    single_calls(DataMode::Ordered);
+    single_calls((CLASSIC, DataMode::Ordered));
 }
 
 #[test]
 fn single_calls_in_writeback() {
-    single_calls(DataMode::Writeback);
+    single_calls((CLASSIC, DataMode::Writeback));
 }
 
 #[test]
 fn sequences_in_journal() {
-    sequences(DataMode::Journal);
+    sequences((CLASSIC, DataMode::Journal));
 }
 
 #[test]
 fn sequences_in_ordered() {
-    sequences(DataMode::Ordered);
+    sequences((CLASSIC, DataMode::Ordered));
 }
 
 #[test]
 fn sequences_in_writeback() {
-    sequences(DataMode::Writeback);
+    sequences((CLASSIC, DataMode::Writeback));
+}
+
+#[test]
+fn compressed_single_calls_in_journal() {
+    single_calls((COMPRESSED, DataMode::Journal));
+}
+
+#[test]
+fn compressed_single_calls_in_ordered() {
+    single_calls((COMPRESSED, DataMode::Ordered));
+}
+
+#[test]
+fn compressed_sequences_in_journal() {
+    sequences((COMPRESSED, DataMode::Journal));
+}
+
+#[test]
+fn compressed_sequences_in_ordered() {
+    sequences((COMPRESSED, DataMode::Ordered));
+}
+
+#[test]
+fn compressed_other_forms_in_journal() {
+    other_forms((COMPRESSED, DataMode::Journal));
+}
+
+#[test]
+fn compressed_other_forms_in_ordered() {
+    other_forms((COMPRESSED, DataMode::Ordered));
+}
+
+#[test]
+fn compressed_threads_in_journal() {
+    several_threads((COMPRESSED, DataMode::Journal));
 }

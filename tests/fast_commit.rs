@@ -6,7 +6,7 @@ use ondol::{Options, Volume};
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::FastCommit;
-use ondol_journal::jbd2::{self, LogMap};
+use ondol_journal::{LogMap, jbd2};
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, skip, still};
@@ -14,6 +14,7 @@ use ondol_volume::Image;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -66,6 +67,30 @@ fn pending(bytes: &[u8]) -> Vec<FastCommit> {
     let image = Image::open(store.clone()).expect("an image");
     let map = LogMap::new(image.superblock().block_size(), image.journal_map().expect("a journal"));
     jbd2::fast_commits(&*store, &map).expect("an area").unwrap_or_default()
+}
+
+/// Whether the fast commits fill their area to its last block.
+fn is_full(bytes: &[u8]) -> bool {
+    area(bytes).last().is_some_and(|block| block.iter().any(|&byte| byte != 0))
+}
+
+/// The blocks of the area for fast commits: the end of the journal, as long as its superblock says.
+fn area(bytes: &[u8]) -> Vec<&[u8]> {
+    area_at(bytes).into_iter().map(|at| &bytes[at.start..at.end]).collect()
+}
+
+/// Where those blocks lie on the image.
+fn area_at(bytes: &[u8]) -> Vec<Range<usize>> {
+    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.to_vec()))).expect("an image");
+    let size = image.superblock().block_size() as usize;
+    let runs = image.journal_map().expect("a journal").into_iter();
+    let blocks: Vec<_> =
+        runs.flat_map(|(start, len)| start..start + len).map(|b| b as usize * size..(b as usize + 1) * size).collect();
+    let superblock = &bytes[blocks[0].clone()];
+    let said = superblock[0x54..0x58].try_into().map(u32::from_be_bytes).expect("a number") as usize;
+    // The first of them is the log's last.
+    let len = if said == 0 { 256 } else { said } - 1;
+    blocks[blocks.len() - len..].to_vec()
 }
 
 fn seen_by_kernel(bytes: &[u8]) -> Snapshot {
@@ -127,20 +152,30 @@ fn interrupted(bytes: &[u8], live: &Snapshot, what: &str) {
     }
 }
 
+const IMAGES: [(u32, &str); 2] = [(4096, "-O fast_commit"), (1024, "-O fast_commit,^metadata_csum")];
+
+/// No commit comes by the clock: which of them are fast the test alone says.
+const UNTIMED: &str = "commit=10000";
+
 #[test]
 fn fast_commits_of_the_kernel_are_replayed() {
     if skip("fast_commit", no_kernel_mount()) {
         return;
     }
-    for (block_size, features) in [(4096, "-O fast_commit"), (1024, "-O fast_commit,^metadata_csum")] {
+    for (block_size, features) in IMAGES {
         let dir = scratch_dir().expect("scratch");
         let path = dir.path().join("fc.img");
         Spec::new(64 << 20, block_size).with(features).make_file(&path).expect("mke2fs");
-        let mount = KernelMount::new(&path, "").expect("kernel mount");
+        let mount = KernelMount::new(&path, UNTIMED).expect("kernel mount");
         let mut kinds = std::collections::BTreeSet::new();
         for step in 0..20 {
             act(mount.dir(), step).unwrap_or_else(|e| panic!("step {step}: {e}"));
+            if step % 10 == 9 {
+                // A whole commit: the area begins anew over what it has, before it is full.
+                rustix::fs::syncfs(File::open(mount.dir()).expect("the root")).expect("syncfs");
+            }
             let bytes = still(&path);
+            assert!(!is_full(&bytes), "step {step}: no measure");
             // What is on the way home may be seen early: the live volume is the measure once all is on the medium.
             let live = seen_by_kernel(&bytes);
             let found = pending(&bytes);
@@ -159,6 +194,84 @@ fn fast_commits_of_the_kernel_are_replayed() {
     }
 }
 
+/// An area that is full to its last block, as it is until the next commit. Recovery of jbd2 and of e2fsck reads one block beyond the
+/// journal then and calls it corrupt, so what the live volume has is the measure.
+#[test]
+fn a_full_area_is_replayed() {
+    if skip("full fast commit area", no_kernel_mount()) {
+        return;
+    }
+    for (block_size, features) in IMAGES {
+        let dir = scratch_dir().expect("scratch");
+        let path = dir.path().join("fc.img");
+        Spec::new(64 << 20, block_size).with(features).make_file(&path).expect("mke2fs");
+        let mount = KernelMount::new(&path, UNTIMED).expect("kernel mount");
+        let area = area(&still(&path)).len();
+        let mut bytes = Vec::new();
+        for i in 0.. {
+            assert!(i < 2 * area, "{features}: {i} commits do not fill {area} blocks");
+            let mut file = File::create(mount.dir().join(format!("f{i}"))).expect("a file");
+            file.write_all(&vec![i as u8 + 1; 5000]).and_then(|()| file.sync_all()).expect("fsync");
+            bytes = still(&path);
+            if is_full(&bytes) {
+                break;
+            }
+        }
+        let live = dump::of_directory(mount.dir()).expect("a dump");
+        assert!(pending(&bytes).len() >= area, "{features}: {:?}", pending(&bytes));
+        recovered(&bytes, &live, features);
+        interrupted(&bytes, &live, features);
+        // What comes then is committed whole.
+        act(mount.dir(), 16).expect("a step");
+        let after = still(&path);
+        assert_eq!(pending(&after), [], "{features}");
+        recovered(&after, &seen_by_kernel(&after), features);
+        mount.close().expect("umount");
+    }
+}
+
+/// Fast commits that take the first inodes of groups whose tables are garbage as yet, each larger than the log: that they are zeroed needs
+/// no room in it.
+#[test]
+fn tables_larger_than_the_log_are_zeroed() {
+    if skip("large tables", no_kernel_mount()) {
+        return;
+    }
+    let dir = scratch_dir().expect("scratch");
+    let path = dir.path().join("fc.img");
+    let spec = Spec::new(64 << 20, 1024)
+        .journal(2)
+        .with("-O fast_commit -N 65536 -E lazy_itable_init=1,nodiscard,hash_seed=6f6e646f-6c00-4000-8000-000000000002");
+    let mut bytes = spec.make().expect("mke2fs");
+    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.clone()))).expect("an image");
+    let tables = image.unwritten_tables().expect("descriptors");
+    assert!(tables.len() >= 7 && tables.iter().all(|table| table.end - table.start > 1900), "{tables:?}");
+    for table in tables {
+        bytes[table.start as usize * 1024..table.end as usize * 1024].fill(0xa5);
+    }
+    write_sparse(&path, &bytes).expect("an image");
+    let mount = KernelMount::new(&path, &format!("{UNTIMED},noinit_itable")).expect("kernel mount");
+    for i in 0..6 {
+        let dir = mount.dir().join(format!("d{i}"));
+        let make = || {
+            std::fs::create_dir(&dir)?;
+            let mut file = File::create(dir.join("f"))?;
+            file.write_all(&[i; 3000])?;
+            file.sync_all()
+        };
+        make().expect("a file in a directory");
+    }
+    let dirty = still(&path);
+    mount.close().expect("umount");
+    assert!(!pending(&dirty).is_empty(), "the kernel made no fast commit");
+    let live = seen_by_kernel(&dirty);
+    recovered(&dirty, &live, "large tables");
+    let store = Arc::new(RamStore::from_bytes(dirty));
+    Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open").close().expect("close");
+    let left: usize = Image::open(store).and_then(|image| image.unwritten_tables()).expect("descriptors").len();
+    assert!(left < 6, "no fast commit took the first inode of a table: {left} are as they were");
+}
+
 /// A flipped bit in a fast commit ends the area before it: never anything but a state that was committed.
 #[test]
 fn a_torn_fast_commit_does_not_count() {
@@ -168,21 +281,13 @@ fn a_torn_fast_commit_does_not_count() {
     let dir = scratch_dir().expect("scratch");
     let path = dir.path().join("fc.img");
     Spec::new(64 << 20, 4096).with("-O fast_commit").make_file(&path).expect("mke2fs");
-    let mount = KernelMount::new(&path, "").expect("kernel mount");
+    let mount = KernelMount::new(&path, UNTIMED).expect("kernel mount");
     (0..5).for_each(|step| act(mount.dir(), step).expect("a step"));
     let bytes = still(&path);
     mount.close().expect("umount");
     let all = pending(&bytes);
     assert!(!all.is_empty(), "the kernel made no fast commit");
-    let store = Arc::new(RamStore::from_bytes(bytes.clone()));
-    let image = Image::open(store).expect("an image");
-    let runs = image.journal_map().expect("a journal");
-    let blocks: Vec<usize> =
-        runs.into_iter().flat_map(|(start, len)| start..start + len).map(|block| block as usize * 4096).collect();
-    // The area is the end of the journal, as long as its superblock says.
-    let said = bytes[blocks[0] + 0x54..blocks[0] + 0x58].try_into().map(u32::from_be_bytes).expect("a number");
-    let area = &blocks[blocks.len() - if said == 0 { 256 } else { said as usize }..];
-    let used: Vec<usize> = area.iter().flat_map(|&at| at..at + 4096).filter(|&at| bytes[at] != 0).step_by(13).collect();
+    let used: Vec<usize> = area_at(&bytes).into_iter().flatten().filter(|&at| bytes[at] != 0).step_by(13).collect();
     assert!(used.len() > 3);
     for at in used {
         let mut torn = bytes.clone();

@@ -10,7 +10,7 @@ use ondol_block::{BlockStats, BlockStore, Caps, LayerStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::Place;
 use ondol_format::jbd2::{BlockType, Descriptor, HEADER, Header, JournalSuperblock, TAIL};
-use ondol_journal::jbd2::LogMap;
+use ondol_journal::LogMap;
 use ondol_laboratory::Image as Kind;
 use ondol_power::Layer;
 use ondol_testkit::dump::{Snapshot, Strictness};

@@ -220,3 +220,36 @@ fn the_kernel_keeps_away_and_so_do_we() {
     assert_eq!(volume.read("/a").expect("read"), b"theirs");
     volume.close().expect("close");
 }
+
+#[test]
+fn a_device_that_the_kernel_has_mounted_is_not_written_and_one_that_is_written_not_mounted() {
+    if skip("a_device_that_the_kernel_has_mounted", no_kernel_mount()) {
+        return;
+    }
+    let busy = Some(rustix::io::Errno::BUSY.raw_os_error());
+    let dir = scratch_dir().expect("a directory");
+    let image = dir.path().join("image");
+    Spec::new(16 << 20, 4096).make_file(&image).expect("mke2fs");
+    let device = Loop::new(&image);
+    let point = dir.path().join("mnt");
+    std::fs::create_dir(&point).expect("a directory");
+    let mount = || run("mount", ["-t".as_ref(), "ext4".as_ref(), device.0.as_ref(), point.as_os_str()]).expect("mount");
+    let umount = || run("umount", [point.as_os_str()]).expect("umount");
+
+    assert!(mount().status.success());
+    let opened = Volume::open(&device.0).map(drop).map_err(|e| e.errno()).err();
+    let formatted = Volume::format(&device.0, &ondol::FormatOptions::new().force(true)).map_err(|e| e.errno()).err();
+    let looked = ondol::info(&device.0).is_ok();
+    assert!(umount().status.success());
+    assert_eq!((opened, formatted, looked), (busy, busy, true));
+
+    let volume = Volume::open(&device.0).expect("a free device");
+    let mounted = mount().status.success();
+    if mounted {
+        umount();
+    }
+    assert!(!mounted);
+    volume.close().expect("closed");
+    assert!(mount().status.success());
+    assert!(umount().status.success());
+}

@@ -1,6 +1,6 @@
 //! `kill -9` of the server under load: everything that was synced is there afterwards, and e2fsck finds nothing to mend.
 
-use ondol::{DataMode, FormatOptions};
+use ondol::{DataMode, FormatOptions, JournalEngine};
 use ondol_laboratory::kill::{Report, Setting, run};
 use ondol_testkit::image::scratch_dir;
 use ondol_tests::{no_fuse_mount, parameter, program, skip};
@@ -9,13 +9,17 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-fn rounds(program: &Path, format: FormatOptions, data: DataMode) -> Report {
+const CLASSIC: JournalEngine = JournalEngine::Classic;
+const COMPRESSED: JournalEngine = JournalEngine::Compressed;
+
+fn rounds(program: &Path, format: FormatOptions, (engine, data): (JournalEngine, DataMode)) -> Report {
     let dir = scratch_dir().unwrap();
     let setting = Setting {
         program: program.to_owned(),
         dir: dir.path().to_owned(),
         format: format.size(32 << 20),
         data,
+        engine,
         rounds: parameter("ONDOL_KILLS", 6),
         threads: 3,
         seed: parameter("ONDOL_SEED", 1),
@@ -23,11 +27,11 @@ fn rounds(program: &Path, format: FormatOptions, data: DataMode) -> Report {
     run(&setting, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }
 
-fn nothing_is_lost(name: &str, format: FormatOptions, data: DataMode) {
+fn nothing_is_lost(name: &str, format: FormatOptions, mode: (JournalEngine, DataMode)) {
     if skip(name, no_fuse_mount()) {
         return;
     }
-    let report = rounds(program().unwrap(), format, data);
+    let report = rounds(program().unwrap(), format, mode);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
     assert_eq!(report.kills, report.rounds);
     assert!(report.syncs > 0 && report.synced_files > 0, "{report:?}");
@@ -35,17 +39,28 @@ fn nothing_is_lost(name: &str, format: FormatOptions, data: DataMode) {
 
 #[test]
 fn ordered() {
-    nothing_is_lost("ordered", FormatOptions::new().block_size(4096), DataMode::Ordered);
+    nothing_is_lost("ordered", FormatOptions::new().block_size(4096), (CLASSIC, DataMode::Ordered));
 }
 
 #[test]
 fn writeback() {
-    nothing_is_lost("writeback", FormatOptions::new().block_size(4096), DataMode::Writeback);
+    nothing_is_lost("writeback", FormatOptions::new().block_size(4096), (CLASSIC, DataMode::Writeback));
 }
 
 #[test]
 fn journal() {
-    nothing_is_lost("journal", FormatOptions::new().block_size(1024).features("orphan_file"), DataMode::Journal);
+    let format = FormatOptions::new().block_size(1024).features("orphan_file");
+    nothing_is_lost("journal", format, (CLASSIC, DataMode::Journal));
+}
+
+#[test]
+fn compressed_journal() {
+    nothing_is_lost("compressed", FormatOptions::new().block_size(4096), (COMPRESSED, DataMode::Journal));
+}
+
+#[test]
+fn compressed_ordered() {
+    nothing_is_lost("compressed ordered", FormatOptions::new().block_size(1024), (COMPRESSED, DataMode::Ordered));
 }
 
 /// A server whose recovery brings back the image as it was in the beginning.
@@ -62,6 +77,6 @@ fn a_server_that_forgets_is_found() {
     );
     std::fs::write(&forgetful, script).unwrap();
     std::fs::set_permissions(&forgetful, Permissions::from_mode(0o755)).unwrap();
-    let report = rounds(&forgetful, FormatOptions::new().block_size(4096), DataMode::Ordered);
+    let report = rounds(&forgetful, FormatOptions::new().block_size(4096), (CLASSIC, DataMode::Ordered));
     assert!(!report.violations.is_empty(), "{report:?}");
 }

@@ -84,7 +84,11 @@ fn make_as(sides: &Sides, dir: &str, name: &str, kind: &str, (mode, umask): (u16
 
 #[test]
 fn setgid_directories_and_new_owners() {
-    let Some(sides) = Sides::new("setgid", &Spec::new(16 << 20, 4096), "") else { return };
+    ["", "grpid"].into_iter().for_each(setgid_directories);
+}
+
+fn setgid_directories(options: &str) {
+    let Some(sides) = Sides::new("setgid", &Spec::new(16 << 20, 4096), options) else { return };
     sides.make("mkdir /d 0755\nmkdir /p 0755");
     let set = |path: &str, set: SetAttr| sides.ours().setattr(sides.ino(path), &set).unwrap();
     std::os::unix::fs::chown(sides.path("d"), Some(3), Some(77)).unwrap();
@@ -95,7 +99,7 @@ fn setgid_directories_and_new_owners() {
         "create /d/f 0644\nmkdir /d/g 0755\nmkfifo /d/h 0600\nsymlink /d/i x\ncreate /d/j 02755\nmkdir /d/g/k 0700",
     );
     for path in ["d", "d/f", "d/g", "d/h", "d/i", "d/j", "d/g/k"] {
-        sides.same_mode(path, "in a setgid directory");
+        sides.same_mode(path, &format!("in a setgid directory {options}"));
     }
     for (n, mode) in [0o4755, 0o2755, 0o6755, 0o6745, 0o2644, 0o4600, 0o1777].into_iter().enumerate() {
         for kind in ["create", "mkdir", "mkfifo"] {

@@ -2,13 +2,13 @@
 //!
 //! `ONDOL_PLANT=name` picks one, and `ONDOL_SHOW=1` prints how it was found.
 
-use ondol::DataMode;
+use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::plant::{self, Defect};
 use ondol_laboratory::Image;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::plants::{CLASSIC, Planted, Shown};
+use ondol_laboratory::plants::{CLASSIC, COMPRESSED, Planted, Shown};
 use ondol_laboratory::run::Run;
 use ondol_laboratory::workload::{Others, Workload};
 use ondol_power::{Cut, Event, Layer, Medium, Sampling};
@@ -29,7 +29,7 @@ fn look(planted: &Planted, defect: Option<Defect>) -> Result<(), String> {
         Shown::RecoveryCrash => Limits { recrash_every: 1, depth: 1, ..limits },
         _ => limits,
     };
-    let prey = Prey { data: planted.data, plant: defect, seed: 1, limits };
+    let prey = Prey { engine: planted.engine, data: planted.data, plant: defect, seed: 1, limits };
     let workload = planted.workload().unwrap();
     let run = prey.record(&workload.image.make()?, &workload)?;
     match planted.shown {
@@ -95,7 +95,7 @@ fn early_forget_is_found_in_some_interleaving() {
     let calls = |lines: &str| text::parse(lines).unwrap();
     let found = |plant: Option<Defect>, seed: u64| {
         let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
-        let prey = Prey { data: DataMode::Journal, plant, seed: 1, limits };
+        let prey = Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant, seed: 1, limits };
         let workload = Workload {
             name: "truncate and fsync".into(),
             image: Image::Small,
@@ -121,12 +121,12 @@ fn early_forget_is_found_in_some_interleaving() {
 fn each_and_nothing_else() {
     let only = std::env::var("ONDOL_PLANT").ok();
     let mut missed = Vec::new();
-    for planted in CLASSIC.iter().filter(|p| only.as_deref().is_none_or(|o| o == p.defect.name())) {
+    for planted in CLASSIC.iter().chain(COMPRESSED).filter(|p| only.as_deref().is_none_or(|o| o == p.defect.name())) {
         if let Err(what) = look(planted, None) {
-            panic!("without {}: {what}", planted.defect);
+            panic!("without {} in {}: {what}", planted.defect, planted.engine.name());
         }
         match look(planted, Some(planted.defect)) {
-            Ok(()) => missed.push(planted.defect.name()),
+            Ok(()) => missed.push(format!("{} in {}", planted.defect, planted.engine.name())),
             Err(what) if parameter("ONDOL_SHOW", 0) > 0 => println!("{}: {what}", planted.defect),
             Err(_) => {}
         }

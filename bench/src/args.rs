@@ -1,5 +1,6 @@
 //! The command line of `ondol bench`.
 
+use crate::contents::Class;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -19,12 +20,35 @@ pub enum BenchCommand {
     /// Run a workload on one or more targets and compare them with the first
     Run(RunArgs),
     /// Draw the figures of a paper
-    #[command(hide = true)]
-    Paper {
-        /// Everything after the command's name.
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<String>,
-    },
+    Paper(PaperArgs),
+}
+
+/// `ondol bench paper …`
+#[derive(Clone, Debug, Args)]
+pub struct PaperArgs {
+    /// The paper; 3, the compressed journal, is built
+    pub number: u32,
+    /// Smaller sets, fewer operations, one round
+    #[arg(long)]
+    pub quick: bool,
+    /// Only this figure
+    #[arg(long, value_name = "N")]
+    pub figure: Option<u32>,
+    /// How often every target has its turn [default: 3, or 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// What is written; Filebench itself writes zeros
+    #[arg(long, value_enum, default_value_t = Class::Text)]
+    pub class: Class,
+    /// Where images are made, if it is in memory; otherwise /dev/shm
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// Write the result as JSON; `-` is standard output, without the tables
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write paper3.json and paper3.md into this directory
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
 }
 
 /// `ondol bench run …`
@@ -47,6 +71,12 @@ pub struct RunArgs {
     /// Operations in each turn, over all threads [default: the workload's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
+    /// What is written
+    #[arg(long, value_enum, default_value_t = Class::Random)]
+    pub class: Class,
+    /// Count the time of a sync at the end of every turn, so that nothing is left to be written
+    #[arg(long)]
+    pub settle: bool,
     /// Set a parameter of the workload
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub params: Vec<String>,

@@ -39,13 +39,18 @@ impl Program {
     }
 
     /// Runs it to its end; an exit code other than 0 is an error with the last line it printed.
-    pub(crate) fn run(mut self) -> Result<(), BenchError> {
+    pub(crate) fn run(self) -> Result<(), BenchError> {
+        self.output().map(drop)
+    }
+
+    /// The same, and what it printed.
+    pub(crate) fn output(mut self) -> Result<String, BenchError> {
         let output = match self.command.output() {
             Ok(output) => output,
             Err(e) => return Err(self.failed(e)),
         };
         if output.status.success() {
-            return Ok(());
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let said = if said.trim().is_empty() { String::from_utf8_lossy(&output.stdout).into_owned() } else { said };

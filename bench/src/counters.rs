@@ -2,7 +2,9 @@
 
 use crate::BenchError;
 use crate::error::Context;
+use crate::target::Slow;
 use ondol::Volume;
+use ondol_block::BlockStore;
 use serde::Serialize;
 use serde_json::Value;
 use std::io;
@@ -29,6 +31,61 @@ pub(crate) struct Counters {
     pub(crate) device: Device,
 }
 
+/// What a journal engine of ours did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Engine {
+    /// Transactions committed.
+    pub(crate) commits: u64,
+    /// Blocks written to the journal.
+    pub(crate) journal_blocks: u64,
+    /// Blocks written home.
+    pub(crate) checkpoint_blocks: u64,
+    /// Commits that an operation had to do for journal space.
+    pub(crate) foreground_commits: u64,
+    /// Checkpoints that an operation had to wait for.
+    pub(crate) foreground_checkpoints: u64,
+    /// Nanoseconds that operations waited for journal space.
+    pub(crate) stall_ns: u64,
+    /// Nanoseconds that commits spent on compressing.
+    pub(crate) compress_ns: u64,
+    /// Bytes that were to be compressed.
+    pub(crate) compress_bytes_in: u64,
+    /// What they became.
+    pub(crate) compress_bytes_out: u64,
+}
+
+impl Engine {
+    /// From the counters of `info`; those that the engine does not have count 0.
+    fn of_info(counters: &Value) -> Self {
+        let get = |name: &str| counters.get(name).and_then(Value::as_u64).unwrap_or(0);
+        Self {
+            commits: get("commits"),
+            journal_blocks: get("journal_blocks"),
+            checkpoint_blocks: get("checkpoint_blocks"),
+            foreground_commits: get("foreground_commits"),
+            foreground_checkpoints: get("foreground_checkpoints"),
+            stall_ns: get("stall_ns"),
+            compress_ns: get("compress_ns"),
+            compress_bytes_in: get("compress_bytes_in"),
+            compress_bytes_out: get("compress_bytes_out"),
+        }
+    }
+
+    fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
+        Self {
+            commits: how(self.commits, other.commits),
+            journal_blocks: how(self.journal_blocks, other.journal_blocks),
+            checkpoint_blocks: how(self.checkpoint_blocks, other.checkpoint_blocks),
+            foreground_commits: how(self.foreground_commits, other.foreground_commits),
+            foreground_checkpoints: how(self.foreground_checkpoints, other.foreground_checkpoints),
+            stall_ns: how(self.stall_ns, other.stall_ns),
+            compress_ns: how(self.compress_ns, other.compress_ns),
+            compress_bytes_in: how(self.compress_bytes_in, other.compress_bytes_in),
+            compress_bytes_out: how(self.compress_bytes_out, other.compress_bytes_out),
+        }
+    }
+}
+
 /// What happened on the media of a target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Device {
@@ -44,6 +101,8 @@ pub(crate) struct Device {
     pub(crate) device_flushes: Option<u64>,
     /// Requests that the FUSE server received.
     pub(crate) fuse_requests: Option<u64>,
+    /// What our journal engine did.
+    pub(crate) engine: Option<Engine>,
 }
 
 impl Device {
@@ -61,6 +120,7 @@ impl Device {
             device_bytes: both(self.device_bytes, other.device_bytes),
             device_flushes: both(self.device_flushes, other.device_flushes),
             fuse_requests: both(self.fuse_requests, other.fuse_requests),
+            engine: self.engine.zip(other.engine).map(|(a, b)| a.with(b, how)),
         }
     }
 
@@ -75,6 +135,7 @@ impl Device {
             device_bytes: get("device_bytes_written"),
             device_flushes: get("device_flushes"),
             fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
+            engine: counters.map(Engine::of_info),
         }
     }
 
@@ -102,6 +163,8 @@ pub(crate) enum Probe {
     None,
     /// The kernel's statistics of a block device.
     BlockStat(PathBuf),
+    /// A modelled device.
+    Model(Arc<Slow>),
     /// The root of one of our mounts.
     Mount(PathBuf),
     /// One of our volumes.
@@ -123,6 +186,11 @@ impl Probe {
                 let text = std::fs::read_to_string(path).context(|| path.display().to_string())?;
                 Ok(Device::of_block_stat(&text))
             }
+            Self::Model(store) => {
+                let stats = store.stats();
+                let (bytes, flushes) = (Some(stats.written_bytes), Some(stats.flushes));
+                Ok(Device { device_bytes: bytes, device_flushes: flushes, ..Device::default() })
+            }
             Self::Mount(_) | Self::Volume(_) => Ok(Device::of_info(&self.info()?)),
         }
     }
@@ -130,7 +198,7 @@ impl Probe {
     /// `ondol info` of one of our volumes; null for others.
     pub(crate) fn info(&self) -> Result<Value, BenchError> {
         match self {
-            Self::None | Self::BlockStat(_) => Ok(Value::Null),
+            Self::None | Self::BlockStat(_) | Self::Model(_) => Ok(Value::Null),
             Self::Mount(root) => {
                 let mut json = vec![0; 64 << 10];
                 let len = rustix::fs::getxattr(root, INFO_XATTR, &mut json)
@@ -160,6 +228,9 @@ mod tests {
         let device = Device::of_info(&info);
         assert_eq!((device.device_bytes, device.device_flushes), (Some(8192), Some(2)));
         assert_eq!((device.nvm_bytes, device.fuse_requests), (Some(0), Some(7)));
+        assert_eq!(device.engine, Some(Engine { commits: 1, ..Engine::default() }));
+        let twice = device.with(device, u64::saturating_add);
+        assert_eq!(twice.engine.map(|engine| engine.commits), Some(2));
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub(crate) trait Dir: Send + Sync {
     fn mkdir(&self, name: &str) -> io::Result<Arc<dyn Dir>>;
     /// Opens a directory.
     fn enter(&self, name: &str) -> io::Result<Arc<dyn Dir>>;
+    /// A directory only to reach what is in it: system calls take it as a part of their paths.
+    fn pass(&self, name: &str) -> io::Result<Arc<dyn Dir>>;
     /// Makes a file, which must not exist, and opens it for reading and writing.
     fn create(&self, name: &str, append: Append) -> io::Result<Box<dyn File>>;
     /// Opens a file for reading and writing.

@@ -10,6 +10,7 @@
 
 mod args;
 mod command;
+mod contents;
 mod counters;
 mod error;
 mod fs;
@@ -19,6 +20,7 @@ mod list;
 mod machine;
 mod measure;
 mod mountinfo;
+mod paper;
 mod report;
 mod rng;
 mod run;
@@ -27,7 +29,8 @@ mod target;
 mod units;
 mod workload;
 
-pub use args::{BenchArgs, BenchCommand, RunArgs};
+pub use args::{BenchArgs, BenchCommand, PaperArgs, RunArgs};
+pub use contents::Class;
 pub use error::BenchError;
 
 use std::process::ExitCode;
@@ -46,9 +49,7 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
     let done = match args.command {
         BenchCommand::List => list::print(),
         BenchCommand::Run(args) => run::run(&args),
-        BenchCommand::Paper { .. } => {
-            Err(BenchError::Usage("bench paper: the papers' figures are not built yet".into()))
-        }
+        BenchCommand::Paper(args) => paper::run(&args),
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),

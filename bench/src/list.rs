@@ -47,12 +47,16 @@ mod tests {
             "overwrite-fsync",
             "append-fsync",
             "varmail",
+            "fileserver",
+            "webproxy",
+            "postmark",
             "untar",
             "readdir",
             "random-read",
             "size=4k",
             "kernel:",
             "on=ram|disk",
+            "on=ssd|hdd",
         ] {
             assert!(text.contains(word), "{word} is not listed");
         }

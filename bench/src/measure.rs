@@ -1,5 +1,6 @@
 //! Doing a workload on threads, and keeping what it took.
 
+use crate::fs::{Durable, File};
 use crate::interrupt::Interrupt;
 use crate::workload::{Prepared, Worker};
 use hdrhistogram::Histogram;
@@ -26,29 +27,43 @@ pub(crate) struct Limit {
 pub(crate) struct Meter {
     /// Latencies in nanoseconds.
     latency: Histogram<u64>,
+    /// The same of fsyncs alone.
+    sync: Histogram<u64>,
     /// Operations.
     ops: u64,
     /// Bytes written.
     pub(crate) user_bytes: u64,
     /// fsyncs.
-    pub(crate) fsyncs: u64,
+    fsyncs: u64,
 }
 
 impl Meter {
     pub(crate) fn new() -> io::Result<Self> {
-        let latency = Histogram::new(DIGITS).map_err(io::Error::other)?;
-        Ok(Self { latency, ops: 0, user_bytes: 0, fsyncs: 0 })
+        let histogram = || Histogram::new(DIGITS).map_err(io::Error::other);
+        Ok(Self { latency: histogram()?, sync: histogram()?, ops: 0, user_bytes: 0, fsyncs: 0 })
     }
 
     /// Does one operation and keeps how long it took.
     pub(crate) fn time<T>(&mut self, op: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
         let begin = Instant::now();
         let done = op(self)?;
-        let nanos = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.latency.record(nanos.max(1)).map_err(io::Error::other)?;
+        self.latency.record(nanos_since(begin)).map_err(io::Error::other)?;
         self.ops += 1;
         Ok(done)
     }
+
+    /// Makes a file durable, as an operation or as a part of one, and keeps how long that took.
+    pub(crate) fn fsync(&mut self, file: &mut dyn File, sync: Durable) -> io::Result<()> {
+        let begin = Instant::now();
+        file.fsync(sync)?;
+        self.sync.record(nanos_since(begin)).map_err(io::Error::other)?;
+        self.fsyncs += 1;
+        Ok(())
+    }
+}
+
+fn nanos_since(begin: Instant) -> u64 {
+    u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
 /// What all threads did in one turn.
@@ -64,6 +79,8 @@ pub(crate) struct Sample {
     pub(crate) elapsed: Duration,
     /// Latencies in nanoseconds.
     pub(crate) latency: Histogram<u64>,
+    /// The same of fsyncs alone.
+    pub(crate) sync: Histogram<u64>,
 }
 
 impl Sample {
@@ -146,12 +163,13 @@ fn sum(parts: Vec<Part>) -> io::Result<Sample> {
     let mut total = Meter::new()?;
     for Part { meter, .. } in parts {
         total.latency.add(meter.latency).map_err(io::Error::other)?;
+        total.sync.add(meter.sync).map_err(io::Error::other)?;
         total.ops += meter.ops;
         total.user_bytes += meter.user_bytes;
         total.fsyncs += meter.fsyncs;
     }
-    let Meter { latency, ops, user_bytes, fsyncs } = total;
-    Ok(Sample { ops, user_bytes, fsyncs, elapsed, latency })
+    let Meter { latency, sync, ops, user_bytes, fsyncs } = total;
+    Ok(Sample { ops, user_bytes, fsyncs, elapsed, latency, sync })
 }
 
 #[cfg(test)]

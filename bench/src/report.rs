@@ -2,8 +2,9 @@
 
 mod table;
 
-pub(crate) use table::{markdown, terminal};
+pub(crate) use table::{aligned, compression, markdown, pipes, terminal};
 
+use crate::contents::Payload;
 use crate::counters::{Counters, Device};
 use crate::machine::Machine;
 use crate::measure::Sample;
@@ -19,6 +20,8 @@ pub(crate) struct Report {
     pub(crate) workload: &'static str,
     /// Its parameters, with `threads` and `ops` or `seconds`.
     pub(crate) params: Map<String, Value>,
+    /// What was written.
+    pub(crate) contents: Payload,
     /// Where it ran.
     pub(crate) machine: Machine,
     /// What ran.
@@ -42,6 +45,8 @@ pub(crate) struct TargetReport {
     pub(crate) ratio: Ratio,
     /// Latencies over all rounds.
     pub(crate) latency_us: Latency,
+    /// Latencies of fsyncs alone; null where there were none.
+    pub(crate) fsync_us: Option<Latency>,
     /// Totals over all rounds.
     pub(crate) counters: Counters,
 }
@@ -98,9 +103,10 @@ fn target(name: &str, turns: &Turns, first: &[f64]) -> Option<TargetReport> {
         total.fsyncs += sample.fsyncs;
         // Both resize themselves, so that nothing can be out of range.
         total.latency.add(&sample.latency).ok()?;
+        total.sync.add(&sample.sync).ok()?;
         device += *more;
     }
-    let Sample { ops, user_bytes, fsyncs, latency, .. } = total;
+    let Sample { ops, user_bytes, fsyncs, latency, sync, .. } = total;
     let rates = turns.rates();
     Some(TargetReport {
         target: name.to_owned(),
@@ -108,6 +114,7 @@ fn target(name: &str, turns: &Turns, first: &[f64]) -> Option<TargetReport> {
         ops_per_s: spread(&rates),
         ratio: ratio(first, &rates),
         latency_us: Latency::of(&latency),
+        fsync_us: (!sync.is_empty()).then(|| Latency::of(&sync)),
         counters: Counters { ops, user_bytes, fsyncs, device },
     })
 }

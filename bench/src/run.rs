@@ -1,6 +1,7 @@
 //! `ondol bench run`: rounds in which the targets take turns.
 
 use crate::args::RunArgs;
+use crate::contents::Contents;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
@@ -13,7 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A workload with everything decided.
 struct Job {
@@ -21,12 +23,19 @@ struct Job {
     workload: Box<dyn Workload>,
     plan: Plan,
     limit: Limit,
+    /// A sync at the end counts.
+    settle: bool,
     /// For the JSON.
     params: Map<String, Value>,
 }
 
 /// Runs the workload on the targets and writes what came out.
 pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
+    write(args, &report(args)?)
+}
+
+/// Runs the workload on the targets.
+pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let job = job(args)?;
     let on = args.on.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
     check_places(args)?;
@@ -39,16 +48,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
     };
     let interrupt = Interrupt::catch()?;
     let turns = rounds(&job, &on, args.rounds, &setting, &interrupt)?;
-    let Job { definition, params, .. } = job;
-    let report = Report {
+    let Job { definition, plan, params, .. } = job;
+    Ok(Report {
         workload: definition.name,
         params,
+        contents: plan.contents.payload(),
         machine: Machine::here(),
         commit: commit(),
         rounds: args.rounds,
         targets: targets(&args.on, &turns),
-    };
-    write(args, &report)
+    })
 }
 
 /// What to do, from the command line.
@@ -68,12 +77,17 @@ fn job(args: &RunArgs) -> Result<Job, BenchError> {
     let ops = total.div_ceil(threads.into());
     let mut shown = params.to_json();
     shown.insert("threads".into(), json!(threads));
+    if args.settle {
+        shown.insert("settle".into(), json!(true));
+    }
     match args.seconds {
         Some(seconds) => shown.insert("seconds".into(), json!(seconds)),
         None => shown.insert("ops".into(), json!(total)),
     };
-    let plan = Plan { threads, ops, seed: params.number("seed") };
-    Ok(Job { definition, workload, plan, limit: Limit { ops, time }, params: shown })
+    let seed = params.number("seed");
+    let contents = Arc::new(Contents::new(args.class, seed, workload.longest()));
+    let plan = Plan { threads, ops, seed, contents };
+    Ok(Job { definition, workload, plan, limit: Limit { ops, time }, settle: args.settle, params: shown })
 }
 
 /// Finds out before the work, not after it, that the result could not be written.
@@ -149,8 +163,15 @@ fn turn(
     let prepared = job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| on(" (preparing)"))?;
     session.fs.sync().context(|| on(" (preparing)"))?;
     let before = session.counters()?;
-    let sample = measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| on(""))?;
+    session.set_slow(true);
+    let mut sample = measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| on(""))?;
+    if job.settle {
+        let begin = Instant::now();
+        session.fs.sync().context(|| on(" (settling)"))?;
+        sample.elapsed += begin.elapsed();
+    }
     let device = session.counters()?.since(before);
+    session.set_slow(false);
     let guarantee = session.guarantee.clone();
     drop(prepared);
     session.finish()?;

@@ -1,5 +1,6 @@
 //! What a workload can run on: targets are named on the command line, made for one round, and taken away after it.
 
+mod device;
 mod image;
 mod mounted;
 mod ours;
@@ -7,6 +8,7 @@ mod peers;
 mod session;
 mod spec;
 
+pub(crate) use device::Slow;
 pub(crate) use session::{Setting, open};
 pub(crate) use spec::Target;
 
@@ -27,9 +29,10 @@ pub(crate) const KINDS: [(&str, &str, &str); 6] = [
 ];
 
 /// Options of targets that the bench itself reads; the others are passed on as mount options.
-pub(crate) const OPTIONS: [(&str, &str); 3] = [
+pub(crate) const OPTIONS: [(&str, &str); 4] = [
     ("size=SIZE", "size of an image that the bench makes [default: what the workload needs, at least 1G]"),
-    ("on=ram|disk", "where kernel: and fuse2fs images lie: /dev/shm, or a disk [default: --dir]"),
+    ("on=ram|disk", "where an image that the bench makes lies: /dev/shm, or a disk [default: --dir]"),
+    ("on=ssd|hdd", "the same in memory behind a modelled disk, whose requests take their time (docs/design/bench.md)"),
     (
         "feature=NAME",
         "a feature for mke2fs -O, kernel:ext4 and fuse2fs only: feature=fast_commit, feature=^has_journal",

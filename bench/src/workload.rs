@@ -3,15 +3,16 @@
 mod append;
 mod bytes;
 mod create;
-mod fileset;
+mod filebench;
 mod names;
 mod overwrite;
 mod params;
-mod varmail;
+mod postmark;
 
 pub(crate) use params::{ParamDef, Params};
 
 use crate::BenchError;
+use crate::contents::Contents;
 use crate::fs::{Dir, Fs};
 use crate::measure::Meter;
 use crate::units::{GIB, MIB};
@@ -37,11 +38,14 @@ pub(crate) struct Definition {
 }
 
 /// All workloads.
-pub(crate) const ALL: [&Definition; 14] = [
+pub(crate) const ALL: [&Definition; 17] = [
     &create::DEFINITION,
     &overwrite::DEFINITION,
     &append::DEFINITION,
-    &varmail::DEFINITION,
+    &filebench::VARMAIL,
+    &filebench::FILESERVER,
+    &filebench::WEBPROXY,
+    &postmark::DEFINITION,
     &names::CREATE,
     &names::UNTAR,
     &names::STAT,
@@ -63,7 +67,7 @@ pub(crate) fn find(name: &str) -> Result<&'static Definition, BenchError> {
 }
 
 /// How much of it: fixed before anything is made.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// Threads.
     pub(crate) threads: u32,
@@ -71,6 +75,8 @@ pub(crate) struct Plan {
     pub(crate) ops: u64,
     /// What the random choices are made from.
     pub(crate) seed: u64,
+    /// What is written.
+    pub(crate) contents: Arc<Contents>,
 }
 
 /// What a workload leaves on the target, at most.
@@ -102,6 +108,10 @@ impl Footprint {
 pub(crate) trait Workload {
     /// What it will leave on the target.
     fn footprint(&self, plan: &Plan) -> Footprint;
+    /// Bytes in its longest write.
+    fn longest(&self) -> u64 {
+        0
+    }
     /// Makes what has to be there before the clock runs.
     fn prepare(&self, fs: &dyn Fs, plan: &Plan) -> io::Result<Box<dyn Prepared>>;
 }

@@ -102,7 +102,8 @@ fn what_is_unknown_is_refused_by_name() {
         (&["run", "varmail", "--on", "tmpfs", "--dir", "/does/not/exist"], "--dir /does/not/exist"),
         (&["run", "varmail", "--on", "tmpfs", "--json", "/does/not/exist"], "--json /does/not/exist"),
         (&["run", "varmail", "--on", "tmpfs", "--seconds", "0"], "--seconds 0"),
-        (&["paper", "3", "--quick"], "bench paper"),
+        (&["paper", "9", "--quick"], "bench paper 9"),
+        (&["paper", "3", "--figure", "2"], "figures 1, 4, 5, 6 and 7"),
     ] {
         let error = bench(args).expect_err("a refusal");
         assert!(error.is_usage() && error.to_string().contains(part), "{args:?}: {error}");
@@ -153,6 +154,25 @@ fn kernel_file_systems() {
             assert!(written >= 100.0 * 4096.0, "{target}: {written} bytes for 100 durable files");
             assert!(number(&json, "/targets/0/counters/device_flushes") > 0.0, "{target}");
         }
+    }
+}
+
+#[test]
+fn an_fsync_on_a_modelled_disk_costs_its_flushes() {
+    for target in ["kernel:ext4,on=ssd", "kernel:ext4,on=hdd,data=journal"] {
+        if let Some(json) = small(target, &["mke2fs", "losetup"], &["/dev/loop-control", "/dev/fuse"]) {
+            let flushes = number(&json, "/targets/0/counters/device_flushes");
+            // One before the commit block and one after it; two threads may share a commit.
+            assert!((100.0..=400.0).contains(&flushes), "{target}: {flushes} flushes for 100 fsyncs");
+            assert!(number(&json, "/targets/0/counters/device_bytes") >= 100.0 * 4096.0, "{target}");
+        }
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    for target in ["lib:new.img,on=ssd,data=ordered", "lib:new.img,on=ssd,data=journal"] {
+        let json = run(dir.path(), &["create-fsync", "--on", target, "--rounds", "1", "--ops", "20"]);
+        assert_empty(dir.path());
+        let flushes = number(&json, "/targets/0/counters/device_flushes");
+        assert!((20.0..60.0).contains(&flushes), "{target}: {flushes} flushes for 20 fsyncs");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::image::Kind;
 use clap::Args;
-use ondol::DataMode;
+use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_testkit::schedule::Schedule;
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ use std::path::PathBuf;
 /// builds it again), 2 if the call is wrong or nothing could be tried, 130 after ^C.
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// Journal engine
-    #[arg(long, default_value = "classic", value_parser = ["classic"])]
-    pub(crate) engine: String,
+    /// Journal engine: classic or compressed
+    #[arg(long, default_value = "classic", value_name = "ENGINE")]
+    pub(crate) engine: JournalEngine,
     /// Data mode: journal, ordered or writeback [default: journal; with --plant, the one in which the defect shows]
-    #[arg(long, value_parser = data_mode, value_name = "MODE")]
+    #[arg(long, value_name = "MODE")]
     pub(crate) data: Option<DataMode>,
     /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
     #[arg(long, value_name = "WORKLOAD")]
@@ -88,15 +88,6 @@ pub struct CrashArgs {
 fn size(text: &str) -> Result<u64, String> {
     ondol::parse_size(text)
         .ok_or_else(|| format!("`{text}` is not a size: write a number with K, M, G or T, as in 64M"))
-}
-
-fn data_mode(word: &str) -> Result<DataMode, String> {
-    match word {
-        "journal" => Ok(DataMode::Journal),
-        "ordered" => Ok(DataMode::Ordered),
-        "writeback" => Ok(DataMode::Writeback),
-        _ => Err("one of journal, ordered, writeback".into()),
-    }
 }
 
 impl CrashArgs {

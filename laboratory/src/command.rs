@@ -3,12 +3,12 @@
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits, Violation, Watch};
 use crate::hunt::{Budget, Found, hunt, hunt_pool, replay_pool};
-use crate::plants::{CLASSIC as PLANTS, Planted};
+use crate::plants::{self, Planted};
 use crate::signals::Signals;
 use crate::workload::{self, Others, Workload};
 use crate::{Prey, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
-use ondol::DataMode;
+use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
@@ -63,13 +63,20 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if plant.is_some() {
         drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
     }
-    let shows = PLANTS.iter().find(|p| Some(p.defect) == plant).map(|p| p.data);
-    let prey = Prey { data: args.data.or(shows).unwrap_or(DataMode::Journal), plant, seed: args.seed, limits };
+    let shows = planted(args.engine).find(|p| Some(p.defect) == plant).map(|p| p.data);
+    let data = args.data.or(shows).unwrap_or(DataMode::Journal);
+    let prey = Prey { engine: args.engine, data, plant, seed: args.seed, limits };
     match &args.case {
         Some(case) => replay(&args, &prey, case),
         None => explore(&args, &prey),
     }
     .map_err(LaboratoryError)
+}
+
+/// What shows the defects of an engine.
+fn planted(engine: JournalEngine) -> impl Iterator<Item = &'static Planted> {
+    let all = [plants::CLASSIC, plants::COMPRESSED].into_iter().flatten();
+    all.filter(move |planted| planted.engine == engine)
 }
 
 fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
@@ -126,7 +133,7 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
 }
 
 fn workloads(args: &CrashArgs, prey: &Prey) -> Result<Box<dyn Iterator<Item = Workload> + Send>, String> {
-    let shows = PLANTS.iter().find(|p| Some(p.defect) == prey.plant && p.data == prey.data);
+    let shows = planted(prey.engine).find(|p| Some(p.defect) == prey.plant && p.data == prey.data);
     let random = workload::random(args.seed);
     Ok(match (single(args)?, args.workload.as_deref()) {
         (Some(workload), _) => Box::new(std::iter::once(workload)),
@@ -217,7 +224,7 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
         let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
         let is_pool = args.workload.as_deref() == Some("pool");
         let json = serde_json::json!({
-            "engine": (!is_pool).then_some(&args.engine),
+            "engine": (!is_pool).then_some(args.engine.name()),
             "data": (!is_pool).then(|| data_word(prey.data)),
             "domain": is_pool.then_some(&args.domain),
             "workload": args.workload.as_deref().unwrap_or(if !args.calls.is_empty() { "calls" } else { "all" }),
@@ -243,7 +250,12 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
     match args.workload.as_deref() {
         Some("pool") => say!("an NVM pool in domain {}, seed {}", args.domain, args.seed),
         _ => {
-            say!("engine {}, data={}, seed {}: {workloads} workloads", args.engine, data_word(prey.data), args.seed)
+            say!(
+                "engine {}, data={}, seed {}: {workloads} workloads",
+                args.engine.name(),
+                data_word(prey.data),
+                args.seed
+            )
         }
     }
     say!(

@@ -5,7 +5,7 @@
 
 use crate::image::Kind;
 use crate::workload::{Workload, full};
-use ondol::DataMode;
+use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_testkit::op::text;
 
@@ -19,6 +19,8 @@ pub struct Planted {
     /// The fresh image.
     pub image: Kind,
     /// How it is mounted.
+    pub engine: JournalEngine,
+    /// And in which data mode.
     pub data: DataMode,
     /// Unmount and mount again before the recording: it begins with an empty journal.
     pub remount: bool,
@@ -147,9 +149,45 @@ pub const CLASSIC: &[Planted] = &[
 ];
 
 const fn simple(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
-    let (image, data) = (Kind::Small, DataMode::Ordered);
-    Planted { defect, shown: Shown::Crash, image, data, remount: false, before, calls }
+    let (image, engine, data) = (Kind::Small, JournalEngine::Classic, DataMode::Ordered);
+    Planted { defect, shown: Shown::Crash, image, engine, data, remount: false, before, calls }
 }
+
+/// The defects of engine `compressed`, and those of all block engines that show in it, too.
+pub const COMPRESSED: &[Planted] = &[
+    compressed(Defect::MissingFlushAfterCommit, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    Planted {
+        data: DataMode::Ordered,
+        ..compressed(Defect::MissingFlushBeforeCommit, LONG, "write /a 0 60K #3\nchmod /a 0600\nfsync /a")
+    },
+    compressed(Defect::MissingFlushBeforeTail, "create /a 0644", "remount"),
+    Planted {
+        shown: Shown::RecoveryCrash,
+        ..compressed(Defect::MissingFlushInRecovery, "", "create /a 0644\nwrite /a 0 3000 #1\nfsync /a")
+    },
+    Planted { remount: true, ..compressed(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
+    compressed(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    compressed(Defect::SkippedRevoke, FULL, REVOKED),
+    compressed(Defect::UnreadRevoke, FULL, REVOKED),
+    compressed(Defect::UncheckedStaging, "create /a 0644", LONG_NEW),
+    compressed(Defect::UnnamedStaging, "create /a 0644", LONG_NEW),
+    compressed(Defect::UncheckedUnit, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
+    compressed(Defect::EarlyDiscard, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
+    Planted {
+        before: FULL_OF_DATA,
+        ..compressed(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b")
+    },
+];
+
+const fn compressed(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
+    Planted { engine: JournalEngine::Compressed, data: DataMode::Journal, ..simple(defect, before, calls) }
+}
+
+/// New data that is long enough to be written home before its transaction counts.
+const LONG_NEW: &str = "write /a 0 60K #1\nwrite /a 60K 60K #2\nfsync /a";
+
+/// A file of 120 KiB that is at home.
+const LONG: &str = "create /a 0644\nwrite /a 0 60K #1\nwrite /a 60K 60K #2\nremount";
 
 impl Planted {
     /// What shows the defect.

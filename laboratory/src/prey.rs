@@ -5,7 +5,7 @@ use crate::run::{self, Run};
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
 use crate::workload::{Others, Workload};
-use ondol::{DataMode, Options};
+use ondol::{DataMode, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
@@ -19,6 +19,8 @@ use std::cell::RefCell;
 /// What is hunted, and how.
 #[derive(Clone, Debug)]
 pub struct Prey {
+    /// The journal engine.
+    pub engine: JournalEngine,
     /// The data mode.
     pub data: DataMode,
     /// A defect to plant; test builds only.
@@ -86,7 +88,7 @@ impl Prey {
     }
 
     fn options(&self, workload: &Workload) -> Options {
-        image::options(self.data).with_discard(workload.image.discards())
+        image::options(self.data).with_journal(self.engine).with_discard(workload.image.discards())
     }
 
     fn record_any(&self, image: &Layer, workload: &Workload) -> Result<Recorded, String> {
@@ -107,9 +109,9 @@ impl Prey {
     pub(crate) fn describe(&self, workload: &Workload) -> Description {
         let Workload { name, image, before, remount, calls, others } = workload;
         let quoted = |ops: &[Op]| text::print(ops).trim_end().replace('\n', " ; ").replace('\'', "'\\''");
-        let (seed, data) = (self.seed, data_word(self.data));
-        let mut arguments = format!("--engine classic --data {data} --image {image} --seed {seed}");
-        let mut text = format!("workload: {name}\nimage {image}, data={data}, seed {seed}\n");
+        let (seed, data, engine) = (self.seed, data_word(self.data), self.engine.name());
+        let mut arguments = format!("--engine {engine} --data {data} --image {image} --seed {seed}");
+        let mut text = format!("workload: {name}\nimage {image}, journal={engine}, data={data}, seed {seed}\n");
         if let Some(defect) = self.plant {
             arguments += &format!(" --plant {defect}");
         }

@@ -73,6 +73,10 @@ impl Dir for LibDir {
         Ok(Arc::new(Self { volume: Arc::clone(&self.volume), ino }))
     }
 
+    fn pass(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
+        self.enter(name)
+    }
+
     fn create(&self, name: &str, _append: Append) -> io::Result<Box<dyn File>> {
         let made = self.inodes().create(self.ino, name.as_bytes(), 0o644, Caller::default());
         self.file(made.map_err(|e| failed("create", &e))?.ino)

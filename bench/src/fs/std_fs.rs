@@ -3,6 +3,7 @@
 use super::{Append, Dir, Durable, File, Fs, Stat, in_op};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -17,7 +18,7 @@ impl StdFs {
     /// Works in `dir`.
     pub(crate) fn new(dir: &Path) -> io::Result<Self> {
         let fd = rustix::fs::open(dir, DIR_FLAGS, Mode::empty())?;
-        Ok(Self { root: Arc::new(StdDir { fd }) })
+        Ok(Self { root: Arc::new(StdDir::of(fd)) })
     }
 }
 
@@ -28,8 +29,8 @@ impl Fs for StdFs {
 
     fn sync(&self) -> io::Result<()> {
         // syncfs does not reach a plain FUSE server; an fsync of the directory does, but not every server offers it.
-        rustix::fs::syncfs(&self.root.fd).map_err(io::Error::from).map_err(in_op("syncfs"))?;
-        match rustix::fs::fsync(&self.root.fd) {
+        rustix::fs::syncfs(&*self.root.fd).map_err(io::Error::from).map_err(in_op("syncfs"))?;
+        match rustix::fs::fsync(&*self.root.fd) {
             Ok(()) | Err(Errno::INVAL | Errno::NOSYS) => Ok(()),
             Err(e) => Err(in_op("fsync of a directory")(e.into())),
         }
@@ -41,27 +42,42 @@ const FILE_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
 const FILE_MODE: Mode = Mode::from_raw_mode(0o644);
 const DIR_MODE: Mode = Mode::from_raw_mode(0o755);
 
+/// A directory, named by a path from one that is open.
 struct StdDir {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
+    /// Empty, or ends with a slash.
+    prefix: String,
 }
 
 impl StdDir {
+    fn of(fd: OwnedFd) -> Self {
+        Self { fd: Arc::new(fd), prefix: String::new() }
+    }
+
+    fn path<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        if self.prefix.is_empty() { Cow::Borrowed(name) } else { Cow::Owned(format!("{}{name}", self.prefix)) }
+    }
+
     fn file(&self, name: &str, flags: OFlags, append: Append) -> io::Result<Box<dyn File>> {
         let flags = if append == Append::Flag { flags | OFlags::APPEND } else { flags };
-        let fd = rustix::fs::openat(&self.fd, name, FILE_FLAGS | flags, FILE_MODE)?;
+        let fd = rustix::fs::openat(&*self.fd, &*self.path(name), FILE_FLAGS | flags, FILE_MODE)?;
         Ok(Box::new(StdFile { fd, append }))
     }
 }
 
 impl Dir for StdDir {
     fn mkdir(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
-        rustix::fs::mkdirat(&self.fd, name, DIR_MODE).map_err(io::Error::from).map_err(in_op("mkdir"))?;
+        rustix::fs::mkdirat(&*self.fd, &*self.path(name), DIR_MODE).map_err(io::Error::from).map_err(in_op("mkdir"))?;
         self.enter(name)
     }
 
     fn enter(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
-        let fd = rustix::fs::openat(&self.fd, name, DIR_FLAGS, Mode::empty()).map_err(io::Error::from);
-        Ok(Arc::new(Self { fd: fd.map_err(in_op("opening a directory"))? }))
+        let fd = rustix::fs::openat(&*self.fd, &*self.path(name), DIR_FLAGS, Mode::empty()).map_err(io::Error::from);
+        Ok(Arc::new(Self::of(fd.map_err(in_op("opening a directory"))?)))
+    }
+
+    fn pass(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
+        Ok(Arc::new(Self { fd: Arc::clone(&self.fd), prefix: format!("{}{name}/", self.prefix) }))
     }
 
     fn create(&self, name: &str, append: Append) -> io::Result<Box<dyn File>> {
@@ -73,20 +89,23 @@ impl Dir for StdDir {
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
-        rustix::fs::unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| in_op("unlink")(e.into()))
+        rustix::fs::unlinkat(&*self.fd, &*self.path(name), AtFlags::empty()).map_err(|e| in_op("unlink")(e.into()))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        rustix::fs::renameat(&self.fd, from, &self.fd, to).map_err(|e| in_op("rename")(e.into()))
+        rustix::fs::renameat(&*self.fd, &*self.path(from), &*self.fd, &*self.path(to))
+            .map_err(|e| in_op("rename")(e.into()))
     }
 
     fn rmdir(&self, name: &str) -> io::Result<()> {
-        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR).map_err(|e| in_op("rmdir")(e.into()))
+        rustix::fs::unlinkat(&*self.fd, &*self.path(name), AtFlags::REMOVEDIR).map_err(|e| in_op("rmdir")(e.into()))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
-        for entry in rustix::fs::Dir::read_from(&self.fd).map_err(|e| in_op("readdir")(e.into()))? {
+        let fd = rustix::fs::openat(&*self.fd, &*self.path("."), DIR_FLAGS, Mode::empty());
+        let fd = fd.map_err(|e| in_op("opening a directory")(e.into()))?;
+        for entry in rustix::fs::Dir::read_from(&fd).map_err(|e| in_op("readdir")(e.into()))? {
             let entry = entry.map_err(|e| in_op("readdir")(e.into()))?;
             let name = entry.file_name().to_string_lossy().into_owned();
             if name != "." && name != ".." {
@@ -97,8 +116,8 @@ impl Dir for StdDir {
     }
 
     fn stat(&self, name: &str) -> io::Result<Stat> {
-        let stat =
-            rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).map_err(|e| in_op("stat")(e.into()))?;
+        let stat = rustix::fs::statat(&*self.fd, &*self.path(name), AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|e| in_op("stat")(e.into()))?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Stat { size: u64::try_from(stat.st_size).unwrap_or(0), is_dir })
     }

@@ -32,6 +32,15 @@ pub(super) fn exercise(fs: &dyn Fs) {
     fs.sync().expect("sync");
     assert_eq!(dir.list().expect("list"), ["f"]);
     assert!(root.rmdir("d").is_err(), "a full directory stays");
+    let through = root.pass("d").expect("pass");
+    assert_eq!(through.stat("f").expect("stat").size, 12);
+    through.rename("f", "h").expect("rename");
+    assert_eq!(through.list().expect("list"), ["h"]);
+    through.mkdir("deep").expect("mkdir");
+    let deep = through.pass("deep").expect("pass");
+    deep.create("x", Append::Seek).expect("create").close().expect("close");
+    deep.unlink("x").expect("unlink");
+    through.rmdir("deep").expect("rmdir");
     let again = root.enter("d").expect("enter");
     again.mkdir("sub").expect("mkdir").create("g", Append::Flag).expect("create").close().expect("close");
     clear(root.as_ref()).expect("clear");

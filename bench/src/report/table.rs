@@ -1,6 +1,7 @@
 //! Tables for people: on the terminal, and as Markdown.
 
-use super::{Report, TargetReport};
+use super::{Latency, Report, TargetReport};
+use crate::counters::Engine;
 use crate::units::GIB;
 use serde_json::Value;
 use std::fmt::Write;
@@ -16,14 +17,37 @@ const HEAD: [&str; 8] = [
     "flushes/fsync",
 ];
 
-/// The table, aligned, with the guarantees below it.
+/// What the media and the journal had to do.
+const HEAD_BELOW: [&str; 8] = [
+    "target",
+    "device B/user B",
+    "fsync p50 µs",
+    "fsync p99 µs",
+    "fsync p99.9 µs",
+    "foreground checkpoints",
+    "stalls ms",
+    "compression µs/commit (ratio)",
+];
+
+/// The tables, aligned, with the guarantees below them.
 pub(crate) fn terminal(report: &Report) -> String {
-    let rows: Vec<_> = report.targets.iter().map(row).collect();
+    let mut out = format!("{}\n\n", title(report));
+    aligned(&mut out, &HEAD, &report.targets.iter().map(row).collect::<Vec<_>>());
+    out.push('\n');
+    aligned(&mut out, &HEAD_BELOW, &report.targets.iter().map(row_below).collect::<Vec<_>>());
+    out.push('\n');
+    for target in &report.targets {
+        let _ = writeln!(out, "{}: {}", target.target, target.guarantee);
+    }
+    out
+}
+
+/// Adds a table whose columns stand below each other.
+pub(crate) fn aligned<const N: usize>(out: &mut String, head: &[&str; N], rows: &[[String; N]]) {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(HEAD.get(column).map(|head| head.chars().count())).max().unwrap_or(0)
+        cells.chain(head.get(column).map(|head| head.chars().count())).max().unwrap_or(0)
     };
-    let mut out = format!("{}\n\n", title(report));
     let mut line = |cells: &[String]| {
         for (column, cell) in cells.iter().enumerate() {
             let width = width(column);
@@ -33,15 +57,19 @@ pub(crate) fn terminal(report: &Report) -> String {
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
     };
-    line(&HEAD.map(str::to_owned));
-    for row in &rows {
+    line(&head.map(str::to_owned));
+    for row in rows {
         line(row);
     }
-    out.push('\n');
-    for target in &report.targets {
-        let _ = writeln!(out, "{}: {}", target.target, target.guarantee);
+}
+
+/// Adds a table in Markdown.
+pub(crate) fn pipes<const N: usize>(out: &mut String, head: &[&str; N], rows: &[[String; N]]) {
+    let _ = writeln!(out, "| {} |", head.join(" | "));
+    let _ = writeln!(out, "|---|{}", "--:|".repeat(N - 1));
+    for row in rows {
+        let _ = writeln!(out, "| {} |", row.each_ref().map(|cell| cell.replace('|', "\\|")).join(" | "));
     }
-    out
 }
 
 /// The same as Markdown, with the machine.
@@ -58,11 +86,12 @@ pub(crate) fn markdown(report: &Report) -> String {
         machine.kernel,
         report.commit
     );
-    let _ = writeln!(out, "| {} | guarantee |", HEAD.join(" | "));
-    let _ = writeln!(out, "|---|{}---|", "--:|".repeat(HEAD.len() - 1));
+    pipes(&mut out, &HEAD, &report.targets.iter().map(row).collect::<Vec<_>>());
+    out.push('\n');
+    pipes(&mut out, &HEAD_BELOW, &report.targets.iter().map(row_below).collect::<Vec<_>>());
+    out.push('\n');
     for target in &report.targets {
-        let cells = row(target).map(|cell| cell.replace('|', "\\|"));
-        let _ = writeln!(out, "| {} | {} |", cells.join(" | "), target.guarantee.replace('|', "\\|"));
+        let _ = writeln!(out, "- `{}`: {}", target.target, target.guarantee);
     }
     out.push_str(
         "\nMedians over rounds in which the targets take turns; the ratio is to the first target in the same round.\n",
@@ -73,15 +102,13 @@ pub(crate) fn markdown(report: &Report) -> String {
 fn title(report: &Report) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let params: Vec<_> = report.params.iter().map(|(name, value)| format!("{name}={}", text(value))).collect();
-    format!("{} ({}), {} rounds", report.workload, params.join(" "), report.rounds)
+    let contents = &report.contents;
+    let (class, ratio) = (&contents.class, contents.lz4_ratio);
+    format!("{} ({}), {class} (LZ4 {ratio:.2}), {} rounds", report.workload, params.join(" "), report.rounds)
 }
 
 fn row(target: &TargetReport) -> [String; 8] {
     let TargetReport { ops_per_s: rate, ratio, latency_us: latency, counters, .. } = target;
-    let per = |count: Option<u64>, of: u64| match count {
-        Some(count) if of > 0 => format!("{:.2}", count as f64 / of as f64),
-        _ => "-".to_owned(),
-    };
     [
         target.target.clone(),
         format!("{:.0} ({:.0} .. {:.0})", rate.median, rate.min, rate.max),
@@ -92,4 +119,36 @@ fn row(target: &TargetReport) -> [String; 8] {
         per(counters.device.device_bytes, counters.ops),
         per(counters.device.device_flushes, counters.fsyncs),
     ]
+}
+
+fn per(count: Option<u64>, of: u64) -> String {
+    match count {
+        Some(count) if of > 0 => format!("{:.2}", count as f64 / of as f64),
+        _ => "-".to_owned(),
+    }
+}
+
+fn row_below(target: &TargetReport) -> [String; 8] {
+    let counters = &target.counters;
+    let sync = |get: fn(&Latency) -> f64| target.fsync_us.as_ref().map_or("-".to_owned(), |l| format!("{:.1}", get(l)));
+    let engine = |get: &dyn Fn(&Engine) -> String| counters.device.engine.as_ref().map_or("-".to_owned(), get);
+    [
+        target.target.clone(),
+        per(counters.device.device_bytes, counters.user_bytes),
+        sync(|l| l.p50),
+        sync(|l| l.p99),
+        sync(|l| l.p999),
+        engine(&|e| e.foreground_checkpoints.to_string()),
+        engine(&|e| format!("{:.1}", e.stall_ns as f64 / 1e6)),
+        engine(&compression),
+    ]
+}
+
+/// The time of a commit and what it was good for; nothing where nothing was compressed.
+pub(crate) fn compression(engine: &Engine) -> String {
+    if engine.compress_bytes_in == 0 {
+        return "-".to_owned();
+    }
+    let each = engine.compress_ns as f64 / 1000.0 / engine.commits.max(1) as f64;
+    format!("{each:.0} ({:.2})", engine.compress_bytes_in as f64 / engine.compress_bytes_out.max(1) as f64)
 }

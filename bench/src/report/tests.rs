@@ -1,7 +1,8 @@
 //! The JSON's names and the tables' figures.
 
 use super::{Report, Turns, markdown, targets, terminal};
-use crate::counters::Device;
+use crate::contents::Payload;
+use crate::counters::{Device, Engine};
 use crate::machine::{Machine, commit};
 use crate::measure::Sample;
 use hdrhistogram::Histogram;
@@ -11,11 +12,20 @@ use std::time::Duration;
 fn sample(ops: u64, seconds: u64, nanos: u64) -> Sample {
     let mut latency = Histogram::new(3).expect("histogram");
     latency.record_n(nanos, ops).expect("record");
-    Sample { ops, user_bytes: ops * 4096, fsyncs: ops, elapsed: Duration::from_secs(seconds), latency }
+    let sync = latency.clone();
+    Sample { ops, user_bytes: ops * 4096, fsyncs: ops, elapsed: Duration::from_secs(seconds), latency, sync }
 }
 
 fn report() -> Report {
-    let known = Device { device_bytes: Some(8000), device_flushes: Some(100), ..Device::default() };
+    let engine = Engine {
+        commits: 4,
+        compress_ns: 20_000,
+        compress_bytes_in: 300,
+        compress_bytes_out: 200,
+        ..Engine::default()
+    };
+    let known =
+        Device { device_bytes: Some(8000), device_flushes: Some(100), engine: Some(engine), ..Device::default() };
     let turns = [
         Turns { guarantee: "a".into(), samples: vec![(sample(100, 1, 1000), known), (sample(100, 2, 3000), known)] },
         Turns {
@@ -26,6 +36,7 @@ fn report() -> Report {
     Report {
         workload: "create-fsync",
         params: Map::from_iter([("size".to_owned(), json!(4096))]),
+        contents: Payload { class: "text".into(), lz4_ratio: 2.5 },
         machine: Machine::here(),
         commit: commit(),
         rounds: 2,
@@ -50,14 +61,14 @@ fn json_has_the_documented_names() {
         found.sort_unstable();
         assert_eq!(found, sorted(names));
     };
-    check(&json, &["workload", "params", "machine", "commit", "rounds", "targets"]);
+    check(&json, &["workload", "params", "contents", "machine", "commit", "rounds", "targets"]);
     let target = json.pointer("/targets/0").expect("a target");
-    check(target, &["target", "guarantee", "ops_per_s", "ratio", "latency_us", "counters"]);
+    check(target, &["target", "guarantee", "ops_per_s", "ratio", "latency_us", "fsync_us", "counters"]);
     check(&target["ops_per_s"], &["median", "min", "max"]);
     check(&target["ratio"], &["median", "low", "high"]);
     check(&target["latency_us"], &["p50", "p99", "p999", "max"]);
     let counters = ["ops", "user_bytes", "fsyncs", "nvm_bytes", "nvm_lines", "nvm_fences", "device_bytes"];
-    check(&target["counters"], &[&counters[..], &["device_flushes", "fuse_requests"]].concat());
+    check(&target["counters"], &[&counters[..], &["device_flushes", "fuse_requests", "engine"]].concat());
 }
 
 #[test]
@@ -80,5 +91,6 @@ fn tables_show_every_target() {
         assert!(text.contains("kernel:ext4") && text.contains("75 (50 .. 100)"), "{text}");
         assert!(text.contains("2.50 (2.00 .. 3.00)"), "{text}");
         assert!(text.contains("80.00") && text.contains("1.00"), "{text}");
+        assert!(text.contains("5 (1.50)") && text.contains("text (LZ4 2.50)"), "{text}");
     }
 }

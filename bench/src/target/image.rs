@@ -108,11 +108,12 @@ impl Drop for WorkDir {
 pub(crate) fn directory(on: Option<On>, dir: &Path) -> Result<PathBuf, BenchError> {
     let chosen = match on {
         None => return Ok(dir.to_owned()),
-        Some(On::Ram) => Path::new(RAM_DIR),
+        Some(On::Ssd | On::Hdd) if is_memory(dir)? => return Ok(dir.to_owned()),
+        Some(On::Ram | On::Ssd | On::Hdd) => Path::new(RAM_DIR),
         Some(On::Disk) if !is_memory(dir)? => dir,
         Some(On::Disk) => Path::new(DISK_DIR),
     };
-    if is_memory(chosen)? == (on == Some(On::Ram)) {
+    if is_memory(chosen)? == (on != Some(On::Disk)) {
         return Ok(chosen.to_owned());
     }
     Err(BenchError::Unfit(match on {

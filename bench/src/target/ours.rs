@@ -1,5 +1,6 @@
 //! Our own targets: an image through the library, and through `ondol mount`.
 
+use super::device::Modelled;
 use super::image::{self, ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::session::{Session, Setting};
@@ -14,6 +15,7 @@ use crate::fs::std_fs::StdFs;
 use crate::guarantee;
 use crate::interrupt::Interrupt;
 use ondol::{FormatOptions, Options, Volume};
+use ondol_env::System;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,8 +39,12 @@ impl Ours {
 pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchError> {
     let options = Options::parse(&image.options).map_err(|e| BenchError::Usage(format!("lib: {e}")))?;
     let (path, made) = find_or_make(image, setting)?;
-    let volume = Volume::open_with(&path, &options).map_err(|e| failed(path.display(), &e))?;
-    let volume = Arc::new(volume);
+    let device = Modelled::of(image.on, &path)?;
+    let volume = match &device {
+        Some(device) => Volume::open_store(device.store(), &options, Arc::new(System)),
+        None => Volume::open_with(&path, &options),
+    };
+    let volume = Arc::new(volume.map_err(|e| failed(path.display(), &e))?);
     let fs = LibFs::new(Arc::clone(&volume), &unique_name(), made.is_none()).context(|| path.display().to_string())?;
     let probe = Probe::Volume(Arc::clone(&volume));
     Ok(Session {
@@ -48,6 +54,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
         work: None,
         volume: Some(Ours { volume }),
         mount: None,
+        device,
         image: made,
     })
 }
@@ -55,6 +62,8 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
 /// An image, mounted by this program's `mount` command.
 pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
     let (path, made) = find_or_make(image, setting)?;
+    let mut device = Modelled::of(image.on, &path)?;
+    let path = device.as_mut().map_or(Ok(path), Modelled::serve)?;
     let program = setting.program.to_string_lossy();
     let mount = Mounted::by_server(&[&program, "umount"], interrupt, |point| {
         let mount = Program::new(&setting.program)?.args(["mount", "-f"]);
@@ -72,17 +81,18 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
         work: Some(work),
         volume: None,
         mount: Some(mount),
+        device,
         image: made,
     })
 }
 
 /// The image, and its guard if it had to be made. A bare name that does not exist is made where images are made.
 fn find_or_make(image: &Image, setting: &Setting) -> Result<(PathBuf, Option<ImageFile>), BenchError> {
-    if image.path.exists() {
+    if image.on.is_none() && image.path.exists() {
         return Ok((image.path.clone(), None));
     }
     let bare = image.path.components().count() == 1;
-    let path = if bare { setting.dir.join(&image.path) } else { image.path.clone() };
+    let path = if bare { image::directory(image.on, &setting.dir)?.join(&image.path) } else { image.path.clone() };
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(&setting.dir);
     image::check_room(dir, setting.footprint)?;
     let made = ImageFile::create(path.clone(), image.size.unwrap_or(setting.image_size))?;

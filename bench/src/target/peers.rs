@@ -1,5 +1,6 @@
 //! The file systems to compare with: directories, tmpfs, the kernel's, fuse2fs.
 
+use super::device::Modelled;
 use super::image::{self, ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::session::{Session, Setting};
@@ -29,6 +30,7 @@ pub(super) fn directory(path: &Path) -> Result<Session, BenchError> {
         work: Some(work),
         volume: None,
         mount: None,
+        device: None,
         image: None,
     })
 }
@@ -53,10 +55,15 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
     need_root(&format!("kernel:{}", fs.name()), "it mounts an image through a loop device")?;
     let image = fresh_image(fresh, setting)?;
     make_fs(fs, fresh, image.path())?;
-    let options = if fresh.options.is_empty() { "loop".to_owned() } else { format!("loop,{}", fresh.options) };
-    // The kernel frees the loop device with the mount.
+    let mut device = Modelled::of(fresh.on, image.path())?;
+    // The kernel frees a loop device of its own with the mount.
+    let (source, how) = match &mut device {
+        Some(device) => (device.attach()?, "defaults"),
+        None => (image.path().to_owned(), "loop"),
+    };
+    let options = if fresh.options.is_empty() { how.to_owned() } else { format!("{how},{}", fresh.options) };
     let mount = Mounted::by_command(&["umount"], |point| {
-        Ok(Program::new("mount")?.args(["-t", fs.name(), "-o", &options]).arg(image.path()).arg(point))
+        Ok(Program::new("mount")?.args(["-t", fs.name(), "-o", &options]).arg(source).arg(point))
     })?;
     let entry = mount.table_entry()?;
     let work = WorkDir::create_in_image(mount.path())?;
@@ -64,10 +71,14 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
     Ok(Session {
         fs: Box::new(files),
         guarantee: guarantee::of_mount(&entry),
-        probe: Probe::of_device(&entry.source),
+        probe: match &device {
+            Some(device) => Probe::Model(device.store()),
+            None => Probe::of_device(&entry.source),
+        },
         work: Some(work),
         volume: None,
         mount: Some(mount),
+        device,
         image: Some(image),
     })
 }
@@ -76,9 +87,11 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
 pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
     let image = fresh_image(fresh, setting)?;
     make_fs(KernelFs::Ext4, fresh, image.path())?;
+    let mut device = Modelled::of(fresh.on, image.path())?;
+    let source = device.as_mut().map_or(Ok(image.path().to_owned()), Modelled::serve)?;
     let umount: &[&str] = if rustix::process::geteuid().is_root() { &["umount"] } else { &["fusermount3", "-u"] };
     let mount = Mounted::by_server(umount, interrupt, |point| {
-        let program = Program::new("fuse2fs")?.arg("-f").arg(image.path()).arg(point);
+        let program = Program::new("fuse2fs")?.arg("-f").arg(&source).arg(point);
         Ok(if fresh.options.is_empty() { program } else { program.arg("-o").arg(&fresh.options) })
     })?;
     let work = WorkDir::create_in_image(mount.path())?;
@@ -86,10 +99,11 @@ pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -
     Ok(Session {
         fs: Box::new(files),
         guarantee: guarantee::FUSE2FS.to_owned(),
-        probe: Probe::None,
+        probe: device.as_ref().map_or(Probe::None, |device| Probe::Model(device.store())),
         work: Some(work),
         volume: None,
         mount: Some(mount),
+        device,
         image: Some(image),
     })
 }

@@ -1,5 +1,6 @@
 //! One target for one round: made, mounted, probed, taken away.
 
+use super::device::Modelled;
 use super::image::{ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::ours::Ours;
@@ -34,6 +35,7 @@ pub(crate) struct Session {
     pub(super) work: Option<WorkDir>,
     pub(super) volume: Option<Ours>,
     pub(super) mount: Option<Mounted>,
+    pub(super) device: Option<Modelled>,
     pub(super) image: Option<ImageFile>,
 }
 
@@ -58,15 +60,23 @@ impl Session {
         self.probe.read()
     }
 
+    /// Lets a modelled device take its time from now on, or no time.
+    pub(crate) fn set_slow(&self, slow: bool) {
+        if let Some(device) = &self.device {
+            device.set_slow(slow);
+        }
+    }
+
     /// Takes everything away, telling of what fails. (Dropping a session does the same and prints it.)
     pub(crate) fn finish(self) -> Result<(), BenchError> {
-        let Self { fs, guarantee: _, probe, work, volume, mount, image } = self;
+        let Self { fs, guarantee: _, probe, work, volume, mount, device, image } = self;
         drop(fs);
         drop(probe);
         let done = [
             work.map_or(Ok(()), WorkDir::remove),
             volume.map_or(Ok(()), Ours::close),
             mount.map_or(Ok(()), Mounted::unmount),
+            device.map_or(Ok(()), Modelled::remove),
             image.map_or(Ok(()), ImageFile::remove),
         ];
         done.into_iter().collect()

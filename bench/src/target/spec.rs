@@ -60,6 +60,8 @@ pub(crate) struct Image {
     pub(crate) path: PathBuf,
     /// Its size in bytes if it has to be made; `None`: what fits the workload.
     pub(crate) size: Option<u64>,
+    /// What it lies on: then it is made, with `path` as its name.
+    pub(crate) on: Option<On>,
     /// Mount options, comma-separated.
     pub(crate) options: String,
 }
@@ -84,6 +86,10 @@ pub(crate) enum On {
     Ram,
     /// A disk.
     Disk,
+    /// Memory behind a modelled solid-state disk.
+    Ssd,
+    /// Memory behind a modelled hard disk.
+    Hdd,
 }
 
 impl FromStr for Target {
@@ -128,13 +134,17 @@ fn image(text: &str) -> Result<Image, String> {
     if path.starts_with("nvm:") {
         return Err("NVM pools as targets are not built yet".into());
     }
-    let mut image = Image { path: path.into(), size: None, options: String::new() };
+    let mut image = Image { path: path.into(), size: None, on: None, options: String::new() };
     let mut passed_on = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("size", value)) => image.size = Some(size(value)?),
+            Some(("on", value)) => image.on = Some(on(value)?),
             _ => passed_on.push(option),
         }
+    }
+    if image.on.is_some() && image.path.components().count() != 1 {
+        return Err("on= is for an image that the bench makes: name it without a directory".into());
     }
     image.options = passed_on.join(",");
     Ok(image)
@@ -146,9 +156,7 @@ fn fresh(options: &str, has_features: bool) -> Result<Fresh, String> {
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("size", value)) => fresh.size = Some(size(value)?),
-            Some(("on", "ram")) => fresh.on = Some(On::Ram),
-            Some(("on", "disk")) => fresh.on = Some(On::Disk),
-            Some(("on", value)) => return Err(format!("on={value}: ram or disk")),
+            Some(("on", value)) => fresh.on = Some(on(value)?),
             Some(("feature", value)) if has_features => fresh.features.push(value.to_owned()),
             Some(("feature", _)) => return Err("feature= is for ext4 only".into()),
             _ => passed_on.push(option),
@@ -156,6 +164,16 @@ fn fresh(options: &str, has_features: bool) -> Result<Fresh, String> {
     }
     fresh.options = passed_on.join(",");
     Ok(fresh)
+}
+
+fn on(text: &str) -> Result<On, String> {
+    match text {
+        "ram" => Ok(On::Ram),
+        "disk" => Ok(On::Disk),
+        "ssd" => Ok(On::Ssd),
+        "hdd" => Ok(On::Hdd),
+        _ => Err(format!("on={text}: ram, disk, ssd or hdd")),
+    }
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -180,9 +198,14 @@ mod tests {
         assert_eq!(kind("dir:/a,b"), Kind::Dir("/a,b".into()));
         assert_eq!(kind("tmpfs"), Kind::Tmpfs);
         assert_eq!(kind("fuse2fs"), Kind::Fuse2fs(Fresh::default()));
-        let image = Image { path: "/x.img".into(), size: Some(2 * GIB), options: "data=journal,commit=1".into() };
+        let image =
+            Image { path: "/x.img".into(), size: Some(2 * GIB), on: None, options: "data=journal,commit=1".into() };
         assert_eq!(kind("lib:/x.img,data=journal,size=2G,commit=1"), Kind::Lib(image.clone()));
         assert_eq!(kind("fuse:/x.img,size=2G,data=journal,commit=1"), Kind::Fuse(image));
+        let image = Image { path: "x.img".into(), size: None, on: Some(On::Hdd), options: "data=journal".into() };
+        assert_eq!(kind("lib:x.img,on=hdd,data=journal"), Kind::Lib(image));
+        let fresh = Fresh { on: Some(On::Ssd), ..Fresh::default() };
+        assert_eq!(kind("kernel:ext4,on=ssd"), Kind::Kernel(KernelFs::Ext4, fresh));
         let fresh = Fresh { on: Some(On::Disk), options: "data=journal,noatime".into(), ..Fresh::default() };
         assert_eq!(kind("kernel:ext4,data=journal,on=disk,noatime"), Kind::Kernel(KernelFs::Ext4, fresh));
         assert_eq!(kind("kernel:btrfs"), Kind::Kernel(KernelFs::Btrfs, Fresh::default()));
@@ -204,6 +227,7 @@ mod tests {
             ("kernel:xfs,feature=x", "ext4 only"),
             ("fuse2fs,size=much", "size=much"),
             ("lib:x,size=0", "size=0"),
+            ("lib:/d/x,on=ssd", "without a directory"),
             ("lib:", "names no image"),
             ("lib:nvm:/dev/pmem0", "NVM pools"),
             ("dir:", "names no directory"),

@@ -2,6 +2,7 @@
 
 use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload};
+use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, File, Fs};
 use crate::measure::Meter;
 use crate::rng::Rng;
@@ -31,19 +32,23 @@ pub(super) const DEFINITION: Definition = Definition {
     most_ops: 200_000,
     build: |params| {
         let sync = if params.word("sync") == "fdatasync" { Durable::Data } else { Durable::All };
-        Ok(Box::new(Log { size: params.length("size"), sync }))
+        Ok(Box::new(Log { size: params.number("size"), sync }))
     },
 };
 
 struct Log {
-    size: usize,
+    size: u64,
     sync: Durable,
 }
 
 impl Workload for Log {
     fn footprint(&self, plan: &Plan) -> Footprint {
         let ops = plan.ops.saturating_mul(plan.threads.into());
-        Footprint { bytes: ops.saturating_mul(self.size as u64), files: plan.threads.into() }
+        Footprint { bytes: ops.saturating_mul(self.size), files: plan.threads.into() }
+    }
+
+    fn longest(&self) -> u64 {
+        self.size
     }
 
     fn prepare(&self, fs: &dyn Fs, plan: &Plan) -> io::Result<Box<dyn Prepared>> {
@@ -51,9 +56,8 @@ impl Workload for Log {
         for thread in 0..plan.threads {
             root.create(&name(thread), Append::Flag)?.close()?;
         }
-        let mut data = vec![0; self.size];
-        Rng::new(plan.seed, 0).fill(&mut data);
-        Ok(Box::new(Ready { root, data, sync: self.sync }))
+        let contents = Arc::clone(&plan.contents);
+        Ok(Box::new(Ready { root, size: self.size, contents, sync: self.sync, seed: plan.seed }))
     }
 }
 
@@ -63,30 +67,33 @@ fn name(thread: u32) -> String {
 
 struct Ready {
     root: Arc<dyn Dir>,
-    data: Vec<u8>,
+    size: u64,
+    contents: Arc<Contents>,
     sync: Durable,
+    seed: u64,
 }
 
 impl Prepared for Ready {
     fn worker(&self, thread: u32) -> io::Result<Box<dyn Worker + '_>> {
-        Ok(Box::new(Appender { ready: self, file: self.root.open(&name(thread), Append::Flag)? }))
+        let file = self.root.open(&name(thread), Append::Flag)?;
+        Ok(Box::new(Appender { ready: self, file, rng: Rng::new(self.seed, 1 + u64::from(thread)) }))
     }
 }
 
 struct Appender<'a> {
     ready: &'a Ready,
     file: Box<dyn File>,
+    rng: Rng,
 }
 
 impl Worker for Appender<'_> {
     fn step(&mut self, meter: &mut Meter) -> io::Result<()> {
-        let data = &self.ready.data;
-        meter.time(|_| {
+        let data = self.ready.contents.piece(&mut self.rng, self.ready.size);
+        meter.time(|meter| {
             self.file.append(data)?;
-            self.file.fsync(self.ready.sync)
+            meter.fsync(self.file.as_mut(), self.ready.sync)
         })?;
         meter.user_bytes += data.len() as u64;
-        meter.fsyncs += 1;
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
 use crate::BenchError;
+use crate::contents::Contents;
 use crate::fs::{Append, Dir, File, Fs};
 use crate::measure::Meter;
 use crate::rng::Rng;
@@ -88,17 +89,22 @@ impl Workload for Bytes {
         Footprint { bytes: self.slots.saturating_mul(self.size as u64).saturating_mul(files), files }
     }
 
+    fn longest(&self) -> u64 {
+        self.size as u64
+    }
+
     fn prepare(&self, fs: &dyn Fs, plan: &Plan) -> io::Result<Box<dyn Prepared>> {
         let root = fs.root();
-        let mut data = vec![0; self.size];
-        Rng::new(plan.seed, 0).fill(&mut data);
+        let mut rng = Rng::new(plan.seed, 0);
         let written = if self.writes && self.in_order { 0 } else { self.slots };
         for thread in 0..plan.threads {
             let mut file = root.create(&name(thread), Append::Seek)?;
-            (0..written).try_for_each(|slot| file.write_at(slot * self.size as u64, &data))?;
+            for slot in 0..written {
+                file.write_at(slot * self.size as u64, plan.contents.piece(&mut rng, self.size as u64))?;
+            }
             file.close()?;
         }
-        Ok(Box::new(Ready { work: *self, root, data, seed: plan.seed }))
+        Ok(Box::new(Ready { work: *self, root, contents: Arc::clone(&plan.contents), seed: plan.seed }))
     }
 }
 
@@ -109,7 +115,7 @@ fn name(thread: u32) -> String {
 struct Ready {
     work: Bytes,
     root: Arc<dyn Dir>,
-    data: Vec<u8>,
+    contents: Arc<Contents>,
     seed: u64,
 }
 
@@ -117,7 +123,7 @@ impl Prepared for Ready {
     fn worker(&self, thread: u32) -> io::Result<Box<dyn Worker + '_>> {
         let file = self.root.open(&name(thread), Append::Seek)?;
         let rng = Rng::new(self.seed, 1 + u64::from(thread));
-        Ok(Box::new(Hand { ready: self, file, rng, buffer: self.data.clone(), next: 0 }))
+        Ok(Box::new(Hand { ready: self, file, rng, buffer: vec![0; self.work.size], next: 0 }))
     }
 }
 
@@ -136,7 +142,8 @@ impl Worker for Hand<'_> {
         let offset = slot * work.size as u64;
         self.next += 1;
         if work.writes {
-            meter.time(|_| self.file.write_at(offset, &self.ready.data))?;
+            let data = self.ready.contents.piece(&mut self.rng, work.size as u64);
+            meter.time(|_| self.file.write_at(offset, data))?;
             meter.user_bytes += work.size as u64;
             return Ok(());
         }

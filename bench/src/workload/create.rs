@@ -3,6 +3,7 @@
 
 use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload, nth, thread_dir};
+use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, Fs};
 use crate::measure::Meter;
 use crate::rng::Rng;
@@ -30,11 +31,11 @@ pub(super) const DEFINITION: Definition = Definition {
     threads: 1,
     ops: 20_000,
     most_ops: 200_000,
-    build: |params| Ok(Box::new(Create { size: params.length("size"), files: params.number("files").max(1) })),
+    build: |params| Ok(Box::new(Create { size: params.number("size"), files: params.number("files").max(1) })),
 };
 
 struct Create {
-    size: usize,
+    size: u64,
     files: u64,
 }
 
@@ -48,9 +49,13 @@ impl Workload for Create {
     fn footprint(&self, plan: &Plan) -> Footprint {
         let files = plan.ops.saturating_mul(plan.threads.into());
         let dirs = self.dirs(plan).saturating_add(1).saturating_mul(plan.threads.into());
-        let bytes = files.saturating_mul((self.size as u64).next_multiple_of(4096));
+        let bytes = files.saturating_mul(self.size.next_multiple_of(4096));
         // A name takes up to 40 bytes of a directory that is at worst half full.
         Footprint { bytes: bytes.saturating_add(files.saturating_mul(80)), files: files.saturating_add(dirs) }
+    }
+
+    fn longest(&self) -> u64 {
+        self.size
     }
 
     fn prepare(&self, fs: &dyn Fs, plan: &Plan) -> io::Result<Box<dyn Prepared>> {
@@ -60,28 +65,35 @@ impl Workload for Create {
             let dir = thread_dir(&root, thread)?;
             dirs.push((0..self.dirs(plan)).map(|d| dir.mkdir(&format!("{d:04}"))).collect::<io::Result<_>>()?);
         }
-        let mut data = vec![0; self.size];
-        Rng::new(plan.seed, 0).fill(&mut data);
-        Ok(Box::new(Ready { dirs, data, files: self.files }))
+        let contents = Arc::clone(&plan.contents);
+        Ok(Box::new(Ready { dirs, size: self.size, contents, files: self.files, seed: plan.seed }))
     }
 }
 
 struct Ready {
     /// By thread.
     dirs: Vec<Vec<Arc<dyn Dir>>>,
-    data: Vec<u8>,
+    size: u64,
+    contents: Arc<Contents>,
     files: u64,
+    seed: u64,
 }
 
 impl Prepared for Ready {
     fn worker(&self, thread: u32) -> io::Result<Box<dyn Worker + '_>> {
-        Ok(Box::new(Creator { ready: self, dirs: nth(&self.dirs, thread as usize)?, next: 0 }))
+        Ok(Box::new(Creator {
+            ready: self,
+            dirs: nth(&self.dirs, thread as usize)?,
+            rng: Rng::new(self.seed, 1 + u64::from(thread)),
+            next: 0,
+        }))
     }
 }
 
 struct Creator<'a> {
     ready: &'a Ready,
     dirs: &'a [Arc<dyn Dir>],
+    rng: Rng,
     next: u64,
 }
 
@@ -90,15 +102,14 @@ impl Worker for Creator<'_> {
         let dir = nth(self.dirs, (self.next / self.ready.files) as usize)?;
         let name = format!("{:08}", self.next);
         self.next += 1;
-        let data = &self.ready.data;
-        meter.time(|_| {
+        let data = self.ready.contents.piece(&mut self.rng, self.ready.size);
+        meter.time(|meter| {
             let mut file = dir.create(&name, Append::Seek)?;
             file.write_at(0, data)?;
-            file.fsync(Durable::All)?;
+            meter.fsync(file.as_mut(), Durable::All)?;
             file.close()
         })?;
         meter.user_bytes += data.len() as u64;
-        meter.fsyncs += 1;
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload, thread_dir};
+use crate::contents::Contents;
 use crate::fs::{Append, Dir, Fs};
 use crate::measure::Meter;
 use crate::rng::Rng;
@@ -121,20 +122,19 @@ impl Workload for Names {
 
     fn prepare(&self, fs: &dyn Fs, plan: &Plan) -> io::Result<Box<dyn Prepared>> {
         let root = fs.root();
-        let mut data = vec![0; UNTAR_MAX as usize];
-        Rng::new(plan.seed, 0).fill(&mut data);
+        let mut rng = Rng::new(plan.seed, 0);
         let files = self.there(plan);
         for thread in 0..plan.threads {
             let dir = thread_dir(&root, thread)?;
             for n in 0..files {
                 let mut file = dir.create(&before(n), Append::Seek)?;
                 if self.work == Work::Unlink {
-                    file.write_at(0, data.get(..4096).unwrap_or_default())?;
+                    file.write_at(0, plan.contents.piece(&mut rng, 4096))?;
                 }
                 file.close()?;
             }
         }
-        Ok(Box::new(Ready { work: self.work, root, files, data, seed: plan.seed }))
+        Ok(Box::new(Ready { work: self.work, root, files, contents: Arc::clone(&plan.contents), seed: plan.seed }))
     }
 }
 
@@ -150,7 +150,7 @@ struct Ready {
     work: Work,
     root: Arc<dyn Dir>,
     files: u64,
-    data: Vec<u8>,
+    contents: Arc<Contents>,
     seed: u64,
 }
 
@@ -206,8 +206,8 @@ impl Worker for Hand<'_> {
                 if names == self.ready.files { Ok(()) } else { Err(wrong()) }
             }
             Work::Untar => {
-                let size = (self.rng.below(UNTAR_MAX).min(self.rng.below(UNTAR_MAX))) as usize;
-                let data = self.ready.data.get(..size).unwrap_or_default();
+                let size = self.rng.below(UNTAR_MAX).min(self.rng.below(UNTAR_MAX));
+                let data = self.ready.contents.piece(&mut self.rng, size);
                 meter.time(|_| {
                     if n.is_multiple_of(UNTAR_FILES) {
                         self.below = self.dir.mkdir(&format!("dir{:06}", n / UNTAR_FILES))?;

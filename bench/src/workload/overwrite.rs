@@ -3,6 +3,7 @@
 use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
 use crate::BenchError;
+use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, File, Fs};
 use crate::measure::Meter;
 use crate::rng::Rng;
@@ -41,11 +42,11 @@ pub(super) const DEFINITION: Definition = Definition {
 
 fn build(params: &Params) -> Result<Box<dyn Workload>, BenchError> {
     let overwrite = Overwrite {
-        size: params.length("size"),
+        size: params.number("size"),
         file_size: params.number("file-size"),
         sync: if params.word("sync") == "fdatasync" { Durable::Data } else { Durable::All },
     };
-    if overwrite.file_size < overwrite.size as u64 {
+    if overwrite.file_size < overwrite.size {
         let text = format!("--param size={}: more than file-size={}", overwrite.size, overwrite.file_size);
         return Err(BenchError::Usage(text));
     }
@@ -53,7 +54,7 @@ fn build(params: &Params) -> Result<Box<dyn Workload>, BenchError> {
 }
 
 struct Overwrite {
-    size: usize,
+    size: u64,
     file_size: u64,
     sync: Durable,
 }
@@ -64,26 +65,27 @@ impl Workload for Overwrite {
         Footprint { bytes: self.file_size.saturating_mul(files), files }
     }
 
+    fn longest(&self) -> u64 {
+        self.size.max(MIB)
+    }
+
     fn prepare(&self, fs: &dyn Fs, plan: &Plan) -> io::Result<Box<dyn Prepared>> {
         let root = fs.root();
         let mut rng = Rng::new(plan.seed, 0);
-        let mut data = vec![0; MIB as usize];
         for thread in 0..plan.threads {
-            rng.fill(&mut data);
             let mut file = root.create(&name(thread), Append::Seek)?;
             let mut offset = 0;
             while offset < self.file_size {
-                let len = (self.file_size - offset).min(MIB);
-                file.write_at(offset, data.get(..len as usize).unwrap_or_default())?;
-                offset += len;
+                let data = plan.contents.piece(&mut rng, (self.file_size - offset).min(MIB));
+                file.write_at(offset, data)?;
+                offset += data.len() as u64;
             }
             file.fsync(Durable::All)?;
             file.close()?;
         }
-        let mut data = vec![0; self.size];
-        rng.fill(&mut data);
-        let slots = self.file_size / self.size as u64;
-        Ok(Box::new(Ready { root, data, slots, sync: self.sync, seed: plan.seed }))
+        let slots = self.file_size / self.size;
+        let contents = Arc::clone(&plan.contents);
+        Ok(Box::new(Ready { root, size: self.size, contents, slots, sync: self.sync, seed: plan.seed }))
     }
 }
 
@@ -93,7 +95,8 @@ fn name(thread: u32) -> String {
 
 struct Ready {
     root: Arc<dyn Dir>,
-    data: Vec<u8>,
+    size: u64,
+    contents: Arc<Contents>,
     /// Places for a write in a file.
     slots: u64,
     sync: Durable,
@@ -115,14 +118,13 @@ struct Writer<'a> {
 
 impl Worker for Writer<'_> {
     fn step(&mut self, meter: &mut Meter) -> io::Result<()> {
-        let data = &self.ready.data;
-        let offset = self.rng.below(self.ready.slots).saturating_mul(data.len() as u64);
-        meter.time(|_| {
+        let offset = self.rng.below(self.ready.slots).saturating_mul(self.ready.size);
+        let data = self.ready.contents.piece(&mut self.rng, self.ready.size);
+        meter.time(|meter| {
             self.file.write_at(offset, data)?;
-            self.file.fsync(self.ready.sync)
+            meter.fsync(self.file.as_mut(), self.ready.sync)
         })?;
         meter.user_bytes += data.len() as u64;
-        meter.fsyncs += 1;
         Ok(())
     }
 

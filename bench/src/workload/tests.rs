@@ -1,12 +1,14 @@
 //! Every workload on a directory: it does what it says, the same each time.
 
 use super::{ALL, Footprint, Params, Plan, find};
+use crate::contents::{Class, Contents};
 use crate::fs::Fs;
 use crate::fs::std_fs::StdFs;
 use crate::interrupt::Interrupt;
 use crate::measure::{Limit, Sample, run};
 use crate::units::{GIB, MIB};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Runs a workload in `dir`, small.
 fn turn(dir: &Path, name: &str, set: &[&str], threads: u32, ops: u64) -> Sample {
@@ -15,7 +17,9 @@ fn turn(dir: &Path, name: &str, set: &[&str], threads: u32, ops: u64) -> Sample 
     let params = Params::new(name, definition.params, &set).expect("params");
     let workload = (definition.build)(&params).expect("build");
     let fs = StdFs::new(dir).expect("directory");
-    let plan = Plan { threads, ops, seed: params.number("seed") };
+    let seed = params.number("seed");
+    let contents = Arc::new(Contents::new(Class::Random, seed, workload.longest()));
+    let plan = Plan { threads, ops, seed, contents };
     let prepared = workload.prepare(&fs, &plan).expect("prepare");
     fs.sync().expect("sync");
     let interrupt = Interrupt::catch().expect("handlers");
@@ -91,6 +95,48 @@ fn varmail_works_with_many_threads() {
 }
 
 #[test]
+fn fileserver_keeps_its_set_in_a_tree() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let set = &["files=450", "size=8k", "append=2k", "iosize=4k"];
+    let sample = turn(dir.path(), "fileserver", set, 2, 11 * 20);
+    assert_eq!((sample.ops, sample.fsyncs), (2 * 11 * 20, 0));
+    assert!(sample.user_bytes > 40 * 4096, "{}", sample.user_bytes);
+    let after = files(dir.path());
+    assert!((330..=400).contains(&after.len()), "{} of 450 files are there", after.len());
+    let tree = dir.path().join("bigfileset");
+    assert_eq!(std::fs::read_dir(&tree).expect("tree").count(), 2, "23 leaves of 20 files below two directories");
+    assert_eq!(std::fs::read_dir(tree.join("00000")).expect("tree").count(), 20);
+}
+
+#[test]
+fn webproxy_reads_more_than_it_writes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = turn(dir.path(), "webproxy", &["files=100", "append=1k"], 4, 19 * 5);
+    assert!(sample.ops >= 4 * 19 * 5 && sample.fsyncs == 0);
+    assert!((60..=95).contains(&files(dir.path()).len()));
+    assert_eq!(files(dir.path()).iter().filter(|(name, _)| name.len() == 8).count(), files(dir.path()).len());
+}
+
+#[test]
+fn postmark_keeps_its_pool() {
+    let set = &["files=50", "subdirs=30", "fsync=create"];
+    let dir = tempfile::tempdir().expect("a directory");
+    let sample = turn(dir.path(), "postmark", set, 2, 25 + 200);
+    assert_eq!(sample.ops, 450);
+    let made = sample.fsyncs;
+    assert!((150..350).contains(&made), "{made} files were made");
+    let left = files(dir.path());
+    let deleted = 450 - 50 - (made - 50);
+    assert_eq!(left.len() as u64, made - deleted, "a transaction makes a file or removes one");
+    assert!(left.iter().all(|(_, size)| (500..=10_000).contains(size)));
+    let again = tempfile::tempdir().expect("a directory");
+    turn(again.path(), "postmark", set, 2, 25 + 200);
+    assert_eq!(files(again.path()), left, "one seed, one outcome");
+    let without = tempfile::tempdir().expect("a directory");
+    assert_eq!(turn(without.path(), "postmark", &["files=50", "subdirs=30"], 1, 60).fsyncs, 0);
+}
+
+#[test]
 fn names_and_parameters_are_checked() {
     assert!(find("copy").err().expect("unknown").to_string().contains("create-fsync"));
     let definition = find("overwrite-fsync").expect("workload");
@@ -101,7 +147,8 @@ fn names_and_parameters_are_checked() {
 #[test]
 fn images_fit_what_is_written() {
     assert_eq!(Footprint::default().image_size(), GIB);
-    let plan = Plan { threads: 4, ops: 50_000, seed: 1 };
+    let contents = Arc::new(Contents::new(Class::Zero, 1, 0));
+    let plan = Plan { threads: 4, ops: 50_000, seed: 1, contents };
     for definition in ALL {
         let params = Params::new(definition.name, definition.params, &[]).expect("params");
         let footprint = (definition.build)(&params).expect("build").footprint(&plan);

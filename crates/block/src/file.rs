@@ -3,9 +3,9 @@
 use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range, passed};
 use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{ErrorKind, IoSlice};
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// How a file is opened.
@@ -44,11 +44,11 @@ impl FileStore {
         if let Some(number) = passed::number(path) {
             return Self::from_passed(number, name, access);
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(access == Access::Write)
-            .open(path)
-            .map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
+        let file =
+            open_file(path, access).map_err(|source| match source.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::BUSY) => BlockError::Locked { name: name.clone() },
+                _ => BlockError::Open { what: "open", name: name.clone(), source },
+            })?;
         Self::from_file(file, name, access)
     }
 
@@ -78,7 +78,7 @@ impl FileStore {
     pub fn create(path: &Path, size: u64) -> Result<Self> {
         let name = path.display().to_string();
         let fail = |source| BlockError::Open { what: "create", name: name.clone(), source };
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(fail)?;
+        let file = File::options().read(true).write(true).create_new(true).open(path).map_err(fail)?;
         file.set_len(size).map_err(fail)?;
         Self::from_file(file, name, Access::Write)
     }
@@ -141,6 +141,19 @@ impl FileStore {
         }
         Ok(())
     }
+}
+
+/// Opens an image file or a block device. A device to be written is opened for this process alone: neither the kernel nor a program
+/// that asks for the same can have it mounted or in use meanwhile.
+///
+/// # Errors
+/// Those of open(2); `ResourceBusy` for a device that is in use.
+pub fn open_file(path: &Path, access: Access) -> std::io::Result<File> {
+    let writing = access == Access::Write;
+    // For anything else the flag means nothing without O_CREAT.
+    let alone = writing && path.metadata()?.file_type().is_block_device();
+    let flags = if alone { OFlags::EXCL } else { OFlags::empty() };
+    File::options().read(true).write(writing).custom_flags(flags.bits().cast_signed()).open(path)
 }
 
 impl Drop for FileStore {

@@ -5,7 +5,7 @@
 //!            |
 //!       BlockStore          read, borrow, write, flush, discard + Caps
 //!            |
-//!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore (wrap others)
+//!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore / ModelStore (wrap others)
 //! ```
 //!
 //! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
@@ -16,6 +16,7 @@ mod fault;
 mod file;
 mod join;
 mod layer;
+pub mod model;
 mod overlay;
 pub mod passed;
 mod ram;
@@ -25,7 +26,7 @@ mod store;
 
 pub use error::{BlockError, Result, check_range};
 pub use fault::{FaultPlan, Faulty};
-pub use file::{Access, FileStore};
+pub use file::{Access, FileStore, open_file};
 pub use join::JoinedStore;
 pub use layer::LayerStore;
 pub use overlay::OverlayStore;

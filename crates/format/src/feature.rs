@@ -71,6 +71,8 @@ bitflags! {
         const ENCRYPT = 0x10000;
         /// `casefold`.
         const CASEFOLD = 0x20000;
+        /// `ondol_journal`: the journal may hold what only Ondol can replay. Nobody else knows this.
+        const ONDOL_JOURNAL = 0x4000_0000;
         const _ = !0;
     }
 }
@@ -151,6 +153,7 @@ pub const INCOMPAT_NAMES: &[(&str, Incompat)] = &[
     ("inline_data", Incompat::INLINE_DATA),
     ("encrypt", Incompat::ENCRYPT),
     ("casefold", Incompat::CASEFOLD),
+    ("ondol_journal", Incompat::ONDOL_JOURNAL),
 ];
 
 /// Name and bit of each read-only compatible feature.

@@ -4,6 +4,7 @@ use crate::csum::{crc16, crc32c};
 use crate::error::{FormatError, Place, Result};
 use crate::superblock::Superblock;
 use std::mem::offset_of;
+use std::ops::Range;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -176,6 +177,24 @@ impl GroupDesc {
             }
         }
         Ok(())
+    }
+
+    /// The blocks of the inode table that hold none but its last `unused` inodes.
+    pub fn table_end(&self, sb: &Superblock, unused: u32) -> Range<u64> {
+        let used = sb.inodes_per_group().saturating_sub(unused).div_ceil(sb.inodes_per_block());
+        let block = |at: u32| self.inode_table.saturating_add(at.into());
+        block(used)..block(sb.inode_table_blocks())
+    }
+
+    /// The blocks of the inode table that hold no inode in use and need not be zeros yet: nobody may read them before they are.
+    /// None but with checksummed descriptors.
+    pub fn unwritten_table(&self, sb: &Superblock) -> Range<u64> {
+        match self.flags {
+            _ if DescCsum::of(sb) == DescCsum::None => 0..0,
+            flags if flags & INODE_ZEROED != 0 => 0..0,
+            flags if flags & INODE_UNINIT != 0 => self.table_end(sb, sb.inodes_per_group()),
+            _ => self.table_end(sb, self.itable_unused),
+        }
     }
 
     /// Whether the stored bitmap checksum `stored` is that of `computed`, as far as this descriptor size keeps it.

@@ -24,6 +24,7 @@ pub mod mmp;
 pub mod orphan_file;
 pub mod superblock;
 pub mod time;
+pub mod unit;
 pub mod xattr;
 
 pub use error::{Corrupt, FormatError, Place, Result};

@@ -65,13 +65,16 @@ pub(crate) struct BufState {
     pub(crate) running: Option<Tid>,
     /// Bytes changed since the last seal.
     pub(crate) dirty: Ranges,
+    /// The running transaction has allocated this block of data: no committed state reaches what it held.
+    pub(crate) newborn: bool,
     /// The block was freed: it is neither journaled nor written home any more.
     pub(crate) freed: bool,
 }
 
 impl Buf {
     fn new(block: u64, kind: Kind) -> Self {
-        let state = BufState { kind, data: None, running: None, dirty: Ranges::default(), freed: false };
+        let state =
+            BufState { kind, data: None, running: None, dirty: Ranges::default(), newborn: false, freed: false };
         Self { block, referenced: AtomicBool::new(true), state: Mutex::new(state) }
     }
 
@@ -221,6 +224,21 @@ impl Cache {
     pub(crate) fn peek_data(&self, block: u64) -> Option<Block> {
         let buf = self.shard(block).lock().map.get(&block).cloned();
         buf.and_then(|b| b.state.lock().image()).or_else(|| self.home.committed(block))
+    }
+
+    /// Whether the running or the committing transaction, or an open handle, has the block.
+    pub(crate) fn is_running(&self, block: u64) -> bool {
+        self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1)
+    }
+
+    /// Forgets blocks that are about to be written at home, and which nobody but the cache has.
+    pub(crate) fn drop_clean(&self, blocks: std::ops::Range<u64>) {
+        for block in blocks {
+            let mut shard = self.shard(block).lock();
+            if shard.map.get(&block).is_some_and(|buf| Arc::strong_count(buf) == 1) {
+                shard.map.remove(&block);
+            }
+        }
     }
 
     /// Forgets a freed block; transactions that hold it will skip it.

@@ -115,13 +115,25 @@ pub struct EngineStats {
     pub handles: u64,
     /// Blocks written to the journal area: descriptors, images, revokes, commit blocks.
     pub journal_blocks: u64,
+    /// Images that transactions had, whether their blocks went into the journal area or home.
+    pub images: u64,
+    /// Images that were written home before their transaction counted, and not into the journal area.
+    pub staged_blocks: u64,
+    /// Commits that had to flush data before, beside the flush that makes them count.
+    pub early_flushes: u64,
+    /// Nanoseconds spent on compressing.
+    pub compress_ns: u64,
+    /// Images that looked as if they would not compress and were not tried.
+    pub stored_blocks: u64,
+    /// Blocks of the journal area that were zeroed after their transactions were home.
+    pub zeroed_blocks: u64,
     /// Blocks written home by checkpoints.
     pub checkpoint_blocks: u64,
     /// Checkpoints that made an operation wait.
     pub foreground_checkpoints: u64,
     /// Commits that an operation had to do to get journal space.
     pub foreground_commits: u64,
-    /// Nanoseconds that operations waited for journal space.
+    /// Nanoseconds that operations waited for journal space, or for a checkpoint to bound the memory of images.
     pub stall_ns: u64,
     /// Revoke records written.
     pub revokes: u64,
@@ -168,11 +180,20 @@ pub trait Engine: Send + Sync {
     fn publish(&self, set: WriteSet, reserved: u32) -> Tid;
 
     /// Writes data at byte `offset` within `block`, at once and outside any transaction. It is readable when this
-    /// returns, and durable with the next commit or [`Engine::wait`].
+    /// returns, durable before any transaction is that is committed later, and with the next [`Engine::wait`].
     ///
     /// # Errors
     /// The store's failure.
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Whether the contents of newly allocated blocks belong into handles ([`crate::Handle::new_data`]) in every data mode, because this
+    /// engine decides itself where it writes them. Whether other data may be written by [`Engine::write_data`] then depends on its
+    /// blocks: see [`Engine::takes_over`].
+    fn takes_new_data(&self) -> bool;
+
+    /// Whether an operation that puts `bytes` bytes over stored ones in the blocks of `extent` is to put them into its handle, also where data
+    /// is not journaled. Asked with `usize::MAX` whether it has to: a transaction that is not gone from the log has such a block.
+    fn takes_over(&self, extent: Extent, bytes: usize) -> bool;
 
     /// File data is staged in handles from now on, also where the engine was not set up for it: to be called before the
     /// first of it. A block whose data has been staged must not be written by [`Engine::write_data`] before it is freed.

@@ -13,6 +13,8 @@ pub(crate) struct Staged {
     pub(crate) kind: Kind,
     /// The block starts from zeros, whatever it held.
     pub(crate) fresh: bool,
+    /// Data in a block that this handle has allocated.
+    pub(crate) newborn: bool,
     pub(crate) changes: Vec<Change>,
     /// Base plus changes, made when the operation reads its own writes.
     view: Option<Block>,
@@ -190,6 +192,18 @@ impl<'e> Handle<'e> {
         Ok(())
     }
 
+    /// Like [`Handle::fresh_data`] for a block that this handle has allocated: no committed state reaches what the block held in any
+    /// way, and the engine may write it home before the commit.
+    ///
+    /// # Errors
+    /// The handle's promise is used up.
+    pub fn new_data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        let at = self.stage_block(block, Kind::DATA, true)?;
+        self.set.blocks[at].newborn = true;
+        self.put(at, offset, bytes);
+        Ok(())
+    }
+
     /// Writes file data home before the commit. Legal only for blocks whose contents no committed state reaches: after
     /// a crash without the commit nobody can see them.
     ///
@@ -257,7 +271,7 @@ impl<'e> Handle<'e> {
             let from = self.index.len();
             self.index.extend(self.numbers.iter().copied().zip(0..).skip(from));
         }
-        self.set.blocks.push(Staged { buf, kind, fresh, changes: Vec::new(), view: None });
+        self.set.blocks.push(Staged { buf, kind, fresh, newborn: false, changes: Vec::new(), view: None });
         Ok(self.set.blocks.len() - 1)
     }
 }

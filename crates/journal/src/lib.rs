@@ -17,9 +17,11 @@
 //! order of their `close`, and a prefix that contains every handle whose transaction [`Engine::wait`] has returned for.
 #![forbid(unsafe_code)]
 
+mod area;
 mod block_engine;
 mod cache;
 mod change;
+pub mod compressed;
 mod contract;
 mod error;
 mod handle;
@@ -27,6 +29,7 @@ pub mod jbd2;
 mod ranges;
 mod read_only;
 
+pub use area::LogMap;
 pub use block_engine::{BlockEngine, Config};
 pub use cache::{Block, Cache, CacheStats, NumberHash, NumberHasher};
 pub use contract::{Client, Engine, EngineStats, Extent, Images, Kind, Patches, Tid};

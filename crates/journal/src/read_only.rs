@@ -66,6 +66,12 @@ impl Engine for ReadOnlyEngine {
     fn write_data(&self, _block: u64, _offset: usize, _bytes: &[u8]) -> Result<()> {
         refused()
     }
+    fn takes_new_data(&self) -> bool {
+        false
+    }
+    fn takes_over(&self, _extent: Extent, _bytes: usize) -> bool {
+        false
+    }
     fn journal_data(&self) {}
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
         Ok(self.source.store.read(block * self.source.block_size as u64 + offset as u64, buf)?)

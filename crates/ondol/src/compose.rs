@@ -4,16 +4,18 @@
 //!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ mark mounted ─▶ engine ─▶ inode-level volume ─▶ orphans
 //! ```
 
+use crate::holding::Holding;
 use crate::media::Media;
-use crate::{Error, Options, Result, fast_commit};
+use crate::{Error, JournalEngine, Options, Result, fast_commit};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Progress, Step, System};
+use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, Recovered};
-use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine};
-use ondol_volume::{DataMode, Image, Mmp, Processed, Volume as Inodes, VolumeOptions};
+use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, compressed};
+use ondol_volume::{DataMode, Image, Mmp, Processed, Replay, Volume as Inodes, VolumeOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -60,27 +62,35 @@ fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Comp
     }
     require_whole(&image, options)?;
     let map = media.log_map(&image)?;
-    let node = rustix::system::uname().nodename().to_bytes().to_vec();
-    let hold = image.take_hold(env.clone(), &node, image.name().as_bytes())?;
+    let holding = Holding::take(&image, env.clone())?;
     let recovered = replay(&media, &image)?;
+    holding.check()?;
     let store = media.store;
     let image = Image::open(store.clone())?;
-    let options = &options.clone().over(image.superblock());
+    let journal = jbd2::info(&*store, &map)?;
+    let options = &options.clone().over(image.superblock(), journal.asks);
     let shared = image.shared()?;
-    let errno = jbd2::info(&*store, &map)?.errno;
-    if errno != 0 {
-        image.mark_journal_error(env.now(), errno)?;
+    if journal.errno != 0 {
+        image.mark_journal_error(env.now(), journal.errno)?;
     }
     if image.superblock().state() & sb::STATE_ERROR != 0 {
         tracing::warn!("{}: the volume has errors; `e2fsck -f` mends it", image.name());
     }
     let data = options.data.unwrap_or_default();
+    let journal = options.journal.unwrap_or_default();
+    let open = match journal {
+        JournalEngine::Classic => jbd2::open,
+        JournalEngine::Compressed => compressed::open,
+    };
     let engine: Arc<dyn Engine> =
-        Arc::new(jbd2::open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
+        Arc::new(open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
+    holding.check()?;
     let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes());
-    image.mark_mounted(env.now(), mounted_on)?;
+    let replay = if journal == JournalEngine::Classic { Replay::Anybody } else { Replay::Ondol };
+    image.mark_mounted(env.now(), mounted_on, replay)?;
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options(options, data, false)));
     let orphans = inodes.process_orphans()?;
+    let hold = holding.end()?;
     Ok(Composed { store, engine, inodes, hold, recovered, orphans, options: options.clone() })
 }
 
@@ -102,7 +112,7 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
         image = open_image(media.store.clone(), options)?;
     }
     let store = media.store;
-    let options = &options.clone().over(image.superblock());
+    let options = &options.clone().over(image.superblock(), Extension::default());
     let shared = image.shared()?;
     let block_size = image.superblock().block_size();
     let cache = (options.cache_bytes / 2) as usize;
@@ -160,9 +170,13 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
     }
     let map = media.log_map(image)?;
     let store = &media.store;
-    let dirty = jbd2::info(&**store, &map)?.dirty;
-    if !dirty && !image.needs_recovery() {
+    let journal = jbd2::info(&**store, &map)?;
+    if !journal.dirty && !image.needs_recovery() {
         return Ok(Recovered::default());
+    }
+    if journal.compressed {
+        let recovered = compressed::recover(&**store, &map, image.superblock().blocks_count())?;
+        return recovered_image(media, image, recovered);
     }
     let before = match jbd2::fast_commits(&**store, &map)? {
         Some(commits) => fast_commit::replay(media, image, &map, &commits)?,
@@ -174,10 +188,15 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
         blocks: before.blocks + after.blocks,
         revoked: before.revoked + after.revoked,
     };
+    recovered_image(media, image, recovered)
+}
+
+/// Marks an image whose journal has been emptied.
+fn recovered_image(media: &Media, image: &Image, recovered: Recovered) -> Result<Recovered> {
     if !image.is_by_copy() {
-        Image::open(store.clone())?.mark_recovered()?;
+        Image::open(media.store.clone())?.mark_recovered()?;
     }
-    tracing::info!("{}: replayed {} transactions", store.name(), recovered.transactions);
+    tracing::info!("{}: replayed {} transactions", media.store.name(), recovered.transactions);
     Ok(recovered)
 }
 
@@ -189,6 +208,7 @@ pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
         pending_bytes: options.cache_bytes / 4,
         journaled_data: data == DataMode::Journal,
         discard: options.discard.unwrap_or(false),
+        zeroing: options.zeroing.unwrap_or(false),
     }
 }
 

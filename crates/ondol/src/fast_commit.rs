@@ -2,7 +2,8 @@
 //!
 //! What they come to is found out in memory: the log is replayed there, then they are done with ordinary operations. The blocks that differ
 //! afterwards become an ordinary transaction in the log, in the place of the fast commits, and that is replayed as any other. So a crash
-//! finds either the fast commits or the transaction, whole.
+//! finds either the fast commits or the transaction, whole. Zeros in parts of inode tables that nobody reads before need no transaction:
+//! they go home at once, however many they are.
 
 use crate::media::Media;
 use crate::{Options, Result, compose};
@@ -10,7 +11,8 @@ use ondol_block::{BlockStore, OverlayStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::jbd2::FastCommit;
-use ondol_journal::jbd2::{self, LogMap, Recovered};
+use ondol_journal::LogMap;
+use ondol_journal::jbd2::{self, Recovered};
 use ondol_volume::{DataMode, Image, Volume as Inodes};
 
 /// Replays the log and `commits`, which follow it; the log is then to be replayed as any other.
@@ -20,7 +22,12 @@ pub(crate) fn replay(media: &Media, image: &Image, map: &LogMap, commits: &[Fast
     let ahead = Arc::new(OverlayStore::new(store.clone()));
     perform(ahead.clone(), map, blocks, commits)?;
     let recovered = jbd2::recover_before_fast_commits(&**store, map, blocks)?;
-    let images = differences(&ahead, &**store, map)?;
+    let (zeros, images) = differences(&ahead, store, map)?;
+    let zero = vec![0; map.block_size()];
+    zeros.iter().try_for_each(|block| store.write(block * zero.len() as u64, &zero))?;
+    if !zeros.is_empty() {
+        store.flush()?;
+    }
     tracing::info!("{}: {} fast commits change {} blocks", store.name(), commits.len(), images.len());
     jbd2::append_fast_commits(store, map, Arc::new(System), images)?;
     Ok(recovered)
@@ -40,20 +47,31 @@ fn perform(ahead: Arc<OverlayStore>, map: &LogMap, blocks: u64, commits: &[FastC
     Ok(ondol_journal::Engine::checkpoint_all(&*engine)?)
 }
 
-/// The blocks outside of the journal that `ahead` has otherwise than `store`.
-fn differences(ahead: &OverlayStore, store: &dyn BlockStore, map: &LogMap) -> Result<Vec<(u64, Vec<u8>)>> {
+/// Blocks to be zeroed, and images of others by block number.
+type Changes = (Vec<u64>, Vec<(u64, Vec<u8>)>);
+
+/// The blocks outside of the journal that `ahead` has otherwise than `store`, which has nothing in its log: those that are zeroed and of no
+/// matter yet on `store`, and all others with what they become.
+fn differences(ahead: &OverlayStore, store: &Arc<dyn BlockStore>, map: &LogMap) -> Result<Changes> {
     let size = map.block_size();
-    let mut images = Vec::new();
+    let unwritten = Image::open(store.clone())?.unwritten_tables()?;
+    let (mut zeros, mut images) = (Vec::new(), Vec::new());
     for (offset, len) in ahead.written() {
         let (mut new, mut old) = (vec![0; len], vec![0; len]);
         ahead.read(offset, &mut new)?;
         store.read(offset, &mut old)?;
         for (i, (new, old)) in new.chunks_exact(size).zip(old.chunks_exact(size)).enumerate() {
             let block = offset / size as u64 + i as u64;
-            if new != old && !map.contains(block) {
+            if new == old || map.contains(block) {
+                continue;
+            }
+            let is_zeroed = new.iter().all(|&byte| byte == 0);
+            if is_zeroed && unwritten.iter().any(|blocks| blocks.contains(&block)) {
+                zeros.push(block);
+            } else {
                 images.push((block, new.to_vec()));
             }
         }
     }
-    Ok(images)
+    Ok((zeros, images))
 }

@@ -1,15 +1,18 @@
 //! Making volumes.
 
-use crate::{Error, Result, Volume};
+use crate::options::data_code;
+use crate::{DataMode, Error, JournalEngine, Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::{Env, System};
+use ondol_format::jbd2::Extension;
 use ondol_format::mkfs::{self, Chunk, Plan};
 use ondol_format::superblock;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-/// How a volume is made; everything that is not set is decided as mke2fs does.
+/// How a volume is made; everything that is not set is decided as mke2fs does, but for the journal: its engine is `compressed`, its data mode
+/// `journal`, and it is larger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FormatOptions {
     size: Option<u64>,
@@ -18,10 +21,13 @@ pub struct FormatOptions {
     inodes: Option<u32>,
     features: String,
     force: bool,
+    journal: Option<JournalEngine>,
+    data: Option<DataMode>,
+    journal_size: Option<u64>,
 }
 
 impl FormatOptions {
-    /// mke2fs's defaults.
+    /// The defaults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -58,6 +64,27 @@ impl FormatOptions {
     #[must_use]
     pub fn features(mut self, list: &str) -> Self {
         list.clone_into(&mut self.features);
+        self
+    }
+
+    /// The journal engine that the image asks for.
+    #[must_use]
+    pub fn journal(mut self, engine: JournalEngine) -> Self {
+        self.journal = Some(engine);
+        self
+    }
+
+    /// The data mode that the image asks for.
+    #[must_use]
+    pub fn data(mut self, data: DataMode) -> Self {
+        self.data = Some(data);
+        self
+    }
+
+    /// Size of the journal in bytes.
+    #[must_use]
+    pub fn journal_size(mut self, bytes: u64) -> Self {
+        self.journal_size = Some(bytes);
         self
     }
 
@@ -112,6 +139,18 @@ fn plan(
     o.features = o.features.apply(&options.features)?;
     o.root_owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     o.zeroed = zeroed;
+    let engine = options.journal.unwrap_or(JournalEngine::Compressed);
+    let data = options.data.unwrap_or(match engine {
+        JournalEngine::Classic => DataMode::Ordered,
+        JournalEngine::Compressed => DataMode::Journal,
+    });
+    o.journal_extension = Extension { engine: engine.code(), data: data_code(data), ..Extension::default() };
+    o.roomy_journal = engine == JournalEngine::Compressed;
+    if let Some(bytes) = options.journal_size {
+        // The size of a block follows from that of the volume where it is not set.
+        let block_size = Plan::new(&o, store.size())?.superblock().block_size();
+        o.journal_blocks = Some(u32::try_from(bytes / u64::from(block_size)).unwrap_or(u32::MAX));
+    }
     Plan::new(&o, store.size())
 }
 

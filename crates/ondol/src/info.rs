@@ -1,10 +1,10 @@
 //! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
 
-use crate::{Result, Volume};
+use crate::{JournalEngine, Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_format::Superblock;
-use ondol_journal::jbd2::{self, LogMap};
+use ondol_journal::{LogMap, jbd2};
 use ondol_volume::Image;
 use serde::Serialize;
 use std::path::Path;
@@ -60,6 +60,8 @@ pub struct JournalInfo {
     pub features: Vec<String>,
     /// UUID.
     pub uuid: String,
+    /// The engine that a mount takes unless told otherwise.
+    pub engine: &'static str,
 }
 
 /// How a volume is mounted.
@@ -93,6 +95,12 @@ pub struct Counters {
     pub commits: u64,
     pub handles: u64,
     pub journal_blocks: u64,
+    pub images: u64,
+    pub staged_blocks: u64,
+    pub stored_blocks: u64,
+    pub zeroed_blocks: u64,
+    pub early_flushes: u64,
+    pub compress_ns: u64,
     pub checkpoint_blocks: u64,
     pub revokes: u64,
     pub foreground_commits: u64,
@@ -164,6 +172,7 @@ fn journal_info(image: &Image) -> Result<JournalInfo> {
         sequence: found.sequence,
         features: found.features,
         uuid: uuid_text(&found.uuid),
+        engine: JournalEngine::of_code(found.asks.engine).unwrap_or_default().name(),
     })
 }
 
@@ -215,6 +224,12 @@ impl Volume {
             commits: engine.commits,
             handles: engine.handles,
             journal_blocks: engine.journal_blocks,
+            images: engine.images,
+            staged_blocks: engine.staged_blocks,
+            stored_blocks: engine.stored_blocks,
+            zeroed_blocks: engine.zeroed_blocks,
+            early_flushes: engine.early_flushes,
+            compress_ns: engine.compress_ns,
             checkpoint_blocks: engine.checkpoint_blocks,
             revokes: engine.revokes,
             foreground_commits: engine.foreground_commits,

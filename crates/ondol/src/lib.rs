@@ -34,6 +34,7 @@ mod error;
 mod fast_commit;
 mod file;
 mod format;
+mod holding;
 mod info;
 mod maintain;
 mod media;
@@ -48,15 +49,15 @@ pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use info::{Counters, Info, info};
 pub use maintain::{
-    CheckReport, RecoverReport, check, check_by_copy, check_store, mark_checked, recover, recover_store,
+    CheckReport, RecoverReport, Tune, check, check_by_copy, check_store, mark_checked, recover, recover_store, tune,
 };
-pub use ondol_block::passed;
+pub use ondol_block::{Access, open_file, passed};
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,
     SetAttr, SetTime, SetXattr, StatFs,
 };
-pub use options::{OPTION_NAMES, OptionError, Options, parse_size};
+pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, parse_size};
 pub use transaction::Transaction;
 pub use volume::{Entry, Volume};
 

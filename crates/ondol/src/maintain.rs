@@ -1,12 +1,13 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
 use crate::compose::{self, Composed};
-use crate::{Error, Options, Result};
+use crate::options::data_code;
+use crate::{DataMode, Error, JournalEngine, Options, Result};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Superblock;
-use ondol_journal::jbd2::{self, LogMap};
+use ondol_journal::{LogMap, jbd2};
 use ondol_volume::Image;
 use serde::Serialize;
 use std::path::Path;
@@ -55,6 +56,34 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
 /// The image is not ext4, corrupt, or needs a feature that is not known; or the store's failure.
 pub fn recover_store(store: &Arc<dyn BlockStore>) -> Result<RecoverReport> {
     Ok(RecoverReport::replayed(compose::recover_store(store)?))
+}
+
+/// What is to change in how an image is journaled; what is not set stays.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tune {
+    /// The engine that a mount takes unless told otherwise.
+    pub journal: Option<JournalEngine>,
+    /// The data mode that a mount takes unless told otherwise.
+    pub data: Option<DataMode>,
+}
+
+/// Changes how the clean image at `path` is journaled. It stays an image that every ext4 program takes. Durable when this returns.
+///
+/// # Errors
+/// The image is in use, is not clean, or has no journal of its own; or the store's failure.
+pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
+    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Write)?);
+    let image = Image::open(store.clone())?;
+    let state = |what: &str| Error::State { target: image.name().to_owned(), what: what.to_owned() };
+    image.require_unused()?;
+    if image.superblock().journal_inum().is_none() {
+        return Err(state("it has no journal of its own: `tune2fs -j` gives it one"));
+    }
+    let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
+    if image.needs_recovery() || jbd2::info(&*store, &map)?.dirty {
+        return Err(state("it was not unmounted cleanly: run `ondol recover` first"));
+    }
+    Ok(jbd2::ask(&*store, &map, tune.journal.map(JournalEngine::code), tune.data.map(data_code))?)
 }
 
 /// What a check found.

@@ -5,7 +5,7 @@ use crate::{Error, Result};
 use ondol_block::{BlockStore, JoinedStore, OverlayStore};
 use ondol_env::sync::Arc;
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
-use ondol_journal::jbd2::{self, LogMap};
+use ondol_journal::{LogMap, jbd2};
 use ondol_volume::Image;
 
 /// See the module documentation. With a journal's device the store is both, one behind the other, so that nobody above needs to know.

@@ -1,5 +1,6 @@
 //! Mount options: ext4's words with ext4's meaning, and few of our own.
 
+use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_volume::{Atime, DataMode, OnError};
 use std::path::PathBuf;
@@ -10,6 +11,8 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) recovery: bool,
     pub(crate) data: Option<DataMode>,
+    pub(crate) journal: Option<JournalEngine>,
+    pub(crate) zeroing: Option<bool>,
     pub(crate) on_error: Option<OnError>,
     pub(crate) commit_seconds: Option<u64>,
     pub(crate) dirty_bytes: u64,
@@ -34,6 +37,8 @@ impl Default for Options {
             read_only: false,
             recovery: true,
             data: None,
+            journal: None,
+            zeroing: None,
             on_error: None,
             commit_seconds: None,
             dirty_bytes: 32 << 20,
@@ -48,6 +53,64 @@ impl Default for Options {
             mounted_on: None,
         }
     }
+}
+
+/// How transactions become durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum JournalEngine {
+    /// jbd2's own log: whole blocks, two flushes a commit. The kernel and e2fsck can replay it.
+    #[default]
+    Classic,
+    /// One LZ4-compressed unit and one flush a commit (papers/3). While it is mounted, or when it was not unmounted cleanly, only Ondol can
+    /// open the image.
+    Compressed,
+}
+
+impl JournalEngine {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Classic, Self::Compressed];
+
+    /// Its name as in `journal=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Classic => "classic",
+            Self::Compressed => "compressed",
+        }
+    }
+
+    /// The number that stands for it in a journal's superblock.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Classic => 1,
+            Self::Compressed => 2,
+        }
+    }
+
+    pub(crate) fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|engine| engine.code() == code)
+    }
+}
+
+impl std::str::FromStr for JournalEngine {
+    type Err = OptionError;
+
+    fn from_str(name: &str) -> Result<Self, OptionError> {
+        match Self::ALL.into_iter().find(|engine| engine.name() == name) {
+            Some(engine) => Ok(engine),
+            None if matches!(name, "swap" | "scalable" | "remap") => {
+                Err(OptionError::NotBuilt(format!("journal={name}")))
+            }
+            None => Err(bad("journal", name, "classic, compressed, swap, scalable, remap")),
+        }
+    }
+}
+
+/// The numbers that stand for data modes in a journal's superblock.
+const DATA_CODES: [(u8, DataMode); 3] = [(1, DataMode::Journal), (2, DataMode::Ordered), (3, DataMode::Writeback)];
+
+/// The number that stands for a data mode in a journal's superblock.
+pub(crate) fn data_code(data: DataMode) -> u8 {
+    DATA_CODES.iter().find(|(_, mode)| *mode == data).map_or(0, |(code, _)| *code)
 }
 
 /// An option that cannot be taken.
@@ -78,7 +141,7 @@ const MIN_CACHE: u64 = 4 << 20;
 const DEFAULT_COMMIT: u64 = 5;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 26] = [
+pub const OPTION_NAMES: [&str; 28] = [
     "ro",
     "rw",
     "norecovery",
@@ -105,6 +168,8 @@ pub const OPTION_NAMES: [&str; 26] = [
     "commit=",
     "dirty=",
     "cache=",
+    "zeroing",
+    "nozeroing",
 ];
 
 impl Options {
@@ -129,7 +194,12 @@ impl Options {
     pub(crate) fn fixed(&self) -> String {
         let (data, on_error) = (self.data.unwrap_or_default().name(), self.on_error.unwrap_or_default().name());
         let (commit, dirty, cache) = (self.commit_seconds(), self.dirty_bytes, self.cache_bytes);
-        let mut text = format!("data={data},errors={on_error},commit={commit},dirty={dirty},cache={cache}");
+        let journal = self.journal.unwrap_or_default().name();
+        let mut text =
+            format!("data={data},journal={journal},errors={on_error},commit={commit},dirty={dirty},cache={cache}");
+        if self.zeroing == Some(true) {
+            text += ",zeroing";
+        }
         text += if self.grpid == Some(true) { ",grpid" } else { ",nogrpid" };
         if !self.recovery {
             text += ",norecovery";
@@ -160,6 +230,25 @@ impl Options {
     pub fn with_data(mut self, data: DataMode) -> Self {
         self.data = Some(data);
         self
+    }
+
+    /// Chooses the journal engine.
+    #[must_use]
+    pub fn with_journal(mut self, journal: JournalEngine) -> Self {
+        self.journal = Some(journal);
+        self
+    }
+
+    /// Overwrites journal blocks with zeros when their transactions are home, as papers/3 does. Nothing depends on it.
+    #[must_use]
+    pub fn with_zeroing(mut self, zeroing: bool) -> Self {
+        self.zeroing = Some(zeroing);
+        self
+    }
+
+    /// The journal engine that was chosen; `None` for the image's own.
+    pub fn journal(&self) -> Option<JournalEngine> {
+        self.journal
     }
 
     /// Chooses what happens when corruption is found.
@@ -217,8 +306,11 @@ impl Options {
         self
     }
 
-    /// What is left open here as the image's superblock has it: its text of mount options, then its default options.
-    pub(crate) fn over(mut self, image: &sb::Superblock) -> Self {
+    /// What is left open here as the image has it: Ondol's choice in its journal's superblock, then the text of mount options in its superblock,
+    /// then its default options there.
+    pub(crate) fn over(mut self, image: &sb::Superblock, asks: Extension) -> Self {
+        self.journal = self.journal.or(JournalEngine::of_code(asks.engine));
+        self.data = self.data.or(DATA_CODES.iter().find(|(code, _)| *code == asks.data).map(|(_, mode)| *mode));
         let mut text = Self::default();
         for word in String::from_utf8_lossy(image.mount_opts()).split(',').map(str::trim).filter(|w| !w.is_empty()) {
             if let Err(e) = text.apply(word) {
@@ -272,9 +364,13 @@ impl Options {
             ("barrier", Some("1")) => {}
             ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
             ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
-            ("data", Some(v)) => self.data = Some(data_mode(v)?),
+            ("data", Some(v)) => {
+                self.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered, journal"))?)
+            }
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
-            ("journal", Some(v)) => journal(v)?,
+            ("journal", Some(v)) => self.journal = Some(v.parse()?),
+            ("zeroing", None) => self.zeroing = Some(true),
+            ("nozeroing", None) => self.zeroing = Some(false),
             ("fsync", Some("prefix")) => {}
             ("fsync", Some("file")) => return Err(OptionError::NotBuilt("fsync=file".into())),
             ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix, file")),
@@ -292,15 +388,6 @@ fn bad(option: &'static str, value: &str, allowed: &'static str) -> OptionError 
     OptionError::Value { option, value: value.into(), allowed }
 }
 
-fn data_mode(v: &str) -> Result<DataMode, OptionError> {
-    match v {
-        "writeback" => Ok(DataMode::Writeback),
-        "ordered" => Ok(DataMode::Ordered),
-        "journal" => Ok(DataMode::Journal),
-        _ => Err(bad("data", v, "writeback, ordered, journal")),
-    }
-}
-
 fn on_error(v: &str) -> Result<OnError, OptionError> {
     match v {
         "continue" => Ok(OnError::Continue),
@@ -313,14 +400,6 @@ fn on_error(v: &str) -> Result<OnError, OptionError> {
 fn copy_offset(v: &str) -> Result<u64, OptionError> {
     let n: Option<u64> = v.parse().ok();
     n.and_then(|n| n.checked_mul(1024)).ok_or_else(|| bad("sb", v, "a number of units of 1 KiB"))
-}
-
-fn journal(v: &str) -> Result<(), OptionError> {
-    match v {
-        "classic" => Ok(()),
-        "compressed" | "swap" | "scalable" | "remap" => Err(OptionError::NotBuilt(format!("journal={v}"))),
-        _ => Err(bad("journal", v, "classic, compressed, swap, scalable, remap")),
-    }
 }
 
 /// ext4 reads `commit=0` as its default.

@@ -6,6 +6,7 @@ use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_format::group::{DescCsum, GroupDesc, INODE_ZEROED};
 use ondol_format::{FormatError, Incompat, Place, RoCompat, Superblock, superblock};
+use std::ops::Range;
 
 /// Incompatible features that a mount can carry.
 pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
@@ -18,7 +19,8 @@ pub(crate) const INCOMPAT: Incompat = Incompat::FILETYPE
     .union(Incompat::LARGEDIR)
     .union(Incompat::MMP)
     .union(Incompat::INLINE_DATA)
-    .union(Incompat::CSUM_SEED);
+    .union(Incompat::CSUM_SEED)
+    .union(Incompat::ONDOL_JOURNAL);
 
 /// Read-only-compatible features that a writing mount can carry.
 pub(crate) const RO_COMPAT: RoCompat = RoCompat::SPARSE_SUPER
@@ -104,6 +106,25 @@ impl Image {
     /// Corruption, or the store's failure.
     pub fn shared(&self) -> Result<Arc<Shared>> {
         let sb = &self.sb;
+        let descs = self.descriptors()?;
+        // Without a sound journal nothing is written; then nothing has to be kept out of it either.
+        let mut journal = self.journal_map().unwrap_or_default();
+        journal.extend(sb.mmp_block().map(|block| (block, 1)));
+        Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
+    }
+
+    /// The blocks of inode tables that hold no inode in use and may hold anything, since nobody reads them before they are zeroed
+    /// and a committed descriptor says so.
+    ///
+    /// # Errors
+    /// As [`Image::shared`].
+    pub fn unwritten_tables(&self) -> Result<Vec<Range<u64>>> {
+        let tables = self.descriptors()?.into_iter().map(|desc| desc.unwritten_table(&self.sb));
+        Ok(tables.filter(|blocks| !blocks.is_empty()).collect())
+    }
+
+    fn descriptors(&self) -> Result<Vec<GroupDesc>> {
+        let sb = &self.sb;
         let mut descs = Vec::with_capacity(sb.groups() as usize);
         let mut block = vec![0; sb.block_size() as usize];
         for g in 0..sb.groups() {
@@ -118,10 +139,7 @@ impl Image {
             };
             descs.push(desc);
         }
-        // Without a sound journal nothing is written; then nothing has to be kept out of it either.
-        let mut journal = self.journal_map().unwrap_or_default();
-        journal.extend(sb.mmp_block().map(|block| (block, 1)));
-        Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
+        Ok(descs)
     }
 
     fn judge_descriptor(&self, g: u32, block: &[u8], offset: usize) -> std::result::Result<GroupDesc, FormatError> {

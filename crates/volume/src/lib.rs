@@ -48,6 +48,7 @@ pub use error::{Error, Result};
 pub use flags::FsxAttr;
 pub use image::Image;
 pub use mmp::Mmp;
+pub use mounting::Replay;
 pub use ondol_format::inode::FileType;
 pub use orphan::Processed;
 pub use transaction::{Step, Trail, TransactionError};

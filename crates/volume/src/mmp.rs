@@ -105,11 +105,7 @@ impl Mmp {
         }
         if age > u64::from(state.mmp.mmp_check_interval.get()) {
             // Late enough for others to think that nobody is here.
-            let found = read(&*self.store, &self.sb)?;
-            if found.mmp_seq != state.mmp.mmp_seq {
-                let (node, device) = found.holder();
-                return Err(Error::InUse(format!("{} has been taken by {node} as {device}", self.store.name())));
-            }
+            self.require_mine(&state)?;
         }
         let late = (2 * age).clamp(u64::from(MIN_CHECK_INTERVAL), u64::from(MAX_CHECK_INTERVAL)) as u16;
         let usual = self.sb.mmp_interval().saturating_mul(2);
@@ -120,13 +116,23 @@ impl Mmp {
         Ok(Progress::Worked)
     }
 
-    /// Lets go of the volume, which has been unmounted cleanly.
+    fn require_mine(&self, state: &State) -> Result<()> {
+        let found = read(&*self.store, &self.sb)?;
+        if found.mmp_seq == state.mmp.mmp_seq {
+            return Ok(());
+        }
+        let (node, device) = found.holder();
+        Err(Error::InUse(format!("{} has been taken by {node} as {device}", self.store.name())))
+    }
+
+    /// Lets go of the volume, which has been unmounted cleanly or could not be opened.
     ///
     /// # Errors
-    /// The store's failure.
+    /// `InUse` when somebody else has taken it, whose mark stays; the store's failure.
     pub fn release(&self) -> Result<()> {
         let mut state = self.state.lock();
         state.released = true;
+        self.require_mine(&state)?;
         state.mmp.mmp_seq.set(SEQ_CLEAN);
         self.write(&mut state)
     }

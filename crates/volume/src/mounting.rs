@@ -11,6 +11,15 @@ use ondol_format::superblock::{ERRCODE_UNKNOWN, FoundError, OFFSET, STATE_ERROR,
 use ondol_format::{Incompat, RawSuperblock, RoCompat};
 use zerocopy::{FromZeros, IntoBytes};
 
+/// Who can replay what the journal of a mounted image may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// Whoever knows jbd2.
+    Anybody,
+    /// Ondol alone: everybody else must refuse the image.
+    Ondol,
+}
+
 impl Image {
     /// How the user named the image.
     pub fn name(&self) -> &str {
@@ -32,15 +41,18 @@ impl Image {
     }
 
     /// Marks the image as mounted for writing, on the directory `mounted_on` if it is known: the journal may hold transactions
-    /// from now on. Durable when this returns.
+    /// from now on, which `replay` can bring home. Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
-    pub fn mark_mounted(&self, now: Timestamp, mounted_on: Option<&[u8]>) -> Result<()> {
+    pub fn mark_mounted(&self, now: Timestamp, mounted_on: Option<&[u8]>, replay: Replay) -> Result<()> {
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             if !plant::is(Defect::UnmarkedMount) {
                 features.incompat |= Incompat::RECOVER;
+                if replay == Replay::Ondol {
+                    features.incompat |= Incompat::ONDOL_JOURNAL;
+                }
             }
             sb.set_features(features);
             sb.set_mtime(now.sec);
@@ -76,7 +88,7 @@ impl Image {
         let (free_blocks, free_inodes) = self.free_counts()?;
         self.edit_superblock(|sb| {
             let mut features = sb.features();
-            features.incompat.remove(Incompat::RECOVER);
+            features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);
             sb.set_features(features);
             sb.set_free_blocks_count(free_blocks);
             sb.s_free_inodes_count.set(free_inodes as u32);
@@ -95,7 +107,7 @@ impl Image {
         let orphans = !volume.orphans_empty()?;
         self.edit_superblock(|sb| {
             let mut features = sb.features();
-            features.incompat.remove(Incompat::RECOVER);
+            features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);
             if !orphans {
                 features.ro_compat.remove(RoCompat::ORPHAN_PRESENT);
             }

@@ -35,11 +35,18 @@ impl Volume {
             tracing::error!("{error}");
             self.note(found);
         }
-        if fatal && !self.read_only.swap(true, Relaxed) {
-            tracing::error!("the volume is read-only from now on: {error}");
-            *self.stopped.lock() = Some(error.to_string());
+        if fatal {
+            self.refuse_changes(&error.to_string());
         }
         error
+    }
+
+    /// Takes no change from now on, not even those that reading and closing bring about. The next check looks at everything.
+    pub fn refuse_changes(&self, why: &str) {
+        if !self.read_only.swap(true, Relaxed) {
+            tracing::error!("the volume is read-only from now on: {why}");
+            *self.stopped.lock() = Some(why.to_owned());
+        }
     }
 
     fn note(&self, found: &Corrupt) {

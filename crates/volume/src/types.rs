@@ -197,6 +197,23 @@ pub enum DataMode {
     Journal,
 }
 
+/// There is no data mode of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not one of writeback, ordered, journal")]
+pub struct UnknownDataMode(
+    /// The name.
+    pub String,
+);
+
+impl std::str::FromStr for DataMode {
+    type Err = UnknownDataMode;
+
+    fn from_str(name: &str) -> Result<Self, UnknownDataMode> {
+        let found = [Self::Writeback, Self::Ordered, Self::Journal].into_iter().find(|mode| mode.name() == name);
+        found.ok_or_else(|| UnknownDataMode(name.to_owned()))
+    }
+}
+
 /// When reading changes an access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Atime {

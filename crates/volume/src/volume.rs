@@ -11,6 +11,7 @@ use crate::{Atime, Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
+use ondol_format::group::GroupDesc;
 use ondol_format::inode::FileType;
 use ondol_journal::{Engine, Tid};
 use std::time::Duration;
@@ -172,15 +173,15 @@ impl Volume {
         let (gdt, offset) = sb.gdt_location(g);
         let descs = self.engine.read(gdt, kind::group_descs(g - g % sb.desc_per_block()))?;
         let size = usize::from(sb.desc_size());
-        let desc = ondol_format::group::GroupDesc::parse(descs.get(offset..offset + size).unwrap_or_default());
-        let unused = desc.map_or(0, |d| if info.inode_uninit() { sb.inodes_per_group() } else { d.itable_unused });
-        let used_blocks = (sb.inodes_per_group() - unused.min(sb.inodes_per_group())).div_ceil(sb.inodes_per_block());
+        let desc = GroupDesc::parse(descs.get(offset..offset + size).unwrap_or_default());
+        let desc = desc.map_err(|e| Error::corrupt("group descriptor", gdt, e.to_string()))?;
+        let unused = if info.inode_uninit() { sb.inodes_per_group() } else { desc.itable_unused };
         let zeros = vec![0; sb.block_size() as usize * 64];
-        let mut at = u64::from(used_blocks);
-        while at < u64::from(sb.inode_table_blocks()) {
-            let n = (u64::from(sb.inode_table_blocks()) - at).min(64);
-            self.engine.write_data(info.inode_table + at, 0, &zeros[..n as usize * sb.block_size() as usize])?;
-            at += n;
+        let mut left = desc.table_end(sb, unused);
+        while !left.is_empty() {
+            let n = (left.end - left.start).min(64);
+            self.engine.write_data(left.start, 0, &zeros[..n as usize * sb.block_size() as usize])?;
+            left.start += n;
         }
         info.set_inodes_zeroed();
         drop(busy);
@@ -196,6 +197,14 @@ impl Volume {
         let node = self.node(ino)?;
         let state = node.read()?;
         self.attr(ino, &state.inode)
+    }
+
+    /// As [`Volume::getattr`], of an inode whose number came from outside: none of the file system's own.
+    ///
+    /// # Errors
+    /// As [`Volume::getattr`].
+    pub fn by_number(&self, ino: Ino) -> Result<Attr> {
+        if self.shared.sb.may_be_named(ino) { self.getattr(ino) } else { Err(Error::NotFound) }
     }
 
     pub(crate) fn attr(&self, ino: Ino, inode: &ondol_format::Inode) -> Result<Attr> {

@@ -268,3 +268,39 @@ fn damage_is_told_and_nothing_else_happens() {
         assert!(told, "{request}");
     }
 }
+
+/// A range that is refused changes nothing: contents stay where they are.
+#[test]
+fn refused_ranges_leave_a_file_in_its_inode() {
+    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0), DataMode::Ordered);
+    let ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
+    let content = Random(7).bytes(90);
+    rig.vol.write(ino, 0, &content).unwrap();
+    let before = rig.vol.getattr(ino).unwrap();
+    use Fallocate::{Allocate, CollapseRange, InsertRange, KeepSize, PunchHole, ZeroRange};
+    for how in [Allocate, KeepSize, ZeroRange, InsertRange] {
+        for (offset, len) in [(0, 1 << 44), (1 << 44, 1 << 44), (u64::MAX - 1023, 1024), (1024, u64::MAX - 1023)] {
+            assert!(rig.vol.fallocate(ino, how, offset, len).is_err(), "{how:?} {offset} {len}");
+        }
+        assert!(matches!(rig.vol.fallocate(ino, how, 0, 0), Err(Error::Invalid(_))), "{how:?}");
+    }
+    assert!(matches!(rig.vol.fallocate(ino, Allocate, 0, 1 << 44), Err(Error::FileTooBig)));
+    for how in [CollapseRange, InsertRange] {
+        for (offset, len) in [(0, 10), (10, 1024), (0, 1023), (1024, 1024)] {
+            assert!(
+                matches!(rig.vol.fallocate(ino, how, offset, len), Err(Error::Invalid(_))),
+                "{how:?} {offset} {len}"
+            );
+        }
+    }
+    assert!(matches!(rig.vol.fallocate(ino, CollapseRange, 0, 1024), Err(Error::Invalid(_))));
+    // Nothing is there: not refused, and nothing to do.
+    rig.vol.fallocate(ino, PunchHole, 90, 1024).unwrap();
+    rig.vol.fallocate(ino, PunchHole, 1 << 20, 1024).unwrap();
+    let after = rig.vol.getattr(ino).unwrap();
+    assert_eq!((after.size, after.blocks, after.mtime, after.ctime), (90, 0, before.mtime, before.ctime));
+    assert!(rig.read_all(ino) == content);
+    let bytes = closed(rig);
+    assert!(is_inline(&bytes, "f"));
+    assert_eq!(dump(&bytes, "f"), content);
+}

@@ -4,6 +4,7 @@ use crate::size;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use ondol::pool::{Domain, NvmModel};
+use ondol::{DataMode, JournalEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -34,8 +35,7 @@ pub(crate) enum Command {
     /// Measure against other file systems
     Bench(ondol_bench::BenchArgs),
     /// Change how a clean image is journaled
-    #[command(hide = true)]
-    Tune(Ignored),
+    Tune(Tune),
     /// Write the image out of a pool
     #[command(hide = true)]
     Export(Ignored),
@@ -70,6 +70,15 @@ pub(crate) struct Mkfs {
     /// Features to turn on, or off with ^, separated by commas
     #[arg(short = 'O', value_name = "FEATURES")]
     pub(crate) features: Option<String>,
+    /// Journal engine that the image asks for: classic or compressed [default: compressed]
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) journal: Option<JournalEngine>,
+    /// Data mode that the image asks for: journal, ordered or writeback [default: journal; with `classic`, ordered]
+    #[arg(long, value_name = "MODE")]
+    pub(crate) data: Option<DataMode>,
+    /// Size of the journal [default: by the size of the volume]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub(crate) journal_size: Option<u64>,
     /// Make it even where there is a file system already
     #[arg(short = 'F')]
     pub(crate) force: bool,
@@ -77,11 +86,27 @@ pub(crate) struct Mkfs {
     pub(crate) target: PathBuf,
 }
 
+/// Change how a clean image is journaled
+///
+/// The choice is kept in the image, where other ext4 programs do not trip over it, and taken by mounts that are not told otherwise.
+#[derive(Debug, Args)]
+pub(crate) struct Tune {
+    /// Journal engine: classic or compressed
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) journal: Option<JournalEngine>,
+    /// Data mode: journal, ordered or writeback
+    #[arg(long, value_name = "MODE")]
+    pub(crate) data: Option<DataMode>,
+    /// Image file or block device, not mounted and clean
+    pub(crate) target: PathBuf,
+}
+
 /// What `-o` takes, for help and manual.
 const MOUNT_OPTIONS: &str = "\
 Mount options:
   data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
-  journal=classic                 the journal engine
+  journal=classic|compressed      the journal engine; as the image says, or classic
+  zeroing, nozeroing              zero journal blocks whose transactions are home (nothing depends on it): nozeroing
   errors=remount-ro|continue      what to do when corruption is found; as the image says
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
   dirty=SIZE                      data that may be dirty before it is drained: 32M

@@ -34,7 +34,26 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     if let Some(features) = &args.features {
         options = options.features(features);
     }
+    if let Some(engine) = args.journal {
+        options = options.journal(engine);
+    }
+    if let Some(data) = args.data {
+        options = options.data(data);
+    }
+    if let Some(bytes) = args.journal_size {
+        options = options.journal_size(bytes);
+    }
     Volume::format(&args.target, &options).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
+}
+
+/// Changes how an image is journaled.
+pub(crate) fn tune(args: &args::Tune) -> Outcome {
+    refuse_pool(&args.target, USAGE)?;
+    let tune = ondol::Tune { journal: args.journal, data: args.data };
+    if tune.journal.is_none() && tune.data.is_none() {
+        return Err(Failure::new(USAGE, "nothing to change: say --journal ENGINE or --data MODE"));
+    }
+    ondol::tune(&args.target, &tune).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
 }
 
 /// Makes an image file with a file system of the default kind.

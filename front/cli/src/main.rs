@@ -69,7 +69,7 @@ fn run(command: Command) -> Outcome {
         Command::Recover(args) => image::recover(&args),
         Command::Info(args) => info::info(&args),
         Command::Bench(args) => ondol_bench::main(args).map_err(Failure::with(FAILED)),
-        Command::Tune(args) => not_built("tune", args),
+        Command::Tune(args) => image::tune(&args),
         Command::Export(args) => not_built("export", args),
         Command::Pool(command) => pool::pool(&command),
         Command::Run(args) => not_built("run", args),

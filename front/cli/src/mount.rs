@@ -4,7 +4,7 @@ use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Outcome, SYSTEM};
 use crate::options::Wishes;
 use crate::passed::{enter_namespace, source};
 use crate::{args, background, image, log, remount};
-use ondol::Volume;
+use ondol::{Access, Volume};
 use ondol_fuse::Mount;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -150,8 +150,8 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
 }
 
 fn open_image(request: &Request<'_>) -> std::io::Result<File> {
-    let writing = !request.wishes.volume.read_only();
-    File::options().read(true).write(writing).open(request.target)
+    let access = if request.wishes.volume.read_only() { Access::Read } else { Access::Write };
+    ondol::open_file(request.target, access)
 }
 
 /// Opens the volume; for reading only where its medium cannot be written, as mount(8) does.

@@ -150,7 +150,12 @@ pub(crate) fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
 }
 
 /// mount(2); `None` when the caller has not the privilege.
-fn mount_directly(dir: &Path, mode: u32, source: &str, options: &MountOptions) -> Result<Option<OwnedFd>, MountError> {
+pub(crate) fn mount_directly(
+    dir: &Path,
+    mode: u32,
+    source: &str,
+    options: &MountOptions,
+) -> Result<Option<OwnedFd>, MountError> {
     let device = match open_device() {
         Ok(device) => device,
         // A set-uid helper may open what this user may not.

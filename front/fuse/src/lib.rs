@@ -7,6 +7,8 @@
 //! - `channel`, `session`, `follow`: what carries them: `/dev/fuse`, read by several threads, and where these run. Another transport would stand beside it.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
+//! [`SingleFile`] is a file system of one file, over the same protocol and transport.
+//!
 //! [`client`] is the other side: what a process does to a mount that some other process serves.
 #![forbid(unsafe_code)]
 
@@ -26,8 +28,10 @@ mod options;
 mod proto;
 mod serve;
 mod session;
+mod single;
 mod words;
 
 pub use error::{ClientError, MountError};
 pub use options::{MountOptions, OPTION_NAMES};
 pub use serve::Mount;
+pub use single::{Contents, SingleFile};

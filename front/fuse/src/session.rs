@@ -111,11 +111,16 @@ impl Session {
     }
 }
 
-fn buffer() -> Vec<u8> {
+/// Room for the largest message.
+pub(crate) fn buffer() -> Vec<u8> {
     vec![0; MAX_WRITE as usize + BEFORE_DATA]
 }
 
-fn handshake(device: &Device, config: &Config) -> io::Result<Init> {
+/// Waits for the kernel's first request and agrees on how to go on.
+///
+/// # Errors
+/// The connection broke, or the kernel is too old.
+pub(crate) fn handshake(device: &Device, config: &Config) -> io::Result<Init> {
     let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut buffer = buffer();
     loop {

@@ -196,13 +196,16 @@ pub(crate) fn seek_what(whence: u32) -> Option<Seek> {
     }
 }
 
-pub(crate) fn xattr_how(flags: u32) -> SetXattr {
+/// Flags of setxattr(2); `None` for both, which no attribute can satisfy.
+pub(crate) fn xattr_how(flags: u32) -> Option<SetXattr> {
     const CREATE: u32 = 1;
     const REPLACE: u32 = 2;
+    const BOTH: u32 = CREATE | REPLACE;
     match flags {
-        CREATE => SetXattr::Create,
-        REPLACE => SetXattr::Replace,
-        _ => SetXattr::Any,
+        CREATE => Some(SetXattr::Create),
+        REPLACE => Some(SetXattr::Replace),
+        BOTH => None,
+        _ => Some(SetXattr::Any),
     }
 }
 

@@ -15,7 +15,7 @@ mod tree;
 
 use crate::data_word;
 use load::{Ended, Random, Shared, Worker};
-use ondol::{DataMode, FormatOptions, Volume};
+use ondol::{DataMode, FormatOptions, JournalEngine, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::{Env, Fixed, System, Timestamp};
 use ondol_testkit::image;
@@ -39,6 +39,8 @@ pub struct Setting {
     pub format: FormatOptions,
     /// Data mode.
     pub data: DataMode,
+    /// Journal engine.
+    pub engine: JournalEngine,
     /// How often the server is killed.
     pub rounds: u64,
     /// Threads of the load.
@@ -60,7 +62,7 @@ pub struct Report {
     pub syncs: u64,
     /// Files found with the bytes that were synced, over all rounds.
     pub synced_files: u64,
-    /// Images that e2fsck replayed and judged.
+    /// Images that e2fsck replayed and judged, or refused where only Ondol can replay them.
     pub replayed_by_e2fsck: u64,
     /// What breaks the contract.
     pub violations: Vec<String>,
@@ -95,7 +97,7 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
     Volume::format(&image, &setting.format).map_err(|e| failed(&e))?;
     let point = scratch.path().join("mounted");
     fs::create_dir(&point).map_err(|e| failed(&e))?;
-    let options = format!("data={}", data_word(setting.data));
+    let options = format!("data={},journal={}", data_word(setting.data), setting.engine.name());
     let mount = FuseMount::new(&setting.program, &image, &point, &options).map_err(|e| failed(&e))?;
     let random = Random(Fixed::new(Timestamp::default(), setting.seed));
     let trees = vec![Tree::default(); setting.threads];
@@ -201,7 +203,7 @@ impl Loop<'_> {
         if image::missing(&["e2fsck"]).is_some() {
             return;
         }
-        match image::judge_replay(image) {
+        match image::judge_left(image) {
             Ok(Ok(_)) => self.report.replayed_by_e2fsck += 1,
             Ok(Err(what)) => self.violation(round, &what, None),
             Err(e) => self.violation(round, &e.to_string(), None),

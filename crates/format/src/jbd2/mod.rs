@@ -2,6 +2,7 @@
 
 mod commit;
 mod descriptor;
+mod extension;
 mod fast_commit;
 mod header;
 mod revoke;
@@ -11,6 +12,7 @@ pub use commit::{Commit, OldChecksum, RawCommit};
 pub use descriptor::{
     Descriptor, DescriptorWriter, Tag, escape, is_escape_needed, tag_checksum, tag_checksum_matches, unescape,
 };
+pub use extension::{Extension, RawExtension};
 pub use fast_commit::{FastCommit, FastCommitReader, Named};
 pub use header::{BlockType, Header, RawBlockHeader};
 pub use revoke::{Revoke, RevokeWriter, revoke_capacity};

@@ -1,5 +1,6 @@
 //! The journal superblock: block 0 of the journal, and the one place that says where the log begins.
 
+use super::extension::{Extension, RawExtension};
 use super::{BlockType, Header, LogCsum, LogFormat, RawBlockHeader};
 use crate::csum::{crc32c, crc32c_skip4};
 use crate::error::{FormatError, Place, Result};
@@ -36,18 +37,21 @@ bitflags! {
         const CSUM_V3 = 0x10;
         /// The end of the journal is a fast-commit area.
         const FAST_COMMIT = 0x20;
+        /// The log holds units of Ondol's compressed journal. Nobody else knows this.
+        const COMPRESSED = 0x4000_0000;
         const _ = !0;
     }
 }
 
 /// Names of the incompatible features, as `debugfs logdump -S` and `dumpe2fs` write them.
-const INCOMPAT_NAMES: [(&str, JournalIncompat); 6] = [
+const INCOMPAT_NAMES: [(&str, JournalIncompat); 7] = [
     ("journal_incompat_revoke", JournalIncompat::REVOKE),
     ("journal_64bit", JournalIncompat::BIT64),
     ("journal_async_commit", JournalIncompat::ASYNC_COMMIT),
     ("journal_checksum_v2", JournalIncompat::CSUM_V2),
     ("journal_checksum_v3", JournalIncompat::CSUM_V3),
     ("fast_commit", JournalIncompat::FAST_COMMIT),
+    ("ondol_compressed", JournalIncompat::COMPRESSED),
 ];
 
 /// `struct journal_superblock_s`, 1024 bytes. Field names are the kernel's.
@@ -93,7 +97,9 @@ pub struct RawJournalSuperblock {
     /// Where the log's head was when it was emptied; a hint.
     pub s_head: U32,
     /// Zero.
-    pub s_padding: [U32; 40],
+    pub s_padding: [U32; 32],
+    /// Ondol's own; padding for everybody else.
+    pub s_ondol: RawExtension,
     /// crc32c of these 1024 bytes with this field zero.
     pub s_checksum: U32,
     /// UUIDs of the volumes that share the journal.
@@ -331,6 +337,16 @@ impl JournalSuperblock {
     /// Sets s_head, where the log's head was when it was emptied.
     pub fn set_head(&mut self, head: u32) {
         self.raw.s_head.set(head);
+    }
+
+    /// What Ondol keeps in it.
+    pub fn extension(&self) -> Extension {
+        self.raw.s_ondol.get()
+    }
+
+    /// Keeps `extension` in it.
+    pub fn set_extension(&mut self, extension: &Extension) {
+        self.raw.s_ondol.set(extension);
     }
 
     /// Error of an earlier abort: a negative errno, or 0.

@@ -156,7 +156,8 @@ impl Maker<'_> {
         let middle = if self.sb.groups() > per_flex { middle / per_flex * per_flex } else { middle.saturating_sub(1) };
         let runs = self.allocate(self.sb.group_first_block(middle), u64::from(count))?;
         let first = runs[0].start;
-        let superblock = JournalSuperblock::new(self.sb.block_size(), count, self.options.uuid);
+        let mut superblock = JournalSuperblock::new(self.sb.block_size(), count, self.options.uuid);
+        superblock.set_extension(&self.options.journal_extension);
         let mut bytes = vec![0; self.block_size()];
         bytes[..crate::jbd2::SUPERBLOCK_SIZE].copy_from_slice(&superblock.encode());
         self.made.blocks.push((first, bytes));

@@ -13,6 +13,7 @@ mod tables;
 use crate::error::{FormatError, Result};
 use crate::feature::Features;
 use crate::group::{BLOCK_UNINIT, GroupDesc, INODE_UNINIT};
+use crate::jbd2::Extension;
 use crate::layout;
 use crate::superblock::{OFFSET, Superblock};
 use space::Space;
@@ -33,6 +34,10 @@ pub struct Options {
     pub reserved_percent: u8,
     /// Blocks of the journal; None chooses by the size of the volume.
     pub journal_blocks: Option<u32>,
+    /// A journal that is to hold file data, too: by default it is larger than mke2fs makes it, so that checkpoints can wait.
+    pub roomy_journal: bool,
+    /// What the journal's superblock keeps for Ondol.
+    pub journal_extension: Extension,
     /// Owner of the root directory: user, group.
     pub root_owner: (u32, u32),
     /// UUID of the volume and its journal.
@@ -55,6 +60,8 @@ impl Options {
             inodes: None,
             reserved_percent: 5,
             journal_blocks: None,
+            roomy_journal: false,
+            journal_extension: Extension::default(),
             root_owner: (0, 0),
             uuid,
             hash_seed,

@@ -70,6 +70,13 @@ fn default_journal(blocks: u64) -> u32 {
     }
 }
 
+/// Four times the default, as far as that is no more than an eighth of the volume and a quarter of a million blocks.
+fn roomy_journal(blocks: u64) -> u32 {
+    let usual = default_journal(blocks);
+    let most = u32::try_from(blocks / 8).unwrap_or(u32::MAX).min(262_144);
+    usual.max(usual.saturating_mul(4).min(most))
+}
+
 impl Shape {
     pub(super) fn choose(options: &Options, size: u64) -> Result<Shape> {
         let (block_size, ratio) = defaults(size.div_ceil(MIB));
@@ -348,6 +355,7 @@ fn choose_journal(options: &Options, features: Features, (blocks, block_size): (
                 "{have} KiB are too few: a volume with a journal and blocks of {block_size} bytes needs {need} KiB"
             ))
         }
+        None if options.roomy_journal => Ok(roomy_journal(blocks)),
         None => Ok(default_journal(blocks)),
     }
 }

@@ -16,7 +16,7 @@ pub enum BackupFault {
 /// Features that come and go while a volume is mounted, when only the primary superblock is written.
 const CHANGING: Features = Features {
     compat: Compat::EXT_ATTR.union(Compat::HAS_JOURNAL).union(Compat::ORPHAN_FILE),
-    incompat: Incompat::RECOVER.union(Incompat::EXTENTS),
+    incompat: Incompat::RECOVER.union(Incompat::EXTENTS).union(Incompat::ONDOL_JOURNAL),
     ro_compat: RoCompat::LARGE_FILE.union(RoCompat::DIR_NLINK).union(RoCompat::ORPHAN_PRESENT),
 };
 

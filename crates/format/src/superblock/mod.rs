@@ -234,6 +234,13 @@ impl Superblock {
         (self.has_ro_compat(RoCompat::QUOTA) && inum != 0).then_some(inum)
     }
 
+    /// Whether a name may lead to this inode, and a number by itself: the root, and those that are neither reserved nor the file
+    /// system's own (journal, orphan file, quotas).
+    pub fn may_be_named(&self, ino: u32) -> bool {
+        let own = [self.journal_inum(), self.orphan_file_inum(), self.project_quota_inum()].contains(&Some(ino));
+        ino == crate::inode::ROOT_INO || (ino >= self.first_ino() && ino <= self.inodes_count() && !own)
+    }
+
     /// The block of multiple mount protection; None without mmp.
     pub fn mmp_block(&self) -> Option<u64> {
         self.has_incompat(Incompat::MMP).then(|| self.raw.s_mmp_block.get())

@@ -2,6 +2,7 @@
 
 mod atlas;
 pub(crate) mod log;
+mod made;
 mod mapped;
 mod patch;
 mod seal;

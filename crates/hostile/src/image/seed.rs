@@ -1,7 +1,7 @@
 //! The images that inputs begin with: small, always the same, with a little of everything, made by mkfs and the library.
 
 use super::atlas::{self, Structure};
-use super::mapped;
+use super::{made, mapped};
 use ondol::{DataMode, Fallocate, Ino, ROOT, Volume};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
@@ -48,11 +48,21 @@ pub(crate) enum Kind {
     InlinePlain,
     /// As `Small`, so.
     SmallInline,
+    /// As `Csum`, allocated in clusters of four blocks.
+    Clusters,
+    /// As `Csum`, with room for fast commits, inline contents, values in inodes and large directories.
+    Fast,
+    /// New files are mapped block by block, inodes have 128 bytes, no checksum at all.
+    Maps,
+    /// As `Clusters`, with few files.
+    SmallClusters,
+    /// New files are mapped block by block; few of them, and metadata checksums.
+    SmallMaps,
 }
 
 impl Kind {
     /// All of them, in the order of their numbers in inputs: new ones are added at the end.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Csum,
         Self::Plain,
         Self::GdtCsum,
@@ -69,10 +79,15 @@ impl Kind {
         Self::Inline,
         Self::InlinePlain,
         Self::SmallInline,
+        Self::Clusters,
+        Self::Fast,
+        Self::Maps,
+        Self::SmallClusters,
+        Self::SmallMaps,
     ];
 
     /// Those that can be opened for writing and hold what every tree holds.
-    pub(crate) const WHOLE: [Self; 11] = [
+    pub(crate) const WHOLE: [Self; 14] = [
         Self::Csum,
         Self::Plain,
         Self::GdtCsum,
@@ -84,10 +99,14 @@ impl Kind {
         Self::Values,
         Self::Inline,
         Self::InlinePlain,
+        Self::Clusters,
+        Self::Fast,
+        Self::Maps,
     ];
 
     /// Those with few files.
-    pub(crate) const SMALL: [Self; 4] = [Self::Small, Self::SmallPlain, Self::SmallPages, Self::SmallInline];
+    pub(crate) const SMALL: [Self; 6] =
+        [Self::Small, Self::SmallPlain, Self::SmallPages, Self::SmallInline, Self::SmallClusters, Self::SmallMaps];
 
     fn is_small(self) -> bool {
         Self::SMALL.contains(&self)
@@ -102,6 +121,18 @@ impl Kind {
         matches!(self, Self::Dirty | Self::PlainDirty)
     }
 
+    /// What mke2fs made of it, if it did.
+    fn made(self) -> Option<&'static [u8]> {
+        match self {
+            Self::Clusters | Self::SmallClusters => Some(made::CLUSTERS),
+            Self::Fast => Some(made::FAST),
+            Self::Maps => Some(made::OLD),
+            Self::SmallMaps => Some(made::MAPS),
+            _ => None,
+        }
+    }
+
+    /// What our mkfs is asked for.
     fn features(self) -> &'static str {
         match self {
             Self::Csum | Self::Dirty | Self::Bare | Self::Small | Self::Values | Self::Inline | Self::SmallInline => {
@@ -113,6 +144,7 @@ impl Kind {
             Self::GdtCsum => "^metadata_csum,^metadata_csum_seed,^orphan_file,uninit_bg",
             Self::Pages | Self::SmallPages => "^orphan_file",
             Self::Groups => "meta_bg,^resize_inode,^metadata_csum,^metadata_csum_seed,^orphan_file",
+            Self::Clusters | Self::SmallClusters | Self::Fast | Self::Maps | Self::SmallMaps => "",
         }
     }
 
@@ -131,6 +163,9 @@ impl Kind {
 
     /// An empty volume.
     fn mkfs(self) -> Result<Vec<u8>, FormatError> {
+        if let Some(runs) = self.made() {
+            return Ok(made::unpack(runs, self.size()));
+        }
         let mut options = Options::new(*b"ondol fuzz seeds", *b"ondol hash seed.", 1_600_000_000);
         options.block_size = Some(self.block_size());
         options.inodes = Some(128);
@@ -243,7 +278,9 @@ fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
     for i in 0..parts {
         v.write(frag, i * 2 * block, &[3; 700])?;
     }
-    v.fallocate(pre, Fallocate::Allocate, 0, 12 * block)?;
+    if kind != Kind::Maps {
+        v.fallocate(pre, Fallocate::Allocate, 0, 12 * block)?;
+    }
     v.write(pre, 2 * block, &[4; 100])?;
     let sparse = create(ROOT, "sparse")?;
     v.write(sparse, 100 << 20, &[5; 10])?;
@@ -268,7 +305,7 @@ fn tree(kind: Kind, v: &Inodes) -> Result<(), Error> {
     v.mknod(ROOT, b"dev", 0o60_600, (8, 300), OWNER)?;
     attributes(v, create(ROOT, "attrs")?)?;
     v.write(create(ROOT, "tiny")?, 0, b"a hundred bytes and a few, which an inode can hold")?;
-    if kind == Kind::Values {
+    if matches!(kind, Kind::Values | Kind::Fast) {
         let (one, other) = (create(ROOT, "values")?, create(ROOT, "same")?);
         v.setxattr(one, b"user.huge", &[1; 20_000], Default::default())?;
         v.setxattr(one, b"user.large", &[2; 3000], Default::default())?;
@@ -345,9 +382,9 @@ mod tests {
             assert!(count(|w| matches!(w, What::Journal(_))) > 20, "{kind:?}");
             assert_eq!(
                 count(|w| w == What::OrphanFile) > 0,
-                matches!(kind, Kind::Csum | Kind::Dirty | Kind::Values | Kind::Inline)
+                matches!(kind, Kind::Csum | Kind::Dirty | Kind::Values | Kind::Inline | Kind::Clusters | Kind::Fast)
             );
-            assert_eq!(count(|w| w == What::Indirect) > 0, kind == Kind::Mapped);
+            assert_eq!(count(|w| w == What::Indirect) > 0, matches!(kind, Kind::Mapped | Kind::Maps));
             let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(seed.layer.clone()));
             let opened = Volume::open_stepped(store, &image::options(DataMode::Ordered), image::clock(1));
             let opened = opened.unwrap_or_else(|e| panic!("{kind:?}: {e}"));

@@ -107,7 +107,11 @@ fn again(guard: &Arc<Guard>, options: &Options) {
 pub(super) fn journal(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let word = input.u8();
-    let kinds = [Kind::Dirty, Kind::PlainDirty, Kind::Csum, Kind::Pages];
+    // Two numbers stand for the same way to treat data: the second says which volumes, too.
+    let kinds = match word >> 4 & 3 {
+        3 => [Kind::Mapped, Kind::Inline, Kind::Clusters, Kind::Fast],
+        _ => [Kind::Dirty, Kind::PlainDirty, Kind::Csum, Kind::Pages],
+    };
     let seed = Seed::of(kinds[usize::from(word & 3)]);
     let mut layer = patched(seed, &mut input, |s| {
         matches!(s.what, What::JournalSuper | What::Journal(_) | What::OrphanFile | What::Superblock)
@@ -120,4 +124,29 @@ pub(super) fn journal(bytes: &[u8]) {
     }
     let guard = Arc::new(Guard::new(layer, true));
     again(&guard, &options(word >> 4).with_read_only(word & 128 != 0));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every inode is a directory that claims the whole volume.
+    #[test]
+    fn the_check_reads_no_block_for_each_that_claims_it() {
+        let seed = Seed::of(Kind::Plain);
+        let mut layer = seed.layer.clone();
+        let inodes: Vec<&Structure> = seed.atlas.iter().filter(|s| s.what == What::Inode).collect();
+        let at = |ino: u32| inodes[0].offset as usize + (ino - inodes[0].ino) as usize * inodes[0].len as usize;
+        let dir = inodes.iter().find(|s| s.ino == 11).expect("lost+found");
+        let mut raw = vec![0; dir.len as usize];
+        layer.read(dir.offset as usize, &mut raw);
+        let extent = [0u32.to_le_bytes(), 4000u32.to_le_bytes(), 2u32.to_le_bytes()].concat();
+        raw[0x28 + 12..0x28 + 24].copy_from_slice(&extent);
+        raw[4..8].copy_from_slice(&(4000u32 << 10).to_le_bytes());
+        (12..=seed.inodes).for_each(|ino| layer.write(at(ino), &raw));
+        let guard = Arc::new(Guard::new(layer, false));
+        check(&guard);
+        let store: Arc<dyn BlockStore> = guard.clone();
+        assert!(!ondol::check_store(&store).expect("a check").is_clean());
+    }
 }

@@ -11,6 +11,9 @@ use ondol_testkit::image;
 
 /// Most requests of an input.
 const REQUESTS: usize = 40;
+/// The volumes that are served.
+const KINDS: [Kind; 7] =
+    [Kind::Small, Kind::Csum, Kind::SmallPlain, Kind::Plain, Kind::Fast, Kind::Clusters, Kind::SmallMaps];
 /// Bytes of the header of a request, and of an answer.
 const HEADER: (usize, usize) = (40, 16);
 /// The most that is asked for at once: a kernel asks for no more than INIT has agreed to.
@@ -81,7 +84,7 @@ const SHAPES: [(u32, usize, Tail); 45] = {
 
 pub(super) fn run(bytes: &[u8]) {
     let mut input = Input::new(bytes);
-    let seed = Seed::of(input.pick(&[Kind::Small, Kind::Csum, Kind::SmallPlain, Kind::Plain]));
+    let seed = Seed::of(Kind::one_of(&KINDS, input.u8()));
     let layer = if input.one_in(4) { patched(seed, &mut input, |_| true) } else { seed.layer.clone() };
     let guard = Arc::new(Guard::new(layer, true));
     let store: Arc<dyn BlockStore> = guard.clone();

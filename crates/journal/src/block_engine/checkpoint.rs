@@ -3,16 +3,14 @@
 //! Order: home writes, flush, tail, flush. Only then may the log blocks behind the old tail be written again.
 
 use super::Core;
-use crate::Result;
+use super::commit::Committed;
+use crate::area::{MERGE, write_runs};
 use crate::cache::Block;
+use crate::{Result, Tid};
 use ondol_env::plant::{self, Defect};
-use std::io::IoSlice;
 
 /// Images per background checkpoint: bounds how long freed blocks are held back.
 const BATCH: usize = 1024;
-
-/// The most blocks merged into one write.
-const MERGE: usize = 256;
 
 impl Core {
     /// Checkpoints the oldest transactions. False when there is none.
@@ -29,8 +27,12 @@ impl Core {
     /// Keeps the images that wait in memory within their bound.
     pub(crate) fn bound_pending(&self) -> Result<()> {
         while self.pending.lock().bytes() > self.config.pending_bytes {
-            self.stats.lock().foreground_checkpoints += 1;
-            if !self.checkpoint(BATCH)? {
+            let began = self.env.monotonic_ns();
+            let more = self.checkpoint(BATCH)?;
+            let mut stats = self.stats.lock();
+            stats.foreground_checkpoints += 1;
+            stats.stall_ns += self.env.monotonic_ns() - began;
+            if !more {
                 break;
             }
         }
@@ -51,40 +53,65 @@ impl Core {
 
     fn write_home(&self, images: &[(u64, Block)]) -> Result<()> {
         let images = &images[..images.len() - usize::from(plant::is(Defect::LostHomeWrite) && !images.is_empty())];
-        let mut at = 0;
-        while at < images.len() {
-            let first = images[at].0;
-            let run = images[at..].iter().take(MERGE).enumerate();
-            let len = run.take_while(|(i, (block, _))| *block == first + *i as u64).count();
-            let bufs: Vec<IoSlice<'_>> = images[at..at + len].iter().map(|(_, image)| IoSlice::new(image)).collect();
-            self.store.write_vectored(self.byte_offset(first), &bufs)?;
-            at += len;
-        }
+        write_runs(&*self.store, self.block_size, images)?;
         self.stats.lock().checkpoint_blocks += images.len() as u64;
         if images.is_empty() || plant::is(Defect::MissingFlushBeforeTail) { Ok(()) } else { self.flush() }
     }
 
-    fn move_tail(&self, upto: crate::Tid, images: &[(u64, Block)]) -> Result<()> {
+    fn move_tail(&self, upto: Tid, images: &[(u64, Block)]) -> Result<()> {
         self.pending.lock().written(images);
-        // The commit lock keeps a new transaction from starting where the tail is about to be declared empty.
+        if self.pending.lock().tail_after(upto).is_some() && !plant::is(Defect::TailTooFar) {
+            return self.set_tail(upto, None);
+        }
+        // The lock keeps a new transaction from starting where the tail is about to be declared empty.
         let committed = self.commit_lock.lock();
-        let next = self.pending.lock().tail_after(upto);
-        match next {
-            Some(_) if plant::is(Defect::TailTooFar) => self.log.set_tail(committed.next_tid(), None)?,
-            None if plant::is(Defect::ReusedTid) => {
-                let oldest = self.pending.lock().tail().map_or(upto, |(tid, _)| tid);
-                self.log.set_tail(oldest, None)?;
+        self.set_tail(upto, Some(&committed))
+    }
+
+    /// Moves the tail behind `upto`; without the commit lock only if something follows that.
+    fn set_tail(&self, upto: Tid, committed: Option<&Committed>) -> Result<()> {
+        let (old, next, head) = {
+            let pending = self.pending.lock();
+            (pending.tail(), pending.tail_after(upto), pending.head())
+        };
+        match (next, committed) {
+            (Some(_), Some(committed)) if plant::is(Defect::TailTooFar) => {
+                self.log.set_tail(committed.next_tid(), None)?;
             }
-            Some((tid, at)) => self.log.set_tail(tid, Some(at))?,
-            None => self.log.set_tail(committed.next_tid(), None)?,
+            (None, _) if plant::is(Defect::ReusedTid) => {
+                self.log.set_tail(old.map_or(upto, |(tid, _)| tid), None)?;
+            }
+            (Some((tid, at)), _) => self.log.set_tail(tid, Some(at))?,
+            (None, Some(committed)) => self.log.set_tail(committed.next_tid(), None)?,
+            (None, None) => return Ok(()),
         }
         if !plant::is(Defect::MissingFlushAfterTail) {
             self.flush()?;
         }
+        if let Some((_, from)) = old.filter(|_| self.config.zeroing) {
+            self.zero(from, next.map_or(head, |(_, at)| at))?;
+        }
         let mut pending = self.pending.lock();
         pending.forget_upto(upto);
-        let used = pending.tail().map_or(0, |(_, start)| committed.distance_from(start, self.log.ring_blocks()));
-        self.space.set_used(used, 0);
+        let used = pending.tail().map_or(0, |(_, start)| pending.distance_from(start, self.log.area().ring_blocks()));
+        self.space.set_used(used);
         Ok(())
+    }
+
+    /// Overwrites the ring from `from` to `to`, which holds nothing that counts, with zeros. They are durable before the blocks are used
+    /// again.
+    fn zero(&self, from: u64, to: u64) -> Result<()> {
+        let area = self.log.area();
+        let ring = area.ring_blocks();
+        let blocks = (to + ring - from) % ring;
+        let zeros = vec![0; MERGE * self.block_size];
+        let mut done = 0;
+        while done < blocks {
+            let n = (blocks - done).min(MERGE as u64);
+            area.write_bytes((from + done) % ring, &zeros[..n as usize * self.block_size])?;
+            done += n;
+        }
+        self.stats.lock().zeroed_blocks += blocks;
+        self.flush()
     }
 }

@@ -4,11 +4,12 @@
 //! lock meanwhile finds its own handles committed too, or commits them next (group commit without a hand-over to
 //! another thread).
 //!
-//! Two flushes make a transaction durable, as in jbd2 with barriers: one before the commit record (log blocks and staged
-//! data), one after it.
+//! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log blocks and
+//! staged data) and one after it.
 
 use super::running::{Frozen, Switched};
 use super::{Core, Sealed, may_be_logged};
+use crate::area::write_runs;
 use crate::cache::Block;
 use crate::contract::{Extent, Images, Patches, Tid};
 use crate::{JournalError, Result};
@@ -33,12 +34,10 @@ impl Committed {
     pub(crate) fn next_tid(&self) -> Tid {
         self.last.next()
     }
-
-    /// Ring blocks from `start` up to the head.
-    pub(crate) fn distance_from(&self, start: u64, ring: u64) -> u64 {
-        (self.head + ring - start) % ring
-    }
 }
+
+/// Images by rising block number.
+type BlockImages = Vec<(u64, Block)>;
 
 struct TxImages<'a>(&'a [Frozen]);
 
@@ -89,25 +88,29 @@ impl Core {
         self.space.switched(joined);
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = self.seal(&mut blocks);
-        let tx = Sealed { tid, images, revoked: self.to_revoke(&freed) };
+        let (images, staged) = self.choose(&blocks, images);
+        let tx = Sealed { tid, images, staged, revoked: self.to_revoke(&freed) };
 
         self.must_fit(&tx)?;
         let start = committed.head;
         if self.pending.lock().is_empty() && !plant::is(Defect::UnsetTail) {
             self.log.set_tail(tid, Some(start))?;
         }
-        let mut written = self.log.append(start, &tx)?;
-        if !plant::is(Defect::MissingFlushBeforeCommit) {
+        let early = !self.log.orders_staged() && self.data_flushed.load(SeqCst) < self.data_written.load(SeqCst);
+        if early && !plant::is(Defect::MissingFlushBeforeCommit) {
             self.flush()?;
+            self.stats.lock().early_flushes += 1;
         }
-        written += self.log.append_commit(self.ring_add(start, written), tid)?;
+        write_runs(&*self.store, self.block_size, &tx.staged)?;
+        let written = self.log.log(start, &tx, &mut || self.flush())?;
         if !plant::is(Defect::MissingFlushAfterCommit) {
             self.flush()?;
         }
+        self.log.durable(tid);
 
         (committed.last, committed.head) = (tid, self.ring_add(start, written));
         self.count(&tx, written);
-        self.completed(tx, start, written, freed.into_iter().map(|(e, _)| e).collect());
+        self.completed(tx, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
         drop(blocks);
         Ok(())
@@ -116,8 +119,8 @@ impl Core {
     /// Space was promised before any of this was published. Should that be wrong, the log on the medium is worth more than this
     /// transaction.
     fn must_fit(&self, tx: &Sealed) -> Result<()> {
-        let need = self.log.cost(tx.images.len() as u64, tx.revoked.len() as u64);
-        let left = self.log.ring_blocks().saturating_sub(self.space.used());
+        let need = self.log.cost((tx.images.len() + tx.staged.len()) as u64, tx.revoked.len() as u64);
+        let left = self.log.area().ring_blocks().saturating_sub(self.space.used());
         if need <= left { Ok(()) } else { Err(JournalError::Overrun { need, left }) }
     }
 
@@ -142,6 +145,21 @@ impl Core {
         blocks.iter_mut().zip(patches).map(put).collect()
     }
 
+    /// What goes into the log and what goes home at once: of runs of data in newly allocated blocks the log decides.
+    fn choose(&self, blocks: &[Frozen], images: Vec<(u64, Block)>) -> (BlockImages, BlockImages) {
+        let (mut logged, mut staged) = (Vec::with_capacity(images.len()), Vec::new());
+        let mut at = 0;
+        while at < images.len() {
+            let follows = |i: &usize| blocks[at + i].newborn && images[at + i].0 == images[at].0 + *i as u64;
+            let run = (0..images.len() - at).take_while(follows).count();
+            let home = run > 0 && self.log.goes_home(&images[at..at + run]);
+            let end = at + run.max(1);
+            if home { &mut staged } else { &mut logged }.extend_from_slice(&images[at..end]);
+            at = end;
+        }
+        (logged, staged)
+    }
+
     fn to_revoke(&self, freed: &[(Extent, crate::Kind)]) -> Vec<u64> {
         let pending = self.pending.lock();
         let mut runs: Vec<Extent> = may_be_logged(freed, self.journaled_data.load(SeqCst)).collect();
@@ -162,14 +180,15 @@ impl Core {
         revoked
     }
 
-    fn completed(&self, tx: Sealed, start: u64, written: u64, freed: Vec<Extent>) {
+    fn completed(&self, tx: Sealed, start: u64, head: u64, freed: Vec<Extent>) {
         let released = {
             let mut pending = self.pending.lock();
             for &block in &tx.revoked {
                 pending.revoked(block);
             }
-            pending.committed(tx.tid, start, tx.images);
-            self.space.set_used(self.space.used() + written, 0);
+            pending.committed(tx, start, head);
+            let tail = pending.tail().map_or(head, |(_, start)| start);
+            self.space.completed(pending.distance_from(tail, self.log.area().ring_blocks()));
             if plant::is(Defect::EarlyReuse) { Vec::new() } else { pending.release(freed) }
         };
         self.release(&released);
@@ -189,13 +208,15 @@ impl Core {
     }
 
     fn ring_add(&self, at: u64, blocks: u64) -> u64 {
-        (at + blocks) % self.log.ring_blocks()
+        (at + blocks) % self.log.area().ring_blocks()
     }
 
     fn count(&self, tx: &Sealed, written: u64) {
         let mut stats = self.stats.lock();
         stats.commits += 1;
         stats.journal_blocks += written;
+        stats.images += (tx.images.len() + tx.staged.len()) as u64;
+        stats.staged_blocks += tx.staged.len() as u64;
         stats.revokes += tx.revoked.len() as u64;
     }
 }

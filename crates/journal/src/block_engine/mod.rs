@@ -17,6 +17,7 @@ mod running;
 mod space;
 mod steps;
 
+use crate::area::Area;
 use crate::cache::{Block, Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::{JournalError, Result, WriteSet};
@@ -36,6 +37,8 @@ pub(crate) struct Sealed {
     pub(crate) tid: Tid,
     /// Images by rising block number.
     pub(crate) images: Vec<(u64, Block)>,
+    /// Contents of blocks that the transaction has allocated, by rising block number, which were written home and may not have arrived.
+    pub(crate) staged: Vec<(u64, Block)>,
     /// Blocks whose older images in the log must not be replayed.
     pub(crate) revoked: Vec<u64>,
 }
@@ -44,17 +47,31 @@ pub(crate) struct Sealed {
 pub(crate) trait LogFormat: Send + Sync {
     /// The engine's name as in `journal=`.
     fn name(&self) -> &'static str;
-    /// Blocks that the area has for transactions.
-    fn ring_blocks(&self) -> u64;
+    /// Where the transactions go.
+    fn area(&self) -> &Area;
     /// Upper bound of the area's blocks that `images` images and `revokes` revoke records take.
     fn cost(&self, images: u64, revokes: u64) -> u64;
-    /// Writes everything of the transaction that must be durable before the commit record, from position `at` of the
-    /// ring on. Returns the blocks written, which lie directly behind `at`.
-    fn append(&self, at: u64, tx: &Sealed) -> Result<u64>;
-    /// Writes the record that makes the transaction count, at position `at`. Returns the blocks written.
-    fn append_commit(&self, at: u64, tid: Tid) -> Result<u64>;
+    /// Whether `run`, contents of consecutive blocks that the transaction has allocated, is to be written home instead of into the
+    /// log. The log must then tell whether it arrived.
+    fn goes_home(&self, run: &[(u64, Block)]) -> bool {
+        let _ = run;
+        false
+    }
+    /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more. What has to be
+    /// durable before the rest is written is made so by `barrier`. Returns the blocks written, which lie directly behind `at`.
+    fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64>;
+    /// Whether data written home before [`LogFormat::log`] is durable when the transaction counts.
+    fn orders_staged(&self) -> bool;
+    /// Transaction `tid` is durable.
+    fn durable(&self, tid: Tid) {
+        let _ = tid;
+    }
     /// Records where recovery starts: `None` for an empty log whose next transaction is `tid`.
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()>;
+    /// Adds what the format counts by itself.
+    fn count(&self, stats: &mut EngineStats) {
+        let _ = stats;
+    }
 }
 
 /// How a block engine is set up.
@@ -72,7 +89,13 @@ pub struct Config {
     pub journaled_data: bool,
     /// Blocks are discarded once their freeing is durable (`discard`).
     pub discard: bool,
+    /// Blocks of the journal area are overwritten with zeros when their transactions are home (`zeroing`).
+    pub zeroing: bool,
 }
+
+/// Bytes over stored ones from which on they are written in place, where the log does not order that before its transactions: the commit
+/// then flushes first.
+const IN_PLACE: usize = 64 << 10;
 
 /// The shared state of one engine.
 pub(crate) struct Core {
@@ -180,6 +203,15 @@ impl Core {
         self.client.release(freed);
     }
 
+    /// Whether a transaction that is not gone from the log has a block of `extent`.
+    fn knows(&self, cache: &Cache, extent: Extent) -> bool {
+        let mut blocks = (0..u64::from(extent.len)).map(|i| extent.start + i);
+        blocks.clone().any(|block| cache.is_running(block)) || {
+            let pending = self.pending.lock();
+            pending.is_staged(extent) || blocks.any(|block| pending.is_logged(block))
+        }
+    }
+
     fn byte_offset(&self, block: u64) -> u64 {
         block * self.block_size as u64
     }
@@ -255,6 +287,10 @@ impl Engine for BlockEngine {
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         self.core.check_alive()?;
+        if self.takes_new_data() {
+            let blocks = (offset + bytes.len()).div_ceil(self.core.block_size) as u64;
+            self.cache.drop_clean(block..block + blocks);
+        }
         let written = self.core.store.write(self.core.byte_offset(block) + offset as u64, bytes);
         // A part of what failed may have been written: what can be read of it has to become durable, too.
         self.core.data_written.fetch_add(1, Relaxed);
@@ -264,6 +300,14 @@ impl Engine for BlockEngine {
             self.core.kick();
         }
         Ok(())
+    }
+
+    fn takes_new_data(&self) -> bool {
+        !self.core.log.orders_staged()
+    }
+
+    fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
+        self.takes_new_data() && (bytes < IN_PLACE || self.core.knows(&self.cache, extent))
     }
 
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
@@ -316,8 +360,9 @@ impl Engine for BlockEngine {
     fn stats(&self) -> EngineStats {
         let mut stats = *self.core.stats.lock();
         stats.handles = self.core.handles.load(Relaxed);
-        stats.ring_blocks = self.core.log.ring_blocks();
+        stats.ring_blocks = self.core.log.area().ring_blocks();
         stats.used_blocks = self.core.space.used();
+        self.core.log.count(&mut stats);
         stats
     }
 }

@@ -1,5 +1,6 @@
 //! Committed transactions that still lie in the log, and the newest committed image of each of their blocks.
 
+use super::Sealed;
 use crate::cache::{Block, NumberHash};
 use crate::contract::{Extent, Tid};
 use ondol_env::plant::{self, Defect};
@@ -21,6 +22,8 @@ struct Logged {
     /// Ring position of its first block.
     start: u64,
     blocks: Vec<u64>,
+    /// Blocks that it names and does not hold.
+    staged: Vec<u64>,
 }
 
 /// See the module documentation.
@@ -28,6 +31,8 @@ struct Logged {
 pub(crate) struct Pending {
     blocks: HashMap<u64, Entry, NumberHash>,
     log: VecDeque<Logged>,
+    /// Ring position behind the newest transaction.
+    head: u64,
     bytes: u64,
     /// A checkpoint is writing images home now.
     writing: bool,
@@ -71,15 +76,25 @@ impl Pending {
         self.log.front().map(|t| (t.tid, t.start))
     }
 
-    /// Takes in a transaction that is durable now.
-    pub(crate) fn committed(&mut self, tid: Tid, start: u64, images: Vec<(u64, Block)>) {
+    /// Whether the newest transaction in the log names a block of `extent` that it does not hold.
+    pub(crate) fn is_staged(&self, extent: Extent) -> bool {
+        let Some(newest) = self.log.back() else { return false };
+        let from = newest.staged.partition_point(|&block| block < extent.start);
+        newest.staged.get(from).is_some_and(|&block| block < extent.start + u64::from(extent.len))
+    }
+
+    /// Takes in a transaction that is durable now and ends before ring position `head`.
+    pub(crate) fn committed(&mut self, tx: Sealed, start: u64, head: u64) {
+        let Sealed { tid, images, staged, .. } = tx;
         let blocks = images.iter().map(|(block, _)| *block).collect();
+        let staged = staged.iter().map(|(block, _)| *block).collect();
+        self.head = head;
         for (block, image) in images {
             self.bytes += image.len() as u64;
             let old = self.blocks.insert(block, Entry { tid, image: Some(image) });
             self.bytes -= old.and_then(|e| e.image).map_or(0, |i| i.len() as u64);
         }
-        self.log.push_back(Logged { tid, start, blocks });
+        self.log.push_back(Logged { tid, start, blocks, staged });
     }
 
     /// Drops the images of a revoked block.
@@ -146,6 +161,16 @@ impl Pending {
                 }
             }
         }
+    }
+
+    /// Blocks of a ring of `ring` blocks from `start`, a transaction's or the head, to the head.
+    pub(crate) fn distance_from(&self, start: u64, ring: u64) -> u64 {
+        (self.head + ring - start) % ring
+    }
+
+    /// Ring position behind the newest transaction.
+    pub(crate) fn head(&self) -> u64 {
+        self.head
     }
 
     /// Where the tail will be once everything up to `upto` is gone: the next transaction, if there is one.

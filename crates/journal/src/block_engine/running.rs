@@ -34,6 +34,8 @@ pub(crate) struct Frozen {
     pub(crate) kind: Kind,
     pub(crate) image: Block,
     pub(crate) dirty: Ranges,
+    /// Data in a block that the transaction has allocated.
+    pub(crate) newborn: bool,
 }
 
 /// A transaction after the switch.
@@ -81,6 +83,9 @@ impl Running {
     ) -> (Tid, u32) {
         let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
+        if blocks.is_empty() && freed.is_empty() {
+            return (*tid, 0);
+        }
         // Not before: the transaction that ends at a switch until then still needs what its handles wrote to these blocks.
         forget(&freed);
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
@@ -88,6 +93,7 @@ impl Running {
         for staged in blocks {
             let mut state = staged.buf.state.lock();
             state.apply(staged.kind, staged.fresh, &staged.changes, &arena, block_size);
+            state.newborn |= staged.newborn;
             if state.running != Some(*tid) {
                 state.running = Some(*tid);
                 drop(state);
@@ -129,10 +135,11 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     let mut state = buf.state.lock();
     state.running = None;
     let dirty = std::mem::take(&mut state.dirty);
+    let newborn = std::mem::take(&mut state.newborn);
     if state.freed && !plant::is(Defect::FreedImage) {
         return None;
     }
     let (kind, image) = (state.kind, state.image()?);
     drop(state);
-    Some(Frozen { buf, kind, image, dirty })
+    Some(Frozen { buf, kind, image, dirty, newborn })
 }

@@ -11,6 +11,13 @@ use ondol_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Condvar, Mutex};
 use std::time::Duration;
 
+/// Ring blocks that are not to be had.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    used: u64,
+    committing: u64,
+}
+
 /// The ring's ledger.
 pub(crate) struct Space {
     ring: u64,
@@ -23,6 +30,8 @@ pub(crate) struct Space {
     outstanding: AtomicU64,
     allowance: AtomicU64,
     used: AtomicU64,
+    /// What lies in the ring and what the transaction being committed will take of it at most.
+    taken: Mutex<Taken>,
     waiters: AtomicUsize,
     lock: Mutex<()>,
     changed: Condvar,
@@ -30,7 +39,7 @@ pub(crate) struct Space {
 
 impl Space {
     pub(crate) fn new(log: &dyn LogFormat) -> Self {
-        let ring = log.ring_blocks();
+        let ring = log.area().ring_blocks();
         let many = ring.max(64);
         let fixed = log.cost(0, ring) + 2;
         let max_tx = ring / 4;
@@ -43,11 +52,12 @@ impl Space {
             outstanding: AtomicU64::new(0),
             allowance: AtomicU64::new(0),
             used: AtomicU64::new(0),
+            taken: Mutex::default(),
             waiters: AtomicUsize::new(0),
             lock: Mutex::default(),
             changed: Condvar::new(),
         };
-        space.set_used(0, 0);
+        space.set_used(0);
         space
     }
 
@@ -66,14 +76,25 @@ impl Space {
         self.used() * 2 > self.ring
     }
 
-    /// Sets how many ring blocks are in use, plus the images of a transaction that is being committed.
-    pub(crate) fn set_used(&self, used: u64, committing_images: u64) {
-        let committing = if committing_images == 0 { 0 } else { self.for_images(committing_images) + self.fixed };
-        let taken = if plant::is(Defect::RingOverrun) { 0 } else { used + committing };
-        let free = self.ring.saturating_sub(taken).saturating_sub(2 * self.fixed);
+    /// Sets how many ring blocks lie between tail and head.
+    pub(crate) fn set_used(&self, used: u64) {
+        self.take(|taken| taken.used = used);
+    }
+
+    /// The transaction that was being committed lies in the ring, of which `used` blocks are in use now.
+    pub(crate) fn completed(&self, used: u64) {
+        self.take(|taken| *taken = Taken { used, committing: 0 });
+    }
+
+    fn take(&self, change: impl FnOnce(&mut Taken)) {
+        let mut taken = self.taken.lock();
+        change(&mut taken);
+        let all = if plant::is(Defect::RingOverrun) { 0 } else { taken.used + taken.committing };
+        let free = self.ring.saturating_sub(all).saturating_sub(2 * self.fixed);
         let images = free * self.ratio.0 / self.ratio.1;
-        self.used.store(used, SeqCst);
+        self.used.store(taken.used, SeqCst);
         self.allowance.store(images.min(self.max_tx), SeqCst);
+        drop(taken);
         self.wake_all();
     }
 
@@ -111,12 +132,13 @@ impl Space {
     /// The switch took `joined` blocks out of the running transaction; they are being committed now. The allowance shrinks
     /// before their promises end: a promise in between must not find both as they were.
     pub(crate) fn switched(&self, joined: u64) {
+        let committing = self.for_images(joined.max(1)) + self.fixed;
         if plant::is(Defect::PromiseInGap) {
             self.outstanding.fetch_sub(joined, SeqCst);
-            self.set_used(self.used(), joined.max(1));
+            self.take(|taken| taken.committing = committing);
             return;
         }
-        self.set_used(self.used(), joined.max(1));
+        self.take(|taken| taken.committing = committing);
         self.outstanding.fetch_sub(joined, SeqCst);
         self.wake_if_waited();
     }

@@ -4,19 +4,19 @@
 //! (the kernel's `Documentation/filesystems/ext4/journal.rst`); its bytes are in `ondol_format::jbd2`.
 
 mod recover;
-mod ring;
 mod writer;
 
 pub use recover::{Recovered, append_fast_commits, fast_commits, recover, recover_before_fast_commits};
-pub use ring::LogMap;
 
+use crate::area::LogMap;
+use crate::block_engine::LogFormat as _;
 use crate::contract::{Client, Tid};
 use crate::{BlockEngine, Config, Corrupt, JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::FormatError;
-use ondol_format::jbd2::{JournalCompat, JournalIncompat, JournalSuperblock};
+use ondol_format::jbd2::{Extension, JournalCompat, JournalIncompat, JournalSuperblock};
 use writer::Jbd2Log;
 
 /// Journal features that can be replayed.
@@ -25,7 +25,8 @@ const READABLE: JournalIncompat = JournalIncompat::REVOKE
     .union(JournalIncompat::ASYNC_COMMIT)
     .union(JournalIncompat::CSUM_V2)
     .union(JournalIncompat::CSUM_V3)
-    .union(JournalIncompat::FAST_COMMIT);
+    .union(JournalIncompat::FAST_COMMIT)
+    .union(JournalIncompat::COMPRESSED);
 
 /// What a journal says about itself.
 #[derive(Clone, Debug)]
@@ -44,6 +45,10 @@ pub struct JournalInfo {
     pub uuid: [u8; 16],
     /// Error of an earlier abort: a negative errno, or 0.
     pub errno: i32,
+    /// What it holds are units of engine `compressed`.
+    pub compressed: bool,
+    /// The engine and data mode that the image asks for.
+    pub asks: Extension,
 }
 
 /// Reads the journal superblock.
@@ -60,7 +65,21 @@ pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
         users: sb.users(),
         uuid: *sb.uuid(),
         errno: sb.errno(),
+        compressed: sb.incompat().contains(JournalIncompat::COMPRESSED),
+        asks: sb.extension(),
     })
+}
+
+/// Has a clean journal ask for an engine and a data mode, in the numbers of [`Extension`]; None leaves what it asks for. Durable when this returns.
+///
+/// # Errors
+/// Corruption, or the store's failure.
+pub fn ask(store: &dyn BlockStore, map: &LogMap, engine: Option<u8>, data: Option<u8>) -> Result<()> {
+    let mut sb = load_superblock(store, map)?;
+    let asks = sb.extension();
+    sb.set_extension(&Extension { engine: engine.unwrap_or(asks.engine), data: data.unwrap_or(asks.data), ..asks });
+    store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
+    Ok(store.flush()?)
 }
 
 fn feature_names(sb: &JournalSuperblock) -> Vec<String> {
@@ -72,13 +91,14 @@ fn feature_names(sb: &JournalSuperblock) -> Vec<String> {
         (JournalIncompat::CSUM_V2, "checksum_v2"),
         (JournalIncompat::CSUM_V3, "checksum_v3"),
         (JournalIncompat::FAST_COMMIT, "fast_commit"),
+        (JournalIncompat::COMPRESSED, "ondol_compressed"),
     ];
     let old = sb.compat().contains(JournalCompat::CHECKSUM).then_some("checksum");
     let found = names.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| *name);
     old.into_iter().chain(found).map(str::to_owned).collect()
 }
 
-fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
+pub(crate) fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
     let mut bytes = vec![0; map.block_size()];
     let at = map.physical(0)?;
     store.read(at * map.block_size() as u64, &mut bytes)?;
@@ -87,7 +107,7 @@ fn load_superblock(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperb
     Ok(sb)
 }
 
-fn corrupt(block: u64, e: &FormatError) -> JournalError {
+pub(crate) fn corrupt(block: u64, e: &FormatError) -> JournalError {
     Corrupt { structure: "journal".into(), block, what: e.to_string() }.into()
 }
 
@@ -115,6 +135,6 @@ pub fn open(
     let first = Tid(sb.sequence());
     let block_size = map.block_size();
     let log = Jbd2Log::new(store.clone(), map, sb, env.clone());
-    log.write_superblock()?;
+    log.area().edit_superblock(|_| ())?;
     Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
 }

@@ -5,7 +5,8 @@
 //! only then is the log declared empty; recovery interrupted anywhere can be repeated.
 
 use super::writer::Jbd2Log;
-use super::{LogMap, corrupt, load_superblock};
+use super::{corrupt, load_superblock};
+use crate::area::LogMap;
 use crate::block_engine::{LogFormat as _, Sealed};
 use crate::cache::Block;
 use crate::contract::Tid;
@@ -123,13 +124,12 @@ pub fn append_fast_commits(
     let tid = Tid(sb.sequence());
     let log = Jbd2Log::new(store.clone(), map.clone(), sb, env);
     let images: Vec<(u64, Block)> = images.into_iter().map(|(block, image)| (block, image.into())).collect();
-    if log.cost(images.len() as u64, 0) + 1 > log.ring_blocks() {
+    if log.cost(images.len() as u64, 0) + 1 > log.area().ring_blocks() {
         let what = "fast commits that change more blocks than the log holds: mount the image once with the kernel, or run e2fsck on it";
         return Err(JournalError::Unsupported(what.into()));
     }
-    let written = log.append(0, &Sealed { tid, images, revoked: Vec::new() })?;
-    store.flush()?;
-    log.append_commit(written, tid)?;
+    let tx = Sealed { tid, images, staged: Vec::new(), revoked: Vec::new() };
+    log.log(0, &tx, &mut || Ok(store.flush()?))?;
     Ok(store.flush()?)
 }
 

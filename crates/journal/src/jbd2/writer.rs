@@ -1,32 +1,26 @@
 //! Writing transactions as jbd2 does: revoke blocks, descriptor blocks with their images, commit block.
 
-use super::LogMap;
 use crate::Result;
+use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
 use crate::cache::Block;
 use crate::contract::Tid;
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
-use ondol_env::sync::{Arc, Mutex};
+use ondol_env::sync::Arc;
 use ondol_format::Time;
 use ondol_format::jbd2::{self, Commit, DescriptorWriter, JournalSuperblock, OldChecksum, RevokeWriter, Tag};
-use std::io::IoSlice;
 
 /// What a crash does not tear.
 const SECTOR: usize = 512;
 
 /// A jbd2 log on a block store.
 pub(crate) struct Jbd2Log {
-    store: Arc<dyn BlockStore>,
     env: Arc<dyn Env>,
-    map: LogMap,
+    area: Area,
     format: jbd2::LogFormat,
     uuid: [u8; 16],
-    /// First block of the journal file that transactions use, and how many there are.
-    first: u64,
-    ring: u64,
-    superblock: Mutex<JournalSuperblock>,
 }
 
 /// One block to be written: a shared image, or bytes made for the log.
@@ -46,43 +40,43 @@ impl Part<'_> {
 
 impl Jbd2Log {
     pub(crate) fn new(store: Arc<dyn BlockStore>, map: LogMap, sb: JournalSuperblock, env: Arc<dyn Env>) -> Self {
-        let first = u64::from(sb.first());
-        Self {
-            store,
-            env,
-            map,
-            format: sb.format(),
-            uuid: *sb.uuid(),
-            first,
-            ring: u64::from(sb.end()).saturating_sub(first),
-            superblock: Mutex::new(sb),
-        }
+        Self { env, format: sb.format(), uuid: *sb.uuid(), area: Area::new(store, map, sb, u64::MAX) }
     }
 
-    /// Writes the journal superblock as it is in memory.
-    pub(crate) fn write_superblock(&self) -> Result<()> {
-        let bytes = self.superblock.lock().encode();
-        let at = self.map.physical(0)? * self.map.block_size() as u64;
-        Ok(self.store.write(at, &bytes)?)
+    fn write_parts(&self, at: u64, parts: &[Part<'_>]) -> Result<()> {
+        let parts: Vec<&[u8]> = parts.iter().map(Part::bytes).collect();
+        self.area.write(at, &parts)
     }
 
-    fn write_parts(&self, mut at: u64, parts: &[Part<'_>]) -> Result<()> {
-        let mut rest = parts;
-        while !rest.is_empty() {
-            let (physical, run) = self.map.run_from(self.first + at)?;
-            let n = (rest.len() as u64).min(run).min(self.ring - at);
-            let (now, later) = rest.split_at(n as usize);
-            let bufs: Vec<IoSlice<'_>> = now.iter().map(|p| IoSlice::new(p.bytes())).collect();
-            self.store.write_vectored(physical * self.map.block_size() as u64, &bufs)?;
-            at = (at + n) % self.ring;
-            rest = later;
+    /// Writes everything of the transaction that must be durable before the commit block, from position `at` of the ring on. Returns
+    /// the blocks written.
+    pub(super) fn append(&self, at: u64, tx: &Sealed) -> Result<u64> {
+        let mut parts = self.revokes(tx);
+        for images in tx.images.chunks(self.tags_per_block()) {
+            parts.extend(self.described(tx.tid, images));
         }
-        Ok(())
+        let written = parts.len() as u64;
+        // The place of the commit block: with zeros there, its first sector is all that is left to write, which cannot be
+        // torn. A commit block that is half there would have a wrong checksum, for which jbd2 gives up a journal.
+        if plant::is(Defect::CommitBeforeData) {
+            parts.push(Part::Own(self.commit_block(tx.tid)));
+        } else if !plant::is(Defect::UnzeroedCommitPlace) {
+            parts.push(Part::Own(vec![0; self.area.block_size()]));
+        }
+        self.write_parts(at, &parts)?;
+        Ok(written)
+    }
+
+    /// Writes the commit block, at position `at`.
+    pub(super) fn append_commit(&self, at: u64, tid: Tid) -> Result<()> {
+        let mut bytes = self.commit_block(tid);
+        bytes.truncate(SECTOR);
+        self.write_parts(at, &[Part::Own(bytes)])
     }
 
     fn commit_block(&self, tid: Tid) -> Vec<u8> {
         let now = self.env.now();
-        let mut bytes = vec![0; self.map.block_size()];
+        let mut bytes = vec![0; self.area.block_size()];
         let time = Time { sec: now.sec, nsec: now.nsec };
         Commit { sequence: tid.0, time, old_checksum: OldChecksum::None }.write(&mut bytes, &self.format);
         bytes
@@ -90,7 +84,7 @@ impl Jbd2Log {
 
     fn revokes(&self, tx: &Sealed) -> Vec<Part<'static>> {
         let make = |blocks: &[u64]| {
-            let mut bytes = vec![0; self.map.block_size()];
+            let mut bytes = vec![0; self.area.block_size()];
             let mut writer = RevokeWriter::new(&mut bytes, self.format, tx.tid.0);
             for &block in blocks {
                 writer.push(block);
@@ -104,7 +98,7 @@ impl Jbd2Log {
 
     /// A descriptor block and the images it describes.
     fn described<'a>(&self, tid: Tid, images: &'a [(u64, Block)]) -> Vec<Part<'a>> {
-        let mut descriptor = vec![0; self.map.block_size()];
+        let mut descriptor = vec![0; self.area.block_size()];
         let mut writer = DescriptorWriter::new(&mut descriptor, self.format, tid.0, &self.uuid);
         let mut parts = Vec::with_capacity(images.len() + 1);
         for (block, image) in images {
@@ -135,8 +129,8 @@ impl LogFormat for Jbd2Log {
         "classic"
     }
 
-    fn ring_blocks(&self) -> u64 {
-        self.ring
+    fn area(&self) -> &Area {
+        &self.area
     }
 
     fn cost(&self, images: u64, revokes: u64) -> u64 {
@@ -144,33 +138,20 @@ impl LogFormat for Jbd2Log {
         images + images.div_ceil(self.tags_per_block() as u64) + revoke_blocks + 1
     }
 
-    fn append(&self, at: u64, tx: &Sealed) -> Result<u64> {
-        let mut parts = self.revokes(tx);
-        for images in tx.images.chunks(self.tags_per_block()) {
-            parts.extend(self.described(tx.tid, images));
+    fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
+        let written = self.append(at, tx)?;
+        if !plant::is(Defect::MissingFlushBeforeCommit) {
+            barrier()?;
         }
-        let written = parts.len() as u64;
-        // The place of the commit block: with zeros there, its first sector is all that is left to write, which cannot be
-        // torn. A commit block that is half there would have a wrong checksum, for which jbd2 gives up a journal.
-        if plant::is(Defect::CommitBeforeData) {
-            parts.push(Part::Own(self.commit_block(tx.tid)));
-        } else if !plant::is(Defect::UnzeroedCommitPlace) {
-            parts.push(Part::Own(vec![0; self.map.block_size()]));
-        }
-        self.write_parts(at, &parts)?;
-        Ok(written)
+        self.append_commit((at + written) % self.area.ring_blocks(), tx.tid)?;
+        Ok(written + 1)
     }
 
-    fn append_commit(&self, at: u64, tid: Tid) -> Result<u64> {
-        let mut bytes = self.commit_block(tid);
-        bytes.truncate(SECTOR);
-        self.write_parts(at, &[Part::Own(bytes)])?;
-        Ok(1)
+    fn orders_staged(&self) -> bool {
+        true
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {
-        let start = at.map(|pos| (self.first + pos) as u32);
-        self.superblock.lock().set_start(start, tid.0);
-        self.write_superblock()
+        self.area.edit_superblock(|sb| sb.set_start(at.map(|at| self.area.file_block(at)), tid.0))
     }
 }

@@ -3,7 +3,8 @@
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, Patches, Ranges};
+use ondol_format::jbd2::JournalSuperblock;
+use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges};
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
 
 pub(crate) const BLOCK: usize = 1024;
@@ -61,6 +62,19 @@ pub(crate) trait Rig {
     fn flushes_per_commit(&self) -> u64;
 }
 
+/// A journal in two pieces, so that the ring crosses from one to the other.
+pub(crate) fn map() -> LogMap {
+    LogMap::new(BLOCK as u32, [(40, 24), (70, 1000)])
+}
+
+/// A medium with an empty journal where [`map`] says.
+pub(crate) fn empty_journal() -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK * BLOCKS as usize];
+    let sb = JournalSuperblock::new(BLOCK as u32, 1024, [9; 16]);
+    bytes[40 * BLOCK..40 * BLOCK + 1024].copy_from_slice(&sb.encode());
+    bytes
+}
+
 pub(crate) struct Bench {
     pub(crate) store: Store,
     pub(crate) domain: Arc<PowerDomain>,
@@ -78,17 +92,22 @@ pub(crate) fn config() -> Config {
         pending_bytes: 1 << 20,
         journaled_data: true,
         discard: false,
+        zeroing: false,
     }
 }
 
 pub(crate) fn bench(rig: &dyn Rig) -> Bench {
+    bench_with(rig, config())
+}
+
+pub(crate) fn bench_with(rig: &dyn Rig, config: Config) -> Bench {
     let domain = PowerDomain::new();
     let base = rig.empty();
     let ram = RamStore::from_bytes(base.clone());
     let store = Arc::new(Recorder::new(Faulty::new(ram), 0, domain.clone()));
     let client = Arc::new(TestClient::default());
     let env = Arc::new(Fixed::new(Timestamp { sec: 1_000_000, nsec: 0 }, 1));
-    let engine = rig.open(store.clone(), client.clone(), env.clone(), config());
+    let engine = rig.open(store.clone(), client.clone(), env.clone(), config);
     Bench { store, domain, client, env, engine, base }
 }
 
@@ -165,12 +184,27 @@ pub(crate) fn a_waited_for_transaction_survives(rig: &dyn Rig) {
     assert_eq!(byte_at(&b.crashed(rig), HOME), 3, "durable is durable, and the rest is not there");
 }
 
+/// A block that does not compress.
+fn noise(n: u8, i: u64) -> Vec<u8> {
+    let mut x = (u64::from(n) << 32 | i << 8) ^ 0x9E37_79B9_7F4A_7C15;
+    let mut next = || {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        (x >> 40) as u8
+    };
+    (0..BLOCK).map(|_| next()).collect()
+}
+
 pub(crate) fn every_crash_leaves_a_prefix(rig: &dyn Rig) {
     let b = bench(rig);
     // Step n writes n into two blocks: a state is a prefix exactly if both hold the same number.
-    for n in 1..=6u8 {
-        let mut h = b.handle(2);
+    for n in 1..=8u8 {
+        let mut h = b.handle(5);
         h.write(HOME, META, 0, &[n; BLOCK]).unwrap();
+        for i in 1..4 {
+            h.write(HOME + i, META, 0, &noise(n, i)).unwrap();
+        }
         h.write(HOME + 50, SUMMED, 0, &[n; BLOCK / 2]).unwrap();
         h.close();
         if n % 2 == 0 {
@@ -194,6 +228,75 @@ pub(crate) fn every_crash_leaves_a_prefix(rig: &dyn Rig) {
         assert_eq!(block[BLOCK - 1], sum(&block), "a block came home unsealed");
     });
     assert!(states > 150, "only {states} crash states");
+}
+
+/// Slots of newly allocated runs, each as long as the engine needs to write it home at once if it does such a thing.
+const SLOTS: u64 = 6;
+const RUN: u64 = 64;
+
+fn slot(n: u8) -> Extent {
+    Extent { start: HOME + 100 + u64::from(n) % SLOTS * RUN, len: RUN as u32 }
+}
+
+/// Contents of new blocks are there when the block that names them is, however often the slots are used again, and whether they compress or
+/// not; and what was written over them later is there with what names that.
+pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
+    let b = bench(rig);
+    let contents = |n: u8, i: u64| if n.is_multiple_of(2) { vec![n; BLOCK] } else { noise(n, i) };
+    for n in 1..=14u8 {
+        let mut h = b.handle(RUN as u32 + 4);
+        // Odd ones are short and do not compress, even ones are long and do.
+        let len = if n.is_multiple_of(2) { RUN } else { RUN / 4 };
+        for i in 0..len {
+            h.new_data(slot(n).start + i, 0, &contents(n, i)).unwrap();
+        }
+        h.write(HOME, META, 0, &[n]).unwrap();
+        if n > 1 {
+            h.free(slot(n - 1), Kind::DATA);
+        }
+        h.close();
+        // Over what is already committed, and, every third time, over what is not.
+        if n.is_multiple_of(3) {
+            b.sync();
+            b.domain.mark(u64::from(n));
+        }
+        let mut h = b.handle(2);
+        h.data(slot(n).start + 1, 0, &[n; 16]).unwrap();
+        h.write(HOME + 1, META, 0, &[n]).unwrap();
+        h.close();
+        if n % 3 == 1 {
+            b.sync();
+            b.domain.mark(u64::from(n));
+        }
+        if n % 5 == 0 {
+            b.engine.checkpoint_all().unwrap();
+        }
+    }
+    let media = [Medium { base: Layer::new(b.base), kind: ondol_power::Kind::Block, whole: None }];
+    let sampling = Sampling { all_of: 1, samples: 600, torn: 2048, ..Sampling::default() };
+    let states = sampling.each(&media, &b.domain.take(), |layers, synced| {
+        let after = RamStore::from_bytes(layers[0].to_bytes());
+        rig.recover(&after);
+        let (n, over) = (byte_at(&after, HOME), byte_at(&after, HOME + 1));
+        assert!(u64::from(n) >= synced && (over == n || over + 1 == n), "{n}, {over} although {synced} was synced");
+        let len = if n == 0 {
+            0
+        } else if n.is_multiple_of(2) {
+            RUN
+        } else {
+            RUN / 4
+        };
+        for i in 0..len {
+            let mut want = contents(n, i);
+            if i == 1 && over == n {
+                want[..16].fill(n);
+            }
+            let mut got = vec![0; BLOCK];
+            after.read((slot(n).start + i) * BLOCK as u64, &mut got).unwrap();
+            assert!(got == want, "block {i} of run {n}, {over} written over");
+        }
+    });
+    assert!(states > 300, "only {states} crash states");
 }
 
 pub(crate) fn freed_blocks_wait_for_durability_and_are_never_replayed(rig: &dyn Rig) {
@@ -322,3 +425,42 @@ pub(crate) fn the_timer_commits_and_the_checkpointer_drains(rig: &dyn Rig) {
     assert_eq!(b.engine.stats().commits, 1);
     assert_eq!(byte_at(&b.crashed(rig), HOME), 1);
 }
+
+pub(crate) fn a_handle_that_changed_nothing_is_no_work(rig: &dyn Rig) {
+    let b = bench(rig);
+    b.fill(HOME, 1);
+    b.sync();
+    b.handle(1).close();
+    b.env.advance(10_000_000_000);
+    let idle = |step: &Arc<dyn ondol_env::Step<Error = ondol_journal::JournalError>>| {
+        // What ends with the first round is work; a step that always finds some keeps its thread busy for good.
+        let _ = step.step().unwrap();
+        step.step().unwrap() == ondol_env::Progress::Idle
+    };
+    assert!(b.engine.steps().iter().all(idle));
+}
+
+/// Makes a test of every rule of the contract for the rig `$rig`.
+macro_rules! engine_contract {
+    ($rig:expr) => {
+        contract::engine_contract!(
+            $rig;
+            nothing_is_seen_before_close_and_nothing_of_a_dropped_handle
+            concurrent_changes_of_one_block_merge
+            a_waited_for_transaction_survives
+            every_crash_leaves_a_prefix
+            new_data_is_there_when_it_is_named
+            freed_blocks_wait_for_durability_and_are_never_replayed
+            one_commit_costs_its_flushes_and_no_more
+            a_small_log_wraps_and_never_loses
+            too_big_is_refused_before_anything_happens
+            a_failed_flush_or_write_ends_all_promises
+            many_threads_share_commits
+            a_read_base_that_breaks_its_rules_is_refused
+            the_timer_commits_and_the_checkpointer_drains
+            a_handle_that_changed_nothing_is_no_work
+        );
+    };
+    ($rig:expr; $($name:ident)*) => { $(#[test] fn $name() { contract::$name(&$rig); })* };
+}
+pub(crate) use engine_contract;

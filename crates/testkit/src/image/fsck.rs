@@ -109,6 +109,25 @@ pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
     })
 }
 
+/// What e2fsck does with an image as a crash left it. One whose journal only Ondol can replay it must refuse and leave as it is: then None.
+/// Of any other see [`judge_replay`].
+///
+/// # Errors
+/// e2fsck cannot be run.
+pub fn judge_left(image: &[u8]) -> Result<Result<Option<Vec<u8>>, String>, ToolError> {
+    // `s_feature_incompat`, and in it the bit of `ondol_journal`.
+    let features =
+        image.get(1024 + 96..1024 + 100).map_or(0, |bytes| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)));
+    if features & 0x4000_0000 == 0 {
+        return Ok(judge_replay(image)?.map(Some));
+    }
+    let (verdict, after) = repair(image)?;
+    if verdict.code & 8 == 0 || after != image {
+        return Ok(Err(format!("e2fsck does not refuse a journal that it cannot know: {}", verdict.output)));
+    }
+    Ok(Ok(None))
+}
+
 /// Judges an image as a crash left it, by e2fsck alone: after replay and orphans nothing may be left to mend. Returns
 /// the image as e2fsck left it, or what e2fsck complained about.
 ///

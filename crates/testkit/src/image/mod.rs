@@ -6,7 +6,7 @@ mod make;
 mod opening;
 mod tools;
 
-pub use fsck::{Verdict, check, judge_replay, repair, replay_only, write_sparse};
+pub use fsck::{Verdict, check, judge_left, judge_replay, repair, replay_only, write_sparse};
 pub use kernel::KernelMount;
 pub use make::{Spec, debugfs};
 pub use opening::{clock, options};

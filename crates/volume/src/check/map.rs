@@ -25,7 +25,7 @@ pub(super) struct Run {
 pub(super) struct Walk {
     ino: Ino,
     generation: u32,
-    /// Keep the runs.
+    /// Keep the runs that nothing else has claimed.
     collect: bool,
     /// The runs, in logical order, neighbours joined.
     pub(super) runs: Vec<Run>,
@@ -58,14 +58,15 @@ impl Walk {
         }
     }
 
-    fn add(&mut self, run: Run) {
+    /// Counts a run; `claimed` says that the inode alone claims it, so that it may be followed.
+    fn add(&mut self, run: Run, claimed: bool) {
         let end = run.logical + u64::from(run.len);
         self.data += u64::from(run.len);
         self.last = self.last.max(end.checked_sub(1));
         if !run.unwritten {
             self.last_written = self.last_written.max(end.checked_sub(1));
         }
-        if !self.collect {
+        if !self.collect || !claimed {
             return;
         }
         if let Some(before) = self.runs.last_mut()
@@ -223,6 +224,7 @@ impl Checker<'_> {
             let text = format!("the extent at logical block {} passes the end of its node", extent.logical);
             self.bad_map(walk, block, text);
         }
+        let claimed = self.take(walk, extent.start, extent.len, "extent");
         if self.on_volume(extent.start, extent.len.into()) {
             let run = Run {
                 logical: extent.logical.into(),
@@ -230,10 +232,9 @@ impl Checker<'_> {
                 len: extent.len,
                 unwritten: extent.unwritten,
             };
-            walk.add(run);
+            walk.add(run, claimed);
             self.take_clusters(walk, extent.logical.into(), extent.start, extent.len.into());
         }
-        self.take(walk, extent.start, extent.len, "extent");
     }
 
     /// A pointer of a block map: to contents (level 0), or to a block of pointers.
@@ -243,11 +244,11 @@ impl Checker<'_> {
         }
         let start = u64::from(block);
         if level == 0 {
+            let claimed = self.take(walk, start, 1, "block");
             if self.on_volume(start, 1) {
-                walk.add(Run { logical, start, len: 1, unwritten: false });
+                walk.add(Run { logical, start, len: 1, unwritten: false }, claimed);
                 self.take_clusters(walk, logical, start, 1);
             }
-            self.take(walk, start, 1, "block");
             return Ok(());
         }
         if !self.take(walk, start, 1, "indirect block") {

@@ -170,10 +170,7 @@ impl Checker<'_> {
 
     /// Whether an inode is the file system's own, without a name.
     fn is_nameless(&self, ino: Ino) -> bool {
-        let own = ino < self.sb.first_ino() && ino != crate::ROOT;
-        own || self.sb.project_quota_inum() == Some(ino)
-            || Some(ino) == self.sb.orphan_file_inum()
-            || Some(ino) == self.sb.journal_inum()
+        !self.sb.may_be_named(ino)
     }
 
     fn has_filetype(&self) -> bool {

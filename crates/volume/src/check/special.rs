@@ -7,7 +7,7 @@ use super::report::Where;
 use crate::{Ino, Result};
 use ondol_format::inode::{FileType, RESIZE_INO};
 use ondol_format::{Compat, Inode};
-use ondol_journal::jbd2::{self, LogMap};
+use ondol_journal::{LogMap, jbd2};
 
 /// The inode whose blocks are the bad ones.
 const BAD_INO: Ino = 1;

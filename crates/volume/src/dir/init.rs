@@ -85,8 +85,9 @@ pub(super) fn make(op: &mut Op<'_>, parent: Ino, new: &NewInode<'_>, inherited: 
     if grpid || dir_mode & SETGID != 0 {
         inode.gid = dir_gid;
     }
-    if dir_mode & SETGID != 0 {
-        inode.mode |= if is_dir { SETGID } else { 0 };
+    // Under `grpid` the group goes down all the same, and the bit need not.
+    if dir_mode & SETGID != 0 && is_dir && !grpid {
+        inode.mode |= SETGID;
     }
     inode.flags = dir_flags & inherited_flags(new.file_type);
     if projects && dir_flags.contains(InodeFlags::PROJINHERIT) {

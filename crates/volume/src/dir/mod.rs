@@ -204,8 +204,7 @@ const DOTDOT: usize = 12;
 
 /// Whether an entry may name this inode.
 fn valid_ino(vol: &Volume, ino: Ino) -> bool {
-    let sb = &vol.shared.sb;
-    ino == crate::ROOT || (ino >= sb.first_ino() && ino <= sb.inodes_count())
+    vol.shared.sb.may_be_named(ino)
 }
 
 /// The file type code that a new entry gets.

@@ -67,7 +67,7 @@ pub(super) fn take(op: &mut Op<'_>, ino: Ino, (at, want): (u32, u32), goal: u64,
 
 /// Frees the clusters of which nothing is mapped but some of the logical blocks `from..to`, which are mapped to consecutive blocks
 /// from `start` on. What the journal knows of blocks in clusters that stay is not forgotten: the same file, the same kind of data
-/// will be written there again, and the log is replayed in order.
+/// will be written there again, and the log is replayed in order. Before a commit that shows in the file as it was: docs/crash-contract.md.
 ///
 /// # Errors
 /// Corruption.

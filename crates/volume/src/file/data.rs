@@ -6,6 +6,7 @@ use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
+use ondol_journal::Extent;
 use std::collections::HashSet;
 
 /// Inodes whose data once went through the journal by their flag, since the volume was opened. It goes on doing so, with the
@@ -29,13 +30,23 @@ impl OnceJournaled {
 }
 
 /// Whether the data of any file goes through the journal.
-pub(super) fn all_journaled(vol: &Volume) -> bool {
+fn all_journaled(vol: &Volume) -> bool {
     vol.options.data == DataMode::Journal
 }
 
 /// Whether the data of this file goes through the journal.
 pub(super) fn journaled(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
     all_journaled(vol) || inode.flags.contains(InodeFlags::JOURNAL_DATA) || vol.once_journaled.contains(ino)
+}
+
+/// Whether data that this file is given anew belongs into the operation's handle.
+pub(super) fn in_handles(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
+    vol.engine.takes_new_data() || journaled(vol, ino, inode)
+}
+
+/// Whether that holds for every file.
+pub(super) fn all_in_handles(vol: &Volume) -> bool {
+    vol.engine.takes_new_data() || all_journaled(vol)
 }
 
 /// As [`journaled`], of an inode whose data is about to be staged.
@@ -58,13 +69,27 @@ fn to_journal(op: &Op<'_>, ino: Ino) -> Result<bool> {
 pub(super) fn overwrite(op: &mut Op<'_>, ino: Ino, start: u64, offset: usize, bytes: &[u8]) -> Result<()> {
     let block_size = op.vol().shared.sb.block_size() as usize;
     let (start, offset) = (start + (offset / block_size) as u64, offset % block_size);
-    if !to_journal(op, ino)? {
+    let journaled = to_journal(op, ino)?;
+    if !journaled && !op.vol().engine.takes_new_data() {
         return op.write_over(start, offset, bytes);
     }
     for (block, at, part) in parts(block_size, start, offset, bytes) {
-        op.handle()?.data(block, at, part)?;
+        if journaled || op.vol().engine.takes_over(Extent { start: block, len: 1 }, bytes.len()) {
+            op.handle()?.data(block, at, part)?;
+        } else {
+            op.write_over(block, at, part)?;
+        }
     }
     Ok(())
+}
+
+/// What is known of blocks that are filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    /// The operation has allocated them.
+    Free,
+    /// They belonged to the file already, and no contents of theirs were to be seen.
+    Unseen,
 }
 
 /// Makes `run.1` blocks from `run.0` on, which nothing reads yet, hold `bytes` at byte `offset` (within the first block)
@@ -72,12 +97,21 @@ pub(super) fn overwrite(op: &mut Op<'_>, ino: Ino, start: u64, offset: usize, by
 ///
 /// # Errors
 /// The store's failure.
-pub(super) fn fill(op: &mut Op<'_>, ino: Ino, run: (u64, u32), offset: usize, bytes: &[u8]) -> Result<()> {
+pub(super) fn fill(
+    op: &mut Op<'_>,
+    ino: Ino,
+    (run, before): ((u64, u32), Before),
+    offset: usize,
+    bytes: &[u8],
+) -> Result<()> {
     let (start, blocks) = run;
     let block_size = op.vol().shared.sb.block_size() as usize;
-    if to_journal(op, ino)? {
+    if to_journal(op, ino)? || op.vol().engine.takes_new_data() {
+        // Blocks of a cluster that stays in use may hold what a committed state reaches.
+        let newborn = before == Before::Free && op.vol().shared.sb.cluster_ratio() == 1;
         for (block, at, part) in parts(block_size, start, offset, bytes) {
-            op.handle()?.fresh_data(block, at, part)?;
+            let handle = op.handle()?;
+            if newborn { handle.new_data(block, at, part)? } else { handle.fresh_data(block, at, part)? }
         }
         return Ok(());
     }

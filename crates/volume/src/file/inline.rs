@@ -1,5 +1,6 @@
 //! Files whose bytes lie in the inode: changed there as long as they fit, moved to a block when they do not.
 
+use super::data::Before;
 use super::plan::Survey;
 use super::{data, grow, mapping};
 use crate::alloc::Need;
@@ -82,7 +83,7 @@ pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     let got = mapping::fill_hole(op, ino, 0, 1, false)?;
-    data::fill(op, ino, (got.start, 1), 0, &contents)
+    data::fill(op, ino, ((got.start, 1), Before::Free), 0, &contents)
 }
 
 /// What [`unfold`] takes: the inode, the block, its bitmap and its descriptor.

@@ -115,7 +115,7 @@ fn plan_blocks(
     // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
     let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
-    let data = if data::journaled(vol, ino, inode) { blocks + u32::from(gap) + more as u32 } else { 0 };
+    let data = if data::in_handles(vol, ino, inode) { blocks + u32::from(gap) + more as u32 } else { 0 };
     Ok((cost(vol, seen.growth(vol, added), seen.clusters, data), seen))
 }
 
@@ -147,7 +147,7 @@ pub(super) fn is_atomic(vol: &Volume, blocks: u64) -> bool {
     let growth = Growth { nodes: extents.nodes.max(pointers.nodes), new: extents.new.max(pointers.new) };
     // What was in the inode takes a block, too.
     let more = u64::from(inline::possible(vol));
-    let data = if data::all_journaled(vol) { (blocks + 1 + more) as u32 } else { 0 };
+    let data = if data::all_in_handles(vol) { (blocks + 1 + more) as u32 } else { 0 };
     cost(vol, growth, blocks + more, data).journal <= vol.engine.max_blocks()
 }
 

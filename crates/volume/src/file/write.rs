@@ -1,5 +1,6 @@
 //! Write and append.
 
+use super::data::Before;
 use super::plan::{check_changeable, is_atomic, max_size, plan_write};
 use super::{Mapped, data, inline, mapping};
 use crate::inline::is_inline;
@@ -9,6 +10,7 @@ use crate::{Error, Ino, Result, Volume};
 use ondol_env::plant::{self, Defect};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
+use ondol_journal::Extent;
 
 /// Largest write that is one operation whatever the journal holds, bytes.
 const ATOMIC_MAX: u64 = 1 << 20;
@@ -120,6 +122,7 @@ impl Volume {
             && !seen.unwritten
             && !data::journaled(self, ino, inode)
             && (times == Times::Keep || !stale(self, inode))
+            && self.may_write_home(&guard, offset, n)?
         {
             self.overwrite_only(&guard, offset, &bytes[..n])?;
             return Ok((n, guard));
@@ -145,6 +148,26 @@ impl Volume {
             return len;
         }
         (atomic - offset % block_size).max(1) as usize
+    }
+
+    /// Whether `len` stored bytes at `offset` can be written in place: no transaction that counts has their blocks.
+    fn may_write_home(&self, guard: &NodeGuard, offset: u64, len: usize) -> Result<bool> {
+        if !self.engine.takes_new_data() {
+            return Ok(true);
+        }
+        let block_size = u64::from(self.shared.sb.block_size());
+        let (mut at, _) = place(block_size, offset)?;
+        let (last, _) = place(block_size, offset + len as u64 - 1)?;
+        while at <= last {
+            let run = super::map(&mut &*self, guard.node.ino, &guard.state.inode, at)?;
+            let Mapped::Written(start) = run.what else { return Ok(false) };
+            let len = run.len.min(last - at + 1);
+            if self.engine.takes_over(Extent { start, len }, usize::MAX) {
+                return Ok(false);
+            }
+            at += len;
+        }
+        Ok(true)
     }
 
     /// Bytes over stored ones, when not even a time changes.
@@ -219,13 +242,13 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
                 part(len).len()
             }
             Mapped::Unwritten(start) => {
-                data::fill(op, ino, (start, len), skip, part(len))?;
+                data::fill(op, ino, ((start, len), Before::Unseen), skip, part(len))?;
                 convert_all(op, ino, at, at + len)?;
                 part(len).len()
             }
             Mapped::Hole => {
                 let got = mapping::fill_hole(op, ino, at, len, false)?;
-                data::fill(op, ino, (got.start, got.len), skip, part(got.len))?;
+                data::fill(op, ino, ((got.start, got.len), Before::Free), skip, part(got.len))?;
                 part(got.len).len()
             }
         };

@@ -117,7 +117,7 @@ impl Fs {
         image.require_writable().expect("a writable image");
         let sb = image.superblock().clone();
         let runs = image.journal_map().expect("a journal");
-        let map = jbd2::LogMap::new(sb.block_size(), runs);
+        let map = ondol_journal::LogMap::new(sb.block_size(), runs);
         jbd2::recover(&*store, &map, sb.blocks_count()).expect("recovery");
         let shared = image.shared().expect("groups");
         let env = Arc::new(Fixed::new(Timestamp { sec: 1_700_000_000, nsec: 123_456_789 }, 7));
@@ -128,6 +128,7 @@ impl Fs {
             pending_bytes: 64 << 20,
             journaled_data: false,
             discard: false,
+            zeroing: false,
         };
         let any: Arc<dyn BlockStore> = store.clone();
         let clock: Arc<dyn Env> = env.clone();

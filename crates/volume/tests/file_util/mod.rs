@@ -3,8 +3,8 @@
 
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Env, Fixed, Timestamp};
-use ondol_journal::jbd2::{self, LogMap};
 use ondol_journal::{Config, Engine};
+use ondol_journal::{LogMap, jbd2};
 use ondol_power::{Kind, Layer, Medium};
 use ondol_volume::{Atime, DataMode, Image, Ino, Volume, VolumeOptions};
 use std::path::Path;
@@ -108,6 +108,7 @@ pub(crate) fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: Volum
         pending_bytes: 8 << 20,
         journaled_data: options.data == DataMode::Journal,
         discard: false,
+        zeroing: false,
     };
     let engine: Arc<dyn Engine> = Arc::new(jbd2::open(store, map, shared.clone(), env.clone(), config).unwrap());
     let vol = Volume::new(shared, engine.clone(), env, options);

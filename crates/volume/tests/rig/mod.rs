@@ -144,7 +144,7 @@ impl Fs {
         let image = Image::open(store.clone()).expect("an image");
         image.require_writable().expect("a writable image");
         let sb = image.superblock().clone();
-        let map = jbd2::LogMap::new(sb.block_size(), image.journal_map().expect("a journal"));
+        let map = ondol_journal::LogMap::new(sb.block_size(), image.journal_map().expect("a journal"));
         jbd2::recover(&*store, &map, sb.blocks_count()).expect("recovery");
         let shared = Image::open(store.clone()).and_then(|image| image.shared()).expect("groups");
         let env = Arc::new(Fixed::new(NOW, 7));
@@ -155,6 +155,7 @@ impl Fs {
             pending_bytes: 64 << 20,
             journaled_data: false,
             discard: false,
+            zeroing: false,
         };
         let clock: Arc<dyn Env> = env.clone();
         let engine = jbd2::open(store.clone(), map, shared.clone(), clock.clone(), config).expect("an engine");

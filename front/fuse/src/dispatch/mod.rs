@@ -220,8 +220,10 @@ impl Dispatch {
         let keep_times =
             how.write_flags & numbers::WRITE_CACHE != 0 && self.terms.agreed.contains(Init::WRITEBACK_CACHE);
         let write = Write { offset: how.offset, data, kill_suid, keep_times };
-        answer.with(self.ops.write(ino(header.nodeid), &write, sender(header)), |written| {
-            answer.forget_mode(written.mode_changed, header.nodeid);
+        let written = self.ops.write(ino(header.nodeid), &write, sender(header));
+        // A write that fails may have cleared them before.
+        answer.forget_mode(written.as_ref().map_or(kill_suid, |written| written.mode_changed), header.nodeid);
+        answer.with(written, |written| {
             answer.body(&WriteOut { size: u32::try_from(written.len).unwrap_or(u32::MAX), padding: 0 });
         });
     }
@@ -233,12 +235,10 @@ impl Dispatch {
         let most = if wide { u64::MAX } else { NARROW };
         let range = Range { offset: what.off_in, len: what.len.min(most) };
         let copied = self.ops.copy(ino(header.nodeid), range, ino(what.nodeid_out), what.off_out, sender(header));
-        answer.with(copied, |&(bytes_copied, mode_changed)| {
-            answer.forget_mode(mode_changed, what.nodeid_out);
-            match u32::try_from(bytes_copied) {
-                Ok(size) if !wide => answer.body(&WriteOut { size, padding: 0 }),
-                _ => answer.body(&CopyFileRangeOut { bytes_copied }),
-            }
+        answer.forget_mode(copied.is_ok_and(|(_, changed)| changed) || copied.is_err(), what.nodeid_out);
+        answer.with(copied, |&(bytes_copied, _)| match u32::try_from(bytes_copied) {
+            Ok(size) if !wide => answer.body(&WriteOut { size, padding: 0 }),
+            _ => answer.body(&CopyFileRangeOut { bytes_copied }),
         });
     }
 

@@ -3,8 +3,8 @@
 use crate::fuzzing::Surface;
 use crate::proto::numbers::opcode;
 use crate::proto::wire::{
-    AttrOut, CreateIn, CreateOut, EntryOut, InHeader, OpenOut, OutHeader, ReadIn, SetattrIn, StatxIn, StatxOut,
-    WriteIn, WriteOut,
+    AttrOut, CreateIn, CreateOut, EntryOut, InHeader, OpenOut, OutHeader, ReadIn, SetattrIn, SetxattrIn, StatxIn,
+    StatxOut, WriteIn, WriteOut,
 };
 use ondol::{FormatOptions, Options, Volume};
 use proptest::prelude::*;
@@ -105,6 +105,49 @@ fn what_is_not_offered_and_what_is_no_request_is_answered() {
     assert_eq!(server.ask(opcode::GETATTR, u64::MAX, &[0; 16]), Err(Errno::NOENT));
     assert!(server.surface.serve(b"short").is_empty());
     assert!(server.surface.serve(&message(opcode::FORGET, 1, &[0; 8])).is_empty());
+}
+
+#[test]
+fn only_what_a_name_may_lead_to_is_found_by_its_number() {
+    let server = Server::new();
+    let root: EntryOut = server.get(opcode::LOOKUP, 1, b".\0");
+    assert_eq!((root.nodeid, root.attr.ino), (1, 2));
+    // The bad blocks' inode, that which keeps room for descriptors, the journal.
+    for own in [2, 7, 8] {
+        let none: EntryOut = server.get(opcode::LOOKUP, own, b".\0");
+        assert_eq!(none.nodeid, 0, "node {own}");
+    }
+}
+
+#[test]
+fn the_kernel_forgets_a_mode_that_a_failed_write_has_changed() {
+    use crate::proto::numbers::{WRITE_KILL_SUIDGID, fattr};
+    let server = Server::new();
+    let node = server.create("file");
+    let set = SetattrIn { valid: fattr::MODE, mode: 0o6755, ..SetattrIn::default() };
+    let _: AttrOut = server.get(opcode::SETATTR, node, set.as_bytes());
+    let how = WriteIn { size: 1, offset: 1 << 60, write_flags: WRITE_KILL_SUIDGID, ..WriteIn::default() };
+    let sent = server.surface.serve(&message(opcode::WRITE, node, &[how.as_bytes(), b"x"].concat()));
+    let headers: Vec<OutHeader> = sent.iter().map(|m| OutHeader::read_from_prefix(m).unwrap().0).collect();
+    let told: Vec<(u64, i32)> = headers.iter().map(|h| (h.unique, h.error)).collect();
+    let refused = -Errno::FBIG.raw_os_error();
+    assert_eq!(told, [(0, crate::proto::numbers::notify::INVAL_INODE), (99, refused)]);
+    let now: AttrOut = server.get(opcode::GETATTR, node, &[0; 16]);
+    assert_eq!(now.attr.mode, 0o100_755);
+}
+
+#[test]
+fn an_attribute_cannot_be_new_and_there_already() {
+    const BOTH: u32 = 3;
+    let server = Server::new();
+    let node = server.create("file");
+    let body = |flags| {
+        let how = SetxattrIn { size: 1, flags, ..SetxattrIn::default() };
+        [how.as_bytes(), b"user.x\0", b"v"].concat()
+    };
+    assert_eq!(server.ask(opcode::SETXATTR, node, &body(BOTH)), Err(Errno::NODATA));
+    server.ask(opcode::SETXATTR, node, &body(0)).unwrap();
+    assert_eq!(server.ask(opcode::SETXATTR, node, &body(BOTH)), Err(Errno::EXIST));
 }
 
 proptest! {

@@ -13,7 +13,8 @@ const TRUSTED: &[u8] = b"trusted.";
 pub(crate) struct SetAttribute<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) value: &'a [u8],
-    pub(crate) how: SetXattr,
+    /// `None`: it must be new and be there already, which fails in either case.
+    pub(crate) how: Option<SetXattr>,
     /// A new access control list takes the setgid bit away.
     pub(crate) kill_sgid: bool,
 }
@@ -118,9 +119,10 @@ impl Ops {
     /// Sets an attribute; with `kill_sgid` a new access control list takes the setgid bit away.
     pub(crate) fn setxattr(&self, ino: Ino, set: &SetAttribute<'_>, sender: Sender) -> Answer<()> {
         let SetAttribute { name, value, how, kill_sgid } = *set;
-        self.change(Op::Setxattr, sender, |i| match kill_sgid {
-            true => i.setxattr_without_setgid(ino, name, value, how),
-            false => i.setxattr(ino, name, value, how),
+        self.change(Op::Setxattr, sender, |i| match (how, kill_sgid) {
+            (None, _) => i.getxattr(ino, name).and(Err(Error::Exists)),
+            (Some(how), true) => i.setxattr_without_setgid(ino, name, value, how),
+            (Some(how), false) => i.setxattr(ino, name, value, how),
         })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! [`Ops`] is where requests enter the volume. It counts them, keeps them out once the volume is being closed, and keeps a
 //! panic from taking the server down: the request fails with `EIO`, the panic is logged, and since state in memory may be
-//! half changed, every later change is refused; reading goes on.
+//! half changed, the volume takes no change any more; reading goes on.
 
 mod contents;
 mod count;
@@ -100,7 +100,14 @@ impl Ops {
 
     fn enter<T>(&self, op: Op, f: impl FnOnce(&Volume) -> Result<T, Error>) -> Answer<T> {
         self.counters.count(op);
-        let outcome = self.gate.enter(|volume| catch_unwind(AssertUnwindSafe(|| f(volume))));
+        let outcome = self.gate.enter(|volume| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| f(volume)));
+            if outcome.is_err() {
+                self.broken.store(true, Ordering::Relaxed);
+                volume.inodes().refuse_changes("a request has failed unexpectedly");
+            }
+            outcome
+        });
         match outcome {
             None => Err(rustix::io::Errno::NODEV.into()),
             Some(Ok(Ok(answer))) => Ok(answer),
@@ -109,7 +116,6 @@ impl Ops {
                 Err(Errno(ondol::errno_of(&e)))
             }
             Some(Err(panic)) => {
-                self.broken.store(true, Ordering::Relaxed);
                 tracing::error!(request = op.name(), "panic: {}; changes are refused from now on", said(&*panic));
                 Err(rustix::io::Errno::IO.into())
             }
@@ -120,4 +126,34 @@ impl Ops {
 fn said(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondol::{FormatOptions, Options, ROOT};
+
+    #[test]
+    fn after_a_panic_nothing_changes_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        Volume::format(&image, &FormatOptions::new().size(8 << 20)).unwrap();
+        let ops = Ops::new(Volume::open_with(&image, &Options::default()).unwrap());
+        let root = Sender { uid: 0, gid: 0, umask: 0 };
+        let gone = ops.create(ROOT, b"gone", 0o600, root).unwrap().ino;
+        ops.unlink(ROOT, b"gone", root).unwrap();
+        let eio: Errno = rustix::io::Errno::IO.into();
+        assert_eq!(ops.ask(Op::Statfs, |_| -> Result<(), Error> { panic!("a defect") }), Err(eio));
+        assert_eq!(ops.mkdir(ROOT, b"d", 0o755, root).unwrap_err(), eio);
+        assert_eq!(ops.fsync(ROOT, false).unwrap_err(), eio);
+        // The last close of a file without names would delete it.
+        ops.release(gone).unwrap();
+        assert!(ops.getattr(gone).is_ok());
+        ops.close().unwrap().close().unwrap();
+        let report = ondol::check(&image).unwrap();
+        assert!(report.problems.is_empty(), "{:?}", report.problems);
+        assert_eq!(ondol::info(&image).unwrap().state, "errors");
+        let volume = Volume::open(&image).unwrap();
+        assert_eq!(volume.recovered().orphans_deleted, 1);
+    }
 }

@@ -8,7 +8,7 @@ impl Ops {
     /// The inode that `name` names in `parent`; `None` if there is no such name.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Answer<Option<Attr>> {
         // By `.` the kernel finds an inode again of which it has forgotten everything but the number.
-        let find = |i: &Inodes| if name == b"." { i.getattr(parent) } else { i.lookup(parent, name) };
+        let find = |i: &Inodes| if name == b"." { i.by_number(parent) } else { i.lookup(parent, name) };
         self.ask(Op::Lookup, |i| match find(i) {
             Ok(attr) => Ok(Some(attr)),
             Err(Error::NotFound) => Ok(None),

@@ -77,6 +77,8 @@ pub(crate) mod fattr {
 
 /// What the kernel is told about an opened file.
 pub(crate) mod fopen {
+    /// Reads and writes go past the page cache.
+    pub(crate) const DIRECT_IO: u32 = 1 << 0;
     /// Pages stay valid between opens.
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     /// The listing is kept.

@@ -1,0 +1,61 @@
+//! All panels in one table.
+
+use super::figures::{COMPRESSED, KERNEL, KERNEL_JOURNAL, OURS};
+use super::{Drawn, heading};
+use crate::report::{TargetReport, aligned, compression, pipes};
+
+const HEAD: [&str; 8] = [
+    "figure: workload, disk",
+    "classic journal / ordered",
+    "compressed / classic ordered",
+    "compressed / kernel ordered",
+    "kernel journal / ordered",
+    "paper: compressed / kernel ordered",
+    "compression µs/commit (ratio)",
+    "paper: µs/commit",
+];
+
+/// For the terminal.
+pub(super) fn terminal(panels: &[Drawn]) -> String {
+    let mut out = String::from("Ratios of medians; in process for classic and compressed\n\n");
+    aligned(&mut out, &HEAD, &rows(panels));
+    out
+}
+
+/// As Markdown.
+pub(super) fn markdown(panels: &[Drawn]) -> String {
+    let mut out = String::from("# Paper 3: the compressed journal\n\n");
+    pipes(&mut out, &HEAD, &rows(panels));
+    out.push_str(
+        "\nRatios of medians; classic and compressed run in process, the paper's ratios are to its kernel's ext4.\n",
+    );
+    out
+}
+
+fn rows(panels: &[Drawn]) -> Vec<[String; 8]> {
+    panels.iter().map(row).collect()
+}
+
+fn row(panel: &Drawn) -> [String; 8] {
+    let find = |target: &str| {
+        let name = target.replace("DISK", panel.device);
+        panel.result.targets.iter().find(move |report| report.target == name)
+    };
+    let ratio = |of: Option<&TargetReport>, to: Option<&TargetReport>| match of.zip(to) {
+        Some((of, to)) if to.ops_per_s.median > 0.0 => format!("{:.2}", of.ops_per_s.median / to.ops_per_s.median),
+        _ => "-".to_owned(),
+    };
+    let (ours, compressed) = (find(OURS), find(COMPRESSED));
+    let (kernel, kernel_journal) = (find(KERNEL), find(KERNEL_JOURNAL));
+    let engine = compressed.and_then(|target| target.counters.device.engine.as_ref());
+    [
+        heading(panel.figures, panel.workload, panel.device),
+        ratio(find(&OURS.replace("ordered", "journal")), ours),
+        ratio(compressed, ours),
+        ratio(compressed, kernel),
+        ratio(kernel_journal, kernel),
+        panel.paper.ratio.to_owned(),
+        engine.map_or("-".to_owned(), compression),
+        format!("{:.0}", panel.paper.compression_us),
+    ]
+}

@@ -1,0 +1,159 @@
+//! The journal area: where its blocks lie, its superblock, and the ring that transactions are written to.
+
+use crate::{Corrupt, Result};
+use ondol_block::BlockStore;
+use ondol_env::sync::{Arc, Mutex};
+use ondol_format::jbd2::JournalSuperblock;
+use std::io::IoSlice;
+
+/// The journal file as runs of blocks.
+#[derive(Clone, Debug)]
+pub struct LogMap {
+    block_size: usize,
+    /// `(first block of the file, first block on the medium, length)`, in file order without gaps.
+    runs: Vec<(u64, u64, u64)>,
+    blocks: u64,
+}
+
+impl LogMap {
+    /// From the runs of the journal inode in file order: `(first block on the medium, length)`.
+    pub fn new(block_size: u32, runs: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let mut blocks = 0;
+        let mut map = Vec::new();
+        for (start, len) in runs {
+            map.push((blocks, start, len));
+            blocks += len;
+        }
+        Self { block_size: block_size as usize, runs: map, blocks }
+    }
+
+    /// Bytes in a block.
+    pub fn block_size(&self) -> usize {
+        self.block_size
+    }
+
+    /// Blocks of the journal file.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Where block `n` of the journal file lies on the medium.
+    ///
+    /// # Errors
+    /// The file has no such block.
+    pub fn physical(&self, n: u64) -> Result<u64> {
+        Ok(self.run_from(n)?.0)
+    }
+
+    /// Where block `n` lies, and how many blocks of the file follow it directly, itself included.
+    pub(crate) fn run_from(&self, n: u64) -> Result<(u64, u64)> {
+        let at = self.runs.partition_point(|&(first, _, len)| first + len <= n);
+        let &(first, start, len) = self.runs.get(at).ok_or_else(|| Corrupt {
+            structure: "journal".into(),
+            block: n,
+            what: format!("block {n} of the journal file is not mapped"),
+        })?;
+        Ok((start + (n - first), first + len - n))
+    }
+
+    /// Whether a block of the medium belongs to the journal.
+    pub fn contains(&self, block: u64) -> bool {
+        self.runs.iter().any(|&(_, start, len)| (start..start + len).contains(&block))
+    }
+}
+
+/// The most blocks merged into one write.
+pub(crate) const MERGE: usize = 256;
+
+/// Writes blocks home, by rising block number, merged where they follow each other.
+pub(crate) fn write_runs(store: &dyn BlockStore, block_size: usize, images: &[(u64, impl AsRef<[u8]>)]) -> Result<()> {
+    let mut at = 0;
+    while at < images.len() {
+        let first = images[at].0;
+        let run = images[at..].iter().take(MERGE).enumerate();
+        let len = run.take_while(|(i, (block, _))| *block == first + *i as u64).count();
+        let bufs: Vec<IoSlice<'_>> =
+            images[at..at + len].iter().map(|(_, image)| IoSlice::new(image.as_ref())).collect();
+        store.write_vectored(first * block_size as u64, &bufs)?;
+        at += len;
+    }
+    Ok(())
+}
+
+/// A journal area that is written to.
+pub(crate) struct Area {
+    store: Arc<dyn BlockStore>,
+    map: LogMap,
+    /// First block of the journal file that the ring has, and how many there are.
+    first: u64,
+    ring: u64,
+    superblock: Mutex<JournalSuperblock>,
+}
+
+impl Area {
+    /// The area whose superblock is `sb`, with a ring of at most `most` blocks.
+    pub(crate) fn new(store: Arc<dyn BlockStore>, map: LogMap, sb: JournalSuperblock, most: u64) -> Self {
+        let first = u64::from(sb.first());
+        let ring = u64::from(sb.end()).saturating_sub(first).min(most);
+        Self { store, map, first, ring, superblock: Mutex::new(sb) }
+    }
+
+    /// Bytes in a block.
+    pub(crate) fn block_size(&self) -> usize {
+        self.map.block_size()
+    }
+
+    /// Blocks of the ring.
+    pub(crate) fn ring_blocks(&self) -> u64 {
+        self.ring
+    }
+
+    /// Changes the superblock and writes it.
+    pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut JournalSuperblock)) -> Result<()> {
+        let mut superblock = self.superblock.lock();
+        edit(&mut superblock);
+        let at = self.map.physical(0)? * self.block_size() as u64;
+        Ok(self.store.write(at, &superblock.encode())?)
+    }
+
+    /// The block of the journal file at position `at` of the ring, as the superblock names it.
+    pub(crate) fn file_block(&self, at: u64) -> u32 {
+        (self.first + at) as u32
+    }
+
+    /// Writes `parts`, a block each (the last may be shorter), from position `at` of the ring on.
+    pub(crate) fn write(&self, at: u64, parts: &[&[u8]]) -> Result<()> {
+        let mut rest = parts;
+        for (byte, blocks) in self.runs(at, parts.len() as u64)? {
+            let (now, later) = rest.split_at(blocks);
+            let bufs: Vec<IoSlice<'_>> = now.iter().map(|part| IoSlice::new(part)).collect();
+            self.store.write_vectored(byte, &bufs)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Writes `bytes`, whole blocks, from position `at` of the ring on.
+    pub(crate) fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        for (byte, blocks) in self.runs(at, (bytes.len() / self.block_size()) as u64)? {
+            let (now, later) = rest.split_at(blocks * self.block_size());
+            self.store.write(byte, now)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Where `n` blocks of the ring from position `at` on lie: byte offset and number of blocks of each run.
+    fn runs(&self, mut at: u64, mut n: u64) -> Result<Vec<(u64, usize)>> {
+        let mut runs = Vec::new();
+        while n > 0 {
+            let (physical, run) = self.map.run_from(self.first + at)?;
+            let blocks = n.min(run).min(self.ring - at);
+            runs.push((physical * self.block_size() as u64, blocks as usize));
+            at = (at + blocks) % self.ring;
+            n -= blocks;
+        }
+        Ok(runs)
+    }
+}

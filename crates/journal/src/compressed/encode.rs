@@ -1,0 +1,133 @@
+//! A transaction as a unit's contents: which images to compress, in chunks that several threads share when there are many.
+
+use crate::block_engine::Sealed;
+use crate::cache::Block;
+use crate::{JournalError, Result};
+use ondol_env::Timestamp;
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::{Arc, Mutex, thread};
+use ondol_format::Time;
+use ondol_format::csum::crc32c;
+use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
+use std::ops::Range;
+
+/// Bytes to compress from which on another thread helps, for each.
+const WORTH_A_THREAD: usize = 1 << 20;
+/// The most threads that compress one unit.
+const THREADS: usize = 8;
+
+/// The contents of a unit.
+pub(super) struct Encoded {
+    pub(super) chunks: Vec<Chunk>,
+    /// Images that were not tried.
+    pub(super) stored: u64,
+}
+
+/// Encodes a transaction as unit number `sequence`.
+///
+/// # Errors
+/// No thread can be started.
+pub(super) fn encode(tx: &Sealed, sequence: u64, now: Timestamp, seed: u32, block_size: usize) -> Result<Encoded> {
+    let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(|(_, image)| unit::looks_random(image));
+    let blocks: Vec<u64> = plain.iter().chain(&dense).map(|(block, _)| *block).collect();
+    let staged = runs(&tx.staged, seed);
+    let tables = unit::tables(&Tables {
+        sequence,
+        time: Time { sec: now.sec, nsec: now.nsec },
+        block_size: block_size as u32,
+        images: &blocks,
+        revoked: if plant::is(Defect::SkippedRevoke) { &[] } else { &tx.revoked },
+        staged: if plant::is(Defect::UnnamedStaging) { &[] } else { &staged },
+    });
+    let stored = dense.len() as u64;
+    let mut chunks = compress(Contents { tables, images: images(plain), block_size })?;
+    let whole = CHUNK / block_size;
+    chunks.extend(
+        dense
+            .chunks(whole)
+            .map(|some| Chunk::stored(some.iter().flat_map(|(_, image)| image.iter().copied()).collect())),
+    );
+    Ok(Encoded { chunks, stored })
+}
+
+fn images(blocks: Vec<(u64, Block)>) -> Vec<Block> {
+    blocks.into_iter().map(|(_, image)| image).collect()
+}
+
+/// Runs of staged blocks with the checksums of their contents.
+fn runs(staged: &[(u64, Block)], seed: u32) -> Vec<StagedRun> {
+    let mut runs: Vec<StagedRun> = Vec::new();
+    for (block, image) in staged {
+        match runs.last_mut() {
+            Some(run) if run.start + u64::from(run.blocks) == *block => {
+                run.blocks += 1;
+                run.checksum = crc32c(run.checksum, image);
+            }
+            _ => runs.push(StagedRun { start: *block, blocks: 1, checksum: crc32c(seed, image) }),
+        }
+    }
+    runs
+}
+
+/// Consecutive bytes: the tables, then the images.
+struct Contents {
+    tables: Vec<u8>,
+    images: Vec<Block>,
+    block_size: usize,
+}
+
+impl Contents {
+    fn len(&self) -> usize {
+        self.tables.len() + self.images.len() * self.block_size
+    }
+
+    /// The bytes of chunk `n`.
+    fn chunk(&self, n: usize, out: &mut Vec<u8>) {
+        out.clear();
+        let Range { start, end } = n * CHUNK..((n + 1) * CHUNK).min(self.len());
+        let tables = self.tables.len();
+        out.extend_from_slice(&self.tables[start.min(tables)..end.min(tables)]);
+        let mut at = start.max(tables) - tables;
+        let end = end.max(tables) - tables;
+        while at < end {
+            let (image, from) = (at / self.block_size, at % self.block_size);
+            let to = (from + end - at).min(self.block_size);
+            out.extend_from_slice(&self.images[image][from..to]);
+            at += to - from;
+        }
+    }
+}
+
+/// Every `of`th chunk from chunk `first` on.
+fn every(contents: &Contents, first: usize, of: usize) -> Vec<Chunk> {
+    let mut bytes = Vec::with_capacity(CHUNK.min(contents.len()));
+    let mut chunk = |n| {
+        contents.chunk(n, &mut bytes);
+        Chunk::compressed(&bytes)
+    };
+    (first..contents.len().div_ceil(CHUNK)).step_by(of).map(&mut chunk).collect()
+}
+
+fn compress(contents: Contents) -> Result<Vec<Chunk>> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let threads = (contents.len() / WORTH_A_THREAD).clamp(1, processors.min(THREADS));
+    if threads == 1 {
+        return Ok(every(&contents, 0, 1));
+    }
+    let contents = Arc::new(contents);
+    let parts: Arc<Vec<Mutex<Vec<Chunk>>>> = Arc::new((0..threads).map(|_| Mutex::default()).collect());
+    let mut helpers = Vec::new();
+    for n in 1..threads {
+        let (contents, parts) = (contents.clone(), parts.clone());
+        let body = move || *parts[n].lock() = every(&contents, n, threads);
+        let failed = |e: std::io::Error| JournalError::Aborted(format!("no thread to compress with: {e}"));
+        helpers.push(thread::Builder::new().name("ondol-compress".into()).spawn(body).map_err(failed)?);
+    }
+    *parts[0].lock() = every(&contents, 0, threads);
+    let joined: Vec<_> = helpers.into_iter().map(thread::JoinHandle::join).collect();
+    if joined.iter().any(std::result::Result::is_err) {
+        return Err(JournalError::Aborted("a compressing thread has failed".into()));
+    }
+    let mut parts: Vec<_> = parts.iter().map(|part| std::mem::take(&mut *part.lock()).into_iter()).collect();
+    Ok((0..contents.len().div_ceil(CHUNK)).filter_map(|n| parts[n % threads].next()).collect())
+}

@@ -1,0 +1,123 @@
+//! Writing units into the ring.
+
+use super::{RING_MAX, encode};
+use crate::area::{Area, LogMap};
+use crate::block_engine::{LogFormat, Sealed};
+use crate::cache::Block;
+use crate::contract::{EngineStats, Tid};
+use crate::{JournalError, Result};
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_format::csum;
+use ondol_format::jbd2::{JournalIncompat, JournalSuperblock};
+use ondol_format::unit;
+
+/// Bytes of new data in consecutive blocks from which on they are written home and not into the unit.
+const STAGE_PLAIN: usize = 64 << 10;
+/// The same for data that does not compress.
+const STAGE_DENSE: usize = 16 << 10;
+
+/// A compressed journal on a block store.
+pub(super) struct UnitLog {
+    env: Arc<dyn Env>,
+    area: Area,
+    seed: u32,
+    /// Number of the next unit.
+    next: AtomicU64,
+    /// Number of the newest unit that is durable.
+    durable: AtomicU64,
+    compress_ns: AtomicU64,
+    stored: AtomicU64,
+}
+
+impl UnitLog {
+    /// A log over an empty journal whose next unit is number `next`.
+    pub(super) fn new(
+        store: Arc<dyn BlockStore>,
+        map: LogMap,
+        sb: JournalSuperblock,
+        env: Arc<dyn Env>,
+        next: u64,
+    ) -> Result<Self> {
+        let seed = csum::uuid_seed(sb.uuid());
+        let most = RING_MAX / map.block_size() as u64;
+        let log = Self {
+            env,
+            area: Area::new(store, map, sb, most),
+            seed,
+            next: AtomicU64::new(next),
+            durable: AtomicU64::new(0),
+            compress_ns: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
+        };
+        log.set_tail(Tid(next as u32), None)?;
+        Ok(log)
+    }
+}
+
+impl LogFormat for UnitLog {
+    fn name(&self) -> &'static str {
+        "compressed"
+    }
+
+    fn area(&self) -> &Area {
+        &self.area
+    }
+
+    fn cost(&self, images: u64, revokes: u64) -> u64 {
+        let block_size = self.area.block_size() as u64;
+        unit::most_bytes(block_size, images, revokes).div_ceil(block_size)
+    }
+
+    fn goes_home(&self, run: &[(u64, Block)]) -> bool {
+        let bytes = run.len() * self.area.block_size();
+        // One block in eight tells for the run.
+        let dense = || run.iter().step_by(8).all(|(_, image)| unit::looks_random(image));
+        bytes >= STAGE_PLAIN || bytes >= STAGE_DENSE && dense()
+    }
+
+    fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
+        let (next, durable) = (self.next.load(Relaxed), self.durable.load(Relaxed));
+        debug_assert_eq!(Tid(next as u32), tx.tid);
+        let began = self.env.monotonic_ns();
+        let encoded = encode::encode(tx, next, self.env.now(), self.seed, self.area.block_size())?;
+        let bytes = unit::write(next, durable, &encoded.chunks, self.seed, self.area.block_size());
+        self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
+        self.stored.fetch_add(encoded.stored, Relaxed);
+        let bytes = bytes.ok_or(JournalError::TooBig { need: tx.images.len() as u32, max: u32::MAX })?;
+        self.area.write_bytes(at, &bytes)?;
+        self.next.store(next + 1, Relaxed);
+        Ok((bytes.len() / self.area.block_size()) as u64)
+    }
+
+    fn orders_staged(&self) -> bool {
+        false
+    }
+
+    fn durable(&self, tid: Tid) {
+        let newest = self.next.load(Relaxed) - 1;
+        debug_assert_eq!(Tid(newest as u32), tid);
+        self.durable.store(newest, Relaxed);
+    }
+
+    fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {
+        let durable = self.durable.load(Relaxed);
+        let next = self.next.load(Relaxed);
+        self.area.edit_superblock(|sb| {
+            sb.set_start(at.map(|at| self.area.file_block(at)), tid.0);
+            // The tail is the next unit or a few before it.
+            let sequence = next - u64::from((next as u32).wrapping_sub(tid.0));
+            sb.set_extension(&ondol_format::jbd2::Extension { sequence, durable, ..sb.extension() });
+            let features = sb.incompat().difference(JournalIncompat::COMPRESSED);
+            let own = if at.is_some() { JournalIncompat::COMPRESSED } else { JournalIncompat::empty() };
+            sb.set_incompat(features | own);
+        })
+    }
+
+    fn count(&self, stats: &mut EngineStats) {
+        stats.compress_ns = self.compress_ns.load(Relaxed);
+        stats.stored_blocks = self.stored.load(Relaxed);
+    }
+}

@@ -1,0 +1,182 @@
+//! Multiple mount protection while an image is being opened: who opens it keeps it however long recovery takes, lets go of it when
+//! opening fails, and leaves it to another host that has taken it.
+
+use ondol::{Options, Volume};
+use ondol_block::{BlockStats, BlockStore, Caps, RamStore};
+use ondol_env::Fixed;
+use ondol_env::sync::{Arc, Mutex};
+use ondol_format::Superblock;
+use ondol_format::mmp::{MIN_CHECK_INTERVAL, RawMmp, SEQ_CLEAN, SIZE};
+use ondol_testkit::image::{self, Spec};
+use std::io::IoSlice;
+use std::time::Duration;
+
+/// Turns of ten milliseconds after which what should happen in the background is not going to.
+const TURNS: u32 = 12_000;
+
+fn superblock(store: &dyn BlockStore) -> Superblock {
+    let mut bytes = [0; 1024];
+    store.read(1024, &mut bytes).expect("a superblock");
+    Superblock::parse(&bytes, store.size()).expect("a superblock")
+}
+
+fn place(store: &dyn BlockStore) -> u64 {
+    let sb = superblock(store);
+    sb.mmp_block().expect("an MMP block") * u64::from(sb.block_size())
+}
+
+fn mmp(store: &dyn BlockStore) -> RawMmp {
+    let mut bytes = [0; SIZE];
+    store.read(place(store), &mut bytes).expect("an MMP block");
+    RawMmp::parse(&superblock(store), &bytes).expect("an MMP block")
+}
+
+fn set_seq(store: &dyn BlockStore, seq: u32) {
+    let mut new = mmp(store);
+    new.mmp_seq.set(seq);
+    // Whoever comes waits for as short as can be.
+    new.mmp_check_interval.set(MIN_CHECK_INTERVAL);
+    store.write(place(store), &new.encode(&superblock(store))).expect("a write");
+}
+
+/// A protected image that a crash has left with a journal to replay.
+fn crashed() -> RamStore {
+    let spec = Spec::new(16 << 20, 1024).with("-O mmp -E mmp_update_interval=1");
+    let store = Arc::new(RamStore::from_bytes(spec.make().expect("mke2fs")));
+    let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open");
+    volume.write("/synced", b"yes").and_then(|()| volume.sync()).expect("sync");
+    drop(volume);
+    let copy = RamStore::from_bytes(store.to_bytes());
+    // Nobody has to be waited for.
+    set_seq(&copy, SEQ_CLEAN);
+    copy
+}
+
+/// What happens meanwhile, at the first write that is not to the MMP block: recovery has begun.
+enum Meanwhile {
+    /// It takes so long that the holder must have shown itself again.
+    Long,
+    /// It takes longer still, and another host takes the volume.
+    Taken,
+    /// The write fails.
+    Fails,
+}
+
+/// A store on which that happens.
+struct Slow {
+    inner: RamStore,
+    clock: Arc<Fixed>,
+    meanwhile: Mutex<Option<Meanwhile>>,
+}
+
+/// The number of the other host.
+const OTHER: u32 = 77;
+
+impl Slow {
+    /// Lets time go by.
+    fn pass(&self, seconds: u64) {
+        self.clock.advance(seconds * 1_000_000_000);
+    }
+
+    fn happen(&self, what: &Meanwhile) -> ondol_block::Result<()> {
+        match what {
+            Meanwhile::Fails => self.inner.write(self.inner.size(), &[0]),
+            Meanwhile::Taken => {
+                set_seq(&self.inner, OTHER);
+                self.pass(60);
+                Ok(())
+            }
+            Meanwhile::Long => {
+                let before = mmp(&self.inner).mmp_seq;
+                self.pass(6);
+                for _ in 0..TURNS {
+                    if mmp(&self.inner).mmp_seq != before {
+                        return Ok(());
+                    }
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                panic!("nobody says that the volume is in use");
+            }
+        }
+    }
+}
+
+impl BlockStore for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> ondol_block::Result<()> {
+        self.inner.read(offset, buf)
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> ondol_block::Result<()> {
+        if offset != place(&self.inner)
+            && let Some(what) = self.meanwhile.lock().take()
+        {
+            self.happen(&what)?;
+        }
+        self.inner.write_vectored(offset, bufs)
+    }
+
+    fn flush(&self) -> ondol_block::Result<()> {
+        self.inner.flush()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> ondol_block::Result<bool> {
+        self.inner.discard(offset, len)
+    }
+
+    fn stats(&self) -> BlockStats {
+        self.inner.stats()
+    }
+}
+
+fn open(meanwhile: Option<Meanwhile>, inner: RamStore) -> (Arc<Slow>, ondol::Result<Volume>) {
+    let clock = image::clock(2);
+    let store = Arc::new(Slow { inner, clock: clock.clone(), meanwhile: Mutex::new(meanwhile) });
+    let opened = Volume::open_stepped(store.clone(), &Options::default(), clock);
+    assert!(store.meanwhile.lock().is_none(), "nothing was written");
+    (store, opened)
+}
+
+#[test]
+fn a_long_recovery_keeps_the_volume() {
+    let (store, volume) = open(Some(Meanwhile::Long), crashed());
+    let volume = volume.expect("open");
+    assert_eq!(volume.read("/synced").expect("read"), b"yes");
+    assert_ne!(mmp(&store.inner).mmp_seq.get(), SEQ_CLEAN);
+    volume.close().expect("close");
+    assert_eq!(mmp(&store.inner).mmp_seq.get(), SEQ_CLEAN);
+    assert!(image::check(&store.inner.to_bytes()).expect("e2fsck").is_clean());
+}
+
+#[test]
+fn a_volume_that_was_lost_meanwhile_is_not_opened() {
+    let (store, volume) = open(Some(Meanwhile::Taken), crashed());
+    let error = volume.map(drop).expect_err("somebody else has it");
+    assert!(error.to_string().contains("has been taken by"), "{error}");
+    assert_eq!(mmp(&store.inner).mmp_seq.get(), OTHER, "it is still theirs");
+}
+
+#[test]
+fn a_failed_open_lets_go() {
+    let (store, volume) = open(Some(Meanwhile::Fails), crashed());
+    let error = volume.map(drop).expect_err("a write failed");
+    assert!(error.to_string().contains("lies outside"), "{error}");
+    assert_eq!(mmp(&store.inner).mmp_seq.get(), SEQ_CLEAN, "nobody has it");
+    let again = Arc::new(RamStore::from_bytes(store.inner.to_bytes()));
+    set_seq(&*again, SEQ_CLEAN);
+    let volume = Volume::open_stepped(again.clone(), &Options::default(), image::clock(3)).expect("open");
+    assert_eq!(volume.read("/synced").expect("read"), b"yes");
+    volume.close().expect("close");
+    assert!(image::check(&again.to_bytes()).expect("e2fsck").is_clean());
+}
