@@ -1,7 +1,7 @@
 //! The Handle: one operation's private write set.
 
 use crate::cache::Buf;
-use crate::change::Change;
+use crate::change::{Change, Changes};
 use crate::{Block, Engine, Extent, JournalError, Kind, Result, Tid};
 use ondol_env::sync::Arc;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(crate) struct Staged {
     pub(crate) fresh: bool,
     /// Data in a block that this handle has allocated.
     pub(crate) newborn: bool,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Changes,
     /// Base plus changes, made when the operation reads its own writes.
     view: Option<Block>,
 }
@@ -36,6 +36,8 @@ pub struct Handle<'e> {
     numbers: Vec<u64>,
     /// Where each is among them, once there are many.
     index: HashMap<u64, usize, crate::NumberHash>,
+    /// The block that was read last: most are changed next.
+    seen: Option<Arc<Buf>>,
     set: WriteSet,
 }
 
@@ -58,7 +60,8 @@ impl<'e> Handle<'e> {
             blocks: Vec::with_capacity(few),
             ..WriteSet::default()
         };
-        Ok(Self { engine, reserved: blocks, numbers: Vec::with_capacity(few), index: HashMap::default(), set })
+        let numbers = Vec::with_capacity(few);
+        Ok(Self { engine, reserved: blocks, numbers, index: HashMap::default(), seen: None, set })
     }
 
     /// Asks for `blocks` more without waiting; false when the journal has no room and the operation must close first.
@@ -98,7 +101,12 @@ impl<'e> Handle<'e> {
     /// The block cannot be read or is corrupt.
     pub fn read(&mut self, block: u64, kind: Kind) -> Result<Block> {
         match self.find(block) {
-            None => self.engine.read(block, kind),
+            None => {
+                let buf = self.engine.cache().get(block, kind)?;
+                let bytes = buf.snapshot();
+                self.seen = Some(buf);
+                Ok(bytes)
+            }
             Some(at) => Ok(view(&mut self.set, at, self.engine.cache().block_size()).clone()),
         }
     }
@@ -265,13 +273,17 @@ impl<'e> Handle<'e> {
             return Err(JournalError::TooBig { need: self.reserved + 1, max: self.reserved });
         }
         let cache = self.engine.cache();
-        let buf = if fresh { cache.get_unread(block, kind) } else { cache.get(block, kind)? };
+        let buf = match self.seen.take().filter(|buf| buf.block == block && !fresh) {
+            Some(buf) => buf,
+            None if fresh => cache.get_unread(block, kind),
+            None => cache.get(block, kind)?,
+        };
         self.numbers.push(block);
         if self.numbers.len() > FEW {
             let from = self.index.len();
             self.index.extend(self.numbers.iter().copied().zip(0..).skip(from));
         }
-        self.set.blocks.push(Staged { buf, kind, fresh, newborn: false, changes: Vec::new(), view: None });
+        self.set.blocks.push(Staged { buf, kind, fresh, newborn: false, changes: Changes::default(), view: None });
         Ok(self.set.blocks.len() - 1)
     }
 }
@@ -293,7 +305,7 @@ fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
         if !changes.is_empty() {
             let bytes = Arc::make_mut(&mut base);
             let mut touched = crate::Ranges::default();
-            changes.iter().for_each(|c| c.apply(arena, bytes, &mut touched));
+            changes.as_slice().iter().for_each(|c| c.apply(arena, bytes, &mut touched));
         }
         base
     })

@@ -8,12 +8,12 @@ use ondol_env::sync::Mutex;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Memo(Mutex<Option<Seen>>);
+pub(crate) struct Memo(Mutex<Seen>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Seen {
     name: Vec<u8>,
-    search: Search,
+    search: Option<Search>,
 }
 
 impl Memo {
@@ -22,20 +22,19 @@ impl Memo {
         let cheap = matches!(search, Search::Found(_) | Search::Absent(Slot::Leaf { .. }));
         // Whoever else looks for something at this moment may have it: it is only a memo.
         let Some(mut seen) = self.0.try_lock().filter(|_| cheap) else { return };
-        let mut buffer = seen.take().map_or_else(Vec::new, |seen| seen.name);
-        buffer.clear();
-        buffer.extend_from_slice(name);
-        *seen = Some(Seen { name: buffer, search: search.clone() });
+        seen.name.clear();
+        seen.name.extend_from_slice(name);
+        seen.search = Some(search.clone());
     }
 
     /// What was found when `name` was the last that was looked for; the directory is locked.
     pub(crate) fn recall(&self, name: &[u8]) -> Option<Search> {
         let seen = self.0.lock();
-        seen.as_ref().filter(|seen| seen.name == name).map(|seen| seen.search.clone())
+        seen.search.as_ref().filter(|_| seen.name == name).cloned()
     }
 
     /// Names are about to change; the directory is locked exclusively.
     pub(crate) fn forget(&self) {
-        *self.0.lock() = None;
+        self.0.lock().search = None;
     }
 }

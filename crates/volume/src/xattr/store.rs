@@ -178,6 +178,9 @@ pub(crate) fn needs(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &C
 /// # Errors
 /// `NoSpace` when they do not fit.
 pub(super) fn needs_of_new(reader: &mut dyn Reader, changes: &[Change<'_>]) -> Result<Cost> {
+    if changes.is_empty() {
+        return Ok(Cost { journal: 0, blocks: 0, need: Need::Ordinary });
+    }
     let shared = &reader.volume().shared;
     let fresh = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
     // Where contents begin in the inode, they may leave no room there.

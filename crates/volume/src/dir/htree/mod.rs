@@ -21,8 +21,7 @@ pub(super) fn search(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<
         major = hasher.hash(name).major;
         major
     })?;
-    let first = path.clone();
-    let mut room = None;
+    let (mut first, mut room) = (None, None);
     for _ in 0..dir.blocks {
         let bytes = reader.block(path.leaf, dir.leaf_kind())?;
         let scan = scan(reader, dir, &bytes, path.leaf, name)?;
@@ -31,8 +30,12 @@ pub(super) fn search(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<
         }
         let room = room.get_or_insert_with(|| scan.room(path.leaf, true));
         let goes_on = path.range(dir)?.next == Some(major | 1);
+        if goes_on {
+            first.get_or_insert_with(|| path.clone());
+        }
         if !goes_on || !path.advance(reader, dir)? {
-            return room.take().map_or_else(|| split(dir, first), Ok).map(Search::Absent);
+            let room = room.take();
+            return room.map_or_else(|| split(dir, first.unwrap_or(path)), Ok).map(Search::Absent);
         }
     }
     Err(path.endless(dir))
