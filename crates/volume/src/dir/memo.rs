@@ -8,7 +8,7 @@ use ondol_env::sync::Mutex;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Memo(Mutex<Seen>);
+pub(crate) struct Memo(Mutex<Option<Box<Seen>>>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -21,7 +21,8 @@ impl Memo {
     pub(crate) fn keep(&self, name: &[u8], search: &Search) {
         let cheap = matches!(search, Search::Found(_) | Search::Absent(Slot::Leaf { .. }));
         // Whoever else looks for something at this moment may have it: it is only a memo.
-        let Some(mut seen) = self.0.try_lock().filter(|_| cheap) else { return };
+        let Some(mut memo) = self.0.try_lock().filter(|_| cheap) else { return };
+        let seen = memo.get_or_insert_default();
         seen.name.clear();
         seen.name.extend_from_slice(name);
         seen.search = Some(search.clone());
@@ -29,12 +30,15 @@ impl Memo {
 
     /// What was found when `name` was the last that was looked for; the directory is locked.
     pub(crate) fn recall(&self, name: &[u8]) -> Option<Search> {
-        let seen = self.0.lock();
-        seen.search.as_ref().filter(|_| seen.name == name).cloned()
+        let memo = self.0.lock();
+        let seen = memo.as_ref().filter(|seen| seen.name == name)?;
+        seen.search.clone()
     }
 
     /// Names are about to change; the directory is locked exclusively.
     pub(crate) fn forget(&self) {
-        self.0.lock().search = None;
+        if let Some(seen) = &mut *self.0.lock() {
+            seen.search = None;
+        }
     }
 }
