@@ -5,11 +5,12 @@
 mod faults;
 
 use faults::{at_rest, check_and_read, read, store_of};
-use ondol::DataMode;
+use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStats, BlockStore, Caps, LayerStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::Place;
 use ondol_format::jbd2::{BlockType, Descriptor, HEADER, Header, JournalSuperblock, TAIL};
+use ondol_format::unit;
 use ondol_journal::LogMap;
 use ondol_laboratory::Image as Kind;
 use ondol_power::Layer;
@@ -47,10 +48,10 @@ struct Dirty {
     states: Vec<Snapshot>,
 }
 
-fn dirty(kind: Kind) -> Dirty {
+fn dirty(kind: Kind, engine: JournalEngine) -> Dirty {
     let (medium, store) = store_of(&kind.make().unwrap());
     // Enough memory to leave everything in the log.
-    let options = image::options(DataMode::Journal).with_cache(16 << 20);
+    let options = image::options(DataMode::Journal).with_journal(engine).with_cache(16 << 20);
     let mut lockstep = Lockstep::new(Library::open(store, &options, 1).unwrap()).unwrap();
     let mut states = vec![at_rest(lockstep.model())];
     for line in TRANSACTIONS {
@@ -128,6 +129,36 @@ impl Log {
     }
 }
 
+/// As [`log`], of a log of units: every bit of the last, which alone may go unseen, and of all the others.
+fn units(layer: &Layer) -> Log {
+    let (_, store) = store_of(layer);
+    let image = Image::open(store.clone()).unwrap();
+    let block_size = image.superblock().block_size() as usize;
+    let map = LogMap::new(block_size as u32, image.journal_map().unwrap());
+    let at = |n: u64| map.physical(n).unwrap() as usize * block_size;
+    let read = |at: usize, len: usize| {
+        let mut bytes = vec![0; len];
+        store.read(at as u64, &mut bytes).unwrap();
+        bytes
+    };
+    let sb = read(at(0), 1024);
+    let parsed = JournalSuperblock::parse(&sb, block_size as u32, map.blocks()).unwrap();
+    let mut log = Log { flips: Vec::new(), transactions: 0, revokes: 0, escaped: 0 };
+    log.own(at(0), &sb, false);
+    let mut n = u64::from(parsed.start().expect("a log in use"));
+    while let Some(header) = unit::Header::parse(&read(at(n), unit::HEADER), 1 << 30) {
+        let bytes = read(at(n), header.size);
+        let unit = unit::Unit::read(&header, &bytes, block_size).unwrap();
+        log.revokes += unit.revoked.len();
+        log.flips.iter_mut().for_each(|flip| flip.of_last_commit = false);
+        let bits = |byte: usize| (0..8).map(move |bit| Flip { byte, bit, of_last_commit: true });
+        log.flips.extend((at(n)..at(n) + header.size).flat_map(bits));
+        log.transactions += 1;
+        n += header.size.div_ceil(block_size) as u64;
+    }
+    log
+}
+
 fn one_in(byte: usize) -> Flip {
     Flip { byte, bit: (byte.wrapping_mul(0x9E37_79B1) >> 13) as u32 % 8, of_last_commit: false }
 }
@@ -176,13 +207,24 @@ fn recovered(dirty: &Dirty, flip: Flip) -> Result<Outcome, String> {
 }
 
 fn log_of(kind: Kind, default: u64) {
-    let dirty = dirty(kind);
+    let dirty = dirty(kind, JournalEngine::Classic);
     let log = log(&dirty.layer);
-    assert_eq!(log.transactions, TRANSACTIONS.len());
     assert!(log.revokes > 0 && log.escaped > 1, "{} revoke blocks, {} escaped blocks", log.revokes, log.escaped);
+    every_flip_is_seen(kind, &dirty, &log, default);
+}
+
+fn units_of(kind: Kind, default: u64) {
+    let dirty = dirty(kind, JournalEngine::Compressed);
+    let log = units(&dirty.layer);
+    assert!(log.revokes > 0, "no revokes");
+    every_flip_is_seen(kind, &dirty, &log, default);
+}
+
+fn every_flip_is_seen(kind: Kind, dirty: &Dirty, log: &Log, default: u64) {
+    assert_eq!(log.transactions, TRANSACTIONS.len());
     let (mut refused, mut right, mut earlier) = (0, 0, 0);
     for flip in chosen(&log.flips, default) {
-        match recovered(&dirty, flip) {
+        match recovered(dirty, flip) {
             Ok(Outcome::Refused) => refused += 1,
             Ok(Outcome::Right) => right += 1,
             Ok(Outcome::Earlier) => earlier += 1,
@@ -190,8 +232,8 @@ fn log_of(kind: Kind, default: u64) {
         }
     }
     println!(
-        "log of {kind}: {} flipped bits of {}: {refused} refused, {right} without effect, {earlier} (in the header of \
-         the last commit block) recovered without the last transaction",
+        "log of {kind}: {} flipped bits of {}: {refused} refused, {right} without effect, {earlier} (where the \
+         last transaction counts by) recovered without the last transaction",
         refused + right + earlier,
         log.flips.len()
     );
@@ -201,6 +243,16 @@ fn log_of(kind: Kind, default: u64) {
 #[test]
 fn log_of_small_blocks() {
     log_of(Kind::Small, 20_000);
+}
+
+#[test]
+fn units_of_small_blocks() {
+    units_of(Kind::Small, 20_000);
+}
+
+#[test]
+fn units_of_pages() {
+    units_of(Kind::Pages, 10_000);
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 use ondol::{Extent, Fallocate, File, Options, Seek, Volume};
 use ondol_testkit::image::{KernelMount, Spec, scratch_dir};
+use ondol_testkit::target::fallocate_flags;
 use ondol_tests::{no_kernel_mount, parameter, skip};
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use std::fs::File as KernelFile;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -29,28 +30,6 @@ struct Pair<'v> {
     ours: File<'v>,
 }
 
-fn flags(how: Fallocate) -> FallocateFlags {
-    match how {
-        Fallocate::Allocate => FallocateFlags::empty(),
-        Fallocate::KeepSize => FallocateFlags::KEEP_SIZE,
-        Fallocate::PunchHole => FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE,
-        Fallocate::ZeroRange => FallocateFlags::ZERO_RANGE,
-        Fallocate::ZeroRangeKeepSize => FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE,
-        Fallocate::CollapseRange => FallocateFlags::COLLAPSE_RANGE,
-        Fallocate::InsertRange => FallocateFlags::INSERT_RANGE,
-    }
-}
-
-const ALL: [Fallocate; 7] = [
-    Fallocate::Allocate,
-    Fallocate::KeepSize,
-    Fallocate::PunchHole,
-    Fallocate::ZeroRange,
-    Fallocate::ZeroRangeKeepSize,
-    Fallocate::CollapseRange,
-    Fallocate::InsertRange,
-];
-
 type Errno = Result<u64, i32>;
 
 fn kernel<T>(result: Result<T, rustix::io::Errno>, value: impl FnOnce(T) -> u64) -> Errno {
@@ -63,7 +42,7 @@ fn ours<T>(result: ondol::Result<T>, value: impl FnOnce(T) -> u64) -> Errno {
 
 impl Pair<'_> {
     fn fallocate(&self, how: Fallocate, at: u64, len: u64) -> (Errno, Errno) {
-        let there = rustix::fs::fallocate(&self.kernel, flags(how), at, len);
+        let there = rustix::fs::fallocate(&self.kernel, fallocate_flags(how), at, len);
         (kernel(there, |()| 0), ours(self.ours.fallocate(how, at, len), |()| 0))
     }
 
@@ -212,16 +191,16 @@ fn step(pairs: &[Pair<'_>], random: &mut Random, block: u64, copies: bool) -> St
             (format!("truncate {file} {size}"), (Ok(0), Ok(0)))
         }
         4..=7 => {
-            let how = ALL[random.below(5) as usize];
+            let how = Fallocate::ALL[random.below(5) as usize];
             (format!("{how:?} {file} {at} {len}"), pair.fallocate(how, at, len))
         }
         8..=10 => {
-            let how = ALL[5 + random.below(2) as usize];
+            let how = Fallocate::ALL[5 + random.below(2) as usize];
             let near = (aligned.0 % pair.size().max(1)).next_multiple_of(block);
             (format!("{how:?} {file} {near} {}", aligned.1), pair.fallocate(how, near, aligned.1))
         }
         11 => {
-            let how = ALL[5 + random.below(2) as usize];
+            let how = Fallocate::ALL[5 + random.below(2) as usize];
             (format!("{how:?} {file} {at} {len}"), pair.fallocate(how, at, len))
         }
         _ => {
@@ -291,7 +270,7 @@ fn what_the_kernel_refuses_is_refused_likewise() {
                 for (at, len) in edges.iter().flat_map(|at| edges.iter().map(move |len| (*at, *len))) {
                     // Allocating gigabytes is refused for want of space, which each side measures in its own way.
                     let shifts = [Fallocate::CollapseRange, Fallocate::InsertRange];
-                    let hows = if at + len > 1 << 20 && at + len <= max { &shifts[..] } else { &ALL[..] };
+                    let hows = if at + len > 1 << 20 && at + len <= max { &shifts[..] } else { &Fallocate::ALL[..] };
                     for &how in hows {
                         let (there, here) = pair.fallocate(how, at, len);
                         assert_eq!(here, there, "{how:?} {at} {len}");

@@ -224,16 +224,7 @@ impl<'a> Calls<'a> {
             }
             14..=17 => drop(v.setattr(ino, &SetAttr { size: Some(at), ..SetAttr::default() })),
             18..=26 => {
-                let how = [
-                    Fallocate::Allocate,
-                    Fallocate::KeepSize,
-                    Fallocate::PunchHole,
-                    Fallocate::ZeroRange,
-                    Fallocate::ZeroRangeKeepSize,
-                    Fallocate::CollapseRange,
-                    Fallocate::InsertRange,
-                ];
-                let (how, len) = (input.pick(&how), Self::offset(input));
+                let (how, len) = (input.pick(&Fallocate::ALL), Self::offset(input));
                 drop(v.fallocate(ino, how, at, len));
             }
             27 => {

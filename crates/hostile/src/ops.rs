@@ -144,15 +144,7 @@ fn change(n: u8, input: &mut Input<'_>) -> Op {
         22 => Op::Mkfifo { path: path(input), mode },
         23..=24 => Op::Append { file: file(input), len: input.pick(&LENGTHS), fill: fill(input) },
         _ => {
-            let how = input.pick(&[
-                Fallocate::Allocate,
-                Fallocate::KeepSize,
-                Fallocate::PunchHole,
-                Fallocate::ZeroRange,
-                Fallocate::ZeroRangeKeepSize,
-                Fallocate::CollapseRange,
-                Fallocate::InsertRange,
-            ]);
+            let how = input.pick(&Fallocate::ALL);
             Op::Fallocate { file: file(input), how, at: offset(input), len: input.pick(&LENGTHS) }
         }
     }

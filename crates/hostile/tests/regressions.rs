@@ -52,6 +52,11 @@ fn journal() {
 }
 
 #[test]
+fn units() {
+    run(Target::Units);
+}
+
+#[test]
 fn any() {
     run(Target::Any);
 }

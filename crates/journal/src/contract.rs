@@ -123,6 +123,10 @@ pub struct EngineStats {
     pub early_flushes: u64,
     /// Nanoseconds spent on compressing.
     pub compress_ns: u64,
+    /// Bytes of what was compressed or stored: tables and images.
+    pub compress_bytes_in: u64,
+    /// Bytes that it took in the journal area.
+    pub compress_bytes_out: u64,
     /// Images that looked as if they would not compress and were not tried.
     pub stored_blocks: u64,
     /// Blocks of the journal area that were zeroed after their transactions were home.

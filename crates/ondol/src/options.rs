@@ -141,7 +141,7 @@ const MIN_CACHE: u64 = 4 << 20;
 const DEFAULT_COMMIT: u64 = 5;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 28] = [
+pub const OPTION_NAMES: [&str; 33] = [
     "ro",
     "rw",
     "norecovery",
@@ -149,6 +149,11 @@ pub const OPTION_NAMES: [&str; 28] = [
     "noatime",
     "relatime",
     "atime",
+    "strictatime",
+    "diratime",
+    "nodiratime",
+    "discard",
+    "nodiscard",
     "grpid",
     "bsdgroups",
     "nogrpid",
@@ -289,6 +294,13 @@ impl Options {
     #[must_use]
     pub fn with_atime(mut self, atime: bool) -> Self {
         self.atime = Some(if atime { Atime::Relative } else { Atime::Never });
+        self
+    }
+
+    /// Whether access times of directories are kept, where those of files are.
+    #[must_use]
+    pub fn with_diratime(mut self, diratime: bool) -> Self {
+        self.nodiratime = Some(!diratime);
         self
     }
 
@@ -460,8 +472,10 @@ mod tests {
 
     #[test]
     fn what_is_fixed_reads_back() {
-        let o =
-            Options::parse("data=journal,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload").unwrap();
+        let o = Options::parse(
+            "data=journal,journal=compressed,zeroing,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload",
+        )
+        .unwrap();
         assert_eq!(Options::parse(&o.fixed()), Ok(o));
         let defaults = Options::parse(&Options::default().fixed()).unwrap();
         assert_eq!(defaults.fixed(), Options::default().fixed());

@@ -8,7 +8,7 @@ use crate::{Options, RecoverReport, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, FileType, Ino, Rename, SetAttr, StatFs, Volume as Inodes};
+use ondol_volume::{Attr, Caller, Error as VolumeError, FileType, Ino, Rename, SetAttr, StatFs, Volume as Inodes};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -175,11 +175,13 @@ impl Volume {
     /// The whole content of a file.
     ///
     /// # Errors
-    /// As open(2) and read(2).
+    /// As open(2) and read(2); `FileTooBig` for what memory does not hold.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = path.as_ref();
         let attr = resolve(self.inodes(), path, Follow::Yes)?;
-        let mut bytes = vec![0; usize::try_from(attr.size).unwrap_or(usize::MAX)];
+        let (mut bytes, size) = (Vec::new(), usize::try_from(attr.size).unwrap_or(usize::MAX));
+        at(path, bytes.try_reserve_exact(size).map_err(|_| VolumeError::FileTooBig))?;
+        bytes.resize(size, 0);
         let n = at(path, self.inodes().read(attr.ino, 0, &mut bytes))?;
         bytes.truncate(n);
         Ok(bytes)
@@ -213,8 +215,11 @@ impl Volume {
         let mut here = PathBuf::from("/");
         for part in path.as_ref().components() {
             here.push(part);
-            if !self.exists(&here)? {
-                self.create_dir(&here)?;
+            match self.metadata(&here) {
+                Ok(found) if found.file_type == FileType::Directory => {}
+                Ok(_) => return at(&here, Err(VolumeError::Exists)),
+                Err(crate::Error::Path { source: VolumeError::NotFound, .. }) => self.create_dir(&here)?,
+                Err(e) => return Err(e),
             }
         }
         Ok(())
@@ -268,7 +273,7 @@ impl Volume {
     pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
         match self.metadata(path) {
             Ok(_) => Ok(true),
-            Err(crate::Error::Path { source: ondol_volume::Error::NotFound, .. }) => Ok(false),
+            Err(crate::Error::Path { source: VolumeError::NotFound, .. }) => Ok(false),
             Err(e) => Err(e),
         }
     }

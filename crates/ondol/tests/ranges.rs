@@ -61,3 +61,20 @@ fn free_space_goes_back_to_the_images_file() {
     }
     assert!(ondol::check(&image).unwrap().is_clean());
 }
+
+#[test]
+fn directories_are_made_where_none_are_and_not_in_place_of_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk.img");
+    Volume::format(&image, &FormatOptions::new().size(16 << 20)).unwrap();
+    let volume = Volume::open(&image).unwrap();
+    volume.create_dir_all("/a/b/c").unwrap();
+    volume.create_dir_all("a/b/c").unwrap();
+    volume.write("/a/file", "x").unwrap();
+    assert_eq!(volume.create_dir_all("/a/file").unwrap_err().errno(), 17);
+    assert_eq!(volume.create_dir_all("/a/file/below").unwrap_err().errno(), 17);
+    volume.symlink("b", "/a/link").unwrap();
+    volume.create_dir_all("/a/link/d").unwrap();
+    assert!(volume.exists("/a/b/d").unwrap());
+    volume.close().unwrap();
+}

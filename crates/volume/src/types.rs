@@ -185,6 +185,19 @@ pub enum Fallocate {
     InsertRange,
 }
 
+impl Fallocate {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Allocate,
+        Self::KeepSize,
+        Self::PunchHole,
+        Self::ZeroRange,
+        Self::ZeroRangeKeepSize,
+        Self::CollapseRange,
+        Self::InsertRange,
+    ];
+}
+
 /// ext4's data modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataMode {

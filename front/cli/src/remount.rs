@@ -94,7 +94,8 @@ impl Running {
 
     /// Every option in `list` is as it is now; access, and reading only, are the kernel's here.
     fn agrees(&self, point: &Path, list: &str) -> Result<(), Failure> {
-        let read = |text: &str| Options::parse(text).map(|o| o.with_read_only(false).with_atime(true));
+        let read =
+            |text: &str| Options::parse(text).map(|o| o.with_read_only(false).with_atime(true).with_diratime(true));
         let now = read(&self.options).map_err(Failure::with(MOUNT))?;
         let changes = |word: &&str| {
             let with = read(&format!("{},{word}", self.options));

@@ -19,6 +19,7 @@ pub(crate) fn helper(args: &args::UmountHelper) -> Outcome {
     }
     let done = if args.lazy { client::detach(&args.dir) } else { client::unmount(&args.dir, args.force) };
     match done {
+        Ok(()) if args.verbose => println!("{} unmounted", args.dir.display()),
         Ok(()) => {}
         Err(ClientError::Busy(dir)) if args.read_only => {
             let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
@@ -27,9 +28,6 @@ pub(crate) fn helper(args: &args::UmountHelper) -> Outcome {
             println!("{} is in use: read-only from now on", dir.display());
         }
         Err(e) => return Err(Failure::new(MOUNT, e)),
-    }
-    if args.verbose {
-        println!("{} unmounted", args.dir.display());
     }
     Ok(ExitCode::SUCCESS)
 }

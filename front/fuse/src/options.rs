@@ -193,7 +193,7 @@ pub const OPTION_NAMES: [&str; 26] = [
 ];
 
 /// Words that mean something to the kernel's mount and to the volume.
-const FOR_BOTH: [&str; 5] = ["ro", "rw", "atime", "noatime", "relatime"];
+const FOR_BOTH: [&str; 7] = ["ro", "rw", "atime", "noatime", "relatime", "diratime", "nodiratime"];
 
 /// Words that mount(8), fstab(5) and systemd use and hand to file systems all the same.
 fn is_fstab_word(word: &str) -> bool {
@@ -225,6 +225,13 @@ mod tests {
         let (options, rest) = MountOptions::take("ro,rw").unwrap();
         assert!(!options.read_only);
         assert_eq!(rest, "ro,rw");
+    }
+
+    #[test]
+    fn access_times_are_the_volumes_too() {
+        let list = "noatime,relatime,nodiratime,diratime";
+        assert_eq!(MountOptions::take(list).unwrap().1, list);
+        assert!(MountOptions::take("nodiratime").unwrap().0.flags.contains(MountFlags::NODIRATIME));
     }
 
     #[test]

@@ -1,16 +1,28 @@
 //! POSIX ACLs: the value a program sees has 8 bytes an entry, the value on the image leaves out ids that mean nothing.
 
 use crate::error::{FormatError, Result};
+use acl_tag::{GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ};
+
+/// Whom an entry of an ACL is about (`e_tag`).
+pub mod acl_tag {
+    /// The owner.
+    pub const USER_OBJ: u16 = 0x01;
+    /// A user, named by its id.
+    pub const USER: u16 = 0x02;
+    /// The file's group.
+    pub const GROUP_OBJ: u16 = 0x04;
+    /// A group, named by its id.
+    pub const GROUP: u16 = 0x08;
+    /// The most that named users and groups may.
+    pub const MASK: u16 = 0x10;
+    /// Everybody else.
+    pub const OTHER: u16 = 0x20;
+}
 
 /// Version of the value programs see.
 const USER_VERSION: u32 = 2;
 /// Version of the value on the image.
 const DISK_VERSION: u32 = 1;
-/// Tags of named users and groups, the only entries with an id.
-const USER: u16 = 0x02;
-const GROUP: u16 = 0x08;
-/// Tags of owner, group, mask and others.
-const PLAIN: [u16; 4] = [0x01, 0x04, 0x10, 0x20];
 /// Id of an entry that has none.
 const UNDEFINED_ID: u32 = !0;
 
@@ -44,7 +56,7 @@ pub fn acl_to_disk(user: &[u8]) -> Result<Vec<u8>> {
         disk.extend_from_slice(&perm.to_le_bytes());
         match tag {
             USER | GROUP => disk.extend_from_slice(&id.to_le_bytes()),
-            _ if PLAIN.contains(&tag) => {}
+            USER_OBJ | GROUP_OBJ | MASK | OTHER => {}
             _ => return Err(bad()),
         }
         rest = after;
@@ -67,7 +79,7 @@ pub fn acl_from_disk(disk: &[u8]) -> Result<Vec<u8>> {
         let (perm, after) = half(after).ok_or_else(bad)?;
         let (id, after) = match tag {
             USER | GROUP => word(after).ok_or_else(bad)?,
-            _ if PLAIN.contains(&tag) => (UNDEFINED_ID, after),
+            USER_OBJ | GROUP_OBJ | MASK | OTHER => (UNDEFINED_ID, after),
             _ => return Err(bad()),
         };
         user.extend_from_slice(&tag.to_le_bytes());

@@ -5,7 +5,7 @@ mod codec;
 mod prefix;
 mod value;
 
-pub use acl::{acl_from_disk, acl_to_disk};
+pub use acl::{acl_from_disk, acl_tag, acl_to_disk};
 pub use codec::{
     block_fits, inode_fits, parse_block, parse_inode, refcount, seal_block, value_entry_hash, verify_block,
     write_block, write_inode,

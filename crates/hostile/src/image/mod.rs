@@ -7,6 +7,7 @@ mod mapped;
 mod patch;
 mod seal;
 mod seed;
+pub(crate) mod units;
 
 pub(crate) use atlas::{Structure, What};
 pub(crate) use patch::patched;

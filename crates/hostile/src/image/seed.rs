@@ -9,6 +9,7 @@ use ondol_format::mkfs::{Chunk, Options, Plan};
 use ondol_format::{FormatError, Incompat, RawSuperblock, superblock};
 use ondol_power::Layer;
 use ondol_testkit::image;
+use ondol_testkit::op::Acl;
 use ondol_volume::{Caller, Error, Volume as Inodes};
 use std::sync::OnceLock;
 use zerocopy::{FromZeros, IntoBytes};
@@ -87,29 +88,36 @@ impl Kind {
     ];
 
     /// Those that can be opened for writing and hold what every tree holds.
-    pub(crate) const WHOLE: [Self; 14] = [
-        Self::Csum,
-        Self::Plain,
-        Self::GdtCsum,
-        Self::Pages,
-        Self::Groups,
-        Self::Dirty,
-        Self::PlainDirty,
-        Self::Mapped,
-        Self::Values,
-        Self::Inline,
-        Self::InlinePlain,
-        Self::Clusters,
-        Self::Fast,
-        Self::Maps,
-    ];
+    pub(crate) const WHOLE: [Self; 14] = Self::those(false);
 
     /// Those with few files.
-    pub(crate) const SMALL: [Self; 6] =
-        [Self::Small, Self::SmallPlain, Self::SmallPages, Self::SmallInline, Self::SmallClusters, Self::SmallMaps];
+    pub(crate) const SMALL: [Self; 6] = Self::those(true);
 
-    fn is_small(self) -> bool {
-        Self::SMALL.contains(&self)
+    const fn those<const N: usize>(small: bool) -> [Self; N] {
+        let mut kinds = [Self::Bare; N];
+        let (mut i, mut n) = (0, 0);
+        while i < Self::ALL.len() {
+            let kind = Self::ALL[i];
+            if kind.is_small() == small && !matches!(kind, Self::Bare) {
+                kinds[n] = kind;
+                n += 1;
+            }
+            i += 1;
+        }
+        assert!(n == N);
+        kinds
+    }
+
+    const fn is_small(self) -> bool {
+        matches!(
+            self,
+            Self::Small
+                | Self::SmallPlain
+                | Self::SmallPages
+                | Self::SmallInline
+                | Self::SmallClusters
+                | Self::SmallMaps
+        )
     }
 
     /// One of `kinds` that a byte stands for. Bytes below their number keep their meaning when there come to be more.
@@ -332,12 +340,8 @@ fn attributes(v: &Inodes, file: Ino) -> Result<(), Error> {
 }
 
 fn acls(v: &Inodes, file: Ino, dir: Ino) -> Result<(), Error> {
-    // Version 2; owner, a user, group, mask, others.
-    let entry =
-        |tag: u16, perm: u16, id: u32| [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat();
-    let none = u32::MAX;
-    let entries = [entry(1, 6, none), entry(2, 4, 1000), entry(4, 4, none), entry(16, 6, none), entry(32, 4, none)];
-    let acl = [&2u32.to_le_bytes()[..], &entries.concat()].concat();
+    let acl = "u::rw-,u:1000:r--,g::r--,m::rw-,o::r--".parse::<Acl>().map(|acl| acl.value());
+    let acl = acl.map_err(|_| Error::Invalid("an ACL that is none"))?;
     v.setxattr(file, b"system.posix_acl_access", &acl, Default::default())?;
     v.setxattr(dir, b"system.posix_acl_default", &acl, Default::default())
 }

@@ -2,10 +2,10 @@
 
 use crate::calls::{Calls, Group};
 use crate::guard::Guard;
-use crate::image::{Kind, Seed, Structure, What, log, patched};
+use crate::image::{Kind, Seed, Structure, What, log, patched, units};
 use crate::input::Input;
 use crate::walk::Walk;
-use ondol::{DataMode, OnError, Options, Volume};
+use ondol::{DataMode, JournalEngine, OnError, Options, Volume};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_power::Layer;
@@ -15,7 +15,8 @@ use ondol_testkit::image;
 fn options(word: u8) -> Options {
     let data = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback, DataMode::Ordered][usize::from(word & 3)];
     let on_error = if word & 4 == 0 { OnError::Continue } else { OnError::RemountReadOnly };
-    image::options(data).with_on_error(on_error)
+    let engine = if word & 64 == 0 { JournalEngine::Classic } else { JournalEngine::Compressed };
+    image::options(data).with_on_error(on_error).with_journal(engine)
 }
 
 fn open(guard: &Arc<Guard>, options: &Options) -> Option<Volume> {
@@ -124,6 +125,16 @@ pub(super) fn journal(bytes: &[u8]) {
     }
     let guard = Arc::new(Guard::new(layer, true));
     again(&guard, &options(word >> 4).with_read_only(word & 128 != 0));
+}
+
+pub(super) fn units(bytes: &[u8]) {
+    let mut input = Input::new(bytes);
+    let word = input.u8();
+    let seed = Seed::of([Kind::Plain, Kind::Dirty, Kind::Csum, Kind::Pages][usize::from(word & 3)]);
+    let mut layer = seed.layer.clone();
+    units::write(&mut layer, seed, &mut input);
+    let guard = Arc::new(Guard::new(layer, true));
+    again(&guard, &options(word >> 4).with_read_only(word & 4 != 0));
 }
 
 #[cfg(test)]

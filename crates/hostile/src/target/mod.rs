@@ -21,6 +21,8 @@ pub enum Target {
     Xattrs,
     /// Recovery of logs, patched or made up.
     Journal,
+    /// Recovery of compressed journals that are made up.
+    Units,
     /// Calls of any kind on an image that is patched anywhere.
     Any,
     /// Calls on a sound image, compared with the model; power fails; what is recovered must be sound.
@@ -35,12 +37,13 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Walk,
         Self::Names,
         Self::Contents,
         Self::Xattrs,
         Self::Journal,
+        Self::Units,
         Self::Any,
         Self::Crash,
         Self::Pool,
@@ -56,6 +59,7 @@ impl Target {
             Self::Contents => "contents",
             Self::Xattrs => "xattrs",
             Self::Journal => "journal",
+            Self::Units => "units",
             Self::Any => "any",
             Self::Crash => "crash",
             Self::Pool => "pool",
@@ -75,6 +79,7 @@ impl Target {
             Self::Contents => images::calls(bytes, Group::Contents),
             Self::Xattrs => images::calls(bytes, Group::Xattrs),
             Self::Journal => images::journal(bytes),
+            Self::Units => images::units(bytes),
             Self::Any => images::any(bytes),
             Self::Crash => program::run(bytes),
             Self::Pool => pools::run(bytes),

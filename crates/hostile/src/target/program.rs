@@ -5,7 +5,7 @@ use crate::image::{Kind, Seed};
 use crate::input::Input;
 use crate::ops;
 use crate::walk::Walk;
-use ondol::{DataMode, Volume};
+use ondol::{DataMode, JournalEngine, Volume};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_testkit::image;
@@ -23,7 +23,8 @@ pub(super) fn run(bytes: &[u8]) {
     let power = if word & 1 == 0 { u64::MAX } else { u64::from(input.u16() % 600) };
     let guard = Arc::new(Guard::new(Seed::of(kind).layer.clone(), true));
     let store: Arc<dyn BlockStore> = guard.clone();
-    let options = image::options(data);
+    let engine = if word & 2 == 0 { JournalEngine::Classic } else { JournalEngine::Compressed };
+    let options = image::options(data).with_journal(engine);
     let library = Library::open(store.clone(), &options, 1).expect("a seed is sound");
     let mut lockstep = Lockstep::new(library).expect("a seed can be read");
     guard.fail_after(power);

@@ -29,6 +29,8 @@ pub(super) struct UnitLog {
     /// Number of the newest unit that is durable.
     durable: AtomicU64,
     compress_ns: AtomicU64,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
     stored: AtomicU64,
 }
 
@@ -50,6 +52,8 @@ impl UnitLog {
             next: AtomicU64::new(next),
             durable: AtomicU64::new(0),
             compress_ns: AtomicU64::new(0),
+            bytes_in: AtomicU64::new(0),
+            bytes_out: AtomicU64::new(0),
             stored: AtomicU64::new(0),
         };
         log.set_tail(Tid(next as u32), None)?;
@@ -86,6 +90,8 @@ impl LogFormat for UnitLog {
         let bytes = unit::write(next, durable, &encoded.chunks, self.seed, self.area.block_size());
         self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
         self.stored.fetch_add(encoded.stored, Relaxed);
+        self.bytes_in.fetch_add(encoded.chunks.iter().map(|chunk| chunk.raw_len() as u64).sum(), Relaxed);
+        self.bytes_out.fetch_add(encoded.chunks.iter().map(|chunk| chunk.len() as u64).sum(), Relaxed);
         let bytes = bytes.ok_or(JournalError::TooBig { need: tx.images.len() as u32, max: u32::MAX })?;
         self.area.write_bytes(at, &bytes)?;
         self.next.store(next + 1, Relaxed);
@@ -118,6 +124,8 @@ impl LogFormat for UnitLog {
 
     fn count(&self, stats: &mut EngineStats) {
         stats.compress_ns = self.compress_ns.load(Relaxed);
+        stats.compress_bytes_in = self.bytes_in.load(Relaxed);
+        stats.compress_bytes_out = self.bytes_out.load(Relaxed);
         stats.stored_blocks = self.stored.load(Relaxed);
     }
 }

@@ -1,5 +1,6 @@
 //! POSIX ACLs as text, and as the value of the attribute that holds one.
 
+use ondol_format::xattr::acl_tag::{GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ};
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,13 +16,7 @@ struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Acl(Vec<Entry>);
 
-/// Tags of owner, named user, group, named group, mask and others.
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
+/// The id of an entry that names nobody.
 const NOBODY: u32 = u32::MAX;
 
 impl Acl {

@@ -228,9 +228,10 @@ fn parse_names(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
 }
 
 fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
-    let fallocate = |how, w: &mut Words<'_>| {
-        Ok::<_, String>(Op::Fallocate { file: w.file()?, how, at: w.number("an offset")?, len: w.number("a length")? })
-    };
+    if let Some(how) = Fallocate::ALL.into_iter().find(|how| fallocate_word(*how) == call) {
+        let (file, at, len) = (w.file()?, w.number("an offset")?, w.number("a length")?);
+        return Ok(Some(Op::Fallocate { file, how, at, len }));
+    }
     Ok(Some(match call {
         "write" => {
             let (file, at, len) = (w.file()?, w.number("an offset")?, w.number("a length")?);
@@ -238,13 +239,6 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         }
         "append" => Op::Append { file: w.file()?, len: w.number("a length")?, fill: w.fill()? },
         "truncate" => Op::Truncate { file: w.file()?, size: w.number("a size")? },
-        "fallocate" => fallocate(Fallocate::Allocate, w)?,
-        "fallocate-keep" => fallocate(Fallocate::KeepSize, w)?,
-        "punch" => fallocate(Fallocate::PunchHole, w)?,
-        "zero" => fallocate(Fallocate::ZeroRange, w)?,
-        "zero-keep" => fallocate(Fallocate::ZeroRangeKeepSize, w)?,
-        "collapse" => fallocate(Fallocate::CollapseRange, w)?,
-        "insert" => fallocate(Fallocate::InsertRange, w)?,
         "copy" => {
             let (from, at, to) = (w.file()?, w.number("an offset")?, w.file()?);
             Op::Copy { from, at, to, to_at: w.number("an offset")?, len: w.number("a length")? }

@@ -261,7 +261,7 @@ impl Directory {
 }
 
 /// The flags of fallocate(2) for a mode.
-fn fallocate_flags(how: Fallocate) -> FallocateFlags {
+pub fn fallocate_flags(how: Fallocate) -> FallocateFlags {
     match how {
         Fallocate::Allocate => FallocateFlags::empty(),
         Fallocate::KeepSize => FallocateFlags::KEEP_SIZE,

@@ -6,7 +6,7 @@ mod lockstep;
 mod steps;
 mod user;
 
-pub use directory::{Directory, Remount};
+pub use directory::{Directory, Remount, fallocate_flags};
 pub use library::Library;
 pub use lockstep::{Disagreement, Lockstep};
 pub use user::User;

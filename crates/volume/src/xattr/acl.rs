@@ -4,15 +4,9 @@ use super::store::{Attrs, Change, change, may_have_any, needs_of_new};
 use crate::op::{Cost, Op, Reader, View};
 use crate::{Caller, Error, Ino, Result};
 use ondol_format::inode::FileType;
+use ondol_format::xattr::acl_tag::{GROUP, GROUP_OBJ, MASK, OTHER, USER, USER_OBJ};
 use ondol_format::xattr::{acl_from_disk, acl_to_disk, index};
 use ondol_format::{FormatError, Inode};
-
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
 
 /// Version of the value that programs see.
 const VERSION: u32 = 2;
