@@ -391,10 +391,9 @@ impl<'v> Op<'v> {
         let kind = kind::inode_table(first);
         let size = usize::from(shared.sb.inode_size());
         let mut bytes = vec![0; size];
-        if !created {
-            let table = self.vol.engine.read(block, kind)?;
-            let old = table.get(offset..offset + size);
-            bytes.copy_from_slice(old.ok_or_else(|| Error::corrupt("inode table", block, "short block"))?);
+        let handle = self.handle.as_mut().ok_or(Error::Invalid("the operation is closed"))?;
+        if !created && !handle.published(block, kind, offset, &mut bytes)? {
+            return Err(Error::corrupt("inode table", block, "short block"));
         }
         inode
             .write(&mut bytes, &shared.inode_format)
