@@ -139,7 +139,7 @@ impl<'a> Log<'a> {
 
     /// Follows the log from position `start` as far as its units are whole.
     fn scan(&self, start: u64) -> Result<Found> {
-        let next = next_sequence(&self.sb);
+        let next = next_sequence(&self.sb)?;
         let mut found = Found { units: Vec::new(), next, end: start, newest: HashMap::new(), revoked: 0 };
         let known = self.sb.extension().durable;
         let mut used = 0;
@@ -194,7 +194,7 @@ impl<'a> Log<'a> {
                 return Err(Corrupt { structure: format!("journal image of block {block}"), block, what }.into());
             }
         }
-        for ((i, &at), sequence) in found.units.iter().enumerate().zip(next_sequence(&self.sb)..) {
+        for ((i, &at), sequence) in found.units.iter().enumerate().zip(next_sequence(&self.sb)?..) {
             let Some((_, unit, _)) = self.unit(at, sequence)? else { return Err(self.lost(at)) };
             let mut images: Vec<(u64, &[u8])> = Vec::new();
             for (n, image) in unit.images().enumerate() {
