@@ -165,13 +165,18 @@ impl<'a> Log<'a> {
     fn refuse_damage(&self, found: &Found, start: u64) -> Result<()> {
         let mut durable = self.sb.extension().durable;
         let mut at = found.end;
+        // Units do not overlap, so all of them together are not longer than the ring; headers that say otherwise are made up.
+        let mut left = (self.ring as usize).saturating_mul(self.map.block_size());
         for _ in 0..self.ring {
             if let Some(header) = self.header(at)?
                 && (found.next + 1..=found.next + self.ring).contains(&header.sequence)
                 && header.durable > durable
-                && self.whole(at, &header)?.is_some()
+                && header.size <= left
             {
-                durable = header.durable;
+                left -= header.size;
+                if self.whole(at, &header)?.is_some() {
+                    durable = header.durable;
+                }
             }
             at = (at + 1) % self.ring;
             if at == start {
