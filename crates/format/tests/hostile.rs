@@ -62,7 +62,8 @@ fn read_all(bytes: &[u8], csum: bool) {
 /// Every writer that changes a block in place, on any bytes that the readers take.
 fn change_all(bytes: &mut [u8], csum: bool, at: usize) {
     let place = Place::block(7);
-    if let Ok(dir) = DirBlock::new(&bytes.to_vec(), csum, place) {
+    let before = bytes.to_vec();
+    if let Ok(dir) = DirBlock::new(&before, csum, place) {
         let edits = [dir.insertion(at, b"name", 5, 1), dir.removal(Some(at / 2), at), dir.redirection(at, 9, 2)];
         edits.into_iter().flatten().for_each(|edit| edit.apply(bytes));
         let _ = dir.find(b"name");
