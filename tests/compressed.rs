@@ -163,3 +163,33 @@ fn flushes_and_bytes_are_counted() {
     assert!(long.staged_blocks >= 2000, "{long:?}");
     volume.close().expect("close");
 }
+
+/// Transactions of many megabytes, which several threads compress, over stored bytes; then a crash.
+#[test]
+fn large_transactions_come_back_whole() {
+    let dir = scratch_dir().expect("scratch");
+    let path = dir.path().join("x.img");
+    Volume::format(&path, &FormatOptions::new().size(512 << 20)).expect("format");
+    let volume = Volume::open_with(&path, &Options::default().with_commit_seconds(1000)).expect("open");
+    let all = 12 << 20;
+    volume.write("/f", &vec![0; all]).expect("write");
+    volume.sync().expect("sync");
+    let file = volume.options().write(true).open("/f").expect("open");
+    // Blocks that compress and blocks that do not, in turn.
+    let bytes: Vec<u8> = (0..all as u64 / 4096).flat_map(|n| contents(n, 4096)).collect();
+    let before = volume.info().expect("info").counters.expect("counters");
+    file.write_all_at(&bytes, 0).expect("write");
+    drop(file);
+    volume.sync().expect("sync");
+    let after = volume.info().expect("info").counters.expect("counters");
+    assert!(after.stored_blocks - before.stored_blocks >= all as u64 / 4096 / 2, "{after:?}");
+    let taken = after.compress_bytes_out - before.compress_bytes_out;
+    assert!((all as u64 / 2..all as u64 * 6 / 10).contains(&taken), "{taken} bytes");
+    let left = std::fs::read(&path).expect("the image");
+    drop(volume);
+    write_sparse(&path, &left).expect("the image as a crash left it");
+    ondol::recover(&path).expect("recover");
+    let volume = Volume::open(&path).expect("open");
+    assert!(volume.read("/f").expect("read") == bytes);
+    volume.close().expect("close");
+}
