@@ -165,7 +165,7 @@ fn fast_commits_of_the_kernel_are_replayed() {
     for (block_size, features) in IMAGES {
         let dir = scratch_dir().expect("scratch");
         let path = dir.path().join("fc.img");
-        Spec::new(64 << 20, block_size).with(features).make_file(&path).expect("mke2fs");
+        Spec::new(32 << 20, block_size).with(features).make_file(&path).expect("mke2fs");
         let mount = KernelMount::new(&path, UNTIMED).expect("kernel mount");
         let mut kinds = std::collections::BTreeSet::new();
         for step in 0..20 {
@@ -204,7 +204,7 @@ fn a_full_area_is_replayed() {
     for (block_size, features) in IMAGES {
         let dir = scratch_dir().expect("scratch");
         let path = dir.path().join("fc.img");
-        Spec::new(64 << 20, block_size).with(features).make_file(&path).expect("mke2fs");
+        Spec::new(16 << 20, block_size).with(features).make_file(&path).expect("mke2fs");
         let mount = KernelMount::new(&path, UNTIMED).expect("kernel mount");
         let area = area(&still(&path)).len();
         let mut bytes = Vec::new();

@@ -22,7 +22,7 @@ pub(crate) fn replay(media: &Media, image: &Image, map: &LogMap, commits: &[Fast
     let ahead = Arc::new(OverlayStore::new(store.clone()));
     perform(ahead.clone(), map, blocks, commits)?;
     let recovered = jbd2::recover_before_fast_commits(&**store, map, blocks)?;
-    let (zeros, images) = differences(&ahead, store, map)?;
+    let Differences { zeros, images } = differences(&ahead, store, map)?;
     let zero = vec![0; map.block_size()];
     zeros.iter().try_for_each(|block| store.write(block * zero.len() as u64, &zero))?;
     if !zeros.is_empty() {
@@ -47,15 +47,20 @@ fn perform(ahead: Arc<OverlayStore>, map: &LogMap, blocks: u64, commits: &[FastC
     Ok(ondol_journal::Engine::checkpoint_all(&*engine)?)
 }
 
-/// Blocks to be zeroed, and images of others by block number.
-type Changes = (Vec<u64>, Vec<(u64, Vec<u8>)>);
+/// The blocks outside of the journal that two stores have otherwise.
+#[derive(Default)]
+struct Differences {
+    /// Those that become zeros, and whose contents are of no matter before.
+    zeros: Vec<u64>,
+    /// All others, with what they become.
+    images: Vec<(u64, Vec<u8>)>,
+}
 
-/// The blocks outside of the journal that `ahead` has otherwise than `store`, which has nothing in its log: those that are zeroed and of no
-/// matter yet on `store`, and all others with what they become.
-fn differences(ahead: &OverlayStore, store: &Arc<dyn BlockStore>, map: &LogMap) -> Result<Changes> {
+/// What `ahead` has otherwise than `store`, which has nothing in its log.
+fn differences(ahead: &OverlayStore, store: &Arc<dyn BlockStore>, map: &LogMap) -> Result<Differences> {
     let size = map.block_size();
     let unwritten = Image::open(store.clone())?.unwritten_tables()?;
-    let (mut zeros, mut images) = (Vec::new(), Vec::new());
+    let mut found = Differences::default();
     for (offset, len) in ahead.written() {
         let (mut new, mut old) = (vec![0; len], vec![0; len]);
         ahead.read(offset, &mut new)?;
@@ -67,11 +72,11 @@ fn differences(ahead: &OverlayStore, store: &Arc<dyn BlockStore>, map: &LogMap) 
             }
             let is_zeroed = new.iter().all(|&byte| byte == 0);
             if is_zeroed && unwritten.iter().any(|blocks| blocks.contains(&block)) {
-                zeros.push(block);
+                found.zeros.push(block);
             } else {
-                images.push((block, new.to_vec()));
+                found.images.push((block, new.to_vec()));
             }
         }
     }
-    Ok((zeros, images))
+    Ok(found)
 }
