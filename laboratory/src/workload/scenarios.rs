@@ -4,10 +4,13 @@
 /// `concat!` takes it.
 macro_rules! full {
     () => {
-        "create /b 0644\ncreate /hole 0644\nfallocate /hole 0 8K\ncreate /full 0644\n\
+        full!("8K")
+    };
+    ($hole:literal) => {
+        concat!("create /b 0644\ncreate /hole 0644\nfallocate /hole 0 ", $hole, "\ncreate /full 0644\n\
     fallocate-keep /full 0 5M\nfallocate-keep /full 5M 1M\nfallocate-keep /full 6M 512K\nfallocate-keep /full 8M 256K\nfallocate-keep /full 9M 128K\n\
     fallocate-keep /full 10M 64K\nfallocate-keep /full 11M 32K\nfallocate-keep /full 12M 16K\nfallocate-keep /full 13M 8K\nfallocate-keep /full 14M 4K\n\
-    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K"
+    fallocate-keep /full 15M 2K\nfallocate-keep /full 16M 1K\nfallocate-keep /full 17M 1K")
     };
 }
 pub(crate) use full;
