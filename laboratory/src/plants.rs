@@ -158,7 +158,7 @@ pub const COMPRESSED: &[Planted] = &[
     compressed(Defect::MissingFlushAfterCommit, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     Planted {
         data: DataMode::Ordered,
-        ..compressed(Defect::MissingFlushBeforeCommit, LONG, "write /a 0 60K #3\nchmod /a 0600\nfsync /a")
+        ..compressed(Defect::MissingFlushBeforeCommit, LONG, "write /a 0 64K #3\nchmod /a 0600\nfsync /a")
     },
     compressed(Defect::MissingFlushBeforeTail, "create /a 0644", "remount"),
     Planted {
@@ -167,15 +167,18 @@ pub const COMPRESSED: &[Planted] = &[
     },
     Planted { remount: true, ..compressed(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
     compressed(Defect::LostHomeWrite, "create /a 0644", "remount"),
-    compressed(Defect::SkippedRevoke, FULL, REVOKED),
-    compressed(Defect::UnreadRevoke, FULL, REVOKED),
+    compressed(Defect::SkippedRevoke, WIDE, WIDELY_REVOKED),
+    compressed(Defect::UnreadRevoke, WIDE, WIDELY_REVOKED),
     compressed(Defect::UncheckedStaging, "create /a 0644", LONG_NEW),
     compressed(Defect::UnnamedStaging, "create /a 0644", LONG_NEW),
     compressed(Defect::UncheckedUnit, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
-    compressed(Defect::EarlyDiscard, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync"),
     Planted {
-        before: FULL_OF_DATA,
-        ..compressed(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b")
+        remount: true,
+        ..compressed(Defect::EarlyDiscard, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync")
+    },
+    Planted {
+        remount: true,
+        ..compressed(Defect::EarlyReuse, WIDE_OF_DATA, "unlink /hole\nwrite /b 0 64K #2\nfsync /b")
     },
 ];
 
@@ -186,8 +189,17 @@ const fn compressed(defect: Defect, before: &'static str, calls: &'static str) -
 /// New data that is long enough to be written home before its transaction counts.
 const LONG_NEW: &str = "write /a 0 60K #1\nwrite /a 60K 60K #2\nfsync /a";
 
-/// A file of 120 KiB that is at home.
-const LONG: &str = "create /a 0644\nwrite /a 0 60K #1\nwrite /a 60K 60K #2\nremount";
+/// A file of 128 KiB that is at home.
+const LONG: &str = "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount";
+
+/// As [`FULL`], but whoever allocates 72 blocks gets what `/hole` had.
+const WIDE: &str = full!("72K");
+
+/// The same, and `/hole` has been written.
+const WIDE_OF_DATA: &str = concat!(full!("72K"), "\nwrite /hole 0 64K #1");
+
+/// A directory's block comes to hold data that goes home at once.
+const WIDELY_REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 64K #2\nfsync /b";
 
 impl Planted {
     /// What shows the defect.
