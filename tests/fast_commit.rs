@@ -154,7 +154,7 @@ fn interrupted(bytes: &[u8], live: &Snapshot, what: &str) {
 
 const IMAGES: [(u32, &str); 2] = [(4096, "-O fast_commit"), (1024, "-O fast_commit,^metadata_csum")];
 
-/// No commit comes by the clock: which of them are fast the test alone says.
+/// No commit comes by the clock. (That one comes by somebody's sync(2), of all that is mounted, nobody can rule out.)
 const UNTIMED: &str = "commit=10000";
 
 #[test]
@@ -175,7 +175,7 @@ fn fast_commits_of_the_kernel_are_replayed() {
                 rustix::fs::syncfs(File::open(mount.dir()).expect("the root")).expect("syncfs");
             }
             let bytes = still(&path);
-            assert!(!is_full(&bytes), "step {step}: no measure");
+            assert!(!is_full(&bytes), "step {step}: only the live volume could be the measure");
             // What is on the way home may be seen early: the live volume is the measure once all is on the medium.
             let live = seen_by_kernel(&bytes);
             let found = pending(&bytes);
@@ -209,7 +209,7 @@ fn a_full_area_is_replayed() {
         let area = area(&still(&path)).len();
         let mut bytes = Vec::new();
         for i in 0.. {
-            assert!(i < 2 * area, "{features}: {i} commits do not fill {area} blocks");
+            assert!(i < 20 * area, "{features}: {i} commits do not fill {area} blocks");
             let mut file = File::create(mount.dir().join(format!("f{i}"))).expect("a file");
             file.write_all(&vec![i as u8 + 1; 5000]).and_then(|()| file.sync_all()).expect("fsync");
             bytes = still(&path);
@@ -218,16 +218,21 @@ fn a_full_area_is_replayed() {
             }
         }
         let live = dump::of_directory(mount.dir()).expect("a dump");
+        // What comes then is committed whole, and the old area is stale.
+        act(mount.dir(), 16).expect("a step");
+        let after = still(&path);
+        mount.close().expect("umount");
         assert!(pending(&bytes).len() >= area, "{features}: {:?}", pending(&bytes));
         recovered(&bytes, &live, features);
         interrupted(&bytes, &live, features);
-        // What comes then is committed whole.
-        act(mount.dir(), 16).expect("a step");
-        let after = still(&path);
-        assert_eq!(pending(&after), [], "{features}");
-        recovered(&after, &seen_by_kernel(&after), features);
-        mount.close().expect("umount");
+        recovered(&after, &seen_by_kernel(&after), &format!("{features}, after it"));
     }
+}
+
+/// Parts of inode tables that may be garbage.
+fn unwritten(bytes: &[u8]) -> Vec<Range<u64>> {
+    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.to_vec()))).expect("an image");
+    image.unwritten_tables().expect("descriptors")
 }
 
 /// Fast commits that take the first inodes of groups whose tables are garbage as yet, each larger than the log: that they are zeroed needs
@@ -243,15 +248,24 @@ fn tables_larger_than_the_log_are_zeroed() {
         .journal(2)
         .with("-O fast_commit -N 65536 -E lazy_itable_init=1,nodiscard,hash_seed=6f6e646f-6c00-4000-8000-000000000002");
     let mut bytes = spec.make().expect("mke2fs");
-    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.clone()))).expect("an image");
-    let tables = image.unwritten_tables().expect("descriptors");
-    assert!(tables.len() >= 7 && tables.iter().all(|table| table.end - table.start > 1900), "{tables:?}");
-    for table in tables {
+    let tables = unwritten(&bytes);
+    assert!(tables.len() == 8 && tables[1..].iter().all(|table| table.end - table.start > 1900), "{tables:?}");
+    for table in &tables {
         bytes[table.start as usize * 1024..table.end as usize * 1024].fill(0xa5);
     }
     write_sparse(&path, &bytes).expect("an image");
     let mount = KernelMount::new(&path, &format!("{UNTIMED},noinit_itable")).expect("kernel mount");
-    for i in 0..6 {
+    // The tables lie in the order of their groups.
+    let takes_first = |commits: &[FastCommit], dirty: &[u8]| {
+        let left = unwritten(dirty);
+        commits.iter().any(|commit| match commit {
+            FastCommit::Create(named) => left.contains(&tables[(named.ino as usize - 1) / 8192]),
+            _ => false,
+        })
+    };
+    let mut dirty = Vec::new();
+    for i in 0.. {
+        assert!(i < 100, "no fast commit takes the first inode of a table");
         let dir = mount.dir().join(format!("d{i}"));
         let make = || {
             std::fs::create_dir(&dir)?;
@@ -260,16 +274,14 @@ fn tables_larger_than_the_log_are_zeroed() {
             file.sync_all()
         };
         make().expect("a file in a directory");
+        dirty = still(&path);
+        if takes_first(&pending(&dirty), &dirty) {
+            break;
+        }
     }
-    let dirty = still(&path);
     mount.close().expect("umount");
-    assert!(!pending(&dirty).is_empty(), "the kernel made no fast commit");
     let live = seen_by_kernel(&dirty);
     recovered(&dirty, &live, "large tables");
-    let store = Arc::new(RamStore::from_bytes(dirty));
-    Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open").close().expect("close");
-    let left: usize = Image::open(store).and_then(|image| image.unwritten_tables()).expect("descriptors").len();
-    assert!(left < 6, "no fast commit took the first inode of a table: {left} are as they were");
 }
 
 /// A flipped bit in a fast commit ends the area before it: never anything but a state that was committed.

@@ -1,8 +1,17 @@
 //! The command line of `ondol bench`.
 
 use crate::contents::Class;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
+
+/// What is waited for at the end of a turn, within its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Settle {
+    /// A sync: everything is durable.
+    Sync,
+    /// Closing or unmounting: everything is durable, and the journal is empty.
+    Close,
+}
 
 /// `ondol bench …`
 #[derive(Debug, Args)]
@@ -74,9 +83,9 @@ pub struct RunArgs {
     /// What is written
     #[arg(long, value_enum, default_value_t = Class::Random)]
     pub class: Class,
-    /// Count the time of a sync at the end of every turn, so that nothing is left to be written
-    #[arg(long)]
-    pub settle: bool,
+    /// Count also what a turn leaves to be done later: a sync at its end, or closing, which brings everything home
+    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "sync")]
+    pub settle: Option<Settle>,
     /// Set a parameter of the workload
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub params: Vec<String>,

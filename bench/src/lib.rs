@@ -29,7 +29,7 @@ mod target;
 mod units;
 mod workload;
 
-pub use args::{BenchArgs, BenchCommand, PaperArgs, RunArgs};
+pub use args::{BenchArgs, BenchCommand, PaperArgs, RunArgs, Settle};
 pub use contents::Class;
 pub use error::BenchError;
 

@@ -9,7 +9,7 @@ mod summary;
 mod tests;
 
 use crate::BenchError;
-use crate::args::{PaperArgs, RunArgs};
+use crate::args::{PaperArgs, RunArgs, Settle};
 use crate::error::Context;
 use crate::report::{Report, terminal};
 use crate::run;
@@ -81,7 +81,7 @@ fn run_args(panel: &Panel, targets: &[String], args: &PaperArgs) -> RunArgs {
         seconds: None,
         ops: Some(size.ops),
         class: args.class,
-        settle: panel.settle,
+        settle: Some(Settle::Close),
         params: size.params.iter().chain(panel.params).map(|&param| param.to_owned()).collect(),
         dir: args.dir.clone(),
         json: None,

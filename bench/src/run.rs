@@ -1,6 +1,6 @@
 //! `ondol bench run`: rounds in which the targets take turns.
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, Settle};
 use crate::contents::Contents;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
@@ -23,8 +23,8 @@ struct Job {
     workload: Box<dyn Workload>,
     plan: Plan,
     limit: Limit,
-    /// A sync at the end counts.
-    settle: bool,
+    /// What counts at the end.
+    settle: Option<Settle>,
     /// For the JSON.
     params: Map<String, Value>,
 }
@@ -77,8 +77,8 @@ fn job(args: &RunArgs) -> Result<Job, BenchError> {
     let ops = total.div_ceil(threads.into());
     let mut shown = params.to_json();
     shown.insert("threads".into(), json!(threads));
-    if args.settle {
-        shown.insert("settle".into(), json!(true));
+    if let Some(settle) = args.settle {
+        shown.insert("settle".into(), json!(if settle == Settle::Sync { "sync" } else { "close" }));
     }
     match args.seconds {
         Some(seconds) => shown.insert("seconds".into(), json!(seconds)),
@@ -162,19 +162,31 @@ fn turn(
     let on = |what: &str| format!("{} on {}{what}", job.definition.name, target.text);
     let prepared = job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| on(" (preparing)"))?;
     session.fs.sync().context(|| on(" (preparing)"))?;
-    let before = session.counters()?;
+    let (before, written) = (session.counters()?, session.device_counts());
     session.set_slow(true);
     let mut sample = measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| on(""))?;
-    if job.settle {
+    drop(prepared);
+    if job.settle == Some(Settle::Sync) {
         let begin = Instant::now();
         session.fs.sync().context(|| on(" (settling)"))?;
         sample.elapsed += begin.elapsed();
     }
-    let device = session.counters()?.since(before);
-    session.set_slow(false);
+    let mut device = session.counters()?.since(before);
     let guarantee = session.guarantee.clone();
-    drop(prepared);
-    session.finish()?;
+    if job.settle != Some(Settle::Close) {
+        session.set_slow(false);
+    }
+    let begin = Instant::now();
+    let (ended, closed) = session.close();
+    if job.settle == Some(Settle::Close) {
+        sample.elapsed += begin.elapsed();
+        // The last writes come after the last look at a volume's own counters.
+        if let Some(((bytes, flushes), (bytes_before, flushes_before))) = closed.device_counts().zip(written) {
+            device.device_bytes = Some(bytes.saturating_sub(bytes_before));
+            device.device_flushes = Some(flushes.saturating_sub(flushes_before));
+        }
+    }
+    ended.and(closed.remove())?;
     Ok((guarantee, sample, device))
 }
 

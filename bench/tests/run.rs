@@ -222,6 +222,33 @@ fn our_library_on_a_new_image() {
 }
 
 #[test]
+fn servers_on_a_new_image_until_everything_is_home() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    for (workload, params) in [
+        ("fileserver", &["files=60", "size=8k"][..]),
+        ("webproxy", &["files=60"]),
+        ("postmark", &["files=20", "subdirs=30", "fsync=create"]),
+    ] {
+        let params: Vec<&str> = params.iter().flat_map(|&param| ["--param", param]).collect();
+        for target in ["lib:new.img,data=ordered", "lib:new.img,data=journal", "lib:new.img,on=ssd,data=journal"] {
+            let args = [workload, "--on", target, "--rounds", "1", "--ops", "110", "--threads", "2"];
+            let settled = ["--settle", "close", "--class", "db"];
+            let json = run(dir.path(), &[&args[..], &settled, &params].concat());
+            assert_empty(dir.path());
+            assert_eq!((&json["params"]["settle"], &json["contents"]["class"]), (&"close".into(), &"db".into()));
+            let counter = |name: &str| number(&json, &format!("/targets/0/counters/{name}"));
+            assert!(counter("ops") >= 110.0, "{workload} on {target}");
+            if target.contains("on=ssd") {
+                assert!(counter("device_bytes") > counter("user_bytes") / 8.0, "{workload}: {json:#}");
+                assert!(counter("device_flushes") > 0.0, "{workload}");
+            }
+            let synced = json.pointer("/targets/0/fsync_us/p50").is_some();
+            assert_eq!(synced, workload == "postmark", "{workload}");
+        }
+    }
+}
+
+#[test]
 fn an_image_that_was_there_stays_as_it_was() {
     let dir = tempfile::tempdir().expect("a directory");
     let image = dir.path().join("mine.img");

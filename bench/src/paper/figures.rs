@@ -29,8 +29,6 @@ pub(super) struct Panel {
     /// The workload to run.
     pub(super) run: &'static str,
     pub(super) params: &'static [&'static str],
-    /// Whether everything has to reach the disk within the time.
-    pub(super) settle: bool,
     pub(super) full: Size,
     pub(super) quick: Size,
     pub(super) paper: Paper,
@@ -46,7 +44,6 @@ const VARMAIL: Panel = Panel {
     workload: "varmail",
     run: "varmail",
     params: &[],
-    settle: false,
     full: size(100_000, &[]),
     quick: size(30_000, &[]),
     paper: Paper { ratio: "8.3", compression_us: 107.0 },
@@ -55,7 +52,6 @@ const VARMAIL: Panel = Panel {
 const FILESERVER: Panel = Panel {
     workload: "fileserver",
     run: "fileserver",
-    settle: true,
     full: size(50_000, &[]),
     quick: size(20_000, &["files=2000"]),
     paper: Paper { ratio: "below 1", compression_us: 109_000.0 },
@@ -66,7 +62,6 @@ const POSTMARK: Panel = Panel {
     figures: &[6],
     workload: "postmark",
     run: "postmark",
-    settle: true,
     full: size(60_000, &[]),
     quick: size(12_000, &["files=2000", "subdirs=2000"]),
     paper: Paper { ratio: "up to 1.21", compression_us: 169.0 },

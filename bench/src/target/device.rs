@@ -70,6 +70,12 @@ impl Modelled {
         self.store.set_slow(slow);
     }
 
+    /// Bytes that it has written, and flushes.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let stats = self.store.stats();
+        (stats.written_bytes, stats.flushes)
+    }
+
     /// Takes everything away but the image.
     pub(super) fn remove(self) -> Result<(), BenchError> {
         let Self { looped, served, store: _ } = self;

@@ -67,8 +67,13 @@ impl Session {
         }
     }
 
-    /// Takes everything away, telling of what fails. (Dropping a session does the same and prints it.)
-    pub(crate) fn finish(self) -> Result<(), BenchError> {
+    /// What the modelled device has written and flushed; `None` where there is none.
+    pub(crate) fn device_counts(&self) -> Option<(u64, u64)> {
+        self.device.as_ref().map(Modelled::counts)
+    }
+
+    /// Ends the work and closes or unmounts: everything is home then. (Dropping a session does the same and prints what fails.)
+    pub(crate) fn close(self) -> (Result<(), BenchError>, Closed) {
         let Self { fs, guarantee: _, probe, work, volume, mount, device, image } = self;
         drop(fs);
         drop(probe);
@@ -76,9 +81,27 @@ impl Session {
             work.map_or(Ok(()), WorkDir::remove),
             volume.map_or(Ok(()), Ours::close),
             mount.map_or(Ok(()), Mounted::unmount),
-            device.map_or(Ok(()), Modelled::remove),
-            image.map_or(Ok(()), ImageFile::remove),
         ];
+        (done.into_iter().collect(), Closed { device, image })
+    }
+}
+
+/// What is left of a target that is closed.
+pub(crate) struct Closed {
+    device: Option<Modelled>,
+    image: Option<ImageFile>,
+}
+
+impl Closed {
+    /// As [`Session::device_counts`].
+    pub(crate) fn device_counts(&self) -> Option<(u64, u64)> {
+        self.device.as_ref().map(Modelled::counts)
+    }
+
+    /// Takes the rest away.
+    pub(crate) fn remove(self) -> Result<(), BenchError> {
+        let Self { device, image } = self;
+        let done = [device.map_or(Ok(()), Modelled::remove), image.map_or(Ok(()), ImageFile::remove)];
         done.into_iter().collect()
     }
 }

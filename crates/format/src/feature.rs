@@ -319,9 +319,9 @@ mod tests {
 
     #[test]
     fn unknown_bits_have_numbers() {
-        let features = Features { incompat: Incompat::from_bits_retain(1 << 30 | 0x8000), ..Features::default() };
+        let features = Features { incompat: Incompat::from_bits_retain(1 << 29 | 0x8000), ..Features::default() };
         let error = features.require_incompat(Incompat::EXTENTS).unwrap_err();
-        assert_eq!(error.to_string(), "unsupported incompatible features: inline_data, FEATURE_I30");
+        assert_eq!(error.to_string(), "unsupported incompatible features: inline_data, FEATURE_I29");
     }
 
     #[test]

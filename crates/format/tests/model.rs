@@ -54,32 +54,41 @@ proptest! {
         let mut model: BTreeMap<Vec<u8>, u32> = BTreeMap::from([(b".".to_vec(), 12), (b"..".to_vec(), 2)]);
         for change in changes {
             let before = bytes.clone();
-            let mut dir = DirBlockMut::new(&mut bytes, csum, Place::NONE).unwrap();
+            let dir = DirBlock::new(&before, csum, Place::NONE).unwrap();
             let (Change::Insert(i, _) | Change::Remove(i) | Change::Point(i, _)) = change;
-            let found = dir.find(&name(i)).unwrap().map(|entry| entry.offset);
+            let seen = dir.search(&name(i)).unwrap();
+            let found = seen.entry.map(|entry| entry.offset);
             prop_assert_eq!(found.is_some(), model.contains_key(&name(i)));
-            let changed = match (change, found) {
-                (Change::Insert(i, ino), None) => match dir.insert(&name(i), ino, 1).unwrap() {
-                    Some(inserted) => {
+            let edit = match (change, found) {
+                (Change::Insert(i, ino), None) => match seen.gap {
+                    Some(gap) => {
                         model.insert(name(i), ino);
-                        inserted.changed
+                        let edit = dir.insertion(gap, &name(i), ino, 1).unwrap();
+                        prop_assert!(DirBlockMut::new(&mut bytes, csum, Place::NONE).unwrap().insert(&name(i), ino, 1).unwrap());
+                        Some(edit)
                     }
                     None => {
                         let used: usize = model.keys().map(|name| dirent::rec_len_for(name.len())).sum();
                         prop_assert!(used + 12 + dirent::rec_len_for(name(i).len()) > 400, "{used} bytes used");
-                        0..0
+                        let mut whole = DirBlockMut::new(&mut bytes, csum, Place::NONE).unwrap();
+                        prop_assert!(!whole.insert(&name(i), ino, 1).unwrap());
+                        None
                     }
                 },
                 (Change::Remove(i), Some(offset)) => {
                     model.remove(&name(i));
-                    dir.remove(offset).unwrap()
+                    prop_assert!(seen.before.is_none() || dir.removal(None, offset).is_err());
+                    prop_assert!(dir.removal(Some(offset), offset).is_err());
+                    Some(dir.removal(seen.before, offset).unwrap())
                 }
                 (Change::Point(i, ino), Some(offset)) => {
                     model.insert(name(i), ino);
-                    dir.set_ino(offset, ino, 1).unwrap()
+                    Some(dir.redirection(offset, ino, 1).unwrap())
                 }
-                _ => 0..0,
+                _ => None,
             };
+            let changed = edit.as_ref().map_or(0..0, |edit| edit.at..edit.at + edit.bytes.len());
+            edit.iter().for_each(|edit| edit.apply(&mut bytes));
             // Nothing changed outside the bytes that were named.
             prop_assert_eq!(&before[..changed.start], &bytes[..changed.start]);
             prop_assert_eq!(&before[changed.end..], &bytes[changed.end..]);
@@ -175,7 +184,7 @@ proptest! {
         inode.flags = InodeFlags::from_bits_retain(flags);
         inode.flags.set(InodeFlags::HUGE_FILE, flags & 1 == 0 || inode.blocks >= 1 << 48);
         inode.project = uid ^ gid;
-        inode.tail[5] = 9;
+        std::sync::Arc::make_mut(&mut inode.tail)[5] = 9;
         let mut bytes = vec![0; 256];
         inode.write(&mut bytes, &format).unwrap();
         prop_assert_eq!(Inode::parse(&bytes, 12, &format).unwrap(), inode);

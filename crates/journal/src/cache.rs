@@ -14,11 +14,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// The bytes of one block at one moment.
 pub type Block = Arc<[u8]>;
 
-/// Hashes block numbers: one multiplication, equal on every run.
-#[derive(Default)]
-pub(crate) struct BlockHasher(u64);
+/// Hashes numbers of blocks or inodes: one multiplication, equal on every run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NumberHasher(u64);
 
-impl Hasher for BlockHasher {
+impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -27,13 +27,17 @@ impl Hasher for BlockHasher {
             self.write_u64(u64::from(b));
         }
     }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(n.into());
+    }
     fn write_u64(&mut self, n: u64) {
         self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 ^= self.0 >> 32;
     }
 }
 
-pub(crate) type BlockHash = BuildHasherDefault<BlockHasher>;
+/// Makes [`NumberHasher`]s.
+pub type NumberHash = BuildHasherDefault<NumberHasher>;
 
 /// Where the cache finds a block that it does not hold.
 pub(crate) trait Home: Send + Sync {
@@ -72,6 +76,16 @@ impl Buf {
         let state =
             BufState { kind, data: None, running: None, dirty: Ranges::default(), newborn: false, freed: false };
         Self { block, referenced: AtomicBool::new(true), state: Mutex::new(state) }
+    }
+
+    /// Copies some of the bytes; false when there are not so many.
+    pub(crate) fn copy(&self, offset: usize, into: &mut [u8]) -> bool {
+        let state = self.state.lock();
+        let bytes = state.data.as_deref().and_then(|data| data.get(offset..)?.get(..into.len()));
+        bytes.is_some_and(|bytes| {
+            into.copy_from_slice(bytes);
+            true
+        })
     }
 
     /// The bytes now.
@@ -132,7 +146,7 @@ const SHARDS: usize = 64;
 
 #[derive(Default)]
 struct Shard {
-    map: HashMap<u64, Arc<Buf>, BlockHash>,
+    map: HashMap<u64, Arc<Buf>, NumberHash>,
     clock: VecDeque<u64>,
 }
 

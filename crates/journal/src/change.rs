@@ -2,8 +2,47 @@
 
 use crate::Ranges;
 
+/// Changes of one block that need no memory of their own.
+const FEW: usize = 4;
+
+/// The changes staged for one block, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    few: [Change; FEW],
+    len: usize,
+    /// All of them, once they are more than few.
+    many: Vec<Change>,
+}
+
+impl Changes {
+    pub(crate) fn push(&mut self, change: Change) {
+        match self.few.get_mut(self.len) {
+            Some(slot) if self.many.is_empty() => (*slot, self.len) = (change, self.len + 1),
+            _ => {
+                if self.many.is_empty() {
+                    self.many.extend_from_slice(&self.few);
+                }
+                self.many.push(change);
+            }
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Change] {
+        if self.many.is_empty() { self.few.get(..self.len).unwrap_or_default() } else { &self.many }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        self.many.clear();
+    }
+}
+
 /// One staged change. Byte contents lie in the write set's arena.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// `len` bytes at `offset`, found at `at` in the arena.
     Bytes { offset: u32, at: u32, len: u32 },
@@ -13,6 +52,13 @@ pub(crate) enum Change {
     Clear { first: u32, count: u32 },
     /// A little-endian number of `width` bytes at `offset` grows by `delta`.
     Add { offset: u32, width: u8, delta: i32 },
+}
+
+impl Default for Change {
+    /// Changes nothing.
+    fn default() -> Self {
+        Self::Bytes { offset: 0, at: 0, len: 0 }
+    }
 }
 
 impl Change {
@@ -58,6 +104,21 @@ fn mask(block: &mut [u8], first: u32, count: u32, value: bool, dirty: &mut Range
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_and_many_changes_keep_their_order() {
+        let mut changes = Changes::default();
+        for n in 0..3 * FEW as u32 {
+            assert_eq!(changes.is_empty(), n == 0);
+            changes.push(Change::Set { first: n, count: 1 });
+            let all: Vec<_> = (0..=n).map(|first| Change::Set { first, count: 1 }).collect();
+            assert_eq!(changes.as_slice(), all);
+        }
+        changes.clear();
+        assert!(changes.is_empty() && changes.as_slice().is_empty());
+        changes.push(Change::Clear { first: 1, count: 1 });
+        assert_eq!(changes.as_slice(), [Change::Clear { first: 1, count: 1 }]);
+    }
 
     #[test]
     fn masks_and_sums_touch_only_their_bits() {

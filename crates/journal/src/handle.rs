@@ -1,7 +1,7 @@
 //! The Handle: one operation's private write set.
 
 use crate::cache::Buf;
-use crate::change::Change;
+use crate::change::{Change, Changes};
 use crate::{Block, Engine, Extent, JournalError, Kind, Result, Tid};
 use ondol_env::sync::Arc;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ pub(crate) struct Staged {
     pub(crate) fresh: bool,
     /// Data in a block that this handle has allocated.
     pub(crate) newborn: bool,
-    pub(crate) changes: Vec<Change>,
+    pub(crate) changes: Changes,
     /// Base plus changes, made when the operation reads its own writes.
     view: Option<Block>,
 }
@@ -32,9 +32,20 @@ pub struct WriteSet {
 pub struct Handle<'e> {
     engine: &'e dyn Engine,
     reserved: u32,
-    index: HashMap<u64, usize, crate::cache::BlockHash>,
+    /// The numbers of the staged blocks, in their order.
+    numbers: Vec<u64>,
+    /// Where each is among them, once there are many.
+    index: HashMap<u64, usize, crate::NumberHash>,
+    /// The block that was read last: most are changed next.
+    seen: Option<Arc<Buf>>,
     set: WriteSet,
 }
+
+/// Blocks that are searched one by one.
+const FEW: usize = 16;
+
+/// Bytes that a small operation changes in a block, about.
+const USUAL_BYTES: usize = 128;
 
 impl<'e> Handle<'e> {
     /// Opens a handle that may change up to `blocks` blocks.
@@ -43,7 +54,14 @@ impl<'e> Handle<'e> {
     /// As [`Engine::reserve`]; may wait for journal space.
     pub fn begin(engine: &'e dyn Engine, blocks: u32) -> Result<Self> {
         engine.reserve(blocks)?;
-        Ok(Self { engine, reserved: blocks, index: HashMap::default(), set: WriteSet::default() })
+        let few = FEW.min(blocks as usize);
+        let set = WriteSet {
+            arena: Vec::with_capacity(few * USUAL_BYTES),
+            blocks: Vec::with_capacity(few),
+            ..WriteSet::default()
+        };
+        let numbers = Vec::with_capacity(few);
+        Ok(Self { engine, reserved: blocks, numbers, index: HashMap::default(), seen: None, set })
     }
 
     /// Asks for `blocks` more without waiting; false when the journal has no room and the operation must close first.
@@ -67,7 +85,14 @@ impl<'e> Handle<'e> {
 
     /// Whether `block` is among them.
     pub fn holds(&self, block: u64) -> bool {
-        self.index.contains_key(&block)
+        self.find(block).is_some()
+    }
+
+    fn find(&self, block: u64) -> Option<usize> {
+        match self.index.is_empty() {
+            true => self.numbers.iter().position(|&n| n == block),
+            false => self.index.get(&block).copied(),
+        }
     }
 
     /// The content of `block` as this operation sees it: published bytes plus its own changes.
@@ -75,9 +100,14 @@ impl<'e> Handle<'e> {
     /// # Errors
     /// The block cannot be read or is corrupt.
     pub fn read(&mut self, block: u64, kind: Kind) -> Result<Block> {
-        match self.index.get(&block) {
-            None => self.engine.read(block, kind),
-            Some(&at) => Ok(view(&mut self.set, at, self.engine.cache().block_size()).clone()),
+        match self.find(block) {
+            None => {
+                let buf = self.engine.cache().get(block, kind)?;
+                let bytes = buf.snapshot();
+                self.seen = Some(buf);
+                Ok(bytes)
+            }
+            Some(at) => Ok(view(&mut self.set, at, self.engine.cache().block_size()).clone()),
         }
     }
 
@@ -89,6 +119,15 @@ impl<'e> Handle<'e> {
         let at = self.stage_block(block, kind, false)?;
         self.put(at, offset, bytes);
         Ok(())
+    }
+
+    /// Copies published bytes from `offset` of `block` on, which the handle is going to change, whatever it has staged for it.
+    ///
+    /// # Errors
+    /// As [`Handle::write`]; `Ok(false)` when the block is shorter.
+    pub fn published(&mut self, block: u64, kind: Kind, offset: usize, into: &mut [u8]) -> Result<bool> {
+        let at = self.stage_block(block, kind, false)?;
+        Ok(self.set.blocks[at].buf.copy(offset, into))
     }
 
     /// Declares that `block` starts from zeros, whatever it held: a newly allocated metadata block.
@@ -222,7 +261,7 @@ impl<'e> Handle<'e> {
     }
 
     fn stage_block(&mut self, block: u64, kind: Kind, fresh: bool) -> Result<usize> {
-        if let Some(&at) = self.index.get(&block) {
+        if let Some(at) = self.find(block) {
             if fresh {
                 let staged = &mut self.set.blocks[at];
                 (staged.fresh, staged.kind, staged.view) = (true, kind, None);
@@ -234,9 +273,17 @@ impl<'e> Handle<'e> {
             return Err(JournalError::TooBig { need: self.reserved + 1, max: self.reserved });
         }
         let cache = self.engine.cache();
-        let buf = if fresh { cache.get_unread(block, kind) } else { cache.get(block, kind)? };
-        self.index.insert(block, self.set.blocks.len());
-        self.set.blocks.push(Staged { buf, kind, fresh, newborn: false, changes: Vec::new(), view: None });
+        let buf = match self.seen.take().filter(|buf| buf.block == block && !fresh) {
+            Some(buf) => buf,
+            None if fresh => cache.get_unread(block, kind),
+            None => cache.get(block, kind)?,
+        };
+        self.numbers.push(block);
+        if self.numbers.len() > FEW {
+            let from = self.index.len();
+            self.index.extend(self.numbers.iter().copied().zip(0..).skip(from));
+        }
+        self.set.blocks.push(Staged { buf, kind, fresh, newborn: false, changes: Changes::default(), view: None });
         Ok(self.set.blocks.len() - 1)
     }
 }
@@ -258,7 +305,7 @@ fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
         if !changes.is_empty() {
             let bytes = Arc::make_mut(&mut base);
             let mut touched = crate::Ranges::default();
-            changes.iter().for_each(|c| c.apply(arena, bytes, &mut touched));
+            changes.as_slice().iter().for_each(|c| c.apply(arena, bytes, &mut touched));
         }
         base
     })

@@ -31,7 +31,7 @@ mod read_only;
 
 pub use area::LogMap;
 pub use block_engine::{BlockEngine, Config};
-pub use cache::{Block, Cache, CacheStats};
+pub use cache::{Block, Cache, CacheStats, NumberHash, NumberHasher};
 pub use contract::{Client, Engine, EngineStats, Extent, Images, Kind, Patches, Tid};
 pub use error::{Corrupt, JournalError, Result};
 pub use handle::{Handle, WriteSet};

@@ -472,8 +472,10 @@ mod tests {
 
     #[test]
     fn what_is_fixed_reads_back() {
-        let o =
-            Options::parse("data=journal,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload").unwrap();
+        let o = Options::parse(
+            "data=journal,journal=compressed,zeroing,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload",
+        )
+        .unwrap();
         assert_eq!(Options::parse(&o.fixed()), Ok(o));
         let defaults = Options::parse(&Options::default().fixed()).unwrap();
         assert_eq!(defaults.fixed(), Options::default().fixed());

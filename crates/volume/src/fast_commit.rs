@@ -151,7 +151,7 @@ impl<'v> Replay<'v> {
         if told.file_acl != 0 || ((told.is_regular() || told.is_dir()) && !told.has_extents()) {
             return Err(unsupported("a block of attributes or a block map"));
         }
-        let tail = vec![0; told.tail.len()];
+        let tail = vec![0; told.tail.len()].into();
         // A directory gets its first block with its name.
         let size = if told.is_dir() { 0 } else { told.size };
         let mut inode = Inode { blocks: 0, dtime: 0, size, tail, ..told };

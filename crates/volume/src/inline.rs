@@ -5,6 +5,7 @@
 //! part of one operation.
 
 use crate::{Error, Ino, Result};
+use ondol_env::sync::Arc;
 use ondol_format::inode::InodeFlags;
 use ondol_format::xattr::{Xattr, index, inode_fits, parse_inode, write_inode};
 use ondol_format::{FormatError, Inode, Place};
@@ -78,7 +79,7 @@ pub(crate) fn fits(inode: &Inode, len: u64) -> bool {
 /// Makes `bytes` the contents of an inode; the size is the caller's matter. False, and no change, if there is no room.
 pub(crate) fn store(inode: &mut Inode, bytes: &[u8]) -> bool {
     let Some(list) = with_data(inode, bytes) else { return false };
-    if write_inode(&list, &mut inode.tail).is_err() {
+    if write_inode(&list, Arc::make_mut(&mut inode.tail)).is_err() {
         return false;
     }
     let first = bytes.len().min(IN_BLOCK);
@@ -96,7 +97,7 @@ pub(crate) fn take(ino: Ino, inode: &mut Inode) -> Result<Vec<u8>> {
     let bytes = stored(ino, inode)?;
     let bad = |e: FormatError| Error::corrupt(format!("inline data of inode {ino}"), 0, e.to_string());
     let (list, _) = others(inode).map_err(bad)?;
-    write_inode(&list, &mut inode.tail).map_err(bad)?;
+    write_inode(&list, Arc::make_mut(&mut inode.tail)).map_err(bad)?;
     inode.i_block = [0; IN_BLOCK];
     inode.flags.remove(InodeFlags::INLINE_DATA);
     Ok(bytes)

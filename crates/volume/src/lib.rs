@@ -29,6 +29,7 @@ mod image;
 mod inline;
 mod journal_map;
 mod kind;
+mod lookups;
 mod mmp;
 mod mounting;
 mod node;

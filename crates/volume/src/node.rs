@@ -1,12 +1,13 @@
 //! Inodes in memory, each under its own read-write lock.
 
+use crate::dir::Memo;
 use crate::inline::is_inline;
 use crate::shared::Shared;
 use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard};
 use ondol_format::{Incompat, Inode};
-use ondol_journal::Engine;
+use ondol_journal::{Engine, NumberHash};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What is known of one inode.
@@ -26,6 +27,8 @@ pub(crate) struct Node {
     pub(crate) opens: AtomicU32,
     /// It was made without a name and has never had one.
     pub(crate) linkable: AtomicBool,
+    /// Of a directory.
+    pub(crate) names: Memo,
     referenced: AtomicBool,
 }
 
@@ -81,7 +84,7 @@ const SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Shard {
-    map: HashMap<Ino, Arc<Node>>,
+    map: HashMap<Ino, Arc<Node>, NumberHash>,
     clock: VecDeque<Ino>,
     /// How often an inode has left the map.
     removals: u64,
@@ -191,6 +194,7 @@ impl Shard {
             state,
             opens: AtomicU32::new(0),
             linkable: AtomicBool::new(false),
+            names: Memo::default(),
             referenced: AtomicBool::new(true),
         });
         self.map.insert(ino, node.clone());

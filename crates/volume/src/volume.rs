@@ -2,13 +2,14 @@
 
 use crate::alloc::Need;
 use crate::file::data::OnceJournaled;
+use crate::lookups::Lookups;
 use crate::node::{Node, Nodes};
 use crate::noted::ErrorLog;
 use crate::op::Op;
 use crate::orphan::Orphans;
 use crate::shared::Shared;
 use crate::{Atime, Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
-use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
 use ondol_format::group::GroupDesc;
@@ -62,6 +63,9 @@ pub struct Volume {
     pub(crate) once_journaled: OnceJournaled,
     /// Values of attributes that nothing names any more, to be deleted: see [`Volume::bury_values`].
     pub(crate) dead_values: Mutex<Vec<Ino>>,
+    pub(crate) lookups: Lookups,
+    /// What the next new inode's generation is made from.
+    generation: AtomicU32,
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
     pub(crate) read_only: AtomicBool,
@@ -78,7 +82,9 @@ impl Volume {
         // A journal on another device takes nothing from this one.
         let journal = if shared.sb.journal_inum().is_some() { engine.stats().ring_blocks } else { 0 };
         let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + journal;
+        let generation = AtomicU32::new(env.random_u32());
         Self {
+            generation,
             overhead,
             shared,
             engine,
@@ -89,6 +95,7 @@ impl Volume {
             orphans,
             once_journaled: OnceJournaled::default(),
             dead_values: Mutex::default(),
+            lookups: Lookups::default(),
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
             errors: ErrorLog::default(),
@@ -109,6 +116,13 @@ impl Volume {
     pub(crate) fn now(&self) -> Timestamp {
         let has_extra = usize::from(self.shared.sb.inode_size()) > ondol_format::inode::GOOD_OLD_SIZE;
         crate::time::from_disk(crate::time::to_disk(self.env.now()).clamped(has_extra))
+    }
+
+    /// A generation for a new inode: of a sequence that begins anywhere and has every number once.
+    pub(crate) fn new_generation(&self) -> u32 {
+        const STEP: u32 = 0x9E37_79B9;
+        let n = self.generation.fetch_add(STEP, Relaxed);
+        (n ^ n >> 16).wrapping_mul(0x85EB_CA6B)
     }
 
     /// The inode, in memory.
@@ -149,10 +163,14 @@ impl Volume {
             if groups.promise(blocks, need) {
                 return Ok(());
             }
-            if groups.pending_free.load(Relaxed) == 0 {
+            let deleting = self.awaits_forgetting();
+            if groups.pending_free.load(Relaxed) == 0 && !deleting {
                 break;
             }
             thread::sleep(Duration::from_millis(1));
+            if deleting {
+                self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
+            }
         }
         Err(Error::NoSpace("blocks"))
     }

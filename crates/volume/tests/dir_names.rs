@@ -376,3 +376,37 @@ fn subdirectories_beyond_counting() {
     let refused = fs.volume.rename(TOP, b"other", dir, b"x", Rename::Replace);
     assert!(matches!(refused, Err(Error::TooManyLinks(_))));
 }
+
+/// A look-up leaves its result for whoever changes the name next. It must not outlive a change of the directory.
+#[test]
+fn what_was_looked_up_last_is_forgotten_with_a_change() {
+    for format in [&["-b", "1024"][..], &["-b", "1024", "-O", "inline_data", "-I", "256"]] {
+        let fs = Fs::open(mkfs(16, format));
+        let v = &fs.volume;
+        let dir = fs.mkdir(TOP, "dir");
+        let is = |name: &str| v.lookup(dir, name.as_bytes()).map(|a| a.ino).ok();
+        // Few entries in the inode or in one leaf, then an index with several.
+        for round in 0..60 {
+            let [a, b, c] = ["a", "b", "c"].map(|letter| format!("{letter}{round}"));
+            assert_eq!(is(&a), None);
+            let first = fs.create(dir, &a);
+            assert_eq!((is(&a), is(&b)), (Some(first), None));
+            v.rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Replace).expect("rename");
+            assert_eq!((is(&a), is(&b)), (None, Some(first)));
+            v.unlink(dir, b.as_bytes()).expect("unlink");
+            assert_eq!(is(&b), None);
+            assert!(matches!(v.unlink(dir, b.as_bytes()), Err(Error::NotFound)));
+            let (one, two) = (fs.create(dir, &b), fs.create(dir, &a));
+            assert_eq!(is(&b), Some(one));
+            v.rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Exchange).expect("exchange");
+            assert_eq!((is(&a), is(&b)), (Some(one), Some(two)));
+            v.rename(dir, a.as_bytes(), dir, b.as_bytes(), Rename::Replace).expect("over");
+            assert_eq!((is(&a), is(&b), is(&c)), (None, Some(one), None));
+            // Room that was seen may be gone: a longer name takes it.
+            fs.create(dir, &format!("{c}-{}", "l".repeat(40)));
+            fs.create(dir, &c);
+            assert!(is(&c).is_some());
+        }
+        fs.check("names that were looked up and changed");
+    }
+}

@@ -89,10 +89,21 @@ impl KernelMount {
 
     /// Lets the kernel read ahead further than its default of 128 KiB, where this process may say so.
     pub(crate) fn read_ahead(&self, kib: u32) {
+        self.tune("read_ahead_kb", kib);
+    }
+
+    /// Lets changed pages of this mount be as many as those of any file system, where this process may say so: FUSE mounts have
+    /// a hundredth of the room, and whoever has filled it waits.
+    pub(crate) fn collect_writes(&self) {
+        const PERCENT: u32 = 100;
+        self.tune("max_ratio", PERCENT);
+    }
+
+    fn tune(&self, what: &str, value: u32) {
         if let Some(device) = &self.device {
-            let path = format!("/sys/class/bdi/{device}/read_ahead_kb");
-            if let Err(e) = std::fs::write(&path, kib.to_string()) {
-                tracing::debug!("read-ahead stays at the kernel's default: {path}: {e}");
+            let path = format!("/sys/class/bdi/{device}/{what}");
+            if let Err(e) = std::fs::write(&path, value.to_string()) {
+                tracing::debug!("{what} stays at the kernel's default: {path}: {e}");
             }
         }
     }

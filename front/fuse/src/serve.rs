@@ -47,6 +47,9 @@ impl Mount {
             }
         })?;
         kernel.read_ahead(READ_AHEAD_KIB);
+        if options.writeback_cache {
+            kernel.collect_writes();
+        }
         Ok(Self { ops, kernel, session: Some(session), finished: false })
     }
 

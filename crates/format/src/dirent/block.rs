@@ -6,11 +6,19 @@ use crate::error::{FormatError, Place, Result};
 
 const BLOCK: &str = "directory block";
 
+/// Bytes of the shortest entry.
+const LEAST: usize = rec_len_for(1);
+
+/// No offset in a block.
+const NOWHERE: usize = usize::MAX;
+
 /// What [`DirBlock::search`] saw.
 #[derive(Clone, Copy, Debug)]
 pub struct Searched<'a> {
     /// The entry with the name, if it is there.
     pub entry: Option<DirEntry<'a>>,
+    /// Where the entry before that one begins, unless it is the first.
+    pub before: Option<usize>,
     /// Where the first entry begins behind which, or in whose place, the name would fit.
     pub gap: Option<usize>,
     /// Bytes that the entries in use take if they are packed.
@@ -78,6 +86,15 @@ impl<'a> DirBlock<'a> {
         self.bytes.get(entry.offset + HEADER + entry.name.len()).copied()
     }
 
+    /// Some of its bytes.
+    pub(super) fn part(&self, range: std::ops::Range<usize>) -> &'a [u8] {
+        self.bytes.get(range).unwrap_or_default()
+    }
+
+    pub(super) fn corrupt(&self, what: String) -> FormatError {
+        self.place.corrupt(BLOCK, what)
+    }
+
     /// Which rule the entry at `offset` breaks.
     #[cold]
     fn bad_entry(&self, offset: usize) -> FormatError {
@@ -109,38 +126,38 @@ impl<'a> DirBlock<'a> {
     /// A corrupt entry before the name.
     pub fn search(&self, name: &[u8]) -> Result<Searched<'a>> {
         let need = rec_len_for(name.len());
-        let mut found = Searched { entry: None, gap: None, used: 0 };
-        let mut offset = 0;
-        while offset < self.end {
-            let rest = self.bytes.get(offset..self.end).unwrap_or_default();
-            let Some((header, behind)) = rest.split_first_chunk::<HEADER>() else { return Err(self.bad_entry(offset)) };
+        let (entries, last) = (self.part(0..self.end), name.last());
+        let mut found = Searched { entry: None, before: None, gap: None, used: 0 };
+        let (mut at, mut before, mut gap, mut used) = (0, NOWHERE, NOWHERE, 0);
+        while let Some(header) = entries.get(at..).and_then(|rest| rest.first_chunk::<HEADER>()) {
             // inode (32 bits), record length (16), name length (8), file type (8): taken apart in registers.
             let header = u64::from_le_bytes(*header);
-            let (ino, rec_len) = (header as u32, (header >> 32) as usize & 0xffff);
-            let name_len = (header >> 48) as usize & 0xff;
-            let least = rec_len_for(name_len.max(1));
-            let left = rest.len().wrapping_sub(rec_len);
-            let sound = rec_len & 3 == 0
-                && rec_len <= rest.len()
-                && rec_len >= least
-                && (left == 0 || left >= rec_len_for(1))
-                && (ino == 0 || name_len != 0);
-            if !sound {
-                return Err(self.bad_entry(offset));
+            let (ino, rec_len) = (header as u32, usize::from((header >> 32) as u16));
+            let name_len = usize::from((header >> 48) as u8);
+            let (least, next) = (rec_len_for(name_len | usize::from(name_len == 0)), at + rec_len);
+            let left = entries.len().wrapping_sub(next);
+            let fits = rec_len >= least && next <= entries.len() && (left == 0 || left >= LEAST);
+            if !fits || rec_len & 3 != 0 || (ino != 0 && name_len == 0) {
+                return Err(self.bad_entry(at));
             }
             // Names in one directory tend to begin alike and to be equally long: their last byte tells them apart.
-            let alike = name_len == name.len() && behind.get(name_len.wrapping_sub(1)) == name.last();
-            if ino != 0 && alike && behind.get(..name_len) == Some(name) {
-                found.entry = Some(self.entry_at(offset)?);
-                return Ok(found);
+            let alike = name_len == name.len() && ino != 0 && entries.get(at + (HEADER - 1) + name_len) == last;
+            if alike && entries.get(at + HEADER..at + HEADER + name_len) == Some(name) {
+                found.entry = Some(self.entry_at(at)?);
+                found.before = Some(before).filter(|&before| before != NOWHERE);
+                break;
             }
             let keep = if ino == 0 { 0 } else { least };
-            if found.gap.is_none() && rec_len - keep >= need {
-                found.gap = Some(offset);
+            if gap == NOWHERE && rec_len - keep >= need {
+                gap = at;
             }
-            found.used += keep;
-            offset += rec_len;
+            used += keep;
+            (before, at) = (at, next);
         }
+        if found.entry.is_none() && at < entries.len() {
+            return Err(self.bad_entry(at));
+        }
+        (found.gap, found.used) = (Some(gap).filter(|&gap| gap != NOWHERE), used);
         Ok(found)
     }
 

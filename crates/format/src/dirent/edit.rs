@@ -1,10 +1,9 @@
-//! Changing a directory block in place.
+//! Changing a directory block: single entries, and whole blocks.
 
 use super::block::DirBlock;
 use super::{DirEntry, HEADER, NAME_MAX, TAIL, TAIL_FILE_TYPE, rec_len_for};
 use crate::error::{FormatError, Place, Result};
 use crate::inode::FileType;
-use std::ops::Range;
 
 /// A directory block to be changed. The checksum is not kept up: see [`super::seal`].
 #[derive(Debug)]
@@ -14,13 +13,94 @@ pub struct DirBlockMut<'a> {
     place: Place,
 }
 
-/// What an insertion changed.
+/// A change of one entry or two: new bytes for a small part of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Inserted {
-    /// Byte offset of the new entry.
-    pub offset: usize,
-    /// The bytes that changed: the new entry and, if it took the slack of the one before, that one's record length.
-    pub changed: Range<usize>,
+pub struct Edit {
+    /// Where they begin.
+    pub at: usize,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+impl Edit {
+    /// Puts the bytes into the block that the change is for.
+    pub fn apply(&self, block: &mut [u8]) {
+        if let Some(part) = block.get_mut(self.at..self.at + self.bytes.len()) {
+            part.copy_from_slice(&self.bytes);
+        }
+    }
+}
+
+impl DirBlock<'_> {
+    /// A new entry in place of the free one that begins at `gap`, or behind the one in use there, as [`DirBlock::search`] has
+    /// found it. Whether the name is there already is the caller's matter.
+    ///
+    /// # Errors
+    /// A name that is empty or too long, a corrupt entry, or one without room.
+    pub fn insertion(&self, gap: usize, name: &[u8], ino: u32, file_type: u8) -> Result<Edit> {
+        if name.is_empty() || name.len() > NAME_MAX {
+            return Err(FormatError::TooLarge(format!("a name of {} bytes", name.len())));
+        }
+        let DirEntry { ino: taken, rec_len, name: other, .. } = self.entry_at(gap)?;
+        let keep = if taken == 0 { 0 } else { rec_len_for(other.len()) };
+        let left = rec_len.checked_sub(keep).filter(|&left| left >= rec_len_for(name.len()));
+        let left = left.ok_or_else(|| self.corrupt(format!("no room at byte {gap}")))?;
+        // From the other entry's record length on, which shrinks.
+        let at = if keep > 0 { gap + 4 } else { gap };
+        let mut bytes = Vec::with_capacity(gap + keep - at + HEADER + name.len());
+        bytes.extend_from_slice(self.part(at..gap + keep));
+        if let Some(shrunk) = bytes.get_mut(..2) {
+            shrunk.copy_from_slice(&(keep as u16).to_le_bytes());
+        }
+        bytes.extend_from_slice(&header(ino, left, name.len(), file_type));
+        bytes.extend_from_slice(name);
+        Ok(Edit { at, bytes })
+    }
+
+    /// Takes out the entry at `offset`: it joins the one before it, which begins at `before`, or becomes free if it is the
+    /// first, as [`DirBlock::search`] has found them.
+    ///
+    /// # Errors
+    /// A corrupt entry, or none at one of the two places.
+    pub fn removal(&self, before: Option<usize>, offset: usize) -> Result<Edit> {
+        let rec_len = self.entry_at(offset)?.rec_len;
+        let Some(before) = before else {
+            return match offset {
+                0 => Ok(Edit { at: 0, bytes: vec![0; 4] }),
+                _ => Err(self.no_entry(offset)),
+            };
+        };
+        let previous = self.entry_at(before)?;
+        if previous.offset + previous.rec_len != offset {
+            return Err(self.no_entry(offset));
+        }
+        let at = before + 4;
+        let mut bytes = self.part(at..offset).to_vec();
+        if let Some(grown) = bytes.get_mut(..2) {
+            grown.copy_from_slice(&((previous.rec_len + rec_len) as u16).to_le_bytes());
+        }
+        bytes.extend_from_slice(&[0; HEADER]);
+        Ok(Edit { at, bytes })
+    }
+
+    /// Points the entry at `offset` to another inode and file type.
+    ///
+    /// # Errors
+    /// No entry begins there.
+    pub fn redirection(&self, offset: usize, ino: u32, file_type: u8) -> Result<Edit> {
+        let DirEntry { rec_len, name, .. } = self.entry_at(offset)?;
+        Ok(Edit { at: offset, bytes: header(ino, rec_len, name.len(), file_type).to_vec() })
+    }
+
+    fn no_entry(&self, offset: usize) -> FormatError {
+        self.corrupt(format!("no entry begins at byte {offset}"))
+    }
+}
+
+/// An entry before its name.
+fn header(ino: u32, rec_len: usize, name_len: usize, file_type: u8) -> [u8; HEADER] {
+    let ([a, b, c, d], [low, high]) = (ino.to_le_bytes(), (rec_len as u16).to_le_bytes());
+    [a, b, c, d, low, high, name_len as u8, file_type]
 }
 
 impl<'a> DirBlockMut<'a> {
@@ -104,10 +184,7 @@ impl<'a> DirBlockMut<'a> {
     /// Writes an entry's header and name.
     fn put(&mut self, offset: usize, ino: u32, rec_len: usize, name: &[u8], file_type: u8) {
         let Some(slot) = self.bytes.get_mut(offset..offset + HEADER + name.len()) else { return };
-        slot[..4].copy_from_slice(&ino.to_le_bytes());
-        slot[4..6].copy_from_slice(&(rec_len as u16).to_le_bytes());
-        slot[6] = name.len() as u8;
-        slot[7] = file_type;
+        slot[..HEADER].copy_from_slice(&header(ino, rec_len, name.len(), file_type));
         slot[HEADER..].copy_from_slice(name);
     }
 
@@ -117,69 +194,16 @@ impl<'a> DirBlockMut<'a> {
         }
     }
 
-    /// The entry in use with this name.
-    pub fn find(&self, name: &[u8]) -> Result<Option<DirEntry<'_>>> {
-        self.view()?.find(name)
-    }
-
-    /// Inserts an entry in the first place with room; None if there is none. Whether the name is there already is the
+    /// Inserts an entry in the first place with room; false if there is none. Whether the name is there already is the
     /// caller's matter.
     ///
     /// # Errors
     /// A name that is empty or too long, or a block with a corrupt entry.
-    pub fn insert(&mut self, name: &[u8], ino: u32, file_type: u8) -> Result<Option<Inserted>> {
-        if name.is_empty() || name.len() > NAME_MAX {
-            return Err(FormatError::TooLarge(format!("a name of {} bytes", name.len())));
-        }
+    pub fn insert(&mut self, name: &[u8], ino: u32, file_type: u8) -> Result<bool> {
         let view = self.view()?;
-        let Some(offset) = view.search(name)?.gap else { return Ok(None) };
-        let DirEntry { ino: taken, rec_len, name: other, .. } = view.entry_at(offset)?;
-        let keep = if taken == 0 { 0 } else { rec_len_for(other.len()) };
-        if keep > 0 {
-            self.put_rec_len(offset, keep);
-        }
-        let at = offset + keep;
-        self.put(at, ino, rec_len - keep, name, file_type);
-        let start = if keep > 0 { offset + 4 } else { at };
-        Ok(Some(Inserted { offset: at, changed: start..at + HEADER + name.len() }))
-    }
-
-    /// Removes the entry at `offset`: it joins the one before it, or becomes free if it is the first. Returns the bytes
-    /// that changed.
-    ///
-    /// # Errors
-    /// No entry begins there, or a corrupt entry before it.
-    pub fn remove(&mut self, offset: usize) -> Result<Range<usize>> {
-        let mut before: Option<(usize, usize)> = None;
-        let mut found = None;
-        for entry in self.view()?.entries() {
-            let entry = entry?;
-            if entry.offset >= offset {
-                found = Some(entry.rec_len).filter(|_| entry.offset == offset);
-                break;
-            }
-            before = Some((entry.offset, entry.rec_len));
-        }
-        let Some(rec_len) = found else { return Err(self.no_entry(offset)) };
-        match before {
-            None => {
-                self.bytes[offset..offset + 4].fill(0);
-                Ok(offset..offset + 4)
-            }
-            Some((previous, length)) => {
-                self.bytes[offset..offset + HEADER].fill(0);
-                self.put_rec_len(previous, length + rec_len);
-                Ok(previous + 4..offset + HEADER)
-            }
-        }
-    }
-
-    /// Points the entry at `offset` to another inode and file type. Returns the bytes that changed.
-    pub fn set_ino(&mut self, offset: usize, ino: u32, file_type: u8) -> Result<Range<usize>> {
-        self.view()?.entry_at(offset)?;
-        self.bytes[offset..offset + 4].copy_from_slice(&ino.to_le_bytes());
-        self.bytes[offset + 7] = file_type;
-        Ok(offset..offset + HEADER)
+        let Some(gap) = view.search(name)?.gap else { return Ok(false) };
+        view.insertion(gap, name, ino, file_type)?.apply(self.bytes);
+        Ok(true)
     }
 
     /// Fills the block with `entries`, packed, the last reaching to the end: what splitting an htree leaf needs.
@@ -206,9 +230,5 @@ impl<'a> DirBlockMut<'a> {
             (last, at) = (at, at + need);
         }
         Ok(())
-    }
-
-    fn no_entry(&self, offset: usize) -> FormatError {
-        self.place.corrupt("directory block", format!("no entry begins at byte {offset}"))
     }
 }

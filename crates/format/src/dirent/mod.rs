@@ -4,7 +4,7 @@ mod block;
 mod edit;
 
 pub use block::{DirBlock, Entries, Searched, seal, verify};
-pub use edit::{DirBlockMut, Inserted};
+pub use edit::{DirBlockMut, Edit};
 
 /// Bytes of an entry before its name.
 pub const HEADER: usize = 8;
@@ -32,7 +32,7 @@ pub struct DirEntry<'a> {
 
 /// Bytes an entry with a name of `name_len` bytes needs: a multiple of 4.
 pub const fn rec_len_for(name_len: usize) -> usize {
-    (HEADER + name_len).next_multiple_of(4)
+    (HEADER + 3 + name_len) & !3
 }
 
 /// Whether a directory can hold this name: 1 to 255 bytes, no slash, no zero, not "." or "..".

@@ -41,7 +41,7 @@ impl Inode {
             extra_isize: extra_isize.min(room as u16),
             project: 0,
             version: 0,
-            tail: vec![0; room.saturating_sub(usize::from(extra_isize))],
+            tail: vec![0; room.saturating_sub(usize::from(extra_isize))].into(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Inode {
             project: if has(end!(i_projid)) { raw.i_projid.get() } else { 0 },
             version: u64::from(raw.i_version_lo.get())
                 | if has(end!(i_version_hi)) { u64::from(raw.i_version_hi.get()) << 32 } else { 0 },
-            tail: tail.to_vec(),
+            tail: tail.into(),
         })
     }
 
@@ -181,7 +181,9 @@ impl Inode {
         if self.tail.iter().any(|byte| *byte != 0) {
             return grow == 0;
         }
-        self.tail.truncate(kept);
+        if grow > 0 {
+            self.tail = vec![0; kept].into();
+        }
         self.extra_isize = self.extra_isize.max(want);
         true
     }

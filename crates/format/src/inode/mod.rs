@@ -9,6 +9,7 @@ pub use raw::{EXTRA_ISIZE, GOOD_OLD_SIZE, RawInode, seal, verify};
 
 use crate::time::Time;
 use bitflags::bitflags;
+use std::sync::Arc;
 
 /// The root directory.
 pub const ROOT_INO: u32 = 2;
@@ -131,6 +132,7 @@ pub struct Inode {
     pub project: u32,
     /// Change counter.
     pub version: u64,
-    /// Everything behind the extra fields: the in-inode xattrs (see [`crate::xattr`]), empty with 128-byte inodes.
-    pub tail: Vec<u8>,
+    /// Everything behind the extra fields: the in-inode xattrs (see [`crate::xattr`]), empty with 128-byte inodes. Copies of an
+    /// inode share it.
+    pub tail: Arc<[u8]>,
 }

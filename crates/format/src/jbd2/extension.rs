@@ -12,7 +12,7 @@ const VERSION: u8 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct RawExtension {
-    /// `MAGIC`.
+    /// `ONDL`.
     pub magic: U32,
     /// 1.
     pub version: u8,

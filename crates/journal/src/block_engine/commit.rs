@@ -1,8 +1,8 @@
 //! Commit: switch, seal, log, flush, commit record, flush.
 //!
-//! One thread commits at a time, on behalf of everybody whose handles are in the transaction; who waits for the commit
-//! lock meanwhile finds its own handles committed too, or commits them next (group commit without a hand-over to
-//! another thread).
+//! One thread commits at a time, on behalf of everybody whose handles are in the transaction; all who wait meanwhile are woken
+//! together, find their own handles committed too, or one of them commits next (group commit without a hand-over to another
+//! thread).
 //!
 //! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log blocks and
 //! staged data) and one after it.
@@ -52,15 +52,20 @@ impl Core {
     /// See [`crate::Engine::wait`].
     pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
         let data_seen = self.data_written.load(SeqCst);
-        let mut committed = self.commit_lock.lock();
+        let data_flushed = || self.data_flushed.load(SeqCst) >= data_seen || plant::is(Defect::MissingDataFlush);
+        let turn = self.turns.take(|| tid.at_most(Tid(self.durable.load(SeqCst))) && data_flushed());
         self.check_alive()?;
-        if !tid.at_most(committed.last) {
-            self.commit(&mut committed)?;
+        if turn.is_some() {
+            let mut committed = self.commit_lock.lock();
+            self.check_alive()?;
+            if !tid.at_most(committed.last) {
+                self.commit(&mut committed)?;
+            }
+            if !data_flushed() {
+                self.flush()?;
+            }
         }
-        if self.data_flushed.load(SeqCst) < data_seen && !plant::is(Defect::MissingDataFlush) {
-            self.flush()?;
-        }
-        drop(committed);
+        drop(turn);
         self.bound_pending()
     }
 
@@ -113,6 +118,8 @@ impl Core {
         self.completed(tx, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
         drop(blocks);
+        // Last: whoever finds it durable may begin a checkpoint of it.
+        self.durable.store(tid.0, SeqCst);
         Ok(())
     }
 

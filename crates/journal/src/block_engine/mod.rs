@@ -7,7 +7,7 @@
 //! A [`LogFormat`] is how a transaction looks in the journal area; everything else (who waits for what, which image is
 //! the newest, when a freed block may be reused) is here once.
 //!
-//! **Locks**, in order: checkpoint, commit, barrier, a running shard, a buffer, pending. None of them is an inode lock, so a
+//! **Locks**, in order: checkpoint, the turn to commit, commit, barrier, a running shard, a buffer, pending. None of them is an inode lock, so a
 //! thread that holds inode locks may commit or checkpoint.
 
 mod checkpoint;
@@ -16,6 +16,7 @@ mod pending;
 mod running;
 mod space;
 mod steps;
+mod turn;
 
 use crate::area::Area;
 use crate::cache::{Block, Cache, Home};
@@ -24,12 +25,13 @@ use crate::{JournalError, Result, WriteSet};
 use commit::Committed;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
-use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};
 use ondol_env::{Env, Step};
 use pending::Pending;
 use running::Running;
 use space::Space;
+use turn::Turns;
 
 /// The sealed images of one transaction and what it frees, ready for the journal area.
 #[derive(Debug)]
@@ -108,6 +110,9 @@ pub(crate) struct Core {
     running: Running,
     space: Space,
     pending: Mutex<Pending>,
+    turns: Turns,
+    /// The newest durable transaction, by its number.
+    durable: AtomicU32,
     commit_lock: Mutex<Committed>,
     checkpoint_lock: Mutex<()>,
     aborted: Mutex<Option<String>>,
@@ -151,6 +156,8 @@ impl BlockEngine {
             running: Running::new(first),
             space,
             pending: Mutex::default(),
+            turns: Turns::default(),
+            durable: AtomicU32::new(first.0.wrapping_sub(1)),
             commit_lock: Mutex::new(Committed::before(first)),
             checkpoint_lock: Mutex::default(),
             aborted: Mutex::default(),

@@ -1,7 +1,7 @@
 //! Committed transactions that still lie in the log, and the newest committed image of each of their blocks.
 
 use super::Sealed;
-use crate::cache::{Block, BlockHash};
+use crate::cache::{Block, NumberHash};
 use crate::contract::{Extent, Tid};
 use ondol_env::plant::{self, Defect};
 use std::collections::{HashMap, VecDeque};
@@ -29,7 +29,7 @@ struct Logged {
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    blocks: HashMap<u64, Entry, BlockHash>,
+    blocks: HashMap<u64, Entry, NumberHash>,
     log: VecDeque<Logged>,
     /// Ring position behind the newest transaction.
     head: u64,

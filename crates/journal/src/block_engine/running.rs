@@ -92,7 +92,7 @@ impl Running {
         let mut new = Vec::with_capacity(blocks.len());
         for staged in blocks {
             let mut state = staged.buf.state.lock();
-            state.apply(staged.kind, staged.fresh, &staged.changes, &arena, block_size);
+            state.apply(staged.kind, staged.fresh, staged.changes.as_slice(), &arena, block_size);
             state.newborn |= staged.newborn;
             if state.running != Some(*tid) {
                 state.running = Some(*tid);

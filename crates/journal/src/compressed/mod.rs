@@ -11,7 +11,7 @@ pub use recover::recover;
 use crate::area::LogMap;
 use crate::contract::{Client, Tid};
 use crate::jbd2::load_superblock;
-use crate::{BlockEngine, Config, JournalError, Result};
+use crate::{BlockEngine, Config, Corrupt, JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
@@ -20,6 +20,9 @@ use writer::UnitLog;
 
 /// The most bytes of a journal that are used: a unit, which is at most a quarter of it, tells its length in 32 bits.
 const RING_MAX: u64 = 8 << 30;
+
+/// More units than any medium lasts for.
+const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// Opens a recovered, empty journal for writing as engine `compressed`. Its superblock says so with the first commit, durably with it.
 ///
@@ -42,7 +45,7 @@ pub fn open(
     sb.set_compat(JournalCompat::empty());
     sb.set_errno(0);
     // One further: a unit that was written and never counted may lie there under the next number.
-    let first = next_sequence(&sb) + 1;
+    let first = next_sequence(&sb)? + 1;
     let block_size = map.block_size();
     let log = UnitLog::new(store.clone(), map, sb, env.clone(), first)?;
     // Blocks of new data are images, in every data mode.
@@ -51,13 +54,16 @@ pub fn open(
 }
 
 /// The number of the next unit: the next transaction id, with as many rounds of it before as this journal has seen.
-fn next_sequence(sb: &JournalSuperblock) -> u64 {
-    sequence_of(Tid(sb.sequence()), sb.extension().sequence)
-}
-
-/// The number, at or next after `before` but for less than half a round, whose lower half is `tid`.
-fn sequence_of(tid: Tid, before: u64) -> u64 {
-    let round = before & !0xffff_ffff | u64::from(tid.0);
-    let next = if round < before { round + (1 << 32) } else { round };
-    next.max(1)
+///
+/// # Errors
+/// The superblock has one that no journal comes to.
+fn next_sequence(sb: &JournalSuperblock) -> Result<u64> {
+    let before = sb.extension().sequence;
+    if before > SEQUENCE_MAX {
+        let what = format!("unit number {before} is too large");
+        return Err(Corrupt { structure: "journal superblock".into(), block: 0, what }.into());
+    }
+    let same_round = before & !0xffff_ffff | u64::from(sb.sequence());
+    let next = if same_round < before { same_round + (1 << 32) } else { same_round };
+    Ok(next.max(1))
 }

@@ -139,7 +139,7 @@ impl<'a> Log<'a> {
 
     /// Follows the log from position `start` as far as its units are whole.
     fn scan(&self, start: u64) -> Result<Found> {
-        let next = next_sequence(&self.sb);
+        let next = next_sequence(&self.sb)?;
         let mut found = Found { units: Vec::new(), next, end: start, newest: HashMap::new(), revoked: 0 };
         let known = self.sb.extension().durable;
         let mut used = 0;
@@ -165,13 +165,18 @@ impl<'a> Log<'a> {
     fn refuse_damage(&self, found: &Found, start: u64) -> Result<()> {
         let mut durable = self.sb.extension().durable;
         let mut at = found.end;
+        // Units do not overlap, so all of them together are not longer than the ring; headers that say otherwise are made up.
+        let mut left = (self.ring as usize).saturating_mul(self.map.block_size());
         for _ in 0..self.ring {
             if let Some(header) = self.header(at)?
                 && (found.next + 1..=found.next + self.ring).contains(&header.sequence)
                 && header.durable > durable
-                && self.whole(at, &header)?.is_some()
+                && header.size <= left
             {
-                durable = header.durable;
+                left -= header.size;
+                if self.whole(at, &header)?.is_some() {
+                    durable = header.durable;
+                }
             }
             at = (at + 1) % self.ring;
             if at == start {
@@ -194,7 +199,7 @@ impl<'a> Log<'a> {
                 return Err(Corrupt { structure: format!("journal image of block {block}"), block, what }.into());
             }
         }
-        for ((i, &at), sequence) in found.units.iter().enumerate().zip(next_sequence(&self.sb)..) {
+        for ((i, &at), sequence) in found.units.iter().enumerate().zip(next_sequence(&self.sb)?..) {
             let Some((_, unit, _)) = self.unit(at, sequence)? else { return Err(self.lost(at)) };
             let mut images: Vec<(u64, &[u8])> = Vec::new();
             for (n, image) in unit.images().enumerate() {

@@ -14,7 +14,7 @@ use super::{Dir, NewEntry, bad, insert, search, valid_ino};
 use crate::inline::{self, IN_BLOCK, is_inline};
 use crate::op::{Op, Reader};
 use crate::{Ino, Result};
-use ondol_format::dirent::{DirBlock, DirBlockMut, TAIL, rec_len_for};
+use ondol_format::dirent::{DirBlock, DirBlockMut, Edit, TAIL, rec_len_for};
 use ondol_format::inode::FileType;
 use ondol_format::{Incompat, Inode};
 use std::ops::Range;
@@ -82,7 +82,8 @@ pub(super) fn find(reader: &dyn Reader, dir: &Dir, name: &[u8]) -> Result<Search
         let seen = view.search(name).map_err(|e| bad(HERE, &e))?;
         if let Some(e) = seen.entry {
             search::check_found(reader, dir, HERE, &e)?;
-            found = Some(Entry { ino: e.ino, file_type: e.file_type, block: HERE, offset: base + e.offset });
+            let before = seen.before.map(|before| base + before);
+            found = Some(Entry { ino: e.ino, file_type: e.file_type, block: HERE, offset: base + e.offset, before });
         }
         room |= seen.gap.is_some();
         used += view.end();
@@ -96,17 +97,18 @@ pub(super) fn find(reader: &dyn Reader, dir: &Dir, name: &[u8]) -> Result<Search
     })
 }
 
-/// Lets `edit` change the lists, each of which it gets with where it begins, until it returns true.
+/// Applies the change that `edit` makes of the lists, each of which it gets with where it begins, until it has one.
 fn edit_lists(
     op: &mut Op<'_>,
     dir: &Dir,
-    edit: &mut dyn FnMut(&mut DirBlockMut<'_>, usize) -> ondol_format::Result<bool>,
+    edit: &mut dyn FnMut(&DirBlock<'_>, usize) -> ondol_format::Result<Option<Edit>>,
 ) -> Result<bool> {
     let mut bytes = inline::stored(dir.ino, &dir.inode)?;
     for range in lists(bytes.len()) {
         let base = range.start;
-        let list = DirBlockMut::new(&mut bytes[range], false, dir.place(HERE));
-        if list.and_then(|mut list| edit(&mut list, base)).map_err(|e| bad(HERE, &e))? {
+        let list = DirBlock::new(&bytes[range.clone()], false, dir.place(HERE));
+        if let Some(edit) = list.and_then(|list| edit(&list, base)).map_err(|e| bad(HERE, &e))? {
+            edit.apply(&mut bytes[range]);
             return Ok(inline::store(op.inode_mut(dir.ino)?, &bytes));
         }
     }
@@ -115,24 +117,26 @@ fn edit_lists(
 
 /// Puts a name where a search has seen room for it.
 pub(super) fn put(op: &mut Op<'_>, dir: &Dir, new: NewEntry<'_>) -> Result<()> {
-    let done = edit_lists(op, dir, &mut |list, _| Ok(list.insert(new.name, new.ino, new.file_type)?.is_some()))?;
+    let done = edit_lists(op, dir, &mut |list, _| {
+        let gap = list.search(new.name)?.gap;
+        gap.map(|gap| list.insertion(gap, new.name, new.ino, new.file_type)).transpose()
+    })?;
     if done { Ok(()) } else { Err(crate::Error::Invalid("a name was given a slot without room")) }
 }
 
-/// Lets `edit` change the list that holds the entry at `offset`, and tells it where the entry begins there.
+/// Applies the change that `edit` makes of the list that holds an entry, and of where it and the one before it begin there.
 pub(super) fn change(
     op: &mut Op<'_>,
     dir: &Dir,
-    offset: usize,
-    edit: impl FnOnce(&mut DirBlockMut<'_>, usize) -> ondol_format::Result<Range<usize>>,
+    entry: &Entry,
+    edit: impl FnOnce(&DirBlock<'_>, Option<usize>, usize) -> ondol_format::Result<Edit>,
 ) -> Result<()> {
+    let &Entry { offset, before, .. } = entry;
     let mut edit = Some(edit);
     let done = edit_lists(op, dir, &mut |list, base| {
         let here = (base == IN_BLOCK) == (offset >= IN_BLOCK);
-        match edit.take_if(|_| here) {
-            Some(edit) => edit(list, offset - base).map(|_| true),
-            None => Ok(false),
-        }
+        let edit = edit.take_if(|_| here);
+        edit.map(|edit| edit(list, before.map(|before| before - base), offset - base)).transpose()
     })?;
     if done { Ok(()) } else { Err(dir.corrupt(HERE, format!("there is no entry at byte {offset}"))) }
 }

@@ -14,13 +14,14 @@ use ondol_format::inode::InodeFlags;
 /// # Errors
 /// Corruption; `NoSpace` when the slot is [`Slot::Full`] or the operation was promised less than [`Slot::needs`].
 pub(crate) fn insert(op: &mut Op<'_>, ino: Ino, slot: Slot, new: NewEntry<'_>) -> Result<()> {
+    op.forget_names(ino)?;
     let dir = Dir::of(op, ino)?;
     if !dir.indexed() && dir.inode.flags.contains(InodeFlags::INDEX) {
         // Without dir_index nobody keeps the index up: from now on it is none.
         op.inode_mut(ino)?.flags.remove(InodeFlags::INDEX);
     }
     match slot {
-        Slot::Leaf(block) => put(op, &dir, block, new),
+        Slot::Leaf { block, gap } => put(op, &dir, (block, gap), new),
         Slot::Append => append(op, &dir, new),
         Slot::Convert => convert(op, &dir, new),
         Slot::Split(path) => htree::insert_split(op, &dir, *path, new),
@@ -30,22 +31,19 @@ pub(crate) fn insert(op: &mut Op<'_>, ino: Ino, slot: Slot, new: NewEntry<'_>) -
     }
 }
 
-/// Into a block with room; packs its entries if they leave room only then, and may be moved.
-fn put(op: &mut Op<'_>, dir: &Dir, block: u64, new: NewEntry<'_>) -> Result<()> {
+/// Into a block with room, at `gap` or, without one, once its entries are packed and perhaps moved.
+fn put(op: &mut Op<'_>, dir: &Dir, (block, gap): (u64, Option<usize>), new: NewEntry<'_>) -> Result<()> {
     let old = op.block(block, dir.leaf_kind())?;
-    let mut bytes = old.to_vec();
-    let NewEntry { name, ino, file_type } = new;
-    let mut leaf = DirBlockMut::new(&mut bytes, dir.csum, dir.place(block)).map_err(|e| bad(block, &e))?;
-    if let Some(done) = leaf.insert(name, ino, file_type).map_err(|e| bad(block, &e))? {
-        let at = done.changed.start;
-        op.handle()?.write(block, dir.leaf_kind(), at, &bytes[done.changed])?;
-        return Ok(());
+    let leaf = dir.leaf(&old, block)?;
+    if let Some(gap) = gap {
+        let edit = leaf.insertion(gap, new.name, new.ino, new.file_type).map_err(|e| bad(block, &e))?;
+        return Ok(op.handle()?.write(block, dir.leaf_kind(), edit.at, &edit.bytes)?);
     }
     if !dir.hashed() {
         return Err(Error::Invalid("a name was given a slot without room"));
     }
-    let entries = used(&dir.leaf(&old, block)?, block, 0)?;
-    leaf.fill(entries.iter().chain([&new]).map(|e| (e.name, e.ino, e.file_type))).map_err(|e| bad(block, &e))?;
+    let entries: Vec<_> = used(&leaf, block, 0)?.into_iter().chain([new]).collect();
+    let bytes = packed(op, dir, &entries)?;
     Ok(op.handle()?.write(block, dir.leaf_kind(), 0, &bytes)?)
 }
 

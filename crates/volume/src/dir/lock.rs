@@ -5,6 +5,7 @@
 //! the lock order: directories by number, then others by number. Nothing ever waits out of that order, so even an image
 //! whose directories form a circle cannot make operations wait for each other.
 
+use crate::dir::Search;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Reader, View};
 use crate::{Error, Ino, Result, Volume};
@@ -32,10 +33,15 @@ pub(crate) fn in_order(vol: &Volume, inos: &[Ino]) -> Result<Vec<Arc<Node>>> {
     Ok(order.into_iter().map(|(.., node)| node).collect())
 }
 
+/// Inodes that an operation on names holds at most, usually.
+const MOST: usize = 4;
+
 impl<'v> Locked<'v> {
     /// Locks one inode.
     pub(super) fn one(vol: &'v Volume, ino: Ino) -> Result<Self> {
-        Ok(Self { vol, guards: vec![vol.node(ino)?.write()?] })
+        let mut guards = Vec::with_capacity(MOST);
+        guards.push(vol.node(ino)?.write()?);
+        Ok(Self { vol, guards })
     }
 
     /// Locks inodes in the lock order.
@@ -56,7 +62,12 @@ impl<'v> Locked<'v> {
     ) -> Result<(Self, T)> {
         let mut more: Vec<Ino> = Vec::new();
         loop {
-            let wanted: Vec<Ino> = first.iter().chain(&more).copied().collect();
+            let mut wanted: Vec<Ino> = Vec::with_capacity(first.len() + more.len());
+            for &ino in first.iter().chain(&more) {
+                if !wanted.contains(&ino) {
+                    wanted.push(ino);
+                }
+            }
             let mut locked = match Self::all(vol, &wanted) {
                 // What was there is gone: look again.
                 Err(Error::NotFound) if !more.is_empty() => {
@@ -122,6 +133,10 @@ impl View for Locked<'_> {
 
     fn is_linkable(&self, ino: Ino) -> Result<bool> {
         self.guard(ino).map(|g| g.node.linkable.load(SeqCst))
+    }
+
+    fn recall(&self, ino: Ino, name: &[u8]) -> Option<Search> {
+        self.guard(ino).ok()?.node.names.recall(name)
     }
 }
 

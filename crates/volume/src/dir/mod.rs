@@ -4,7 +4,8 @@
 //!   ops/      lookup, create…, link, unlink, rename: lock, plan, begin an Op, do_…, close
 //!     ├─ search   where a name is, or the slot where it goes    ├─ insert   into that slot: room, split, new block
 //!     ├─ read     readdir                                       ├─ remove   and replace
-//!     └─ lock     several inodes at once                        └─ init     new inodes, the first block of a directory
+//!     ├─ lock     several inodes at once                        └─ init     new inodes, the first block of a directory
+//!     └─ memo     the name that was last looked for
 //!   inline    entries in the inode
 //!   htree/    the index: descent, splits of nodes, growth by a level
 //! ```
@@ -17,12 +18,14 @@ pub(crate) mod init;
 mod inline;
 mod insert;
 pub(crate) mod lock;
+mod memo;
 pub(crate) mod ops;
 mod read;
 mod remove;
 mod search;
 
 pub(crate) use insert::insert as insert_name;
+pub(crate) use memo::Memo;
 pub(crate) use ops::find_in;
 pub(crate) use remove::remove as remove_name;
 pub(crate) use search::{Entry, Search, Slot};

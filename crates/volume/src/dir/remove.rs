@@ -4,35 +4,34 @@ use super::htree::{self, Path};
 use super::{DOTDOT, Dir, Entry, bad, inline};
 use crate::op::{Op, Reader};
 use crate::{Ino, Result};
-use ondol_format::dirent::DirBlockMut;
+use ondol_format::dirent::{DirBlock, Edit};
 
 /// Removes a found entry from directory `ino`, which `op` holds and has not changed since. The directory keeps its blocks.
 pub(crate) fn remove(op: &mut Op<'_>, ino: Ino, entry: &Entry) -> Result<()> {
-    change(op, ino, entry, |leaf, offset| leaf.remove(offset))
+    change(op, ino, entry, |leaf, before, offset| leaf.removal(before, offset))
 }
 
 /// Points a found entry to another inode.
 pub(crate) fn replace(op: &mut Op<'_>, ino: Ino, entry: &Entry, to: Ino, file_type: u8) -> Result<()> {
-    change(op, ino, entry, |leaf, offset| leaf.set_ino(offset, to, file_type))
+    change(op, ino, entry, |leaf, _, offset| leaf.redirection(offset, to, file_type))
 }
 
-type Changed = ondol_format::Result<std::ops::Range<usize>>;
-
+/// Changes a found entry by what `edit` makes of its block and of where it and the one before it begin there.
 fn change(
     op: &mut Op<'_>,
     ino: Ino,
     entry: &Entry,
-    edit: impl FnOnce(&mut DirBlockMut<'_>, usize) -> Changed,
+    edit: impl FnOnce(&DirBlock<'_>, Option<usize>, usize) -> ondol_format::Result<Edit>,
 ) -> Result<()> {
+    op.forget_names(ino)?;
     let dir = Dir::of(op, ino)?;
     if dir.is_inline() {
-        return inline::change(op, &dir, entry.offset, edit);
+        return inline::change(op, &dir, entry, edit);
     }
     let (block, kind) = (entry.block, dir.leaf_kind());
-    let mut bytes = op.block(block, kind)?.to_vec();
-    let leaf = DirBlockMut::new(&mut bytes, dir.csum, dir.place(block));
-    let changed = leaf.and_then(|mut leaf| edit(&mut leaf, entry.offset)).map_err(|e| bad(block, &e))?;
-    Ok(op.handle()?.write(block, kind, changed.start, &bytes[changed])?)
+    let bytes = op.block(block, kind)?;
+    let edit = edit(&dir.leaf(&bytes, block)?, entry.before, entry.offset).map_err(|e| bad(block, &e))?;
+    Ok(op.handle()?.write(block, kind, edit.at, &edit.bytes)?)
 }
 
 /// Makes `parent` what ".." of directory `ino` names.

@@ -19,13 +19,20 @@ pub(crate) struct Entry {
     pub(super) block: u64,
     /// Where it begins there.
     pub(super) offset: usize,
+    /// Where the entry before it begins, unless it is the first.
+    pub(super) before: Option<usize>,
 }
 
 /// Where a name that is not there goes.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
-    /// This block has room, perhaps only once its entries are packed.
-    Leaf(u64),
+    /// This block has room.
+    Leaf {
+        /// Where it lies.
+        block: u64,
+        /// In place of, or behind which of its entries; `None` if it has room only once its entries are packed.
+        gap: Option<usize>,
+    },
     /// A new block behind the last of a linear directory.
     Append,
     /// The only block is full: the directory becomes an htree.
@@ -84,7 +91,7 @@ impl Slot {
     pub(crate) fn needs(&self, dir: &Inode) -> Result<Needs> {
         let changed = |journal: u32| Needs { journal, blocks: 0 };
         Ok(match self {
-            Self::Leaf(_) => changed(1),
+            Self::Leaf { .. } => changed(1),
             Self::Append => grow_needs(dir, 1),
             Self::Convert => changed(1) + grow_needs(dir, 2),
             Self::Split(path) => changed(path.levels() + 1) + grow_needs(dir, 1 + path.new_nodes()),
@@ -101,16 +108,16 @@ impl Slot {
 pub(super) struct Scan {
     /// The name, if it is there.
     pub(super) found: Option<Entry>,
-    /// The name would fit between the entries as they lie.
-    gap: bool,
+    /// In place of, or behind which entry the name would fit as they lie.
+    gap: Option<usize>,
     /// It would fit if they were packed.
     packed: bool,
 }
 
 impl Scan {
-    /// Whether the block can take the name; its entries may be moved if `movable`.
-    pub(super) fn has_room(&self, movable: bool) -> bool {
-        self.gap || (movable && self.packed)
+    /// How `block`, which has been searched, can take the name, if it can; its entries may be moved if `movable`.
+    pub(super) fn room(&self, block: u64, movable: bool) -> Option<Slot> {
+        (self.gap.is_some() || (movable && self.packed)).then_some(Slot::Leaf { block, gap: self.gap })
     }
 }
 
@@ -120,11 +127,11 @@ pub(super) fn scan(reader: &dyn Reader, dir: &Dir, bytes: &Block, block: u64, na
     let seen = view.search(name).map_err(|e| bad(block, &e))?;
     let Some(e) = seen.entry else {
         let packed = seen.used + rec_len_for(name.len()) <= view.end();
-        return Ok(Scan { found: None, gap: seen.gap.is_some(), packed });
+        return Ok(Scan { found: None, gap: seen.gap, packed });
     };
     check_found(reader, dir, block, &e)?;
-    let found = Entry { ino: e.ino, file_type: e.file_type, block, offset: e.offset };
-    Ok(Scan { found: Some(found), gap: false, packed: false })
+    let found = Entry { ino: e.ino, file_type: e.file_type, block, offset: e.offset, before: seen.before };
+    Ok(Scan { found: Some(found), gap: None, packed: false })
 }
 
 /// Refuses an entry that names what no name of a directory may lead to.
@@ -157,13 +164,11 @@ fn linear(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<Search> {
         if let Some(entry) = scan.found {
             return Ok(Search::Found(entry));
         }
-        if room.is_none() && scan.has_room(dir.hashed()) {
-            room = Some(block);
-        }
+        room = room.or_else(|| scan.room(block, dir.hashed()));
         from = logical + 1;
     }
     Ok(Search::Absent(match room {
-        Some(block) => Slot::Leaf(block),
+        Some(slot) => slot,
         None if dir.hashed() => Slot::Convert,
         None => Slot::Append,
     }))

@@ -19,7 +19,7 @@ impl Op<'_> {
         let top = parent == crate::ROOT || self.inode(parent)?.flags.contains(InodeFlags::TOPDIR);
         let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir.then_some(top))?;
         let mut inode = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
-        inode.generation = vol.env.random_u32();
+        inode.generation = vol.new_generation();
         let now = crate::time::to_disk(self.now);
         (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
         self.make_inode(ino, inode, dir)?;
@@ -35,6 +35,12 @@ impl Op<'_> {
         let node = &self.nodes[self.find(ino)?].guard.node;
         node.opens.fetch_add(1, SeqCst);
         node.linkable.store(true, SeqCst);
+        Ok(())
+    }
+
+    /// Names of a directory are about to change.
+    pub(crate) fn forget_names(&self, ino: Ino) -> Result<()> {
+        self.nodes[self.find(ino)?].guard.node.names.forget();
         Ok(())
     }
 

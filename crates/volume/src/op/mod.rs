@@ -358,6 +358,10 @@ impl<'v> Op<'v> {
         }
         let mut kept = Vec::with_capacity(self.nodes.len());
         for OpNode { mut guard, inode, dirty, freed, .. } in self.nodes.drain(..) {
+            let unnamed = !freed && inode.links == 0 && guard.state.inode.links > 0;
+            if unnamed && self.vol.lookups.hold(guard.node.ino, self.vol.env.monotonic_ns()) {
+                guard.node.opens.fetch_add(1, SeqCst);
+            }
             if dirty {
                 guard.state.inode = inode;
             }
@@ -387,10 +391,9 @@ impl<'v> Op<'v> {
         let kind = kind::inode_table(first);
         let size = usize::from(shared.sb.inode_size());
         let mut bytes = vec![0; size];
-        if !created {
-            let table = self.vol.engine.read(block, kind)?;
-            let old = table.get(offset..offset + size);
-            bytes.copy_from_slice(old.ok_or_else(|| Error::corrupt("inode table", block, "short block"))?);
+        let handle = self.handle.as_mut().ok_or(Error::Invalid("the operation is closed"))?;
+        if !created && !handle.published(block, kind, offset, &mut bytes)? {
+            return Err(Error::corrupt("inode table", block, "short block"));
         }
         inode
             .write(&mut bytes, &shared.inode_format)

@@ -1,6 +1,7 @@
 //! What operations are planned with: blocks and inodes as published, or as an operation has them so far.
 
 use super::Op;
+use crate::dir::Search;
 use crate::{Ino, Result, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
@@ -22,6 +23,8 @@ pub(crate) trait View: Reader {
     fn is_open(&self, ino: Ino) -> Result<bool>;
     /// Whether a locked inode without names may get one: it was made without any.
     fn is_linkable(&self, ino: Ino) -> Result<bool>;
+    /// What is known of a name of a locked directory without looking.
+    fn recall(&self, ino: Ino, name: &[u8]) -> Option<Search>;
 }
 
 impl Reader for &Volume {
@@ -55,5 +58,10 @@ impl View for Op<'_> {
 
     fn is_linkable(&self, ino: Ino) -> Result<bool> {
         self.find(ino).map(|at| self.nodes[at].guard.node.linkable.load(SeqCst))
+    }
+
+    fn recall(&self, _: Ino, _: &[u8]) -> Option<Search> {
+        // The operation may have changed the directory.
+        None
     }
 }

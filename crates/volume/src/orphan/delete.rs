@@ -36,8 +36,14 @@ impl Volume {
         const NOT_OPEN: Error = Error::Invalid("release of an inode that is not open");
         let node = self.nodes.cached(ino).ok_or(NOT_OPEN)?;
         let before = node.opens.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1)).map_err(|_| NOT_OPEN)?;
-        let nameless = before == 1 && node.read().is_ok_and(|state| state.inode.links == 0);
-        if !nameless || self.is_read_only() {
+        if before > 2 {
+            return Ok(());
+        }
+        let nameless = node.read().is_ok_and(|state| state.inode.links == 0);
+        if before == 2 && nameless {
+            self.may_be_forgotten();
+        }
+        if before == 2 || !nameless || self.is_read_only() {
             return Ok(());
         }
         self.delete_orphan(ino)

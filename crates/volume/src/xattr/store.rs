@@ -4,6 +4,7 @@ use super::value;
 use crate::alloc::Need;
 use crate::op::{Cost, Op, Reader};
 use crate::{Error, Ino, Result, Volume, kind};
+use ondol_env::sync::Arc;
 use ondol_format::xattr::{
     MAGIC, RawHeader, VALUE_MAX, Xattr, block_fits, inode_fits, parse_block, parse_inode, refcount, value_entry_hash,
     write_block, write_inode,
@@ -177,6 +178,9 @@ pub(crate) fn needs(reader: &mut dyn Reader, ino: Ino, inode: &Inode, change: &C
 /// # Errors
 /// `NoSpace` when they do not fit.
 pub(super) fn needs_of_new(reader: &mut dyn Reader, changes: &[Change<'_>]) -> Result<Cost> {
+    if changes.is_empty() {
+        return Ok(Cost { journal: 0, blocks: 0, need: Need::Ordinary });
+    }
     let shared = &reader.volume().shared;
     let fresh = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
     // Where contents begin in the inode, they may leave no room there.
@@ -215,7 +219,7 @@ pub(crate) fn change(op: &mut Op<'_>, ino: Ino, change: &Change<'_>) -> Result<(
         inode.blocks = inode.blocks.saturating_sub(less).saturating_add(more);
     }
     if after.inline != before.inline {
-        let fits = write_inode(&after.inline, &mut op.inode_mut(ino)?.tail);
+        let fits = write_inode(&after.inline, Arc::make_mut(&mut op.inode_mut(ino)?.tail));
         fits.map_err(|_| Error::NoSpace("extended attributes of one inode"))?;
     }
     if after.block != before.block {

@@ -79,9 +79,39 @@ fn requests_stay_few() {
     place.umount();
 }
 
+/// The choice is kept in the image, taken by mounts, and no matter to e2fsck and other programs; while it is mounted they refuse it.
+#[test]
+fn an_image_chooses_its_journal() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("x.img");
+    let asks = || -> String {
+        let json: serde_json::Value =
+            serde_json::from_slice(&output(ondol().args(["info", "--json"]).arg(&image)).stdout).unwrap();
+        json["journal"]["engine"].as_str().unwrap().to_owned()
+    };
+    let fsck = |code: i32| {
+        let found = std::process::Command::new("e2fsck").arg("-fn").arg(&image).output();
+        if let Ok(found) = found {
+            assert_eq!(found.status.code(), Some(code), "{}", String::from_utf8_lossy(&found.stdout));
+        }
+    };
+    let succeeds = |args: &[&str]| assert!(output(ondol().args(args).arg(&image)).status.success(), "{args:?}");
+    succeeds(&["mkfs", "--size", "64M", "--journal-size", "8M"]);
+    assert_eq!(asks(), "compressed");
+    fsck(0);
+    succeeds(&["tune", "--journal", "classic", "--data", "ordered"]);
+    assert_eq!(asks(), "classic");
+    fsck(0);
+    succeeds(&["tune", "--journal", "compressed"]);
+    assert_eq!(asks(), "compressed");
+    assert!(fails(ondol().arg("tune").arg(&image), 2).contains("nothing to change"));
+    assert!(fails(ondol().args(["tune", "--journal", "remap"]).arg(&image), 2).contains("remap"));
+    fails(ondol().args(["mkfs", "-F", "-O", "ondol_journal"]).arg(&image), 1);
+}
+
 #[test]
 fn wrong_requests_are_refused_by_name() {
-    for name in ["tune", "export", "run"] {
+    for name in ["export", "run"] {
         let said = fails(ondol().args([name, "--some", "thing"]), 2);
         assert_eq!(said, format!("ondol: `ondol {name}` is not built yet\n"));
     }

@@ -1,8 +1,8 @@
 //! Turns each request into a call of `ops` and the result into an answer.
 //!
 //! Nobody but this mount changes the image, so the kernel may keep what it learns: names (also names that do not exist),
-//! attributes, pages and directory listings. Inode numbers are ext4's, with 1 and 2 exchanged: FUSE's root is 1. Forgetting
-//! needs no work: what keeps an unlinked inode alive is being open.
+//! attributes, pages and directory listings. Inode numbers are ext4's, with 1 and 2 exchanged: FUSE's root is 1. An
+//! inode without names lives as long as it is open or the kernel has not forgotten it.
 
 mod answer;
 mod ioctl;
@@ -129,7 +129,8 @@ impl Dispatch {
         use Operation as O;
         let (ops, at, from) = (&*self.ops, ino(header.nodeid), sender(header));
         match operation {
-            O::Forget(_) | O::BatchForget(_) => ops.forgotten(),
+            O::Forget(times) => ops.forget(std::iter::once((at, times))),
+            O::BatchForget(all) => ops.forget(all.map(|one| (ino(one.nodeid), one.nlookup))),
             O::Getattr => answer.attr(ops.getattr(at)),
             O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(a, TTL))),
             O::Setattr(set) => self.setattr(answer, header, &set),

@@ -41,9 +41,17 @@ impl Ops {
         self.ask(Op::Ioctl, |i| i.getattr(ino))
     }
 
-    /// The kernel forgets inodes.
-    pub(crate) fn forgotten(&self) {
-        self.counters.count(Op::Forget);
+    /// The kernel forgets inodes: each with how often it was told of it by an answer that names it.
+    pub(crate) fn forget(&self, inodes: impl Iterator<Item = (Ino, u64)>) {
+        // Nobody is there to hear of what fails: the next mount deletes what this one cannot.
+        let _: Answer<()> = self.vouch(Op::Forget, |i| {
+            for (ino, times) in inodes {
+                if let Err(e) = i.forget(ino, times) {
+                    tracing::warn!("inode {ino} is left to be deleted by the next mount: {e}");
+                }
+            }
+            Ok(())
+        });
     }
 
     /// Changes attributes; setuid and setgid only go where what they are of is not a directory.
@@ -133,7 +141,10 @@ impl Ops {
 
     /// Space in all and free.
     pub(crate) fn statfs(&self) -> Answer<StatFs> {
-        self.ask(Op::Statfs, |i| Ok(i.statfs()))
+        self.ask(Op::Statfs, |i| {
+            i.settle();
+            Ok(i.statfs())
+        })
     }
 
     /// The volume's state with the requests counted here, as JSON.

@@ -58,7 +58,7 @@ impl Ops {
         })
     }
 
-    /// The same with the attributes of every entry.
+    /// The same with the attributes of every entry, each of which counts as told: see [`Ops::forget`].
     pub(crate) fn readdirplus(
         &self,
         dir: Ino,
@@ -80,7 +80,11 @@ impl Ops {
                     },
                 };
                 let file_type = attr.map(|a| a.file_type).or(file_type).unwrap_or(FileType::Regular);
-                each(ListedPlus { entry: Listed { ino, file_type, name, next }, attr })
+                let taken = each(ListedPlus { entry: Listed { ino, file_type, name, next }, attr });
+                if taken && attr.is_some() {
+                    i.looked_up(ino);
+                }
+                taken
             })
         })
     }

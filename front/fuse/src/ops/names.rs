@@ -1,8 +1,14 @@
-//! Requests about names.
+//! Requests about names. Each answer that tells the kernel of an inode is counted: see [`Ops::forget`].
 
 use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Attr, Ino, Rename};
+
+/// Counts that the kernel is told of an inode.
+fn told(inodes: &Inodes, attr: Attr) -> Attr {
+    inodes.looked_up(attr.ino);
+    attr
+}
 
 impl Ops {
     /// The inode that `name` names in `parent`; `None` if there is no such name.
@@ -10,7 +16,7 @@ impl Ops {
         // By `.` the kernel finds an inode again of which it has forgotten everything but the number.
         let find = |i: &Inodes| if name == b"." { i.by_number(parent) } else { i.lookup(parent, name) };
         self.ask(Op::Lookup, |i| match find(i) {
-            Ok(attr) => Ok(Some(attr)),
+            Ok(attr) => Ok(Some(told(i, attr))),
             Err(Error::NotFound) => Ok(None),
             Err(e) => Err(e),
         })
@@ -20,33 +26,33 @@ impl Ops {
     pub(crate) fn create(&self, parent: Ino, name: &[u8], perm: u16, sender: Sender) -> Answer<Attr> {
         self.change(Op::Create, sender, |i| {
             let attr = i.create(parent, name, perm, sender.caller())?;
-            i.open(attr.ino)
+            Ok(told(i, i.open(attr.ino)?))
         })
     }
 
     /// Makes a regular file without a name, and opens it.
     pub(crate) fn tmpfile(&self, dir: Ino, perm: u16, sender: Sender) -> Answer<Attr> {
-        self.change(Op::Tmpfile, sender, |i| i.tmpfile(dir, perm, sender.caller()))
+        self.change(Op::Tmpfile, sender, |i| Ok(told(i, i.tmpfile(dir, perm, sender.caller())?)))
     }
 
     /// Makes a directory.
     pub(crate) fn mkdir(&self, parent: Ino, name: &[u8], perm: u16, sender: Sender) -> Answer<Attr> {
-        self.change(Op::Mkdir, sender, |i| i.mkdir(parent, name, perm, sender.caller()))
+        self.change(Op::Mkdir, sender, |i| Ok(told(i, i.mkdir(parent, name, perm, sender.caller())?)))
     }
 
     /// Makes a file of the type that `mode` says.
     pub(crate) fn mknod(&self, parent: Ino, name: &[u8], mode: u16, rdev: (u32, u32), sender: Sender) -> Answer<Attr> {
-        self.change(Op::Mknod, sender, |i| i.mknod(parent, name, mode, rdev, sender.caller()))
+        self.change(Op::Mknod, sender, |i| Ok(told(i, i.mknod(parent, name, mode, rdev, sender.caller())?)))
     }
 
     /// Makes a symbolic link.
     pub(crate) fn symlink(&self, parent: Ino, name: &[u8], target: &[u8], sender: Sender) -> Answer<Attr> {
-        self.change(Op::Symlink, sender, |i| i.symlink(parent, name, target, sender.caller()))
+        self.change(Op::Symlink, sender, |i| Ok(told(i, i.symlink(parent, name, target, sender.caller())?)))
     }
 
     /// Gives an inode one more name.
     pub(crate) fn link(&self, ino: Ino, parent: Ino, name: &[u8], sender: Sender) -> Answer<Attr> {
-        self.change(Op::Link, sender, |i| i.link(ino, parent, name))
+        self.change(Op::Link, sender, |i| Ok(told(i, i.link(ino, parent, name)?)))
     }
 
     /// Removes a name of anything but a directory.

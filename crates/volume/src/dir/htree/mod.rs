@@ -21,28 +21,28 @@ pub(super) fn search(reader: &mut dyn Reader, dir: &Dir, name: &[u8]) -> Result<
         major = hasher.hash(name).major;
         major
     })?;
-    let first = path.clone();
-    let mut room = None;
+    let (mut first, mut room) = (None, None);
     for _ in 0..dir.blocks {
         let bytes = reader.block(path.leaf, dir.leaf_kind())?;
         let scan = scan(reader, dir, &bytes, path.leaf, name)?;
         if let Some(entry) = scan.found {
             return Ok(Search::Found(entry));
         }
-        let room = *room.get_or_insert(scan.has_room(true));
+        let room = room.get_or_insert_with(|| scan.room(path.leaf, true));
         let goes_on = path.range(dir)?.next == Some(major | 1);
+        if goes_on {
+            first.get_or_insert_with(|| path.clone());
+        }
         if !goes_on || !path.advance(reader, dir)? {
-            return slot(dir, first, room).map(Search::Absent);
+            let room = room.take();
+            return room.map_or_else(|| split(dir, first.unwrap_or(path)), Ok).map(Search::Absent);
         }
     }
     Err(path.endless(dir))
 }
 
-/// Where a name goes whose leaf is at the end of `path`.
-fn slot(dir: &Dir, path: Path, room: bool) -> Result<Slot> {
-    if room {
-        return Ok(Slot::Leaf(path.leaf));
-    }
+/// Where a name goes for which the leaf at the end of `path` has no room.
+fn split(dir: &Dir, path: Path) -> Result<Slot> {
     path.check(dir)?;
     Ok(if path.is_full() { Slot::Full } else { Slot::Split(Box::new(path)) })
 }

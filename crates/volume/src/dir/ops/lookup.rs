@@ -5,6 +5,7 @@ use crate::dir::lock::dangling;
 use crate::dir::{Dir, read};
 use crate::file::{self, Mapped};
 use crate::inline::{self, is_inline};
+use crate::node::Node;
 use crate::op::Reader;
 use crate::{Attr, DirEntry, Error, Ino, Result, Volume, kind};
 use ondol_format::Inode;
@@ -26,7 +27,7 @@ impl Volume {
         for _ in 0..TRIES {
             let node = self.node(parent)?;
             let state = node.read()?;
-            let ino = self.find(parent, &state.inode, name)?;
+            let ino = self.find(&node, &state.inode, name)?;
             if ino == parent {
                 return self.attr(ino, &state.inode);
             }
@@ -40,18 +41,22 @@ impl Volume {
         }
         let node = self.node(parent)?;
         let state = node.read()?;
-        let child = self.node(self.find(parent, &state.inode, name)?)?;
+        let child = self.node(self.find(&node, &state.inode, name)?)?;
         drop(state);
         let found = child.read()?;
         self.attr(child.ino, &found.inode)
     }
 
     /// Which inode a name of a locked directory leads to.
-    fn find(&self, parent: Ino, inode: &Inode, name: &[u8]) -> Result<Ino> {
+    fn find(&self, parent: &Node, inode: &Inode, name: &[u8]) -> Result<Ino> {
         match name {
-            b"." => Dir::new(self, parent, inode).map(|_| parent),
-            b".." => Ok(Dir::new(self, parent, inode)?.parent(&mut &*self)?.0),
-            name => Ok(find_in(&mut &*self, parent, inode, name)?.found()?.ino),
+            b"." => Dir::new(self, parent.ino, inode).map(|_| parent.ino),
+            b".." => Ok(Dir::new(self, parent.ino, inode)?.parent(&mut &*self)?.0),
+            name => {
+                let search = find_in(&mut &*self, parent.ino, inode, name)?;
+                parent.names.keep(name, &search);
+                Ok(search.found()?.ino)
+            }
         }
     }
 

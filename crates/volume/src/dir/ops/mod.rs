@@ -44,7 +44,7 @@ fn plan_new(view: &mut dyn View, ino: Ino, name: &[u8]) -> Result<super::Slot> {
     if is_dots(name) {
         return Err(Error::Exists);
     }
-    let slot = search::search(view, &dir, name)?.absent()?;
+    let slot = find_seen(view, &dir, name)?.absent()?;
     if dir.inode.flags.contains(InodeFlags::IMMUTABLE) {
         return Err(Error::NotPermitted("the directory is immutable"));
     }
@@ -54,7 +54,14 @@ fn plan_new(view: &mut dyn View, ino: Ino, name: &[u8]) -> Result<super::Slot> {
 /// Looks for a name in a locked directory, whether it is there or not.
 pub(crate) fn find(view: &mut dyn View, ino: Ino, name: &[u8]) -> Result<Search> {
     let dir = Dir::seen(view, ino)?;
-    search::search(view, &dir, name)
+    find_seen(view, &dir, name)
+}
+
+fn find_seen(view: &mut dyn View, dir: &Dir, name: &[u8]) -> Result<Search> {
+    match view.recall(dir.ino, name) {
+        Some(search) => Ok(search),
+        None => search::search(view, dir, name),
+    }
 }
 
 /// As [`find`], in a directory that the caller has looked at.

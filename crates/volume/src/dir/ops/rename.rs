@@ -2,13 +2,13 @@
 
 use super::unlink::{Fate, check_empty, drop_link};
 use super::{add_subdir, check_movable, check_name, check_project, check_removable, check_subdirs, drop_subdir};
-use super::{find, is_dots, plain, touch_dir, touch_inode};
+use super::{find, is_dots, plain, plan_new, touch_dir, touch_inode};
 use crate::alloc::Need;
 use crate::dir::init::NewInode;
 use crate::dir::insert::insert;
 use crate::dir::lock::Locked;
 use crate::dir::remove::{remove, replace, set_parent};
-use crate::dir::{Dir, Entry, Needs, NewEntry, Search, init};
+use crate::dir::{Dir, Entry, Needs, NewEntry, Search, Slot, init};
 use crate::op::{Cost, Op, View};
 use crate::xattr::Inherited;
 use crate::{Caller, Error, Ino, ROOT, Rename, Result, Volume};
@@ -215,6 +215,11 @@ pub(crate) fn do_rename(op: &mut Op<'_>, names: &Names<'_>, plan: Plan) -> Resul
         }
         Search::Absent(slot) => {
             leave(op)?;
+            // Its block may be another one since.
+            let slot = match slot {
+                Slot::Leaf { block, .. } if block == source.block => plan_new(op, names.to, names.to_name)?,
+                slot => slot,
+            };
             insert(op, names.to, slot, NewEntry { name: names.to_name, ino: source.ino, file_type: code })?;
         }
     }

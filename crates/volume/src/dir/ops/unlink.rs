@@ -18,7 +18,7 @@ pub(crate) enum Fate {
     Kept,
     /// It is freed in the same operation.
     Freed,
-    /// It becomes an orphan: it is open, or has more blocks than one operation frees.
+    /// It becomes an orphan: it is open, somebody knows it by number, or it has more blocks than one operation frees.
     Orphan,
 }
 
@@ -30,6 +30,7 @@ impl Fate {
             return Ok((Self::Kept, 1));
         }
         if !view.is_open(ino)?
+            && !view.volume().lookups.knows(ino)
             && let Some(cost) = free_cost(view.volume(), &inode)
             && !xattr::names_values(view, ino, &inode)?
         {

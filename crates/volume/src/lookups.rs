@@ -1,0 +1,114 @@
+//! Inodes that somebody knows by number and may ask for without naming or opening them: a kernel, until it forgets them. Such an inode
+//! outlives its last name, as an orphan.
+
+use crate::{Ino, Result, Volume};
+use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use ondol_env::sync::{Mutex, thread};
+use std::collections::HashMap;
+use std::time::Duration;
+
+const SHARDS: usize = 64;
+
+/// Nanoseconds within which a kernel forgets an inode that nobody uses, once its last name is gone.
+const SOON: u64 = 10_000_000;
+/// How often, a millisecond apart, that is looked for.
+const TRIES: u32 = 50;
+
+/// How often each inode was handed out.
+#[derive(Debug)]
+pub(crate) struct Lookups {
+    shards: Vec<Mutex<HashMap<Ino, Known>>>,
+    /// Inodes without names that wait to be forgotten, or are being deleted since.
+    held: AtomicU64,
+    /// When that last changed: monotonic nanoseconds.
+    changed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    times: u64,
+    /// It lives on because of this, which counts as an opener.
+    held: bool,
+}
+
+impl Default for Lookups {
+    fn default() -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, held: AtomicU64::new(0), changed: AtomicU64::new(0) }
+    }
+}
+
+impl Lookups {
+    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Known>> {
+        &self.shards[ino as usize % SHARDS]
+    }
+
+    /// Whether somebody knows the inode.
+    pub(crate) fn knows(&self, ino: Ino) -> bool {
+        self.shard(ino).lock().contains_key(&ino)
+    }
+
+    /// Has an inode that loses its last name live until it is forgotten. False if nobody knows it; else the caller counts an opener.
+    pub(crate) fn hold(&self, ino: Ino, now: u64) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(known) = shard.get_mut(&ino).filter(|known| !known.held) else { return false };
+        known.held = true;
+        self.held.fetch_add(1, SeqCst);
+        self.changed.store(now, SeqCst);
+        true
+    }
+
+    /// True if the inode was held, and no longer is.
+    fn forget(&self, ino: Ino, times: u64) -> bool {
+        let mut shard = self.shard(ino).lock();
+        let Some(known) = shard.get_mut(&ino) else { return false };
+        known.times = known.times.saturating_sub(times);
+        known.times == 0 && shard.remove(&ino).is_some_and(|known| known.held)
+    }
+}
+
+impl Volume {
+    /// Counts that the inode was handed out to somebody who keeps its number, and who says so when he no longer does: see
+    /// [`Volume::forget`].
+    pub fn looked_up(&self, ino: Ino) {
+        // Nothing loses its name on a volume that is for reading only.
+        if !self.options.read_only {
+            self.lookups.shard(ino).lock().entry(ino).or_default().times += 1;
+        }
+    }
+
+    /// Takes back so many of [`Volume::looked_up`]. The last deletes an inode that has neither names nor openers.
+    ///
+    /// # Errors
+    /// As a deletion, which the next mount then finishes.
+    pub fn forget(&self, ino: Ino, times: u64) -> Result<()> {
+        if !self.lookups.forget(ino, times) {
+            return Ok(());
+        }
+        let released = self.release(ino);
+        self.lookups.held.fetch_sub(1, SeqCst);
+        self.lookups.changed.store(self.env.monotonic_ns(), SeqCst);
+        released
+    }
+
+    /// Notes that an inode without names is no longer open: it may be about to be forgotten.
+    pub(crate) fn may_be_forgotten(&self) {
+        self.lookups.changed.store(self.env.monotonic_ns(), SeqCst);
+    }
+
+    /// Whether space is likely to come free that deleted files have.
+    pub(crate) fn awaits_forgetting(&self) -> bool {
+        let age = || self.env.monotonic_ns().saturating_sub(self.lookups.changed.load(SeqCst));
+        self.lookups.held.load(SeqCst) > 0 && age() < SOON
+    }
+
+    /// Waits a little for what was removed just now to be forgotten and deleted, so that its space counts as free.
+    pub fn settle(&self) {
+        for _ in 0..TRIES {
+            if !self.awaits_forgetting() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
