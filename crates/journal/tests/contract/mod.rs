@@ -299,6 +299,52 @@ pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
     assert!(states > 300, "only {states} crash states");
 }
 
+/// Contents of new blocks that the ring could not hold, long and scattered, beside others that hold promises: everything that was promised is
+/// kept, and nothing is lost.
+pub(crate) fn new_data_is_not_bound_by_the_ring(rig: &dyn Rig) {
+    let b = bench(rig);
+    for (n, step, count) in [(1u8, 1, 600), (2, 2, 300), (3, 2, 60)] {
+        let place = |i: u64| HOME + 100 + i * step;
+        let need = b.engine.new_data_cost(count as u32) + 1;
+        if need > b.engine.max_blocks() {
+            assert!(Handle::begin(&*b.engine, need).is_err(), "an engine keeps to what it says");
+            continue;
+        }
+        // Somebody has been promised nearly all, and will take it.
+        let most = b.engine.max_blocks() - 2 * need;
+        let mut other = b.handle(most.min(80));
+        let mut h = b.handle(need);
+        for i in 0..count {
+            h.new_data(place(i), 0, &noise(n, i)).unwrap();
+        }
+        h.write(HOME, META, 0, &[n]).unwrap();
+        assert!(h.write(HOME + 1, META, 0, &[n]).is_err(), "a handle kept to its promise");
+        h.close();
+        b.sync();
+        for i in 0..u64::from(most.min(80)) {
+            other.write(HOME + 2 + i, META, 0, &noise(n, i)).unwrap();
+        }
+        other.close();
+        b.sync();
+        let after = b.crashed(rig);
+        assert_eq!(byte_at(&after, HOME), n);
+        for i in 0..count {
+            let mut got = vec![0; BLOCK];
+            after.read(place(i) * BLOCK as u64, &mut got).unwrap();
+            assert!(got == noise(n, i), "block {i} of round {n}");
+        }
+        let mut h = b.handle(1);
+        for i in 0..count {
+            h.free(Extent { start: place(i), len: 1 }, Kind::DATA);
+        }
+        h.write(HOME, META, 0, &[n]).unwrap();
+        h.close();
+        b.sync();
+    }
+    let stats = b.engine.stats();
+    assert!(stats.used_blocks < stats.ring_blocks && b.engine.aborted().is_none());
+}
+
 pub(crate) fn freed_blocks_wait_for_durability_and_are_never_replayed(rig: &dyn Rig) {
     let b = bench(rig);
     b.fill(HOME, 1);
@@ -450,6 +496,7 @@ macro_rules! engine_contract {
             a_waited_for_transaction_survives
             every_crash_leaves_a_prefix
             new_data_is_there_when_it_is_named
+            new_data_is_not_bound_by_the_ring
             freed_blocks_wait_for_durability_and_are_never_replayed
             one_commit_costs_its_flushes_and_no_more
             a_small_log_wraps_and_never_loses
