@@ -39,6 +39,9 @@ impl Committed {
 /// Images by rising block number.
 type BlockImages = Vec<(u64, Block)>;
 
+/// Says of a run of new data whether it goes home.
+type Decides<'a> = &'a dyn Fn(&[(u64, Block)]) -> bool;
+
 struct TxImages<'a>(&'a [Frozen]);
 
 impl Images for TxImages<'_> {
@@ -156,7 +159,7 @@ impl Core {
     /// What goes into the log and what goes home at once: of runs of data in newly allocated blocks the log decides, unless its ring has no
     /// room for what was promised little: then all of it goes home.
     fn choose(&self, blocks: &[Frozen], images: BlockImages, promised: u64) -> (BlockImages, BlockImages) {
-        let split = |home: &dyn Fn(&[(u64, Block)]) -> bool| split(blocks, &images, home);
+        let split = |home: Decides<'_>| split(blocks, &images, home);
         let (logged, staged) = split(&|run| self.log.goes_home(run));
         let over = (logged.len() as u64).saturating_sub(promised);
         if over == 0 || self.space.takes_more(promised, over) {
@@ -227,11 +230,7 @@ impl Core {
 }
 
 /// Images that stay in the log, and runs of new data that go `home`.
-fn split(
-    blocks: &[Frozen],
-    images: &[(u64, Block)],
-    home: &dyn Fn(&[(u64, Block)]) -> bool,
-) -> (BlockImages, BlockImages) {
+fn split(blocks: &[Frozen], images: &[(u64, Block)], home: Decides<'_>) -> (BlockImages, BlockImages) {
     let (mut logged, mut staged) = (Vec::with_capacity(images.len()), Vec::new());
     let mut at = 0;
     while at < images.len() {
