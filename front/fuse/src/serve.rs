@@ -15,6 +15,9 @@ use std::thread::{self, JoinHandle};
 /// How far the kernel may read ahead, in KiB, where it lets itself be told.
 const READ_AHEAD_KIB: u32 = 1024;
 
+/// Serving threads at most, unless options say otherwise: so many fsyncs can share a commit.
+const MOST_THREADS: usize = 64;
+
 /// A volume being served on a directory. [`Mount::finish`] ends it; dropping it does the same and logs what fails.
 pub struct Mount {
     ops: Arc<Ops>,
@@ -138,7 +141,8 @@ fn connect(
     // The kernel keeps other users out where they are not allowed; only `allow_root` is for the server to enforce.
     let root_and_owner = options.allow_root && !options.allow_other;
     let config = Config {
-        threads: options.max_threads.unwrap_or_else(default_threads),
+        threads: options.max_threads.unwrap_or(usize::MAX).min(default_threads()),
+        most: options.max_threads.unwrap_or(MOST_THREADS),
         kernel_checks: options.kernel_checks(),
         writeback_cache: options.writeback_cache,
         read_only: options.read_only,
@@ -156,7 +160,7 @@ fn connect(
     Ok((kernel, thread))
 }
 
-/// Two for each processor: a thread that waits for a commit leaves its processor to another.
+/// Two for each processor: a thread that waits leaves its processor to another.
 fn default_threads() -> usize {
     thread::available_parallelism().map_or(4, |n| (n.get() * 2).clamp(4, 32))
 }

@@ -1,6 +1,8 @@
 //! The conversation with the kernel: the handshake, and the threads that serve.
 //!
-//! Every thread waits on the connection with a buffer of its own, serves what it gets, and answers; nothing is handed over.
+//! Every thread waits on the connection with a buffer of its own, serves what it gets, and answers; nothing is handed over. A few
+//! threads are enough for requests that are answered at once. Those that wait for the disk, fsyncs above all, must not keep others
+//! from joining them in one commit: whoever takes a request and leaves nobody waiting for the next starts another thread.
 
 use crate::channel::{Channel, Device};
 use crate::dispatch::{Dispatch, Terms};
@@ -12,7 +14,8 @@ use crate::proto::{Operation, Request, reply};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, Scope};
 use zerocopy::IntoBytes;
 
 /// The largest write in one request: also the largest read, since both are counted in the same pages.
@@ -46,8 +49,10 @@ const WANTED: Init = Init::ASYNC_READ
 /// How a connection is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Threads.
+    /// Threads from the beginning.
     pub(crate) threads: usize,
+    /// Threads at most.
+    pub(crate) most: usize,
     /// The kernel checks permissions, and so access control lists.
     pub(crate) kernel_checks: bool,
     /// The kernel collects writes.
@@ -63,6 +68,11 @@ pub(crate) struct Session {
     device: Device,
     dispatch: Dispatch,
     threads: usize,
+    most: usize,
+    /// Threads there are.
+    running: AtomicUsize,
+    /// Those of them that wait for a request.
+    waiting: AtomicUsize,
 }
 
 impl Session {
@@ -74,7 +84,15 @@ impl Session {
         let device = Device::new(connection);
         let agreed = handshake(&device, config)?;
         let terms = Terms { agreed, only: config.only, read_only: config.read_only };
-        Ok(Self { device, dispatch: Dispatch::new(ops, terms), threads: config.threads.max(1) })
+        let threads = config.threads.max(1);
+        Ok(Self {
+            device,
+            dispatch: Dispatch::new(ops, terms),
+            threads,
+            most: config.most.max(threads),
+            running: AtomicUsize::new(threads),
+            waiting: AtomicUsize::new(threads),
+        })
     }
 
     /// Serves until the connection ends.
@@ -84,30 +102,47 @@ impl Session {
     pub(crate) fn run(&self) -> io::Result<()> {
         thread::scope(|scope| {
             for n in 1..self.threads {
-                let builder = thread::Builder::new().name(format!("ondol-fuse-{n}"));
-                if let Err(e) = builder.spawn_scoped(scope, || self.serve_logged()) {
-                    tracing::warn!("only {n} threads serve: {e}");
-                    break;
-                }
+                self.start(scope, n);
             }
-            self.serve()
+            self.serve(scope)
         })
     }
 
-    fn serve_logged(&self) {
-        if let Err(e) = self.serve() {
-            tracing::error!("a serving thread ends: {e}");
+    /// Starts thread number `n`.
+    fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, n: usize) {
+        let builder = thread::Builder::new().name(format!("ondol-fuse-{n}"));
+        let serve = move || {
+            if let Err(e) = self.serve(scope) {
+                tracing::error!("a serving thread ends: {e}");
+            }
+        };
+        if let Err(e) = builder.spawn_scoped(scope, serve) {
+            tracing::warn!("only {n} threads serve: {e}");
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn serve(&self) -> io::Result<()> {
+    fn serve<'s>(&'s self, scope: &'s Scope<'s, '_>) -> io::Result<()> {
         let mut buffer = buffer();
         let mut follow = Follow::new();
         while let Some(message) = self.device.receive(&mut buffer)? {
+            if self.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
+                self.grow(scope);
+            }
             let load = self.dispatch.serve(&self.device, message);
+            self.waiting.fetch_add(1, Ordering::Relaxed);
             follow.note(load.sender, load.bytes);
         }
         Ok(())
+    }
+
+    /// Starts another thread, unless there are as many as there may be.
+    fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
+        let more = |n: usize| (n < self.most).then_some(n + 1);
+        if let Ok(n) = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.start(scope, n);
+        }
     }
 }
 

@@ -74,7 +74,14 @@ impl SingleFile {
         let connection = connection.ok_or_else(|| fail(io::ErrorKind::PermissionDenied.into()))?;
         let mut file = Self { path, threads: Vec::new() };
         let device = Arc::new(Device::new(connection));
-        let config = Config { threads, kernel_checks: false, writeback_cache: false, read_only: false, only: None };
+        let config = Config {
+            threads,
+            most: threads,
+            kernel_checks: false,
+            writeback_cache: false,
+            read_only: false,
+            only: None,
+        };
         handshake(&device, &config).map_err(MountError::Handshake)?;
         for n in 0..threads.max(1) {
             let (device, contents) = (Arc::clone(&device), Arc::clone(&contents));
