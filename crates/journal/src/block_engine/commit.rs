@@ -51,6 +51,17 @@ impl Images for TxImages<'_> {
     }
 }
 
+/// Stops the engine when a commit panics: its transaction is lost, and a later one must not be called durable.
+struct Watch<'a>(&'a Core);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abort(&JournalError::Aborted("a commit has failed unexpectedly".into()));
+        }
+    }
+}
+
 impl Core {
     /// See [`crate::Engine::wait`].
     pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
@@ -87,6 +98,7 @@ impl Core {
 
     fn commit(&self, committed: &mut Committed) -> Result<()> {
         let Some(switched) = self.running.switch() else { return Ok(()) };
+        let _watch = Watch(self);
         let result = self.log_transaction(committed, switched);
         self.or_abort(result)
     }

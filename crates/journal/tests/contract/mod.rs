@@ -26,6 +26,8 @@ pub(crate) type Store = Arc<Recorder<Faulty<RamStore>>>;
 #[derive(Default)]
 pub(crate) struct TestClient {
     pub(crate) released: Mutex<Vec<Extent>>,
+    /// Whether sealing panics.
+    pub(crate) broken: ondol_env::sync::atomic::AtomicBool,
 }
 
 impl Client for TestClient {
@@ -37,6 +39,7 @@ impl Client for TestClient {
     }
 
     fn seal(&self, _block: u64, kind: Kind, image: &[u8], _dirty: &Ranges, _tx: &dyn Images, out: &mut Patches) {
+        assert!(!self.broken.load(ondol_env::sync::atomic::Ordering::SeqCst), "a defect");
         if kind == SUMMED {
             out.put(BLOCK - 1, &[sum(image)]);
         }
@@ -361,6 +364,17 @@ pub(crate) fn the_timer_commits_and_the_checkpointer_drains(rig: &dyn Rig) {
     assert_eq!(byte_at(&b.crashed(rig), HOME), 1);
 }
 
+pub(crate) fn a_commit_that_panics_ends_all_promises(rig: &dyn Rig) {
+    use ondol_env::sync::atomic::Ordering::SeqCst;
+    let b = bench(rig);
+    b.fill(HOME, 1);
+    b.client.broken.store(true, SeqCst);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| b.engine.wait(b.engine.tid()))).is_err());
+    b.client.broken.store(false, SeqCst);
+    assert!(b.engine.wait(b.engine.tid()).is_err(), "what was lost is called durable");
+    assert!(Handle::begin(&*b.engine, 1).is_err());
+}
+
 pub(crate) fn a_handle_that_changed_nothing_is_no_work(rig: &dyn Rig) {
     let b = bench(rig);
     b.fill(HOME, 1);
@@ -395,6 +409,7 @@ macro_rules! engine_contract {
             a_read_base_that_breaks_its_rules_is_refused
             the_timer_commits_and_the_checkpointer_drains
             a_handle_that_changed_nothing_is_no_work
+            a_commit_that_panics_ends_all_promises
         );
     };
     ($rig:expr; $($name:ident)*) => { $(#[test] fn $name() { contract::$name(&$rig); })* };
