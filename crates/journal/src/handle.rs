@@ -266,6 +266,11 @@ impl<'e> Handle<'e> {
         if self.find(block).is_some() {
             return self.stage_block(block, Kind::DATA, true);
         }
+        let max = self.engine.max_blocks();
+        if self.set.blocks.len() as u32 >= max {
+            // It is in memory until it is committed, wherever it then goes.
+            return Err(JournalError::TooBig { need: max + 1, max });
+        }
         let more = self.engine.new_data_cost(self.newborn + 1) - self.engine.new_data_cost(self.newborn);
         if self.room() < more {
             return Err(JournalError::TooBig { need: self.reserved + more, max: self.reserved });

@@ -78,11 +78,12 @@ pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
 /// kept, and nothing is lost.
 pub(crate) fn new_data_is_not_bound_by_the_ring(rig: &dyn Rig) {
     let b = bench(rig);
-    for (n, step, count) in [(1u8, 1, 600), (2, 2, 300), (3, 2, 60)] {
+    let max = u64::from(bench(rig).engine.max_blocks());
+    for (n, step, count) in [(1u8, 1, max - 8), (2, 2, max - 8), (3, 2, 60)] {
         let place = |i: u64| HOME + 100 + i * step;
         let need = b.engine.new_data_cost(count as u32) + 1;
-        if need > b.engine.max_blocks() {
-            assert!(Handle::begin(&*b.engine, need).is_err(), "an engine keeps to what it says");
+        if 2 * need > b.engine.max_blocks() {
+            // An engine that logs all of it.
             continue;
         }
         // Somebody has been promised nearly all, and will take it.
