@@ -2,7 +2,7 @@
 
 use super::{BLOCK, HOME, META, Rig, bench, byte_at, noise};
 use ondol_block::{BlockStore, RamStore};
-use ondol_journal::{Extent, Handle, Kind};
+use ondol_journal::{Extent, Kind};
 use ondol_power::{Layer, Medium, Sampling};
 
 /// Slots of newly allocated runs, each as long as the engine needs to write it home at once if it does such a thing.
