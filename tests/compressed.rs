@@ -28,7 +28,7 @@ fn engine(path: &Path) -> &'static str {
 fn fill(path: &Path, options: &Options) -> (Vec<u8>, Volume) {
     let volume = Volume::open_with(path, options).expect("open");
     for n in 0..60u64 {
-        volume.write(format!("/f{n}"), &contents(n, 1 + (n as usize * 7919) % 200_000)).expect("write");
+        volume.write(format!("/f{n}"), contents(n, 1 + (n as usize * 7919) % 200_000)).expect("write");
         if n % 7 == 0 {
             volume.sync().expect("sync");
         }
@@ -147,7 +147,7 @@ fn flushes_and_bytes_are_counted() {
     let count = || volume.info().expect("info").counters.expect("counters");
     let before = count();
     for n in 0..20u64 {
-        volume.write(format!("/s{n}"), &contents(2 * n, 4096)).expect("write");
+        volume.write(format!("/s{n}"), contents(2 * n, 4096)).expect("write");
         volume.sync().expect("sync");
     }
     let small = count();
@@ -172,7 +172,7 @@ fn large_transactions_come_back_whole() {
     Volume::format(&path, &FormatOptions::new().size(512 << 20)).expect("format");
     let volume = Volume::open_with(&path, &Options::default().with_commit_seconds(1000)).expect("open");
     let all = 12 << 20;
-    volume.write("/f", &vec![0; all]).expect("write");
+    volume.write("/f", vec![0; all]).expect("write");
     volume.sync().expect("sync");
     let file = volume.options().write(true).open("/f").expect("open");
     // Blocks that compress and blocks that do not, in turn.

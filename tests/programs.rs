@@ -20,7 +20,7 @@ fn passes(name: &str, targets: &[&str]) {
 
 #[test]
 fn git_clones_and_checks() {
-    passes("git", &["ordered"]);
+    passes("git", &["ordered", "compressed"]);
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn rsync_has_nothing_left_to_do() {
 
 #[test]
 fn sqlite_keeps_its_integrity() {
-    passes("sqlite", &["ordered", "journal", "writeback"]);
+    passes("sqlite", &["ordered", "journal", "writeback", "compressed"]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_c_program_is_built() {
 
 #[test]
 fn small_images_fill_up_and_go_on() {
-    passes("full", &["ordered", "journal"]);
+    passes("full", &["ordered", "journal", "compressed"]);
 }
 
 #[test]
@@ -55,5 +55,5 @@ fn posix_calls_end_as_in_the_kernel() {
 
 #[test]
 fn one_file_against_a_copy_in_memory() {
-    passes("fsx", &["journal"]);
+    passes("fsx", &["journal", "compressed", "compressed-ordered"]);
 }

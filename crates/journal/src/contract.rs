@@ -195,6 +195,10 @@ pub trait Engine: Send + Sync {
     /// blocks: see [`Engine::takes_over`].
     fn takes_new_data(&self) -> bool;
 
+    /// How much of its promise a handle needs for [`crate::Handle::new_data`] in `blocks` blocks: less than as many where the engine can write them
+    /// home.
+    fn new_data_cost(&self, blocks: u32) -> u32;
+
     /// Whether an operation that puts `bytes` bytes over stored ones in the blocks of `extent` is to put them into its handle, also where data
     /// is not journaled. Asked with `usize::MAX` whether it has to: a transaction that is not gone from the log has such a block.
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool;

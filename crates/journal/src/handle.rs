@@ -39,6 +39,8 @@ pub struct Handle<'e> {
     /// The block that was read last: most are changed next.
     seen: Option<Arc<Buf>>,
     set: WriteSet,
+    /// Blocks of the set that hold data which the engine may write home: they are promised less.
+    newborn: u32,
 }
 
 /// Blocks that are searched one by one.
@@ -61,7 +63,7 @@ impl<'e> Handle<'e> {
             ..WriteSet::default()
         };
         let numbers = Vec::with_capacity(few);
-        Ok(Self { engine, reserved: blocks, numbers, index: HashMap::default(), seen: None, set })
+        Ok(Self { engine, reserved: blocks, numbers, index: HashMap::default(), seen: None, set, newborn: 0 })
     }
 
     /// Asks for `blocks` more without waiting; false when the journal has no room and the operation must close first.
@@ -75,12 +77,12 @@ impl<'e> Handle<'e> {
 
     /// How many more blocks this handle may change.
     pub fn room(&self) -> u32 {
-        self.reserved - self.set.blocks.len() as u32
+        self.reserved - self.used()
     }
 
-    /// How many blocks this handle changes so far.
+    /// How many blocks of its promise this handle has used so far.
     pub fn used(&self) -> u32 {
-        self.set.blocks.len() as u32
+        self.set.blocks.len() as u32 - self.newborn + self.engine.new_data_cost(self.newborn)
     }
 
     /// Whether `block` is among them.
@@ -206,8 +208,7 @@ impl<'e> Handle<'e> {
     /// # Errors
     /// The handle's promise is used up.
     pub fn new_data(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
-        let at = self.stage_block(block, Kind::DATA, true)?;
-        self.set.blocks[at].newborn = true;
+        let at = self.stage_new(block)?;
         self.put(at, offset, bytes);
         Ok(())
     }
@@ -260,6 +261,21 @@ impl<'e> Handle<'e> {
         staged.changes.push(Change::Bytes { offset: offset as u32, at, len: bytes.len() as u32 });
     }
 
+    /// As [`Handle::stage_block`], of a block that this handle has allocated for data.
+    fn stage_new(&mut self, block: u64) -> Result<usize> {
+        if self.find(block).is_some() {
+            return self.stage_block(block, Kind::DATA, true);
+        }
+        let more = self.engine.new_data_cost(self.newborn + 1) - self.engine.new_data_cost(self.newborn);
+        if self.room() < more {
+            return Err(JournalError::TooBig { need: self.reserved + more, max: self.reserved });
+        }
+        self.newborn += 1;
+        let at = self.add_block(block, Kind::DATA, true)?;
+        self.set.blocks[at].newborn = true;
+        Ok(at)
+    }
+
     fn stage_block(&mut self, block: u64, kind: Kind, fresh: bool) -> Result<usize> {
         if let Some(at) = self.find(block) {
             if fresh {
@@ -269,9 +285,13 @@ impl<'e> Handle<'e> {
             }
             return Ok(at);
         }
-        if self.set.blocks.len() as u32 >= self.reserved {
+        if self.room() == 0 {
             return Err(JournalError::TooBig { need: self.reserved + 1, max: self.reserved });
         }
+        self.add_block(block, kind, fresh)
+    }
+
+    fn add_block(&mut self, block: u64, kind: Kind, fresh: bool) -> Result<usize> {
         let cache = self.engine.cache();
         let buf = match self.seen.take().filter(|buf| buf.block == block && !fresh) {
             Some(buf) => buf,

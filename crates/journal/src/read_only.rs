@@ -69,6 +69,9 @@ impl Engine for ReadOnlyEngine {
     fn takes_new_data(&self) -> bool {
         false
     }
+    fn new_data_cost(&self, blocks: u32) -> u32 {
+        blocks
+    }
     fn takes_over(&self, _extent: Extent, _bytes: usize) -> bool {
         false
     }

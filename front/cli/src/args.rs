@@ -115,6 +115,7 @@ Mount options:
   ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
                                   as for mount.fuse3(8)
+  writeback_cache                 the kernel collects writes; fsync covers its file and what it has handed over
   log=FILE                        where a server in the background writes its messages
 
 The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.

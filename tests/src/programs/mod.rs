@@ -15,7 +15,7 @@ use std::str::FromStr;
 /// What a program runs on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A mount by Ondol with this data mode.
+    /// A mount by Ondol with this data mode; or with engine `compressed`, in `data=journal` or, as `compressed-ordered`, the other.
     Ondol(String),
     /// A loop mount by the kernel's ext4 with its defaults.
     Kernel,
@@ -36,8 +36,10 @@ impl FromStr for Target {
     fn from_str(word: &str) -> Result<Self, String> {
         match word {
             "kernel" => Ok(Self::Kernel),
-            "journal" | "ordered" | "writeback" => Ok(Self::Ondol(word.to_owned())),
-            _ => Err(format!("{word}: not one of journal, ordered, writeback, kernel")),
+            "journal" | "ordered" | "writeback" | "compressed" | "compressed-ordered" => {
+                Ok(Self::Ondol(word.to_owned()))
+            }
+            _ => Err(format!("{word}: not one of journal, ordered, writeback, compressed, compressed-ordered, kernel")),
         }
     }
 }

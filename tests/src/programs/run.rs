@@ -156,7 +156,12 @@ fn options(target: &Target) -> String {
     let Target::Ondol(data) = target else { return String::new() };
     // As a mount for everybody, which the kernel's is.
     let all = if rustix::process::geteuid().is_root() { ",allow_other,default_permissions,suid,dev" } else { "" };
-    format!("data={data}{all}")
+    let mode = match data.strip_prefix("compressed") {
+        None => format!("journal=classic,data={data}"),
+        Some("") => "journal=compressed,data=journal".to_owned(),
+        Some(_) => "journal=compressed,data=ordered".to_owned(),
+    };
+    format!("{mode}{all}")
 }
 
 struct Files<'a> {

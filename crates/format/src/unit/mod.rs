@@ -24,7 +24,7 @@ pub const CHUNK: usize = 256 << 10;
 /// Bytes of the tables' head.
 const TABLES: usize = 48;
 /// Bytes of a staged run's entry.
-const STAGED: usize = 16;
+pub const STAGED: usize = 16;
 
 /// A run of blocks whose contents were written home and are not in the unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

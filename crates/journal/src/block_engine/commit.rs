@@ -39,6 +39,9 @@ impl Committed {
 /// Images by rising block number.
 type BlockImages = Vec<(u64, Block)>;
 
+/// Says of a run of new data whether it goes home.
+type Decides<'a> = &'a dyn Fn(&[(u64, Block)]) -> bool;
+
 struct TxImages<'a>(&'a [Frozen]);
 
 impl Images for TxImages<'_> {
@@ -72,7 +75,7 @@ impl Core {
     /// The running transaction, or the data written since the last flush, have outgrown their bounds.
     pub(crate) fn running_is_large(&self) -> bool {
         let size = self.block_size as u64;
-        self.running.joined() * size >= self.config.dirty_bytes || self.space.transaction_is_full(0)
+        self.running.held() * size >= self.config.dirty_bytes || self.space.transaction_is_full(0)
     }
 
     /// A timer's or a size's commit.
@@ -89,11 +92,11 @@ impl Core {
     }
 
     fn log_transaction(&self, committed: &mut Committed, switched: Switched) -> Result<()> {
-        let Switched { tid, mut blocks, freed, joined } = switched;
-        self.space.switched(joined);
+        let Switched { tid, mut blocks, freed, promised } = switched;
+        self.space.switched(promised);
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = self.seal(&mut blocks);
-        let (images, staged) = self.choose(&blocks, images);
+        let (images, staged) = self.choose(&blocks, images, promised);
         let tx = Sealed { tid, images, staged, revoked: self.to_revoke(&freed) };
 
         self.must_fit(&tx)?;
@@ -126,7 +129,8 @@ impl Core {
     /// Space was promised before any of this was published. Should that be wrong, the log on the medium is worth more than this
     /// transaction.
     fn must_fit(&self, tx: &Sealed) -> Result<()> {
-        let need = self.log.cost((tx.images.len() + tx.staged.len()) as u64, tx.revoked.len() as u64);
+        let staged = u64::from(self.log.new_data_cost(tx.staged.len() as u32));
+        let need = self.log.cost(tx.images.len() as u64, tx.revoked.len() as u64) + staged;
         let left = self.log.area().ring_blocks().saturating_sub(self.space.used());
         if need <= left { Ok(()) } else { Err(JournalError::Overrun { need, left }) }
     }
@@ -152,19 +156,16 @@ impl Core {
         blocks.iter_mut().zip(patches).map(put).collect()
     }
 
-    /// What goes into the log and what goes home at once: of runs of data in newly allocated blocks the log decides.
-    fn choose(&self, blocks: &[Frozen], images: Vec<(u64, Block)>) -> (BlockImages, BlockImages) {
-        let (mut logged, mut staged) = (Vec::with_capacity(images.len()), Vec::new());
-        let mut at = 0;
-        while at < images.len() {
-            let follows = |i: &usize| blocks[at + i].newborn && images[at + i].0 == images[at].0 + *i as u64;
-            let run = (0..images.len() - at).take_while(follows).count();
-            let home = run > 0 && self.log.goes_home(&images[at..at + run]);
-            let end = at + run.max(1);
-            if home { &mut staged } else { &mut logged }.extend_from_slice(&images[at..end]);
-            at = end;
+    /// What goes into the log and what goes home at once: of runs of data in newly allocated blocks the log decides, unless its ring has no
+    /// room for what was promised little: then all of it goes home.
+    fn choose(&self, blocks: &[Frozen], images: BlockImages, promised: u64) -> (BlockImages, BlockImages) {
+        let split = |home: Decides<'_>| split(blocks, &images, home);
+        let (logged, staged) = split(&|run| self.log.goes_home(run));
+        let over = (logged.len() as u64).saturating_sub(promised);
+        if over == 0 || self.space.takes_more(promised, over) {
+            return (logged, staged);
         }
-        (logged, staged)
+        split(&|_| true)
     }
 
     fn to_revoke(&self, freed: &[(Extent, crate::Kind)]) -> Vec<u64> {
@@ -226,4 +227,19 @@ impl Core {
         stats.staged_blocks += tx.staged.len() as u64;
         stats.revokes += tx.revoked.len() as u64;
     }
+}
+
+/// Images that stay in the log, and runs of new data that go `home`.
+fn split(blocks: &[Frozen], images: &[(u64, Block)], home: Decides<'_>) -> (BlockImages, BlockImages) {
+    let (mut logged, mut staged) = (Vec::with_capacity(images.len()), Vec::new());
+    let mut at = 0;
+    while at < images.len() {
+        let follows = |i: &usize| blocks[at + i].newborn && images[at + i].0 == images[at].0 + *i as u64;
+        let run = (0..images.len() - at).take_while(follows).count();
+        let goes = run > 0 && home(&images[at..at + run]);
+        let end = at + run.max(1);
+        if goes { &mut staged } else { &mut logged }.extend_from_slice(&images[at..end]);
+        at = end;
+    }
+    (logged, staged)
 }

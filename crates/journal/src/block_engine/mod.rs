@@ -59,6 +59,10 @@ pub(crate) trait LogFormat: Send + Sync {
         let _ = run;
         false
     }
+    /// How many images' room contents of `blocks` newly allocated blocks are promised.
+    fn new_data_cost(&self, blocks: u32) -> u32 {
+        blocks
+    }
     /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more. What has to be
     /// durable before the rest is written is made so by `barrier`. Returns the blocks written, which lie directly behind `at`.
     fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64>;
@@ -281,7 +285,8 @@ impl Engine for BlockEngine {
         let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let (set, reserved) =
             if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
-        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget);
+        let cost = |blocks| self.core.log.new_data_cost(blocks);
+        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, cost);
         if let Some(freed) = early {
             self.core.client.release(&freed);
         }
@@ -311,6 +316,10 @@ impl Engine for BlockEngine {
 
     fn takes_new_data(&self) -> bool {
         !self.core.log.orders_staged()
+    }
+
+    fn new_data_cost(&self, blocks: u32) -> u32 {
+        self.core.log.new_data_cost(blocks)
     }
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
@@ -379,7 +388,8 @@ impl BlockEngine {
     fn publish_half(&self, mut set: WriteSet, reserved: u32) -> (WriteSet, u32) {
         let blocks = set.blocks.split_off(set.blocks.len() / 2);
         let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
-        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| ());
+        let cost = |blocks| self.core.log.new_data_cost(blocks);
+        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), cost);
         (rest, reserved - joined)
     }
 

@@ -22,7 +22,9 @@ pub(crate) struct Running {
     /// Its id; held shared by a publish, exclusively by the switch.
     tid: RwLock<Tid>,
     shards: [Mutex<Shard>; SHARDS],
-    joined: AtomicU64,
+    /// Blocks that have joined, and what they have been promised.
+    held: AtomicU64,
+    promised: AtomicU64,
     /// When the first handle was closed into it, in seconds; 0 while it is empty.
     started: AtomicI64,
 }
@@ -45,7 +47,7 @@ pub(crate) struct Switched {
     pub(crate) blocks: Vec<Frozen>,
     pub(crate) freed: Vec<(Extent, Kind)>,
     /// Promises that its blocks had taken.
-    pub(crate) joined: u64,
+    pub(crate) promised: u64,
 }
 
 impl Running {
@@ -53,7 +55,8 @@ impl Running {
         Self {
             tid: RwLock::new(first),
             shards: Default::default(),
-            joined: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            promised: AtomicU64::new(0),
             started: AtomicI64::new(0),
         }
     }
@@ -63,8 +66,13 @@ impl Running {
     }
 
     /// Blocks that have joined.
-    pub(crate) fn joined(&self) -> u64 {
-        self.joined.load(Relaxed)
+    pub(crate) fn held(&self) -> u64 {
+        self.held.load(Relaxed)
+    }
+
+    /// What they keep of their handles' promises.
+    pub(crate) fn promised(&self) -> u64 {
+        self.promised.load(Relaxed)
     }
 
     /// When it began, in seconds, or `None` while it is empty.
@@ -72,14 +80,15 @@ impl Running {
         Some(self.started.load(Relaxed)).filter(|&s| s != 0)
     }
 
-    /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. Returns the transaction and how many
-    /// blocks are new in it.
+    /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. Returns the transaction and what
+    /// the blocks that are new in it keep of the handle's promise, which for new data is its `new_data_cost`.
     pub(crate) fn publish(
         &self,
         set: WriteSet,
         block_size: usize,
         env: &dyn Env,
         forget: impl FnOnce(&[(Extent, Kind)]),
+        new_data_cost: impl FnOnce(u32) -> u32,
     ) -> (Tid, u32) {
         let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
@@ -90,6 +99,7 @@ impl Running {
         forget(&freed);
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
+        let mut newborn = 0;
         for staged in blocks {
             let mut state = staged.buf.state.lock();
             state.apply(staged.kind, staged.fresh, staged.changes.as_slice(), &arena, block_size);
@@ -97,18 +107,20 @@ impl Running {
             if state.running != Some(*tid) {
                 state.running = Some(*tid);
                 drop(state);
+                newborn += u32::from(staged.newborn);
                 new.push(staged.buf);
             }
         }
-        let joined = new.len() as u32;
-        self.joined.fetch_add(u64::from(joined), Relaxed);
+        let promised = new.len() as u32 - newborn + new_data_cost(newborn);
+        self.promised.fetch_add(u64::from(promised), Relaxed);
+        self.held.fetch_add(new.len() as u64, Relaxed);
         if self.started.load(Relaxed) == 0 {
             self.started.store(env.now().sec.max(1), Relaxed);
         }
         let mut shard = self.shards[home_shard].lock();
         shard.bufs.append(&mut new);
         shard.freed.extend(freed);
-        (*tid, joined)
+        (*tid, promised)
     }
 
     /// Closes the transaction to further handles and starts the next; `None` when nothing has been published.
@@ -126,8 +138,10 @@ impl Running {
         let blocks = bufs.into_iter().filter_map(freeze).collect();
         let done = *tid;
         *tid = done.next();
+        self.held.store(0, Relaxed);
+        let promised = self.promised.swap(0, Relaxed);
         self.started.store(0, Relaxed);
-        Some(Switched { tid: done, blocks, freed, joined: self.joined.swap(0, Relaxed) })
+        Some(Switched { tid: done, blocks, freed, promised })
     }
 }
 

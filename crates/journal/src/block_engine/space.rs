@@ -143,6 +143,19 @@ impl Space {
         self.wake_if_waited();
     }
 
+    /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images: nothing that is
+    /// promised to others may be lost by it.
+    pub(crate) fn takes_more(&self, promised: u64, more: u64) -> bool {
+        let committing = |images: u64| self.for_images(images.max(1)) + self.fixed;
+        self.take(|taken| taken.committing = committing(promised + more));
+        // Who was promised something before saw the larger allowance, and is counted here.
+        let fits = self.outstanding.load(SeqCst) <= self.allowance.load(SeqCst);
+        if !fits {
+            self.take(|taken| taken.committing = committing(promised));
+        }
+        fits
+    }
+
     /// Waits until something changes; the timeout only bounds how late an abort is seen.
     pub(crate) fn wait_for_change(&self) {
         self.waiters.fetch_add(1, SeqCst);
@@ -170,7 +183,9 @@ impl super::Core {
         if blocks > self.space.max_handle() {
             return Err(JournalError::TooBig { need: blocks, max: self.space.max_handle() });
         }
-        if self.space.try_promise(blocks) {
+        // New data takes memory, if not the ring: nobody runs away from the committer.
+        let held = self.running.held() * self.block_size as u64;
+        if held < 2 * self.config.dirty_bytes && self.space.try_promise(blocks) {
             return Ok(());
         }
         let began = self.env.monotonic_ns();
@@ -180,12 +195,16 @@ impl super::Core {
     }
 
     fn reserve_slowly(&self, blocks: u32) -> Result<()> {
+        if self.running.held() * self.block_size as u64 >= 2 * self.config.dirty_bytes {
+            self.stats.lock().foreground_commits += 1;
+            self.wait(self.running.tid())?;
+        }
         loop {
             self.check_alive()?;
             if self.space.try_promise(blocks) {
                 return Ok(());
             }
-            if self.running.joined() > 0 && self.space.transaction_is_full(blocks) {
+            if self.running.promised() > 0 && self.space.transaction_is_full(blocks) {
                 self.stats.lock().foreground_commits += 1;
                 self.wait(self.running.tid())?;
             } else if self.space.used() > 0 {
@@ -194,7 +213,7 @@ impl super::Core {
                 } else {
                     self.space.wait_for_change();
                 }
-            } else if self.running.joined() > 0 {
+            } else if self.running.promised() > 0 {
                 self.stats.lock().foreground_commits += 1;
                 self.wait(self.running.tid())?;
             } else {

@@ -82,6 +82,12 @@ impl LogFormat for UnitLog {
         bytes >= STAGE_PLAIN || bytes >= STAGE_DENSE && dense()
     }
 
+    fn new_data_cost(&self, blocks: u32) -> u32 {
+        // Runs of a block each in the tables, if all of it goes home.
+        let entries = (blocks as usize * unit::STAGED).div_ceil(self.area.block_size()) as u32;
+        entries + u32::from(blocks > 0)
+    }
+
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let (next, durable) = (self.next.load(Relaxed), self.durable.load(Relaxed));
         debug_assert_eq!(Tid(next as u32), tx.tid);

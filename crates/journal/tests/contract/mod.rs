@@ -1,5 +1,9 @@
 //! The engine contract as tests. An engine passes when every function here does, given a [`Rig`] that makes it.
 
+mod new_data;
+
+pub(crate) use new_data::{new_data_is_not_bound_by_the_ring, new_data_is_there_when_it_is_named};
+
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
@@ -230,75 +234,6 @@ pub(crate) fn every_crash_leaves_a_prefix(rig: &dyn Rig) {
     assert!(states > 150, "only {states} crash states");
 }
 
-/// Slots of newly allocated runs, each as long as the engine needs to write it home at once if it does such a thing.
-const SLOTS: u64 = 6;
-const RUN: u64 = 64;
-
-fn slot(n: u8) -> Extent {
-    Extent { start: HOME + 100 + u64::from(n) % SLOTS * RUN, len: RUN as u32 }
-}
-
-/// Contents of new blocks are there when the block that names them is, however often the slots are used again, and whether they compress or
-/// not; and what was written over them later is there with what names that.
-pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
-    let b = bench(rig);
-    let contents = |n: u8, i: u64| if n.is_multiple_of(2) { vec![n; BLOCK] } else { noise(n, i) };
-    for n in 1..=14u8 {
-        let mut h = b.handle(RUN as u32 + 4);
-        // Odd ones are short and do not compress, even ones are long and do.
-        let len = if n.is_multiple_of(2) { RUN } else { RUN / 4 };
-        for i in 0..len {
-            h.new_data(slot(n).start + i, 0, &contents(n, i)).unwrap();
-        }
-        h.write(HOME, META, 0, &[n]).unwrap();
-        if n > 1 {
-            h.free(slot(n - 1), Kind::DATA);
-        }
-        h.close();
-        // Over what is already committed, and, every third time, over what is not.
-        if n.is_multiple_of(3) {
-            b.sync();
-            b.domain.mark(u64::from(n));
-        }
-        let mut h = b.handle(2);
-        h.data(slot(n).start + 1, 0, &[n; 16]).unwrap();
-        h.write(HOME + 1, META, 0, &[n]).unwrap();
-        h.close();
-        if n % 3 == 1 {
-            b.sync();
-            b.domain.mark(u64::from(n));
-        }
-        if n % 5 == 0 {
-            b.engine.checkpoint_all().unwrap();
-        }
-    }
-    let media = [Medium { base: Layer::new(b.base), kind: ondol_power::Kind::Block, whole: None }];
-    let sampling = Sampling { all_of: 1, samples: 600, torn: 2048, ..Sampling::default() };
-    let states = sampling.each(&media, &b.domain.take(), |layers, synced| {
-        let after = RamStore::from_bytes(layers[0].to_bytes());
-        rig.recover(&after);
-        let (n, over) = (byte_at(&after, HOME), byte_at(&after, HOME + 1));
-        assert!(u64::from(n) >= synced && (over == n || over + 1 == n), "{n}, {over} although {synced} was synced");
-        let len = if n == 0 {
-            0
-        } else if n.is_multiple_of(2) {
-            RUN
-        } else {
-            RUN / 4
-        };
-        for i in 0..len {
-            let mut want = contents(n, i);
-            if i == 1 && over == n {
-                want[..16].fill(n);
-            }
-            let mut got = vec![0; BLOCK];
-            after.read((slot(n).start + i) * BLOCK as u64, &mut got).unwrap();
-            assert!(got == want, "block {i} of run {n}, {over} written over");
-        }
-    });
-    assert!(states > 300, "only {states} crash states");
-}
-
 pub(crate) fn freed_blocks_wait_for_durability_and_are_never_replayed(rig: &dyn Rig) {
     let b = bench(rig);
     b.fill(HOME, 1);
@@ -450,6 +385,7 @@ macro_rules! engine_contract {
             a_waited_for_transaction_survives
             every_crash_leaves_a_prefix
             new_data_is_there_when_it_is_named
+            new_data_is_not_bound_by_the_ring
             freed_blocks_wait_for_durability_and_are_never_replayed
             one_commit_costs_its_flushes_and_no_more
             a_small_log_wraps_and_never_loses

@@ -83,6 +83,11 @@ pub(super) fn overwrite(op: &mut Op<'_>, ino: Ino, start: u64, offset: usize, by
     Ok(())
 }
 
+/// Whether no committed state reaches what blocks held that an operation allocates. Those of a cluster that stays in use may hold such.
+pub(super) fn is_newborn(vol: &Volume) -> bool {
+    vol.shared.sb.cluster_ratio() == 1
+}
+
 /// What is known of blocks that are filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Before {
@@ -107,8 +112,7 @@ pub(super) fn fill(
     let (start, blocks) = run;
     let block_size = op.vol().shared.sb.block_size() as usize;
     if to_journal(op, ino)? || op.vol().engine.takes_new_data() {
-        // Blocks of a cluster that stays in use may hold what a committed state reaches.
-        let newborn = before == Before::Free && op.vol().shared.sb.cluster_ratio() == 1;
+        let newborn = before == Before::Free && is_newborn(op.vol());
         for (block, at, part) in parts(block_size, start, offset, bytes) {
             let handle = op.handle()?;
             if newborn { handle.new_data(block, at, part)? } else { handle.fresh_data(block, at, part)? }

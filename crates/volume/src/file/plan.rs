@@ -115,7 +115,12 @@ fn plan_blocks(
     // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
     let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
-    let data = if data::in_handles(vol, ino, inode) { blocks + u32::from(gap) + more as u32 } else { 0 };
+    let data = if data::in_handles(vol, ino, inode) {
+        let new = if data::is_newborn(vol) { seen.holes as u32 } else { 0 };
+        (blocks + u32::from(gap) + more as u32).saturating_sub(new) + vol.engine.new_data_cost(new)
+    } else {
+        0
+    };
     Ok((cost(vol, seen.growth(vol, added), seen.clusters, data), seen))
 }
 

@@ -1,0 +1,121 @@
+//! Contents of blocks that a transaction has allocated, which an engine may write home at once.
+
+use super::{BLOCK, HOME, META, Rig, bench, byte_at, noise};
+use ondol_block::{BlockStore, RamStore};
+use ondol_journal::{Extent, Handle, Kind};
+use ondol_power::{Layer, Medium, Sampling};
+
+/// Slots of newly allocated runs, each as long as the engine needs to write it home at once if it does such a thing.
+const SLOTS: u64 = 6;
+const RUN: u64 = 64;
+
+fn slot(n: u8) -> Extent {
+    Extent { start: HOME + 100 + u64::from(n) % SLOTS * RUN, len: RUN as u32 }
+}
+
+/// Contents of new blocks are there when the block that names them is, however often the slots are used again, and whether they compress or
+/// not; and what was written over them later is there with what names that.
+pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
+    let b = bench(rig);
+    let contents = |n: u8, i: u64| if n.is_multiple_of(2) { vec![n; BLOCK] } else { noise(n, i) };
+    for n in 1..=14u8 {
+        let mut h = b.handle(RUN as u32 + 4);
+        // Odd ones are short and do not compress, even ones are long and do.
+        let len = if n.is_multiple_of(2) { RUN } else { RUN / 4 };
+        for i in 0..len {
+            h.new_data(slot(n).start + i, 0, &contents(n, i)).unwrap();
+        }
+        h.write(HOME, META, 0, &[n]).unwrap();
+        if n > 1 {
+            h.free(slot(n - 1), Kind::DATA);
+        }
+        h.close();
+        // Over what is already committed, and, every third time, over what is not.
+        if n.is_multiple_of(3) {
+            b.sync();
+            b.domain.mark(u64::from(n));
+        }
+        let mut h = b.handle(2);
+        h.data(slot(n).start + 1, 0, &[n; 16]).unwrap();
+        h.write(HOME + 1, META, 0, &[n]).unwrap();
+        h.close();
+        if n % 3 == 1 {
+            b.sync();
+            b.domain.mark(u64::from(n));
+        }
+        if n % 5 == 0 {
+            b.engine.checkpoint_all().unwrap();
+        }
+    }
+    let media = [Medium { base: Layer::new(b.base), kind: ondol_power::Kind::Block, whole: None }];
+    let sampling = Sampling { all_of: 1, samples: 600, torn: 2048, ..Sampling::default() };
+    let states = sampling.each(&media, &b.domain.take(), |layers, synced| {
+        let after = RamStore::from_bytes(layers[0].to_bytes());
+        rig.recover(&after);
+        let (n, over) = (byte_at(&after, HOME), byte_at(&after, HOME + 1));
+        assert!(u64::from(n) >= synced && (over == n || over + 1 == n), "{n}, {over} although {synced} was synced");
+        let len = if n == 0 {
+            0
+        } else if n.is_multiple_of(2) {
+            RUN
+        } else {
+            RUN / 4
+        };
+        for i in 0..len {
+            let mut want = contents(n, i);
+            if i == 1 && over == n {
+                want[..16].fill(n);
+            }
+            let mut got = vec![0; BLOCK];
+            after.read((slot(n).start + i) * BLOCK as u64, &mut got).unwrap();
+            assert!(got == want, "block {i} of run {n}, {over} written over");
+        }
+    });
+    assert!(states > 300, "only {states} crash states");
+}
+
+/// Contents of new blocks that the ring could not hold, long and scattered, beside others that hold promises: everything that was promised is
+/// kept, and nothing is lost.
+pub(crate) fn new_data_is_not_bound_by_the_ring(rig: &dyn Rig) {
+    let b = bench(rig);
+    for (n, step, count) in [(1u8, 1, 600), (2, 2, 300), (3, 2, 60)] {
+        let place = |i: u64| HOME + 100 + i * step;
+        let need = b.engine.new_data_cost(count as u32) + 1;
+        if need > b.engine.max_blocks() {
+            assert!(Handle::begin(&*b.engine, need).is_err(), "an engine keeps to what it says");
+            continue;
+        }
+        // Somebody has been promised nearly all, and will take it.
+        let most = b.engine.max_blocks() - 2 * need;
+        let mut other = b.handle(most.min(80));
+        let mut h = b.handle(need);
+        for i in 0..count {
+            h.new_data(place(i), 0, &noise(n, i)).unwrap();
+        }
+        h.write(HOME, META, 0, &[n]).unwrap();
+        assert!(h.write(HOME + 1, META, 0, &[n]).is_err(), "a handle kept to its promise");
+        h.close();
+        b.sync();
+        for i in 0..u64::from(most.min(80)) {
+            other.write(HOME + 2 + i, META, 0, &noise(n, i)).unwrap();
+        }
+        other.close();
+        b.sync();
+        let after = b.crashed(rig);
+        assert_eq!(byte_at(&after, HOME), n);
+        for i in 0..count {
+            let mut got = vec![0; BLOCK];
+            after.read(place(i) * BLOCK as u64, &mut got).unwrap();
+            assert!(got == noise(n, i), "block {i} of round {n}");
+        }
+        let mut h = b.handle(1);
+        for i in 0..count {
+            h.free(Extent { start: place(i), len: 1 }, Kind::DATA);
+        }
+        h.write(HOME, META, 0, &[n]).unwrap();
+        h.close();
+        b.sync();
+    }
+    let stats = b.engine.stats();
+    assert!(stats.used_blocks < stats.ring_blocks && b.engine.aborted().is_none());
+}
