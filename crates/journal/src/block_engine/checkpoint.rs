@@ -94,7 +94,7 @@ impl Core {
         let mut pending = self.pending.lock();
         pending.forget_upto(upto);
         let used = pending.tail().map_or(0, |(_, start)| pending.distance_from(start, self.log.area().ring_blocks()));
-        self.space.set_used(used);
+        self.space.set_used(used, pending.len() as u64);
         Ok(())
     }
 

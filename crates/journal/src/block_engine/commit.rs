@@ -208,7 +208,8 @@ impl Core {
             }
             pending.committed(tx, start, head);
             let tail = pending.tail().map_or(head, |(_, start)| start);
-            self.space.completed(pending.distance_from(tail, self.log.area().ring_blocks()));
+            let used = pending.distance_from(tail, self.log.area().ring_blocks());
+            self.space.completed(used, pending.len() as u64);
             if plant::is(Defect::EarlyReuse) { Vec::new() } else { pending.release(freed) }
         };
         self.release(&released);

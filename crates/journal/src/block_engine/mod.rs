@@ -53,6 +53,10 @@ pub(crate) trait LogFormat: Send + Sync {
     fn area(&self) -> &Area;
     /// Upper bound of the area's blocks that `images` images and `revokes` revoke records take.
     fn cost(&self, images: u64, revokes: u64) -> u64;
+    /// How many different blocks may have images in the log for each block of its ring: as many can be revoked by one transaction.
+    fn images_per_block(&self) -> u64 {
+        1
+    }
     /// Whether `run`, contents of consecutive blocks that the transaction has allocated, is to be written home instead of into the
     /// log. The log must then tell whether it arrived.
     fn goes_home(&self, run: &[(u64, Block)]) -> bool {

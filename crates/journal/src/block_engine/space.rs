@@ -16,6 +16,9 @@ use std::time::Duration;
 struct Taken {
     used: u64,
     committing: u64,
+    /// Images of the transaction that is being committed, and different blocks that have images in the log.
+    images: u64,
+    logged: u64,
 }
 
 /// The ring's ledger.
@@ -23,6 +26,8 @@ pub(crate) struct Space {
     ring: u64,
     max_tx: u64,
     max_handle: u32,
+    /// The most different blocks that may have images in the log.
+    most_logged: u64,
     /// Blocks that a transaction takes beside its images and their tags, at most.
     fixed: u64,
     /// Images that the first `n` blocks of free ring can carry: `n * num / den`.
@@ -41,11 +46,13 @@ impl Space {
     pub(crate) fn new(log: &dyn LogFormat) -> Self {
         let ring = log.area().ring_blocks();
         let many = ring.max(64);
-        let fixed = log.cost(0, ring) + 2;
+        let most_logged = ring * log.images_per_block();
+        let fixed = log.cost(0, most_logged) + 2;
         let max_tx = ring / 4;
         let space = Self {
             ring,
             max_tx,
+            most_logged,
             max_handle: u32::try_from(max_tx).unwrap_or(u32::MAX),
             fixed,
             ratio: (many, log.cost(many, 0)),
@@ -57,7 +64,7 @@ impl Space {
             lock: Mutex::default(),
             changed: Condvar::new(),
         };
-        space.set_used(0);
+        space.set_used(0, 0);
         space
     }
 
@@ -71,19 +78,27 @@ impl Space {
         self.used.load(SeqCst)
     }
 
-    /// More than half of the ring lies between tail and head.
+    /// More than half of the ring lies between tail and head, or more than half of the blocks that may be in the log are.
     pub(crate) fn half_full(&self) -> bool {
-        self.used() * 2 > self.ring
+        let taken = *self.taken.lock();
+        taken.used * 2 > self.ring || taken.logged * 2 > self.most_logged
     }
 
-    /// Sets how many ring blocks lie between tail and head.
-    pub(crate) fn set_used(&self, used: u64) {
-        self.take(|taken| taken.used = used);
+    /// Sets how many ring blocks lie between tail and head, and how many different blocks have images there.
+    pub(crate) fn set_used(&self, used: u64, logged: u64) {
+        self.take(|taken| (taken.used, taken.logged) = (used, logged));
     }
 
-    /// The transaction that was being committed lies in the ring, of which `used` blocks are in use now.
-    pub(crate) fn completed(&self, used: u64) {
-        self.take(|taken| *taken = Taken { used, committing: 0 });
+    /// The transaction that was being committed lies in the ring, of which `used` blocks are in use now, with images of `logged` different
+    /// blocks.
+    pub(crate) fn completed(&self, used: u64, logged: u64) {
+        self.take(|taken| *taken = Taken { used, logged, ..Taken::default() });
+    }
+
+    /// A transaction of at most `images` images is being committed.
+    fn commits(&self, images: u64) {
+        let committing = self.for_images(images.max(1)) + self.fixed;
+        self.take(|taken| (taken.committing, taken.images) = (committing, images));
     }
 
     fn take(&self, change: impl FnOnce(&mut Taken)) {
@@ -91,7 +106,8 @@ impl Space {
         change(&mut taken);
         let all = if plant::is(Defect::RingOverrun) { 0 } else { taken.used + taken.committing };
         let free = self.ring.saturating_sub(all).saturating_sub(2 * self.fixed);
-        let images = free * self.ratio.0 / self.ratio.1;
+        let unlogged = self.most_logged.saturating_sub(taken.logged + taken.images);
+        let images = (free * self.ratio.0 / self.ratio.1).min(unlogged);
         self.used.store(taken.used, SeqCst);
         self.allowance.store(images.min(self.max_tx), SeqCst);
         drop(taken);
@@ -132,13 +148,12 @@ impl Space {
     /// The switch took `joined` blocks out of the running transaction; they are being committed now. The allowance shrinks
     /// before their promises end: a promise in between must not find both as they were.
     pub(crate) fn switched(&self, joined: u64) {
-        let committing = self.for_images(joined.max(1)) + self.fixed;
         if plant::is(Defect::PromiseInGap) {
             self.outstanding.fetch_sub(joined, SeqCst);
-            self.take(|taken| taken.committing = committing);
+            self.commits(joined);
             return;
         }
-        self.take(|taken| taken.committing = committing);
+        self.commits(joined);
         self.outstanding.fetch_sub(joined, SeqCst);
         self.wake_if_waited();
     }
@@ -146,12 +161,11 @@ impl Space {
     /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images: nothing that is
     /// promised to others may be lost by it.
     pub(crate) fn takes_more(&self, promised: u64, more: u64) -> bool {
-        let committing = |images: u64| self.for_images(images.max(1)) + self.fixed;
-        self.take(|taken| taken.committing = committing(promised + more));
+        self.commits(promised + more);
         // Who was promised something before saw the larger allowance, and is counted here.
         let fits = self.outstanding.load(SeqCst) <= self.allowance.load(SeqCst);
         if !fits {
-            self.take(|taken| taken.committing = committing(promised));
+            self.commits(promised);
         }
         fits
     }

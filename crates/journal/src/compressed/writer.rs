@@ -19,6 +19,9 @@ const STAGE_PLAIN: usize = 64 << 10;
 /// The same for data that does not compress.
 const STAGE_DENSE: usize = 16 << 10;
 
+/// Different blocks that the log may hold for each block of its ring: however well they compress, one transaction may have to revoke them all.
+const IMAGES_PER_BLOCK: u64 = 8;
+
 /// A compressed journal on a block store.
 pub(super) struct UnitLog {
     env: Arc<dyn Env>,
@@ -73,6 +76,10 @@ impl LogFormat for UnitLog {
     fn cost(&self, images: u64, revokes: u64) -> u64 {
         let block_size = self.area.block_size() as u64;
         unit::most_bytes(block_size, images, revokes).div_ceil(block_size)
+    }
+
+    fn images_per_block(&self) -> u64 {
+        IMAGES_PER_BLOCK
     }
 
     fn goes_home(&self, run: &[(u64, Block)]) -> bool {
