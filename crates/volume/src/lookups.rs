@@ -85,7 +85,11 @@ impl Volume {
         if !self.lookups.forget(ino, times) {
             return Ok(());
         }
-        let released = self.release(ino);
+        let released = match self.release(ino) {
+            // The end of the mount came first.
+            Err(_) if !self.orphans.contains(ino) => Ok(()),
+            released => released,
+        };
         self.lookups.held.fetch_sub(1, SeqCst);
         self.lookups.changed.store(self.env.monotonic_ns(), SeqCst);
         released

@@ -131,3 +131,32 @@ fn a_crash_leaves_an_orphan() {
         assert_clean(&fs.unmounted(), "closed");
     }
 }
+
+/// The volume is closed while the kernel still forgets: each inode is deleted once, by one or the other.
+#[test]
+fn forgetting_may_meet_the_end() {
+    for options in IMAGES {
+        let fs = Fs::mount(mkfs(16, options));
+        let v = &fs.volume;
+        let mut empty = None;
+        for round in 0..6 {
+            let inos: Vec<Ino> = (0..120).map(|n| file_of(&fs, &format!("{round}-{n}"))).collect();
+            (0..120).for_each(|n| v.unlink(ROOT, format!("{round}-{n}").as_bytes()).expect("unlink"));
+            std::thread::scope(|scope| {
+                scope.spawn(|| inos.iter().for_each(|&ino| v.forget(ino, 1).expect("forget")));
+                scope.spawn(|| v.process_orphans().map(drop).expect("orphans"));
+            });
+            v.process_orphans().expect("orphans");
+            // The directory has grown in the first round.
+            let now = free(&fs);
+            assert_eq!(*empty.get_or_insert(now), now, "{options:?}");
+        }
+        assert_clean(&fs.unmounted(), "both");
+    }
+}
+
+fn file_of(fs: &Fs, name: &str) -> Ino {
+    let ino = fs.create(ROOT, name);
+    fs.volume.looked_up(ino);
+    ino
+}

@@ -65,7 +65,7 @@ impl Orphans {
     }
 
     /// Whether `ino` is an orphan as far as closed operations say.
-    fn contains(&self, ino: Ino) -> bool {
+    pub(crate) fn contains(&self, ino: Ino) -> bool {
         let in_file = self.file.read().as_ref().is_some_and(|f| f.find(ino).is_some());
         in_file || self.list.lock().contains(ino)
     }

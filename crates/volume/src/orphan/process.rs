@@ -14,6 +14,12 @@ pub struct Processed {
     pub truncated: u64,
 }
 
+/// How an orphan ended.
+enum Finished {
+    Deleted,
+    Truncated,
+}
+
 impl Volume {
     /// Deletes and truncates what a crash left half deleted or half truncated. To be called once, after the journal has
     /// been recovered and before anybody else uses the volume; a read-only volume keeps its orphans. Nothing of it
@@ -45,21 +51,28 @@ impl Volume {
         }
         let mut done = Processed::default();
         for ino in all {
-            if self.finish_orphan(ino)? {
-                done.deleted += 1;
-            } else {
-                done.truncated += 1;
+            match self.finish_orphan(ino)? {
+                Some(Finished::Deleted) => done.deleted += 1,
+                Some(Finished::Truncated) => done.truncated += 1,
+                None => {}
             }
         }
         Ok(done)
     }
 
-    /// True if the orphan was deleted, false if it was truncated.
-    fn finish_orphan(&self, ino: Ino) -> Result<bool> {
-        let guard = self.nodes.get_orphan(&self.shared, &*self.engine, ino)?.write()?;
+    /// What has become of an orphan; None if somebody else was faster: the last who had it open, or knew its number.
+    fn finish_orphan(&self, ino: Ino) -> Result<Option<Finished>> {
+        let node = match self.nodes.get_orphan(&self.shared, &*self.engine, ino) {
+            Err(_) if !self.orphans.contains(ino) => return Ok(None),
+            node => node?,
+        };
+        let Ok(guard) = node.write() else { return Ok(None) };
+        if !self.orphans.contains(ino) {
+            return Ok(None);
+        }
         if guard.state.inode.links == 0 {
             self.delete_locked(guard)?;
-            return Ok(true);
+            return Ok(Some(Finished::Deleted));
         }
         if guard.state.inode.is_regular() {
             self.finish_truncate(guard)?;
@@ -70,6 +83,6 @@ impl Volume {
             super::remove(&mut op, ino)?;
             op.close()?;
         }
-        Ok(false)
+        Ok(Some(Finished::Truncated))
     }
 }
