@@ -17,13 +17,13 @@ use ondol_volume::{Error as VolumeError, Fallocate, Image, Ino, Volume as Inodes
 /// Bytes of zeros written at once.
 const CHUNK: u64 = 1 << 20;
 
-/// Gives the image on `media` a journal of `bytes`, rounded down to whole blocks, if its own is of another size. The image then needs recovery, which whoever opens
-/// it next does.
+/// Gives the image on `media` a journal of `bytes`, rounded down to whole blocks, if its own is of another size; says whether it was. Then the image
+/// needs recovery, which whoever opens it next does.
 ///
 /// # Errors
 /// The journal lies on another device; it would be too short, or take more than half of what is free; the image is in use or corrupt; the
 /// store's failure. The old journal is in its place then, or the new one after recovery.
-pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn Env>) -> Result<()> {
+pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn Env>) -> Result<bool> {
     let image = Image::open(media.store.clone())?;
     let state = |what: String| Error::State { target: image.name().to_owned(), what };
     let sb = image.superblock();
@@ -33,7 +33,7 @@ pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn
     let blocks = bytes / u64::from(sb.block_size());
     let old = media.log_map(&image)?;
     if blocks == old.blocks() {
-        return Ok(());
+        return Ok(false);
     }
     let least = jbd2::least_blocks(&*media.store, &old)?;
     if blocks < least {
@@ -43,9 +43,10 @@ pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn
         return Err(state(format!("a journal of {blocks} blocks: it has clusters of {} blocks", sb.cluster_ratio())));
     }
     let plain = options.clone().with_journal(JournalEngine::Classic).with_data(DataMode::Ordered);
-    let composed = compose::open_guarded(media.clone(), &Options { journal_size: None, mounted_on: None, ..plain }, env.clone())?;
+    let composed =
+        compose::open_guarded(media.clone(), &Options { journal_size: None, mounted_on: None, ..plain }, env.clone())?;
     match prepare(&composed, &image, blocks) {
-        Ok(twin) => exchange(media, &composed, twin, env),
+        Ok(twin) => exchange(media, &composed, twin, env).map(|()| true),
         Err(e) => {
             if let Err(e) = composed.close() {
                 tracing::warn!("{}: it needs recovery: {e}", image.name());

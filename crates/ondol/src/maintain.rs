@@ -1,8 +1,8 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
 use crate::compose::{self, Composed};
-use crate::options::data_code;
 use crate::media::Media;
+use crate::options::data_code;
 use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
@@ -100,8 +100,9 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
     if let Some(bytes) = tune.journal_size {
         image.require_writable()?;
         let media = Media::image(store);
-        journal_size::ensure(&media, bytes, &Options::default(), &env)?;
-        compose::open_media(media, &Options::default(), env)?.close()?;
+        if journal_size::ensure(&media, bytes, &Options::default(), &env)? {
+            compose::open_media(media, &Options::default(), env)?.close()?;
+        }
     }
     Ok(())
 }
