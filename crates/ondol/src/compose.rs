@@ -81,6 +81,8 @@ fn open_whole(
     who: impl FnOnce(JournalEngine) -> Replay,
 ) -> Result<Composed> {
     let image = Image::open(media.store.clone())?;
+    // A journal that is not there is said before anything is written.
+    media.log_map(&image)?;
     let holding = Holding::take(&image, env.clone())?;
     let recovered = replay(&media, &image)?;
     holding.check()?;

@@ -94,15 +94,16 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
     if image.needs_recovery() || jbd2::info(&*store, &map)?.dirty {
         return Err(state("it was not unmounted cleanly: run `ondol recover` first"));
     }
-    if tune.journal.is_some() || tune.data.is_some() {
-        jbd2::ask(&*store, &map, tune.journal.map(JournalEngine::code), tune.data.map(data_code))?;
-    }
     if let Some(bytes) = tune.journal_size {
         image.require_writable()?;
-        let media = Media::image(store);
+        let media = Media::image(store.clone());
         if journal_size::ensure(&media, bytes, &Options::default(), &env)? {
             compose::open_media(media, &Options::default(), env)?.close()?;
         }
+    }
+    if tune.journal.is_some() || tune.data.is_some() {
+        let map = LogMap::new(image.superblock().block_size(), Image::open(store.clone())?.journal_map()?);
+        jbd2::ask(&*store, &map, tune.journal.map(JournalEngine::code), tune.data.map(data_code))?;
     }
     Ok(())
 }
