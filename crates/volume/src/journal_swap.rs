@@ -105,6 +105,6 @@ fn exchange(a: &mut Inode, b: &mut Inode) {
     std::mem::swap(&mut a.size, &mut b.size);
     std::mem::swap(&mut a.blocks, &mut b.blocks);
     let (of_a, of_b) = (a.flags & FORM, b.flags & FORM);
-    a.flags = a.flags - FORM | of_b;
-    b.flags = b.flags - FORM | of_a;
+    a.flags = (a.flags - FORM) | of_b;
+    b.flags = (b.flags - FORM) | of_a;
 }
