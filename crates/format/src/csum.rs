@@ -34,6 +34,13 @@ pub fn inode_seed(seed: u32, ino: u32, generation: u32) -> u32 {
     crc32c(crc32c(seed, &ino.to_le_bytes()), &generation.to_le_bytes())
 }
 
+/// The generation with which inode `ino` has the same [`inode_seed`] as inode `other` with `generation`: blocks with checksums of the one
+/// are then right for the other. There is one for every `ino`, since what crc32c makes of the last 4 bytes follows from their exclusive or
+/// with what was before them.
+pub fn generation_like(seed: u32, ino: u32, other: u32, generation: u32) -> u32 {
+    crc32c(seed, &ino.to_le_bytes()) ^ crc32c(seed, &other.to_le_bytes()) ^ generation
+}
+
 /// crc32c of `data` with the 4 bytes at `field` taken as zero; None if the field does not lie inside.
 pub(crate) fn crc32c_skip4(seed: u32, data: &[u8], field: usize) -> Option<u32> {
     let head = data.get(..field)?;
@@ -62,5 +69,13 @@ mod tests {
         bytes[20..24].fill(0);
         assert_eq!(skipped, Some(crc32c(7, &bytes)));
         assert_eq!(crc32c_skip4(7, &bytes, 62), None);
+    }
+
+    #[test]
+    fn a_generation_makes_two_inodes_alike() {
+        for (seed, ino, other, generation) in [(0, 12, 8, 0), (!0, 11, 8, 7), (0x1234_5678, 99_999, 1, !0)] {
+            let like = super::generation_like(seed, ino, other, generation);
+            assert_eq!(super::inode_seed(seed, ino, like), super::inode_seed(seed, other, generation));
+        }
     }
 }

@@ -7,7 +7,7 @@ use ondol_format::jbd2::JournalSuperblock;
 use std::io::IoSlice;
 
 /// The journal file as runs of blocks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogMap {
     block_size: usize,
     /// `(first block of the file, first block on the medium, length)`, in file order without gaps.

@@ -6,11 +6,12 @@
 
 use crate::holding::Holding;
 use crate::media::Media;
-use crate::{Error, JournalEngine, Options, Result, fast_commit};
+use crate::{Error, JournalEngine, Options, Result, fast_commit, journal_size};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Progress, Step, System};
+use ondol_format::Incompat;
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, Recovered};
@@ -54,19 +55,40 @@ pub(crate) fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc
     open_media(Media::image(store), options, env)
 }
 
-fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+pub(crate) fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
     let image = open_image(media.store.clone(), options)?;
     let writable = !options.read_only && can_be_written(&image);
     if !writable {
         return open_read_only(media, image, options, env);
     }
     require_whole(&image, options)?;
-    let map = media.log_map(&image)?;
+    if let Some(bytes) = options.journal_size {
+        journal_size::ensure(&media, bytes, options, &env)?;
+    }
+    let replay = |engine| if engine == JournalEngine::Classic { Replay::Anybody } else { Replay::Ondol };
+    open_whole(media, options, env, replay)
+}
+
+/// Opens an image for writing that nobody but Ondol is to recover, whatever the engine.
+pub(crate) fn open_guarded(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+    open_whole(media, options, env, |_| Replay::Ondol)
+}
+
+fn open_whole(
+    media: Media,
+    options: &Options,
+    env: Arc<dyn Env>,
+    who: impl FnOnce(JournalEngine) -> Replay,
+) -> Result<Composed> {
+    let image = Image::open(media.store.clone())?;
+    // A journal that is not there is said before anything is written.
+    media.log_map(&image)?;
     let holding = Holding::take(&image, env.clone())?;
     let recovered = replay(&media, &image)?;
     holding.check()?;
+    let image = Image::open(media.store.clone())?;
+    let map = media.log_map(&image)?;
     let store = media.store;
-    let image = Image::open(store.clone())?;
     let journal = jbd2::info(&*store, &map)?;
     let options = &options.clone().over(image.superblock(), journal.asks);
     let shared = image.shared()?;
@@ -86,8 +108,7 @@ fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Comp
         Arc::new(open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
     holding.check()?;
     let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes());
-    let replay = if journal == JournalEngine::Classic { Replay::Anybody } else { Replay::Ondol };
-    image.mark_mounted(env.now(), mounted_on, replay)?;
+    image.mark_mounted(env.now(), mounted_on, who(journal))?;
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options(options, data, false)));
     let orphans = inodes.process_orphans()?;
     let hold = holding.end()?;
@@ -182,13 +203,24 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
         Some(commits) => fast_commit::replay(media, image, &map, &commits)?,
         None => Recovered::default(),
     };
-    let after = jbd2::recover(&**store, &map, image.superblock().blocks_count())?;
-    let recovered = Recovered {
-        transactions: before.transactions + after.transactions,
-        blocks: before.blocks + after.blocks,
-        revoked: before.revoked + after.revoked,
-    };
+    let blocks = image.superblock().blocks_count();
+    let mut recovered = sum(before, jbd2::recover(&**store, &map, blocks)?);
+    if image.superblock().has_incompat(Incompat::ONDOL_JOURNAL) {
+        // The image may have been given another journal, whose log holds the same: see `journal_size`.
+        let map_now = media.log_map(&Image::open(store.clone())?)?;
+        if map_now != map {
+            recovered = sum(recovered, jbd2::recover(&**store, &map_now, blocks)?);
+        }
+    }
     recovered_image(media, image, recovered)
+}
+
+fn sum(a: Recovered, b: Recovered) -> Recovered {
+    Recovered {
+        transactions: a.transactions + b.transactions,
+        blocks: a.blocks + b.blocks,
+        revoked: a.revoked + b.revoked,
+    }
 }
 
 /// Marks an image whose journal has been emptied.

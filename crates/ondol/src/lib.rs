@@ -36,6 +36,7 @@ mod file;
 mod format;
 mod holding;
 mod info;
+mod journal_size;
 mod maintain;
 mod media;
 mod options;
@@ -50,6 +51,7 @@ pub use format::FormatOptions;
 pub use info::{Counters, Info, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_store, mark_checked, recover, recover_store, tune,
+    tune_store,
 };
 pub use ondol_block::{Access, open_file, passed};
 pub use ondol_env::Timestamp;

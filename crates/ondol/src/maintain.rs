@@ -1,8 +1,9 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
 use crate::compose::{self, Composed};
+use crate::media::Media;
 use crate::options::data_code;
-use crate::{DataMode, Error, JournalEngine, Options, Result};
+use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
@@ -65,14 +66,24 @@ pub struct Tune {
     pub journal: Option<JournalEngine>,
     /// The data mode that a mount takes unless told otherwise.
     pub data: Option<DataMode>,
+    /// The size of the journal in bytes, rounded down to whole blocks.
+    pub journal_size: Option<u64>,
 }
 
 /// Changes how the clean image at `path` is journaled. It stays an image that every ext4 program takes. Durable when this returns.
 ///
 /// # Errors
-/// The image is in use, is not clean, or has no journal of its own; or the store's failure.
+/// The image is in use, is not clean, or has no journal of its own; the size is less than 1024 blocks or more than half of what is free; or
+/// the store's failure. When that cuts a change of the size short, opening the image brings it to its end or back.
 pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
-    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Write)?);
+    tune_store(Arc::new(FileStore::open(path.as_ref(), Access::Write)?), tune, Arc::new(System))
+}
+
+/// As [`tune`], of the image on `store`, with any clock.
+///
+/// # Errors
+/// As [`tune`].
+pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) -> Result<()> {
     let image = Image::open(store.clone())?;
     let state = |what: &str| Error::State { target: image.name().to_owned(), what: what.to_owned() };
     image.require_unused()?;
@@ -83,7 +94,18 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
     if image.needs_recovery() || jbd2::info(&*store, &map)?.dirty {
         return Err(state("it was not unmounted cleanly: run `ondol recover` first"));
     }
-    Ok(jbd2::ask(&*store, &map, tune.journal.map(JournalEngine::code), tune.data.map(data_code))?)
+    if let Some(bytes) = tune.journal_size {
+        image.require_writable()?;
+        let media = Media::image(store.clone());
+        if journal_size::ensure(&media, bytes, &Options::default(), &env)? {
+            compose::open_media(media, &Options::default(), env)?.close()?;
+        }
+    }
+    if tune.journal.is_some() || tune.data.is_some() {
+        let map = LogMap::new(image.superblock().block_size(), Image::open(store.clone())?.journal_map()?);
+        jbd2::ask(&*store, &map, tune.journal.map(JournalEngine::code), tune.data.map(data_code))?;
+    }
+    Ok(())
 }
 
 /// What a check found.

@@ -5,6 +5,9 @@ use ondol_format::superblock as sb;
 use ondol_volume::{Atime, DataMode, OnError};
 use std::path::PathBuf;
 
+#[cfg(test)]
+mod tests;
+
 /// How a volume is opened. See `mount -o` in the README for the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -12,6 +15,8 @@ pub struct Options {
     pub(crate) recovery: bool,
     pub(crate) data: Option<DataMode>,
     pub(crate) journal: Option<JournalEngine>,
+    /// The size that the journal is to have, in bytes, if another than it has.
+    pub(crate) journal_size: Option<u64>,
     pub(crate) zeroing: Option<bool>,
     pub(crate) on_error: Option<OnError>,
     pub(crate) commit_seconds: Option<u64>,
@@ -38,6 +43,7 @@ impl Default for Options {
             recovery: true,
             data: None,
             journal: None,
+            journal_size: None,
             zeroing: None,
             on_error: None,
             commit_seconds: None,
@@ -141,7 +147,7 @@ const MIN_CACHE: u64 = 4 << 20;
 const DEFAULT_COMMIT: u64 = 5;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 33] = [
+pub const OPTION_NAMES: [&str; 34] = [
     "ro",
     "rw",
     "norecovery",
@@ -169,6 +175,7 @@ pub const OPTION_NAMES: [&str; 33] = [
     "data=",
     "errors=",
     "journal=",
+    "journal_size=",
     "fsync=",
     "commit=",
     "dirty=",
@@ -202,6 +209,9 @@ impl Options {
         let journal = self.journal.unwrap_or_default().name();
         let mut text =
             format!("data={data},journal={journal},errors={on_error},commit={commit},dirty={dirty},cache={cache}");
+        if let Some(bytes) = self.journal_size {
+            text += &format!(",journal_size={bytes}");
+        }
         if self.zeroing == Some(true) {
             text += ",zeroing";
         }
@@ -241,6 +251,13 @@ impl Options {
     #[must_use]
     pub fn with_journal(mut self, journal: JournalEngine) -> Self {
         self.journal = Some(journal);
+        self
+    }
+
+    /// Gives the image a journal of `bytes`, rounded down to whole blocks, before it is opened, if its own is of another size and it is opened for writing.
+    #[must_use]
+    pub fn with_journal_size(mut self, bytes: u64) -> Self {
+        self.journal_size = Some(bytes);
         self
     }
 
@@ -381,6 +398,7 @@ impl Options {
             }
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
             ("journal", Some(v)) => self.journal = Some(v.parse()?),
+            ("journal_size", Some(v)) => self.journal_size = Some(size("journal_size", v)?),
             ("zeroing", None) => self.zeroing = Some(true),
             ("nozeroing", None) => self.zeroing = Some(false),
             ("fsync", Some("prefix")) => {}
@@ -438,55 +456,4 @@ pub fn parse_size(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn later_options_win_and_ext4_words_keep_their_meaning() {
-        let o = Options::parse("data=journal,ro,rw,commit=0,dirty=1M,errors=continue,noload,noatime").unwrap();
-        assert_eq!(
-            (o.data, o.read_only, o.commit_seconds, o.dirty_bytes),
-            (Some(DataMode::Journal), false, Some(5), 1 << 20)
-        );
-        assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Some(Atime::Never)));
-    }
-
-    #[test]
-    fn what_cannot_be_taken_is_refused_by_name() {
-        assert_eq!(Options::parse("sparkle"), Err(OptionError::Unknown("sparkle".into())));
-        assert_eq!(Options::parse("journal=remap"), Err(OptionError::NotBuilt("journal=remap".into())));
-        assert!(Options::parse("data=fast").unwrap_err().to_string().contains("ordered"));
-        assert!(Options::parse("nvm=/dev/shm/p").unwrap_err().to_string().contains("nvm"));
-    }
-
-    #[test]
-    fn every_name_is_known() {
-        for name in OPTION_NAMES {
-            let word = if name.ends_with('=') { format!("{name}?") } else { name.to_owned() };
-            assert!(!matches!(Options::parse(&word), Err(OptionError::Unknown(_))), "{name}");
-        }
-    }
-
-    #[test]
-    fn what_is_fixed_reads_back() {
-        let o = Options::parse(
-            "data=journal,journal=compressed,zeroing,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload",
-        )
-        .unwrap();
-        assert_eq!(Options::parse(&o.fixed()), Ok(o));
-        let defaults = Options::parse(&Options::default().fixed()).unwrap();
-        assert_eq!(defaults.fixed(), Options::default().fixed());
-    }
-
-    #[test]
-    fn sizes_have_binary_suffixes() {
-        assert_eq!(parse_size("4G"), Some(4 << 30));
-        assert_eq!(parse_size("512"), Some(512));
-        assert_eq!(parse_size("1MiB"), Some(1 << 20));
-        assert_eq!(parse_size("99999999T"), None);
-        assert_eq!(parse_size("x"), None);
-    }
 }

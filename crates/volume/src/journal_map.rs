@@ -23,9 +23,22 @@ impl Image {
     /// `Unsupported` without an internal journal; corruption: a hole, a run off the volume or over metadata, a journal
     /// that is too short; the store's failure.
     pub fn journal_map(&self) -> Result<Vec<(u64, u64)>> {
+        let ino = self.journal_ino()?;
+        self.runs_of(ino, &self.journal_inode(ino)?)
+    }
+
+    /// The journal's inode.
+    ///
+    /// # Errors
+    /// `Unsupported` without an internal journal.
+    pub(crate) fn journal_ino(&self) -> Result<Ino> {
+        let none = || Error::Unsupported("an image without an internal journal".into());
+        self.superblock().journal_inum().ok_or_else(none)
+    }
+
+    /// The runs of an inode that is the journal or is to become it.
+    pub(crate) fn runs_of(&self, ino: Ino, inode: &Inode) -> Result<Vec<(u64, u64)>> {
         let sb = self.superblock();
-        let ino = sb.journal_inum().ok_or_else(|| Error::Unsupported("an image without an internal journal".into()))?;
-        let inode = self.journal_inode(ino)?;
         let block_size = u64::from(sb.block_size());
         let blocks = inode.size / block_size;
         let bad = |what: String| Error::corrupt(format!("journal (inode {ino})"), 0, what);
@@ -36,7 +49,7 @@ impl Image {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let mut at = 0;
         while u64::from(at) < blocks {
-            let run = find(&mut source, ino, &inode, at)?.run;
+            let run = find(&mut source, ino, inode, at)?.run;
             let Mapped::Written(start) = run.what else { return Err(bad(format!("a hole at its block {at}"))) };
             let len = u64::from(run.len).min(blocks - u64::from(at));
             match runs.last_mut() {
@@ -74,15 +87,21 @@ impl Image {
         }
     }
 
-    /// The inode as it is on the medium.
-    fn read_inode(&self, ino: Ino) -> Result<Inode> {
+    /// Block and offset of an inode.
+    pub(crate) fn place_of_inode(&self, ino: Ino) -> Result<(u64, usize)> {
         let sb = self.superblock();
         let (g, index) = sb.group_of_inode(ino).ok_or(Error::NotFound)?;
         let (at, offset) = sb.gdt_location(g);
         let mut desc = vec![0; usize::from(sb.desc_size())];
         self.store().read(at * u64::from(sb.block_size()) + offset as u64, &mut desc)?;
         let desc = GroupDesc::parse(&desc).and_then(|d| d.check(sb, g).map(|()| d)).map_err(|e| corrupt(at, &e))?;
-        let (block, offset) = sb.inode_location(desc.inode_table, index);
+        Ok(sb.inode_location(desc.inode_table, index))
+    }
+
+    /// The inode as it is on the medium.
+    pub(crate) fn read_inode(&self, ino: Ino) -> Result<Inode> {
+        let sb = self.superblock();
+        let (block, offset) = self.place_of_inode(ino)?;
         let mut bytes = vec![0; usize::from(sb.inode_size())];
         self.store().read(block * u64::from(sb.block_size()) + offset as u64, &mut bytes)?;
         let format = sb.inode_format();

@@ -28,6 +28,7 @@ mod flags;
 mod image;
 mod inline;
 mod journal_map;
+mod journal_swap;
 mod kind;
 mod lookups;
 mod mmp;

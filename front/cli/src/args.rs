@@ -97,6 +97,9 @@ pub(crate) struct Tune {
     /// Data mode: journal, ordered or writeback
     #[arg(long, value_name = "MODE")]
     pub(crate) data: Option<DataMode>,
+    /// Size of the journal; a new one is made where there is room for it, and the old one's is free then
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub(crate) journal_size: Option<u64>,
     /// Image file or block device, not mounted and clean
     pub(crate) target: PathBuf,
 }
@@ -106,6 +109,7 @@ const MOUNT_OPTIONS: &str = "\
 Mount options:
   data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
   journal=classic|compressed      the journal engine; as the image says, or classic
+  journal_size=SIZE               the journal's size; a clean image's is changed to it before the mount
   zeroing, nozeroing              zero journal blocks whose transactions are home (nothing depends on it): nozeroing
   errors=remount-ro|continue      what to do when corruption is found; as the image says
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
@@ -410,7 +414,7 @@ mod tests {
             "recover --discard-nvm x.img",
             "info --json --stats x.img",
             "bench run varmail --on dir:/tmp --json out",
-            "tune --journal classic x.img",
+            "tune --journal classic --journal-size 64M x.img",
             "export x y",
             "pool create --size 1G /dev/dax0.0",
             "pool create --domain eadr -F /dev/dax0.0",

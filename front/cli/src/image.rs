@@ -49,9 +49,9 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
 /// Changes how an image is journaled.
 pub(crate) fn tune(args: &args::Tune) -> Outcome {
     refuse_pool(&args.target, USAGE)?;
-    let tune = ondol::Tune { journal: args.journal, data: args.data };
-    if tune.journal.is_none() && tune.data.is_none() {
-        return Err(Failure::new(USAGE, "nothing to change: say --journal ENGINE or --data MODE"));
+    let tune = ondol::Tune { journal: args.journal, data: args.data, journal_size: args.journal_size };
+    if tune.journal.is_none() && tune.data.is_none() && tune.journal_size.is_none() {
+        return Err(Failure::new(USAGE, "nothing to change: say --journal ENGINE, --data MODE or --journal-size SIZE"));
     }
     ondol::tune(&args.target, &tune).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
 }

@@ -334,6 +334,23 @@ impl JournalSuperblock {
         self.raw.s_sequence.set(sequence);
     }
 
+    /// The least blocks of a journal that has a fast-commit area as large as this one's.
+    pub fn least_blocks(&self) -> u32 {
+        super::MIN_BLOCKS.saturating_add(self.fast_commit_blocks())
+    }
+
+    /// The superblock of an empty journal of `blocks` blocks that takes this one's place: of the same identity, features, users and wishes,
+    /// and with the next transaction id.
+    pub fn resized(&self, blocks: u32) -> JournalSuperblock {
+        let mut new = self.clone();
+        new.upgrade();
+        new.raw.s_maxlen.set(blocks);
+        new.raw.s_first.set(1);
+        new.raw.s_head.set(0);
+        new.set_start(None, self.sequence());
+        new
+    }
+
     /// Sets s_head, where the log's head was when it was emptied.
     pub fn set_head(&mut self, head: u32) {
         self.raw.s_head.set(head);

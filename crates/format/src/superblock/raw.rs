@@ -3,6 +3,7 @@
 use crate::csum::crc32c;
 use crate::error::{Place, Result};
 use crate::feature::{Compat, Features, Incompat, RoCompat};
+use crate::inode::Inode;
 use crate::superblock::{MAGIC, SIZE};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -302,6 +303,16 @@ impl RawSuperblock {
     /// Sets the time of the latest error, seconds.
     pub fn set_last_error_time(&mut self, seconds: i64) {
         (self.s_last_error_time, self.s_last_error_time_hi) = split_time(seconds);
+    }
+
+    /// Copies what leads to the journal's contents from its inode.
+    pub fn set_jnl_blocks(&mut self, journal: &Inode) {
+        self.s_jnl_backup_type = super::JNL_BACKUP_BLOCKS;
+        let size = [(journal.size >> 32) as u32, journal.size as u32];
+        let words = (0..15).map(|i| journal.block_word(i)).chain(size);
+        for (field, word) in self.s_jnl_blocks.iter_mut().zip(words) {
+            field.set(word);
+        }
     }
 
     /// Clears the history of errors.

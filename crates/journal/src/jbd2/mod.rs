@@ -6,7 +6,7 @@
 mod recover;
 mod writer;
 
-pub use recover::{Recovered, append_fast_commits, fast_commits, recover, recover_before_fast_commits};
+pub use recover::{Recovered, append_fast_commits, commit_alone, fast_commits, recover, recover_before_fast_commits};
 
 use crate::area::LogMap;
 use crate::block_engine::LogFormat as _;
@@ -80,6 +80,33 @@ pub fn ask(store: &dyn BlockStore, map: &LogMap, engine: Option<u8>, data: Optio
     sb.set_extension(&Extension { engine: engine.unwrap_or(asks.engine), data: data.unwrap_or(asks.data), ..asks });
     store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
     Ok(store.flush()?)
+}
+
+/// Makes the area `new` an empty journal that can take the place of `old`, which is empty: it goes on with the same identity, features and
+/// transaction ids. Behind its first block it must hold zeros. Durable when this returns.
+///
+/// # Errors
+/// `Unsupported`: `new` is too short, or `old` not empty; corruption, or the store's failure.
+pub fn succeed(store: &dyn BlockStore, old: &LogMap, new: &LogMap) -> Result<()> {
+    let sb = load_superblock(store, old)?;
+    if sb.start().is_some() {
+        return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
+    }
+    let blocks = u32::try_from(new.blocks()).unwrap_or(u32::MAX);
+    if blocks < sb.least_blocks() {
+        let what = format!("a journal of {blocks} blocks: the least is {}", sb.least_blocks());
+        return Err(JournalError::Unsupported(what));
+    }
+    store.write(new.physical(0)? * new.block_size() as u64, &sb.resized(blocks).encode())?;
+    Ok(store.flush()?)
+}
+
+/// The least blocks with which a journal can take the place of that in `map`.
+///
+/// # Errors
+/// Corruption, or the store's failure.
+pub fn least_blocks(store: &dyn BlockStore, map: &LogMap) -> Result<u64> {
+    Ok(u64::from(load_superblock(store, map)?.least_blocks()))
 }
 
 fn feature_names(sb: &JournalSuperblock) -> Vec<String> {

@@ -120,13 +120,42 @@ pub fn append_fast_commits(
     env: Arc<dyn Env>,
     images: Vec<(u64, Vec<u8>)>,
 ) -> Result<()> {
+    let what = "fast commits that change more blocks than the log holds: mount the image once with the kernel, or run e2fsck on it";
+    append(store, map, env, images, what)
+}
+
+/// Makes `images` the one transaction of an empty log. It counts when this returns, durably, or not at all.
+///
+/// # Errors
+/// `Unsupported` when the log is not empty, or they do not fit into it; the store's failure.
+pub fn commit_alone(
+    store: &Arc<dyn BlockStore>,
+    map: &LogMap,
+    env: Arc<dyn Env>,
+    images: Vec<(u64, Vec<u8>)>,
+) -> Result<()> {
+    let sb = load_superblock(&**store, map)?;
+    if sb.start().is_some() {
+        return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
+    }
+    let log = Log { store: &**store, map, format: sb.format(), sb };
+    log.begin_anew(Some(log.sb.first()), log.sb.sequence())?;
+    append(store, map, env, images, "a transaction of more blocks than the log holds")
+}
+
+fn append(
+    store: &Arc<dyn BlockStore>,
+    map: &LogMap,
+    env: Arc<dyn Env>,
+    images: Vec<(u64, Vec<u8>)>,
+    too_many: &str,
+) -> Result<()> {
     let sb = load_superblock(&**store, map)?;
     let tid = Tid(sb.sequence());
     let log = Jbd2Log::new(store.clone(), map.clone(), sb, env);
     let images: Vec<(u64, Block)> = images.into_iter().map(|(block, image)| (block, image.into())).collect();
     if log.cost(images.len() as u64, 0) + 1 > log.area().ring_blocks() {
-        let what = "fast commits that change more blocks than the log holds: mount the image once with the kernel, or run e2fsck on it";
-        return Err(JournalError::Unsupported(what.into()));
+        return Err(JournalError::Unsupported(too_many.into()));
     }
     let tx = Sealed { tid, images, staged: Vec::new(), revoked: Vec::new() };
     log.log(0, &tx, &mut || Ok(store.flush()?))?;

@@ -104,6 +104,13 @@ fn an_image_chooses_its_journal() {
     fsck(0);
     succeeds(&["tune", "--journal", "compressed"]);
     assert_eq!(asks(), "compressed");
+    for size in ["4M", "16M"] {
+        succeeds(&["tune", "--journal-size", size]);
+        assert_eq!(asks(), "compressed");
+        fsck(0);
+    }
+    assert!(fails(ondol().args(["tune", "--journal-size", "1K"]).arg(&image), 1).contains("the least is 1024"));
+    assert!(fails(ondol().args(["tune", "--journal-size", "40M"]).arg(&image), 1).contains("more than half"));
     assert!(fails(ondol().arg("tune").arg(&image), 2).contains("nothing to change"));
     assert!(fails(ondol().args(["tune", "--journal", "remap"]).arg(&image), 2).contains("remap"));
     fails(ondol().args(["mkfs", "-F", "-O", "ondol_journal"]).arg(&image), 1);

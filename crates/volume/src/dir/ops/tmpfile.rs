@@ -16,10 +16,11 @@ impl Volume {
     /// `NotFound` when the directory is gone, `NotDirectory`, `NoSpace`, `ReadOnly`, `NotPermitted` (`dir` is immutable);
     /// corruption. Nothing has changed then.
     pub fn tmpfile(&self, dir: Ino, mode: u16, caller: Caller) -> Result<Attr> {
-        self.try_tmpfile(dir, mode, caller).map_err(|e| self.noted(e))
+        self.try_tmpfile(dir, mode, caller, None).map_err(|e| self.noted(e))
     }
 
-    fn try_tmpfile(&self, dir: Ino, mode: u16, caller: Caller) -> Result<Attr> {
+    /// As [`Volume::tmpfile`]; with the generation that makes checksums of its blocks those of `like`, an inode and its generation.
+    pub(crate) fn try_tmpfile(&self, dir: Ino, mode: u16, caller: Caller, like: Option<(Ino, u32)>) -> Result<Attr> {
         let mut locked = Locked::one(self, dir)?;
         if Dir::seen(&locked, dir)?.inode.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(Error::NotPermitted("the directory is immutable"));
@@ -30,7 +31,11 @@ impl Volume {
         let cost = Cost { journal: needs.journal + orphan::COST, blocks: needs.blocks, need: init::need(self, caller) };
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
         let ino = init::make(&mut op, dir, &new, &inherited)?;
-        op.inode_mut(ino)?.links = 0;
+        let inode = op.inode_mut(ino)?;
+        inode.links = 0;
+        if let Some(generation) = like.and_then(|(other, its)| self.shared.sb.generation_like(ino, other, its)) {
+            inode.generation = generation;
+        }
         orphan::add(&mut op, ino)?;
         op.open_unnamed(ino)?;
         let attr = self.attr(ino, op.inode(ino)?)?;

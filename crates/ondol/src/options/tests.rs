@@ -1,0 +1,49 @@
+//! What is read and what is refused.
+
+use super::*;
+
+#[test]
+fn later_options_win_and_ext4_words_keep_their_meaning() {
+    let o = Options::parse("data=journal,ro,rw,commit=0,dirty=1M,errors=continue,noload,noatime").unwrap();
+    assert_eq!(
+        (o.data, o.read_only, o.commit_seconds, o.dirty_bytes),
+        (Some(DataMode::Journal), false, Some(5), 1 << 20)
+    );
+    assert_eq!((o.on_error, o.recovery, o.atime), (Some(OnError::Continue), false, Some(Atime::Never)));
+}
+
+#[test]
+fn what_cannot_be_taken_is_refused_by_name() {
+    assert_eq!(Options::parse("sparkle"), Err(OptionError::Unknown("sparkle".into())));
+    assert_eq!(Options::parse("journal=remap"), Err(OptionError::NotBuilt("journal=remap".into())));
+    assert!(Options::parse("data=fast").unwrap_err().to_string().contains("ordered"));
+    assert!(Options::parse("nvm=/dev/shm/p").unwrap_err().to_string().contains("nvm"));
+}
+
+#[test]
+fn every_name_is_known() {
+    for name in OPTION_NAMES {
+        let word = if name.ends_with('=') { format!("{name}?") } else { name.to_owned() };
+        assert!(!matches!(Options::parse(&word), Err(OptionError::Unknown(_))), "{name}");
+    }
+}
+
+#[test]
+fn what_is_fixed_reads_back() {
+    let o = Options::parse(
+        "data=journal,journal=compressed,journal_size=16M,zeroing,errors=continue,commit=9,dirty=1M,cache=8M,grpid,sb=32768,noload",
+    )
+    .unwrap();
+    assert_eq!(Options::parse(&o.fixed()), Ok(o));
+    let defaults = Options::parse(&Options::default().fixed()).unwrap();
+    assert_eq!(defaults.fixed(), Options::default().fixed());
+}
+
+#[test]
+fn sizes_have_binary_suffixes() {
+    assert_eq!(parse_size("4G"), Some(4 << 30));
+    assert_eq!(parse_size("512"), Some(512));
+    assert_eq!(parse_size("1MiB"), Some(1 << 20));
+    assert_eq!(parse_size("99999999T"), None);
+    assert_eq!(parse_size("x"), None);
+}
