@@ -158,3 +158,28 @@ fn file_of(fs: &Fs, name: &str) -> Ino {
     fs.volume.looked_up(ino);
     ino
 }
+
+/// Many threads make orphans and delete them: none stays entered whose inode is free.
+#[test]
+fn orphans_of_many_threads_come_and_go() {
+    for options in IMAGES {
+        let fs = Fs::mount(mkfs(16, options));
+        let v = &fs.volume;
+        std::thread::scope(|scope| {
+            for t in 0..4 {
+                let fs = &fs;
+                scope.spawn(move || {
+                    for n in 0..400 {
+                        let name = format!("{t}-{n}");
+                        let ino = file_of(fs, &name);
+                        fs.volume.unlink(ROOT, name.as_bytes()).expect("unlink");
+                        fs.volume.forget(ino, 1).expect("forget");
+                    }
+                });
+            }
+        });
+        let left = v.process_orphans().expect("orphans");
+        assert_eq!(left.deleted + left.truncated, 0, "{options:?}: entered and free");
+        assert_clean(&fs.unmounted(), "come and gone");
+    }
+}

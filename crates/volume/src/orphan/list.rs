@@ -3,6 +3,7 @@
 use crate::node::read_inode;
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::sync::MutexGuard;
+use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_format::RawSuperblock;
 use std::collections::HashMap;
 use std::mem::offset_of;
@@ -66,7 +67,7 @@ impl<'v> ListGuard<'v> {
             (before, ino) = (ino, inode.dtime);
         }
         links.entry(HEAD).or_default().before = before;
-        vol.orphans.listed.store(links.len() - 1, ondol_env::sync::atomic::Ordering::SeqCst);
+        vol.orphans.listed.store(links.len() - 1, SeqCst);
         (self.list.links, self.list.loaded) = (links, true);
         Ok(())
     }
@@ -109,10 +110,10 @@ impl<'v> ListGuard<'v> {
         Some((link.before, link.next))
     }
 
-    /// Keeps the changes; returns the length of the list.
-    pub(super) fn keep(mut self) -> usize {
+    /// Keeps the changes, and the length of the list in `listed`: before anybody else can change it.
+    pub(super) fn keep(mut self, listed: &AtomicUsize) {
         self.undo.clear();
-        self.list.links.len().saturating_sub(1)
+        listed.store(self.list.links.len().saturating_sub(1), SeqCst);
     }
 
     fn change(&mut self, ino: Ino, change: impl FnOnce(&mut Link)) {

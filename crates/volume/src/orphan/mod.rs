@@ -119,7 +119,7 @@ impl<'v> Changes<'v> {
     /// The operation is published.
     pub(crate) fn commit(&mut self) {
         if let Some(list) = self.list.take() {
-            self.orphans.listed.store(list.keep(), SeqCst);
+            list.keep(&self.orphans.listed);
         }
         if std::mem::take(&mut self.announced) {
             self.orphans.present.store(true, SeqCst);
