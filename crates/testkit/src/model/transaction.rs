@@ -24,6 +24,10 @@ impl Model {
             let mut after = states.last().unwrap_or(self).clone();
             paths(step).into_iter().flatten().try_for_each(|(path, end)| after.walk(path, end))?;
             after.apply(step)?;
+            if let Op::Create { path, mode } | Op::Mkdir { path, mode } = step {
+                // A step that makes something has no mode: it is set afterwards, whatever the directory has passed on.
+                after.apply(&Op::Chmod { file: File::Path(path.clone()), mode: *mode })?;
+            }
             states.push(after);
         }
         Ok(states)
