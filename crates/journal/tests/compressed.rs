@@ -2,10 +2,11 @@
 
 mod contract;
 
-use contract::{BLOCKS, Rig, TestClient, map};
+use contract::{BLOCK, BLOCKS, HOME, Rig, TestClient, map};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
+use ondol_format::jbd2::JournalSuperblock;
 use ondol_journal::{Config, Engine, compressed};
 
 /// With or without the paper's zeroing.
@@ -45,4 +46,26 @@ mod plain {
 mod zeroing {
     use super::*;
     contract::engine_contract!(Compressed { zeroing: true });
+}
+
+/// Numbers begin with a random upper half where there were none, and go on from there ever after.
+#[test]
+fn numbers_are_no_other_volumes_and_never_repeat() {
+    let rig = Compressed { zeroing: false };
+    let b = contract::bench(&rig);
+    let number = |store: &dyn BlockStore| {
+        let mut bytes = vec![0; BLOCK];
+        store.read(40 * BLOCK as u64, &mut bytes).unwrap();
+        JournalSuperblock::parse(&bytes, BLOCK as u32, 1024).unwrap().extension().sequence
+    };
+    let first = number(&*b.store);
+    assert!(first >> 32 > 0, "{first}");
+    b.fill(HOME, 1);
+    b.sync();
+    let after = Arc::new(b.crashed(&rig));
+    let recovered = number(&*after);
+    assert!(recovered > first + 1 && recovered >> 32 == first >> 32, "{recovered} after {first}");
+    let again = rig.open(after.clone(), b.client.clone(), b.env.clone(), contract::config());
+    drop(again);
+    assert!(number(&*after) > recovered && number(&*after) >> 32 == first >> 32);
 }

@@ -2,7 +2,7 @@
 //! outlives its last name, as an orphan.
 
 use crate::{Ino, Result, Volume};
-use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Mutex, thread};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -48,14 +48,15 @@ impl Lookups {
         self.shard(ino).lock().contains_key(&ino)
     }
 
-    /// Has an inode that loses its last name live until it is forgotten. False if nobody knows it; else the caller counts an opener.
-    pub(crate) fn hold(&self, ino: Ino, now: u64) -> bool {
+    /// Has an inode that loses its last name live until it is forgotten, if anybody knows it: that counts as one of its `openers`, before it can be
+    /// forgotten.
+    pub(crate) fn hold(&self, ino: Ino, now: u64, openers: &AtomicU32) {
         let mut shard = self.shard(ino).lock();
-        let Some(known) = shard.get_mut(&ino).filter(|known| !known.held) else { return false };
+        let Some(known) = shard.get_mut(&ino).filter(|known| !known.held) else { return };
         known.held = true;
+        openers.fetch_add(1, SeqCst);
         self.held.fetch_add(1, SeqCst);
         self.changed.store(now, SeqCst);
-        true
     }
 
     /// True if the inode was held, and no longer is.

@@ -42,11 +42,11 @@ pub(super) fn encode(tx: &Sealed, sequence: u64, now: Timestamp, seed: u32, bloc
     let stored = dense.len() as u64;
     let mut chunks = compress(Contents { tables, images: images(plain), block_size })?;
     let whole = CHUNK / block_size;
-    chunks.extend(
-        dense
-            .chunks(whole)
-            .map(|some| Chunk::stored(some.iter().flat_map(|(_, image)| image.iter().copied()).collect())),
-    );
+    chunks.extend(dense.chunks(whole).map(|some| {
+        let mut bytes = Vec::with_capacity(some.len() * block_size);
+        some.iter().for_each(|(_, image)| bytes.extend_from_slice(image));
+        Chunk::stored(bytes)
+    }));
     Ok(Encoded { chunks, stored })
 }
 

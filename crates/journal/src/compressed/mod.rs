@@ -10,12 +10,12 @@ pub use recover::recover;
 
 use crate::area::LogMap;
 use crate::contract::{Client, Tid};
-use crate::jbd2::load_superblock;
-use crate::{BlockEngine, Config, Corrupt, JournalError, Result};
+use crate::jbd2::load_to_write;
+use crate::{BlockEngine, Config, Corrupt, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
-use ondol_format::jbd2::{JournalCompat, JournalIncompat, JournalSuperblock};
+use ondol_format::jbd2::JournalSuperblock;
 use writer::UnitLog;
 
 /// The most bytes of a journal that are used: a unit, which is at most a quarter of it, tells its length in 32 bits.
@@ -35,17 +35,14 @@ pub fn open(
     env: Arc<dyn Env>,
     config: Config,
 ) -> Result<BlockEngine> {
-    let mut sb = load_superblock(&*store, &map)?;
-    if sb.start().is_some() {
-        return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
-    }
-    sb.upgrade();
-    let kept = sb.incompat() & JournalIncompat::FAST_COMMIT;
-    sb.set_incompat(kept | JournalIncompat::REVOKE | JournalIncompat::BIT64 | JournalIncompat::CSUM_V3);
-    sb.set_compat(JournalCompat::empty());
-    sb.set_errno(0);
+    let sb = load_to_write(&*store, &map)?;
     // One further: a unit that was written and never counted may lie there under the next number.
-    let first = next_sequence(&sb)? + 1;
+    let mut first = next_sequence(&sb)? + 1;
+    if sb.extension().sequence == 0 {
+        // Where a volume was made over another with the same UUID, units of that may still lie in the ring.
+        let [a, b, c, ..] = env.random_uuid();
+        first += u64::from(u32::from_le_bytes([a, b, c, 0])) << 32;
+    }
     let block_size = map.block_size();
     let log = UnitLog::new(store.clone(), map, sb, env.clone(), first)?;
     // Blocks of new data are images, in every data mode.

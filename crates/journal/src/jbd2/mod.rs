@@ -88,10 +88,7 @@ pub fn ask(store: &dyn BlockStore, map: &LogMap, engine: Option<u8>, data: Optio
 /// # Errors
 /// `Unsupported`: `new` is too short, or `old` not empty; corruption, or the store's failure.
 pub fn succeed(store: &dyn BlockStore, old: &LogMap, new: &LogMap) -> Result<()> {
-    let sb = load_superblock(store, old)?;
-    if sb.start().is_some() {
-        return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
-    }
+    let sb = load_empty(store, old)?;
     let blocks = u32::try_from(new.blocks()).unwrap_or(u32::MAX);
     if blocks < sb.least_blocks() {
         let what = format!("a journal of {blocks} blocks: the least is {}", sb.least_blocks());
@@ -138,6 +135,30 @@ pub(crate) fn corrupt(block: u64, e: &FormatError) -> JournalError {
     Corrupt { structure: "journal".into(), block, what: e.to_string() }.into()
 }
 
+/// Reads the superblock of an empty journal that is about to be written to, with the features that every engine writes and without the error of an
+/// earlier abort.
+///
+/// # Errors
+/// Corruption, a journal that is not empty, or the store's failure.
+pub(crate) fn load_to_write(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
+    let mut sb = load_empty(store, map)?;
+    sb.upgrade();
+    let kept = sb.incompat() & JournalIncompat::FAST_COMMIT;
+    sb.set_incompat(kept | JournalIncompat::REVOKE | JournalIncompat::BIT64 | JournalIncompat::CSUM_V3);
+    sb.set_compat(JournalCompat::empty());
+    sb.set_errno(0);
+    Ok(sb)
+}
+
+/// Reads the superblock of a journal that must hold nothing.
+fn load_empty(store: &dyn BlockStore, map: &LogMap) -> Result<JournalSuperblock> {
+    let sb = load_superblock(store, map)?;
+    match sb.start() {
+        None => Ok(sb),
+        Some(_) => Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into())),
+    }
+}
+
 /// Opens a recovered, empty journal for writing as engine `classic`. Sets the features that are written (checksum v3,
 /// 64-bit, revoke) in its superblock and forgets the error of an earlier abort; that is durable with the first commit.
 ///
@@ -150,15 +171,7 @@ pub fn open(
     env: Arc<dyn Env>,
     config: Config,
 ) -> Result<BlockEngine> {
-    let mut sb = load_superblock(&*store, &map)?;
-    if sb.start().is_some() {
-        return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
-    }
-    sb.upgrade();
-    let kept = sb.incompat() & JournalIncompat::FAST_COMMIT;
-    sb.set_incompat(kept | JournalIncompat::REVOKE | JournalIncompat::BIT64 | JournalIncompat::CSUM_V3);
-    sb.set_compat(JournalCompat::empty());
-    sb.set_errno(0);
+    let sb = load_to_write(&*store, &map)?;
     let first = Tid(sb.sequence());
     let block_size = map.block_size();
     let log = Jbd2Log::new(store.clone(), map, sb, env.clone());

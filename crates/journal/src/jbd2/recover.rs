@@ -5,7 +5,7 @@
 //! only then is the log declared empty; recovery interrupted anywhere can be repeated.
 
 use super::writer::Jbd2Log;
-use super::{corrupt, load_superblock};
+use super::{corrupt, load_empty, load_superblock};
 use crate::area::LogMap;
 use crate::block_engine::{LogFormat as _, Sealed};
 use crate::cache::Block;
@@ -134,10 +134,7 @@ pub fn commit_alone(
     env: Arc<dyn Env>,
     images: Vec<(u64, Vec<u8>)>,
 ) -> Result<()> {
-    let sb = load_superblock(&**store, map)?;
-    if sb.start().is_some() {
-        return Err(JournalError::Unsupported("the journal still holds transactions: recover it first".into()));
-    }
+    let sb = load_empty(&**store, map)?;
     let log = Log { store: &**store, map, format: sb.format(), sb };
     log.begin_anew(Some(log.sb.first()), log.sb.sequence())?;
     append(store, map, env, images, "a transaction of more blocks than the log holds")

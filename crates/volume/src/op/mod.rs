@@ -359,8 +359,8 @@ impl<'v> Op<'v> {
         let mut kept = Vec::with_capacity(self.nodes.len());
         for OpNode { mut guard, inode, dirty, freed, .. } in self.nodes.drain(..) {
             let unnamed = !freed && inode.links == 0 && guard.state.inode.links > 0;
-            if unnamed && self.vol.lookups.hold(guard.node.ino, self.vol.env.monotonic_ns()) {
-                guard.node.opens.fetch_add(1, SeqCst);
+            if unnamed {
+                self.vol.lookups.hold(guard.node.ino, self.vol.env.monotonic_ns(), &guard.node.opens);
             }
             if dirty {
                 guard.state.inode = inode;
