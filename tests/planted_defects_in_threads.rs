@@ -3,7 +3,7 @@
 //!
 //! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=1000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
 
-use ondol::{Caller, DataMode, Fallocate, Ino, Options, ROOT, SetAttr, SetXattr, Volume};
+use ondol::{Caller, DataMode, Fallocate, Ino, JournalEngine, Options, ROOT, SetAttr, SetXattr, Volume};
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
@@ -21,6 +21,7 @@ type Outcome = Result<(), ondol_volume::Error>;
 /// A defect that takes two threads.
 struct Threaded {
     defect: Defect,
+    engine: JournalEngine,
     data: DataMode,
     /// Choices of a schedule in which the tasks change places.
     steps: u32,
@@ -44,6 +45,7 @@ enum When {
 const THREADED: &[Threaded] = &[
     Threaded {
         defect: Defect::TornPublish,
+        engine: CLASSIC,
         data: DataMode::Ordered,
         steps: 130,
         seed: 0,
@@ -56,6 +58,7 @@ const THREADED: &[Threaded] = &[
     },
     Threaded {
         defect: Defect::UnwrittenLate,
+        engine: CLASSIC,
         data: DataMode::Ordered,
         steps: 100,
         seed: 10,
@@ -72,6 +75,7 @@ const THREADED: &[Threaded] = &[
     },
     Threaded {
         defect: Defect::ReuseDuringCheckpoint,
+        engine: CLASSIC,
         data: DataMode::Ordered,
         steps: 200,
         seed: 130,
@@ -92,6 +96,7 @@ const THREADED: &[Threaded] = &[
     },
     Threaded {
         defect: Defect::LostNewerImage,
+        engine: CLASSIC,
         data: DataMode::Ordered,
         steps: 200,
         seed: 10,
@@ -108,6 +113,7 @@ const THREADED: &[Threaded] = &[
     },
     Threaded {
         defect: Defect::PromiseInGap,
+        engine: CLASSIC,
         data: DataMode::Journal,
         steps: 700,
         seed: 94,
@@ -127,6 +133,7 @@ const THREADED: &[Threaded] = &[
     },
     Threaded {
         defect: Defect::EarlyForget,
+        engine: CLASSIC,
         data: DataMode::Ordered,
         steps: 200,
         seed: 8,
@@ -139,7 +146,31 @@ const THREADED: &[Threaded] = &[
         tasks: [|v| v.inodes().removexattr(v.inodes().lookup(ROOT, b"a")?.ino, b"user.x"), |v| v.inodes().sync()],
         holds: |_, _| Ok(()),
     },
+    Threaded {
+        defect: Defect::UnawaitedStaging,
+        engine: JournalEngine::Compressed,
+        data: DataMode::Journal,
+        steps: 200,
+        seed: 70,
+        before: |v| {
+            create(v, "a")?;
+            v.inodes().sync()?;
+            write(v, "a", OLD, 70_000)
+        },
+        tasks: [
+            // Takes a hand in writing what was to be written before.
+            |v| create(v, "b").map(drop),
+            |v| {
+                write(v, "a", NEW, 70_000)?;
+                v.inodes().sync()
+            },
+        ],
+        holds: |found, when| bytes_are(found, "/a", if when == When::End { &[NEW] } else { &[OLD, NEW] }),
+    },
 ];
+
+/// What most of them are shown with.
+const CLASSIC: JournalEngine = JournalEngine::Classic;
 
 const OLD: u8 = 0xEE;
 const NEW: u8 = 0x11;
@@ -249,7 +280,8 @@ impl VolumeRun for Recorded {
 /// Runs the tasks, and says what is wrong then or after any crash since they began.
 fn look(threaded: &Threaded, image: &Layer, schedule: Schedule) -> Result<(), String> {
     // Room for all that the log can hold: no checkpoint comes before its time.
-    let options = image::options(threaded.data).with_cache(8 << 20);
+    let options = image::options(threaded.data).with_journal(threaded.engine).with_cache(8 << 20);
+    let options = if threaded.engine == CLASSIC { options } else { options.with_dirty(64 << 10) };
     let domain = PowerDomain::new();
     let medium = Arc::new(Recorder::new(LayerStore::new(image.clone()), 0, domain.clone()));
     let volume = Arc::new(open(medium.clone(), &options)?);

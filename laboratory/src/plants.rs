@@ -171,6 +171,7 @@ pub const COMPRESSED: &[Planted] = &[
     compressed(Defect::UnreadRevoke, WIDE, WIDELY_REVOKED),
     compressed(Defect::UncheckedStaging, "create /a 0644", LONG_NEW),
     compressed(Defect::UnnamedStaging, "create /a 0644", LONG_NEW),
+    compressed(Defect::StaleHome, "create /a 0644", "write /a 0 60K #1\nwrite /a 100 100 #2\nfsync /a"),
     compressed(Defect::UncheckedUnit, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
     Planted {
         remount: true,

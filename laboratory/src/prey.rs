@@ -88,7 +88,12 @@ impl Prey {
     }
 
     fn options(&self, workload: &Workload) -> Options {
-        image::options(self.data).with_journal(self.engine).with_discard(workload.image.discards())
+        let options = image::options(self.data).with_journal(self.engine).with_discard(workload.image.discards());
+        match self.engine {
+            // A long write is then more than may wait: the next operation lends a hand with it.
+            JournalEngine::Compressed => options.with_dirty(64 << 10),
+            JournalEngine::Classic => options,
+        }
     }
 
     fn record_any(&self, image: &Layer, workload: &Workload) -> Result<Recorded, String> {

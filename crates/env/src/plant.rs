@@ -64,6 +64,8 @@ defects! {
     StaleUnit "stale-unit" "Recovery takes units of an earlier lap of the compressed journal for part of this one.",
     UncheckedStaging "unchecked-staging" "Recovery does not look whether data that a unit names has arrived at home.",
     UnnamedStaging "unnamed-staging" "A unit does not name the data that was written home for it.",
+    StaleHome "stale-home" "New data that changes after it was written home is not written again by the commit.",
+    UnawaitedStaging "unawaited-staging" "A commit does not wait for those who still write its new data home.",
     SilentDamage "silent-damage" "Recovery takes a damaged unit that was durable for the end of the compressed journal.",
     ReusedTid "reused-tid" "An emptied log starts again with a transaction id that is still in it.",
     UnzeroedCommitPlace "unzeroed-commit-place" "What was at the commit block's place stays behind its first sector.",

@@ -1,7 +1,10 @@
 //! The journal area: where its blocks lie, its superblock, and the ring that transactions are written to.
 
+use crate::cache::Block;
+use crate::together::together;
 use crate::{Corrupt, Result};
 use ondol_block::BlockStore;
+use ondol_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::jbd2::JournalSuperblock;
 use std::io::IoSlice;
@@ -65,19 +68,46 @@ impl LogMap {
 /// The most blocks merged into one write.
 pub(crate) const MERGE: usize = 256;
 
+/// Scattered writes from which on several threads do them: what a device does at the same time, it should be asked for at the same time.
+const WORTH_THREADS: usize = 256;
+/// How many then.
+const WRITERS: usize = 4;
+
 /// Writes blocks home, by rising block number, merged where they follow each other.
 pub(crate) fn write_runs(store: &dyn BlockStore, block_size: usize, images: &[(u64, impl AsRef<[u8]>)]) -> Result<()> {
-    let mut at = 0;
-    while at < images.len() {
-        let first = images[at].0;
-        let run = images[at..].iter().take(MERGE).enumerate();
-        let len = run.take_while(|(i, (block, _))| *block == first + *i as u64).count();
-        let bufs: Vec<IoSlice<'_>> =
-            images[at..at + len].iter().map(|(_, image)| IoSlice::new(image.as_ref())).collect();
-        store.write_vectored(first * block_size as u64, &bufs)?;
-        at += len;
+    runs(images).try_for_each(|run| write_run(store, block_size, run))
+}
+
+/// As [`write_runs`], by several threads if it is much.
+///
+/// # Errors
+/// The store's failure; what else there was may have been written.
+pub(crate) fn write_many(store: &Arc<dyn BlockStore>, block_size: usize, images: &[(u64, Block)]) -> Result<()> {
+    let starts = |at: &mut usize, run: &[_]| Some(std::mem::replace(at, *at + run.len()));
+    let starts: Vec<usize> = runs(images).scan(0, starts).collect();
+    if starts.len() < WORTH_THREADS {
+        return write_runs(&**store, block_size, images);
     }
-    Ok(())
+    let (store, images, next) = (store.clone(), images.to_vec(), AtomicUsize::new(0));
+    let work = move |_| {
+        while let Some(&from) = starts.get(next.fetch_add(1, Relaxed)) {
+            let run = runs(&images[from..]).next();
+            run.map_or(Ok(()), |run| write_run(&*store, block_size, run))?;
+        }
+        Ok(())
+    };
+    together(WRITERS, "ondol-writer", work)?.into_iter().collect()
+}
+
+/// What of `images` follows each other, at most [`MERGE`] blocks at a time.
+fn runs<T>(images: &[(u64, T)]) -> impl Iterator<Item = &[(u64, T)]> {
+    images.chunk_by(|(a, _), (b, _)| a + 1 == *b).flat_map(|run| run.chunks(MERGE))
+}
+
+fn write_run(store: &dyn BlockStore, block_size: usize, run: &[(u64, impl AsRef<[u8]>)]) -> Result<()> {
+    let Some((first, _)) = run.first() else { return Ok(()) };
+    let bufs: Vec<IoSlice<'_>> = run.iter().map(|(_, image)| IoSlice::new(image.as_ref())).collect();
+    Ok(store.write_vectored(first * block_size as u64, &bufs)?)
 }
 
 /// A journal area that is written to.

@@ -6,6 +6,7 @@
 
 use crate::change::Change;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::{HashMap, VecDeque};
@@ -67,14 +68,23 @@ pub(crate) struct BufState {
     pub(crate) dirty: Ranges,
     /// The running transaction has allocated this block of data: no committed state reaches what it held.
     pub(crate) newborn: bool,
+    /// Home has been given these very bytes since the running transaction allocated the block.
+    pub(crate) home: bool,
     /// The block was freed: it is neither journaled nor written home any more.
     pub(crate) freed: bool,
 }
 
 impl Buf {
     fn new(block: u64, kind: Kind) -> Self {
-        let state =
-            BufState { kind, data: None, running: None, dirty: Ranges::default(), newborn: false, freed: false };
+        let state = BufState {
+            kind,
+            data: None,
+            running: None,
+            dirty: Ranges::default(),
+            newborn: false,
+            home: false,
+            freed: false,
+        };
         Self { block, referenced: AtomicBool::new(true), state: Mutex::new(state) }
     }
 
@@ -104,6 +114,7 @@ impl BufState {
     /// Applies a handle's changes; `fresh` starts from zeros.
     pub(crate) fn apply(&mut self, kind: Kind, fresh: bool, changes: &[Change], arena: &[u8], block_size: usize) {
         self.kind = kind;
+        self.home &= (!fresh && changes.is_empty()) || plant::is(Defect::StaleHome);
         if fresh || self.data.is_none() {
             self.dirty.add(0..block_size as u32);
             if let [Change::Bytes { offset: 0, at, len }] = *changes
@@ -125,6 +136,7 @@ impl BufState {
     /// Puts derived values into `image`, which was taken from this block, and into the live bytes, which may be the same or
     /// newer.
     pub(crate) fn take_seal(&mut self, image: &mut Block, patches: &Patches) {
+        self.home = false;
         match &mut self.data {
             Some(live) if Arc::ptr_eq(live, image) => {
                 // Given up for a moment, so that the live bytes may be held by nobody else and need no copy.
@@ -267,9 +279,12 @@ impl Cache {
     }
 }
 
-/// Second chance: removes one block that nobody but the cache holds. False when a whole round finds none.
+/// The most blocks that are looked at to find one to remove: while transactions hold most of them, a whole round finds none.
+const LOOKS: usize = 8;
+
+/// Second chance: removes one block that nobody but the cache holds. False when there is none among the next few.
 fn evict_one(shard: &mut Shard) -> bool {
-    for _ in 0..shard.clock.len() * 2 {
+    for _ in 0..LOOKS.min(shard.clock.len() * 2) {
         let Some(block) = shard.clock.pop_front() else { return false };
         let Some(buf) = shard.map.get(&block) else { continue };
         if Arc::strong_count(buf) == 1 && !buf.referenced.swap(false, Relaxed) {

@@ -119,6 +119,8 @@ pub struct EngineStats {
     pub images: u64,
     /// Images that were written home before their transaction counted, and not into the journal area.
     pub staged_blocks: u64,
+    /// Blocks of new data that operations wrote home before the commit began.
+    pub staged_early_blocks: u64,
     /// Commits that had to flush data before, beside the flush that makes them count.
     pub early_flushes: u64,
     /// Nanoseconds spent on compressing.

@@ -293,6 +293,13 @@ impl Options {
         self
     }
 
+    /// Begins to drain data that waits to be written when it has come to `bytes` bytes. The option `dirty=` takes 64 KiB or more.
+    #[must_use]
+    pub fn with_dirty(mut self, bytes: u64) -> Self {
+        self.dirty_bytes = bytes;
+        self
+    }
+
     /// Keeps up to `count` inodes in memory that nobody uses, instead of what the cache has room for.
     #[must_use]
     pub fn with_cached_inodes(mut self, count: usize) -> Self {

@@ -152,16 +152,17 @@ impl Shared {
 
     /// Seals a block whose checksum covers the whole of it.
     fn seal_whole(&self, block: u64, kind: Kind, image: &[u8], out: &mut Patches) {
-        let mut sealed = image.to_vec();
         let seed = self.sb.inode_seed(kind.owner, kind.salt);
-        match (kind.class, seed, self.sb.csum_seed()) {
-            (class::EXTENT_NODE, Some(seed), _) => ondol_format::extent::seal(&mut sealed, seed),
-            (class::DIR_LEAF, Some(seed), _) => ondol_format::dirent::seal(&mut sealed, seed),
-            (class::DX_ROOT | class::DX_NODE, Some(seed), _) => ondol_format::htree::seal(&mut sealed, seed),
-            (class::ORPHAN_FILE, Some(seed), _) => ondol_format::orphan_file::seal(&mut sealed, seed, block),
-            (class::XATTR, _, Some(seed)) => ondol_format::xattr::seal_block(&mut sealed, seed, block),
+        let seal: &dyn Fn(&mut [u8]) = match (kind.class, seed, self.sb.csum_seed()) {
+            (class::EXTENT_NODE, Some(seed), _) => &move |b| ondol_format::extent::seal(b, seed),
+            (class::DIR_LEAF, Some(seed), _) => &move |b| ondol_format::dirent::seal(b, seed),
+            (class::DX_ROOT | class::DX_NODE, Some(seed), _) => &move |b| ondol_format::htree::seal(b, seed),
+            (class::ORPHAN_FILE, Some(seed), _) => &move |b| ondol_format::orphan_file::seal(b, seed, block),
+            (class::XATTR, _, Some(seed)) => &move |b| ondol_format::xattr::seal_block(b, seed, block),
             _ => return,
-        }
+        };
+        let mut sealed = image.to_vec();
+        seal(&mut sealed);
         put_derived(0, image, &sealed, out);
     }
 

@@ -8,10 +8,9 @@
 //! staged data) and one after it.
 
 use super::running::{Frozen, Switched};
-use super::{Core, Sealed, may_be_logged};
-use crate::area::write_runs;
-use crate::cache::Block;
-use crate::contract::{Extent, Images, Patches, Tid};
+use super::stage::BlockImages;
+use super::{Config, Core, Sealed, may_be_logged};
+use crate::contract::{Extent, Images, Kind, Patches, Tid};
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -35,12 +34,6 @@ impl Committed {
         self.last.next()
     }
 }
-
-/// Images by rising block number.
-type BlockImages = Vec<(u64, Block)>;
-
-/// Says of a run of new data whether it goes home.
-type Decides<'a> = &'a dyn Fn(&[(u64, Block)]) -> bool;
 
 struct TxImages<'a>(&'a [Frozen]);
 
@@ -83,10 +76,17 @@ impl Core {
         self.bound_pending()
     }
 
-    /// The running transaction, or the data written since the last flush, have outgrown their bounds.
+    /// The running transaction has outgrown its bounds.
     pub(crate) fn running_is_large(&self) -> bool {
+        self.running_holds(1) || self.space.transaction_is_full(0)
+    }
+
+    /// Whether the running transaction has `times` as much as it should: of what has to be written, or of what is only kept in memory.
+    pub(super) fn running_holds(&self, times: u64) -> bool {
+        let (unwritten, home) = self.running.held();
+        let Config { dirty_bytes, pending_bytes, .. } = self.config;
         let size = self.block_size as u64;
-        self.running.held() * size >= self.config.dirty_bytes || self.space.transaction_is_full(0)
+        unwritten * size >= times * dirty_bytes || home * size >= times * pending_bytes.min(4 * dirty_bytes)
     }
 
     /// A timer's or a size's commit.
@@ -96,8 +96,8 @@ impl Core {
         self.commit(&mut committed)
     }
 
-    fn commit(&self, committed: &mut Committed) -> Result<()> {
-        let Some(switched) = self.running.switch() else { return Ok(()) };
+    pub(super) fn commit(&self, committed: &mut Committed) -> Result<()> {
+        let Some(switched) = self.switch() else { return Ok(()) };
         let _watch = Watch(self);
         let result = self.log_transaction(committed, switched);
         self.or_abort(result)
@@ -108,7 +108,7 @@ impl Core {
         self.space.switched(promised);
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = self.seal(&mut blocks);
-        let (images, staged) = self.choose(&blocks, images, promised);
+        let (images, staged, missing) = self.choose(&blocks, images, promised);
         let tx = Sealed { tid, images, staged, revoked: self.to_revoke(&freed) };
 
         self.must_fit(&tx)?;
@@ -121,7 +121,7 @@ impl Core {
             self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
-        write_runs(&*self.store, self.block_size, &tx.staged)?;
+        self.stage(&missing)?;
         let written = self.log.log(start, &tx, &mut || self.flush())?;
         if !plant::is(Defect::MissingFlushAfterCommit) {
             self.flush()?;
@@ -151,10 +151,12 @@ impl Core {
     ///
     /// They are computed for all images before any is changed, and then, where nobody else holds an image, put into it in
     /// place.
-    fn seal(&self, blocks: &mut [Frozen]) -> Vec<(u64, Block)> {
+    fn seal(&self, blocks: &mut [Frozen]) -> BlockImages {
         let derive = |frozen: &Frozen, tx: &TxImages<'_>| {
             let mut patches = Patches::default();
-            self.client.seal(frozen.buf.block, frozen.kind, &frozen.image, &frozen.dirty, tx, &mut patches);
+            if frozen.kind != Kind::DATA {
+                self.client.seal(frozen.buf.block, frozen.kind, &frozen.image, &frozen.dirty, tx, &mut patches);
+            }
             patches
         };
         let tx = TxImages(blocks);
@@ -163,24 +165,12 @@ impl Core {
             if !patches.is_empty() {
                 frozen.buf.state.lock().take_seal(&mut frozen.image, &patches);
             }
-            (frozen.buf.block, frozen.image.clone())
+            (frozen.buf.block, std::mem::take(&mut frozen.image))
         };
         blocks.iter_mut().zip(patches).map(put).collect()
     }
 
-    /// What goes into the log and what goes home at once: of runs of data in newly allocated blocks the log decides, unless its ring has no
-    /// room for what was promised little: then all of it goes home.
-    fn choose(&self, blocks: &[Frozen], images: BlockImages, promised: u64) -> (BlockImages, BlockImages) {
-        let split = |home: Decides<'_>| split(blocks, &images, home);
-        let (logged, staged) = split(&|run| self.log.goes_home(run));
-        let over = (logged.len() as u64).saturating_sub(promised);
-        if over == 0 || self.space.takes_more(promised, over) {
-            return (logged, staged);
-        }
-        split(&|_| true)
-    }
-
-    fn to_revoke(&self, freed: &[(Extent, crate::Kind)]) -> Vec<u64> {
+    fn to_revoke(&self, freed: &[(Extent, Kind)]) -> Vec<u64> {
         let pending = self.pending.lock();
         let mut runs: Vec<Extent> = may_be_logged(freed, self.journaled_data.load(SeqCst)).collect();
         let total: u64 = runs.iter().map(|e| u64::from(e.len)).sum();
@@ -240,19 +230,4 @@ impl Core {
         stats.staged_blocks += tx.staged.len() as u64;
         stats.revokes += tx.revoked.len() as u64;
     }
-}
-
-/// Images that stay in the log, and runs of new data that go `home`.
-fn split(blocks: &[Frozen], images: &[(u64, Block)], home: Decides<'_>) -> (BlockImages, BlockImages) {
-    let (mut logged, mut staged) = (Vec::with_capacity(images.len()), Vec::new());
-    let mut at = 0;
-    while at < images.len() {
-        let follows = |i: &usize| blocks[at + i].newborn && images[at + i].0 == images[at].0 + *i as u64;
-        let run = (0..images.len() - at).take_while(follows).count();
-        let goes = run > 0 && home(&images[at..at + run]);
-        let end = at + run.max(1);
-        if goes { &mut staged } else { &mut logged }.extend_from_slice(&images[at..end]);
-        at = end;
-    }
-    (logged, staged)
 }

@@ -7,7 +7,7 @@
 //! A [`LogFormat`] is how a transaction looks in the journal area; everything else (who waits for what, which image is
 //! the newest, when a freed block may be reused) is here once.
 //!
-//! **Locks**, in order: checkpoint, the turn to commit, commit, barrier, a running shard, a buffer, pending. None of them is an inode lock, so a
+//! **Locks**, in order: checkpoint, the turn to commit, commit, staging, barrier, a running shard, a buffer, pending. None of them is an inode lock, so a
 //! thread that holds inode locks may commit or checkpoint.
 
 mod checkpoint;
@@ -15,6 +15,7 @@ mod commit;
 mod pending;
 mod running;
 mod space;
+mod stage;
 mod steps;
 mod turn;
 
@@ -26,11 +27,12 @@ use commit::Committed;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use ondol_env::sync::{Arc, Condvar, Mutex};
+use ondol_env::sync::{Arc, Condvar, Mutex, RwLock};
 use ondol_env::{Env, Step};
 use pending::Pending;
 use running::Running;
 use space::Space;
+use stage::Runs;
 use turn::Turns;
 
 /// The sealed images of one transaction and what it frees, ready for the journal area.
@@ -62,6 +64,10 @@ pub(crate) trait LogFormat: Send + Sync {
     fn goes_home(&self, run: &[(u64, Block)]) -> bool {
         let _ = run;
         false
+    }
+    /// How many consecutive blocks of new data may be written home at any time before the commit, if any may.
+    fn stages_from(&self) -> Option<u32> {
+        None
     }
     /// How many images' room contents of `blocks` newly allocated blocks are promised.
     fn new_data_cost(&self, blocks: u32) -> u32 {
@@ -122,6 +128,10 @@ pub(crate) struct Core {
     /// The newest durable transaction, by its number.
     durable: AtomicU32,
     commit_lock: Mutex<Committed>,
+    /// New data of the transaction that is being committed on its way home.
+    committing: Runs<(u64, Block)>,
+    /// Held shared by whoever lends a hand with new data.
+    staging: RwLock<()>,
     checkpoint_lock: Mutex<()>,
     aborted: Mutex<Option<String>>,
     /// Sequence of data writes, and how much of it a completed flush covers.
@@ -167,6 +177,8 @@ impl BlockEngine {
             turns: Turns::default(),
             durable: AtomicU32::new(first.0.wrapping_sub(1)),
             commit_lock: Mutex::new(Committed::before(first)),
+            committing: Runs::default(),
+            staging: RwLock::new(()),
             checkpoint_lock: Mutex::default(),
             aborted: Mutex::default(),
             data_written: AtomicU64::new(0),
@@ -289,8 +301,8 @@ impl Engine for BlockEngine {
         let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let (set, reserved) =
             if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
-        let cost = |blocks| self.core.log.new_data_cost(blocks);
-        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, cost);
+        let log = self.core.log.as_ref();
+        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, log);
         if let Some(freed) = early {
             self.core.client.release(&freed);
         }
@@ -392,8 +404,8 @@ impl BlockEngine {
     fn publish_half(&self, mut set: WriteSet, reserved: u32) -> (WriteSet, u32) {
         let blocks = set.blocks.split_off(set.blocks.len() / 2);
         let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
-        let cost = |blocks| self.core.log.new_data_cost(blocks);
-        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), cost);
+        let log = self.core.log.as_ref();
+        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), log);
         (rest, reserved - joined)
     }
 

@@ -1,8 +1,10 @@
 //! The running transaction: the buffers that closed handles have changed and the blocks that they have freed.
 
+use super::LogFormat;
+use super::stage::Runs;
 use crate::cache::{Block, Buf};
 use crate::contract::{Extent, Kind, Tid};
-use crate::{Ranges, WriteSet};
+use crate::{Ranges, Result, WriteSet};
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -22,8 +24,11 @@ pub(crate) struct Running {
     /// Its id; held shared by a publish, exclusively by the switch.
     tid: RwLock<Tid>,
     shards: [Mutex<Shard>; SHARDS],
-    /// Blocks that have joined, and what they have been promised.
+    /// Its new data that nobody has written home yet.
+    new_runs: Runs<Arc<Buf>>,
+    /// Blocks that have joined, how many of them have been written home since, and what they have been promised.
     held: AtomicU64,
+    home: AtomicU64,
     promised: AtomicU64,
     /// When the first handle was closed into it, in seconds; 0 while it is empty.
     started: AtomicI64,
@@ -38,6 +43,8 @@ pub(crate) struct Frozen {
     pub(crate) dirty: Ranges,
     /// Data in a block that the transaction has allocated.
     pub(crate) newborn: bool,
+    /// The image has been written home.
+    pub(crate) home: bool,
 }
 
 /// A transaction after the switch.
@@ -55,7 +62,9 @@ impl Running {
         Self {
             tid: RwLock::new(first),
             shards: Default::default(),
+            new_runs: Runs::default(),
             held: AtomicU64::new(0),
+            home: AtomicU64::new(0),
             promised: AtomicU64::new(0),
             started: AtomicI64::new(0),
         }
@@ -65,9 +74,37 @@ impl Running {
         *self.tid.read()
     }
 
-    /// Blocks that have joined.
-    pub(crate) fn held(&self) -> u64 {
-        self.held.load(Relaxed)
+    /// Blocks that have joined: those that nobody has written home, and those that somebody has, about.
+    pub(super) fn held(&self) -> (u64, u64) {
+        let (held, home) = (self.held.load(Relaxed), self.home.load(Relaxed));
+        (held.saturating_sub(home), home)
+    }
+
+    /// Blocks of new data that can be written home.
+    pub(super) fn waiting(&self) -> u64 {
+        self.new_runs.blocks()
+    }
+
+    /// Takes a run of new data, and has `write` write what its blocks hold now; blocks that still hold that afterwards are known to be home.
+    /// No switch may come in between. Returns how many were written, or `None` when there is no run.
+    pub(super) fn stage_run(&self, write: impl FnOnce(&[(u64, Block)]) -> Result<()>) -> Result<Option<u64>> {
+        let tid = self.tid();
+        let Some(run) = self.new_runs.take() else { return Ok(None) };
+        let here = |buf: &Arc<Buf>| {
+            let state = buf.state.lock();
+            let wanted = state.running == Some(tid) && state.newborn && !state.freed;
+            state.image().filter(|_| wanted).map(|image| (buf.block, image))
+        };
+        let images: Vec<_> = run.iter().filter_map(here).collect();
+        write(&images)?;
+        self.home.fetch_add(images.len() as u64, Relaxed);
+        let mut written = images.iter().peekable();
+        for buf in &run {
+            let Some((_, image)) = written.next_if(|(block, _)| *block == buf.block) else { continue };
+            let mut state = buf.state.lock();
+            state.home = state.image().is_some_and(|now| Arc::ptr_eq(&now, image));
+        }
+        Ok(Some(images.len() as u64))
     }
 
     /// What they keep of their handles' promises.
@@ -81,14 +118,14 @@ impl Running {
     }
 
     /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. Returns the transaction and what
-    /// the blocks that are new in it keep of the handle's promise, which for new data is its `new_data_cost`.
+    /// the blocks that are new in it keep of the handle's promise, which for new data is what `log` says that it costs.
     pub(crate) fn publish(
         &self,
         set: WriteSet,
         block_size: usize,
         env: &dyn Env,
         forget: impl FnOnce(&[(Extent, Kind)]),
-        new_data_cost: impl FnOnce(u32) -> u32,
+        log: &dyn LogFormat,
     ) -> (Tid, u32) {
         let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
@@ -99,7 +136,7 @@ impl Running {
         forget(&freed);
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
-        let mut newborn = 0;
+        let mut newborn = Vec::new();
         for staged in blocks {
             let mut state = staged.buf.state.lock();
             state.apply(staged.kind, staged.fresh, staged.changes.as_slice(), &arena, block_size);
@@ -107,12 +144,15 @@ impl Running {
             if state.running != Some(*tid) {
                 state.running = Some(*tid);
                 drop(state);
-                newborn += u32::from(staged.newborn);
-                new.push(staged.buf);
+                if staged.newborn { &mut newborn } else { &mut new }.push(staged.buf);
             }
         }
-        let promised = new.len() as u32 - newborn + new_data_cost(newborn);
+        let promised = new.len() as u32 + log.new_data_cost(newborn.len() as u32);
         self.promised.fetch_add(u64::from(promised), Relaxed);
+        if let Some(least) = log.stages_from() {
+            self.new_runs.add_long(&newborn, least);
+        }
+        new.append(&mut newborn);
         self.held.fetch_add(new.len() as u64, Relaxed);
         if self.started.load(Relaxed) == 0 {
             self.started.store(env.now().sec.max(1), Relaxed);
@@ -135,10 +175,12 @@ impl Running {
         if bufs.is_empty() && freed.is_empty() {
             return None;
         }
+        self.new_runs.clear();
         let blocks = bufs.into_iter().filter_map(freeze).collect();
         let done = *tid;
         *tid = done.next();
         self.held.store(0, Relaxed);
+        self.home.store(0, Relaxed);
         let promised = self.promised.swap(0, Relaxed);
         self.started.store(0, Relaxed);
         Some(Switched { tid: done, blocks, freed, promised })
@@ -150,10 +192,11 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     state.running = None;
     let dirty = std::mem::take(&mut state.dirty);
     let newborn = std::mem::take(&mut state.newborn);
+    let home = std::mem::take(&mut state.home);
     if state.freed && !plant::is(Defect::FreedImage) {
         return None;
     }
     let (kind, image) = (state.kind, state.image()?);
     drop(state);
-    Some(Frozen { buf, kind, image, dirty, newborn })
+    Some(Frozen { buf, kind, image, dirty, newborn, home })
 }

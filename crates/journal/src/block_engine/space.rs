@@ -197,9 +197,8 @@ impl super::Core {
         if blocks > self.space.max_handle() {
             return Err(JournalError::TooBig { need: blocks, max: self.space.max_handle() });
         }
-        // New data takes memory, if not the ring: nobody runs away from the committer.
-        let held = self.running.held() * self.block_size as u64;
-        if held < 2 * self.config.dirty_bytes && self.space.try_promise(blocks) {
+        self.stage_some()?;
+        if !self.is_behind() && self.space.try_promise(blocks) {
             return Ok(());
         }
         let began = self.env.monotonic_ns();
@@ -208,19 +207,22 @@ impl super::Core {
         result
     }
 
+    /// New data takes memory, if not the ring: nobody runs away from the committer.
+    fn is_behind(&self) -> bool {
+        self.running_holds(2)
+    }
+
     fn reserve_slowly(&self, blocks: u32) -> Result<()> {
-        if self.running.held() * self.block_size as u64 >= 2 * self.config.dirty_bytes {
-            self.stats.lock().foreground_commits += 1;
-            self.wait(self.running.tid())?;
-        }
         loop {
             self.check_alive()?;
-            if self.space.try_promise(blocks) {
+            if self.is_behind() {
+                if !self.stage_one()? {
+                    self.close_running()?;
+                }
+            } else if self.space.try_promise(blocks) {
                 return Ok(());
-            }
-            if self.running.promised() > 0 && self.space.transaction_is_full(blocks) {
-                self.stats.lock().foreground_commits += 1;
-                self.wait(self.running.tid())?;
+            } else if self.running.promised() > 0 && self.space.transaction_is_full(blocks) {
+                self.close_running()?;
             } else if self.space.used() > 0 {
                 if self.checkpoint_some()? {
                     self.stats.lock().foreground_checkpoints += 1;
@@ -228,11 +230,22 @@ impl super::Core {
                     self.space.wait_for_change();
                 }
             } else if self.running.promised() > 0 {
-                self.stats.lock().foreground_commits += 1;
-                self.wait(self.running.tid())?;
+                self.close_running()?;
             } else {
                 self.space.wait_for_change();
             }
         }
+    }
+
+    /// Commits the running transaction, or waits a little for who is committing: with the next switch another one begins.
+    fn close_running(&self) -> Result<()> {
+        let Some(mut committed) = self.commit_lock.try_lock() else {
+            self.space.wait_for_change();
+            return Ok(());
+        };
+        self.stats.lock().foreground_commits += 1;
+        self.commit(&mut committed)?;
+        drop(committed);
+        self.bound_pending()
     }
 }

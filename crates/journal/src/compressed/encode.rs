@@ -1,11 +1,12 @@
 //! A transaction as a unit's contents: which images to compress, in chunks that several threads share when there are many.
 
+use crate::Result;
 use crate::block_engine::Sealed;
 use crate::cache::Block;
-use crate::{JournalError, Result};
+use crate::together::together;
 use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
-use ondol_env::sync::{Arc, Mutex, thread};
+use ondol_env::sync::thread;
 use ondol_format::Time;
 use ondol_format::csum::crc32c;
 use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
@@ -114,20 +115,8 @@ fn compress(contents: Contents) -> Result<Vec<Chunk>> {
     if threads == 1 {
         return Ok(every(&contents, 0, 1));
     }
-    let contents = Arc::new(contents);
-    let parts: Arc<Vec<Mutex<Vec<Chunk>>>> = Arc::new((0..threads).map(|_| Mutex::default()).collect());
-    let mut helpers = Vec::new();
-    for n in 1..threads {
-        let (contents, parts) = (contents.clone(), parts.clone());
-        let body = move || *parts[n].lock() = every(&contents, n, threads);
-        let failed = |e: std::io::Error| JournalError::Aborted(format!("no thread to compress with: {e}"));
-        helpers.push(thread::Builder::new().name("ondol-compress".into()).spawn(body).map_err(failed)?);
-    }
-    *parts[0].lock() = every(&contents, 0, threads);
-    let joined: Vec<_> = helpers.into_iter().map(thread::JoinHandle::join).collect();
-    if joined.iter().any(std::result::Result::is_err) {
-        return Err(JournalError::Aborted("a compressing thread has failed".into()));
-    }
-    let mut parts: Vec<_> = parts.iter().map(|part| std::mem::take(&mut *part.lock()).into_iter()).collect();
-    Ok((0..contents.len().div_ceil(CHUNK)).filter_map(|n| parts[n % threads].next()).collect())
+    let chunks = contents.len().div_ceil(CHUNK);
+    let parts = together(threads, "ondol-compress", move |n| every(&contents, n, threads))?;
+    let mut parts: Vec<_> = parts.into_iter().map(Vec::into_iter).collect();
+    Ok((0..chunks).filter_map(|n| parts[n % threads].next()).collect())
 }

@@ -2,7 +2,10 @@
 
 mod new_data;
 
-pub(crate) use new_data::{new_data_is_not_bound_by_the_ring, new_data_is_there_when_it_is_named};
+pub(crate) use new_data::{
+    new_data_is_not_bound_by_the_ring, new_data_is_there_when_it_is_named,
+    new_data_that_goes_home_early_is_there_when_it_is_named,
+};
 
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
@@ -399,6 +402,7 @@ macro_rules! engine_contract {
             a_waited_for_transaction_survives
             every_crash_leaves_a_prefix
             new_data_is_there_when_it_is_named
+            new_data_that_goes_home_early_is_there_when_it_is_named
             new_data_is_not_bound_by_the_ring
             freed_blocks_wait_for_durability_and_are_never_replayed
             one_commit_costs_its_flushes_and_no_more

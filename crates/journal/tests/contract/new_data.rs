@@ -1,8 +1,8 @@
 //! Contents of blocks that a transaction has allocated, which an engine may write home at once.
 
-use super::{BLOCK, HOME, META, Rig, bench, byte_at, noise};
+use super::{BLOCK, HOME, META, Rig, bench, bench_with, byte_at, config, noise};
 use ondol_block::{BlockStore, RamStore};
-use ondol_journal::{Extent, Kind};
+use ondol_journal::{Config, EngineStats, Extent, Kind};
 use ondol_power::{Layer, Medium, Sampling};
 
 /// Slots of newly allocated runs, each as long as the engine needs to write it home at once if it does such a thing.
@@ -16,7 +16,18 @@ fn slot(n: u8) -> Extent {
 /// Contents of new blocks are there when the block that names them is, however often the slots are used again, and whether they compress or
 /// not; and what was written over them later is there with what names that.
 pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
-    let b = bench(rig);
+    let stats = write_new_data(rig, config());
+    assert_eq!(stats.staged_early_blocks, 0);
+}
+
+/// The same where each long run is more than may wait: the next handle writes it home, and its transaction changes it afterwards.
+pub(crate) fn new_data_that_goes_home_early_is_there_when_it_is_named(rig: &dyn Rig) {
+    let stats = write_new_data(rig, Config { dirty_bytes: 48 << 10, ..config() });
+    assert!(stats.staged_blocks == 0 || stats.staged_early_blocks > 0, "{stats:?}");
+}
+
+fn write_new_data(rig: &dyn Rig, config: Config) -> EngineStats {
+    let b = bench_with(rig, config);
     let contents = |n: u8, i: u64| if n.is_multiple_of(2) { vec![n; BLOCK] } else { noise(n, i) };
     for n in 1..=14u8 {
         let mut h = b.handle(RUN as u32 + 4);
@@ -72,6 +83,7 @@ pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
         }
     });
     assert!(states > 300, "only {states} crash states");
+    b.engine.stats()
 }
 
 /// Contents of new blocks that the ring could not hold, long and scattered, beside others that hold promises: everything that was promised is
