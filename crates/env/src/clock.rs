@@ -1,6 +1,6 @@
-//! Time and randomness behind one trait.
+//! Time, randomness and the number of processors behind one trait.
 
-use crate::sync::Mutex;
+use crate::sync::{Mutex, thread};
 
 /// A point in time as ext4 stores it: seconds since 1970 and nanoseconds (0..=999_999_999).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,7 +11,7 @@ pub struct Timestamp {
     pub nsec: u32,
 }
 
-/// The clock and the random source of one volume.
+/// What one volume takes from its surroundings: clock, random numbers, processors.
 pub trait Env: Send + Sync {
     /// The current wall-clock time.
     fn now(&self) -> Timestamp;
@@ -20,6 +20,11 @@ pub trait Env: Send + Sync {
 
     /// Nanoseconds since some fixed moment; never goes back. For measuring how long something took.
     fn monotonic_ns(&self) -> u64;
+
+    /// Threads that a single piece of work may be shared by: 1 where everything has to happen in one order.
+    fn processors(&self) -> usize {
+        1
+    }
 
     /// Four random bytes as a number.
     fn random_u32(&self) -> u32 {
@@ -41,6 +46,11 @@ pub trait Env: Send + Sync {
 pub struct System;
 
 impl Env for System {
+    /// As many as the machine lets this process have.
+    fn processors(&self) -> usize {
+        thread::available_parallelism().map_or(1, usize::from)
+    }
+
     fn monotonic_ns(&self) -> u64 {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64

@@ -1,9 +1,13 @@
 //! The journal area: where its blocks lie, its superblock, and the ring that transactions are written to.
 
+#[cfg(test)]
+mod tests;
+
 use crate::cache::Block;
 use crate::together::together;
 use crate::{Corrupt, Result};
 use ondol_block::BlockStore;
+use ondol_env::Env;
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::jbd2::JournalSuperblock;
@@ -82,10 +86,15 @@ pub(crate) fn write_runs(store: &dyn BlockStore, block_size: usize, images: &[(u
 ///
 /// # Errors
 /// The store's failure; what else there was may have been written.
-pub(crate) fn write_many(store: &Arc<dyn BlockStore>, block_size: usize, images: &[(u64, Block)]) -> Result<()> {
+pub(crate) fn write_many(
+    store: &Arc<dyn BlockStore>,
+    env: &dyn Env,
+    block_size: usize,
+    images: &[(u64, Block)],
+) -> Result<()> {
     let starts = |at: &mut usize, run: &[_]| Some(std::mem::replace(at, *at + run.len()));
     let starts: Vec<usize> = runs(images).scan(0, starts).collect();
-    if starts.len() < WORTH_THREADS {
+    if starts.len() < WORTH_THREADS || env.processors() == 1 {
         return write_runs(&**store, block_size, images);
     }
     let (store, images, next) = (store.clone(), images.to_vec(), AtomicUsize::new(0));

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// No file grows beyond this; a write is one request.
-const LARGEST: u64 = 32 << 10;
+const LARGEST: u64 = 128 << 10;
+/// A write seldom has more bytes than this.
+const USUAL: u64 = 12 << 10;
 
 /// What the threads share.
 #[derive(Debug)]
@@ -176,7 +178,8 @@ fn choose(tree: &Tree, random: &Random, fill: u32) -> Next {
         (52..62, Some(file), _) => Next::Call(append(tree, random, file, fill)),
         (62..84, Some(file), _) => {
             let offset = random.below(LARGEST);
-            let len = 1 + random.below((LARGEST - offset).min(12 << 10));
+            let most = if random.below(4) == 0 { LARGEST } else { USUAL };
+            let len = 1 + random.below((LARGEST - offset).min(most));
             Next::Call(Call::Write(file, offset, bytes(fill, offset, len)))
         }
         _ => {

@@ -97,7 +97,8 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
     Volume::format(&image, &setting.format).map_err(|e| failed(&e))?;
     let point = scratch.path().join("mounted");
     fs::create_dir(&point).map_err(|e| failed(&e))?;
-    let options = format!("data={},journal={}", data_word(setting.data), setting.engine.name());
+    // So little may wait that operations write new data home themselves, where an engine has them do that.
+    let options = format!("data={},journal={},dirty=64K", data_word(setting.data), setting.engine.name());
     let mount = FuseMount::new(&setting.program, &image, &point, &options).map_err(|e| failed(&e))?;
     let random = Random(Fixed::new(Timestamp::default(), setting.seed));
     let trees = vec![Tree::default(); setting.threads];

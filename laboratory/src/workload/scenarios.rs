@@ -57,6 +57,11 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
     ("write-unaligned", "create /a 0644\nwrite /a 0 8192 #1", "write /a 1000 3333 #2\nfdatasync /a"),
     ("write-beyond-end", "create /a 0644\nwrite /a 0 100 #1", "write /a 10000 100 #2\nfsync /a"),
     ("write-twice", "create /a 0644", "write /a 0 2000 #1\nwrite /a 1000 2000 #2\nfsync /a"),
+    (
+        "write-much",
+        "create /a 0644\ncreate /b 0644",
+        "write /a 0 300000 #1\nwrite /a 70000 3000 #2\ntruncate /a 200000\nwrite /b 0 65536 #3\nunlink /a\nfsync /b",
+    ),
     ("write-escaped", "create /a 0644", "write /a 0 3072 jbd2#1\nfsync /a\nwrite /a 0 1024 jbd2#2\nfsync /a"),
     ("append", "create /a 0644\nwrite /a 0 1500 #1", "append /a 1000 #2\nfsync /a"),
     (

@@ -4,9 +4,8 @@ use crate::Result;
 use crate::block_engine::Sealed;
 use crate::cache::Block;
 use crate::together::together;
-use ondol_env::Timestamp;
+use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
-use ondol_env::sync::thread;
 use ondol_format::Time;
 use ondol_format::csum::crc32c;
 use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
@@ -28,7 +27,8 @@ pub(super) struct Encoded {
 ///
 /// # Errors
 /// No thread can be started.
-pub(super) fn encode(tx: &Sealed, sequence: u64, now: Timestamp, seed: u32, block_size: usize) -> Result<Encoded> {
+pub(super) fn encode(tx: &Sealed, sequence: u64, env: &dyn Env, seed: u32, block_size: usize) -> Result<Encoded> {
+    let now = env.now();
     let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(|(_, image)| unit::looks_random(image));
     let blocks: Vec<u64> = plain.iter().chain(&dense).map(|(block, _)| *block).collect();
     let staged = runs(&tx.staged, seed);
@@ -41,7 +41,7 @@ pub(super) fn encode(tx: &Sealed, sequence: u64, now: Timestamp, seed: u32, bloc
         staged: if plant::is(Defect::UnnamedStaging) { &[] } else { &staged },
     });
     let stored = dense.len() as u64;
-    let mut chunks = compress(Contents { tables, images: images(plain), block_size })?;
+    let mut chunks = compress(Contents { tables, images: images(plain), block_size }, env.processors())?;
     let whole = CHUNK / block_size;
     chunks.extend(dense.chunks(whole).map(|some| {
         let mut bytes = Vec::with_capacity(some.len() * block_size);
@@ -109,8 +109,7 @@ fn every(contents: &Contents, first: usize, of: usize) -> Vec<Chunk> {
     (first..contents.len().div_ceil(CHUNK)).step_by(of).map(&mut chunk).collect()
 }
 
-fn compress(contents: Contents) -> Result<Vec<Chunk>> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
+fn compress(contents: Contents, processors: usize) -> Result<Vec<Chunk>> {
     let threads = (contents.len() / WORTH_A_THREAD).clamp(1, processors.min(THREADS));
     if threads == 1 {
         return Ok(every(&contents, 0, 1));

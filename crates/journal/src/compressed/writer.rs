@@ -106,7 +106,7 @@ impl LogFormat for UnitLog {
         let (next, durable) = (self.next.load(Relaxed), self.durable.load(Relaxed));
         debug_assert_eq!(Tid(next as u32), tx.tid);
         let began = self.env.monotonic_ns();
-        let encoded = encode::encode(tx, next, self.env.now(), self.seed, self.area.block_size())?;
+        let encoded = encode::encode(tx, next, self.env.as_ref(), self.seed, self.area.block_size())?;
         let bytes = unit::write(next, durable, &encoded.chunks, self.seed, self.area.block_size());
         self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
         self.stored.fetch_add(encoded.stored, Relaxed);

@@ -1,0 +1,40 @@
+use super::{MERGE, WORTH_THREADS, write_many};
+use crate::cache::Block;
+use crate::together::together;
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::System;
+use ondol_env::sync::Arc;
+
+const BLOCK: usize = 64;
+
+/// Many blocks apart, and a run that is longer than one write.
+fn images() -> Vec<(u64, Block)> {
+    let apart = (0..2 * WORTH_THREADS as u64).map(|i| 2 * i);
+    let run = (0..2 * MERGE as u64 + 9).map(|i| 10_000 + i);
+    apart.chain(run).map(|block| (block, Arc::from(vec![block as u8 | 1; BLOCK]))).collect()
+}
+
+#[test]
+fn what_several_threads_write_is_all_there_and_nothing_else() {
+    let ram = Arc::new(RamStore::new(20_000 * BLOCK));
+    let store: Arc<dyn BlockStore> = ram.clone();
+    write_many(&store, &System, BLOCK, &images()).unwrap();
+    let mut expected = vec![0; 20_000 * BLOCK];
+    for (block, image) in images() {
+        expected[block as usize * BLOCK..][..BLOCK].copy_from_slice(&image);
+    }
+    assert!(ram.to_bytes() == expected);
+}
+
+#[test]
+fn what_one_of_them_cannot_write_is_an_error() {
+    let store: Arc<dyn BlockStore> = Arc::new(RamStore::new(10_100 * BLOCK));
+    assert!(write_many(&store, &System, BLOCK, &images()).is_err());
+}
+
+#[test]
+fn each_has_its_number_and_one_that_panics_is_an_error() {
+    assert_eq!(together(4, "test", |n| n * 10).unwrap(), [0, 10, 20, 30]);
+    let failed = together(3, "test", |n| assert!(n != 2, "planned"));
+    assert!(failed.unwrap_err().to_string().contains("test"));
+}
