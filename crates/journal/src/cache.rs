@@ -5,6 +5,7 @@
 //! the running or the committing transaction) is never evicted.
 
 use crate::change::Change;
+use crate::handle::Base;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -111,19 +112,18 @@ impl BufState {
         self.data.clone()
     }
 
-    /// Applies a handle's changes; `fresh` starts from zeros.
-    pub(crate) fn apply(&mut self, kind: Kind, fresh: bool, changes: &[Change], arena: &[u8], block_size: usize) {
+    /// Applies a handle's changes to `base`.
+    pub(crate) fn apply(&mut self, kind: Kind, base: Base, changes: &[Change], arena: &[u8], block_size: usize) {
         self.kind = kind;
-        self.home &= (!fresh && changes.is_empty()) || plant::is(Defect::StaleHome);
-        if fresh || self.data.is_none() {
+        self.home &= (matches!(base, Base::Live) && changes.is_empty()) || plant::is(Defect::StaleHome);
+        let new = match base {
+            Base::Whole(bytes) => Some(bytes),
+            Base::Live if self.data.is_some() => None,
+            Base::Live | Base::Zeros => Some(Arc::from(vec![0; block_size])),
+        };
+        if new.is_some() {
             self.dirty.add(0..block_size as u32);
-            if let [Change::Bytes { offset: 0, at, len }] = *changes
-                && len as usize == block_size
-            {
-                self.data = Some(Arc::from(&arena[at as usize..(at + len) as usize]));
-                return;
-            }
-            self.data = Some(Arc::from(vec![0; block_size]));
+            self.data = new;
         }
         if let (Some(data), false) = (&mut self.data, changes.is_empty()) {
             let bytes = Arc::make_mut(data);

@@ -6,18 +6,36 @@ use crate::{Block, Engine, Extent, JournalError, Kind, Result, Tid};
 use ondol_env::sync::Arc;
 use std::collections::HashMap;
 
+/// What the changes of a block begin with.
+#[derive(Debug)]
+pub(crate) enum Base {
+    /// What it holds.
+    Live,
+    /// Zeros, whatever it held.
+    Zeros,
+    /// These bytes, whatever it held.
+    Whole(Block),
+}
+
 /// What one handle stages for one block.
 #[derive(Debug)]
 pub(crate) struct Staged {
     pub(crate) buf: Arc<Buf>,
     pub(crate) kind: Kind,
-    /// The block starts from zeros, whatever it held.
-    pub(crate) fresh: bool,
+    pub(crate) base: Base,
     /// Data in a block that this handle has allocated.
     pub(crate) newborn: bool,
     pub(crate) changes: Changes,
     /// Base plus changes, made when the operation reads its own writes.
     view: Option<Block>,
+}
+
+impl Staged {
+    /// Forgets what was staged before.
+    fn start_from(&mut self, base: Base) {
+        (self.base, self.view) = (base, None);
+        self.changes.clear();
+    }
 }
 
 /// Everything a closed handle hands to its engine.
@@ -252,6 +270,10 @@ impl<'e> Handle<'e> {
     }
 
     fn put(&mut self, staged: usize, offset: usize, bytes: &[u8]) {
+        if bytes.len() == self.engine.cache().block_size() {
+            self.set.blocks[staged].start_from(Base::Whole(bytes.into()));
+            return;
+        }
         let at = self.set.arena.len() as u32;
         self.set.arena.extend_from_slice(bytes);
         let staged = &mut self.set.blocks[staged];
@@ -285,8 +307,8 @@ impl<'e> Handle<'e> {
         if let Some(at) = self.find(block) {
             if fresh {
                 let staged = &mut self.set.blocks[at];
-                (staged.fresh, staged.kind, staged.view) = (true, kind, None);
-                staged.changes.clear();
+                staged.kind = kind;
+                staged.start_from(Base::Zeros);
             }
             return Ok(at);
         }
@@ -308,7 +330,8 @@ impl<'e> Handle<'e> {
             let from = self.index.len();
             self.index.extend(self.numbers.iter().copied().zip(0..).skip(from));
         }
-        self.set.blocks.push(Staged { buf, kind, fresh, newborn: false, changes: Changes::default(), view: None });
+        let base = if fresh { Base::Zeros } else { Base::Live };
+        self.set.blocks.push(Staged { buf, kind, base, newborn: false, changes: Changes::default(), view: None });
         Ok(self.set.blocks.len() - 1)
     }
 }
@@ -324,9 +347,13 @@ impl Drop for Handle<'_> {
 fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
     let WriteSet { arena, blocks, .. } = set;
     let staged = &mut blocks[at];
-    let Staged { buf, fresh, changes, view, .. } = staged;
+    let Staged { buf, base, changes, view, .. } = staged;
     view.get_or_insert_with(|| {
-        let mut base = if *fresh { Arc::from(vec![0; block_size]) } else { buf.snapshot() };
+        let mut base = match base {
+            Base::Live => buf.snapshot(),
+            Base::Zeros => Arc::from(vec![0; block_size]),
+            Base::Whole(bytes) => bytes.clone(),
+        };
         if !changes.is_empty() {
             let bytes = Arc::make_mut(&mut base);
             let mut touched = crate::Ranges::default();

@@ -139,7 +139,7 @@ impl Running {
         let mut newborn = Vec::new();
         for staged in blocks {
             let mut state = staged.buf.state.lock();
-            state.apply(staged.kind, staged.fresh, staged.changes.as_slice(), &arena, block_size);
+            state.apply(staged.kind, staged.base, staged.changes.as_slice(), &arena, block_size);
             state.newborn |= staged.newborn;
             if state.running != Some(*tid) {
                 state.running = Some(*tid);
