@@ -35,12 +35,12 @@ fn main() -> ExitCode {
         let result = fuzz::run(&words.collect::<Vec<_>>());
         return result.map_or_else(fail, |()| ExitCode::SUCCESS);
     }
-    let skipped: Vec<String> = words.filter_map(|w| w.strip_prefix("--skip=").map(str::to_owned)).collect();
-    let chosen: Vec<&Check> = CHECKS
-        .iter()
-        .filter(|(name, _)| (wanted == "check" && !skipped.iter().any(|s| s == name)) || wanted == *name)
-        .collect();
-    if chosen.is_empty() {
+    let words: Vec<String> = words.collect();
+    let skipped: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("--skip=")).collect();
+    let known = skipped.len() == words.len() && skipped.iter().all(|s| CHECKS.iter().any(|(name, _)| name == s));
+    let chosen: Vec<&Check> =
+        CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
+    if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
         let own = "check [--skip=NAME]... | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
