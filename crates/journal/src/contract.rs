@@ -96,7 +96,7 @@ pub trait Client: Send + Sync {
     /// Names the structure and what is wrong with it.
     fn load(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> std::result::Result<(), Corrupt>;
 
-    /// Computes the derived values (checksums, free counts) of an image that goes to journal or home, from that
+    /// Computes the derived values (checksums, free counts) of an image of metadata that goes to journal or home, from that
     /// image, the other images of the same transaction, and nothing else. `dirty` are the bytes that changed in it
     /// since its last seal.
     fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches);
@@ -121,6 +121,8 @@ pub struct EngineStats {
     pub staged_blocks: u64,
     /// Blocks of new data that operations wrote home before the commit began.
     pub staged_early_blocks: u64,
+    /// Nanoseconds that operations spent on writing new data home.
+    pub staging_ns: u64,
     /// Commits that had to flush data before, beside the flush that makes them count.
     pub early_flushes: u64,
     /// Nanoseconds spent on compressing.

@@ -1,7 +1,8 @@
 //! What all whole-block engines share: the running transaction, journal space, commit, and the checkpoint.
 //!
 //! ```text
-//!   publish ──▶ running (Buf list) ──switch──▶ images ──seal──▶ LogFormat::append ──flush──▶ seal_commit ──flush──▶ pending ──▶ home
+//!   publish ──▶ running (Buf list) ──switch──▶ images ──seal──▶ LogFormat::log ──flush──▶ pending ──▶ home
+//!                  └── runs of new data ──▶ home, before the commit or with it (`stage`)
 //! ```
 //!
 //! A [`LogFormat`] is how a transaction looks in the journal area; everything else (who waits for what, which image is
@@ -99,7 +100,7 @@ pub struct Config {
     pub dirty_bytes: u64,
     /// Bytes of the block cache.
     pub cache_bytes: usize,
-    /// Bytes of committed images that may wait for their checkpoint in memory.
+    /// Bytes of committed images that may wait for their checkpoint in memory, and of new data that is home before its commit.
     pub pending_bytes: u64,
     /// File data is journaled from the beginning (`data=journal`): freed data blocks may have pending images.
     pub journaled_data: bool,

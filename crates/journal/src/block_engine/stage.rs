@@ -81,6 +81,13 @@ impl Core {
     /// Writes one run of new data home, of the transaction that is being committed or else of the running one; false when there is none.
     /// It is not durable then, and what names it is not yet in the log.
     pub(super) fn stage_one(&self) -> Result<bool> {
+        let began = self.env.monotonic_ns();
+        let wrote = self.write_one();
+        self.stats.lock().staging_ns += self.env.monotonic_ns() - began;
+        wrote
+    }
+
+    fn write_one(&self) -> Result<bool> {
         // Commits wait for this: their logs must find the run written, and later transactions must find nobody writing.
         let _writing = self.staging.read();
         let write = |images: &[(u64, Block)]| write_runs(&*self.store, self.block_size, images);

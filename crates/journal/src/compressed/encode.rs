@@ -26,7 +26,7 @@ pub(super) struct Encoded {
 /// Encodes a transaction as unit number `sequence`.
 ///
 /// # Errors
-/// No thread can be started.
+/// A thread that helped has panicked.
 pub(super) fn encode(tx: &Sealed, sequence: u64, env: &dyn Env, seed: u32, block_size: usize) -> Result<Encoded> {
     let now = env.now();
     let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(|(_, image)| unit::looks_random(image));
