@@ -70,10 +70,10 @@ impl LogMap {
 }
 
 /// The most blocks merged into one write.
-pub(crate) const MERGE: usize = 256;
+pub const MERGE: usize = 256;
 
 /// Scattered writes from which on several threads do them: what a device does at the same time, it should be asked for at the same time.
-const WORTH_THREADS: usize = 256;
+pub const WORTH_THREADS: usize = 256;
 /// How many then.
 const WRITERS: usize = 4;
 

@@ -62,7 +62,7 @@ pub struct Handle<'e> {
 }
 
 /// Blocks that are searched one by one.
-const FEW: usize = 16;
+pub const FEW: usize = 16;
 
 /// Bytes that a small operation changes in a block, about.
 const USUAL_BYTES: usize = 128;

@@ -28,6 +28,7 @@ mod handle;
 pub mod jbd2;
 mod ranges;
 mod read_only;
+pub mod thresholds;
 mod together;
 
 pub use area::LogMap;

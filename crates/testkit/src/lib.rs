@@ -20,5 +20,6 @@ pub mod shrink;
 pub mod strategy;
 pub mod target;
 pub mod threads;
+pub mod thresholds;
 
 pub use fail::{Fail, Outcome};

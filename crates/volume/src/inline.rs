@@ -11,9 +11,9 @@ use ondol_format::xattr::{Xattr, index, inode_fits, parse_inode, write_inode};
 use ondol_format::{FormatError, Inode, Place};
 
 /// Bytes in i_block.
-pub(crate) const IN_BLOCK: usize = 60;
+pub const IN_BLOCK: usize = 60;
 /// The attribute's name behind `system.`.
-const DATA: &[u8] = b"data";
+pub const DATA: &[u8] = b"data";
 
 /// Whether the contents lie in the inode.
 pub(crate) fn is_inline(inode: &Inode) -> bool {

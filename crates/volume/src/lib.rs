@@ -38,6 +38,7 @@ mod noted;
 mod op;
 mod orphan;
 mod shared;
+pub mod thresholds;
 mod time;
 mod transaction;
 mod trim;

@@ -10,7 +10,7 @@ use crate::{Result, Tid};
 use ondol_env::plant::{self, Defect};
 
 /// Images per background checkpoint: bounds how long freed blocks are held back.
-const BATCH: usize = 1024;
+pub const BATCH: usize = 1024;
 
 impl Core {
     /// Checkpoints the oldest transactions. False when there is none.

@@ -20,6 +20,9 @@ mod stage;
 mod steps;
 mod turn;
 
+pub use checkpoint::BATCH;
+pub use space::HANDLE_SHARE;
+
 use crate::area::Area;
 use crate::cache::{Block, Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
@@ -112,7 +115,7 @@ pub struct Config {
 
 /// Bytes over stored ones from which on they are written in place, where the log does not order that before its transactions: the commit
 /// then flushes first.
-const IN_PLACE: usize = 64 << 10;
+pub const IN_PLACE: usize = 64 << 10;
 
 /// The shared state of one engine.
 pub(crate) struct Core {

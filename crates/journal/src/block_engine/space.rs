@@ -21,6 +21,9 @@ struct Taken {
     logged: u64,
 }
 
+/// One transaction, and so one handle, may have one in so many blocks of the ring.
+pub const HANDLE_SHARE: u64 = 4;
+
 /// The ring's ledger.
 pub(crate) struct Space {
     ring: u64,
@@ -48,7 +51,7 @@ impl Space {
         let many = ring.max(64);
         let most_logged = ring * log.images_per_block();
         let fixed = log.cost(0, most_logged) + 2;
-        let max_tx = ring / 4;
+        let max_tx = ring / HANDLE_SHARE;
         let space = Self {
             ring,
             max_tx,

@@ -12,7 +12,7 @@ use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
 use std::ops::Range;
 
 /// Bytes to compress from which on another thread helps, for each.
-const WORTH_A_THREAD: usize = 1 << 20;
+pub const WORTH_A_THREAD: usize = 1 << 20;
 /// The most threads that compress one unit.
 const THREADS: usize = 8;
 

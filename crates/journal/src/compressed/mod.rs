@@ -6,7 +6,9 @@ mod encode;
 mod recover;
 mod writer;
 
+pub use encode::WORTH_A_THREAD;
 pub use recover::recover;
+pub use writer::{STAGE_DENSE, STAGE_EARLY, STAGE_PLAIN};
 
 use crate::area::LogMap;
 use crate::contract::{Client, Tid};

@@ -16,11 +16,11 @@ use ondol_format::unit;
 
 /// Bytes of new data in consecutive blocks from which on they are written home and not into the unit. Less is often deleted or written
 /// again before it goes home, and a disk does one sequential write sooner than several apart.
-const STAGE_PLAIN: usize = 64 << 10;
+pub const STAGE_PLAIN: usize = 64 << 10;
 /// The same for data that does not compress.
-const STAGE_DENSE: usize = 16 << 10;
+pub const STAGE_DENSE: usize = 16 << 10;
 /// Bytes in one run from which on they may be written home before their commit begins, where much waits for it.
-const STAGE_EARLY: usize = 32 << 10;
+pub const STAGE_EARLY: usize = 32 << 10;
 
 /// Different blocks that the log may hold for each block of its ring: however well they compress, one transaction may have to revoke them all.
 const IMAGES_PER_BLOCK: u64 = 8;

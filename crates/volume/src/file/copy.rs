@@ -13,10 +13,10 @@ use ondol_format::Inode;
 use ondol_format::extent::MAX_LOGICAL;
 
 /// Stored bytes that one call copies at most: callers go on after a short count, and others get at the files in between.
-const MOST_BYTES: u64 = 64 << 20;
+pub const MOST_BYTES: u64 = 64 << 20;
 
 /// Runs of data and of holes that one call copies at most.
-const MOST_RUNS: u32 = 1024;
+pub const MOST_RUNS: u32 = 1024;
 
 /// From where to where.
 #[derive(Clone, Copy)]

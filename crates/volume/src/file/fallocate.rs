@@ -11,10 +11,10 @@ use crate::{Error, Fallocate, Ino, Result, Volume};
 use ondol_format::extent::MAX_LOGICAL;
 
 /// Blocks that one step allocates at most: the longest unwritten extent.
-const STEP_BLOCKS: u64 = 32_767;
+pub const STEP_BLOCKS: u64 = 32_767;
 
 /// Bytes in a page of the kernel's.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 
 /// A range of bytes on its way through the steps.
 struct Work {

@@ -30,6 +30,10 @@ mod tree;
 pub(crate) mod truncate;
 pub(crate) mod write;
 
+pub use blocks::DIRECT;
+pub use copy::{MOST_BYTES, MOST_RUNS};
+pub use fallocate::{PAGE, STEP_BLOCKS};
+
 pub(crate) use grow::{free_cost, grow, grow_blocks, grow_cost, has_blocks, has_root_room, init_mapping, shrink};
 pub(crate) use replay::{convert_run, map_run, unmap};
 

@@ -13,7 +13,7 @@ use ondol_format::inode::InodeFlags;
 use ondol_journal::Extent;
 
 /// Largest write that is one operation whatever the journal holds, bytes.
-const ATOMIC_MAX: u64 = 1 << 20;
+pub const ATOMIC_MAX: u64 = 1 << 20;
 
 impl Volume {
     /// Writes `bytes` at byte `offset`. Up to [`Volume::atomic_bytes`] this is one operation: after a crash all of it is

@@ -418,7 +418,7 @@ impl<'v> Op<'v> {
 }
 
 /// Inodes that are searched one by one.
-const FEW: usize = 16;
+pub const FEW: usize = 16;
 
 /// Where i_dtime lies in an inode.
 const DTIME: Range<usize> = 0x14..0x18;

@@ -14,7 +14,7 @@ use crate::Volume;
 use ondol_format::{Inode, RoCompat};
 
 /// Pointers to data in the inode itself.
-const DIRECT: u64 = 12;
+pub const DIRECT: u64 = 12;
 /// Levels of pointer blocks of the largest tree.
 const LEVELS: u32 = 3;
 /// First block that no pointer can name.
