@@ -238,6 +238,7 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
             "workloads": workloads,
             "crash_points": report.crash_points,
             "crash_points_exhausted": report.exhausted,
+            "reach": (!is_pool).then(|| report.reach.json(args.engine)),
             "violations": report.violations.len(),
             "found": violations,
             "seed": args.seed,
@@ -268,6 +269,9 @@ fn report(args: &CrashArgs, prey: &Prey, found: &Found, elapsed: f64) {
     say!("  different recovered volumes, each checked, read and compared: {}", report.judged);
     say!("  judged by e2fsck too: {}", report.second_opinions);
     say!("  {:.1} seconds, {:.0} states a second", elapsed, report.distinct as f64 / elapsed.max(1e-9));
+    if args.workload.as_deref() != Some("pool") {
+        say!("{}", report.reach.told(args.engine));
+    }
     say!("  violations: {}", report.violations.len());
     report.violations.iter().for_each(|violation| say!("\n{violation}"));
 }

@@ -3,6 +3,7 @@
 use crate::subject::{Description, Subject};
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, LayerStore, Recorder};
+use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, Medium, Pages, PowerDomain};
 use ondol_testkit::dump::{self, Snapshot};
@@ -20,6 +21,11 @@ pub trait VolumeRun: Sync {
 
     /// Everything since.
     fn events(&self) -> &[Event];
+
+    /// Places that were passed since, between the events.
+    fn heard(&self) -> &[Hit] {
+        &[]
+    }
 
     /// The blocks of the log, which are scratch once it has been replayed; its superblock is not.
     fn log(&self) -> &Pages;
@@ -52,6 +58,10 @@ impl<R: VolumeRun> Subject for R {
 
     fn events(&self) -> &[Event] {
         VolumeRun::events(self)
+    }
+
+    fn heard(&self) -> &[Hit] {
+        VolumeRun::heard(self)
     }
 
     fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {

@@ -5,6 +5,7 @@ use crate::judge::VolumeRun;
 use crate::subject::Description;
 use ondol::{DataMode, Options};
 use ondol_block::{BlockStore, LayerStore, Recorder};
+use ondol_env::reach::{self, Hit};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain};
 use ondol_testkit::dump::Snapshot;
@@ -50,6 +51,8 @@ pub struct Run {
     pub log: Pages,
     /// Everything since. Call `i` began at `Mark(2 * i)` and had returned at `Mark(2 * i + 1)`.
     pub events: Vec<Event>,
+    /// Places that were passed, between the events.
+    pub hits: Vec<Hit>,
     /// The model after each number of calls, from none to all, with what was open then.
     pub states: Vec<Model>,
     /// What those look like after a crash: nothing is open.
@@ -81,7 +84,7 @@ pub enum RecordError {
 /// # Errors
 /// The volume cannot be opened, or does not agree with the model.
 pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
-    let domain = PowerDomain::new();
+    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let medium = Arc::new(Recorder::new(LayerStore::new(setup.image.clone()), 0, domain.clone()));
     let store: Arc<dyn BlockStore> = medium.clone();
     let library = Library::open(store.clone(), &setup.options, setup.seed)?;
@@ -92,6 +95,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     }
     store.flush().map_err(ondol::Error::from)?;
     drop(domain.take());
+    listening.begin_anew();
     let base = medium.inner().layer();
     let mut run = Run {
         setup: setup.clone(),
@@ -100,6 +104,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
         log: log_pages(&base)?,
         media: vec![Medium { base, kind: Kind::Block, whole: Some(SUPERBLOCK) }],
         events: Vec::new(),
+        hits: Vec::new(),
         states: vec![lockstep.model().clone()],
         within: Vec::new(),
         expected: Vec::new(),
@@ -118,7 +123,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
         run.states.push(lockstep.model().clone());
         run.synced.push((op.is_sync() || lockstep.model().is_synchronous(op)) && outcome.is_ok());
     }
-    run.events = domain.take();
+    (run.events, run.hits) = (domain.take(), listening.finish().hits);
     lockstep.compare().map_err(Box::new)?;
     run.expected = run.states.iter().map(after_crash).collect();
     run.allowed = allowed(&run.events, &run.synced);
@@ -181,6 +186,10 @@ impl VolumeRun for Run {
 
     fn events(&self) -> &[Event] {
         &self.events
+    }
+
+    fn heard(&self) -> &[Hit] {
+        &self.hits
     }
 
     fn log(&self) -> &Pages {

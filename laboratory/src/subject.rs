@@ -1,5 +1,6 @@
 //! What is explored: something that lives on media, is recovered by code that ships, and has a contract.
 
+use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, Medium, PowerDomain};
 
@@ -13,6 +14,11 @@ pub trait Subject: Sync {
 
     /// Everything since.
     fn events(&self) -> &[Event];
+
+    /// Places that were passed since, between the events.
+    fn heard(&self) -> &[Hit] {
+        &[]
+    }
 
     /// Recovers with the code that ships, on media that hold `layers`; what they hold then.
     ///

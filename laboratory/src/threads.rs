@@ -4,6 +4,7 @@ use crate::judge::VolumeRun;
 use crate::run::{SUPERBLOCK, log_pages};
 use crate::subject::Description;
 use ondol::{DataMode, Options};
+use ondol_env::reach::Hit;
 use ondol_power::{Event, Kind, Medium, Pages};
 use ondol_testkit::dump::Snapshot;
 use ondol_testkit::schedule::Schedule;
@@ -50,6 +51,10 @@ impl VolumeRun for ThreadsRun {
 
     fn events(&self) -> &[Event] {
         &self.run.events
+    }
+
+    fn heard(&self) -> &[Hit] {
+        &self.run.heard.hits
     }
 
     fn log(&self) -> &Pages {

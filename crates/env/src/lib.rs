@@ -9,6 +9,7 @@
 mod clock;
 mod number;
 pub mod plant;
+pub mod reach;
 mod step;
 pub mod sync;
 

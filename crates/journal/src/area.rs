@@ -8,6 +8,7 @@ use crate::together::together;
 use crate::{Corrupt, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::jbd2::JournalSuperblock;
@@ -190,6 +191,7 @@ impl Area {
             let (physical, run) = self.map.run_from(self.first + at)?;
             let blocks = n.min(run).min(self.ring - at);
             runs.push((physical * self.block_size() as u64, blocks as usize));
+            reach::hit_if(at + blocks == self.ring && blocks < n, Place::LogWraps);
             at = (at + blocks) % self.ring;
             n -= blocks;
         }

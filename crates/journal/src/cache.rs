@@ -8,6 +8,7 @@ use crate::change::Change;
 use crate::handle::Base;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::{HashMap, VecDeque};
@@ -115,17 +116,20 @@ impl BufState {
     /// Applies a handle's changes to `base`.
     pub(crate) fn apply(&mut self, kind: Kind, base: Base, changes: &[Change], arena: &[u8], block_size: usize) {
         self.kind = kind;
+        let was_home = self.home;
         self.home &= (matches!(base, Base::Live) && changes.is_empty()) || plant::is(Defect::StaleHome);
         let new = match base {
             Base::Whole(bytes) => Some(bytes),
             Base::Live if self.data.is_some() => None,
             Base::Live | Base::Zeros => Some(Arc::from(vec![0; block_size])),
         };
+        reach::hit_if(was_home && !self.home, Place::StagedChanged);
         if new.is_some() {
             self.dirty.add(0..block_size as u32);
             self.data = new;
         }
         if let (Some(data), false) = (&mut self.data, changes.is_empty()) {
+            reach::hit_if(reach::is_on() && Arc::get_mut(data).is_none(), Place::ChangedWhileCommitted);
             let bytes = Arc::make_mut(data);
             for c in changes {
                 c.apply(arena, bytes, &mut self.dirty);
@@ -147,6 +151,7 @@ impl BufState {
             live => {
                 patches.apply(Arc::make_mut(image));
                 if let Some(live) = live {
+                    reach::hit(Place::SealedBesideChange);
                     patches.apply(Arc::make_mut(live));
                 }
             }
@@ -263,6 +268,7 @@ impl Cache {
 
     fn load(&self, block: u64, kind: Kind) -> Result<Block> {
         if let Some(image) = self.home.committed(block) {
+            reach::hit(Place::ReadFromLog);
             return Ok(image);
         }
         let mut bytes = vec![0; self.block_size];
@@ -288,6 +294,7 @@ fn evict_one(shard: &mut Shard) -> bool {
         let Some(block) = shard.clock.pop_front() else { return false };
         let Some(buf) = shard.map.get(&block) else { continue };
         if Arc::strong_count(buf) == 1 && !buf.referenced.swap(false, Relaxed) {
+            reach::hit(Place::BlockEvicted);
             shard.map.remove(&block);
             return true;
         }

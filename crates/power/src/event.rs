@@ -1,5 +1,6 @@
 //! The one sequence of everything that could matter to a crash.
 
+use ondol_env::reach;
 use ondol_env::sync::{Arc, Mutex};
 
 /// One event that a crash may fall before or after.
@@ -73,7 +74,9 @@ impl PowerDomain {
 
     /// Appends an event: for media and their recorders.
     pub fn push(&self, event: Event) {
-        self.events.lock().push(event);
+        let mut events = self.events.lock();
+        events.push(event);
+        reach::event();
     }
 
     /// Appends a mark.

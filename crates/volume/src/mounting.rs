@@ -6,6 +6,7 @@
 use crate::{Image, Result, Volume};
 use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_format::superblock::{ERRCODE_UNKNOWN, FoundError, OFFSET, STATE_ERROR, STATE_VALID};
 use ondol_format::{Incompat, RawSuperblock, RoCompat};
@@ -48,6 +49,7 @@ impl Image {
     pub fn mark_mounted(&self, now: Timestamp, mounted_on: Option<&[u8]>, replay: Replay) -> Result<()> {
         self.edit_superblock(|sb| {
             let mut features = sb.features();
+            reach::hit(Place::MountMarked);
             if !plant::is(Defect::UnmarkedMount) {
                 features.incompat |= Incompat::RECOVER;
                 if replay == Replay::Ondol {
@@ -105,6 +107,7 @@ impl Image {
         let (now, error) = (volume.now(), volume.stopped().is_some());
         let kbytes = self.store.stats().written_bytes / 1024;
         let orphans = !volume.orphans_empty()?;
+        reach::hit(Place::Unmounted);
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);

@@ -7,6 +7,7 @@ pub use replay::{replay, smallest};
 pub use report::{CasePath, Report, Violation};
 
 use crate::subject::Subject;
+use ondol_env::reach::{self, Hit};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Sampling};
@@ -78,7 +79,8 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
         report: Report::default(),
         done: false,
     };
-    let place = Place { media: subject.media(), events: subject.events(), limits, happened: None, path: &[] };
+    let (media, events, heard) = (subject.media(), subject.events(), subject.heard());
+    let place = Place { media, events, heard, limits, happened: None, path: &[] };
     explorer.run(&place);
     explorer.report.seen = explorer.own;
     explorer.report
@@ -108,6 +110,7 @@ struct Explorer<'a, S: Subject> {
 struct Place<'a> {
     media: &'a [Medium],
     events: &'a [Event],
+    heard: &'a [Hit],
     limits: &'a Limits,
     /// In a recovery: how many events of the run had happened.
     happened: Option<usize>,
@@ -122,8 +125,13 @@ impl<S: Subject> Explorer<'_, S> {
         let seed = place.path.iter().fold(self.every.sampling.seed, mix);
         let (sampling, subject) = (Sampling { seed, ..place.limits.sampling }, self.subject);
         let is_narrowed = |events| place.happened.is_none() && subject.is_narrowed(events);
-        let mut state = |cut: &Cut<'_>, keep| self.state(place, cut, keep);
+        let mut cuts = vec![false; place.events.len() + 1];
+        let mut state = |cut: &Cut<'_>, keep| {
+            cuts[cut.events()] = true;
+            self.state(place, cut, keep)
+        };
         let built = sampling.states(place.media, place.events, is_narrowed, &mut state);
+        self.report.reach.take(place.heard, place.events, &cuts);
         if place.happened.is_none() {
             self.report.crash_points += built.cuts;
             self.report.exhausted += built.exhausted;
@@ -170,7 +178,10 @@ impl<S: Subject> Explorer<'_, S> {
         {
             return Ok(());
         }
-        let mut recovered = self.subject.recover(layers)?;
+        let listening = reach::listen(false);
+        let recovered = self.subject.recover(layers);
+        self.report.reach.count(&listening.finish());
+        let mut recovered = recovered?;
         let essence = self.subject.essence(&mut recovered);
         if self.seen.insert(fingerprint, essence).is_none() {
             self.report.distinct += 1;
@@ -207,9 +218,10 @@ impl<S: Subject> Explorer<'_, S> {
             return Ok(());
         }
         self.crashed.insert(fingerprint, (happened, depth));
-        let (media, events) = recovery(self.subject, layers)?;
+        let (media, events, heard) = recovery(self.subject, layers)?;
         let limits = place.limits.nested();
-        self.run(&Place { media: &media, events: &events, limits: &limits, happened: Some(happened), path });
+        let happened = Some(happened);
+        self.run(&Place { media: &media, events: &events, heard: &heard, limits: &limits, happened, path });
         Ok(())
     }
 }
@@ -226,11 +238,12 @@ fn violation<S: Subject>(subject: &S, what: String, path: CasePath) -> Violation
     Violation { what, path, run: subject.describe(), events }
 }
 
-/// The events of coming back from a state, and the media they begin with.
-fn recovery<S: Subject>(subject: &S, layers: &[Layer]) -> Result<(Vec<Medium>, Vec<Event>), String> {
-    let domain = PowerDomain::new();
+/// The events of coming back from a state, the media they begin with, and the places that were passed between them.
+fn recovery<S: Subject>(subject: &S, layers: &[Layer]) -> Result<(Vec<Medium>, Vec<Event>, Vec<Hit>), String> {
+    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     subject.come_back(layers, &domain)?;
+    let heard = listening.finish();
     let media = subject.media().iter().zip(layers);
     let media = media.map(|(medium, layer)| Medium { base: layer.clone(), ..medium.clone() }).collect();
-    Ok((media, Arc::clone(&domain).take()))
+    Ok((media, Arc::clone(&domain).take(), heard.hits))
 }

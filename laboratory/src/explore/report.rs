@@ -1,5 +1,6 @@
 //! What an exploration found.
 
+use crate::reach::Tally;
 use crate::subject::Description;
 use ondol_power::{Case, Event};
 use std::fmt;
@@ -23,6 +24,8 @@ pub struct Report {
     pub exhausted: u64,
     /// States that programs of others judged too.
     pub second_opinions: u64,
+    /// Places that were passed, and crashed around.
+    pub reach: Tally,
     /// States that break the contract.
     pub violations: Vec<Violation>,
 }
@@ -37,6 +40,7 @@ impl Report {
         self.crash_points += other.crash_points;
         self.exhausted += other.exhausted;
         self.second_opinions += other.second_opinions;
+        self.reach.add(&other.reach);
         self.violations.extend(other.violations);
     }
 }

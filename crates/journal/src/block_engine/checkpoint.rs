@@ -8,6 +8,7 @@ use crate::area::{MERGE, write_many};
 use crate::cache::Block;
 use crate::{Result, Tid};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 
 /// Images per background checkpoint: bounds how long freed blocks are held back.
 pub const BATCH: usize = 1024;
@@ -28,6 +29,7 @@ impl Core {
     pub(crate) fn bound_pending(&self) -> Result<()> {
         while self.pending.lock().bytes() > self.config.pending_bytes {
             let began = self.env.monotonic_ns();
+            reach::hit(Place::MemoryCheckpoint);
             let more = self.checkpoint(BATCH)?;
             let mut stats = self.stats.lock();
             stats.foreground_checkpoints += 1;
@@ -81,8 +83,14 @@ impl Core {
             (None, _) if plant::is(Defect::ReusedTid) => {
                 self.log.set_tail(old.map_or(upto, |(tid, _)| tid), None)?;
             }
-            (Some((tid, at)), _) => self.log.set_tail(tid, Some(at))?,
-            (None, Some(committed)) => self.log.set_tail(committed.next_tid(), None)?,
+            (Some((tid, at)), _) => {
+                reach::hit(Place::PartialCheckpoint);
+                self.log.set_tail(tid, Some(at))?;
+            }
+            (None, Some(committed)) => {
+                reach::hit(Place::WholeCheckpoint);
+                self.log.set_tail(committed.next_tid(), None)?;
+            }
             (None, None) => return Ok(()),
         }
         if !plant::is(Defect::MissingFlushAfterTail) {

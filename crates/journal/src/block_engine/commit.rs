@@ -13,6 +13,7 @@ use super::{Config, Core, Sealed, may_be_logged};
 use crate::contract::{Extent, Images, Kind, Patches, Tid};
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// What the commit lock protects.
@@ -69,6 +70,7 @@ impl Core {
                 self.commit(&mut committed)?;
             }
             if !data_flushed() {
+                reach::hit(Place::DataFlush);
                 self.flush()?;
             }
         }
@@ -110,14 +112,18 @@ impl Core {
         let images = self.seal(&mut blocks);
         let (images, staged, missing) = self.choose(&blocks, images, promised);
         let tx = Sealed { tid, images, staged, revoked: self.to_revoke(&freed) };
+        reach::hit_if(!tx.revoked.is_empty(), Place::RevokeWritten);
+        reach::hit_if(!tx.staged.is_empty(), Place::StagedRun);
 
         self.must_fit(&tx)?;
         let start = committed.head;
         if self.pending.lock().is_empty() && !plant::is(Defect::UnsetTail) {
+            reach::hit(Place::EmptyLogBegins);
             self.log.set_tail(tid, Some(start))?;
         }
         let early = !self.log.orders_staged() && self.data_flushed.load(SeqCst) < self.data_written.load(SeqCst);
         if early && !plant::is(Defect::MissingFlushBeforeCommit) {
+            reach::hit(Place::EarlyFlush);
             self.flush()?;
             self.stats.lock().early_flushes += 1;
         }
@@ -187,6 +193,12 @@ impl Core {
             pending.logged_blocks().filter(inside).collect()
         };
         revoked.sort_unstable();
+        if reach::is_on() {
+            let class = |b: u64| freed.iter().find(|(e, _)| b.wrapping_sub(e.start) < u64::from(e.len));
+            revoked
+                .iter()
+                .for_each(|&b| class(b).into_iter().for_each(|(_, kind)| reach::freed(Thing::Block(b), kind.class)));
+        }
         revoked
     }
 

@@ -30,6 +30,7 @@ use crate::{JournalError, Result, WriteSet};
 use commit::Committed;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex, RwLock};
 use ondol_env::{Env, Step};
@@ -228,6 +229,7 @@ impl Core {
             return;
         }
         if self.config.discard {
+            reach::hit(Place::Discarded);
             let failed = freed.iter().find_map(|extent| self.discard(*extent).err());
             failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
         }
@@ -343,7 +345,9 @@ impl Engine for BlockEngine {
     }
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
-        self.takes_new_data() && (bytes < IN_PLACE || self.core.knows(&self.cache, extent))
+        let takes = self.takes_new_data() && (bytes < IN_PLACE || self.core.knows(&self.cache, extent));
+        reach::hit_if(takes && reach::is_on() && self.core.knows(&self.cache, extent), Place::StagedOverwritten);
+        takes
     }
 
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {

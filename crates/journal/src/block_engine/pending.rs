@@ -4,6 +4,7 @@ use super::Sealed;
 use crate::cache::{Block, NumberHash};
 use crate::contract::{Extent, Tid};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use std::collections::{HashMap, VecDeque};
 
 /// One block that the log holds.
@@ -85,6 +86,7 @@ impl Pending {
 
     /// Takes in a transaction that is durable now and ends before ring position `head`.
     pub(crate) fn committed(&mut self, tx: Sealed, start: u64, head: u64) {
+        reach::hit_if(self.writing, Place::CommitBesideCheckpoint);
         let Sealed { tid, images, staged, .. } = tx;
         let blocks = images.iter().map(|(block, _)| *block).collect();
         let staged = staged.iter().map(|(block, _)| *block).collect();
@@ -109,6 +111,7 @@ impl Pending {
         if !self.writing || plant::is(Defect::ReuseDuringCheckpoint) {
             return freed;
         }
+        reach::hit_if(!freed.is_empty(), Place::FreedBesideCheckpoint);
         self.held_back.extend(freed);
         Vec::new()
     }
@@ -141,6 +144,8 @@ impl Pending {
             {
                 entry.image = None;
                 self.bytes -= image.len() as u64;
+            } else {
+                reach::hit(Place::NewerThanCheckpoint);
             }
         }
     }

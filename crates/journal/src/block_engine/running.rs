@@ -7,6 +7,7 @@ use crate::contract::{Extent, Kind, Tid};
 use crate::{Ranges, Result, WriteSet};
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 
@@ -96,6 +97,7 @@ impl Running {
             state.image().filter(|_| wanted).map(|image| (buf.block, image))
         };
         let images: Vec<_> = run.iter().filter_map(here).collect();
+        reach::hit_if(!images.is_empty(), Place::EarlyStaged);
         write(&images)?;
         self.home.fetch_add(images.len() as u64, Relaxed);
         let mut written = images.iter().peekable();
@@ -194,6 +196,7 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     let newborn = std::mem::take(&mut state.newborn);
     let home = std::mem::take(&mut state.home);
     if state.freed && !plant::is(Defect::FreedImage) {
+        reach::hit(Place::FreedImageLeftOut);
         return None;
     }
     let (kind, image) = (state.kind, state.image()?);

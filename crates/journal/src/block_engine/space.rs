@@ -7,6 +7,7 @@
 use super::LogFormat;
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use ondol_env::sync::{Condvar, Mutex};
 use std::time::Duration;
@@ -228,6 +229,7 @@ impl super::Core {
                 self.close_running()?;
             } else if self.space.used() > 0 {
                 if self.checkpoint_some()? {
+                    reach::hit(Place::ForegroundCheckpoint);
                     self.stats.lock().foreground_checkpoints += 1;
                 } else {
                     self.space.wait_for_change();
@@ -246,6 +248,7 @@ impl super::Core {
             self.space.wait_for_change();
             return Ok(());
         };
+        reach::hit_if(self.running.promised() > 0, Place::ForegroundCommit);
         self.stats.lock().foreground_commits += 1;
         self.commit(&mut committed)?;
         drop(committed);

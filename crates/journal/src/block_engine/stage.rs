@@ -10,6 +10,7 @@ use crate::Result;
 use crate::area::{MERGE, write_runs};
 use crate::cache::{Block, Buf};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::VecDeque;
@@ -92,6 +93,7 @@ impl Core {
         let _writing = self.staging.read();
         let write = |images: &[(u64, Block)]| write_runs(&*self.store, self.block_size, images);
         if let Some(images) = self.committing.take() {
+            reach::hit(Place::StagedByHand);
             self.or_abort(write(&images))?;
             return Ok(true);
         }
@@ -118,6 +120,7 @@ impl Core {
         let logged = goes.iter().filter(|goes| !**goes).count() as u64;
         let over = logged.saturating_sub(promised);
         if over > 0 && !self.space.takes_more(promised, over) {
+            reach::hit(Place::NoRoomForNewData);
             goes = decide(blocks, &images, &|_| true);
         }
         let (mut logged, mut staged, mut missing) = (Vec::new(), Vec::new(), Vec::new());

@@ -2,6 +2,7 @@
 
 use super::Core;
 use crate::{JournalError, Result};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::{Progress, Step};
@@ -24,6 +25,7 @@ impl Step for Committer {
         if age < core.config.commit_interval && !core.running_is_large() {
             return Ok(Progress::Idle);
         }
+        reach::hit(Place::TimerCommit);
         core.commit_running()?;
         Ok(Progress::Worked)
     }
@@ -40,6 +42,7 @@ impl Step for Flusher {
             return Ok(Progress::Idle);
         }
         self.0.check_alive()?;
+        reach::hit(Place::BackgroundFlush);
         self.0.flush()?;
         Ok(Progress::Worked)
     }
@@ -57,6 +60,7 @@ impl Step for Checkpointer {
         if !crowded || !core.checkpoint_some()? {
             return Ok(Progress::Idle);
         }
+        reach::hit(Place::BackgroundCheckpoint);
         Ok(Progress::Worked)
     }
 }

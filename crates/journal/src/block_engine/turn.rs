@@ -3,6 +3,7 @@
 //! Waiting on the commit lock itself would serve its waiters one after the other, each woken only to find its handles committed, and
 //! between two of them whoever comes by begins another commit for itself alone.
 
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Condvar, Mutex};
 
 /// The turn, and who waits for its end.
@@ -19,14 +20,17 @@ impl Turns {
     /// Waits for the turn; `None` as soon as `served` says that there is nothing left to wait for.
     pub(crate) fn take(&self, served: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut taken = self.taken.lock();
+        let mut waited = false;
         loop {
             if served() {
+                reach::hit_if(waited, Place::GroupCommit);
                 return None;
             }
             if !*taken {
                 *taken = true;
                 return Some(Turn(self));
             }
+            waited = true;
             self.over.wait(&mut taken);
         }
     }

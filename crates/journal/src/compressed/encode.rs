@@ -6,6 +6,7 @@ use crate::cache::Block;
 use crate::together::together;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_format::Time;
 use ondol_format::csum::crc32c;
 use ondol_format::unit::{self, CHUNK, Chunk, StagedRun, Tables};
@@ -41,7 +42,10 @@ pub(super) fn encode(tx: &Sealed, sequence: u64, env: &dyn Env, seed: u32, block
         staged: if plant::is(Defect::UnnamedStaging) { &[] } else { &staged },
     });
     let stored = dense.len() as u64;
+    reach::hit_if(stored > 0, Place::StoredChunk);
     let mut chunks = compress(Contents { tables, images: images(plain), block_size }, env.processors())?;
+    reach::hit_if(chunks.len() > 1, Place::SeveralChunks);
+    reach::hit_if(chunks.iter().any(|chunk| chunk.len() == chunk.raw_len()), Place::StoredAfterAll);
     let whole = CHUNK / block_size;
     chunks.extend(dense.chunks(whole).map(|some| {
         let mut bytes = Vec::with_capacity(some.len() * block_size);

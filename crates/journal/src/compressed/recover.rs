@@ -9,6 +9,7 @@ use crate::jbd2::{Recovered, corrupt, load_superblock};
 use crate::{Corrupt, Result};
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_format::csum::{self, crc32c};
 use ondol_format::jbd2::{Extension, JournalIncompat, JournalSuperblock};
 use ondol_format::unit::{HEADER, Header, StagedRun, Unit};
@@ -28,6 +29,13 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
     let start = u64::from(start) - log.first;
     let found = log.scan(start)?;
     log.refuse_damage(&found, start)?;
+    match found.units.len() {
+        0 => reach::hit(Place::ReplayNone),
+        1 => reach::hit(Place::ReplayOne),
+        _ => reach::hit(Place::ReplaySeveral),
+    }
+    reach::hit_if(found.end < start, Place::ReplayWrapped);
+    reach::hit_if(found.revoked > 0, Place::RevokeHonoured);
     let recovered = log.replay(&found, volume_blocks)?;
     if !plant::is(Defect::MissingFlushInRecovery) {
         store.flush()?;
@@ -106,9 +114,16 @@ impl<'a> Log<'a> {
     /// It is whole and makes no sense.
     fn unit(&self, at: u64, sequence: u64) -> Result<Option<(Header, Unit, u64)>> {
         let any = plant::is(Defect::StaleUnit) || plant::is(Defect::UncheckedUnit);
-        let expected = |header: &Header| header.sequence == sequence || any;
+        let expected = |header: &Header| {
+            let is_next = header.sequence == sequence;
+            reach::hit_if(!is_next, Place::StaleEnd);
+            is_next || any
+        };
         let Some(header) = self.header(at)?.filter(expected) else { return Ok(None) };
-        let Some(bytes) = self.whole(at, &header)? else { return Ok(None) };
+        let Some(bytes) = self.whole(at, &header)? else {
+            reach::hit(Place::TornEnd);
+            return Ok(None);
+        };
         let unit = match Unit::read(&header, &bytes, self.map.block_size()) {
             Ok(unit) => unit,
             Err(_) if plant::is(Defect::UncheckedUnit) => return Ok(None),
@@ -155,8 +170,10 @@ impl<'a> Log<'a> {
             // A unit that another follows was durable, runs and all; since then, they may have been written again.
             let sure = following.is_some() || found.next <= known || plant::is(Defect::UncheckedStaging);
             if !sure && !self.has_arrived(&unit.staged)? {
+                reach::hit(Place::StagedLost);
                 break;
             }
+            reach::hit_if(!sure && !unit.staged.is_empty(), Place::StagedArrived);
             found.take(&unit);
             found.units.push(found.end);
             (found.next, found.end) = (found.next + 1, after);
@@ -244,7 +261,8 @@ impl Found {
             self.revoked += unit.revoked.iter().filter(|block| self.newest.remove(block).is_some()).count() as u64;
         }
         for (n, &block) in unit.blocks().iter().enumerate() {
-            self.newest.insert(block, Newest { unit: index, image: n });
+            let older = self.newest.insert(block, Newest { unit: index, image: n });
+            reach::hit_if(older.is_some(), Place::ReplayNewer);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::{Corrupt, JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place as At};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{
     self, BlockType, Commit, Descriptor, FastCommit, FastCommitReader, Header, JournalIncompat, JournalSuperblock,
@@ -238,7 +239,11 @@ impl Log<'_> {
         // A log cannot hold more blocks than it has: a hostile one that seems endless ends here.
         for _ in 0..u64::from(self.sb.maxlen()) {
             let block = self.read(at)?;
-            let Some(header) = Header::parse(&block).filter(|h| self.is_of(h, sequence)) else { break };
+            let Some(header) = Header::parse(&block) else { break };
+            if !self.is_of(&header, sequence) {
+                reach::hit(At::StaleEnd);
+                break;
+            }
             match header.kind {
                 BlockType::Descriptor => {
                     // A torn descriptor ends the log: its transaction was never committed.
@@ -311,6 +316,12 @@ impl Log<'_> {
         let (first, start) = (self.sb.sequence(), u64::from(self.sb.start().unwrap_or(self.sb.first())));
         let (end, at) = self.scan(start, first)?;
         self.refuse_damage(end, at, start)?;
+        match end.wrapping_sub(first) {
+            0 => reach::hit(At::ReplayNone),
+            1 => reach::hit(At::ReplayOne),
+            _ => reach::hit(At::ReplaySeveral),
+        }
+        reach::hit_if(at < start, At::ReplayWrapped);
         let (images, revoked) = self.collect(start, first, end)?;
         let blocks = self.replay(&images, volume_blocks)?;
         if !plant::is(Defect::MissingFlushInRecovery) {
@@ -365,7 +376,11 @@ impl Log<'_> {
             |block: u64, sequence: u32| revokes.get(&block).is_some_and(|&r| !jbd2::sequence_after(sequence, r));
         images.retain(|(block, image)| !revoked_later(*block, image.sequence));
         let held_back = (before - images.len()) as u64;
-        Ok((images.into_iter().collect(), held_back))
+        let all = images.len();
+        let newest: BTreeMap<u64, Image> = images.into_iter().collect();
+        reach::hit_if(newest.len() < all, At::ReplayNewer);
+        reach::hit_if(held_back > 0, At::RevokeHonoured);
+        Ok((newest, held_back))
     }
 
     fn lost(&self, at: u64) -> JournalError {
@@ -398,6 +413,7 @@ impl Log<'_> {
             return Err(bad(format!("wrong checksum in transaction {}", image.sequence)).into());
         }
         if image.tag.escaped && !plant::is(Defect::UnescapedImage) {
+            reach::hit(At::ReplayEscaped);
             jbd2::unescape(&mut bytes);
         }
         Ok(bytes)

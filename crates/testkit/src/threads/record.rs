@@ -8,6 +8,7 @@ use crate::schedule::{Schedule, Stats};
 use crate::target::{Disagreement, Library, Lockstep};
 use ondol::Options;
 use ondol_block::{BlockStore, LayerStore, Recorder};
+use ondol_env::reach::{self, Heard};
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, PowerDomain};
 
@@ -41,6 +42,8 @@ pub struct Threads {
     pub orders: Orders,
     /// What the schedule was like.
     pub stats: Stats,
+    /// Places that were passed, between the events.
+    pub heard: Heard,
 }
 
 /// A run could not be recorded.
@@ -68,7 +71,7 @@ pub enum RecordError {
 /// # Errors
 /// The volume cannot be opened, fails, or does not agree with the model.
 pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Threads, RecordError> {
-    let domain = PowerDomain::new();
+    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let medium = Arc::new(Recorder::new(LayerStore::new(setup.image.clone()), 0, domain.clone()));
     let store: Arc<dyn BlockStore> = medium.clone();
     let library = Library::open(store.clone(), &setup.options, setup.seed)?;
@@ -82,11 +85,12 @@ pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Th
     volume.sync()?;
     store.flush().map_err(ondol::Error::from)?;
     drop(domain.take());
+    listening.begin_anew();
     let base = medium.inner().layer();
     let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
     let Performed { volume, calls, stats } = done;
-    let events = domain.take();
+    let (events, heard) = (domain.take(), listening.finish());
     let after = dump::of_volume(volume.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
     let orders = Orders::find(&before, &calls, &events, &after)?;
-    Ok(Threads { calls, base, events, after, orders, stats })
+    Ok(Threads { calls, base, events, after, orders, stats, heard })
 }

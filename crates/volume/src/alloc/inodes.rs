@@ -2,6 +2,7 @@
 
 use super::{GroupInfo, Groups};
 use crate::{Error, Ino, Result, kind};
+use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::{Superblock, bitmap};
 use ondol_journal::Engine;
@@ -58,6 +59,10 @@ impl Groups {
         let found = bitmap::find_next_zero(map, hint.max(first), sb.inodes_per_group() as usize);
         let Some(index) = found else { return Ok(None) };
         bitmap::set(map, index);
+        reach::hit_if(
+            reach::taken(Thing::Inode(g * sb.inodes_per_group() + index as u32 + 1)).is_some(),
+            Place::InodeReused,
+        );
         busy.inode_hint = index as u32 + 1;
         info.free_inodes.fetch_sub(1, SeqCst);
         self.free_inodes.fetch_sub(1, SeqCst);
@@ -91,6 +96,7 @@ impl Groups {
     pub(crate) fn return_inode(&self, sb: &Superblock, ino: Ino) {
         let Some((g, index)) = sb.group_of_inode(ino) else { return };
         let Ok(info) = self.get(g) else { return };
+        reach::freed(Thing::Inode(ino), 0);
         let mut busy = info.busy.lock();
         if let Some(map) = &mut busy.inodes {
             bitmap::clear(map, index as usize);

@@ -2,6 +2,7 @@
 
 use crate::op::Op;
 use crate::{DataMode, Ino, Result, Volume};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_format::Inode;
@@ -57,6 +58,7 @@ fn to_journal(op: &Op<'_>, ino: Ino) -> Result<bool> {
     }
     let journaled = journaled(vol, ino, op.inode(ino)?);
     if journaled {
+        reach::hit(Place::DataJournaled);
         vol.engine.journal_data();
     }
     Ok(journaled)

@@ -8,6 +8,7 @@ use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Fallocate, Ino, Result, Volume};
+use ondol_env::reach::{self, Place};
 use ondol_format::extent::MAX_LOGICAL;
 
 /// Blocks that one step allocates at most: the longest unwritten extent.
@@ -107,6 +108,7 @@ impl Volume {
             if done {
                 return Ok(guard);
             }
+            reach::hit(Place::AllocatedInSteps);
         }
     }
 
