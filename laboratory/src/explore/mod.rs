@@ -218,7 +218,7 @@ impl<S: Subject> Explorer<'_, S> {
             return Ok(());
         }
         self.crashed.insert(fingerprint, (happened, depth));
-        let (media, events, heard) = recovery(self.subject, layers)?;
+        let Recovery { media, events, heard } = recovery(self.subject, layers)?;
         let limits = place.limits.nested();
         let happened = Some(happened);
         self.run(&Place { media: &media, events: &events, heard: &heard, limits: &limits, happened, path });
@@ -238,12 +238,21 @@ fn violation<S: Subject>(subject: &S, what: String, path: CasePath) -> Violation
     Violation { what, path, run: subject.describe(), events }
 }
 
-/// The events of coming back from a state, the media they begin with, and the places that were passed between them.
-fn recovery<S: Subject>(subject: &S, layers: &[Layer]) -> Result<(Vec<Medium>, Vec<Event>, Vec<Hit>), String> {
+/// The power coming back.
+struct Recovery {
+    /// The media it begins with.
+    media: Vec<Medium>,
+    events: Vec<Event>,
+    /// Places that were passed between them.
+    heard: Vec<Hit>,
+}
+
+/// Records the coming back from a state.
+fn recovery<S: Subject>(subject: &S, layers: &[Layer]) -> Result<Recovery, String> {
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     subject.come_back(layers, &domain)?;
     let heard = listening.finish();
     let media = subject.media().iter().zip(layers);
     let media = media.map(|(medium, layer)| Medium { base: layer.clone(), ..medium.clone() }).collect();
-    Ok((media, Arc::clone(&domain).take(), heard.hits))
+    Ok(Recovery { media, events: Arc::clone(&domain).take(), heard: heard.hits })
 }

@@ -33,7 +33,7 @@ fn state<S: Subject>(subject: &S, path: &[Case]) -> Result<Result<Vec<Layer>, St
     let mut layers = first.build(subject.media(), subject.events())?;
     for case in rest {
         match recovery(subject, &layers) {
-            Ok((media, events, _)) => layers = case.build(&media, &events)?,
+            Ok(back) => layers = case.build(&back.media, &back.events)?,
             Err(what) => return Ok(Err(what)),
         }
     }
