@@ -74,6 +74,7 @@ impl<'a> Trial<'a> {
             description: ondol_laboratory::Description::default(),
             media: Vec::new(),
             log: Pages::default(),
+            hits: Vec::new(),
             events: Vec::new(),
             states: vec![dirty.model.clone()],
             expected: vec![at_rest(&dirty.model)],
