@@ -3,12 +3,14 @@
 //! `ONDOL_SEED` makes it different, `ONDOL_CASES` longer; `ondol crash` is the same as a command.
 
 use ondol::{DataMode, JournalEngine};
-use ondol_laboratory::explore::{Limits, Watch};
-use ondol_laboratory::hunt::{Budget, hunt};
+use ondol_env::plant::Defect;
+use ondol_laboratory::explore::{Limits, Violation, Watch};
+use ondol_laboratory::hunt::{Budget, Phase, hunt};
 use ondol_laboratory::workload::{self, Workload};
 use ondol_laboratory::{Prey, data_word};
 use ondol_power::Sampling;
 use ondol_tests::parameter;
+use std::collections::BTreeSet;
 
 /// How a volume is mounted.
 type Mode = (JournalEngine, DataMode);
@@ -26,21 +28,23 @@ fn none_is_violated(
     let seed = parameter("ONDOL_SEED", 1);
     let sampling = Sampling { seed, ..limits.sampling };
     let prey = Prey { engine, data, plant: None, seed, limits: Limits { sampling, ..limits } };
-    let found = hunt(&prey, workloads, Budget { states: None, threads: 1 }, &Watch::default()).unwrap();
+    let phases = vec![Phase::once("workloads", workloads)];
+    let preys = [prey];
+    let found = hunt(&preys, phases, Budget::default(), &Watch::default()).unwrap();
     let report = &found.report;
     println!(
         "journal={}, data={}, seed {seed}: {} workloads, {} distinct states, {} in crashed recoveries, {} by e2fsck too",
         engine.name(),
         data_word(data),
         found.workloads,
-        found.distinct,
+        found.distinct(),
         report.nested,
         report.second_opinions
     );
     if let Some(violation) = report.violations.first() {
         panic!("{violation}");
     }
-    assert!(found.distinct >= least && report.nested > 0, "too little was tried");
+    assert!(found.distinct() >= least && report.nested > 0, "too little was tried");
 }
 
 fn single_calls(mode: Mode) {
@@ -84,9 +88,11 @@ fn several_threads(mode: Mode) {
 fn a_budget_of_states_comes_to_an_end() {
     let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
     let prey = Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant: None, seed: 1, limits };
-    let budget = Budget { states: Some(300), threads: 1 };
-    let found = hunt(&prey, workload::threads(1), budget, &Watch::default()).unwrap();
-    assert!((300..2000).contains(&found.distinct) && found.workloads > 1, "{} states", found.distinct);
+    let budget = Budget { states: Some(300), ..Budget::default() };
+    let phases = vec![Phase::once("threads", workload::threads(1))];
+    let preys = [prey];
+    let found = hunt(&preys, phases, budget, &Watch::default()).unwrap();
+    assert!((300..2000).contains(&found.distinct()) && found.workloads > 1, "{} states", found.distinct());
 }
 
 #[test]
@@ -97,6 +103,39 @@ fn other_forms_in_journal() {
 #[test]
 fn other_forms_in_ordered() {
     other_forms((CLASSIC, DataMode::Ordered));
+}
+
+/// From its first workloads on a hunt looks at everything.
+#[test]
+fn a_hunt_of_all_phases_begins_everywhere() {
+    let seed = parameter("ONDOL_SEED", 1);
+    for engine in JournalEngine::ALL {
+        let modes = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback];
+        let preys = modes.map(|data| Prey { engine, data, plant: None, seed, limits: sparse() });
+        let budget = Budget { states: Some(parameter("ONDOL_CASES", 60) * 50), threads: 2, ..Budget::default() };
+        let found = hunt(&preys, Phase::all(engine, seed), budget, &Watch::default()).unwrap();
+        if let Some(violation) = found.report.violations.first() {
+            panic!("{violation}");
+        }
+        assert!(found.modes.iter().all(|(_, distinct)| *distinct > 0), "{:?}", found.modes);
+        assert!(found.phases.len() >= 5 && found.phases.iter().all(|share| share.workloads > 1), "{:?}", found.phases);
+    }
+}
+
+/// A mistake that every workload shows is made small and told once, and counted then.
+#[test]
+fn the_like_of_a_violation_is_counted() {
+    let plant = Some(Defect::MissingFlushAfterCommit);
+    let prey = Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant, seed: 1, limits: sparse() };
+    let budget = Budget { violations: 100, ..Budget::default() };
+    let phases = vec![Phase::once("scenarios", workload::scenarios().take(12))];
+    let preys = [prey];
+    let found = hunt(&preys, phases, budget, &Watch::default()).unwrap();
+    let violations = &found.report.violations;
+    let kinds: BTreeSet<String> = violations.iter().map(Violation::kind).collect();
+    assert_eq!(kinds.len(), violations.len());
+    assert!(violations.iter().any(|violation| violation.times > 1), "{violations:?}");
+    assert_eq!(violations.iter().map(|violation| violation.times).sum::<u64>(), 12);
 }
 
 /// Values of attributes that lie in inodes: set, replaced, removed.

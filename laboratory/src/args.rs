@@ -11,16 +11,17 @@ use std::path::PathBuf;
 ///
 /// Records what a volume writes while it does the calls of a workload, builds the states that a power cut could leave after
 /// each event, recovers each with the code that ships, and compares what comes out with a model. Without a workload a minute
-/// is spent: on all single calls, then on all pairs, then on random sequences and several threads.
+/// is spent on each engine, its data modes in turn, and shared from the first second on by scenarios, single calls, pairs, random
+/// sequences, and several threads.
 ///
 /// Exit code: 0 if nothing breaks the contract, 1 if something does (the smallest is shown, with the command that
 /// builds it again), 2 if the call is wrong or nothing could be tried, 130 after ^C.
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// Journal engine: classic or compressed
-    #[arg(long, default_value = "classic", value_name = "ENGINE")]
-    pub(crate) engine: JournalEngine,
-    /// Data mode: journal, ordered or writeback [default: journal; with --plant, the one in which the defect shows]
+    /// Journal engine: classic or compressed [default: one after the other; for --case and --kill classic]
+    #[arg(long, value_name = "ENGINE")]
+    pub(crate) engine: Option<JournalEngine>,
+    /// Data mode: ordered, journal or writeback [default: all of them; for --case and --kill journal]
     #[arg(long, value_name = "MODE")]
     pub(crate) data: Option<DataMode>,
     /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
@@ -29,10 +30,10 @@ pub struct CrashArgs {
     /// Persistence domain of the memory, for --workload pool: adr or eadr
     #[arg(long, default_value = "adr", value_parser = ["adr", "eadr"], value_name = "DOMAIN")]
     pub(crate) domain: String,
-    /// Stop after so many distinct states
+    /// Stop after so many distinct states of each engine
     #[arg(long, value_name = "NUMBER")]
     pub(crate) states: Option<u64>,
-    /// Stop after so many seconds (60 if nothing else ends it)
+    /// Stop after so many seconds for each engine (60 if nothing else ends it)
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seconds: Option<u64>,
     /// Seed of everything random; printed

@@ -15,6 +15,7 @@ pub mod kill;
 pub mod plants;
 pub mod pool;
 mod prey;
+mod processor;
 pub mod reach;
 pub mod run;
 mod signals;

@@ -202,6 +202,15 @@ const WIDE_OF_DATA: &str = concat!(full!("72K"), "\nwrite /hole 0 64K #1");
 /// A directory's block comes to hold data that goes home at once.
 const WIDELY_REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 64K #2\nfsync /b";
 
+/// The workloads that show the planted defects of an engine: the first that it has to pass without any.
+///
+/// # Panics
+/// A text of this file is no workload, which a test would find.
+pub fn workloads(engine: JournalEngine) -> impl Iterator<Item = Workload> + Send {
+    let all = CLASSIC.iter().chain(COMPRESSED).filter(move |planted| planted.engine == engine);
+    all.map(|planted| planted.workload().unwrap_or_else(|e| panic!("{}: {e}", planted.defect)))
+}
+
 impl Planted {
     /// What shows the defect.
     ///

@@ -156,7 +156,7 @@ impl Prey {
     }
 
     fn uncrashed(&self, workload: &Workload, what: String) -> Violation {
-        Violation { what, path: CasePath(Vec::new()), run: self.describe(workload), events: String::new() }
+        Violation { what, path: CasePath(Vec::new()), run: self.describe(workload), events: String::new(), times: 1 }
     }
 
     /// Judges one state of a workload; `None` if nothing is wrong with it.

@@ -27,6 +27,8 @@ struct Base {
     bytes: Arc<[u8]>,
     hashes: Vec<u128>,
     hash: u128,
+    /// Pages that are zeros.
+    zeros: Vec<bool>,
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +63,8 @@ impl Layer {
         let pages = bytes.len().div_ceil(PAGE);
         let hashes: Vec<u128> = (0..pages).map(|n| hash_page(n, &base_page(&bytes, n))).collect();
         let hash = hashes.iter().fold(0, |all, h| all ^ h);
-        let base = Arc::new(Base { bytes, hashes, hash });
+        let zeros = bytes.chunks(PAGE).map(is_zero).collect();
+        let base = Arc::new(Base { bytes, hashes, hash, zeros });
         Self { hash: base.hash, base, groups: vec![None; pages.div_ceil(FAN)], touched: Vec::new() }
     }
 
@@ -89,14 +92,17 @@ impl Layer {
     /// Makes a range zeros, which lies inside the layer. Pages that are zeros already stay as they are.
     pub fn zero(&mut self, offset: usize, len: usize) {
         let (mut at, end) = (offset, offset + len);
-        let mut old = [0; PAGE];
         while at < end {
-            let n = (PAGE - at % PAGE).min(end - at);
-            self.read(at, &mut old[..n]);
-            if old[..n].iter().any(|byte| *byte != 0) {
-                self.page_mut(at / PAGE)[at % PAGE..at % PAGE + n].fill(0);
+            let (n, from) = (at / PAGE, at % PAGE);
+            let part = from..(from + end - at).min(PAGE);
+            let is_zero = match self.page(n) {
+                Some(page) => is_zero(&page.bytes[part.clone()]),
+                None => self.base.zeros[n] || is_zero(&self.base.bytes[at..at + part.len()]),
+            };
+            if !is_zero {
+                self.page_mut(n)[part.clone()].fill(0);
             }
-            at += n;
+            at += part.len();
         }
     }
 
@@ -198,6 +204,10 @@ fn base_page(base: &[u8], n: usize) -> Page {
     page
 }
 
+fn is_zero(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
+}
+
 /// Two hashes by folded multiplication; fast, and only ever fed with contents of our own making.
 fn hash_page(n: usize, page: &Page) -> u128 {
     let fold = |x: u64, y: u64| {
@@ -234,6 +244,30 @@ mod tests {
         b.write(100, &[7; 2500]);
         assert_eq!(b.fingerprint(), Layer::new(base.clone()).fingerprint());
         assert_eq!(b.to_bytes(), &base[..]);
+    }
+
+    #[test]
+    fn zeroed_is_what_lies_in_the_range_and_nothing_else() {
+        let mut bytes = vec![0; 4 * PAGE + 300];
+        bytes[PAGE..2 * PAGE].fill(7);
+        bytes[3 * PAGE..].fill(9);
+        let base = Layer::new(bytes.clone());
+        for (from, to) in [(0, PAGE), (PAGE + 3, PAGE + 5), (10, 4 * PAGE + 250), (3 * PAGE, 4 * PAGE + 300)] {
+            for written in [None, Some(2 * PAGE + 100), Some(3 * PAGE + 8)] {
+                let (mut layer, mut plain) = (base.clone(), bytes.clone());
+                if let Some(at) = written {
+                    layer.write(at, &[5; 50]);
+                    plain[at..at + 50].fill(5);
+                }
+                layer.zero(from, to - from);
+                plain[from..to].fill(0);
+                assert_eq!(layer.to_bytes(), plain);
+                assert_eq!(layer.fingerprint(), Layer::new(plain).fingerprint());
+            }
+        }
+        let mut fresh = base.clone();
+        fresh.zero(0, PAGE);
+        assert!(fresh.pages().next().is_none(), "what was zeros has no page of its own");
     }
 
     #[test]

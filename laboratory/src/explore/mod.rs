@@ -1,5 +1,6 @@
 //! Building the states of a run, skipping those that were seen, recovering and judging the others.
 
+mod kind;
 mod replay;
 mod report;
 
@@ -8,8 +9,8 @@ pub use report::{CasePath, Report, Violation};
 
 use crate::subject::Subject;
 use ondol_env::reach::{self, Hit};
-use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Sampling};
 use std::collections::HashMap;
 
@@ -54,12 +55,20 @@ impl Limits {
 /// What somebody who waits may want to see, and how they can stop it.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Distinct states so far.
+    /// States recovered so far.
+    pub recovered: AtomicU64,
+    /// States so far that differ from all others of their data mode.
     pub distinct: AtomicU64,
+    /// Workloads explored so far.
+    pub workloads: AtomicU64,
+    /// Different violations so far.
+    pub violations: AtomicU64,
+    /// The phase of the newest workload.
+    pub phase: Mutex<&'static str>,
     /// Ends the exploration early.
     pub stop: AtomicBool,
-    /// A violation was found and is being made small.
-    pub shrinking: AtomicBool,
+    /// So many violations are being made small.
+    pub shrinking: AtomicU64,
     /// Ends everything early, and leaves a violation as large as it is by then.
     pub hurry: Arc<AtomicBool>,
 }
@@ -185,7 +194,7 @@ impl<S: Subject> Explorer<'_, S> {
         let essence = self.subject.essence(&mut recovered);
         if self.seen.insert(fingerprint, essence).is_none() {
             self.report.distinct += 1;
-            self.watch.distinct.fetch_add(1, Relaxed);
+            self.watch.recovered.fetch_add(1, Relaxed);
         }
         if self.matched.get(&essence).is_none_or(|matched| !self.subject.still_allowed(matched, happened)) {
             self.report.judged += 1;
@@ -235,7 +244,7 @@ fn is_turn(every: u64, bits: u128) -> bool {
 fn violation<S: Subject>(subject: &S, what: String, path: CasePath) -> Violation {
     let happened = path.0.first().map_or(0, |case| case.events.min(subject.events().len()));
     let events = report::told(&subject.events()[..happened]);
-    Violation { what, path, run: subject.describe(), events }
+    Violation { what, path, run: subject.describe(), events, times: 1 }
 }
 
 /// The power coming back.

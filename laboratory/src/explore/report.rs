@@ -1,5 +1,6 @@
 //! What an exploration found.
 
+use super::kind;
 use crate::reach::Tally;
 use crate::subject::Description;
 use ondol_power::{Case, Event};
@@ -26,7 +27,7 @@ pub struct Report {
     pub second_opinions: u64,
     /// Places that were passed, and crashed around.
     pub reach: Tally,
-    /// States that break the contract.
+    /// States that break the contract, one of each kind.
     pub violations: Vec<Violation>,
 }
 
@@ -41,7 +42,12 @@ impl Report {
         self.exhausted += other.exhausted;
         self.second_opinions += other.second_opinions;
         self.reach.add(&other.reach);
-        self.violations.extend(other.violations);
+        for violation in other.violations {
+            match self.violations.iter_mut().find(|known| known.kind() == violation.kind()) {
+                Some(known) => known.times += violation.times,
+                None => self.violations.push(violation),
+            }
+        }
     }
 }
 
@@ -77,6 +83,15 @@ pub struct Violation {
     pub run: Description,
     /// The last events before the first cut, a line each.
     pub events: String,
+    /// How often the like of it was seen.
+    pub times: u64,
+}
+
+impl Violation {
+    /// What it is, whatever the calls: equal for violations that are told once.
+    pub fn kind(&self) -> String {
+        kind::of(&self.what)
+    }
 }
 
 /// Events that a violation shows.
@@ -109,7 +124,7 @@ fn line(event: &Event) -> String {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, path, run, events } = self;
+        let Self { what, path, run, events, times: _ } = self;
         if path.0.is_empty() {
             write!(f, "without any crash: {what}\n{}to see it again:\n  ondol crash {}", run.text, run.arguments)
         } else {

@@ -55,7 +55,7 @@ fn setting(args: &CrashArgs, rounds: u64) -> Result<Setting, String> {
         dir: args.dir.clone().unwrap_or_else(usual),
         format: FormatOptions::new().size(args.image_size).block_size(4096),
         data: args.data.unwrap_or(DataMode::Journal),
-        engine: args.engine,
+        engine: args.engine.unwrap_or_default(),
         rounds,
         threads: args.processors.unwrap_or(THREADS).max(1),
         seed: args.seed,
@@ -69,7 +69,7 @@ fn program() -> std::io::Result<PathBuf> {
 fn show(args: &CrashArgs, setting: &Setting, report: &Report, seconds: f64) {
     if args.json {
         let json = serde_json::json!({
-            "engine": args.engine.name(),
+            "engine": setting.engine.name(),
             "data": data_word(setting.data),
             "rounds": report.rounds,
             "kills": report.kills,
@@ -90,7 +90,7 @@ fn show(args: &CrashArgs, setting: &Setting, report: &Report, seconds: f64) {
     let (data, threads, dir) = (data_word(setting.data), setting.threads, setting.dir.display());
     say!(
         "kill -9 of the mount: engine {}, data={data}, seed {}, {threads} threads, in {dir}",
-        args.engine.name(),
+        setting.engine.name(),
         setting.seed
     );
     say!(

@@ -8,6 +8,7 @@ pub use random::{random, threads};
 
 use crate::image::Kind;
 use calls::{BEFORE, CALLS, SYNCS};
+use ondol_env::{Env, Fixed, Timestamp};
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::schedule::Schedule;
 use scenarios::SCENARIOS;
@@ -46,19 +47,36 @@ fn parse(lines: &str) -> Vec<Op> {
     text::parse(lines).unwrap_or_else(|e| panic!("{e}: {lines}"))
 }
 
-/// Every parameterised call alone, with each way to make it durable, and scenarios that a single call does not make.
+/// Every parameterised call alone, and scenarios that a single call does not make.
 pub fn exhaustive_1() -> impl Iterator<Item = Workload> + Send {
-    let scenarios = SCENARIOS.iter().enumerate().map(|(i, (name, before, calls))| Workload {
+    scenarios().chain(single())
+}
+
+/// What single calls do not show.
+pub fn scenarios() -> impl Iterator<Item = Workload> + Send {
+    SCENARIOS.iter().enumerate().map(|(i, (name, before, calls))| Workload {
         name: (*name).into(),
         image: Kind::USUAL[i % Kind::USUAL.len()],
         before: parse(before),
         remount: i % 4 == 1 && !before.contains("open @"),
         calls: parse(calls),
         others: None,
-    });
-    let single =
-        CALLS.iter().enumerate().flat_map(|(i, call)| SYNCS.iter().map(move |sync| sequence(i, &[call, sync])));
-    scenarios.chain(single)
+    })
+}
+
+/// Every parameterised call alone, with each way to make it durable.
+pub fn single() -> impl Iterator<Item = Workload> + Send {
+    CALLS.iter().enumerate().flat_map(|(i, call)| SYNCS.iter().map(move |sync| sequence(i, &[call, sync])))
+}
+
+/// The same workloads in an order from a seed: wherever it ends, it has been everywhere.
+pub fn scattered(workloads: impl Iterator<Item = Workload>, seed: u64) -> impl Iterator<Item = Workload> + Send {
+    let mut workloads: Vec<Workload> = workloads.collect();
+    let random = Fixed::new(Timestamp::default(), seed);
+    for last in (1..workloads.len()).rev() {
+        workloads.swap(last, random.random_u32() as usize % (last + 1));
+    }
+    workloads.into_iter()
 }
 
 /// Every pair of parameterised calls, and `sync`.

@@ -1,0 +1,197 @@
+//! `ondol crash`.
+
+mod show;
+
+use crate::CrashArgs;
+use crate::Prey;
+use crate::explore::{CasePath, Limits};
+use crate::hunt::{Budget, Phase, hunt, hunt_pool, replay_pool};
+use crate::signals::Signals;
+use crate::workload::{self, Others, Workload};
+use ondol::{DataMode, JournalEngine};
+use ondol_env::plant::Defect;
+use ondol_medium::{Domain, DomainError};
+use ondol_power::Sampling;
+use ondol_testkit::image;
+use ondol_testkit::op::text;
+use show::Show;
+use std::io::Read;
+use std::process::ExitCode;
+
+/// As `println!`, but whoever reads may go away.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write;
+        let _gone = writeln!(std::io::stdout(), $($text)*);
+    }};
+}
+pub(crate) use say;
+
+/// Why nothing could be tried, in one line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LaboratoryError(pub(crate) String);
+
+/// Something was found that breaks the contract.
+pub(crate) const FOUND: u8 = 1;
+
+/// Spent on each engine when nothing else ends a hunt.
+const SECONDS: u64 = 60;
+
+/// Runs `ondol crash`. The exit code is 0 only if nothing that was tried breaks the contract.
+///
+/// # Errors
+/// Names that do not exist, workloads that cannot be read.
+pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
+    if args.plant.as_deref() == Some("list") {
+        Defect::ALL.iter().for_each(|defect| say!("{defect:30} {}", defect.what()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(rounds) = args.kill {
+        return crate::kill::command::kill(&args, rounds);
+    }
+    let limits = Limits {
+        depth: args.depth,
+        recrash_every: if args.depth == 0 { 0 } else { Limits::default().recrash_every },
+        second_opinion_every: args.fsck_every,
+        sampling: Sampling { seed: args.seed, ..Sampling::default() },
+        ..Limits::default()
+    };
+    let plant = args.defect().map_err(LaboratoryError)?;
+    if plant.is_some() {
+        drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
+    }
+    let prey = |engine, data| Prey { engine, data, plant, seed: args.seed, limits };
+    match &args.case {
+        Some(case) => {
+            let (engine, data) = (args.engine.unwrap_or_default(), args.data.unwrap_or(DataMode::Journal));
+            replay(&args, &prey(engine, data), case)
+        }
+        None => explore(&args, &prey),
+    }
+    .map_err(LaboratoryError)
+}
+
+fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
+    let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
+    let found = match pool_domain(args)? {
+        Some(domain) => replay_pool(prey, domain, &path),
+        None => {
+            let needs = "--case needs --calls or --workload FILE: the run that it is a state of";
+            prey.replay(&single(args)?.ok_or(needs)?, &path)
+        }
+    };
+    match found.map_err(|e| format!("--case: {e}"))? {
+        Some(violation) => {
+            say!("{violation}");
+            Ok(ExitCode::from(FOUND))
+        }
+        None => {
+            say!("crash state {path}: recovered as the contract says");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The memory of `--workload pool`.
+fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
+    let is_pool = args.workload.as_deref() == Some("pool");
+    is_pool.then(|| args.domain.parse().map_err(|e: DomainError| e.to_string())).transpose()
+}
+
+/// The one workload of `--calls` or of a file.
+fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
+    let (name, lines) = match (args.calls.first(), args.workload.as_deref()) {
+        (Some(calls), _) => ("--calls".to_owned(), calls.clone()),
+        (None, None | Some("exhaustive-1" | "exhaustive-2" | "random" | "threads")) => return Ok(None),
+        (None, Some("-")) => {
+            let mut lines = String::new();
+            std::io::stdin().read_to_string(&mut lines).map_err(|e| format!("standard input: {e}"))?;
+            ("standard input".to_owned(), lines)
+        }
+        (None, Some(file)) => {
+            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, or a file";
+            (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
+        }
+    };
+    let mut workload = workload::from_text(&name, &lines, args.image).map_err(|e| format!("{name}: {e}"))?;
+    workload.before = text::parse(&args.before).map_err(|e| format!("--before: {e}"))?;
+    workload.remount = args.remount;
+    if args.calls.len() > 1 {
+        let calls = args.calls[1..].iter().map(|calls| text::parse(calls).map_err(|e| format!("--calls: {e}")));
+        let (schedule, background) = (args.schedule, args.background);
+        workload.others = Some(Others { calls: calls.collect::<Result<_, _>>()?, schedule, background });
+    }
+    Ok(Some(workload))
+}
+
+/// What is hunted through on one engine, in each of so many data modes.
+fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<Phase<'static>>, String> {
+    let seed = args.seed;
+    if let Some(workload) = single(args)? {
+        return Ok(vec![Phase::in_modes("calls", modes, move || Box::new(std::iter::once(workload.clone())))]);
+    }
+    Ok(match args.workload.as_deref() {
+        Some("exhaustive-1") => {
+            vec![Phase::in_modes("single calls", modes, || Box::new(workload::exhaustive_1()))]
+        }
+        Some("exhaustive-2") => vec![Phase::in_modes("pairs", modes, || Box::new(workload::exhaustive_2()))],
+        Some("threads") => vec![Phase::endless("threads", 1, move |_| Box::new(workload::threads(seed)))],
+        Some(_) => vec![Phase::endless("random", 1, move |_| Box::new(workload::random(seed)))],
+        None => Phase::all(engine, seed),
+    })
+}
+
+/// Data modes of a hunt; mounts default to the first.
+const MODES: [DataMode; 3] = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback];
+
+fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> Result<ExitCode, String> {
+    if args.fsck_every > 0 && image::missing(&["e2fsck"]).is_some() {
+        eprintln!("ondol crash: e2fsck is not here: states are judged by our own check and the model alone");
+    }
+    let signals = Signals::catch(true).map_err(|e| e.to_string())?;
+    let domain = pool_domain(args)?;
+    let engines = match (args.engine, domain) {
+        (Some(engine), _) => vec![engine],
+        // A pool has no engine.
+        (None, Some(_)) => vec![JournalEngine::default()],
+        (None, None) => JournalEngine::ALL.to_vec(),
+    };
+    let modes = args.data.map_or(MODES.to_vec(), |data| vec![data]);
+    let endless = matches!(args.workload.as_deref(), None | Some("random" | "threads")) && args.calls.is_empty();
+    let seconds = args.seconds.or((endless && args.states.is_none()).then_some(SECONDS));
+    let threads = args.processors.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let violations = if args.plant.is_some() { 1 } else { DIFFERENT };
+    let budget = Budget { states: args.states, threads, violations };
+    let mut all = 0;
+    for engine in engines {
+        let preys: Vec<Prey> = modes.iter().map(|data| prey(engine, *data)).collect();
+        let show = Show::new(args, engine, seconds, &signals);
+        let found = show.during(|watch| match domain {
+            Some(domain) => hunt_pool(&preys[0], domain, watch),
+            None => hunt(&preys, phases(args, engine, modes.len())?, budget, watch),
+        })?;
+        show.report(&found);
+        all += found.report.violations.len();
+        let stops = signals.code().is_some() || (args.plant.is_some() && all > 0);
+        if stops {
+            break;
+        }
+    }
+    if signals.code().is_some() {
+        eprintln!("ondol crash: interrupted; this was tried until then");
+    }
+    Ok(ended(all, &signals))
+}
+
+/// After so many different violations there is enough to do.
+const DIFFERENT: usize = 8;
+
+/// 0 only if everything that was asked for was tried and nothing found.
+pub(crate) fn ended(violations: usize, signals: &Signals) -> ExitCode {
+    match signals.code() {
+        _ if violations > 0 => ExitCode::from(FOUND),
+        Some(code) => ExitCode::from(code),
+        None => ExitCode::SUCCESS,
+    }
+}

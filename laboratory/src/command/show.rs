@@ -1,0 +1,187 @@
+//! What is seen of a hunt: how far it is, and what it found.
+
+use super::say;
+use crate::explore::{Violation, Watch};
+use crate::hunt::Found;
+use crate::signals::Signals;
+use crate::{CrashArgs, data_word};
+use indicatif::{ProgressBar, ProgressStyle};
+use ondol::JournalEngine;
+use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use ondol_env::{Env, System};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// The hunt on one engine, for who waits for it.
+pub(super) struct Show<'a> {
+    args: &'a CrashArgs,
+    engine: JournalEngine,
+    seconds: Option<u64>,
+    signals: &'a Signals,
+    watch: Watch,
+    started: u64,
+    over: AtomicBool,
+}
+
+impl<'a> Show<'a> {
+    pub(super) fn new(args: &'a CrashArgs, engine: JournalEngine, seconds: Option<u64>, signals: &'a Signals) -> Self {
+        let (watch, over) = (Watch::default(), AtomicBool::new(false));
+        Self { args, engine, seconds, signals, watch, started: System.monotonic_ns(), over }
+    }
+
+    /// Hunts, shows how far it is, and ends it when its time is over.
+    pub(super) fn during<T>(&self, hunt: impl FnOnce(&Watch) -> T) -> T {
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.follow());
+            let found = hunt(&self.watch);
+            self.over.store(true, Relaxed);
+            found
+        })
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        (System.monotonic_ns() - self.started) / 1_000_000
+    }
+
+    fn follow(&self) {
+        let Self { args, watch, .. } = self;
+        let bar = match (args.states, self.seconds) {
+            _ if !std::io::stderr().is_terminal() || args.json => ProgressBar::hidden(),
+            (Some(states), _) => ProgressBar::new(states),
+            (None, Some(seconds)) => ProgressBar::new(seconds * 1000),
+            (None, None) => ProgressBar::new_spinner(),
+        };
+        let style = "{spinner} {elapsed_precise} [{bar:30}] {msg}";
+        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        while !self.over.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(50));
+            let elapsed = self.elapsed_ms();
+            bar.set_position(if args.states.is_some() { watch.distinct.load(Relaxed) } else { elapsed });
+            bar.set_message(self.how_far(elapsed));
+            if self.signals.asked().load(Relaxed) {
+                watch.stop.store(true, Relaxed);
+                watch.hurry.store(true, Relaxed);
+            }
+            if self.seconds.is_some_and(|s| elapsed >= s * 1000) {
+                watch.stop.store(true, Relaxed);
+            }
+        }
+        bar.finish_and_clear();
+    }
+
+    fn how_far(&self, elapsed: u64) -> String {
+        let watch = &self.watch;
+        let recovered = watch.recovered.load(Relaxed);
+        let mut text = format!(
+            "{}: {}; {} workloads, {} states, {} a second",
+            self.engine.name(),
+            *watch.phase.lock(),
+            watch.workloads.load(Relaxed),
+            watch.distinct.load(Relaxed),
+            recovered * 1000 / elapsed.max(1)
+        );
+        match watch.violations.load(Relaxed) {
+            0 => {}
+            n => text += &format!(", {n} violations"),
+        }
+        if watch.shrinking.load(Relaxed) > 0 {
+            text += "; a violation is made small (^C leaves it as it is)";
+        }
+        text
+    }
+
+    /// Prints what was found.
+    pub(super) fn report(&self, found: &Found) {
+        let seconds = self.elapsed_ms() as f64 / 1000.0;
+        let is_pool = self.args.workload.as_deref() == Some("pool");
+        match self.args.json {
+            true => self.print_json(found, seconds, is_pool),
+            false => self.print(found, seconds, is_pool),
+        }
+    }
+
+    fn print_json(&self, found: &Found, seconds: f64, is_pool: bool) {
+        let Found { report, modes, workloads, phases } = found;
+        let args = self.args;
+        let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
+        let times: Vec<u64> = report.violations.iter().map(|violation| violation.times).collect();
+        let modes: serde_json::Map<_, _> =
+            modes.iter().map(|(data, distinct)| (data_word(*data).to_owned(), (*distinct).into())).collect();
+        let phase = |share: &crate::hunt::Share| {
+            let processor_seconds = share.spent as f64 / 1e9;
+            serde_json::json!({
+                "phase": share.name,
+                "workloads": share.workloads,
+                "recovered": share.recovered,
+                "processor_seconds": processor_seconds,
+            })
+        };
+        let json = serde_json::json!({
+            "engine": (!is_pool).then_some(self.engine.name()),
+            "data": (!is_pool).then_some(modes),
+            "domain": is_pool.then_some(&args.domain),
+            "workload": args.workload.as_deref().unwrap_or(if args.calls.is_empty() { "all" } else { "calls" }),
+            "plant": args.plant,
+            "states": report.states,
+            "distinct": found.distinct(),
+            "recovered": report.distinct,
+            "crashed_recoveries": report.nested,
+            "judged": report.judged,
+            "e2fsck": report.second_opinions,
+            "workloads": workloads,
+            "phases": phases.iter().map(phase).collect::<Vec<_>>(),
+            "crash_points": report.crash_points,
+            "crash_points_exhausted": report.exhausted,
+            "reach": (!is_pool).then(|| report.reach.json(self.engine)),
+            "violations": report.violations.len(),
+            "found": violations,
+            "times": times,
+            "seed": args.seed,
+            "seconds": seconds,
+            "states_per_second": report.distinct as f64 / seconds.max(1e-9),
+        });
+        say!("{json}");
+    }
+
+    fn print(&self, found: &Found, seconds: f64, is_pool: bool) {
+        let Found { report, modes, workloads, phases } = found;
+        let args = self.args;
+        if is_pool {
+            say!("an NVM pool in domain {}, seed {}", args.domain, args.seed);
+        } else {
+            let of = |(data, distinct): &(_, u64)| format!("data={} {distinct}", data_word(*data));
+            let modes: Vec<String> = modes.iter().map(of).collect();
+            say!("engine {}, seed {}: {workloads} workloads", self.engine.name(), args.seed);
+            say!("  distinct states: {}", modes.join(", "));
+        }
+        let per_second = report.distinct as f64 / seconds.max(1e-9);
+        say!("  states built {}; recovered {}", report.states, report.distinct);
+        say!("  of these {} in recoveries that were crashed again, to depth {}", report.nested, args.depth);
+        say!(
+            "  crash points {}; of {} every combination of what may survive was built (if many, without torn writes), of the others a sample",
+            report.crash_points,
+            report.exhausted
+        );
+        say!("  different recovered volumes, each checked, read and compared: {}", report.judged);
+        say!("  judged by e2fsck too: {}", report.second_opinions);
+        for share in phases.iter().filter(|_| phases.len() > 1) {
+            let (name, processor) = (share.name, share.spent as f64 / 1e9);
+            say!(
+                "  {name:14} {:6} workloads, {:8} states, {processor:6.1} s of processors",
+                share.workloads,
+                share.recovered
+            );
+        }
+        say!("  {seconds:.1} seconds, {per_second:.0} states a second");
+        if !is_pool {
+            say!("{}", report.reach.told(self.engine));
+        }
+        say!("  violations: {}", report.violations.len());
+        for violation in &report.violations {
+            match violation.times {
+                1 => say!("\n{violation}"),
+                times => say!("\n{violation}\nthe like of it was seen {times} times"),
+            }
+        }
+    }
+}

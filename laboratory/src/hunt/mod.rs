@@ -1,0 +1,198 @@
+//! Workload after workload, on several processors, until enough was seen.
+
+mod phase;
+mod pool;
+
+pub use phase::{Phase, Share};
+pub use pool::{hunt_pool, replay_pool};
+
+use crate::explore::{Limits, Report, Violation, Watch};
+use crate::image::Kind;
+use crate::prey::Prey;
+use crate::processor;
+use ondol::DataMode;
+use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_power::Layer;
+use phase::{Course, Turn};
+use std::collections::{BTreeMap, HashSet};
+
+/// When a hunt ends, besides by running out of workloads.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Distinct states.
+    pub states: Option<u64>,
+    /// Processors to use.
+    pub threads: usize,
+    /// Different violations.
+    pub violations: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { states: None, threads: 1, violations: 1 }
+    }
+}
+
+/// What a hunt found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// The sum of all runs; `distinct` counts states that are distinct in their own run.
+    pub report: Report,
+    /// By data mode: states that differ from all others of all its runs, crashed recoveries left out.
+    pub modes: Vec<(DataMode, u64)>,
+    /// Workloads explored.
+    pub workloads: u64,
+    /// What each phase did.
+    pub phases: Vec<Share>,
+}
+
+impl Found {
+    /// States that differ from all others of their data mode.
+    pub fn distinct(&self) -> u64 {
+        self.modes.iter().map(|(_, distinct)| distinct).sum()
+    }
+}
+
+/// What the processors of a hunt share.
+struct Shared<'h, 'a> {
+    preys: &'h [Prey],
+    budget: Budget,
+    watch: &'h Watch,
+    course: Mutex<Course<'a>>,
+    images: Mutex<BTreeMap<Kind, Layer>>,
+    /// By mode.
+    distinct: Vec<Mutex<HashSet<u128>>>,
+    report: Mutex<Report>,
+    /// Kinds of violations that were found, or are being made small.
+    kinds: Mutex<HashSet<String>>,
+    failure: Mutex<Option<String>>,
+}
+
+/// Hunts through the workloads of all phases; `preys` has one entry for each data mode. `watch` follows; setting `watch.stop` ends it early.
+///
+/// # Errors
+/// An image cannot be made. A volume that disagrees with the model without any crash is a violation.
+pub fn hunt(preys: &[Prey], phases: Vec<Phase<'_>>, budget: Budget, watch: &Watch) -> Result<Found, String> {
+    let shared = Shared {
+        preys,
+        budget,
+        watch,
+        course: Mutex::new(Course::new(phases, &preys.iter().map(|prey| prey.data).collect::<Vec<_>>())),
+        images: Mutex::default(),
+        distinct: preys.iter().map(|_| Mutex::default()).collect(),
+        report: Mutex::default(),
+        kinds: Mutex::default(),
+        failure: Mutex::default(),
+    };
+    // The laboratory's own processors, not threads of what it explores.
+    std::thread::scope(|scope| {
+        for _ in 0..budget.threads.max(1) {
+            scope.spawn(|| while shared.next() {});
+        }
+    });
+    match shared.failure.into_inner() {
+        Some(failure) => Err(failure),
+        None => {
+            let phases = shared.course.into_inner().shares();
+            let modes = preys.iter().zip(shared.distinct);
+            Ok(Found {
+                report: shared.report.into_inner(),
+                modes: modes.map(|(prey, distinct)| (prey.data, distinct.into_inner().len() as u64)).collect(),
+                workloads: phases.iter().map(|share| share.workloads).sum(),
+                phases,
+            })
+        }
+    }
+}
+
+/// How far each run may go at least.
+const LEAST_STATES: u64 = 1000;
+
+impl Shared<'_, '_> {
+    /// Explores one workload; false when the hunt is over.
+    fn next(&self) -> bool {
+        if self.watch.stop.load(Relaxed) {
+            return false;
+        }
+        let Some((turn, prey)) = self.turn() else { return false };
+        let began = processor::spent();
+        let report = match self.explore(&prey, &turn) {
+            Ok(report) => report,
+            Err(what) => {
+                self.watch.stop.store(true, Relaxed);
+                *self.failure.lock() = Some(what);
+                return false;
+            }
+        };
+        self.course.lock().took(&turn, processor::spent() - began, report.distinct);
+        self.watch.workloads.fetch_add(1, Relaxed);
+        self.take(&turn, report)
+    }
+
+    /// What comes next, and how it is explored.
+    fn turn(&self) -> Option<(Turn, Prey)> {
+        let mut course = self.course.lock();
+        let turn = course.next()?;
+        *self.watch.phase.lock() = course.name(&turn);
+        let prey = &self.preys[turn.mode];
+        let found = self.watch.distinct.load(Relaxed);
+        // Some of what a run shows may be known from others: with too small a share of its own, none would bring anything new.
+        let left = self.budget.states.map(|most| most.saturating_sub(found).max(LEAST_STATES));
+        let limits = Limits { states: left, ..course.limits(&turn, prey.limits) };
+        Some((turn, Prey { limits, ..prey.clone() }))
+    }
+
+    fn explore(&self, prey: &Prey, turn: &Turn) -> Result<Report, String> {
+        let mut report = prey.explore(&self.image(turn.workload.image)?, &turn.workload, self.watch)?;
+        for violation in std::mem::take(&mut report.violations) {
+            report.violations.push(self.small(prey, turn, violation)?);
+        }
+        Ok(report)
+    }
+
+    /// As small as it can be made, if it is the first of its kind.
+    fn small(&self, prey: &Prey, turn: &Turn, violation: Violation) -> Result<Violation, String> {
+        if !self.kinds.lock().insert(violation.kind()) {
+            return Ok(violation);
+        }
+        self.watch.shrinking.fetch_add(1, Relaxed);
+        let small = prey.smallest(&turn.workload, violation, self.watch);
+        self.watch.shrinking.fetch_sub(1, Relaxed);
+        if let Ok(small) = &small {
+            self.kinds.lock().insert(small.kind());
+        }
+        small
+    }
+
+    /// Made once for all workloads.
+    fn image(&self, kind: Kind) -> Result<Layer, String> {
+        let mut images = self.images.lock();
+        if let Some(image) = images.get(&kind) {
+            return Ok(image.clone());
+        }
+        let image = kind.make()?;
+        images.insert(kind, image.clone());
+        Ok(image)
+    }
+
+    fn take(&self, turn: &Turn, mut report: Report) -> bool {
+        let new = {
+            let mut distinct = self.distinct[turn.mode].lock();
+            let before = distinct.len();
+            distinct.extend(report.seen.drain(..));
+            (distinct.len() - before) as u64
+        };
+        let distinct = self.watch.distinct.fetch_add(new, Relaxed) + new;
+        let mut sum = self.report.lock();
+        sum.add(report);
+        let violations = sum.violations.len();
+        self.watch.violations.store(violations as u64, Relaxed);
+        let enough =
+            self.budget.states.is_some_and(|most| distinct >= most) || violations >= self.budget.violations.max(1);
+        if enough {
+            self.watch.stop.store(true, Relaxed);
+        }
+        !enough
+    }
+}

@@ -1,0 +1,260 @@
+//! Kinds of workloads, and how they share the time: evenly, from the first second on.
+//!
+//! The next workload comes from the phase that had the least time of the processor for its weight. Data modes take turns
+//! within a phase; `writeback`, which is carried out as `ordered`, less often than others. A phase that comes to its end begins
+//! again, with the modes shifted by one and other samples; once every workload had every mode, each further round counts for
+//! less. So a short hunt has seen something of everything, and a longer one goes deeper everywhere.
+
+use crate::explore::Limits;
+use crate::plants;
+use crate::workload::{self, Workload};
+use ondol::{DataMode, JournalEngine};
+use ondol_env::sync::Mutex;
+use ondol_power::Sampling;
+
+/// Workloads of a round.
+type Round<'a> = Box<dyn Iterator<Item = Workload> + Send + 'a>;
+
+/// One kind of workloads.
+pub struct Phase<'a> {
+    name: &'static str,
+    /// Its share of the time, compared with that of others.
+    weight: u64,
+    /// How often it begins again; `None` for without end.
+    rounds: Option<u64>,
+    /// Of so many times more states recoveries are crashed and others are asked.
+    closer: u64,
+    make: Box<dyn Fn(u64) -> Round<'a> + Send + 'a>,
+}
+
+impl<'a> Phase<'a> {
+    /// Without end: round after round, of which `make` gives the workloads by number.
+    pub fn endless(name: &'static str, weight: u64, make: impl Fn(u64) -> Round<'a> + Send + 'a) -> Self {
+        Self { name, weight: weight.max(1), rounds: None, closer: 1, make: Box::new(make) }
+    }
+
+    /// These workloads in each of so many data modes.
+    pub fn in_modes(name: &'static str, modes: usize, make: impl Fn() -> Round<'a> + Send + 'a) -> Self {
+        Self { name, weight: 1, rounds: Some(modes as u64), closer: 1, make: Box::new(move |_| make()) }
+    }
+
+    /// These workloads once.
+    pub fn once(name: &'static str, workloads: impl Iterator<Item = Workload> + Send + 'a) -> Self {
+        let workloads = Mutex::new(Some(workloads));
+        let make = move |_| -> Round<'a> { Box::new(workloads.lock().take().into_iter().flatten()) };
+        Self { name, weight: 1, rounds: Some(1), closer: 1, make: Box::new(make) }
+    }
+
+    /// Looked at more closely: of `times` as many states recoveries are crashed, and programs of others are asked.
+    #[must_use]
+    pub fn closer(self, times: u64) -> Self {
+        Self { closer: times.max(1), ..self }
+    }
+
+    /// Everything, as a hunt of this engine without a workload of its own does it.
+    pub fn all(engine: JournalEngine, seed: u64) -> Vec<Phase<'static>> {
+        // What is random is random in another way in each round, should it ever end.
+        let other = move |round: u64| seed ^ round.rotate_right(16);
+        vec![
+            Phase::endless("scenarios", 2, move |_| Box::new(plants::workloads(engine).chain(workload::scenarios())))
+                .closer(8),
+            Phase::endless("single calls", 2, |_| Box::new(workload::single())),
+            Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))),
+            Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),
+            Phase::endless("threads", 3, move |round| Box::new(workload::threads(other(round)))),
+        ]
+    }
+}
+
+/// What is explored next.
+pub(super) struct Turn {
+    /// Which phase.
+    pub(super) phase: usize,
+    /// Which data mode.
+    pub(super) mode: usize,
+    /// How often the phase had begun again.
+    round: u64,
+    pub(super) workload: Workload,
+    /// What it was charged with, for now: what it is expected to cost.
+    expected: u64,
+    /// How many times its cost is charged.
+    toll: u64,
+}
+
+/// What became of a phase.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Share {
+    /// Its name.
+    pub name: &'static str,
+    /// Workloads explored.
+    pub workloads: u64,
+    /// States among theirs that differ from all others of their run: each was recovered.
+    pub recovered: u64,
+    /// Nanoseconds of the processor.
+    pub spent: u64,
+}
+
+struct Track<'a> {
+    phase: Phase<'a>,
+    workloads: Round<'a>,
+    round: u64,
+    /// Workloads of this round so far.
+    taken: usize,
+    /// What counts when it is asked who comes next. Workloads that are under way are in it with what they are expected to cost.
+    charged: u64,
+    share: Share,
+    is_over: bool,
+}
+
+/// All phases of a hunt, on their way.
+pub(super) struct Course<'a> {
+    tracks: Vec<Track<'a>>,
+    modes: usize,
+    /// The modes in turn, for phases without end.
+    cycle: Vec<usize>,
+}
+
+impl<'a> Course<'a> {
+    pub(super) fn new(phases: Vec<Phase<'a>>, modes: &[DataMode]) -> Self {
+        let twice = (0..modes.len()).filter(|mode| modes[*mode] != DataMode::Writeback);
+        let cycle = twice.chain(0..modes.len()).collect();
+        let track = |phase: Phase<'a>| Track {
+            workloads: (phase.make)(0),
+            share: Share { name: phase.name, ..Share::default() },
+            phase,
+            round: 0,
+            taken: 0,
+            charged: 0,
+            is_over: false,
+        };
+        Self { tracks: phases.into_iter().map(track).collect(), modes: modes.len(), cycle }
+    }
+
+    /// The next workload of the phase that is furthest behind; `None` when all are over.
+    pub(super) fn next(&mut self) -> Option<Turn> {
+        loop {
+            let behind = |track: &(usize, &mut Track<'_>)| track.1.charged / track.1.phase.weight;
+            let tracks = self.tracks.iter_mut().enumerate().filter(|(_, track)| !track.is_over);
+            let (phase, track) = tracks.min_by_key(behind)?;
+            if let Some((workload, at)) = track.next() {
+                let (round, toll) = (track.round, 1 + track.round / self.cycle.len() as u64);
+                let mode =
+                    if track.phase.rounds.is_some() { at % self.modes } else { self.cycle[at % self.cycle.len()] };
+                let expected = toll * (track.share.spent / track.share.workloads.max(1));
+                track.charged += expected;
+                return Some(Turn { phase, mode, round, workload, expected, toll });
+            }
+        }
+    }
+
+    /// A turn is over: what it cost, and how many states were recovered.
+    pub(super) fn took(&mut self, turn: &Turn, spent: u64, recovered: u64) {
+        let track = &mut self.tracks[turn.phase];
+        track.charged = (track.charged + turn.toll * spent).saturating_sub(turn.expected);
+        track.share.workloads += 1;
+        track.share.recovered += recovered;
+        track.share.spent += spent;
+    }
+
+    /// How far a workload of this phase is explored.
+    pub(super) fn limits(&self, turn: &Turn, limits: Limits) -> Limits {
+        let closer = self.tracks[turn.phase].phase.closer;
+        // Another round samples other states.
+        let again = turn.round / self.cycle.len() as u64;
+        let seed = limits.sampling.seed ^ again.rotate_right(8);
+        Limits {
+            second_opinion_every: limits.second_opinion_every.div_ceil(closer),
+            recrash_every: limits.recrash_every.div_ceil(closer),
+            sampling: Sampling { seed, ..limits.sampling },
+            ..limits
+        }
+    }
+
+    pub(super) fn name(&self, turn: &Turn) -> &'static str {
+        self.tracks[turn.phase].share.name
+    }
+
+    pub(super) fn shares(&self) -> Vec<Share> {
+        self.tracks.iter().map(|track| track.share).collect()
+    }
+}
+
+impl Track<'_> {
+    /// The next workload and which turn it is; `None` if there is none any more, or none in this round.
+    fn next(&mut self) -> Option<(Workload, usize)> {
+        if let Some(workload) = self.workloads.next() {
+            let at = self.taken + self.round as usize;
+            self.taken += 1;
+            return Some((workload, at));
+        }
+        self.round += 1;
+        self.is_over = self.taken == 0 || self.phase.rounds.is_some_and(|most| self.round >= most);
+        self.taken = 0;
+        if !self.is_over {
+            self.workloads = (self.phase.make)(self.round);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Image;
+
+    const MODES: [DataMode; 3] = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback];
+
+    fn workloads(count: usize) -> Round<'static> {
+        let one = |i: usize| workload::from_text(&i.to_string(), "sync", Image::Small).expect("a call");
+        Box::new((0..count).map(one))
+    }
+
+    #[test]
+    fn phases_share_the_time_by_weight_from_the_first_workloads_on() {
+        let heavy = Phase::endless("heavy", 3, |_| workloads(1000));
+        let light = Phase::endless("light", 1, |_| workloads(1000));
+        let mut course = Course::new(vec![heavy, light], &MODES[..1]);
+        for done in 1..=400 {
+            let turn = course.next().expect("a workload");
+            // A workload of the heavy phase costs ten times as much.
+            let cost = if turn.phase == 0 { 1000 } else { 100 };
+            course.took(&turn, cost, 5);
+            let [heavy, light] = course.shares()[..] else { panic!() };
+            assert!(heavy.spent.abs_diff(3 * light.spent) <= 3300, "after {done}: {heavy:?} {light:?}");
+        }
+        assert_eq!(course.shares().iter().map(|share| share.workloads).sum::<u64>(), 400);
+    }
+
+    #[test]
+    fn every_workload_meets_every_mode_before_a_phase_of_so_many_rounds_is_over() {
+        let mut course = Course::new(vec![Phase::in_modes("all", 3, || workloads(4))], &MODES);
+        let mut met = std::collections::BTreeSet::new();
+        while let Some(turn) = course.next() {
+            assert!(met.insert((turn.workload.name.clone(), turn.mode)));
+            course.took(&turn, 1, 1);
+        }
+        assert_eq!(met.len(), 12);
+    }
+
+    #[test]
+    fn modes_take_turns_in_endless_phases_and_writeback_comes_less_often() {
+        let mut course = Course::new(vec![Phase::endless("all", 1, |_| workloads(4))], &MODES);
+        let mut met = std::collections::BTreeMap::new();
+        for _ in 0..4 * 5 {
+            let turn = course.next().expect("a workload");
+            *met.entry((turn.workload.name.clone(), turn.mode)).or_insert(0) += 1;
+            course.took(&turn, 1, 1);
+        }
+        let times =
+            |mode| (0..4).map(|i: usize| met.get(&(i.to_string(), mode)).copied().unwrap_or(0)).collect::<Vec<_>>();
+        assert_eq!([times(0), times(1), times(2)], [vec![2; 4], vec![2; 4], vec![1; 4]]);
+    }
+
+    #[test]
+    fn a_phase_without_workloads_is_over_at_once() {
+        let mut course = Course::new(vec![Phase::endless("none", 1, |_| workloads(0))], &MODES);
+        assert!(course.next().is_none());
+        let mut once = Course::new(vec![Phase::once("once", workloads(2))], &MODES[..1]);
+        assert_eq!(std::iter::from_fn(|| once.next()).count(), 2);
+    }
+}

@@ -1,0 +1,33 @@
+//! The life of a pool, which is one workload.
+
+use super::Found;
+use crate::explore::{self, CasePath, Limits, Violation, Watch};
+use crate::pool::PoolRun;
+use crate::prey::Prey;
+use ondol_env::plant;
+use ondol_medium::Domain;
+use std::collections::HashSet;
+
+/// Explores the life of a pool on memory of this domain.
+///
+/// # Errors
+/// The pool fails without any crash.
+pub fn hunt_pool(prey: &Prey, domain: Domain, watch: &Watch) -> Result<Found, String> {
+    let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    let run = PoolRun::record(domain)?;
+    // A pool has few states: the recovery of each is crashed.
+    let limits = Limits { recrash_every: u64::from(prey.limits.depth > 0), ..prey.limits };
+    let mut report = explore::explore(&run, &limits, watch);
+    report.violations = report.violations.into_iter().map(|v| explore::smallest(&run, v)).collect();
+    let distinct = std::mem::take(&mut report.seen).into_iter().collect::<HashSet<u128>>().len() as u64;
+    Ok(Found { report, modes: vec![(prey.data, distinct)], workloads: 1, phases: Vec::new() })
+}
+
+/// Judges one state of the life of a pool; `None` if nothing is wrong with it.
+///
+/// # Errors
+/// As [`hunt_pool`], or the path does not fit the run.
+pub fn replay_pool(prey: &Prey, domain: Domain, path: &CasePath) -> Result<Option<Violation>, String> {
+    let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    explore::replay(&PoolRun::record(domain)?, path)
+}
