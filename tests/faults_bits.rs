@@ -148,8 +148,11 @@ fn units(layer: &Layer) -> Log {
     let mut n = u64::from(parsed.start().expect("a log in use"));
     while let Some(header) = unit::Header::parse(&read(at(n), unit::HEADER), 1 << 30) {
         let bytes = read(at(n), header.size);
-        let unit = unit::Unit::read(&header, &bytes, block_size).unwrap();
-        log.revokes += unit.revoked.len();
+        let source = |at: usize, into: &mut [u8]| {
+            into.copy_from_slice(&bytes[at..at + into.len()]);
+            Ok::<_, ()>(())
+        };
+        log.revokes += unit::Unit::open(&header, block_size, source).unwrap().revokes();
         log.flips.iter_mut().for_each(|flip| flip.of_last_commit = false);
         let bits = |byte: usize| (0..8).map(move |bit| Flip { byte, bit, of_last_commit: true });
         log.flips.extend((at(n)..at(n) + header.size).flat_map(bits));

@@ -4,6 +4,7 @@
 mod tests;
 
 use crate::cache::Block;
+use crate::ring::Ring;
 use crate::together::together;
 use crate::{Corrupt, Result};
 use ondol_block::BlockStore;
@@ -123,42 +124,43 @@ fn write_run(store: &dyn BlockStore, block_size: usize, run: &[(u64, impl AsRef<
 /// A journal area that is written to.
 pub(crate) struct Area {
     store: Arc<dyn BlockStore>,
-    map: LogMap,
-    /// First block of the journal file that the ring has, and how many there are.
-    first: u64,
-    ring: u64,
+    ring: Ring,
     superblock: Mutex<JournalSuperblock>,
 }
 
 impl Area {
     /// The area whose superblock is `sb`, with a ring of at most `most` blocks.
     pub(crate) fn new(store: Arc<dyn BlockStore>, map: LogMap, sb: JournalSuperblock, most: u64) -> Self {
-        let first = u64::from(sb.first());
-        let ring = u64::from(sb.end()).saturating_sub(first).min(most);
-        Self { store, map, first, ring, superblock: Mutex::new(sb) }
+        Self { store, ring: Ring::new(map, &sb, most), superblock: Mutex::new(sb) }
     }
 
     /// Bytes in a block.
     pub(crate) fn block_size(&self) -> usize {
-        self.map.block_size()
+        self.ring.block_size()
     }
 
     /// Blocks of the ring.
     pub(crate) fn ring_blocks(&self) -> u64 {
-        self.ring
+        self.ring.blocks()
     }
 
     /// Changes the superblock and writes it.
     pub(crate) fn edit_superblock(&self, edit: impl FnOnce(&mut JournalSuperblock)) -> Result<()> {
         let mut superblock = self.superblock.lock();
         edit(&mut superblock);
-        let at = self.map.physical(0)? * self.block_size() as u64;
+        let at = self.ring.map().physical(0)? * self.block_size() as u64;
         Ok(self.store.write(at, &superblock.encode())?)
     }
 
     /// The block of the journal file at position `at` of the ring, as the superblock names it.
     pub(crate) fn file_block(&self, at: u64) -> u32 {
-        (self.first + at) as u32
+        self.ring.file_block(at)
+    }
+
+    /// Where `n` blocks that are to be written from position `at` on lie.
+    fn runs(&self, at: u64, n: u64) -> Result<Vec<(u64, usize)>> {
+        reach::hit_if(at + n > self.ring.blocks(), Place::LogWraps);
+        self.ring.runs(at, n)
     }
 
     /// Writes `parts`, a block each (the last may be shorter), from position `at` of the ring on.
@@ -182,19 +184,5 @@ impl Area {
             rest = later;
         }
         Ok(())
-    }
-
-    /// Where `n` blocks of the ring from position `at` on lie: byte offset and number of blocks of each run.
-    fn runs(&self, mut at: u64, mut n: u64) -> Result<Vec<(u64, usize)>> {
-        let mut runs = Vec::new();
-        while n > 0 {
-            let (physical, run) = self.map.run_from(self.first + at)?;
-            let blocks = n.min(run).min(self.ring - at);
-            runs.push((physical * self.block_size() as u64, blocks as usize));
-            reach::hit_if(at + blocks == self.ring && blocks < n, Place::LogWraps);
-            at = (at + blocks) % self.ring;
-            n -= blocks;
-        }
-        Ok(runs)
     }
 }

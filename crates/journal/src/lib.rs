@@ -28,6 +28,7 @@ mod handle;
 pub mod jbd2;
 mod ranges;
 mod read_only;
+mod ring;
 pub mod thresholds;
 mod together;
 

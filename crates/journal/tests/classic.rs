@@ -26,7 +26,7 @@ impl Rig for Classic {
     }
 
     fn recover(&self, store: &dyn BlockStore) {
-        jbd2::recover(store, &map(), BLOCKS).unwrap();
+        jbd2::recover(store, &map(), jbd2::Volume { blocks: BLOCKS, made: 0 }).unwrap();
     }
 
     fn flushes_per_commit(&self) -> u64 {

@@ -199,20 +199,25 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
         let recovered = compressed::recover(&**store, &map, image.superblock().blocks_count())?;
         return recovered_image(media, image, recovered);
     }
+    let volume = volume_of(image);
     let before = match jbd2::fast_commits(&**store, &map)? {
-        Some(commits) => fast_commit::replay(media, image, &map, &commits)?,
+        Some(commits) => fast_commit::replay(media, volume, &map, &commits)?,
         None => Recovered::default(),
     };
-    let blocks = image.superblock().blocks_count();
-    let mut recovered = sum(before, jbd2::recover(&**store, &map, blocks)?);
+    let mut recovered = sum(before, jbd2::recover(&**store, &map, volume)?);
     if image.superblock().has_incompat(Incompat::ONDOL_JOURNAL) {
         // The image may have been given another journal, whose log holds the same: see `journal_size`.
         let map_now = media.log_map(&Image::open(store.clone())?)?;
         if map_now != map {
-            recovered = sum(recovered, jbd2::recover(&**store, &map_now, blocks)?);
+            recovered = sum(recovered, jbd2::recover(&**store, &map_now, volume)?);
         }
     }
     recovered_image(media, image, recovered)
+}
+
+fn volume_of(image: &Image) -> jbd2::Volume {
+    let sb = image.superblock();
+    jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() }
 }
 
 fn sum(a: Recovered, b: Recovered) -> Recovered {

@@ -16,12 +16,11 @@ use ondol_journal::jbd2::{self, Recovered};
 use ondol_volume::{DataMode, Image, Volume as Inodes};
 
 /// Replays the log and `commits`, which follow it; the log is then to be replayed as any other.
-pub(crate) fn replay(media: &Media, image: &Image, map: &LogMap, commits: &[FastCommit]) -> Result<Recovered> {
+pub(crate) fn replay(media: &Media, volume: jbd2::Volume, map: &LogMap, commits: &[FastCommit]) -> Result<Recovered> {
     let store = &media.store;
-    let blocks = image.superblock().blocks_count();
     let ahead = Arc::new(OverlayStore::new(store.clone()));
-    perform(ahead.clone(), map, blocks, commits)?;
-    let recovered = jbd2::recover_before_fast_commits(&**store, map, blocks)?;
+    perform(ahead.clone(), map, volume, commits)?;
+    let recovered = jbd2::recover_before_fast_commits(&**store, map, volume)?;
     let Differences { zeros, images } = differences(&ahead, store, map)?;
     let zero = vec![0; map.block_size()];
     zeros.iter().try_for_each(|block| store.write(block * zero.len() as u64, &zero))?;
@@ -34,9 +33,9 @@ pub(crate) fn replay(media: &Media, image: &Image, map: &LogMap, commits: &[Fast
 }
 
 /// Does everything on `ahead`.
-fn perform(ahead: Arc<OverlayStore>, map: &LogMap, blocks: u64, commits: &[FastCommit]) -> Result<()> {
+fn perform(ahead: Arc<OverlayStore>, map: &LogMap, volume: jbd2::Volume, commits: &[FastCommit]) -> Result<()> {
     let store: Arc<dyn BlockStore> = ahead;
-    jbd2::recover(&*store, map, blocks)?;
+    jbd2::recover(&*store, map, volume)?;
     let shared = Image::open(store.clone())?.shared()?;
     let env: Arc<dyn Env> = Arc::new(System);
     let options = Options::default();

@@ -9,6 +9,8 @@ use crate::extent::{Extent, MAX_LEN};
 const HEAD: usize = 4;
 /// Bytes of an inode in a tag, behind its number, at least.
 const LEAST_INODE: usize = 128;
+/// Bytes of memory that the changes of one log may take.
+const MOST: usize = 64 << 20;
 
 /// One change that a fast commit tells of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub struct FastCommitReader {
     whole: Vec<FastCommit>,
     /// A tail was right: there is something to replay, if only an empty commit.
     any: bool,
+    /// Bytes that all changes take.
+    held: usize,
 }
 
 fn word(value: &[u8], at: usize) -> Option<u32> {
@@ -93,13 +97,13 @@ fn range(value: &[u8]) -> Option<FastCommit> {
 impl FastCommitReader {
     /// For fast commits that follow the end of the log, which has seen every transaction before `tid`.
     pub fn new(tid: u32) -> FastCommitReader {
-        FastCommitReader { tid, crc: 0, open: Vec::new(), whole: Vec::new(), any: false }
+        FastCommitReader { tid, crc: 0, open: Vec::new(), whole: Vec::new(), any: false, held: 0 }
     }
 
     /// Takes the next block of the area; false when nothing behind it counts.
     ///
     /// # Errors
-    /// A commit of this transaction has features that are not known.
+    /// A commit of this transaction has features that are not known, or there is too much to be done.
     pub fn block(&mut self, block: &[u8]) -> Result<bool> {
         let mut at = 0;
         while let Some(head) = block.get(at..at + HEAD) {
@@ -140,6 +144,11 @@ impl FastCommitReader {
                 _ => None,
             };
             let Some(change) = change else { return Ok(false) };
+            self.held += size_of::<FastCommit>() + len;
+            if self.held > MOST {
+                let names = vec![format!("of more than {} MiB", MOST >> 20)];
+                return Err(FormatError::Unsupported { what: "fast commits", names });
+            }
             self.open.push(change);
             self.crc = crc32c(self.crc, bytes);
             at += HEAD + len;
@@ -162,5 +171,21 @@ impl FastCommitReader {
     /// The changes of all whole commits, in order; None if there is none.
     pub fn finish(self) -> Option<Vec<FastCommit>> {
         self.any.then_some(self.whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_area_is_long_enough_to_fill_the_memory() {
+        let delete = [&2u16.to_le_bytes()[..], &12u16.to_le_bytes(), &[7; 12]].concat();
+        let block = delete.repeat(4096 / delete.len());
+        let mut reader = FastCommitReader::new(1);
+        let blocks = (0..1 << 20).take_while(|_| reader.block(&block) == Ok(true)).count();
+        assert!(reader.block(&block).is_err());
+        assert!((2 << 20..MOST).contains(&(blocks * 4096)), "{blocks} blocks");
+        assert!(reader.open.len() * size_of::<FastCommit>() < MOST);
     }
 }

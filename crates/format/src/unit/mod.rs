@@ -6,7 +6,7 @@
 mod read;
 mod write;
 
-pub use read::{Header, Image, Unit};
+pub use read::{Failed, Header, Unit};
 pub use write::{Chunk, looks_random, tables, write};
 
 use crate::Time;

@@ -23,6 +23,9 @@ use writer::UnitLog;
 /// The most bytes of a journal that are used: a unit, which is at most a quarter of it, tells its length in 32 bits.
 const RING_MAX: u64 = 8 << 30;
 
+/// Different blocks that the log may hold for each block of its ring: however well they compress, one transaction may have to revoke them all.
+const IMAGES_PER_BLOCK: u64 = 8;
+
 /// More units than any medium lasts for.
 const SEQUENCE_MAX: u64 = 1 << 62;
 

@@ -2,18 +2,26 @@
 //!
 //! Units are read twice, one at a time: once to find the end and the newest image of every block, once to write those home. Then the home
 //! blocks are flushed, and only then the log is declared empty; recovery interrupted anywhere can be repeated.
+//!
+//! Nothing is held whole: units pass in pieces and chunk by chunk, and what is kept of an image takes a few bytes. So the memory is bound by the
+//! blocks of the ring, whatever lies in them.
 
-use super::{RING_MAX, next_sequence};
+use super::{IMAGES_PER_BLOCK, RING_MAX, next_sequence};
 use crate::area::{LogMap, write_runs};
 use crate::jbd2::{Recovered, corrupt, load_superblock};
-use crate::{Corrupt, Result};
+use crate::ring::Ring;
+use crate::{Corrupt, JournalError, NumberHash, Result};
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
-use ondol_env::reach::{self, Place};
+use ondol_env::reach;
 use ondol_format::csum::{self, crc32c};
 use ondol_format::jbd2::{Extension, JournalIncompat, JournalSuperblock};
-use ondol_format::unit::{HEADER, Header, StagedRun, Unit};
+use ondol_format::unit::{Failed, HEADER, Header, StagedRun, Unit};
 use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// Bytes of images that are written home at once.
+const BATCH: usize = 4 << 20;
 
 /// Replays the journal into its volume of `volume_blocks` blocks and empties it. The next unit's number is past every one that
 /// the log can have seen. Durable when this returns.
@@ -22,21 +30,25 @@ use std::collections::HashMap;
 /// Corruption: a unit that is known to have been whole and is not, or one that is whole and makes no sense; the store's failure.
 pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
     let sb = load_superblock(store, map)?;
-    let log = Log::new(store, map, sb);
+    let log = Log::new(store, map, sb, volume_blocks);
     let Some(start) = log.sb.start() else {
         return Ok(Recovered::default());
     };
-    let start = u64::from(start) - log.first;
+    let start = log.ring.position(start);
+    if start >= log.ring.blocks() {
+        let what = format!("the log starts outside of its {} blocks", log.ring.blocks());
+        return Err(Corrupt { structure: "journal superblock".into(), block: map.physical(0)?, what }.into());
+    }
     let found = log.scan(start)?;
     log.refuse_damage(&found, start)?;
     match found.units.len() {
-        0 => reach::hit(Place::ReplayNone),
-        1 => reach::hit(Place::ReplayOne),
-        _ => reach::hit(Place::ReplaySeveral),
+        0 => reach::hit(reach::Place::ReplayNone),
+        1 => reach::hit(reach::Place::ReplayOne),
+        _ => reach::hit(reach::Place::ReplaySeveral),
     }
-    reach::hit_if(found.end < start, Place::ReplayWrapped);
-    reach::hit_if(found.revoked > 0, Place::RevokeHonoured);
-    let recovered = log.replay(&found, volume_blocks)?;
+    reach::hit_if(found.end < start, reach::Place::ReplayWrapped);
+    reach::hit_if(found.revoked > 0, reach::Place::RevokeHonoured);
+    let recovered = log.replay(&found)?;
     if !plant::is(Defect::MissingFlushInRecovery) {
         store.flush()?;
     }
@@ -48,8 +60,8 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
 /// Where a block's newest image lies: in the unit of this index, at this place among its images.
 #[derive(Clone, Copy)]
 struct Newest {
-    unit: usize,
-    image: usize,
+    unit: u32,
+    image: u32,
 }
 
 /// What a log holds.
@@ -59,186 +71,257 @@ struct Found {
     /// Number of the first unit that is not whole, and where it would be.
     next: u64,
     end: u64,
-    newest: HashMap<u64, Newest>,
+    newest: HashMap<u64, Newest, NumberHash>,
     /// Images that revokes held back.
     revoked: u64,
 }
 
 struct Log<'a> {
     store: &'a dyn BlockStore,
-    map: &'a LogMap,
+    ring: Ring,
     sb: JournalSuperblock,
     seed: u32,
-    first: u64,
-    ring: u64,
+    volume_blocks: u64,
+}
+
+/// Where a unit lies that is whole, and its header.
+#[derive(Clone, Copy)]
+struct Place {
+    at: u64,
+    header: Header,
 }
 
 impl<'a> Log<'a> {
-    fn new(store: &'a dyn BlockStore, map: &'a LogMap, sb: JournalSuperblock) -> Self {
-        let first = u64::from(sb.first());
-        let most = RING_MAX / map.block_size() as u64;
-        let ring = u64::from(sb.end()).saturating_sub(first).min(most);
-        Self { store, map, seed: csum::uuid_seed(sb.uuid()), first, ring, sb }
+    fn new(store: &'a dyn BlockStore, map: &LogMap, sb: JournalSuperblock, volume_blocks: u64) -> Self {
+        let ring = Ring::new(map.clone(), &sb, RING_MAX / map.block_size() as u64);
+        Self { store, seed: csum::uuid_seed(sb.uuid()), ring, sb, volume_blocks }
     }
 
-    /// Reads `len` bytes from position `at` of the ring on.
-    fn read(&self, mut at: u64, len: usize) -> Result<Vec<u8>> {
-        let size = self.map.block_size();
-        let mut bytes = vec![0; len];
-        let mut done = 0;
-        while done < len {
-            let (physical, run) = self.map.run_from(self.first + at)?;
-            let blocks = run.min(self.ring - at).min((len - done).div_ceil(size) as u64);
-            let n = (blocks as usize * size).min(len - done);
-            self.store.read(physical * size as u64, &mut bytes[done..done + n])?;
-            (at, done) = ((at + blocks) % self.ring, done + n);
-        }
-        Ok(bytes)
+    /// The header at the beginning of a block, if it is one of a unit.
+    fn header(&self, block: &[u8]) -> Option<Header> {
+        Header::parse(block.get(..HEADER)?, self.ring.bytes())
     }
 
-    /// The header at a position of the ring, if it is the one of a unit.
-    fn header(&self, at: u64) -> Result<Option<Header>> {
-        Ok(Header::parse(&self.read(at, HEADER)?, self.ring * self.map.block_size() as u64))
+    /// Fills in bytes of the unit at position `at`.
+    fn source(&self, at: u64) -> impl FnMut(usize, &mut [u8]) -> Result<()> + '_ {
+        move |offset, into| self.ring.read(self.store, at, offset as u64, into)
     }
 
-    /// The bytes of the unit whose header lies at a position of the ring, if all of them are there.
-    fn whole(&self, at: u64, header: &Header) -> Result<Option<Vec<u8>>> {
-        let bytes = self.read(at, header.size)?;
-        let whole = header.is_whole(&bytes, self.seed) || plant::is(Defect::UncheckedUnit);
-        Ok(Some(bytes).filter(|_| whole))
+    /// Whether all bytes of a unit are there.
+    fn is_whole(&self, unit: &Place) -> Result<bool> {
+        Ok(unit.header.is_whole(self.seed, self.source(unit.at))? || plant::is(Defect::UncheckedUnit))
     }
 
-    /// The unit number `sequence` at a position of the ring, if it is whole, and where the next one would be.
-    ///
-    /// # Errors
-    /// It is whole and makes no sense.
-    fn unit(&self, at: u64, sequence: u64) -> Result<Option<(Header, Unit, u64)>> {
+    /// The unit number `sequence`, if it lies whole at a position of the ring.
+    fn find(&self, at: u64, sequence: u64) -> Result<Option<Place>> {
         let any = plant::is(Defect::StaleUnit) || plant::is(Defect::UncheckedUnit);
+        let mut head = [0; HEADER];
+        self.ring.read(self.store, at, 0, &mut head)?;
         let expected = |header: &Header| {
             let is_next = header.sequence == sequence;
-            reach::hit_if(!is_next, Place::StaleEnd);
+            reach::hit_if(!is_next, reach::Place::StaleEnd);
             is_next || any
         };
-        let Some(header) = self.header(at)?.filter(expected) else { return Ok(None) };
-        let Some(bytes) = self.whole(at, &header)? else {
-            reach::hit(Place::TornEnd);
-            return Ok(None);
-        };
-        let unit = match Unit::read(&header, &bytes, self.map.block_size()) {
-            Ok(unit) => unit,
-            Err(_) if plant::is(Defect::UncheckedUnit) => return Ok(None),
-            Err(e) => return Err(corrupt(self.map.physical(self.first + at)?, &e)),
-        };
-        let next = (at + header.size.div_ceil(self.map.block_size()) as u64) % self.ring;
-        Ok(Some((header, unit, next)))
+        let header = self.header(&head).filter(expected);
+        let Some(unit) = header.map(|header| Place { at, header }) else { return Ok(None) };
+        let believed = || self.read(&unit, |_| Ok(ControlFlow::Continue(()))).is_ok();
+        let whole = self.is_whole(&unit)?;
+        reach::hit_if(!whole, reach::Place::TornEnd);
+        let counts = whole && (!plant::is(Defect::UncheckedUnit) || believed());
+        Ok(counts.then_some(unit))
+    }
+
+    /// Reads a whole unit with `read`, to its end unless that says that it has seen enough.
+    ///
+    /// # Errors
+    /// It makes no sense.
+    fn read<T>(
+        &self,
+        unit: &Place,
+        read: impl FnOnce(&mut Reader<'_>) -> std::result::Result<ControlFlow<T, T>, Failed<JournalError>>,
+    ) -> Result<T> {
+        let source: Source<'_> = Box::new(self.source(unit.at));
+        let all = Unit::open(&unit.header, self.ring.block_size(), source).and_then(|mut contents| {
+            match read(&mut contents)? {
+                ControlFlow::Continue(made) => contents.finish().map(|()| made),
+                ControlFlow::Break(made) => Ok(made),
+            }
+        });
+        all.map_err(|failed| match failed {
+            Failed::Source(e) => e,
+            Failed::Broken(e) => corrupt(self.ring.named(unit.at), &e),
+        })
     }
 
     /// Whether the runs that a unit names have arrived at home.
-    fn has_arrived(&self, staged: &[StagedRun]) -> Result<bool> {
-        let size = self.map.block_size() as u64;
-        let mut block = vec![0; self.map.block_size()];
+    fn has_arrived(&self, unit: &Place) -> Result<bool> {
+        let size = self.ring.block_size() as u64;
         // Runs do not overlap: more than the medium has is made up, and is not looked for.
-        let blocks: u64 = staged.iter().map(|run| u64::from(run.blocks)).sum();
-        if blocks > self.store.size() / size {
-            return Ok(false);
-        }
-        for run in staged {
-            let mut sum = self.seed;
-            for i in 0..u64::from(run.blocks) {
-                let at = run.start.checked_add(i).and_then(|block| block.checked_mul(size));
-                let Some(at) = at.filter(|at| at.saturating_add(size) <= self.store.size()) else { return Ok(false) };
-                self.store.read(at, &mut block)?;
-                sum = crc32c(sum, &block);
+        let mut left = self.store.size() / size;
+        self.read(unit, |contents| {
+            let mut any = false;
+            while let Some(run) = contents.next_staged()? {
+                any = true;
+                let Some(rest) = left.checked_sub(u64::from(run.blocks)) else { return Ok(ControlFlow::Break(false)) };
+                left = rest;
+                if !self.run_has_arrived(&run).map_err(Failed::Source)? {
+                    return Ok(ControlFlow::Break(false));
+                }
             }
-            if sum != run.checksum {
-                return Ok(false);
-            }
+            reach::hit_if(any, reach::Place::StagedArrived);
+            Ok(ControlFlow::Break(true))
+        })
+    }
+
+    fn run_has_arrived(&self, run: &StagedRun) -> Result<bool> {
+        let size = self.ring.block_size() as u64;
+        let mut block = vec![0; self.ring.block_size()];
+        let mut sum = self.seed;
+        for i in 0..u64::from(run.blocks) {
+            let at = run.start.checked_add(i).and_then(|block| block.checked_mul(size));
+            let Some(at) = at.filter(|at| at.saturating_add(size) <= self.store.size()) else { return Ok(false) };
+            self.store.read(at, &mut block)?;
+            sum = crc32c(sum, &block);
         }
-        Ok(true)
+        Ok(sum == run.checksum)
     }
 
     /// Follows the log from position `start` as far as its units are whole.
     fn scan(&self, start: u64) -> Result<Found> {
         let next = next_sequence(&self.sb)?;
-        let mut found = Found { units: Vec::new(), next, end: start, newest: HashMap::new(), revoked: 0 };
+        let mut found = Found { units: Vec::new(), next, end: start, newest: HashMap::default(), revoked: 0 };
         let known = self.sb.extension().durable;
         let mut used = 0;
-        let mut whole = self.unit(start, next)?;
-        while let Some((header, unit, after)) = whole {
-            used += header.size.div_ceil(self.map.block_size()) as u64;
-            let following = if used < self.ring { self.unit(after, found.next + 1)? } else { None };
+        let mut whole = self.find(start, next)?;
+        while let Some(unit) = whole {
+            let blocks = unit.header.size.div_ceil(self.ring.block_size()) as u64;
+            used += blocks;
+            let after = self.ring.after(unit.at, blocks);
+            let following = if used < self.ring.blocks() { self.find(after, found.next + 1)? } else { None };
             // A unit that another follows was durable, runs and all; since then, they may have been written again.
             let sure = following.is_some() || found.next <= known || plant::is(Defect::UncheckedStaging);
-            if !sure && !self.has_arrived(&unit.staged)? {
-                reach::hit(Place::StagedLost);
+            if !sure && !self.has_arrived(&unit)? {
+                reach::hit(reach::Place::StagedLost);
                 break;
             }
-            reach::hit_if(!sure && !unit.staged.is_empty(), Place::StagedArrived);
-            found.take(&unit);
-            found.units.push(found.end);
+            self.take(&mut found, &unit)?;
             (found.next, found.end) = (found.next + 1, after);
             whole = following;
         }
         Ok(found)
     }
 
+    /// Takes in the next whole unit.
+    fn take(&self, found: &mut Found, unit: &Place) -> Result<()> {
+        let index = found.units.len() as u32;
+        let most = self.ring.blocks() * IMAGES_PER_BLOCK;
+        self.read(unit, |contents| {
+            if contents.revokes() as u64 > most {
+                return Err(Failed::Source(self.too_many("revokes", unit.at, most)));
+            }
+            // Revokes of this unit concern older images; its own are newer than they are.
+            while let Some(block) = contents.next_revoked()? {
+                if !plant::is(Defect::UnreadRevoke) {
+                    found.revoked += u64::from(found.newest.remove(&block).is_some());
+                }
+            }
+            for (&block, image) in contents.blocks().iter().zip(0..) {
+                self.may_be_home(block).map_err(Failed::Source)?;
+                let older = found.newest.insert(block, Newest { unit: index, image });
+                reach::hit_if(older.is_some(), reach::Place::ReplayNewer);
+                if found.newest.len() as u64 > most {
+                    return Err(Failed::Source(self.too_many("images", unit.at, most)));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        found.units.push(unit.at);
+        Ok(())
+    }
+
+    fn may_be_home(&self, block: u64) -> Result<()> {
+        if block < self.volume_blocks && !self.ring.map().contains(block) {
+            return Ok(());
+        }
+        let what = "the volume has no such block to be journaled".to_owned();
+        Err(Corrupt { structure: format!("journal image of block {block}"), block, what }.into())
+    }
+
+    fn too_many(&self, of: &str, at: u64, most: u64) -> JournalError {
+        let what = format!("the log has {of} of more than {most} blocks");
+        Corrupt { structure: "journal".into(), block: self.ring.named(at), what }.into()
+    }
+
     /// A log ends where a unit is not whole, and after a crash that is right. But if that unit, or a later one, is known to have been durable,
     /// it was whole once and has been damaged.
     fn refuse_damage(&self, found: &Found, start: u64) -> Result<()> {
         let mut durable = self.sb.extension().durable;
-        let mut at = found.end;
         // Units do not overlap, so all of them together are not longer than the ring; headers that say otherwise are made up.
-        let mut left = (self.ring as usize).saturating_mul(self.map.block_size());
-        for _ in 0..self.ring {
-            if let Some(header) = self.header(at)?
-                && (found.next + 1..=found.next + self.ring).contains(&header.sequence)
+        let mut left = self.ring.bytes();
+        let behind = match self.ring.distance(found.end, start) {
+            0 => self.ring.blocks(),
+            blocks => blocks,
+        };
+        self.ring.search(self.store, found.end, behind, |before, block| {
+            if let Some(header) = self.header(block)
+                && (found.next + 1..=found.next + self.ring.blocks()).contains(&header.sequence)
                 && header.durable > durable
-                && header.size <= left
+                && header.size as u64 <= left
             {
-                left -= header.size;
-                if self.whole(at, &header)?.is_some() {
+                left -= header.size as u64;
+                if self.is_whole(&Place { at: self.ring.after(found.end, before), header })? {
                     durable = header.durable;
                 }
             }
-            at = (at + 1) % self.ring;
-            if at == start {
-                break;
-            }
-        }
+            Ok(None::<()>)
+        })?;
         if durable < found.next || plant::is(Defect::SilentDamage) {
             return Ok(());
         }
         let structure = format!("journal unit {}", found.next);
         let what = format!("it is not whole, and unit {durable} was durable");
-        Err(Corrupt { structure, block: self.map.physical(self.first + found.end)?, what }.into())
+        Err(Corrupt { structure, block: self.ring.named(found.end), what }.into())
     }
 
     /// Writes the newest images home.
-    fn replay(&self, found: &Found, volume_blocks: u64) -> Result<Recovered> {
-        for &block in found.newest.keys() {
-            if block >= volume_blocks || self.map.contains(block) {
-                let what = "the volume has no such block to be journaled".to_owned();
-                return Err(Corrupt { structure: format!("journal image of block {block}"), block, what }.into());
-            }
-        }
-        for ((i, &at), sequence) in found.units.iter().enumerate().zip(next_sequence(&self.sb)?..) {
-            let Some((_, unit, _)) = self.unit(at, sequence)? else { return Err(self.lost(at)) };
-            let mut images: Vec<(u64, &[u8])> = Vec::new();
-            for (n, image) in unit.images().enumerate() {
-                if found.newest.get(&image.block).is_some_and(|newest| newest.unit == i && newest.image == n) {
-                    images.push((image.block, image.bytes));
-                }
-            }
-            images.sort_unstable_by_key(|(block, _)| *block);
-            write_runs(self.store, self.map.block_size(), &images)?;
+    fn replay(&self, found: &Found) -> Result<Recovered> {
+        for ((index, &at), sequence) in (0..).zip(&found.units).zip(next_sequence(&self.sb)?..) {
+            let Some(unit) = self.find(at, sequence)? else { return Err(self.lost(at)) };
+            self.read(&unit, |contents| self.write_newest(contents, index, found).map(ControlFlow::Continue))?;
         }
         let (transactions, blocks) = (found.units.len() as u64, found.newest.len() as u64);
         Ok(Recovered { transactions, blocks, revoked: found.revoked })
     }
 
-    fn lost(&self, at: u64) -> crate::JournalError {
+    /// Writes those images of the unit of this index home that are the newest, some at a time.
+    fn write_newest(
+        &self,
+        contents: &mut Reader<'_>,
+        index: u32,
+        found: &Found,
+    ) -> std::result::Result<(), Failed<JournalError>> {
+        let size = self.ring.block_size();
+        let mut images: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut image = vec![0; size];
+        let mut number = 0;
+        loop {
+            let home = contents.next_image(&mut image)?;
+            if images.len() * size >= BATCH || home.is_none() {
+                images.sort_unstable_by_key(|(block, _)| *block);
+                write_runs(self.store, size, &images).map_err(Failed::Source)?;
+                images.clear();
+            }
+            let Some(home) = home else { return Ok(()) };
+            if found.newest.get(&home).is_some_and(|newest| (newest.unit, newest.image) == (index, number)) {
+                images.push((home, image.clone()));
+            }
+            number += 1;
+        }
+    }
+
+    fn lost(&self, at: u64) -> JournalError {
         let what = "a unit that was read before is not there any more".to_owned();
-        Corrupt { structure: "journal".into(), block: self.map.physical(self.first + at).unwrap_or(at), what }.into()
+        Corrupt { structure: "journal".into(), block: self.ring.named(at), what }.into()
     }
 
     /// Declares the log empty, and a journal that anybody can use; the next unit has number `next`.
@@ -247,22 +330,14 @@ impl<'a> Log<'a> {
         sb.set_start(None, next as u32);
         sb.set_incompat(sb.incompat().difference(JournalIncompat::COMPRESSED));
         sb.set_extension(&Extension { sequence: next, durable: 0, ..sb.extension() });
-        self.store.write(self.map.physical(0)? * self.map.block_size() as u64, &sb.encode())?;
+        let map = self.ring.map();
+        self.store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
         Ok(self.store.flush()?)
     }
 }
 
-impl Found {
-    /// Takes in the next whole unit.
-    fn take(&mut self, unit: &Unit) {
-        let index = self.units.len();
-        // Revokes of this unit concern older images; its own are newer than they are.
-        if !plant::is(Defect::UnreadRevoke) {
-            self.revoked += unit.revoked.iter().filter(|block| self.newest.remove(block).is_some()).count() as u64;
-        }
-        for (n, &block) in unit.blocks().iter().enumerate() {
-            let older = self.newest.insert(block, Newest { unit: index, image: n });
-            reach::hit_if(older.is_some(), Place::ReplayNewer);
-        }
-    }
-}
+/// Where the bytes of a unit come from.
+type Source<'a> = Box<dyn FnMut(usize, &mut [u8]) -> Result<()> + 'a>;
+
+/// A unit that is being read.
+type Reader<'a> = Unit<Source<'a>>;

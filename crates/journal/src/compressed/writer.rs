@@ -1,6 +1,6 @@
 //! Writing units into the ring.
 
-use super::{RING_MAX, encode};
+use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
 use crate::cache::Block;
@@ -21,9 +21,6 @@ pub const STAGE_PLAIN: usize = 64 << 10;
 pub const STAGE_DENSE: usize = 16 << 10;
 /// Bytes in one run from which on they may be written home before their commit begins, where much waits for it.
 pub const STAGE_EARLY: usize = 32 << 10;
-
-/// Different blocks that the log may hold for each block of its ring: however well they compress, one transaction may have to revoke them all.
-const IMAGES_PER_BLOCK: u64 = 8;
 
 /// A compressed journal on a block store.
 pub(super) struct UnitLog {

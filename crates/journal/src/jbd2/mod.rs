@@ -4,9 +4,13 @@
 //! (the kernel's `Documentation/filesystems/ext4/journal.rst`); its bytes are in `ondol_format::jbd2`.
 
 mod recover;
+mod replay;
+mod scan;
 mod writer;
 
-pub use recover::{Recovered, append_fast_commits, commit_alone, fast_commits, recover, recover_before_fast_commits};
+pub use recover::{
+    Recovered, Volume, append_fast_commits, commit_alone, fast_commits, recover, recover_before_fast_commits,
+};
 
 use crate::area::LogMap;
 use crate::block_engine::LogFormat as _;
@@ -27,6 +31,9 @@ const READABLE: JournalIncompat = JournalIncompat::REVOKE
     .union(JournalIncompat::CSUM_V3)
     .union(JournalIncompat::FAST_COMMIT)
     .union(JournalIncompat::COMPRESSED);
+
+/// Transactions that a journal has had at most if it may lie over another with the same UUID.
+const FEW: u32 = 1 << 20;
 
 /// What a journal says about itself.
 #[derive(Clone, Debug)]
@@ -171,7 +178,12 @@ pub fn open(
     env: Arc<dyn Env>,
     config: Config,
 ) -> Result<BlockEngine> {
-    let sb = load_to_write(&*store, &map)?;
+    let mut sb = load_to_write(&*store, &map)?;
+    if sb.sequence() < FEW {
+        // Transactions of an older journal may still lie in the ring: none of them has a number that this one comes to soon.
+        let [a, b, c, d, ..] = env.random_uuid();
+        sb.set_start(None, FEW + (u32::from_le_bytes([a, b, c, d]) >> 1));
+    }
     let first = Tid(sb.sequence());
     let block_size = map.block_size();
     let log = Jbd2Log::new(store.clone(), map, sb, env.clone());

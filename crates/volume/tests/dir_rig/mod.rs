@@ -118,7 +118,8 @@ impl Fs {
         let sb = image.superblock().clone();
         let runs = image.journal_map().expect("a journal");
         let map = ondol_journal::LogMap::new(sb.block_size(), runs);
-        jbd2::recover(&*store, &map, sb.blocks_count()).expect("recovery");
+        jbd2::recover(&*store, &map, jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() })
+            .expect("recovery");
         let shared = image.shared().expect("groups");
         let env = Arc::new(Fixed::new(Timestamp { sec: 1_700_000_000, nsec: 123_456_789 }, 7));
         let config = Config {

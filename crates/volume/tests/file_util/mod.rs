@@ -97,8 +97,9 @@ pub(crate) fn mount_with(bytes: Vec<u8>, options: VolumeOptions) -> Rig {
 /// Recovers and opens a store.
 pub(crate) fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOptions) -> (Arc<dyn Engine>, Volume) {
     let image = Image::open(store.clone()).unwrap();
-    let map = LogMap::new(image.superblock().block_size(), image.journal_map().unwrap());
-    jbd2::recover(&*store, &map, image.superblock().blocks_count()).unwrap();
+    let sb = image.superblock();
+    let map = LogMap::new(sb.block_size(), image.journal_map().unwrap());
+    jbd2::recover(&*store, &map, jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() }).unwrap();
     let image = Image::open(store.clone()).unwrap();
     let shared = image.shared().unwrap();
     let config = Config {

@@ -145,7 +145,8 @@ impl Fs {
         image.require_writable().expect("a writable image");
         let sb = image.superblock().clone();
         let map = ondol_journal::LogMap::new(sb.block_size(), image.journal_map().expect("a journal"));
-        jbd2::recover(&*store, &map, sb.blocks_count()).expect("recovery");
+        jbd2::recover(&*store, &map, jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() })
+            .expect("recovery");
         let shared = Image::open(store.clone()).and_then(|image| image.shared()).expect("groups");
         let env = Arc::new(Fixed::new(NOW, 7));
         let config = Config {
