@@ -2,8 +2,9 @@
 //! it is an image as any other, and its choice of engine outlives what others do to it.
 
 use ondol::{DataMode, FormatOptions, JournalEngine, Options, Volume};
+use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, parameter, skip};
+use ondol_tests::{no_kernel_mount, parameter};
 use std::path::Path;
 
 const COMPRESSED: JournalEngine = JournalEngine::Compressed;
@@ -67,7 +68,7 @@ fn strangers_refuse_a_dirty_image_and_take_a_clean_one() {
         write_sparse(&crashed, &left).expect("a copy");
         let refused = image::judge_left(&left).expect("e2fsck").expect("a refusal");
         assert!(refused.is_none(), "e2fsck took what it cannot know");
-        if !skip("the kernel refuses a compressed journal", no_kernel_mount()) {
+        if !skips(no_kernel_mount()) {
             assert!(KernelMount::new(&crashed, "").is_err() && KernelMount::new(&crashed, "ro,noload").is_err());
             assert!(std::fs::read(&crashed).expect("read") == left, "the kernel wrote to it");
         }
@@ -81,7 +82,7 @@ fn strangers_refuse_a_dirty_image_and_take_a_clean_one() {
         assert!(report.transactions > 3, "{report:?}");
         let verdict = image::check(&std::fs::read(&crashed).expect("read")).expect("e2fsck");
         assert!(verdict.is_clean(), "{}", verdict.output);
-        if !skip("the kernel takes it when it is clean", no_kernel_mount()) {
+        if !skips(no_kernel_mount()) {
             let mount = KernelMount::new(&crashed, "").expect("kernel mount");
             assert!(std::fs::read(mount.dir().join("f59")).expect("read") == contents(59, 1 + (59 * 7919) % 200_000));
             std::fs::write(mount.dir().join("theirs"), contents(3, 70_000)).expect("write");
@@ -122,7 +123,7 @@ fn engines_take_turns() {
         // Every third turn ends well.
         if turn % 3 == 2 {
             volume.close().expect("close");
-            if turn % 2 == 0 && !skip("the kernel's turn", no_kernel_mount()) {
+            if turn % 2 == 0 && !skips(no_kernel_mount()) {
                 KernelMount::new(&path, "").expect("kernel mount").close().expect("umount");
             }
         } else {

@@ -7,9 +7,10 @@ use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::FastCommit;
 use ondol_journal::{LogMap, jbd2};
+use ondol_skips::skips;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip, still};
+use ondol_tests::{no_kernel_mount, still};
 use ondol_volume::Image;
 use rustix::fs::FallocateFlags;
 use std::fs::{File, OpenOptions};
@@ -159,7 +160,7 @@ const UNTIMED: &str = "commit=10000";
 
 #[test]
 fn fast_commits_of_the_kernel_are_replayed() {
-    if skip("fast_commit", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     for (block_size, features) in IMAGES {
@@ -198,7 +199,7 @@ fn fast_commits_of_the_kernel_are_replayed() {
 /// journal then and calls it corrupt, so what the live volume has is the measure.
 #[test]
 fn a_full_area_is_replayed() {
-    if skip("full fast commit area", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     for (block_size, features) in IMAGES {
@@ -239,7 +240,7 @@ fn unwritten(bytes: &[u8]) -> Vec<Range<u64>> {
 /// no room in it.
 #[test]
 fn tables_larger_than_the_log_are_zeroed() {
-    if skip("large tables", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     let dir = scratch_dir().expect("scratch");
@@ -287,7 +288,7 @@ fn tables_larger_than_the_log_are_zeroed() {
 /// A flipped bit in a fast commit ends the area before it: never anything but a state that was committed.
 #[test]
 fn a_torn_fast_commit_does_not_count() {
-    if skip("torn fast commit", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     let dir = scratch_dir().expect("scratch");

@@ -7,9 +7,10 @@ use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_format::Superblock;
 use ondol_format::mmp::{self, RawMmp};
+use ondol_skips::skips;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, run, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip, still};
+use ondol_tests::{no_kernel_mount, still};
 use ondol_volume::SetXattr;
 use std::fs::File;
 use std::path::Path;
@@ -143,12 +144,12 @@ fn filled(path: &Path, how: &str) -> Option<(Snapshot, Vec<u8>, Vec<u8>)> {
     let mount = match KernelMount::new(path, "") {
         Ok(mount) => mount,
         Err(e) => {
-            eprintln!("{how}: not by the kernel: {e}");
+            ondol_skips::skip(format!("{how}: the kernel cannot mount it: {e}"));
             return None;
         }
     };
     if std::fs::create_dir(mount.dir().join("try")).is_err() {
-        eprintln!("{how}: not written by the kernel");
+        ondol_skips::skip(format!("{how}: the kernel cannot write it"));
         return None;
     }
     std::fs::remove_dir(mount.dir().join("try")).expect("rmdir");
@@ -282,7 +283,7 @@ fn walk(row: &Row<'_>, how: &str) {
 
 #[test]
 fn the_table_says_what_happens() {
-    if skip("the_table_says_what_happens", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     let text = include_str!("../docs/ext4.md");

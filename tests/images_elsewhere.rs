@@ -3,8 +3,9 @@
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, ToolError, run, scratch_dir};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::no_kernel_mount;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -59,7 +60,7 @@ fn open(image: &Path, options: Options, journal: &Path) -> ondol::Result<Volume>
 
 #[test]
 fn a_journal_on_another_device() {
-    if skip("a_journal_on_another_device", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     for block_size in [1024, 4096] {
@@ -192,7 +193,7 @@ fn a_dead_holder_is_followed_and_a_late_one_stops() {
 /// The kernel and we keep each other away.
 #[test]
 fn the_kernel_keeps_away_and_so_do_we() {
-    if skip("the_kernel_keeps_away_and_so_do_we", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     let dir = scratch_dir().expect("scratch");
@@ -223,7 +224,7 @@ fn the_kernel_keeps_away_and_so_do_we() {
 
 #[test]
 fn a_device_that_the_kernel_has_mounted_is_not_written_and_one_that_is_written_not_mounted() {
-    if skip("a_device_that_the_kernel_has_mounted", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     let busy = Some(rustix::io::Errno::BUSY.raw_os_error());

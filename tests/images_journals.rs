@@ -6,8 +6,9 @@
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, run, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::no_kernel_mount;
 use ondol_volume::Image;
 use std::fs::File;
 use std::path::Path;
@@ -105,7 +106,7 @@ fn features(bytes: &[u8]) -> Vec<String> {
 /// The kernel's own: the first checksums, of whole transactions, and commits that do not wait.
 #[test]
 fn checksums_of_transactions_and_commits_that_do_not_wait() {
-    if skip("checksums_of_transactions", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     for (made, options, expected) in [

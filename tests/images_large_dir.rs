@@ -3,8 +3,9 @@
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, parameter, skip};
+use ondol_tests::{no_kernel_mount, parameter};
 use ondol_volume::ROOT;
 
 /// Long names fill blocks of 1 KiB with three entries: two levels of index are full at about 40,000.
@@ -36,7 +37,7 @@ fn must_have_three_levels(path: &std::path::Path) {
 
 #[test]
 fn three_levels_of_index_both_ways() {
-    if skip("images_large_dir", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     let store = Arc::new(RamStore::from_bytes(spec().make().expect("mke2fs")));

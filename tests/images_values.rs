@@ -4,8 +4,9 @@
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip, still};
+use ondol_tests::{no_kernel_mount, still};
 use ondol_volume::{ROOT, SetAttr, SetXattr};
 use rustix::fs::XattrFlags;
 use std::fs::File;
@@ -99,7 +100,7 @@ fn kernel_get(dir: &Path, name: &str, attribute: &str) -> Vec<u8> {
 
 #[test]
 fn the_kernels_values_are_ours_and_ours_the_kernels() {
-    if skip("images_values", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     for spec in specs() {

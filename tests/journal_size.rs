@@ -6,9 +6,10 @@ use ondol::{Options, Tune, Volume, check_store, tune_store};
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_skips::skips;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_sparse};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::no_kernel_mount;
 use ondol_volume::Image;
 use std::path::Path;
 
@@ -70,7 +71,7 @@ fn others_take_it(bytes: &[u8], size: u64, what: &str) {
     let said = ondol::info(&path).expect("info").journal.expect("a journal");
     assert_eq!(u64::from(said.blocks), journal_blocks(bytes), "{what}");
     must_know_its_journal(bytes, what);
-    if !skip("the kernel takes the journal", no_kernel_mount()) {
+    if !skips(no_kernel_mount()) {
         let mount = KernelMount::new(&path, "").unwrap_or_else(|e| panic!("{what}: {e}"));
         (0..40).for_each(|n| std::fs::write(mount.dir().join(format!("k{n}")), vec![n; 30_000]).expect("write"));
         mount.close().expect("umount");

@@ -2,8 +2,9 @@
 
 use ondol::{DataMode, FormatOptions, JournalEngine};
 use ondol_laboratory::kill::{Report, Setting, run};
+use ondol_skips::skips;
 use ondol_testkit::image::scratch_dir;
-use ondol_tests::{no_fuse_mount, parameter, program, skip};
+use ondol_tests::{no_fuse_mount, parameter, program};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -66,7 +67,7 @@ fn compressed_ordered() {
 /// A server whose recovery brings back the image as it was in the beginning.
 #[test]
 fn a_server_that_forgets_is_found() {
-    if skip("a_server_that_forgets_is_found", no_fuse_mount()) {
+    if skips(no_fuse_mount()) {
         return;
     }
     let dir = scratch_dir().unwrap();

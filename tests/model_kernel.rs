@@ -1,10 +1,11 @@
 //! The reference model against the kernel's ext4: the judge is judged first.
 
+use ondol_skips::skips;
 use ondol_testkit::image::{KernelMount, Spec, scratch_dir};
 use ondol_testkit::op::Op;
 use ondol_testkit::strategy::{self, Mix};
 use ondol_testkit::target::{Directory, Lockstep};
-use ondol_tests::{hunt, no_kernel_mount, parameter, skip};
+use ondol_tests::{hunt, no_kernel_mount, parameter};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -21,7 +22,7 @@ fn run(ops: &[Op]) -> Result<(), String> {
 
 #[test]
 fn the_model_agrees_with_the_kernel() {
-    if skip("the_model_agrees_with_the_kernel", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     hunt(parameter("ONDOL_CASES", 60), strategy::ops_of(Mix::kernel(), 1..150), run);

@@ -1,10 +1,11 @@
 //! A mount by the program against the reference model, with remounts: what a program on the mount sees.
 
+use ondol_skips::skips;
 use ondol_testkit::image::{self, Spec, scratch_dir};
 use ondol_testkit::op::Op;
 use ondol_testkit::strategy::{self, Mix};
 use ondol_testkit::target::{Directory, Lockstep};
-use ondol_tests::{hunt, mount, no_fuse_mount, parameter, skip};
+use ondol_tests::{hunt, mount, no_fuse_mount, parameter};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -25,7 +26,7 @@ fn run(spec: &Spec, options: &str, ops: &[Op]) -> Result<(), String> {
 }
 
 fn agree(test: &str, spec: &Spec, options: &str) {
-    if !skip(test, no_fuse_mount()) {
+    if !skips(no_fuse_mount()) {
         hunt(parameter("ONDOL_CASES", 40), strategy::ops_of(Mix::mount(), 1..150), |ops| run(spec, options, ops));
     }
 }

@@ -4,13 +4,14 @@
 use ondol::{FormatOptions, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_skips::skips;
 use ondol_testkit::Fail;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_sparse};
 use ondol_testkit::model::{Mapping, Model};
 use ondol_testkit::op::{Op, Path, text};
 use ondol_testkit::target::{Directory, Library, Lockstep};
-use ondol_tests::{no_kernel_mount, skip, still};
+use ondol_tests::{no_kernel_mount, still};
 use ondol_volume::{DataMode, FileType, Image};
 
 /// The images: block size, MiB, and what mke2fs is told.
@@ -277,7 +278,7 @@ fn everybody_recovers_ours() {
 
 #[test]
 fn we_recover_the_kernels() {
-    if !skip("we_recover_the_kernels", no_kernel_mount()) {
+    if !skips(no_kernel_mount()) {
         each_kind(their_dirty_image);
     }
 }
@@ -290,7 +291,7 @@ fn ours_made_by_our_own_mkfs() {
 
 #[test]
 fn theirs_made_by_our_own_mkfs() {
-    if !skip("theirs_made_by_our_own_mkfs", no_kernel_mount()) {
+    if !skips(no_kernel_mount()) {
         each_of_our_own(their_dirty_image);
     }
 }

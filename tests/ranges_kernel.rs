@@ -2,9 +2,10 @@
 //! lseek tells them, and error numbers.
 
 use ondol::{Extent, Fallocate, File, Options, Seek, Volume};
+use ondol_skips::skips;
 use ondol_testkit::image::{KernelMount, Spec, scratch_dir};
 use ondol_testkit::target::fallocate_flags;
-use ondol_tests::{no_kernel_mount, parameter, skip};
+use ondol_tests::{no_kernel_mount, parameter};
 use rustix::fs::SeekFrom;
 use std::fs::File as KernelFile;
 use std::os::unix::fs::FileExt;
@@ -239,7 +240,7 @@ fn random_calls(spec: &Spec, seed: u64, copies: bool) {
 
 #[test]
 fn random_calls_do_what_the_kernel_does() {
-    if skip("random_calls_do_what_the_kernel_does", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     let first = parameter("ONDOL_SEED", 1);
@@ -251,7 +252,7 @@ fn random_calls_do_what_the_kernel_does() {
 
 #[test]
 fn what_the_kernel_refuses_is_refused_likewise() {
-    if skip("what_the_kernel_refuses_is_refused_likewise", no_kernel_mount()) {
+    if skips(no_kernel_mount()) {
         return;
     }
     for block in [1024u64, 4096] {

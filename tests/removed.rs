@@ -1,7 +1,8 @@
 //! What is removed while somebody still has it, without having it open: through our mount as on the kernel's ext4.
 
+use ondol_skips::skips;
 use ondol_testkit::image::{KernelMount, Spec, scratch_dir};
-use ondol_tests::{mount, no_fuse_mount, no_kernel_mount, skip};
+use ondol_tests::{mount, no_fuse_mount, no_kernel_mount};
 use rustix::fs::{Mode, OFlags, StatVfs, open, statvfs};
 use std::fs::File;
 use std::io::Read;
@@ -64,7 +65,7 @@ fn must_come_back(dir: &Path, want: (u64, u64)) {
 
 #[test]
 fn removed_inodes_live_as_long_as_the_kernel_knows_them() {
-    if skip("removed", no_fuse_mount()) || skip("removed", no_kernel_mount()) {
+    if skips(no_fuse_mount()) || skips(no_kernel_mount()) {
         return;
     }
     let dir = scratch_dir().expect("scratch");

@@ -31,12 +31,12 @@ fn main() -> ExitCode {
     if can_mount() && exists("/usr/sbin/mke2fs") && exists("/dev/loop-control") {
         interrupt("kernel:ext4");
     } else {
-        println!("skipped: kernel:ext4 needs the right to mount, mke2fs and loop devices");
+        ondol_skips::skip("kernel:ext4 needs the right to mount, mke2fs and loop devices");
     }
     if can_mount() && exists("/usr/sbin/mke2fs") && exists("/usr/bin/fuse2fs") && exists("/dev/fuse") {
         interrupt("fuse2fs");
     } else {
-        println!("skipped: fuse2fs needs the right to mount, mke2fs, fuse2fs and /dev/fuse");
+        ondol_skips::skip("fuse2fs needs the right to mount, mke2fs, fuse2fs and /dev/fuse");
     }
     ExitCode::SUCCESS
 }

@@ -118,7 +118,8 @@ fn small(target: &str, tools: &[&str], devices: &[&str]) -> Option<Value> {
         |tool: &&str| ["/usr/sbin", "/sbin", "/usr/bin", "/bin"].iter().any(|d| Path::new(d).join(tool).exists());
     let present = |device: &&str| Path::new(device).exists();
     if !can_mount() || !tools.iter().all(installed) || !devices.iter().all(present) {
-        println!("skipped: {target} needs the right to mount, {tools:?} and {devices:?}");
+        let needs = [tools, devices].concat().join(", ");
+        ondol_skips::skip(format!("{target} needs the right to mount, and {needs}"));
         return None;
     }
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
@@ -179,8 +180,7 @@ fn an_fsync_on_a_modelled_disk_costs_its_flushes() {
 #[test]
 fn a_bad_mount_option_leaves_nothing() {
     if !can_mount() || !Path::new("/dev/loop-control").exists() {
-        println!("skipped: kernel targets need the right to mount and loop devices");
-        return;
+        return ondol_skips::skip("kernel targets need the right to mount, and loop devices");
     }
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let images = dir.path().to_str().expect("path");

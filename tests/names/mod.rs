@@ -6,9 +6,10 @@ use ondol::inodes::{Error, Inodes};
 use ondol::{Attr, Caller, DataMode, FileType, Options, ROOT, SetXattr, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Env, Fixed};
+use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir};
 use ondol_testkit::op::{Op, text};
-use ondol_tests::{no_kernel_mount, skip};
+use ondol_tests::no_kernel_mount;
 use rustix::fs::{self, CWD, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 use std::os::unix::fs::MetadataExt;
@@ -40,7 +41,7 @@ pub(crate) fn kernel<T>(result: Result<T, Errno>) -> Told<T> {
 
 impl Sides {
     pub(crate) fn new(test: &str, spec: &Spec, options: &str) -> Option<Self> {
-        if skip(test, no_kernel_mount()) {
+        if skips(no_kernel_mount()) {
             return None;
         }
         let umask = UMASK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! What the whole-stack tests share: parameters from the environment, reasons to skip, and the program as a mount.
+//! What the whole-stack tests share: parameters from the environment, why something cannot be mounted here, and the program as a mount.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
@@ -17,14 +17,6 @@ use std::path::Path;
 /// A number from the environment, for longer hunts: `ONDOL_CASES=2000 cargo test …`.
 pub fn parameter(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
-}
-
-/// Says why a test does nothing here, if so: `if skip("name", reason) { return; }`.
-pub fn skip(test: &str, reason: Option<impl std::fmt::Display>) -> bool {
-    if let Some(reason) = &reason {
-        eprintln!("{test}: skipped: {reason}");
-    }
-    reason.is_some()
 }
 
 /// The image of a live mount as it is while nothing is written to it. A copy that is made during a write may have half a block,

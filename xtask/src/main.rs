@@ -79,3 +79,15 @@ fn run(command: &mut Command) -> Result<(), String> {
 fn metadata() -> Result<cargo_metadata::Metadata, String> {
     cargo_metadata::MetadataCommand::new().exec().map_err(|e| e.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    /// Cargo runs packages by name, and a package's integration tests by name after its unit tests.
+    #[test]
+    fn the_list_of_skipped_tests_comes_last() {
+        let metadata = super::metadata().expect("metadata");
+        let last = metadata.workspace_packages().into_iter().max_by_key(|package| package.name.to_string());
+        let tests = last.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());
+        assert_eq!(tests.map(|target| &*target.name).max(), Some("skipped"));
+    }
+}

@@ -1,6 +1,6 @@
 //! Images that the kernel filled or left dirty: htrees, deep extent trees, attributes, and its journal.
 //!
-//! They need root and a loop device; without them each test prints one line and ends.
+//! They need root and a loop device; without them each is noted as skipped.
 
 mod common;
 
@@ -22,14 +22,14 @@ struct Mount {
 }
 
 impl Mount {
-    /// Mounts `image` on `dir`; None, with one line, where that is not possible.
+    /// Mounts `image` on `dir`; `None`, noted as skipped, where that is not possible.
     fn new(image: &Path, dir: &Path, options: &str) -> Option<Mount> {
         fs::create_dir_all(dir).unwrap();
         let options = format!("loop,{options}");
         let args = ["-t", "ext4", "-o", &options, image.to_str().unwrap(), dir.to_str().unwrap()];
         let (code, text) = run("mount", &args);
         if code != 0 {
-            println!("skipped: no kernel mount here: {}", text.trim());
+            ondol_skips::skip(format!("the kernel cannot mount here: {}", text.trim()));
             return None;
         }
         Some(Mount { dir: dir.to_owned() })

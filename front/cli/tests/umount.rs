@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 
 #[test]
 fn a_mount_is_free_when_its_files_are_closed() {
-    let Some(place) = Place::new("free") else { return };
+    let Some(place) = Place::new() else { return };
     for round in 0..20 {
         place.mount("rw");
         let mut file = File::create(place.on("file")).unwrap();

@@ -55,8 +55,7 @@ impl Contents for Memory {
 #[test]
 fn every_request_arrives() {
     if !rustix::process::geteuid().is_root() || !Path::new("/dev/fuse").exists() {
-        println!("skipped: a served file needs root and /dev/fuse");
-        return;
+        return ondol_skips::skip("a served file needs root and /dev/fuse");
     }
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("device");
@@ -64,10 +63,7 @@ fn every_request_arrives() {
     let memory = Arc::new(Memory::new(3 << 20));
     let mut served = match SingleFile::mount(memory.clone(), &path, 4) {
         Ok(served) => served,
-        Err(e) => {
-            println!("skipped: this process may not mount: {e}");
-            return;
-        }
+        Err(e) => return ondol_skips::skip(format!("this process may not mount: {e}")),
     };
     assert_eq!(served.path(), path.canonicalize().expect("path"));
     let file = OpenOptions::new().read(true).write(true).open(&path).expect("open");

@@ -9,19 +9,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Whether a program of e2fsprogs can be run; prints one line if not.
+/// Whether a program of e2fsprogs can be run; the test is noted as skipped if not.
 pub(crate) fn have(program: &str) -> bool {
-    let found = Command::new(program).arg("-V").stdin(Stdio::null()).output().is_ok();
-    if !found {
-        println!("skipped: {program} is not installed");
-    }
-    found
+    !ondol_skips::skips(ondol_skips::missing(&[program]))
 }
 
 /// Runs a program; its exit code, and both outputs together.
 pub(crate) fn run(program: &str, args: &[&str]) -> (i32, String) {
-    let out =
-        Command::new(program).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{program}: {e}"));
+    let path = ondol_skips::find(program).unwrap_or_else(|| panic!("{program} is not installed"));
+    let out = Command::new(path).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{program}: {e}"));
     let text = [out.stdout, out.stderr].concat();
     (out.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }

@@ -1,6 +1,7 @@
 //! Fresh images by mke2fs, the same bytes every time for the same arguments.
 
-use super::tools::{self, ToolError, find, scratch_dir};
+use super::tools::{self, ToolError, scratch_dir};
+use ondol_skips::find;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};

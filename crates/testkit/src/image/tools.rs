@@ -1,7 +1,8 @@
 //! Programs of others, and a place for their files.
 
+use ondol_skips::find;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// A program of others could not be run, or failed where it must not.
@@ -42,16 +43,6 @@ pub fn scratch_dir() -> std::io::Result<tempfile::TempDir> {
         b
     };
     if memory.is_dir() { builder().tempdir_in(memory) } else { builder().tempdir() }
-}
-
-/// Where a program lies: on the path, or where administrators' programs are.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(|p| p.exists());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let more = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(more).map(|dir| dir.join(program)).find(|p| p.exists())
 }
 
 /// The first of these programs that is not installed.

@@ -23,7 +23,8 @@ pub(crate) fn scratch() -> TempDir {
 }
 
 pub(crate) fn run(program: &str, args: &[&str]) -> Output {
-    let output = Command::new(program).args(args).stdin(Stdio::null()).env("LC_ALL", "C").output();
+    let path = ondol_skips::find(program).unwrap_or_else(|| panic!("{program} is not installed"));
+    let output = Command::new(path).args(args).stdin(Stdio::null()).env("LC_ALL", "C").output();
     output.unwrap_or_else(|e| panic!("{program}: {e}"))
 }
 
@@ -83,7 +84,10 @@ pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u
         let at = dir.path().to_str().expect("a path").to_owned();
         let output = run("mount", &["-o", "loop", path, &at]);
         if !output.status.success() {
-            println!("skipped: no loop mounts here: {}", String::from_utf8_lossy(&output.stderr).trim());
+            ondol_skips::skip(format!(
+                "the kernel cannot mount here: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            ));
             return false;
         }
         let mounted = Mounted(dir);

@@ -21,7 +21,8 @@ pub(crate) struct Rig {
 
 /// Runs a tool; its standard output and exit code.
 pub(crate) fn run(tool: &str, args: &[&str]) -> (String, i32) {
-    let out = Command::new(tool).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{tool}: {e}"));
+    let path = ondol_skips::find(tool).unwrap_or_else(|| panic!("{tool} is not installed"));
+    let out = Command::new(path).args(args).stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{tool}: {e}"));
     let text = format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     (text, out.status.code().unwrap_or(-1))
 }

@@ -23,7 +23,7 @@ pub(crate) fn scratch() -> TempDir {
 }
 
 pub(crate) fn run(program: &str, args: &[&str]) -> Output {
-    let mut command = Command::new(program);
+    let mut command = Command::new(ondol_skips::find(program).unwrap_or_else(|| panic!("{program} is not installed")));
     command.args(args).stdin(Stdio::null()).env("LC_ALL", "C");
     // So that mke2fs makes the same image on every run.
     let output = command.env("E2FSPROGS_FAKE_TIME", "1700000000").output();
@@ -116,7 +116,7 @@ pub(crate) fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u
     let at = dir.path().to_str().expect("a path").to_owned();
     let output = run("mount", &["-o", "loop", &file.name(), &at]);
     if !output.status.success() {
-        println!("skipped: no loop mounts here: {}", text(&output).trim());
+        ondol_skips::skip(format!("the kernel cannot mount here: {}", text(&output).trim()));
         return None;
     }
     let mounted = Mounted(dir);

@@ -1,6 +1,6 @@
 //! Asking a mounted volume, and what the program says about wrong requests.
 
-use crate::place::{Place, fails, ondol, output, succeeds};
+use crate::place::{Place, fails, fsck, ondol, output, succeeds};
 use std::fs;
 
 fn json(text: &str) -> serde_json::Value {
@@ -9,7 +9,7 @@ fn json(text: &str) -> serde_json::Value {
 
 #[test]
 fn info_of_a_mounted_volume_comes_from_its_server() {
-    let Some(place) = Place::mounted("info", "data=journal") else { return };
+    let Some(place) = Place::mounted("data=journal") else { return };
     fs::create_dir(place.on("dir")).unwrap();
     fs::write(place.on("dir/file"), b"x").unwrap();
     for target in [place.mount_point(), place.on("dir"), place.image()] {
@@ -33,7 +33,7 @@ fn info_of_a_mounted_volume_comes_from_its_server() {
 
 #[test]
 fn sync_reaches_the_server() {
-    let Some(place) = Place::mounted("sync", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::create_dir(place.on("dir")).unwrap();
     fs::write(place.on("dir/file"), b"x").unwrap();
     let commits = || {
@@ -52,7 +52,7 @@ fn sync_reaches_the_server() {
 
 #[test]
 fn requests_stay_few() {
-    let Some(place) = Place::mounted("requests", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let count = || {
         let info = json(&succeeds(ondol().args(["info", "--json", "--stats"]).arg(place.mount_point())));
         info["requests"].clone()
@@ -90,10 +90,8 @@ fn an_image_chooses_its_journal() {
         json["journal"]["engine"].as_str().unwrap().to_owned()
     };
     let fsck = |code: i32| {
-        let found = std::process::Command::new("e2fsck").arg("-fn").arg(&image).output();
-        if let Ok(found) = found {
-            assert_eq!(found.status.code(), Some(code), "{}", String::from_utf8_lossy(&found.stdout));
-        }
+        let found = fsck(&image);
+        assert!(found.as_ref().is_none_or(|(got, _)| *got == Some(code)), "{found:?}");
     };
     let succeeds = |args: &[&str]| assert!(output(ondol().args(args).arg(&image)).status.success(), "{args:?}");
     succeeds(&["mkfs", "--size", "64M", "--journal-size", "8M"]);
@@ -149,7 +147,7 @@ fn wrong_requests_are_refused_by_name() {
 
 #[test]
 fn mounting_nothing_or_nowhere_fails() {
-    let Some(place) = Place::new("nowhere") else { return };
+    let Some(place) = Place::new() else { return };
     let said = fails(ondol().arg("mount").arg(place.image()).arg("/nonexistent/dir"), 32);
     assert!(said.contains("/nonexistent/dir"), "{said}");
     assert!(place.is_unlocked());

@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 
 #[test]
 fn the_birth_of_a_file_is_told() {
-    let Some(place) = Place::mounted("birth", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::write(place.on("f"), b"1").unwrap();
     let ask = || rustix::fs::statx(CWD, place.on("f"), AtFlags::empty(), StatxFlags::ALL).unwrap();
     let first = ask();
@@ -28,7 +28,7 @@ fn the_birth_of_a_file_is_told() {
 
 #[test]
 fn the_umask_is_applied_once() {
-    let Some(place) = Place::mounted("umask", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let script = "umask 027; : > f; mkdir d; mkfifo p; ln -s f l";
     succeeds(Command::new("sh").args(["-c", script]).current_dir(place.mount_point()));
     let mode = |name| fs::symlink_metadata(place.on(name)).unwrap().mode();
@@ -40,7 +40,7 @@ fn the_umask_is_applied_once() {
 
 #[test]
 fn ranges_are_copied_inside_the_volume() {
-    let Some(place) = Place::mounted("copies", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let bytes: Vec<u8> = (0..300_000u32).map(|n| (n % 249) as u8).collect();
     fs::write(place.on("a"), &bytes).unwrap();
     let (a, b) = (File::open(place.on("a")).unwrap(), File::create(place.on("b")).unwrap());
@@ -59,7 +59,7 @@ fn ranges_are_copied_inside_the_volume() {
 
 #[test]
 fn holes_are_made_and_found() {
-    let Some(place) = Place::mounted("holes", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(place.on("f")).unwrap();
     file.write_all_at(&[7; 64 << 10], 0).unwrap();
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -80,7 +80,7 @@ fn holes_are_made_and_found() {
 #[test]
 fn direct_reads_and_writes_pass_the_page_cache() {
     const PAGE: usize = 4096;
-    let Some(place) = Place::mounted("direct", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let open = |flags: OFlags| {
         let flags = flags.bits().cast_signed();
         OpenOptions::new().read(true).write(true).create(true).truncate(false).custom_flags(flags).open(place.on("f"))
@@ -105,12 +105,12 @@ fn direct_reads_and_writes_pass_the_page_cache() {
 
 #[test]
 fn a_program_that_runs_is_not_emptied() {
-    let Some(place) = Place::mounted("running", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let program = place.on("sleep");
     let bytes = fs::read("/bin/sleep").unwrap();
     fs::copy("/bin/sleep", &program).unwrap();
     let Ok(mut running) = Command::new(&program).arg("60").spawn() else {
-        return println!("running: skipped, the mount's programs cannot be run");
+        return ondol_skips::skip("the mount's programs cannot be run");
     };
     let emptying = OFlags::TRUNC.bits().cast_signed();
     let refused = OpenOptions::new().read(true).custom_flags(emptying).open(&program);
@@ -134,7 +134,7 @@ fn a_program_that_runs_is_not_emptied() {
 
 #[test]
 fn stores_through_a_shared_mapping_reach_the_volume() {
-    let Some(place) = Place::mounted("mapping", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let script = "import mmap\n\
         f = open('f', 'w+b'); f.truncate(1 << 20)\n\
         m = mmap.mmap(f.fileno(), 1 << 20)\n\
@@ -142,7 +142,7 @@ fn stores_through_a_shared_mapping_reach_the_volume() {
         m.flush(); f.close(); m.close()";
     match Command::new("python3").args(["-c", script]).current_dir(place.mount_point()).output() {
         Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr)),
-        Err(e) => return println!("mapping: skipped, no python3: {e}"),
+        Err(e) => return ondol_skips::skip(format!("no python3: {e}")),
     }
     place.umount();
     place.is_clean();
@@ -154,7 +154,7 @@ fn stores_through_a_shared_mapping_reach_the_volume() {
 
 #[test]
 fn each_call_costs_the_requests_that_are_written_down() {
-    let Some(place) = Place::mounted("costs", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::create_dir(place.on("d")).unwrap();
     let mut before = requests(&place);
     let mut cost = |call: &dyn Fn()| {
@@ -194,7 +194,7 @@ fn each_call_costs_the_requests_that_are_written_down() {
 
 #[test]
 fn a_read_only_mount_is_not_told_of_opens() {
-    let Some(place) = Place::mounted("opens", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::write(place.on("f"), b"text").unwrap();
     place.umount();
     place.mount("ro");
@@ -211,7 +211,7 @@ fn a_read_only_mount_is_not_told_of_opens() {
 
 #[test]
 fn the_writeback_cache_collects_writes() {
-    let Some(place) = Place::mounted("writeback", "writeback_cache") else { return };
+    let Some(place) = Place::mounted("writeback_cache") else { return };
     let file = OpenOptions::new().append(true).create_new(true).open(place.on("f")).unwrap();
     for n in 0..1000u32 {
         std::io::Write::write_all(&mut &file, &n.to_le_bytes()).unwrap();

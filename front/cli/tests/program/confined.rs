@@ -8,11 +8,11 @@ use std::time::Duration;
 
 #[test]
 fn a_user_mounts_in_a_namespace_of_its_own() {
-    let Some(place) = place("user namespace") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
-as_nobody unshare --user --map-root-user true || { echo 'skipped, no user namespaces for users'; exit 0; }
+as_nobody unshare --user --map-root-user true || { echo 'skipped: no user namespaces for users'; exit 0; }
 if fusermount=$(command -v fusermount3); then mount --bind /dev/null "$fusermount"; fi
 cat > "$D/user.sh" <<'USER'
 cd "$D"
@@ -41,7 +41,7 @@ as_nobody unshare --user --map-root-user --mount sh -eux "$D/user.sh"
 
 #[test]
 fn descriptors_are_all_that_a_server_needs() {
-    let Some(place) = place("descriptors") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
@@ -73,7 +73,7 @@ exec 3>&-
 
 #[test]
 fn descriptors_that_do_not_fit_are_refused() {
-    let Some(place) = place("unfit descriptors") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
@@ -101,7 +101,7 @@ exec 4>&-
 
 #[test]
 fn a_service_manager_is_told() {
-    let Some(place) = Place::new("service manager") else { return };
+    let Some(place) = Place::new() else { return };
     let socket = place.image().with_file_name("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

@@ -13,7 +13,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 
 #[test]
 fn contents() {
-    let Some(place) = Place::mounted("contents", "data=journal") else { return };
+    let Some(place) = Place::mounted("data=journal") else { return };
     let path = place.on("file");
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
     file.write_all(b"hello world").unwrap();
@@ -43,7 +43,7 @@ fn contents() {
 
 #[test]
 fn names() {
-    let Some(place) = Place::mounted("names", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::create_dir_all(place.on("d/e")).unwrap();
     fs::write(place.on("a"), b"a").unwrap();
     fs::write(place.on("b"), b"b").unwrap();
@@ -80,7 +80,7 @@ fn names() {
 
 #[test]
 fn large_directories_are_listed_whole() {
-    let Some(place) = Place::mounted("directories", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let dir = place.on("many");
     fs::create_dir(&dir).unwrap();
     let names: BTreeSet<String> = (0..3000).map(|i| format!("a rather long name for number {i}")).collect();
@@ -110,7 +110,7 @@ fn large_directories_are_listed_whole() {
 
 #[test]
 fn inodes() {
-    let Some(place) = Place::mounted("inodes", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let path = place.on("file");
     fs::write(&path, b"x").unwrap();
     fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
@@ -157,7 +157,7 @@ fn inodes() {
 
 #[test]
 fn unlinked_files_live_until_they_are_closed() {
-    let Some(place) = Place::mounted("unlinked", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(place.on("file")).unwrap();
     fs::remove_file(place.on("file")).unwrap();
     file.write_all_at(&[9; 10_000], 0).unwrap();
@@ -175,7 +175,7 @@ fn unlinked_files_live_until_they_are_closed() {
 
 #[test]
 fn allocation_and_holes() {
-    let Some(place) = Place::mounted("allocation", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(place.on("file")).unwrap();
     let free = rustix::fs::fstatvfs(&file).unwrap().f_bfree;
     rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 1 << 20).unwrap();
@@ -201,7 +201,7 @@ fn allocation_and_holes() {
 
 #[test]
 fn many_threads() {
-    let Some(place) = Place::mounted("threads", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     std::thread::scope(|s| {
         for t in 0..8u8 {
             let place = &place;

@@ -4,7 +4,7 @@ use crate::namespace::{place, run};
 
 #[test]
 fn fsck_8_checks() {
-    let Some(place) = place("fsck(8)") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"

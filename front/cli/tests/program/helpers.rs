@@ -4,7 +4,7 @@ use crate::namespace::{place, run};
 
 #[test]
 fn mount_8_mounts_and_umount_8_waits_for_a_clean_image() {
-    let Some(place) = place("mount(8)") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
@@ -40,9 +40,27 @@ flock "$I" true
     place.is_clean();
 }
 
+/// On a machine where the links of docs/commands.md are installed, to another program here.
+#[test]
+fn names_that_are_installed_are_left_alone_and_not_used() {
+    let Some(place) = place() else { return };
+    run(
+        &place,
+        r#"
+names /bin/false
+install machine
+[ "$(readlink "$S/mount.ondol")" = "$D/ondol" ]
+[ "$(readlink "$D/machine/mount.ondol")" = /bin/false ]
+mount -t ondol "$I" "$M"
+umount.ondol "$M"
+"#,
+    );
+    place.is_clean();
+}
+
 #[test]
 fn exit_codes_are_those_of_mount_8() {
-    let Some(place) = place("exit codes") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
@@ -77,7 +95,7 @@ set +e; wait $helper; code=$?; set -e
 
 #[test]
 fn lines_of_fstab_mount() {
-    let Some(place) = place("fstab") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
@@ -111,7 +129,7 @@ flock -n "$I" true
 
 #[test]
 fn remounting_changes_flags_and_nothing_else() {
-    let Some(place) = place("remount") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
@@ -148,7 +166,7 @@ umount.ondol "$M"
 
 #[test]
 fn a_volume_is_mounted_in_another_namespace() {
-    let Some(place) = place("namespace") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
@@ -171,11 +189,11 @@ kill $there
 
 #[test]
 fn mount_fuse_finds_the_helper_as_a_program() {
-    let Some(place) = place("mount.fuse3") else { return };
+    let Some(place) = place() else { return };
     run(
         &place,
         r#"
-[ -e "$S/mount.fuse3" ] || { echo 'skipped, mount.fuse3 is not installed'; exit 0; }
+[ -e "$S/mount.fuse3" ] || { echo 'skipped: mount.fuse3 is not installed'; exit 0; }
 mount -t fuse.mount.ondol -o data=journal "$I" "$M" 2> "$D/said" || mount -t fuse -o data=journal "mount.ondol#$I" "$M"
 touch "$M/file"
 umount.ondol "$M"

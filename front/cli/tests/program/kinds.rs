@@ -16,7 +16,7 @@ fn errno<T>(result: io::Result<T>) -> Option<i32> {
 
 #[test]
 fn a_file_without_a_name_can_be_named() {
-    let Some(place) = Place::mounted("tmpfile", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let open = |mode: u32| {
         rustix::fs::open(place.mount_point(), OFlags::TMPFILE | OFlags::RDWR, Mode::from_raw_mode(mode)).map(File::from)
     };
@@ -38,7 +38,7 @@ fn a_file_without_a_name_can_be_named() {
 
 #[test]
 fn a_rename_can_leave_a_whiteout() {
-    let Some(place) = Place::mounted("whiteout", "dev") else { return };
+    let Some(place) = Place::mounted("dev") else { return };
     fs::write(place.on("a"), b"a").unwrap();
     rustix::fs::renameat_with(CWD, place.on("a"), CWD, place.on("b"), RenameFlags::WHITEOUT).unwrap();
     let left = fs::symlink_metadata(place.on("a")).unwrap();
@@ -51,13 +51,13 @@ fn a_rename_can_leave_a_whiteout() {
 
 #[test]
 fn flags_forbid_what_they_forbid() {
-    let Some(place) = Place::mounted("flags", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::write(place.on("f"), b"text").unwrap();
     let file = File::open(place.on("f")).unwrap();
     let set = |flags: IFlags| rustix::fs::ioctl_setflags(&file, flags).map_err(io::Error::from);
     let plain = rustix::fs::ioctl_getflags(&file).unwrap();
     match set(plain | IFlags::IMMUTABLE) {
-        Err(e) if e.raw_os_error() == PERM => return println!("flags: skipped, not for this user"),
+        Err(e) if e.raw_os_error() == PERM => return ondol_skips::skip("not for this user"),
         other => other.unwrap(),
     }
     assert!(rustix::fs::ioctl_getflags(&file).unwrap().contains(IFlags::IMMUTABLE));
@@ -77,7 +77,7 @@ fn flags_forbid_what_they_forbid() {
 
 #[test]
 fn free_space_is_given_back() {
-    let Some(place) = Place::mounted("trim", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::write(place.on("f"), vec![7; 16 << 20]).unwrap();
     File::open(place.mount_point()).unwrap().sync_all().unwrap();
     let held = || fs::metadata(place.image()).unwrap().blocks() * 512;
@@ -89,9 +89,9 @@ fn free_space_is_given_back() {
         Ok(out) => {
             let said = String::from_utf8_lossy(&out.stderr);
             assert!(said.contains("not supported"), "{said}");
-            return println!("trim: skipped, the image's file system keeps what is discarded");
+            return ondol_skips::skip("the image's file system keeps what is discarded");
         }
-        Err(e) => return println!("trim: skipped, no fstrim: {e}"),
+        Err(e) => return ondol_skips::skip(format!("no fstrim: {e}")),
     }
     // Another thread's child may have a copy of the file, which lives on until the child's exec.
     let given_back = eventually(|| {
@@ -119,7 +119,7 @@ fn list() -> Vec<u8> {
 #[test]
 fn a_default_list_takes_the_place_of_the_umask() {
     for options in ["rw", "default_permissions"] {
-        let Some(place) = Place::mounted("lists", options) else { return };
+        let Some(place) = Place::mounted(options) else { return };
         fs::create_dir(place.on("d")).unwrap();
         let name = "system.posix_acl_default";
         rustix::fs::setxattr(place.on("d"), name, &list(), XattrFlags::empty()).unwrap();

@@ -14,7 +14,7 @@ fn signal(place: &mut Place, server: usize, signal: Signal) {
 
 #[test]
 fn umount_returns_when_the_image_is_clean() {
-    let Some(place) = Place::mounted("umount", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     fs::write(place.on("file"), vec![7; 1 << 20]).unwrap();
     place.umount();
     assert!(place.is_unlocked());
@@ -28,7 +28,7 @@ fn umount_returns_when_the_image_is_clean() {
 
 #[test]
 fn mount_tables_show_the_image() {
-    let Some(place) = Place::mounted("tables", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let point = format!(" {} ", place.mount_point().display());
     let line = table.lines().find(|l| l.contains(&point)).unwrap();
@@ -40,7 +40,7 @@ fn mount_tables_show_the_image() {
 #[test]
 fn a_signal_ends_a_server_cleanly() {
     for end in [Signal::TERM, Signal::INT] {
-        let Some(mut place) = Place::new("signal") else { return };
+        let Some(mut place) = Place::new() else { return };
         let server = place.serve();
         fs::create_dir_all(place.on("a/b/c")).unwrap();
         fs::write(place.on("a/b/c/file"), b"text").unwrap();
@@ -54,7 +54,7 @@ fn a_signal_ends_a_server_cleanly() {
 
 #[test]
 fn a_signal_ends_a_server_whose_mount_is_in_use() {
-    let Some(mut place) = Place::new("signal in use") else { return };
+    let Some(mut place) = Place::new() else { return };
     let server = place.serve();
     let mut file = File::create(place.on("open")).unwrap();
     file.write_all(b"before").unwrap();
@@ -75,7 +75,7 @@ fn a_signal_ends_a_server_whose_mount_is_in_use() {
 #[test]
 fn umount_8_and_fusermount_end_a_server() {
     for program in ["umount", "fusermount3"] {
-        let Some(mut place) = Place::new(program) else { return };
+        let Some(mut place) = Place::new() else { return };
         let server = place.serve();
         fs::write(place.on("file"), program).unwrap();
         let mut command = Command::new(program);
@@ -83,8 +83,7 @@ fn umount_8_and_fusermount_end_a_server() {
             command.arg("-u");
         }
         if let Err(e) = Command::new(program).arg("--version").output() {
-            println!("{program}: skipped: {e}");
-            return;
+            return ondol_skips::skip(format!("{program}: {e}"));
         }
         unmounts(command.arg(place.mount_point()));
         assert!(place.server(server).wait().unwrap().success());
@@ -95,7 +94,7 @@ fn umount_8_and_fusermount_end_a_server() {
 
 #[test]
 fn a_lazily_unmounted_volume_lives_as_long_as_it_is_used() {
-    let Some(mut place) = Place::new("lazy") else { return };
+    let Some(mut place) = Place::new() else { return };
     let server = place.serve();
     let mut file = File::options().read(true).write(true).create_new(true).open(place.on("open")).unwrap();
     rustix::mount::unmount(place.mount_point(), UnmountFlags::DETACH).unwrap();
@@ -114,7 +113,7 @@ fn a_lazily_unmounted_volume_lives_as_long_as_it_is_used() {
 
 #[test]
 fn a_mount_in_use_is_not_unmounted() {
-    let Some(place) = Place::mounted("in use", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let file = File::create(place.on("open")).unwrap();
     let said = fails(ondol().arg("umount").arg(place.mount_point()), 32);
     assert!(said.contains("in use"), "{said}");
@@ -126,7 +125,7 @@ fn a_mount_in_use_is_not_unmounted() {
 
 #[test]
 fn an_image_is_mounted_once() {
-    let Some(place) = Place::mounted("once", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     let said = fails(&mut place.mount_command(), 32);
     assert!(said.contains(&place.image().display().to_string()) && said.contains("in use"), "{said}");
     let said = fails(ondol().arg("recover").arg(place.image()), 1);
@@ -138,7 +137,7 @@ fn an_image_is_mounted_once() {
 
 #[test]
 fn a_killed_server_leaves_an_image_that_recovers() {
-    let Some(mut place) = Place::new("killed") else { return };
+    let Some(mut place) = Place::new() else { return };
     let server = place.serve();
     fs::write(place.on("synced"), b"durable").unwrap();
     File::open(place.on("synced")).unwrap().sync_all().unwrap();
@@ -156,7 +155,7 @@ fn a_killed_server_leaves_an_image_that_recovers() {
 
 #[test]
 fn an_image_is_made_on_the_way() {
-    let Some(place) = Place::new("create") else { return };
+    let Some(place) = Place::new() else { return };
     fs::remove_file(place.image()).unwrap();
     succeeds(place.mount_command().args(["--create", "32M"]));
     fs::write(place.on("file"), b"kept").unwrap();
@@ -170,7 +169,7 @@ fn an_image_is_made_on_the_way() {
 
 #[test]
 fn odd_names_are_found_again() {
-    let Some(place) = Place::new("odd names") else { return };
+    let Some(place) = Place::new() else { return };
     let dir = place.mount_point().with_file_name("m n,t");
     let image = place.image().with_file_name("i ,m\\g.img");
     fs::create_dir(&dir).unwrap();
@@ -185,7 +184,7 @@ fn odd_names_are_found_again() {
 
 #[test]
 fn messages_of_a_background_server_go_to_its_log() {
-    let Some(place) = Place::new("log") else { return };
+    let Some(place) = Place::new() else { return };
     let log = place.image().with_extension("log");
     let mut command = place.mount_command();
     succeeds(command.arg("-o").arg(format!("log={}", log.display())).env("ONDOL_LOG", "info"));

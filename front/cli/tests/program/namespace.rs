@@ -1,6 +1,7 @@
 //! Scripts as root in a mount namespace of their own, where the program is installed under its other names.
 
-use crate::place::{Place, output};
+use crate::place::{Place, needs_root, output};
+use ondol_skips::{skip, skips};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
@@ -17,15 +18,27 @@ end() {
     exit "$1"
 }
 trap 'end $?' EXIT
+# timeout(1) ends what hangs: what was started and mounted is to go then, too.
+trap 'exit 143' TERM
 cp "$PROGRAM" "$D/ondol"
 # Copies of the other tests' mounts would keep their servers alive; they go by themselves when such a test removes its directory.
 sed -n 's/^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .* - fuse.ondol .*/\1/p' /proc/self/mountinfo | while read -r other; do umount -i -l "$other" 2>/dev/null || :; done
-mkdir "$D/sbin"; mount --bind "$S" "$D/sbin"
-mount -t tmpfs -o mode=755 none "$S"
-for program in "$D"/sbin/*; do ln -s "$program" "$S/"; done
-for type in ondol fuse.ondol; do
-    for name in mount umount fsck mkfs; do ln -s "$D/ondol" "$S/$name.$type"; done
-done
+# Puts the other names of the program given into $S, in the place of those that are installed there.
+names() {
+    for type in ondol fuse.ondol; do
+        for name in mount umount fsck mkfs; do ln -sf "$1" "$S/$name.$type"; done
+    done
+}
+# The directory of names as this namespace alone sees it; what it holds on the machine is linked, and seen in $D/$1.
+install() {
+    mkdir "$D/$1"; mount --bind "$S" "$D/$1"
+    mount -t tmpfs -o mode=755 none "$S"
+    for program in "$D/$1"/*; do ln -s "$program" "$S/"; done
+    names "$D/ondol"
+}
+install sbin
+# Names that are installed elsewhere come later.
+PATH=$S:$PATH
 mkdir -p /run/mount; mount -t tmpfs -o mode=755 none /run/mount
 mkdir "$D/dev"; mount -t tmpfs -o mode=755 none "$D/dev"; mknod -m 666 "$D/dev/fuse" c 10 229
 mount --bind "$D/dev/fuse" /dev/fuse
@@ -59,18 +72,20 @@ pub(crate) fn run(place: &Place, script: &str) {
     let out = output(&mut command);
     let (told, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success(), "{told}\n{said}");
+    for line in told.lines() {
+        skips(line.strip_prefix("skipped: "));
+    }
 }
 
-/// A place for such a script; `None`, with a line that says so, where there can be none.
-pub(crate) fn place(test: &str) -> Option<Place> {
-    if !rustix::process::geteuid().is_root() {
-        println!("{test}: skipped, needs root");
+/// A place for such a script; `None`, noted as skipped, where there can be none.
+pub(crate) fn place() -> Option<Place> {
+    if skips(needs_root()) {
         return None;
     }
     let tried = Command::new("unshare").args(["--mount", "setpriv", "--reuid", "0", "true"]).output();
     if !tried.is_ok_and(|out| out.status.success()) {
-        println!("{test}: skipped, needs unshare(1) and setpriv(1)");
+        skip("unshare(1) and setpriv(1) cannot make a mount namespace here");
         return None;
     }
-    Place::new(test)
+    Place::new()
 }

@@ -12,10 +12,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A fresh image, not mounted; `None`, with a line that says so, where FUSE cannot be used.
-    pub(crate) fn new(test: &str) -> Option<Self> {
+    /// A fresh image, not mounted; `None`, noted as skipped, where FUSE cannot be used.
+    pub(crate) fn new() -> Option<Self> {
         if let Err(e) = File::options().read(true).write(true).open("/dev/fuse") {
-            println!("{test}: skipped, /dev/fuse cannot be used: {e}");
+            ondol_skips::skip(format!("/dev/fuse cannot be used: {e}"));
             return None;
         }
         let in_memory = Path::new("/dev/shm");
@@ -28,8 +28,8 @@ impl Place {
     }
 
     /// The same, mounted in the background with `options`.
-    pub(crate) fn mounted(test: &str, options: &str) -> Option<Self> {
-        let place = Self::new(test)?;
+    pub(crate) fn mounted(options: &str) -> Option<Self> {
+        let place = Self::new()?;
         place.mount(options);
         Some(place)
     }
@@ -93,11 +93,24 @@ impl Place {
 
     /// e2fsck finds nothing, if it is installed.
     pub(crate) fn is_clean(&self) {
-        match Command::new("e2fsck").arg("-fn").arg(self.image()).stdin(Stdio::null()).output() {
-            Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout)),
-            Err(e) => println!("not checked by e2fsck: {e}"),
-        }
+        let out = fsck(&self.image());
+        assert!(out.as_ref().is_none_or(|(code, _)| *code == Some(0)), "{out:?}");
     }
+}
+
+/// Exit code and words of `e2fsck -fn`; `None`, noted as skipped, where it is not installed.
+pub(crate) fn fsck(image: &Path) -> Option<(Option<i32>, String)> {
+    if ondol_skips::skips(ondol_skips::missing(&["e2fsck"])) {
+        return None;
+    }
+    let mut command = Command::new(ondol_skips::find("e2fsck")?);
+    let out = output(command.arg("-fn").arg(image).stdin(Stdio::null()));
+    Some((out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned()))
+}
+
+/// Why a test that needs root cannot run here.
+pub(crate) fn needs_root() -> Option<&'static str> {
+    (!rustix::process::geteuid().is_root()).then_some("needs root")
 }
 
 impl Drop for Place {

@@ -1,15 +1,11 @@
 //! Users: who may do what on a mount, and mounting without privilege.
 
-use crate::place::{Place, ondol, output, succeeds};
+use crate::place::{Place, needs_root, ondol, output, succeeds};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output};
 
 const NOBODY: u32 = 65534;
-
-fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
-}
 
 /// Runs a shell line as nobody.
 fn as_nobody(line: &str) -> Output {
@@ -26,11 +22,10 @@ fn open_to_all(place: &Place) {
 
 #[test]
 fn the_kernel_checks_permissions() {
-    if !is_root() {
-        println!("permissions: skipped, needs root");
+    if ondol_skips::skips(needs_root()) {
         return;
     }
-    let Some(place) = Place::mounted("permissions", "allow_other") else { return };
+    let Some(place) = Place::mounted("allow_other") else { return };
     open_to_all(&place);
     fs::set_permissions(place.mount_point(), Permissions::from_mode(0o777)).unwrap();
     fs::write(place.on("secret"), b"s").unwrap();
@@ -47,11 +42,10 @@ fn the_kernel_checks_permissions() {
 
 #[test]
 fn without_allow_other_the_mount_is_its_users_own() {
-    if !is_root() {
-        println!("own: skipped, needs root");
+    if ondol_skips::skips(needs_root()) {
         return;
     }
-    let Some(place) = Place::mounted("own", "rw") else { return };
+    let Some(place) = Place::mounted("rw") else { return };
     open_to_all(&place);
     fs::set_permissions(place.mount_point(), Permissions::from_mode(0o777)).unwrap();
     assert!(!as_nobody(&format!("ls {}", place.mount_point().display())).status.success());
@@ -60,11 +54,10 @@ fn without_allow_other_the_mount_is_its_users_own() {
 
 #[test]
 fn changes_by_users_take_setuid_away_at_once() {
-    if !is_root() {
-        println!("setuid: skipped, needs root");
+    if ondol_skips::skips(needs_root()) {
         return;
     }
-    let Some(place) = Place::mounted("setuid", "allow_other,suid") else { return };
+    let Some(place) = Place::mounted("allow_other,suid") else { return };
     open_to_all(&place);
     let path = place.on("program");
     let shown = path.display();
@@ -89,11 +82,10 @@ fn changes_by_users_take_setuid_away_at_once() {
 /// Everything in a mount namespace of its own, where the FUSE device is open to all as it is on ordinary systems.
 #[test]
 fn an_unprivileged_user_mounts() {
-    if !is_root() {
-        println!("unprivileged: skipped, needs root to become somebody else");
+    if ondol_skips::skips(needs_root()) {
         return;
     }
-    let Some(place) = Place::new("unprivileged") else { return };
+    let Some(place) = Place::new() else { return };
     open_to_all(&place);
     let dir = place.mount_point().parent().unwrap().to_owned();
     for path in [dir.clone(), place.image(), place.mount_point()] {
@@ -130,8 +122,7 @@ USER
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script]).env("D", &dir).env("PROGRAM", env!("CARGO_BIN_EXE_ondol"));
     let Ok(out) = command.output() else {
-        println!("unprivileged: skipped, unshare is not installed");
-        return;
+        return ondol_skips::skip("unshare is not installed");
     };
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{}\n{said}", String::from_utf8_lossy(&out.stdout));
