@@ -25,7 +25,7 @@ fn run(spec: &Spec, options: &str, ops: &[Op]) -> Result<(), String> {
     if verdict.is_clean() { Ok(()) } else { Err(format!("e2fsck -fn:\n{}", verdict.output)) }
 }
 
-fn agree(test: &str, spec: &Spec, options: &str) {
+fn agree(spec: &Spec, options: &str) {
     if !skips(no_fuse_mount()) {
         hunt(parameter("ONDOL_CASES", 40), strategy::ops_of(Mix::mount(), 1..150), |ops| run(spec, options, ops));
     }
@@ -33,10 +33,10 @@ fn agree(test: &str, spec: &Spec, options: &str) {
 
 #[test]
 fn ordered() {
-    agree("ordered", &Spec::new(32 << 20, 1024).journal(4), "data=ordered");
+    agree(&Spec::new(32 << 20, 1024).journal(4), "data=ordered");
 }
 
 #[test]
 fn journal() {
-    agree("journal", &Spec::new(64 << 20, 4096), "data=journal");
+    agree(&Spec::new(64 << 20, 4096), "data=journal");
 }

@@ -22,7 +22,7 @@ const ACLS: [&str; 6] = [
 
 #[test]
 fn new_inodes_get_modes_and_acls_from_their_directory() {
-    let Some(sides) = Sides::new("default ACLs", &Spec::new(32 << 20, 1024), "") else { return };
+    let Some(sides) = Sides::new(&Spec::new(32 << 20, 1024), "") else { return };
     let mut n = 0;
     for (d, acl) in (0..).zip([None].into_iter().chain(ACLS.iter().map(Some))) {
         let dir = format!("d{d}");
@@ -88,7 +88,7 @@ fn setgid_directories_and_new_owners() {
 }
 
 fn setgid_directories(options: &str) {
-    let Some(sides) = Sides::new("setgid", &Spec::new(16 << 20, 4096), options) else { return };
+    let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), options) else { return };
     sides.make("mkdir /d 0755\nmkdir /p 0755");
     let set = |path: &str, set: SetAttr| sides.ours().setattr(sides.ino(path), &set).unwrap();
     std::os::unix::fs::chown(sides.path("d"), Some(3), Some(77)).unwrap();
@@ -116,7 +116,7 @@ fn setgid_directories(options: &str) {
 
 #[test]
 fn acls_are_judged_alike() {
-    let Some(sides) = Sides::new("ACLs", &Spec::new(16 << 20, 4096), "") else { return };
+    let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), "") else { return };
     sides.make("mkdir /d 0750\ncreate /f 0640\nmkfifo /p 0640\nsymlink /s x");
     let entry =
         |tag: u16, perm: u16, id: u32| [&tag.to_le_bytes()[..], &perm.to_le_bytes(), &id.to_le_bytes()].concat();
@@ -169,7 +169,7 @@ fn acls_are_judged_alike() {
 
 #[test]
 fn names_and_sizes_of_attributes_are_judged_alike() {
-    let Some(sides) = Sides::new("attributes", &Spec::new(16 << 20, 4096), "") else { return };
+    let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), "") else { return };
     sides.make("mkdir /d 0750\ncreate /f 0640\nmkfifo /p 0640\nsymlink /s x");
     let long = |n: usize| format!("user.{}", "n".repeat(n));
     let names =
@@ -200,7 +200,7 @@ const NOT_COMPARED: u32 = 0x4000 | 0x8_0000;
 
 #[test]
 fn every_flag_is_taken_or_refused_alike() {
-    let Some(sides) = Sides::new("flags", &Spec::new(16 << 20, 4096), "") else { return };
+    let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), "") else { return };
     sides.make("mkdir /d 0755\ncreate /f 0644");
     let fsx = |path: &str| {
         let done = Command::new("xfs_io").args(["-r", "-c", "stat"]).arg(sides.path(path)).output().ok()?;

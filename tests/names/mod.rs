@@ -40,7 +40,7 @@ pub(crate) fn kernel<T>(result: Result<T, Errno>) -> Told<T> {
 }
 
 impl Sides {
-    pub(crate) fn new(test: &str, spec: &Spec, options: &str) -> Option<Self> {
+    pub(crate) fn new(spec: &Spec, options: &str) -> Option<Self> {
         if skips(no_kernel_mount()) {
             return None;
         }

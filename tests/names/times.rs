@@ -18,7 +18,7 @@ use std::time::Duration;
 fn times_are_held_alike() {
     for size in ["256", "128"] {
         let spec = Spec::new(16 << 20, 4096).with("-I").with(size);
-        let Some(sides) = Sides::new("times", &spec, "") else { return };
+        let Some(sides) = Sides::new(&spec, "") else { return };
         sides.make("create /f 0644");
         let edges = [i32::MIN.into(), 0, i32::MAX.into(), i64::from(i32::MAX) + (3 << 32)];
         let around = edges.iter().flat_map(|edge: &i64| [edge - 1, *edge, edge + 1]);
@@ -82,7 +82,7 @@ chmod /e 0700";
 
 #[test]
 fn the_same_calls_change_the_same_times() {
-    let Some(sides) = Sides::new("changed times", &Spec::new(16 << 20, 4096), "noatime") else { return };
+    let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), "noatime") else { return };
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(Spec::new(16 << 20, 4096).make().unwrap()));
     let mut ours = Library::open(store, &image::options(DataMode::Ordered), 1).unwrap();
     let mut theirs = Directory::new(sides.mount.dir().to_owned(), Box::new(|| Ok(())));
@@ -146,7 +146,7 @@ fn access_times_follow_the_options() {
         ("s", |p| drop(std::fs::read_link(p).unwrap()), |i, ino| drop(i.readlink(ino).unwrap())),
     ];
     for options in ["relatime", "noatime", "strictatime", "nodiratime", "strictatime,nodiratime"] {
-        let Some(sides) = Sides::new("access times", &Spec::new(16 << 20, 4096), options) else { return };
+        let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), options) else { return };
         sides.make("mkdir /d 0755\ncreate /f 0644\ncreate /empty 0644\nsymlink /s x\ncreate /A 0644");
         for path in ["f", "A"] {
             std::fs::write(sides.path(path), b"text").unwrap();
