@@ -4,7 +4,7 @@
 //!
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
-//! - `channel`, `session`, `follow`: what carries them: `/dev/fuse`, read by several threads, and where these run. Another transport would stand beside it.
+//! - `channel`, `session`, `follow`, `ring`: what carries them: `/dev/fuse`, read by several threads, and where these run; or io_uring.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
 //! [`SingleFile`] is a file system of one file, over the same protocol and transport.
@@ -26,12 +26,13 @@ pub mod mountinfo;
 mod ops;
 mod options;
 mod proto;
+mod ring;
 mod serve;
 mod session;
 mod single;
 mod words;
 
 pub use error::{ClientError, MountError};
-pub use options::{MountOptions, OPTION_NAMES};
+pub use options::{MountOptions, OPTION_NAMES, Transport};
 pub use serve::Mount;
 pub use single::{Contents, SingleFile};

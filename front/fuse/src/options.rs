@@ -29,6 +29,45 @@ pub struct MountOptions {
     pub writeback_cache: bool,
     /// Threads that serve requests; a number that fits the machine if `None`.
     pub max_threads: Option<usize>,
+    /// What carries requests.
+    pub transport: Transport,
+}
+
+/// What carries requests between the kernel and the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// io_uring where kernel and process allow it, else `/dev/fuse`.
+    #[default]
+    Auto,
+    /// `/dev/fuse`.
+    Device,
+    /// io_uring; to be refused where it is not to be had.
+    Rings,
+}
+
+impl Transport {
+    /// Whether io_uring is to be asked for.
+    pub(crate) fn wants_rings(self) -> bool {
+        match self {
+            Self::Device => false,
+            Self::Rings => true,
+            Self::Auto => ondol_ring::available().inspect_err(|e| tracing::debug!("no io_uring: {e}")).is_ok(),
+        }
+    }
+
+    /// Why io_uring cannot be had, if it has to be.
+    pub(crate) fn refusal(self) -> Option<std::io::Error> {
+        use std::io::{Error, ErrorKind};
+        if self != Self::Rings {
+            return None;
+        }
+        let off = || {
+            let how = "transport=uring: the kernel's FUSE does not offer it: write Y to /sys/module/fuse/parameters/enable_uring, \
+                       or leave the option out";
+            Error::new(ErrorKind::Unsupported, how)
+        };
+        ondol_ring::available().err().or_else(|| (!ondol_ring::switched_on()).then(off))
+    }
 }
 
 impl Default for MountOptions {
@@ -45,6 +84,7 @@ impl Default for MountOptions {
             max_read: None,
             writeback_cache: false,
             max_threads: None,
+            transport: Transport::Auto,
         }
     }
 }
@@ -109,6 +149,14 @@ impl MountOptions {
             "fsname" => self.fsname = Some(value.into()),
             "subtype" => self.subtype = value.into(),
             "max_read" => self.max_read = Some(number().ok_or_else(wrong)?),
+            "transport" => {
+                self.transport = match value {
+                    "auto" => Transport::Auto,
+                    "dev" => Transport::Device,
+                    "uring" => Transport::Rings,
+                    _ => return Err(format!("option transport: `{value}` is none of auto, dev, uring")),
+                }
+            }
             "max_threads" => self.max_threads = Some(number().ok_or_else(wrong)? as usize),
             _ => return Ok(false),
         }
@@ -163,7 +211,7 @@ impl MountOptions {
 
 /// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
 /// takes a value.
-pub const OPTION_NAMES: [&str; 26] = [
+pub const OPTION_NAMES: [&str; 27] = [
     "ro",
     "rw",
     "suid",
@@ -190,6 +238,7 @@ pub const OPTION_NAMES: [&str; 26] = [
     "subtype=",
     "max_read=",
     "max_threads=",
+    "transport=",
 ];
 
 /// Words that mean something to the kernel's mount and to the volume.
@@ -245,7 +294,8 @@ mod tests {
     #[test]
     fn every_name_is_taken() {
         for name in OPTION_NAMES {
-            let word = if name.ends_with('=') { format!("{name}1") } else { name.to_owned() };
+            let value = if name == "transport=" { "dev" } else { "1" };
+            let word = if name.ends_with('=') { format!("{name}{value}") } else { name.to_owned() };
             let rest = MountOptions::take(&word).unwrap().1;
             assert!(rest.is_empty() || FOR_BOTH.contains(&name), "{name}");
         }

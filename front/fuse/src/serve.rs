@@ -131,6 +131,9 @@ fn connect(
     options: &MountOptions,
     ended: impl FnOnce() + Send + 'static,
 ) -> Result<(KernelMount, JoinHandle<io::Result<()>>), MountError> {
+    if let Some(why) = options.transport.refusal() {
+        return Err(MountError::Handshake(why));
+    }
     let (kernel, connection) = KernelMount::new(dir, source, options)?;
     let give_up = |e: MountError| {
         if let Err(unmount) = kernel.unmount() {
@@ -146,6 +149,7 @@ fn connect(
         kernel_checks: options.kernel_checks(),
         writeback_cache: options.writeback_cache,
         read_only: options.read_only,
+        transport: options.transport,
         only: root_and_owner.then(|| rustix::process::geteuid().as_raw()),
     };
     let session = Session::begin(connection, Arc::clone(ops), &config).map_err(MountError::Handshake);

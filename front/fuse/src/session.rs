@@ -10,12 +10,15 @@ use crate::follow::Follow;
 use crate::ops::Ops;
 use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
+use crate::options::Transport;
 use crate::proto::{Operation, Request, reply};
+use crate::ring::Rings;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, Scope};
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// The largest write in one request: also the largest read, since both are counted in the same pages.
@@ -29,6 +32,9 @@ const BEFORE_DATA: usize = 4096;
 /// it begins to slow their senders down.
 const MAX_BACKGROUND: u16 = 64;
 const CONGESTED: u16 = 48;
+
+/// For how long FORGETs gather, where they alone come through `/dev/fuse`.
+const GATHERING: Duration = Duration::from_millis(2);
 
 /// What is agreed on if the kernel offers it.
 const WANTED: Init = Init::ASYNC_READ
@@ -61,11 +67,15 @@ pub(crate) struct Config {
     pub(crate) read_only: bool,
     /// The only user besides root, under `allow_root`.
     pub(crate) only: Option<u32>,
+    /// What carries requests.
+    pub(crate) transport: Transport,
 }
 
 /// A connection on which kernel and server have agreed.
 pub(crate) struct Session {
     device: Device,
+    /// Where requests come through io_uring.
+    rings: Option<Rings>,
     dispatch: Dispatch,
     threads: usize,
     most: usize,
@@ -85,8 +95,10 @@ impl Session {
         let agreed = handshake(&device, config)?;
         let terms = Terms { agreed, only: config.only, read_only: config.read_only };
         let threads = config.threads.max(1);
+        let over_rings = agreed.contains(Init::OVER_IO_URING);
         Ok(Self {
             device,
+            rings: over_rings.then(|| Rings::new(config.most, MAX_WRITE as usize)),
             dispatch: Dispatch::new(ops, terms),
             threads,
             most: config.most.max(threads),
@@ -101,11 +113,34 @@ impl Session {
     /// What broke the connection, or why no thread could be started.
     pub(crate) fn run(&self) -> io::Result<()> {
         thread::scope(|scope| {
+            if let Some(rings) = &self.rings {
+                rings.start(scope, &self.device, &self.dispatch);
+                if !self.serve_beside(rings)? {
+                    return Ok(());
+                }
+                tracing::warn!("requests come through /dev/fuse: the kernel took no ring");
+            }
             for n in 1..self.threads {
                 self.start(scope, n);
             }
             self.serve(scope)
         })
+    }
+
+    /// Serves what comes through `/dev/fuse` beside the rings, which is FORGET. Nobody waits for it, so that the thread lets some gather instead
+    /// of being woken for each. True when all requests come here after all, false when the connection has ended.
+    fn serve_beside(&self, rings: &Rings) -> io::Result<bool> {
+        let mut buffer = buffer();
+        while let Some(message) = self.device.receive(&mut buffer)? {
+            let load = self.dispatch.serve(&self.device, message);
+            if rings.refused() {
+                return Ok(true);
+            }
+            if load.unanswered {
+                thread::sleep(GATHERING);
+            }
+        }
+        Ok(false)
     }
 
     /// Starts thread number `n`.
@@ -188,6 +223,7 @@ pub(crate) fn agree(first: &InitIn, flags2: u32, config: &Config) -> (InitOut, I
     let mut wanted = WANTED;
     wanted.set(Init::POSIX_ACL, config.kernel_checks);
     wanted.set(Init::WRITEBACK_CACHE, config.writeback_cache);
+    wanted.set(Init::OVER_IO_URING, config.transport.wants_rings());
     let agreed = Init::from_bits_truncate(offered) & wanted;
     tracing::debug!("FUSE {}.{}: {agreed:?}; not offered: {:?}", first.major, first.minor, wanted - agreed);
     let bits = agreed.bits();

@@ -6,7 +6,7 @@
 use crate::MountError;
 use crate::channel::{Channel, Device};
 use crate::kernel::mount_directly;
-use crate::options::MountOptions;
+use crate::options::{MountOptions, Transport};
 use crate::proto::numbers::fopen;
 use crate::proto::wire::{Attr, AttrOut, OpenOut, ReadIn, StatfsOut, WriteIn, WriteOut};
 use crate::proto::{Header, Operation, Request, reply};
@@ -81,6 +81,7 @@ impl SingleFile {
             writeback_cache: false,
             read_only: false,
             only: None,
+            transport: Transport::Device,
         };
         handshake(&device, &config).map_err(MountError::Handshake)?;
         for n in 0..threads.max(1) {

@@ -46,6 +46,8 @@ pub(crate) struct Load {
     pub(crate) sender: u32,
     /// Bytes of contents that it carried or asked for.
     pub(crate) bytes: u32,
+    /// Nobody waits for it.
+    pub(crate) unanswered: bool,
 }
 
 impl Load {
@@ -55,7 +57,8 @@ impl Load {
             Operation::Write(how, _) => how.size,
             _ => 0,
         };
-        Self { sender: request.header.pid, bytes }
+        let unanswered = matches!(request.operation, Operation::Forget(_) | Operation::BatchForget(_));
+        Self { sender: request.header.pid, bytes, unanswered }
     }
 }
 
@@ -138,7 +141,7 @@ impl Dispatch {
             O::Open(_) | O::Opendir if self.terms.read_only => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
             O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(answer::DIR_FLAGS)),
-            O::Read(what) => ops.read(at, what.offset, what.size, |got| answer.with(got, |data| answer.data(data))),
+            O::Read(what) => answer.filled(what.size, &mut |space| ops.read(at, what.offset, space)),
             O::Write(how, data) => self.write(answer, header, &how, data),
             O::Statfs => answer.with(ops.statfs(), |s| answer.body(&statfs(s))),
             O::Release => answer.done(ops.release(at)),

@@ -4,14 +4,6 @@ use super::inode::has_suid;
 use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr};
-use std::cell::RefCell;
-
-/// The largest read that is served at once; the kernel asks for less.
-const READ_MAX: usize = 16 << 20;
-
-thread_local! {
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// A part of a file, in bytes.
 #[derive(Clone, Copy, Debug)]
@@ -71,17 +63,9 @@ impl Ops {
         self.ask(Op::Releasedir, |i| i.release(ino))
     }
 
-    /// Reads up to `len` bytes and hands them to `reply`.
-    pub(crate) fn read(&self, ino: Ino, offset: u64, len: u32, reply: impl FnOnce(Answer<&[u8]>)) {
-        let len = (len as usize).min(READ_MAX);
-        BUFFER.with_borrow_mut(|buffer| {
-            if buffer.len() < len {
-                buffer.resize(len, 0);
-            }
-            let space = buffer.get_mut(..len).unwrap_or_default();
-            let got = self.ask(Op::Read, |i| i.read(ino, offset, space));
-            reply(got.map(|n| buffer.get(..n).unwrap_or_default()));
-        });
+    /// Reads into `space`; how many bytes.
+    pub(crate) fn read(&self, ino: Ino, offset: u64, space: &mut [u8]) -> Answer<usize> {
+        self.ask(Op::Read, |i| i.read(ino, offset, space))
     }
 
     /// Writes, after clearing setuid and setgid if the kernel asks for it.

@@ -1,0 +1,179 @@
+//! The transport over io_uring: one queue a processor, served on that processor.
+//!
+//! The kernel puts a request into the queue of the processor that its sender runs on, and a thread of that queue is bound there:
+//! whoever waits for the answer has left the processor, and nobody else need be woken. A thread has one place (`ondol_ring`). While all
+//! threads of a queue are busy, fsyncs above all, whoever takes the last free place starts another thread. The place that became
+//! free last gets the next request, so threads that a burst made are left alone afterwards.
+//!
+//! FORGET still comes through `/dev/fuse`, and notifications go there.
+
+use crate::channel::{Channel, Device};
+use crate::dispatch::Dispatch;
+use crate::proto::wire::OutHeader;
+use crate::proto::reply;
+use ondol_ring::Place;
+use rustix::io::Errno;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, Scope};
+use zerocopy::IntoBytes;
+
+/// Threads of one queue, however few there may be in all.
+const LEAST: usize = 4;
+
+/// The threads of one queue, on a line of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Queue {
+    /// How many there are.
+    threads: AtomicUsize,
+    /// Those of them that wait for a request.
+    waiting: AtomicUsize,
+}
+
+/// All queues of one connection.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    queues: Box<[Queue]>,
+    /// Threads that one queue may have.
+    most: usize,
+    /// Room for what follows the header of the largest request or answer.
+    payload: usize,
+    /// The kernel took no place: it sends its requests through `/dev/fuse` again.
+    refused: AtomicBool,
+}
+
+impl Rings {
+    /// For a connection that agreed on io_uring, served by at most `most` threads if that is enough for the queues.
+    pub(crate) fn new(most: usize, payload: usize) -> Self {
+        let queues = ondol_ring::queues();
+        Self {
+            queues: (0..queues).map(|_| Queue::default()).collect(),
+            most: (most / queues.max(1)).max(LEAST),
+            payload,
+            refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether requests have to be read from `/dev/fuse` after all.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Starts the first thread of each queue. The kernel holds all requests back until each has a place.
+    pub(crate) fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, dispatch: &'s Dispatch) {
+        for queue in 0..self.queues.len() {
+            self.add(scope, device, dispatch, queue);
+        }
+    }
+
+    /// Starts another thread of a queue, unless it has as many as it may.
+    fn add<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, dispatch: &'s Dispatch, number: usize) {
+        let Some(queue) = self.queues.get(number) else { return };
+        let more = |n: usize| (n < self.most).then_some(n + 1);
+        let Ok(n) = queue.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else { return };
+        queue.waiting.fetch_add(1, Ordering::Relaxed);
+        let serve = move || {
+            if let Err(e) = self.serve(scope, device, dispatch, number) {
+                tracing::error!("a serving thread of processor {number} ends: {e}");
+                // Requests that this queue alone could take would wait for ever.
+                if n == 0 {
+                    self.refused.store(true, Ordering::Relaxed);
+                }
+            }
+        };
+        if let Err(e) = thread::Builder::new().name(format!("ondol-fuse-{number}-{n}")).spawn_scoped(scope, serve) {
+            tracing::warn!("only {n} threads serve processor {number}: {e}");
+            queue.waiting.fetch_sub(1, Ordering::Relaxed);
+            if n == 0 {
+                self.refused.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn serve<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        device: &'s Device,
+        dispatch: &'s Dispatch,
+        number: usize,
+    ) -> io::Result<()> {
+        bind(number);
+        let Some(queue) = self.queues.get(number) else { return Ok(()) };
+        let index = u16::try_from(number).map_err(io::Error::other)?;
+        let mut place = Place::new(device.duplicate()?, index, self.payload)?;
+        while place.next()? {
+            if queue.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
+                self.add(scope, device, dispatch, number);
+            }
+            let (header, len) = {
+                let Some(message) = place.message() else { break };
+                let seat = Seat { device, room: RefCell::new(message.room), answer: Cell::new(None) };
+                dispatch.serve(&seat, message.bytes);
+                seat.answer.get().unwrap_or_else(|| (unanswered(message.bytes), 0))
+            };
+            queue.waiting.fetch_add(1, Ordering::Relaxed);
+            if let Ok(header) = header.as_bytes().try_into() {
+                place.answer(header, len);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel gets for a request that nobody answered, so that its sender does not wait for ever.
+fn unanswered(message: &[u8]) -> OutHeader {
+    const UNIQUE: std::ops::Range<usize> = 8..16;
+    let unique = message.get(UNIQUE).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_ne_bytes);
+    reply::header(unique, Errno::IO.raw_os_error(), 0)
+}
+
+/// Binds the calling thread to a processor, if it may run there.
+fn bind(processor: usize) {
+    if processor < CpuSet::MAX_CPU {
+        let mut one = CpuSet::new();
+        one.set(processor);
+        if let Err(e) = sched_setaffinity(None, &one) {
+            tracing::debug!("a serving thread is not bound to processor {processor}: {e}");
+        }
+    }
+}
+
+/// Where one request's answer is put.
+struct Seat<'p> {
+    device: &'p Device,
+    room: RefCell<&'p mut [u8]>,
+    answer: Cell<Option<(OutHeader, usize)>>,
+}
+
+impl Channel for Seat<'_> {
+    fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+        if header.unique == 0 {
+            return self.device.send(header, parts);
+        }
+        let [first, second] = parts;
+        let mut room = self.room.borrow_mut();
+        let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
+        let (front, rest) = room.split_at_mut_checked(first.len()).ok_or_else(too_long)?;
+        rest.get_mut(..second.len()).ok_or_else(too_long)?.copy_from_slice(second);
+        front.copy_from_slice(first);
+        self.answer.set(Some((*header, first.len() + second.len())));
+        Ok(())
+    }
+
+    fn send_filled(
+        &self,
+        unique: u64,
+        len: usize,
+        fill: &mut dyn FnMut(&mut [u8]) -> Result<usize, i32>,
+    ) -> io::Result<()> {
+        let mut room = self.room.borrow_mut();
+        let most = len.min(room.len());
+        let filled = fill(room.get_mut(..most).unwrap_or_default());
+        let (error, len) = filled.map_or_else(|error| (error, 0), |n| (0, n.min(most)));
+        self.answer.set(Some((reply::header(unique, error, len), len)));
+        Ok(())
+    }
+}
