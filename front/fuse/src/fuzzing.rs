@@ -27,7 +27,7 @@ impl Surface {
     /// Serves `volume` as to a kernel that offered everything.
     pub fn new(volume: Volume) -> Self {
         let ops = Arc::new(Ops::new(volume));
-        let terms = Terms { agreed: Init::all(), only: None, read_only: false };
+        let terms = Terms { agreed: Init::all(), only: None, opens: true };
         Self { dispatch: Dispatch::new(Arc::clone(&ops), terms), ops }
     }
 

@@ -31,6 +31,9 @@ pub struct MountOptions {
     pub max_threads: Option<usize>,
     /// What carries requests.
     pub transport: Transport,
+    /// Files are opened and closed by requests: two more for each. Direct writes to one file then need not wait for each other, and open(2) itself
+    /// fails where flags of chattr(1) are against it.
+    pub open_requests: bool,
 }
 
 /// What carries requests between the kernel and the server.
@@ -85,6 +88,7 @@ impl Default for MountOptions {
             writeback_cache: false,
             max_threads: None,
             transport: Transport::Auto,
+            open_requests: false,
         }
     }
 }
@@ -118,6 +122,7 @@ impl MountOptions {
             "auto_unmount" => self.auto_unmount = true,
             "default_permissions" => self.default_permissions = true,
             "writeback_cache" => self.writeback_cache = true,
+            "open_requests" => self.open_requests = true,
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "suid" => self.flags.remove(MountFlags::NOSUID),
@@ -170,6 +175,12 @@ impl MountOptions {
         self.default_permissions || !root_alone
     }
 
+    /// Whether files are opened by requests. With the writeback cache a write does not say whether its descriptor appends, which
+    /// append-only files depend on. Where nothing can be changed, there is nothing to ask.
+    pub(crate) fn opens(&self) -> bool {
+        (self.open_requests || self.writeback_cache) && !self.read_only
+    }
+
     /// Flags of mount(2).
     pub(crate) fn mount_flags(&self) -> MountFlags {
         if self.read_only { self.flags | MountFlags::RDONLY } else { self.flags }
@@ -211,7 +222,7 @@ impl MountOptions {
 
 /// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
 /// takes a value.
-pub const OPTION_NAMES: [&str; 27] = [
+pub const OPTION_NAMES: [&str; 28] = [
     "ro",
     "rw",
     "suid",
@@ -234,6 +245,7 @@ pub const OPTION_NAMES: [&str; 27] = [
     "default_permissions",
     "auto_unmount",
     "writeback_cache",
+    "open_requests",
     "fsname=",
     "subtype=",
     "max_read=",

@@ -148,7 +148,7 @@ fn connect(
         most: options.max_threads.unwrap_or(MOST_THREADS),
         kernel_checks: options.kernel_checks(),
         writeback_cache: options.writeback_cache,
-        read_only: options.read_only,
+        opens: options.opens(),
         transport: options.transport,
         only: root_and_owner.then(|| rustix::process::geteuid().as_raw()),
     };

@@ -63,8 +63,8 @@ pub(crate) struct Config {
     pub(crate) kernel_checks: bool,
     /// The kernel collects writes.
     pub(crate) writeback_cache: bool,
-    /// Nothing can be changed.
-    pub(crate) read_only: bool,
+    /// Files are opened and closed by requests.
+    pub(crate) opens: bool,
     /// The only user besides root, under `allow_root`.
     pub(crate) only: Option<u32>,
     /// What carries requests.
@@ -93,7 +93,7 @@ impl Session {
     pub(crate) fn begin(connection: OwnedFd, ops: Arc<Ops>, config: &Config) -> io::Result<Self> {
         let device = Device::new(connection);
         let agreed = handshake(&device, config)?;
-        let terms = Terms { agreed, only: config.only, read_only: config.read_only };
+        let terms = Terms { agreed, only: config.only, opens: config.opens };
         let threads = config.threads.max(1);
         let over_rings = agreed.contains(Init::OVER_IO_URING);
         Ok(Self {

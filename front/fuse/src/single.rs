@@ -79,7 +79,7 @@ impl SingleFile {
             most: threads,
             kernel_checks: false,
             writeback_cache: false,
-            read_only: false,
+            opens: true,
             only: None,
             transport: Transport::Device,
         };

@@ -222,7 +222,12 @@ pub(crate) fn decode_device(device: u32) -> (u32, u32) {
 pub(crate) fn opening(how: &OpenIn) -> Opening {
     use rustix::fs::OFlags;
     let flags = OFlags::from_bits_retain(how.flags);
-    Opening { write: flags.intersects(OFlags::WRONLY | OFlags::RDWR), append: flags.contains(OFlags::APPEND) }
+    Opening { write: flags.intersects(OFlags::WRONLY | OFlags::RDWR), append: appends(how.flags) }
+}
+
+/// Whether open(2) was given `O_APPEND`.
+pub(crate) fn appends(flags: u32) -> bool {
+    rustix::fs::OFlags::from_bits_retain(flags).contains(rustix::fs::OFlags::APPEND)
 }
 
 #[cfg(test)]

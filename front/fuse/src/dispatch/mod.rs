@@ -18,7 +18,7 @@ use crate::proto::wire::{
 };
 use crate::proto::{Header, Malformed, Operation, Request};
 use crate::words::{
-    attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what, sender,
+    appends, attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what, sender,
     set_attr, statfs, statx, xattr_how,
 };
 use answer::{Answering, TTL};
@@ -75,8 +75,9 @@ pub(crate) struct Terms {
     pub(crate) agreed: Init,
     /// The only user besides root, under `allow_root`.
     pub(crate) only: Option<u32>,
-    /// Nothing can be changed, so no inode can go while it is open, and openers need not be counted.
-    pub(crate) read_only: bool,
+    /// Files are opened and closed by requests. Without them an inode lives until the kernel forgets it, and what flags forbid is
+    /// refused when it is written to.
+    pub(crate) opens: bool,
 }
 
 impl Dispatch {
@@ -138,7 +139,8 @@ impl Dispatch {
             O::Statx(_) => answer.with(ops.statx(at), |a| answer.body(&statx(a, TTL))),
             O::Setattr(set) => self.setattr(answer, header, &set),
             O::Readlink => answer.with(ops.readlink(at), |target| answer.data(target)),
-            O::Open(_) | O::Opendir if self.terms.read_only => answer.error(Errno::NOSYS),
+            // After this answer the kernel opens without asking. A file is made by MKNOD then, and there is no RELEASE.
+            O::Open(_) | O::Opendir | O::Create(..) if !self.terms.opens => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
             O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(answer::DIR_FLAGS)),
             O::Read(what) => answer.filled(what.size, &mut |space| ops.read(at, what.offset, space)),
@@ -223,7 +225,9 @@ impl Dispatch {
         // With the writeback cache the kernel keeps the times, and tells them by SETATTR, before or after the bytes.
         let keep_times =
             how.write_flags & numbers::WRITE_CACHE != 0 && self.terms.agreed.contains(Init::WRITEBACK_CACHE);
-        let write = Write { offset: how.offset, data, kill_suid, keep_times };
+        let appends = how.write_flags & numbers::WRITE_CACHE == 0 && appends(how.flags);
+        let opened = self.terms.opens || appends;
+        let write = Write { offset: how.offset, data, kill_suid, keep_times, opened };
         let written = self.ops.write(ino(header.nodeid), &write, sender(header));
         // A write that fails may have cleared them before.
         answer.forget_mode(written.as_ref().map_or(kill_suid, |written| written.mode_changed), header.nodeid);

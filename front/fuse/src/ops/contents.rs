@@ -27,6 +27,8 @@ pub(crate) struct Write<'a> {
     pub(crate) kill_suid: bool,
     /// The kernel keeps the file's times.
     pub(crate) keep_times: bool,
+    /// The descriptor is one that an append-only file may have: it was opened by a request, or appends.
+    pub(crate) opened: bool,
 }
 
 /// What a write did.
@@ -71,6 +73,9 @@ impl Ops {
     /// Writes, after clearing setuid and setgid if the kernel asks for it.
     pub(crate) fn write(&self, ino: Ino, write: &Write<'_>, sender: Sender) -> Answer<Written> {
         self.change(Op::Write, sender, |i| {
+            if !write.opened {
+                i.check_open(ino, true, false, false)?;
+            }
             let mode_changed = write.kill_suid && has_suid(&i.getattr(ino)?);
             if mode_changed {
                 i.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
