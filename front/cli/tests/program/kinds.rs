@@ -6,6 +6,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
 use std::process::Command;
 
 const PERM: Option<i32> = Some(1);
@@ -51,8 +52,20 @@ fn a_rename_can_leave_a_whiteout() {
 
 #[test]
 fn flags_forbid_what_they_forbid() {
-    let Some(place) = Place::mounted("rw") else { return };
+    flags_forbid("rw", |path| OpenOptions::new().write(true).open(path)?.write_at(b"no", 0));
+}
+
+#[test]
+fn flags_forbid_to_open_where_opens_are_requests() {
+    flags_forbid("open_requests", |path| OpenOptions::new().write(true).open(path).map(|_| 0));
+}
+
+/// `write` has to fail where flags of a file are against it.
+fn flags_forbid(options: &str, write: impl Fn(&Path) -> io::Result<usize>) {
+    let Some(place) = Place::mounted(options) else { return };
     fs::write(place.on("f"), b"text").unwrap();
+    // What was open before is bound by flags that come later.
+    let before = OpenOptions::new().write(true).open(place.on("f")).unwrap();
     let file = File::open(place.on("f")).unwrap();
     let set = |flags: IFlags| rustix::fs::ioctl_setflags(&file, flags).map_err(io::Error::from);
     let plain = rustix::fs::ioctl_getflags(&file).unwrap();
@@ -61,10 +74,13 @@ fn flags_forbid_what_they_forbid() {
         other => other.unwrap(),
     }
     assert!(rustix::fs::ioctl_getflags(&file).unwrap().contains(IFlags::IMMUTABLE));
-    assert_eq!(errno(OpenOptions::new().write(true).open(place.on("f"))), PERM);
+    assert_eq!(errno(write(&place.on("f"))), PERM);
+    assert_eq!(errno(before.write_at(b"no", 0)), PERM);
+    assert_eq!(errno(File::create(place.on("f"))), PERM);
     assert_eq!(errno(fs::remove_file(place.on("f"))), PERM);
     set(plain | IFlags::APPEND).unwrap();
-    assert_eq!(errno(OpenOptions::new().write(true).open(place.on("f"))), PERM);
+    assert_eq!(errno(write(&place.on("f"))), PERM);
+    assert_eq!(errno(before.write_at(b"no", 0)), PERM);
     OpenOptions::new().append(true).open(place.on("f")).unwrap().write_all(b"!").unwrap();
     assert_eq!(errno(File::create(place.on("f"))), PERM);
     set(plain).unwrap();
