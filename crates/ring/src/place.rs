@@ -94,16 +94,13 @@ pub struct Message<'p> {
 
 impl Place {
     /// A place for queue `queue` of the FUSE connection `connection`, with room for `payload` bytes, of which pages are taken when they are
-    /// first used. The kernel is told with the first [`Place::next`].
+    /// first used. The kernel is told with the first [`Place::fetch`].
     ///
     /// # Errors
     /// No ring can be had.
     pub fn new(connection: OwnedFd, queue: u16, payload: usize) -> io::Result<Self> {
-        let mut shared = Box::new(Shared {
-            headers: Headers::new_zeroed(),
-            parts: [[0; 2]; 2],
-            room: vec![0; HEAD + payload],
-        });
+        let mut shared =
+            Box::new(Shared { headers: Headers::new_zeroed(), parts: [[0; 2]; 2], room: vec![0; HEAD + payload] });
         let headers = (&raw mut shared.headers) as u64;
         let room = shared.room.get_mut(HEAD..).map_or(0, |room| room.as_mut_ptr() as u64);
         shared.parts = [[headers, size_of::<Headers>() as u64], [room, payload as u64]];
@@ -124,7 +121,7 @@ impl Place {
     ///
     /// # Errors
     /// The kernel takes nothing from this place any more.
-    pub fn next(&mut self) -> io::Result<bool> {
+    pub fn fetch(&mut self) -> io::Result<bool> {
         match self.turn {
             Turn::New => self.submit(REGISTER, 0)?,
             Turn::Ours => {
@@ -202,7 +199,7 @@ impl Place {
         Some(Message { bytes: room.get(begin..HEAD + payload)?, room: &mut self.beside })
     }
 
-    /// Sets the answer that the next [`Place::next`] sends: the header's bytes, and how many bytes of the message's room follow.
+    /// Sets the answer that the next [`Place::fetch`] sends: the header's bytes, and how many bytes of the message's room follow.
     pub fn answer(&mut self, header: &[u8; OUT_HEADER], len: usize) {
         if self.turn != Turn::Ours {
             return;

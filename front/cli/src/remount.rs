@@ -48,7 +48,7 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
 }
 
 /// Options of FUSE, which the kernel takes at a mount's beginning only.
-const FUSE_WORDS: [&str; 8] = [
+const FUSE_WORDS: [&str; 10] = [
     "allow_other",
     "allow_root",
     "default_permissions",
@@ -57,6 +57,8 @@ const FUSE_WORDS: [&str; 8] = [
     "subtype",
     "max_read",
     "max_threads",
+    "transport",
+    "open_requests",
 ];
 
 fn name(word: &str) -> &str {

@@ -9,8 +9,8 @@
 
 use crate::channel::{Channel, Device};
 use crate::dispatch::Dispatch;
-use crate::proto::wire::OutHeader;
 use crate::proto::reply;
+use crate::proto::wire::OutHeader;
 use ondol_ring::Place;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -104,7 +104,7 @@ impl Rings {
         let Some(queue) = self.queues.get(number) else { return Ok(()) };
         let index = u16::try_from(number).map_err(io::Error::other)?;
         let mut place = Place::new(device.duplicate()?, index, self.payload)?;
-        while place.next()? {
+        while place.fetch()? {
             if queue.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.add(scope, device, dispatch, number);
             }

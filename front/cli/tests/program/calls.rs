@@ -207,7 +207,9 @@ fn costs(options: &str, made: &str, opened: &str) {
 #[test]
 fn a_mount_is_told_of_opens_only_where_they_are_asked_for() {
     let Some(place) = Place::new() else { return };
-    for (options, told) in [("rw", false), ("open_requests", true), ("ro,open_requests", false), ("writeback_cache", true)] {
+    for (options, told) in
+        [("rw", false), ("open_requests", true), ("ro,open_requests", false), ("writeback_cache", true)]
+    {
         place.mount(options);
         if !options.starts_with("ro") {
             fs::write(place.on("f"), b"text").unwrap();

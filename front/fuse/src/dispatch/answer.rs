@@ -40,7 +40,8 @@ impl Answering<'_> {
 
     /// Answers with what `fill` puts where it is sent from.
     pub(super) fn filled(&self, len: u32, fill: &mut dyn FnMut(&mut [u8]) -> Answer<usize>) {
-        let sent = self.channel.send_filled(self.header.unique, len as usize, &mut |space| fill(space).map_err(|e| e.0));
+        let sent =
+            self.channel.send_filled(self.header.unique, len as usize, &mut |space| fill(space).map_err(|e| e.0));
         if let Err(e) = sent {
             tracing::debug!("answer to opcode {} of up to {len} bytes: {e}", self.header.opcode);
         }

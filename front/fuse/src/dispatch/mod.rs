@@ -18,8 +18,8 @@ use crate::proto::wire::{
 };
 use crate::proto::{Header, Malformed, Operation, Request};
 use crate::words::{
-    appends, attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what, sender,
-    set_attr, statfs, statx, xattr_how,
+    appends, attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what,
+    sender, set_attr, statfs, statx, xattr_how,
 };
 use answer::{Answering, TTL};
 use rustix::io::Errno;
