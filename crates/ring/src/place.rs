@@ -151,9 +151,12 @@ impl Place {
 
     /// The memory, unless it is the kernel's turn.
     fn shared(&mut self) -> Option<&mut Shared> {
+        if self.turn == Turn::Kernels {
+            return None;
+        }
         // SAFETY: it came from a box, is freed by nobody but `drop`, and while no command is under way only this place, which is
         // borrowed for as long, reaches it.
-        (self.turn != Turn::Kernels).then(|| unsafe { self.shared.as_mut() })
+        Some(unsafe { self.shared.as_mut() })
     }
 
     /// Tells the kernel of one command, which it has from the next system call on.
