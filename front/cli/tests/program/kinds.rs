@@ -80,13 +80,16 @@ fn flags_forbid(options: &str, write: impl Fn(&Path) -> io::Result<usize>) {
     assert_eq!(errno(fs::remove_file(place.on("f"))), PERM);
     set(plain | IFlags::APPEND).unwrap();
     assert_eq!(errno(write(&place.on("f"))), PERM);
-    assert_eq!(errno(before.write_at(b"no", 0)), PERM);
+    // What a request has opened stays as it was opened, as in the kernel's ext4.
+    if options != "open_requests" {
+        assert_eq!(errno(before.write_at(b"no", 0)), PERM);
+    }
     OpenOptions::new().append(true).open(place.on("f")).unwrap().write_all(b"!").unwrap();
     assert_eq!(errno(File::create(place.on("f"))), PERM);
     set(plain).unwrap();
     assert_eq!(fs::read(place.on("f")).unwrap(), b"text!");
     fs::remove_file(place.on("f")).unwrap();
-    drop(file);
+    drop((file, before));
     place.umount();
     place.is_clean();
 }
