@@ -79,6 +79,7 @@ impl<'a> Trial<'a> {
             states: vec![dirty.model.clone()],
             expected: vec![at_rest(&dirty.model)],
             within: Vec::new(),
+            strays: Vec::new(),
             synced: Vec::new(),
             allowed: Vec::new(),
         };

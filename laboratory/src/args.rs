@@ -1,5 +1,6 @@
 //! The command line of `ondol crash`.
 
+use crate::faults::Fault;
 use crate::image::Kind;
 use clap::Args;
 use ondol::{DataMode, JournalEngine};
@@ -57,12 +58,15 @@ pub struct CrashArgs {
     /// Calls to record, instead of a workload, separated by `;`; once for each thread
     #[arg(long, conflicts_with = "workload", value_name = "CALLS")]
     pub(crate) calls: Vec<String>,
-    /// In which interleaving several --calls are done, as in random:7 or pct-3-1500:7
-    #[arg(long, default_value = "random:1", value_name = "POLICY:SEED")]
-    pub(crate) schedule: Schedule,
+    /// In which interleaving several --calls are done, as in random:7 or pct-3-200:7 [default: many, of which the best are crashed]
+    #[arg(long, value_name = "POLICY:SEED")]
+    pub(crate) schedule: Option<Schedule>,
     /// Seconds that go by at each turn of background work between the calls of several threads
     #[arg(long, value_name = "NUMBER")]
     pub(crate) background: Option<u64>,
+    /// How the medium fails while --calls are done: read, write or flush, which one, and how many in a row, as in write:17 or flush:3:1
+    #[arg(long, value_name = "KIND:NUMBER[:TIMES]")]
+    pub(crate) fault: Option<Fault>,
     /// Calls before the recording
     #[arg(long, default_value = "", value_name = "CALLS")]
     pub(crate) before: String,

@@ -7,7 +7,7 @@
 //! | `writeback` | in all metadata; a byte that no call since the last sync could have changed is that state's |
 //!
 //! Bytes that a transaction writes over stored ones lie outside of it but in `journal`: what one of its calls made of a byte
-//! may be found although a later one undid it.
+//! may be found although a later one undid it. A write that failed as its medium did may have left any of its bytes there.
 //!
 //! A call that is a sequence of atomic steps (a large write, fallocate) may be found between its steps: then every byte of
 //! its file is either the old or the new one, and its size lies between both.
@@ -78,10 +78,14 @@ impl View<'_> {
             is != should
                 && !match self.data() {
                     DataMode::Journal => false,
-                    DataMode::Ordered => later(at).any(|byte| byte == Some(is)),
+                    DataMode::Ordered => {
+                        let strays = self.run.strays.iter().map(|stray| byte_in(stray, at));
+                        later(at).chain(strays).any(|byte| byte == Some(is))
+                    }
                     DataMode::Writeback => {
                         let here = (self.least..=self.most).flat_map(led_to).map(|m| byte_in(m, at));
-                        here.chain(later(at)).any(|byte| byte != Some(should))
+                        let strays = self.run.strays.iter().map(|stray| byte_in(stray, at));
+                        here.chain(later(at)).chain(strays).any(|byte| byte != Some(should))
                     }
                 }
         })

@@ -1,11 +1,15 @@
 //! Recorded volumes as subjects of an exploration: recovered, checked and read by the code that ships.
 
+use crate::after::record_after;
+use crate::kernel;
+use crate::names::Names;
+use crate::run::Run;
 use crate::subject::{Description, Subject};
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
-use ondol_power::{Event, Layer, Medium, Pages, PowerDomain};
+use ondol_power::{Cut, Event, Layer, Medium, Pages, PowerDomain};
 use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image::{self, clock};
 use ondol_testkit::op::Fill;
@@ -110,6 +114,24 @@ impl<R: VolumeRun> Subject for R {
         let Some(mended) = image::judge_left(&layers[0].to_bytes()).map_err(tool)?? else { return Ok(()) };
         let theirs = self.judge(&[Layer::new(mended)], events);
         theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}"))
+    }
+
+    fn kernel_opinion(&self, layers: &[Layer], events: usize) -> Result<bool, String> {
+        let Some(replayed) = kernel::replay(&layers[0])? else { return Ok(false) };
+        let theirs = self.judge(&[replayed], events);
+        theirs.map(|_| true).map_err(|what| format!("replayed by the kernel, {what}"))
+    }
+
+    fn use_after(&self, layers: &[Layer], seed: u64) -> Option<Result<Run, String>> {
+        Some(record_after(&layers[0], self.opening().0, seed))
+    }
+
+    fn names(&self) -> Names {
+        // Of what was there at the begin, and of what is there at the end.
+        let media = VolumeRun::media(self);
+        let base = media[0].base.clone();
+        let last = Cut::after(media, VolumeRun::events(self)).everything().remove(0);
+        Names::new(&base, &[last, base.clone()], |layer| open(self, Arc::new(LayerStore::new(layer))).ok())
     }
 
     fn describe(&self) -> Description {

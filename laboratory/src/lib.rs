@@ -4,21 +4,27 @@
 //! parts fit together is written in `docs/design/laboratory.md`.
 #![forbid(unsafe_code)]
 
+mod after;
 mod args;
 mod command;
 pub mod contract;
 pub mod explore;
+pub mod faults;
 pub mod hunt;
 mod image;
 mod judge;
+mod kernel;
 pub mod kill;
+mod names;
 pub mod plants;
 pub mod pool;
 mod prey;
 mod processor;
 pub mod reach;
 pub mod run;
+mod search;
 mod signals;
+mod small;
 mod subject;
 pub mod threads;
 pub mod workload;
@@ -27,5 +33,6 @@ pub use args::CrashArgs;
 pub use command::{LaboratoryError, main};
 pub use image::Kind as Image;
 pub use judge::VolumeRun;
-pub use prey::{Prey, data_word};
+pub use names::Names;
+pub use prey::{Prey, Replayed, data_word};
 pub use subject::{Description, Subject};

@@ -167,6 +167,6 @@ impl Subject for PoolRun {
         if let Some(defect) = self.planted {
             arguments += &format!(" --plant {defect}");
         }
-        Description { arguments, text }
+        Description { arguments, text, ..Description::default() }
     }
 }

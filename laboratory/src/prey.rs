@@ -1,20 +1,19 @@
 //! One workload: recorded, explored, replayed, and made small.
 
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
+use crate::faults::{self, Faults, Tried};
 use crate::run::{self, Run};
+use crate::search::Search;
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
-use crate::workload::{Others, Workload};
+use crate::workload::{Others, Schedules, Workload};
 use ondol::{DataMode, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
-use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::{Env, System};
 use ondol_power::Layer;
+use ondol_testkit::image;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
-use ondol_testkit::{image, shrink};
-use std::cell::RefCell;
 
 /// What is hunted, and how.
 #[derive(Clone, Debug)]
@@ -29,6 +28,8 @@ pub struct Prey {
     pub seed: u64,
     /// How far each run is explored.
     pub limits: Limits,
+    /// How the medium fails, for one thread; `None` for one that works.
+    pub fault: Option<Faults>,
 }
 
 /// The word that mount options use.
@@ -41,30 +42,30 @@ pub fn data_word(data: DataMode) -> &'static str {
 }
 
 /// A recorded workload.
-enum Recorded {
+pub(crate) enum Recorded {
     One(Run),
-    Several(ThreadsRun),
+    Several(Box<ThreadsRun>),
 }
 
 impl Recorded {
-    fn explore(&self, limits: &Limits, watch: &Watch) -> Report {
+    pub(crate) fn explore(&self, limits: &Limits, watch: &Watch) -> Report {
         match self {
             Self::One(run) => explore::explore(run, limits, watch),
-            Self::Several(run) => explore::explore(run, limits, watch),
+            Self::Several(run) => explore::explore(&**run, limits, watch),
         }
     }
 
     fn replay(&self, path: &CasePath) -> Result<Option<Violation>, String> {
         match self {
             Self::One(run) => explore::replay(run, path),
-            Self::Several(run) => explore::replay(run, path),
+            Self::Several(run) => explore::replay(&**run, path),
         }
     }
 
-    fn smallest(&self, violation: Violation) -> Violation {
+    pub(crate) fn smallest(&self, violation: Violation) -> Violation {
         match self {
             Self::One(run) => explore::smallest(run, violation),
-            Self::Several(run) => explore::smallest(run, violation),
+            Self::Several(run) => explore::smallest(&**run, violation),
         }
     }
 }
@@ -75,16 +76,39 @@ impl Prey {
     /// # Errors
     /// The volume fails, or disagrees with the model without any crash.
     pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
-        let setup = run::Setup {
+        let mut run = run::record(&self.setup(image, workload), &workload.calls).map_err(|e| e.to_string())?;
+        run.description = self.describe(workload);
+        Ok(run)
+    }
+
+    fn setup(&self, image: &Layer, workload: &Workload) -> run::Setup {
+        run::Setup {
             image: image.clone(),
             options: self.options(workload),
             ops: workload.before.clone(),
             remount: workload.remount,
             seed: self.seed,
+        }
+    }
+
+    /// On a medium that fails: once for each fault.
+    fn record_failing(&self, image: &Layer, workload: &Workload, faults: Faults) -> Result<Vec<Recorded>, Violation> {
+        let setup = self.setup(image, workload);
+        let tried = match faults {
+            Faults::One(_) => Tried::default(),
+            Faults::Search { .. } => {
+                let works = Self { fault: None, ..self.clone() };
+                faults::record(&setup, &workload.calls, None).map_err(|what| works.uncrashed(workload, what))?.1
+            }
         };
-        let mut run = run::record(&setup, &workload.calls).map_err(|e| e.to_string())?;
-        run.description = self.describe(workload);
-        Ok(run)
+        let one = |fault| {
+            let failing = Self { fault: Some(Faults::One(fault)), ..self.clone() };
+            let run = faults::record(&setup, &workload.calls, Some(fault));
+            let (mut run, _) = run.map_err(|what| failing.uncrashed(workload, what))?;
+            run.description = failing.describe(workload);
+            Ok(Recorded::One(run))
+        };
+        faults.of(tried).into_iter().map(one).collect()
     }
 
     fn options(&self, workload: &Workload) -> Options {
@@ -96,8 +120,23 @@ impl Prey {
         }
     }
 
-    fn record_any(&self, image: &Layer, workload: &Workload) -> Result<Recorded, String> {
-        let Some(others) = &workload.others else { return self.record(image, workload).map(Recorded::One) };
+    /// Records a workload in its interleaving, or in the best of many.
+    ///
+    /// # Errors
+    /// The volume fails, or does what it should not, without any crash.
+    pub(crate) fn record_all(
+        &self,
+        image: &Layer,
+        workload: &Workload,
+        watch: &Watch,
+    ) -> Result<Vec<Recorded>, Violation> {
+        let Some(others) = &workload.others else {
+            if let Some(faults) = self.fault {
+                return self.record_failing(image, workload, faults);
+            }
+            let run = self.record(image, workload);
+            return run.map(|run| vec![Recorded::One(run)]).map_err(|what| self.uncrashed(workload, what));
+        };
         let setup = threads::Setup {
             image: image.clone(),
             options: self.options(workload),
@@ -106,8 +145,22 @@ impl Prey {
             background: others.background,
         };
         let program = [std::slice::from_ref(&workload.calls), &others.calls].concat();
-        let program = Program::new(program).map_err(|e| e.to_string())?;
-        ThreadsRun::record(&setup, &program, others.schedule, self.describe(workload)).map(Recorded::Several)
+        let program = Program::new(program).map_err(|e| self.uncrashed(workload, e.to_string()))?;
+        let several = |run| Recorded::Several(Box::new(run));
+        match others.schedules {
+            Schedules::One(schedule) => {
+                let run = ThreadsRun::record(&setup, &program, schedule, self.describe(workload));
+                run.map(|run| vec![several(run)]).map_err(|what| self.uncrashed(workload, what))
+            }
+            Schedules::Search { seed, count } => {
+                let describe = |schedule| self.describe(&workload.under(Some(schedule)));
+                let is_over = || watch.stop.load(Relaxed) || watch.hurry.load(Relaxed);
+                let search =
+                    Search { setup: &setup, program: &program, seed, count, describe: &describe, is_over: &is_over };
+                let runs = search.best().map_err(|(at, what)| self.uncrashed(&workload.under(Some(at)), what))?;
+                Ok(runs.into_iter().map(several).collect())
+            }
+        }
     }
 
     /// How the program is told to do this, and what a reader wants to know of it.
@@ -130,17 +183,29 @@ impl Prey {
         }
         arguments += &format!(" --calls '{}'", quoted(calls));
         text += &format!("recorded calls:\n{}", text::print(calls));
-        if let Some(Others { calls, schedule, background }) = others {
+        let mut schedule = None;
+        if let Some(Others { calls, schedules, background }) = others {
             for calls in calls {
                 arguments += &format!(" --calls '{}'", quoted(calls));
                 text += &format!("at the same time:\n{}", text::print(calls));
             }
-            arguments += &format!(" --schedule {schedule}");
+            if let Schedules::One(one) = schedules {
+                arguments += &format!(" --schedule {one}");
+                schedule = Some(*one);
+            }
             if let Some(seconds) = background {
                 arguments += &format!(" --background {seconds}");
             }
         }
-        Description { arguments, text }
+        let fault = match self.fault {
+            Some(Faults::One(fault)) => Some(fault),
+            _ => None,
+        };
+        if let Some(fault) = fault {
+            arguments += &format!(" --fault {fault}");
+            text += &format!("the medium fails: {fault}\n");
+        }
+        Description { arguments, text, schedule, fault }
     }
 
     /// Records and explores one workload. That the volume fails, or disagrees with the model, without any crash, is a violation, too.
@@ -149,98 +214,58 @@ impl Prey {
     /// There are no planted defects in this build.
     pub fn explore(&self, image: &Layer, workload: &Workload, watch: &Watch) -> Result<Report, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        Ok(match self.record_any(image, workload) {
-            Ok(run) => run.explore(&self.limits, watch),
-            Err(what) => Report { violations: vec![self.uncrashed(workload, what)], ..Report::default() },
-        })
+        let mut report = Report::default();
+        match self.record_all(image, workload, watch) {
+            Ok(runs) => {
+                for run in runs {
+                    let mut of_run = run.explore(&self.limits, watch);
+                    report.seen.append(&mut of_run.seen);
+                    report.add(of_run);
+                    if report.violations.len() >= self.limits.violations {
+                        break;
+                    }
+                }
+            }
+            Err(violation) => report.violations.push(violation),
+        }
+        Ok(report)
     }
 
     fn uncrashed(&self, workload: &Workload, what: String) -> Violation {
-        Violation { what, path: CasePath(Vec::new()), run: self.describe(workload), events: String::new(), times: 1 }
+        Violation { what, path: CasePath::default(), run: self.describe(workload), events: String::new(), times: 1 }
     }
 
-    /// Judges one state of a workload; `None` if nothing is wrong with it.
-    ///
-    /// # Errors
-    /// As [`Prey::record`], or the path does not fit the run.
-    pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Option<Violation>, String> {
-        let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        self.record_any(&workload.image.make()?, workload)?.replay(path)
-    }
-
-    /// The violation with the fewest calls, and of those with the fewest losses; what is reached by then, once `watch` says to
-    /// hurry or half a minute is over.
+    /// Judges one state of a workload again. Where that is sound now, or there is no such state any more because the calls write something else, the
+    /// whole workload is explored, several threads in many interleavings.
     ///
     /// # Errors
     /// The image cannot be made.
-    pub fn smallest(&self, workload: &Workload, violation: Violation, watch: &Watch) -> Result<Violation, String> {
+    pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Replayed, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let shrinking = Shrinking {
-            prey: self,
-            image: workload.image.make()?,
-            without_crash: violation.path.0.is_empty(),
-            watch: Watch { hurry: Arc::clone(&watch.hurry), ..Watch::default() },
-            until: System.monotonic_ns() + SHRINKING,
-            best: RefCell::default(),
+        let (image, watch) = (workload.image.make()?, Watch::default());
+        let runs = match self.record_all(&image, workload, &watch) {
+            Ok(runs) => runs,
+            Err(violation) => return Ok(Replayed::Elsewhere(violation)),
         };
-        let mut small = workload.clone();
-        small.calls = shrink::shrink(small.calls.clone(), |calls| {
-            shrinking.fails(&Workload { calls: calls.to_vec(), ..small.clone() })
-        });
-        for thread in 0..small.others.as_ref().map_or(0, |others| others.calls.len()) {
-            let with = |calls: &[Op]| {
-                let mut smaller = small.clone();
-                smaller.others.iter_mut().for_each(|others| others.calls[thread] = calls.to_vec());
-                smaller
-            };
-            let calls = small.others.as_ref().map(|others| others.calls[thread].clone()).unwrap_or_default();
-            let calls = shrink::shrink(calls, |calls| shrinking.fails(&with(calls)));
-            small = with(&calls);
+        if let Some(violation) = runs.iter().find_map(|run| run.replay(path).ok().flatten()) {
+            return Ok(Replayed::Seen(violation));
         }
-        small.before = shrink::shrink(small.before.clone(), |before| {
-            shrinking.fails(&Workload { before: before.to_vec(), ..small.clone() })
-        });
-        Ok(match shrinking.best.into_inner() {
-            Some((Some(run), violation)) => run.smallest(violation),
-            Some((None, violation)) => violation,
-            // No call can be left out; its losses may be.
-            None if violation.path.0.is_empty() => violation,
-            None => self.record_any(&workload.image.make()?, workload)?.smallest(violation),
-        })
-    }
-}
-
-/// Nanoseconds that are spent on making a violation small.
-const SHRINKING: u64 = 30_000_000_000;
-
-/// A search for fewer calls.
-struct Shrinking<'a> {
-    prey: &'a Prey,
-    image: Layer,
-    without_crash: bool,
-    watch: Watch,
-    until: u64,
-    /// The last that failed, which is the smallest: each is made of the one before.
-    best: RefCell<Option<(Option<Recorded>, Violation)>>,
-}
-
-impl Shrinking<'_> {
-    fn fails(&self, workload: &Workload) -> bool {
-        if self.watch.hurry.load(Relaxed) || System.monotonic_ns() > self.until {
-            return false;
-        }
-        let found = match self.prey.record_any(&self.image, workload) {
-            Err(what) => self.without_crash.then(|| (None, self.prey.uncrashed(workload, what))),
-            Ok(_) if self.without_crash => None,
-            Ok(run) => {
-                let violation = run.explore(&self.prey.limits, &self.watch).violations.pop();
-                violation.map(|violation| (Some(run), violation))
+        for workload in [Some(workload.clone()), workload.searched()].into_iter().flatten() {
+            if let Some(violation) = self.explore(&image, &workload, &watch)?.violations.pop() {
+                return Ok(Replayed::Elsewhere(violation));
             }
-        };
-        let fails = found.is_some();
-        if fails {
-            *self.best.borrow_mut() = found;
         }
-        fails
+        Ok(Replayed::Gone)
     }
+}
+
+/// What became of a violation that was seen before.
+#[derive(Clone, Debug)]
+pub enum Replayed {
+    /// It is there.
+    Seen(Violation),
+    /// That state is sound now, or there is none any more; another one of the same calls breaks the contract.
+    Elsewhere(Violation),
+    /// Nothing is found any more.
+    Gone,
 }

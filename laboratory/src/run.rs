@@ -13,6 +13,7 @@ use ondol_testkit::model::Model;
 use ondol_testkit::op::Op;
 use ondol_testkit::target::{Disagreement, Library, Lockstep};
 use ondol_volume::Image;
+use std::ops::Range;
 
 /// What happens before power can be lost, and how.
 #[derive(Clone, Debug)]
@@ -59,6 +60,8 @@ pub struct Run {
     pub expected: Vec<Snapshot>,
     /// What each call goes through that is a transaction: the model after each of its calls. Empty for all others.
     pub within: Vec<Vec<Model>>,
+    /// What calls would have led to that failed as their medium did: bytes that they wrote over stored ones may be there, now or later.
+    pub strays: Vec<Model>,
     /// Calls that made everything before them durable.
     pub synced: Vec<bool>,
     /// For each number of events, the numbers of calls that may be found then: at least, at most.
@@ -107,6 +110,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
         hits: Vec::new(),
         states: vec![lockstep.model().clone()],
         within: Vec::new(),
+        strays: Vec::new(),
         expected: Vec::new(),
         synced: Vec::new(),
         allowed: Vec::new(),
@@ -131,28 +135,33 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
 }
 
 /// ext4's superblock has one checksum over 1,024 bytes: it is as vulnerable as ext4 makes it.
-pub(crate) const SUPERBLOCK: std::ops::Range<u64> = 1024..2048;
+pub(crate) const SUPERBLOCK: Range<u64> = 1024..2048;
+
+/// The bytes of the medium that the journal lies in, its superblock at the begin of the first range.
+pub(crate) fn journal(base: &Layer) -> ondol::Result<Vec<Range<u64>>> {
+    let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(base.clone()));
+    let image = Image::open(store)?;
+    let block_size = u64::from(image.superblock().block_size());
+    let bytes = |(start, len): (u64, u64)| start * block_size..(start + len) * block_size;
+    Ok(image.journal_map()?.into_iter().map(bytes).collect())
+}
 
 /// The blocks of the journal but for its superblock.
 pub(crate) fn log_pages(base: &Layer) -> ondol::Result<Pages> {
     let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(base.clone()));
-    let image = Image::open(store)?;
-    let block_size = u64::from(image.superblock().block_size());
-    let runs = image.journal_map()?;
-    let bytes = |(i, (start, len)): (usize, (u64, u64))| {
-        let first = start + u64::from(i == 0);
-        first * block_size..(start + len) * block_size
-    };
-    Ok(Pages::inside(runs.into_iter().enumerate().map(bytes)))
+    let first = u64::from(Image::open(store)?.superblock().block_size());
+    let mut ranges = journal(base)?;
+    ranges.iter_mut().take(1).for_each(|range| range.start += first);
+    Ok(Pages::inside(ranges))
 }
 
-fn after_crash(model: &Model) -> Snapshot {
+pub(crate) fn after_crash(model: &Model) -> Snapshot {
     let mut model = model.clone();
     model.drop_handles();
     model.snapshot()
 }
 
-fn allowed(events: &[Event], synced: &[bool]) -> Vec<(usize, usize)> {
+pub(crate) fn allowed(events: &[Event], synced: &[bool]) -> Vec<(usize, usize)> {
     let (mut least, mut most) = (0, 0);
     let after = events.iter().map(|event| {
         if let &Event::Mark(id) = event {

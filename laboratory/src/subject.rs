@@ -1,8 +1,12 @@
 //! What is explored: something that lives on media, is recovered by code that ships, and has a contract.
 
+use crate::faults::Fault;
+use crate::names::Names;
+use crate::run::Run;
 use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, Medium, PowerDomain};
+use ondol_testkit::schedule::Schedule;
 
 /// A recorded run of something, and what must hold of it after a crash.
 pub trait Subject: Sync {
@@ -54,6 +58,24 @@ pub trait Subject: Sync {
     /// Their complaint, which breaks the contract.
     fn second_opinion(&self, layers: &[Layer], events: usize) -> Result<(), String>;
 
+    /// What the kernel makes of the crash state, by replaying it itself. Much too slow for every state. Says whether it was asked.
+    ///
+    /// # Errors
+    /// Its complaint, or what is wrong with what it left, which breaks the contract.
+    fn kernel_opinion(&self, _layers: &[Layer], _events: usize) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    /// The crash state, recovered and used, as a run that can be crashed again; equal seeds use it in equal ways. `None` of what nobody uses.
+    fn use_after(&self, _layers: &[Layer], _seed: u64) -> Option<Result<Run, String>> {
+        None
+    }
+
+    /// What blocks of the media are.
+    fn names(&self) -> Names {
+        Names::default()
+    }
+
     /// Everything that is needed to see a violation again, as text, and the command that does it.
     fn describe(&self) -> Description;
 }
@@ -65,4 +87,8 @@ pub struct Description {
     pub arguments: String,
     /// The run, for readers.
     pub text: String,
+    /// The interleaving, if there are several threads.
+    pub schedule: Option<Schedule>,
+    /// How the medium fails, if it does.
+    pub fault: Option<Fault>,
 }

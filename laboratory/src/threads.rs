@@ -32,6 +32,14 @@ impl ThreadsRun {
         description: Description,
     ) -> Result<Self, String> {
         let run = record(setup, program, schedule).map_err(|e| e.to_string())?;
+        Self::new(setup, run, description)
+    }
+
+    /// What was recorded.
+    ///
+    /// # Errors
+    /// The log of its medium cannot be found.
+    pub(crate) fn new(setup: &Setup, run: Threads, description: Description) -> Result<Self, String> {
         let log = log_pages(&run.base).map_err(|e| e.to_string())?;
         let media = vec![Medium { base: run.base.clone(), kind: Kind::Block, whole: Some(SUPERBLOCK) }];
         Ok(Self { setup: setup.clone(), run, media, log, description })

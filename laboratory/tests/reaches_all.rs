@@ -2,7 +2,7 @@
 //!
 //! What is allowed is worked out here once more, without items, lines or torn writes: a unit of a block medium holds what
 //! some of the writes since the last flush made of it, a word of NVM what some number of the stores to its line did, and each
-//! is independent of all others.
+//! is independent of all others. What a failed write or flush has left behind is never durable, until it is written again.
 
 use ondol_env::sync::{Arc, Mutex};
 use ondol_laboratory::explore::{Limits, Watch, explore};
@@ -69,8 +69,8 @@ impl Subject for Looker {
     }
 }
 
-/// What happened to a part of a medium since it was durable: where, what, and the number of the event.
-type Changes = Vec<(usize, Vec<u8>, usize)>;
+/// What happened to a part of a medium since it was durable: where, what, the number of the event, and whether it has failed.
+type Changes = Vec<(usize, Vec<u8>, usize, bool)>;
 
 /// The states of all cuts.
 #[derive(Default)]
@@ -99,6 +99,11 @@ impl Allowed {
             Event::Write { offset, bytes, .. } => self.change(n, *offset as usize, bytes, UNIT),
             Event::Discard { offset, len, .. } => self.change(n, *offset as usize, &vec![0; *len as usize], UNIT),
             Event::Store { offset, bytes, .. } => self.change(n, DISK + *offset as usize, bytes, WORD),
+            Event::WriteFailed { offset, bytes, .. } => {
+                self.change(n, *offset as usize, bytes, UNIT);
+                self.fail(|at| at == n);
+            }
+            Event::FlushFailed { .. } => self.fail(|_| true),
             Event::Flush { .. } => self.settle(|part, _| part < DISK),
             Event::WriteBack { thread, offset, len, .. } => {
                 for line in *offset as usize / LINE..(*offset + *len).div_ceil(LINE as u64) as usize {
@@ -120,18 +125,46 @@ impl Allowed {
             let part = (at + i) / unit * unit;
             let changes = self.changes.entry(part).or_default();
             match changes.last_mut() {
-                Some((_, last, event)) if *event == n => last.push(*byte),
-                _ => changes.push((at + i, vec![*byte], n)),
+                Some((_, last, event, _)) if *event == n => last.push(*byte),
+                _ => changes.push((at + i, vec![*byte], n, false)),
             }
         }
     }
 
+    /// What these events did to the disk has failed.
+    fn fail(&mut self, which: impl Fn(usize) -> bool) {
+        let changes = self.changes.iter_mut().filter(|(part, _)| **part < DISK).flat_map(|(_, changes)| changes);
+        changes.filter(|change| which(change.2)).for_each(|change| change.3 = true);
+    }
+
     fn settle(&mut self, which: impl Fn(usize, usize) -> bool) {
         for (part, changes) in &mut self.changes {
-            let (done, left) = std::mem::take(changes).into_iter().partition(|(_, _, n)| which(*part, *n));
+            let mut left = Changes::new();
+            for change in std::mem::take(changes) {
+                let (at, bytes, n, failed) = &change;
+                if *failed || !which(*part, *n) {
+                    left.push(change);
+                    continue;
+                }
+                self.durable[*at..*at + bytes.len()].copy_from_slice(bytes);
+                // Of what failed before it, what it covers is gone.
+                let covered = *at..*at + bytes.len();
+                let is_left = |(at, bytes, n, failed): (usize, Vec<u8>, usize, bool)| -> Changes {
+                    if !failed {
+                        return vec![(at, bytes, n, failed)];
+                    }
+                    let mut pieces = Changes::new();
+                    for (byte, place) in bytes.into_iter().zip(at..).filter(|(_, place)| !covered.contains(place)) {
+                        match pieces.last_mut() {
+                            Some((from, piece, ..)) if *from + piece.len() == place => piece.push(byte),
+                            _ => pieces.push((place, vec![byte], n, true)),
+                        }
+                    }
+                    pieces
+                };
+                left = left.into_iter().flat_map(is_left).collect();
+            }
             *changes = left;
-            let done: Changes = done;
-            done.iter().for_each(|(at, bytes, _)| self.durable[*at..*at + bytes.len()].copy_from_slice(bytes));
         }
     }
 
@@ -143,7 +176,7 @@ impl Allowed {
             let with = |state: &State, way: usize| {
                 let mut state = state.clone();
                 let kept = changes.iter().enumerate().filter(|(i, _)| there(*i, way)).map(|(_, change)| change);
-                kept.for_each(|(at, bytes, _)| state[*at..*at + bytes.len()].copy_from_slice(bytes));
+                kept.for_each(|(at, bytes, ..)| state[*at..*at + bytes.len()].copy_from_slice(bytes));
                 state
             };
             states = states.iter().flat_map(|state| (0..ways).map(move |way| with(state, way))).collect();
@@ -156,6 +189,8 @@ fn event() -> impl Strategy<Value = Event> {
     let bytes = |most: usize| proptest::collection::vec(1..=255u8, 1..=most).prop_map(Arc::<[u8]>::from);
     let write =
         (0..DISK - 600, bytes(600)).prop_map(|(at, bytes)| Event::Write { medium: 0, offset: at as u64, bytes });
+    let failed =
+        (0..DISK - 600, bytes(600)).prop_map(|(at, bytes)| Event::WriteFailed { medium: 0, offset: at as u64, bytes });
     let discard = (0..DISK / UNIT - 1, 1..3usize).prop_map(|(unit, units)| Event::Discard {
         medium: 0,
         offset: (unit * UNIT) as u64,
@@ -179,7 +214,9 @@ fn event() -> impl Strategy<Value = Event> {
         4 => store,
         2 => back,
         2 => (1..3u32).prop_map(|thread| Event::Fence { thread }),
-        1 => Just(Event::Flush { medium: 0 }),
+        2 => Just(Event::Flush { medium: 0 }),
+        1 => Just(Event::FlushFailed { medium: 0 }),
+        1 => failed,
         1 => (0..9u64).prop_map(Event::Mark),
     ]
 }

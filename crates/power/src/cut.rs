@@ -1,6 +1,6 @@
 //! Where power is cut: what is durable by then, and what is not.
 
-use crate::{DISCARD_PARTS, Event, Keep, LINE, Layer, UNIT, WORD};
+use crate::{Event, Item, Keep, LINE, Layer, Store};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -24,51 +24,6 @@ pub struct Medium {
     pub kind: Kind,
     /// A range of bytes that arrives as one; the unit it begins in decides.
     pub whole: Option<Range<u64>>,
-}
-
-/// Something that is on its way to a medium.
-#[derive(Clone, Debug)]
-pub enum Item<'e> {
-    /// A write that no flush has covered.
-    Write {
-        /// Where to.
-        medium: u32,
-        /// First byte.
-        offset: u64,
-        /// What was written.
-        bytes: &'e [u8],
-    },
-    /// A discard that no flush has covered.
-    Discard {
-        /// Where.
-        medium: u32,
-        /// First byte.
-        offset: u64,
-        /// Number of bytes.
-        len: u64,
-    },
-    /// A line with stores that no fence has covered.
-    Line {
-        /// Where to.
-        medium: u32,
-        /// Its number.
-        line: u64,
-        /// Its stores in order.
-        stores: Vec<Store<'e>>,
-        /// By thread: how many of the stores it has begun to write back.
-        begun: BTreeMap<u32, usize>,
-    },
-}
-
-/// What one store does to one line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Store<'e> {
-    /// Offset in the line.
-    pub at: usize,
-    /// What was stored.
-    pub bytes: &'e [u8],
-    /// Who stored it.
-    pub thread: u32,
 }
 
 /// The instant after some events of a run.
@@ -116,28 +71,44 @@ impl<'e> Cut<'e> {
         self.events += 1;
         match event {
             Event::Write { medium, offset, bytes } => {
-                self.items.push(Item::Write { medium: *medium, offset: *offset, bytes });
+                self.items.push(Item::Write { medium: *medium, offset: *offset, bytes, stray: false });
+            }
+            Event::WriteFailed { medium, offset, bytes } => {
+                self.items.push(Item::Write { medium: *medium, offset: *offset, bytes, stray: true });
             }
             Event::Discard { medium, offset, len } => {
-                self.items.push(Item::Discard { medium: *medium, offset: *offset, len: *len });
+                self.items.push(Item::Discard { medium: *medium, offset: *offset, len: *len, stray: false });
             }
             Event::Flush { medium } => self.settle(*medium),
+            Event::FlushFailed { medium } => {
+                self.items.iter_mut().filter(|item| item.medium() == *medium).for_each(Item::stray);
+            }
             Event::Store { medium, thread, offset, bytes } => return self.store(*medium, *thread, *offset, bytes),
             Event::WriteBack { medium, thread, offset, len } => self.begin(*medium, *thread, *offset, *len),
             Event::Fence { thread } => self.fence(*thread),
             Event::Mark(_) => {}
         }
-        let new = usize::from(matches!(event, Event::Write { .. } | Event::Discard { .. }));
+        let new = matches!(event, Event::Write { .. } | Event::WriteFailed { .. } | Event::Discard { .. });
+        let new = usize::from(new);
         self.items.len() - new..self.items.len()
     }
 
-    /// All of a medium becomes durable.
+    /// All of a medium becomes durable, but for what has gone astray: of that remains what is not written over.
     fn settle(&mut self, medium: u32) {
         let layer = &mut self.durable[medium as usize];
-        for item in self.items.iter().filter(|item| item.medium() == medium) {
+        let mut left: Vec<Item<'e>> = Vec::new();
+        for item in std::mem::take(&mut self.items) {
+            if item.medium() != medium || item.is_stray() {
+                left.push(item);
+                continue;
+            }
             item.apply(layer, &self.media[medium as usize], &Keep::All);
+            if let Some(over) = item.bytes().filter(|_| left.iter().any(Item::is_stray)) {
+                let parts = |older: Item<'e>| if older.medium() == medium { older.outside(&over) } else { vec![older] };
+                left = left.into_iter().flat_map(parts).collect();
+            }
         }
-        self.items.retain(|item| item.medium() != medium);
+        self.items = left;
         // Copies then need not compute it again.
         let _fingerprint = layer.fingerprint();
     }
@@ -255,183 +226,5 @@ impl<'e> Cut<'e> {
             choice
         };
         self.items.iter().map(choice).collect()
-    }
-}
-
-impl Item<'_> {
-    /// Where it is going.
-    pub fn medium(&self) -> u32 {
-        match self {
-            Self::Write { medium, .. } | Self::Discard { medium, .. } | Self::Line { medium, .. } => *medium,
-        }
-    }
-
-    /// In how many ways it can be there, torn ones left out: [`Item::choice`].
-    pub fn choices(&self) -> usize {
-        match self {
-            Self::Write { .. } | Self::Discard { .. } => 2,
-            Self::Line { stores, .. } => stores.len() + 1,
-        }
-    }
-
-    /// The `n`-th way, from nothing to all.
-    pub fn choice(&self, n: usize) -> Keep {
-        match n {
-            0 => Keep::None,
-            n if n + 1 >= self.choices() => Keep::All,
-            n => Keep::Stores(n as u32),
-        }
-    }
-
-    /// Into how many parts it can be torn: units of a write, parts of a discard, words of a line.
-    pub fn parts(&self) -> usize {
-        match self {
-            Self::Write { offset, bytes, .. } => units(*offset, bytes.len()),
-            Self::Discard { offset, len, .. } => discarded(*offset, *len).count(),
-            Self::Line { stores, .. } => {
-                let word = stores.first().map(|store| store.at / WORD);
-                let inside = |store: &Store<'_>| {
-                    Some(store.at / WORD) == word && Some((store.at + store.bytes.len() - 1) / WORD) == word
-                };
-                if stores.iter().all(inside) { 1 } else { LINE / WORD }
-            }
-        }
-    }
-
-    /// In how many ways it can be there, torn ones included; `None` for more than can be counted.
-    pub fn all_choices(&self) -> Option<usize> {
-        self.part_choices().iter().try_fold(1usize, |ways, part| ways.checked_mul(part.len()))
-    }
-
-    /// The `n`-th way, torn ones included, from nothing to all: [`Item::all_choices`].
-    pub fn any_choice(&self, mut n: usize) -> Keep {
-        match n {
-            0 => return Keep::None,
-            n if Some(n + 1) >= self.all_choices() => return Keep::All,
-            _ => {}
-        }
-        let parts = self.part_choices();
-        self.torn(|part| {
-            let choices = &parts[part];
-            let choice = choices[n % choices.len()];
-            n /= choices.len();
-            choice
-        })
-    }
-
-    /// What each part can be, for [`Item::torn`]: a word of a line only differs with the stores that touch it.
-    fn part_choices(&self) -> Vec<Vec<usize>> {
-        match self {
-            Self::Write { .. } | Self::Discard { .. } => vec![vec![0, 1]; self.parts()],
-            Self::Line { stores, .. } => {
-                let touches = |store: &Store<'_>, word: usize| {
-                    !store.bytes.is_empty()
-                        && (store.at / WORD..=(store.at + store.bytes.len() - 1) / WORD).contains(&word)
-                };
-                let choices = |word| {
-                    let numbers = (1..).zip(stores).filter(|(_, store)| touches(store, word)).map(|(n, _)| n);
-                    [0].into_iter().chain(numbers).collect()
-                };
-                (0..LINE / WORD).map(choices).collect()
-            }
-        }
-    }
-
-    /// Whether something of the newest that was done to it is there.
-    pub fn has_newest(&self, keep: &Keep) -> bool {
-        let newest = self.choices() - 1;
-        match keep {
-            Keep::None => false,
-            Keep::All => true,
-            Keep::Units(units) => units.contains(&true),
-            Keep::Stores(n) => *n as usize >= newest,
-            Keep::Words(words) => words.iter().any(|n| *n as usize >= newest),
-        }
-    }
-
-    /// Torn: `part(i)` says how much of its `i`-th part is there, from 0 to [`Item::choices`] - 1.
-    pub fn torn(&self, part: impl FnMut(usize) -> usize) -> Keep {
-        match self {
-            Self::Write { .. } | Self::Discard { .. } => {
-                Keep::Units((0..self.parts()).map(part).map(|n| n > 0).collect())
-            }
-            Self::Line { .. } => {
-                let words: Vec<u32> = (0..LINE / WORD).map(part).map(|n| n as u32).collect();
-                Keep::Words(words.try_into().unwrap_or_default())
-            }
-        }
-    }
-
-    fn apply(&self, layer: &mut Layer, medium: &Medium, keep: &Keep) {
-        match self {
-            Self::Write { offset, bytes, .. } => match keep {
-                Keep::None => {}
-                Keep::Units(kept) => apply_units(layer, medium, *offset as usize, bytes, kept),
-                _ => layer.write(*offset as usize, bytes),
-            },
-            Self::Discard { offset, len, .. } => {
-                for (i, part) in discarded(*offset, *len).enumerate() {
-                    let kept = match keep {
-                        Keep::None => false,
-                        Keep::Units(kept) => kept.get(i) == Some(&true),
-                        _ => true,
-                    };
-                    if kept {
-                        layer.zero(part.start, part.len());
-                    }
-                }
-            }
-            Self::Line { line, stores, .. } => {
-                let at = *line as usize * LINE;
-                match keep {
-                    Keep::None | Keep::Units(_) => {}
-                    Keep::All => stores.iter().for_each(|store| layer.write(at + store.at, store.bytes)),
-                    Keep::Stores(n) => {
-                        stores.iter().take(*n as usize).for_each(|store| layer.write(at + store.at, store.bytes));
-                    }
-                    Keep::Words(words) => stores.iter().enumerate().for_each(|(i, store)| {
-                        for part in pieces(store.at, store.bytes.len(), WORD) {
-                            if words[(store.at + part.start) / WORD] as usize > i {
-                                layer.write(at + store.at + part.start, &store.bytes[part]);
-                            }
-                        }
-                    }),
-                }
-            }
-        }
-    }
-}
-
-/// The parts of `len` bytes at `offset` that lie in one aligned `unit` each.
-fn pieces(offset: usize, len: usize, unit: usize) -> impl Iterator<Item = Range<usize>> {
-    let first = offset / unit;
-    let count = if len == 0 { 0 } else { (offset + len - 1) / unit - first + 1 };
-    (first..first + count).map(move |n| {
-        let start = n * unit;
-        start.max(offset) - offset..(start + unit).min(offset + len) - offset
-    })
-}
-
-/// The parts of a discard, in bytes of the medium: whole units, as many in each.
-fn discarded(offset: u64, len: u64) -> impl Iterator<Item = Range<usize>> {
-    let part = (len as usize).div_ceil(DISCARD_PARTS).next_multiple_of(UNIT).max(UNIT);
-    let (start, end) = (offset as usize, (offset + len) as usize);
-    (start..end).step_by(part).map(move |at| at..(at + part).min(end))
-}
-
-/// Number of units that a write touches.
-fn units(offset: u64, len: usize) -> usize {
-    pieces(offset as usize, len, UNIT).count()
-}
-
-fn apply_units(layer: &mut Layer, medium: &Medium, offset: usize, bytes: &[u8], kept: &[bool]) {
-    let first = offset / UNIT;
-    let glued = |i: usize| medium.whole.as_ref().is_some_and(|w| w.contains(&(((first + i) * UNIT) as u64)));
-    let decides = (0..kept.len()).find(|i| glued(*i));
-    for (i, part) in pieces(offset, bytes.len(), UNIT).enumerate() {
-        let by = if glued(i) { decides.unwrap_or(i) } else { i };
-        if kept.get(by) == Some(&true) {
-            layer.write(offset + part.start, &bytes[part]);
-        }
     }
 }

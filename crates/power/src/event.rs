@@ -24,6 +24,21 @@ pub enum Event {
         /// Number of bytes.
         len: u64,
     },
+    /// A write failed: any part of `bytes` may be there, now or after any later flush, unless it is written again.
+    WriteFailed {
+        /// Which medium of the domain.
+        medium: u32,
+        /// First byte.
+        offset: u64,
+        /// What was to be written.
+        bytes: Arc<[u8]>,
+    },
+    /// A flush failed: what was not durable may be there or not, now or after any later flush, unless it is written again. That is what
+    /// Linux makes of a failed write-back: the page is clean then, and is not tried again.
+    FlushFailed {
+        /// Which medium of the domain.
+        medium: u32,
+    },
     /// A block medium completed a flush.
     Flush {
         /// Which medium of the domain.

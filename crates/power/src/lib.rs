@@ -8,7 +8,8 @@
 //! independently of the others; and each may be torn: it consists of units of [`UNIT`] aligned bytes, any subset of
 //! which arrived. That covers every order too: where two writes overlap, the older one "arriving last" is the newer one
 //! without the units that they share. A discard is a write of zeros that may be torn into up to [`DISCARD_PARTS`] parts. One range a medium may be declared [`Medium::whole`]: ext4's superblock, 1,024 bytes with
-//! one checksum over them, which ext4 itself needs to arrive whole or not at all.
+//! one checksum over them, which ext4 itself needs to arrive whole or not at all. After a write that failed, any part of it may be there, and after a
+//! flush that failed, everything that was on its way may be there or not: for good, whatever flush comes later, until the same bytes are written again.
 //!
 //! **NVM.** A medium of lines of [`LINE`] bytes behind caches that lose their contents ([`Kind::Nvm`]). Nothing larger than an aligned word
 //! of [`WORD`] bytes is atomic. A thread's fence makes durable what the lines held when *this thread* began to write
@@ -30,13 +31,15 @@
 mod case;
 mod cut;
 mod event;
+mod item;
 mod keep;
 mod layer;
 mod states;
 
 pub use case::Case;
-pub use cut::{Cut, Item, Kind, Medium, Store};
+pub use cut::{Cut, Kind, Medium};
 pub use event::{Event, PowerDomain};
+pub use item::{Item, Store};
 pub use keep::Keep;
 pub use layer::{Layer, Pages};
 pub use states::{Built, Sampling};

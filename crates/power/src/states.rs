@@ -54,7 +54,8 @@ impl Sampling {
             go_on = go_on && state(cut, keep);
             go_on
         };
-        let is_barrier = |event: &Event| matches!(event, Event::Flush { .. } | Event::Fence { .. });
+        let is_barrier =
+            |event: &Event| matches!(event, Event::Flush { .. } | Event::FlushFailed { .. } | Event::Fence { .. });
         let mut go_on = self.of_cut(&cut, 0..0, &mut built, &mut state);
         for (i, event) in events.iter().enumerate() {
             if !go_on {

@@ -51,6 +51,28 @@ fn torn_writes_lose_units_of_512_aligned_bytes() {
 }
 
 #[test]
+fn what_a_failed_flush_had_on_its_way_is_there_or_not_until_it_is_written_again() {
+    let media = [medium(Kind::Block)];
+    let flush = Event::Flush { medium: 0 };
+    let failed = Event::FlushFailed { medium: 0 };
+    let events = [write(0, &[1; 1024]), failed, flush.clone(), write(512, &[2; 512]), flush.clone()];
+    // After the next flush it may still be lost.
+    let first = |events: &[Event]| -> BTreeSet<(u8, u8)> {
+        let found = outcomes(&media, events, 1024);
+        found.iter().map(|bytes| (bytes[0], bytes[512])).collect()
+    };
+    assert_eq!(first(&events[..3]), BTreeSet::from([(0, 0), (1, 1)]));
+    // What was written over it, and flushed, is there in any case.
+    assert_eq!(first(&events), BTreeSet::from([(0, 2), (1, 2)]));
+    // And not a part of what failed before.
+    let torn = [Event::WriteFailed { medium: 0, offset: 0, bytes: [3; 1024].into() }, flush.clone()];
+    assert_eq!(bytes("2:[10]", &media, &torn)[..1024], [[3; 512], [0; 512]].concat()[..]);
+    // What is older than it, and flushed after it, does not cover it.
+    let older = [write(0, &[4; 512]), Event::WriteFailed { medium: 0, offset: 0, bytes: [5; 512].into() }, flush];
+    assert_eq!(first(&older).iter().map(|(byte, _)| *byte).collect::<BTreeSet<u8>>(), BTreeSet::from([4, 5]));
+}
+
+#[test]
 fn a_range_that_is_whole_is_not_torn() {
     let media = [Medium { whole: Some(1024..2048), ..medium(Kind::Block) }];
     let found = bytes("1:[00010]", &media, &[write(0, &[1; 2560])]);

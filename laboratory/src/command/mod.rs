@@ -3,11 +3,12 @@
 mod show;
 
 use crate::CrashArgs;
-use crate::Prey;
 use crate::explore::{CasePath, Limits};
+use crate::faults::Faults;
 use crate::hunt::{Budget, Phase, hunt, hunt_pool, replay_pool};
 use crate::signals::Signals;
-use crate::workload::{self, Others, Workload};
+use crate::workload::{self, Others, Schedules, Workload};
+use crate::{Prey, Replayed};
 use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_medium::{Domain, DomainError};
@@ -54,6 +55,7 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
         depth: args.depth,
         recrash_every: if args.depth == 0 { 0 } else { Limits::default().recrash_every },
         second_opinion_every: args.fsck_every,
+        kernel_every: 10 * args.fsck_every,
         sampling: Sampling { seed: args.seed, ..Sampling::default() },
         ..Limits::default()
     };
@@ -61,7 +63,10 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if plant.is_some() {
         drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
     }
-    let prey = |engine, data| Prey { engine, data, plant, seed: args.seed, limits };
+    let prey = |engine, data| {
+        let fault = args.fault.map(Faults::One);
+        Prey { engine, data, plant, seed: args.seed, limits, fault }
+    };
     match &args.case {
         Some(case) => {
             let (engine, data) = (args.engine.unwrap_or_default(), args.data.unwrap_or(DataMode::Journal));
@@ -81,16 +86,21 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
             prey.replay(&single(args)?.ok_or(needs)?, &path)
         }
     };
-    match found.map_err(|e| format!("--case: {e}"))? {
-        Some(violation) => {
-            say!("{violation}");
-            Ok(ExitCode::from(FOUND))
+    let (violation, was_here) = match found.map_err(|e| format!("--case: {e}"))? {
+        Replayed::Seen(violation) => (violation, true),
+        Replayed::Elsewhere(violation) => (violation, false),
+        Replayed::Gone => {
+            say!(
+                "crash state {path}: not found any more; no other state of these calls that was tried breaks the contract"
+            );
+            return Ok(ExitCode::SUCCESS);
         }
-        None => {
-            say!("crash state {path}: recovered as the contract says");
-            Ok(ExitCode::SUCCESS)
-        }
+    };
+    if !was_here {
+        say!("crash state {path}: not found any more, but another one of these calls:");
     }
+    say!("{violation}");
+    Ok(ExitCode::from(FOUND))
 }
 
 /// The memory of `--workload pool`.
@@ -119,8 +129,10 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
     workload.remount = args.remount;
     if args.calls.len() > 1 {
         let calls = args.calls[1..].iter().map(|calls| text::parse(calls).map_err(|e| format!("--calls: {e}")));
-        let (schedule, background) = (args.schedule, args.background);
-        workload.others = Some(Others { calls: calls.collect::<Result<_, _>>()?, schedule, background });
+        let many = Schedules::Search { seed: args.seed, count: SCHEDULES };
+        let schedules = args.schedule.map_or(many, Schedules::One);
+        let calls = calls.collect::<Result<_, _>>()?;
+        workload.others = Some(Others { calls, schedules, background: args.background });
     }
     Ok(Some(workload))
 }
@@ -141,6 +153,9 @@ fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<P
         None => Phase::all(engine, seed),
     })
 }
+
+/// Interleavings of several `--calls`.
+const SCHEDULES: u32 = 300;
 
 /// Data modes of a hunt; mounts default to the first.
 const MODES: [DataMode; 3] = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback];

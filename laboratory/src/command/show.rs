@@ -127,7 +127,10 @@ impl<'a> Show<'a> {
             "recovered": report.distinct,
             "crashed_recoveries": report.nested,
             "judged": report.judged,
+            "used": report.used,
+            "used_states": report.used_states,
             "e2fsck": report.second_opinions,
+            "kernel": report.by_kernel,
             "workloads": workloads,
             "phases": phases.iter().map(phase).collect::<Vec<_>>(),
             "crash_points": report.crash_points,
@@ -163,7 +166,8 @@ impl<'a> Show<'a> {
             report.exhausted
         );
         say!("  different recovered volumes, each checked, read and compared: {}", report.judged);
-        say!("  judged by e2fsck too: {}", report.second_opinions);
+        say!("  recovered, used and crashed again: {}, in {} states", report.used, report.used_states);
+        say!("  replayed and judged by e2fsck too: {}; by the kernel: {}", report.second_opinions, report.by_kernel);
         for share in phases.iter().filter(|_| phases.len() > 1) {
             let (name, processor) = (share.name, share.spent as f64 / 1e9);
             say!(

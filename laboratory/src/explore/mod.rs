@@ -3,14 +3,16 @@
 mod kind;
 mod replay;
 mod report;
+mod story;
 
 pub use replay::{replay, smallest};
-pub use report::{CasePath, Report, Violation};
+pub use report::{After, CasePath, Report, Violation};
 
 use crate::subject::Subject;
 use ondol_env::reach::{self, Hit};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
+use ondol_env::{Env, System};
 use ondol_power::{Case, Cut, Event, Keep, Layer, Medium, PowerDomain, Sampling};
 use std::collections::HashMap;
 
@@ -25,6 +27,10 @@ pub struct Limits {
     pub recrash_every: u64,
     /// Of every so many distinct states, one is judged by the programs of others too; 0 for none.
     pub second_opinion_every: u64,
+    /// Of every so many distinct states, the kernel replays one itself, where it can; 0 for none.
+    pub kernel_every: u64,
+    /// Of every so many distinct states, one is used once it is recovered, and crashed again then; 0 for none.
+    pub use_every: u64,
     /// Stop after so many distinct states of the run itself.
     pub states: Option<u64>,
     /// Stop after so many violations.
@@ -38,6 +44,8 @@ impl Default for Limits {
             depth: 2,
             recrash_every: 150,
             second_opinion_every: 50,
+            kernel_every: 0,
+            use_every: 600,
             states: None,
             violations: 1,
         }
@@ -49,6 +57,21 @@ impl Limits {
     fn nested(self) -> Self {
         let sampling = Sampling { all_of: 4, samples: 2, torn: 3, extremes: 4, ..self.sampling };
         Self { sampling, depth: self.depth - 1, ..self }
+    }
+
+    /// Of what is done with a recovered volume.
+    fn afterwards(self) -> Self {
+        let sampling = Sampling { all_of: 8, samples: 2, torn: 4, extremes: 4, ..self.sampling };
+        Self {
+            sampling,
+            depth: 0,
+            second_opinion_every: 0,
+            kernel_every: 0,
+            use_every: 0,
+            states: None,
+            violations: 1,
+            ..self
+        }
     }
 }
 
@@ -172,12 +195,44 @@ impl<S: Subject> Explorer<'_, S> {
         let outcome = outcome
             .and_then(|()| if is_new { self.ask_others(&layers, happened, fingerprint) } else { Ok(()) })
             .and_then(|()| self.recrash(place, &layers, happened, &path, fingerprint));
-        if let Err(what) = outcome {
-            self.report.violations.push(violation(self.subject, what, CasePath(path)));
-            self.done = self.report.violations.len() >= self.every.violations;
+        match outcome {
+            Ok(()) if is_new => self.use_it(&layers, &path, fingerprint),
+            Ok(()) => {}
+            Err(what) => self.found(what, CasePath(path, None)),
         }
         self.done |= self.every.states.is_some_and(|most| self.own.len() as u64 >= most);
         !self.done
+    }
+
+    fn found(&mut self, what: String, path: CasePath) {
+        self.report.violations.push(violation(self.subject, what, path));
+        self.done = self.report.violations.len() >= self.every.violations;
+    }
+
+    /// Uses what recovery has made of some states, and crashes that.
+    fn use_it(&mut self, layers: &[Layer], path: &[Case], fingerprint: u128) {
+        if self.done || !is_turn(self.every.use_every, fingerprint >> 32) {
+            return;
+        }
+        let seed = (fingerprint >> 96) as u64;
+        let Some(used) = self.subject.use_after(layers, seed) else { return };
+        self.report.used += 1;
+        let at = |case| CasePath(path.to_vec(), Some(After { seed, case }));
+        match used {
+            Err(what) => self.found(what, at(None)),
+            Ok(run) => {
+                let watch = Watch { hurry: Arc::clone(&self.watch.hurry), ..Watch::default() };
+                let mut report = explore(&run, &self.every.afterwards(), &watch);
+                self.report.states += report.states;
+                self.report.distinct += report.distinct;
+                self.report.used_states += report.distinct;
+                self.watch.recovered.fetch_add(report.distinct, Relaxed);
+                if let Some(violation) = report.violations.pop() {
+                    let case = violation.path.0.into_iter().next();
+                    self.found(format!("used after recovery and crashed again: {}", violation.what), at(case));
+                }
+            }
+        }
     }
 
     /// Recovers and judges, unless that is known.
@@ -204,10 +259,15 @@ impl<S: Subject> Explorer<'_, S> {
     }
 
     fn ask_others(&mut self, layers: &[Layer], happened: usize, fingerprint: u128) -> Result<(), String> {
+        let began = System.monotonic_ns();
         if is_turn(self.every.second_opinion_every, fingerprint) {
             self.report.second_opinions += 1;
             self.subject.second_opinion(layers, happened)?;
         }
+        if is_turn(self.every.kernel_every, fingerprint) {
+            self.report.by_kernel += u64::from(self.subject.kernel_opinion(layers, happened)?);
+        }
+        self.report.waited += System.monotonic_ns() - began;
         Ok(())
     }
 
@@ -242,8 +302,7 @@ fn is_turn(every: u64, bits: u128) -> bool {
 }
 
 fn violation<S: Subject>(subject: &S, what: String, path: CasePath) -> Violation {
-    let happened = path.0.first().map_or(0, |case| case.events.min(subject.events().len()));
-    let events = report::told(&subject.events()[..happened]);
+    let events = story::of(subject, &path);
     Violation { what, path, run: subject.describe(), events, times: 1 }
 }
 

@@ -1,6 +1,6 @@
 //! One state again, and the smallest state that still breaks the contract.
 
-use super::{CasePath, Violation, recovery, violation};
+use super::{After, CasePath, Violation, recovery, violation};
 use crate::subject::Subject;
 use ondol_power::{Case, Keep, Layer};
 
@@ -23,8 +23,27 @@ fn judged<S: Subject>(subject: &S, path: &CasePath) -> Result<Result<(), String>
         Ok(recovered) => recovered,
         Err(what) => return Ok(Err(what)),
     };
-    let ours = subject.judge(&recovered, happened);
-    Ok(ours.and_then(|_| subject.second_opinion(&layers, happened)))
+    let ours = subject.judge(&recovered, happened).and_then(|_| subject.second_opinion(&layers, happened));
+    if let Err(what) = ours.and_then(|()| subject.kernel_opinion(&layers, happened)) {
+        return Ok(Err(what));
+    }
+    match &path.1 {
+        Some(after) => used(subject, &layers, after),
+        None => Ok(Ok(())),
+    }
+}
+
+/// What is wrong with a state once it is recovered and used.
+fn used<S: Subject>(subject: &S, layers: &[Layer], after: &After) -> Result<Result<(), String>, String> {
+    match (subject.use_after(layers, after.seed), &after.case) {
+        (None, _) => Err("this is not used after recovery".into()),
+        (Some(Err(what)), _) => Ok(Err(what)),
+        (Some(Ok(_)), None) => Ok(Ok(())),
+        (Some(Ok(run)), Some(case)) => {
+            let found = judged(&run, &CasePath(vec![case.clone()], None))?;
+            Ok(found.map_err(|what| format!("used after recovery and crashed again: {what}")))
+        }
+    }
 }
 
 /// The media after the crashes of `path`; the inner error is a recovery on the way that failed.

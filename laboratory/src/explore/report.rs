@@ -3,7 +3,7 @@
 use super::kind;
 use crate::reach::Tally;
 use crate::subject::Description;
-use ondol_power::{Case, Event};
+use ondol_power::Case;
 use std::fmt;
 
 /// Figures of an exploration; they add up over runs.
@@ -27,6 +27,14 @@ pub struct Report {
     pub second_opinions: u64,
     /// Places that were passed, and crashed around.
     pub reach: Tally,
+    /// Nanoseconds that programs of others took.
+    pub waited: u64,
+    /// States that the kernel replayed itself.
+    pub by_kernel: u64,
+    /// Recovered volumes that were used, and crashed again.
+    pub used: u64,
+    /// Distinct states of that.
+    pub used_states: u64,
     /// States that break the contract, one of each kind.
     pub violations: Vec<Violation>,
 }
@@ -42,6 +50,10 @@ impl Report {
         self.exhausted += other.exhausted;
         self.second_opinions += other.second_opinions;
         self.reach.add(&other.reach);
+        self.waited += other.waited;
+        self.by_kernel += other.by_kernel;
+        self.used += other.used;
+        self.used_states += other.used_states;
         for violation in other.violations {
             match self.violations.iter_mut().find(|known| known.kind() == violation.kind()) {
                 Some(known) => known.times += violation.times,
@@ -51,16 +63,27 @@ impl Report {
     }
 }
 
-/// A crash, and crashes of the recoveries after it: cases joined by `/`.
+/// A crash, and crashes of the recoveries after it: cases joined by `/`. Then, if the recovered volume was used: see [`After`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CasePath(pub Vec<Case>, pub Option<After>);
+
+/// A volume was recovered and used: `/@` and the seed of that, and `/` and a case if it was crashed then.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CasePath(pub Vec<Case>);
+pub struct After {
+    /// Which calls.
+    pub seed: u64,
+    /// The crash; without it, the calls themselves went wrong.
+    pub case: Option<Case>,
+}
 
 impl fmt::Display for CasePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, case) in self.0.iter().enumerate() {
             write!(f, "{}{case}", if i == 0 { "" } else { "/" })?;
         }
-        Ok(())
+        let Some(After { seed, case }) = &self.1 else { return Ok(()) };
+        write!(f, "/@{seed}")?;
+        case.as_ref().map_or(Ok(()), |case| write!(f, "/{case}"))
     }
 }
 
@@ -68,7 +91,11 @@ impl std::str::FromStr for CasePath {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.split('/').map(str::parse).collect::<Result<_, _>>().map(Self)
+        let cases = |text: &str| text.split('/').map(str::parse).collect::<Result<Vec<Case>, _>>();
+        let Some((crashed, after)) = text.split_once("/@") else { return Ok(Self(cases(text)?, None)) };
+        let (seed, case) = after.split_once('/').map_or((after, None), |(seed, case)| (seed, Some(case)));
+        let seed = seed.parse().map_err(|_| format!("no seed of calls after a recovery: {seed}"))?;
+        Ok(Self(cases(crashed)?, Some(After { seed, case: case.map(str::parse).transpose()? })))
     }
 }
 
@@ -81,7 +108,7 @@ pub struct Violation {
     pub path: CasePath,
     /// The run it is a state of.
     pub run: Description,
-    /// The last events before the first cut, a line each.
+    /// What happened, from the first call to the last recovery, a line an event.
     pub events: String,
     /// How often the like of it was seen.
     pub times: u64,
@@ -92,33 +119,11 @@ impl Violation {
     pub fn kind(&self) -> String {
         kind::of(&self.what)
     }
-}
 
-/// Events that a violation shows.
-const SHOWN: usize = 40;
-
-/// The last of `events`, a line each.
-pub(super) fn told(events: &[Event]) -> String {
-    let from = events.len().saturating_sub(SHOWN);
-    events[from..].iter().map(|event| format!("  {}\n", line(event))).collect()
-}
-
-fn line(event: &Event) -> String {
-    match event {
-        Event::Write { medium, offset, bytes } => format!("medium {medium}: {} bytes at {offset} written", bytes.len()),
-        Event::Discard { medium, offset, len } => format!("medium {medium}: {len} bytes at {offset} discarded"),
-        Event::Flush { medium } => format!("medium {medium}: flushed"),
-        Event::Store { medium, thread, offset, bytes } => {
-            format!("medium {medium}: {} bytes at {offset} stored by thread {thread}", bytes.len())
-        }
-        Event::WriteBack { medium, thread, offset, len } => {
-            format!("medium {medium}: thread {thread} writes back {len} bytes at {offset}")
-        }
-        Event::Fence { thread } => format!("thread {thread}: fence"),
-        Event::Mark(id) => {
-            let (thread, call) = (id >> 32, (*id as u32) >> 1);
-            format!("thread {thread}, call {call}: {}", if id & 1 == 0 { "begins" } else { "has returned" })
-        }
+    /// The same, but for what differs: equal for violations that may be one mistake.
+    pub(crate) fn class(&self) -> String {
+        let crashed = if self.path.0.is_empty() { "without any crash" } else { "after a crash" };
+        format!("{crashed}: {}", kind::of(&self.what).lines().next().unwrap_or_default())
     }
 }
 
@@ -129,7 +134,7 @@ impl fmt::Display for Violation {
             write!(f, "without any crash: {what}\n{}to see it again:\n  ondol crash {}", run.text, run.arguments)
         } else {
             write!(f, "crash state {path} breaks the contract: {what}\n{}", run.text)?;
-            write!(f, "events before the crash:\n{events}to see it again:\n")?;
+            write!(f, "{events}to see it again:\n")?;
             write!(f, "  ondol crash {} --case '{path}'", run.arguments)
         }
     }

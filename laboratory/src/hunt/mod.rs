@@ -125,7 +125,8 @@ impl Shared<'_, '_> {
                 return false;
             }
         };
-        self.course.lock().took(&turn, processor::spent() - began, report.distinct);
+        let spent = processor::spent() - began + report.waited;
+        self.course.lock().took(&turn, spent, report.distinct);
         self.watch.workloads.fetch_add(1, Relaxed);
         self.take(&turn, report)
     }
@@ -140,7 +141,8 @@ impl Shared<'_, '_> {
         // Some of what a run shows may be known from others: with too small a share of its own, none would bring anything new.
         let left = self.budget.states.map(|most| most.saturating_sub(found).max(LEAST_STATES));
         let limits = Limits { states: left, ..course.limits(&turn, prey.limits) };
-        Some((turn, Prey { limits, ..prey.clone() }))
+        let fault = course.faults(&turn).or(prey.fault);
+        Some((turn, Prey { limits, fault, ..prey.clone() }))
     }
 
     fn explore(&self, prey: &Prey, turn: &Turn) -> Result<Report, String> {

@@ -6,6 +6,7 @@
 //! less. So a short hunt has seen something of everything, and a longer one goes deeper everywhere.
 
 use crate::explore::Limits;
+use crate::faults::Faults;
 use crate::plants;
 use crate::workload::{self, Workload};
 use ondol::{DataMode, JournalEngine};
@@ -24,25 +25,27 @@ pub struct Phase<'a> {
     rounds: Option<u64>,
     /// Of so many times more states recoveries are crashed and others are asked.
     closer: u64,
+    /// The medium fails.
+    fails: bool,
     make: Box<dyn Fn(u64) -> Round<'a> + Send + 'a>,
 }
 
 impl<'a> Phase<'a> {
     /// Without end: round after round, of which `make` gives the workloads by number.
     pub fn endless(name: &'static str, weight: u64, make: impl Fn(u64) -> Round<'a> + Send + 'a) -> Self {
-        Self { name, weight: weight.max(1), rounds: None, closer: 1, make: Box::new(make) }
+        Self { name, weight: weight.max(1), rounds: None, closer: 1, fails: false, make: Box::new(make) }
     }
 
     /// These workloads in each of so many data modes.
     pub fn in_modes(name: &'static str, modes: usize, make: impl Fn() -> Round<'a> + Send + 'a) -> Self {
-        Self { name, weight: 1, rounds: Some(modes as u64), closer: 1, make: Box::new(move |_| make()) }
+        Self { name, weight: 1, rounds: Some(modes as u64), closer: 1, fails: false, make: Box::new(move |_| make()) }
     }
 
     /// These workloads once.
     pub fn once(name: &'static str, workloads: impl Iterator<Item = Workload> + Send + 'a) -> Self {
         let workloads = Mutex::new(Some(workloads));
         let make = move |_| -> Round<'a> { Box::new(workloads.lock().take().into_iter().flatten()) };
-        Self { name, weight: 1, rounds: Some(1), closer: 1, make: Box::new(make) }
+        Self { name, weight: 1, rounds: Some(1), closer: 1, fails: false, make: Box::new(make) }
     }
 
     /// Looked at more closely: of `times` as many states recoveries are crashed, and programs of others are asked.
@@ -51,20 +54,35 @@ impl<'a> Phase<'a> {
         Self { closer: times.max(1), ..self }
     }
 
+    /// On a medium that fails: a few faults for each workload.
+    #[must_use]
+    pub fn failing(self) -> Self {
+        Self { fails: true, ..self }
+    }
+
     /// Everything, as a hunt of this engine without a workload of its own does it.
     pub fn all(engine: JournalEngine, seed: u64) -> Vec<Phase<'static>> {
         // What is random is random in another way in each round, should it ever end.
         let other = move |round: u64| seed ^ round.rotate_right(16);
         vec![
             Phase::endless("scenarios", 2, move |_| Box::new(plants::workloads(engine).chain(workload::scenarios())))
-                .closer(8),
+                .closer(4),
             Phase::endless("single calls", 2, |_| Box::new(workload::single())),
             Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))),
             Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),
+            Phase::endless("little space", 1, move |round| Box::new(workload::scarce(other(round)))),
             Phase::endless("threads", 3, move |round| Box::new(workload::threads(other(round)))),
+            Phase::endless("faults", 2, move |round| {
+                let single = workload::scattered(workload::exhaustive_1(), other(round));
+                Box::new(single.zip(workload::random(other(round))).flat_map(|(one, other)| [one, other]))
+            })
+            .failing(),
         ]
     }
 }
+
+/// Faults of one workload.
+const FAULTS: u64 = 5;
 
 /// What is explored next.
 pub(super) struct Turn {
@@ -165,9 +183,18 @@ impl<'a> Course<'a> {
         Limits {
             second_opinion_every: limits.second_opinion_every.div_ceil(closer),
             recrash_every: limits.recrash_every.div_ceil(closer),
+            kernel_every: limits.kernel_every.div_ceil(closer),
+            use_every: limits.use_every.div_ceil(closer),
             sampling: Sampling { seed, ..limits.sampling },
             ..limits
         }
+    }
+
+    /// How the medium fails in this turn.
+    pub(super) fn faults(&self, turn: &Turn) -> Option<Faults> {
+        let track = &self.tracks[turn.phase];
+        let seed = turn.round << 32 | track.taken as u64;
+        track.phase.fails.then_some(Faults::Search { seed, count: FAULTS })
     }
 
     pub(super) fn name(&self, turn: &Turn) -> &'static str {

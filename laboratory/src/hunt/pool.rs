@@ -1,9 +1,9 @@
 //! The life of a pool, which is one workload.
 
 use super::Found;
-use crate::explore::{self, CasePath, Limits, Violation, Watch};
+use crate::explore::{self, CasePath, Limits, Watch};
 use crate::pool::PoolRun;
-use crate::prey::Prey;
+use crate::prey::{Prey, Replayed};
 use ondol_env::plant;
 use ondol_medium::Domain;
 use std::collections::HashSet;
@@ -23,11 +23,15 @@ pub fn hunt_pool(prey: &Prey, domain: Domain, watch: &Watch) -> Result<Found, St
     Ok(Found { report, modes: vec![(prey.data, distinct)], workloads: 1, phases: Vec::new() })
 }
 
-/// Judges one state of the life of a pool; `None` if nothing is wrong with it.
+/// Judges one state of the life of a pool again, or all of them, as [`Prey::replay`].
 ///
 /// # Errors
-/// As [`hunt_pool`], or the path does not fit the run.
-pub fn replay_pool(prey: &Prey, domain: Domain, path: &CasePath) -> Result<Option<Violation>, String> {
+/// As [`hunt_pool`].
+pub fn replay_pool(prey: &Prey, domain: Domain, path: &CasePath) -> Result<Replayed, String> {
     let _planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
-    explore::replay(&PoolRun::record(domain)?, path)
+    if let Ok(Some(violation)) = explore::replay(&PoolRun::record(domain)?, path) {
+        return Ok(Replayed::Seen(violation));
+    }
+    let mut found = hunt_pool(prey, domain, &Watch::default())?;
+    Ok(found.report.violations.pop().map_or(Replayed::Gone, Replayed::Elsewhere))
 }

@@ -4,7 +4,7 @@ mod calls;
 mod random;
 mod scenarios;
 
-pub use random::{random, threads};
+pub use random::{random, scarce, threads};
 
 use crate::image::Kind;
 use calls::{BEFORE, CALLS, SYNCS};
@@ -36,10 +36,36 @@ pub struct Workload {
 pub struct Others {
     /// Each one's calls.
     pub calls: Vec<Vec<Op>>,
-    /// In which interleaving.
-    pub schedule: Schedule,
+    /// In which interleavings.
+    pub schedules: Schedules,
     /// With a task for background work: the seconds that go by at each of its turns.
     pub background: Option<u64>,
+}
+
+/// The interleavings of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedules {
+    /// This one.
+    One(Schedule),
+    /// Many, fitted to its length, of which the best are crashed.
+    Search {
+        /// Where their numbers begin.
+        seed: u64,
+        /// How many.
+        count: u32,
+    },
+}
+
+impl Workload {
+    /// The same workload in one interleaving.
+    #[must_use]
+    pub fn under(&self, schedule: Option<Schedule>) -> Self {
+        let mut one = self.clone();
+        if let (Some(others), Some(schedule)) = (&mut one.others, schedule) {
+            others.schedules = Schedules::One(schedule);
+        }
+        one
+    }
 }
 
 fn parse(lines: &str) -> Vec<Op> {

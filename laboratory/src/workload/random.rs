@@ -1,9 +1,8 @@
 //! Random sequences: equal seeds give equal ones.
 
-use super::{Others, Workload};
+use super::{Others, Schedules, Workload, parse};
 use crate::image::Kind;
 use ondol_testkit::op::Op;
-use ondol_testkit::schedule::{Policy, Schedule};
 use ondol_testkit::strategy::{self, Mix};
 use ondol_testkit::threads;
 use proptest::strategy::{Strategy, ValueTree};
@@ -22,21 +21,46 @@ pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
     })
 }
 
-/// Two or three threads after others, each time in another interleaving, without end.
+/// Sequences on volumes that have little left, without end: calls find no space in their midst, and what is freed is taken at once.
+pub fn scarce(seed: u64) -> impl Iterator<Item = Workload> + Send {
+    random(seed ^ 0x5CA4_CE00).zip(0u64..).map(move |(mut workload, n)| {
+        let sizes = ["8M", "4M", "2M", "1M", "512K", "256K", "128K", "64K", "32K", "16K", "8K", "4K", "2K", "1K", "1K"];
+        let takes = sizes.iter().enumerate().map(|(i, size)| format!("fallocate-keep /full {}M {size}\n", 16 * i));
+        let left = n * 7 % 48;
+        let hole = format!("create /left 0644\nfallocate /left 0 {}K\ncreate /full 0644\n", left + 1);
+        workload.before.extend(parse(&(hole + &takes.collect::<String>() + "unlink /left\nsync")));
+        // An allocation that found no space is taken back, which is no call of its own.
+        workload.calls.retain(|op| !matches!(op, Op::Fallocate { .. }));
+        workload.name = format!("little space {seed}/{n}");
+        workload
+    })
+}
+
+/// Interleavings of each program of threads.
+const SCHEDULES: u32 = 40;
+
+/// Two or three threads after others, short programs and longer ones, without end.
 pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n: u64| {
         let of_this = seed.rotate_left(32) ^ n;
         let count = 2 + n as usize % 2;
-        let mut calls = threads::random::random_calls(of_this, count, 12 / count);
-        // One in three: any of them at every point. Else: few changes of place, at places that matter.
-        let policy = if n.is_multiple_of(3) { Policy::Random } else { Policy::Priorities { depth: 3, steps: 1500 } };
+        // A mistake that takes two calls is seen in few interleavings of ten.
+        let calls = [1, 2, 4, 6][(n / 2 % 4) as usize];
+        let mut calls = threads::random::random_calls(of_this, count, calls);
+        if n / 8 % 2 == 0 {
+            calls[0].push(Op::Sync);
+        }
         Workload {
             name: format!("threads {seed}/{n}"),
             image: Kind::USUAL[n as usize % Kind::USUAL.len()],
             before: threads::random::before(),
             remount: false,
             calls: calls.remove(0),
-            others: Some(Others { calls, schedule: Schedule::new(policy, of_this), background: Some(2) }),
+            others: Some(Others {
+                calls,
+                schedules: Schedules::Search { seed: of_this, count: SCHEDULES },
+                background: (!n.is_multiple_of(4)).then_some(2),
+            }),
         }
     })
 }

@@ -58,7 +58,11 @@ fn e2fsck(path: &Path, args: &[&str]) -> Result<Verdict, ToolError> {
     Ok(Verdict { code: output.status.code().unwrap_or(-1), output: text(&output) })
 }
 
-fn on_copy<T>(image: &[u8], f: impl FnOnce(&Path) -> Result<T, ToolError>) -> Result<T, ToolError> {
+/// Calls `f` with a copy of `image` as a file, which is removed then.
+///
+/// # Errors
+/// The file cannot be written; or those of `f`.
+pub fn on_copy<T>(image: &[u8], f: impl FnOnce(&Path) -> Result<T, ToolError>) -> Result<T, ToolError> {
     let dir = scratch_dir()?;
     let path = dir.path().join("image");
     write_sparse(&path, image)?;
@@ -109,16 +113,21 @@ pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
     })
 }
 
+/// Whether the journal of an image is one that only Ondol can replay.
+pub fn is_ours_alone(image: &[u8]) -> bool {
+    // `s_feature_incompat`, and in it the bit of `ondol_journal`.
+    let features =
+        image.get(1024 + 96..1024 + 100).map_or(0, |bytes| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)));
+    features & 0x4000_0000 != 0
+}
+
 /// What e2fsck does with an image as a crash left it. One whose journal only Ondol can replay it must refuse and leave as it is: then None.
 /// Of any other see [`judge_replay`].
 ///
 /// # Errors
 /// e2fsck cannot be run.
 pub fn judge_left(image: &[u8]) -> Result<Result<Option<Vec<u8>>, String>, ToolError> {
-    // `s_feature_incompat`, and in it the bit of `ondol_journal`.
-    let features =
-        image.get(1024 + 96..1024 + 100).map_or(0, |bytes| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)));
-    if features & 0x4000_0000 == 0 {
+    if !is_ours_alone(image) {
         return Ok(judge_replay(image)?.map(Some));
     }
     let (verdict, after) = repair(image)?;

@@ -6,7 +6,7 @@ mod make;
 mod opening;
 mod tools;
 
-pub use fsck::{Verdict, check, judge_left, judge_replay, repair, replay_only, write_sparse};
+pub use fsck::{Verdict, check, is_ours_alone, judge_left, judge_replay, on_copy, repair, replay_only, write_sparse};
 pub use kernel::KernelMount;
 pub use make::{Spec, debugfs};
 pub use opening::{clock, options};

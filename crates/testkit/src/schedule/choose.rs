@@ -15,7 +15,7 @@ pub enum Policy {
     Priorities {
         /// How many events in order a defect may need; at least 1.
         depth: u32,
-        /// About as many points as a run has.
+        /// About as many points as a run has: [`super::Stats::steps`] of another run of the same tasks.
         steps: u32,
     },
 }

@@ -44,6 +44,26 @@ impl Schedule {
         Self { policy, seed, limit: 5_000_000 }
     }
 
+    /// Interleavings for tasks of which a run had so many `steps` ([`Stats::steps`]), one for each number: with one to four
+    /// changes of place somewhere in that length, and of any task at every point, in turn. A change of place that never comes, because
+    /// it lies behind the end, would be none.
+    pub fn fitted(steps: u64, number: u64) -> Self {
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX).max(1);
+        let policy = match number % 6 {
+            0 => Policy::Priorities { depth: 3, steps },
+            1 | 4 => Policy::Priorities { depth: 4, steps },
+            2 => Policy::Priorities { depth: 5, steps },
+            3 => Policy::Priorities { depth: 2, steps },
+            _ => Policy::Random,
+        };
+        Self::new(policy, number)
+    }
+
+    /// The tasks one after the other, as far as they do not wait for each other: to see how long they are.
+    pub fn in_turn(seed: u64) -> Self {
+        Self::new(Policy::Priorities { depth: 1, steps: 1 }, seed)
+    }
+
     /// Runs the tasks to their ends, in this interleaving.
     ///
     /// # Errors

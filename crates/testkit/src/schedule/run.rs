@@ -17,8 +17,10 @@ pub type Task = Box<dyn FnOnce() + Send>;
 /// What a run was like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Choices between tasks that could go on.
+    /// Tasks that were chosen, also where there was no choice.
     pub steps: u64,
+    /// Of these, choices that took the turn from a task that could have gone on.
+    pub taken: u64,
     /// Equal for equal sequences of choices, and for others practically never.
     pub fingerprint: u64,
 }
@@ -204,6 +206,8 @@ impl Run {
             return None;
         }
         let next = self.choice.next(ready, current, gave_way);
+        let could_go_on = !gave_way && current.is_some_and(|current| ready.contains(&current));
+        self.stats.taken += u64::from(could_go_on && current != Some(next));
         self.stats.steps += 1;
         self.stats.fingerprint =
             (self.stats.fingerprint.rotate_left(5) ^ next as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);

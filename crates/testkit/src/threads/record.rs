@@ -66,11 +66,28 @@ pub enum RecordError {
     Read(String),
 }
 
-/// Does the setup, then records `program`. Equal arguments give equal runs, event by event.
+/// What threads did, before anybody has asked in which order they did it.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    before: Model,
+    /// What was called, by thread, and what it returned.
+    pub calls: Vec<Vec<Call>>,
+    base: Layer,
+    /// Everything that was written, with a [`super::Mark`] before and after each call.
+    pub events: Vec<Event>,
+    /// What the volume showed at the end.
+    pub after: Snapshot,
+    /// What the schedule was like.
+    pub stats: Stats,
+    /// Places that were passed, between the events.
+    pub heard: Heard,
+}
+
+/// Does the setup, then `program`. Equal arguments give equal runs, event by event.
 ///
 /// # Errors
-/// The volume cannot be opened, fails, or does not agree with the model.
-pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Threads, RecordError> {
+/// The volume cannot be opened, or fails.
+pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Trace, RecordError> {
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let medium = Arc::new(Recorder::new(LayerStore::new(setup.image.clone()), 0, domain.clone()));
     let store: Arc<dyn BlockStore> = medium.clone();
@@ -91,6 +108,25 @@ pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Th
     let Performed { volume, calls, stats } = done;
     let (events, heard) = (domain.take(), listening.finish());
     let after = dump::of_volume(volume.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
-    let orders = Orders::find(&before, &calls, &events, &after)?;
-    Ok(Threads { calls, base, events, after, orders, stats, heard })
+    Ok(Trace { before, calls, base, events, after, stats, heard })
+}
+
+impl Trace {
+    /// With all orders of the calls that explain it.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn explain(self) -> Result<Threads, RecordError> {
+        let Self { before, calls, base, events, after, stats, heard } = self;
+        let orders = Orders::find(&before, &calls, &events, &after)?;
+        Ok(Threads { calls, base, events, after, orders, stats, heard })
+    }
+}
+
+/// Does the setup, then records `program`. Equal arguments give equal runs, event by event.
+///
+/// # Errors
+/// The volume cannot be opened, fails, or does not agree with the model.
+pub fn record(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Threads, RecordError> {
+    trace(setup, program, schedule)?.explain()
 }

@@ -1,0 +1,111 @@
+//! A violation is seen again by its command, told in words, made small, and not found any more once its cause is gone.
+
+use ondol::{DataMode, JournalEngine};
+use ondol_env::plant::Defect;
+use ondol_laboratory::explore::{CasePath, Limits, Violation, Watch};
+use ondol_laboratory::faults::Faults;
+use ondol_laboratory::workload::{Others, Schedules, Workload};
+use ondol_laboratory::{Image, Prey, Replayed};
+use ondol_testkit::op::text;
+
+const EARLY: Option<Defect> = Some(Defect::MissingFlushAfterCommit);
+
+fn prey(plant: Option<Defect>, fault: Option<Faults>) -> Prey {
+    let limits = Limits { recrash_every: 0, second_opinion_every: 0, use_every: 0, ..Limits::default() };
+    Prey { engine: JournalEngine::Classic, data: DataMode::Ordered, plant, seed: 1, limits, fault }
+}
+
+fn workload(before: &str, calls: &str, others: &[&str]) -> Workload {
+    let ops = |lines: &str| text::parse(lines).unwrap();
+    let calls_of_others = others.iter().map(|lines| ops(lines)).collect();
+    let schedules = Schedules::Search { seed: 1, count: 20 };
+    let others = Others { calls: calls_of_others, schedules, background: None };
+    Workload {
+        name: "a test".into(),
+        image: Image::Small,
+        before: ops(before),
+        remount: false,
+        calls: ops(calls),
+        others: (!others.calls.is_empty()).then_some(others),
+    }
+}
+
+/// The violation that `workload` shows, made small.
+fn found(prey: &Prey, workload: &Workload) -> Violation {
+    let mut report = prey.explore(&workload.image.make().unwrap(), workload, &Watch::default()).unwrap();
+    let violation = report.violations.pop().expect("a planted defect is found");
+    prey.smallest(workload, violation, &Watch::default()).unwrap()
+}
+
+#[test]
+fn a_replay_sees_it_again_or_says_that_it_is_gone() {
+    let workload = workload("create /a 0644", "write /a 0 3000 #1\nfsync /a", &[]);
+    let violation = found(&prey(EARLY, None), &workload);
+    let path: CasePath = violation.path.to_string().parse().unwrap();
+    assert_eq!(path, violation.path);
+    let replay = |plant, path: &CasePath| prey(plant, None).replay(&workload, path).unwrap();
+    let seen = prey(EARLY, None).explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap();
+    assert!(matches!(replay(EARLY, &seen.violations[0].path), Replayed::Seen(_)));
+    assert!(matches!(replay(EARLY, &"999:+".parse().unwrap()), Replayed::Elsewhere(_)));
+    assert!(matches!(replay(None, &path), Replayed::Gone));
+    assert!(matches!(replay(None, &"999:+".parse().unwrap()), Replayed::Gone));
+    assert!(matches!(replay(None, &"3:/@7".parse().unwrap()), Replayed::Gone));
+}
+
+#[test]
+fn a_violation_tells_what_was_written_and_what_was_lost() {
+    let workload = workload("create /a 0644", "write /a 0 3000 #1\nfsync /a", &[]);
+    let told = found(&prey(EARLY, None), &workload).to_string();
+    for words in [
+        "LOST: medium 0",
+        "commit of transaction",
+        "descriptor of transaction",
+        "image of inodes 9..=12",
+        "block 0 of inode 12, /a",
+        "events of the recovery:",
+        "(superblock)",
+    ] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+}
+
+#[test]
+fn on_a_medium_that_fails_it_is_told_how() {
+    let workload = workload("create /a 0644", "write /a 0 3000 #1\nfsync /a\ncreate /b 0644\nfsync /b", &[]);
+    let many = Some(Faults::Search { seed: 3, count: 30 });
+    let violation = found(&prey(EARLY, many), &workload);
+    let fault = violation.run.fault.expect("it says how the medium fails");
+    assert!(violation.run.arguments.contains(&format!("--fault {fault}")), "{}", violation.run.arguments);
+    // Where nothing is planted, a failing medium does no harm.
+    let report = prey(None, many).explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap();
+    assert!(report.violations.is_empty() && report.distinct > 100, "{:?}", report.violations);
+}
+
+#[test]
+fn calls_of_threads_that_are_not_needed_go_in_whatever_interleaving() {
+    let others = ["mkdir /d 0755\ncreate /d/x 0644\nchmod /d/x 0600", "symlink /s target\nsetxattr /a user.x 9 #2"];
+    let workload = workload("create /a 0644\ncreate /b 0644", "write /a 0 3000 #1\nchmod /b 0600\nfsync /a", &others);
+    let violation = found(&prey(EARLY, None), &workload);
+    assert!(violation.run.schedule.is_some());
+    let calls = violation.run.arguments.matches("mkdir").count() + violation.run.arguments.matches("symlink").count();
+    assert!(calls <= 1, "{}", violation.run.arguments);
+    assert!(violation.run.arguments.contains("sync"), "{}", violation.run.arguments);
+}
+
+/// What recovery leaves is used: a defect of what comes after it is found there and nowhere else.
+#[test]
+fn what_is_done_after_a_recovery_is_crashed_too() {
+    let workload = workload("", "create /a 0644", &[]);
+    let with = |plant, use_every| {
+        let mut prey = prey(plant, None);
+        prey.limits.use_every = use_every;
+        prey.explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap()
+    };
+    // No call of the run itself is synced: the lost flush can only be seen in what is done afterwards.
+    assert!(with(EARLY, 0).violations.is_empty());
+    let report = with(EARLY, 1);
+    let violation = report.violations.first().expect("it is found");
+    assert!(violation.path.1.is_some() && violation.to_string().contains("recovered, and then these calls"));
+    let sound = with(None, 1);
+    assert!(sound.violations.is_empty() && sound.used > 0 && sound.used_states > sound.used, "{:?}", sound.violations);
+}
