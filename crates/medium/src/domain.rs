@@ -34,7 +34,7 @@ const NAMES: [(&str, Domain); 6] = [
 
 /// No such domain.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a persistence domain: auto, adr, eadr, gpf, msync or volatile")]
+#[error("`{0}` is no persistence domain: choose auto, adr, eadr, gpf, msync or volatile")]
 pub struct DomainError(pub String);
 
 impl Domain {

@@ -20,7 +20,7 @@ pub enum NvmError {
         source: std::io::Error,
     },
     /// Somebody else holds the medium.
-    #[error("{name} is in use by another process (a volume that is mounted with it, or another program has it locked)")]
+    #[error("{name} is in use: a volume is mounted with it, or a program has it locked")]
     Locked {
         /// The medium, as the user named it.
         name: String,

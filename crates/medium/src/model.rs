@@ -19,7 +19,7 @@ pub struct NvmModel {
 
 /// A model that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("NVM model: `{0}` is not one of read=300ns, write=100ns, bandwidth=2G")]
+#[error("`{0}` is no part of an NVM model: write read=300ns, write=100ns or bandwidth=2G")]
 pub struct ModelError(pub String);
 
 impl NvmModel {

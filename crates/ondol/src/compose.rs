@@ -233,7 +233,7 @@ fn recovered_image(media: &Media, image: &Image, recovered: Recovered) -> Result
     if !image.is_by_copy() {
         Image::open(media.store.clone())?.mark_recovered()?;
     }
-    tracing::info!("{}: replayed {} transactions", media.store.name(), recovered.transactions);
+    tracing::debug!("{}: replayed: {recovered:?}", media.store.name());
     Ok(recovered)
 }
 

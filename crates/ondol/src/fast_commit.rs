@@ -27,7 +27,7 @@ pub(crate) fn replay(media: &Media, volume: jbd2::Volume, map: &LogMap, commits:
     if !zeros.is_empty() {
         store.flush()?;
     }
-    tracing::info!("{}: {} fast commits change {} blocks", store.name(), commits.len(), images.len());
+    tracing::debug!("{}: fast commits: {}, blocks that they change: {}", store.name(), commits.len(), images.len());
     jbd2::append_fast_commits(store, map, Arc::new(System), images)?;
     Ok(recovered)
 }

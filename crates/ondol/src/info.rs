@@ -1,6 +1,6 @@
 //! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
 
-use crate::{JournalEngine, Result, Volume};
+use crate::{Options, Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_format::Superblock;
@@ -52,6 +52,8 @@ pub struct Info {
 pub struct JournalInfo {
     /// Blocks.
     pub blocks: u32,
+    /// The same in bytes.
+    pub bytes: u64,
     /// It holds transactions.
     pub dirty: bool,
     /// Next transaction id.
@@ -62,6 +64,8 @@ pub struct JournalInfo {
     pub uuid: String,
     /// The engine that a mount takes unless told otherwise.
     pub engine: &'static str,
+    /// The data mode that a mount takes unless told otherwise.
+    pub data: &'static str,
 }
 
 /// How a volume is mounted.
@@ -170,13 +174,16 @@ fn describe(image: &Image) -> Result<Info> {
 fn journal_info(image: &Image) -> Result<JournalInfo> {
     let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
     let found = jbd2::info(image.store(), &map)?;
+    let asked = Options::default().over(image.superblock(), found.asks);
     Ok(JournalInfo {
         blocks: found.blocks,
+        bytes: u64::from(found.blocks) * u64::from(image.superblock().block_size()),
         dirty: found.dirty,
         sequence: found.sequence,
         features: found.features,
         uuid: uuid_text(&found.uuid),
-        engine: JournalEngine::of_code(found.asks.engine).unwrap_or_default().name(),
+        engine: asked.journal.unwrap_or_default().name(),
+        data: asked.data.unwrap_or_default().name(),
     })
 }
 

@@ -8,7 +8,7 @@
 
 use crate::compose::{self, Composed};
 use crate::media::Media;
-use crate::{DataMode, Error, JournalEngine, Options, Result};
+use crate::{DataMode, Error, JournalEngine, Options, Result, counted};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_journal::{LogMap, jbd2};
@@ -37,10 +37,14 @@ pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn
     }
     let least = jbd2::least_blocks(&*media.store, &old)?;
     if blocks < least {
-        return Err(state(format!("a journal of {blocks} blocks: the least is {least}")));
+        return Err(state(format!("a journal of {}: the least is {least}", counted(blocks, "block"))));
     }
     if sb.cluster_ratio() > 1 && !blocks.is_multiple_of(sb.cluster_ratio().into()) {
-        return Err(state(format!("a journal of {blocks} blocks: it has clusters of {} blocks", sb.cluster_ratio())));
+        return Err(state(format!(
+            "a journal of {}: it has clusters of {} blocks",
+            counted(blocks, "block"),
+            sb.cluster_ratio()
+        )));
     }
     let plain = options.clone().with_journal(JournalEngine::Classic).with_data(DataMode::Ordered);
     let composed =
@@ -61,7 +65,7 @@ fn prepare(composed: &Composed, image: &Image, blocks: u64) -> Result<Ino> {
     let inodes = &composed.inodes;
     let free = inodes.statfs().free;
     if blocks > free / 2 {
-        let what = format!("a journal of {blocks} blocks: more than half of the {free} that are free");
+        let what = format!("a journal of {}: more than half of the {free} that are free", counted(blocks, "block"));
         return Err(Error::State { target: image.name().to_owned(), what });
     }
     let twin = inodes.journal_twin(image)?.ino;

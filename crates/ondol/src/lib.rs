@@ -44,6 +44,7 @@ mod path;
 pub mod pool;
 mod transaction;
 mod volume;
+mod words;
 
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
@@ -59,9 +60,10 @@ pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,
     SetAttr, SetTime, SetXattr, StatFs,
 };
-pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, parse_size};
+pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use transaction::Transaction;
 pub use volume::{Entry, Volume};
+pub use words::counted;
 
 /// The inode-level API.
 pub mod inodes {

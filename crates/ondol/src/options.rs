@@ -97,17 +97,20 @@ impl JournalEngine {
     }
 }
 
-impl std::str::FromStr for JournalEngine {
-    type Err = OptionError;
+/// There is no journal engine of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no journal engine: choose classic or compressed")]
+pub struct UnknownEngine(
+    /// The name.
+    pub String,
+);
 
-    fn from_str(name: &str) -> Result<Self, OptionError> {
-        match Self::ALL.into_iter().find(|engine| engine.name() == name) {
-            Some(engine) => Ok(engine),
-            None if matches!(name, "swap" | "scalable" | "remap") => {
-                Err(OptionError::NotBuilt(format!("journal={name}")))
-            }
-            None => Err(bad("journal", name, "classic, compressed, swap, scalable, remap")),
-        }
+impl std::str::FromStr for JournalEngine {
+    type Err = UnknownEngine;
+
+    fn from_str(name: &str) -> Result<Self, UnknownEngine> {
+        let found = Self::ALL.into_iter().find(|engine| engine.name() == name);
+        found.ok_or_else(|| UnknownEngine(name.to_owned()))
     }
 }
 
@@ -126,18 +129,15 @@ pub enum OptionError {
     #[error("unknown mount option `{0}`")]
     Unknown(String),
     /// The option does not take this value.
-    #[error("mount option `{option}`: `{value}` is not one of {allowed}")]
+    #[error("mount option `{option}={value}`: the value must be {expected}")]
     Value {
         /// The option's name.
         option: &'static str,
         /// What was given.
         value: String,
-        /// What it takes.
-        allowed: &'static str,
+        /// What it takes, as the end of the sentence.
+        expected: &'static str,
     },
-    /// The option exists in the design and is not built yet.
-    #[error("mount option `{0}` is not built yet")]
-    NotBuilt(String),
 }
 
 /// The least memory that `cache=` takes, in bytes.
@@ -188,7 +188,7 @@ impl Options {
     /// Reads a comma-separated list of options over the defaults; later ones win.
     ///
     /// # Errors
-    /// Unknown options, bad values, and options that are not built yet, by name.
+    /// Unknown options and bad values, by name.
     pub fn parse(list: &str) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for word in list.split(',').map(str::trim).filter(|w| !w.is_empty()) {
@@ -401,17 +401,17 @@ impl Options {
             ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
             ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
             ("data", Some(v)) => {
-                self.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered, journal"))?)
+                self.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered or journal"))?)
             }
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
-            ("journal", Some(v)) => self.journal = Some(v.parse()?),
+            ("journal", Some(v)) => {
+                self.journal = Some(v.parse().map_err(|_| bad("journal", v, "classic or compressed"))?)
+            }
             ("journal_size", Some(v)) => self.journal_size = Some(size("journal_size", v)?),
             ("zeroing", None) => self.zeroing = Some(true),
             ("nozeroing", None) => self.zeroing = Some(false),
             ("fsync", Some("prefix")) => {}
-            ("fsync", Some("file")) => return Err(OptionError::NotBuilt("fsync=file".into())),
-            ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix, file")),
-            ("nvm" | "buffer" | "checkpoint_threads", Some(_)) => return Err(OptionError::NotBuilt(name.into())),
+            ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix")),
             ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
             ("dirty", Some(v)) => self.dirty_bytes = size("dirty", v)?.max(64 << 10),
             ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
@@ -421,22 +421,23 @@ impl Options {
     }
 }
 
-fn bad(option: &'static str, value: &str, allowed: &'static str) -> OptionError {
-    OptionError::Value { option, value: value.into(), allowed }
+fn bad(option: &'static str, value: &str, expected: &'static str) -> OptionError {
+    OptionError::Value { option, value: value.into(), expected }
 }
 
 fn on_error(v: &str) -> Result<OnError, OptionError> {
     match v {
         "continue" => Ok(OnError::Continue),
         "remount-ro" => Ok(OnError::RemountReadOnly),
-        _ => Err(bad("errors", v, "continue, remount-ro; a server cannot make the machine `panic`")),
+        _ => Err(bad("errors", v, "remount-ro or continue; a server cannot make the machine panic")),
     }
 }
 
 /// ext4's `sb=` counts in units of 1 KiB.
 fn copy_offset(v: &str) -> Result<u64, OptionError> {
     let n: Option<u64> = v.parse().ok();
-    n.and_then(|n| n.checked_mul(1024)).ok_or_else(|| bad("sb", v, "a number of units of 1 KiB"))
+    n.and_then(|n| n.checked_mul(1024))
+        .ok_or_else(|| bad("sb", v, "the place of a copy of the superblock, in units of 1 KiB"))
 }
 
 /// ext4 reads `commit=0` as its default.

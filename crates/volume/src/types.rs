@@ -212,7 +212,7 @@ pub enum DataMode {
 
 /// There is no data mode of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not one of writeback, ordered, journal")]
+#[error("`{0}` is no data mode: choose journal, ordered or writeback")]
 pub struct UnknownDataMode(
     /// The name.
     pub String,

@@ -36,15 +36,9 @@ pub(crate) enum Command {
     Bench(ondol_bench::BenchArgs),
     /// Change how a clean image is journaled
     Tune(Tune),
-    /// Write the image out of a pool
-    #[command(hide = true)]
-    Export(Ignored),
     /// Make and look at NVM pools
     #[command(subcommand)]
     Pool(Pool),
-    /// Run a command under the write buffer
-    #[command(hide = true)]
-    Run(Ignored),
     // What it does, its arguments say.
     Crash(ondol_laboratory::CrashArgs),
     /// Print the completions for a shell
@@ -120,7 +114,7 @@ Mount options:
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
                                   as for mount.fuse3(8)
   writeback_cache                 the kernel collects writes; fsync covers its file and what it has handed over
-  log=FILE                        where a server in the background writes its messages
+  log=FILE                        where a server in the background writes its messages, instead of the system's log
 
 The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.
 Exit codes are mount(8)'s: 1 wrong call, 2 system error, 8 interrupted, 32 not mounted.";
@@ -175,9 +169,6 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Recover {
-    /// Give up what an NVM pool holds
-    #[arg(long)]
-    pub(crate) discard_nvm: bool,
     /// Image file or block device
     pub(crate) target: PathBuf,
 }
@@ -259,7 +250,7 @@ pub(crate) struct Completions {
 
 #[derive(Debug, Args)]
 pub(crate) struct Manual {
-    /// Where to put the pages; made if it is not there
+    /// Where to put them, in man1 and man8; made if it is not there
     pub(crate) dir: PathBuf,
 }
 
@@ -377,30 +368,76 @@ pub(crate) struct MkfsHelper {
     pub(crate) mkfs: Mkfs,
 }
 
-/// Arguments of a command whose name is taken.
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Ignored {
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
-    pub(crate) words: Vec<OsString>,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
 
+    fn all() -> [clap::Command; 5] {
+        [Arguments::command(), MountHelper::command(), UmountHelper::command(), Fsck::command(), MkfsHelper::command()]
+    }
+
     #[test]
     fn the_definitions_agree_with_each_other() {
-        for command in [
-            Arguments::command(),
-            MountHelper::command(),
-            UmountHelper::command(),
-            Fsck::command(),
-            MkfsHelper::command(),
-        ] {
-            command.debug_assert();
+        all().into_iter().for_each(clap::Command::debug_assert);
+    }
+
+    /// What a command says of itself, and those below it; none is hidden.
+    fn help(command: &mut clap::Command) -> String {
+        let own = command.render_long_help().to_string();
+        let below: Vec<String> = command
+            .get_subcommands_mut()
+            .map(|below| {
+                assert!(!below.is_hide_set(), "{}", below.get_name());
+                help(below)
+            })
+            .collect();
+        own + &below.concat()
+    }
+
+    #[test]
+    fn help_speaks_of_what_there_is() {
+        let commands: Vec<String> = Arguments::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
+        let known = |word: &str| commands.iter().any(|c| c == word) || matches!(word, "COMMAND" | "help");
+        for mut command in all() {
+            let text = help(&mut command);
+            for word in ["swap", "scalable", "remap", "nvm:", "nvm=", "buffer=", "discard-nvm", "not built"] {
+                assert!(!text.contains(word), "{}: {word}", command.get_name());
+            }
+            for said in text.split("`ondol ").skip(1) {
+                let word = said.split([' ', '`']).next().unwrap_or_default();
+                assert!(known(word), "{}: `ondol {word}`", command.get_name());
+            }
+            let engines = ondol::JournalEngine::ALL.map(ondol::JournalEngine::name).join(" or ");
+            for said in text.split("ournal engine").skip(1).filter_map(|said| said.split(": ").nth(1)) {
+                assert!(said.starts_with(&engines) || !said.starts_with("classic"), "{}: {said}", command.get_name());
+            }
         }
+    }
+
+    /// Every option that the help of `-o` names is taken, with each of the values that it names.
+    #[test]
+    fn help_names_mount_options_that_are_taken() {
+        let mut count = 0;
+        for line in MOUNT_OPTIONS.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+            let names = line.trim_start().split(if line.contains(": as for mount(8)") { ": " } else { "  " }).next();
+            for name in names.unwrap_or_default().split([',', ' ']).filter(|name| !name.is_empty()) {
+                let (name, values) = name.split_once('=').map_or((name, None), |(name, values)| (name, Some(values)));
+                let words: Vec<String> = match values {
+                    None => vec![name.to_owned()],
+                    Some("SIZE") => vec![format!("{name}=64M")],
+                    Some("SECONDS" | "") => vec![format!("{name}=7")],
+                    Some("FILE") => vec![format!("{name}=/x")],
+                    Some(values) => values.split('|').map(|value| format!("{name}={value}")).collect(),
+                };
+                count += words.len();
+                for word in words {
+                    crate::options::Wishes::read(std::slice::from_ref(&word), false)
+                        .unwrap_or_else(|e| panic!("{word}: {}", e.message));
+                }
+            }
+        }
+        assert!(count > 25, "only {count} options were found");
     }
 
     #[test]
@@ -411,17 +448,15 @@ mod tests {
             "umount /mnt",
             "sync /mnt",
             "check -n x.img",
-            "recover --discard-nvm x.img",
+            "recover x.img",
             "info --json --stats x.img",
             "bench run varmail --on dir:/tmp --json out",
             "tune --journal classic --journal-size 64M x.img",
-            "export x y",
             "pool create --size 1G /dev/dax0.0",
             "pool create --domain eadr -F /dev/dax0.0",
             "pool info --json /dev/dax0.0",
             "pool dump /dev/dax0.0",
             "pool measure --nvm-model read=300ns,write=100ns,bandwidth=2G --domain eadr --json /dev/dax0.0",
-            "run --buffer P --dir /d -- ls -l",
             "crash --engine classic --data journal",
         ] {
             let words = std::iter::once("ondol").chain(line.split(' '));

@@ -5,12 +5,11 @@
 
 use crate::called;
 use crate::failure::{Failure, INTERRUPTED, Outcome, SYSTEM};
-use crate::log;
+use crate::log::Log;
 use rustix::process::{Pid, Signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -68,15 +67,14 @@ pub(crate) fn leave_session() -> io::Result<()> {
     Ok(())
 }
 
-/// In the child: tells the parent, and lets go of terminal and working directory. From here on messages go to `file` or the
-/// system's log.
+/// In the child: tells the parent, and lets go of terminal and working directory. From here on messages go to `log`.
 ///
 /// # Errors
-/// The parent is gone, or a log cannot be opened.
-pub(crate) fn ready(file: Option<&OwnedFd>) -> io::Result<()> {
+/// The parent is gone, or `/dev/null` cannot be opened.
+pub(crate) fn ready(log: &Log) -> io::Result<()> {
     std::env::set_current_dir("/")?;
     let mut pipe = io::stdout();
     pipe.write_all(READY)?;
     pipe.flush()?;
-    log::leave_terminal(file)
+    log.take_over()
 }

@@ -4,20 +4,18 @@
 //! taken on trust (`fsck -p`), and one when everything is checked.
 
 use crate::args;
-use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, CHECK_USAGE, Failure, Outcome};
-use crate::image::refuse_pool;
+use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, Failure, Outcome};
+use ondol::counted;
 use std::path::Path;
 use std::process::ExitCode;
 
 /// Checks a volume; the journal is replayed first, unless nothing may be changed.
 pub(crate) fn check(args: &args::Check) -> Outcome {
-    refuse_pool(&args.target, CHECK_USAGE)?;
     Check { target: &args.target, read_only: args.read_only, trusting: false, superblock: args.superblock }.run()
 }
 
 /// As fsck(8) calls it: a clean volume is taken as clean without being read whole, unless `-f` asks for it.
 pub(crate) fn helper(args: &args::Fsck) -> Outcome {
-    refuse_pool(&args.target, CHECK_USAGE)?;
     Check { target: &args.target, read_only: args.read_only, trusting: !args.force, superblock: args.superblock }.run()
 }
 
@@ -40,7 +38,7 @@ impl Check<'_> {
         let mut info = self.info()?;
         if info.state == "dirty" && !self.read_only {
             let report = ondol::recover(self.target).map_err(Failure::with(CHECK_OPERATION))?;
-            println!("{target}: {} transactions replayed", report.transactions);
+            println!("{target}: {} replayed", counted(report.transactions, "transaction"));
             replayed = true;
             info = self.info()?;
         }
@@ -74,14 +72,16 @@ impl Check<'_> {
         }
         if !report.is_clean() {
             let count = report.problems.len() as u64 + report.omitted;
-            println!("{target}: {count} problems; `e2fsck -f` mends them");
+            let pronoun = if count == 1 { "it" } else { "them" };
+            println!("{target}: {}; `e2fsck -f` mends {pronoun}", counted(count, "problem"));
             return Ok(ExitCode::from(CHECK_LEFT));
         }
         if marked && !self.read_only {
             ondol::mark_checked(self.target).map_err(Failure::with(CHECK_OPERATION))?;
             println!("{target}: marked as checked");
         }
-        println!("{target}: clean, {} inodes and {} blocks in use", report.inodes, report.blocks);
+        let (inodes, blocks) = (counted(report.inodes, "inode"), counted(report.blocks, "block"));
+        println!("{target}: clean, {inodes} and {blocks} in use");
         let changed = replayed || (marked && !self.read_only);
         Ok(if changed { ExitCode::from(CHECK_CORRECTED) } else { ExitCode::SUCCESS })
     }

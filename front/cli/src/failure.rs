@@ -33,6 +33,16 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
+/// Takes the numbers away that Rust adds to the operating system's reasons, as in `(os error 2)`.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |said, part| match part.split_once(')') {
+        Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => said + rest,
+        _ => said + " (os error " + part,
+    })
+}
+
 /// What a command answers: an exit code, or why it failed.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
@@ -40,11 +50,28 @@ impl Failure {
     pub(crate) fn new(code: u8, message: impl Display) -> Self {
         // One line, whatever a helper program wrote.
         let message = message.to_string().trim().replace('\n', "; ");
-        Self { code, message }
+        Self { code, message: without_numbers(&message) }
     }
 
     /// For `map_err`.
     pub(crate) fn with<E: Display>(code: u8) -> impl FnOnce(E) -> Self {
         move |e| Self::new(code, e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_of_words() {
+        let said = |text: &str| Failure::new(FAILED, text).message;
+        let missing = std::io::Error::from_raw_os_error(2);
+        assert_eq!(
+            said(&format!("cannot open x: {missing}; try y\n")),
+            "cannot open x: No such file or directory; try y"
+        );
+        assert_eq!(said("first\nsecond"), "first; second");
+        assert_eq!(said("a file named (os error x), b"), "a file named (os error x), b");
     }
 }

@@ -2,22 +2,16 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
-use ondol::{FormatOptions, Volume};
-use std::os::unix::ffi::OsStrExt;
+use ondol::{FormatOptions, Volume, counted};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Refuses `nvm:POOL`, which names no file.
-pub(crate) fn refuse_pool(target: &Path, code: u8) -> Result<(), Failure> {
-    if target.as_os_str().as_bytes().starts_with(b"nvm:") {
-        return Err(Failure::new(code, format!("{}: a volume in an NVM pool is not built yet", target.display())));
-    }
-    Ok(())
-}
-
 /// Makes a file system.
 pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
-    refuse_pool(&args.target, USAGE)?;
+    let target = args.target.display();
+    if args.size.is_none() && !args.target.exists() {
+        return Err(Failure::new(USAGE, format!("there is no {target}: --size SIZE makes a file of that size")));
+    }
     let mut options = FormatOptions::new().force(args.force);
     if let Some(size) = args.size {
         options = options.size(size);
@@ -43,12 +37,14 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     if let Some(bytes) = args.journal_size {
         options = options.journal_size(bytes);
     }
-    Volume::format(&args.target, &options).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
+    Volume::format(&args.target, &options).map(|()| ExitCode::SUCCESS).map_err(|e| match &e {
+        ondol::Error::Format { .. } => Failure::new(USAGE, e),
+        _ => Failure::new(FAILED, e),
+    })
 }
 
 /// Changes how an image is journaled.
 pub(crate) fn tune(args: &args::Tune) -> Outcome {
-    refuse_pool(&args.target, USAGE)?;
     let tune = ondol::Tune { journal: args.journal, data: args.data, journal_size: args.journal_size };
     if tune.journal.is_none() && tune.data.is_none() && tune.journal_size.is_none() {
         return Err(Failure::new(USAGE, "nothing to change: say --journal ENGINE, --data MODE or --journal-size SIZE"));
@@ -63,12 +59,8 @@ pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
 
 /// Replays the journal.
 pub(crate) fn recover(args: &args::Recover) -> Outcome {
-    refuse_pool(&args.target, USAGE)?;
-    if args.discard_nvm {
-        return Err(Failure::new(USAGE, "--discard-nvm: NVM pools are not built yet"));
-    }
     let report = ondol::recover(&args.target).map_err(Failure::with(FAILED))?;
-    let (transactions, blocks) = (report.transactions, report.blocks);
-    println!("{}: {transactions} transactions replayed, {blocks} blocks written home; clean", args.target.display());
+    let (transactions, blocks) = (counted(report.transactions, "transaction"), counted(report.blocks, "block"));
+    println!("{}: {transactions} replayed, {blocks} written home; clean", args.target.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,7 @@
 //! `ondol info`: the state of an image or of a mounted volume.
 
 use crate::args;
-use crate::failure::{FAILED, Failure, Outcome, USAGE};
-use crate::image;
+use crate::failure::{FAILED, Failure, Outcome};
 use ondol_fuse::{client, mountinfo};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -14,7 +13,6 @@ const STATISTICS: [&str; 2] = ["counters", "requests"];
 
 /// Shows what is known of a volume.
 pub(crate) fn info(args: &args::Info) -> Outcome {
-    image::refuse_pool(&args.target, USAGE)?;
     let mut fields = read(&args.target)?;
     if !args.stats {
         fields.retain(|name, _| !STATISTICS.contains(&name.as_str()));

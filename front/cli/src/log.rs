@@ -1,52 +1,215 @@
-//! Where messages go: standard error, which a server in the background turns into a log file or the system's log.
+//! Where messages go: standard error; or, from a server in the background, the file that `log=` names, the system's log, the kernel's,
+//! or a file of the user's. Never to nowhere: where none of them can be opened, there is no such server.
 
-use std::fs::OpenOptions;
-use std::io::{self, IsTerminal};
+use std::fmt;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 /// The variable that says how much is logged, as in `debug` or `ondol_fuse=trace`.
 const VARIABLE: &str = "ONDOL_LOG";
 
+/// What is logged unless the variable says otherwise: errors and warnings, and how mounts begin and end.
+const USUAL: &str = "warn,ondol::mount=info";
+
+/// Messages go to a log that knows priorities and adds the time itself.
+static FOR_SYSTEM: AtomicBool = AtomicBool::new(false);
+
 /// Sends messages to standard error.
 pub(crate) fn to_stderr() {
-    let filter = EnvFilter::try_from_env(VARIABLE).unwrap_or_else(|_| EnvFilter::new("warn"));
+    let asked = std::env::var(VARIABLE).unwrap_or_else(|_| USUAL.to_owned());
+    let filter = EnvFilter::try_new(&asked);
+    let wrong = filter.as_ref().err().map(ToString::to_string);
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new(USUAL)))
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        .event_format(Lines)
         .init();
-}
-
-/// Points standard error at `file`, or else at the system's log, or else at nothing; standard output and input at nothing.
-///
-/// # Errors
-/// The log file or `/dev/null` cannot be opened.
-pub(crate) fn leave_terminal(file: Option<&OwnedFd>) -> io::Result<()> {
-    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    match (file, system_log()) {
-        (Some(file), _) => rustix::stdio::dup2_stderr(file)?,
-        (None, Some(log)) => rustix::stdio::dup2_stderr(&log)?,
-        (None, None) => rustix::stdio::dup2_stderr(&null)?,
+    if let Some(wrong) = wrong {
+        tracing::warn!("{VARIABLE}={asked} is passed over: {wrong}");
     }
-    Ok(())
 }
 
-/// Opens a log file to add to.
-///
-/// # Errors
-/// It cannot be opened.
-pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
-    Ok(OpenOptions::new().create(true).append(true).open(path)?.into())
+/// Says why the program ends, in one write: to a log each write is a message.
+pub(crate) fn failure(name: &str, message: &str) {
+    if FOR_SYSTEM.load(Ordering::Relaxed) {
+        tracing::error!("{message}");
+    } else {
+        // Nothing is left to do where even this cannot be written.
+        let _ = io::stderr().write_all(format!("{name}: {message}\n").as_bytes());
+    }
 }
 
-/// Each line that is written becomes one message of syslog(3).
-fn system_log() -> Option<OwnedFd> {
-    let socket = UnixDatagram::unbound().ok()?;
-    socket.connect("/dev/log").ok()?;
-    Some(socket.into())
+/// An open log of a server in the background.
+#[derive(Debug)]
+pub(crate) struct Log {
+    to: OwnedFd,
+    /// It is the system's or the kernel's.
+    of_system: bool,
+}
+
+impl Log {
+    /// Opens the file `named`, to add to it, or else the first of the usual places that can be opened.
+    ///
+    /// # Errors
+    /// A sentence for the user.
+    pub(crate) fn open(named: Option<&Path>) -> Result<Self, String> {
+        match named {
+            Some(path) => {
+                let file = OpenOptions::new().create(true).append(true).open(path);
+                let file = file.map_err(|e| format!("cannot open the log {}: {e}", path.display()))?;
+                Ok(Self { to: file.into(), of_system: false })
+            }
+            None => Places::here().open(),
+        }
+    }
+
+    /// Points standard error at the log; standard output and input at nothing.
+    ///
+    /// # Errors
+    /// `/dev/null` cannot be opened.
+    pub(crate) fn take_over(&self) -> io::Result<()> {
+        let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        rustix::stdio::dup2_stderr(&self.to)?;
+        FOR_SYSTEM.store(self.of_system, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Where messages can go when no file is named, best first.
+struct Places {
+    /// syslog(3)'s socket; the journal listens there, too.
+    system: PathBuf,
+    /// The kernel's log, which root may write to.
+    kernel: PathBuf,
+    /// The user's own files.
+    files: Vec<PathBuf>,
+}
+
+impl Places {
+    fn here() -> Self {
+        let directory = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let state = directory("XDG_STATE_HOME");
+        let homes = state.into_iter().chain(directory("HOME").map(|home| home.join(".local/state")));
+        let mut files: Vec<PathBuf> = homes.map(|home| home.join("ondol/log")).collect();
+        let user = rustix::process::geteuid().as_raw();
+        files.push(std::env::temp_dir().join(format!("ondol-{user}.log")));
+        Self { system: "/dev/log".into(), kernel: "/dev/kmsg".into(), files }
+    }
+
+    fn open(&self) -> Result<Log, String> {
+        let system = socket(&self.system).or_else(|_| Ok(OpenOptions::new().write(true).open(&self.kernel)?.into()));
+        if let Ok(to) = system.map_err(|_: io::Error| ()) {
+            return Ok(Log { to, of_system: true });
+        }
+        let file = self.files.iter().find_map(|path| own_file(path).ok());
+        let tried: Vec<String> = self.files.iter().map(|path| path.display().to_string()).collect();
+        let (system, kernel, tried) = (self.system.display(), self.kernel.display(), tried.join(", "));
+        let none = || format!("there is no log for messages ({system}, {kernel}, {tried}): name one with -o log=FILE");
+        Ok(Log { to: file.ok_or_else(none)?.into(), of_system: false })
+    }
+}
+
+/// Each write becomes one message.
+fn socket(path: &Path) -> io::Result<OwnedFd> {
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    Ok(socket.into())
+}
+
+/// A file that belongs to this user, which others may not have put there.
+fn own_file(path: &Path) -> io::Result<File> {
+    if let Some(dir) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    let no_link = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    let file = OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(no_link).open(path)?;
+    let found = file.metadata()?;
+    let own = found.is_file() && found.uid() == rustix::process::geteuid().as_raw();
+    if own { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// Lines with time and level; for the system's log with a priority and a name instead.
+struct Lines;
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        if !FOR_SYSTEM.load(Ordering::Relaxed) {
+            return Format::default().format_event(context, to, event);
+        }
+        write!(to, "<{}>ondol[{}]: ", priority(*event.metadata().level()), std::process::id())?;
+        context.format_fields(to.by_ref(), event)?;
+        writeln!(to)
+    }
+}
+
+/// syslog(3)'s number for a daemon's message.
+fn priority(level: Level) -> u8 {
+    const DAEMON: u8 = 3 << 3;
+    DAEMON
+        + match level {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            _ => 7,
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(log: &Log) -> bool {
+        File::from(log.to.try_clone().unwrap()).write_all(b"<30>ondol[1]: text\n").is_ok()
+    }
+
+    #[test]
+    fn there_is_always_a_place_or_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let places = Places { system: at("log"), kernel: at("kmsg"), files: vec![at("x/y"), at("last")] };
+        // The user's first file, whose directory is made; then, when that cannot be had, the next.
+        let log = places.open().unwrap();
+        assert!(!log.of_system && written(&log));
+        assert_eq!(std::fs::read(at("x/y")).unwrap(), b"<30>ondol[1]: text\n");
+        assert_eq!(at("x/y").metadata().unwrap().mode() & 0o077, 0);
+        std::fs::remove_file(at("x/y")).unwrap();
+        std::os::unix::fs::symlink(at("elsewhere"), at("x/y")).unwrap();
+        assert!(written(&places.open().unwrap()) && at("last").exists() && !at("elsewhere").exists());
+        std::fs::remove_file(at("last")).unwrap();
+        std::fs::create_dir(at("last")).unwrap();
+        let said = places.open().unwrap_err();
+        assert!(said.contains("-o log=FILE") && said.contains("last"), "{said}");
+        // The kernel's log before files, the system's before the kernel's.
+        File::create(at("kmsg")).unwrap();
+        let log = places.open().unwrap();
+        assert!(log.of_system && written(&log) && at("kmsg").metadata().unwrap().len() > 0);
+        let system = UnixDatagram::bind(at("log")).unwrap();
+        assert!(written(&places.open().unwrap()));
+        let mut message = [0; 64];
+        let len = system.recv(&mut message).unwrap();
+        assert_eq!(&message[..len], b"<30>ondol[1]: text\n");
+    }
+
+    #[test]
+    fn levels_have_the_systems_priorities() {
+        let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+        assert_eq!(levels.map(priority), [27, 28, 30, 31, 31]);
+    }
 }

@@ -24,8 +24,8 @@ mod umount;
 
 use args::{Arguments, Command};
 use called::Called;
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use failure::{FAILED, Failure, Outcome, USAGE};
 use std::process::ExitCode;
 
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("{}: {}", called.name(), failure.message);
+            log::failure(called.name(), &failure.message);
             ExitCode::from(failure.code)
         }
     }
@@ -68,19 +68,13 @@ fn run(command: Command) -> Outcome {
         Command::Check(args) => check::check(&args),
         Command::Recover(args) => image::recover(&args),
         Command::Info(args) => info::info(&args),
-        Command::Bench(args) => ondol_bench::main(args).map_err(Failure::with(FAILED)),
+        Command::Bench(args) => bench(args),
         Command::Tune(args) => image::tune(&args),
-        Command::Export(args) => not_built("export", args),
         Command::Pool(command) => pool::pool(&command),
-        Command::Run(args) => not_built("run", args),
         Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(USAGE)),
         Command::Completions(args) => manual::completions(&args),
         Command::Manual(args) => manual::pages(&args),
     }
-}
-
-fn not_built(name: &str, _: args::Ignored) -> Outcome {
-    Err(Failure::new(USAGE, format!("`ondol {name}` is not built yet")))
 }
 
 /// Help and version are no errors; a wrong command line has the usage code of the command's model.
@@ -91,14 +85,44 @@ fn usage(called: Called, e: &clap::Error) -> Outcome {
         let _ = e.print();
         return Ok(if help { ExitCode::from(USAGE) } else { ExitCode::SUCCESS });
     }
-    let text = e.to_string();
-    let what = ["\n\nUsage:", "\n\nFor more information"]
-        .iter()
-        .fold(&*text, |text, end| text.split(end).next().unwrap_or(text));
-    let what = what.trim_start_matches("error: ");
-    let what: Vec<&str> = what.split_whitespace().collect();
-    let command = if called == Called::Ondol { "ondol COMMAND" } else { called.name() };
-    Err(Failure::new(usage_code(called), format!("{} (`{command} --help` says more)", what.join(" "))))
+    let said = format!("{} (`{} --help` says more)", on_one_line(&e.to_string()), command_of(called));
+    Err(Failure::new(usage_code(called), said))
+}
+
+/// The command that was called, as far as there is one.
+fn command_of(called: Called) -> String {
+    let (mut name, mut command) = (called.name().to_owned(), Arguments::command());
+    if called == Called::Ondol {
+        for word in std::env::args().skip(1) {
+            let Some(below) = command.find_subcommand(&word).cloned() else { break };
+            name = format!("{name} {word}");
+            command = below;
+        }
+    }
+    name
+}
+
+/// What Rust says of numbers, and what is to be said.
+const NUMBERS: [(&str, &str); 3] = [
+    ("invalid digit found in string", "it must be a whole number"),
+    ("cannot parse integer from empty string", "it must be a whole number"),
+    ("number too large to fit in target type", "the number is too large"),
+];
+
+/// What clap says over several paragraphs: the error, then tips; usage and where to find more are left out.
+fn on_one_line(text: &str) -> String {
+    let text = NUMBERS.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));
+    let paragraphs = text.trim_start_matches("error: ").split("\n\n").map(|paragraph| {
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        words.join(" ")
+    });
+    let said =
+        paragraphs.filter(|p| !p.is_empty() && !p.starts_with("Usage:") && !p.starts_with("For more information"));
+    said.collect::<Vec<_>>().join("; ")
+}
+
+fn bench(args: ondol_bench::BenchArgs) -> Outcome {
+    ondol_bench::main(args).map_err(|e| Failure::new(if e.is_usage() { USAGE } else { FAILED }, e))
 }
 
 fn usage_code(called: Called) -> u8 {

@@ -15,18 +15,19 @@ pub(crate) fn completions(args: &args::Completions) -> Outcome {
     std::io::stdout().write_all(&script).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
 }
 
-/// Writes the manual's pages into a directory: `ondol.1`, one for each command, and those of the helpers in section 8.
+/// Writes the manual's pages below a directory: `man1/ondol.1` and one for each command, and `man8` for the helpers.
 pub(crate) fn pages(args: &args::Manual) -> Outcome {
     let fail = |e| Failure::new(FAILED, format!("cannot write into {}: {e}", args.dir.display()));
-    std::fs::create_dir_all(&args.dir).map_err(fail)?;
-    clap_mangen::generate_to(Arguments::command(), &args.dir).map_err(fail)?;
+    let [commands, helpers] = ["man1", "man8"].map(|section| args.dir.join(section));
+    std::fs::create_dir_all(&commands).and_then(|()| std::fs::create_dir_all(&helpers)).map_err(fail)?;
+    clap_mangen::generate_to(Arguments::command(), &commands).map_err(fail)?;
     for command in [
         args::MountHelper::command(),
         args::UmountHelper::command(),
         args::Fsck::command(),
         args::MkfsHelper::command(),
     ] {
-        helper_page(command, &args.dir).map_err(fail)?;
+        helper_page(command, &helpers).map_err(fail)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,17 +1,18 @@
 //! `ondol mount`, and the helper that mount(8) calls.
 
 use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Outcome, SYSTEM};
+use crate::log::Log;
 use crate::options::Wishes;
 use crate::passed::{enter_namespace, source};
 use crate::{args, background, image, log, remount};
-use ondol::{Access, Volume};
+use ondol::{Access, Volume, counted};
 use ondol_fuse::Mount;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,7 +32,6 @@ struct Request<'a> {
 
 /// Mounts, and serves in the background unless told otherwise.
 pub(crate) fn mount(args: &args::Mount) -> Outcome {
-    image::refuse_pool(&args.target, MOUNT_USAGE)?;
     if asks_for_remount(&args.options) {
         let dir = args.dir.display();
         return Err(Failure::new(MOUNT_USAGE, format!("remount is for mount(8) to ask: `mount -o remount,… {dir}`")));
@@ -43,7 +43,6 @@ pub(crate) fn mount(args: &args::Mount) -> Outcome {
 
 /// Mounts as mount(8) asks for it.
 pub(crate) fn helper(args: &args::MountHelper) -> Outcome {
-    image::refuse_pool(&args.source, MOUNT_USAGE)?;
     if asks_for_remount(&args.options) {
         return remount::remount(args);
     }
@@ -96,42 +95,82 @@ fn serve(request: &Request<'_>) -> Outcome {
         volume.close().map_err(Failure::with(MOUNT))?;
         return Err(Failure::new(INTERRUPTED, format!("not mounted: signal {signal} came before")));
     }
+    let log = Account::of(request, &volume);
     let ended = move || {
         // Nobody listens any more when a signal came first.
         let _ = tell.send(End::Unmounted);
     };
     let mount = Mount::new(volume, &prepared.source, request.dir, &request.wishes.mount, ended);
     let mount = mount.map_err(Failure::with(MOUNT))?;
-    let told_caller = if request.foreground {
-        notify(NotifyState::Ready);
-        Ok(())
-    } else {
-        background::ready(prepared.log.as_ref())
-    };
+    let told_caller = prepared.log.as_ref().map_or_else(
+        || {
+            notify(NotifyState::Ready);
+            Ok(())
+        },
+        background::ready,
+    );
     if told_caller.is_ok() {
+        log.begin();
         wait(&told);
     }
     if request.foreground {
         notify(NotifyState::Stopping);
     }
-    mount.finish().map_err(Failure::with(MOUNT))?;
+    mount.finish().map_err(|e| Failure::new(MOUNT, format!("{}: {e}", log.what)))?;
+    log.end();
     told_caller.map(|()| ExitCode::SUCCESS).map_err(Failure::with(SYSTEM))
+}
+
+/// What the log says of a mount: one line each for what was replayed, for its beginning, and for its end.
+struct Account {
+    /// Image and directory.
+    what: String,
+    replayed: Option<String>,
+    how: String,
+}
+
+impl Account {
+    fn of(request: &Request<'_>, volume: &Volume) -> Self {
+        let report = volume.recovered();
+        let (transactions, blocks) = (counted(report.transactions, "transaction"), counted(report.blocks, "block"));
+        let replayed = report.transactions > 0 || report.blocks > 0;
+        let mount = volume.info().ok().and_then(|info| info.mount);
+        let how = mount.map_or_else(String::new, |mount| match mount.read_only {
+            true => ", read-only".to_owned(),
+            false => format!(", journal {}, data {}", mount.engine, mount.data),
+        });
+        Self {
+            what: format!("{} on {}", request.target.display(), request.dir.display()),
+            replayed: replayed.then(|| format!("replayed {transactions}, {blocks}")),
+            how,
+        }
+    }
+
+    fn begin(&self) {
+        if let Some(replayed) = &self.replayed {
+            tracing::info!("{}: {replayed}", self.what);
+        }
+        tracing::info!("{}: mounted{}", self.what, self.how);
+    }
+
+    fn end(&self) {
+        tracing::info!("{}: unmounted, clean", self.what);
+    }
 }
 
 /// What has to be done before threads begin, and where the caller's paths mean what the caller means.
 struct Prepared {
     target: PathBuf,
     source: PathBuf,
-    log: Option<OwnedFd>,
+    /// Where messages of a server in the background go.
+    log: Option<Log>,
     /// Open while `target` names it.
     _image: Option<File>,
 }
 
 fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
-    let log = request.wishes.log.as_deref().map(|path| {
-        log::open(path).map_err(|e| Failure::new(MOUNT, format!("cannot open the log {}: {e}", path.display())))
-    });
-    let log = log.transpose()?;
+    let log = (!request.foreground).then(|| Log::open(request.wishes.log.as_deref()));
+    let log = log.transpose().map_err(Failure::with(MOUNT))?;
     if request.namespace.is_none() {
         Mount::check_point(request.dir).map_err(Failure::with(MOUNT))?;
     }
@@ -185,7 +224,7 @@ fn listen_to_signals(tell: Sender<End>) -> Result<(), Failure> {
 fn wait(told: &Receiver<End>) {
     match told.recv() {
         Ok(End::Signal(signal)) => tracing::info!("ending after signal {signal}"),
-        Ok(End::Unmounted) | Err(_) => tracing::info!("unmounted"),
+        Ok(End::Unmounted) | Err(_) => {}
     }
 }
 

@@ -149,7 +149,7 @@ impl MountOptions {
     fn valued(&mut self, word: &str) -> Result<bool, String> {
         let Some((key, value)) = word.split_once('=') else { return Ok(false) };
         let number = || value.parse::<u32>().ok().filter(|n| *n > 0);
-        let wrong = || format!("option {key}: `{value}` is not a number above 0");
+        let wrong = || format!("mount option `{key}={value}`: the value must be a number above 0");
         match key {
             "fsname" => self.fsname = Some(value.into()),
             "subtype" => self.subtype = value.into(),

@@ -346,14 +346,12 @@ fn choose_journal(options: &Options, features: Features, (blocks, block_size): (
     }
     match options.journal_blocks {
         Some(wanted) if wanted < crate::jbd2::MIN_BLOCKS => {
-            refuse(format!("a journal of {wanted} blocks, at least {} are possible", crate::jbd2::MIN_BLOCKS))
+            refuse(format!("a journal needs at least {} blocks, not {wanted}", crate::jbd2::MIN_BLOCKS))
         }
         Some(wanted) => Ok(wanted),
         None if blocks < JOURNAL_MIN_VOLUME => {
-            let (have, need) = (blocks * u64::from(block_size) / KIB, JOURNAL_MIN_VOLUME * u64::from(block_size) / KIB);
-            refuse(format!(
-                "{have} KiB are too few: a volume with a journal and blocks of {block_size} bytes needs {need} KiB"
-            ))
+            let need = JOURNAL_MIN_VOLUME * u64::from(block_size) / KIB;
+            refuse(format!("too small: a volume with a journal and blocks of {block_size} bytes needs {need} KiB"))
         }
         None if options.roomy_journal => Ok(roomy_journal(blocks)),
         None => Ok(default_journal(blocks)),

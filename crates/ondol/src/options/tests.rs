@@ -15,7 +15,15 @@ fn later_options_win_and_ext4_words_keep_their_meaning() {
 #[test]
 fn what_cannot_be_taken_is_refused_by_name() {
     assert_eq!(Options::parse("sparkle"), Err(OptionError::Unknown("sparkle".into())));
-    assert_eq!(Options::parse("journal=remap"), Err(OptionError::NotBuilt("journal=remap".into())));
+    for (word, said) in [
+        ("journal=remap", "mount option `journal=remap`: the value must be classic or compressed"),
+        ("commit=abc", "mount option `commit=abc`: the value must be a number of seconds"),
+        ("data=", "mount option `data=`: the value must be writeback, ordered or journal"),
+        ("fsync=file", "mount option `fsync=file`: the value must be prefix"),
+        ("cache=much", "mount option `cache=much`: the value must be a size such as 64M"),
+    ] {
+        assert_eq!(Options::parse(word).unwrap_err().to_string(), said);
+    }
     assert!(Options::parse("data=fast").unwrap_err().to_string().contains("ordered"));
     assert!(Options::parse("nvm=/dev/shm/p").unwrap_err().to_string().contains("nvm"));
 }

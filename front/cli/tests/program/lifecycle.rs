@@ -1,10 +1,10 @@
 //! How mounts begin and end, and what the image is then.
 
-use crate::place::{Place, fails, ondol, succeeds, unmounts};
+use crate::place::{Place, eventually, fails, ondol, output, succeeds, unmounts};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::process::Command;
 
 fn signal(place: &mut Place, server: usize, signal: Signal) {
@@ -184,12 +184,73 @@ fn odd_names_are_found_again() {
 
 #[test]
 fn messages_of_a_background_server_go_to_its_log() {
+    let Some(mut place) = Place::new() else { return };
+    // A journal that holds something.
+    let server = place.serve();
+    fs::write(place.on("file"), b"durable").unwrap();
+    File::open(place.on("file")).unwrap().sync_all().unwrap();
+    place.server(server).kill().unwrap();
+    place.server(server).wait().unwrap();
+    place.umount();
+    let log = place.image().with_extension("log");
+    succeeds(place.mount_command().arg("-o").arg(format!("log={}", log.display())).env_remove("ONDOL_LOG"));
+    place.umount();
+    let what = format!("{} on {}", place.image().display(), place.mount_point().display());
+    // The image is free before the server has said so.
+    let read = || fs::read_to_string(&log).unwrap();
+    assert!(eventually(|| read().contains("unmounted")), "{}", read());
+    let text = read();
+    let lines: Vec<&str> = text.lines().collect();
+    let [replayed, mounted, unmounted] = lines[..] else { panic!("{text}") };
+    assert!(replayed.contains(&format!("{what}: replayed ")) && replayed.contains(" block"), "{text}");
+    assert!(mounted.ends_with(&format!("{what}: mounted, journal compressed, data journal")), "{text}");
+    assert!(unmounted.ends_with(&format!("{what}: unmounted, clean")), "{text}");
+    place.mount(&format!("ro,log={}", log.display()));
+    place.umount();
+    assert!(read().contains(&format!("{what}: mounted, read-only\n")), "{}", read());
+}
+
+/// Without `log=` messages go to the system's log or the kernel's, and for users where there is none of these to a file.
+#[test]
+fn messages_never_go_to_nowhere() {
+    let Some(place) = crate::namespace::place() else { return };
+    crate::namespace::run(
+        &place,
+        r#"
+[ ! -e /dev/log ] || mount --bind /dev/null /dev/log
+: > "$D/kmsg"; [ -e /dev/kmsg ] && mount --bind "$D/kmsg" /dev/kmsg
+mount.ondol "$I" "$M"
+umount.ondol "$M"
+if [ -e /dev/kmsg ]; then
+    grep -q "^<30>ondol.[0-9]*.: $I on $M: mounted, journal compressed, data journal$" "$D/kmsg"
+    until grep -q "^<30>ondol.[0-9]*.: $I on $M: unmounted, clean$" "$D/kmsg"; do sleep 0.05; done
+fi
+# A user, whose directories cannot be used, and then can.
+chmod 600 "$D/kmsg"
+as_nobody env -u XDG_STATE_HOME HOME=/nonexistent TMPDIR="$D" "$D/ondol" mount "$I" "$M"
+as_nobody "$D/ondol" umount "$M"
+grep -q ": mounted" "$D/ondol-65534.log"
+mkdir "$D/state"; chown 65534 "$D/state"
+as_nobody env XDG_STATE_HOME="$D/state" "$D/ondol" mount "$I" "$M"
+as_nobody "$D/ondol" umount "$M"
+until grep -q ": unmounted, clean" "$D/state/ondol/log"; do sleep 0.05; done
+"#,
+    );
+    place.is_clean();
+}
+
+#[test]
+fn what_is_logged_can_be_chosen() {
     let Some(place) = Place::new() else { return };
     let log = place.image().with_extension("log");
     let mut command = place.mount_command();
-    succeeds(command.arg("-o").arg(format!("log={}", log.display())).env("ONDOL_LOG", "info"));
+    succeeds(command.arg("-o").arg(format!("log={}", log.display())).env("ONDOL_LOG", "error"));
     place.umount();
-    let mut text = String::new();
-    File::open(log).unwrap().read_to_string(&mut text).unwrap();
-    assert!(text.contains("unmounted"), "{text}");
+    assert_eq!(fs::read_to_string(log).unwrap(), "");
+    let wrong = format!("log={}", place.image().with_extension("other").display());
+    let out = output(place.mount_command().args(["-o", &wrong]).env("ONDOL_LOG", "ondol=loud"));
+    assert!(out.status.success());
+    place.umount();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains("ONDOL_LOG=ondol=loud is passed over: "), "{said}");
 }

@@ -15,3 +15,4 @@ mod namespace;
 mod place;
 mod pool;
 mod users;
+mod wrong;

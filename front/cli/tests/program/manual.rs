@@ -19,13 +19,13 @@ fn pages_are_written_for_commands_and_helpers() {
     let pages = dir.path().join("man");
     succeeds(ondol().arg("manual").arg(&pages));
     for (page, word) in [
-        ("ondol.1", "Crash"),
-        ("ondol-mount.1", "data="),
-        ("ondol-check.1", "Exit code"),
-        ("mount.ondol.8", "remount"),
-        ("umount.ondol.8", "clean"),
-        ("fsck.ondol.8", "journal"),
-        ("mkfs.ondol.8", "Label"),
+        ("man1/ondol.1", "Crash"),
+        ("man1/ondol-mount.1", "data="),
+        ("man1/ondol-check.1", "Exit code"),
+        ("man8/mount.ondol.8", "remount"),
+        ("man8/umount.ondol.8", "clean"),
+        ("man8/fsck.ondol.8", "journal"),
+        ("man8/mkfs.ondol.8", "Label"),
     ] {
         let text = fs::read_to_string(pages.join(page)).unwrap_or_else(|e| panic!("{page}: {e}"));
         assert!(text.to_lowercase().contains(&word.to_lowercase()), "{page}");
@@ -34,5 +34,13 @@ fn pages_are_written_for_commands_and_helpers() {
             assert!(out.status.success() && out.stderr.is_empty(), "{page}: {}", String::from_utf8_lossy(&out.stderr));
         }
     }
-    assert!(!pages.join("ondol-export.1").exists());
+    // Each section holds its own pages, and nothing lies beside them.
+    let names = |dir: &std::path::Path| -> Vec<String> {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    assert_eq!(names(&pages).len(), 2);
+    for (section, ending) in [("man1", ".1"), ("man8", ".8")] {
+        let found = names(&pages.join(section));
+        assert!(!found.is_empty() && found.iter().all(|name| name.ends_with(ending)), "{section}: {found:?}");
+    }
 }

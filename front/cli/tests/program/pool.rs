@@ -125,6 +125,6 @@ fn a_pool_in_use_is_refused_by_name() {
     rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive).unwrap();
     for words in [&["create", "-F"][..], &["info"], &["dump"], &["measure"]] {
         let said = fails(&mut pool.command(words), 1);
-        assert!(said.contains("pool is in use by another process"), "{said}");
+        assert!(said.contains("pool is in use"), "{said}");
     }
 }

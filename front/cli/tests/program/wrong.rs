@@ -1,0 +1,117 @@
+//! Wrong calls: what is said, and which exit code says so.
+
+use crate::place::{fails, ondol, output, succeeds};
+use std::fs;
+
+/// The whole of what is said, and the exit code: docs/commands.md says by which rule.
+#[test]
+fn wrong_calls_are_answered_in_one_line() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in ["mkfs --size 16M there.img", "mkfs --size 16M --journal classic other.img"] {
+        succeeds(ondol().args(command.split(' ')).current_dir(dir.path()));
+    }
+    fs::write(dir.path().join("text"), "no file system").unwrap();
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    for (call, code, said) in WRONG {
+        let got = fails(ondol().args(call.split_whitespace()).current_dir(dir.path()), *code);
+        assert_eq!(got, format!("ondol: {said}\n"), "ondol {call}");
+    }
+}
+
+#[test]
+fn what_is_not_built_is_not_known() {
+    for name in ["export", "run"] {
+        let said = fails(ondol().args([name, "x"]), 2);
+        assert!(said.contains(&format!("unrecognized subcommand '{name}'")), "{said}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = succeeds(ondol().args(["completions", shell]));
+        for word in ["export the", "Run a command", "discard-nvm", "scalable", "remap"] {
+            assert!(!script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert_eq!(output(&mut ondol()).status.code(), Some(2));
+}
+
+/// Call, exit code, and what is said.
+#[rustfmt::skip]
+const WRONG: &[(&str, i32, &str)] = &[
+    ("frobnicate", 2, "unrecognized subcommand 'frobnicate' (`ondol --help` says more)"),
+    ("mkfs", 2, "the following required arguments were not provided: <TARGET> (`ondol mkfs --help` says more)"),
+    ("mkfs --size many new.img", 2, "invalid value 'many' for '--size <SIZE>': `many` is not a size: write a number with K, M, G or T, as in 512M or 4G (`ondol mkfs --help` says more)"),
+    ("mkfs --size 0 new.img", 2, "invalid value '0' for '--size <SIZE>': `0` is not a size: write a number with K, M, G or T, as in 512M or 4G (`ondol mkfs --help` says more)"),
+    ("mkfs --sparkle new.img", 2, "unexpected argument '--sparkle' found; tip: to pass '--sparkle' as a value, use '-- --sparkle' (`ondol mkfs --help` says more)"),
+    ("mkfs new.img", 2, "there is no new.img: --size SIZE makes a file of that size"),
+    ("mkfs -F --size 16M -b 3000 other.img", 2, "cannot make a file system on other.img: block size 3000: 1024, 2048 and 4096 are possible"),
+    ("mkfs -F --size 16M -b x other.img", 2, "invalid value 'x' for '-b <BYTES>': it must be a whole number (`ondol mkfs --help` says more)"),
+    ("mkfs -F --size 16M -L a-label-that-is-too-long other.img", 2, "cannot make a file system on other.img: the label has 24 bytes, at most 16 are possible"),
+    ("mkfs -F --size 16M -O sparkle other.img", 2, "cannot make a file system on other.img: unknown feature 'sparkle'"),
+    ("mkfs -F --size 16M -O ondol_journal other.img", 2, "cannot make a file system on other.img: unsupported features: ondol_journal"),
+    ("mkfs -F --size 1K other.img", 2, "cannot make a file system on other.img: too small: a volume with a journal and blocks of 1024 bytes needs 2048 KiB"),
+    ("mkfs -F --size 16M --journal remap other.img", 2, "invalid value 'remap' for '--journal <ENGINE>': `remap` is no journal engine: choose classic or compressed (`ondol mkfs --help` says more)"),
+    ("mkfs -F --size 16M --data fast other.img", 2, "invalid value 'fast' for '--data <MODE>': `fast` is no data mode: choose journal, ordered or writeback (`ondol mkfs --help` says more)"),
+    ("mkfs -F --size 16M --journal-size 1G other.img", 2, "cannot make a file system on other.img: a journal of 1048576 blocks takes more than half of the volume"),
+    ("mkfs -F --size 16M --journal-size 4K other.img", 2, "cannot make a file system on other.img: a journal needs at least 1024 blocks, not 4"),
+    ("mkfs --size 16M absent/new.img", 1, "cannot create absent/new.img: No such file or directory"),
+    ("mount there.img", 1, "the following required arguments were not provided: <DIR> (`ondol mount --help` says more)"),
+    ("mount --sparkle there.img dir", 1, "unexpected argument '--sparkle' found; tip: to pass '--sparkle' as a value, use '-- --sparkle' (`ondol mount --help` says more)"),
+    ("mount -o sparkle there.img dir", 1, "unknown mount option `sparkle`"),
+    ("mount -o alow_other there.img dir", 1, "unknown mount option `alow_other`; did you mean `allow_other`?"),
+    ("mount -o commit=abc there.img dir", 1, "mount option `commit=abc`: the value must be a number of seconds"),
+    ("mount -o data=fast there.img dir", 1, "mount option `data=fast`: the value must be writeback, ordered or journal"),
+    ("mount -o journal=swap there.img dir", 1, "mount option `journal=swap`: the value must be classic or compressed"),
+    ("mount -o fsync=file there.img dir", 1, "mount option `fsync=file`: the value must be prefix"),
+    ("mount -o nvm=/dev/dax0.0 there.img dir", 1, "unknown mount option `nvm=/dev/dax0.0`"),
+    ("mount -o cache=much there.img dir", 1, "mount option `cache=much`: the value must be a size such as 64M"),
+    ("mount -o errors=panic there.img dir", 1, "mount option `errors=panic`: the value must be remount-ro or continue; a server cannot make the machine panic"),
+    ("mount -o max_read=x there.img dir", 1, "mount option `max_read=x`: the value must be a number above 0"),
+    ("mount -o max_threads=0 there.img dir", 1, "mount option `max_threads=0`: the value must be a number above 0"),
+    ("mount -o sb=x there.img dir", 1, "mount option `sb=x`: the value must be the place of a copy of the superblock, in units of 1 KiB"),
+    ("mount -o remount,ro there.img dir", 1, "remount is for mount(8) to ask: `mount -o remount,… dir`"),
+    ("mount absent.img dir", 32, "cannot open absent.img: No such file or directory"),
+    ("mount nvm:pool dir", 32, "cannot open nvm:pool: No such file or directory"),
+    ("mount there.img absent", 32, "cannot use absent as a mount point: No such file or directory"),
+    ("mount there.img other.img", 32, "cannot use other.img as a mount point: not a directory"),
+    ("mount --create many new.img dir", 1, "invalid value 'many' for '--create <SIZE>': `many` is not a size: write a number with K, M, G or T, as in 512M or 4G (`ondol mount --help` says more)"),
+    ("umount", 1, "the following required arguments were not provided: <DIR> (`ondol umount --help` says more)"),
+    ("umount dir", 32, "dir is not on a volume mounted by ondol"),
+    ("umount absent", 32, "cannot open absent: No such file or directory"),
+    ("sync", 2, "the following required arguments were not provided: <DIR> (`ondol sync --help` says more)"),
+    ("sync dir", 1, "dir is not on a volume mounted by ondol"),
+    ("check", 16, "the following required arguments were not provided: <TARGET> (`ondol check --help` says more)"),
+    ("check --sparkle there.img", 16, "unexpected argument '--sparkle' found; tip: to pass '--sparkle' as a value, use '-- --sparkle' (`ondol check --help` says more)"),
+    ("check -b x there.img", 16, "invalid value 'x' for '-b <BLOCK>': it must be a whole number (`ondol check --help` says more)"),
+    ("check absent.img", 8, "cannot open absent.img: No such file or directory"),
+    ("check -b 77 there.img", 8, "there.img: no superblock begins in block 77"),
+    ("recover", 2, "the following required arguments were not provided: <TARGET> (`ondol recover --help` says more)"),
+    ("recover absent.img", 1, "cannot open absent.img: No such file or directory"),
+    ("recover --discard-nvm there.img", 2, "unexpected argument '--discard-nvm' found; tip: to pass '--discard-nvm' as a value, use '-- --discard-nvm' (`ondol recover --help` says more)"),
+    ("info", 2, "the following required arguments were not provided: <TARGET> (`ondol info --help` says more)"),
+    ("info absent.img", 1, "cannot open absent.img: No such file or directory"),
+    ("info dir", 1, "dir is not on a volume mounted by ondol"),
+    ("tune there.img", 2, "nothing to change: say --journal ENGINE, --data MODE or --journal-size SIZE"),
+    ("tune --data fast there.img", 2, "invalid value 'fast' for '--data <MODE>': `fast` is no data mode: choose journal, ordered or writeback (`ondol tune --help` says more)"),
+    ("tune --journal scalable there.img", 2, "invalid value 'scalable' for '--journal <ENGINE>': `scalable` is no journal engine: choose classic or compressed (`ondol tune --help` says more)"),
+    ("tune --journal-size 1K there.img", 1, "there.img: a journal of 1 block: the least is 1024"),
+    ("tune --journal classic absent.img", 1, "cannot open absent.img: No such file or directory"),
+    ("pool create pool", 2, "there is no pool; --size SIZE makes a pool of that size"),
+    ("pool create --size 4K pool", 1, "pool cannot hold a pool of 4096 bytes: a pool has at least 12288, and not more than its medium"),
+    ("pool create --domain optane --size 1M pool", 2, "invalid value 'optane' for '--domain <DOMAIN>': `optane` is no persistence domain: choose auto, adr, eadr, gpf, msync or volatile (`ondol pool create --help` says more)"),
+    ("pool info absent", 1, "cannot open absent: No such file or directory"),
+    ("pool info there.img", 1, "there.img is no pool: there is no signature at byte 0 or 4096; `ondol pool create there.img` makes one"),
+    ("pool measure --nvm-model speed=3ns there.img", 2, "invalid value 'speed=3ns' for '--nvm-model <MODEL>': `speed=3ns` is no part of an NVM model: write read=300ns, write=100ns or bandwidth=2G (`ondol pool measure --help` says more)"),
+    ("bench run", 2, "the following required arguments were not provided: --on <TARGET> <WORKLOAD> (`ondol bench run --help` says more)"),
+    ("bench run copy --on tmpfs", 2, "workload copy: unknown; there are create-fsync, overwrite-fsync, append-fsync, varmail, fileserver, webproxy, postmark, create, untar, stat, readdir, rename, unlink, stream-write, stream-read, random-write, random-read"),
+    ("bench run varmail --on nfs:x", 2, "target nfs:x: unknown; `ondol bench list` names the targets"),
+    ("bench run varmail --on tmpfs --param colour=red", 2, "--param colour=red: varmail has no parameter colour; it has files, size, gamma, append, iosize, width, seed"),
+    ("bench run varmail --on tmpfs --seconds 0", 2, "--seconds 0: not a positive time"),
+    ("bench run varmail --on tmpfs --dir absent", 2, "--dir absent: not a directory"),
+    ("bench paper 5", 2, "invalid value '5' for '<NUMBER>': there are the figures of paper 3 (`ondol bench paper --help` says more)"),
+    ("bench paper 3 --figure 2", 2, "bench paper 3: there are figures 1, 4, 5, 6 and 7"),
+    ("crash --engine swap", 2, "invalid value 'swap' for '--engine <ENGINE>': `swap` is no journal engine: choose classic or compressed (`ondol crash --help` says more)"),
+    ("crash --sparkle", 2, "unexpected argument '--sparkle' found (`ondol crash --help` says more)"),
+    ("completions", 2, "the following required arguments were not provided: <SHELL> (`ondol completions --help` says more)"),
+    ("completions abacus", 2, "invalid value 'abacus' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh] (`ondol completions --help` says more)"),
+    ("manual", 2, "the following required arguments were not provided: <DIR> (`ondol manual --help` says more)"),
+    ("manual text", 1, "cannot write into text: Not a directory"),
+];
