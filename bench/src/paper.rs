@@ -11,12 +11,14 @@ mod tests;
 use crate::BenchError;
 use crate::args::{PaperArgs, RunArgs, Settle};
 use crate::error::Context;
+use crate::interrupt::Interrupt;
 use crate::report::{Report, terminal};
 use crate::run;
 use figures::{Panel, Paper};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Instant;
 
 /// A panel of a figure, measured.
 #[derive(Clone, Debug, Serialize)]
@@ -38,31 +40,64 @@ struct Drawn {
 struct Drawing {
     paper: u32,
     quick: bool,
+    /// Panels or rounds are missing: the run was interrupted, or a panel failed.
+    partial: bool,
     panels: Vec<Drawn>,
 }
 
-/// Runs the list and writes what came out.
+/// Runs the list and writes what came out. Files hold after each panel what was measured so far.
 pub(crate) fn run(args: &PaperArgs) -> Result<(), BenchError> {
-    if args.number != 3 {
-        return Err(BenchError::Usage(format!("bench paper {}: only the figures of paper 3 are built", args.number)));
+    let panels: Vec<&Panel> =
+        figures::PANELS.iter().filter(|panel| args.figure.is_none_or(|n| panel.figures.contains(&n))).collect();
+    if panels.is_empty() {
+        return Err(BenchError::Usage("bench paper 3: there are figures 1, 4, 5, 6 and 7".into()));
     }
     let targets = figures::targets();
-    let mut drawing = Drawing { paper: args.number, quick: args.quick, panels: Vec::new() };
+    // Between the panels, too.
+    let interrupt = Interrupt::catch()?;
+    draw(&panels, args, |panel| interrupt.check().and_then(|()| run::report(&run_args(panel, &targets, args))))
+}
+
+/// Measures panel after panel and keeps what was measured, whatever becomes of the rest.
+fn draw(
+    panels: &[&Panel],
+    args: &PaperArgs,
+    mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
+) -> Result<(), BenchError> {
+    let begun = Instant::now();
+    let mut drawing = Drawing { paper: args.number, quick: args.quick, partial: true, panels: Vec::new() };
     let to_stdout = args.json.as_deref() == Some(Path::new("-"));
-    for panel in figures::PANELS.iter().filter(|panel| args.figure.is_none_or(|n| panel.figures.contains(&n))) {
-        let result = run::report(&run_args(panel, &targets, args))?;
+    let mut failed = None;
+    for (n, panel) in panels.iter().enumerate() {
+        let head = heading(panel.figures, panel.workload, panel.device);
+        let (n, of, minutes) = (n + 1, panels.len(), begun.elapsed().as_secs() / 60);
+        eprintln!("ondol bench paper {}: panel {n} of {of}, figure {head}; {minutes} min so far", args.number);
+        let result = match measure(panel) {
+            Ok(result) => result,
+            Err(e) => {
+                failed = Some(e);
+                break;
+            }
+        };
         if !to_stdout {
-            let head = heading(panel.figures, panel.workload, panel.device);
             let text = format!("== figure {head}\n{}\n", terminal(&result));
             io::stdout().lock().write_all(text.as_bytes()).context(|| "standard output")?;
         }
-        let Panel { figures, device, workload, paper, .. } = *panel;
+        let Panel { figures, device, workload, paper, .. } = **panel;
+        let cut = result.partial;
         drawing.panels.push(Drawn { figures, device, workload, paper, result });
+        drawing.partial = cut || n < of;
+        save(args, &drawing)?;
+        if cut {
+            failed = Some(BenchError::Interrupted);
+            break;
+        }
     }
-    if drawing.panels.is_empty() {
-        return Err(BenchError::Usage("bench paper 3: there are figures 1, 4, 5, 6 and 7".into()));
+    if !drawing.panels.is_empty() {
+        let shown = if to_stdout { json(&drawing)? } else { summary::terminal(&drawing) };
+        io::stdout().lock().write_all(shown.as_bytes()).context(|| "standard output")?;
     }
-    write(args, &drawing)
+    failed.map_or(Ok(()), Err)
 }
 
 fn heading(figures: &[u32], workload: &str, device: &str) -> String {
@@ -89,20 +124,22 @@ fn run_args(panel: &Panel, targets: &[String], args: &PaperArgs) -> RunArgs {
     }
 }
 
-fn write(args: &PaperArgs, drawing: &Drawing) -> Result<(), BenchError> {
-    let mut json = serde_json::to_string_pretty(drawing).map_err(io::Error::from).context(|| "JSON")?;
-    json.push('\n');
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
-    let shown = if to_stdout { json.clone() } else { summary::terminal(&drawing.panels) };
-    io::stdout().lock().write_all(shown.as_bytes()).context(|| "standard output")?;
+fn json(drawing: &Drawing) -> Result<String, BenchError> {
+    let json = serde_json::to_string_pretty(drawing).map_err(io::Error::from).context(|| "JSON")?;
+    Ok(json + "\n")
+}
+
+/// Writes the files that were asked for.
+fn save(args: &PaperArgs, drawing: &Drawing) -> Result<(), BenchError> {
+    let json = json(drawing)?;
     let save = |path: &Path, text: &str| std::fs::write(path, text).context(|| path.display().to_string());
-    if let Some(file) = args.json.as_deref().filter(|_| !to_stdout) {
+    if let Some(file) = args.json.as_deref().filter(|file| *file != Path::new("-")) {
         save(file, &json)?;
     }
     if let Some(dir) = &args.report {
         std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
         save(&dir.join("paper3.json"), &json)?;
-        save(&dir.join("paper3.md"), &summary::markdown(&drawing.panels))?;
+        save(&dir.join("paper3.md"), &summary::markdown(drawing))?;
     }
     Ok(())
 }

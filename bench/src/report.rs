@@ -28,6 +28,8 @@ pub(crate) struct Report {
     pub(crate) commit: &'static str,
     /// How often every target had its turn.
     pub(crate) rounds: u32,
+    /// There were to be more rounds: the run was interrupted.
+    pub(crate) partial: bool,
     /// The targets, in the order of the command line.
     pub(crate) targets: Vec<TargetReport>,
 }

@@ -29,12 +29,14 @@ struct Job {
     params: Map<String, Value>,
 }
 
-/// Runs the workload on the targets and writes what came out.
+/// Runs the workload on the targets and writes what came out, also of a run that was interrupted after its first round.
 pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
-    write(args, &report(args)?)
+    let report = report(args)?;
+    write(args, &report)?;
+    if report.partial { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-/// Runs the workload on the targets.
+/// Runs the workload on the targets. An interrupted run is reported as far as it went in whole rounds, if there was one.
 pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let job = job(args)?;
     let on = args.on.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
@@ -48,6 +50,7 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     };
     let interrupt = Interrupt::catch()?;
     let turns = rounds(&job, &on, args.rounds, &setting, &interrupt)?;
+    let done = turns.last().map_or(0, |turns| turns.samples.len() as u32);
     let Job { definition, plan, params, .. } = job;
     Ok(Report {
         workload: definition.name,
@@ -55,7 +58,8 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
         contents: plan.contents.payload(),
         machine: Machine::here(),
         commit: commit(),
-        rounds: args.rounds,
+        rounds: done,
+        partial: done < args.rounds,
         targets: targets(&args.on, &turns),
     })
 }
@@ -107,7 +111,7 @@ fn check_places(args: &RunArgs) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Every target's turns, in the order of the targets.
+/// Every target's turns, in the order of the targets: of all rounds, or of those before a signal, if any.
 fn rounds(
     job: &Job,
     on: &[Target],
@@ -118,18 +122,40 @@ fn rounds(
     let mut turns = vec![Turns::default(); on.len()];
     let progress = Progress::new(u64::from(rounds) * on.len() as u64);
     for round in 1..=rounds {
-        for (target, turns) in on.iter().zip(&mut turns) {
-            interrupt.check()?;
-            progress.0.set_message(format!("round {round}: {}", target.text));
-            let outcome = turn(job, target, setting, interrupt);
-            // A failure after a signal is the signal's doing.
-            let (guarantee, sample, device) = outcome.or_else(|e| interrupt.check().and(Err(e)))?;
-            turns.guarantee = guarantee;
-            turns.samples.push((sample, device));
-            progress.0.inc(1);
+        match one_round(job, on, round, setting, interrupt, &progress) {
+            Ok(round) => {
+                for (turns, (guarantee, sample, device)) in turns.iter_mut().zip(round) {
+                    turns.guarantee = guarantee;
+                    turns.samples.push((sample, device));
+                }
+            }
+            Err(BenchError::Interrupted) if round > 1 => break,
+            Err(e) => return Err(e),
         }
     }
     Ok(turns)
+}
+
+type Turn = (String, Sample, Device);
+
+/// A turn of every target.
+fn one_round(
+    job: &Job,
+    on: &[Target],
+    round: u32,
+    setting: &Setting,
+    interrupt: &Interrupt,
+    progress: &Progress,
+) -> Result<Vec<Turn>, BenchError> {
+    let turns = on.iter().map(|target| {
+        interrupt.check()?;
+        progress.0.set_message(format!("round {round}: {}", target.text));
+        let outcome = turn(job, target, setting, interrupt);
+        progress.0.inc(1);
+        // What fails after a signal fails by its doing, and what does not fail is cut short.
+        interrupt.check().and(outcome)
+    });
+    turns.collect()
 }
 
 /// A bar on a terminal, gone when the work is over or has failed.
@@ -152,12 +178,7 @@ impl Drop for Progress {
 }
 
 /// One turn of one target: made, worked on, taken away.
-fn turn(
-    job: &Job,
-    target: &Target,
-    setting: &Setting,
-    interrupt: &Interrupt,
-) -> Result<(String, Sample, Device), BenchError> {
+fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) -> Result<Turn, BenchError> {
     let session = target::open(target, setting, interrupt)?;
     let on = |what: &str| format!("{} on {}{what}", job.definition.name, target.text);
     let prepared = job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| on(" (preparing)"))?;

@@ -6,6 +6,7 @@
 use clap::Parser;
 use ondol_bench::BenchArgs;
 use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         });
     }
     interrupt("tmpfs");
+    keeps_whole_rounds();
     let exists = |path: &str| Path::new(path).exists();
     if can_mount() && exists("/usr/sbin/mke2fs") && exists("/dev/loop-control") {
         interrupt("kernel:ext4");
@@ -39,6 +41,33 @@ fn main() -> ExitCode {
         ondol_skips::skip("fuse2fs needs the right to mount, mke2fs, fuse2fs and /dev/fuse");
     }
     ExitCode::SUCCESS
+}
+
+/// Interrupts a run of many rounds, later and later until one was done: it is reported, as a part.
+fn keeps_whole_rounds() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let json = dir.path().join("report.json");
+    let kept = (0..8).map(|n| Duration::from_millis(500 << n)).any(|patience| {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["run", "create-fsync", "--on", "tmpfs", "--rounds", "1000", "--ops", "20000", "--json"])
+            .arg(&json)
+            .env(CHILD, "1")
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("start");
+        std::thread::sleep(patience);
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("pid");
+        kill_process(pid, Signal::TERM).expect("signal");
+        let status = child.wait().expect("wait");
+        // It may not listen yet.
+        assert!(status.code() == Some(130) || status.signal() == Some(Signal::TERM.as_raw()), "{status}");
+        json.exists()
+    });
+    assert!(kept, "no round was kept");
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).expect("report")).expect("JSON");
+    assert_eq!(report["partial"], true);
+    assert!((1..1000).contains(&report["rounds"].as_u64().expect("rounds")), "{report}");
+    assert_eq!(report["targets"][0]["counters"]["ops"].as_u64(), report["rounds"].as_u64().map(|n| n * 20_000));
 }
 
 /// Interrupts an endless run on `target` once it works.

@@ -102,7 +102,6 @@ fn what_is_unknown_is_refused_by_name() {
         (&["run", "varmail", "--on", "tmpfs", "--dir", "/does/not/exist"], "--dir /does/not/exist"),
         (&["run", "varmail", "--on", "tmpfs", "--json", "/does/not/exist"], "--json /does/not/exist"),
         (&["run", "varmail", "--on", "tmpfs", "--seconds", "0"], "--seconds 0"),
-        (&["paper", "9", "--quick"], "bench paper 9"),
         (&["paper", "3", "--figure", "2"], "figures 1, 4, 5, 6 and 7"),
     ] {
         let error = bench(args).expect_err("a refusal");

@@ -1,8 +1,9 @@
 //! All panels in one table.
 
 use super::figures::{COMPRESSED, KERNEL, KERNEL_JOURNAL, OURS};
-use super::{Drawn, heading};
+use super::{Drawing, Drawn, heading};
 use crate::report::{TargetReport, aligned, compression, pipes};
+use ondol::counted;
 
 const HEAD: [&str; 8] = [
     "figure: workload, disk",
@@ -16,20 +17,28 @@ const HEAD: [&str; 8] = [
 ];
 
 /// For the terminal.
-pub(super) fn terminal(panels: &[Drawn]) -> String {
-    let mut out = String::from("Ratios of medians; in process for classic and compressed\n\n");
-    aligned(&mut out, &HEAD, &rows(panels));
+pub(super) fn terminal(drawing: &Drawing) -> String {
+    let mut out = partial(drawing) + "Ratios of medians; in process for classic and compressed\n\n";
+    aligned(&mut out, &HEAD, &rows(&drawing.panels));
     out
 }
 
 /// As Markdown.
-pub(super) fn markdown(panels: &[Drawn]) -> String {
-    let mut out = String::from("# Paper 3: the compressed journal\n\n");
-    pipes(&mut out, &HEAD, &rows(panels));
+pub(super) fn markdown(drawing: &Drawing) -> String {
+    let mut out = String::from("# Paper 3: the compressed journal\n\n") + &partial(drawing);
+    pipes(&mut out, &HEAD, &rows(&drawing.panels));
     out.push_str(
         "\nRatios of medians; classic and compressed run in process, the paper's ratios are to its kernel's ext4.\n",
     );
     out
+}
+
+/// Says that something is missing, if so.
+fn partial(drawing: &Drawing) -> String {
+    if !drawing.partial {
+        return String::new();
+    }
+    format!("PARTIAL: the run has ended early, after {}.\n\n", counted(drawing.panels.len() as u64, "panel"))
 }
 
 fn rows(panels: &[Drawn]) -> Vec<[String; 8]> {

@@ -1,7 +1,8 @@
 //! The list can be run, and its table says what the paper says.
 
 use super::figures::{COMPRESSED, KERNEL, OURS, PANELS, targets};
-use super::{Drawn, run_args, summary};
+use super::{Drawing, draw, run_args, summary};
+use crate::BenchError;
 use crate::args::PaperArgs;
 use crate::contents::{Class, Payload};
 use crate::counters::{Device, Engine};
@@ -45,10 +46,9 @@ fn turns(ops: u64, engine: Option<Engine>) -> Turns {
     Turns { guarantee: String::new(), samples: vec![(sample, Device { engine, ..Device::default() })] }
 }
 
-#[test]
-fn the_table_has_ratios_beside_the_papers() {
-    let panel = PANELS[0];
-    let names = [OURS, COMPRESSED, KERNEL].map(|target| target.replace("DISK", panel.device));
+/// What came out of the first panel, after `rounds` rounds.
+fn report(partial: bool) -> Report {
+    let names = [OURS, COMPRESSED, KERNEL].map(|target| target.replace("DISK", PANELS[0].device));
     let engine = Engine {
         commits: 10,
         compress_ns: 500_000,
@@ -56,21 +56,64 @@ fn the_table_has_ratios_beside_the_papers() {
         compress_bytes_out: 10,
         ..Engine::default()
     };
-    let drawn = Drawn {
+    Report {
+        workload: "varmail",
+        params: Map::new(),
+        contents: Payload { class: "text".into(), lz4_ratio: 2.5 },
+        machine: Machine::here(),
+        commit: commit(),
+        rounds: 1,
+        partial,
+        targets: report::targets(&names, &[turns(100, None), turns(250, Some(engine)), turns(50, None)]),
+    }
+}
+
+const ROW: &str = "| 1, 4: varmail, ssd | - | 2.50 | 5.00 | - | 8.3 | 50 (3.00) | 107 |";
+
+/// Draws two panels, of which the second ends as it is said, into files: the outcome, and both files.
+fn drawn(second: impl Fn() -> Result<Report, BenchError>) -> (Result<(), BenchError>, serde_json::Value, String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = PaperArgs { report: Some(dir.path().to_owned()), ..args(true) };
+    let mut first = true;
+    let done =
+        draw(
+            &[&PANELS[0], &PANELS[1]],
+            &args,
+            |_| {
+                if std::mem::take(&mut first) { Ok(report(false)) } else { second() }
+            },
+        );
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("a file");
+    (done, serde_json::from_str(&read("paper3.json")).expect("JSON"), read("paper3.md"))
+}
+
+#[test]
+fn what_was_measured_is_kept_and_marked() {
+    let (done, json, text) = drawn(|| Ok(report(false)));
+    assert!(done.is_ok() && !text.contains("PARTIAL"), "{text}");
+    assert_eq!((&json["partial"], json["panels"].as_array().map(Vec::len)), (&false.into(), Some(2)));
+    // A signal before the first round of a panel, and after it; and a panel that fails.
+    let lost = || BenchError::Unfit("no such disk".into());
+    let ends: [(&dyn Fn() -> Result<Report, BenchError>, bool, usize); 3] =
+        [(&|| Err(BenchError::Interrupted), true, 1), (&|| Ok(report(true)), true, 2), (&|| Err(lost()), false, 1)];
+    for (second, interrupted, panels) in ends {
+        let (done, json, text) = drawn(second);
+        assert_eq!(matches!(done, Err(BenchError::Interrupted)), interrupted);
+        assert!(done.is_err() && text.contains("PARTIAL") && text.contains(ROW), "{text}");
+        assert_eq!((&json["partial"], json["panels"].as_array().map(Vec::len)), (&true.into(), Some(panels)));
+    }
+}
+
+#[test]
+fn the_table_has_ratios_beside_the_papers() {
+    let panel = PANELS[0];
+    let drawn = super::Drawn {
         figures: panel.figures,
         device: panel.device,
         workload: panel.workload,
         paper: panel.paper,
-        result: Report {
-            workload: "varmail",
-            params: Map::new(),
-            contents: Payload { class: "text".into(), lz4_ratio: 2.5 },
-            machine: Machine::here(),
-            commit: commit(),
-            rounds: 1,
-            targets: report::targets(&names, &[turns(100, None), turns(250, Some(engine)), turns(50, None)]),
-        },
+        result: report(false),
     };
-    let text = summary::markdown(&[drawn]);
-    assert!(text.contains("| 1, 4: varmail, ssd | - | 2.50 | 5.00 | - | 8.3 | 50 (3.00) | 107 |"), "{text}");
+    let text = summary::markdown(&Drawing { paper: 3, quick: false, partial: false, panels: vec![drawn] });
+    assert!(text.contains(ROW), "{text}");
 }

@@ -3,6 +3,7 @@
 use super::{Latency, Report, TargetReport};
 use crate::counters::Engine;
 use crate::units::GIB;
+use ondol::counted;
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -104,7 +105,9 @@ fn title(report: &Report) -> String {
     let params: Vec<_> = report.params.iter().map(|(name, value)| format!("{name}={}", text(value))).collect();
     let contents = &report.contents;
     let (class, ratio) = (&contents.class, contents.lz4_ratio);
-    format!("{} ({}), {class} (LZ4 {ratio:.2}), {} rounds", report.workload, params.join(" "), report.rounds)
+    let rounds = counted(report.rounds.into(), "round");
+    let partial = if report.partial { ", PARTIAL: interrupted" } else { "" };
+    format!("{} ({}), {class} (LZ4 {ratio:.2}), {rounds}{partial}", report.workload, params.join(" "))
 }
 
 fn row(target: &TargetReport) -> [String; 8] {

@@ -40,6 +40,7 @@ fn report() -> Report {
         machine: Machine::here(),
         commit: commit(),
         rounds: 2,
+        partial: false,
         targets: targets(&["kernel:ext4".to_owned(), "tmpfs".to_owned()], &turns),
     }
 }
@@ -61,7 +62,7 @@ fn json_has_the_documented_names() {
         found.sort_unstable();
         assert_eq!(found, sorted(names));
     };
-    check(&json, &["workload", "params", "contents", "machine", "commit", "rounds", "targets"]);
+    check(&json, &["workload", "params", "contents", "machine", "commit", "rounds", "partial", "targets"]);
     let target = json.pointer("/targets/0").expect("a target");
     check(target, &["target", "guarantee", "ops_per_s", "ratio", "latency_us", "fsync_us", "counters"]);
     check(&target["ops_per_s"], &["median", "min", "max"]);
