@@ -20,8 +20,8 @@ pub struct Entry {
     pub name: OsString,
     /// The inode it names.
     pub ino: Ino,
-    /// Its type.
-    pub file_type: FileType,
+    /// Its type; `None` where the image keeps none in its entries and the inode cannot be read.
+    pub file_type: Option<FileType>,
 }
 
 /// An opened ext4 image. Share it between threads by reference or `Arc`; all calls take `&self`.
@@ -241,13 +241,11 @@ impl Volume {
         });
         at(path, listed)?;
         let typed = |(name, ino, stored): (Vec<u8>, Ino, Option<FileType>)| {
-            let file_type = match stored {
-                Some(t) => t,
-                None => at(path, self.inodes().getattr(ino))?.file_type,
-            };
-            Ok(Entry { name: OsString::from_vec(name), ino, file_type })
+            // A name is listed whatever is found behind it.
+            let file_type = stored.or_else(|| self.inodes().getattr(ino).ok().map(|attr| attr.file_type));
+            Entry { name: OsString::from_vec(name), ino, file_type }
         };
-        found.into_iter().map(typed).collect()
+        Ok(found.into_iter().map(typed).collect())
     }
 
     /// What stat(2) tells.
@@ -335,7 +333,7 @@ impl Volume {
         let path = path.as_ref();
         for entry in self.read_dir(path)? {
             let below = path.join(&entry.name);
-            if entry.file_type == FileType::Directory {
+            if entry.file_type == Some(FileType::Directory) {
                 self.remove_dir_all(&below)?;
             } else {
                 self.remove_file(&below)?;

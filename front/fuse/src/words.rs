@@ -44,9 +44,9 @@ fn type_bits(file_type: FileType) -> u16 {
     }
 }
 
-/// The type as listings name it (`DT_DIR` and so on).
-pub(crate) fn listed(file_type: FileType) -> u32 {
-    u32::from(type_bits(file_type) >> 12)
+/// The type as listings name it (`DT_DIR` and so on; `DT_UNKNOWN` is 0).
+pub(crate) fn listed(file_type: Option<FileType>) -> u32 {
+    file_type.map_or(0, |known| u32::from(type_bits(known) >> 12))
 }
 
 /// Seconds of a time travel as the bits of a signed number.
@@ -272,6 +272,6 @@ mod tests {
         assert_eq!(rename_how(2, nobody), Some(Rename::Exchange));
         assert_eq!(rename_how(6, nobody), None);
         assert_eq!(seek_what(0), None);
-        assert_eq!(listed(FileType::Directory), 4);
+        assert_eq!((listed(Some(FileType::Directory)), listed(None)), (4, 0));
     }
 }

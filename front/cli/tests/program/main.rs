@@ -5,6 +5,7 @@
 mod ask;
 mod calls;
 mod confined;
+mod damaged;
 mod files;
 mod fsck;
 mod helpers;

@@ -1,6 +1,8 @@
 //! Requests that list directories.
 //!
-//! Entries are gathered first and looked at afterwards: an inode is never asked while its directory is locked.
+//! Entries are gathered first and looked at afterwards: an inode is never asked while its directory is locked. A name is
+//! listed whatever is found behind it; whoever asks for the file then learns what is wrong. One whose inode has gone
+//! meanwhile was there when the listing began.
 
 use super::{Answer, Op, Ops};
 use ondol::inodes::{Error, Inodes};
@@ -12,14 +14,14 @@ const CHUNK: usize = 128;
 /// One entry of a directory.
 pub(crate) struct Listed<'a> {
     pub(crate) ino: Ino,
-    pub(crate) file_type: FileType,
+    /// `None` where nobody knows: it is not in the entry, and the inode cannot be read.
+    pub(crate) file_type: Option<FileType>,
     pub(crate) name: &'a [u8],
     /// Where a later request goes on after this entry.
     pub(crate) next: u64,
 }
 
-/// One entry with its inode's attributes, or why there are none: `.` and `..`, whose attributes nobody uses, and inodes
-/// that cannot be read.
+/// One entry with its inode's attributes. `.` and `..`, whose attributes nobody uses, and inodes that cannot be read have none.
 pub(crate) struct ListedPlus<'a> {
     pub(crate) entry: Listed<'a>,
     pub(crate) attr: Option<Attr>,
@@ -52,8 +54,8 @@ impl Ops {
     pub(crate) fn readdir(&self, dir: Ino, cookie: u64, each: &mut dyn FnMut(Listed<'_>) -> bool) -> Answer<()> {
         self.ask(Op::Readdir, |i| {
             walk(i, dir, cookie, &mut |ino, file_type, name, next| {
-                let file_type = file_type.or_else(|| i.getattr(ino).ok().map(|a| a.file_type));
-                each(Listed { ino, file_type: file_type.unwrap_or(FileType::Regular), name, next })
+                let file_type = file_type.or_else(|| attr_of(i, dir, ino).map(|a| a.file_type));
+                each(Listed { ino, file_type, name, next })
             })
         })
     }
@@ -67,19 +69,8 @@ impl Ops {
     ) -> Answer<()> {
         self.ask(Op::Readdirplus, |i| {
             walk(i, dir, cookie, &mut |ino, file_type, name, next| {
-                let attr = match name {
-                    b"." | b".." => None,
-                    _ => match i.getattr(ino) {
-                        Ok(attr) => Some(attr),
-                        // Removed after it was gathered.
-                        Err(Error::NotFound) => return true,
-                        Err(e) => {
-                            tracing::warn!("listing directory {dir}: inode {ino}: {e}");
-                            None
-                        }
-                    },
-                };
-                let file_type = attr.map(|a| a.file_type).or(file_type).unwrap_or(FileType::Regular);
+                let attr = if matches!(name, b"." | b"..") { None } else { attr_of(i, dir, ino) };
+                let file_type = attr.map(|a| a.file_type).or(file_type);
                 let taken = each(ListedPlus { entry: Listed { ino, file_type, name, next }, attr });
                 if taken && attr.is_some() {
                     i.looked_up(ino);
@@ -90,21 +81,33 @@ impl Ops {
     }
 }
 
+/// The attributes of an entry's inode, if it can be read.
+fn attr_of(inodes: &Inodes, dir: Ino, ino: Ino) -> Option<Attr> {
+    let attr = inodes.getattr(ino);
+    attr.inspect_err(|e| tracing::debug!("directory {dir} is listed without what inode {ino} is: {e}")).ok()
+}
+
 type Each<'a> = dyn FnMut(Ino, Option<FileType>, &[u8], u64) -> bool + 'a;
 
+/// Tells of the entries from `cookie` on. Those before a damaged part are told of; who asks for what follows them gets the error.
 fn walk(inodes: &Inodes, dir: Ino, mut cookie: u64, each: &mut Each<'_>) -> Result<(), Error> {
     let mut gathered = Gathered::default();
+    let mut told = false;
     loop {
-        gathered.fill(inodes, dir, cookie)?;
+        let filled = gathered.fill(inodes, dir, cookie);
         for (ino, file_type, name, next) in &gathered.entries {
             let name = gathered.names.get(name.clone()).unwrap_or_default();
             if !each(*ino, *file_type, name, *next) {
                 return Ok(());
             }
             cookie = *next;
+            told = true;
         }
-        if gathered.entries.len() < CHUNK {
-            return Ok(());
+        match filled {
+            Err(_) if told => return Ok(()),
+            Err(e) => return Err(e),
+            Ok(()) if gathered.entries.len() < CHUNK => return Ok(()),
+            Ok(()) => {}
         }
     }
 }
