@@ -218,18 +218,18 @@ fn every_flag_is_taken_or_refused_alike() {
         let pairs = bits.clone().flat_map(|bit| [bit, bit | 0x10, 0x10, 0, bit | 0x20, 0]);
         for flags in pairs.map(|flags| flags | begin) {
             let set = kernel(fs::ioctl_setflags(&file, IFlags::from_bits_retain(flags)));
-            assert_eq!(told(sides.ours().set_flags(ino, flags, true)), set, "{flags:#x} of {path}");
+            assert_eq!(told(sides.ours().set_flags(ino, flags, u32::MAX)), set, "{flags:#x} of {path}");
             assert_eq!(sides.ours().flags(ino).unwrap(), now(), "{path} after {flags:#x}");
             if let Some(xflags) = fsx(path) {
                 assert_eq!(sides.ours().fsxattr(ino).unwrap().xflags, xflags, "{path} after {flags:#x}");
             }
         }
         let refused = Err(Errno::PERM.raw_os_error());
-        assert_eq!(told(sides.ours().set_flags(ino, begin | 0x10, false)), refused);
+        assert_eq!(told(sides.ours().set_flags(ino, begin | 0x10, 0)), refused);
         let set = FsxAttr { xflags: 0x80 | 0x40, ..FsxAttr::default() };
-        sides.ours().set_fsxattr(ino, &set, false).unwrap();
+        sides.ours().set_fsxattr(ino, &set, 0).unwrap();
         assert_eq!(sides.ours().flags(ino).unwrap(), begin | 0x40 | 0x80);
         let project = FsxAttr { projid: 5, ..set };
-        assert_eq!(told(sides.ours().set_fsxattr(ino, &project, true)), Err(Errno::OPNOTSUPP.raw_os_error()));
+        assert_eq!(told(sides.ours().set_fsxattr(ino, &project, u32::MAX)), Err(Errno::OPNOTSUPP.raw_os_error()));
     }
 }

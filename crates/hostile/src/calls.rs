@@ -283,8 +283,8 @@ impl<'a> Calls<'a> {
             }
             27 => drop(v.setattr(ino, &SetAttr { perm: Some(input.u16() & 0o7777), ..SetAttr::default() })),
             31 => {
-                drop(v.set_flags(ino, input.u32(), true));
-                let _ = v.fsxattr(ino).map(|set| v.set_fsxattr(ino, &FsxAttr { projid: input.u32(), ..set }, true));
+                drop(v.set_flags(ino, input.u32(), u32::MAX));
+                let _ = v.fsxattr(ino).map(|set| v.set_fsxattr(ino, &FsxAttr { projid: input.u32(), ..set }, u32::MAX));
             }
             28 => drop(v.unlink(ROOT, &Self::name(input))),
             _ => drop(v.sync()),

@@ -74,6 +74,6 @@ impl Volume {
     /// another change of what stays immutable.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: u32) -> Result<()> {
         let path = path.as_ref();
-        at(path, self.inodes().set_flags(self.named(path)?, flags, true))
+        at(path, self.inodes().set_flags(self.named(path)?, flags, u32::MAX))
     }
 }

@@ -7,6 +7,7 @@ use proptest::collection::{SizeRange, vec};
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use proptest::strategy::Union;
+use rustix::thread::CapabilitySet;
 
 /// Which calls a sequence may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +54,11 @@ impl Mix {
         Self { transactions: false, journaled_files: false, trims: false, ..Self::default() }
     }
 
-    /// What a mount by FUSE has, whose server asks no more of root than its number.
+    /// What a mount by FUSE has for this process: its server looks what the caller may do.
     pub fn mount() -> Self {
-        Self { shifts: false, journaled_files: true, ..Self::kernel() }
+        let own = rustix::thread::capabilities(None);
+        let journaled_files = own.is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_RESOURCE));
+        Self { shifts: false, journaled_files, ..Self::kernel() }
     }
 }
 

@@ -83,15 +83,15 @@ impl Volume {
         Ok(visible(&state.inode).bits())
     }
 
-    /// Makes `flags` (ext4's bits) the flags of an inode; bits that nobody can change are left as they are. `privileged`
-    /// (CAP_LINUX_IMMUTABLE, CAP_SYS_RESOURCE) may change immutable, append-only and data journaling.
+    /// Makes `flags` (ext4's bits) the flags of an inode; bits that nobody can change are left as they are. Immutable and
+    /// append-only (CAP_LINUX_IMMUTABLE) and data journaling (CAP_SYS_RESOURCE) can be changed as far as they are in `guarded`.
     ///
     /// # Errors
     /// `Unsupported` for flags that ext4 does not have, that this type of file or volume cannot have, and for a change
     /// between extents and block map; `NotPermitted` without privilege, and for another change of what stays immutable;
     /// `ReadOnly`; corruption.
-    pub fn set_flags(&self, ino: Ino, flags: u32, privileged: bool) -> Result<()> {
-        self.change_flags(ino, privileged, |_| Ok((F::from_bits_retain(flags), None))).map_err(|e| self.noted(e))
+    pub fn set_flags(&self, ino: Ino, flags: u32, guarded: u32) -> Result<()> {
+        self.change_flags(ino, guarded, |_| Ok((F::from_bits_retain(flags), None))).map_err(|e| self.noted(e))
     }
 
     /// As [`Volume::flags`], in the bits that all file systems share, with the project.
@@ -112,7 +112,7 @@ impl Volume {
     /// # Errors
     /// As [`Volume::set_flags`]; `Unsupported` for a project on a volume or in an inode that has none; `Invalid` for DAX of
     /// what is neither file nor directory.
-    pub fn set_fsxattr(&self, ino: Ino, set: &FsxAttr, privileged: bool) -> Result<()> {
+    pub fn set_fsxattr(&self, ino: Ino, set: &FsxAttr, guarded: u32) -> Result<()> {
         let new = |inode: &Inode| {
             let shared = SHARED.iter().fold(F::empty(), |all, (flag, _)| all | *flag);
             let given = SHARED.iter().filter(|(_, bit)| set.xflags & bit != 0).fold(F::empty(), |all, (f, _)| all | *f);
@@ -121,7 +121,7 @@ impl Volume {
             }
             Ok((visible(inode).difference(shared) | given, Some(set.projid)))
         };
-        self.change_flags(ino, privileged, new).map_err(|e| self.noted(e))
+        self.change_flags(ino, guarded, new).map_err(|e| self.noted(e))
     }
 
     /// Whether flags let an inode be opened: for writing, for appending only, to be emptied.
@@ -144,17 +144,12 @@ impl Volume {
         self.shared.sb.has_ro_compat(RoCompat::PROJECT)
     }
 
-    fn change_flags(
-        &self,
-        ino: Ino,
-        privileged: bool,
-        new: impl FnOnce(&Inode) -> Result<(F, Option<u32>)>,
-    ) -> Result<()> {
+    fn change_flags(&self, ino: Ino, guarded: u32, new: impl FnOnce(&Inode) -> Result<(F, Option<u32>)>) -> Result<()> {
         self.check_writable()?;
         let guard = self.node(ino)?.write()?;
         let inode = &guard.state.inode;
         let (flags, project) = new(inode)?;
-        let flags = self.plan_flags(inode, flags, privileged)?;
+        let flags = self.plan_flags(inode, flags, guarded)?;
         let project = project.filter(|&project| project != inode.project || !self.has_projects());
         self.check_project_change(inode, flags, project)?;
         let mut op = Op::begin(self, vec![guard], Cost { journal: 1, blocks: 0, need: Need::Privileged })?;
@@ -174,15 +169,15 @@ impl Volume {
     }
 
     /// The modifiable flags that `wanted` comes to.
-    fn plan_flags(&self, inode: &Inode, wanted: F, privileged: bool) -> Result<F> {
+    fn plan_flags(&self, inode: &Inode, wanted: F, guarded: u32) -> Result<F> {
         let unsupported = |what: &str| Err(Error::Unsupported(format!("the flags {:#x}: {what}", wanted.bits())));
         if !VISIBLE.contains(wanted) {
             return unsupported("ext4 has no such flags");
         }
         let (old, flags) = (inode.flags, wanted & MODIFIABLE);
         let changed = flags ^ (old & MODIFIABLE);
-        if !privileged && changed.intersects(GUARDED) {
-            return Err(Error::NotPermitted("immutable, append-only and data journaling are root's to change"));
+        if changed.intersects(GUARDED.difference(F::from_bits_retain(guarded))) {
+            return Err(Error::NotPermitted("immutable, append-only and data journaling need a capability"));
         }
         if flags != flags & of_type(inode) {
             return unsupported("not for this type of file");

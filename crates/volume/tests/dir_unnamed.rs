@@ -63,9 +63,9 @@ fn an_unnamed_file_cannot_come_from_everywhere() {
     let (file, dir) = (fs.create(ROOT, "f"), fs.mkdir(ROOT, "d"));
     assert!(matches!(v.tmpfile(file, 0o600, USER), Err(Error::NotDirectory(_))));
     let flags = v.flags(dir).expect("flags");
-    v.set_flags(dir, flags | 0x10, true).expect("chattr +i");
+    v.set_flags(dir, flags | 0x10, u32::MAX).expect("chattr +i");
     assert!(matches!(v.tmpfile(dir, 0o600, USER), Err(Error::NotPermitted(_))));
-    v.set_flags(dir, flags, true).expect("chattr -i");
+    v.set_flags(dir, flags, u32::MAX).expect("chattr -i");
     let ino = v.tmpfile(dir, 0o600, USER).expect("a file").ino;
     assert!(matches!(v.link(ino, dir, &[b'n'; 256]), Err(Error::NameTooLong)));
     assert!(matches!(v.link(ino, ROOT, b"f"), Err(Error::Exists)));

@@ -28,7 +28,7 @@ pub(crate) fn node(ino: Ino) -> u64 {
 }
 
 pub(crate) fn sender(header: &Header) -> Sender {
-    Sender { uid: header.uid, gid: header.gid, umask: 0 }
+    Sender { uid: header.uid, gid: header.gid, umask: 0, thread: header.pid }
 }
 
 /// The type as the upper bits of a mode.
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(fallocate_how(2), None);
         assert_eq!(fallocate_how(8), Some(Fallocate::CollapseRange));
         assert_eq!(fallocate_how(9), None);
-        let nobody = Sender { uid: 0, gid: 0, umask: 0 };
+        let nobody = Sender { uid: 0, gid: 0, umask: 0, thread: 0 };
         assert_eq!(rename_how(2, nobody), Some(Rename::Exchange));
         assert_eq!(rename_how(6, nobody), None);
         assert_eq!(seek_what(0), None);

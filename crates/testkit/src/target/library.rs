@@ -367,7 +367,7 @@ impl Call<'_> {
             Op::Chattr { file, flags } => {
                 let ino = self.openable(file)?.ino;
                 let others = volume.flags(ino)? & !Flags::KNOWN;
-                volume.set_flags(ino, others | flags.0, true)?;
+                volume.set_flags(ino, others | flags.0, u32::MAX)?;
             }
             Op::Chmod { file, mode } => {
                 let attr = self.find(file)?;

@@ -124,7 +124,7 @@ fn free_space_is_given_back() {
 }
 
 /// A list for `root:rwx user:1000:rwx group:r-x mask:rwx other:---`, in the bytes of its attribute.
-fn list() -> Vec<u8> {
+pub(crate) fn list() -> Vec<u8> {
     const NOBODY: u32 = u32::MAX;
     let mut bytes = 2u32.to_le_bytes().to_vec();
     for (tag, perm, id) in [(1u16, 7u16, NOBODY), (2, 7, 1000), (4, 5, NOBODY), (16, 7, NOBODY), (32, 0, NOBODY)] {

@@ -1,6 +1,7 @@
 //! Requests about open files and what is in them.
 
 use super::inode::has_suid;
+use super::sender::Capability;
 use super::{Answer, Op, Ops, Sender};
 use ondol::inodes::{Error, Inodes};
 use ondol::{Fallocate, Ino, ROOT, Seek, SetAttr};
@@ -99,7 +100,7 @@ impl Ops {
     /// Copies from file to file; how much, and whether the target's mode changed.
     pub(crate) fn copy(&self, from: Ino, range: Range, to: Ino, at: u64, sender: Sender) -> Answer<(u64, bool)> {
         self.change(Op::CopyFileRange, sender, |i| {
-            let kill_suid = !sender.keeps_suid() && has_suid(&i.getattr(to)?);
+            let kill_suid = has_suid(&i.getattr(to)?) && !sender.may(Capability::Fsetid);
             Ok((i.copy_range(from, range.offset, to, at, range.len, kill_suid)?, kill_suid))
         })
     }
@@ -126,11 +127,11 @@ impl Ops {
     }
 }
 
-/// Clears setuid and setgid after a change by whom FUSE says only the number of, and not what he may do.
+/// Clears setuid and setgid after a change whose request does not say whether its sender may keep them.
 fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
-    let has = !sender.keeps_suid() && has_suid(&inodes.getattr(ino)?);
-    if has {
+    let kill = has_suid(&inodes.getattr(ino)?) && !sender.may(Capability::Fsetid);
+    if kill {
         inodes.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
     }
-    Ok(has)
+    Ok(kill)
 }

@@ -1,12 +1,13 @@
 //! Requests about inodes, their extended attributes, and the volume as a whole.
 
+use super::sender::Capability;
 use super::{Answer, Op, Ops, Sender};
 use crate::client::{INFO, SERVER};
 use ondol::inodes::Error;
 use ondol::{Attr, FileType, FsxAttr, Ino, ROOT, SetAttr, SetXattr, StatFs, Volume};
 use serde_json::{Map, Value};
 
-/// Attributes that only root may see listed.
+/// Attributes that only CAP_SYS_ADMIN sees listed.
 const TRUSTED: &[u8] = b"trusted.";
 
 /// An extended attribute to be set.
@@ -23,6 +24,15 @@ pub(crate) struct SetAttribute<'a> {
 pub(super) fn has_suid(a: &Attr) -> bool {
     const SUID_SGID: u16 = 0o6000;
     a.perm & SUID_SGID != 0 && a.file_type != FileType::Directory
+}
+
+/// The flags of chattr(1) that need a capability and that the sender may change, in ext4's bits.
+fn guarded(sender: Sender) -> u32 {
+    const DATA_JOURNALING: u32 = 0x4000;
+    const IMMUTABLE: u32 = 0x10;
+    const APPEND: u32 = 0x20;
+    let may = |capability, flags| if sender.may(capability) { flags } else { 0 };
+    may(Capability::LinuxImmutable, IMMUTABLE | APPEND) | may(Capability::SysResource, DATA_JOURNALING)
 }
 
 impl Ops {
@@ -69,7 +79,7 @@ impl Ops {
 
     /// Sets them.
     pub(crate) fn set_flags(&self, ino: Ino, flags: u32, sender: Sender) -> Answer<()> {
-        self.change(Op::Ioctl, sender, |i| i.set_flags(ino, flags, sender.uid == 0))
+        self.change(Op::Ioctl, sender, |i| i.set_flags(ino, flags, guarded(sender)))
     }
 
     /// The flags that all file systems share, and the project.
@@ -79,12 +89,12 @@ impl Ops {
 
     /// Sets them.
     pub(crate) fn set_fsxattr(&self, ino: Ino, set: &FsxAttr, sender: Sender) -> Answer<()> {
-        self.change(Op::Ioctl, sender, |i| i.set_fsxattr(ino, set, sender.uid == 0))
+        self.change(Op::Ioctl, sender, |i| i.set_fsxattr(ino, set, guarded(sender)))
     }
 
     /// Gives free space back to the medium; how many bytes.
     pub(crate) fn trim(&self, start: u64, len: u64, minimum: u64, sender: Sender) -> Answer<u64> {
-        if sender.uid != 0 {
+        if !sender.may(Capability::SysAdmin) {
             return Err(rustix::io::Errno::PERM.into());
         }
         self.change(Op::Ioctl, sender, |i| i.trim(start, len, minimum))
@@ -113,14 +123,11 @@ impl Ops {
     /// The names of all attributes that the sender may know of.
     pub(crate) fn listxattr(&self, ino: Ino, sender: Sender) -> Answer<Vec<u8>> {
         self.ask(Op::Listxattr, |i| {
-            let mut list = Vec::new();
-            for name in i.listxattr(ino)? {
-                if sender.uid == 0 || !name.starts_with(TRUSTED) {
-                    list.extend_from_slice(&name);
-                    list.push(0);
-                }
+            let mut names = i.listxattr(ino)?;
+            if names.iter().any(|name| name.starts_with(TRUSTED)) && !sender.may(Capability::SysAdmin) {
+                names.retain(|name| !name.starts_with(TRUSTED));
             }
-            Ok(list)
+            Ok(names.into_iter().flat_map(|name| [&name[..], &[0]].concat()).collect())
         })
     }
 

@@ -9,16 +9,18 @@ mod count;
 mod inode;
 mod listing;
 mod names;
+mod sender;
 
 pub(crate) use contents::{Opening, Range, Write};
 pub(crate) use count::Op;
 pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};
+pub(crate) use sender::Sender;
 
 use crate::gate::Gate;
 use count::Counters;
+use ondol::Volume;
 use ondol::inodes::{Error, Inodes};
-use ondol::{Caller, Volume};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -34,29 +36,6 @@ impl From<rustix::io::Errno> for Errno {
 
 /// The result of a request.
 pub(crate) type Answer<T> = Result<T, Errno>;
-
-/// Who sent a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sender {
-    /// User id.
-    pub(crate) uid: u32,
-    /// Group id.
-    pub(crate) gid: u32,
-    /// Permission bits that new inodes do not get.
-    pub(crate) umask: u16,
-}
-
-impl Sender {
-    /// The same in the volume's words.
-    pub(crate) fn caller(self) -> Caller {
-        Caller { uid: self.uid, gid: self.gid, umask: self.umask }
-    }
-
-    /// Whether setuid and setgid bits survive this sender's changes: CAP_FSETID's to say, which these requests do not carry.
-    fn keeps_suid(self) -> bool {
-        self.uid == 0
-    }
-}
 
 /// The operations on one mounted volume.
 pub(crate) struct Ops {
@@ -139,7 +118,7 @@ mod tests {
         let image = dir.path().join("image");
         Volume::format(&image, &FormatOptions::new().size(8 << 20)).unwrap();
         let ops = Ops::new(Volume::open_with(&image, &Options::default()).unwrap());
-        let root = Sender { uid: 0, gid: 0, umask: 0 };
+        let root = Sender { uid: 0, gid: 0, umask: 0, thread: 0 };
         let gone = ops.create(ROOT, b"gone", 0o600, root).unwrap().ino;
         ops.unlink(ROOT, b"gone", root).unwrap();
         let eio: Errno = rustix::io::Errno::IO.into();
