@@ -27,7 +27,9 @@ use called::Called;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use failure::{FAILED, Failure, Outcome, USAGE};
+use signal_hook::consts::SIGXFSZ;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// A commit allocates and frees a block-sized image for every block it seals: the system's allocator takes a quarter of an
 /// fsync's time for that.
@@ -36,6 +38,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let called = Called::by(std::env::args_os().next().as_deref());
+    // A write beyond the caller's `ulimit -f` ends a process that does not listen. Here it fails with EFBIG, as any write may.
+    if let Err(e) = signal_hook::flag::register(SIGXFSZ, Arc::default()) {
+        eprintln!("{}: a write beyond `ulimit -f` would end this process: {e}", called.name());
+    }
     let outcome = match called {
         Called::Ondol => parsed(called, |arguments: Arguments| run(arguments.command)),
         Called::Mount => parsed(called, |args: args::MountHelper| mount::helper(&args)),

@@ -5,6 +5,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 fn signal(place: &mut Place, server: usize, signal: Signal) {
@@ -253,4 +254,34 @@ fn what_is_logged_can_be_chosen() {
     place.umount();
     let said = String::from_utf8(out.stderr).unwrap();
     assert!(said.contains("ONDOL_LOG=ondol=loud is passed over: "), "{said}");
+}
+
+/// What the size of written files may be in the shell that mounts is no reason to end: the write fails, as any may.
+#[test]
+fn a_limit_of_the_shell_fails_writes_and_ends_nobody() {
+    for options in ["data=ordered", "data=journal", "journal=compressed"] {
+        let Some(mut place) = Place::new() else { return };
+        place.serve_with("ulimit -f 81920; exec \"$@\"", options);
+        fs::write(place.on("kept"), vec![3; 1 << 20]).unwrap();
+        File::open(place.on("kept")).unwrap().sync_all().unwrap();
+        let file = File::create(place.on("large")).unwrap();
+        let failed = (0..50)
+            .map(|n| file.write_all_at(&vec![4; 1 << 20], n << 20).and_then(|()| file.sync_all()))
+            .find(Result::is_err);
+        drop(file);
+        assert!(failed.is_some(), "{options}: 50 MiB were written into 40");
+        assert_eq!(fs::read(place.on("kept")).unwrap(), vec![3; 1 << 20], "{options}");
+        let left = eventually(|| {
+            output(ondol().arg("umount").arg(place.mount_point()));
+            !place.is_mounted()
+        });
+        assert!(left, "{options}: still in use");
+        // It says that not everything came home.
+        assert_eq!(place.server(0).wait().unwrap().code(), Some(32), "{options}");
+        succeeds(ondol().arg("recover").arg(place.image()));
+        place.is_clean();
+        place.mount("ro");
+        assert_eq!(fs::read(place.on("kept")).unwrap(), vec![3; 1 << 20], "{options}");
+        place.umount();
+    }
 }

@@ -67,6 +67,15 @@ impl Place {
         self.servers.len() - 1
     }
 
+    /// Mounts with a server in the foreground, as the command that a line for sh(1) is given.
+    pub(crate) fn serve_with(&mut self, line: &str, options: &str) {
+        let mount = self.mount_command();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line, "sh"]).arg(mount.get_program()).args(mount.get_args()).args(["-f", "-o", options]);
+        self.servers.push(shell.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        assert!(eventually(|| self.is_mounted()), "the server did not mount");
+    }
+
     pub(crate) fn server(&mut self, n: usize) -> &mut Child {
         &mut self.servers[n]
     }
