@@ -106,6 +106,7 @@ impl MountOptions {
             if is_fstab_word(word) {
                 continue;
             }
+            refuse(word)?;
             let taken = options.plain(word) || options.valued(word)?;
             if !taken || FOR_BOTH.contains(&word) {
                 rest.push(word);
@@ -134,6 +135,8 @@ impl MountOptions {
             "diratime" => self.flags.remove(MountFlags::NODIRATIME),
             "nodiratime" => self.flags.insert(MountFlags::NODIRATIME),
             "norelatime" => self.flags.remove(MountFlags::RELATIME),
+            // They take back what is refused.
+            "nostrictatime" | "nolazytime" => {}
             "sync" => self.flags.insert(MountFlags::SYNCHRONOUS),
             "async" => self.flags.remove(MountFlags::SYNCHRONOUS),
             "dirsync" => self.flags.insert(MountFlags::DIRSYNC),
@@ -222,7 +225,7 @@ impl MountOptions {
 
 /// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
 /// takes a value.
-pub const OPTION_NAMES: [&str; 28] = [
+pub const OPTION_NAMES: [&str; 30] = [
     "ro",
     "rw",
     "suid",
@@ -235,6 +238,8 @@ pub const OPTION_NAMES: [&str; 28] = [
     "nodiratime",
     "relatime",
     "norelatime",
+    "nostrictatime",
+    "nolazytime",
     "sync",
     "async",
     "dirsync",
@@ -252,6 +257,16 @@ pub const OPTION_NAMES: [&str; 28] = [
     "max_threads=",
     "transport=",
 ];
+
+/// Refuses words of mount(8) that the kernel's FUSE does not let a server keep.
+fn refuse(word: &str) -> Result<(), String> {
+    let why = match word {
+        "strictatime" => "reads from the kernel's page cache never reach the server; use `relatime` or `noatime`",
+        "lazytime" => "times are journaled with what they are of, and cost nothing more; leave it out",
+        _ => return Ok(()),
+    };
+    Err(format!("option {word} is not possible through FUSE: {why}"))
+}
 
 /// Words that mean something to the kernel's mount and to the volume.
 const FOR_BOTH: [&str; 7] = ["ro", "rw", "atime", "noatime", "relatime", "diratime", "nodiratime"];
@@ -293,6 +308,15 @@ mod tests {
         let list = "noatime,relatime,nodiratime,diratime";
         assert_eq!(MountOptions::take(list).unwrap().1, list);
         assert!(MountOptions::take("nodiratime").unwrap().0.flags.contains(MountFlags::NODIRATIME));
+    }
+
+    #[test]
+    fn times_that_no_server_could_keep_are_refused_by_name() {
+        for word in ["strictatime", "lazytime"] {
+            let said = MountOptions::take(&format!("rw,{word}")).unwrap_err();
+            assert!(said.contains(&format!("option {word} ")), "{said}");
+            assert_eq!(MountOptions::take(&format!("no{word}")).unwrap(), (MountOptions::default(), String::new()));
+        }
     }
 
     #[test]

@@ -68,6 +68,8 @@ fails 1 mount.ondol "$I"
 fails 1 mount.ondol --sparkle "$I" "$M"
 fails 1 mount.fuse.ondol "$I" "$M" -o sparkle; says 'sparkle'
 fails 1 mount.ondol "$I" "$M" -o rw,comit=5; says 'commit='
+fails 1 mount.ondol "$I" "$M" -o strictatime; says 'strictatime is not possible through FUSE'
+fails 1 mount -t ondol -o strictatime "$I" "$M"; says 'strictatime is not possible through FUSE'
 fails 32 mount.ondol "$D/absent" "$M"; says 'absent'
 fails 32 mount.ondol "$I" "$D/absent"
 fails 1 umount.ondol
