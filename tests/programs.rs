@@ -56,3 +56,8 @@ fn posix_calls_end_as_in_the_kernel() {
 fn one_file_against_a_copy_in_memory() {
     passes("fsx", &["journal", "compressed", "compressed-ordered"]);
 }
+
+#[test]
+fn nobody_sees_old_bytes_after_asynchronous_direct_writes() {
+    passes("aio", &["ordered", "journal", "compressed"]);
+}

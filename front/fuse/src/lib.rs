@@ -1,9 +1,10 @@
 //! A volume as a file system of the running kernel, through FUSE.
 //!
-//! [`Mount`] serves a volume on a directory. Inside, four parts do not know each other's trade:
+//! [`Mount`] serves a volume on a directory. Inside, five parts do not know each other's trade:
 //!
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
+//! - `flags`: what is agreed on with the kernel at the start, and what it leaves to us because of that.
 //! - `channel`, `session`, `follow`, `ring`: what carries them: `/dev/fuse`, read by several threads, and where these run; or io_uring.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
@@ -16,6 +17,7 @@ mod channel;
 pub mod client;
 mod dispatch;
 mod error;
+mod flags;
 mod follow;
 mod fusermount;
 #[doc(hidden)]

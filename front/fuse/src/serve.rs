@@ -1,6 +1,7 @@
 //! The life of a mount: made, served by threads of its own, ended from inside or outside.
 
 use crate::MountError;
+use crate::flags;
 use crate::fusermount;
 use crate::kernel::{self, KernelMount};
 use crate::ops::Ops;
@@ -146,10 +147,8 @@ fn connect(
     let config = Config {
         threads: options.max_threads.unwrap_or(usize::MAX).min(default_threads()),
         most: options.max_threads.unwrap_or(MOST_THREADS),
-        kernel_checks: options.kernel_checks(),
-        writeback_cache: options.writeback_cache,
+        wanted: flags::of_mount(options.kernel_checks(), options.writeback_cache, options.transport.wants_rings()),
         opens: options.opens(),
-        transport: options.transport,
         only: root_and_owner.then(|| rustix::process::geteuid().as_raw()),
     };
     let session = Session::begin(connection, Arc::clone(ops), &config).map_err(MountError::Handshake);

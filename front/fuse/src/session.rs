@@ -8,7 +8,6 @@ use crate::channel::{Channel, Device};
 use crate::dispatch::{Dispatch, Terms};
 use crate::follow::Follow;
 use crate::ops::Ops;
-use crate::options::Transport;
 use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
 use crate::proto::{Operation, Request, reply};
@@ -36,22 +35,6 @@ const CONGESTED: u16 = 48;
 /// For how long FORGETs gather, where they alone come through `/dev/fuse`.
 const GATHERING: Duration = Duration::from_millis(2);
 
-/// What is agreed on if the kernel offers it.
-const WANTED: Init = Init::ASYNC_READ
-    .union(Init::EXPORT_SUPPORT)
-    .union(Init::BIG_WRITES)
-    .union(Init::DONT_MASK)
-    .union(Init::DO_READDIRPLUS)
-    .union(Init::READDIRPLUS_AUTO)
-    .union(Init::ASYNC_DIO)
-    .union(Init::PARALLEL_DIROPS)
-    .union(Init::MAX_PAGES)
-    .union(Init::CACHE_SYMLINKS)
-    .union(Init::EXPLICIT_INVAL_DATA)
-    .union(Init::HANDLE_KILLPRIV_V2)
-    .union(Init::SETXATTR_EXT)
-    .union(Init::INIT_EXT);
-
 /// How a connection is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -59,16 +42,12 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     /// Threads at most.
     pub(crate) most: usize,
-    /// The kernel checks permissions, and so access control lists.
-    pub(crate) kernel_checks: bool,
-    /// The kernel collects writes.
-    pub(crate) writeback_cache: bool,
+    /// What is agreed on if the kernel offers it.
+    pub(crate) wanted: Init,
     /// Files are opened and closed by requests.
     pub(crate) opens: bool,
     /// The only user besides root, under `allow_root`.
     pub(crate) only: Option<u32>,
-    /// What carries requests.
-    pub(crate) transport: Transport,
 }
 
 /// A connection on which kernel and server have agreed.
@@ -92,7 +71,7 @@ impl Session {
     /// The connection broke, or the kernel is too old.
     pub(crate) fn begin(connection: OwnedFd, ops: Arc<Ops>, config: &Config) -> io::Result<Self> {
         let device = Device::new(connection);
-        let agreed = handshake(&device, config)?;
+        let agreed = handshake(&device, config.wanted)?;
         let terms = Terms { agreed, only: config.only, opens: config.opens };
         let threads = config.threads.max(1);
         let over_rings = agreed.contains(Init::OVER_IO_URING);
@@ -190,7 +169,7 @@ pub(crate) fn buffer() -> Vec<u8> {
 ///
 /// # Errors
 /// The connection broke, or the kernel is too old.
-pub(crate) fn handshake(device: &Device, config: &Config) -> io::Result<Init> {
+pub(crate) fn handshake(device: &Device, wanted: Init) -> io::Result<Init> {
     let broken = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
     let mut buffer = buffer();
     loop {
@@ -205,7 +184,7 @@ pub(crate) fn handshake(device: &Device, config: &Config) -> io::Result<Init> {
             let _ = device.send(&reply::header(unique, rustix::io::Errno::PROTO.raw_os_error(), 0), [&[], &[]]);
             return Err(broken(format!("this kernel speaks FUSE {}.{}, which is too old", first.major, first.minor)));
         }
-        let (answer, agreed) = agree(&first, flags2, config);
+        let (answer, agreed) = agree(&first, flags2, wanted);
         device.send(&reply::header(unique, 0, size_of_val(&answer)), [answer.as_bytes(), &[]])?;
         // A kernel of a later major version asks once more, in ours.
         if first.major == numbers::MAJOR {
@@ -215,15 +194,11 @@ pub(crate) fn handshake(device: &Device, config: &Config) -> io::Result<Init> {
 }
 
 /// The answer to INIT, and what it says.
-pub(crate) fn agree(first: &InitIn, flags2: u32, config: &Config) -> (InitOut, Init) {
+fn agree(first: &InitIn, flags2: u32, wanted: Init) -> (InitOut, Init) {
     let mut offered = u64::from(first.flags);
     if offered & Init::INIT_EXT.bits() != 0 {
         offered |= u64::from(flags2) << 32;
     }
-    let mut wanted = WANTED;
-    wanted.set(Init::POSIX_ACL, config.kernel_checks);
-    wanted.set(Init::WRITEBACK_CACHE, config.writeback_cache);
-    wanted.set(Init::OVER_IO_URING, config.transport.wants_rings());
     let agreed = Init::from_bits_truncate(offered) & wanted;
     tracing::debug!("FUSE {}.{}: {agreed:?}; not offered: {:?}", first.major, first.minor, wanted - agreed);
     let bits = agreed.bits();
@@ -241,4 +216,24 @@ pub(crate) fn agree(first: &InitIn, flags2: u32, config: &Config) -> (InitOut, I
         ..InitOut::default()
     };
     (answer, agreed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel offers in its second word counts only if it says that there is one.
+    #[test]
+    fn nothing_is_agreed_on_that_is_not_offered() {
+        let wanted = crate::flags::of_mount(true, true, true);
+        let offer = |flags: Init, flags2| {
+            let first = InitIn { major: 7, minor: 45, flags: flags.bits() as u32, ..InitIn::default() };
+            let (answer, agreed) = agree(&first, flags2, wanted);
+            assert_eq!(u64::from(answer.flags) | u64::from(answer.flags2) << 32, agreed.bits());
+            agreed
+        };
+        assert_eq!(offer(Init::all(), u32::MAX), wanted);
+        assert_eq!(offer(Init::ASYNC_DIO | Init::DONT_MASK, u32::MAX), Init::DONT_MASK);
+        assert_eq!(offer(Init::empty(), u32::MAX), Init::empty());
+    }
 }

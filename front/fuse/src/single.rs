@@ -6,11 +6,11 @@
 use crate::MountError;
 use crate::channel::{Channel, Device};
 use crate::kernel::mount_directly;
-use crate::options::{MountOptions, Transport};
-use crate::proto::numbers::fopen;
+use crate::options::MountOptions;
+use crate::proto::numbers::{Fopen, Init};
 use crate::proto::wire::{Attr, AttrOut, OpenOut, ReadIn, StatfsOut, WriteIn, WriteOut};
 use crate::proto::{Header, Operation, Request, reply};
-use crate::session::{Config, buffer, handshake};
+use crate::session::{buffer, handshake};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::io;
@@ -51,7 +51,10 @@ const NODE: u64 = 1;
 const TTL: u64 = 3600;
 const BLOCK: u32 = 4096;
 /// No pages are kept, and writes need not wait for each other.
-const OPEN_FLAGS: u32 = fopen::DIRECT_IO | fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
+const OPEN_FLAGS: Fopen = Fopen::DIRECT_IO.union(Fopen::NOFLUSH).union(Fopen::PARALLEL_DIRECT_WRITES);
+/// Without pages that could grow old, direct reads and writes need not be waited for.
+const WANTED: Init =
+    Init::ASYNC_READ.union(Init::BIG_WRITES).union(Init::ASYNC_DIO).union(Init::MAX_PAGES).union(Init::INIT_EXT);
 
 /// A file being served. [`SingleFile::unmount`] ends it; dropping it does the same and logs what fails.
 #[derive(Debug)]
@@ -74,16 +77,7 @@ impl SingleFile {
         let connection = connection.ok_or_else(|| fail(io::ErrorKind::PermissionDenied.into()))?;
         let mut file = Self { path, threads: Vec::new() };
         let device = Arc::new(Device::new(connection));
-        let config = Config {
-            threads,
-            most: threads,
-            kernel_checks: false,
-            writeback_cache: false,
-            opens: true,
-            only: None,
-            transport: Transport::Device,
-        };
-        handshake(&device, &config).map_err(MountError::Handshake)?;
+        handshake(&device, WANTED).map_err(MountError::Handshake)?;
         for n in 0..threads.max(1) {
             let (device, contents) = (Arc::clone(&device), Arc::clone(&contents));
             let serve = move || serve(&device, &*contents);
@@ -176,7 +170,7 @@ impl One<'_> {
             O::Getattr | O::Setattr(_) => {
                 self.body(&AttrOut { attr_valid: TTL, attr: self.attr(), ..AttrOut::default() })
             }
-            O::Open(_) => self.body(&OpenOut { open_flags: OPEN_FLAGS, ..OpenOut::default() }),
+            O::Open(_) => self.body(&OpenOut { open_flags: OPEN_FLAGS.bits(), ..OpenOut::default() }),
             O::Read(what) => self.read(what, data),
             O::Write(how, bytes) => self.write(how, bytes),
             O::Fsync { .. } => self.done(self.contents.sync()),

@@ -205,6 +205,28 @@ fn costs(options: &str, made: &str, opened: &str) {
 }
 
 #[test]
+fn small_writes_cost_a_request_each_and_nothing_else() {
+    let Some(place) = Place::mounted("rw") else { return };
+    let file = OpenOptions::new().append(true).create_new(true).open(place.on("f")).unwrap();
+    let before = requests(&place);
+    for n in 0..500u32 {
+        std::io::Write::write_all(&mut &file, &n.to_le_bytes()).unwrap();
+    }
+    let mut spent = requests(&place);
+    spent.retain(|kind, n| {
+        *n -= before.get(kind).unwrap_or(&0);
+        *n > 0 && !matches!(&**kind, "opendir" | "releasedir" | "forget")
+    });
+    // One before the first write; the others are the question itself.
+    let asked = spent.remove("getxattr").unwrap();
+    assert!(asked <= 5, "{asked} times for attributes");
+    assert_eq!(spent, BTreeMap::from([("write".into(), 500)]));
+    drop(file);
+    place.umount();
+    place.is_clean();
+}
+
+#[test]
 fn a_mount_is_told_of_opens_only_where_they_are_asked_for() {
     let Some(place) = Place::new() else { return };
     for (options, told) in
@@ -249,7 +271,8 @@ fn the_writeback_cache_collects_writes() {
     place.umount();
 }
 
-fn requests(place: &Place) -> BTreeMap<String, u64> {
+/// How many requests of each kind the mount has served.
+pub(crate) fn requests(place: &Place) -> BTreeMap<String, u64> {
     let mut ask = crate::place::ondol();
     let out = output(ask.args(["info", "--json", "--stats"]).arg(place.mount_point()));
     let info: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();

@@ -7,6 +7,7 @@ mod calls;
 mod confined;
 mod damaged;
 mod files;
+mod flags;
 mod fsck;
 mod helpers;
 mod kinds;

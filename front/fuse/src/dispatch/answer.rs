@@ -1,22 +1,16 @@
 //! The answer to one request.
 
 use crate::channel::Channel;
+use crate::flags::{FILE, TTL};
 use crate::ops::{Answer, Errno as Number};
 use crate::proto::Header;
-use crate::proto::numbers::fopen;
+use crate::proto::numbers::Fopen;
 use crate::proto::reply;
 use crate::proto::wire::{AttrOut, CreateOut, EntryOut, GetxattrIn, IoctlOut, OpenOut};
 use crate::words::{attr, node};
 use ondol::Attr;
 use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
-
-/// For how many seconds the kernel may keep what it was told.
-pub(super) const TTL: u64 = 3600;
-
-/// Pages stay valid between opens, closing needs no request, and direct writes need not wait for each other.
-pub(super) const FILE_FLAGS: u32 = fopen::KEEP_CACHE | fopen::NOFLUSH | fopen::PARALLEL_DIRECT_WRITES;
-pub(super) const DIR_FLAGS: u32 = fopen::KEEP_CACHE | fopen::CACHE_DIR;
 
 /// Answers one request.
 pub(super) struct Answering<'a> {
@@ -87,12 +81,12 @@ impl Answering<'_> {
         self.body(&EntryOut { entry_valid: TTL, ..EntryOut::default() });
     }
 
-    pub(super) fn opened(&self, flags: u32) {
-        self.body(&OpenOut { fh: 0, open_flags: flags, backing_id: 0 });
+    pub(super) fn opened(&self, flags: Fopen) {
+        self.body(&OpenOut { fh: 0, open_flags: flags.bits(), backing_id: 0 });
     }
 
     pub(super) fn created(&self, answer: Answer<Attr>) {
-        let open = OpenOut { fh: 0, open_flags: FILE_FLAGS, backing_id: 0 };
+        let open = OpenOut { fh: 0, open_flags: FILE.bits(), backing_id: 0 };
         self.with(answer, |a| self.body(&CreateOut { entry: entry(a), open }));
     }
 

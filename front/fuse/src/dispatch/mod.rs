@@ -10,6 +10,7 @@ mod ioctl;
 mod tests;
 
 use crate::channel::Channel;
+use crate::flags::{self, TTL};
 use crate::ops::{Listed, ListedPlus, Ops, Range, SetAttribute, Write};
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
@@ -21,7 +22,7 @@ use crate::words::{
     appends, attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what,
     sender, set_attr, statfs, statx, xattr_how,
 };
-use answer::{Answering, TTL};
+use answer::Answering;
 use rustix::io::Errno;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -142,7 +143,7 @@ impl Dispatch {
             // After this answer the kernel opens without asking. A file is made by MKNOD then, and there is no RELEASE.
             O::Open(_) | O::Opendir | O::Create(..) if !self.terms.opens => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
-            O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(answer::DIR_FLAGS)),
+            O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(flags::DIR)),
             O::Read(what) => answer.filled(what.size, &mut |space| ops.read(at, what.offset, space)),
             O::Write(how, data) => self.write(answer, header, &how, data),
             O::Statfs => answer.with(ops.statfs(), |s| answer.body(&statfs(s))),
@@ -217,7 +218,7 @@ impl Dispatch {
     }
 
     fn open(&self, answer: &Answering<'_>, header: &Header, how: &OpenIn) {
-        answer.with(self.ops.open(ino(header.nodeid), opening(how)), |()| answer.opened(answer::FILE_FLAGS));
+        answer.with(self.ops.open(ino(header.nodeid), opening(how)), |()| answer.opened(flags::FILE));
     }
 
     fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {

@@ -62,6 +62,21 @@ bitflags::bitflags! {
         /// Requests go through rings, once each processor's queue has a place.
         const OVER_IO_URING = 1 << 41;
     }
+
+    /// What the kernel is told about what it has opened.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) struct Fopen: u32 {
+        /// Reads and writes go past the page cache.
+        const DIRECT_IO = 1 << 0;
+        /// Pages, or the listing, stay valid between opens.
+        const KEEP_CACHE = 1 << 1;
+        /// The listing is kept.
+        const CACHE_DIR = 1 << 3;
+        /// Closing needs no request.
+        const NOFLUSH = 1 << 5;
+        /// Under `DIRECT_IO`: writes need not wait for each other.
+        const PARALLEL_DIRECT_WRITES = 1 << 6;
+    }
 }
 
 /// Which fields of `SetattrIn` count.
@@ -75,20 +90,6 @@ pub(crate) mod fattr {
     pub(crate) const ATIME_NOW: u32 = 1 << 7;
     pub(crate) const MTIME_NOW: u32 = 1 << 8;
     pub(crate) const KILL_SUIDGID: u32 = 1 << 11;
-}
-
-/// What the kernel is told about an opened file.
-pub(crate) mod fopen {
-    /// Reads and writes go past the page cache.
-    pub(crate) const DIRECT_IO: u32 = 1 << 0;
-    /// Pages stay valid between opens.
-    pub(crate) const KEEP_CACHE: u32 = 1 << 1;
-    /// The listing is kept.
-    pub(crate) const CACHE_DIR: u32 = 1 << 3;
-    /// Closing needs no request.
-    pub(crate) const NOFLUSH: u32 = 1 << 5;
-    /// Direct writes need not wait for each other.
-    pub(crate) const PARALLEL_DIRECT_WRITES: u32 = 1 << 6;
 }
 
 /// In `write_flags`: clear setuid and setgid.
