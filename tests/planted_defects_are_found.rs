@@ -10,7 +10,7 @@ use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
 use ondol_laboratory::plants::{CLASSIC, COMPRESSED, Planted, Shown};
 use ondol_laboratory::run::Run;
-use ondol_laboratory::workload::{Others, Schedules, Workload};
+use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};
 use ondol_power::{Cut, Event, Layer, Medium, Sampling};
 use ondol_testkit::op::text;
 use ondol_tests::parameter;
@@ -100,6 +100,7 @@ fn early_forget_is_found_in_some_interleaving() {
         let workload = Workload {
             name: "truncate and fsync".into(),
             image: Image::Small,
+            mount: Mount::Tight,
             before: calls("create /a 0644"),
             remount: false,
             calls: calls("truncate /a 700"),

@@ -2,6 +2,7 @@
 
 use crate::faults::Fault;
 use crate::image::Kind;
+use crate::workload::Mount;
 use clap::Args;
 use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
@@ -52,9 +53,12 @@ pub struct CrashArgs {
     /// Break a rule on purpose: something must be found (builds with the cargo feature `plant` only; `list` names them)
     #[arg(long, value_name = "DEFECT")]
     pub(crate) plant: Option<String>,
-    /// The volume for --workload FILE and --calls: small, orphan-file, pages, wide-log, whole-seconds or many-groups
-    #[arg(long, default_value = "small", value_name = "KIND")]
-    pub(crate) image: Kind,
+    /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map, inline-data, clusters, values, large-inodes or linear [default: small for --calls and a file, else each its own]
+    #[arg(long, value_name = "KIND")]
+    pub(crate) image: Option<Kind>,
+    /// How it is mounted: tight (little memory), roomy, zeroing or dirty [default: tight for --calls and a file, else each its own]
+    #[arg(long, value_name = "MOUNT")]
+    pub(crate) mount: Option<Mount>,
     /// Calls to record, instead of a workload, separated by `;`; once for each thread
     #[arg(long, conflicts_with = "workload", value_name = "CALLS")]
     pub(crate) calls: Vec<String>,
@@ -77,7 +81,7 @@ pub struct CrashArgs {
     #[arg(long, value_name = "CASE", conflicts_with_all = ["states", "seconds"])]
     pub(crate) case: Option<String>,
     /// Kill the server of a mount so many times under load, as `kill -9` does, instead of building states; needs FUSE
-    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["workload", "calls", "case", "states", "seconds", "plant"])]
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["workload", "calls", "case", "states", "seconds", "plant", "image", "mount"])]
     pub(crate) kill: Option<u64>,
     /// Size of the image for --kill
     #[arg(long, default_value = "64M", value_parser = size, value_name = "SIZE")]

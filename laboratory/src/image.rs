@@ -3,9 +3,10 @@
 use ondol_format::FormatError;
 use ondol_format::mkfs::{Chunk, Options, Plan};
 use ondol_power::Layer;
-use ondol_testkit::image::Spec;
+use ondol_testkit::image::{Spec, missing};
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 /// A kind of volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -30,6 +31,10 @@ pub enum Kind {
     Clusters,
     /// As small, with large values of attributes in inodes of their own. Made by mke2fs.
     Values,
+    /// As small, with inodes of 512 bytes. Made by mke2fs.
+    LargeInodes,
+    /// As small, with directories that have no index. Made by mke2fs.
+    Linear,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -40,7 +45,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -51,10 +56,24 @@ impl Kind {
         Self::InlineData,
         Self::Clusters,
         Self::Values,
+        Self::LargeInodes,
+        Self::Linear,
     ];
 
     /// Those whose files are mapped in other ways than by extents of blocks.
     pub const FORMS: [Self; 3] = [Self::BlockMap, Self::InlineData, Self::Clusters];
+
+    /// Whether it can be made here: most need mke2fs.
+    pub fn is_possible(self) -> bool {
+        static MKE2FS: LazyLock<bool> = LazyLock::new(|| missing(&["mke2fs"]).is_none());
+        matches!(self, Self::Small | Self::OrphanFile | Self::Pages | Self::WideLog) || *MKE2FS
+    }
+
+    /// One of all, the usual ones more often.
+    pub(crate) fn in_turn(n: u64) -> Self {
+        let of = |kinds: &[Self]| kinds[(n / 2) as usize % kinds.len()];
+        if n.is_multiple_of(2) { of(&Self::USUAL) } else { of(&Self::ALL) }
+    }
 
     /// Whether freed blocks are discarded.
     pub fn discards(self) -> bool {
@@ -73,6 +92,8 @@ impl Kind {
             Self::InlineData => "inline-data",
             Self::Clusters => "clusters",
             Self::Values => "values",
+            Self::LargeInodes => "large-inodes",
+            Self::Linear => "linear",
         }
     }
 
@@ -93,6 +114,8 @@ impl Kind {
             Self::InlineData => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O inline_data")),
             Self::Clusters => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O bigalloc -C 4096")),
             Self::Values => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ea_inode")),
+            Self::LargeInodes => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -I 512")),
+            Self::Linear => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ^dir_index")),
         }
     }
 

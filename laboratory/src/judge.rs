@@ -77,8 +77,9 @@ impl<R: VolumeRun> Subject for R {
     fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String> {
         let store = LayerStore::new(layers[0].clone());
         let recorded: Arc<dyn BlockStore> = Arc::new(Recorder::new(store, 0, domain.clone()));
-        // Dropped without being closed: the next crash comes before that, or right then.
-        open(self, recorded).map(drop).map_err(|e| format!("cannot be opened: {e}"))
+        let volume = open(self, recorded).map_err(|e| format!("cannot be opened: {e}"))?;
+        // What was done about orphans becomes durable. Dropped without being closed: the next crash comes before that, or right then.
+        volume.sync().map_err(|e| format!("cannot be synced after recovery: {e}"))
     }
 
     fn essence(&self, recovered: &mut [Layer]) -> u128 {

@@ -4,7 +4,7 @@
 //! is not.
 
 use crate::image::Kind;
-use crate::workload::{Workload, full};
+use crate::workload::{Mount, Workload, full};
 use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_testkit::op::text;
@@ -220,6 +220,7 @@ impl Planted {
         Ok(Workload {
             name: format!("what shows {}", self.defect),
             image: self.image,
+            mount: Mount::Tight,
             before: text::parse(self.before)?,
             remount: self.remount,
             calls: text::parse(self.calls)?,

@@ -6,7 +6,7 @@ use crate::run::{self, Run};
 use crate::search::Search;
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
-use crate::workload::{Others, Schedules, Workload};
+use crate::workload::{Mount, Others, Schedules, Workload};
 use ondol::{DataMode, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
@@ -113,11 +113,7 @@ impl Prey {
 
     fn options(&self, workload: &Workload) -> Options {
         let options = image::options(self.data).with_journal(self.engine).with_discard(workload.image.discards());
-        match self.engine {
-            // A long write is then more than may wait: the next operation lends a hand with it.
-            JournalEngine::Compressed => options.with_dirty(64 << 10),
-            JournalEngine::Classic => options,
-        }
+        workload.mount.over(options, self.engine)
     }
 
     /// Records a workload in its interleaving, or in the best of many.
@@ -165,11 +161,15 @@ impl Prey {
 
     /// How the program is told to do this, and what a reader wants to know of it.
     pub(crate) fn describe(&self, workload: &Workload) -> Description {
-        let Workload { name, image, before, remount, calls, others } = workload;
+        let Workload { name, image, mount, before, remount, calls, others } = workload;
         let quoted = |ops: &[Op]| text::print(ops).trim_end().replace('\n', " ; ").replace('\'', "'\\''");
         let (seed, data, engine) = (self.seed, data_word(self.data), self.engine.name());
         let mut arguments = format!("--engine {engine} --data {data} --image {image} --seed {seed}");
-        let mut text = format!("workload: {name}\nimage {image}, journal={engine}, data={data}, seed {seed}\n");
+        if *mount != Mount::default() {
+            arguments += &format!(" --mount {mount}");
+        }
+        let mut text =
+            format!("workload: {name}\nimage {image}, mount {mount}, journal={engine}, data={data}, seed {seed}\n");
         if let Some(defect) = self.plant {
             arguments += &format!(" --plant {defect}");
         }

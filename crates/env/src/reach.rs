@@ -89,7 +89,6 @@ places! {
     StagedOverwritten "staged-overwritten" Compressed "Data that a transaction in the log names or holds is overwritten through the log.",
     NoRoomForNewData "no-room-for-new-data" Compressed "All new data goes home because the ring has no room for it.",
     StoredChunk "stored-chunk" Compressed "Images go into a unit as they are, because they look random.",
-    StoredAfterAll "stored-after-all" Compressed "A chunk goes into a unit as it is, because compressing has not made it smaller.",
     SeveralChunks "several-chunks" Compressed "A unit has several compressed chunks.",
     ReplayOne "replay-one" All "Recovery brings one transaction home.",
     ReplaySeveral "replay-several" All "Recovery brings several transactions home.",

@@ -27,6 +27,21 @@ impl Default for Sampling {
     }
 }
 
+impl Sampling {
+    /// With about so many states for each event, if there are more.
+    #[must_use]
+    pub fn at_most(self, states: usize) -> Self {
+        let few = states as u32 / 4;
+        Self {
+            all_of: self.all_of.min(states),
+            samples: self.samples.min(few),
+            torn: self.torn.min(few),
+            extremes: self.extremes.min(states / 4),
+            ..self
+        }
+    }
+}
+
 /// How far it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Built {

@@ -6,6 +6,7 @@ use crate::CrashArgs;
 use crate::explore::{CasePath, Limits};
 use crate::faults::Faults;
 use crate::hunt::{Budget, Phase, hunt, hunt_pool, replay_pool};
+use crate::image::Kind;
 use crate::signals::Signals;
 use crate::workload::{self, Others, Schedules, Workload};
 use crate::{Prey, Replayed};
@@ -106,6 +107,9 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
 /// The memory of `--workload pool`.
 fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
     let is_pool = args.workload.as_deref() == Some("pool");
+    if is_pool && (args.image.is_some() || args.mount.is_some()) {
+        return Err("--image and --mount are for volumes: --workload pool has none".into());
+    }
     is_pool.then(|| args.domain.parse().map_err(|e: DomainError| e.to_string())).transpose()
 }
 
@@ -124,9 +128,10 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
             (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
         }
     };
-    let mut workload = workload::from_text(&name, &lines, args.image).map_err(|e| format!("{name}: {e}"))?;
+    let mut workload =
+        workload::from_text(&name, &lines, args.image.unwrap_or(Kind::Small)).map_err(|e| format!("{name}: {e}"))?;
     workload.before = text::parse(&args.before).map_err(|e| format!("--before: {e}"))?;
-    workload.remount = args.remount;
+    (workload.remount, workload.mount) = (args.remount, args.mount.unwrap_or_default());
     if args.calls.len() > 1 {
         let calls = args.calls[1..].iter().map(|calls| text::parse(calls).map_err(|e| format!("--calls: {e}")));
         let many = Schedules::Search { seed: args.seed, count: SCHEDULES };
@@ -143,7 +148,7 @@ fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<P
     if let Some(workload) = single(args)? {
         return Ok(vec![Phase::in_modes("calls", modes, move || Box::new(std::iter::once(workload.clone())))]);
     }
-    Ok(match args.workload.as_deref() {
+    let phases = match args.workload.as_deref() {
         Some("exhaustive-1") => {
             vec![Phase::in_modes("single calls", modes, || Box::new(workload::exhaustive_1()))]
         }
@@ -151,7 +156,8 @@ fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<P
         Some("threads") => vec![Phase::endless("threads", 1, move |_| Box::new(workload::threads(seed)))],
         Some(_) => vec![Phase::endless("random", 1, move |_| Box::new(workload::random(seed)))],
         None => Phase::all(engine, seed),
-    })
+    };
+    Ok(phases.into_iter().map(|phase| phase.on(args.image, args.mount)).collect())
 }
 
 /// Interleavings of several `--calls`.

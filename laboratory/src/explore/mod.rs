@@ -115,6 +115,7 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
     let place = Place { media, events, heard, limits, happened: None, path: &[] };
     explorer.run(&place);
     explorer.report.seen = explorer.own;
+    explorer.report.features = crate::reach::features(heard).into_iter().collect();
     explorer.report
 }
 

@@ -35,6 +35,8 @@ pub struct Report {
     pub used: u64,
     /// Distinct states of that.
     pub used_states: u64,
+    /// What the run has shown that can be new.
+    pub features: Vec<u32>,
     /// States that break the contract, one of each kind.
     pub violations: Vec<Violation>,
 }

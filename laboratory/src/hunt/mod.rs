@@ -10,6 +10,7 @@ use crate::explore::{Limits, Report, Violation, Watch};
 use crate::image::Kind;
 use crate::prey::Prey;
 use crate::processor;
+use crate::workload::Corpus;
 use ondol::DataMode;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::Ordering::Relaxed;
@@ -59,6 +60,7 @@ struct Shared<'h, 'a> {
     preys: &'h [Prey],
     budget: Budget,
     watch: &'h Watch,
+    corpus: Option<&'h Corpus>,
     course: Mutex<Course<'a>>,
     images: Mutex<BTreeMap<Kind, Layer>>,
     /// By mode.
@@ -74,10 +76,12 @@ struct Shared<'h, 'a> {
 /// # Errors
 /// An image cannot be made. A volume that disagrees with the model without any crash is a violation.
 pub fn hunt(preys: &[Prey], phases: Vec<Phase<'_>>, budget: Budget, watch: &Watch) -> Result<Found, String> {
+    let corpus = phases.iter().find_map(|phase| phase.corpus.clone());
     let shared = Shared {
         preys,
         budget,
         watch,
+        corpus: corpus.as_deref(),
         course: Mutex::new(Course::new(phases, &preys.iter().map(|prey| prey.data).collect::<Vec<_>>())),
         images: Mutex::default(),
         distinct: preys.iter().map(|_| Mutex::default()).collect(),
@@ -147,6 +151,10 @@ impl Shared<'_, '_> {
 
     fn explore(&self, prey: &Prey, turn: &Turn) -> Result<Report, String> {
         let mut report = prey.explore(&self.image(turn.workload.image)?, &turn.workload, self.watch)?;
+        let features = std::mem::take(&mut report.features);
+        if let Some(corpus) = self.corpus {
+            corpus.learn(&turn.workload, &features);
+        }
         for violation in std::mem::take(&mut report.violations) {
             report.violations.push(self.small(prey, turn, violation)?);
         }

@@ -7,10 +7,11 @@
 
 use crate::explore::Limits;
 use crate::faults::Faults;
+use crate::image::Kind;
 use crate::plants;
-use crate::workload::{self, Workload};
+use crate::workload::{self, Corpus, Mount, Workload};
 use ondol::{DataMode, JournalEngine};
-use ondol_env::sync::Mutex;
+use ondol_env::sync::{Arc, Mutex};
 use ondol_power::Sampling;
 
 /// Workloads of a round.
@@ -27,25 +28,85 @@ pub struct Phase<'a> {
     closer: u64,
     /// The medium fails.
     fails: bool,
+    /// At first few states of each run.
+    wide: bool,
+    /// What learns from every workload of the hunt.
+    pub(super) corpus: Option<Arc<Corpus>>,
     make: Box<dyn Fn(u64) -> Round<'a> + Send + 'a>,
 }
 
 impl<'a> Phase<'a> {
     /// Without end: round after round, of which `make` gives the workloads by number.
     pub fn endless(name: &'static str, weight: u64, make: impl Fn(u64) -> Round<'a> + Send + 'a) -> Self {
-        Self { name, weight: weight.max(1), rounds: None, closer: 1, fails: false, make: Box::new(make) }
+        Self {
+            name,
+            weight: weight.max(1),
+            rounds: None,
+            closer: 1,
+            fails: false,
+            wide: false,
+            corpus: None,
+            make: Box::new(make),
+        }
+    }
+
+    /// Without end: variations of what has reached something new in this hunt.
+    pub fn guided(weight: u64, seed: u64) -> Self {
+        let corpus = Arc::new(Corpus::default());
+        let learns = corpus.clone();
+        let make = move |round: u64| -> Round<'a> {
+            let corpus = corpus.clone();
+            Box::new((0..).map(move |n| corpus.variation(seed ^ round.rotate_right(16), n)))
+        };
+        Self { corpus: Some(learns), ..Self::endless("guided", weight, make) }
     }
 
     /// These workloads in each of so many data modes.
     pub fn in_modes(name: &'static str, modes: usize, make: impl Fn() -> Round<'a> + Send + 'a) -> Self {
-        Self { name, weight: 1, rounds: Some(modes as u64), closer: 1, fails: false, make: Box::new(move |_| make()) }
+        Self {
+            name,
+            weight: 1,
+            rounds: Some(modes as u64),
+            closer: 1,
+            fails: false,
+            wide: false,
+            corpus: None,
+            make: Box::new(move |_| make()),
+        }
     }
 
     /// These workloads once.
     pub fn once(name: &'static str, workloads: impl Iterator<Item = Workload> + Send + 'a) -> Self {
         let workloads = Mutex::new(Some(workloads));
         let make = move |_| -> Round<'a> { Box::new(workloads.lock().take().into_iter().flatten()) };
-        Self { name, weight: 1, rounds: Some(1), closer: 1, fails: false, make: Box::new(make) }
+        Self {
+            name,
+            weight: 1,
+            rounds: Some(1),
+            closer: 1,
+            fails: false,
+            wide: false,
+            corpus: None,
+            make: Box::new(make),
+        }
+    }
+
+    /// In the first round few states of each run, so that all of them have their turn soon.
+    #[must_use]
+    pub fn wide(self) -> Self {
+        Self { wide: true, ..self }
+    }
+
+    /// Only what can be done here, and all of it on this volume, mounted in this way, if that is asked for.
+    #[must_use]
+    pub fn on(self, image: Option<Kind>, mount: Option<Mount>) -> Self {
+        let make = self.make;
+        let moved = move |workload: Workload| {
+            let (image, mount) = (image.unwrap_or(workload.image), mount.unwrap_or(workload.mount));
+            Workload { image, mount, ..workload }
+        };
+        let make = move |round| -> Round<'a> { Box::new(make(round).map(moved).filter(|w| w.image.is_possible())) };
+        Self { make: Box::new(make), ..self }
     }
 
     /// Looked at more closely: of `times` as many states recoveries are crashed, and programs of others are asked.
@@ -67,10 +128,14 @@ impl<'a> Phase<'a> {
         vec![
             Phase::endless("scenarios", 2, move |_| Box::new(plants::workloads(engine).chain(workload::scenarios())))
                 .closer(4),
+            Phase::endless("places", 4, move |round| Box::new(workload::scattered(workload::scenes(), other(round))))
+                .closer(5)
+                .wide(),
             Phase::endless("single calls", 2, |_| Box::new(workload::single())),
             Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))),
             Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),
             Phase::endless("little space", 1, move |round| Box::new(workload::scarce(other(round)))),
+            Phase::guided(3, seed),
             Phase::endless("threads", 3, move |round| Box::new(workload::threads(other(round)))),
             Phase::endless("faults", 2, move |round| {
                 let single = workload::scattered(workload::exhaustive_1(), other(round));
@@ -83,6 +148,8 @@ impl<'a> Phase<'a> {
 
 /// Faults of one workload.
 const FAULTS: u64 = 5;
+/// States of each event at first, about.
+const FEW: usize = 16;
 
 /// What is explored next.
 pub(super) struct Turn {
@@ -180,12 +247,14 @@ impl<'a> Course<'a> {
         // Another round samples other states.
         let again = turn.round / self.cycle.len() as u64;
         let seed = limits.sampling.seed ^ again.rotate_right(8);
+        let few = self.tracks[turn.phase].phase.wide && turn.round == 0;
+        let sampling = if few { limits.sampling.at_most(FEW) } else { limits.sampling };
         Limits {
             second_opinion_every: limits.second_opinion_every.div_ceil(closer),
             recrash_every: limits.recrash_every.div_ceil(closer),
             kernel_every: limits.kernel_every.div_ceil(closer),
             use_every: limits.use_every.div_ceil(closer),
-            sampling: Sampling { seed, ..limits.sampling },
+            sampling: Sampling { seed, ..sampling },
             ..limits
         }
     }

@@ -1,10 +1,16 @@
 //! What is done before the power goes.
 
 mod calls;
+mod mount;
 mod random;
 mod scenarios;
+mod scenes;
+mod vary;
 
+pub use mount::Mount;
 pub use random::{random, scarce, threads};
+pub use scenes::scenes;
+pub use vary::Corpus;
 
 use crate::image::Kind;
 use calls::{BEFORE, CALLS, SYNCS};
@@ -21,6 +27,8 @@ pub struct Workload {
     pub name: String,
     /// The volume.
     pub image: Kind,
+    /// How it is mounted, beside engine and data mode.
+    pub mount: Mount,
     /// Calls before the recording; durable when it begins.
     pub before: Vec<Op>,
     /// Unmount and mount again before the recording: it begins with an empty journal, without handles.
@@ -83,6 +91,7 @@ pub fn scenarios() -> impl Iterator<Item = Workload> + Send {
     SCENARIOS.iter().enumerate().map(|(i, (name, before, calls))| Workload {
         name: (*name).into(),
         image: Kind::USUAL[i % Kind::USUAL.len()],
+        mount: Mount::Tight,
         before: parse(before),
         remount: i % 4 == 1 && !before.contains("open @"),
         calls: parse(calls),
@@ -92,7 +101,8 @@ pub fn scenarios() -> impl Iterator<Item = Workload> + Send {
 
 /// Every parameterised call alone, with each way to make it durable.
 pub fn single() -> impl Iterator<Item = Workload> + Send {
-    CALLS.iter().enumerate().flat_map(|(i, call)| SYNCS.iter().map(move |sync| sequence(i, &[call, sync])))
+    let all = CALLS.iter().flat_map(|call| SYNCS.iter().map(move |sync| [*call, *sync]));
+    all.enumerate().map(|(i, lines)| sequence(i, &lines))
 }
 
 /// The same workloads in an order from a seed: wherever it ends, it has been everywhere.
@@ -120,7 +130,8 @@ pub fn exhaustive_2() -> impl Iterator<Item = Workload> + Send {
 fn sequence(i: usize, lines: &[&str]) -> Workload {
     Workload {
         name: lines.join("; "),
-        image: Kind::USUAL[i % 2],
+        image: Kind::in_turn(i as u64),
+        mount: Mount::in_turn(i as u64 / 5),
         before: parse(BEFORE),
         remount: false,
         calls: ondol_testkit::strategy::number_fills_from(parse(&lines.join("\n")), 10),
@@ -135,7 +146,8 @@ fn sequence(i: usize, lines: &[&str]) -> Workload {
 pub fn from_text(name: &str, lines: &str, image: Kind) -> Result<Workload, text::ParseError> {
     // Some editors begin a file with a mark of its encoding.
     let calls = text::parse(lines.trim_start_matches('\u{feff}'))?;
-    Ok(Workload { name: name.into(), image, before: Vec::new(), remount: false, calls, others: None })
+    let (mount, before) = (Mount::Tight, Vec::new());
+    Ok(Workload { name: name.into(), image, mount, before, remount: false, calls, others: None })
 }
 
 #[cfg(test)]

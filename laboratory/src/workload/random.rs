@@ -1,6 +1,6 @@
 //! Random sequences: equal seeds give equal ones.
 
-use super::{Others, Schedules, Workload, parse};
+use super::{Mount, Others, Schedules, Workload, parse};
 use crate::image::Kind;
 use ondol_testkit::op::Op;
 use ondol_testkit::strategy::{self, Mix};
@@ -16,8 +16,9 @@ pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n| {
         let mut ops = sequence(seed, n);
         let calls = ops.split_off(ops.len().min(BEFORE));
-        let image = Kind::USUAL[n as usize % Kind::USUAL.len()];
-        Workload { name: format!("random {seed}/{n}"), image, before: ops, remount: false, calls, others: None }
+        let image = Kind::in_turn(n);
+        let (name, mount) = (format!("random {seed}/{n}"), Mount::in_turn(n / 3));
+        Workload { name, image, mount, before: ops, remount: false, calls, others: None }
     })
 }
 
@@ -52,7 +53,8 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
         }
         Workload {
             name: format!("threads {seed}/{n}"),
-            image: Kind::USUAL[n as usize % Kind::USUAL.len()],
+            image: Kind::in_turn(n),
+            mount: Mount::in_turn(n / 3),
             before: threads::random::before(),
             remount: false,
             calls: calls.remove(0),
@@ -65,7 +67,7 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
     })
 }
 
-fn sequence(seed: u64, n: u64) -> Vec<Op> {
+pub(super) fn sequence(seed: u64, n: u64) -> Vec<Op> {
     let bytes: Vec<u8> = [seed, n, seed, n].iter().flat_map(|word| word.to_le_bytes()).collect();
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);

@@ -165,7 +165,14 @@ impl Space {
     /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images: nothing that is
     /// promised to others may be lost by it.
     pub(crate) fn takes_more(&self, promised: u64, more: u64) -> bool {
-        self.commits(promised + more);
+        let images = promised + more;
+        let taken = *self.taken.lock();
+        let has_room =
+            taken.used + self.for_images(images) + self.fixed <= self.ring && taken.logged + images <= self.most_logged;
+        if !has_room {
+            return false;
+        }
+        self.commits(images);
         // Who was promised something before saw the larger allowance, and is counted here.
         let fits = self.outstanding.load(SeqCst) <= self.allowance.load(SeqCst);
         if !fits {

@@ -45,7 +45,6 @@ pub(super) fn encode(tx: &Sealed, sequence: u64, env: &dyn Env, seed: u32, block
     reach::hit_if(stored > 0, Place::StoredChunk);
     let mut chunks = compress(Contents { tables, images: images(plain), block_size }, env.processors())?;
     reach::hit_if(chunks.len() > 1, Place::SeveralChunks);
-    reach::hit_if(chunks.iter().any(|chunk| chunk.len() == chunk.raw_len()), Place::StoredAfterAll);
     let whole = CHUNK / block_size;
     chunks.extend(dense.chunks(whole).map(|some| {
         let mut bytes = Vec::with_capacity(some.len() * block_size);

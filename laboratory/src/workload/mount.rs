@@ -1,0 +1,71 @@
+//! How the volume of a workload is mounted, beside its engine and data mode.
+
+use ondol::{JournalEngine, Options};
+use std::fmt;
+use std::str::FromStr;
+
+/// A few ways that matter to what is written when.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Mount {
+    /// So little memory that blocks leave and enter the cache all the time, and few images wait for their checkpoint.
+    #[default]
+    Tight,
+    /// Room for all that the log can hold, and for much dirty data: checkpoints and commits come when the log asks for them.
+    Roomy,
+    /// The same with little dirty data, and what is at home is overwritten in the log.
+    Zeroing,
+    /// Little dirty data is allowed.
+    Dirty,
+}
+
+impl Mount {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty];
+
+    /// One of all, with little memory more often.
+    pub(crate) fn in_turn(n: u64) -> Self {
+        if n.is_multiple_of(2) { Self::Tight } else { Self::ALL[(n / 2) as usize % Self::ALL.len()] }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tight => "tight",
+            Self::Roomy => "roomy",
+            Self::Zeroing => "zeroing",
+            Self::Dirty => "dirty",
+        }
+    }
+
+    /// `options`, which are those of tests, changed accordingly.
+    pub(crate) fn over(self, options: Options, engine: JournalEngine) -> Options {
+        // A long write is then more than may wait: the next operation lends a hand with it.
+        let little = |options: Options| options.with_dirty(64 << 10);
+        let options =
+            if engine == JournalEngine::Compressed && self != Self::Roomy { little(options) } else { options };
+        match self {
+            Self::Tight => options,
+            Self::Roomy => options.with_cache(ROOMY),
+            Self::Zeroing => options.with_cache(ROOMY).with_zeroing(true),
+            Self::Dirty => little(options),
+        }
+    }
+}
+
+/// Bytes of a cache that holds more than any log of the laboratory.
+const ROOMY: u64 = 16 << 20;
+
+impl fmt::Display for Mount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mount {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|mount| mount.name() == text);
+        found.ok_or_else(|| format!("no such mount: {text} (one of {names})"))
+    }
+}

@@ -1,0 +1,134 @@
+//! The ring, its tail, checkpoints, revokes, and what recovery makes of them.
+
+use super::{Mount, Scene, lines, log, scene};
+use crate::image::Kind;
+
+pub(super) fn scenes() -> Vec<Scene> {
+    let much = "write /log 0 60K #91\nwrite /log 60K 60K #92\nwrite /log 120K 60K #93\nsync";
+    // Nearly all of a small ring, for each engine and data mode at one of these.
+    let filled = |name, transactions, calls: &str| scene(name, log(transactions), calls).mount(Mount::Roomy);
+    let more = "write /log 0 60K #91\nfsync /log\nchmod /log 0644\nsync";
+    let many = lines(0..8, |n| format!("chmod /log 060{n}\nsync"));
+    let mut all = Vec::new();
+    for transactions in 13..=16 {
+        let filled = |name, calls: &str| filled(name, transactions, calls);
+        all.extend([
+            filled("log-wraps", &format!("{more}\n{more}")),
+            filled("log-wraps-small", &many),
+            filled("log-wraps-zeroing", &format!("{more}\nremount")).mount(Mount::Zeroing),
+            filled("log-wraps-and-is-emptied", &format!("{more}\nremount\ncreate /a 0644\nfsync /a")),
+            filled("log-crowded", "create /a 0644\nidle 6\nwrite /log 0 9000 #91\nsync\nidle 6"),
+            filled("no-room-for-new-data", &(new_runs(60) + "sync\nchmod /n 0600\nsync")),
+        ]);
+    }
+    all.extend(others(much));
+    all
+}
+
+/// New data that compresses, in many runs of nine blocks each.
+fn new_runs(count: u64) -> String {
+    "create /n 0644\n".to_owned()
+        + &lines(0..count, |n| format!("write /n {}K 9000 zeros\nwrite /n {}K 20 #{n}1", n * 16, n * 16 + 1))
+}
+
+fn others(much: &str) -> Vec<Scene> {
+    // More than one checkpoint takes.
+    let wide = |name, calls: &str| scene(name, log(30), calls).on(Kind::WideLog).mount(Mount::Roomy);
+    vec![
+        wide("wide-log-overrun", much),
+        wide("wide-log-crowded", "create /a 0644\nidle 6\nchmod /a 0600\nsync\nidle 6"),
+        wide("wide-log-left", "write /log 100 50 #91\nsync\nremount"),
+        scene("little-memory", log(3), format!("write /log 0 60K #91\nsync\n{much}")),
+        scene("small-transactions", "create /log 0600", lines(0..12, |n| format!("chmod /log 06{n:02o}\nsync"))),
+        scene("same-block-again", "create /a 0644", "chmod /a 0600\nsync\nchmod /a 0640\nsync\nchmod /a 0644\nidle 6"),
+        scene("many-revokes", log(4), "truncate /log 0\nsync\nwrite /log 0 60K #92\nsync"),
+        scene(
+            "very-many-revokes",
+            "create /log 0600\nchattr /log j\nwrite /log 0 60K #1\nwrite /log 60K 60K #2\nwrite /log 120K 60K #3\nsync",
+            "unlink /log\nsync\ncreate /b 0644\nwrite /b 0 60K #4\nwrite /b 60K 60K #5\nfsync /b",
+        )
+        .mount(Mount::Roomy),
+        scene("several-descriptors", log(0), format!("{much}\nwrite /log 10 10 #94\nsync")),
+        scene(
+            "flushed-by-itself",
+            "create /a 0644",
+            "write /a 0 70K #1\nidle 1\nwrite /a 1000 100 #2\nfsync /a\nidle 6",
+        )
+        .mount(Mount::Dirty),
+        scene(
+            "left-and-entered",
+            lines(0..12, |n| format!("create /f{n} 0644\nwrite /f{n} 0 30K #{n}1\nsync")),
+            lines(0..12, |n| format!("write /f{n} 100 20 #{n}2"))
+                + "sync\nwrite /f0 0 20000 #98\nsync\nwrite /f0 5 5 #99\nsync",
+        ),
+        scene("committed-left-and-read", READ_AGAIN, "write /a 100 50 #91\nfsync /a\nwrite /b 5000 50 #92\nsync"),
+        scene(
+            "removed-and-made",
+            "mkdir /d 0755\ncreate /d/a 0644",
+            "unlink /d/a\ncreate /d/b 0600\nrmdir /d\nsync\nrename /d/b /c\nsync",
+        ),
+        scene(
+            "overwritten-long",
+            "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount",
+            "write /a 0 64K #3\nchmod /a 0600\nfsync /a",
+        ),
+        scene(
+            "new-and-changed",
+            "create /a 0644",
+            "write /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 100 100 #3\nchmod /a 0600\nfsync /a\nwrite /a 200 100 #4\nfsync /a",
+        ),
+        scene(
+            "new-and-changed-much",
+            "create /a 0644",
+            lines(0..4, |n| format!("append /a 48K #{n}1"))
+                + "write /a 40K 30K #9\nchmod /a 0600\nfsync /a\nwrite /a 0 64K #8\nfsync /a",
+        ),
+        scene(
+            "new-deleted",
+            "create /a 0644",
+            "write /a 0 60K #1\nwrite /a 60K 60K #2\nunlink /a\ncreate /b 0644\nwrite /b 0 64K #3\nfsync /b",
+        ),
+        // Much of it compresses, and one transaction fills more than a chunk.
+        scene(
+            "compressed-much",
+            "create /a 0644\nfallocate /a 0 600K",
+            lines(0..10, |n| format!("write /a {}K 60K zeros", n * 60)) + "write /a 5 5 #1\nfsync /a",
+        )
+        .on(Kind::WideLog)
+        .mount(Mount::Roomy),
+        scene(
+            "flushed-by-itself-in-place",
+            "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount",
+            "write /a 0 64K #3\nidle 1\nwrite /a 64K 64K #4\nidle 1\nfsync /a",
+        )
+        .mount(Mount::Dirty),
+        scene(
+            "escaped",
+            "create /a 0644\nchattr /a j\ncreate /b 0644",
+            "write /a 0 3072 jbd2#1\nwrite /b 0 2048 jbd2#2\nsync\nwrite /a 0 1024 jbd2#3\nfsync /a",
+        ),
+        // No metadata changes: the times have no parts of seconds.
+        scene(
+            "same-second",
+            "create /a 0644\nwrite /a 0 9000 #1",
+            "write /a 0 9000 #2\nfsync /a\nwrite /a 1000 3000 #3\nfdatasync /a",
+        )
+        .on(Kind::WholeSeconds),
+        scene(
+            "same-second-long",
+            "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount",
+            "write /a 0 64K #3\nwrite /a 64K 64K #4\nsync\nwrite /a 5 5 #5\nfsync /a",
+        )
+        .on(Kind::WholeSeconds),
+        scene(
+            "empty-log",
+            "create /a 0644\nwrite /a 0 9000 #1",
+            "write /a 100 900 #2\nfsync /a\nremount\nunlink /a\nsync",
+        )
+        .remounted(),
+    ]
+}
+
+/// More than the cache holds, committed.
+const READ_AGAIN: &str = "create /a 0644\ncreate /b 0644\nchattr /a j\nchattr /b j\nwrite /a 0 60K #1\nsync\nwrite /b 0 60K #2\n\
+    write /b 60K 60K #3\nsync\ncreate /c 0644\nwrite /c 0 60K #4\nwrite /c 60K 60K #5\nsync";

@@ -1,0 +1,71 @@
+//! Files in many pieces: trees of extents that grow, split, shrink and move, and work that takes several operations.
+
+use super::{Scene, lines, scene};
+use crate::image::Kind;
+
+/// `/a` in so many pieces of one block, each `step` KiB behind the last.
+fn pieces(count: u64, step: u64) -> String {
+    "create /a 0644\n".to_owned() + &lines(0..count, |n| format!("write /a {}K 700 #{}", n * step, n + 1))
+}
+
+/// More of them.
+fn more(from: u64, count: u64, step: u64, skip: u64) -> String {
+    lines(from..from + count, |n| format!("write /a {}K 900 #{}", n * step + skip, n + 501))
+}
+
+/// Entries of a leaf in blocks of 1 KiB, and of the root.
+const LEAF: u64 = 84;
+const ROOT: u64 = 4;
+
+pub(super) fn scenes() -> Vec<Scene> {
+    let spread = "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\nfallocate /a 10M 8M\nwrite /a 17M 1K #3";
+    let groups = |name, calls: &str| scene(name, spread, calls).on(Kind::ManyGroups);
+    vec![
+        scene("tree-grows", pieces(ROOT, 2), more(ROOT, 2, 2, 0) + "fsync /a\ntruncate /a 3K\nfsync /a"),
+        scene("tree-grows-and-goes", pieces(ROOT + 2, 2), "unlink /a\ncreate /b 0644\nwrite /b 0 9000 #91\nsync"),
+        scene("leaf-split-behind", pieces(LEAF - 1, 2), more(LEAF - 1, 3, 2, 0) + "fsync /a"),
+        scene("leaf-split-inside", pieces(LEAF - 1, 4), more(40, 3, 4, 2) + "fsync /a\npunch /a 160K 4K\nfsync /a"),
+        scene("second-level", pieces(ROOT * LEAF, 2), more(ROOT * LEAF, 2, 2, 0) + "fsync /a"),
+        scene("tree-shrinks", pieces(LEAF + 6, 2), "truncate /a 5000\nfsync /a\nappend /a 700 #91\nfsync /a"),
+        scene("leaf-goes", pieces(2 * LEAF + 6, 2), "punch /a 0 168K\nfsync /a\nwrite /a 1K 100 #91\nfsync /a"),
+        scene("pieces-deleted", pieces(LEAF + 6, 2), "unlink /a\nsync"),
+        scene("pieces-deleted-open", pieces(LEAF + 6, 2) + "open @0 /a", "unlink /a\nsync\nclose @0\nsync"),
+        scene("pieces-moved", pieces(LEAF + 6, 4), "collapse /a 4K 8K\nfsync /a\ninsert /a 8K 4K\nfsync /a"),
+        scene(
+            "pieces-joined",
+            pieces(12, 2),
+            lines(0..6, |n| format!("write /a {}K 1K #{}", 2 * n + 1, n + 601)) + "fsync /a",
+        ),
+        scene(
+            "unwritten-in-pieces",
+            "create /a 0644\nfallocate /a 0 40K",
+            "write /a 10K 1K #1\nwrite /a 20K 3000 #2\nfsync /a\nwrite /a 11K 1K #3\nzero /a 20K 1K\nfsync /a",
+        ),
+        scene(
+            "made-unwritten",
+            "create /a 0644\nwrite /a 0 40000 #1",
+            "zero /a 4K 8K\nfsync /a\nwrite /a 5K 1K #2\npunch /a 20K 4K\nfsync /a",
+        ),
+        groups(
+            "truncated-in-steps",
+            "write /b 0 60K #3\nwrite /b 60K 60K #4\nwrite /b 120K 40K #4\ntruncate /a 0\nsync",
+        ),
+        groups("deleted-in-steps", "unlink /a\nsync\nwrite /b 0 9000 #4\nfsync /b"),
+        groups("deleted-in-steps-open", "open @0 /a\nunlink /a\nsync\nclose @0\nidle 6"),
+        groups("punched-in-steps", "punch /a 1M 15M\nfsync /a"),
+        scene(
+            "allocated-in-steps",
+            "create /a 0644\nwrite /a 5M 1K #1",
+            "fallocate /a 0 12M\nfsync /a\nwrite /a 3M 5000 #2\nfsync /a",
+        )
+        .on(Kind::ManyGroups),
+        scene("groups", "create /a 0644", "write /a 0 300000 #1\nfsync /a\ntruncate /a 1000\nsync")
+            .on(Kind::ManyGroups),
+        scene("written-in-steps", "create /a 0644", "write /a 0 300000 #1\nfsync /a\nwrite /a 100 250000 #2\nfsync /a"),
+        scene(
+            "copied",
+            pieces(12, 2) + "create /b 0644",
+            "copy /a 0 /b 1000 20000\nfsync /b\ncopy /b 0 /a 500 20000\nfsync /a",
+        ),
+    ]
+}

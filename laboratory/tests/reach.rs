@@ -1,0 +1,87 @@
+//! The laboratory is not blind: the workloads that every hunt begins with come to each place that matters, and power is lost around it.
+//!
+//! `ONDOL_SHOW=1` prints what each workload adds, `ONDOL_ONLY=word` picks those with this word in their names.
+
+use ondol::{DataMode, JournalEngine};
+use ondol_env::reach::Place;
+use ondol_laboratory::explore::{Limits, Report, Watch};
+use ondol_laboratory::reach::Tally;
+use ondol_laboratory::workload::{Schedules, Workload, scenarios, scenes};
+use ondol_laboratory::{Image, Prey};
+use ondol_power::{Layer, Sampling};
+use std::collections::BTreeMap;
+
+/// Few states of each run: what counts here is where they are.
+fn limits(round: u64) -> Limits {
+    let sampling = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, seed: round };
+    Limits { sampling, depth: 1, recrash_every: 12 >> round.min(3), second_opinion_every: 0, ..Limits::default() }
+}
+
+/// How often all workloads are gone through, in other data modes and interleavings, as long as something is missing.
+const ROUNDS: u64 = 4;
+
+struct Hunt {
+    engine: JournalEngine,
+    images: BTreeMap<Image, Layer>,
+    tally: Tally,
+}
+
+impl Hunt {
+    fn visit(&mut self, turn: u64, data: DataMode, workload: &Workload) {
+        let engine = self.engine;
+        let prey = Prey { engine, data, plant: None, seed: 1 + turn, limits: limits(turn), fault: None };
+        let image = self.images.entry(workload.image).or_insert_with(|| workload.image.make().unwrap());
+        let report: Report = prey.explore(image, workload, &Watch::default()).unwrap();
+        if let Some(violation) = report.violations.first() {
+            panic!("{violation}");
+        }
+        if std::env::var_os("ONDOL_SHOW").is_some() {
+            let new = self.tally.missed(engine).into_iter().filter(|place| report.reach.of(*place).crashed > 0);
+            let new: Vec<&str> = new.map(Place::name).collect();
+            println!("{} {data:?} {}: {} states; {}", engine.name(), workload.name, report.distinct, new.join(" "));
+        }
+        self.tally.add(&report.reach);
+    }
+}
+
+/// In other interleavings than in the round before.
+fn again(workload: &Workload, round: u64) -> Workload {
+    let mut workload = workload.clone();
+    for others in &mut workload.others {
+        if let Schedules::One(schedule) = &mut others.schedules {
+            schedule.seed += 1000 * round;
+        }
+    }
+    workload
+}
+
+fn everything_is_reached(engine: JournalEngine) {
+    if let Some(tool) = ondol_testkit::image::missing(&["mke2fs"]) {
+        eprintln!("reach: skipped: {tool}");
+        return;
+    }
+    let only = std::env::var("ONDOL_ONLY").unwrap_or_default();
+    let mut hunt = Hunt { engine, images: BTreeMap::new(), tally: Tally::default() };
+    let all: Vec<Workload> = scenarios().chain(scenes()).filter(|w| w.name.contains(&only)).collect();
+    for round in 0..ROUNDS {
+        for (i, workload) in (0..).zip(&all) {
+            let data = [DataMode::Ordered, DataMode::Journal][(round + i) as usize % 2];
+            hunt.visit(round, data, &again(workload, round));
+            if hunt.tally.missed(engine).is_empty() {
+                return;
+            }
+        }
+    }
+    let missed: Vec<&str> = hunt.tally.missed(engine).into_iter().map(Place::name).collect();
+    panic!("no crash around {}\n{}", missed.join(", "), hunt.tally.told(engine));
+}
+
+#[test]
+fn every_place_in_classic() {
+    everything_is_reached(JournalEngine::Classic);
+}
+
+#[test]
+fn every_place_in_compressed() {
+    everything_is_reached(JournalEngine::Compressed);
+}
