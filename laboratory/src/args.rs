@@ -13,8 +13,8 @@ use std::path::PathBuf;
 ///
 /// Records what a volume writes while it does the calls of a workload, builds the states that a power cut could leave after
 /// each event, recovers each with the code that ships, and compares what comes out with a model. Without a workload a minute
-/// is spent on each engine, its data modes in turn, and shared from the first second on by scenarios, single calls, pairs, random
-/// sequences, and several threads.
+/// is spent on each engine, its data modes in turn, and shared from the first second on by scenarios, workloads that come to
+/// every place that matters, single calls, pairs, random sequences, variations of what reached something new, and several threads.
 ///
 /// Exit code: 0 if nothing breaks the contract, 1 if something does (the smallest is shown, with the command that
 /// builds it again), 2 if the call is wrong or nothing could be tried, 130 after ^C.

@@ -4,7 +4,7 @@ use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_laboratory::explore::{CasePath, Limits, Violation, Watch};
 use ondol_laboratory::faults::Faults;
-use ondol_laboratory::workload::{Others, Schedules, Workload};
+use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};
 use ondol_laboratory::{Image, Prey, Replayed};
 use ondol_testkit::op::text;
 
@@ -23,6 +23,7 @@ fn workload(before: &str, calls: &str, others: &[&str]) -> Workload {
     Workload {
         name: "a test".into(),
         image: Image::Small,
+        mount: Mount::Tight,
         before: ops(before),
         remount: false,
         calls: ops(calls),
