@@ -6,7 +6,7 @@ use ondol::{DataMode, JournalEngine};
 use ondol_env::reach::Place;
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::reach::Tally;
-use ondol_laboratory::workload::{Schedules, Workload, scenarios, scenes};
+use ondol_laboratory::workload::{Others, Schedules, Workload, scenarios, scenes};
 use ondol_laboratory::{Image, Prey};
 use ondol_power::{Layer, Sampling};
 use std::collections::BTreeMap;
@@ -47,10 +47,8 @@ impl Hunt {
 /// In other interleavings than in the round before.
 fn again(workload: &Workload, round: u64) -> Workload {
     let mut workload = workload.clone();
-    for others in &mut workload.others {
-        if let Schedules::One(schedule) = &mut others.schedules {
-            schedule.seed += 1000 * round;
-        }
+    if let Some(Others { schedules: Schedules::One(schedule), .. }) = &mut workload.others {
+        schedule.seed += 1000 * round;
     }
     workload
 }

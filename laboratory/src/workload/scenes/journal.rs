@@ -22,6 +22,7 @@ pub(super) fn scenes() -> Vec<Scene> {
         ]);
     }
     all.extend(others(much));
+    all.extend(data());
     all
 }
 
@@ -67,6 +68,12 @@ fn others(much: &str) -> Vec<Scene> {
             "mkdir /d 0755\ncreate /d/a 0644",
             "unlink /d/a\ncreate /d/b 0600\nrmdir /d\nsync\nrename /d/b /c\nsync",
         ),
+    ]
+}
+
+/// New data, data that is overwritten, and data that nobody journals.
+fn data() -> Vec<Scene> {
+    vec![
         scene(
             "overwritten-long",
             "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount",

@@ -3,11 +3,17 @@
 use super::{Kind, Mount, Scene, lines, log, scene};
 
 pub(super) fn scenes() -> Vec<Scene> {
+    let mut all = checkpoints();
+    all.extend(commits());
+    all
+}
+
+/// A log that is crowded.
+fn checkpoints() -> Vec<Scene> {
     let crowded = |name, one: &str, other: &str| {
         let before = log(9) + "create /a 0644\nmkdir /d 0755\ncreate /b 0644\nwrite /b 0 9000 #88\nsync";
         scene(name, before, one).mount(Mount::Roomy).beside(other)
     };
-    let new = lines(0..4, |n| format!("write /x {}K 60K #{n}1", n * 60));
     // Each of these writes asks for a checkpoint.
     let much = lines(0..6, |n| format!("write /log {}K 50K #{n}9\nsync", n % 3 * 60));
     let busy = |name, other: String| {
@@ -40,6 +46,13 @@ pub(super) fn scenes() -> Vec<Scene> {
             "truncate /log 100\nfsync /log\nwrite /log 0 9000 #94\nfsync /log",
             "create /d/n 0644\nsync\nunlink /d/n\nsync",
         ),
+    ]
+}
+
+/// Commits and new data, without much in the log.
+fn commits() -> Vec<Scene> {
+    let new = lines(0..4, |n| format!("write /x {}K 60K #{n}1", n * 60));
+    vec![
         scene(
             "group",
             "create /a 0644\ncreate /b 0644",
