@@ -5,13 +5,14 @@
 //! the running or the committing transaction) is never evicted.
 
 use crate::change::Change;
+use crate::clock::{Clock, Look};
 use crate::handle::Base;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// The bytes of one block at one moment.
@@ -164,7 +165,7 @@ const SHARDS: usize = 64;
 #[derive(Default)]
 struct Shard {
     map: HashMap<u64, Arc<Buf>, NumberHash>,
-    clock: VecDeque<u64>,
+    clock: Clock<u64>,
 }
 
 /// Counters of the cache.
@@ -233,7 +234,8 @@ impl Cache {
         while shard.map.len() >= self.per_shard && evict_one(&mut shard) {}
         let buf = Arc::new(Buf::new(block, kind));
         shard.map.insert(block, buf.clone());
-        shard.clock.push_back(block);
+        let Shard { map, clock } = &mut *shard;
+        clock.push(block, map.len(), |block| map.contains_key(block));
         buf
     }
 
@@ -288,17 +290,19 @@ impl Cache {
 /// The most blocks that are looked at to find one to remove: while transactions hold most of them, a whole round finds none.
 const LOOKS: usize = 8;
 
-/// Second chance: removes one block that nobody but the cache holds. False when there is none among the next few.
+/// Removes one block that nobody but the cache holds. False when there is none among the next few.
 fn evict_one(shard: &mut Shard) -> bool {
-    for _ in 0..LOOKS.min(shard.clock.len() * 2) {
-        let Some(block) = shard.clock.pop_front() else { return false };
-        let Some(buf) = shard.map.get(&block) else { continue };
-        if Arc::strong_count(buf) == 1 && !buf.referenced.swap(false, Relaxed) {
-            reach::hit(Place::BlockEvicted);
-            shard.map.remove(&block);
-            return true;
+    let Shard { map, clock } = shard;
+    clock.evict(LOOKS, |block| {
+        let Some(buf) = map.get(&block) else { return Look::Gone };
+        if Arc::strong_count(buf) > 1 || buf.referenced.swap(false, Relaxed) {
+            return Look::Stays;
         }
-        shard.clock.push_back(block);
-    }
-    false
+        reach::hit(Place::BlockEvicted);
+        map.remove(&block);
+        Look::Evicted
+    })
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,8 @@ use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard};
 use ondol_format::{Incompat, Inode};
-use ondol_journal::{Engine, NumberHash};
-use std::collections::{HashMap, HashSet, VecDeque};
+use ondol_journal::{Clock, Engine, Look, NumberHash};
+use std::collections::HashMap;
 
 /// What is known of one inode.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ const SHARDS: usize = 64;
 #[derive(Debug, Default)]
 struct Shard {
     map: HashMap<Ino, Arc<Node>, NumberHash>,
-    clock: VecDeque<Ino>,
+    clock: Clock<Ino>,
     /// How often an inode has left the map.
     removals: u64,
 }
@@ -183,11 +183,6 @@ impl Nodes {
 impl Shard {
     fn insert(&mut self, ino: Ino, inode: Inode, most: usize) -> Arc<Node> {
         while self.map.len() >= most && self.evict_one() {}
-        if self.clock.len() > 2 * self.map.len() + 64 {
-            // Inodes that were freed leave their places behind.
-            let mut seen = HashSet::new();
-            self.clock.retain(|ino| self.map.contains_key(ino) && seen.insert(*ino));
-        }
         let state = OwnedRwLock::new(NodeState { inode, gone: false });
         let node = Arc::new(Node {
             ino,
@@ -198,7 +193,7 @@ impl Shard {
             referenced: AtomicBool::new(true),
         });
         self.map.insert(ino, node.clone());
-        self.clock.push_back(ino);
+        self.clock.push(ino, self.map.len(), |ino| self.map.contains_key(ino));
         node
     }
 
@@ -208,17 +203,17 @@ impl Shard {
     }
 
     fn evict_one(&mut self) -> bool {
-        for _ in 0..self.clock.len() * 2 {
-            let Some(ino) = self.clock.pop_front() else { return false };
-            let Some(node) = self.map.get(&ino) else { continue };
+        let Self { map, clock, removals } = self;
+        clock.evict(usize::MAX, |ino| {
+            let Some(node) = map.get(&ino) else { return Look::Gone };
             let idle = Arc::strong_count(node) == 1 && node.opens.load(SeqCst) == 0;
-            if idle && !node.referenced.swap(false, Relaxed) {
-                self.remove(ino);
-                return true;
+            if !idle || node.referenced.swap(false, Relaxed) {
+                return Look::Stays;
             }
-            self.clock.push_back(ino);
-        }
-        false
+            map.remove(&ino);
+            *removals += 1;
+            Look::Evicted
+        })
     }
 }
 

@@ -1,0 +1,57 @@
+use super::*;
+use crate::{Corrupt, Images};
+use ondol_env::sync::Arc;
+
+struct Zeros;
+
+impl Home for Zeros {
+    fn committed(&self, _: u64) -> Option<Block> {
+        None
+    }
+    fn read_home(&self, _: u64, _: &mut [u8]) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Nobody;
+
+impl Client for Nobody {
+    fn load(&self, _: u64, _: Kind, _: &mut [u8]) -> std::result::Result<(), Corrupt> {
+        Ok(())
+    }
+    fn seal(&self, _: u64, _: Kind, _: &[u8], _: &Ranges, _: &dyn Images, _: &mut Patches) {}
+    fn release(&self, _: &[crate::Extent]) {}
+}
+
+fn cache(blocks: usize) -> Cache {
+    Cache::new(64, blocks * 64, Arc::new(Zeros), Arc::new(Nobody))
+}
+
+fn places(cache: &Cache) -> usize {
+    cache.shards.iter().map(|shard| shard.lock().clock.places()).sum()
+}
+
+#[test]
+fn blocks_that_come_and_go_leave_no_places_behind() {
+    let cache = cache(16 * SHARDS);
+    // A working set that fits: nothing is ever evicted.
+    for round in 0..2000u64 {
+        for block in 0..SHARDS as u64 {
+            cache.get(block, Kind::DATA).unwrap();
+            if round % 2 == 0 { cache.forget(block) } else { cache.drop_clean(block..block + 1) }
+        }
+    }
+    assert_eq!(cache.stats().blocks, 0);
+    assert!(places(&cache) <= SHARDS * 66, "{} places for no block", places(&cache));
+}
+
+#[test]
+fn what_is_held_stays_and_what_is_idle_goes() {
+    let cache = cache(4 * SHARDS);
+    let held = cache.get(0, Kind::DATA).unwrap();
+    for n in 1..100 {
+        cache.get(n * SHARDS as u64, Kind::DATA).unwrap();
+    }
+    assert!(cache.stats().blocks <= 5);
+    assert!(Arc::ptr_eq(&held, &cache.get(0, Kind::DATA).unwrap()));
+}
