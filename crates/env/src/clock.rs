@@ -18,7 +18,7 @@ pub trait Env: Send + Sync {
     /// Fills `buf` with random bytes (UUIDs, inode generations, hash seeds; not for keys).
     fn random(&self, buf: &mut [u8]);
 
-    /// Nanoseconds since some fixed moment; never goes back. For measuring how long something took.
+    /// Nanoseconds since some fixed moment; never goes back. For all intervals: the wall clock may be set at any time.
     fn monotonic_ns(&self) -> u64;
 
     /// Threads that a single piece of work may be shared by: 1 where everything has to happen in one order.
@@ -78,40 +78,53 @@ impl Env for System {
 /// A clock that only moves when told and a seeded random source: equal seeds give equal runs.
 #[derive(Debug)]
 pub struct Fixed {
-    state: Mutex<(Timestamp, u64)>,
+    state: Mutex<FixedState>,
+}
+
+#[derive(Debug)]
+struct FixedState {
+    wall: Timestamp,
+    monotonic_ns: u64,
+    random: u64,
 }
 
 impl Fixed {
     /// A clock that starts at `start` and a random source that starts from `seed`.
     pub fn new(start: Timestamp, seed: u64) -> Self {
-        Self { state: Mutex::new((start, seed)) }
+        let monotonic_ns = start.sec as u64 * 1_000_000_000 + u64::from(start.nsec);
+        Self { state: Mutex::new(FixedState { wall: start, monotonic_ns, random: seed }) }
     }
 
     /// Moves the clock forward by `nsec` nanoseconds.
     pub fn advance(&self, nsec: u64) {
         let mut s = self.state.lock();
-        let total = u64::from(s.0.nsec) + nsec;
-        s.0.sec += (total / 1_000_000_000) as i64;
-        s.0.nsec = (total % 1_000_000_000) as u32;
+        s.monotonic_ns += nsec;
+        let total = u64::from(s.wall.nsec) + nsec;
+        s.wall.sec += (total / 1_000_000_000) as i64;
+        s.wall.nsec = (total % 1_000_000_000) as u32;
+    }
+
+    /// Sets the wall clock, forward or back, as an administrator or a time server does. No time passes by it.
+    pub fn set_wall(&self, wall: Timestamp) {
+        self.state.lock().wall = wall;
     }
 }
 
 impl Env for Fixed {
     fn monotonic_ns(&self) -> u64 {
-        let now = self.state.lock().0;
-        now.sec as u64 * 1_000_000_000 + u64::from(now.nsec)
+        self.state.lock().monotonic_ns
     }
 
     fn now(&self) -> Timestamp {
-        self.state.lock().0
+        self.state.lock().wall
     }
 
     fn random(&self, buf: &mut [u8]) {
         let mut s = self.state.lock();
         for chunk in buf.chunks_mut(8) {
             // splitmix64: small, seedable, and good enough for identifiers.
-            s.1 = s.1.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut z = s.1;
+            s.random = s.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mut z = s.random;
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
             chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes()[..chunk.len()]);
@@ -132,5 +145,8 @@ mod tests {
         assert_eq!(a.now(), t);
         a.advance(2);
         assert_eq!(a.now(), Timestamp { sec: 11, nsec: 1 });
+        let before = a.monotonic_ns();
+        a.set_wall(t);
+        assert_eq!((a.now(), a.monotonic_ns()), (t, before));
     }
 }

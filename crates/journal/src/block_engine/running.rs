@@ -8,7 +8,7 @@ use crate::{Ranges, Result, WriteSet};
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 
 const SHARDS: usize = 8;
@@ -31,8 +31,8 @@ pub(crate) struct Running {
     held: AtomicU64,
     home: AtomicU64,
     promised: AtomicU64,
-    /// When the first handle was closed into it, in seconds; 0 while it is empty.
-    started: AtomicI64,
+    /// When the first handle was closed into it, in monotonic nanoseconds; 0 while it is empty.
+    started: AtomicU64,
 }
 
 /// One block of a transaction that no handle can join any more.
@@ -67,7 +67,7 @@ impl Running {
             held: AtomicU64::new(0),
             home: AtomicU64::new(0),
             promised: AtomicU64::new(0),
-            started: AtomicI64::new(0),
+            started: AtomicU64::new(0),
         }
     }
 
@@ -114,8 +114,8 @@ impl Running {
         self.promised.load(Relaxed)
     }
 
-    /// When it began, in seconds, or `None` while it is empty.
-    pub(crate) fn started(&self) -> Option<i64> {
+    /// When it began, in monotonic nanoseconds, or `None` while it is empty.
+    pub(crate) fn started(&self) -> Option<u64> {
         Some(self.started.load(Relaxed)).filter(|&s| s != 0)
     }
 
@@ -157,7 +157,7 @@ impl Running {
         new.append(&mut newborn);
         self.held.fetch_add(new.len() as u64, Relaxed);
         if self.started.load(Relaxed) == 0 {
-            self.started.store(env.now().sec.max(1), Relaxed);
+            self.started.store(env.monotonic_ns().max(1), Relaxed);
         }
         let mut shard = self.shards[home_shard].lock();
         shard.bufs.append(&mut new);

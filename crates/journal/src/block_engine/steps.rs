@@ -6,6 +6,7 @@ use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::{Progress, Step};
+use std::time::Duration;
 
 /// The steps of one engine: committer, flusher of data, checkpointer.
 pub(crate) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
@@ -21,8 +22,8 @@ impl Step for Committer {
     fn step(&self) -> Result<Progress> {
         let core = &self.0;
         let Some(started) = core.running.started() else { return Ok(Progress::Idle) };
-        let age = core.env.now().sec.saturating_sub(started).max(0) as u64;
-        if age < core.config.commit_interval && !core.running_is_large() {
+        let age = Duration::from_nanos(core.env.monotonic_ns().saturating_sub(started));
+        if age.as_secs() < core.config.commit_interval && !core.running_is_large() {
             return Ok(Progress::Idle);
         }
         reach::hit(Place::TimerCommit);

@@ -367,6 +367,23 @@ pub(crate) fn the_timer_commits_and_the_checkpointer_drains(rig: &dyn Rig) {
     assert_eq!(byte_at(&b.crashed(rig), HOME), 1);
 }
 
+pub(crate) fn the_timer_goes_on_when_the_clock_is_set(rig: &dyn Rig) {
+    for set in [-3600, 3600] {
+        let b = bench(rig);
+        let commits = || {
+            b.engine.steps().iter().for_each(|s| assert!(s.step().is_ok()));
+            b.engine.stats().commits
+        };
+        b.fill(HOME, 1);
+        let now = b.env.now();
+        b.env.set_wall(Timestamp { sec: now.sec + set, ..now });
+        assert_eq!(commits(), 0, "too early: no time has passed");
+        b.env.advance(6_000_000_000);
+        assert_eq!(commits(), 1, "six seconds later, by a clock that was set by {set} s");
+        assert_eq!(byte_at(&b.crashed(rig), HOME), 1);
+    }
+}
+
 pub(crate) fn a_commit_that_panics_ends_all_promises(rig: &dyn Rig) {
     use ondol_env::sync::atomic::Ordering::SeqCst;
     let b = bench(rig);
@@ -412,6 +429,7 @@ macro_rules! engine_contract {
             many_threads_share_commits
             a_read_base_that_breaks_its_rules_is_refused
             the_timer_commits_and_the_checkpointer_drains
+            the_timer_goes_on_when_the_clock_is_set
             a_handle_that_changed_nothing_is_no_work
             a_commit_that_panics_ends_all_promises
         );
