@@ -38,6 +38,12 @@ pub enum JournalError {
         /// Blocks that one handle may have.
         max: u32,
     },
+    /// The operation changes more blocks than it was planned with: a defect of the plan.
+    #[error("an operation was planned with {promised} journal blocks and needs more")]
+    Unplanned {
+        /// Blocks that it was promised.
+        promised: u32,
+    },
     /// A transaction is larger than what was promised for it: a defect of the engine, which stops before it writes over its own log.
     #[error("a transaction of {need} blocks does not fit into the {left} blocks that the log has left")]
     Overrun {

@@ -295,7 +295,7 @@ impl<'e> Handle<'e> {
         }
         let more = self.engine.new_data_cost(self.newborn + 1) - self.engine.new_data_cost(self.newborn);
         if self.room() < more {
-            return Err(JournalError::TooBig { need: self.reserved + more, max: self.reserved });
+            return Err(JournalError::Unplanned { promised: self.reserved });
         }
         self.newborn += 1;
         let at = self.add_block(block, Kind::DATA, true)?;
@@ -313,7 +313,7 @@ impl<'e> Handle<'e> {
             return Ok(at);
         }
         if self.room() == 0 {
-            return Err(JournalError::TooBig { need: self.reserved + 1, max: self.reserved });
+            return Err(JournalError::Unplanned { promised: self.reserved });
         }
         self.add_block(block, kind, fresh)
     }

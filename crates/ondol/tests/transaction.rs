@@ -1,15 +1,23 @@
 //! Transactions by path, and the example of them.
 
-use ondol::{Error, FormatOptions, Options, Rename, SetXattr, Volume};
+use ondol::{Error, FormatOptions, Rename, SetXattr, Volume};
+use ondol_testkit::over_setups;
+use ondol_testkit::rig::Setup;
 use std::path::Path;
 
 #[path = "../examples/config_swap.rs"]
 mod config_swap;
 
+over_setups! {
+    every_kind_of_step_by_path,
+    an_error_of_the_closure_or_of_a_step_leaves_everything,
+    an_open_file_outlives_the_transaction_that_removes_it,
+}
+
 fn volume(dir: &Path) -> Volume {
     let image = dir.join("image");
     Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("an image");
-    Volume::open_with(&image, &Options::parse("data=journal").expect("options")).expect("a volume")
+    Volume::open_with(&image, &Setup::current().options()).expect("a volume")
 }
 
 fn errno(result: Result<(), Error>) -> (i32, String) {
@@ -33,7 +41,6 @@ fn the_example_swaps_a_configuration() {
     volume.close().expect("a clean image");
 }
 
-#[test]
 fn every_kind_of_step_by_path() {
     let dir = tempfile::tempdir().expect("a directory");
     let v = volume(dir.path());
@@ -59,7 +66,6 @@ fn every_kind_of_step_by_path() {
     v.close().expect("a clean image");
 }
 
-#[test]
 fn an_error_of_the_closure_or_of_a_step_leaves_everything() {
     let dir = tempfile::tempdir().expect("a directory");
     let v = volume(dir.path());
@@ -81,16 +87,18 @@ fn an_error_of_the_closure_or_of_a_step_leaves_everything() {
         Ok(())
     }));
     assert_eq!((number, text.starts_with("/link: ")), (EINVAL, true), "{text}");
-    let (number, text) = errno(v.transaction(|tx| {
-        tx.write("/f", vec![1; 32 << 20]);
-        Ok(())
-    }));
-    assert_eq!(number, E2BIG, "{text}");
+    // Where data goes through the journal, or waits for its commit in memory, one transaction takes only so much of it.
+    if Setup::current().journals_data() || Setup::current().is_compressed() {
+        let (number, text) = errno(v.transaction(|tx| {
+            tx.write("/f", vec![1; 32 << 20]);
+            Ok(())
+        }));
+        assert_eq!(number, E2BIG, "{text}");
+    }
     assert_eq!(v.read("/f").expect("a file"), b"as it was");
     v.close().expect("a clean image");
 }
 
-#[test]
 fn an_open_file_outlives_the_transaction_that_removes_it() {
     let dir = tempfile::tempdir().expect("a directory");
     let v = volume(dir.path());

@@ -15,6 +15,7 @@ mod fail;
 pub mod image;
 pub mod model;
 pub mod op;
+pub mod rig;
 pub mod schedule;
 pub mod shrink;
 pub mod strategy;

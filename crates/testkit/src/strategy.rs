@@ -1,6 +1,7 @@
 //! Random operations that get in each other's way: few names, few offsets, all of them at edges.
 
 use crate::op::{Acl, Fallocate, File, Fill, Op, Path, Rename, SetXattr};
+use crate::thresholds;
 use ondol_env::Timestamp;
 use ondol_volume::Caller;
 use proptest::collection::{SizeRange, vec};
@@ -170,8 +171,12 @@ fn transaction(mix: Mix) -> BoxedStrategy<Op> {
     steps.prop_map(Op::Transaction).boxed()
 }
 
-/// The most that a step writes, in bytes: four of them fit into a small journal.
-const LONGEST_STEP: u64 = 20_000;
+/// The most that one call changes, in bytes: beyond the thresholds of data, and short of what runs for long.
+const LONGEST: u64 = 600_000;
+/// The same for a step of a transaction: most often, four of them fit into a small journal.
+const LONGEST_STEP: u64 = 150_000;
+/// Where changes mostly begin, at most.
+const FARTHEST: u64 = 300_000;
 
 type Choice = (u32, BoxedStrategy<Op>);
 
@@ -217,6 +222,7 @@ fn mode() -> impl Strategy<Value = u16> {
 fn offset() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => select(&[0u64, 1, 511, 512, 1000, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8192, 12_288, 20_000][..]),
+        2 => select(thresholds::bytes(FARTHEST)),
         1 => select(&[65_536u64, 100_000, 1 << 20, (1 << 20) + 7, 12 << 20, 1 << 32][..]),
     ]
 }
@@ -224,7 +230,8 @@ fn offset() -> impl Strategy<Value = u64> {
 fn length(mix: Mix) -> impl Strategy<Value = u64> {
     let all = [1u64, 7, 100, 512, 1000, 1024, 1025, 3000, 4096, 5000, 8192, 12_288, 20_000, 65_536, 300_000];
     let fit: Vec<u64> = all.into_iter().filter(|len| *len <= mix.max_len).collect();
-    prop_oneof![1 => Just(0u64), 20 => select(fit)]
+    let crossing = select(thresholds::bytes(mix.max_len.min(LONGEST)));
+    prop_oneof![1 => Just(0u64), 14 => select(fit), 6 => crossing]
 }
 
 fn fill() -> impl Strategy<Value = Fill> {
@@ -243,7 +250,9 @@ fn names(mix: Mix) -> Vec<Choice> {
         how.extend([whiteout(true), whiteout(false)]);
     }
     let how = select(how);
-    let target = select(vec!["x".to_owned(), "y".repeat(59), "z".repeat(60), "w".repeat(900)]);
+    let mut targets = vec!["x".to_owned(), "w".repeat(900)];
+    targets.extend(thresholds::targets(1000).iter().map(|&len| "y".repeat(len as usize)));
+    let target = select(targets);
     vec![
         (14, (file_path(), mode()).prop_map(|(path, mode)| Op::Create { path, mode }).boxed()),
         (7, (dir_path(), mode()).prop_map(|(path, mode)| Op::Mkdir { path, mode }).boxed()),
@@ -292,7 +301,9 @@ fn contents(mix: Mix) -> Vec<Choice> {
 fn attributes(mix: Mix) -> Vec<Choice> {
     let name = || select(&["user.a", "user.bb", "trusted.c"][..]).prop_map(str::to_owned);
     let how = select(&[SetXattr::Any, SetXattr::Any, SetXattr::Create, SetXattr::Replace][..]);
-    let len = select(&[0u64, 1, 20, 60, 200][..]);
+    let mut lens = vec![0u64, 1, 20, 60, 200];
+    lens.extend(thresholds::values(200));
+    let len = select(lens);
     let set = (file(mix), name(), len, how);
     let owner = select(&[0u32, 7, 65_534, 100_000][..]);
     let time = |sec: i64| Timestamp { sec, nsec: 123_456_789 };

@@ -98,6 +98,7 @@ impl From<JournalError> for Error {
         match e {
             JournalError::Corrupt(c) => Self::Corrupt(c),
             JournalError::Block(b) => Self::Block(b),
+            JournalError::Unplanned { promised } => unplanned(promised.into()),
             JournalError::TooBig { need, max } => Self::TooBig { need: need.into(), max: max.into() },
             other => Self::Journal(other),
         }
@@ -109,4 +110,10 @@ impl Error {
     pub(crate) fn corrupt(structure: impl Into<String>, block: u64, what: impl Into<String>) -> Self {
         Self::Corrupt(Corrupt { structure: structure.into(), block, what: what.into() })
     }
+}
+
+/// An operation needs more than it was planned with, which is a defect: loud wherever defects are looked for, and a refusal elsewhere.
+pub(crate) fn unplanned(promised: u64) -> Error {
+    debug_assert!(false, "an operation needs more than the {promised} blocks that it was planned with");
+    Error::TooBig { need: promised + 1, max: promised }
 }

@@ -3,9 +3,18 @@
 mod rig;
 
 use ondol_env::Timestamp;
+use ondol_testkit::over_setups;
 use ondol_volume::{Error, ROOT, SetAttr, SetTime};
 use rig::{Fs, ImageFile, NOW, assert_clean, mkfs, with_kernel};
 use std::os::unix::fs::MetadataExt;
+
+over_setups! {
+    everything_at_once,
+    times_that_an_inode_cannot_hold,
+    setuid_goes_with_a_write,
+    protected_inodes,
+    sizes_of_what_is_no_file,
+}
 
 const NONE: SetAttr =
     SetAttr { perm: None, uid: None, gid: None, size: None, atime: None, mtime: None, kill_suid: false };
@@ -14,7 +23,6 @@ fn at(sec: i64, nsec: u32) -> Option<SetTime> {
     Some(SetTime::To(Timestamp { sec, nsec }))
 }
 
-#[test]
 fn everything_at_once() {
     for options in [&["-I", "256"][..], &["-I", "128", "-O", "^metadata_csum"]] {
         let fs = Fs::mount(mkfs(16, options));
@@ -50,7 +58,6 @@ fn everything_at_once() {
     }
 }
 
-#[test]
 fn times_that_an_inode_cannot_hold() {
     const LAST: i64 = i32::MAX as i64 + (3 << 32);
     for (size, last) in [("256", LAST), ("128", i32::MAX.into())] {
@@ -67,7 +74,6 @@ fn times_that_an_inode_cannot_hold() {
     }
 }
 
-#[test]
 fn setuid_goes_with_a_write() {
     let fs = Fs::mount(mkfs(16, &[]));
     let v = &fs.volume;
@@ -87,7 +93,6 @@ fn setuid_goes_with_a_write() {
     assert_clean(&fs.unmounted(), "setuid");
 }
 
-#[test]
 fn protected_inodes() {
     let fs = Fs::mount(mkfs(16, &[]));
     let ino = fs.create(ROOT, "f");
@@ -112,7 +117,6 @@ fn protected_inodes() {
     }
 }
 
-#[test]
 fn sizes_of_what_is_no_file() {
     let fs = Fs::mount(mkfs(16, &[]));
     let dir = fs.mkdir(ROOT, "d");

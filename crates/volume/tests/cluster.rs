@@ -4,8 +4,17 @@ mod file_util;
 
 use file_util::{Random, Rig, fsck, mkfs, mount};
 use ondol_block::RamStore;
-use ondol_volume::{Caller, DataMode, Error, Fallocate, Image, ROOT, SetXattr, Step, check};
+use ondol_testkit::over_setups;
+use ondol_volume::{Caller, Error, Fallocate, Image, ROOT, SetXattr, Step, check};
 use std::sync::Arc;
+
+over_setups! {
+    a_cluster_is_taken_with_its_first_block_and_freed_with_its_last,
+    what_one_step_cuts_off_the_next_may_write_again,
+    everything_comes_back,
+    a_full_volume_still_has_the_rest_of_its_clusters,
+    what_shares_a_cluster_is_told,
+}
 
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 /// Blocks of 1 KiB in clusters of 8.
@@ -23,112 +32,99 @@ fn closed(rig: Rig) -> Vec<u8> {
     bytes
 }
 
-#[test]
 fn a_cluster_is_taken_with_its_first_block_and_freed_with_its_last() {
-    for mode in [DataMode::Ordered, DataMode::Journal] {
-        let rig = mount(mkfs("16M", ARGS, 0), mode);
-        let v = &rig.vol;
-        let empty = v.statfs().free;
-        let ino = v.create(ROOT, b"f", 0o644, USER).unwrap().ino;
-        let used = || v.getattr(ino).unwrap().blocks * 512;
-        v.write(ino, 3000, b"x").unwrap();
-        assert_eq!((used(), v.statfs().free), (CLUSTER, empty - 8));
-        // Before and behind it in the same cluster, then over its end.
-        v.write(ino, 0, b"a").unwrap();
-        v.write(ino, 7000, b"b").unwrap();
-        assert_eq!(used(), CLUSTER);
-        v.write(ino, 5000, &[7; 20_000]).unwrap();
-        assert_eq!(used(), 4 * CLUSTER);
-        v.fallocate(ino, Fallocate::PunchHole, 4096, 18 * 1024).unwrap();
-        assert_eq!(used(), 3 * CLUSTER);
-        v.fallocate(ino, Fallocate::PunchHole, 0, 2 * 1024).unwrap();
-        assert_eq!(used(), 3 * CLUSTER);
-        v.fallocate(ino, Fallocate::PunchHole, 0, 4096).unwrap();
-        assert_eq!(used(), 2 * CLUSTER);
-        v.fallocate(ino, Fallocate::KeepSize, 30 * 1024, 6 * 1024).unwrap();
-        assert_eq!(used(), 3 * CLUSTER);
-        v.truncate(ino, 24 * 1024 + 1).unwrap();
-        assert_eq!(used(), 2 * CLUSTER);
-        v.truncate(ino, 24 * 1024).unwrap();
-        assert_eq!(used(), CLUSTER);
-        v.truncate(ino, 0).unwrap();
-        assert_eq!((used(), v.statfs().free), (0, empty));
-        closed(rig);
-    }
+    let rig = mount(mkfs("16M", ARGS, 0));
+    let v = &rig.vol;
+    let empty = v.statfs().free;
+    let ino = v.create(ROOT, b"f", 0o644, USER).unwrap().ino;
+    let used = || v.getattr(ino).unwrap().blocks * 512;
+    v.write(ino, 3000, b"x").unwrap();
+    assert_eq!((used(), v.statfs().free), (CLUSTER, empty - 8));
+    // Before and behind it in the same cluster, then over its end.
+    v.write(ino, 0, b"a").unwrap();
+    v.write(ino, 7000, b"b").unwrap();
+    assert_eq!(used(), CLUSTER);
+    v.write(ino, 5000, &[7; 20_000]).unwrap();
+    assert_eq!(used(), 4 * CLUSTER);
+    v.fallocate(ino, Fallocate::PunchHole, 4096, 18 * 1024).unwrap();
+    assert_eq!(used(), 3 * CLUSTER);
+    v.fallocate(ino, Fallocate::PunchHole, 0, 2 * 1024).unwrap();
+    assert_eq!(used(), 3 * CLUSTER);
+    v.fallocate(ino, Fallocate::PunchHole, 0, 4096).unwrap();
+    assert_eq!(used(), 2 * CLUSTER);
+    v.fallocate(ino, Fallocate::KeepSize, 30 * 1024, 6 * 1024).unwrap();
+    assert_eq!(used(), 3 * CLUSTER);
+    v.truncate(ino, 24 * 1024 + 1).unwrap();
+    assert_eq!(used(), 2 * CLUSTER);
+    v.truncate(ino, 24 * 1024).unwrap();
+    assert_eq!(used(), CLUSTER);
+    v.truncate(ino, 0).unwrap();
+    assert_eq!((used(), v.statfs().free), (0, empty));
+    closed(rig);
 }
 
-#[test]
 fn what_one_step_cuts_off_the_next_may_write_again() {
-    for mode in [DataMode::Ordered, DataMode::Journal] {
-        let rig = mount(mkfs("16M", ARGS, 0), mode);
-        let ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
-        rig.vol.write(ino, 0, &[1; 3000]).unwrap();
-        let at = vec![b"f".to_vec()];
-        let cut = Step::SetLen { at: at.clone(), size: 500 };
-        let again = Step::WriteAt { at, offset: 1024, bytes: vec![2; 1000] };
-        rig.vol.apply(&[cut.clone(), again.clone()], USER).unwrap();
-        let want = [vec![1; 500], vec![0; 524], vec![2; 1000]].concat();
-        assert!(rig.read_all(ino) == want);
-        // A transaction that fails leaves even the bytes alone.
-        let missing = Step::RemoveFile { at: vec![b"no".to_vec()] };
-        let other = Step::WriteAt { at: vec![b"f".to_vec()], offset: 1024, bytes: vec![3; 1000] };
-        assert!(rig.vol.apply(&[cut, other, missing], USER).is_err());
-        assert!(rig.read_all(ino) == want);
-        let rig = mount(closed(rig), mode);
-        assert!(rig.read_all(ino) == want);
-    }
+    let rig = mount(mkfs("16M", ARGS, 0));
+    let ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
+    rig.vol.write(ino, 0, &[1; 3000]).unwrap();
+    let at = vec![b"f".to_vec()];
+    let cut = Step::SetLen { at: at.clone(), size: 500 };
+    let again = Step::WriteAt { at, offset: 1024, bytes: vec![2; 1000] };
+    rig.vol.apply(&[cut.clone(), again.clone()], USER).unwrap();
+    let want = [vec![1; 500], vec![0; 524], vec![2; 1000]].concat();
+    assert!(rig.read_all(ino) == want);
+    // A transaction that fails leaves even the bytes alone.
+    let missing = Step::RemoveFile { at: vec![b"no".to_vec()] };
+    let other = Step::WriteAt { at: vec![b"f".to_vec()], offset: 1024, bytes: vec![3; 1000] };
+    assert!(rig.vol.apply(&[cut, other, missing], USER).is_err());
+    assert!(rig.read_all(ino) == want);
+    let rig = mount(closed(rig));
+    assert!(rig.read_all(ino) == want);
 }
 
-#[test]
 fn everything_comes_back() {
-    let mut bytes = mkfs("24M", ARGS, 0);
     let mut random = Random(3);
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(mkfs("24M", ARGS, 0));
     let empty = rig.vol.statfs().free;
-    bytes = closed(rig);
-    for mode in [DataMode::Ordered, DataMode::Journal, DataMode::Writeback] {
-        let rig = mount(bytes, mode);
-        let v = &rig.vol;
-        let dir = v.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
-        for i in 0..300u32 {
-            let name = format!("a name that is rather long, so that blocks become many {i}");
-            let ino = v.create(dir, name.as_bytes(), 0o644, USER).unwrap().ino;
-            if i % 3 == 0 {
-                let at = random.below(100_000);
-                v.write(ino, at, &[i as u8 | 1; 3000]).unwrap();
-                v.fallocate(ino, Fallocate::PunchHole, at, 1500).unwrap();
-            }
-            if i % 10 == 0 {
-                v.setxattr(ino, b"user.large", &[1; 600], SetXattr::Any).unwrap();
-            }
+    let rig = mount(closed(rig));
+    let v = &rig.vol;
+    let dir = v.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
+    for i in 0..300u32 {
+        let name = format!("a name that is rather long, so that blocks become many {i}");
+        let ino = v.create(dir, name.as_bytes(), 0o644, USER).unwrap().ino;
+        if i % 3 == 0 {
+            let at = random.below(100_000);
+            v.write(ino, at, &[i as u8 | 1; 3000]).unwrap();
+            v.fallocate(ino, Fallocate::PunchHole, at, 1500).unwrap();
         }
-        // More extents than the inode has room for.
-        let ino = v.create(ROOT, b"f", 0o644, USER).unwrap().ino;
-        for i in 0..200 {
-            v.write(ino, i * 20 * 1024 + random.below(9000), b"y").unwrap();
+        if i % 10 == 0 {
+            v.setxattr(ino, b"user.large", &[1; 600], SetXattr::Any).unwrap();
         }
-        bytes = closed(rig);
-        let rig = mount(bytes, mode);
-        let v = &rig.vol;
-        let mut names = Vec::new();
-        v.readdir(dir, 2, &mut |e| {
-            names.push(e.name.to_vec());
-            true
-        })
-        .unwrap();
-        names.retain(|name| name.len() > 2);
-        assert_eq!(names.len(), 300);
-        names.iter().for_each(|name| v.unlink(dir, name).unwrap());
-        v.rmdir(ROOT, b"d").unwrap();
-        v.unlink(ROOT, b"f").unwrap();
-        assert_eq!(v.statfs().free, empty);
-        bytes = closed(rig);
     }
+    // More extents than the inode has room for.
+    let ino = v.create(ROOT, b"f", 0o644, USER).unwrap().ino;
+    for i in 0..200 {
+        v.write(ino, i * 20 * 1024 + random.below(9000), b"y").unwrap();
+    }
+    let rig = mount(closed(rig));
+    let v = &rig.vol;
+    let mut names = Vec::new();
+    v.readdir(dir, 2, &mut |e| {
+        names.push(e.name.to_vec());
+        true
+    })
+    .unwrap();
+    names.retain(|name| name.len() > 2);
+    assert_eq!(names.len(), 300);
+    names.iter().for_each(|name| v.unlink(dir, name).unwrap());
+    v.rmdir(ROOT, b"d").unwrap();
+    v.unlink(ROOT, b"f").unwrap();
+    assert_eq!(v.statfs().free, empty);
+    closed(rig);
 }
 
-#[test]
 fn a_full_volume_still_has_the_rest_of_its_clusters() {
-    let rig = mount(mkfs("4M", ARGS, 0), DataMode::Ordered);
+    let rig = mount(mkfs("4M", ARGS, 0));
     let v = &rig.vol;
     let small = v.create(ROOT, b"small", 0o644, USER).unwrap().ino;
     v.write(small, 0, b"x").unwrap();
@@ -142,9 +138,8 @@ fn a_full_volume_still_has_the_rest_of_its_clusters() {
     closed(rig);
 }
 
-#[test]
 fn what_shares_a_cluster_is_told() {
-    let rig = mount(mkfs("16M", &[ARGS, &["-I", "256"]].concat(), 0), DataMode::Ordered);
+    let rig = mount(mkfs("16M", &[ARGS, &["-I", "256"]].concat(), 0));
     for name in [b"a", b"b"] {
         let ino = rig.vol.create(ROOT, name, 0o644, USER).unwrap().ino;
         rig.vol.write(ino, 0, &[5; 1000]).unwrap();

@@ -3,7 +3,15 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, USER, debugfs, mkfs};
+use ondol_testkit::over_engines;
 use ondol_volume::{Error, Ino, Rename};
+
+over_engines! {
+    random_bytes_in_directories,
+    an_index_that_leads_nowhere,
+    a_directory_larger_than_the_volume,
+    a_circle_of_directories,
+}
 
 /// A small random source.
 struct Random(u64);
@@ -121,7 +129,6 @@ fn mutate(bytes: &mut [u8], blocks: &[usize], random: &mut Random) {
 }
 
 /// A volume that goes on after errors, so that one finding does not hide the others.
-#[test]
 fn random_bytes_in_directories() {
     let (good, blocks) = image();
     let (mut corrupt, mut silent) = (0, 0);
@@ -140,7 +147,6 @@ fn random_bytes_in_directories() {
 }
 
 /// Index entries that lead in circles, to the root, past the end.
-#[test]
 fn an_index_that_leads_nowhere() {
     let (good, _) = image();
     let root: usize = debugfs(&good, "bmap /large 0").trim().parse().expect("a block");
@@ -170,7 +176,6 @@ fn an_index_that_leads_nowhere() {
 }
 
 /// A size that no directory can have, although all of it may be mapped, again and again to the same block.
-#[test]
 fn a_directory_larger_than_the_volume() {
     let (mut bytes, _) = image();
     let place = debugfs(&bytes, "imap /small");
@@ -191,7 +196,6 @@ fn a_directory_larger_than_the_volume() {
 }
 
 /// A directory that contains the directory that contains it.
-#[test]
 fn a_circle_of_directories() {
     let fs = Fs::open(mkfs(8, &["-b", "1024", "-O", "^metadata_csum"]));
     let a = fs.mkdir(TOP, "a");

@@ -3,10 +3,21 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, USER, as_file, debugfs, fsck, mkfs, run, with_kernel};
+use ondol_testkit::over_engines;
 use ondol_volume::{FileType, Rename};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
+
+over_engines! {
+    with_checksums_and_small_blocks,
+    with_large_blocks,
+    without_checksums,
+    without_index_and_types,
+    an_index_without_the_feature,
+    holes_and_free_entries,
+    debugfs_reads_ours,
+}
 
 /// What both sides can tell of an entry.
 #[derive(Debug, PartialEq, Eq)]
@@ -142,28 +153,23 @@ fn both_ways(args: &[&str]) {
     assert_eq!(ours, theirs, "{args:?}");
 }
 
-#[test]
 fn with_checksums_and_small_blocks() {
     both_ways(&["-b", "1024"]);
 }
 
-#[test]
 fn with_large_blocks() {
     both_ways(&["-b", "4096", "-O", "orphan_file,metadata_csum_seed"]);
 }
 
-#[test]
 fn without_checksums() {
     both_ways(&["-b", "1024", "-O", "^metadata_csum,^64bit,^extra_isize", "-I", "128"]);
 }
 
-#[test]
 fn without_index_and_types() {
     both_ways(&["-b", "2048", "-O", "^dir_index,^filetype"]);
 }
 
 /// A directory whose image has INDEX set while the volume lost the feature: read and changed as linear, then no index.
-#[test]
 fn an_index_without_the_feature() {
     let fs = Fs::open(mkfs(16, &["-b", "1024", "-O", "^metadata_csum"]));
     let dir = fs.mkdir(TOP, "dir");
@@ -186,7 +192,6 @@ fn an_index_without_the_feature() {
 }
 
 /// Holes and free first entries, as e2fsck and the kernel may leave them.
-#[test]
 fn holes_and_free_entries() {
     let fs = Fs::open(mkfs(16, &["-b", "1024", "-O", "^metadata_csum,^dir_index"]));
     let dir = fs.mkdir(TOP, "dir");
@@ -217,7 +222,6 @@ fn holes_and_free_entries() {
     fs.volume.rmdir(TOP, b"dir").expect("an empty directory with a hole");
 }
 
-#[test]
 fn debugfs_reads_ours() {
     let fs = Fs::open(mkfs(16, &["-b", "1024"]));
     let dir = fs.mkdir(TOP, "dir");

@@ -3,6 +3,16 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, as_file, debugfs, fsck, mkfs, run};
+use ondol_testkit::over_engines;
+
+over_engines! {
+    two_levels_with_checksums,
+    two_levels_without_checksums,
+    every_hash,
+    long_names,
+    without_index_and_types,
+    three_levels_with_large_dir,
+}
 
 fn name(i: u32, len: usize) -> String {
     // Characters above 127, which signed and unsigned hashes tell apart.
@@ -49,20 +59,17 @@ fn fill_image(image: Vec<u8>, count: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-#[test]
 fn two_levels_with_checksums() {
     let bytes = fill(&["-b", "1024"], 64, 20_000, 40);
     let dump = debugfs(&bytes, "htree_dump /large");
     assert!(dump.contains("Indirect levels: 1"), "{}", &dump[..dump.len().min(400)]);
 }
 
-#[test]
 fn two_levels_without_checksums() {
     let bytes = fill(&["-b", "1024", "-O", "^metadata_csum,^64bit", "-I", "128"], 64, 12_000, 60);
     assert!(debugfs(&bytes, "htree_dump /large").contains("Indirect levels: 1"));
 }
 
-#[test]
 fn every_hash() {
     for hash in ["legacy", "half_md4", "tea"] {
         for (block, flags) in [("1024", "1"), ("4096", "2")] {
@@ -80,19 +87,16 @@ fn every_hash() {
     }
 }
 
-#[test]
 fn long_names() {
     fill(&["-b", "1024"], 64, 3000, 255);
     fill(&["-b", "4096"], 64, 3000, 255);
 }
 
-#[test]
 fn without_index_and_types() {
     fill(&["-b", "1024", "-O", "^dir_index"], 32, 1000, 30);
     fill(&["-b", "4096", "-O", "^filetype"], 32, 1000, 30);
 }
 
-#[test]
 fn three_levels_with_large_dir() {
     let bytes = fill(&["-b", "1024", "-O", "large_dir"], 128, 36_000, 255);
     assert!(debugfs(&bytes, "htree_dump /large").contains("Indirect levels: 2"));

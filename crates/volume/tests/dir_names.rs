@@ -3,13 +3,28 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, USER, as_file, fsck, mkfs, run};
+use ondol_testkit::over_engines;
 use ondol_volume::{Caller, Error, FileType, Ino, Rename, SetAttr};
+
+over_engines! {
+    names_that_cannot_be,
+    symlinks_of_every_length,
+    devices_owners_and_inheritance,
+    immutable_and_append_only,
+    rename_matrix,
+    rename_below_itself_and_over_above,
+    a_replaced_open_file_lives_on,
+    freed_with_the_last_name,
+    times_follow_changes,
+    links_end_at_65000,
+    subdirectories_beyond_counting,
+    what_was_looked_up_last_is_forgotten_with_a_change,
+}
 
 fn small() -> Fs {
     Fs::open(mkfs(16, &["-b", "1024"]))
 }
 
-#[test]
 fn names_that_cannot_be() {
     let fs = small();
     let v = &fs.volume;
@@ -52,7 +67,6 @@ fn names_that_cannot_be() {
     fs.check("nothing happened");
 }
 
-#[test]
 fn symlinks_of_every_length() {
     for (block, args) in [(1024, ["-b", "1024"]), (4096, ["-b", "4096"])] {
         let fs = Fs::open(mkfs(16, &args));
@@ -83,7 +97,6 @@ fn symlinks_of_every_length() {
     }
 }
 
-#[test]
 fn devices_owners_and_inheritance() {
     let fs = small();
     let v = &fs.volume;
@@ -120,7 +133,6 @@ fn devices_owners_and_inheritance() {
     fs.check("inherited");
 }
 
-#[test]
 fn immutable_and_append_only() {
     let fs = small();
     let (still, only) = (fs.mkdir(TOP, "still"), fs.mkdir(TOP, "only"));
@@ -174,7 +186,6 @@ fn make(fs: &Fs, dir: Ino, side: Side) -> Option<Ino> {
     }
 }
 
-#[test]
 fn rename_matrix() {
     let fs = small();
     let v = &fs.volume;
@@ -230,7 +241,6 @@ fn rename_matrix() {
     fs.check("rename matrix");
 }
 
-#[test]
 fn rename_below_itself_and_over_above() {
     let fs = small();
     let v = &fs.volume;
@@ -254,7 +264,6 @@ fn rename_below_itself_and_over_above() {
     fs.check("moved");
 }
 
-#[test]
 fn a_replaced_open_file_lives_on() {
     let fs = small();
     let v = &fs.volume;
@@ -277,7 +286,6 @@ fn a_replaced_open_file_lives_on() {
     fs.check("released");
 }
 
-#[test]
 fn freed_with_the_last_name() {
     let fs = small();
     let v = &fs.volume;
@@ -305,7 +313,6 @@ fn freed_with_the_last_name() {
     fs.check("freed");
 }
 
-#[test]
 fn times_follow_changes() {
     let fs = small();
     let v = &fs.volume;
@@ -335,7 +342,6 @@ fn times_follow_changes() {
     assert!(v.getattr(dir).expect("dir").atime > atime);
 }
 
-#[test]
 fn links_end_at_65000() {
     let fs = Fs::open(mkfs(32, &["-b", "4096"]));
     let v = &fs.volume;
@@ -348,7 +354,6 @@ fn links_end_at_65000() {
     fs.check("links");
 }
 
-#[test]
 fn subdirectories_beyond_counting() {
     let fs = Fs::open(mkfs(160, &["-b", "1024", "-N", "65600"]));
     let v = &fs.volume;
@@ -378,7 +383,6 @@ fn subdirectories_beyond_counting() {
 }
 
 /// A look-up leaves its result for whoever changes the name next. It must not outlive a change of the directory.
-#[test]
 fn what_was_looked_up_last_is_forgotten_with_a_change() {
     for format in [&["-b", "1024"][..], &["-b", "1024", "-O", "inline_data", "-I", "256"]] {
         let fs = Fs::open(mkfs(16, format));

@@ -3,7 +3,15 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, USER, mkfs};
+use ondol_testkit::over_engines;
 use ondol_volume::{Error, Ino, Rename};
+
+over_engines! {
+    a_directory_that_cannot_grow_stays_as_it_is,
+    one_block_is_enough_for_a_directory,
+    inodes_run_out,
+    a_full_index,
+}
 
 /// Takes all blocks but `left` with a file.
 fn fill(fs: &Fs, left: u64) -> Ino {
@@ -26,7 +34,6 @@ fn name(i: u32) -> String {
     format!("{i:05} {}", "n".repeat(200))
 }
 
-#[test]
 fn a_directory_that_cannot_grow_stays_as_it_is() {
     for (args, left) in [(&["-b", "1024", "-m", "0"][..], 30), (&["-b", "1024", "-m", "0", "-O", "^dir_index"], 30)] {
         let fs = Fs::open(mkfs(8, args));
@@ -69,7 +76,6 @@ fn a_directory_that_cannot_grow_stays_as_it_is() {
     }
 }
 
-#[test]
 fn one_block_is_enough_for_a_directory() {
     let fs = Fs::open(mkfs(8, &["-b", "1024", "-m", "0"]));
     let v = &fs.volume;
@@ -95,7 +101,6 @@ fn one_block_is_enough_for_a_directory() {
     fs.check("full but for the last blocks");
 }
 
-#[test]
 fn inodes_run_out() {
     let fs = Fs::open(mkfs(8, &["-b", "1024", "-N", "64"]));
     let v = &fs.volume;
@@ -119,7 +124,6 @@ fn inodes_run_out() {
 }
 
 /// An index of one level below the root is full in the end: an error, and everything that was there still is.
-#[test]
 fn a_full_index() {
     let fs = Fs::open(mkfs(96, &["-b", "1024"]));
     let v = &fs.volume;

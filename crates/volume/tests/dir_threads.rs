@@ -3,10 +3,17 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, USER, mkfs};
+use ondol_testkit::over_engines;
 use ondol_volume::{Error, Ino, Rename};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+
+over_engines! {
+    listed_while_it_becomes_an_index,
+    listed_while_linear,
+    renames_that_cross,
+}
 
 /// A small random source.
 struct Random(u64);
@@ -84,18 +91,15 @@ fn listed_while_changing(args: &[&str], rounds: u32) {
     fs.check("after listings");
 }
 
-#[test]
 fn listed_while_it_becomes_an_index() {
     listed_while_changing(&["-b", "1024"], 3);
 }
 
-#[test]
 fn listed_while_linear() {
     listed_while_changing(&["-b", "4096", "-O", "^dir_index"], 1);
 }
 
 /// Moves directories about, into and over each other, from many threads; nothing may hang, get lost or form a circle.
-#[test]
 fn renames_that_cross() {
     let fs = Fs::open(mkfs(32, &["-b", "1024"]));
     let dirs: Vec<Ino> = (0..6).map(|i| fs.mkdir(TOP, &format!("d{i}"))).collect();

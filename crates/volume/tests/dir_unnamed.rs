@@ -2,8 +2,17 @@
 
 mod rig;
 
+use ondol_testkit::over_engines;
 use ondol_volume::{Caller, Error, Ino, ROOT, Rename, SetAttr};
 use rig::{Fs, ImageFile, USER, assert_clean, mkfs};
+
+over_engines! {
+    a_file_without_a_name_gets_one_or_goes,
+    an_unnamed_file_cannot_come_from_everywhere,
+    whiteouts_stay_while_a_directory_is_split,
+    blocks_that_are_kept_back,
+    an_acl_of_a_stranger_takes_setgid,
+}
 
 const LIST: &[&str] = &["-b", "1024"];
 const FILE: &[&str] = &["-b", "1024", "-O", "orphan_file"];
@@ -19,7 +28,6 @@ fn names(fs: &Fs, dir: Ino) -> usize {
     count - 2
 }
 
-#[test]
 fn a_file_without_a_name_gets_one_or_goes() {
     for options in [LIST, FILE] {
         let fs = Fs::mount(mkfs(16, options));
@@ -56,7 +64,6 @@ fn a_file_without_a_name_gets_one_or_goes() {
     }
 }
 
-#[test]
 fn an_unnamed_file_cannot_come_from_everywhere() {
     let fs = Fs::mount(mkfs(16, LIST));
     let v = &fs.volume;
@@ -74,7 +81,6 @@ fn an_unnamed_file_cannot_come_from_everywhere() {
     assert_clean(&fs.unmounted(), "the end");
 }
 
-#[test]
 fn whiteouts_stay_while_a_directory_is_split() {
     let fs = Fs::mount(mkfs(32, LIST));
     let v = &fs.volume;
@@ -116,7 +122,6 @@ fn fill(fs: &Fs, ino: Ino, caller: Caller) -> u64 {
     v.getattr(ino).expect("attributes").size - begin
 }
 
-#[test]
 fn blocks_that_are_kept_back() {
     let image = ImageFile::new(&mkfs(8, &["-b", "1024", "-m", "20", "-J", "size=1"]));
     image.debugfs("ssv def_resuid 77\nssv def_resgid 78\n");
@@ -143,7 +148,6 @@ fn blocks_that_are_kept_back() {
     assert_clean(&fs.unmounted(), "full");
 }
 
-#[test]
 fn an_acl_of_a_stranger_takes_setgid() {
     let fs = Fs::mount(mkfs(16, LIST));
     let v = &fs.volume;

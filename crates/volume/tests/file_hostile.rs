@@ -3,7 +3,14 @@
 mod file_util;
 
 use file_util::{Random, debugfs, ino_of, mkfs, mount};
-use ondol_volume::{DataMode, Error, Fallocate, Ino, Seek, Volume};
+use ondol_testkit::over_engines;
+use ondol_volume::{Error, Fallocate, Ino, Seek, Volume};
+
+over_engines! {
+    random_damage_of_a_mapping_is_survived,
+    pointers_to_the_file_systems_own_blocks_are_refused,
+    more_blocks_than_the_volume_has_are_refused,
+}
 
 /// A byte that no metadata of a small image repeats.
 const FILL: u8 = 0xA7;
@@ -52,11 +59,10 @@ fn number_behind(text: &str, key: &str) -> u32 {
     rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
 
-#[test]
 fn random_damage_of_a_mapping_is_survived() {
     let base = mkfs("8M", &["-b", "1024", "-O", "^metadata_csum,^flex_bg", "-N", "64"], 1);
     let ino = ino_of(&base, "f0");
-    let rig = mount(base, DataMode::Ordered);
+    let rig = mount(base);
     for block in 0..120 {
         rig.vol.write(ino, block * 3 * 1024, &[FILL; 1024]).unwrap();
     }
@@ -85,7 +91,7 @@ fn random_damage_of_a_mapping_is_survived() {
                 _ => random.below(256) as u8,
             };
         }
-        let rig = mount(bytes, DataMode::Ordered);
+        let rig = mount(bytes);
         let errors = use_it(&rig.vol, ino);
         refused += usize::from(errors.iter().any(|e| matches!(e, Error::Corrupt(_))));
         // Superblock, descriptors, bitmaps and inodes lie before every block that the file ever had.
@@ -95,11 +101,10 @@ fn random_damage_of_a_mapping_is_survived() {
     assert!(refused > 300, "only {refused} were noticed");
 }
 
-#[test]
 fn pointers_to_the_file_systems_own_blocks_are_refused() {
     let base = mkfs("8M", &["-b", "1024", "-O", "^metadata_csum", "-N", "64"], 1);
     let ino = ino_of(&base, "f0");
-    let rig = mount(base, DataMode::Ordered);
+    let rig = mount(base);
     rig.vol.write(ino, 0, &[FILL; 4096]).unwrap();
     let base = rig.unmount_checked();
     let root = mapping_of(&base, "f0");
@@ -123,22 +128,20 @@ fn pointers_to_the_file_systems_own_blocks_are_refused() {
     for block in own {
         let mut bytes = base.clone();
         bytes[root + 12 + 8..root + 12 + 12].copy_from_slice(&block.to_le_bytes());
-        for mode in [DataMode::Ordered, DataMode::Journal] {
-            let rig = mount(bytes.clone(), mode);
-            assert!(matches!(rig.vol.write(ino, 0, b"x"), Err(Error::Corrupt(_))), "block {block}");
-            assert!(matches!(rig.vol.read(ino, 0, &mut [0; 10]), Err(Error::Corrupt(_))), "block {block}");
-            assert!(rig.vol.truncate(ino, 0).is_err());
-            assert!(rig.vol.is_read_only());
-        }
+
+        let rig = mount(bytes.clone());
+        assert!(matches!(rig.vol.write(ino, 0, b"x"), Err(Error::Corrupt(_))), "block {block}");
+        assert!(matches!(rig.vol.read(ino, 0, &mut [0; 10]), Err(Error::Corrupt(_))), "block {block}");
+        assert!(rig.vol.truncate(ino, 0).is_err());
+        assert!(rig.vol.is_read_only());
     }
 }
 
 /// Extents that name the same blocks again and again: a search for a hole ends.
-#[test]
 fn more_blocks_than_the_volume_has_are_refused() {
     let base = mkfs("8M", &["-b", "1024", "-O", "^metadata_csum", "-N", "64"], 1);
     let ino = ino_of(&base, "f0");
-    let rig = mount(base, DataMode::Ordered);
+    let rig = mount(base);
     rig.vol.write(ino, 0, &[FILL; 1024]).unwrap();
     let mut bytes = rig.unmount_checked();
     let root = mapping_of(&bytes, "f0");
@@ -149,7 +152,7 @@ fn more_blocks_than_the_volume_has_are_refused() {
         let extent = [i * 3000, 3000, 5000].map(u32::to_le_bytes).concat();
         bytes[root + 12 + i as usize * 12..][..12].copy_from_slice(&extent);
     }
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     let found = rig.vol.extents(ino, 0, u64::MAX).map(|extents| extents.len());
     assert!(matches!(&found, Err(Error::Corrupt(c)) if c.what.contains("more blocks")), "{found:?}");
     let found = rig.vol.seek(ino, 0, Seek::Hole);

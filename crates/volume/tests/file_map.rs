@@ -4,7 +4,17 @@
 mod file_util;
 
 use file_util::{Random, Rig, debugfs, dump, ino_of, mkfs, mount, run};
-use ondol_volume::{Caller, DataMode, Error, Fallocate, ROOT, Seek};
+use ondol_testkit::over_setups;
+use ondol_volume::{Caller, Error, Fallocate, ROOT, Seek};
+
+over_setups! {
+    what_debugfs_has_mapped_is_read_changed_and_freed,
+    every_level_is_made_and_freed_with_its_pointer_blocks,
+    a_file_ends_where_its_pointers_end,
+    what_cannot_be_counted_is_too_large,
+    a_full_volume_takes_no_half_of_a_branch,
+    directories_and_long_symlinks_have_block_maps_too,
+}
 
 /// Blocks of 1 KiB without extents: 256 pointers in a block.
 const MAPPED: &[&str] = &["-b", "1024", "-O", "^extent,^64bit"];
@@ -23,7 +33,6 @@ fn write_all(rig: &Rig, ino: u32, at: u64, bytes: &[u8]) {
     }
 }
 
-#[test]
 fn what_debugfs_has_mapped_is_read_changed_and_freed() {
     let bytes = mkfs("64M", MAPPED, 0);
     let dir = tempfile::tempdir().unwrap();
@@ -38,7 +47,7 @@ fn what_debugfs_has_mapped_is_read_changed_and_freed() {
     run("debugfs", &["-w", "-R", &format!("write {} f0", source.display()), image.to_str().unwrap()]);
     let bytes = std::fs::read(&image).unwrap();
     let ino = ino_of(&bytes, "f0");
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     let mut model = std::fs::read(&source).unwrap();
     assert!(rig.read_all(ino) == model);
     assert_eq!(rig.vol.seek(ino, 300_000 / 1024 * 1024 + 1024, Seek::Data).unwrap(), far);
@@ -49,52 +58,49 @@ fn what_debugfs_has_mapped_is_read_changed_and_freed() {
     let bytes = rig.unmount_checked();
     assert!(dump(&bytes, "f0") == model);
     let free = free_blocks(&bytes);
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     let held = rig.vol.getattr(ino).unwrap().blocks / 2;
     rig.vol.unlink(ROOT, b"f0").unwrap();
     let bytes = rig.unmount_checked();
     assert_eq!(free_blocks(&bytes), free + held);
 }
 
-#[test]
 fn every_level_is_made_and_freed_with_its_pointer_blocks() {
     let mut bytes = mkfs("64M", MAPPED, 1);
     let (ino, empty) = (ino_of(&bytes, "f0"), free_blocks(&bytes));
     let part = Random(7).bytes(3000);
-    for mode in [DataMode::Ordered, DataMode::Journal] {
-        let rig = mount(bytes, mode);
-        // The last blocks of a level and the first of the next in one write.
-        let places = levels().map(|first| (first * 1024).saturating_sub(1500));
-        places.iter().for_each(|&at| write_all(&rig, ino, at, &part));
-        let blocks = rig.vol.getattr(ino).unwrap().blocks / 2;
-        // 3 blocks at the beginning, 4 at each border; 1 + 3 + 3 pointer blocks.
-        assert_eq!(blocks, 3 + 4 * 3 + 7);
-        bytes = rig.unmount_checked();
-        assert_eq!(free_blocks(&bytes), empty - blocks);
-        let rig = mount(bytes, mode);
-        for &at in &places {
-            let mut buf = vec![0; part.len()];
-            rig.vol.read(ino, at, &mut buf).unwrap();
-            assert!(buf == part);
-        }
-        // From the front, and then from the end.
-        let size = rig.vol.getattr(ino).unwrap().size;
-        rig.vol.fallocate(ino, Fallocate::PunchHole, 0, (levels()[2] - 1) * 1024).unwrap();
-        assert_eq!(rig.vol.getattr(ino).unwrap().blocks / 2, 3 + 4 + 7);
-        rig.vol.truncate(ino, levels()[3] * 1024 - 1).unwrap();
-        assert_eq!(rig.vol.getattr(ino).unwrap().blocks / 2, 3 + 2 + 4);
-        rig.vol.fallocate(ino, Fallocate::PunchHole, 0, size).unwrap();
-        assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
-        bytes = rig.unmount_checked();
-        assert_eq!(free_blocks(&bytes), empty);
+
+    let rig = mount(bytes);
+    // The last blocks of a level and the first of the next in one write.
+    let places = levels().map(|first| (first * 1024).saturating_sub(1500));
+    places.iter().for_each(|&at| write_all(&rig, ino, at, &part));
+    let blocks = rig.vol.getattr(ino).unwrap().blocks / 2;
+    // 3 blocks at the beginning, 4 at each border; 1 + 3 + 3 pointer blocks.
+    assert_eq!(blocks, 3 + 4 * 3 + 7);
+    bytes = rig.unmount_checked();
+    assert_eq!(free_blocks(&bytes), empty - blocks);
+    let rig = mount(bytes);
+    for &at in &places {
+        let mut buf = vec![0; part.len()];
+        rig.vol.read(ino, at, &mut buf).unwrap();
+        assert!(buf == part);
     }
+    // From the front, and then from the end.
+    let size = rig.vol.getattr(ino).unwrap().size;
+    rig.vol.fallocate(ino, Fallocate::PunchHole, 0, (levels()[2] - 1) * 1024).unwrap();
+    assert_eq!(rig.vol.getattr(ino).unwrap().blocks / 2, 3 + 4 + 7);
+    rig.vol.truncate(ino, levels()[3] * 1024 - 1).unwrap();
+    assert_eq!(rig.vol.getattr(ino).unwrap().blocks / 2, 3 + 2 + 4);
+    rig.vol.fallocate(ino, Fallocate::PunchHole, 0, size).unwrap();
+    assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
+    bytes = rig.unmount_checked();
+    assert_eq!(free_blocks(&bytes), empty);
 }
 
-#[test]
 fn a_file_ends_where_its_pointers_end() {
     let bytes = mkfs("16M", MAPPED, 1);
     let ino = ino_of(&bytes, "f0");
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     let most = (levels()[3] + PER * PER * PER) * 1024;
     assert!(matches!(rig.vol.truncate(ino, most + 1), Err(Error::FileTooBig)));
     rig.vol.truncate(ino, most).unwrap();
@@ -106,22 +112,20 @@ fn a_file_ends_where_its_pointers_end() {
     rig.unmount_checked();
 }
 
-#[test]
 fn what_cannot_be_counted_is_too_large() {
     // Blocks of 4 KiB reach 4 TiB; without huge_file, an inode counts to 2 TiB.
     let bytes = mkfs("32M", &["-b", "4096", "-O", "^extent,^64bit,^huge_file"], 1);
     let ino = ino_of(&bytes, "f0");
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     assert!(matches!(rig.vol.truncate(ino, 2 << 40), Err(Error::FileTooBig)));
     rig.vol.truncate(ino, (2 << 40) - (3 << 30)).unwrap();
     rig.unmount_checked();
 }
 
-#[test]
 fn a_full_volume_takes_no_half_of_a_branch() {
     let mut bytes = mkfs("4M", &["-b", "1024", "-O", "^extent,^64bit", "-J", "size=1", "-m", "0"], 2);
     let (ino, other) = (ino_of(&bytes, "f0"), ino_of(&bytes, "f1"));
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     let mut filled = 0;
     while rig.vol.append(ino, &[7; 1024]).is_ok() {
         filled += 1;
@@ -133,17 +137,16 @@ fn a_full_volume_takes_no_half_of_a_branch() {
     rig.vol.write(other, levels()[3] * 1024, b"x").unwrap();
     assert_eq!(rig.vol.getattr(other).unwrap().blocks / 2, 4);
     bytes = rig.unmount_checked();
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     rig.vol.truncate(ino, 0).unwrap();
     rig.vol.truncate(other, 0).unwrap();
     rig.unmount_checked();
 }
 
-#[test]
 fn directories_and_long_symlinks_have_block_maps_too() {
     for features in ["^extent,^64bit", "^extent,^64bit,^dir_index"] {
         let bytes = mkfs("32M", &["-b", "1024", "-N", "4096", "-O", features], 0);
-        let rig = mount(bytes, DataMode::Ordered);
+        let rig = mount(bytes);
         let dir = rig.vol.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
         let name = |i: u32| format!("{i:0>100}");
         // More than the direct blocks, and more than one level of the index.
@@ -153,7 +156,7 @@ fn directories_and_long_symlinks_have_block_maps_too() {
         let target = "t/".repeat(200);
         let link = rig.vol.symlink(ROOT, b"slow", target.as_bytes(), USER).unwrap();
         assert_eq!((link.blocks, rig.vol.readlink(link.ino).unwrap()), (2, target.clone().into_bytes()));
-        let rig = mount(rig.unmount_checked(), DataMode::Ordered);
+        let rig = mount(rig.unmount_checked());
         assert!(rig.vol.getattr(dir).unwrap().size > 200 << 10);
         assert_eq!(rig.vol.readlink(link.ino).unwrap(), target.into_bytes());
         (0..2000).for_each(|i| rig.vol.unlink(dir, name(i).as_bytes()).unwrap());

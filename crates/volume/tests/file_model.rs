@@ -1,9 +1,10 @@
-//! Random changes of files against plain vectors, on 1 KiB and 4 KiB blocks, in all data modes, with remounts.
+//! Random changes of files against plain vectors, on 1 KiB and 4 KiB blocks, with both engines, in all data modes, with remounts.
 
 mod file_util;
 
 use file_util::{Random, Rig, dump, ino_of, mkfs, mount};
-use ondol_volume::{DataMode, Error, Fallocate, Ino, Seek};
+use ondol_testkit::rig::Setup;
+use ondol_volume::{Error, Fallocate, Ino, Seek};
 
 /// What a file should hold.
 #[derive(Clone, Default)]
@@ -112,14 +113,20 @@ fn check_seek(rig: &Rig, ino: Ino, model: &Model) {
     assert!(model.0[at as usize..].iter().all(|b| *b == 0));
 }
 
-fn against_model(mkfs_args: &[&str], size: &str, span: u64, data: DataMode, seed: u64) {
+fn against_model(mkfs_args: &[&str], size: &str, span: u64, seed: u64) {
+    for setup in Setup::pair(seed as usize) {
+        setup.run(|| with_setup(mkfs_args, size, span, seed));
+    }
+}
+
+fn with_setup(mkfs_args: &[&str], size: &str, span: u64, seed: u64) {
     let mut bytes = mkfs(size, mkfs_args, 3);
     let inos: Vec<Ino> = (0..3).map(|i| ino_of(&bytes, &format!("f{i}"))).collect();
     let extents = !mkfs_args.iter().any(|arg| arg.contains("^extent"));
     let mut models = vec![Model::default(); 3];
     let mut random = Random(seed);
     for _round in 0..6 {
-        let rig = mount(bytes, data);
+        let rig = mount(bytes);
         for _ in 0..60 {
             let i = random.below(3) as usize;
             change(&rig, &mut random, inos[i], &mut models[i], span, extents);
@@ -140,47 +147,47 @@ fn against_model(mkfs_args: &[&str], size: &str, span: u64, data: DataMode, seed
 
 #[test]
 fn ordered_4k() {
-    against_model(&["-b", "4096"], "64M", 1 << 20, DataMode::Ordered, 1);
+    against_model(&["-b", "4096"], "64M", 1 << 20, 1);
 }
 
 #[test]
 fn journal_4k() {
-    against_model(&["-b", "4096", "-J", "size=8"], "64M", 1 << 20, DataMode::Journal, 2);
+    against_model(&["-b", "4096", "-J", "size=8"], "64M", 1 << 20, 2);
 }
 
 #[test]
 fn writeback_4k() {
-    against_model(&["-b", "4096"], "64M", 1 << 20, DataMode::Writeback, 3);
+    against_model(&["-b", "4096"], "64M", 1 << 20, 3);
 }
 
 #[test]
 fn ordered_1k() {
-    against_model(&["-b", "1024"], "32M", 600_000, DataMode::Ordered, 4);
+    against_model(&["-b", "1024"], "32M", 600_000, 4);
 }
 
 #[test]
 fn journal_1k() {
-    against_model(&["-b", "1024"], "32M", 600_000, DataMode::Journal, 5);
+    against_model(&["-b", "1024"], "32M", 600_000, 5);
 }
 
 #[test]
 fn writeback_1k_without_checksums() {
-    against_model(&["-b", "1024", "-O", "^metadata_csum,^64bit"], "32M", 600_000, DataMode::Writeback, 6);
+    against_model(&["-b", "1024", "-O", "^metadata_csum,^64bit"], "32M", 600_000, 6);
 }
 
 #[test]
 fn ordered_2k_uninit_groups() {
-    against_model(&["-b", "2048", "-O", "^metadata_csum,uninit_bg"], "48M", 800_000, DataMode::Ordered, 7);
+    against_model(&["-b", "2048", "-O", "^metadata_csum,uninit_bg"], "48M", 800_000, 7);
 }
 
 #[test]
 fn journal_1k_in_many_small_groups() {
-    against_model(&["-b", "1024", "-g", "512", "-J", "size=2"], "32M", 600_000, DataMode::Journal, 8);
+    against_model(&["-b", "1024", "-g", "512", "-J", "size=2"], "32M", 600_000, 8);
 }
 
 #[test]
 fn ordered_1k_in_many_small_groups() {
-    against_model(&["-b", "1024", "-g", "512", "-J", "size=1", "-O", "^flex_bg"], "32M", 600_000, DataMode::Ordered, 9);
+    against_model(&["-b", "1024", "-g", "512", "-J", "size=1", "-O", "^flex_bg"], "32M", 600_000, 9);
 }
 
 /// ext3's features.
@@ -188,42 +195,36 @@ const EXT3: &str = "^extent,^metadata_csum,^64bit,^flex_bg,^huge_file,^dir_nlink
 
 #[test]
 fn block_map_ordered_1k() {
-    against_model(&["-b", "1024", "-O", EXT3], "32M", 3 << 20, DataMode::Ordered, 10);
+    against_model(&["-b", "1024", "-O", EXT3], "32M", 3 << 20, 10);
 }
 
 #[test]
 fn block_map_journal_1k() {
-    against_model(&["-b", "1024", "-O", EXT3, "-J", "size=1"], "32M", 1 << 20, DataMode::Journal, 11);
+    against_model(&["-b", "1024", "-O", EXT3, "-J", "size=1"], "32M", 1 << 20, 11);
 }
 
 #[test]
 fn block_map_ordered_4k_with_checksums() {
-    against_model(&["-b", "4096", "-O", "^extent,^64bit"], "64M", 1 << 20, DataMode::Ordered, 12);
+    against_model(&["-b", "4096", "-O", "^extent,^64bit"], "64M", 1 << 20, 12);
 }
 
 #[test]
 fn block_map_writeback_1k_in_many_small_groups() {
-    against_model(
-        &["-b", "1024", "-g", "512", "-O", "^extent,^64bit,^flex_bg"],
-        "32M",
-        2 << 20,
-        DataMode::Writeback,
-        13,
-    );
+    against_model(&["-b", "1024", "-g", "512", "-O", "^extent,^64bit,^flex_bg"], "32M", 2 << 20, 13);
 }
 
 #[test]
 fn clusters_ordered_1k() {
-    against_model(&["-b", "1024", "-O", "bigalloc", "-C", "16384"], "32M", 600_000, DataMode::Ordered, 14);
+    against_model(&["-b", "1024", "-O", "bigalloc", "-C", "16384"], "32M", 600_000, 14);
 }
 
 #[test]
 fn clusters_journal_4k() {
-    against_model(&["-b", "4096", "-O", "bigalloc", "-C", "32768"], "64M", 1 << 20, DataMode::Journal, 15);
+    against_model(&["-b", "4096", "-O", "bigalloc", "-C", "32768"], "64M", 1 << 20, 15);
 }
 
 #[test]
 fn clusters_writeback_in_many_small_groups() {
     let args = ["-b", "1024", "-O", "bigalloc,^metadata_csum,uninit_bg", "-C", "4096", "-g", "2048", "-J", "size=2"];
-    against_model(&args, "32M", 600_000, DataMode::Writeback, 16);
+    against_model(&args, "32M", 600_000, 16);
 }

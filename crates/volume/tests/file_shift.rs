@@ -2,12 +2,19 @@
 
 mod file_util;
 
-use file_util::{Random, Rig, dump, fsck, ino_of, medium, mkfs, mount, open, unmount};
+use file_util::{Random, Rig, dump, fsck, ino_of, medium, mkfs, mount, open, options, unmount};
 use ondol_block::{RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
 use ondol_power::{Cut, PowerDomain};
-use ondol_volume::{DataMode, Error, Fallocate, Ino, VolumeOptions};
+use ondol_testkit::over_engines;
+use ondol_volume::{Error, Fallocate, Ino};
 use std::sync::Arc;
+
+over_engines! {
+    a_tree_of_three_levels_moves_as_one,
+    what_the_journal_cannot_hold_is_refused_and_nothing_has_changed,
+    a_range_in_more_groups_than_the_journal_holds_is_punched_first,
+}
 
 const BLOCK: u64 = 1024;
 
@@ -24,11 +31,10 @@ fn every_other_block(rig: &Rig, ino: Ino, blocks: u64) -> Vec<u8> {
     content
 }
 
-#[test]
 fn a_tree_of_three_levels_moves_as_one() {
     let image = mkfs("64M", &["-b", "1024", "-J", "size=4"], 1);
     let ino = ino_of(&image, "f0");
-    let rig = mount(image, DataMode::Ordered);
+    let rig = mount(image);
     let mut content = every_other_block(&rig, ino, 20_000);
     let mut random = Random(11);
     let handles = rig.engine.stats().handles;
@@ -49,11 +55,10 @@ fn a_tree_of_three_levels_moves_as_one() {
     assert!(dump(&image, "f0") == content);
 }
 
-#[test]
 fn what_the_journal_cannot_hold_is_refused_and_nothing_has_changed() {
     let image = mkfs("64M", &["-b", "1024", "-J", "size=1"], 1);
     let ino = ino_of(&image, "f0");
-    let rig = mount(image, DataMode::Ordered);
+    let rig = mount(image);
     let content = every_other_block(&rig, ino, 46_000);
     let before = rig.vol.getattr(ino).unwrap();
     for how in [Fallocate::InsertRange, Fallocate::CollapseRange] {
@@ -68,21 +73,18 @@ fn what_the_journal_cannot_hold_is_refused_and_nothing_has_changed() {
     rig.unmount_checked();
 }
 
-#[test]
 fn a_range_in_more_groups_than_the_journal_holds_is_punched_first() {
     let base = mkfs("64M", &["-b", "1024", "-g", "256", "-N", "256", "-J", "size=1"], 1);
     let ino = ino_of(&base, "f0");
-    let rig = mount(base, DataMode::Ordered);
+    let rig = mount(base);
     let content = Random(8).bytes(50 << 20);
     rig.vol.write(ino, 0, &content).unwrap();
     let base = rig.unmount_checked();
 
-    let options =
-        VolumeOptions { data: DataMode::Ordered, atime: ondol_volume::Atime::Never, ..VolumeOptions::default() };
     let env = || Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
     let domain = PowerDomain::new();
     let store = Arc::new(Recorder::new(RamStore::from_bytes(base.clone()), 0, domain.clone()));
-    let (engine, vol) = open(store, env(), options);
+    let (engine, vol) = open(store, env(), options());
     let handles = engine.stats().handles;
     let (at, len) = (3 << 20, 44 << 20);
     vol.fallocate(ino, Fallocate::CollapseRange, at, len).unwrap();
@@ -93,7 +95,7 @@ fn a_range_in_more_groups_than_the_journal_holds_is_punched_first() {
     for upto in (0..=events.len()).step_by(1.max(events.len() / 60)) {
         let bytes = Cut::after(&media, &events[..upto]).everything().remove(0).to_bytes();
         let store = Arc::new(RamStore::from_bytes(bytes));
-        let (engine, vol) = open(store.clone(), env(), options);
+        let (engine, vol) = open(store.clone(), env(), options());
         let size = vol.getattr(ino).unwrap().size;
         let mut found = vec![0; size as usize];
         vol.read(ino, 0, &mut found).unwrap();

@@ -3,20 +3,25 @@
 mod file_util;
 
 use file_util::{Random, dump, ino_of, mkfs, mount, mount_with, run};
-use ondol_volume::{Atime, DataMode, Error, Fallocate, Seek, VolumeOptions};
+use ondol_testkit::over_setups;
+use ondol_testkit::rig::Setup;
+use ondol_volume::{Atime, Error, Fallocate, Seek, VolumeOptions};
 
-#[test]
+over_setups! {
+    a_full_volume_loses_nothing_and_can_be_emptied,
+    sparse_files_reach_the_last_block_and_no_further,
+    large_writes_are_atomic_up_to_what_the_journal_takes,
+    flags_and_types_are_respected,
+    times_move_as_they_should,
+}
+
 fn a_full_volume_loses_nothing_and_can_be_emptied() {
-    for (mode, args) in [
-        (DataMode::Ordered, ["-b", "1024", "-m", "0"]),
-        (DataMode::Journal, ["-b", "1024", "-m", "5"]),
-        (DataMode::Ordered, ["-b", "4096", "-m", "1"]),
-    ] {
+    for args in [["-b", "1024", "-m", "0"], ["-b", "1024", "-m", "5"], ["-b", "4096", "-m", "1"]] {
         let mut bytes = mkfs("24M", &args, 2);
         let (a, b) = (ino_of(&bytes, "f0"), ino_of(&bytes, "f1"));
         let mut random = Random(9);
         for _ in 0..3 {
-            let rig = mount(bytes, mode);
+            let rig = mount(bytes);
             let mut model = [Vec::new(), Vec::new()];
             let mut full = 0;
             while full < 20 {
@@ -37,7 +42,7 @@ fn a_full_volume_loses_nothing_and_can_be_emptied() {
             assert!(rig.read_all(a) == model[0] && rig.read_all(b) == model[1]);
             let full_image = rig.unmount_checked();
             assert!(dump(&full_image, "f0") == model[0]);
-            let rig = mount(full_image, mode);
+            let rig = mount(full_image);
             rig.vol.fallocate(a, Fallocate::PunchHole, 1 << 20, 1 << 20).unwrap();
             model[0][1 << 20..2 << 20].fill(0);
             rig.vol.append(b, &model[0][..500_000]).unwrap();
@@ -49,12 +54,11 @@ fn a_full_volume_loses_nothing_and_can_be_emptied() {
     }
 }
 
-#[test]
 fn sparse_files_reach_the_last_block_and_no_further() {
     for (block, args) in [(1024u64, ["-b", "1024"]), (4096, ["-b", "4096"])] {
         let bytes = mkfs("32M", &args, 1);
         let ino = ino_of(&bytes, "f0");
-        let rig = mount(bytes, DataMode::Ordered);
+        let rig = mount(bytes);
         let max = (u64::from(u32::MAX)) * block;
         rig.vol.write(ino, max - 1, b"z").unwrap();
         assert_eq!(rig.vol.getattr(ino).unwrap().size, max);
@@ -71,7 +75,7 @@ fn sparse_files_reach_the_last_block_and_no_further() {
         assert_eq!(rig.vol.seek(ino, 0, Seek::Hole).unwrap(), block);
         assert!(matches!(rig.vol.seek(ino, max, Seek::Data), Err(Error::PastEnd)));
         let bytes = rig.unmount_checked();
-        let rig = mount(bytes, DataMode::Journal);
+        let rig = mount(bytes);
         let mut end = [0xEE; 10];
         assert_eq!(rig.vol.read(ino, max - 4, &mut end).unwrap(), 4);
         assert_eq!(&end[..4], b"\0wxy");
@@ -83,16 +87,11 @@ fn sparse_files_reach_the_last_block_and_no_further() {
     }
 }
 
-#[test]
 fn large_writes_are_atomic_up_to_what_the_journal_takes() {
-    for (args, mode) in [
-        (["-b", "1024", "-J", "size=1"], DataMode::Journal),
-        (["-b", "4096", "-J", "size=4"], DataMode::Journal),
-        (["-b", "1024", "-J", "size=1"], DataMode::Ordered),
-    ] {
+    for args in [["-b", "1024", "-J", "size=1"], ["-b", "4096", "-J", "size=4"]] {
         let bytes = mkfs("64M", &args, 1);
         let ino = ino_of(&bytes, "f0");
-        let rig = mount(bytes, mode);
+        let rig = mount(bytes);
         let atomic = rig.vol.atomic_bytes();
         assert!((65_536..=1 << 20).contains(&atomic), "{atomic}");
         let data = Random(5).bytes(3 << 20);
@@ -107,7 +106,6 @@ fn large_writes_are_atomic_up_to_what_the_journal_takes() {
     }
 }
 
-#[test]
 fn flags_and_types_are_respected() {
     let bytes = mkfs("16M", &["-b", "1024"], 2);
     let dir = tempfile::tempdir().unwrap();
@@ -117,7 +115,7 @@ fn flags_and_types_are_respected() {
         let (text, code) = run("debugfs", &["-w", "-R", &format!("sif {file} flags {flags}"), path.to_str().unwrap()]);
         assert_eq!(code, 0, "{text}");
     }
-    let rig = mount(std::fs::read(&path).unwrap(), DataMode::Ordered);
+    let rig = mount(std::fs::read(&path).unwrap());
     let (fixed, log) = (ino_of(&bytes, "f0"), ino_of(&bytes, "f1"));
     let denied = |r: Result<(), Error>| assert!(matches!(r, Err(Error::NotPermitted(_))), "{r:?}");
     denied(rig.vol.write(fixed, 0, b"x").map(|_| ()));
@@ -139,7 +137,6 @@ fn flags_and_types_are_respected() {
     rig.unmount_checked();
 }
 
-#[test]
 fn times_move_as_they_should() {
     let bytes = mkfs("16M", &["-b", "4096"], 1);
     let ino = ino_of(&bytes, "f0");
@@ -148,9 +145,10 @@ fn times_move_as_they_should() {
     let written = rig.vol.getattr(ino).unwrap();
     assert_eq!(written.mtime, written.ctime);
     let handles = rig.engine.stats().handles;
-    // Overwriting at the same time changes no metadata.
     rig.vol.write(ino, 1, b"E").unwrap();
-    assert_eq!(rig.engine.stats().handles, handles);
+    // Overwriting at the same time changes no metadata.
+    let home = !Setup::current().journals_data() && !Setup::current().is_compressed();
+    assert_eq!(rig.engine.stats().handles == handles, home);
     rig.env.advance(5_000_000_000);
     let mut buf = [0; 5];
     rig.vol.read(ino, 0, &mut buf).unwrap();

@@ -4,14 +4,18 @@ mod file_util;
 
 use file_util::{Random, ino_of, mkfs, mount};
 use ondol_block::BlockStore;
-use ondol_volume::DataMode;
+use ondol_testkit::over_engines;
 
-#[test]
+over_engines! {
+    files_that_grow_together_stay_in_few_pieces,
+    a_mebibyte_is_one_call,
+}
+
 fn files_that_grow_together_stay_in_few_pieces() {
     for files in [2, 5, 40] {
         let image = mkfs("256M", &["-b", "4096", "-N", "256"], files);
         let inos: Vec<_> = (0..files).map(|i| ino_of(&image, &format!("f{i}"))).collect();
-        let rig = mount(image, DataMode::Ordered);
+        let rig = mount(image);
         let bytes = Random(1).bytes(4096);
         let each = 5000 / files;
         for _ in 0..each {
@@ -25,11 +29,10 @@ fn files_that_grow_together_stay_in_few_pieces() {
     }
 }
 
-#[test]
 fn a_mebibyte_is_one_call() {
     let image = mkfs("256M", &["-b", "4096", "-N", "256"], 1);
     let ino = ino_of(&image, "f0");
-    let rig = mount(image, DataMode::Ordered);
+    let rig = mount(image);
     let mut bytes = Random(1).bytes(1 << 20);
     rig.vol.append(ino, &bytes).unwrap();
     let before = rig.store.stats();

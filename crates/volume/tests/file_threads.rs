@@ -3,17 +3,19 @@
 mod file_util;
 
 use file_util::{Random, ino_of, mkfs, mount};
-use ondol_volume::{DataMode, Fallocate, Ino};
+use ondol_testkit::over_engines;
+use ondol_volume::{Fallocate, Ino};
 
-#[test]
+over_engines! {
+    threads_do_not_disturb_each_other,
+}
+
 fn threads_do_not_disturb_each_other() {
-    for (mode, args) in
-        [(DataMode::Ordered, ["-b", "4096", "-J", "size=4"]), (DataMode::Journal, ["-b", "1024", "-J", "size=4"])]
-    {
+    for args in [["-b", "4096", "-J", "size=4"], ["-b", "1024", "-J", "size=4"]] {
         let bytes = mkfs("96M", &args, 5);
         let inos: Vec<Ino> = (0..5).map(|i| ino_of(&bytes, &format!("f{i}"))).collect();
         let (own, log) = (&inos[..4], inos[4]);
-        let rig = mount(bytes, mode);
+        let rig = mount(bytes);
         let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
             let rig = &rig;
             let work = |n: usize, ino: Ino| {
@@ -63,7 +65,7 @@ fn threads_do_not_disturb_each_other() {
             }
         };
         check_log(&rig.read_all(log));
-        let rig = mount(rig.unmount_checked(), mode);
+        let rig = mount(rig.unmount_checked());
         check_log(&rig.read_all(log));
         for (ino, model) in own.iter().zip(&models) {
             assert!(rig.read_all(*ino) == *model);

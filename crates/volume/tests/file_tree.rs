@@ -3,7 +3,15 @@
 mod file_util;
 
 use file_util::{Random, Rig, debugfs, dump, ino_of, mkfs, mount};
-use ondol_volume::{DataMode, Fallocate, Ino};
+use ondol_testkit::over_engines;
+use ondol_volume::{Fallocate, Ino};
+
+over_engines! {
+    every_other_block_in_order,
+    random_order_then_random_holes,
+    unwritten_extents_are_converted_exactly_where_written,
+    long_extents_end_where_ext4_ends_them,
+}
 
 const BLOCK: u64 = 1024;
 
@@ -33,18 +41,17 @@ fn check_blocks(rig: &Rig, ino: Ino, blocks: u64, stored: impl Fn(u64) -> bool) 
     }
 }
 
-#[test]
 fn every_other_block_in_order() {
     let bytes = mkfs("128M", &["-b", "1024", "-N", "64"], 1);
     let (ino, blocks) = (ino_of(&bytes, "f0"), 70_000);
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     for block in (0..blocks).step_by(2) {
         rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
     }
     rig.vol.truncate(ino, blocks * BLOCK).unwrap();
     let bytes = rig.unmount_checked();
     assert!(depth(&bytes, "f0") >= 3, "only {} levels", depth(&bytes, "f0"));
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     check_blocks(&rig, ino, blocks, |b| b % 2 == 0);
     // The other half joins them: extents become fewer.
     for block in (1..blocks).step_by(2) {
@@ -52,7 +59,7 @@ fn every_other_block_in_order() {
     }
     check_blocks(&rig, ino, blocks, |_| true);
     let bytes = rig.unmount_checked();
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     for keep in [blocks - 1, 50_001, 20_000, 300, 299, 3, 0] {
         rig.vol.truncate(ino, keep * BLOCK).unwrap();
         check_blocks(&rig, ino, keep, |_| true);
@@ -62,15 +69,14 @@ fn every_other_block_in_order() {
     assert_eq!(depth(&bytes, "f0"), 0);
 }
 
-#[test]
 fn random_order_then_random_holes() {
-    for (seed, mode) in [(1, DataMode::Ordered), (2, DataMode::Journal)] {
+    for seed in [1, 2] {
         let bytes = mkfs("64M", &["-b", "1024", "-N", "64"], 1);
         let ino = ino_of(&bytes, "f0");
         let blocks = 20_000u64;
         let mut random = Random(seed);
         let mut stored = vec![false; blocks as usize];
-        let rig = mount(bytes, mode);
+        let rig = mount(bytes);
         rig.vol.truncate(ino, blocks * BLOCK).unwrap();
         for _ in 0..9000 {
             let block = random.below(blocks / 2) * 2;
@@ -80,7 +86,7 @@ fn random_order_then_random_holes() {
         check_blocks(&rig, ino, blocks, |b| stored[b as usize]);
         let bytes = rig.unmount_checked();
         assert!(depth(&bytes, "f0") >= 2);
-        let rig = mount(bytes, mode);
+        let rig = mount(bytes);
         for _ in 0..600 {
             let most = if random.below(30) == 0 { 3000 } else { 60 };
             let (at, len) = (random.below(blocks), 1 + random.below(most));
@@ -90,55 +96,51 @@ fn random_order_then_random_holes() {
         }
         check_blocks(&rig, ino, blocks, |b| stored[b as usize]);
         let bytes = rig.unmount_checked();
-        let rig = mount(bytes, mode);
+        let rig = mount(bytes);
         rig.vol.fallocate(ino, Fallocate::PunchHole, 0, blocks * BLOCK).unwrap();
         assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
         rig.unmount_checked();
     }
 }
 
-#[test]
 fn unwritten_extents_are_converted_exactly_where_written() {
-    for mode in [DataMode::Ordered, DataMode::Journal] {
-        let bytes = mkfs("64M", &["-b", "1024", "-N", "64"], 1);
-        let ino = ino_of(&bytes, "f0");
-        let blocks = 12_000u64;
-        let mut random = Random(3);
-        let mut stored = vec![false; blocks as usize];
-        let rig = mount(bytes, mode);
-        rig.vol.fallocate(ino, Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
-        let held = rig.vol.getattr(ino).unwrap().blocks;
-        assert!(held >= blocks * 2);
-        check_blocks(&rig, ino, blocks, |_| false);
-        for _ in 0..5000 {
-            let block = random.below(blocks);
-            stored[block as usize] = true;
-            rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
-        }
-        check_blocks(&rig, ino, blocks, |b| stored[b as usize]);
-        let bytes = rig.unmount_checked();
-        assert!(depth(&bytes, "f0") >= 2);
-        let dumped = dump(&bytes, "f0");
-        let rig = mount(bytes, mode);
-        assert!(dumped == rig.read_all(ino));
-        // And back: the whole file is unwritten again, without a block more or less than its nodes.
-        rig.vol.fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
-        check_blocks(&rig, ino, blocks, |_| false);
-        for block in 0..blocks {
-            rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
-        }
-        check_blocks(&rig, ino, blocks, |_| true);
-        rig.vol.truncate(ino, 0).unwrap();
-        assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
-        rig.unmount_checked();
+    let bytes = mkfs("64M", &["-b", "1024", "-N", "64"], 1);
+    let ino = ino_of(&bytes, "f0");
+    let blocks = 12_000u64;
+    let mut random = Random(3);
+    let mut stored = vec![false; blocks as usize];
+    let rig = mount(bytes);
+    rig.vol.fallocate(ino, Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
+    let held = rig.vol.getattr(ino).unwrap().blocks;
+    assert!(held >= blocks * 2);
+    check_blocks(&rig, ino, blocks, |_| false);
+    for _ in 0..5000 {
+        let block = random.below(blocks);
+        stored[block as usize] = true;
+        rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
     }
+    check_blocks(&rig, ino, blocks, |b| stored[b as usize]);
+    let bytes = rig.unmount_checked();
+    assert!(depth(&bytes, "f0") >= 2);
+    let dumped = dump(&bytes, "f0");
+    let rig = mount(bytes);
+    assert!(dumped == rig.read_all(ino));
+    // And back: the whole file is unwritten again, without a block more or less than its nodes.
+    rig.vol.fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
+    check_blocks(&rig, ino, blocks, |_| false);
+    for block in 0..blocks {
+        rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+    }
+    check_blocks(&rig, ino, blocks, |_| true);
+    rig.vol.truncate(ino, 0).unwrap();
+    assert_eq!(rig.vol.getattr(ino).unwrap().blocks, 0);
+    rig.unmount_checked();
 }
 
-#[test]
 fn long_extents_end_where_ext4_ends_them() {
     let bytes = mkfs("400M", &["-b", "1024", "-N", "64", "-G", "64"], 1);
     let ino = ino_of(&bytes, "f0");
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     let blocks = 150_000u64;
     rig.vol.fallocate(ino, Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
     let piece: Vec<u8> = (0..1000).flat_map(mark).collect();
@@ -146,7 +148,7 @@ fn long_extents_end_where_ext4_ends_them() {
         rig.vol.write(ino, i * 1000 * BLOCK, &piece).unwrap();
     }
     let bytes = rig.unmount_checked();
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     assert!(rig.read_all(ino).chunks(piece.len()).all(|chunk| chunk == piece));
     rig.vol.fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
     assert!(rig.read_all(ino).iter().all(|b| *b == 0));

@@ -3,7 +3,14 @@
 mod file_util;
 
 use file_util::{Random, Rig, fsck, ino_of, mkfs, mount};
-use ondol_volume::{DataMode, Error, Fallocate};
+use ondol_testkit::over_setups;
+use ondol_volume::{Error, Fallocate};
+
+over_setups! {
+    what_is_free_is_given_back_once_its_freeing_is_durable,
+    ranges_and_minimums_are_kept,
+    threads_write_and_delete_while_the_volume_is_trimmed,
+}
 
 /// As many zero bytes as it has room for.
 fn zeros(bytes: &[u8]) -> usize {
@@ -13,14 +20,13 @@ fn zeros(bytes: &[u8]) -> usize {
 fn used() -> (Rig, u32, u32) {
     let image = mkfs("16M", &["-b", "1024", "-g", "2048", "-J", "size=1"], 2);
     let (a, b) = (ino_of(&image, "f0"), ino_of(&image, "f1"));
-    let rig = mount(image, DataMode::Ordered);
+    let rig = mount(image);
     rig.vol.write(a, 0, &Random(1).bytes(3 << 20)).unwrap();
     rig.vol.write(b, 0, &Random(2).bytes(3 << 20)).unwrap();
     rig.vol.sync().unwrap();
     (rig, a, b)
 }
 
-#[test]
 fn what_is_free_is_given_back_once_its_freeing_is_durable() {
     let (rig, a, b) = used();
     let all = rig.vol.trim(0, u64::MAX, 0).unwrap();
@@ -36,7 +42,6 @@ fn what_is_free_is_given_back_once_its_freeing_is_durable() {
     rig.unmount_checked();
 }
 
-#[test]
 fn ranges_and_minimums_are_kept() {
     let (rig, _, b) = used();
     for hole in 0..40 {
@@ -55,7 +60,6 @@ fn ranges_and_minimums_are_kept() {
     rig.unmount_checked();
 }
 
-#[test]
 fn threads_write_and_delete_while_the_volume_is_trimmed() {
     let (rig, a, b) = used();
     std::thread::scope(|scope| {

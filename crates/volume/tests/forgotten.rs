@@ -2,8 +2,17 @@
 
 mod rig;
 
+use ondol_testkit::over_setups;
 use ondol_volume::{Error, Ino, ROOT, Rename, SetXattr};
 use rig::{Fs, USER, assert_clean, checked, mkfs};
+
+over_setups! {
+    what_is_known_lives_until_it_is_forgotten,
+    the_last_of_users_and_knowers_deletes,
+    a_crash_leaves_an_orphan,
+    forgetting_may_meet_the_end,
+    orphans_of_many_threads_come_and_go,
+}
 
 const IMAGES: [&[&str]; 3] = [&["-b", "1024"], &["-b", "4096", "-O", "orphan_file"], &["-b", "1024", "-O", "ea_inode"]];
 
@@ -30,7 +39,6 @@ fn must_be_gone(fs: &Fs, ino: Ino, what: &str) {
     assert!(matches!(fs.volume.getattr(ino), Err(Error::NotFound)), "{what}");
 }
 
-#[test]
 fn what_is_known_lives_until_it_is_forgotten() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));
@@ -70,7 +78,6 @@ fn what_is_known_lives_until_it_is_forgotten() {
     }
 }
 
-#[test]
 fn the_last_of_users_and_knowers_deletes() {
     let fs = Fs::mount(mkfs(16, IMAGES[0]));
     let v = &fs.volume;
@@ -108,7 +115,6 @@ fn the_last_of_users_and_knowers_deletes() {
     assert_clean(&fs.unmounted(), "all gone");
 }
 
-#[test]
 fn a_crash_leaves_an_orphan() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));
@@ -133,7 +139,6 @@ fn a_crash_leaves_an_orphan() {
 }
 
 /// The volume is closed while the kernel still forgets: each inode is deleted once, by one or the other.
-#[test]
 fn forgetting_may_meet_the_end() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));
@@ -160,7 +165,6 @@ fn file_of(fs: &Fs, name: &str) -> Ino {
 }
 
 /// Many threads make orphans and delete them: none stays entered whose inode is free.
-#[test]
 fn orphans_of_many_threads_come_and_go() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));

@@ -4,9 +4,22 @@ mod file_util;
 
 use file_util::{Random, Rig, debugfs, dump, fsck, ino_of, mkfs, mount, run};
 use ondol_block::RamStore;
-use ondol_volume::{Caller, DataMode, Error, Fallocate, Image, Ino, ROOT, Seek, SetXattr, check};
+use ondol_testkit::over_setups;
+use ondol_volume::{Caller, Error, Fallocate, Image, Ino, ROOT, Seek, SetXattr, check};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+over_setups! {
+    what_debugfs_has_put_into_inodes_is_read_and_changed_there,
+    a_file_leaves_its_inode_when_it_no_longer_fits,
+    a_full_volume_keeps_what_is_in_inodes,
+    attributes_and_data_share_an_inode,
+    work_on_blocks_takes_a_file_out_of_its_inode,
+    directories_grow_out_of_their_inodes,
+    names_move_between_directories_in_inodes,
+    damage_is_told_and_nothing_else_happens,
+    refused_ranges_leave_a_file_in_its_inode,
+}
 
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 
@@ -27,7 +40,6 @@ fn closed(rig: Rig) -> Vec<u8> {
     bytes
 }
 
-#[test]
 fn what_debugfs_has_put_into_inodes_is_read_and_changed_there() {
     let dir = tempfile::tempdir().unwrap();
     let (image, source) = (dir.path().join("image"), dir.path().join("source"));
@@ -41,7 +53,7 @@ fn what_debugfs_has_put_into_inodes_is_read_and_changed_there() {
     let bytes = std::fs::read(&image).unwrap();
     assert!(is_inline(&bytes, "f") && is_inline(&bytes, "d") && is_inline(&bytes, "l"));
     let (file, directory, link) = (ino_of(&bytes, "f"), ino_of(&bytes, "d"), ino_of(&bytes, "l"));
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     assert!(rig.read_all(file) == content);
     assert_eq!(rig.vol.readlink(link).unwrap(), "t/".repeat(40).into_bytes());
     assert_eq!(rig.vol.seek(file, 3, Seek::Data).unwrap(), 3);
@@ -54,14 +66,13 @@ fn what_debugfs_has_put_into_inodes_is_read_and_changed_there() {
     assert_eq!(dump(&bytes, "f"), [&content[..90], &[7; 20]].concat());
 }
 
-#[test]
 fn a_file_leaves_its_inode_when_it_no_longer_fits() {
-    for (args, mode) in [
-        (&["-b", "1024", "-O", "inline_data"][..], DataMode::Ordered),
-        (&["-b", "4096", "-I", "1024", "-O", "inline_data"], DataMode::Journal),
-        (&["-b", "1024", "-I", "1024", "-O", "inline_data,^extent,^64bit"], DataMode::Writeback),
+    for args in [
+        &["-b", "1024", "-O", "inline_data"][..],
+        &["-b", "4096", "-I", "1024", "-O", "inline_data"],
+        &["-b", "1024", "-I", "1024", "-O", "inline_data,^extent,^64bit"],
     ] {
-        let rig = mount(mkfs("32M", args, 0), mode);
+        let rig = mount(mkfs("32M", args, 0));
         let mut random = Random(5);
         let mut model: Vec<u8> = Vec::new();
         let mut ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
@@ -96,9 +107,8 @@ fn a_file_leaves_its_inode_when_it_no_longer_fits() {
     }
 }
 
-#[test]
 fn a_full_volume_keeps_what_is_in_inodes() {
-    let rig = mount(mkfs("4M", &["-b", "1024", "-J", "size=1", "-m", "0", "-O", "inline_data"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("4M", &["-b", "1024", "-J", "size=1", "-m", "0", "-O", "inline_data"], 0));
     let small = rig.vol.create(ROOT, b"small", 0o644, USER).unwrap().ino;
     let large = rig.vol.create(ROOT, b"large", 0o644, USER).unwrap().ino;
     rig.vol.write(small, 0, b"some bytes").unwrap();
@@ -114,9 +124,8 @@ fn a_full_volume_keeps_what_is_in_inodes() {
     assert!(is_inline(&bytes, "small"));
 }
 
-#[test]
 fn attributes_and_data_share_an_inode() {
-    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0));
     let ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
     rig.vol.write(ino, 0, &[5; 70]).unwrap();
     rig.vol.setxattr(ino, b"user.a", &[6; 20], SetXattr::Any).unwrap();
@@ -131,9 +140,8 @@ fn attributes_and_data_share_an_inode() {
     closed(rig);
 }
 
-#[test]
 fn work_on_blocks_takes_a_file_out_of_its_inode() {
-    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0));
     use Fallocate::{Allocate, KeepSize, PunchHole, ZeroRange};
     for (i, how) in [Allocate, KeepSize, PunchHole, ZeroRange].into_iter().enumerate() {
         let ino = rig.vol.create(ROOT, format!("f{i}").as_bytes(), 0o644, USER).unwrap().ino;
@@ -169,7 +177,6 @@ fn list(rig: &Rig, dir: Ino) -> BTreeMap<String, Ino> {
     }
 }
 
-#[test]
 fn directories_grow_out_of_their_inodes() {
     for (args, count) in [
         (&["-b", "1024", "-O", "inline_data"][..], 40),
@@ -178,7 +185,7 @@ fn directories_grow_out_of_their_inodes() {
         (&["-b", "1024", "-I", "1024", "-O", "inline_data"], 60),
         (&["-b", "1024", "-I", "512", "-O", "inline_data,^metadata_csum,^filetype"], 40),
     ] {
-        let rig = mount(mkfs("16M", args, 0), DataMode::Ordered);
+        let rig = mount(mkfs("16M", args, 0));
         let dir = rig.vol.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
         let mut model = BTreeMap::from([(".".to_owned(), dir), ("..".to_owned(), ROOT)]);
         let mut random = Random(11);
@@ -201,14 +208,13 @@ fn directories_grow_out_of_their_inodes() {
         }
         assert!(rig.vol.getattr(dir).unwrap().size >= 1024);
         let bytes = closed(rig);
-        let rig = mount(bytes, DataMode::Ordered);
+        let rig = mount(bytes);
         assert_eq!(list(&rig, dir), model);
     }
 }
 
-#[test]
 fn names_move_between_directories_in_inodes() {
-    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0));
     let v = &rig.vol;
     let [a, b] = [&b"a"[..], b"b"].map(|name| v.mkdir(ROOT, name, 0o755, USER).unwrap().ino);
     let sub = v.mkdir(a, b"sub", 0o755, USER).unwrap().ino;
@@ -228,9 +234,8 @@ fn names_move_between_directories_in_inodes() {
     assert!(is_inline(&bytes, "b") && is_inline(&bytes, "b/moved"));
 }
 
-#[test]
 fn damage_is_told_and_nothing_else_happens() {
-    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data,^metadata_csum"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data,^metadata_csum"], 0));
     let dir = rig.vol.mkdir(ROOT, b"d", 0o755, USER).unwrap().ino;
     rig.vol.create(dir, b"x", 0o644, USER).unwrap();
     let file = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
@@ -257,7 +262,7 @@ fn damage_is_told_and_nothing_else_happens() {
         let opened = Image::open(Arc::new(RamStore::from_bytes(damaged.clone()))).unwrap();
         let report = check(&opened, &mut |_| ()).unwrap();
         assert!(!report.is_clean(), "{request} is not seen");
-        let rig = mount(damaged, DataMode::Ordered);
+        let rig = mount(damaged);
         let read = rig.vol.read(file, 0, &mut [0; 100]);
         let listed = rig.vol.readdir(dir, 0, &mut |_| true);
         let _found = rig.vol.lookup(dir, b"x");
@@ -270,9 +275,8 @@ fn damage_is_told_and_nothing_else_happens() {
 }
 
 /// A range that is refused changes nothing: contents stay where they are.
-#[test]
 fn refused_ranges_leave_a_file_in_its_inode() {
-    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("16M", &["-b", "1024", "-O", "inline_data"], 0));
     let ino = rig.vol.create(ROOT, b"f", 0o644, USER).unwrap().ino;
     let content = Random(7).bytes(90);
     rig.vol.write(ino, 0, &content).unwrap();

@@ -4,7 +4,7 @@ mod file_util;
 
 use file_util::{Random, debugfs, dump, ino_of, mkfs, mount};
 use ondol_block::{BlockStore, RamStore};
-use ondol_volume::{DataMode, Error, Image};
+use ondol_volume::{Error, Image};
 use std::sync::Arc;
 
 type Runs = Vec<(u64, u64)>;
@@ -95,10 +95,10 @@ fn a_journal_elsewhere_is_refused() {
 #[test]
 fn no_file_can_own_the_journal() {
     let bytes = mkfs("32M", &["-b", "1024"], 1);
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     assert!(matches!(rig.vol.write(8, 0, b"x"), Err(Error::Corrupt(_))));
     let bytes = rig.unmount_checked();
-    let rig = mount(bytes, DataMode::Ordered);
+    let rig = mount(bytes);
     let ino = ino_of(&rig.store.to_bytes(), "f0");
     rig.vol.write(ino, 0, b"x").unwrap();
     rig.unmount_checked();

@@ -2,9 +2,21 @@
 
 mod rig;
 
+use ondol_testkit::over_setups;
 use ondol_volume::{Error, Processed, ROOT, SetAttr};
 use rig::{Fs, ImageFile, assert_clean, checked, mkfs, with_kernel};
 use std::path::Path;
+
+over_setups! {
+    deleted_while_open,
+    openers_are_counted,
+    full_orphan_file_falls_back_to_the_list,
+    many_at_once,
+    orphans_of_the_kernel,
+    interrupted_truncate_is_finished,
+    hostile_lists_are_named,
+    hostile_orphan_file_is_named,
+}
 
 const LIST: &[&str] = &["-b", "1024", "-O", "^orphan_file"];
 const FILE: &[&str] = &["-b", "1024", "-O", "orphan_file", "-E", "orphan_file_size=4"];
@@ -22,7 +34,6 @@ fn assert_recoverable(bytes: &[u8], orphans: u64, what: &str) {
     assert_clean(&file.bytes(), what);
 }
 
-#[test]
 fn deleted_while_open() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));
@@ -57,7 +68,6 @@ fn deleted_while_open() {
     }
 }
 
-#[test]
 fn openers_are_counted() {
     let fs = Fs::mount(mkfs(16, LIST));
     let v = &fs.volume;
@@ -77,7 +87,6 @@ fn openers_are_counted() {
     assert_clean(&fs.unmounted(), "all gone");
 }
 
-#[test]
 fn full_orphan_file_falls_back_to_the_list() {
     let fs = Fs::mount(mkfs(16, &["-b", "1024", "-N", "4096", "-O", "orphan_file", "-E", "orphan_file_size=2"]));
     let v = &fs.volume;
@@ -97,7 +106,6 @@ fn full_orphan_file_falls_back_to_the_list() {
     assert_clean(&fs.unmounted(), "released");
 }
 
-#[test]
 fn many_at_once() {
     for options in [LIST, FILE] {
         let fs = Fs::mount(mkfs(32, options));
@@ -126,7 +134,6 @@ fn many_at_once() {
 }
 
 /// What the kernel leaves when it dies: an open file without a name.
-#[test]
 fn orphans_of_the_kernel() {
     for options in [LIST, FILE] {
         let mut copy = Vec::new();
@@ -159,7 +166,6 @@ fn crash_copy(at: &Path) -> Vec<u8> {
 }
 
 /// A file of 40 blocks, cut to 3 by a truncate that a crash interrupted.
-#[test]
 fn interrupted_truncate_is_finished() {
     for options in IMAGES {
         let fs = Fs::mount(mkfs(16, options));
@@ -176,7 +182,6 @@ fn interrupted_truncate_is_finished() {
     }
 }
 
-#[test]
 fn hostile_lists_are_named() {
     let fs = Fs::mount(mkfs(16, LIST));
     let (a, b) = (fs.create(ROOT, "a"), fs.create(ROOT, "b"));
@@ -204,7 +209,6 @@ fn hostile_lists_are_named() {
     }
 }
 
-#[test]
 fn hostile_orphan_file_is_named() {
     let fs = Fs::mount(mkfs(16, FILE));
     let ino = fs.create(ROOT, "a");

@@ -5,9 +5,15 @@ mod rig;
 
 use ondol_block::{RamStore, Recorder};
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain};
+use ondol_testkit::over_setups;
 use ondol_volume::{Error, Fallocate, ROOT, SetAttr};
 use rig::{Fs, assert_clean, mkfs};
 use std::sync::Arc;
+
+over_setups! {
+    deletion_in_steps,
+    truncate_in_steps,
+}
 
 /// Many small groups, so that the blocks of one file touch many bitmaps, and the smallest journal.
 const OPTIONS: &[&str] = &["-b", "1024", "-g", "256", "-J", "size=1", "-N", "4096", "-m", "0"];
@@ -56,7 +62,6 @@ fn crashes(bytes: &[u8], act: impl FnOnce(&Fs)) -> Vec<Layer> {
     states
 }
 
-#[test]
 fn deletion_in_steps() {
     for options in [["-O", "^orphan_file"], ["-O", "orphan_file"]] {
         let bytes = scattered(&options);
@@ -83,7 +88,6 @@ fn deletion_in_steps() {
     }
 }
 
-#[test]
 fn truncate_in_steps() {
     let bytes = scattered(&[]);
     let states = crashes(&bytes, |fs| {

@@ -3,18 +3,28 @@
 mod file_util;
 mod transaction_util;
 
-use file_util::{fsck, medium, mkfs, mount, open, unmount};
-use ondol_block::{RamStore, Recorder};
+use file_util::{fsck, medium, mkfs, mount, open, options, unmount};
+use ondol_block::{BlockStore, RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
+use ondol_journal::Engine;
 use ondol_power::{Event, PowerDomain, Sampling};
-use ondol_volume::{Atime, DataMode, Rename, Step, Volume, VolumeOptions};
+use ondol_testkit::over_engines;
+use ondol_testkit::rig::Setup;
+use ondol_volume::{DataMode, Rename, Step, Volume};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use transaction_util::*;
 
-fn mounted(store: Arc<dyn ondol_block::BlockStore>, data: DataMode) -> (Arc<dyn ondol_journal::Engine>, Volume) {
+over_engines! {
+    with_data_journal_a_transaction_is_there_whole_or_not_at_all,
+    with_data_ordered_all_but_overwritten_bytes_is_there_whole_or_not_at_all,
+    victims_are_deleted_with_the_transaction_or_keep_their_names,
+}
+
+/// Opens it with the engine of the current setup.
+fn mounted(store: Arc<dyn BlockStore>, data: DataMode) -> (Arc<dyn Engine>, Volume) {
     let env = Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
-    open(store, env, VolumeOptions { data, atime: Atime::Never, ..VolumeOptions::default() })
+    Setup::current().with_data(data).run(|| open(store, env, options()))
 }
 
 /// Four files that belong together: one is replaced, one overwritten in place, one removed, one new under a moved directory.
@@ -34,7 +44,7 @@ fn change(n: u8) -> Vec<Step> {
 }
 
 fn base() -> Vec<u8> {
-    let rig = mount(mkfs("3M", &["-b", "1024", "-J", "size=1", "-N", "32"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("3M", &["-b", "1024", "-J", "size=1", "-N", "32"], 0));
     apply(&rig.vol, &[create_dir("/x"), create_dir("/y"), create("/x/file0"), create("/one"), create("/other")]);
     apply(&rig.vol, &[append("/one", b"1"), append("/other", b"2"), append("/x/file0", &[0; 1100])]);
     apply(&rig.vol, &replace("/replaced", &[0; 1500]));
@@ -80,7 +90,6 @@ fn recovered(image: Vec<u8>, data: DataMode, fsck_too: bool) -> Tree {
     found
 }
 
-#[test]
 fn with_data_journal_a_transaction_is_there_whole_or_not_at_all() {
     let base = base();
     let (states, events) = record(&base, DataMode::Journal);
@@ -107,7 +116,6 @@ fn without_overwritten(tree: &Tree) -> Tree {
     tree
 }
 
-#[test]
 fn with_data_ordered_all_but_overwritten_bytes_is_there_whole_or_not_at_all() {
     let base = base();
     let (states, events) = record(&base, DataMode::Ordered);
@@ -128,11 +136,10 @@ fn with_data_ordered_all_but_overwritten_bytes_is_there_whole_or_not_at_all() {
 }
 
 /// Big victims and open files become orphans with the transaction that takes their names, and not without it.
-#[test]
 fn victims_are_deleted_with_the_transaction_or_keep_their_names() {
     for features in ["^orphan_file", "orphan_file"] {
         let mut base = mkfs("6M", &["-b", "1024", "-J", "size=1", "-N", "32", "-O", features], 2);
-        let rig = mount(base, DataMode::Ordered);
+        let rig = mount(base);
         let (big, opened) = (find(&rig.vol, "/f0"), find(&rig.vol, "/f1"));
         // Many extents: their tree has blocks of its own.
         (0..40).for_each(|i| assert_eq!(rig.vol.write(big, i * 4096, &[1; 100]).expect("a write"), 100));

@@ -4,11 +4,17 @@ mod file_util;
 mod transaction_util;
 
 use file_util::{Random, Rig, mkfs, mount};
-use ondol_volume::{DataMode, Error, ROOT, Rename, Step};
+use ondol_testkit::over_engines;
+use ondol_volume::{Error, ROOT, Rename, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use transaction_util::*;
+
+over_engines! {
+    transactions_take_effect_in_one_order,
+    a_listing_sees_a_transaction_whole,
+}
 
 const FILES: usize = 6;
 const WORD: usize = 8;
@@ -44,8 +50,8 @@ fn serial_order(logs: &[Vec<u64>]) -> usize {
     total
 }
 
-fn storm(mode: DataMode) {
-    let rig = mount(mkfs("32M", &["-b", "1024", "-J", "size=2"], 0), mode);
+fn transactions_take_effect_in_one_order() {
+    let rig = mount(mkfs("32M", &["-b", "1024", "-J", "size=2"], 0));
     let mut steps: Vec<Step> =
         (0..3).flat_map(|d| [create_dir(&format!("/d{d}")), create_dir(&format!("/d{d}/sub"))]).collect();
     steps.extend((0..FILES).map(|file| create(&path(file))));
@@ -135,20 +141,9 @@ fn watch(rig: &Rig, done: &AtomicBool) {
     }
 }
 
-#[test]
-fn transactions_take_effect_in_one_order_with_data_in_the_journal() {
-    storm(DataMode::Journal);
-}
-
-#[test]
-fn transactions_take_effect_in_one_order_with_data_ordered() {
-    storm(DataMode::Ordered);
-}
-
 /// Two names in one directory that always appear and vanish together.
-#[test]
 fn a_listing_sees_a_transaction_whole() {
-    let rig = mount(mkfs("8M", &["-b", "1024"], 0), DataMode::Ordered);
+    let rig = mount(mkfs("8M", &["-b", "1024"], 0));
     apply(&rig.vol, &[create("/a1"), create("/a2")]);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

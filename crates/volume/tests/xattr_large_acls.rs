@@ -3,10 +3,19 @@
 
 mod rig;
 
+use ondol_testkit::over_setups;
 use ondol_volume::{Caller, Ino, ROOT, Rename, SetAttr, SetXattr};
 use rig::{Fs, USER, assert_clean, mkfs, with_kernel};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 use std::path::Path;
+
+over_setups! {
+    large_acls_are_inherited_and_changed_with_the_bits,
+    replaced_values_leave_no_space_behind,
+    a_full_volume_refuses_what_a_large_acl_needs,
+    default_acls_where_contents_lie_in_inodes,
+    large_acls_go_both_ways_with_the_kernel,
+}
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -52,7 +61,6 @@ fn free(fs: &Fs) -> (u64, u64) {
     (stat.files_free, stat.free)
 }
 
-#[test]
 fn large_acls_are_inherited_and_changed_with_the_bits() {
     for (options, users) in IMAGES {
         let fs = Fs::mount(mkfs(32, options));
@@ -86,7 +94,6 @@ fn large_acls_are_inherited_and_changed_with_the_bits() {
     }
 }
 
-#[test]
 fn replaced_values_leave_no_space_behind() {
     for (options, users) in IMAGES {
         let fs = Fs::mount(mkfs(32, options));
@@ -121,7 +128,6 @@ fn replaced_values_leave_no_space_behind() {
 }
 
 /// What does not fit is refused before anything happens.
-#[test]
 fn a_full_volume_refuses_what_a_large_acl_needs() {
     let (options, users) = IMAGES[0];
     let fs = Fs::mount(mkfs(16, &[options, &["-m", "0"]].concat()));
@@ -140,7 +146,6 @@ fn a_full_volume_refuses_what_a_large_acl_needs() {
 }
 
 /// Small ACLs on volumes where files, directories and symbolic links lie in their inodes.
-#[test]
 fn default_acls_where_contents_lie_in_inodes() {
     for options in [&["-b", "1024", "-O", "inline_data"][..], &["-b", "4096", "-I", "512", "-O", "inline_data"]] {
         for users in [1, 4, 12, 40] {
@@ -177,7 +182,6 @@ fn kernel_get(path: &Path, name: &str) -> Vec<u8> {
 
 /// The kernel inherits and changes ours as we do, and we the kernel's. Not in inodes of 128 bytes: there its mkdir counts a value
 /// once too often that is access and default ACL of the new directory (Linux 6.18; e2fsck says so of an image that is all its own).
-#[test]
 fn large_acls_go_both_ways_with_the_kernel() {
     for (options, users) in IMAGES.into_iter().filter(|(options, _)| !options.contains(&"128")) {
         let fs = Fs::mount(mkfs(32, options));

@@ -2,11 +2,21 @@
 
 mod rig;
 
+use ondol_testkit::over_setups;
 use ondol_volume::{Error, ROOT, SetXattr};
 use rig::{Fs, ImageFile, USER, assert_clean, checked, mkfs, with_kernel};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+over_setups! {
+    as_a_model_says,
+    rules_of_names_and_flags,
+    the_clock_and_protected_inodes,
+    acls_and_permissions_go_together,
+    both_ways_with_the_kernel,
+    shared_blocks_are_left_one_by_one,
+}
 
 const IMAGES: [&[&str]; 5] = [
     &["-b", "1024"],
@@ -37,7 +47,6 @@ fn all(fs: &Fs, ino: u32) -> Model {
     names.into_iter().map(|n| (n.clone(), fs.volume.getxattr(ino, &n).expect("a value"))).collect()
 }
 
-#[test]
 fn as_a_model_says() {
     for (seed, options) in IMAGES.into_iter().enumerate() {
         let mut fs = Fs::mount(mkfs(16, options));
@@ -98,7 +107,6 @@ fn assert_as_debugfs(fs: &Fs, inos: &[u32], models: &[Model]) {
     }
 }
 
-#[test]
 fn rules_of_names_and_flags() {
     let fs = Fs::mount(mkfs(16, &[]));
     let v = &fs.volume;
@@ -129,7 +137,6 @@ fn rules_of_names_and_flags() {
     assert_clean(&fs.unmounted(), "rules");
 }
 
-#[test]
 fn the_clock_and_protected_inodes() {
     let fs = Fs::mount(mkfs(16, &[]));
     let ino = fs.create(ROOT, "f");
@@ -159,7 +166,6 @@ fn acl(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     bytes
 }
 
-#[test]
 fn acls_and_permissions_go_together() {
     const ACCESS: &str = "system.posix_acl_access";
     let fs = Fs::mount(mkfs(16, &[]));
@@ -200,7 +206,6 @@ fn kernel_get(path: &Path, name: &str) -> Vec<u8> {
 }
 
 /// The kernel's attributes read here, ours read there; blocks that it shares are copied before we change them.
-#[test]
 fn both_ways_with_the_kernel() {
     for options in IMAGES {
         let large: Vec<u8> = (0..700).map(|i| i as u8 | 1).collect();
@@ -237,7 +242,6 @@ fn both_ways_with_the_kernel() {
 }
 
 /// Many inodes leave one shared block at once: the last frees it.
-#[test]
 fn shared_blocks_are_left_one_by_one() {
     let value = [5u8; 800];
     let filled = with_kernel(&mkfs(16, &["-b", "1024"]), |at| {

@@ -7,7 +7,6 @@ use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
-use ondol_journal::Extent;
 use std::collections::HashSet;
 
 /// Inodes whose data once went through the journal by their flag, since the volume was opened. It goes on doing so, with the
@@ -23,6 +22,13 @@ impl OnceJournaled {
     pub(crate) fn add(&self, ino: Ino) {
         self.inodes.lock().insert(ino);
         self.any.store(true, SeqCst);
+    }
+
+    /// Forgets an inode that is freed: with its blocks, which the log revokes, all that it was remembered for is gone.
+    pub(crate) fn forget(&self, ino: Ino) {
+        if self.any.load(SeqCst) {
+            self.inodes.lock().remove(&ino);
+        }
     }
 
     fn contains(&self, ino: Ino) -> bool {
@@ -43,6 +49,14 @@ pub(super) fn journaled(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
 /// Whether data that this file is given anew belongs into the operation's handle.
 pub(super) fn in_handles(vol: &Volume, ino: Ino, inode: &Inode) -> bool {
     vol.engine.takes_new_data() || journaled(vol, ino, inode)
+}
+
+/// Journal blocks for filling one block that the operation allocates for this file.
+pub(super) fn fill_cost(vol: &Volume, ino: Ino, inode: &Inode) -> u32 {
+    match in_handles(vol, ino, inode) {
+        true if is_newborn(vol) => vol.engine.new_data_cost(1),
+        in_handles => u32::from(in_handles),
+    }
 }
 
 /// Whether that holds for every file.
@@ -75,14 +89,21 @@ pub(super) fn overwrite(op: &mut Op<'_>, ino: Ino, start: u64, offset: usize, by
     if !journaled && !op.vol().engine.takes_new_data() {
         return op.write_over(start, offset, bytes);
     }
+    // Consecutive blocks that go home do so as one.
+    let mut home: Option<(u64, usize, usize)> = None;
+    let mut done = 0;
     for (block, at, part) in parts(block_size, start, offset, bytes) {
-        if journaled || op.vol().engine.takes_over(Extent { start: block, len: 1 }, bytes.len()) {
+        if journaled || op.takes_over(block, bytes.len()) {
+            if let Some((first, at, from)) = home.take() {
+                op.write_over(first, at, &bytes[from..done])?;
+            }
             op.handle()?.data(block, at, part)?;
-        } else {
-            op.write_over(block, at, part)?;
+        } else if home.is_none() {
+            home = Some((block, at, done));
         }
+        done += part.len();
     }
-    Ok(())
+    home.map_or(Ok(()), |(first, at, from)| op.write_over(first, at, &bytes[from..]))
 }
 
 /// Whether no committed state reaches what blocks held that an operation allocates. Those of a cluster that stays in use may hold such.

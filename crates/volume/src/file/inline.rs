@@ -2,7 +2,7 @@
 
 use super::data::Before;
 use super::plan::Survey;
-use super::{data, grow, mapping};
+use super::{data, grow, mapping, tree};
 use crate::alloc::Need;
 use crate::inline::{self, is_inline};
 use crate::node::NodeGuard;
@@ -89,9 +89,11 @@ pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
     data::fill(op, ino, ((got.start, 1), Before::Free), 0, &contents)
 }
 
-/// What [`unfold`] takes: the inode, the block, its bitmap and its descriptor.
-pub(super) fn unfold_cost() -> Cost {
-    Cost { journal: 4, blocks: 1, need: Need::Ordinary }
+/// What [`unfold`] takes: the inode, and if it holds anything, a block for that.
+pub(super) fn unfold_cost(vol: &Volume, ino: Ino, inode: &Inode) -> Cost {
+    let (plain, blocks) = unfolded(vol, inode);
+    let data = if blocks > 0 { data::fill_cost(vol, ino, &plain) } else { 0 };
+    Cost { journal: 1 + data + tree::alloc_cost(vol, blocks), blocks, need: Need::Ordinary }
 }
 
 impl Volume {
@@ -105,7 +107,8 @@ impl Volume {
             return Ok(guard);
         }
         let ino = guard.node.ino;
-        let mut op = Op::begin(self, vec![guard], unfold_cost())?;
+        let cost = unfold_cost(self, ino, &guard.state.inode);
+        let mut op = Op::begin(self, vec![guard], cost)?;
         unfold(&mut op, ino)?;
         op.close_holding(ino)
     }

@@ -1,7 +1,7 @@
 //! What a change of a file's contents will need, from a look at how it is mapped now.
 
 use super::tree::{self, Growth};
-use super::{Mapped, Mounted, blocks, data, find, inline};
+use super::{Mapped, Mounted, Run, blocks, data, find, inline};
 use crate::alloc::Need;
 use crate::inline::is_inline;
 use crate::op::{Cost, Reader};
@@ -9,6 +9,7 @@ use crate::{Error, Ino, Result, Volume};
 use ondol_format::extent::{MAX_LOGICAL, capacity};
 use ondol_format::inode::{FileType, InodeFlags};
 use ondol_format::{Inode, RoCompat};
+use std::ops::Range;
 
 /// How a range of logical blocks is mapped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,8 +33,17 @@ pub(crate) struct Survey {
 
 /// Looks at `blocks` blocks from `first` on.
 pub(super) fn survey(reader: &mut dyn Reader, ino: Ino, inode: &Inode, first: u32, blocks: u32) -> Result<Survey> {
+    survey_runs(reader, (ino, inode), first..first.saturating_add(blocks), &mut |_, _| ())
+}
+
+/// Looks at a range of blocks, and shows each of its runs.
+fn survey_runs(
+    reader: &mut dyn Reader,
+    (ino, inode): (Ino, &Inode),
+    Range { start: first, end }: Range<u32>,
+    show: &mut dyn FnMut(&mut dyn Reader, Run),
+) -> Result<Survey> {
     let mut seen = Survey { room: usize::MAX, ..Survey::default() };
-    let end = first.saturating_add(blocks);
     let (mut at, mut leaf) = (first, None);
     while at < end {
         let found = find(&mut Mounted(reader), ino, inode, at)?;
@@ -53,6 +63,7 @@ pub(super) fn survey(reader: &mut dyn Reader, ino: Ino, inode: &Inode, first: u3
             seen.room = seen.room.min(found.room);
         }
         seen.depth = u32::from(found.depth);
+        show(reader, Run { at, len, ..found.run });
         at += len;
     }
     if !inode.has_extents() {
@@ -109,15 +120,29 @@ fn plan_blocks(
     more: u64,
 ) -> Result<(Cost, Survey)> {
     let (first, blocks) = span(reader.volume(), offset, len);
-    let mut seen = survey(reader, ino, inode, first, blocks)?;
+    let journaled = data::journaled(reader.volume(), ino, inode);
+    let block_size = u64::from(reader.volume().shared.sb.block_size());
+    let end = offset.saturating_add(len as u64);
+    // Blocks that belong to the file already, and come into the handle with their new bytes.
+    let mut kept = 0;
+    let mut count = |reader: &mut dyn Reader, run: Run| {
+        let (Mapped::Written(start) | Mapped::Unwritten(start)) = run.what else { return };
+        let from = (u64::from(run.at) * block_size).max(offset);
+        let whole = ((u64::from(run.at) + u64::from(run.len)) * block_size).min(end) - from;
+        let all = journaled || run.what == Mapped::Unwritten(start);
+        let comes = |block: &u64| !reader.holds_block(*block) && (all || reader.takes_over(*block, whole as usize));
+        kept += (start..start + u64::from(run.len)).filter(comes).count() as u32;
+    };
+    let mut seen = survey_runs(reader, (ino, inode), first..first.saturating_add(blocks), &mut count)?;
     (seen.holes, seen.clusters) = (seen.holes + more, seen.clusters + more);
     let vol = reader.volume();
     // Every cluster of a hole may become an extent of its own; of unwritten extents only the two at the ends are split.
     let added = seen.clusters as u32 + if seen.unwritten { 2 } else { 0 };
     let gap = offset > inode.size && !inode.size.is_multiple_of(u64::from(vol.shared.sb.block_size()));
     let data = if data::in_handles(vol, ino, inode) {
-        let new = if data::is_newborn(vol) { seen.holes as u32 } else { 0 };
-        (blocks + u32::from(gap) + more as u32).saturating_sub(new) + vol.engine.new_data_cost(new)
+        let holes = seen.holes as u32;
+        let new = if data::is_newborn(vol) { vol.engine.new_data_cost(holes) } else { holes };
+        kept + u32::from(gap) + new
     } else {
         0
     };

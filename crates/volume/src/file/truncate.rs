@@ -29,7 +29,7 @@ impl Volume {
     /// As [`Volume::truncate`], with the inode locked before and after.
     pub(crate) fn truncate_locked(&self, guard: NodeGuard, size: u64) -> Result<NodeGuard> {
         let ino = guard.node.ino;
-        let cost = set_size_cost(self, &guard.state.inode, size);
+        let cost = set_size_cost(self, ino, &guard.state.inode, size);
         let mut op = Op::begin(self, vec![guard], cost)?;
         let done = do_set_size(&mut op, ino, size)?;
         let guard = op.close_holding(ino)?;
@@ -59,10 +59,10 @@ impl Volume {
 }
 
 /// What [`do_set_size`] of an inode needs.
-pub(crate) fn set_size_cost(vol: &Volume, inode: &Inode, size: u64) -> Cost {
+pub(crate) fn set_size_cost(vol: &Volume, ino: Ino, inode: &Inode, size: u64) -> Cost {
     if is_inline(inode) {
         let leaves = !inline::stays(inode, size);
-        return if leaves { inline::unfold_cost() } else { inline::small_change().0 };
+        return if leaves { inline::unfold_cost(vol, ino, inode) } else { inline::small_change().0 };
     }
     if size > inode.size {
         // The inode, and the block that was the last.

@@ -18,6 +18,7 @@ mod view;
 pub(crate) use view::{Reader, View};
 
 use crate::alloc::{Need, clusters};
+use crate::error::unplanned;
 use crate::node::{NodeGuard, locate};
 use crate::{Error, Ino, Result, Volume, kind};
 use ondol_env::Timestamp;
@@ -27,7 +28,7 @@ use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
 use ondol_journal::{Extent, Handle, Kind, Tid};
-use room::LateWrite;
+use room::Late;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -71,7 +72,7 @@ pub(crate) struct Op<'v> {
     /// Values of attributes that nothing names any more: orphans.
     pub(crate) dead_values: Vec<Ino>,
     /// Bytes over stored ones, to be written home by the close; `None` when they are written at once.
-    late: Option<Vec<LateWrite>>,
+    late: Option<Late>,
     /// Nobody waits for what it changes, whatever the flags of its inodes.
     in_passing: bool,
     pub(crate) orphans: crate::orphan::Changes<'v>,
@@ -239,7 +240,7 @@ impl<'v> Op<'v> {
     fn take_clusters(&mut self, place: Range<u64>, want: u32, stream: Option<Ino>) -> Result<Extent> {
         let want = u32::try_from(self.promised).unwrap_or(u32::MAX).min(want);
         if want == 0 {
-            return Err(Error::NoSpace("blocks"));
+            return Err(unplanned(self.granted));
         }
         let vol = self.vol;
         let extent = vol.shared.groups.take_blocks(&vol.shared.sb, &*vol.engine, place, want, stream)?;
@@ -306,7 +307,7 @@ impl<'v> Op<'v> {
     /// `NoSpace` when the promise is used up.
     pub(crate) fn take_claimed(&mut self, extent: Extent) -> Result<()> {
         let left = self.promised.checked_sub(u64::from(extent.len));
-        self.promised = left.ok_or(Error::NoSpace("blocks"))?;
+        self.promised = left.ok_or_else(|| unplanned(self.granted))?;
         self.taken.push(extent);
         self.mark_blocks(extent, true)
     }
@@ -349,6 +350,10 @@ impl<'v> Op<'v> {
         let groups = &self.vol.shared.groups;
         let freed: u64 = self.freed.drain(..).map(|e| clusters(&self.vol.shared.sb, e)).sum();
         groups.pending_free.fetch_add(freed, SeqCst);
+        tracing::trace!(
+            target: "ondol::promise",
+            journal = handle.used() + handle.room(), used = handle.used(), clusters = self.granted, left = self.promised
+        );
         let tid = handle.close();
         if plant::is(Defect::UnwrittenLate) {
             self.write_late()?;
@@ -372,6 +377,7 @@ impl<'v> Op<'v> {
             }
             if freed {
                 guard.state.gone = true;
+                self.vol.once_journaled.forget(guard.node.ino);
                 self.vol.nodes.forget(guard.node.ino);
             } else {
                 kept.push(guard);

@@ -8,10 +8,30 @@ use crate::node::locate;
 use crate::{Error, Ino, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
-use ondol_journal::Extent;
+use ondol_journal::{Extent, NumberHash};
+use std::collections::HashSet;
 
-/// Bytes over stored ones that go home with the close: first block, byte offset, bytes.
-pub(super) type LateWrite = (u64, usize, Vec<u8>);
+/// Bytes that go home with the close, in the order in which they were written.
+#[derive(Default)]
+pub(super) struct Late {
+    writes: Vec<LateWrite>,
+    /// The blocks that they lie in.
+    blocks: HashSet<u64, NumberHash>,
+}
+
+struct LateWrite {
+    block: u64,
+    offset: usize,
+    bytes: Vec<u8>,
+}
+
+impl Late {
+    fn push(&mut self, block_size: usize, block: u64, offset: usize, bytes: &[u8]) {
+        let end = (offset + bytes.len()).div_ceil(block_size) as u64;
+        self.blocks.extend(block + (offset / block_size) as u64..block + end);
+        self.writes.push(LateWrite { block, offset, bytes: bytes.to_vec() });
+    }
+}
 
 impl Op<'_> {
     /// Journal blocks that are left for further changes: what the close will take for inodes is kept.
@@ -75,13 +95,29 @@ impl Op<'_> {
         self.late.get_or_insert_default();
     }
 
+    /// Whether the operation has changed `block` in its handle.
+    pub(crate) fn holds_block(&self, block: u64) -> bool {
+        self.handle.as_ref().is_some_and(|handle| handle.holds(block))
+    }
+
+    /// Whether bytes over stored ones in `block`, part of a change of `whole` bytes, go into the handle. They go where this
+    /// operation's bytes of that block are already: it has one place for them, or what is written first would come to lie over what is
+    /// written last.
+    pub(crate) fn takes_over(&self, block: u64, whole: usize) -> bool {
+        if self.holds_block(block) {
+            return true;
+        }
+        let late = self.late.as_ref().is_some_and(|late| late.blocks.contains(&block));
+        !late && self.vol.engine.takes_over(Extent { start: block, len: 1 }, whole)
+    }
+
     /// Puts `bytes` at byte `offset` of the blocks from `block` on, which hold file data that is not journaled.
     ///
     /// # Errors
     /// The store's failure.
     pub(crate) fn write_over(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         match &mut self.late {
-            Some(late) => late.push((block, offset, bytes.to_vec())),
+            Some(late) => late.push(self.vol.shared.sb.block_size() as usize, block, offset, bytes),
             None => self.vol.engine.write_data(block, offset, bytes)?,
         }
         Ok(())
@@ -95,7 +131,8 @@ impl Op<'_> {
         // Blocks of a cluster that stays in use may hold what a committed state reaches.
         let reachable = self.late.is_some() && self.vol.shared.sb.cluster_ratio() > 1;
         if plant::is(Defect::UnwrittenLate) || reachable {
-            self.late.get_or_insert_default().push((block, 0, bytes.to_vec()));
+            let block_size = self.vol.shared.sb.block_size() as usize;
+            self.late.get_or_insert_default().push(block_size, block, 0, bytes);
             return Ok(());
         }
         Ok(self.handle()?.stage(block, 0, bytes)?)
@@ -127,7 +164,7 @@ impl Op<'_> {
 
     /// Puts what was kept where it belongs.
     pub(super) fn write_late(&mut self) -> Result<()> {
-        for (block, offset, bytes) in self.late.take().into_iter().flatten() {
+        for LateWrite { block, offset, bytes } in self.late.take().unwrap_or_default().writes {
             reach::hit(Place::OverwrittenLate);
             self.vol.engine.write_data(block, offset, &bytes)?;
         }

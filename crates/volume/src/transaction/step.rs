@@ -112,7 +112,7 @@ impl Attempt<'_, '_> {
     fn set_len(&mut self, at: &Trail, size: u64) -> Tried<()> {
         let ino = self.target(at)?;
         plan::check_changeable(ino, self.op.inode(ino)?, false)?;
-        let cost = set_size_cost(self.vol(), self.op.inode(ino)?, size);
+        let cost = set_size_cost(self.vol(), ino, self.op.inode(ino)?, size);
         self.grant(cost)?;
         if do_set_size(&mut self.op, ino, size)? {
             return Ok(());

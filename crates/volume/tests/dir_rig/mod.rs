@@ -1,9 +1,10 @@
 //! What the directory tests share: images, volumes in memory, the oracles.
 #![allow(dead_code)]
 
-use ondol_block::{BlockStore, RamStore};
-use ondol_env::{Env, Fixed, Timestamp};
-use ondol_journal::{Config, Engine, jbd2};
+use ondol_block::RamStore;
+use ondol_env::{Fixed, Timestamp};
+use ondol_journal::Engine;
+use ondol_testkit::rig::open;
 use ondol_volume::{Attr, Caller, FileType, Image, Ino, OnError, ROOT, Volume, VolumeOptions};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -117,29 +118,8 @@ impl Fs {
 
     fn open_with(bytes: Vec<u8>, options: VolumeOptions) -> Self {
         let store = Arc::new(RamStore::from_bytes(bytes));
-        let image = Image::open(store.clone()).expect("an image");
-        image.require_writable().expect("a writable image");
-        let sb = image.superblock().clone();
-        let runs = image.journal_map().expect("a journal");
-        let map = ondol_journal::LogMap::new(sb.block_size(), runs);
-        jbd2::recover(&*store, &map, jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() })
-            .expect("recovery");
-        let shared = image.shared().expect("groups");
         let env = Arc::new(Fixed::new(Timestamp { sec: 1_700_000_000, nsec: 123_456_789 }, 7));
-        let config = Config {
-            commit_interval: 5,
-            dirty_bytes: 32 << 20,
-            cache_bytes: 64 << 20,
-            pending_bytes: 64 << 20,
-            journaled_data: false,
-            discard: false,
-            zeroing: false,
-        };
-        let any: Arc<dyn BlockStore> = store.clone();
-        let clock: Arc<dyn Env> = env.clone();
-        let engine = jbd2::open(any, map, shared.clone(), clock.clone(), config).expect("an engine");
-        let engine: Arc<dyn Engine> = Arc::new(engine);
-        let volume = Volume::new(shared, engine.clone(), clock, options);
+        let (engine, volume) = open(store.clone(), env.clone(), options);
         Self { store, engine, env, volume }
     }
 

@@ -1,12 +1,12 @@
-//! Images made by mke2fs in memory, mounted with engine `classic`, and judged by e2fsck and debugfs.
+//! Images made by mke2fs in memory, mounted with the current setup, and judged by e2fsck and debugfs.
 #![allow(dead_code)]
 
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::{Env, Fixed, Timestamp};
-use ondol_journal::{Config, Engine};
-use ondol_journal::{LogMap, jbd2};
+use ondol_env::{Fixed, Timestamp};
+use ondol_journal::Engine;
 use ondol_power::{Kind, Layer, Medium};
-use ondol_volume::{Atime, DataMode, Image, Ino, Volume, VolumeOptions};
+pub(crate) use ondol_testkit::rig::open;
+use ondol_volume::{Atime, Image, Ino, Volume, VolumeOptions};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -82,39 +82,22 @@ fn with_file<R>(bytes: &[u8], f: impl FnOnce(&str) -> R) -> R {
     f(path.to_str().unwrap())
 }
 
-/// Mounts an image.
-pub(crate) fn mount(bytes: Vec<u8>, data: DataMode) -> Rig {
-    mount_with(bytes, VolumeOptions { data, atime: Atime::Never, ..VolumeOptions::default() })
+/// Mounts an image with the current setup.
+pub(crate) fn mount(bytes: Vec<u8>) -> Rig {
+    mount_with(bytes, options())
 }
 
-/// Mounts an image with options.
+/// Access times stay as they are.
+pub(crate) fn options() -> VolumeOptions {
+    VolumeOptions { atime: Atime::Never, ..VolumeOptions::default() }
+}
+
+/// Mounts an image with the current setup and with options.
 pub(crate) fn mount_with(bytes: Vec<u8>, options: VolumeOptions) -> Rig {
     let store = Arc::new(RamStore::from_bytes(bytes));
     let env = Arc::new(Fixed::new(Timestamp { sec: 2_000_000_000, nsec: 0 }, 1));
     let (engine, vol) = open(store.clone(), env.clone(), options);
     Rig { store, engine, env, vol }
-}
-
-/// Recovers and opens a store.
-pub(crate) fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOptions) -> (Arc<dyn Engine>, Volume) {
-    let image = Image::open(store.clone()).unwrap();
-    let sb = image.superblock();
-    let map = LogMap::new(sb.block_size(), image.journal_map().unwrap());
-    jbd2::recover(&*store, &map, jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() }).unwrap();
-    let image = Image::open(store.clone()).unwrap();
-    let shared = image.shared().unwrap();
-    let config = Config {
-        commit_interval: 5,
-        dirty_bytes: 8 << 20,
-        cache_bytes: 1 << 20,
-        pending_bytes: 8 << 20,
-        journaled_data: options.data == DataMode::Journal,
-        discard: false,
-        zeroing: false,
-    };
-    let engine: Arc<dyn Engine> = Arc::new(jbd2::open(store, map, shared.clone(), env.clone(), config).unwrap());
-    let vol = Volume::new(shared, engine.clone(), env, options);
-    (engine, vol)
 }
 
 /// Brings everything home and marks the image clean.

@@ -2,8 +2,9 @@
 #![allow(dead_code)]
 
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::{Env, Fixed, Timestamp};
-use ondol_journal::{Config, Engine, jbd2};
+use ondol_env::{Fixed, Timestamp};
+use ondol_journal::Engine;
+use ondol_testkit::rig::open;
 use ondol_volume::{Caller, CheckReport, Fallocate, Image, Ino, ROOT, Volume, VolumeOptions, check};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -141,27 +142,8 @@ impl Fs {
 
     /// Mounts what a store holds, orphans not yet processed.
     pub(crate) fn over(store: Arc<dyn BlockStore>) -> Self {
-        let image = Image::open(store.clone()).expect("an image");
-        image.require_writable().expect("a writable image");
-        let sb = image.superblock().clone();
-        let map = ondol_journal::LogMap::new(sb.block_size(), image.journal_map().expect("a journal"));
-        jbd2::recover(&*store, &map, jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() })
-            .expect("recovery");
-        let shared = Image::open(store.clone()).and_then(|image| image.shared()).expect("groups");
         let env = Arc::new(Fixed::new(NOW, 7));
-        let config = Config {
-            commit_interval: 5,
-            dirty_bytes: 32 << 20,
-            cache_bytes: 64 << 20,
-            pending_bytes: 64 << 20,
-            journaled_data: false,
-            discard: false,
-            zeroing: false,
-        };
-        let clock: Arc<dyn Env> = env.clone();
-        let engine = jbd2::open(store.clone(), map, shared.clone(), clock.clone(), config).expect("an engine");
-        let engine: Arc<dyn Engine> = Arc::new(engine);
-        let volume = Volume::new(shared, engine.clone(), clock, VolumeOptions::default());
+        let (engine, volume) = open(store.clone(), env.clone(), VolumeOptions::default());
         Self { store, engine, env, volume }
     }
 

@@ -1,0 +1,184 @@
+//! Volumes by inode number over images in memory, with any engine in any data mode: the one way in which tests below the library
+//! open them.
+//!
+//! [`Setup`] says which engine and mode. A test takes it from [`Setup::current`], which is that of the `over_setups!` that runs it:
+//!
+//! ```text
+//!   over_setups! { grows, shrinks }     each of the functions as a test for each of Setup::ALL, such as `compressed_ordered::grows`
+//! ```
+
+use crate::image::options;
+use ondol::{DataMode, JournalEngine, Options};
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::sync::Arc;
+use ondol_journal::{Config, Engine, LogMap, compressed, jbd2};
+use ondol_volume::{Image, Volume, VolumeOptions};
+use std::cell::Cell;
+
+/// An engine and a data mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// The engine.
+    pub engine: JournalEngine,
+    /// How file data is protected.
+    pub data: DataMode,
+}
+
+const fn setup(engine: JournalEngine, data: DataMode) -> Setup {
+    Setup { engine, data }
+}
+
+thread_local! {
+    static CURRENT: Cell<Setup> = const { Cell::new(Setup::CLASSIC_ORDERED) };
+}
+
+impl Setup {
+    /// Engine `classic`, data journaled.
+    pub const CLASSIC_JOURNAL: Self = setup(JournalEngine::Classic, DataMode::Journal);
+    /// Engine `classic`, data home before the commit.
+    pub const CLASSIC_ORDERED: Self = setup(JournalEngine::Classic, DataMode::Ordered);
+    /// Engine `classic`, data home at any time.
+    pub const CLASSIC_WRITEBACK: Self = setup(JournalEngine::Classic, DataMode::Writeback);
+    /// Engine `compressed`, data journaled.
+    pub const COMPRESSED_JOURNAL: Self = setup(JournalEngine::Compressed, DataMode::Journal);
+    /// Engine `compressed`, long overwrites home before the commit.
+    pub const COMPRESSED_ORDERED: Self = setup(JournalEngine::Compressed, DataMode::Ordered);
+    /// Engine `compressed`, long overwrites home at any time.
+    pub const COMPRESSED_WRITEBACK: Self = setup(JournalEngine::Compressed, DataMode::Writeback);
+
+    /// Every engine in every data mode.
+    pub const ALL: [Self; 6] = [
+        Self::CLASSIC_ORDERED,
+        Self::COMPRESSED_JOURNAL,
+        Self::CLASSIC_JOURNAL,
+        Self::COMPRESSED_ORDERED,
+        Self::CLASSIC_WRITEBACK,
+        Self::COMPRESSED_WRITEBACK,
+    ];
+
+    /// That of the test that this thread runs.
+    pub fn current() -> Self {
+        CURRENT.get()
+    }
+
+    /// The `n`th two, one of each engine: for tests of many cases, which take turns.
+    pub fn pair(n: usize) -> [Self; 2] {
+        let half = Self::ALL.len() / 2;
+        [Self::ALL[n % half], Self::ALL[n % half + half]]
+    }
+
+    /// Runs a test with it.
+    pub fn run<R>(self, test: impl FnOnce() -> R) -> R {
+        struct Before(Setup);
+        impl Drop for Before {
+            fn drop(&mut self) {
+                CURRENT.set(self.0);
+            }
+        }
+        let _before = Before(CURRENT.replace(self));
+        test()
+    }
+
+    /// The same engine in another data mode.
+    #[must_use]
+    pub fn with_data(self, data: DataMode) -> Self {
+        Self { data, ..self }
+    }
+
+    /// Whether the data of all files goes through the journal.
+    pub fn journals_data(self) -> bool {
+        self.data == DataMode::Journal
+    }
+
+    /// Whether stored bytes that are written over stay as they are until the commit.
+    pub fn is_compressed(self) -> bool {
+        self.engine == JournalEngine::Compressed
+    }
+
+    /// As mount options, over those of [`options`].
+    pub fn options(self) -> Options {
+        options(self.data).with_journal(self.engine)
+    }
+
+    /// How its engine is set up: a small cache, so that it is left and entered often, and bounds of dirty data that differ between modes,
+    /// so that they are reached in some.
+    fn config(self) -> Config {
+        let dirty_bytes = match self.data {
+            DataMode::Ordered => 8 << 20,
+            DataMode::Journal => 2 << 20,
+            DataMode::Writeback => 512 << 10,
+        };
+        Config {
+            commit_interval: 5,
+            dirty_bytes,
+            cache_bytes: 1 << 20,
+            pending_bytes: 8 << 20,
+            journaled_data: self.journals_data(),
+            discard: false,
+            zeroing: false,
+        }
+    }
+}
+
+/// Replays the journal on `store`, whichever engine wrote it.
+///
+/// # Panics
+/// The image cannot be recovered.
+pub fn recover(store: &Arc<dyn BlockStore>) -> LogMap {
+    let image = Image::open(store.clone()).expect("an image");
+    let volume = jbd2::Volume { blocks: image.superblock().blocks_count(), made: image.superblock().mkfs_time() };
+    let map = LogMap::new(image.superblock().block_size(), image.journal_map().expect("a journal"));
+    let of_units = jbd2::info(&**store, &map).expect("a journal's superblock").compressed;
+    if of_units { compressed::recover(&**store, &map, volume.blocks) } else { jbd2::recover(&**store, &map, volume) }
+        .expect("recovery");
+    map
+}
+
+/// Recovers what is on `store` and opens it with the current [`Setup`], orphans not yet processed. The data mode is the setup's, whatever
+/// `options` say.
+///
+/// # Panics
+/// It cannot be opened.
+pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOptions) -> (Arc<dyn Engine>, Volume) {
+    let setup = Setup::current();
+    let map = recover(&store);
+    let image = Image::open(store.clone()).expect("an image");
+    image.require_writable().expect("a writable image");
+    let shared = image.shared().expect("groups");
+    let open = if setup.is_compressed() { compressed::open } else { jbd2::open };
+    let engine = open(store, map, shared.clone(), env.clone(), setup.config()).expect("an engine");
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let volume = Volume::new(shared, engine.clone(), env, VolumeOptions { data: setup.data, ..options });
+    (engine, volume)
+}
+
+/// Each of the functions as a test for each of [`Setup::ALL`].
+#[macro_export]
+macro_rules! over_setups {
+    ($($test:ident),+ $(,)?) => {
+        $crate::over_setups! { @ classic_ordered CLASSIC_ORDERED $($test)+ }
+        $crate::over_setups! { @ classic_journal CLASSIC_JOURNAL $($test)+ }
+        $crate::over_setups! { @ classic_writeback CLASSIC_WRITEBACK $($test)+ }
+        $crate::over_setups! { @ compressed_ordered COMPRESSED_ORDERED $($test)+ }
+        $crate::over_setups! { @ compressed_journal COMPRESSED_JOURNAL $($test)+ }
+        $crate::over_setups! { @ compressed_writeback COMPRESSED_WRITEBACK $($test)+ }
+    };
+    (@ $module:ident $setup:ident $($test:ident)+) => {
+        mod $module {
+            $(#[test]
+            fn $test() {
+                $crate::rig::Setup::$setup.run(super::$test);
+            })+
+        }
+    };
+}
+
+/// Each of the functions as a test for one [`Setup`] of each engine: for tests that take long, or whose subject no data mode touches.
+#[macro_export]
+macro_rules! over_engines {
+    ($($test:ident),+ $(,)?) => {
+        $crate::over_setups! { @ classic_ordered CLASSIC_ORDERED $($test)+ }
+        $crate::over_setups! { @ compressed_journal COMPRESSED_JOURNAL $($test)+ }
+    };
+}
