@@ -162,8 +162,8 @@ impl Space {
         self.wake_if_waited();
     }
 
-    /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images: nothing that is
-    /// promised to others may be lost by it.
+    /// Whether the transaction that is being committed, whose blocks were promised `promised`, can have `more` images: there must be room for
+    /// them, and nothing that is promised to others may be lost by it.
     pub(crate) fn takes_more(&self, promised: u64, more: u64) -> bool {
         let images = promised + more;
         let taken = *self.taken.lock();

@@ -117,8 +117,9 @@ impl Core {
         promised: u64,
     ) -> (BlockImages, BlockImages, BlockImages) {
         let mut goes = decide(blocks, &images, &|run| self.log.goes_home(run));
-        let logged = goes.iter().filter(|goes| !**goes).count() as u64;
-        let over = logged.saturating_sub(promised);
+        let logged = goes.iter().filter(|goes| !**goes).count();
+        let named = self.log.new_data_cost((goes.len() - logged) as u32);
+        let over = (logged as u64 + u64::from(named)).saturating_sub(promised);
         if over > 0 && !self.space.takes_more(promised, over) {
             reach::hit(Place::NoRoomForNewData);
             goes = decide(blocks, &images, &|_| true);

@@ -3,8 +3,8 @@
 mod new_data;
 
 pub(crate) use new_data::{
-    new_data_is_not_bound_by_the_ring, new_data_is_there_when_it_is_named,
-    new_data_that_goes_home_early_is_there_when_it_is_named,
+    new_data_fits_when_nobody_else_has_been_promised_anything, new_data_is_not_bound_by_the_ring,
+    new_data_is_there_when_it_is_named, new_data_that_goes_home_early_is_there_when_it_is_named,
 };
 
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
@@ -421,6 +421,7 @@ macro_rules! engine_contract {
             new_data_is_there_when_it_is_named
             new_data_that_goes_home_early_is_there_when_it_is_named
             new_data_is_not_bound_by_the_ring
+            new_data_fits_when_nobody_else_has_been_promised_anything
             freed_blocks_wait_for_durability_and_are_never_replayed
             one_commit_costs_its_flushes_and_no_more
             a_small_log_wraps_and_never_loses

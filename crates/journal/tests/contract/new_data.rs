@@ -132,3 +132,34 @@ pub(crate) fn new_data_is_not_bound_by_the_ring(rig: &dyn Rig) {
     let stats = b.engine.stats();
     assert!(stats.used_blocks < stats.ring_blocks && b.engine.aborted().is_none());
 }
+
+pub(crate) fn new_data_fits_when_nobody_else_has_been_promised_anything(rig: &dyn Rig) {
+    let b = bench(rig);
+    // Most of the ring holds transactions that no checkpoint has seen.
+    for round in 0..7 {
+        let mut h = b.handle(100);
+        for i in 0..100 {
+            h.write(HOME + i, META, 0, &noise(round, i)).unwrap();
+        }
+        h.close();
+        b.sync();
+    }
+    let place = |n: u64, i: u64| HOME + 110 + 2 * (200 * n + i);
+    let need = b.engine.new_data_cost(200) + 1;
+    for n in 0..2 {
+        let mut h = b.handle(need);
+        for i in 0..200 {
+            h.new_data(place(n, i), 0, &noise(50 + n as u8, i)).unwrap();
+        }
+        h.write(HOME, META, 0, &[n as u8 + 1]).unwrap();
+        h.close();
+    }
+    b.sync();
+    let after = b.crashed(rig);
+    assert_eq!(byte_at(&after, HOME), 2);
+    for (n, i) in (0..2).flat_map(|n| (0..200).map(move |i| (n, i))) {
+        let mut got = vec![0; BLOCK];
+        after.read(place(n, i) * BLOCK as u64, &mut got).unwrap();
+        assert!(got == noise(50 + n as u8, i), "block {i} of {n}");
+    }
+}
