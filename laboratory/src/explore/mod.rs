@@ -52,10 +52,16 @@ impl Default for Limits {
     }
 }
 
+/// Events of a long recovery; the recovery of states is crashed the less often the more of these it has.
+const LONG: usize = 100;
+
 impl Limits {
-    /// Inside of a recovery that is crashed: there are many of them, so each is explored less.
-    fn nested(self) -> Self {
-        let sampling = Sampling { all_of: 4, samples: 2, torn: 3, extremes: 4, ..self.sampling };
+    /// Inside of a recovery that is crashed: there are many of them, so each is explored less, a long one at each event less than a short one.
+    fn nested(self, events: usize) -> Self {
+        let sampling = match events < LONG {
+            true => Sampling { all_of: 4, samples: 2, torn: 3, extremes: 4, ..self.sampling },
+            false => Sampling { all_of: 1, samples: 1, torn: 1, extremes: 2, ..self.sampling },
+        };
         Self { sampling, depth: self.depth - 1, ..self }
     }
 
@@ -105,6 +111,7 @@ pub fn explore<S: Subject>(subject: &S, limits: &Limits, watch: &Watch) -> Repor
         seen: HashMap::new(),
         own: Vec::new(),
         crashed: HashMap::new(),
+        weight: 1,
         happened: 0,
         narrowed: 0,
         matched: HashMap::new(),
@@ -129,6 +136,8 @@ struct Explorer<'a, S: Subject> {
     own: Vec<u128>,
     /// States whose recovery was crashed: after how many events of the run, and how many times in a row.
     crashed: HashMap<u128, (usize, u32)>,
+    /// How long the last recovery was, in long ones: of so many times fewer states it is crashed.
+    weight: u64,
     /// Events of the run that happened so far.
     happened: usize,
     /// After how many of them all that can be there had to be looked at again, the last time.
@@ -284,12 +293,13 @@ impl<S: Subject> Explorer<'_, S> {
         let depth = place.limits.depth;
         let was = self.crashed.get(&fingerprint);
         let is_known = was.is_some_and(|(events, to)| *events >= self.narrowed && *to >= depth);
-        if depth == 0 || is_known || !is_turn(self.every.recrash_every, fingerprint >> 64) {
+        if depth == 0 || is_known || !is_turn(self.every.recrash_every * self.weight, fingerprint >> 64) {
             return Ok(());
         }
         self.crashed.insert(fingerprint, (happened, depth));
         let Recovery { media, events, heard } = recovery(self.subject, layers)?;
-        let limits = place.limits.nested();
+        self.weight = (events.len() / LONG).max(1) as u64;
+        let limits = place.limits.nested(events.len());
         let happened = Some(happened);
         self.run(&Place { media: &media, events: &events, heard: &heard, limits: &limits, happened, path });
         Ok(())
