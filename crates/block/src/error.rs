@@ -42,10 +42,12 @@ pub enum BlockError {
         name: String,
     },
     /// Somebody else holds the store.
-    #[error("{name} is in use by another process (mounted, being checked, or another program has it locked)")]
+    #[error("{name} is in use by {by}")]
     Locked {
         /// The store, as the user named it.
         name: String,
+        /// Who has it, as far as that is known.
+        by: String,
     },
     /// Opening or creating the store failed.
     #[error("cannot {what} {name}: {source}")]

@@ -1,10 +1,11 @@
 //! An image file or a block device, read and written through the kernel's page cache.
 
 use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range, passed};
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -27,8 +28,13 @@ pub struct FileStore {
     on_memory: bool,
     /// The lock is shared with whoever passed the descriptor.
     passed: bool,
+    /// What else is kept for this process alone.
+    claims: Vec<File>,
     counters: Counters,
 }
+
+/// Who is named where nobody looked.
+const SOMEBODY: &str = "another process";
 
 /// How many buffers one `pwritev` takes.
 const IOV_MAX: usize = 1024;
@@ -46,7 +52,7 @@ impl FileStore {
         }
         let file =
             open_file(path, access).map_err(|source| match source.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::BUSY) => BlockError::Locked { name: name.clone() },
+                Some(Errno::BUSY) => BlockError::Locked { name: name.clone(), by: SOMEBODY.into() },
                 _ => BlockError::Open { what: "open", name: name.clone(), source },
             })?;
         Self::from_file(file, name, access)
@@ -94,14 +100,35 @@ impl FileStore {
         };
         match rustix::fs::flock(&file, op) {
             Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(BlockError::Locked { name }),
+            Err(Errno::WOULDBLOCK) => return Err(BlockError::Locked { name, by: SOMEBODY.into() }),
             Err(e) => {
                 return Err(BlockError::Open { what: "lock", name, source: e.into() });
             }
         }
         let size = size_of(&file).map_err(|source| BlockError::Open { what: "open", name: name.clone(), source })?;
         let on_memory = rustix::fs::fstatfs(&file).is_ok_and(|s| s.f_type == TMPFS_MAGIC);
-        Ok(Self { name, file, size, access, on_memory, passed: false, counters: Counters::default() })
+        Ok(Self {
+            name,
+            file,
+            size,
+            access,
+            on_memory,
+            passed: false,
+            claims: Vec::new(),
+            counters: Counters::default(),
+        })
+    }
+
+    /// Keeps these files open, and locked if they are, as long as the store lives.
+    #[must_use]
+    pub fn with_claims(mut self, claims: Vec<File>) -> Self {
+        self.claims = claims;
+        self
+    }
+
+    /// The open file or device.
+    pub fn file(&self) -> &File {
+        &self.file
     }
 
     fn check(&self, op: &'static str, offset: u64, len: u64) -> Result<()> {
@@ -143,18 +170,49 @@ impl FileStore {
     }
 }
 
-/// Opens an image file or a block device. A device to be written is opened for this process alone: neither the kernel nor a program
+/// Opens an image file or a block device, and nothing else: the path may be another user's choice, who put a pipe there, or a device
+/// that does something when it is opened. A device to be written is opened for this process alone: neither the kernel nor a program
 /// that asks for the same can have it mounted or in use meanwhile.
 ///
 /// # Errors
-/// Those of open(2); `ResourceBusy` for a device that is in use.
+/// Those of open(2), without waiting for anybody; `InvalidInput` for other kinds of files; `ResourceBusy` for a device that is in use.
 pub fn open_file(path: &Path, access: Access) -> std::io::Result<File> {
-    let writing = access == Access::Write;
-    // For anything else the flag means nothing without O_CREAT.
-    let alone = writing && path.metadata()?.file_type().is_block_device();
-    let flags = if alone { OFlags::EXCL } else { OFlags::empty() };
-    File::options().read(true).write(writing).custom_flags(flags.bits().cast_signed()).open(path)
+    let found = File::from(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
+    if Path::new(DESCRIPTORS).exists() {
+        return reopen(&found, access);
+    }
+    let options = options(&found, access)?;
+    options.open(path)
 }
+
+/// Through which an open file is opened anew.
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// Opens what `found`, a file opened with `O_PATH`, is; as [`open_file`].
+///
+/// # Errors
+/// As [`open_file`].
+pub fn reopen(found: &File, access: Access) -> std::io::Result<File> {
+    options(found, access)?.open(format!("{DESCRIPTORS}/{}", found.as_raw_fd()))
+}
+
+fn options(found: &File, access: Access) -> std::io::Result<OpenOptions> {
+    let kind = found.metadata()?.file_type();
+    let mut flags = OFlags::NOCTTY;
+    if kind.is_file() {
+        // A lease that somebody has is not waited for.
+        flags |= OFlags::NONBLOCK;
+    } else if !kind.is_block_device() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, NO_IMAGE));
+    } else if access == Access::Write {
+        flags |= OFlags::EXCL;
+    }
+    let mut options = File::options();
+    options.read(true).write(access == Access::Write).custom_flags(flags.bits().cast_signed());
+    Ok(options)
+}
+
+const NO_IMAGE: &str = "neither a regular file nor a block device";
 
 impl Drop for FileStore {
     /// Closing alone would leave the lock to children that have not called exec yet.
@@ -162,6 +220,9 @@ impl Drop for FileStore {
         if !self.passed {
             // If this fails, closing does it.
             let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+        }
+        for claim in &self.claims {
+            let _ = rustix::fs::flock(claim, FlockOperation::Unlock);
         }
     }
 }
@@ -175,7 +236,7 @@ fn size_of(file: &File) -> std::io::Result<u64> {
         return (&*file).seek(SeekFrom::End(0));
     }
     if !meta.is_file() {
-        return Err(std::io::Error::new(ErrorKind::InvalidInput, "neither a regular file nor a block device"));
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, NO_IMAGE));
     }
     Ok(meta.len())
 }

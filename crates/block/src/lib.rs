@@ -26,7 +26,7 @@ mod store;
 
 pub use error::{BlockError, Result, check_range};
 pub use fault::{FaultPlan, Faulty};
-pub use file::{Access, FileStore, open_file};
+pub use file::{Access, FileStore, open_file, reopen};
 pub use join::JoinedStore;
 pub use layer::LayerStore;
 pub use overlay::OverlayStore;

@@ -57,11 +57,14 @@
 //! ```
 //!
 //! [`Pool`] gives an NVM an identity: UUID, version, typed areas, and the attach epoch that joins it to an image.
+//!
+//! [`loops`] asks the kernel what a loop device shows.
 #![deny(unsafe_code)]
 
 mod detect;
 mod domain;
 mod error;
+pub mod loops;
 mod map;
 mod memory;
 mod model;

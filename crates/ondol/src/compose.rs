@@ -5,9 +5,10 @@
 //! ```
 
 use crate::holding::Holding;
+use crate::machine::claim;
 use crate::media::Media;
 use crate::{Error, JournalEngine, Options, Result, fast_commit, journal_size};
-use ondol_block::{Access, BlockStore, FileStore};
+use ondol_block::{Access, BlockStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Progress, Step, System};
@@ -39,12 +40,12 @@ const INODE_BYTES: u64 = 640;
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path, access)?);
+    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path, access)?);
     let media = match &options.journal_path {
         None => Media::image(store),
         Some(journal) => {
             let block_size = open_image(store.clone(), options)?.superblock().block_size();
-            Media::with_journal(store, Arc::new(FileStore::open(journal, access)?), block_size)?
+            Media::with_journal(store, Arc::new(claim::open(journal, access)?), block_size)?
         }
     };
     open_media(media, options, Arc::new(System))

@@ -1,5 +1,6 @@
 //! Making volumes.
 
+use crate::machine::claim;
 use crate::options::data_code;
 use crate::{DataMode, Error, JournalEngine, Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
@@ -160,7 +161,7 @@ fn open_target(path: &Path, options: &FormatOptions, fail: &dyn Fn(String) -> Er
         let size = options.size.ok_or_else(|| fail("it does not exist: say how large it shall be (--size)".into()))?;
         return Ok((FileStore::create(path, size)?, true));
     };
-    let store = FileStore::open(path, Access::Write)?;
+    let store = claim::open(path, Access::Write)?;
     if !options.force && holds_ext4(&store) {
         return Err(fail("there is an ext file system on it already: -F makes a new one in its place".into()));
     }
@@ -175,7 +176,7 @@ fn open_target(path: &Path, options: &FormatOptions, fail: &dyn Fn(String) -> Er
     let file = OpenOptions::new().write(true).open(path).map_err(|e| fail(e.to_string()))?;
     file.set_len(0).and_then(|()| file.set_len(size)).map_err(|e| fail(e.to_string()))?;
     drop(store);
-    Ok((FileStore::open(path, Access::Write)?, true))
+    Ok((claim::open(path, Access::Write)?, true))
 }
 
 fn holds_ext4(store: &FileStore) -> bool {

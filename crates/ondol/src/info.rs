@@ -1,7 +1,8 @@
 //! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
 
+use crate::machine::claim;
 use crate::{Options, Result, Volume};
-use ondol_block::{Access, BlockStore, FileStore};
+use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_format::Superblock;
 use ondol_journal::{LogMap, jbd2};
@@ -128,7 +129,7 @@ pub struct Counters {
 /// # Errors
 /// The image is in use, is not ext4, or is corrupt.
 pub fn info(path: impl AsRef<Path>) -> Result<Info> {
-    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Read)?);
+    let store: Arc<dyn BlockStore> = Arc::new(claim::look(path.as_ref())?);
     let image = Image::open(store.clone())?;
     let mut info = describe(&image)?;
     let state = image.superblock().state();

@@ -37,6 +37,7 @@ mod format;
 mod holding;
 mod info;
 mod journal_size;
+pub mod machine;
 mod maintain;
 mod media;
 mod options;
@@ -54,7 +55,7 @@ pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_store, mark_checked, recover, recover_store, tune,
     tune_store,
 };
-pub use ondol_block::{Access, open_file, passed};
+pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::Timestamp;
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,

@@ -1,10 +1,11 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
 use crate::compose::{self, Composed};
+use crate::machine::claim;
 use crate::media::Media;
 use crate::options::data_code;
 use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size};
-use ondol_block::{Access, BlockStore, FileStore};
+use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Superblock;
@@ -76,7 +77,7 @@ pub struct Tune {
 /// The image is in use, is not clean, or has no journal of its own; the size is less than 1024 blocks or more than half of what is free; or
 /// the store's failure. When that cuts a change of the size short, opening the image brings it to its end or back.
 pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
-    tune_store(Arc::new(FileStore::open(path.as_ref(), Access::Write)?), tune, Arc::new(System))
+    tune_store(Arc::new(claim::open(path.as_ref(), Access::Write)?), tune, Arc::new(System))
 }
 
 /// As [`tune`], of the image on `store`, with any clock.
@@ -141,7 +142,7 @@ impl CheckReport {
 /// # Errors
 /// The image is in use, is not ext4, or has structures that are not known here.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
-    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Read)?);
+    let store: Arc<dyn BlockStore> = Arc::new(claim::look(path.as_ref())?);
     check_store(&store)
 }
 
@@ -150,7 +151,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
 /// # Errors
 /// No superblock begins there; or as [`check`].
 pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> {
-    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Read)?);
+    let store: Arc<dyn BlockStore> = Arc::new(claim::look(path.as_ref())?);
     let none =
         || Error::State { target: store.name().to_owned(), what: format!("no superblock begins in block {block}") };
     let mut offsets = Superblock::copy_offsets(block);
@@ -166,7 +167,7 @@ pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> 
 /// # Errors
 /// The image is in use or is not ext4; or the store's failure.
 pub fn mark_checked(path: impl AsRef<Path>) -> Result<()> {
-    let store: Arc<dyn BlockStore> = Arc::new(FileStore::open(path.as_ref(), Access::Write)?);
+    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
     let image = Image::open(store)?;
     image.require_unused()?;
     Ok(image.mark_checked(System.now())?)

@@ -5,6 +5,7 @@
 
 use crate::args;
 use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, Failure, Outcome};
+use crate::image::{refuse_mount_point, warn_of_users};
 use ondol::counted;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,6 +32,13 @@ struct Check<'a> {
 impl Check<'_> {
     fn run(&self) -> Outcome {
         let target = self.target.display();
+        refuse_mount_point(self.target, CHECK_OPERATION)?;
+        if self.read_only || self.superblock.is_some() {
+            warn_of_users(self.target);
+        } else if let Some(by) = ondol::machine::users(self.target).map_err(Failure::with(CHECK_OPERATION))?.first() {
+            let what = format!("{target} is in use by {by}; with -n it is looked at all the same");
+            return Err(Failure::new(CHECK_OPERATION, what));
+        }
         if self.superblock.is_some() {
             return self.look(false, false);
         }

@@ -2,9 +2,31 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
+use ondol::machine::locks::shown;
+use ondol::machine::mountinfo::Entry;
 use ondol::{FormatOptions, Volume, counted};
+use ondol_fuse::client;
 use std::path::Path;
 use std::process::ExitCode;
+
+/// Refuses a mount point of ours where an image is meant, without going there.
+pub(crate) fn refuse_mount_point(target: &Path, code: u8) -> Result<(), Failure> {
+    match client::mounted_on(target) {
+        Some(Entry { point, source, .. }) => {
+            let (point, source) = (shown(&point), shown(&source));
+            let what = format!("{point} is where {source} is mounted: run `ondol umount {point}`, then name the image");
+            Err(Failure::new(code, what))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Says on standard error if the kernel uses what is only looked at. Whatever fails here, looking at it will tell.
+pub(crate) fn warn_of_users(target: &Path) {
+    for by in ondol::machine::users(target).unwrap_or_default() {
+        eprintln!("ondol: warning: {} is in use by {by}: what is said of it may be wrong", shown(target));
+    }
+}
 
 /// Makes a file system.
 pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
@@ -49,6 +71,7 @@ pub(crate) fn tune(args: &args::Tune) -> Outcome {
     if tune.journal.is_none() && tune.data.is_none() && tune.journal_size.is_none() {
         return Err(Failure::new(USAGE, "nothing to change: say --journal ENGINE, --data MODE or --journal-size SIZE"));
     }
+    refuse_mount_point(&args.target, FAILED)?;
     ondol::tune(&args.target, &tune).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
 }
 
@@ -59,6 +82,7 @@ pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
 
 /// Replays the journal.
 pub(crate) fn recover(args: &args::Recover) -> Outcome {
+    refuse_mount_point(&args.target, FAILED)?;
     let report = ondol::recover(&args.target).map_err(Failure::with(FAILED))?;
     let (transactions, blocks) = (counted(report.transactions, "transaction"), counted(report.blocks, "block"));
     println!("{}: {transactions} replayed, {blocks} written home; clean", args.target.display());

@@ -2,7 +2,9 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome};
-use ondol_fuse::{client, mountinfo};
+use crate::image;
+use ondol::machine::locks::shown;
+use ondol_fuse::{ClientError, client};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -25,14 +27,20 @@ pub(crate) fn info(args: &args::Info) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// From the server if the volume is mounted, from the image if not.
+/// From the server if the volume is mounted, from the image if not, or if the server has gone.
 fn read(target: &Path) -> Result<Map<String, Value>, Failure> {
-    let value = match mounted(target) {
-        Some(dir) => {
-            let json = client::info(&dir).map_err(Failure::with(FAILED))?;
-            serde_json::from_slice(&json)
+    let served = mounted(target).map(|dir| client::info(&dir));
+    let value = match served {
+        Some(Ok(json)) => serde_json::from_slice(&json),
+        Some(Err(ClientError::Dead { point, image })) => {
+            let (point, image_shown) = (shown(&point), shown(&image));
+            eprintln!(
+                "ondol: {point} has lost its server (`ondol umount {point}` removes it); this is what {image_shown} says"
+            );
+            of_image(&image)?
         }
-        None => serde_json::to_value(ondol::info(target).map_err(Failure::with(FAILED))?),
+        Some(Err(e)) => return Err(Failure::new(FAILED, e)),
+        None => of_image(target)?,
     };
     match value.map_err(Failure::with(FAILED))? {
         Value::Object(fields) => Ok(fields),
@@ -40,14 +48,17 @@ fn read(target: &Path) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-/// A directory of the mounted volume: `target` itself, or where the image `target` is mounted.
+fn of_image(target: &Path) -> Result<serde_json::Result<Value>, Failure> {
+    image::warn_of_users(target);
+    Ok(serde_json::to_value(ondol::info(target).map_err(Failure::with(FAILED))?))
+}
+
+/// A directory of the mounted volume: `target` itself, or where the image `target` is served.
 fn mounted(target: &Path) -> Option<PathBuf> {
-    if target.is_dir() {
+    if client::mounted_on(target).is_some() || target.is_dir() {
         return Some(target.to_owned());
     }
-    let image = target.canonicalize().ok()?;
-    let table = mountinfo::read().ok()?;
-    table.into_iter().find(|e| e.fs_type == mountinfo::FS_TYPE && e.source == image).map(|e| e.point)
+    client::serving(&target.canonicalize().ok()?).map(|e| e.point)
 }
 
 /// One line for each field, parts of a field indented below it.

@@ -7,6 +7,7 @@
 
 mod args;
 mod background;
+mod bounded;
 mod called;
 mod check;
 mod failure;
@@ -37,6 +38,8 @@ use std::sync::Arc;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // Where it has started itself anew, the kernel would call it `exe`. Nothing depends on the name's being taken.
+    let _ = rustix::thread::set_name(c"ondol");
     let called = Called::by(std::env::args_os().next().as_deref());
     // A write beyond the caller's `ulimit -f` ends a process that does not listen. Here it fails with EFBIG, as any write may.
     if let Err(e) = signal_hook::flag::register(SIGXFSZ, Arc::default()) {
@@ -73,7 +76,7 @@ fn run(command: Command) -> Outcome {
         Command::Sync(args) => umount::sync(&args),
         Command::Check(args) => check::check(&args),
         Command::Recover(args) => image::recover(&args),
-        Command::Info(args) => info::info(&args),
+        Command::Info(args) => bounded::bounded(|| info::info(&args)),
         Command::Bench(args) => bench(args),
         Command::Tune(args) => image::tune(&args),
         Command::Pool(command) => pool::pool(&command),

@@ -25,7 +25,15 @@ impl Wishes {
     /// # Errors
     /// Unknown options with the nearest known one, and values that make no sense.
     pub(crate) fn read(lists: &[String], sloppy: bool) -> Result<Self, Failure> {
-        let (mount, rest) = MountOptions::take(&lists.join(",")).map_err(Failure::with(MOUNT_USAGE))?;
+        Self::read_over(MountOptions::default(), lists, sloppy)
+    }
+
+    /// The same, where what is not named is as in `now`.
+    ///
+    /// # Errors
+    /// As [`Wishes::read`].
+    pub(crate) fn read_over(now: MountOptions, lists: &[String], sloppy: bool) -> Result<Self, Failure> {
+        let (mount, rest) = now.with(&lists.join(",")).map_err(Failure::with(MOUNT_USAGE))?;
         let (log, rest): (Vec<&str>, Vec<&str>) = rest.split(',').partition(|w| w.starts_with("log="));
         let known = |word: &&&str| !sloppy || !matches!(Options::parse(word), Err(OptionError::Unknown(_)));
         let rest: Vec<&str> = rest.iter().filter(known).copied().collect();

@@ -1,13 +1,15 @@
 //! `mount -o remount`, as mount(8) hands it to its helper: the kernel's flags are changed, and nothing else can be.
 //!
 //! mount(8) merges what fstab, or else the mount table, says with what was asked for. So options of the volume and of FUSE come here
-//! that nobody wants to change: they must be as they are.
+//! that nobody wants to change: they must be as they are. The flags that come are all that the mount is to have: a word that takes one
+//! away, as `exec` does, comes as the absence of `noexec`.
 
 use crate::args;
+use crate::bounded;
 use crate::failure::{Failure, MOUNT, MOUNT_USAGE, Outcome};
 use crate::options::Wishes;
 use ondol::Options;
-use ondol_fuse::client;
+use ondol_fuse::{MountOptions, client};
 use rustix::mount::MountFlags;
 use std::path::Path;
 use std::process::ExitCode;
@@ -22,7 +24,8 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
     let shown: Vec<&str> = entry.options.split(',').collect();
     let asked = lists.split(',').filter(|word| *word != "remount" && !is_shown(&shown, word));
     let lists = [asked.collect::<Vec<_>>().join(",")];
-    let wishes = Wishes::read(&lists, args.sloppy)?;
+    let none = MountOptions { flags: MountFlags::empty(), ..MountOptions::default() };
+    let wishes = Wishes::read_over(none, &lists, args.sloppy)?;
     if let Some(word) = lists[0].split(',').find(|word| FUSE_WORDS.contains(&name(word))) {
         return Err(fixed(&entry.point, word));
     }
@@ -87,7 +90,8 @@ struct Running {
 
 impl Running {
     fn ask(point: &Path) -> Result<Self, Failure> {
-        let json = client::info(point).map_err(Failure::with(MOUNT))?;
+        let told = bounded::ask(&["info".as_ref(), "--json".as_ref(), point.as_os_str()]);
+        let json = told.map_err(|failure| Failure { code: MOUNT, ..failure })?;
         let info: serde_json::Value = serde_json::from_slice(&json).map_err(Failure::with(MOUNT))?;
         let mount = info.get("mount").cloned().unwrap_or_default();
         let options = mount.get("options").and_then(|o| o.as_str()).unwrap_or_default().to_owned();

@@ -1,15 +1,21 @@
 //! `ondol umount`, umount(8)'s helper, and `ondol sync`.
 
 use crate::args;
-use crate::failure::{FAILED, Failure, MOUNT, Outcome};
+use crate::failure::{FAILED, Failure, MOUNT, Outcome, SYSTEM};
 use crate::passed::enter_namespace;
-use ondol_fuse::{ClientError, client};
+use ondol_fuse::{ClientError, MountOptions, client};
 use rustix::mount::MountFlags;
 use std::process::ExitCode;
 
 /// Unmounts, and returns when the image is clean.
 pub(crate) fn umount(args: &args::Umount) -> Outcome {
-    client::unmount(&args.dir, false).map(|()| ExitCode::SUCCESS).map_err(Failure::with(MOUNT))
+    client::unmount(&args.dir, false).map(|()| ExitCode::SUCCESS).map_err(failed)
+}
+
+/// Also says whether it is unmounted.
+fn failed(e: ClientError) -> Failure {
+    let code = if matches!(e, ClientError::NotClean { .. } | ClientError::Closing { .. }) { SYSTEM } else { MOUNT };
+    Failure::new(code, e)
 }
 
 /// The same as umount(8) asks for it, which by itself would not wait for the image.
@@ -21,13 +27,13 @@ pub(crate) fn helper(args: &args::UmountHelper) -> Outcome {
     match done {
         Ok(()) if args.verbose => println!("{} unmounted", args.dir.display()),
         Ok(()) => {}
-        Err(ClientError::Busy(dir)) if args.read_only => {
-            let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
-            rustix::mount::mount_remount(&dir, flags, "").map_err(Failure::with(MOUNT))?;
+        Err(ClientError::Busy { dir, .. }) if args.read_only => {
+            let now = client::mounted_on(&dir).map_or(MountFlags::empty(), |entry| MountOptions::flags_of(&entry));
+            rustix::mount::mount_remount(&dir, now | MountFlags::RDONLY, "").map_err(Failure::with(MOUNT))?;
             client::sync(&dir).map_err(Failure::with(MOUNT))?;
             println!("{} is in use: read-only from now on", dir.display());
         }
-        Err(e) => return Err(Failure::new(MOUNT, e)),
+        Err(e) => return Err(failed(e)),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,9 +6,10 @@
 #[path = "program/place.rs"]
 mod place;
 
-use place::{Place, ondol, succeeds};
+use place::{Place, eventually, ondol, succeeds};
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::process::Command;
 
 #[test]
 fn a_mount_is_free_when_its_files_are_closed() {
@@ -26,6 +27,16 @@ fn a_mount_is_free_when_its_files_are_closed() {
         drop((file, gone, again));
         succeeds(ondol().arg("umount").arg(place.mount_point()));
         assert!(place.is_unlocked());
+    }
+    // Whoever is about to let go of it is waited for.
+    for how in ["exec 3> \"$0/file\"; sleep 0.3", "cd \"$0\"; sleep 0.3"] {
+        place.mount("rw");
+        let mut user = Command::new("sh").args(["-c", &format!("{how}; :")]).arg(place.mount_point()).spawn().unwrap();
+        let uses = format!("/proc/{}", user.id());
+        let on = |link: &str| fs::read_link(format!("{uses}/{link}")).is_ok_and(|p| p.starts_with(place.mount_point()));
+        assert!(eventually(|| on("fd/3") || on("cwd")));
+        succeeds(ondol().arg("umount").arg(place.mount_point()));
+        user.wait().unwrap();
     }
     place.is_clean();
 }

@@ -1,20 +1,22 @@
 //! What a process does to a mount that another process serves: ask, sync, unmount.
 
-use crate::mountinfo::{self, Entry, FS_TYPE};
+use crate::server::{self, Server, Waited};
 use crate::{ClientError, kernel};
-use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::fs::FlockOperation;
-use rustix::process::{Pid, PidfdFlags};
+use ondol::machine::mountinfo::{self, Entry, FS_TYPE};
+use rustix::io::Errno;
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
 /// The attribute of the root directory that holds the volume's state as JSON.
 pub const INFO: &str = "ondol.info";
 
-/// The attribute of the root directory that says which process serves it: number and start time.
-pub(crate) const SERVER: &str = "ondol.server";
+/// How long a mount is tried to be unmounted that is in use: what programs have closed may be held for a moment by their children that
+/// have not called exec(2) yet, and by those who look at them in `/proc`.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two tries.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// The largest value that an attribute can have.
 const VALUE_MAX: usize = 65536;
@@ -22,12 +24,37 @@ const VALUE_MAX: usize = 65536;
 /// The volume's mount that `dir` lies on.
 ///
 /// # Errors
-/// `Open`, `Table`, or `NotOurs`.
+/// `Open`, `Table`, `NotOurs`, or `Dead`.
 pub fn find(dir: &Path) -> Result<Entry, ClientError> {
-    let full = dir.canonicalize().map_err(|source| ClientError::Open { dir: dir.to_owned(), source })?;
     let table = mountinfo::read().map_err(ClientError::Table)?;
+    let full = dir.canonicalize().map_err(|source| dead_or(&table, dir, source))?;
     let entry = mountinfo::covering(&table, &full).filter(|e| e.fs_type == FS_TYPE);
     entry.cloned().ok_or_else(|| ClientError::NotOurs(dir.to_owned()))
+}
+
+/// The volume's mount on `dir` itself, known without going there.
+pub fn mounted_on(dir: &Path) -> Option<Entry> {
+    let absolute = std::path::absolute(dir).ok()?;
+    let table = mountinfo::read().ok()?;
+    mountinfo::on(&table, &absolute).filter(|e| e.fs_type == FS_TYPE).cloned()
+}
+
+/// The mount whose server has the image at `image`, a full path, open. That a mount's source says so is not enough: whoever
+/// mounted it chose the words.
+pub fn serving(image: &Path) -> Option<Entry> {
+    let table = mountinfo::read().ok()?;
+    let named = |e: &Entry| e.fs_type == FS_TYPE && e.source == image;
+    table.into_iter().rev().find(|e| named(e) && Server::of(e).is_some_and(|server| server.has(image)))
+}
+
+/// Says that a mount has lost its server, if that is why `dir` cannot be reached.
+fn dead_or(table: &[Entry], dir: &Path, source: io::Error) -> ClientError {
+    let absolute = std::path::absolute(dir).unwrap_or_default();
+    let lost = source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
+    match mountinfo::covering(table, &absolute).filter(|e| lost && e.fs_type == FS_TYPE) {
+        Some(entry) => ClientError::Dead { point: entry.point.clone(), image: entry.source.clone() },
+        None => ClientError::Open { dir: dir.to_owned(), source },
+    }
 }
 
 /// The state of the volume that `dir` lies on, as JSON.
@@ -36,8 +63,8 @@ pub fn find(dir: &Path) -> Result<Entry, ClientError> {
 /// No volume of ours is mounted there, or its server does not answer.
 pub fn info(dir: &Path) -> Result<Vec<u8>, ClientError> {
     let entry = find(dir)?;
-    let root = open(&entry.point)?;
-    ask(&root, INFO).map_err(|source| ClientError::Ask { what: "read the state of", dir: entry.point, source })
+    let root = open(&entry)?;
+    ask(&root, INFO).map_err(|source| refused("read the state of", entry, source))
 }
 
 /// Makes everything durable that was done before on the volume that `dir` lies on, stores through memory mappings included.
@@ -46,26 +73,43 @@ pub fn info(dir: &Path) -> Result<Vec<u8>, ClientError> {
 /// No volume of ours is mounted there, or it could not be made durable.
 pub fn sync(dir: &Path) -> Result<(), ClientError> {
     let entry = find(dir)?;
-    let root = open(&entry.point)?;
+    let root = open(&entry)?;
     let synced = rustix::fs::syncfs(&root).and_then(|()| rustix::fs::fsync(&root));
-    synced.map_err(|e| ClientError::Ask { what: "sync", dir: entry.point, source: e.into() })
+    synced.map_err(|e| refused("sync", entry, e.into()))
 }
 
 /// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean. With `force` whoever
-/// uses the mount is cut off.
+/// uses the mount is cut off. Nothing is asked of the server, and nothing opened but what it has open.
 ///
 /// # Errors
-/// `Busy` when somebody uses the mount; `NotMountPoint`, `NotOurs`, `Unmount`.
+/// `Busy` when somebody uses the mount; `NotMountPoint`, `NotOurs`, `Unmount`. It is unmounted all the same: `NotClean` when the image
+/// is not, `Closing` when another user's server has it open still after some time.
 pub fn unmount(dir: &Path, force: bool) -> Result<(), ClientError> {
     let entry = find_point(dir)?;
     let server = Server::of(&entry);
-    match if force { kernel::unmount_by_force(&entry.point) } else { kernel::unmount_when_free(&entry.point) } {
-        Ok(()) => {}
-        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => return Err(ClientError::Busy(entry.point)),
-        Err(e) => return Err(ClientError::Unmount { dir: entry.point, said: e.to_string() }),
+    let mut waited = Duration::ZERO;
+    loop {
+        match if force { kernel::unmount_by_force(&entry.point) } else { kernel::unmount_when_free(&entry.point) } {
+            Ok(()) => break,
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy && waited < PATIENCE => {
+                std::thread::sleep(TRY_AGAIN);
+                waited += TRY_AGAIN;
+            }
+            Err(e) if e.kind() == io::ErrorKind::ResourceBusy => {
+                let users = server::users(&entry);
+                return Err(ClientError::Busy { dir: entry.point, users });
+            }
+            Err(e) => return Err(ClientError::Unmount { dir: entry.point, said: e.to_string() }),
+        }
     }
-    server.wait();
-    Ok(())
+    let Some(server) = server else { return Ok(()) };
+    if server.wait() == Waited::Goes {
+        return Err(ClientError::Closing { dir: entry.point, server: server.text() });
+    }
+    match server.left_dirty() {
+        Some(image) => Err(ClientError::NotClean { dir: entry.point, image }),
+        None => Ok(()),
+    }
 }
 
 /// Takes the volume on `dir` out of sight at once. Its server ends when the last user is gone.
@@ -96,8 +140,15 @@ fn find_point(dir: &Path) -> Result<Entry, ClientError> {
     Ok(entry.clone())
 }
 
-fn open(dir: &Path) -> Result<File, ClientError> {
-    File::open(dir).map_err(|source| ClientError::Open { dir: dir.to_owned(), source })
+fn refused(what: &'static str, entry: Entry, source: io::Error) -> ClientError {
+    match source.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOTCONN | Errno::CONNABORTED) => ClientError::Dead { point: entry.point, image: entry.source },
+        _ => ClientError::Ask { what, dir: entry.point, source },
+    }
+}
+
+fn open(entry: &Entry) -> Result<File, ClientError> {
+    File::open(&entry.point).map_err(|source| dead_or(std::slice::from_ref(entry), &entry.point, source))
 }
 
 fn ask(root: &File, name: &str) -> io::Result<Vec<u8>> {
@@ -105,95 +156,4 @@ fn ask(root: &File, name: &str) -> io::Result<Vec<u8>> {
     let len = rustix::fs::fgetxattr(root, name, &mut value[..])?;
     value.truncate(len);
     Ok(value)
-}
-
-/// Whoever serves a mount, known before it is unmounted.
-struct Server {
-    process: Option<OwnedFd>,
-    image: Option<File>,
-}
-
-impl Server {
-    fn of(entry: &Entry) -> Self {
-        let told = File::open(&entry.point).and_then(|root| ask(&root, SERVER)).unwrap_or_default();
-        let told = String::from_utf8_lossy(&told);
-        // Its own descriptor is the image also where the path is another file, or none, to this process.
-        let held = told.split_once(' ').and_then(|(pid, _)| descriptor(pid, &entry.source));
-        let image = File::open(held.as_ref().unwrap_or(&entry.source)).ok();
-        Self { process: process(&told), image }
-    }
-
-    /// Waits until the server has ended or released the image's lock, whichever comes first: a mount may be served by a
-    /// process that lives on, and another process may lock the image as soon as it is free.
-    fn wait(&self) {
-        loop {
-            let ended = match &self.process {
-                Some(process) => ends(process, 5),
-                None => {
-                    std::thread::sleep(std::time::Duration::from_millis(5));
-                    false
-                }
-            };
-            if ended || self.image.as_ref().is_none_or(is_free) {
-                return;
-            }
-        }
-    }
-}
-
-/// Where the open file `path` of a process can be opened, if this process may look.
-fn descriptor(pid: &str, path: &Path) -> Option<PathBuf> {
-    let mut open = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    open.find(|link| std::fs::read_link(link).is_ok_and(|target| target == path))
-}
-
-/// Whether the process ends within `ms` milliseconds.
-fn ends(process: &OwnedFd, ms: i64) -> bool {
-    let mut fds = [PollFd::new(process, PollFlags::IN)];
-    let limit = Timespec { tv_sec: 0, tv_nsec: ms * 1_000_000 };
-    matches!(rustix::event::poll(&mut fds, Some(&limit)), Ok(n) if n > 0)
-}
-
-/// Whether nobody holds the image for writing.
-fn is_free(image: &File) -> bool {
-    match rustix::fs::flock(image, FlockOperation::NonBlockingLockShared) {
-        Ok(()) => rustix::fs::flock(image, FlockOperation::Unlock).is_ok(),
-        Err(e) => e != rustix::io::Errno::WOULDBLOCK,
-    }
-}
-
-/// What `SERVER` holds: this process's number, and its start time, by which another process can tell whether the number means
-/// the same process to it.
-pub(crate) fn this_process() -> String {
-    let pid = std::process::id();
-    format!("{pid} {}", started(pid).unwrap_or_default())
-}
-
-fn process(told: &str) -> Option<OwnedFd> {
-    let (pid, start) = told.split_once(' ')?;
-    let pid: u32 = pid.parse().ok()?;
-    let fd = rustix::process::pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
-    (started(pid)? == start).then_some(fd)
-}
-
-/// When a process started, in clock ticks since boot: the 22nd field, counted after the command's closing parenthesis.
-fn started(pid: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(19).map(str::to_owned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_process_is_recognised_by_number_and_start_time() {
-        let me = this_process();
-        assert!(process(&me).is_some());
-        let (pid, start) = me.split_once(' ').unwrap();
-        assert!(!start.is_empty());
-        assert!(process(&format!("{pid} {start}1")).is_none());
-        assert!(process("").is_none());
-    }
 }

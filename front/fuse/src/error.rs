@@ -89,11 +89,44 @@ pub enum ClientError {
         /// The mount point of the volume that it lies on.
         point: PathBuf,
     },
-    /// Somebody uses the mount.
+    /// Its server has gone.
     #[error(
-        "cannot unmount {0}: it is in use; close the files and leave the directories on it (`fuser -vm DIR` lists who)"
+        "{point} has lost its server: `ondol umount {point}` removes it; what was synced is in the image, {image}, and is \
+         there again after `ondol recover` or the next mount"
     )]
-    Busy(PathBuf),
+    Dead {
+        /// The mount point.
+        point: PathBuf,
+        /// What mount tables show as the source.
+        image: PathBuf,
+    },
+    /// Somebody uses the mount.
+    #[error("cannot unmount {dir}: it is in use{}", by(users))]
+    Busy {
+        /// The mount point.
+        dir: PathBuf,
+        /// Who, as far as that is seen.
+        users: Vec<String>,
+    },
+    /// It is unmounted, but what could not be written home is only in the journal.
+    #[error(
+        "{dir} is unmounted, but {image} is not clean: its server could not write everything to its place (its log says \
+         why). What was synced is in the journal: make room if the disk is full, then run `ondol recover {image}`"
+    )]
+    NotClean {
+        /// The mount point.
+        dir: PathBuf,
+        /// The image.
+        image: PathBuf,
+    },
+    /// It is unmounted, but another user's server still has the image open.
+    #[error("{dir} is unmounted, but {server} has not closed the image yet")]
+    Closing {
+        /// The mount point.
+        dir: PathBuf,
+        /// The server.
+        server: String,
+    },
     /// The mount could not be removed.
     #[error("cannot unmount {dir}: {said}")]
     Unmount {
@@ -112,4 +145,15 @@ pub enum ClientError {
         /// The operating system's reason.
         source: io::Error,
     },
+}
+
+/// The first few users, or what helps to find them.
+fn by(users: &[String]) -> String {
+    const MOST: usize = 3;
+    if users.is_empty() {
+        return " by somebody whom this user does not see; `fuser -vm DIR` as root lists who".into();
+    }
+    let more = users.len().saturating_sub(MOST);
+    let text = users.get(..MOST).unwrap_or(users).join("; ");
+    if more > 0 { format!(" by {text}; and {more} more") } else { format!(" by {text}") }
 }

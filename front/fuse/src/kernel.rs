@@ -1,7 +1,8 @@
 //! The kernel's side of a mount: how it comes to be, whether it is still there, and how it goes.
 
 use crate::options::MountOptions;
-use crate::{MountError, fusermount, mountinfo};
+use crate::{MountError, fusermount};
+use ondol::machine::mountinfo;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::ffi::CString;
@@ -138,7 +139,7 @@ fn open_device() -> io::Result<File> {
 pub(crate) fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
     let fail = |source: io::Error| {
         let dead = source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
-        let hint = if dead { "; a FUSE mount without a server is there: unmount it first" } else { "" };
+        let hint = if dead { "; a FUSE mount without a server is there: `ondol umount` removes it" } else { "" };
         MountError::Point { dir: dir.to_owned(), source, hint }
     };
     let full = dir.canonicalize().map_err(fail)?;

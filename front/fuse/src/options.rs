@@ -1,5 +1,6 @@
 //! The `-o` options that concern the mount itself, as mount.fuse(8) and mount(8) name them.
 
+use ondol::machine::mountinfo::Entry;
 use rustix::mount::MountFlags;
 
 /// How a volume is mounted. The defaults are those of FUSE: only the mounting user has access, set-uid programs and
@@ -100,7 +101,15 @@ impl MountOptions {
     /// # Errors
     /// A sentence, when a value makes no sense.
     pub fn take(list: &str) -> Result<(Self, String), String> {
-        let mut options = Self::default();
+        Self::default().with(list)
+    }
+
+    /// As [`MountOptions::take`], over these options.
+    ///
+    /// # Errors
+    /// As [`MountOptions::take`].
+    pub fn with(self, list: &str) -> Result<(Self, String), String> {
+        let mut options = self;
         let mut rest: Vec<&str> = Vec::new();
         for word in list.split(',').filter(|w| !w.is_empty()) {
             if is_fstab_word(word) {
@@ -113,6 +122,17 @@ impl MountOptions {
             }
         }
         Ok((options, rest.join(",")))
+    }
+
+    /// The flags that a mount has, all but whether it is read-only.
+    pub fn flags_of(entry: &Entry) -> MountFlags {
+        let words = ["nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "sync", "dirsync"];
+        let words: Vec<&str> = words.into_iter().filter(|word| entry.has(word)).collect();
+        let mut options = Self { flags: MountFlags::empty(), ..Self::default() };
+        for word in words {
+            options.plain(word);
+        }
+        options.flags
     }
 
     /// An option without a value; `false` if it is none of ours.

@@ -157,6 +157,24 @@ mount -o remount,ro "$M"
 mount -o remount,rw "$M"
 touch "$M/newer"
 umount.ondol "$M"
+# Flags become what they become on a file system of the kernel's own.
+flags() { findmnt -n -o VFS-OPTIONS "$1"; }
+mkdir "$D/peer"
+for given in suid,dev nosuid,nodev,noexec nosuid,noatime suid,nodev,nodiratime; do
+    mount -t ondol -o $given "$I" "$M"
+    mount -t tmpfs -o $given none "$D/peer"
+    for change in ro rw noexec exec,nosuid suid,nodev noatime,ro relatime dev,suid,rw; do
+        for dir in "$M" "$D/peer"; do mount -o remount,$change "$dir"; done
+        [ "$(flags "$M")" = "$(flags "$D/peer")" ] || { flags "$M"; flags "$D/peer"; exit 1; }
+    done
+    umount "$D/peer"
+    mount -o remount,$given "$M"; before=$(flags "$M" | sed 's/^rw//')
+    sh -c 'cd "$1"; exec sleep 1000' - "$M" & started=$!
+    while [ "$(readlink /proc/$started/cwd)" != "$M" ]; do sleep 0.05; done
+    umount.ondol -r "$M"; [ "$(flags "$M")" = "ro$before" ]
+    kill $started; wait $started || :
+    umount.ondol "$M"
+done
 mount -t ondol -o ro "$I" "$M"
 fails 32 mount -o remount,rw "$M"; says 'opened for reading only'
 mount -o remount,ro,noexec "$M"

@@ -117,9 +117,17 @@ fn a_mount_in_use_is_not_unmounted() {
     let Some(place) = Place::mounted("rw") else { return };
     let file = File::create(place.on("open")).unwrap();
     let said = fails(ondol().arg("umount").arg(place.mount_point()), 32);
-    assert!(said.contains("in use"), "{said}");
+    let who = format!("in use by process {} (", std::process::id());
+    assert!(said.contains(&who), "{said}");
+    assert!(said.contains(&format!("open file {}", place.on("open").display())), "{said}");
     assert!(place.is_mounted());
     drop(file);
+    let mut dweller = Command::new("sleep").arg("1000").current_dir(place.mount_point()).spawn().unwrap();
+    let said = fails(ondol().arg("umount").arg(place.mount_point()), 32);
+    dweller.kill().unwrap();
+    dweller.wait().unwrap();
+    let who = format!("process {} (sleep), working directory {}", dweller.id(), place.mount_point().display());
+    assert!(said.contains(&who), "{said}");
     place.umount();
     place.is_clean();
 }

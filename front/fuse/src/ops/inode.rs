@@ -2,7 +2,7 @@
 
 use super::sender::Capability;
 use super::{Answer, Op, Ops, Sender};
-use crate::client::{INFO, SERVER};
+use crate::client::INFO;
 use ondol::inodes::Error;
 use ondol::{Attr, FileType, FsxAttr, Ino, ROOT, SetAttr, SetXattr, StatFs, Volume};
 use serde_json::{Map, Value};
@@ -110,12 +110,11 @@ impl Ops {
         self.ask(Op::Readlink, |i| i.readlink(ino))
     }
 
-    /// An attribute's value. The root directory also has those through which `ondol info` and `ondol umount` ask the server.
+    /// An attribute's value. The root directory also has that through which `ondol info` asks the server.
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8]) -> Answer<Vec<u8>> {
         self.enter(Op::Getxattr, |volume| match name {
             _ if ino != ROOT => volume.inodes().getxattr(ino, name),
             _ if name == INFO.as_bytes() => self.info(volume),
-            _ if name == SERVER.as_bytes() => Ok(crate::client::this_process().into_bytes()),
             _ => volume.inodes().getxattr(ino, name),
         })
     }

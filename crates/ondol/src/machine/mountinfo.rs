@@ -17,12 +17,32 @@ pub struct Entry {
     pub device: String,
     /// Where it is mounted.
     pub point: PathBuf,
+    /// Options of this mount of the file system: `ro`, `nosuid` and so on.
+    pub flags: String,
     /// Type, with subtype.
     pub fs_type: String,
     /// What is mounted: the image of a volume of ours.
     pub source: PathBuf,
     /// Options of the file system itself: its flags, and those of FUSE.
     pub options: String,
+}
+
+impl Entry {
+    /// Some process serves it, and may never answer.
+    pub fn is_fuse(&self) -> bool {
+        self.fs_type == "fuse" || self.fs_type == "fuseblk" || self.fs_type.starts_with("fuse.")
+    }
+
+    /// The device number as stat(2) has it.
+    pub fn device_number(&self) -> Option<u64> {
+        let (major, minor) = self.device.split_once(':')?;
+        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+    }
+
+    /// Whether an option of the mount or of its file system is this word.
+    pub fn has(&self, word: &str) -> bool {
+        self.flags.split(',').chain(self.options.split(',')).any(|option| option == word)
+    }
 }
 
 /// All mounts of this process's namespace; of mounts on one directory the last is on top.
@@ -54,11 +74,12 @@ fn entry(line: &[u8]) -> Option<Entry> {
     let id = text(words.next()?).parse().ok()?;
     let device = text(words.nth(1)?);
     let point = PathBuf::from(unescape(words.nth(1)?));
+    let flags = text(words.next()?);
     words.find(|w| *w == b"-")?;
     let fs_type = text(words.next()?);
     let source = PathBuf::from(unescape(words.next()?));
     let options = text(words.next().unwrap_or_default());
-    Some(Entry { id, device, point, fs_type, source, options })
+    Some(Entry { id, device, point, flags, fs_type, source, options })
 }
 
 fn text(word: &[u8]) -> String {
@@ -105,7 +126,10 @@ mod tests {
         assert_eq!(table[1].source, Path::new("/img/my,x\\.img"));
         assert_eq!((table[1].id, table[1].device.as_str()), (40, "0:35"));
         assert_eq!(table[1].fs_type, FS_TYPE);
-        assert_eq!(table[1].options, "rw,user_id=0");
+        assert_eq!((&*table[1].flags, &*table[1].options), ("rw,nosuid", "rw,user_id=0"));
+        assert!(table[1].has("nosuid") && table[1].has("user_id=0") && !table[1].has("user_id"));
+        assert!(table[1].is_fuse() && !table[0].is_fuse());
+        assert_eq!(table[0].device_number(), Some(rustix::fs::makedev(254, 0)));
     }
 
     #[test]

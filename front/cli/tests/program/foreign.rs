@@ -1,0 +1,114 @@
+//! Mounts and paths that another user chose, servers that have gone or never answer, and disks that are full: every command comes to an
+//! end, and says what is the matter.
+
+use crate::namespace::{place, run};
+use crate::place::{Place, fails, ondol, output, succeeds};
+use std::fs::{self, File};
+
+#[test]
+fn another_users_mount_keeps_nobody_waiting() {
+    let Some(place) = place() else { return };
+    run(
+        &place,
+        r#"
+within() { timeout 60 "$@"; }
+mkfifo "$D/pipe"; : > "$D/held"; chmod 666 "$D/held"
+sh -c 'exec 9> "$1"; flock 9; exec sleep 1000' - "$D/held" & started=$!
+# The source is whatever its user says: a pipe, a file that somebody has locked, a terminal, another's image.
+cp "$I" "$D/root.img"; chown 0:0 "$D/root.img"; chmod 600 "$D/root.img"
+for source in "$D/pipe" "$D/held" /dev/ptmx "$D/root.img"; do
+    for umount in "$D/ondol umount" umount.fuse.ondol umount.ondol; do
+        as_nobody "$D/ondol" mount -o "fsname=$source" "$I" "$M"
+        within "$D/ondol" info "$D/root.img" > "$D/said"; says 'state .*clean'
+        within $umount "$M"
+        ! mounted
+        flock -n "$I" true
+    done
+done
+# A server that never answers, and never ends.
+setpriv --reuid 65534 --regid 65534 --clear-groups "$D/ondol" mount -f -o "fsname=$D/root.img" "$I" "$M" & server=$!; started="$started $server"
+while ! mounted; do sleep 0.05; done
+kill -STOP $server
+within "$D/ondol" info "$D/root.img" > "$D/said"; says 'state .*clean'
+fails 2 within "$D/ondol" umount "$M"; says "is unmounted, but process $server (ondol) has not closed"
+! mounted
+kill -CONT $server; wait $server
+"$D/ondol" mount -f "$I" "$M" & server=$!; started="$started $server"
+while ! mounted; do sleep 0.05; done
+kill -STOP $server
+for command in "$D/ondol info $M" "$D/ondol info $I"; do fails 1 within $command; says 'no answer'; done
+fails 32 within mount.ondol "$I" "$M" -o remount,noexec; says 'no answer'
+kill -CONT $server
+"$D/ondol" umount "$M"; wait $server
+# Nobody opens what is neither a file nor a block device.
+for command in info check recover "tune --data ordered" "mkfs -F" fsck; do
+    for path in "$D/pipe" /dev/ptmx; do
+        code=1; case $command in check) code=8 ;; esac
+        case $command in
+            fsck) fails 8 within fsck.ondol "$path" ;;
+            *) fails $code within "$D/ondol" $command "$path" ;;
+        esac
+        says 'neither a regular file nor a block device'
+    done
+done
+fails 32 within "$D/ondol" mount "$D/pipe" "$M"; says 'neither a regular file nor a block device'
+fails 32 within mount.ondol "$D/pipe" "$M"; says 'neither a regular file nor a block device'
+"#,
+    );
+    place.is_clean();
+}
+
+#[test]
+fn a_server_that_was_killed_leaves_commands_that_help() {
+    let Some(mut place) = Place::new() else { return };
+    let server = place.serve();
+    fs::write(place.on("synced"), b"durable").unwrap();
+    File::open(place.on("synced")).unwrap().sync_all().unwrap();
+    place.server(server).kill().unwrap();
+    place.server(server).wait().unwrap();
+    let (image, dir) = (place.image(), place.mount_point());
+    for target in [&image, &dir] {
+        let out = output(ondol().args(["info", "--json"]).arg(target));
+        let info: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!((&info["state"], &info["journal"]["dirty"]), (&"dirty".into(), &true.into()), "{target:?}");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(said.contains("has lost its server"), target == &dir, "{said}");
+    }
+    let helps = format!("ondol umount {}", dir.display());
+    let said = fails(ondol().arg("sync").arg(&dir), 1);
+    assert!(said.contains("has lost its server") && said.contains(&helps), "{said}");
+    for (words, code) in [(&["check"][..], 8), (&["recover"], 1), (&["tune", "--data", "ordered"], 1)] {
+        let said = fails(ondol().args(words).arg(&dir), code);
+        assert!(said.contains(&image.display().to_string()) && said.contains(&helps), "{said}");
+    }
+    assert!(fails(&mut place.mount_command(), 32).contains("`ondol umount` removes it"));
+    assert_eq!(output(ondol().args(["check", "-n"]).arg(&image)).status.code(), Some(4));
+    place.umount();
+    succeeds(ondol().arg("recover").arg(&image));
+    place.is_clean();
+}
+
+#[test]
+fn a_full_disk_below_is_told_to_whoever_unmounts() {
+    let Some(place) = place() else { return };
+    run(
+        &place,
+        r#"
+mkdir "$D/small"
+for umount in "$D/ondol umount" umount.ondol; do
+    mount -t tmpfs -o size=24M none "$D/small"
+    "$D/ondol" mount --create 64M -o data=journal,commit=1 "$D/small/x.img" "$M"
+    echo text > "$M/early"; "$D/ondol" sync "$M"
+    dd if=/dev/urandom of="$M/large" bs=64k count=400 || :
+    sleep 2
+    fails 2 $umount "$M"; says "is unmounted, but $D/small/x.img is not clean"; says "ondol recover $D/small/x.img"
+    ! mounted
+    mount -o remount,size=200M "$D/small"
+    "$D/ondol" recover "$D/small/x.img"
+    e2fsck -fn "$D/small/x.img"
+    [ "$(debugfs -R 'cat early' "$D/small/x.img" 2>/dev/null)" = text ]
+    umount "$D/small"
+done
+"#,
+    );
+}

@@ -1,0 +1,229 @@
+//! Who serves a mount, and who uses it, found by what the kernel tells of processes.
+//!
+//! The mount may be a hostile user's: its server may answer anything or never, and what the mount table shows as its source is a
+//! string that its user chose. So nothing is asked of the server, and nothing is opened that the table names.
+
+use ondol::machine::locks::{self, Lock, shown};
+use ondol::machine::mountinfo::{self, Entry};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags};
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A process that serves a mount.
+pub(crate) struct Server {
+    pid: u32,
+    process: OwnedFd,
+    /// It runs for this very user, who can end it.
+    own: bool,
+    images: Vec<Held>,
+}
+
+/// An image that a server has locked.
+struct Held {
+    descriptor: u32,
+    lock: Lock,
+    path: PathBuf,
+    /// The same, opened as a mere place (`O_PATH`), if it can be opened further without asking a server for it.
+    place: Option<File>,
+}
+
+/// How a wait for a server went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    /// It has closed its image, or has ended.
+    Ended,
+    /// It has done neither in the time that another user's process is given.
+    Goes,
+}
+
+/// How long another user's server is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+const TICK: Duration = Duration::from_millis(5);
+
+impl Server {
+    /// Whoever serves the mount, as far as this process can see it.
+    pub(crate) fn of(entry: &Entry) -> Option<Self> {
+        let minor: u32 = entry.device.strip_prefix("0:")?.parse().ok()?;
+        processes().find_map(|pid| Self::if_serving(pid, minor, entry))
+    }
+
+    fn if_serving(pid: u32, connection: u32, entry: &Entry) -> Option<Self> {
+        let open = descriptors(pid);
+        let device = open.iter().filter(|(_, link)| link.file_name().is_some_and(|name| name == "fuse"));
+        let told: Vec<Option<u32>> = device.map(|(fd, _)| connection_of(pid, *fd)).collect();
+        let named = open.iter().any(|(_, link)| *link == entry.source);
+        // Kernels before 6.16 do not say which connection it is: then the image is a sign.
+        if !told.contains(&Some(connection)) && !(told.contains(&None) && named) {
+            return None;
+        }
+        // What is read from here on is this process's, not that of a later one with its number.
+        let process =
+            rustix::process::pidfd_open(Pid::from_raw(i32::try_from(pid).ok()?)?, PidfdFlags::empty()).ok()?;
+        let own = is_own(pid);
+        let held = |(descriptor, path): (u32, PathBuf)| {
+            let lock = locks::by_descriptor(pid, descriptor)?;
+            let place = place(pid, descriptor, own);
+            Some(Held { descriptor, lock, path, place })
+        };
+        let mut images: Vec<Held> = descriptors(pid).into_iter().filter_map(held).collect();
+        if images.iter().any(|held| held.path == entry.source) {
+            images.retain(|held| held.path == entry.source);
+        }
+        (!ends(&process, Duration::ZERO)).then_some(Self { pid, process, own, images })
+    }
+
+    /// Whether it has the image at `path` locked.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        self.images.iter().any(|held| held.path == path)
+    }
+
+    /// Which process it is, for messages.
+    pub(crate) fn text(&self) -> String {
+        format!("process {} ({})", self.pid, locks::command(self.pid).unwrap_or_default())
+    }
+
+    /// Waits until it has ended or released its image: a mount may be served by a process that lives on, and another process may lock
+    /// the image as soon as it is free. Another user's process is given some time only.
+    pub(crate) fn wait(&self) -> Waited {
+        let mut left = PATIENCE;
+        loop {
+            let released = |held: &Held| locks::by_descriptor(self.pid, held.descriptor).is_none();
+            if ends(&self.process, TICK) || self.images.iter().all(released) {
+                return Waited::Ended;
+            }
+            if !self.own {
+                left = left.saturating_sub(TICK);
+                if left.is_zero() {
+                    return Waited::Goes;
+                }
+            }
+        }
+    }
+
+    /// The image that it could write, if that is not clean.
+    pub(crate) fn left_dirty(&self) -> Option<PathBuf> {
+        let dirty = |held: &&Held| held.lock.exclusive && held.place.as_ref().is_some_and(is_dirty);
+        self.images.iter().find(dirty).map(|held| held.path.clone())
+    }
+}
+
+/// Whether an image's journal holds transactions. Somebody who has it open by now has seen to that.
+fn is_dirty(place: &File) -> bool {
+    let Ok(file) = ondol::reopen(place, ondol::Access::Read) else { return false };
+    ondol::info(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok_and(|info| info.state == "dirty")
+}
+
+/// What process `pid` has open as `fd`; nothing that another user's server would be asked for.
+fn place(pid: u32, fd: u32, own: bool) -> Option<File> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(format!("/proc/{pid}/fd/{fd}"), flags, Mode::empty()).ok()?);
+    let mount = || {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+        let id: u64 = field(&info, "mnt_id:")?;
+        mountinfo::read().ok()?.into_iter().find(|entry| entry.id == id)
+    };
+    (own || mount().is_some_and(|entry| !entry.is_fuse())).then_some(file)
+}
+
+fn connection_of(pid: u32, fd: u32) -> Option<u32> {
+    field(&std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?, "fuse_connection:")
+}
+
+fn field<T: std::str::FromStr>(text: &str, name: &str) -> Option<T> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    let all = std::fs::read_dir("/proc").into_iter().flatten();
+    all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn descriptors(pid: u32) -> Vec<(u32, PathBuf)> {
+    let Ok(all) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+    let open = all.filter_map(|entry| {
+        let entry = entry.ok()?;
+        Some((entry.file_name().to_str()?.parse().ok()?, std::fs::read_link(entry.path()).ok()?))
+    });
+    open.collect()
+}
+
+/// Whether all user numbers of a process are this one's. The owner of its directory in `/proc` would not say it: a process can have that
+/// be root.
+fn is_own(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap_or_default();
+    let this = rustix::process::geteuid().as_raw().to_string();
+    !users.is_empty() && users.split_whitespace().all(|user| user == this)
+}
+
+/// Whether the process ends within `time`.
+fn ends(process: &OwnedFd, time: Duration) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    let limit = Timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
+    matches!(rustix::event::poll(&mut fds, Some(&limit)), Ok(n) if n > 0)
+}
+
+/// Who uses the mount, as far as this process can see it: processes and by what, mounts upon it, loop devices over its files.
+pub(crate) fn users(entry: &Entry) -> Vec<String> {
+    let on = |path: &Path| path.starts_with(&entry.point);
+    let table = mountinfo::read().unwrap_or_default();
+    let upon = table.iter().filter(|e| e.id != entry.id && e.point != entry.point && on(&e.point));
+    let mut users: Vec<String> = upon.map(|e| format!("what is mounted on {}", shown(&e.point))).collect();
+    for disk in std::fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let file = std::fs::read_to_string(disk.path().join("loop/backing_file")).unwrap_or_default();
+        if on(Path::new(file.trim_end())) {
+            users.push(format!("/dev/{} over {}", disk.file_name().display(), shown(Path::new(file.trim_end()))));
+        }
+    }
+    for pid in processes() {
+        if let Some((what, path)) = use_by(pid, &on) {
+            let command = locks::command(pid).unwrap_or_default();
+            users.push(format!("process {pid} ({command}), {what} {}", shown(&path)));
+        }
+    }
+    users
+}
+
+/// By what a process uses what is `on` the mount.
+fn use_by(pid: u32, on: &dyn Fn(&Path) -> bool) -> Option<(&'static str, PathBuf)> {
+    const LINKS: [(&str, &str); 3] = [("cwd", "working directory"), ("root", "root directory"), ("exe", "program")];
+    let link = |(name, what)| {
+        let path = std::fs::read_link(format!("/proc/{pid}/{name}")).ok()?;
+        on(&path).then_some((what, path))
+    };
+    let open = || descriptors(pid).into_iter().find(|(_, path)| on(path)).map(|(_, path)| ("open file", path));
+    let mapped = || {
+        let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+        let paths = maps.lines().filter_map(|line| line.find('/').and_then(|at| line.get(at..)));
+        paths.map(Path::new).find(|path| on(path)).map(|path| ("mapping of", path.to_owned()))
+    };
+    LINKS.into_iter().find_map(link).or_else(open).or_else(mapped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_of_a_directory_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = File::create(dir.path().join("f")).unwrap();
+        let pid = std::process::id();
+        let on = |path: &Path| path.starts_with(dir.path());
+        assert_eq!(use_by(pid, &on), Some(("open file", dir.path().join("f"))));
+        drop(file);
+        assert_eq!(use_by(pid, &on), None);
+        let program = std::env::current_exe().unwrap();
+        assert_eq!(use_by(pid, &|path| path == program), Some(("program", program.clone())));
+    }
+
+    #[test]
+    fn a_process_is_own_by_its_users() {
+        assert!(is_own(std::process::id()) && !is_own(u32::MAX));
+        assert_eq!(field::<u32>("pos:\t0\nfuse_connection:\t39\n", "fuse_connection:"), Some(39));
+    }
+}
