@@ -163,25 +163,24 @@ impl Area {
         self.ring.runs(at, n)
     }
 
-    /// Writes `parts`, a block each (the last may be shorter), from position `at` of the ring on.
+    /// Writes `parts`, one behind the other, from position `at` of the ring on.
     pub(crate) fn write(&self, at: u64, parts: &[&[u8]]) -> Result<()> {
-        let mut rest = parts;
-        for (byte, blocks) in self.runs(at, parts.len() as u64)? {
-            let (now, later) = rest.split_at(blocks);
-            let bufs: Vec<IoSlice<'_>> = now.iter().map(|part| IoSlice::new(part)).collect();
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        let mut rest = parts.iter().copied();
+        let mut part: &[u8] = &[];
+        for (byte, blocks) in self.runs(at, bytes.div_ceil(self.block_size()) as u64)? {
+            let (mut room, mut bufs) = (blocks * self.block_size(), Vec::new());
+            while room > 0 {
+                if part.is_empty() {
+                    let Some(next) = rest.next() else { break };
+                    part = next;
+                }
+                let (now, later) = part.split_at(part.len().min(room));
+                room -= now.len();
+                bufs.push(IoSlice::new(now));
+                part = later;
+            }
             self.store.write_vectored(byte, &bufs)?;
-            rest = later;
-        }
-        Ok(())
-    }
-
-    /// Writes `bytes`, whole blocks, from position `at` of the ring on.
-    pub(crate) fn write_bytes(&self, at: u64, bytes: &[u8]) -> Result<()> {
-        let mut rest = bytes;
-        for (byte, blocks) in self.runs(at, (bytes.len() / self.block_size()) as u64)? {
-            let (now, later) = rest.split_at(blocks * self.block_size());
-            self.store.write(byte, now)?;
-            rest = later;
         }
         Ok(())
     }

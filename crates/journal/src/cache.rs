@@ -191,10 +191,13 @@ pub struct Cache {
 }
 
 impl Cache {
+    /// Blocks that every cache has room for.
+    pub(crate) const LEAST: usize = 4 * SHARDS;
+
     /// A cache of at most `bytes` bytes (more only while transactions hold more).
     pub(crate) fn new(block_size: usize, bytes: usize, home: Arc<dyn Home>, client: Arc<dyn Client>) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let per_shard = (bytes / block_size / SHARDS).max(4);
+        let per_shard = (bytes / block_size).max(Self::LEAST) / SHARDS;
         Self { shards, block_size, per_shard, home, client, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 

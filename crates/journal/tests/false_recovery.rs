@@ -33,7 +33,7 @@ fn unit_of(sequence: u64, byte: u8) -> Vec<u8> {
         revoked: &[],
         staged: &[],
     });
-    let chunks = [Chunk::stored(tables), Chunk::stored(vec![byte; 2 * BLOCK])];
+    let chunks = [Chunk::stored(vec![tables]), Chunk::stored(vec![vec![byte; 2 * BLOCK]])];
     let bytes = unit::write(sequence, sequence - 1, &chunks, uuid_seed(&UUID), BLOCK).unwrap();
     assert_eq!(bytes.len(), 3 * BLOCK);
     bytes
@@ -163,7 +163,7 @@ fn a_unit_that_makes_no_sense_is_corrupt() {
         (tables(&[JOURNAL + 3], BLOCK as u32), BLOCK, "no such block"),
     ];
     for (tables, len, word) in cases {
-        let chunks = [Chunk::stored(tables), Chunk::stored(vec![9; len])];
+        let chunks = [Chunk::stored(vec![tables]), Chunk::stored(vec![vec![9; len]])];
         let store = medium(&unit::write(NOW, 0, &chunks, uuid_seed(&UUID), BLOCK).unwrap(), 0);
         let before = store.to_bytes();
         let why = recover(&store).expect_err(word).to_string();

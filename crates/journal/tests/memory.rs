@@ -142,7 +142,7 @@ fn unit_of(sequence: u32, (images, zeros): (&[u64], bool), revoked: &[u64], stag
     let mut chunks: Vec<Chunk> = tables.chunks(CHUNK).map(Chunk::compressed).collect();
     chunks.extend(images.chunks(CHUNK / BLOCK).map(|some| match zeros {
         true => Chunk::compressed(&vec![0; some.len() * BLOCK]),
-        false => Chunk::stored(noise(some[0] + 1, some.len() * BLOCK)),
+        false => Chunk::stored(vec![noise(some[0] + 1, some.len() * BLOCK)]),
     }));
     unit::write(sequence, sequence - 1, &chunks, uuid_seed(&UUID), BLOCK).unwrap()
 }

@@ -7,6 +7,7 @@
 use crate::holding::Holding;
 use crate::machine::claim;
 use crate::media::Media;
+use crate::memory::Shares;
 use crate::{Error, JournalEngine, Options, Result, fast_commit, journal_size};
 use ondol_block::{Access, BlockStore};
 use ondol_env::plant::{self, Defect};
@@ -137,7 +138,7 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
     let options = &options.clone().over(image.superblock(), Extension::default());
     let shared = image.shared()?;
     let block_size = image.superblock().block_size();
-    let cache = (options.cache_bytes / 2) as usize;
+    let cache = Shares::of(options.cache_bytes).live as usize;
     let engine: Arc<dyn Engine> = Arc::new(ReadOnlyEngine::new(store.clone(), block_size, shared.clone(), cache));
     let volume_options = volume_options(options, DataMode::Ordered, true);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
@@ -239,11 +240,12 @@ fn recovered_image(media: &Media, image: &Image, recovered: Recovered) -> Result
 }
 
 pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
+    let shares = Shares::of(options.cache_bytes);
     Config {
         commit_interval: options.commit_seconds(),
-        dirty_bytes: options.dirty_bytes,
-        cache_bytes: (options.cache_bytes / 2) as usize,
-        pending_bytes: options.cache_bytes / 4,
+        dirty_bytes: options.dirty_bytes.min(shares.most_dirty),
+        cache_bytes: shares.live as usize,
+        pending_bytes: shares.pending,
         journaled_data: data == DataMode::Journal,
         discard: options.discard.unwrap_or(false),
         zeroing: options.zeroing.unwrap_or(false),
@@ -258,7 +260,7 @@ pub(crate) fn volume_options(options: &Options, data: DataMode, read_only: bool)
         atime: options.atime.unwrap_or_default(),
         nodiratime: options.nodiratime.unwrap_or(false),
         grpid: options.grpid.unwrap_or(false),
-        cached_inodes: options.cached_inodes.unwrap_or((options.cache_bytes / 4 / INODE_BYTES) as usize),
+        cached_inodes: options.cached_inodes.unwrap_or((Shares::of(options.cache_bytes).inodes / INODE_BYTES) as usize),
     }
 }
 

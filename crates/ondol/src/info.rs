@@ -84,6 +84,8 @@ pub struct MountInfo {
     pub stopped: Option<String>,
     /// The largest write that a crash cannot divide, in bytes.
     pub atomic_bytes: u64,
+    /// What a server of the mount takes of memory at most, in bytes: see [`Volume::memory_bound`].
+    pub memory_bound: u64,
     /// Which crashes a completed fsync survives on this medium.
     pub survives: &'static str,
 }
@@ -212,6 +214,7 @@ impl Volume {
             read_only: composed.inodes.is_read_only(),
             stopped: composed.inodes.stopped(),
             atomic_bytes: composed.inodes.atomic_bytes(),
+            memory_bound: self.memory_bound(),
             survives: if composed.store.caps().durable_flush {
                 "a completed fsync survives a power cut, if the device below honours flushes"
             } else {

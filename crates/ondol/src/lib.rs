@@ -40,6 +40,7 @@ mod journal_size;
 pub mod machine;
 mod maintain;
 mod media;
+mod memory;
 mod options;
 mod path;
 pub mod pool;

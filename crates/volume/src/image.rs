@@ -125,7 +125,8 @@ impl Image {
 
     fn descriptors(&self) -> Result<Vec<GroupDesc>> {
         let sb = &self.sb;
-        let mut descs = Vec::with_capacity(sb.groups() as usize);
+        // No room is taken before the descriptors have shown that there are so many.
+        let mut descs = Vec::new();
         let mut block = vec![0; sb.block_size() as usize];
         for g in 0..sb.groups() {
             let (at, offset) = sb.gdt_location(g);

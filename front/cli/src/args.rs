@@ -108,7 +108,7 @@ Mount options:
   errors=remount-ro|continue      what to do when corruption is found; as the image says
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
   dirty=SIZE                      data that may be dirty before it is drained: 32M
-  cache=SIZE                      memory for blocks, inodes and images on their way home: 128M
+  cache=SIZE                      memory for blocks, inodes, images and large requests: 128M
   norecovery, noload              with ro: do not replay the journal
   ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=

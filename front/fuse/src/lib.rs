@@ -28,6 +28,7 @@ mod ops;
 mod options;
 mod proto;
 mod ring;
+mod rooms;
 mod serve;
 mod server;
 mod session;

@@ -43,8 +43,9 @@ impl Mount {
         let mut options = options.clone();
         options.read_only |= volume.inodes().is_read_only();
         let source = options.fsname.clone().unwrap_or_else(|| fusermount::shown(source.as_os_str()));
+        let room = volume.request_bytes();
         let ops = Arc::new(Ops::new(volume));
-        let connected = connect(&ops, dir, &source, &options, ended);
+        let connected = connect(&ops, (dir, &source), room, &options, ended);
         let (kernel, session) = connected.inspect_err(|_| {
             if let Some(Err(e)) = ops.close().map(Volume::close) {
                 tracing::error!("closing the volume: {e}");
@@ -127,8 +128,8 @@ fn join(session: JoinHandle<io::Result<()>>) -> Result<(), MountError> {
 /// Makes the mount and starts the threads that serve it.
 fn connect(
     ops: &Arc<Ops>,
-    dir: &Path,
-    source: &str,
+    (dir, source): (&Path, &str),
+    room: u64,
     options: &MountOptions,
     ended: impl FnOnce() + Send + 'static,
 ) -> Result<(KernelMount, JoinHandle<io::Result<()>>), MountError> {
@@ -147,6 +148,7 @@ fn connect(
     let config = Config {
         threads: options.max_threads.unwrap_or(usize::MAX).min(default_threads()),
         most: options.max_threads.unwrap_or(MOST_THREADS),
+        room,
         wanted: flags::of_mount(options.kernel_checks(), options.writeback_cache, options.transport.wants_rings()),
         opens: options.opens(),
         only: root_and_owner.then(|| rustix::process::geteuid().as_raw()),

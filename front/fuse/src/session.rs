@@ -12,10 +12,11 @@ use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
 use crate::proto::{Operation, Request, reply};
 use crate::ring::Rings;
+use crate::rooms::{Rooms, Served};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, Scope};
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -42,6 +43,8 @@ pub(crate) struct Config {
     pub(crate) threads: usize,
     /// Threads at most.
     pub(crate) most: usize,
+    /// Bytes of memory for messages.
+    pub(crate) room: u64,
     /// What is agreed on if the kernel offers it.
     pub(crate) wanted: Init,
     /// Files are opened and closed by requests.
@@ -57,11 +60,9 @@ pub(crate) struct Session {
     rings: Option<Rings>,
     dispatch: Dispatch,
     threads: usize,
-    most: usize,
-    /// Threads there are.
-    running: AtomicUsize,
-    /// Those of them that wait for a request.
-    waiting: AtomicUsize,
+    /// Threads that there have been.
+    started: AtomicUsize,
+    rooms: Rooms,
 }
 
 impl Session {
@@ -80,9 +81,8 @@ impl Session {
             rings: over_rings.then(|| Rings::new(config.most, MAX_WRITE as usize)),
             dispatch: Dispatch::new(ops, terms),
             threads,
-            most: config.most.max(threads),
-            running: AtomicUsize::new(threads),
-            waiting: AtomicUsize::new(threads),
+            started: AtomicUsize::new(1),
+            rooms: Rooms::new(rooms(config.room), ROOM, config.most.saturating_sub(threads)),
         })
     }
 
@@ -99,10 +99,13 @@ impl Session {
                 }
                 tracing::warn!("requests come through /dev/fuse: the kernel took no ring");
             }
-            for n in 1..self.threads {
-                self.start(scope, n);
+            for _ in 1..self.threads {
+                if let Err(e) = self.start(scope, None) {
+                    tracing::warn!("{e}");
+                    break;
+                }
             }
-            self.serve(scope)
+            self.serve(scope, None)
         })
     }
 
@@ -122,47 +125,93 @@ impl Session {
         Ok(false)
     }
 
-    /// Starts thread number `n`.
-    fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, n: usize) {
-        let builder = thread::Builder::new().name(format!("ondol-fuse-{n}"));
+    /// Starts a thread, which begins with `room` if there is one.
+    fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, room: Option<Vec<u8>>) -> io::Result<()> {
+        let n = self.started.fetch_add(1, Relaxed);
         let serve = move || {
-            if let Err(e) = self.serve(scope) {
+            if let Err(e) = self.serve(scope, room) {
                 tracing::error!("a serving thread ends: {e}");
             }
         };
-        if let Err(e) = builder.spawn_scoped(scope, serve) {
-            tracing::warn!("only {n} threads serve: {e}");
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let builder = thread::Builder::new().name(format!("ondol-fuse-{n}"));
+        match builder.spawn_scoped(scope, serve) {
+            Ok(_) => Ok(()),
+            Err(e) => Err(io::Error::new(e.kind(), format!("only {n} threads serve: {e}"))),
         }
     }
 
-    fn serve<'s>(&'s self, scope: &'s Scope<'s, '_>) -> io::Result<()> {
-        let mut buffer = buffer();
+    fn serve<'s>(&'s self, scope: &'s Scope<'s, '_>, room: Option<Vec<u8>>) -> io::Result<()> {
+        let served = self.serve_all(scope, room);
+        self.rooms.end();
+        served
+    }
+
+    fn serve_all<'s>(&'s self, scope: &'s Scope<'s, '_>, mut first: Option<Vec<u8>>) -> io::Result<()> {
+        let mut small = vec![0; SMALL];
         let mut follow = Follow::new();
-        while let Some(message) = self.device.receive(&mut buffer)? {
-            if self.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
-                self.grow(scope);
-            }
-            let load = self.dispatch.serve(&self.device, message);
-            self.waiting.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let Some(mut room) = first.take().or_else(|| self.rooms.to_receive()) else { return Ok(()) };
+            let Some(len) = self.device.receive(&mut room)?.map(<[u8]>::len) else { return Ok(()) };
+            let load = match small.get_mut(..len) {
+                Some(message) => {
+                    message.copy_from_slice(&room[..len]);
+                    if needs_room(message) {
+                        self.grow(scope, self.rooms.received(None));
+                        let load = self.dispatch.serve(&Served::new(&self.device, &mut room), message);
+                        self.grow(scope, self.rooms.give_back(room));
+                        load
+                    } else {
+                        self.grow(scope, self.rooms.received(Some(room)));
+                        self.dispatch.serve(&self.device, message)
+                    }
+                }
+                None => {
+                    self.grow(scope, self.rooms.received(None));
+                    let load = self.dispatch.serve(&self.device, &room[..len]);
+                    self.grow(scope, self.rooms.give_back(room));
+                    load
+                }
+            };
             follow.note(load.sender, load.bytes);
         }
-        Ok(())
     }
 
-    /// Starts another thread, unless there are as many as there may be.
-    fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>) {
-        let more = |n: usize| (n < self.most).then_some(n + 1);
-        if let Ok(n) = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            self.start(scope, n);
+    /// Starts another thread with the room that there is for one.
+    fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>, room: Option<Vec<u8>>) {
+        let Some(room) = room else { return };
+        if let Err(e) = self.start(scope, Some(room)) {
+            tracing::warn!("{e}");
+            self.rooms.no_more_threads();
         }
     }
 }
 
+/// Whether serving a request takes room for much: contents on their way out, or a part of a file that is copied.
+fn needs_room(message: &[u8]) -> bool {
+    use numbers::opcode;
+    let code = message.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    matches!(code, opcode::READ | opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64)
+}
+
+/// Bytes of the largest message.
+const ROOM: usize = MAX_WRITE as usize + BEFORE_DATA;
+
+/// Messages up to this long are copied, so that others have the room that they came in.
+const SMALL: usize = 8 << 10;
+
+/// One to receive in while another is being served.
+const LEAST_ROOMS: usize = 2;
+
+/// How many rooms there are where messages may take so many bytes. Who serves a request that fills one has its contents once more, on their way to
+/// blocks, and where a range is copied a third time.
+fn rooms(bytes: u64) -> usize {
+    const COPIES: u64 = 3;
+    usize::try_from(bytes / (COPIES * ROOM as u64)).unwrap_or(usize::MAX).max(LEAST_ROOMS)
+}
+
 /// Room for the largest message.
 pub(crate) fn buffer() -> Vec<u8> {
-    vec![0; MAX_WRITE as usize + BEFORE_DATA]
+    vec![0; ROOM]
 }
 
 /// Waits for the kernel's first request and agrees on how to go on.

@@ -7,7 +7,7 @@ mod read;
 mod write;
 
 pub use read::{Failed, Header, Unit};
-pub use write::{Chunk, looks_random, tables, write};
+pub use write::{Chunk, head, looks_random, tables, write};
 
 use crate::Time;
 

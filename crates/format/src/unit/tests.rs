@@ -11,7 +11,7 @@ fn unit(images: &[(u64, Vec<u8>)], revoked: &[u64], staged: &[StagedRun]) -> Vec
     let mut chunks = vec![Chunk::compressed(&tables(&head))];
     for some in images.chunks(CHUNK / BLOCK) {
         let contents: Vec<u8> = some.iter().flat_map(|(_, bytes)| bytes.clone()).collect();
-        chunks.push(if looks_random(&contents) { Chunk::stored(contents) } else { Chunk::compressed(&contents) });
+        chunks.push(if looks_random(&contents) { Chunk::stored(vec![contents]) } else { Chunk::compressed(&contents) });
     }
     write(9, 8, &chunks, SEED, BLOCK).unwrap()
 }

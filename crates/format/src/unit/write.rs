@@ -3,43 +3,57 @@
 use super::{CHUNK, CHUNK_ENTRY, HEADER, MAGIC, Tables, VERSION};
 use crate::csum::crc32c;
 
-/// Consecutive contents of a unit, as they lie in it.
+/// Consecutive contents of a unit, as they lie in it; parts of them may be lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
-    raw: u32,
-    bytes: Vec<u8>,
+pub struct Chunk<B = Vec<u8>> {
+    raw: usize,
+    len: usize,
+    parts: Parts<B>,
 }
 
-impl Chunk {
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Parts<B> {
+    Made(Vec<u8>),
+    Lent(Vec<B>),
+}
+
+impl<B: AsRef<[u8]>> Chunk<B> {
     /// `contents`, at most [`CHUNK`] bytes, compressed if that makes them smaller.
     pub fn compressed(contents: &[u8]) -> Self {
         debug_assert!(contents.len() <= CHUNK);
         let bytes = lz4_flex::block::compress(contents);
-        if bytes.len() < contents.len() {
-            Self { raw: contents.len() as u32, bytes }
-        } else {
-            Self::stored(contents.to_vec())
-        }
+        let bytes = if bytes.len() < contents.len() { bytes } else { contents.to_vec() };
+        Self { raw: contents.len(), len: bytes.len(), parts: Parts::Made(bytes) }
     }
 
-    /// `contents`, at most [`CHUNK`] bytes, as they are.
-    pub fn stored(contents: Vec<u8>) -> Self {
-        Self { raw: contents.len() as u32, bytes: contents }
+    /// `parts`, at most [`CHUNK`] bytes in all, as they are.
+    pub fn stored(parts: Vec<B>) -> Self {
+        let len = parts.iter().map(|part| part.as_ref().len()).sum();
+        Self { raw: len, len, parts: Parts::Lent(parts) }
     }
 
     /// Bytes of its contents.
     pub fn raw_len(&self) -> usize {
-        self.raw as usize
+        self.raw
     }
 
     /// Bytes that it takes in the unit.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.len
     }
 
     /// It holds nothing.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.len == 0
+    }
+
+    /// What it is in the unit, piece by piece.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let (made, lent) = match &self.parts {
+            Parts::Made(bytes) => (Some(&bytes[..]), None),
+            Parts::Lent(parts) => (None, Some(parts)),
+        };
+        made.into_iter().chain(lent.into_iter().flatten().map(AsRef::as_ref))
     }
 }
 
@@ -63,12 +77,12 @@ pub fn tables(tables: &Tables<'_>) -> Vec<u8> {
     out
 }
 
-/// The unit number `sequence` with these contents, padded with zeros to whole blocks of `block_size` bytes. `durable` is the newest
-/// unit known to be durable, 0 for none; `seed` the crc32c of the journal's UUID. `None` when it would be 4 GiB or more.
-pub fn write(sequence: u64, durable: u64, chunks: &[Chunk], seed: u32, block_size: usize) -> Option<Vec<u8>> {
+/// What precedes the chunks of the unit number `sequence`. `durable` is the newest unit known to be durable, 0 for none; `seed` the crc32c of the
+/// journal's UUID. `None` when the unit would be 4 GiB or more.
+pub fn head<B: AsRef<[u8]>>(sequence: u64, durable: u64, chunks: &[Chunk<B>], seed: u32) -> Option<Vec<u8>> {
     let size = HEADER + chunks.iter().map(|chunk| CHUNK_ENTRY + chunk.len()).sum::<usize>();
     let raw: usize = chunks.iter().map(Chunk::raw_len).sum();
-    let mut out = Vec::with_capacity(size.next_multiple_of(block_size));
+    let mut out = Vec::with_capacity(HEADER + chunks.len() * CHUNK_ENTRY);
     out.extend(u32::try_from(size).ok()?.to_le_bytes());
     out.extend([0; 4]);
     out.extend(MAGIC.to_le_bytes());
@@ -79,13 +93,26 @@ pub fn write(sequence: u64, durable: u64, chunks: &[Chunk], seed: u32, block_siz
     out.extend(u32::try_from(raw).ok()?.to_le_bytes());
     out.resize(HEADER, 0);
     for chunk in chunks {
-        out.extend(chunk.raw.to_le_bytes());
-        out.extend((chunk.bytes.len() as u32).to_le_bytes());
+        out.extend((chunk.raw as u32).to_le_bytes());
+        out.extend((chunk.len as u32).to_le_bytes());
     }
-    chunks.iter().for_each(|chunk| out.extend_from_slice(&chunk.bytes));
-    let checksum = crc32c(seed, &out[8..]);
+    let parts = chunks.iter().flat_map(Chunk::parts);
+    let checksum = parts.fold(crc32c(seed, &out[8..]), crc32c);
     out[4..8].copy_from_slice(&checksum.to_le_bytes());
-    out.resize(size.next_multiple_of(block_size), 0);
+    Some(out)
+}
+
+/// The whole unit in one piece, padded with zeros to whole blocks of `block_size` bytes. As [`head`].
+pub fn write<B: AsRef<[u8]>>(
+    sequence: u64,
+    durable: u64,
+    chunks: &[Chunk<B>],
+    seed: u32,
+    block_size: usize,
+) -> Option<Vec<u8>> {
+    let mut out = head(sequence, durable, chunks, seed)?;
+    chunks.iter().flat_map(Chunk::parts).for_each(|part| out.extend_from_slice(part));
+    out.resize(out.len().next_multiple_of(block_size), 0);
     Some(out)
 }
 

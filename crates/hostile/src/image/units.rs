@@ -79,7 +79,8 @@ fn one(layer: &Layer, seed: &Seed, sequence: u64, input: &mut Input<'_>) -> Vec<
         contents.extend(image);
     }
     let long = [unit::CHUNK, 100, 1000][usize::from(input.u8() % 3)];
-    let pack = |part: &[u8], plain: bool| if plain { Chunk::stored(part.to_vec()) } else { Chunk::compressed(part) };
+    let pack =
+        |part: &[u8], plain: bool| if plain { Chunk::stored(vec![part.to_vec()]) } else { Chunk::compressed(part) };
     let chunks: Vec<Chunk> = contents.chunks(long).map(|part| pack(part, input.one_in(2))).collect();
     let durable = if input.one_in(8) { input.u64() } else { sequence.saturating_sub(1) };
     let Some(mut bytes) = unit::write(sequence, durable, &chunks, uuid_seed(&UUID), size) else { return Vec::new() };

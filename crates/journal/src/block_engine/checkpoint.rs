@@ -9,6 +9,7 @@ use crate::cache::Block;
 use crate::{Result, Tid};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
+use ondol_env::sync::atomic::Ordering::Relaxed;
 
 /// Images per background checkpoint: bounds how long freed blocks are held back.
 pub const BATCH: usize = 1024;
@@ -25,9 +26,14 @@ impl Core {
         Ok(())
     }
 
+    /// More images wait for their checkpoint than may.
+    pub(crate) fn too_many_wait(&self) -> bool {
+        self.waiting_bytes.load(Relaxed) > self.config.pending_bytes
+    }
+
     /// Keeps the images that wait in memory within their bound.
     pub(crate) fn bound_pending(&self) -> Result<()> {
-        while self.pending.lock().bytes() > self.config.pending_bytes {
+        while self.too_many_wait() {
             let began = self.env.monotonic_ns();
             reach::hit(Place::MemoryCheckpoint);
             let more = self.checkpoint(BATCH)?;
@@ -61,7 +67,11 @@ impl Core {
     }
 
     fn move_tail(&self, upto: Tid, images: &[(u64, Block)]) -> Result<()> {
-        self.pending.lock().written(images);
+        {
+            let mut pending = self.pending.lock();
+            pending.written(images);
+            self.waiting_bytes.store(pending.bytes(), Relaxed);
+        }
         if self.pending.lock().tail_after(upto).is_some() && !plant::is(Defect::TailTooFar) {
             return self.set_tail(upto, None);
         }
@@ -116,7 +126,7 @@ impl Core {
         let mut done = 0;
         while done < blocks {
             let n = (blocks - done).min(MERGE as u64);
-            area.write_bytes((from + done) % ring, &zeros[..n as usize * self.block_size])?;
+            area.write((from + done) % ring, &[&zeros[..n as usize * self.block_size]])?;
             done += n;
         }
         self.stats.lock().zeroed_blocks += blocks;

@@ -107,6 +107,7 @@ impl Core {
 
     fn log_transaction(&self, committed: &mut Committed, switched: Switched) -> Result<()> {
         let Switched { tid, mut blocks, freed, promised } = switched;
+        self.committing_blocks.store(blocks.len() as u64, Relaxed);
         self.space.switched(promised);
         blocks.sort_unstable_by_key(|f| f.buf.block);
         let images = self.seal(&mut blocks);
@@ -209,6 +210,8 @@ impl Core {
                 pending.revoked(block);
             }
             pending.committed(tx, start, head);
+            self.waiting_bytes.store(pending.bytes(), Relaxed);
+            self.committing_blocks.store(0, Relaxed);
             let tail = pending.tail().map_or(head, |(_, start)| start);
             let used = pending.distance_from(tail, self.log.area().ring_blocks());
             self.space.completed(used, pending.len() as u64);

@@ -102,7 +102,7 @@ pub struct Config {
     pub commit_interval: u64,
     /// Bytes of file data that may be dirty before a commit is started (`dirty=`).
     pub dirty_bytes: u64,
-    /// Bytes of the block cache.
+    /// Bytes of the block cache. Blocks of transactions that are not committed are among them: operations wait rather than bring more.
     pub cache_bytes: usize,
     /// Bytes of committed images that may wait for their checkpoint in memory, and of new data that is home before its commit.
     pub pending_bytes: u64,
@@ -133,6 +133,9 @@ pub(crate) struct Core {
     /// The newest durable transaction, by its number.
     durable: AtomicU32,
     commit_lock: Mutex<Committed>,
+    /// Blocks of the transaction that is being committed, and bytes of images that wait for their checkpoint.
+    committing_blocks: AtomicU64,
+    waiting_bytes: AtomicU64,
     /// New data of the transaction that is being committed on its way home.
     committing: Runs<(u64, Block)>,
     /// Held shared by whoever lends a hand with new data.
@@ -168,6 +171,8 @@ impl BlockEngine {
         first: Tid,
     ) -> Self {
         let space = Space::new(log.as_ref());
+        // A cache has so many blocks at least.
+        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
         let core = Arc::new(Core {
             store,
             block_size,
@@ -182,6 +187,8 @@ impl BlockEngine {
             turns: Turns::default(),
             durable: AtomicU32::new(first.0.wrapping_sub(1)),
             commit_lock: Mutex::new(Committed::before(first)),
+            committing_blocks: AtomicU64::new(0),
+            waiting_bytes: AtomicU64::new(0),
             committing: Runs::default(),
             staging: RwLock::new(()),
             checkpoint_lock: Mutex::default(),

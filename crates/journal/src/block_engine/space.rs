@@ -8,7 +8,7 @@ use super::LogFormat;
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -209,7 +209,7 @@ impl super::Core {
             return Err(JournalError::TooBig { need: blocks, max: self.space.max_handle() });
         }
         self.stage_some()?;
-        if !self.is_behind() && self.space.try_promise(blocks) {
+        if !self.is_behind() && !self.too_many_wait() && self.space.try_promise(blocks) {
             return Ok(());
         }
         let began = self.env.monotonic_ns();
@@ -218,15 +218,19 @@ impl super::Core {
         result
     }
 
-    /// New data takes memory, if not the ring: nobody runs away from the committer.
+    /// New data takes memory, if not the ring: nobody runs away from the committer, and blocks that are not committed leave room for others.
     fn is_behind(&self) -> bool {
-        self.running_holds(2)
+        let (unwritten, home) = self.running.held();
+        let held = unwritten + home + self.committing_blocks.load(Relaxed);
+        self.running_holds(2) || held * self.block_size as u64 >= self.config.cache_bytes as u64
     }
 
     fn reserve_slowly(&self, blocks: u32) -> Result<()> {
         loop {
             self.check_alive()?;
-            if self.is_behind() {
+            if self.too_many_wait() {
+                self.bound_pending()?;
+            } else if self.is_behind() {
                 if !self.stage_one()? {
                     self.close_running()?;
                 }

@@ -19,7 +19,7 @@ const THREADS: usize = 8;
 
 /// The contents of a unit.
 pub(super) struct Encoded {
-    pub(super) chunks: Vec<Chunk>,
+    pub(super) chunks: Vec<Chunk<Block>>,
     /// Images that were not tried.
     pub(super) stored: u64,
 }
@@ -46,11 +46,8 @@ pub(super) fn encode(tx: &Sealed, sequence: u64, env: &dyn Env, seed: u32, block
     let mut chunks = compress(Contents { tables, images: images(plain), block_size }, env.processors())?;
     reach::hit_if(chunks.len() > 1, Place::SeveralChunks);
     let whole = CHUNK / block_size;
-    chunks.extend(dense.chunks(whole).map(|some| {
-        let mut bytes = Vec::with_capacity(some.len() * block_size);
-        some.iter().for_each(|(_, image)| bytes.extend_from_slice(image));
-        Chunk::stored(bytes)
-    }));
+    let parts = |some: &[(u64, Block)]| Chunk::stored(some.iter().map(|(_, image)| image.clone()).collect());
+    chunks.extend(dense.chunks(whole).map(parts));
     Ok(Encoded { chunks, stored })
 }
 
@@ -103,7 +100,7 @@ impl Contents {
 }
 
 /// Every `of`th chunk from chunk `first` on.
-fn every(contents: &Contents, first: usize, of: usize) -> Vec<Chunk> {
+fn every(contents: &Contents, first: usize, of: usize) -> Vec<Chunk<Block>> {
     let mut bytes = Vec::with_capacity(CHUNK.min(contents.len()));
     let mut chunk = |n| {
         contents.chunk(n, &mut bytes);
@@ -112,7 +109,7 @@ fn every(contents: &Contents, first: usize, of: usize) -> Vec<Chunk> {
     (first..contents.len().div_ceil(CHUNK)).step_by(of).map(&mut chunk).collect()
 }
 
-fn compress(contents: Contents, processors: usize) -> Result<Vec<Chunk>> {
+fn compress(contents: Contents, processors: usize) -> Result<Vec<Chunk<Block>>> {
     let threads = (contents.len() / WORTH_A_THREAD).clamp(1, processors.min(THREADS));
     if threads == 1 {
         return Ok(every(&contents, 0, 1));

@@ -12,7 +12,7 @@ use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_format::csum;
 use ondol_format::jbd2::{JournalIncompat, JournalSuperblock};
-use ondol_format::unit;
+use ondol_format::unit::{self, Chunk};
 
 /// Bytes of new data in consecutive blocks from which on they are written home and not into the unit. Less is often deleted or written
 /// again before it goes home, and a disk does one sequential write sooner than several apart.
@@ -104,15 +104,20 @@ impl LogFormat for UnitLog {
         debug_assert_eq!(Tid(next as u32), tx.tid);
         let began = self.env.monotonic_ns();
         let encoded = encode::encode(tx, next, self.env.as_ref(), self.seed, self.area.block_size())?;
-        let bytes = unit::write(next, durable, &encoded.chunks, self.seed, self.area.block_size());
+        let head = unit::head(next, durable, &encoded.chunks, self.seed);
         self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
         self.stored.fetch_add(encoded.stored, Relaxed);
         self.bytes_in.fetch_add(encoded.chunks.iter().map(|chunk| chunk.raw_len() as u64).sum(), Relaxed);
         self.bytes_out.fetch_add(encoded.chunks.iter().map(|chunk| chunk.len() as u64).sum(), Relaxed);
-        let bytes = bytes.ok_or(JournalError::TooBig { need: tx.images.len() as u32, max: u32::MAX })?;
-        self.area.write_bytes(at, &bytes)?;
+        let head = head.ok_or(JournalError::TooBig { need: tx.images.len() as u32, max: u32::MAX })?;
+        let chunks = encoded.chunks.iter().flat_map(Chunk::parts);
+        let mut parts: Vec<&[u8]> = std::iter::once(&head[..]).chain(chunks).collect();
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        let padding = vec![0; size.next_multiple_of(self.area.block_size()) - size];
+        parts.push(&padding);
+        self.area.write(at, &parts)?;
         self.next.store(next + 1, Relaxed);
-        Ok((bytes.len() / self.area.block_size()) as u64)
+        Ok(size.div_ceil(self.area.block_size()) as u64)
     }
 
     fn orders_staged(&self) -> bool {

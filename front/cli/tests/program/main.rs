@@ -14,6 +14,7 @@ mod helpers;
 mod kinds;
 mod lifecycle;
 mod manual;
+mod memory;
 mod namespace;
 mod place;
 mod pool;

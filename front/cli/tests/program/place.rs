@@ -14,6 +14,11 @@ pub(crate) struct Place {
 impl Place {
     /// A fresh image, not mounted; `None`, noted as skipped, where FUSE cannot be used.
     pub(crate) fn new() -> Option<Self> {
+        Self::of_size("64M")
+    }
+
+    /// The same, as large as this.
+    pub(crate) fn of_size(size: &str) -> Option<Self> {
         if let Err(e) = File::options().read(true).write(true).open("/dev/fuse") {
             ondol_skips::skip(format!("/dev/fuse cannot be used: {e}"));
             return None;
@@ -23,7 +28,7 @@ impl Place {
         let place = Self { dir: dir.unwrap(), servers: Vec::new() };
         std::fs::create_dir(place.mount_point()).unwrap();
         let image = place.image();
-        succeeds(ondol().args(["mkfs", "--size", "64M"]).arg(&image));
+        succeeds(ondol().args(["mkfs", "--size", size]).arg(&image));
         Some(place)
     }
 
@@ -61,7 +66,12 @@ impl Place {
 
     /// Mounts with a server in the foreground. Answers with its place among the servers.
     pub(crate) fn serve(&mut self) -> usize {
-        let server = self.mount_command().arg("-f").stderr(Stdio::piped()).spawn().unwrap();
+        self.serve_on("rw")
+    }
+
+    /// The same, with options.
+    pub(crate) fn serve_on(&mut self, options: &str) -> usize {
+        let server = self.mount_command().args(["-f", "-o", options]).stderr(Stdio::piped()).spawn().unwrap();
         self.servers.push(server);
         assert!(eventually(|| self.is_mounted()), "the server did not mount");
         self.servers.len() - 1
