@@ -107,7 +107,8 @@ impl Core {
             self.flush()?;
         }
         if let Some((_, from)) = old.filter(|_| self.config.zeroing) {
-            self.zero(from, next.map_or(head, |(_, at)| at))?;
+            let to = next.filter(|_| !plant::is(Defect::ZeroedTooFar)).map_or(head, |(_, at)| at);
+            self.zero(from, to)?;
         }
         let mut pending = self.pending.lock();
         pending.forget_upto(upto);

@@ -61,7 +61,9 @@ impl Core {
     pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
         let data_seen = self.data_written.load(SeqCst);
         let data_flushed = || self.data_flushed.load(SeqCst) >= data_seen || plant::is(Defect::MissingDataFlush);
-        let turn = self.turns.take(|| tid.at_most(Tid(self.durable.load(SeqCst))) && data_flushed());
+        let ahead = u32::from(plant::is(Defect::WaitForOlder));
+        let durable = || Tid(self.durable.load(SeqCst).wrapping_add(ahead));
+        let turn = self.turns.take(|| tid.at_most(durable()) && data_flushed());
         self.check_alive()?;
         if turn.is_some() {
             let mut committed = self.commit_lock.lock();
@@ -180,6 +182,9 @@ impl Core {
     fn to_revoke(&self, freed: &[(Extent, Kind)]) -> Vec<u64> {
         let pending = self.pending.lock();
         let mut runs: Vec<Extent> = may_be_logged(freed, self.journaled_data.load(SeqCst)).collect();
+        if plant::is(Defect::HalfRevoked) {
+            runs.iter_mut().for_each(|run| run.len = 1);
+        }
         let total: u64 = runs.iter().map(|e| u64::from(e.len)).sum();
         let mut revoked: Vec<u64> = if total <= pending.len() as u64 {
             let blocks = runs.iter().flat_map(|e| e.start..e.start + u64::from(e.len));

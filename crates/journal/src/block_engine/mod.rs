@@ -352,7 +352,8 @@ impl Engine for BlockEngine {
     }
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
-        let takes = self.takes_new_data() && (bytes < IN_PLACE || self.core.knows(&self.cache, extent));
+        let knows = || !plant::is(Defect::OverwrittenStaging) && self.core.knows(&self.cache, extent);
+        let takes = self.takes_new_data() && (bytes < IN_PLACE || knows());
         reach::hit_if(takes && reach::is_on() && self.core.knows(&self.cache, extent), Place::StagedOverwritten);
         takes
     }

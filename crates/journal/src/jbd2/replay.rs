@@ -51,7 +51,11 @@ impl Log<'_> {
         let before = images.len();
         if any_revoked && !plant::is(Defect::UnreadRevoke) {
             let revokes = self.revokes(whole, &images)?;
-            let later = |i: &Image| revokes.get(&i.home).is_some_and(|&r| !jbd2::sequence_after(i.sequence, r));
+            let later = |i: &Image| {
+                revokes
+                    .get(&i.home)
+                    .is_some_and(|&r| plant::is(Defect::RevokeForever) || !jbd2::sequence_after(i.sequence, r))
+            };
             images.retain(|image| !later(image));
         }
         let revoked = (before - images.len()) as u64;

@@ -2,6 +2,7 @@
 
 use crate::op::Op;
 use crate::{DataMode, Ino, Result, Volume};
+use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -32,7 +33,7 @@ impl OnceJournaled {
     }
 
     fn contains(&self, ino: Ino) -> bool {
-        self.any.load(SeqCst) && self.inodes.lock().contains(&ino)
+        self.any.load(SeqCst) && !plant::is(Defect::ForgottenFlag) && self.inodes.lock().contains(&ino)
     }
 }
 

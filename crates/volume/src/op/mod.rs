@@ -337,7 +337,7 @@ impl<'v> Op<'v> {
     /// As [`Op::close`].
     pub(crate) fn close_keeping(mut self) -> Result<(Tid, Vec<NodeGuard>)> {
         for at in 0..self.nodes.len() {
-            if self.nodes[at].dirty {
+            if self.nodes[at].dirty && (at == 0 || !plant::is(Defect::UnstagedInode)) {
                 self.stage_inode(at)?;
             }
         }

@@ -37,6 +37,7 @@ fn others(much: &str) -> Vec<Scene> {
     let wide = |name, calls: &str| scene(name, log(30), calls).on(Kind::WideLog).mount(Mount::Roomy);
     vec![
         wide("wide-log-overrun", much),
+        wide("wide-log-zeroing", much).mount(Mount::Zeroing),
         wide("wide-log-crowded", "create /a 0644\nidle 6\nchmod /a 0600\nsync\nidle 6"),
         wide("wide-log-left", "write /log 100 50 #91\nsync\nremount"),
         scene("little-memory", log(3), format!("write /log 0 60K #91\nsync\n{much}")),

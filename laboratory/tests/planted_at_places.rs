@@ -1,0 +1,86 @@
+//! Planted defects that the workloads of single places show: each is found by the workload that is named here, in the data mode in which it
+//! shows, and where none is planted nothing is.
+//!
+//! `ONDOL_PLANT=name` picks one; with `ONDOL_SEARCH=1` it is searched for through all workloads, and what shows it first is printed.
+
+use ondol::{DataMode, JournalEngine};
+use ondol_env::plant::Defect;
+use ondol_laboratory::Prey;
+use ondol_laboratory::explore::{Limits, Watch};
+use ondol_laboratory::workload::{Workload, scenarios, scenes};
+use ondol_power::Sampling;
+
+const CLASSIC: JournalEngine = JournalEngine::Classic;
+const COMPRESSED: JournalEngine = JournalEngine::Compressed;
+const ORDERED: DataMode = DataMode::Ordered;
+const JOURNAL: DataMode = DataMode::Journal;
+
+/// What is planted, and the engine, data mode and workload that show it.
+const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
+    (Defect::XattrFreedAsData, CLASSIC, ORDERED, "xattr"),
+    (Defect::NodeFreedAsData, CLASSIC, ORDERED, "extent-node"),
+    (Defect::DirectoryFreedAsData, CLASSIC, ORDERED, "trim-what-was-metadata"),
+    (Defect::SymlinkFreedAsData, CLASSIC, ORDERED, "symlink"),
+    (Defect::PointersFreedAsData, CLASSIC, ORDERED, "indirect"),
+    (Defect::RevokeForever, CLASSIC, ORDERED, "revoke"),
+    (Defect::HalfRevoked, CLASSIC, ORDERED, "journaled-data"),
+    (Defect::RevokedImageKept, CLASSIC, ORDERED, "journaled-data"),
+    (Defect::MisreadWrap, CLASSIC, ORDERED, "log-wraps"),
+    (Defect::WaitForOlder, CLASSIC, ORDERED, "create"),
+    (Defect::ForgottenFlag, CLASSIC, ORDERED, "journaled-file"),
+    (Defect::OverwrittenStaging, COMPRESSED, ORDERED, "new-and-changed-much"),
+    (Defect::StagingSumOfFirst, COMPRESSED, JOURNAL, "new-and-changed"),
+    (Defect::StaleOrphanLink, CLASSIC, ORDERED, "orphans"),
+    (Defect::KeptSlot, CLASSIC, ORDERED, "orphans-in-file"),
+    (Defect::ZeroedTooFar, CLASSIC, ORDERED, "wide-log-zeroing"),
+    (Defect::UnstagedInode, CLASSIC, ORDERED, "create"),
+];
+
+/// What is wrong with a run of this workload, crash or not, if anything.
+fn look(workload: &Workload, engine: JournalEngine, data: DataMode, plant: Option<Defect>) -> Option<String> {
+    let sampling = Sampling::default().at_most(16);
+    let limits = Limits { sampling, depth: 1, recrash_every: 12, second_opinion_every: 0, ..Limits::default() };
+    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None };
+    let report = prey.explore(&workload.image.make().unwrap(), workload, &Watch::default()).unwrap();
+    report.violations.first().map(ToString::to_string)
+}
+
+fn search(defect: Defect, engine: JournalEngine) {
+    for (i, workload) in scenarios().chain(scenes()).enumerate() {
+        for data in [ORDERED, JOURNAL] {
+            if let Some(what) = look(&workload, engine, data, Some(defect)) {
+                let line = what.lines().next().unwrap_or_default();
+                println!("FOUND {defect} {data:?} workload {i}: {}: {line}", workload.name);
+                return;
+            }
+        }
+    }
+    println!("MISSED {defect}");
+}
+
+#[test]
+fn each_by_its_workload_and_nothing_else() {
+    if let Some(tool) = ondol_testkit::image::missing(&["mke2fs"]) {
+        eprintln!("planted_at_places: skipped: {tool}");
+        return;
+    }
+    let only = std::env::var("ONDOL_PLANT").ok();
+    let mut missed = Vec::new();
+    let is_wanted =
+        |defect: Defect| only.as_deref().is_none_or(|only| only.split(',').any(|name| name == defect.name()));
+    for &(defect, engine, data, name) in PLANTED.iter().filter(|(defect, ..)| is_wanted(*defect)) {
+        if std::env::var_os("ONDOL_SEARCH").is_some() {
+            search(defect, engine);
+            continue;
+        }
+        let workloads: Vec<Workload> = scenarios().chain(scenes()).filter(|w| w.name == name).collect();
+        assert!(!workloads.is_empty(), "{defect}: there is no workload {name}");
+        let found = workloads.iter().find(|workload| look(workload, engine, data, Some(defect)).is_some());
+        let Some(workload) = found else {
+            missed.push(format!("{defect} by {name}"));
+            continue;
+        };
+        assert_eq!(look(workload, engine, data, None), None, "without {defect}");
+    }
+    assert!(missed.is_empty(), "not found: {}", missed.join(", "));
+}
