@@ -26,7 +26,7 @@ const FIRST: u32 = 100;
 /// What recovery may take beside the process itself: 8 MiB for what passes, and 64 bytes for each block of the ring or, where they are more, for
 /// each different block that the log has images of.
 fn bound_kib(blocks: u64) -> u64 {
-    (8 << 10) + (blocks.max(RING.into()) * 64 >> 10)
+    (8 << 10) + ((blocks.max(RING.into()) * 64) >> 10)
 }
 
 /// Says which image the child is to recover.

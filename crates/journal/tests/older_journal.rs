@@ -211,7 +211,7 @@ fn a_ring_is_read_in_large_pieces() {
     bytes[(BLOCKS as usize + 1) * BLOCK..][..3 * BLOCK].copy_from_slice(&transaction(5, 1, NOW).concat());
     let store = RamStore::from_bytes(bytes);
     jbd2::recover(&store, &map, Volume { blocks: BLOCKS + RING, made: MADE }).unwrap();
-    let (pieces, reads) = (RING * BLOCK as u64 >> 20, store.stats().reads);
+    let (pieces, reads) = ((RING * BLOCK as u64) >> 20, store.stats().reads);
     assert!(reads < pieces + 20, "classic: {reads} reads");
 
     let mut sb = superblock(RING as u32);

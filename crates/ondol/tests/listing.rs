@@ -4,7 +4,7 @@ use ondol::{FormatOptions, Volume};
 use std::collections::BTreeSet;
 
 /// A size that no other inode has.
-const SIZE: u64 = 0x0123_4567_89;
+const SIZE: u64 = 0x01_2345_6789;
 
 #[test]
 fn a_name_is_listed_though_its_inode_is_damaged() {

@@ -224,7 +224,7 @@ impl Drive {
 
     fn chattr(&mut self, ino: Ino) -> Result<()> {
         let flags = self.rig.vol.flags(ino)?;
-        self.rig.vol.set_flags(ino, flags ^ InodeFlags::JOURNAL_DATA.bits(), true)
+        self.rig.vol.set_flags(ino, flags ^ InodeFlags::JOURNAL_DATA.bits(), u32::MAX)
     }
 
     /// Another file in the place of one: numbers of inodes come back, now and then as those of values.
