@@ -9,7 +9,7 @@ use ondol_laboratory::hunt::{Budget, Phase, hunt};
 use ondol_laboratory::workload::{self, Workload};
 use ondol_laboratory::{Prey, data_word};
 use ondol_power::Sampling;
-use ondol_tests::parameter;
+use ondol_tests::{depth, hunting, parameter};
 use std::collections::BTreeSet;
 
 /// How a volume is mounted.
@@ -48,19 +48,27 @@ fn none_is_violated(
 }
 
 fn single_calls(mode: Mode) {
-    let sampling = Sampling { torn: 24, ..Sampling::default() };
-    let limits = Limits { sampling, second_opinion_every: 40, recrash_every: 100, ..Limits::default() };
-    none_is_violated(mode, limits, workload::exhaustive_1(), 2_000);
+    // In a hunt all of it, and more of it judged by e2fsck and crashed again.
+    let (torn, samples, rarer, least) = match hunting() {
+        true => (24, Sampling::default().samples, 1, 2_000),
+        false => (6, 6, 4, 500),
+    };
+    let sampling = Sampling { torn, samples, ..Sampling::default() };
+    let (second_opinion_every, recrash_every) = (40 * rarer, 100 * rarer);
+    let limits = Limits { sampling, second_opinion_every, recrash_every, ..Limits::default() };
+    none_is_violated(mode, limits, workload::exhaustive_1(), least);
 }
 
-/// On images whose files are mapped in other ways: every call, then random sequences.
+/// On images whose files are mapped in other ways: random sequences; in a hunt every call before them.
 fn other_forms(mode: Mode) {
     let on = |kind: ondol_laboratory::Image| move |workload: Workload| Workload { image: kind, ..workload };
     for kind in ondol_laboratory::Image::FORMS {
-        let sampling = Sampling { torn: 12, samples: 12, ..Sampling::default() };
-        let limits = Limits { sampling, second_opinion_every: 60, recrash_every: 150, ..Limits::default() };
-        none_is_violated(mode, limits, workload::exhaustive_1().map(on(kind)), 1_000);
-        let count = parameter("ONDOL_CASES", 60) as usize;
+        if hunting() {
+            let sampling = Sampling { torn: 12, samples: 12, ..Sampling::default() };
+            let limits = Limits { sampling, second_opinion_every: 60, recrash_every: 150, ..Limits::default() };
+            none_is_violated(mode, limits, workload::exhaustive_1().map(on(kind)), 1_000);
+        }
+        let count = depth("ONDOL_CASES", 20, 60) as usize;
         let seed = parameter("ONDOL_SEED", 1);
         none_is_violated(mode, sparse(), workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
     }
@@ -73,13 +81,13 @@ fn sparse() -> Limits {
 }
 
 fn sequences(mode: Mode) {
-    let count = parameter("ONDOL_CASES", 150) as usize;
+    let count = depth("ONDOL_CASES", 40, 150) as usize;
     none_is_violated(mode, sparse(), workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
 /// Two or three threads in interleavings from seeds.
 fn several_threads(mode: Mode) {
-    let count = parameter("ONDOL_CASES", 40) as usize;
+    let count = depth("ONDOL_CASES", 15, 40) as usize;
     none_is_violated(mode, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 

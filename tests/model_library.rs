@@ -7,7 +7,7 @@ use ondol_testkit::op::{Op, text};
 use ondol_testkit::rig::Setup;
 use ondol_testkit::strategy;
 use ondol_testkit::target::{Library, Lockstep};
-use ondol_tests::{hunt, parameter};
+use ondol_tests::{depth, hunt};
 
 fn run(image: &[u8], setup: Setup, ops: &[Op]) -> Result<(), String> {
     let ram = Arc::new(RamStore::from_bytes(image.to_vec()));
@@ -26,7 +26,7 @@ fn run(image: &[u8], setup: Setup, ops: &[Op]) -> Result<(), String> {
 fn agree(spec: &Spec, turn: usize) {
     let image = spec.make().unwrap();
     for setup in Setup::pair(turn) {
-        hunt(parameter("ONDOL_CASES", 150).div_ceil(2), strategy::ops(1..150), |ops| {
+        hunt(depth("ONDOL_CASES", 50, 150).div_ceil(2), strategy::ops(1..150), |ops| {
             run(&image, setup, ops).map_err(|e| format!("{setup:?}: {e}"))
         });
     }

@@ -19,6 +19,16 @@ pub fn parameter(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
+/// Whether this is a long hunt (`cargo xtask hunt`), not the tests of a change.
+pub fn hunting() -> bool {
+    std::env::var_os("ONDOL_HUNT").is_some()
+}
+
+/// How much of something random is tried: what `name` says in the environment, or else `long` in a hunt and `short` otherwise.
+pub fn depth(name: &str, short: u64, long: u64) -> u64 {
+    parameter(name, if hunting() { long } else { short })
+}
+
 /// The image of a live mount as it is while nothing is written to it. A copy that is made during a write may have half a block,
 /// which no power cut leaves.
 pub fn still(path: &Path) -> Vec<u8> {

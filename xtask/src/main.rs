@@ -1,4 +1,5 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
+//! `cargo xtask hunt`: the tests that take long, at full depth.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,9 @@ fn main() -> ExitCode {
     if wanted == "programs" {
         return programs::run(words);
     }
+    if wanted == "hunt" {
+        return hunt(words).map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if wanted == "fuzz" {
         let result = fuzz::run(&words.collect::<Vec<_>>());
         return result.map_or_else(fail, |()| ExitCode::SUCCESS);
@@ -42,7 +46,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }
@@ -62,6 +66,12 @@ fn fail(why: String) -> ExitCode {
 
 fn cargo(args: &[&str]) -> Result<(), String> {
     run(Command::new(env!("CARGO")).args(args))
+}
+
+/// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`.
+fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    run(command.args(["test", "-p", "ondol-tests"]).args(words).env("ONDOL_HUNT", "1"))
 }
 
 fn docs() -> Result<(), String> {
