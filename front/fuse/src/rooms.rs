@@ -7,9 +7,9 @@
 use crate::channel::{Channel, Device};
 use crate::proto::reply;
 use crate::proto::wire::OutHeader;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::cell::RefCell;
 use std::io;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// The connection for one request whose contents are put together in a room.
 pub(crate) struct Served<'r> {
@@ -92,7 +92,7 @@ impl Rooms {
             if state.over {
                 return None;
             }
-            state = self.handed_on.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.handed_on.wait(&mut state);
             if let Some(room) = state.handed.pop() {
                 return Some(room);
             }
@@ -147,7 +147,7 @@ impl Rooms {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
