@@ -164,6 +164,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "real threads")]
+
     use super::Rooms;
     use std::sync::Arc;
     use std::thread;
