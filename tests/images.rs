@@ -236,10 +236,7 @@ fn only_read(path: &Path, how: &str) {
     };
     for (held, bytes) in states {
         let store = Arc::new(RamStore::from_bytes(bytes.clone()));
-        // Without a journal it must be said that nothing is to be written.
-        let options = Options::default().with_read_only(how.contains("^has_journal"));
-        let volume =
-            Volume::open_stepped(store.clone(), &options, image::clock(5)).unwrap_or_else(|e| panic!("{how}: {e}"));
+        let volume = ours(&store, how);
         assert!(volume.is_read_only(), "{how}: written");
         volume.write("/x", b"x").expect_err("a change");
         if let Some(held) = held.filter(|_| !how.contains("^has_journal")) {

@@ -2,8 +2,10 @@
 //! read as it lies, of one that must not be written.
 
 use ondol::{Options, Volume};
+use ondol_format::{RawSuperblock, RoCompat};
 use ondol_testkit::image::{self, Spec, scratch_dir};
 use std::path::Path;
+use zerocopy::{FromBytes, IntoBytes};
 
 /// An image that was not closed: `/synced` is only in the journal, the orphan `/gone` is still open.
 fn dirty_image(path: &Path) {
@@ -74,4 +76,25 @@ fn what_is_mounted_read_only_because_of_a_feature_is_not_written_either() {
     assert!(volume.is_read_only());
     volume.close().expect("close");
     assert!(std::fs::read(&path).expect("read") == before, "a read-only mount wrote");
+}
+
+#[test]
+fn recovery_replays_the_journal_of_what_is_mounted_read_only_because_of_a_feature() {
+    let dir = scratch_dir().expect("a scratch directory");
+    let path = dir.path().join("image");
+    dirty_image(&path);
+    let mut bytes = std::fs::read(&path).expect("read");
+    let mut raw = RawSuperblock::read_from_bytes(&bytes[1024..2048]).expect("a superblock");
+    let mut features = raw.features();
+    features.ro_compat |= RoCompat::READONLY;
+    raw.set_features(features);
+    raw.seal();
+    bytes[1024..2048].copy_from_slice(raw.as_bytes());
+    std::fs::write(&path, bytes).expect("write");
+    assert!(ondol::check(&path).expect("a check").needs_recovery);
+    assert!(ondol::recover(&path).expect("recovery").transactions > 0);
+    let report = ondol::check(&path).expect("a check");
+    assert!(!report.needs_recovery && !report.unclean && report.problems.is_empty(), "{report:?}");
+    let volume = mounts(&path, "ro");
+    assert_eq!(volume.read("/synced").expect("what was synced"), [2; 9000]);
 }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// How a file is opened.
@@ -85,15 +85,51 @@ impl FileStore {
         let name = path.display().to_string();
         let fail = |source| BlockError::Open { what: "create", name: name.clone(), source };
         let file = File::options().read(true).write(true).create_new(true).open(path).map_err(fail)?;
-        file.set_len(size).map_err(fail)?;
-        Self::from_file(file, name, Access::Write)
+        let made = file.set_len(size).map_err(fail).and_then(|()| Self::from_file(file, name.clone(), Access::Write));
+        made.inspect_err(|_| {
+            // The failure that led here is the one to tell.
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    /// Whether it is a block device, whose size is as it is.
+    pub fn is_device(&self) -> bool {
+        self.file.metadata().is_ok_and(|meta| meta.file_type().is_block_device())
+    }
+
+    /// Gives a regular file another size. What is added holds zeros.
+    ///
+    /// # Errors
+    /// `ReadOnly`; the system's refusal.
+    pub fn resize(&mut self, size: u64) -> Result<()> {
+        self.check("write", 0, 0)?;
+        self.file.set_len(size).map_err(|e| self.io("resize", 0, size, e))?;
+        self.size = size;
+        Ok(())
+    }
+
+    /// Sees to it that there is room for writes of `len` bytes from `offset` on, also behind the end. No byte changes. False where the file's
+    /// medium cannot promise that.
+    ///
+    /// # Errors
+    /// No space; the system's refusal.
+    pub fn reserve(&self, offset: u64, len: u64) -> Result<bool> {
+        self.check("write", 0, 0)?;
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL | Errno::NOSYS) => Ok(false),
+            Err(e) => Err(self.io("reserve", offset, len, e.into())),
+        }
     }
 
     /// Takes over an open file or block device and locks it.
     ///
     /// # Errors
-    /// `Locked` when another process holds it, `Open` when its size cannot be found.
+    /// `Locked` when another process holds it, `ReadOnly` for a device that is write-protected, `Open` when its size cannot be found.
     pub fn from_file(file: File, name: String, access: Access) -> Result<Self> {
+        if access == Access::Write && is_protected(&file) {
+            return Err(BlockError::ReadOnly { name });
+        }
         let op = match access {
             Access::Read => FlockOperation::NonBlockingLockShared,
             Access::Write => FlockOperation::NonBlockingLockExclusive,
@@ -225,6 +261,14 @@ impl Drop for FileStore {
             let _ = rustix::fs::flock(claim, FlockOperation::Unlock);
         }
     }
+}
+
+/// Whether it is a device that is write-protected: the kernel opens one for writing all the same, and refuses the first write.
+fn is_protected(file: &File) -> bool {
+    let Ok(meta) = file.metadata() else { return false };
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+    let said = || std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    meta.file_type().is_block_device() && said().is_ok_and(|text| text.trim() == "1")
 }
 
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;

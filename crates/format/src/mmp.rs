@@ -98,8 +98,7 @@ impl RawMmp {
 
     /// The machine and the device of the last holder, as text.
     pub fn holder(&self) -> (String, String) {
-        let text =
-            |bytes: &[u8]| String::from_utf8_lossy(bytes.split(|b| *b == 0).next().unwrap_or_default()).into_owned();
+        let text = |bytes: &[u8]| crate::printable(bytes.split(|b| *b == 0).next().unwrap_or_default());
         (text(&self.mmp_nodename), text(&self.mmp_bdevname))
     }
 

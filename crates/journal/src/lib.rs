@@ -30,6 +30,7 @@ pub mod jbd2;
 mod ranges;
 mod read_only;
 mod ring;
+mod salvage;
 pub mod thresholds;
 mod together;
 
@@ -42,3 +43,4 @@ pub use error::{Corrupt, JournalError, Result};
 pub use handle::{Handle, WriteSet};
 pub use ranges::Ranges;
 pub use read_only::ReadOnlyEngine;
+pub use salvage::{GivenUp, Salvaged};

@@ -1,14 +1,17 @@
 //! Opening and closing: the only place that chooses and joins layers.
 //!
 //! ```text
-//!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ mark mounted ─▶ engine ─▶ inode-level volume ─▶ orphans
+//!   FileStore (locked) ─▶ Image (superblock) ─▶ hold (MMP) ─▶ replay ─▶ examine ─▶ engine ─▶ mark mounted ─▶ inode-level volume ─▶ orphans
 //! ```
+//!
+//! Up to *examine* only replay and MMP write. What fails later takes the marks of a mounted volume away again: whoever mends it must be able to
+//! open it.
 
 use crate::holding::Holding;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::memory::Shares;
-use crate::{Error, JournalEngine, Options, Result, fast_commit, journal_size};
+use crate::{Error, JournalEngine, Options, RecoverReport, Result, fast_commit, journal_size};
 use ondol_block::{Access, BlockStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
@@ -18,7 +21,9 @@ use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, compressed};
-use ondol_volume::{DataMode, Image, Mmp, Processed, Replay, Volume as Inodes, VolumeOptions};
+use ondol_volume::{
+    DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes, VolumeOptions,
+};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -59,8 +64,11 @@ pub(crate) fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc
 
 pub(crate) fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
     let image = open_image(media.store.clone(), options)?;
-    let writable = !options.read_only && can_be_written(&image);
-    if !writable {
+    if options.read_only {
+        return open_read_only(media, image, options, env);
+    }
+    if let Some(why) = why_read_only(&image) {
+        tracing::warn!("mounted read-only: {why}");
         return open_read_only(media, image, options, env);
     }
     require_whole(&image, options)?;
@@ -94,6 +102,7 @@ fn open_whole(
     let journal = jbd2::info(&*store, &map)?;
     let options = &options.clone().over(image.superblock(), journal.asks);
     let shared = image.shared()?;
+    reader(store.clone(), &image, shared.clone(), options, env.clone()).1.examine(&image)?;
     if journal.errno != 0 {
         image.mark_journal_error(env.now(), journal.errno)?;
     }
@@ -108,13 +117,37 @@ fn open_whole(
     };
     let engine: Arc<dyn Engine> =
         Arc::new(open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
+    let inodes = Arc::new(Inodes::new(shared, engine.clone(), env.clone(), volume_options(options, data, false)));
+    let orphans = Processed::default();
+    let mut composed = Composed { store, engine, inodes, hold: None, recovered, orphans, options: options.clone() };
     holding.check()?;
     let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes());
-    image.mark_mounted(env.now(), mounted_on, who(journal))?;
-    let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options(options, data, false)));
-    let orphans = inodes.process_orphans()?;
-    let hold = holding.end()?;
-    Ok(Composed { store, engine, inodes, hold, recovered, orphans, options: options.clone() })
+    let begun = image.mark_mounted(env.now(), mounted_on, who(journal));
+    match begun.and_then(|()| composed.inodes.process_orphans()) {
+        Ok(orphans) => composed.orphans = orphans,
+        Err(e) => {
+            holding.check()?;
+            composed.withdraw();
+            return Err(e.into());
+        }
+    }
+    composed.hold = holding.end()?;
+    Ok(composed)
+}
+
+/// A volume for reading, over the image as it lies on `store`.
+fn reader(
+    store: Arc<dyn BlockStore>,
+    image: &Image,
+    shared: Arc<Shared>,
+    options: &Options,
+    env: Arc<dyn Env>,
+) -> (Arc<dyn Engine>, Arc<Inodes>) {
+    let cache = Shares::of(options.cache_bytes).live as usize;
+    let engine = ReadOnlyEngine::new(store, image.superblock().block_size(), shared.clone(), cache);
+    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let inodes = Inodes::new(shared, engine.clone(), env, volume_options(options, DataMode::Ordered, true));
+    (engine, Arc::new(inodes))
 }
 
 fn open_image(store: Arc<dyn BlockStore>, options: &Options) -> Result<Image> {
@@ -136,24 +169,13 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
     }
     let store = media.store;
     let options = &options.clone().over(image.superblock(), Extension::default());
-    let shared = image.shared()?;
-    let block_size = image.superblock().block_size();
-    let cache = Shares::of(options.cache_bytes).live as usize;
-    let engine: Arc<dyn Engine> = Arc::new(ReadOnlyEngine::new(store.clone(), block_size, shared.clone(), cache));
-    let volume_options = volume_options(options, DataMode::Ordered, true);
-    let inodes = Arc::new(Inodes::new(shared, engine.clone(), env, volume_options));
+    let (engine, inodes) = reader(store.clone(), &image, image.shared()?, options, env);
     let (orphans, options) = (Processed::default(), options.clone());
     Ok(Composed { store, engine, inodes, hold: None, recovered, orphans, options })
 }
 
-fn can_be_written(image: &Image) -> bool {
-    match image.require_writable() {
-        Ok(()) => true,
-        Err(e) => {
-            tracing::warn!("mounted read-only: {e}");
-            false
-        }
-    }
+fn why_read_only(image: &Image) -> Option<Error> {
+    image.require_writable().map_err(Error::from).and_then(|()| require_journal(image)).err()
 }
 
 /// Refuses to write what cannot be written safely.
@@ -167,7 +189,7 @@ fn require_whole(image: &Image, options: &Options) -> Result<()> {
     if !options.recovery && image.needs_recovery() {
         return state("its journal holds transactions: `norecovery` goes with `ro`".into());
     }
-    require_journal(image)
+    Ok(())
 }
 
 fn require_journal(image: &Image) -> Result<()> {
@@ -176,15 +198,40 @@ fn require_journal(image: &Image) -> Result<()> {
     }
     Err(Error::State {
         target: image.name().to_owned(),
-        what: "it has no journal, without which it cannot be written safely: mount it with `ro`, or give it one with \
-               `tune2fs -j`"
-            .into(),
+        what: "it has no journal, without which it cannot be written safely (`tune2fs -j` gives it one)".into(),
     })
 }
 
 /// Replays the journal of the image on `store` if it holds anything, and marks the image recovered.
 pub(crate) fn recover_store(store: &Arc<dyn BlockStore>) -> Result<Recovered> {
     replay(&Media::image(store.clone()), &Image::open(store.clone())?)
+}
+
+/// Replays the journal, deletes orphans, and closes: for an image that nobody mounts. Where it can only be read, orphans stay.
+pub(crate) fn recover(media: &Media, env: Arc<dyn Env>) -> Result<RecoverReport> {
+    let image = Image::open(media.store.clone())?;
+    if why_read_only(&image).is_none() {
+        let composed = open_media(media.clone(), &Options::default(), env)?;
+        composed.close()?;
+        return Ok(RecoverReport::of(&composed));
+    }
+    let holding = Holding::take(&image, env)?;
+    let recovered = replay(media, &image)?;
+    holding.check()?;
+    Ok(RecoverReport::replayed(recovered))
+}
+
+/// What is wrong with the list of orphans, if there is one.
+pub(crate) fn orphan_list_damage(media: &Media, image: &Image, env: Arc<dyn Env>) -> Result<Option<VolumeError>> {
+    if image.superblock().last_orphan() == 0 {
+        return Ok(None);
+    }
+    let reader = image.shared().map(|shared| reader(media.store.clone(), image, shared, &Options::default(), env).1);
+    match reader.and_then(|inodes| inodes.examine_orphans()) {
+        Ok(()) => Ok(None),
+        Err(e @ VolumeError::Corrupt(_)) => Ok(Some(e)),
+        Err(e) => Err(e.into()),
+    }
 }
 
 fn replay(media: &Media, image: &Image) -> Result<Recovered> {
@@ -217,12 +264,12 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
     recovered_image(media, image, recovered)
 }
 
-fn volume_of(image: &Image) -> jbd2::Volume {
+pub(crate) fn volume_of(image: &Image) -> jbd2::Volume {
     let sb = image.superblock();
     jbd2::Volume { blocks: sb.blocks_count(), made: sb.mkfs_time() }
 }
 
-fn sum(a: Recovered, b: Recovered) -> Recovered {
+pub(crate) fn sum(a: Recovered, b: Recovered) -> Recovered {
     Recovered {
         transactions: a.transactions + b.transactions,
         blocks: a.blocks + b.blocks,
@@ -306,7 +353,8 @@ impl Composed {
         steps
     }
 
-    /// Commits everything, empties the journal and marks the image clean. The lock is released when the store is dropped.
+    /// Commits everything, empties the journal and marks the image clean, even if orphans are damaged and stay: e2fsck must be able to take it. The
+    /// lock is released when the store is dropped.
     pub(crate) fn close(&self) -> Result<()> {
         if let Some(why) = self.engine.aborted() {
             return Err(JournalError::Aborted(why).into());
@@ -314,16 +362,26 @@ impl Composed {
         if self.engine.max_blocks() == 0 {
             return Ok(());
         }
-        if !self.inodes.is_read_only() {
-            self.inodes.process_orphans()?;
-        }
+        let orphans = self.inodes.process_orphans();
         if plant::is(Defect::FlagClearedEarly) {
             Image::open(self.store.clone())?.mark_unmounted(&self.inodes)?;
         }
+        self.give_back()?;
+        self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?;
+        Ok(orphans.map(drop)?)
+    }
+
+    /// Empties the journal and takes the marks of a mounted volume away.
+    fn give_back(&self) -> Result<()> {
         self.inodes.save_errors()?;
         self.engine.checkpoint_all()?;
-        let image = Image::open(self.store.clone())?;
-        image.mark_unmounted(&self.inodes)?;
-        Ok(self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?)
+        Ok(Image::open(self.store.clone())?.mark_unmounted(&self.inodes)?)
+    }
+
+    /// As [`Composed::close`], of a volume that could not be opened to the end.
+    fn withdraw(&self) {
+        if let Err(e) = self.give_back() {
+            tracing::warn!("{}: it needs recovery: {e}", self.store.name());
+        }
     }
 }

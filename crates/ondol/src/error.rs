@@ -37,6 +37,14 @@ pub enum Error {
         /// Why.
         what: String,
     },
+    /// Something would be made over something else.
+    #[error("{target} is not empty: it holds {what}")]
+    Holds {
+        /// The file or device.
+        target: String,
+        /// What it holds, in words.
+        what: String,
+    },
     /// NVM failed, or cannot be used.
     #[error(transparent)]
     Nvm(#[from] NvmError),
@@ -82,7 +90,7 @@ impl Error {
             Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
-            Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),
+            Self::Holds { .. } | Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),
             Self::Pool(PoolError::Size { .. } | PoolError::Areas { .. } | PoolError::NoFree { .. }) => {
                 Errno::NOSPC.raw_os_error()
             }

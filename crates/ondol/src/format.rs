@@ -1,5 +1,6 @@
 //! Making volumes.
 
+use crate::contents;
 use crate::machine::claim;
 use crate::options::data_code;
 use crate::{DataMode, Error, JournalEngine, Result, Volume};
@@ -7,9 +8,9 @@ use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::{Env, System};
 use ondol_format::jbd2::Extension;
 use ondol_format::mkfs::{self, Chunk, Plan};
-use ondol_format::superblock;
-use std::fs::OpenOptions;
-use std::os::unix::fs::FileTypeExt;
+use std::convert::Infallible;
+use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::Path;
 
 /// How a volume is made; everything that is not set is decided as mke2fs does, but for the journal: its engine is `compressed`, its data mode
@@ -89,7 +90,7 @@ impl FormatOptions {
         self
     }
 
-    /// Make the volume even where there is one already.
+    /// Make the volume even where there is something already, which is then lost.
     #[must_use]
     pub fn force(mut self, yes: bool) -> Self {
         self.force = yes;
@@ -103,35 +104,50 @@ const ZEROS: usize = 1 << 20;
 impl Volume {
     /// Makes an empty ext4 volume on the file or block device at `path`. Durable when this returns.
     ///
+    /// Everything that can be known before is checked before anything is written: the options, what the target holds, and that a regular file's
+    /// medium has room. A file that was not there before is removed again when this fails.
+    ///
     /// # Errors
-    /// A file system is there already and `force` is not set; the size is missing or too small; an option cannot be
-    /// honoured; the target is in use.
+    /// `Holds` when there is something already and `force` is not set; the size is missing or too small; an option cannot be
+    /// honoured; the target is in use; the store's failure.
     pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<()> {
         let path = path.as_ref();
         let fail = |what: String| Error::Format { target: path.display().to_string(), what };
-        let (store, zeroed) = open_target(path, options, &fail)?;
-        let plan = plan(options, &store, zeroed).map_err(|e| fail(e.to_string()))?;
-        let zeros = vec![0; ZEROS];
-        plan.emit(|chunk| match chunk {
-            Chunk::Bytes { offset, bytes } => store.write(offset, bytes),
-            Chunk::Zeros { mut offset, mut len } => {
-                while len > 0 {
-                    let n = len.min(ZEROS as u64);
-                    store.write(offset, &zeros[..n as usize])?;
-                    (offset, len) = (offset + n, len - n);
-                }
-                Ok(())
+        let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
+        match std::fs::metadata(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let size =
+                    options.size.ok_or_else(|| fail("it does not exist: say how large it shall be (--size)".into()))?;
+                let plan = plan(size, true)?;
+                let store = FileStore::create(path, size)?;
+                write(&store, &plan).inspect_err(|_| {
+                    // The failure that led here is the one to tell.
+                    let _ = std::fs::remove_file(path);
+                })
             }
-        })?;
-        Ok(store.flush()?)
+            _ => {
+                let mut store = claim::open(path, Access::Write)?;
+                if !options.force
+                    && let Some(what) = contents::of(&store)?
+                {
+                    return Err(Error::Holds { target: store.name().to_owned(), what });
+                }
+                if store.is_device() {
+                    if options.size.is_some_and(|s| s > store.size()) {
+                        return Err(fail(format!("the device has only {} bytes", store.size())));
+                    }
+                    return write(&store, &plan(store.size(), false)?);
+                }
+                let size = options.size.unwrap_or(store.size());
+                let plan = plan(size, true)?;
+                clear(&mut store, &plan, size)?;
+                write(&store, &plan)
+            }
+        }
     }
 }
 
-fn plan(
-    options: &FormatOptions,
-    store: &FileStore,
-    zeroed: bool,
-) -> std::result::Result<Plan, ondol_format::FormatError> {
+fn plan(options: &FormatOptions, size: u64, zeroed: bool) -> std::result::Result<Plan, ondol_format::FormatError> {
     let env = System;
     let mut o = mkfs::Options::new(env.random_uuid(), env.random_uuid(), env.now().sec);
     o.block_size = options.block_size;
@@ -149,37 +165,72 @@ fn plan(
     o.roomy_journal = engine == JournalEngine::Compressed;
     if let Some(bytes) = options.journal_size {
         // The size of a block follows from that of the volume where it is not set.
-        let block_size = Plan::new(&o, store.size())?.superblock().block_size();
+        let block_size = Plan::new(&o, size)?.superblock().block_size();
         o.journal_blocks = Some(u32::try_from(bytes / u64::from(block_size)).unwrap_or(u32::MAX));
     }
-    Plan::new(&o, store.size())
+    Plan::new(&o, size)
 }
 
-/// Opens, creates or resizes the target; also says whether it holds nothing but zeros.
-fn open_target(path: &Path, options: &FormatOptions, fail: &dyn Fn(String) -> Error) -> Result<(FileStore, bool)> {
-    let Ok(meta) = std::fs::metadata(path) else {
-        let size = options.size.ok_or_else(|| fail("it does not exist: say how large it shall be (--size)".into()))?;
-        return Ok((FileStore::create(path, size)?, true));
-    };
-    let store = claim::open(path, Access::Write)?;
-    if !options.force && holds_ext4(&store) {
-        return Err(fail("there is an ext file system on it already: -F makes a new one in its place".into()));
+/// Makes a regular file one of `size` zeros. Its medium's room for all that `plan` writes is taken first, so that a full one costs nothing of what
+/// was there.
+fn clear(store: &mut FileStore, plan: &Plan, size: u64) -> Result<()> {
+    let written = written(plan);
+    let mut reserved = true;
+    for range in &written {
+        reserved = reserved && store.reserve(range.start, range.end - range.start)?;
     }
-    if meta.file_type().is_block_device() {
-        if options.size.is_some_and(|s| s > store.size()) {
-            return Err(fail(format!("the device has only {} bytes", store.size())));
+    let end = store.size();
+    if size > end {
+        store.resize(size)?;
+    }
+    let mut at = 0;
+    for range in written.iter().cloned().chain(std::iter::once(end..end)).filter(|range| range.start <= end) {
+        reserved = reserved && (range.start <= at || store.discard(at, range.start - at)?);
+        at = range.end;
+    }
+    if !reserved {
+        // Cut to nothing and extended again, it holds zeros, too.
+        store.resize(0)?;
+    }
+    if size != store.size() {
+        store.resize(size)?;
+    }
+    Ok(())
+}
+
+/// The bytes that a plan writes, in their order.
+fn written(plan: &Plan) -> Vec<Range<u64>> {
+    let mut ranges: Vec<Range<u64>> = Vec::new();
+    let noted: std::result::Result<(), Infallible> = plan.emit(|chunk| {
+        let (start, len) = match chunk {
+            Chunk::Bytes { offset, bytes } => (offset, bytes.len() as u64),
+            Chunk::Zeros { offset, len } => (offset, len),
+        };
+        ranges.push(start..start + len);
+        Ok(())
+    });
+    let Ok(()) = noted;
+    ranges.sort_unstable_by_key(|range| range.start);
+    ranges.dedup_by(|next, kept| {
+        let touch = next.start <= kept.end;
+        kept.end = if touch { kept.end.max(next.end) } else { kept.end };
+        touch
+    });
+    ranges
+}
+
+fn write(store: &FileStore, plan: &Plan) -> Result<()> {
+    let zeros = vec![0; ZEROS];
+    plan.emit(|chunk| match chunk {
+        Chunk::Bytes { offset, bytes } => store.write(offset, bytes),
+        Chunk::Zeros { mut offset, mut len } => {
+            while len > 0 {
+                let n = len.min(ZEROS as u64);
+                store.write(offset, &zeros[..n as usize])?;
+                (offset, len) = (offset + n, len - n);
+            }
+            Ok(())
         }
-        return Ok((store, false));
-    }
-    // Cut to nothing and extended again, a regular file holds zeros. The lock is held until it has its new size.
-    let size = options.size.unwrap_or(store.size());
-    let file = OpenOptions::new().write(true).open(path).map_err(|e| fail(e.to_string()))?;
-    file.set_len(0).and_then(|()| file.set_len(size)).map_err(|e| fail(e.to_string()))?;
-    drop(store);
-    Ok((claim::open(path, Access::Write)?, true))
-}
-
-fn holds_ext4(store: &FileStore) -> bool {
-    let mut magic = [0; 2];
-    store.read(superblock::OFFSET + 56, &mut magic).is_ok() && u16::from_le_bytes(magic) == superblock::MAGIC
+    })?;
+    Ok(store.flush()?)
 }

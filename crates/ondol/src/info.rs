@@ -156,7 +156,7 @@ fn describe(image: &Image) -> Result<Info> {
     let (free_blocks, free_inodes) = image.free_counts()?;
     Ok(Info {
         target: image.name().to_owned(),
-        label: String::from_utf8_lossy(sb.volume_name()).into_owned(),
+        label: text_of(sb.volume_name()),
         uuid: uuid_text(sb.uuid()),
         block_size: sb.block_size(),
         blocks: sb.blocks_count(),
@@ -188,6 +188,11 @@ fn journal_info(image: &Image) -> Result<JournalInfo> {
         engine: asked.journal.unwrap_or_default().name(),
         data: asked.data.unwrap_or_default().name(),
     })
+}
+
+/// A label as it is where it is text, and otherwise as it can be shown.
+fn text_of(label: &[u8]) -> String {
+    std::str::from_utf8(label).map_or_else(|_| ondol_format::printable(label), str::to_owned)
 }
 
 pub(crate) fn uuid_text(uuid: &[u8; 16]) -> String {

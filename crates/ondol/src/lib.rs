@@ -30,6 +30,7 @@
 mod attributes;
 mod background;
 mod compose;
+mod contents;
 mod error;
 mod fast_commit;
 mod file;
@@ -44,6 +45,7 @@ mod memory;
 mod options;
 mod path;
 pub mod pool;
+mod salvage;
 mod transaction;
 mod volume;
 mod words;
@@ -58,11 +60,13 @@ pub use maintain::{
 };
 pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::Timestamp;
+pub use ondol_format::{is_printable, printable};
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,
     SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
+pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force};
 pub use transaction::Transaction;
 pub use volume::{Entry, Volume};
 pub use words::counted;

@@ -10,7 +10,7 @@ use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Superblock;
 use ondol_journal::{LogMap, jbd2};
-use ondol_volume::Image;
+use ondol_volume::{Error as VolumeError, Image};
 use serde::Serialize;
 use std::path::Path;
 
@@ -35,20 +35,19 @@ impl RecoverReport {
         Self { orphans_deleted: orphans.deleted, orphans_truncated: orphans.truncated, ..Self::replayed(replayed) }
     }
 
-    fn replayed(r: jbd2::Recovered) -> Self {
+    pub(crate) fn replayed(r: jbd2::Recovered) -> Self {
         Self { transactions: r.transactions, blocks: r.blocks, revoked: r.revoked, ..Self::default() }
     }
 }
 
 /// Replays the journal of the image at `path`, deletes orphans, and marks the image clean: any ext4 program can take it
-/// then. Durable when this returns.
+/// then. Of an image that is mounted read-only because of its features, the journal alone is replayed. Durable when this returns.
 ///
 /// # Errors
 /// The image is in use, corrupt, or needs a feature that is not known.
 pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
-    let composed = compose::open(path.as_ref(), &Options::default())?;
-    composed.close()?;
-    Ok(RecoverReport::of(&composed))
+    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
+    compose::recover(&Media::image(store), Arc::new(System))
 }
 
 /// Replays the journal of the image on `store`, if it holds anything, and marks the image recovered. Orphans stay for the next
@@ -114,6 +113,9 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
 pub struct CheckReport {
     /// The journal holds transactions, which must be replayed before anything else can be judged.
     pub needs_recovery: bool,
+    /// The image is marked as mounted or not unmounted cleanly, and its journal is empty. Everything has been looked at; whoever opens it for
+    /// writing takes the mark away.
+    pub unclean: bool,
     /// What breaks the rules, one line each, up to ten thousand.
     pub problems: Vec<String>,
     /// Problems beyond those.
@@ -131,9 +133,9 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// Nothing is wrong, and nothing needs to be replayed.
+    /// Nothing is wrong, nothing needs to be replayed, and the image says so.
     pub fn is_clean(&self) -> bool {
-        !self.needs_recovery && self.problems.is_empty() && self.omitted == 0
+        !self.needs_recovery && !self.unclean && self.problems.is_empty() && self.omitted == 0
     }
 }
 
@@ -183,19 +185,21 @@ pub fn check_store(store: &Arc<dyn BlockStore>) -> Result<CheckReport> {
 
 fn check_image(image: &Image) -> Result<CheckReport> {
     image.require_unused()?;
-    let dirty = match image.superblock().journal_inum() {
-        Some(_) => {
-            let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
-            jbd2::info(image.store(), &map)?.dirty
+    let unclean = image.needs_recovery();
+    match holds_transactions(image) {
+        Ok(false) => {}
+        Ok(true) => return Ok(CheckReport { needs_recovery: true, ..CheckReport::default() }),
+        Err(e @ Error::Volume(VolumeError::Corrupt(_))) if unclean => {
+            return Ok(CheckReport { unclean, problems: vec![e.to_string()], ..CheckReport::default() });
         }
-        None => false,
-    };
-    if image.needs_recovery() || dirty {
-        return Ok(CheckReport { needs_recovery: true, ..CheckReport::default() });
+        // What is wrong with an unused journal is found below.
+        Err(Error::Volume(VolumeError::Corrupt(_))) => {}
+        Err(e) => return Err(e),
     }
     let found = ondol_volume::check(image, &mut |_| {})?;
     Ok(CheckReport {
         needs_recovery: false,
+        unclean,
         problems: found.problems.iter().map(ToString::to_string).collect(),
         omitted: found.omitted,
         notes: found.notes,
@@ -204,4 +208,18 @@ fn check_image(image: &Image) -> Result<CheckReport> {
         blocks: found.blocks,
         orphans: found.orphans,
     })
+}
+
+/// Whether there is anything to replay. Of a journal on another device the image itself knows.
+fn holds_transactions(image: &Image) -> Result<bool> {
+    let sb = image.superblock();
+    if sb.journal_inum().is_none() {
+        return Ok(image.needs_recovery() && sb.journal_device_uuid().is_some());
+    }
+    let map = LogMap::new(sb.block_size(), image.journal_map()?);
+    if jbd2::info(image.store(), &map)?.dirty {
+        return Ok(true);
+    }
+    // Fast commits may follow an empty log.
+    Ok(image.needs_recovery() && jbd2::fast_commits(image.store(), &map)?.is_some())
 }

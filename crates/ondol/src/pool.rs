@@ -4,7 +4,9 @@
 mod measure;
 
 use crate::info::uuid_text;
-use crate::{Error, Result};
+use crate::machine::claim;
+use crate::{Error, Result, contents};
+use ondol_block::BlockStore;
 use ondol_env::{Env, System};
 use ondol_medium::{Access, Header, HeaderFault, Nvm, NvmError, NvmOptions, PoolReport, PoolSpec, inspect};
 use serde::Serialize;
@@ -144,6 +146,13 @@ pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<PoolInf
 }
 
 fn make(path: &Path, options: &CreateOptions) -> Result<()> {
+    if !options.force && path.is_file() {
+        // Before it is extended: what is refused stays as it is.
+        let store = claim::look(path)?;
+        if let Some(what) = contents::of(&store)? {
+            return Err(Error::Holds { target: store.name().to_owned(), what });
+        }
+    }
     let opened = NvmOptions { domain: options.domain, ..NvmOptions::default() };
     let nvm = match options.size {
         Some(size) => Nvm::create(path, size, &opened)?,

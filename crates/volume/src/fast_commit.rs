@@ -221,7 +221,7 @@ impl<'v> Replay<'v> {
         let Named { parent, ino, name } = named;
         let (parent, ino) = (*parent, *ino);
         if check_name(name).is_err() || is_dots(name) {
-            return Err(corrupt(parent, format!("{:?} is no name", String::from_utf8_lossy(name))));
+            return Err(corrupt(parent, format!("'{}' is no name", ondol_format::printable(name))));
         }
         let Some(mut dir) = self.locked(parent)? else { return Ok(()) };
         let slot = loop {

@@ -67,6 +67,12 @@ impl Image {
         Self::with_features(store, sb, if offset == superblock::OFFSET { None } else { group })
     }
 
+    /// As [`Image::open_copy`], by the first copy of the superblock that can be believed.
+    pub fn open_any_copy(store: Arc<dyn BlockStore>) -> Option<Self> {
+        let (_, offset) = find_copy(&*store)?;
+        Self::open_copy(store, offset).ok()
+    }
+
     fn with_features(store: Arc<dyn BlockStore>, sb: Superblock, copy_of_group: Option<u32>) -> Result<Self> {
         sb.features().require_incompat(INCOMPAT).map_err(unsupported)?;
         Ok(Self { store, sb, copy_of_group })

@@ -64,13 +64,37 @@ impl Image {
         self.keep_off_metadata(&runs).map(|()| runs)
     }
 
+    /// Refuses a journal whose inode is damaged. The superblock's copy of it is good enough for recovery, and nobody else goes by it: the kernel
+    /// refuses such a volume, and e2fsck writes the inode anew.
+    ///
+    /// # Errors
+    /// What is wrong with the inode; the store's failure. A volume without a journal in it has nothing to be wrong.
+    pub fn require_journal_inode(&self) -> Result<()> {
+        let Some(ino) = self.sb.journal_inum() else { return Ok(()) };
+        match self.own_journal_inode(ino) {
+            Ok(_) => Ok(()),
+            Err(Error::Corrupt(mut found)) => {
+                found.structure = format!("journal (inode {ino})");
+                Err(Error::Corrupt(found))
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    fn own_journal_inode(&self, ino: Ino) -> Result<Inode> {
+        let inode = self.read_inode(ino)?;
+        if inode.file_type() == Some(FileType::Regular) && inode.links > 0 {
+            return Ok(inode);
+        }
+        let what = format!("mode {:#o}, {} links", inode.mode, inode.links);
+        Err(Error::corrupt(format!("journal (inode {ino})"), 0, what))
+    }
+
     fn journal_inode(&self, ino: Ino) -> Result<Inode> {
         let sb = self.superblock();
-        let inode = self.read_inode(ino);
-        let regular = |i: &Inode| i.file_type() == Some(FileType::Regular) && i.links > 0;
-        match (inode, sb.jnl_blocks()) {
-            (Ok(inode), _) if regular(&inode) => Ok(inode),
-            (_, Some(copy)) => {
+        match (self.own_journal_inode(ino), sb.jnl_blocks()) {
+            (Ok(inode), _) => Ok(inode),
+            (Err(_), Some(copy)) => {
                 let mut inode = Inode::new(0, &sb.inode_format());
                 for (bytes, word) in inode.i_block.chunks_exact_mut(4).zip(copy) {
                     bytes.copy_from_slice(&word.to_le_bytes());
@@ -78,10 +102,6 @@ impl Image {
                 inode.flags.set(InodeFlags::EXTENTS, extent::Node::header(&inode.i_block, None, Place::NONE).is_ok());
                 inode.size = u64::from(copy[15]) << 32 | u64::from(copy[16]);
                 Ok(inode)
-            }
-            (Ok(inode), None) => {
-                let what = format!("mode {:#o}, {} links", inode.mode, inode.links);
-                Err(Error::corrupt(format!("journal (inode {ino})"), 0, what))
             }
             (Err(e), None) => Err(e),
         }

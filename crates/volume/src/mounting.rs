@@ -3,7 +3,7 @@
 //! The superblock is written directly and never through the journal here: before an engine has been opened, or after
 //! it has emptied its log. In between it is an ordinary journaled block (it heads the orphan list).
 
-use crate::{Image, Result, Volume};
+use crate::{Error, Image, Result, Volume};
 use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -82,22 +82,56 @@ impl Image {
     }
 
     /// Marks the image as recovered: its journal is empty. The free counts are taken from the descriptors, since those
-    /// in the superblock are not journaled. Durable when this returns.
+    /// in the superblock are not journaled; where the descriptors are damaged, the counts stay, for e2fsck to mend with them. Durable when
+    /// this returns.
     ///
     /// # Errors
-    /// Corrupt descriptors, or the store's failure.
+    /// The store's failure.
     pub fn mark_recovered(&self) -> Result<()> {
-        let (free_blocks, free_inodes) = self.free_counts()?;
+        let counts = match self.free_counts() {
+            Ok(counts) => Some(counts),
+            Err(e @ Error::Block(_)) => return Err(e),
+            Err(_) => None,
+        };
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);
             sb.set_features(features);
-            sb.set_free_blocks_count(free_blocks);
-            sb.s_free_inodes_count.set(free_inodes as u32);
+            if let Some((blocks, inodes)) = counts {
+                sb.set_free_blocks_count(blocks);
+                sb.s_free_inodes_count.set(inodes as u32);
+            }
         })
     }
 
-    /// Marks the image as cleanly unmounted. The volume's engine must have emptied its log. Durable when this returns.
+    /// Takes the marks of a mounted volume away, of one that could not be recovered whole. If something was given up, the image is marked as
+    /// one with errors, which everybody looks at. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn mark_salvaged(&self, with_losses: bool) -> Result<()> {
+        self.edit_superblock(|sb| {
+            let mut features = sb.features();
+            features.incompat.remove(Incompat::RECOVER | Incompat::ONDOL_JOURNAL);
+            sb.set_features(features);
+            if with_losses {
+                sb.s_state.set((sb.s_state.get() & !STATE_VALID) | STATE_ERROR);
+            }
+        })
+    }
+
+    /// Forgets the orphan list. The orphans on it are then for e2fsck to find. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn forget_orphan_list(&self) -> Result<()> {
+        self.edit_superblock(|sb| {
+            sb.s_last_orphan.set(0);
+            sb.s_state.set((sb.s_state.get() & !STATE_VALID) | STATE_ERROR);
+        })
+    }
+
+    /// Marks the image as unmounted: as cleanly, or as one with errors. The volume's engine must have emptied its log. Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
@@ -106,7 +140,8 @@ impl Image {
         let (free_blocks, free_inodes) = (groups.visible_free(), groups.free_inodes.load(Relaxed));
         let (now, error) = (volume.now(), volume.stopped().is_some());
         let kbytes = self.store.stats().written_bytes / 1024;
-        let orphans = !volume.orphans_empty()?;
+        // Orphans that cannot be read stay announced.
+        let orphans = !volume.orphans_empty().unwrap_or(false);
         reach::hit(Place::Unmounted);
         self.edit_superblock(|sb| {
             let mut features = sb.features();

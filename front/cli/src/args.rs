@@ -73,7 +73,7 @@ pub(crate) struct Mkfs {
     /// Size of the journal [default: by the size of the volume]
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub(crate) journal_size: Option<u64>,
-    /// Make it even where there is a file system already
+    /// Make it even where there is something already, which is then lost
     #[arg(short = 'F')]
     pub(crate) force: bool,
     /// Image file or block device
@@ -169,6 +169,9 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Recover {
+    /// Where the journal is damaged, replay what is sound of it and give up the rest, so that e2fsck can mend the volume
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Image file or block device
     pub(crate) target: PathBuf,
 }
@@ -205,7 +208,7 @@ pub(crate) struct PoolCreate {
     /// Persistence domain: auto, adr, eadr, gpf, msync or volatile
     #[arg(long, value_name = "DOMAIN", default_value = "auto")]
     pub(crate) domain: Domain,
-    /// Make it even where there is something already
+    /// Make it even where there is something already, which is then lost
     #[arg(short = 'F')]
     pub(crate) force: bool,
     /// DAX device or file

@@ -6,6 +6,7 @@
 use crate::args;
 use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, Failure, Outcome};
 use crate::image::{refuse_mount_point, warn_of_users};
+use crate::say::say;
 use ondol::counted;
 use std::path::Path;
 use std::process::ExitCode;
@@ -45,14 +46,19 @@ impl Check<'_> {
         let mut replayed = false;
         let mut info = self.info()?;
         if info.state == "dirty" && !self.read_only {
-            let report = ondol::recover(self.target).map_err(Failure::with(CHECK_OPERATION))?;
-            println!("{target}: {} replayed", counted(report.transactions, "transaction"));
-            replayed = true;
+            let recovered = ondol::recover(self.target);
             info = self.info()?;
+            match recovered {
+                Ok(report) => say!("{target}: {} replayed", counted(report.transactions, "transaction")),
+                // What keeps it from being opened is found below, with all else.
+                Err(_) if info.state != "dirty" => say!("{target}: the journal was replayed"),
+                Err(e) => return Err(Failure::new(CHECK_OPERATION, e)),
+            }
+            replayed = true;
         }
         if info.state == "clean" && self.trusting {
             let (files, blocks) = (u64::from(info.inodes) - info.free_inodes, info.blocks - info.free_blocks);
-            println!("{target}: clean, {files}/{} files, {blocks}/{} blocks", info.inodes, info.blocks);
+            say!("{target}: clean, {files}/{} files, {blocks}/{} blocks", info.inodes, info.blocks);
             return Ok(ExitCode::SUCCESS);
         }
         self.look(replayed, matches!(info.state, "errors" | "unclean"))
@@ -72,24 +78,28 @@ impl Check<'_> {
         };
         let report = report.map_err(Failure::with(CHECK_OPERATION))?;
         for problem in &report.problems {
-            println!("{target}: {problem}");
+            say!("{target}: {problem}");
         }
         if report.needs_recovery {
-            println!("{target}: the journal holds transactions; without -n and -b they are replayed");
+            say!("{target}: the journal holds transactions; without -n and -b they are replayed");
+            return Ok(ExitCode::from(CHECK_LEFT));
+        }
+        if report.unclean && report.problems.is_empty() {
+            say!("{target}: not unmounted cleanly, and its journal is empty; without -n and -b the mark is taken away");
             return Ok(ExitCode::from(CHECK_LEFT));
         }
         if !report.is_clean() {
             let count = report.problems.len() as u64 + report.omitted;
             let pronoun = if count == 1 { "it" } else { "them" };
-            println!("{target}: {}; `e2fsck -f` mends {pronoun}", counted(count, "problem"));
+            say!("{target}: {}; `e2fsck -f` mends {pronoun}", counted(count, "problem"));
             return Ok(ExitCode::from(CHECK_LEFT));
         }
         if marked && !self.read_only {
             ondol::mark_checked(self.target).map_err(Failure::with(CHECK_OPERATION))?;
-            println!("{target}: marked as checked");
+            say!("{target}: marked as checked");
         }
         let (inodes, blocks) = (counted(report.inodes, "inode"), counted(report.blocks, "block"));
-        println!("{target}: clean, {inodes} and {blocks} in use");
+        say!("{target}: clean, {inodes} and {blocks} in use");
         let changed = replayed || (marked && !self.read_only);
         Ok(if changed { ExitCode::from(CHECK_CORRECTED) } else { ExitCode::SUCCESS })
     }

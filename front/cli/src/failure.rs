@@ -1,5 +1,6 @@
 //! How commands fail: one line and an exit code.
 
+use ondol::printable;
 use std::fmt::Display;
 use std::process::ExitCode;
 
@@ -50,7 +51,7 @@ impl Failure {
     pub(crate) fn new(code: u8, message: impl Display) -> Self {
         // One line, whatever a helper program wrote.
         let message = message.to_string().trim().replace('\n', "; ");
-        Self { code, message: without_numbers(&message) }
+        Self { code, message: printable(without_numbers(&message).as_bytes()) }
     }
 
     /// For `map_err`.

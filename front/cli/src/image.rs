@@ -2,9 +2,10 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
+use crate::say::say;
 use ondol::machine::locks::shown;
 use ondol::machine::mountinfo::Entry;
-use ondol::{FormatOptions, Volume, counted};
+use ondol::{FormatOptions, RecoverReport, Volume, counted};
 use ondol_fuse::client;
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,6 +26,15 @@ pub(crate) fn refuse_mount_point(target: &Path, code: u8) -> Result<(), Failure>
 pub(crate) fn warn_of_users(target: &Path) {
     for by in ondol::machine::users(target).unwrap_or_default() {
         eprintln!("ondol: warning: {} is in use by {by}: what is said of it may be wrong", shown(target));
+    }
+}
+
+/// Why `what` was not made. What is in the way, `-F` takes away.
+pub(crate) fn hint(e: ondol::Error, what: &str) -> Failure {
+    match e {
+        e @ ondol::Error::Holds { .. } => Failure::new(FAILED, format!("{e}; -F makes {what} in its place")),
+        e @ ondol::Error::Format { .. } => Failure::new(USAGE, e),
+        e => Failure::new(FAILED, e),
     }
 }
 
@@ -59,10 +69,8 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     if let Some(bytes) = args.journal_size {
         options = options.journal_size(bytes);
     }
-    Volume::format(&args.target, &options).map(|()| ExitCode::SUCCESS).map_err(|e| match &e {
-        ondol::Error::Format { .. } => Failure::new(USAGE, e),
-        _ => Failure::new(FAILED, e),
-    })
+    Volume::format(&args.target, &options).map_err(|e| hint(e, "a file system"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Changes how an image is journaled.
@@ -83,8 +91,39 @@ pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
 /// Replays the journal.
 pub(crate) fn recover(args: &args::Recover) -> Outcome {
     refuse_mount_point(&args.target, FAILED)?;
-    let report = ondol::recover(&args.target).map_err(Failure::with(FAILED))?;
-    let (transactions, blocks) = (counted(report.transactions, "transaction"), counted(report.blocks, "block"));
-    println!("{}: {transactions} replayed, {blocks} written home; clean", args.target.display());
+    if args.force {
+        return recover_by_force(&args.target);
+    }
+    let report = ondol::recover(&args.target).map_err(|e| match e.errno() {
+        UCLEAN => Failure::new(FAILED, format!("{e}; --force gives up what is damaged in the journal")),
+        _ => Failure::new(FAILED, e),
+    })?;
+    say!("{}: {}; clean", args.target.display(), replayed(&report));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Damage of the image or its journal (EUCLEAN).
+const UCLEAN: i32 = rustix::io::Errno::UCLEAN.raw_os_error();
+
+fn recover_by_force(target: &Path) -> Outcome {
+    let name = target.display();
+    let report = ondol::recover_by_force(target).map_err(Failure::with(FAILED))?;
+    say!("{name}: {}", replayed(&report.recovered));
+    for lost in &report.given_up {
+        say!("{name}: given up: {lost}");
+    }
+    match &report.damage {
+        Some(damage) => say!("{name}: {damage}"),
+        None if report.given_up.is_empty() => say!("{name}: clean"),
+        None => {}
+    }
+    if report.damage.is_some() || !report.given_up.is_empty() {
+        say!("{name}: its journal is empty; `e2fsck -f` mends what is left");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn replayed(report: &RecoverReport) -> String {
+    let (transactions, blocks) = (counted(report.transactions, "transaction"), counted(report.blocks, "block"));
+    format!("{transactions} replayed, {blocks} written home")
 }

@@ -2,8 +2,9 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome};
-use crate::image;
+use crate::{image, say};
 use ondol::machine::locks::shown;
+use ondol::printable;
 use ondol_fuse::{ClientError, client};
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -20,9 +21,9 @@ pub(crate) fn info(args: &args::Info) -> Outcome {
         fields.retain(|name, _| !STATISTICS.contains(&name.as_str()));
     }
     if args.json {
-        println!("{}", Value::Object(fields));
+        say::json(&Value::Object(fields));
     } else {
-        print!("{}", text(&fields));
+        say::lines(&text(&fields));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -83,7 +84,7 @@ fn lines(out: &mut String, fields: &Map<String, Value>, depth: usize) {
 
 pub(crate) fn plain(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text.as_bytes()),
         Value::Array(items) if items.is_empty() => "-".into(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
         Value::Null => "-".into(),

@@ -1,6 +1,7 @@
 //! Where messages go: standard error; or, from a server in the background, the file that `log=` names, the system's log, the kernel's,
 //! or a file of the user's. Never to nowhere: where none of them can be opened, there is no such server.
 
+use ondol::printable;
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -11,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::{DefaultFields, Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
@@ -34,6 +36,7 @@ pub(crate) fn to_stderr() {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .event_format(Lines)
+        .fmt_fields(Shown)
         .init();
     if let Some(wrong) = wrong {
         tracing::warn!("{VARIABLE}={asked} is passed over: {wrong}");
@@ -139,6 +142,17 @@ fn own_file(path: &Path) -> io::Result<File> {
     let found = file.metadata()?;
     let own = found.is_file() && found.uid() == rustix::process::geteuid().as_raw();
     if own { Ok(file) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// What is said, on one line and as text: names and paths in it may hold anything.
+struct Shown;
+
+impl<'w> FormatFields<'w> for Shown {
+    fn format_fields<R: RecordFields>(&self, mut to: Writer<'w>, fields: R) -> fmt::Result {
+        let mut text = String::new();
+        DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
+        write!(to, "{}", printable(text.as_bytes()))
+    }
 }
 
 /// Lines with time and level; for the system's log with a priority and a name instead.

@@ -20,6 +20,7 @@ mod options;
 mod passed;
 mod pool;
 mod remount;
+mod say;
 mod size;
 mod umount;
 

@@ -4,6 +4,7 @@ use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Outcome, SYSTEM};
 use crate::log::Log;
 use crate::options::Wishes;
 use crate::passed::{enter_namespace, source};
+use crate::say::say;
 use crate::{args, background, image, log, remount};
 use ondol::{Access, Volume, counted};
 use ondol_fuse::Mount;
@@ -59,7 +60,7 @@ pub(crate) fn helper(args: &args::MountHelper) -> Outcome {
     let (target, dir) = (&*args.source, &*args.dir);
     let code = start(&Request { target, dir, create: None, namespace, wishes, foreground: false })?;
     if args.verbose && code == ExitCode::SUCCESS && !background::is_child() {
-        println!("{} mounted on {}", args.source.display(), args.dir.display());
+        say!("{} mounted on {}", args.source.display(), args.dir.display());
     }
     Ok(code)
 }
@@ -188,9 +189,22 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     Ok(prepared)
 }
 
+/// Opens the image; for reading only where it cannot be written.
 fn open_image(request: &Request<'_>) -> std::io::Result<File> {
-    let access = if request.wishes.volume.read_only() { Access::Read } else { Access::Write };
-    ondol::open_file(request.target, access)
+    if !request.wishes.volume.read_only() {
+        match ondol::open_file(request.target, Access::Write) {
+            Err(e) if e.raw_os_error().is_some_and(is_protected) => {}
+            other => return other,
+        }
+    }
+    ondol::open_file(request.target, Access::Read)
+}
+
+/// Whether this error of open(2) says that something cannot be written: it lies on a read-only file system or device, is immutable, or
+/// belongs to somebody else. What cannot be read either fails again when it is opened for reading.
+fn is_protected(errno: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::ROFS, Errno::ACCESS, Errno::PERM].contains(&Errno::from_raw_os_error(errno))
 }
 
 /// Opens the volume; for reading only where its medium cannot be written, as mount(8) does.
@@ -200,7 +214,7 @@ fn open(request: &Request<'_>, target: &Path) -> Result<Volume, Failure> {
         options = options.with_mounted_on(request.dir.canonicalize().unwrap_or_else(|_| request.dir.into()));
     }
     match Volume::open_with(target, &options) {
-        Err(e) if !options.read_only() && e.errno() == rustix::io::Errno::ROFS.raw_os_error() => {
+        Err(e) if !options.read_only() && is_protected(e.errno()) => {
             tracing::warn!("{} is write-protected, mounted read-only", request.target.display());
             Volume::open_with(target, &options.with_read_only(true)).map_err(Failure::with(MOUNT))
         }

@@ -2,8 +2,10 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
-use crate::info;
+use crate::say::{self, say};
+use crate::{image, info};
 use ondol::pool::{self, CreateOptions, Head, MeasureOptions, PoolCosts};
+use ondol::printable;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -28,8 +30,8 @@ fn create(args: &args::PoolCreate) -> Outcome {
         }
         None => {}
     }
-    let made = pool::create(&args.pool, &options).map_err(Failure::with(FAILED))?;
-    println!("{name}: {} bytes, {} ({}); {}", made.size, made.medium, made.domain, made.survives);
+    let made = pool::create(&args.pool, &options).map_err(|e| image::hint(e, "a pool"))?;
+    say!("{name}: {} bytes, {} ({}); {}", made.size, made.medium, made.domain, made.survives);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -37,9 +39,9 @@ fn show(args: &args::PoolInfo) -> Outcome {
     let found = pool::info(&args.pool).map_err(Failure::with(FAILED))?;
     let value = serde_json::to_value(&found).map_err(Failure::with(FAILED))?;
     if args.json {
-        println!("{value}");
+        say::json(&value);
     } else if let Value::Object(fields) = value {
-        print!("{}", text(fields));
+        say::lines(&text(fields));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -62,7 +64,7 @@ fn text(mut fields: Map<String, Value>) -> String {
 fn dump(args: &args::PoolDump) -> Outcome {
     let found = pool::dump(&args.pool).map_err(Failure::with(FAILED))?;
     for head in &found.heads {
-        print!("{}", hex(head));
+        say::lines(&hex(head));
     }
     match found.info {
         Ok(_) => Ok(ExitCode::SUCCESS),
@@ -74,9 +76,9 @@ fn measure(args: &args::PoolMeasure) -> Outcome {
     let options = MeasureOptions::new().domain(args.domain).model(args.nvm_model);
     let costs = pool::measure(&args.pool, &options).map_err(Failure::with(FAILED))?;
     if args.json {
-        println!("{}", serde_json::to_value(&costs).map_err(Failure::with(FAILED))?);
+        say::json(&serde_json::to_value(&costs).map_err(Failure::with(FAILED))?);
     } else {
-        print!("{}", table(&costs));
+        say::lines(&table(&costs));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,7 +86,7 @@ fn measure(args: &args::PoolMeasure) -> Outcome {
 /// What it is, then one line for each operation.
 fn table(costs: &PoolCosts) -> String {
     let PoolCosts { pool, medium, domain, survives, write_back, model, start, len, clock_ns, .. } = costs;
-    let mut out = format!("{pool}: {medium} ({domain}); {survives}\n");
+    let mut out = format!("{}: {medium} ({domain}); {survives}\n", printable(pool.as_bytes()));
     out += &format!(
         "measured in {len} free bytes at {start}, model {model}; write-backs by {write_back} where the domain asks for them; the clock takes {clock_ns} ns of each time\n\n"
     );
@@ -109,7 +111,7 @@ fn hex(head: &Head) -> String {
     let mut out = format!("{} at byte {}\n", head.title, head.offset);
     let bytes = match &head.bytes {
         Ok(bytes) => bytes,
-        Err(what) => return out + "  " + what + "\n",
+        Err(what) => return out + "  " + &printable(what.as_bytes()) + "\n",
     };
     let (mut before, mut starred) = (None, false);
     for (row, offset) in bytes.chunks(16).zip((head.offset..).step_by(16)) {

@@ -8,6 +8,7 @@ use crate::args;
 use crate::bounded;
 use crate::failure::{Failure, MOUNT, MOUNT_USAGE, Outcome};
 use crate::options::Wishes;
+use crate::say::say;
 use ondol::Options;
 use ondol_fuse::{MountOptions, client};
 use rustix::mount::MountFlags;
@@ -45,7 +46,7 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
         client::sync(&entry.point).map_err(Failure::with(MOUNT))?;
     }
     if args.verbose {
-        println!("{} remounted", entry.point.display());
+        say!("{} remounted", entry.point.display());
     }
     Ok(ExitCode::SUCCESS)
 }

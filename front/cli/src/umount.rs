@@ -3,6 +3,7 @@
 use crate::args;
 use crate::failure::{FAILED, Failure, MOUNT, Outcome, SYSTEM};
 use crate::passed::enter_namespace;
+use crate::say::say;
 use ondol_fuse::{ClientError, MountOptions, client};
 use rustix::mount::MountFlags;
 use std::process::ExitCode;
@@ -25,13 +26,13 @@ pub(crate) fn helper(args: &args::UmountHelper) -> Outcome {
     }
     let done = if args.lazy { client::detach(&args.dir) } else { client::unmount(&args.dir, args.force) };
     match done {
-        Ok(()) if args.verbose => println!("{} unmounted", args.dir.display()),
+        Ok(()) if args.verbose => say!("{} unmounted", args.dir.display()),
         Ok(()) => {}
         Err(ClientError::Busy { dir, .. }) if args.read_only => {
             let now = client::mounted_on(&dir).map_or(MountFlags::empty(), |entry| MountOptions::flags_of(&entry));
             rustix::mount::mount_remount(&dir, now | MountFlags::RDONLY, "").map_err(Failure::with(MOUNT))?;
             client::sync(&dir).map_err(Failure::with(MOUNT))?;
-            println!("{} is in use: read-only from now on", dir.display());
+            say!("{} is in use: read-only from now on", dir.display());
         }
         Err(e) => return Err(failed(e)),
     }

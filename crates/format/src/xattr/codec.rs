@@ -95,7 +95,7 @@ fn parse(area: &[u8], mut at: usize, place: Place) -> Result<Vec<Xattr>> {
         match value.filter(|_| offset >= values_from) {
             Some(value) => xattr.value = value.to_vec(),
             None => {
-                let name = String::from_utf8_lossy(&xattr.name);
+                let name = crate::printable(&xattr.name);
                 let what = format!("the value of '{name}' ({} bytes at {offset}) cannot lie there", xattr.value_size);
                 return Err(place.corrupt(STRUCTURE, what));
             }

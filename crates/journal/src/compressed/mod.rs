@@ -7,7 +7,7 @@ mod recover;
 mod writer;
 
 pub use encode::WORTH_A_THREAD;
-pub use recover::recover;
+pub use recover::{recover, salvage};
 pub use writer::{STAGE_DENSE, STAGE_EARLY, STAGE_PLAIN};
 
 use crate::area::LogMap;

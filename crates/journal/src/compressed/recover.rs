@@ -10,6 +10,7 @@ use super::{IMAGES_PER_BLOCK, RING_MAX, next_sequence};
 use crate::area::{LogMap, write_runs};
 use crate::jbd2::{Recovered, corrupt, load_superblock};
 use crate::ring::Ring;
+use crate::salvage::{GivenUp, Salvaged, longest};
 use crate::{Corrupt, JournalError, NumberHash, Result};
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
@@ -29,17 +30,9 @@ const BATCH: usize = 4 << 20;
 /// # Errors
 /// Corruption: a unit that is known to have been whole and is not, or one that is whole and makes no sense; the store's failure.
 pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Recovered> {
-    let sb = load_superblock(store, map)?;
-    let log = Log::new(store, map, sb, volume_blocks);
-    let Some(start) = log.sb.start() else {
-        return Ok(Recovered::default());
-    };
-    let start = log.ring.position(start);
-    if start >= log.ring.blocks() {
-        let what = format!("the log starts outside of its {} blocks", log.ring.blocks());
-        return Err(Corrupt { structure: "journal superblock".into(), block: map.physical(0)?, what }.into());
-    }
-    let found = log.scan(start)?;
+    let log = Log::load(store, map, volume_blocks)?;
+    let Some(start) = log.start()? else { return Ok(Recovered::default()) };
+    let found = log.scan(start, u64::MAX)?;
     log.refuse_damage(&found, start)?;
     match found.units.len() {
         0 => reach::hit(reach::Place::ReplayNone),
@@ -55,6 +48,24 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Resu
     // One further than the end: an unfinished unit may lie there under that number.
     log.empty(found.next + 1)?;
     Ok(recovered)
+}
+
+/// As [`recover`], of a damaged log: the longest beginning of it that is sound goes home, and the rest is given up.
+///
+/// # Errors
+/// The journal's superblock is damaged, or the store's failure.
+pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Salvaged> {
+    let log = Log::load(store, map, volume_blocks)?;
+    let Some(start) = log.start()? else { return Ok(Salvaged::default()) };
+    let (found, why) = longest(log.ring.blocks(), |most| log.scan(start, most))?;
+    let why = why.or_else(|| log.refuse_damage(&found, start).err());
+    let recovered = log.replay(&found)?;
+    store.flush()?;
+    // What cannot be read holds no more units than it has blocks.
+    let newest = log.newest(&found).unwrap_or(found.next + log.ring.blocks());
+    log.empty(newest + 1)?;
+    let given_up = why.map(|e| GivenUp { first: found.next, last: newest, why: e.to_string() });
+    Ok(Salvaged { recovered, given_up })
 }
 
 /// Where a block's newest image lies: in the unit of this index, at this place among its images.
@@ -92,9 +103,20 @@ struct Place {
 }
 
 impl<'a> Log<'a> {
-    fn new(store: &'a dyn BlockStore, map: &LogMap, sb: JournalSuperblock, volume_blocks: u64) -> Self {
+    fn load(store: &'a dyn BlockStore, map: &LogMap, volume_blocks: u64) -> Result<Self> {
+        let sb = load_superblock(store, map)?;
         let ring = Ring::new(map.clone(), &sb, RING_MAX / map.block_size() as u64);
-        Self { store, seed: csum::uuid_seed(sb.uuid()), ring, sb, volume_blocks }
+        Ok(Self { store, seed: csum::uuid_seed(sb.uuid()), ring, sb, volume_blocks })
+    }
+
+    /// The position of the oldest unit; None if there is none.
+    fn start(&self) -> Result<Option<u64>> {
+        let Some(start) = self.sb.start().map(|block| self.ring.position(block)) else { return Ok(None) };
+        if start < self.ring.blocks() {
+            return Ok(Some(start));
+        }
+        let what = format!("the log starts outside of its {} blocks", self.ring.blocks());
+        Err(Corrupt { structure: "journal superblock".into(), block: self.ring.map().physical(0)?, what }.into())
     }
 
     /// The header at the beginning of a block, if it is one of a unit.
@@ -186,18 +208,24 @@ impl<'a> Log<'a> {
         Ok(sum == run.checksum)
     }
 
-    /// Follows the log from position `start` as far as its units are whole.
-    fn scan(&self, start: u64) -> Result<Found> {
+    /// Follows the log from position `start` as far as its units are whole, but not further than `most` units.
+    fn scan(&self, start: u64, most: u64) -> Result<Found> {
         let next = next_sequence(&self.sb)?;
         let mut found = Found { units: Vec::new(), next, end: start, newest: HashMap::default(), revoked: 0 };
         let known = self.sb.extension().durable;
         let mut used = 0;
-        let mut whole = self.find(start, next)?;
+        let mut whole = if most > 0 { self.find(start, next)? } else { None };
         while let Some(unit) = whole {
             let blocks = unit.header.size.div_ceil(self.ring.block_size()) as u64;
             used += blocks;
             let after = self.ring.after(unit.at, blocks);
-            let following = if used < self.ring.blocks() { self.find(after, found.next + 1)? } else { None };
+            let is_last = found.units.len() as u64 + 1 >= most;
+            let following = match used < self.ring.blocks() {
+                // What is not asked for is no part of what has to be readable.
+                true if is_last => self.find(after, found.next + 1).unwrap_or(None),
+                true => self.find(after, found.next + 1)?,
+                false => None,
+            };
             // A unit that another follows was durable, runs and all; since then, they may have been written again.
             let sure = following.is_some() || found.next <= known || plant::is(Defect::UncheckedStaging);
             if !sure && !self.has_arrived(&unit)? {
@@ -206,7 +234,7 @@ impl<'a> Log<'a> {
             }
             self.take(&mut found, &unit)?;
             (found.next, found.end) = (found.next + 1, after);
-            whole = following;
+            whole = following.filter(|_| !is_last);
         }
         Ok(found)
     }
@@ -281,6 +309,25 @@ impl<'a> Log<'a> {
         let structure = format!("journal unit {}", found.next);
         let what = format!("it is not whole, and unit {durable} was durable");
         Err(Corrupt { structure, block: self.ring.named(found.end), what }.into())
+    }
+
+    /// The number of the newest unit behind the whole ones that is whole or known to have been, or that of the first behind them.
+    fn newest(&self, found: &Found) -> Result<u64> {
+        let mut newest = found.next.max(self.sb.extension().durable.min(found.next + self.ring.blocks()));
+        let mut left = self.ring.bytes();
+        self.ring.search(self.store, found.end, self.ring.blocks(), |before, block| {
+            if let Some(header) = self.header(block)
+                && (newest + 1..=found.next + self.ring.blocks()).contains(&header.sequence)
+                && header.size as u64 <= left
+            {
+                left -= header.size as u64;
+                if self.is_whole(&Place { at: self.ring.after(found.end, before), header })? {
+                    newest = header.sequence;
+                }
+            }
+            Ok(None::<()>)
+        })?;
+        Ok(newest)
     }
 
     /// Writes the newest images home.

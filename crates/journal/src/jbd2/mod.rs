@@ -9,7 +9,7 @@ mod scan;
 mod writer;
 
 pub use recover::{
-    Recovered, Volume, append_fast_commits, commit_alone, fast_commits, recover, recover_before_fast_commits,
+    Recovered, Volume, append_fast_commits, commit_alone, fast_commits, recover, recover_before_fast_commits, salvage,
 };
 
 use crate::area::LogMap;
@@ -102,6 +102,19 @@ pub fn succeed(store: &dyn BlockStore, old: &LogMap, new: &LogMap) -> Result<()>
         return Err(JournalError::Unsupported(what));
     }
     store.write(new.physical(0)? * new.block_size() as u64, &sb.resized(blocks).encode())?;
+    Ok(store.flush()?)
+}
+
+/// Makes an empty journal in place of one whose superblock is damaged. What its log held counts no more, and can never be taken for its own: `uuid`
+/// must be new. Durable when this returns.
+///
+/// # Errors
+/// The store's failure.
+pub fn renew(store: &dyn BlockStore, map: &LogMap, uuid: [u8; 16]) -> Result<()> {
+    let blocks = u32::try_from(map.blocks()).unwrap_or(u32::MAX);
+    let mut sb = JournalSuperblock::new(map.block_size() as u32, blocks, uuid);
+    sb.set_incompat(JournalIncompat::REVOKE | JournalIncompat::BIT64 | JournalIncompat::CSUM_V3);
+    store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
     Ok(store.flush()?)
 }
 

@@ -11,6 +11,7 @@ use crate::block_engine::{LogFormat as _, Sealed};
 use crate::cache::Block;
 use crate::contract::Tid;
 use crate::ring::Ring;
+use crate::salvage::{GivenUp, Salvaged, longest};
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
@@ -63,6 +64,30 @@ pub fn recover(store: &dyn BlockStore, map: &LogMap, volume: Volume) -> Result<R
     Ok(recovered)
 }
 
+/// As [`recover`], of a damaged log: the longest beginning of it that is sound goes home, and the rest is given up. Fast commits are not looked at.
+///
+/// # Errors
+/// The journal's superblock is damaged, or the store's failure.
+pub fn salvage(store: &dyn BlockStore, map: &LogMap, volume: Volume) -> Result<Salvaged> {
+    let log = Log::load(store, map)?;
+    let Some(start) = log.sb.start() else { return Ok(Salvaged::default()) };
+    let (start, first) = (log.ring.position(start), log.sb.sequence());
+    let sound = |most| {
+        let whole = log.scan(start, first, most)?;
+        let images = log.collect(&whole)?;
+        log.verify(&images, volume.blocks).map(|()| (whole, images))
+    };
+    let ((whole, images), why) = longest(log.ring.blocks(), sound)?;
+    let why = why.or_else(|| log.refuse_damage(&whole, volume.made).err());
+    let recovered = log.replay(&images, whole.end.wrapping_sub(first), volume.blocks)?;
+    store.flush()?;
+    // What cannot be read holds no more transactions than it has blocks.
+    let newest = log.newest(&whole).unwrap_or(whole.end.wrapping_add(log.ring.blocks() as u32));
+    log.begin_anew(None, newest.wrapping_add(1))?;
+    let given_up = why.map(|e| GivenUp { first: whole.end.into(), last: newest.into(), why: e.to_string() });
+    Ok(Salvaged { recovered, given_up })
+}
+
 /// What ext4 has committed behind the log's end in its own way; None if there is nothing. It is to be done when the log has
 /// been replayed.
 ///
@@ -75,7 +100,7 @@ pub fn fast_commits(store: &dyn BlockStore, map: &LogMap) -> Result<Option<Vec<F
     }
     let first = log.sb.sequence();
     // An empty log proves nothing about the area behind it.
-    let scan = |start| log.scan(log.ring.position(start), first);
+    let scan = |start| log.scan(log.ring.position(start), first, u64::MAX);
     let end = log.sb.start().map_or(Ok(first), |start| scan(start).map(|whole| whole.end))?;
     let mut reader = FastCommitReader::new(end);
     // jbd2 leaves one block between the log and the area.
@@ -174,7 +199,7 @@ impl<'a> Log<'a> {
     /// Writes the images of whole transactions home: what that came to, and the first id without a whole transaction.
     fn bring_home(&self, volume: Volume) -> Result<(Recovered, u32)> {
         let start = self.ring.position(self.sb.start().unwrap_or(self.sb.first()));
-        let whole = self.scan(start, self.sb.sequence())?;
+        let whole = self.scan(start, self.sb.sequence(), u64::MAX)?;
         self.refuse_damage(&whole, volume.made)?;
         match whole.end.wrapping_sub(whole.first) {
             0 => reach::hit(Place::ReplayNone),

@@ -116,12 +116,18 @@ impl Log<'_> {
         Corrupt { structure: "journal".into(), block: self.ring.named(at), what }.into()
     }
 
+    /// Whether all images can be written home.
+    ///
+    /// # Errors
+    /// One of them is damaged, or has no place there.
+    pub(super) fn verify(&self, images: &Images, volume_blocks: u64) -> Result<()> {
+        images.newest.iter().try_for_each(|image| self.image(image, volume_blocks).map(drop))
+    }
+
     /// Writes images home; what that came to with those of `transactions` transactions.
     pub(super) fn replay(&self, images: &Images, transactions: u32, volume_blocks: u64) -> Result<Recovered> {
         // Everything is checked before the first home block is touched.
-        for image in &images.newest {
-            self.image(image, volume_blocks)?;
-        }
+        self.verify(images, volume_blocks)?;
         for image in &images.newest {
             let bytes = self.image(image, volume_blocks)?;
             self.store.write(image.home * self.ring.block_size() as u64, &bytes)?;

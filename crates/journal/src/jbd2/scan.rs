@@ -79,12 +79,12 @@ impl Log<'_> {
         header.sequence == sequence || plant::is(Defect::StaleRing)
     }
 
-    /// The whole transactions from position `start` on, the first of which is number `first`.
-    pub(super) fn scan(&self, start: u64, first: u32) -> Result<Whole> {
+    /// The whole transactions from position `start` on, the first of which is number `first`, but not more than `most`.
+    pub(super) fn scan(&self, start: u64, first: u32, most: u64) -> Result<Whole> {
         let mut found = Whole { first, end: first, start, at: start, blocks: 0, images: 0, newest: None };
         let mut sums = Sums::new(self);
         // A log cannot hold more blocks than it has: a hostile one that seems endless ends here.
-        while found.blocks < self.ring.blocks() {
+        while found.blocks < self.ring.blocks() && u64::from(found.end.wrapping_sub(first)) < most {
             let (at, sequence) = (found.at, found.end);
             let block = self.read(at)?;
             let Some(header) = Header::parse(&block) else { break };
@@ -155,6 +155,19 @@ impl Log<'_> {
             true => format!("transaction {later} after it is whole"),
         };
         Err(Corrupt { structure, block: self.ring.named(whole.at), what }.into())
+    }
+
+    /// The number of the newest transaction behind the whole ones that has its commit block, or that of the first behind them.
+    pub(super) fn newest(&self, whole: &Whole) -> Result<u32> {
+        let mut behind = 0;
+        self.ring.search(self.store, whole.at, self.ring.blocks(), |_, block| {
+            let number = self.commit_in(block).map_or(0, |commit| commit.sequence.wrapping_sub(whole.end));
+            if u64::from(number) <= self.ring.blocks() {
+                behind = behind.max(number);
+            }
+            Ok(None::<()>)
+        })?;
+        Ok(whole.end.wrapping_add(behind))
     }
 
     /// The commit block that `block` is, if it is one and is right.

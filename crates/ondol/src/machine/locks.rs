@@ -1,5 +1,6 @@
 //! Processes that hold flock(2) locks, and what is known of a process. Nothing here opens what it looks at.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// A lock on a whole file.
@@ -42,8 +43,7 @@ pub fn command(pid: u32) -> Option<String> {
 
 /// A path made fit to be printed in one line.
 pub fn shown(path: &Path) -> String {
-    let plain = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
-    path.to_string_lossy().chars().map(plain).collect()
+    ondol_format::printable(path.as_os_str().as_bytes())
 }
 
 #[cfg(test)]
@@ -74,6 +74,6 @@ mod tests {
         // The device that /proc/locks names is not stat's on file systems that make up numbers.
         assert!(of(meta.dev(), meta.ino()).iter().all(|lock| *lock == held));
         assert!(command(pid).is_some_and(|name| !name.is_empty()));
-        assert_eq!(shown(Path::new("/a\x1b[1m\nb")), "/a\\u{1b}[1m\\nb");
+        assert_eq!(shown(Path::new("/a\x1b[1m\nb")), "/a^[[1m^Jb");
     }
 }

@@ -3,9 +3,9 @@
 use super::report::Where;
 use super::{Checker, Dir, Pass};
 use crate::{Ino, Result};
-use ondol_format::Place;
 use ondol_format::dirent::{self, DirBlock, DirEntry};
 use ondol_format::hash::DxHash;
+use ondol_format::{Place, printable};
 use std::collections::HashSet;
 
 /// The hashes that an htree allows in a leaf.
@@ -122,7 +122,7 @@ impl Checker<'_> {
         let want: &[u8] = if dot { b"." } else { b".." };
         let own = self.dirs[at].ino;
         if entry.name != want || entry.ino == 0 || (dot && entry.ino != own) {
-            let (name, want) = (String::from_utf8_lossy(entry.name), String::from_utf8_lossy(want));
+            let (name, want) = (printable(entry.name), printable(want));
             let text = format!("'{name}' (inode {}) stands where '{want}' must be", entry.ino);
             self.problem("directory", place, text);
             return;
@@ -145,9 +145,9 @@ impl Checker<'_> {
         bounds: Option<Bounds>,
         names: &mut Names,
     ) {
-        let name = String::from_utf8_lossy(entry.name).into_owned();
+        let name = printable(entry.name);
         if !dirent::is_valid_name(entry.name) {
-            self.problem("directory entry", place, format!("'{}' is no name", name.escape_debug()));
+            self.problem("directory entry", place, format!("'{name}' is no name"));
         }
         if let Some(bounds) = bounds {
             let major = bounds.hash.hash(entry.name).major;
@@ -189,7 +189,7 @@ impl Checker<'_> {
         let known = self.found.get(entry.ino).and_then(|found| found.file_type);
         let want = known.map_or(0, |t| if self.has_filetype() { t.dirent_code() } else { 0 });
         if entry.file_type != want && known.is_some() {
-            let name = String::from_utf8_lossy(entry.name);
+            let name = printable(entry.name);
             let text = format!("'{name}' has type {}, its inode {} is of type {want}", entry.file_type, entry.ino);
             self.problem("directory entry", place, text);
         }

@@ -83,8 +83,8 @@ struct Checker<'a> {
     progress: &'a mut dyn FnMut(Progress),
 }
 
-/// Checks a quiescent image: one that nobody has mounted and whose journal is empty. A journal that still holds
-/// transactions is the only problem then reported, for the image is not what it will be after their recovery.
+/// Checks a quiescent image: one that nobody has mounted and whose journal is empty. While it holds transactions, the image is not what it will
+/// be after their recovery, and what is found here says nothing.
 ///
 /// # Errors
 /// A feature whose structures are not known here (named); the store's failure.
@@ -107,10 +107,6 @@ pub fn check(image: &Image, progress: &mut dyn FnMut(Progress)) -> Result<CheckR
         report: CheckReport::default(),
         progress,
     };
-    if sb.has_incompat(Incompat::RECOVER) {
-        checker.problem("superblock", Where::NONE, "the journal holds transactions: recover it first");
-        return Ok(checker.report);
-    }
     checker.check_groups()?;
     checker.check_orphans()?;
     checker.check_inodes()?;

@@ -74,8 +74,7 @@ impl Checker<'_> {
         let checked = jbd2::info(self.store, &map).map_err(crate::Error::from);
         match checked {
             Ok(info) if info.dirty => {
-                let text = "it holds transactions, but the superblock does not ask for recovery";
-                self.problem("journal", Where::inode(ino), text);
+                self.problem("journal", Where::inode(ino), "it holds transactions");
             }
             Ok(_) => {}
             Err(e) => {

@@ -6,7 +6,7 @@ use super::report::Where;
 use crate::{Ino, Result};
 use ondol_format::csum::crc32c;
 use ondol_format::xattr::{VALUE_MAX, Xattr, value_entry_hash, value_hash, value_refs};
-use ondol_format::{Incompat, Inode};
+use ondol_format::{Incompat, Inode, printable};
 use std::collections::HashMap;
 
 /// An inode that holds a value.
@@ -45,7 +45,7 @@ impl Checker<'_> {
     /// Notes an entry whose value lies in an inode.
     pub(super) fn add_value_entry(&mut self, owner: Where, xattr: &Xattr) {
         if !self.sb.has_incompat(Incompat::EA_INODE) {
-            let name = String::from_utf8_lossy(&xattr.name);
+            let name = printable(&xattr.name);
             self.problem("extended attributes", owner, format!("'{name}' has its value in an inode"));
             return;
         }
@@ -79,7 +79,7 @@ impl Checker<'_> {
     /// Compares entries and values when all inodes are known.
     pub(super) fn check_values(&mut self) {
         for Named { owner, value, name, size, hash } in std::mem::take(&mut self.values.entries) {
-            let name_text = String::from_utf8_lossy(&name);
+            let name_text = printable(&name);
             let text = match self.values.inodes.get_mut(&value) {
                 None => format!("the value of '{name_text}' is to be in inode {value}, which holds none"),
                 Some(found) => {

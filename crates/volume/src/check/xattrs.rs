@@ -4,7 +4,7 @@ use super::report::Where;
 use super::{Checker, SharedXattrs};
 use crate::{Ino, Result};
 use ondol_format::xattr::{self, Xattr};
-use ondol_format::{Compat, FormatError, Inode, Place};
+use ondol_format::{Compat, FormatError, Inode, Place, printable};
 
 type FormatResult = std::result::Result<(), FormatError>;
 
@@ -67,7 +67,7 @@ impl Checker<'_> {
     /// Returns what values in inodes add to the owner's `i_blocks`.
     fn check_list(&mut self, place: Where, list: &[Xattr]) -> u64 {
         for (i, xattr) in list.iter().enumerate() {
-            let name = String::from_utf8_lossy(&xattr.name);
+            let name = printable(&xattr.name);
             if list[..i].iter().any(|x| x.name_index == xattr.name_index && x.name == xattr.name) {
                 self.problem("extended attributes", place, format!("'{name}' is there twice"));
             }
@@ -87,7 +87,7 @@ impl Checker<'_> {
             let same = |x: &&Xattr| x.name_index == xattr.name_index && x.name == xattr.name;
             let hash = hashed.iter().find(same).map_or(0, |x| x.hash);
             if hash != xattr.hash && xattr.value_inum == 0 {
-                let name = String::from_utf8_lossy(&xattr.name);
+                let name = printable(&xattr.name);
                 self.problem(
                     "extended attributes",
                     place,

@@ -36,7 +36,11 @@ impl Volume {
         self.finish_orphans().map_err(|e| self.noted(e))
     }
 
-    fn finish_orphans(&self) -> Result<Processed> {
+    /// All orphans: those of the list from its head on, then those of the orphan file.
+    ///
+    /// # Errors
+    /// A list or file that cannot be right.
+    pub(crate) fn orphans_found(&self) -> Result<Vec<Ino>> {
         let mut all = {
             let mut list = ListGuard::new(self.orphans.list.lock());
             list.load(self)?;
@@ -50,8 +54,12 @@ impl Volume {
             }
             all.extend(in_file);
         }
+        Ok(all)
+    }
+
+    fn finish_orphans(&self) -> Result<Processed> {
         let mut done = Processed::default();
-        for ino in all {
+        for ino in self.orphans_found()? {
             match self.finish_orphan(ino)? {
                 Some(Finished::Deleted) => done.deleted += 1,
                 Some(Finished::Truncated) => done.truncated += 1,

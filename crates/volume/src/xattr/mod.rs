@@ -229,7 +229,7 @@ fn check_length(name: &[u8]) -> Result<()> {
 
 /// The number of a name's prefix and its rest.
 fn split<'n>(inode: &Inode, name: &'n [u8]) -> Result<(u8, &'n [u8])> {
-    let unknown = || Error::Unsupported(format!("attribute '{}'", String::from_utf8_lossy(name)));
+    let unknown = || Error::Unsupported(format!("attribute '{}'", ondol_format::printable(name)));
     let Some((number, rest)) = split_name(name) else {
         let bare = [&b"user."[..], b"trusted.", b"security."].contains(&name);
         return Err(if bare { Error::Invalid("an attribute's name ends with its prefix") } else { unknown() });
