@@ -43,28 +43,28 @@ pub fn data_word(data: DataMode) -> &'static str {
 
 /// A recorded workload.
 pub(crate) enum Recorded {
-    One(Run),
+    One(Box<Run>),
     Several(Box<ThreadsRun>),
 }
 
 impl Recorded {
     pub(crate) fn explore(&self, limits: &Limits, watch: &Watch) -> Report {
         match self {
-            Self::One(run) => explore::explore(run, limits, watch),
+            Self::One(run) => explore::explore(&**run, limits, watch),
             Self::Several(run) => explore::explore(&**run, limits, watch),
         }
     }
 
     fn replay(&self, path: &CasePath) -> Result<Option<Violation>, String> {
         match self {
-            Self::One(run) => explore::replay(run, path),
+            Self::One(run) => explore::replay(&**run, path),
             Self::Several(run) => explore::replay(&**run, path),
         }
     }
 
     pub(crate) fn smallest(&self, violation: Violation) -> Violation {
         match self {
-            Self::One(run) => explore::smallest(run, violation),
+            Self::One(run) => explore::smallest(&**run, violation),
             Self::Several(run) => explore::smallest(&**run, violation),
         }
     }
@@ -92,7 +92,12 @@ impl Prey {
     }
 
     /// On a medium that fails: once for each fault.
-    fn record_failing(&self, image: &Layer, workload: &Workload, faults: Faults) -> Result<Vec<Recorded>, Violation> {
+    fn record_failing(
+        &self,
+        image: &Layer,
+        workload: &Workload,
+        faults: Faults,
+    ) -> Result<Vec<Recorded>, Box<Violation>> {
         let setup = self.setup(image, workload);
         let tried = match faults {
             Faults::One(_) => Tried::default(),
@@ -106,7 +111,7 @@ impl Prey {
             let run = faults::record(&setup, &workload.calls, Some(fault));
             let (mut run, _) = run.map_err(|what| failing.uncrashed(workload, what))?;
             run.description = failing.describe(workload);
-            Ok(Recorded::One(run))
+            Ok(Recorded::One(Box::new(run)))
         };
         faults.of(tried).into_iter().map(one).collect()
     }
@@ -125,13 +130,13 @@ impl Prey {
         image: &Layer,
         workload: &Workload,
         watch: &Watch,
-    ) -> Result<Vec<Recorded>, Violation> {
+    ) -> Result<Vec<Recorded>, Box<Violation>> {
         let Some(others) = &workload.others else {
             if let Some(faults) = self.fault {
                 return self.record_failing(image, workload, faults);
             }
             let run = self.record(image, workload);
-            return run.map(|run| vec![Recorded::One(run)]).map_err(|what| self.uncrashed(workload, what));
+            return run.map(|run| vec![Recorded::One(Box::new(run))]).map_err(|what| self.uncrashed(workload, what));
         };
         let setup = threads::Setup {
             image: image.clone(),
@@ -226,13 +231,14 @@ impl Prey {
                     }
                 }
             }
-            Err(violation) => report.violations.push(violation),
+            Err(violation) => report.violations.push(*violation),
         }
         Ok(report)
     }
 
-    fn uncrashed(&self, workload: &Workload, what: String) -> Violation {
-        Violation { what, path: CasePath::default(), run: self.describe(workload), events: String::new(), times: 1 }
+    fn uncrashed(&self, workload: &Workload, what: String) -> Box<Violation> {
+        let (path, run, events) = (CasePath::default(), self.describe(workload), String::new());
+        Box::new(Violation { what, path, run, events, times: 1 })
     }
 
     /// Judges one state of a workload again. Where that is sound now, or there is no such state any more because the calls write something else, the
@@ -245,7 +251,7 @@ impl Prey {
         let (image, watch) = (workload.image.make()?, Watch::default());
         let runs = match self.record_all(&image, workload, &watch) {
             Ok(runs) => runs,
-            Err(violation) => return Ok(Replayed::Elsewhere(violation)),
+            Err(violation) => return Ok(Replayed::Elsewhere(*violation)),
         };
         if let Some(violation) = runs.iter().find_map(|run| run.replay(path).ok().flatten()) {
             return Ok(Replayed::Seen(violation));

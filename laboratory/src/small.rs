@@ -108,7 +108,7 @@ impl Shrinking<'_> {
             return false;
         }
         let found = match prey.record_all(&self.image, workload, &self.watch) {
-            Err(violation) => self.without_crash.then_some((None, violation)),
+            Err(violation) => self.without_crash.then_some((None, *violation)),
             Ok(_) if self.without_crash => None,
             Ok(runs) => runs.into_iter().find_map(|run| {
                 let violation = run.explore(&self.prey.limits, &self.watch).violations.pop()?;

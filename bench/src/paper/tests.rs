@@ -94,7 +94,8 @@ fn what_was_measured_is_kept_and_marked() {
     assert_eq!((&json["partial"], json["panels"].as_array().map(Vec::len)), (&false.into(), Some(2)));
     // A signal before the first round of a panel, and after it; and a panel that fails.
     let lost = || BenchError::Unfit("no such disk".into());
-    let ends: [(&dyn Fn() -> Result<Report, BenchError>, bool, usize); 3] =
+    type Second<'a> = &'a dyn Fn() -> Result<Report, BenchError>;
+    let ends: [(Second<'_>, bool, usize); 3] =
         [(&|| Err(BenchError::Interrupted), true, 1), (&|| Ok(report(true)), true, 2), (&|| Err(lost()), false, 1)];
     for (second, interrupted, panels) in ends {
         let (done, json, text) = drawn(second);

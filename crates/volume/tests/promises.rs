@@ -6,6 +6,7 @@ mod file_util;
 mod transaction_util;
 
 use file_util::{Random, Rig, mkfs, mount};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_format::inode::InodeFlags;
 use ondol_format::xattr::VALUE_MAX;
 use ondol_testkit::over_setups;
@@ -13,7 +14,6 @@ use ondol_testkit::rig::Setup;
 use ondol_testkit::thresholds::{self, Counts, Geometry};
 use ondol_volume::{Caller, Error, Fallocate, Ino, ROOT, Rename, Result, SetAttr, SetXattr, Step, Volume};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use transaction_util::{append, create, find, remove_file, rename, set_len, set_xattr, write_at};
 
 over_setups! {
@@ -103,7 +103,7 @@ impl tracing::Subscriber for Watch {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut promise = Promise::default();
         event.record(&mut promise);
-        self.0.lock().unwrap().push(promise);
+        self.0.lock().push(promise);
     }
 
     fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::Id {
@@ -315,11 +315,11 @@ fn hunt(args: &[&str], seed: u64) {
         let (mut done, calls) = (0, 300);
         for n in 0..calls {
             drive.make_room();
-            watch.0.lock().unwrap().clear();
+            watch.0.lock().clear();
             let (name, result) = drive.call();
             assert!(is_right(&drive.rig.vol, &result), "{:?} {args:?}, call {n}, {name}: {result:?}", Setup::current());
             done += u64::from(result.is_ok());
-            for promise in watch.0.lock().unwrap().drain(..) {
+            for promise in watch.0.lock().drain(..) {
                 assert!(promise.used <= promise.journal && promise.left <= promise.clusters, "{name}: {promise:?}");
                 let over = promise.journal - promise.used;
                 let entry = worst.entry(name).or_default();

@@ -57,7 +57,8 @@ impl Server {
         let told: Vec<Option<u32>> = device.map(|(fd, _)| connection_of(pid, *fd)).collect();
         let named = open.iter().any(|(_, link)| *link == entry.source);
         // Kernels before 6.16 do not say which connection it is: then the image is a sign.
-        if !told.contains(&Some(connection)) && !(told.contains(&None) && named) {
+        let serves = told.contains(&Some(connection)) || (told.contains(&None) && named);
+        if !serves {
             return None;
         }
         // What is read from here on is this process's, not that of a later one with its number.

@@ -136,7 +136,7 @@ impl fmt::Display for Violation {
             write!(f, "without any crash: {what}\n{}to see it again:\n  ondol crash {}", run.text, run.arguments)
         } else {
             write!(f, "crash state {path} breaks the contract: {what}\n{}", run.text)?;
-            write!(f, "{events}to see it again:\n")?;
+            writeln!(f, "{events}to see it again:")?;
             write!(f, "  ondol crash {} --case '{path}'", run.arguments)
         }
     }

@@ -27,15 +27,12 @@ pub(super) fn of<S: Subject>(subject: &S, path: &CasePath) -> String {
         }
     }
     text += &last(subject, &names, &layers);
-    if let Some(after) = &path.1 {
-        match subject.use_after(&layers, after.seed) {
-            Some(Ok(run)) => {
-                text += &run.description.text;
-                if let Some(case) = &after.case {
-                    text += &of(&run, &CasePath(vec![case.clone()], None));
-                }
-            }
-            Some(Err(_)) | None => {}
+    if let Some(after) = &path.1
+        && let Some(Ok(run)) = subject.use_after(&layers, after.seed)
+    {
+        text += &run.description.text;
+        if let Some(case) = &after.case {
+            text += &of(&run, &CasePath(vec![case.clone()], None));
         }
     }
     text

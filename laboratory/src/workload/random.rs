@@ -48,7 +48,7 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
         // A mistake that takes two calls is seen in few interleavings of ten.
         let calls = [1, 2, 4, 6][(n / 2 % 4) as usize];
         let mut calls = threads::random::random_calls(of_this, count, calls);
-        if n / 8 % 2 == 0 {
+        if (n / 8).is_multiple_of(2) {
             calls[0].push(Op::Sync);
         }
         Workload {

@@ -8,7 +8,7 @@ fn full(image: Kind, hole: &str) -> String {
     match image {
         // A block map has no unwritten blocks.
         Kind::BlockMap => {
-            begin + &lines(0..64, |n| format!("write /full {} 60K zeros", n * 60 << 10)) + "append /full 1000 zeros"
+            begin + &lines(0..64, |n| format!("write /full {} 60K zeros", (n * 60) << 10)) + "append /full 1000 zeros"
         }
         _ => {
             let halves = (0..13).map(|n| 8u64 << n).rev().flat_map(|kib| [kib, kib]);
