@@ -132,7 +132,7 @@ fn protected() -> Arc<RamStore> {
 fn must_be_in_use<T>(what: &str, opened: ondol::Result<T>) {
     match opened {
         Ok(_) => panic!("{what}: a volume in use was taken"),
-        Err(e) => assert!(e.to_string().contains("is in use on"), "{what}: {e}"),
+        Err(e) => assert!(e.to_string().contains("is in use by the kernel, which has"), "{what}: {e}"),
     }
 }
 

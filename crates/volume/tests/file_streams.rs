@@ -5,6 +5,7 @@ mod file_util;
 use file_util::{Random, ino_of, mkfs, mount};
 use ondol_block::BlockStore;
 use ondol_testkit::over_engines;
+use ondol_testkit::rig::Setup;
 
 over_engines! {
     files_that_grow_together_stay_in_few_pieces,
@@ -41,7 +42,9 @@ fn a_mebibyte_is_one_call() {
     }
     let written = rig.store.stats();
     let (writes, reads) = (written.writes - before.writes, written.reads - before.reads);
-    assert!(writes <= 110 && reads <= 10, "{writes} writes and {reads} reads for 100 MiB");
+    // The compressed journal takes two.
+    let most = if Setup::current().is_compressed() { 210 } else { 110 };
+    assert!(writes <= most && reads <= 10, "{writes} writes and {reads} reads for 100 MiB");
     for i in 0..100 {
         rig.vol.read(ino, i << 20, &mut bytes).unwrap();
     }
