@@ -33,10 +33,10 @@ fn agree(spec: &Spec, options: &str) {
 
 #[test]
 fn ordered() {
-    agree(&Spec::new(32 << 20, 1024).journal(4), "data=ordered");
+    agree(&Spec::new(32 << 20, 1024).journal(4), "data=ordered,open_requests");
 }
 
 #[test]
 fn journal() {
-    agree(&Spec::new(64 << 20, 4096), "data=journal");
+    agree(&Spec::new(64 << 20, 4096), "data=journal,open_requests");
 }
