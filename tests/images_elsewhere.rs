@@ -4,6 +4,7 @@ use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_skips::skips;
+use ondol_testkit::SetWhenDropped;
 use ondol_testkit::image::{self, KernelMount, Spec, ToolError, run, scratch_dir};
 use ondol_tests::no_kernel_mount;
 use std::fs::File;
@@ -129,10 +130,11 @@ fn protected() -> Arc<RamStore> {
     Arc::new(RamStore::from_bytes(Spec::new(16 << 20, 1024).with("-O mmp").make().expect("mke2fs")))
 }
 
-fn must_be_in_use<T>(what: &str, opened: ondol::Result<T>) {
+/// The refusal says `whose` it is.
+fn must_be_in_use<T>(what: &str, whose: &str, opened: ondol::Result<T>) {
     match opened {
         Ok(_) => panic!("{what}: a volume in use was taken"),
-        Err(e) => assert!(e.to_string().contains("is in use by the kernel, which has"), "{what}: {e}"),
+        Err(e) => assert!(e.to_string().contains(&format!("is in use {whose}")), "{what}: {e}"),
     }
 }
 
@@ -144,6 +146,7 @@ fn a_protected_volume_is_held() {
     let holder = Volume::open_stepped(store.clone(), &Options::default(), clock.clone()).expect("open");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let until = SetWhenDropped(&done);
         scope.spawn(|| {
             while !done.load(SeqCst) {
                 clock.advance(6_000_000_000);
@@ -160,9 +163,9 @@ fn a_protected_volume_is_held() {
         let reading: Arc<dyn BlockStore> = store.clone();
         others.push(("check", scope.spawn(move || ondol::check_store(&reading).map(drop))));
         for (what, other) in others {
-            must_be_in_use(what, other.join().expect("a thread"));
+            must_be_in_use(what, "on vm as memory", other.join().expect("a thread"));
         }
-        done.store(true, SeqCst);
+        drop(until);
     });
     holder.write("/still", b"mine").expect("write");
     holder.close().expect("close");
@@ -190,6 +193,15 @@ fn a_dead_holder_is_followed_and_a_late_one_stops() {
     assert!(image::check(&store.to_bytes()).expect("e2fsck").is_clean());
 }
 
+/// What the kernel answers and what we do, at the same time.
+fn with_kernel<K: Send, U>(kernel: impl FnOnce() -> K + Send, us: impl FnOnce() -> U) -> (K, U) {
+    std::thread::scope(|scope| {
+        let kernel = scope.spawn(kernel);
+        let us = us();
+        (kernel.join().expect("a thread"), us)
+    })
+}
+
 /// The kernel and we keep each other away.
 #[test]
 fn the_kernel_keeps_away_and_so_do_we() {
@@ -201,23 +213,20 @@ fn the_kernel_keeps_away_and_so_do_we() {
     for path in [&ours, &theirs] {
         Spec::new(16 << 20, 1024).with("-O mmp").make_file(path).expect("mke2fs");
     }
-    let volume = Volume::open(&ours).expect("open");
-    let mount = KernelMount::new(&theirs, "").expect("kernel mount");
-    let (kernel, us) = std::thread::scope(|scope| {
-        let kernel = scope.spawn(|| KernelMount::new(&ours, ""));
-        let us = Volume::open(&theirs).map(drop);
-        (kernel.join().expect("a thread"), us)
-    });
-    must_be_in_use("the kernel's", us);
+    // Each waits to see whether somebody else is there: both at once.
+    let (mount, volume) = with_kernel(|| KernelMount::new(&theirs, ""), || Volume::open(&ours));
+    let (mount, volume) = (mount.expect("kernel mount"), volume.expect("open"));
+    let (kernel, us) = with_kernel(|| KernelMount::new(&ours, ""), || Volume::open(&theirs).map(drop));
+    must_be_in_use("the kernel's", "by the kernel, which has", us);
     assert!(matches!(kernel, Err(ToolError::Failed { .. })), "the kernel mounted what we have");
     volume.write("/a", b"ours").expect("write");
     volume.close().expect("close");
     std::fs::write(mount.dir().join("a"), b"theirs").expect("write");
     mount.close().expect("umount");
-    let mount = KernelMount::new(&ours, "").expect("it is free");
+    let (mount, volume) = with_kernel(|| KernelMount::new(&ours, ""), || Volume::open(&theirs));
+    let (mount, volume) = (mount.expect("it is free"), volume.expect("it is free"));
     assert_eq!(std::fs::read(mount.dir().join("a")).expect("read"), b"ours");
     mount.close().expect("umount");
-    let volume = Volume::open(&theirs).expect("it is free");
     assert_eq!(volume.read("/a").expect("read"), b"theirs");
     volume.close().expect("close");
 }

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod dump;
+mod ends;
 mod fail;
 pub mod image;
 pub mod model;
@@ -23,4 +24,5 @@ pub mod target;
 pub mod threads;
 pub mod thresholds;
 
+pub use ends::SetWhenDropped;
 pub use fail::{Fail, Outcome};

@@ -3,7 +3,7 @@
 mod dir_rig;
 
 use dir_rig::{Fs, TOP, USER, mkfs};
-use ondol_testkit::over_engines;
+use ondol_testkit::{SetWhenDropped, over_engines};
 use ondol_volume::{Error, Ino, Rename};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -65,6 +65,7 @@ fn listed_while_changing(args: &[&str], rounds: u32) {
         for w in 0..2 {
             let (fs, done) = (&fs, &done);
             s.spawn(move || {
+                let _until = SetWhenDropped(done);
                 for round in 0..rounds {
                     let name = |i: u32| format!("changing {w} {round} {i} {}", "x".repeat(i as usize % 100));
                     for i in 0..1500 {
@@ -74,7 +75,6 @@ fn listed_while_changing(args: &[&str], rounds: u32) {
                         fs.volume.unlink(dir, name(i).as_bytes()).expect("unlink");
                     }
                 }
-                done.store(true, Relaxed);
             });
         }
         for r in 0..2 {

@@ -4,7 +4,7 @@ mod file_util;
 mod transaction_util;
 
 use file_util::{Random, Rig, mkfs, mount};
-use ondol_testkit::over_engines;
+use ondol_testkit::{SetWhenDropped, over_engines};
 use ondol_volume::{Error, ROOT, Rename, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -60,6 +60,7 @@ fn transactions_take_effect_in_one_order() {
     let (threads, rounds) = (4u64, 500u64);
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
+        let until = SetWhenDropped(&done);
         let rig = &rig;
         let workers: Vec<_> = (0..threads)
             .map(|t| {
@@ -77,7 +78,7 @@ fn transactions_take_effect_in_one_order() {
         for worker in workers {
             worker.join().expect("a worker");
         }
-        done.store(true, Relaxed);
+        drop(until);
     });
     let logs = logs(&rig);
     assert_eq!(serial_order(&logs), (threads * rounds) as usize);
@@ -149,11 +150,11 @@ fn a_listing_sees_a_transaction_whole() {
     thread::scope(|scope| {
         let (rig, done) = (&rig, &done);
         scope.spawn(move || {
+            let _until = SetWhenDropped(done);
             for _ in 0..2000 {
                 apply(&rig.vol, &[rename("/a1", "/b1"), remove_file("/a2"), create("/b2")]);
                 apply(&rig.vol, &[rename("/b1", "/a1"), rename("/b2", "/a2")]);
             }
-            done.store(true, Relaxed);
         });
         let mut seen = BTreeSet::new();
         while !done.load(Relaxed) {
