@@ -7,12 +7,8 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use zerocopy::IntoBytes;
 
-/// The largest answer that is filled in place; the kernel asks for less.
-const FILLED_MAX: usize = 16 << 20;
-
-thread_local! {
-    static FILLED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
+/// Puts up to as many bytes as there is space into it and says how many, or a positive errno.
+pub(crate) type Fill<'f> = dyn FnMut(&mut [u8]) -> Result<usize, i32> + 'f;
 
 /// Carries answers and notifications to the kernel: `/dev/fuse`, or a queue of io_uring.
 pub(crate) trait Channel {
@@ -22,30 +18,11 @@ pub(crate) trait Channel {
     /// The kernel's refusal.
     fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()>;
 
-    /// Answers request `unique` with what `fill` puts into up to `len` bytes, which are sent from where they are put, or with its positive errno.
+    /// Answers request `unique` with what `fill` puts into up to `len` bytes, which are sent from where they are put, or with its errno.
     ///
     /// # Errors
     /// As [`Channel::send`].
-    fn send_filled(
-        &self,
-        unique: u64,
-        len: usize,
-        fill: &mut dyn FnMut(&mut [u8]) -> Result<usize, i32>,
-    ) -> io::Result<()> {
-        FILLED.with_borrow_mut(|buffer| {
-            let len = len.min(FILLED_MAX);
-            if buffer.len() < len {
-                buffer.resize(len, 0);
-            }
-            match fill(buffer.get_mut(..len).unwrap_or_default()) {
-                Ok(n) => {
-                    let data = buffer.get(..n).unwrap_or_default();
-                    self.send(&reply::header(unique, 0, data.len()), [data, &[]])
-                }
-                Err(error) => self.send(&reply::header(unique, error, 0), [&[], &[]]),
-            }
-        })
-    }
+    fn send_filled(&self, unique: u64, len: usize, fill: &mut Fill<'_>) -> io::Result<()>;
 
     /// Has the kernel forget an inode's attributes; its pages stay.
     ///
@@ -60,6 +37,52 @@ pub(crate) trait Channel {
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         }
+    }
+}
+
+/// Where an answer is put together that is sent from where it lies.
+pub(crate) struct Room<'r>(RefCell<&'r mut [u8]>);
+
+impl<'r> Room<'r> {
+    pub(crate) fn new(space: &'r mut [u8]) -> Self {
+        Self(RefCell::new(space))
+    }
+
+    /// Has `fill` put up to `len` bytes into it. The answer's header, and how many bytes of the room follow it.
+    pub(crate) fn fill(&self, unique: u64, len: usize, fill: &mut Fill<'_>) -> (OutHeader, usize) {
+        let mut space = self.0.borrow_mut();
+        let most = len.min(space.len());
+        let filled = fill(space.get_mut(..most).unwrap_or_default());
+        let (error, len) = filled.map_or_else(|error| (error, 0), |n| (0, n.min(most)));
+        (reply::header(unique, error, len), len)
+    }
+
+    /// Its space.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut [u8]) -> T) -> T {
+        f(*self.0.borrow_mut())
+    }
+}
+
+/// `/dev/fuse` for one request, with the room in which its contents are put together.
+pub(crate) struct Served<'r> {
+    device: &'r Device,
+    room: Room<'r>,
+}
+
+impl<'r> Served<'r> {
+    pub(crate) fn new(device: &'r Device, room: &'r mut [u8]) -> Self {
+        Self { device, room: Room::new(room) }
+    }
+}
+
+impl Channel for Served<'_> {
+    fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+        self.device.send(header, parts)
+    }
+
+    fn send_filled(&self, unique: u64, len: usize, fill: &mut Fill<'_>) -> io::Result<()> {
+        let (header, len) = self.room.fill(unique, len, fill);
+        self.room.with(|space| self.device.send(&header, [space.get(..len).unwrap_or_default(), &[]]))
     }
 }
 
@@ -96,10 +119,12 @@ impl Device {
             }
         }
     }
-}
 
-impl Channel for Device {
-    fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+    /// Sends one message, as [`Channel::send`].
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub(crate) fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
         let [first, second] = parts;
         let all = [IoSlice::new(header.as_bytes()), IoSlice::new(first), IoSlice::new(second)];
         // The kernel takes a message whole or not at all.

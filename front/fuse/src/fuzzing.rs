@@ -1,6 +1,6 @@
 //! The server without a kernel: messages in, answers out. For fuzzers and tests.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Fill, Room};
 use crate::dispatch::{Dispatch, Terms};
 use crate::ops::Ops;
 use crate::proto::Request;
@@ -11,6 +11,9 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use zerocopy::IntoBytes;
+
+/// The largest answer that is filled in place.
+const MOST: usize = 1 << 20;
 
 /// Whether these bytes are a request.
 pub fn is_request(message: &[u8]) -> bool {
@@ -34,7 +37,7 @@ impl Surface {
     /// Serves one message. Hands back what was sent, each message with its header.
     pub fn serve(&self, message: &[u8]) -> Vec<Vec<u8>> {
         let sent = Sent::default();
-        self.dispatch.serve(&sent, message);
+        self.dispatch.serve(&sent, self.dispatch.read(message));
         sent.0.into_inner()
     }
 
@@ -56,5 +59,11 @@ impl Channel for Sent {
     fn send(&self, header: &OutHeader, [first, second]: [&[u8]; 2]) -> io::Result<()> {
         self.0.borrow_mut().push([header.as_bytes(), first, second].concat());
         Ok(())
+    }
+
+    fn send_filled(&self, unique: u64, len: usize, fill: &mut Fill<'_>) -> io::Result<()> {
+        let mut space = vec![0; len.min(MOST)];
+        let (header, len) = Room::new(&mut space).fill(unique, len, fill);
+        self.send(&header, [space.get(..len).unwrap_or_default(), &[]])
     }
 }

@@ -6,6 +6,7 @@
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
 //! - `flags`: what is agreed on with the kernel at the start, and what it leaves to us because of that.
 //! - `channel`, `session`, `follow`, `ring`: what carries them: `/dev/fuse`, read by several threads, and where these run; or io_uring.
+//!   `budget`, `rooms`: what memory they may take.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
 //! [`SingleFile`] is a file system of one file, over the same protocol and transport.
@@ -13,6 +14,7 @@
 //! [`client`] is the other side: what a process does to a mount that some other process serves.
 #![forbid(unsafe_code)]
 
+mod budget;
 mod channel;
 pub mod client;
 mod dispatch;

@@ -7,21 +7,19 @@
 //!
 //! FORGET still comes through `/dev/fuse`, and notifications go there.
 
-use crate::channel::{Channel, Device};
+use crate::budget::{ForRings, MAX_WRITE, SMALL, Turns};
+use crate::channel::{Channel, Device, Fill, Room};
 use crate::dispatch::Dispatch;
 use crate::proto::reply;
 use crate::proto::wire::OutHeader;
 use ondol_ring::Place;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
 use zerocopy::IntoBytes;
-
-/// Threads of one queue, however few there may be in all.
-const LEAST: usize = 4;
 
 /// The threads of one queue, on a line of their own.
 #[derive(Debug, Default)]
@@ -39,20 +37,19 @@ pub(crate) struct Rings {
     queues: Box<[Queue]>,
     /// Threads that one queue may have.
     most: usize,
-    /// Room for what follows the header of the largest request or answer.
-    payload: usize,
+    /// Turns at what takes memory beside the places' rooms.
+    large: Turns,
     /// The kernel took no place: it sends its requests through `/dev/fuse` again.
     refused: AtomicBool,
 }
 
 impl Rings {
-    /// For a connection that agreed on io_uring, served by at most `most` threads if that is enough for the queues.
-    pub(crate) fn new(most: usize, payload: usize) -> Self {
-        let queues = ondol_ring::queues();
+    /// For a connection that agreed on io_uring and has so many queues.
+    pub(crate) fn new(queues: usize, share: ForRings) -> Self {
         Self {
             queues: (0..queues).map(|_| Queue::default()).collect(),
-            most: (most / queues.max(1)).max(LEAST),
-            payload,
+            most: share.places,
+            large: Turns::new(share.turns),
             refused: AtomicBool::new(false),
         }
     }
@@ -103,15 +100,17 @@ impl Rings {
         bind(number);
         let Some(queue) = self.queues.get(number) else { return Ok(()) };
         let index = u16::try_from(number).map_err(io::Error::other)?;
-        let mut place = Place::new(device.duplicate()?, index, self.payload)?;
+        let mut place = Place::new(device.duplicate()?, index, MAX_WRITE as usize)?;
         while place.fetch()? {
             if queue.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.add(scope, device, dispatch, number);
             }
             let (header, len) = {
                 let Some(message) = place.message() else { break };
-                let seat = Seat { device, room: RefCell::new(message.room), answer: Cell::new(None) };
-                dispatch.serve(&seat, message.bytes);
+                let seat = Seat { device, room: Room::new(message.room), answer: Cell::new(None) };
+                let coming = dispatch.read(message.bytes);
+                let _turn = (coming.load().copies > SMALL).then(|| self.large.take());
+                dispatch.serve(&seat, coming);
                 seat.answer.get().unwrap_or_else(|| (unanswered(message.bytes), 0))
             };
             queue.waiting.fetch_add(1, Ordering::Relaxed);
@@ -144,7 +143,7 @@ fn bind(processor: usize) {
 /// Where one request's answer is put.
 struct Seat<'p> {
     device: &'p Device,
-    room: RefCell<&'p mut [u8]>,
+    room: Room<'p>,
     answer: Cell<Option<(OutHeader, usize)>>,
 }
 
@@ -154,26 +153,19 @@ impl Channel for Seat<'_> {
             return self.device.send(header, parts);
         }
         let [first, second] = parts;
-        let mut room = self.room.borrow_mut();
-        let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
-        let (front, rest) = room.split_at_mut_checked(first.len()).ok_or_else(too_long)?;
-        rest.get_mut(..second.len()).ok_or_else(too_long)?.copy_from_slice(second);
-        front.copy_from_slice(first);
-        self.answer.set(Some((*header, first.len() + second.len())));
+        let put = |space: &mut [u8]| {
+            let (front, rest) = space.split_at_mut_checked(first.len())?;
+            rest.get_mut(..second.len())?.copy_from_slice(second);
+            front.copy_from_slice(first);
+            Some(first.len() + second.len())
+        };
+        let len = self.room.with(put).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        self.answer.set(Some((*header, len)));
         Ok(())
     }
 
-    fn send_filled(
-        &self,
-        unique: u64,
-        len: usize,
-        fill: &mut dyn FnMut(&mut [u8]) -> Result<usize, i32>,
-    ) -> io::Result<()> {
-        let mut room = self.room.borrow_mut();
-        let most = len.min(room.len());
-        let filled = fill(room.get_mut(..most).unwrap_or_default());
-        let (error, len) = filled.map_or_else(|error| (error, 0), |n| (0, n.min(most)));
-        self.answer.set(Some((reply::header(unique, error, len), len)));
+    fn send_filled(&self, unique: u64, len: usize, fill: &mut Fill<'_>) -> io::Result<()> {
+        self.answer.set(Some(self.room.fill(unique, len, fill)));
         Ok(())
     }
 }

@@ -4,47 +4,7 @@
 //! needs it only where much data comes or goes: what is small is copied out, and the room goes to the next. So as many threads as there are may
 //! wait for the disk, and memory is bound by the rooms.
 
-use crate::channel::{Channel, Device};
-use crate::proto::reply;
-use crate::proto::wire::OutHeader;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use std::cell::RefCell;
-use std::io;
-
-/// The connection for one request whose contents are put together in a room.
-pub(crate) struct Served<'r> {
-    device: &'r Device,
-    room: RefCell<&'r mut [u8]>,
-}
-
-impl<'r> Served<'r> {
-    pub(crate) fn new(device: &'r Device, room: &'r mut [u8]) -> Self {
-        Self { device, room: RefCell::new(room) }
-    }
-}
-
-impl Channel for Served<'_> {
-    fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
-        self.device.send(header, parts)
-    }
-
-    fn send_filled(
-        &self,
-        unique: u64,
-        len: usize,
-        fill: &mut dyn FnMut(&mut [u8]) -> Result<usize, i32>,
-    ) -> io::Result<()> {
-        let mut room = self.room.borrow_mut();
-        let most = len.min(room.len());
-        match fill(room.get_mut(..most).unwrap_or_default()) {
-            Ok(n) => {
-                let data = room.get(..n.min(most)).unwrap_or_default();
-                self.send(&reply::header(unique, 0, data.len()), [data, &[]])
-            }
-            Err(error) => self.send(&reply::header(unique, error, 0), [&[], &[]]),
-        }
-    }
-}
 
 /// The buffers of one connection, and who uses them.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ impl Mount {
         let mut options = options.clone();
         options.read_only |= volume.inodes().is_read_only();
         let source = options.fsname.clone().unwrap_or_else(|| fusermount::shown(source.as_os_str()));
-        let room = volume.request_bytes();
+        let room = usize::try_from(volume.request_bytes()).unwrap_or(usize::MAX);
         let ops = Arc::new(Ops::new(volume));
         let connected = connect(&ops, (dir, &source), room, &options, ended);
         let (kernel, session) = connected.inspect_err(|_| {
@@ -129,7 +129,7 @@ fn join(session: JoinHandle<io::Result<()>>) -> Result<(), MountError> {
 fn connect(
     ops: &Arc<Ops>,
     (dir, source): (&Path, &str),
-    room: u64,
+    room: usize,
     options: &MountOptions,
     ended: impl FnOnce() + Send + 'static,
 ) -> Result<(KernelMount, JoinHandle<io::Result<()>>), MountError> {

@@ -4,15 +4,16 @@
 //! threads are enough for requests that are answered at once. Those that wait for the disk, fsyncs above all, must not keep others
 //! from joining them in one commit: whoever takes a request and leaves nobody waiting for the next starts another thread.
 
-use crate::channel::{Channel, Device};
+use crate::budget::{ForDevice, ForRings, MAX_WRITE, ROOM, SMALL};
+use crate::channel::{Device, Served};
 use crate::dispatch::{Dispatch, Terms};
 use crate::follow::Follow;
-use crate::ops::Ops;
+use crate::ops::{Carrier, Ops};
 use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
 use crate::proto::{Operation, Request, reply};
 use crate::ring::Rings;
-use crate::rooms::{Rooms, Served};
+use crate::rooms::Rooms;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,12 +22,8 @@ use std::thread::{self, Scope};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// The largest write in one request: also the largest read, since both are counted in the same pages.
-const MAX_WRITE: u32 = 1 << 20;
+/// Pages of the largest request.
 const MAX_PAGES: u16 = 256;
-
-/// What precedes the data of the largest write.
-const BEFORE_DATA: usize = 4096;
 
 /// Requests that the kernel may have under way on its own account (read-ahead, asynchronous I/O), and the number at which
 /// it begins to slow their senders down.
@@ -44,7 +41,7 @@ pub(crate) struct Config {
     /// Threads at most.
     pub(crate) most: usize,
     /// Bytes of memory for messages.
-    pub(crate) room: u64,
+    pub(crate) room: usize,
     /// What is agreed on if the kernel offers it.
     pub(crate) wanted: Init,
     /// Files are opened and closed by requests.
@@ -56,6 +53,7 @@ pub(crate) struct Config {
 /// A connection on which kernel and server have agreed.
 pub(crate) struct Session {
     device: Device,
+    ops: Arc<Ops>,
     /// Where requests come through io_uring.
     rings: Option<Rings>,
     dispatch: Dispatch,
@@ -63,6 +61,8 @@ pub(crate) struct Session {
     /// Threads that there have been.
     started: AtomicUsize,
     rooms: Rooms,
+    /// Bytes that the rooms take beyond what was given for them.
+    excess: usize,
 }
 
 impl Session {
@@ -75,14 +75,25 @@ impl Session {
         let agreed = handshake(&device, config.wanted)?;
         let terms = Terms { agreed, only: config.only, opens: config.opens };
         let threads = config.threads.max(1);
-        let over_rings = agreed.contains(Init::OVER_IO_URING);
+        let for_device = ForDevice::of(config.room);
+        let rings = agreed.contains(Init::OVER_IO_URING).then(|| {
+            let queues = ondol_ring::queues();
+            let share = ForRings::of(config.room, queues, config.most);
+            ops.is_carried_by(Carrier::Rings, share.excess);
+            Rings::new(queues, share)
+        });
+        if rings.is_none() {
+            ops.is_carried_by(Carrier::Device, for_device.excess);
+        }
         Ok(Self {
             device,
-            rings: over_rings.then(|| Rings::new(config.most, MAX_WRITE as usize)),
-            dispatch: Dispatch::new(ops, terms),
+            rings,
+            dispatch: Dispatch::new(Arc::clone(&ops), terms),
+            ops,
             threads,
             started: AtomicUsize::new(1),
-            rooms: Rooms::new(rooms(config.room), ROOM, config.most.saturating_sub(threads)),
+            rooms: Rooms::new(for_device.rooms, ROOM, config.most.saturating_sub(threads)),
+            excess: for_device.excess,
         })
     }
 
@@ -98,6 +109,7 @@ impl Session {
                     return Ok(());
                 }
                 tracing::warn!("requests come through /dev/fuse: the kernel took no ring");
+                self.ops.is_carried_by(Carrier::Device, self.excess);
             }
             for _ in 1..self.threads {
                 if let Err(e) = self.start(scope, None) {
@@ -112,9 +124,11 @@ impl Session {
     /// Serves what comes through `/dev/fuse` beside the rings, which is FORGET. Nobody waits for it, so that the thread lets some gather instead
     /// of being woken for each. True when all requests come here after all, false when the connection has ended.
     fn serve_beside(&self, rings: &Rings) -> io::Result<bool> {
-        let mut buffer = buffer();
+        let (mut buffer, mut answer) = (buffer(), buffer());
         while let Some(message) = self.device.receive(&mut buffer)? {
-            let load = self.dispatch.serve(&self.device, message);
+            let coming = self.dispatch.read(message);
+            let load = coming.load();
+            self.dispatch.serve(&Served::new(&self.device, &mut answer), coming);
             if rings.refused() {
                 return Ok(true);
             }
@@ -147,7 +161,7 @@ impl Session {
     }
 
     fn serve_all<'s>(&'s self, scope: &'s Scope<'s, '_>, mut first: Option<Vec<u8>>) -> io::Result<()> {
-        let mut small = vec![0; SMALL];
+        let (mut small, mut answer) = (vec![0; SMALL], vec![0; SMALL]);
         let mut follow = Follow::new();
         loop {
             let Some(mut room) = first.take().or_else(|| self.rooms.to_receive()) else { return Ok(()) };
@@ -155,19 +169,23 @@ impl Session {
             let load = match small.get_mut(..len) {
                 Some(message) => {
                     message.copy_from_slice(&room[..len]);
-                    if needs_room(message) {
+                    let coming = self.dispatch.read(message);
+                    let load = coming.load();
+                    if load.room.max(load.copies) > SMALL {
                         self.grow(scope, self.rooms.received(None));
-                        let load = self.dispatch.serve(&Served::new(&self.device, &mut room), message);
+                        self.dispatch.serve(&Served::new(&self.device, &mut room), coming);
                         self.grow(scope, self.rooms.give_back(room));
-                        load
                     } else {
                         self.grow(scope, self.rooms.received(Some(room)));
-                        self.dispatch.serve(&self.device, message)
+                        self.dispatch.serve(&Served::new(&self.device, &mut answer), coming);
                     }
+                    load
                 }
                 None => {
                     self.grow(scope, self.rooms.received(None));
-                    let load = self.dispatch.serve(&self.device, &room[..len]);
+                    let coming = self.dispatch.read(&room[..len]);
+                    let load = coming.load();
+                    self.dispatch.serve(&Served::new(&self.device, &mut answer), coming);
                     self.grow(scope, self.rooms.give_back(room));
                     load
                 }
@@ -184,29 +202,6 @@ impl Session {
             self.rooms.no_more_threads();
         }
     }
-}
-
-/// Whether serving a request takes room for much: contents on their way out, or a part of a file that is copied.
-fn needs_room(message: &[u8]) -> bool {
-    use numbers::opcode;
-    let code = message.get(4..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-    matches!(code, opcode::READ | opcode::COPY_FILE_RANGE | opcode::COPY_FILE_RANGE_64)
-}
-
-/// Bytes of the largest message.
-const ROOM: usize = MAX_WRITE as usize + BEFORE_DATA;
-
-/// Messages up to this long are copied, so that others have the room that they came in.
-const SMALL: usize = 8 << 10;
-
-/// One to receive in while another is being served.
-const LEAST_ROOMS: usize = 2;
-
-/// How many rooms there are where messages may take so many bytes. Who serves a request that fills one has its contents once more, on their way to
-/// blocks, and where a range is copied a third time.
-fn rooms(bytes: u64) -> usize {
-    const COPIES: u64 = 3;
-    usize::try_from(bytes / (COPIES * ROOM as u64)).unwrap_or(usize::MAX).max(LEAST_ROOMS)
 }
 
 /// Room for the largest message.

@@ -1,7 +1,8 @@
 //! What the kernel leaves to the server because of what both agreed on: see the table in `docs/design/mount.md`.
 
 use crate::calls::requests;
-use crate::place::{Place, output};
+use crate::place::Place;
+use crate::transport::on_each;
 use rustix::fs::{Advice, AtFlags, FallocateFlags, Mode, OFlags, XattrFlags};
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -326,37 +327,34 @@ fn a_new_mode_is_a_new_list() {
 /// Requests come through `/dev/fuse` or through rings, large ones and those of several threads, too.
 #[test]
 fn both_transports_carry_every_kind_of_request() {
-    for transport in ["transport=dev", "transport=uring"] {
-        let Some(place) = Place::new() else { return };
-        let mounted = output(place.mount_command().args(["-o", transport]));
-        if !mounted.status.success() {
-            assert_eq!(transport, "transport=uring");
-            return ondol_skips::skip(String::from_utf8_lossy(&mounted.stderr));
+    on_each(every_kind);
+}
+
+fn every_kind(transport: &str) {
+    let Some(place) = Place::mounted(transport) else { return };
+    std::thread::scope(|s| {
+        for t in 0..6u8 {
+            let dir = place.on(&format!("d{t}"));
+            s.spawn(move || {
+                fs::create_dir(&dir).unwrap();
+                for n in 0..20usize {
+                    let (path, bytes) = (dir.join(format!("f{n}")), vec![t; 1 + n * n * 2500]);
+                    fs::write(&path, &bytes).unwrap();
+                    let file = File::open(&path).unwrap();
+                    file.sync_all().unwrap();
+                    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+                    assert!(fs::read(&path).unwrap() == bytes);
+                    fs::rename(&path, dir.join(format!("g{n}"))).unwrap();
+                }
+                let value = vec![7; 500];
+                rustix::fs::setxattr(&dir, "user.x", &value, XattrFlags::empty()).unwrap();
+                let mut got = [0; 4000];
+                assert_eq!(rustix::fs::getxattr(&dir, "user.x", &mut got[..]), Ok(500));
+                assert_eq!(fs::read_dir(&dir).unwrap().count(), 20);
+                fs::remove_dir_all(&dir).unwrap();
+            });
         }
-        std::thread::scope(|s| {
-            for t in 0..6u8 {
-                let dir = place.on(&format!("d{t}"));
-                s.spawn(move || {
-                    fs::create_dir(&dir).unwrap();
-                    for n in 0..20usize {
-                        let (path, bytes) = (dir.join(format!("f{n}")), vec![t; 1 + n * n * 2500]);
-                        fs::write(&path, &bytes).unwrap();
-                        let file = File::open(&path).unwrap();
-                        file.sync_all().unwrap();
-                        rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-                        assert!(fs::read(&path).unwrap() == bytes);
-                        fs::rename(&path, dir.join(format!("g{n}"))).unwrap();
-                    }
-                    let value = vec![7; 500];
-                    rustix::fs::setxattr(&dir, "user.x", &value, XattrFlags::empty()).unwrap();
-                    let mut got = [0; 4000];
-                    assert_eq!(rustix::fs::getxattr(&dir, "user.x", &mut got[..]), Ok(500));
-                    assert_eq!(fs::read_dir(&dir).unwrap().count(), 20);
-                    fs::remove_dir_all(&dir).unwrap();
-                });
-            }
-        });
-        place.umount();
-        place.is_clean();
-    }
+    });
+    place.umount();
+    place.is_clean();
 }

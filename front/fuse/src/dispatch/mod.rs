@@ -24,12 +24,7 @@ use crate::words::{
 };
 use answer::Answering;
 use rustix::io::Errno;
-use std::cell::RefCell;
 use std::sync::Arc;
-
-thread_local! {
-    static LISTING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The attribute that holds a file's access control list.
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
@@ -37,29 +32,41 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 /// The most that an answer to COPY_FILE_RANGE can tell, in whole pages.
 const NARROW: u64 = 0xFFFF_F000;
 
-/// The largest listing that is put together at once; the kernel asks for less.
-const LISTING_MAX: usize = 1 << 20;
+/// Bytes of a range that are copied at a time.
+const COPIED: usize = 1 << 20;
 
-/// What a request was to the thread that served it.
-#[derive(Clone, Copy, Debug, Default)]
+/// What a request is to the thread that serves it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     /// The thread that sent it; 0 for what the kernel sends on its own account.
     pub(crate) sender: u32,
-    /// Bytes of contents that it carried or asked for.
+    /// Bytes of contents that it carries or asks for.
     pub(crate) bytes: u32,
+    /// Bytes of room that its answer is put together in.
+    pub(crate) room: usize,
+    /// Bytes of contents that are once more in memory while it is served.
+    pub(crate) copies: usize,
     /// Nobody waits for it.
     pub(crate) unanswered: bool,
 }
 
-impl Load {
-    fn of(request: &Request<'_>) -> Self {
-        let bytes = match &request.operation {
-            Operation::Read(what) => what.size,
-            Operation::Write(how, _) => how.size,
-            _ => 0,
-        };
-        let unanswered = matches!(request.operation, Operation::Forget(_) | Operation::BatchForget(_));
-        Self { sender: request.header.pid, bytes, unanswered }
+/// A message that has come.
+pub(crate) struct Coming<'m>(Result<Request<'m>, (Option<Header>, Malformed)>);
+
+impl Coming<'_> {
+    /// What it is to whoever serves it.
+    pub(crate) fn load(&self) -> Load {
+        use Operation as O;
+        let Ok(request) = &self.0 else { return Load::default() };
+        let load = Load { sender: request.header.pid, ..Load::default() };
+        match &request.operation {
+            O::Read(what) => Load { bytes: what.size, room: what.size as usize, ..load },
+            O::Readdir(what) | O::Readdirplus(what) => Load { room: what.size as usize, ..load },
+            O::Write(how, data) => Load { bytes: how.size, copies: data.len(), ..load },
+            O::CopyFileRange { .. } => Load { copies: COPIED, ..load },
+            O::Forget(_) | O::BatchForget(_) => Load { unanswered: true, ..load },
+            _ => load,
+        }
     }
 }
 
@@ -86,23 +93,23 @@ impl Dispatch {
         Self { ops, terms }
     }
 
-    /// Serves one message and answers it, if it is to be answered. Says what it was.
-    pub(crate) fn serve(&self, channel: &dyn Channel, message: &[u8]) -> Load {
-        match Request::parse(message, self.terms.agreed.contains(Init::SETXATTR_EXT)) {
+    /// Reads one message.
+    pub(crate) fn read<'m>(&self, message: &'m [u8]) -> Coming<'m> {
+        Coming(Request::parse(message, self.terms.agreed.contains(Init::SETXATTR_EXT)))
+    }
+
+    /// Serves one message and answers it, if it is to be answered.
+    pub(crate) fn serve(&self, channel: &dyn Channel, message: Coming<'_>) {
+        match message.0 {
             Ok(request) => {
                 let answer = Answering { channel, header: &request.header };
-                let load = Load::of(&request);
                 if self.lets_in(&request) {
                     self.run(&answer, &request.header, request.operation);
                 } else {
                     answer.error(Errno::ACCESS);
                 }
-                load
             }
-            Err((header, e)) => {
-                refuse(channel, header, e);
-                Load::default()
-            }
+            Err((header, e)) => refuse(channel, header, e),
         }
     }
 
@@ -265,31 +272,28 @@ impl Dispatch {
     }
 
     fn readdir(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
-        list(what, |listing| {
-            let done = self.ops.readdir(ino(header.nodeid), what.offset, &mut |e: Listed<'_>| {
+        answer.filled(what.size, &mut |space| {
+            let mut listing = Listing::new(space);
+            self.ops.readdir(ino(header.nodeid), what.offset, &mut |e: Listed<'_>| {
                 listing.add(None, e.ino.into(), e.next, listed(e.file_type), e.name)
-            });
-            answer.with(done, |()| answer.data(listing.bytes()));
+            })?;
+            Ok(listing.len())
         });
     }
 
     fn readdirplus(&self, answer: &Answering<'_>, header: &Header, what: &ReadIn) {
-        list(what, |listing| {
-            let done = self.ops.readdirplus(ino(header.nodeid), what.offset, &mut |e: ListedPlus<'_>| {
+        answer.filled(what.size, &mut |space| {
+            let mut listing = Listing::new(space);
+            self.ops.readdirplus(ino(header.nodeid), what.offset, &mut |e: ListedPlus<'_>| {
                 let Listed { ino, file_type, name, next } = e.entry;
                 // Node 0: the kernel takes the name alone.
                 let entry =
                     e.attr.map_or_else(EntryOut::default, |a| reply::entry(node(ino), a.generation, attr(&a), TTL));
                 listing.add(Some(&entry), ino.into(), next, listed(file_type), name)
-            });
-            answer.with(done, |()| answer.data(listing.bytes()));
+            })?;
+            Ok(listing.len())
         });
     }
-}
-
-/// Lends the thread's buffer for a listing.
-fn list(what: &ReadIn, f: impl FnOnce(&mut Listing<'_>)) {
-    LISTING.with_borrow_mut(|bytes| f(&mut Listing::new(bytes, (what.size as usize).min(LISTING_MAX))));
 }
 
 fn refuse(channel: &dyn Channel, header: Option<Header>, e: Malformed) {

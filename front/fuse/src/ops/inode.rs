@@ -160,6 +160,9 @@ impl Ops {
         let mut info = serde_json::to_value(state).map_err(wrong)?;
         let requests = self.counters.read();
         let total: u64 = requests.iter().map(|(_, n)| n).sum();
+        if let Some(mount) = info.get_mut("mount").and_then(Value::as_object_mut) {
+            self.carried.tell(mount);
+        }
         if let Some(counters) = info.get_mut("counters").and_then(Value::as_object_mut) {
             counters.insert("fuse_requests".into(), total.into());
         }

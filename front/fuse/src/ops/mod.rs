@@ -4,6 +4,7 @@
 //! panic from taking the server down: the request fails with `EIO`, the panic is logged, and since state in memory may be
 //! half changed, the volume takes no change any more; reading goes on.
 
+mod carrier;
 mod contents;
 mod count;
 mod inode;
@@ -11,6 +12,7 @@ mod listing;
 mod names;
 mod sender;
 
+pub(crate) use carrier::Carrier;
 pub(crate) use contents::{Opening, Range, Write};
 pub(crate) use count::Op;
 pub(crate) use inode::SetAttribute;
@@ -18,6 +20,7 @@ pub(crate) use listing::{Listed, ListedPlus};
 pub(crate) use sender::Sender;
 
 use crate::gate::Gate;
+use carrier::Carried;
 use count::Counters;
 use ondol::Volume;
 use ondol::inodes::{Error, Inodes};
@@ -42,16 +45,27 @@ pub(crate) struct Ops {
     gate: Gate<Volume>,
     counters: Counters,
     broken: AtomicBool,
+    carried: Carried,
 }
 
 impl Ops {
     pub(crate) fn new(volume: Volume) -> Self {
-        Self { gate: Gate::new(volume), counters: Counters::default(), broken: AtomicBool::new(false) }
+        Self {
+            gate: Gate::new(volume),
+            counters: Counters::default(),
+            broken: AtomicBool::new(false),
+            carried: Carried::default(),
+        }
     }
 
     /// Waits for the requests under way and hands back the volume; later requests fail with `ENODEV`.
     pub(crate) fn close(&self) -> Option<Volume> {
         self.gate.close()
+    }
+
+    /// From now on requests come through `carrier`, whose messages take so many bytes beyond the volume's share for them.
+    pub(crate) fn is_carried_by(&self, carrier: Carrier, excess: usize) {
+        self.carried.set(carrier, excess);
     }
 
     /// Whether a request has panicked.

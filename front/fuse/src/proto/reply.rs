@@ -11,36 +11,35 @@ pub(crate) fn header(unique: u64, error: i32, len: usize) -> OutHeader {
 
 /// A listing being filled, within the size that the kernel asked for.
 pub(crate) struct Listing<'b> {
-    bytes: &'b mut Vec<u8>,
-    most: usize,
+    space: &'b mut [u8],
+    len: usize,
 }
 
 impl<'b> Listing<'b> {
-    pub(crate) fn new(bytes: &'b mut Vec<u8>, most: usize) -> Self {
-        bytes.clear();
-        Self { bytes, most }
+    pub(crate) fn new(space: &'b mut [u8]) -> Self {
+        Self { space, len: 0 }
     }
 
     /// Adds an entry, after its attributes if it has a place for them; `false` when there is no room.
     pub(crate) fn add(&mut self, plus: Option<&EntryOut>, ino: u64, next: u64, kind: u32, name: &[u8]) -> bool {
         let head = plus.map_or(0, |_| size_of::<EntryOut>()) + size_of::<Dirent>();
-        let whole = (head + name.len()).next_multiple_of(8);
-        if self.bytes.len() + whole > self.most {
-            return false;
-        }
-        let end = self.bytes.len() + whole;
-        if let Some(entry) = plus {
-            self.bytes.extend_from_slice(entry.as_bytes());
-        }
+        let end = self.len + (head + name.len()).next_multiple_of(8);
+        let Some(mut space) = self.space.get_mut(self.len..end) else { return false };
         let namelen = u32::try_from(name.len()).unwrap_or(u32::MAX);
-        self.bytes.extend_from_slice(Dirent { ino, off: next, namelen, kind }.as_bytes());
-        self.bytes.extend_from_slice(name);
-        self.bytes.resize(end, 0);
+        let entry = Dirent { ino, off: next, namelen, kind };
+        for part in [plus.map_or(&[][..], IntoBytes::as_bytes), entry.as_bytes(), name] {
+            let (place, rest) = std::mem::take(&mut space).split_at_mut(part.len());
+            place.copy_from_slice(part);
+            space = rest;
+        }
+        space.fill(0);
+        self.len = end;
         true
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.bytes
+    /// Bytes that it takes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 }
 

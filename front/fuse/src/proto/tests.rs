@@ -88,13 +88,13 @@ fn extensions_are_cut_off() {
 
 #[test]
 fn a_listing_keeps_within_its_size() {
-    let mut space = vec![1; 10];
-    let mut listing = Listing::new(&mut space, 24 + 8 + 128 + 24 + 8);
+    let mut space = vec![1; 24 + 8 + 128 + 24 + 8];
+    let mut listing = Listing::new(&mut space);
     assert!(listing.add(None, 11, 1, 4, b"abc"));
     assert!(listing.add(Some(&EntryOut::default()), 12, 2, 8, b"abcdefgh"));
     assert!(!listing.add(None, 13, 3, 8, b""));
-    assert_eq!(listing.bytes().len(), 192);
-    assert_eq!(&listing.bytes()[24..32], b"abc\0\0\0\0\0");
+    assert_eq!(listing.len(), 192);
+    assert_eq!(&space[24..32], b"abc\0\0\0\0\0");
 }
 
 proptest! {
