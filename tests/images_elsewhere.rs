@@ -126,8 +126,13 @@ fn a_journal_on_another_device() {
     }
 }
 
-fn protected() -> Arc<RamStore> {
-    Arc::new(RamStore::from_bytes(Spec::new(16 << 20, 1024).with("-O mmp").make().expect("mke2fs")))
+/// A protected volume, whose holder shows itself so often that others need not wait long.
+fn protected() -> Spec {
+    Spec::new(16 << 20, 1024).with("-O mmp -E mmp_update_interval=1")
+}
+
+fn in_memory() -> Arc<RamStore> {
+    Arc::new(RamStore::from_bytes(protected().make().expect("mke2fs")))
 }
 
 /// The refusal says `whose` it is.
@@ -141,7 +146,7 @@ fn must_be_in_use<T>(what: &str, whose: &str, opened: ondol::Result<T>) {
 /// A volume that is mounted is seen to be so by us, by a reader, and by a check, and stays usable.
 #[test]
 fn a_protected_volume_is_held() {
-    let store = protected();
+    let store = in_memory();
     let clock = image::clock(1);
     let holder = Volume::open_stepped(store.clone(), &Options::default(), clock.clone()).expect("open");
     let done = AtomicBool::new(false);
@@ -177,7 +182,7 @@ fn a_protected_volume_is_held() {
 /// What a crash left is taken after waiting; a holder that was too late finds itself replaced, and writes no more.
 #[test]
 fn a_dead_holder_is_followed_and_a_late_one_stops() {
-    let store = protected();
+    let store = in_memory();
     let clock = image::clock(1);
     let late = Volume::open_stepped(store.clone(), &Options::default(), clock.clone()).expect("open");
     late.write("/early", b"synced").expect("write");
@@ -204,14 +209,14 @@ fn with_kernel<K: Send, U>(kernel: impl FnOnce() -> K + Send, us: impl FnOnce() 
 
 /// The kernel and we keep each other away.
 #[test]
-fn the_kernel_keeps_away_and_so_do_we() {
+fn a_kernel_keeps_away_and_so_do_we() {
     if skips(no_kernel_mount()) {
         return;
     }
     let dir = scratch_dir().expect("scratch");
     let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
     for path in [&ours, &theirs] {
-        Spec::new(16 << 20, 1024).with("-O mmp").make_file(path).expect("mke2fs");
+        protected().make_file(path).expect("mke2fs");
     }
     // Each waits to see whether somebody else is there: both at once.
     let (mount, volume) = with_kernel(|| KernelMount::new(&theirs, ""), || Volume::open(&ours));

@@ -16,17 +16,20 @@ use ondol_journal::{Config, Engine, LogMap, compressed, jbd2};
 use ondol_volume::{Image, Volume, VolumeOptions};
 use std::cell::Cell;
 
-/// An engine and a data mode.
+/// An engine, a data mode, and the size of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setup {
     /// The engine.
     pub engine: JournalEngine,
     /// How file data is protected.
     pub data: DataMode,
+    /// Bytes of the block cache, blocks that are not committed among them: one more than that ends a transaction.
+    pub cache_bytes: usize,
 }
 
+/// With a small cache, so that it is left and entered often, and transactions are short.
 const fn setup(engine: JournalEngine, data: DataMode) -> Setup {
-    Setup { engine, data }
+    Setup { engine, data, cache_bytes: 1 << 20 }
 }
 
 thread_local! {
@@ -86,6 +89,12 @@ impl Setup {
         Self { data, ..self }
     }
 
+    /// The same engine with another cache.
+    #[must_use]
+    pub fn with_cache(self, bytes: usize) -> Self {
+        Self { cache_bytes: bytes, ..self }
+    }
+
     /// Whether the data of all files goes through the journal.
     pub fn journals_data(self) -> bool {
         self.data == DataMode::Journal
@@ -101,8 +110,7 @@ impl Setup {
         options(self.data).with_journal(self.engine)
     }
 
-    /// How its engine is set up: a small cache, so that it is left and entered often, and bounds of dirty data that differ between modes,
-    /// so that they are reached in some.
+    /// How its engine is set up: with bounds of dirty data that differ between modes, so that they are reached in some.
     fn config(self) -> Config {
         let dirty_bytes = match self.data {
             DataMode::Ordered => 8 << 20,
@@ -112,7 +120,7 @@ impl Setup {
         Config {
             commit_interval: 5,
             dirty_bytes,
-            cache_bytes: 1 << 20,
+            cache_bytes: self.cache_bytes,
             pending_bytes: 8 << 20,
             journaled_data: self.journals_data(),
             discard: false,
