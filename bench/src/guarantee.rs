@@ -1,6 +1,6 @@
 //! What a target promises after a crash, in one line beside its figures: a rate without its guarantee says nothing.
 
-use crate::mountinfo::Mount;
+use ondol::machine::mountinfo::Entry;
 use serde_json::Value;
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use std::path::Path;
 pub(crate) const FUSE2FS: &str = "none: fuse2fs writes no journal, a crash needs e2fsck and may lose fsynced data";
 
 /// What a mounted file system that is not ours promises.
-pub(crate) fn of_mount(mount: &Mount) -> String {
+pub(crate) fn of_mount(mount: &Entry) -> String {
     let text = match mount.fs_type.as_str() {
         "ext4" | "ext3" => of_ext4(mount),
         "xfs" => "metadata: a journaled prefix; unsynced data may be lost, never stale; fsync makes the file durable",
@@ -20,13 +20,12 @@ pub(crate) fn of_mount(mount: &Mount) -> String {
     text.to_owned()
 }
 
-fn of_ext4(mount: &Mount) -> &'static str {
-    let has = |option: &str| mount.options.split(',').any(|o| o == option);
-    if has("norecovery") || has("noload") || !has_journal(&mount.source) {
+fn of_ext4(mount: &Entry) -> &'static str {
+    if mount.has("norecovery") || mount.has("noload") || !has_journal(&mount.source) {
         "none: no journal, a crash needs e2fsck; fsync makes the file durable"
-    } else if has("data=journal") {
+    } else if mount.has("data=journal") {
         "journal: metadata and data go through the journal; a write may be torn; fsync makes the file durable"
-    } else if has("data=writeback") {
+    } else if mount.has("data=writeback") {
         "writeback: metadata is a journaled prefix; unsynced data may be stale; fsync makes the file durable"
     } else {
         "ordered: metadata is a journaled prefix; data of a committed size is the file's own; fsync makes the file durable"
@@ -63,8 +62,16 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn mount(fs_type: &str, source: &str, options: &str) -> Mount {
-        Mount { point: "/m".into(), fs_type: fs_type.into(), source: source.into(), options: options.into() }
+    fn mount(fs_type: &str, source: &str, options: &str) -> Entry {
+        Entry {
+            id: 1,
+            device: "7:0".into(),
+            point: "/m".into(),
+            flags: "rw".into(),
+            fs_type: fs_type.into(),
+            source: source.into(),
+            options: options.into(),
+        }
     }
 
     #[test]

@@ -19,7 +19,6 @@ mod interrupt;
 mod list;
 mod machine;
 mod measure;
-mod mountinfo;
 mod paper;
 mod report;
 mod rng;

@@ -5,7 +5,7 @@ use crate::BenchError;
 use crate::command::{Program, last_line};
 use crate::error::Context;
 use crate::interrupt::Interrupt;
-use crate::mountinfo::{Mount, mounted_at};
+use ondol::machine::mountinfo::{self, Entry};
 use rustix::fs::MemfdFlags;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,6 +20,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const BUSY: Duration = Duration::from_secs(5);
 /// How often a server is looked at.
 const LOOK: Duration = Duration::from_millis(2);
+
+/// The mount that is mounted exactly at `point`: the topmost one, if there are several.
+fn mounted_at(point: &Path) -> Result<Option<Entry>, BenchError> {
+    Ok(mountinfo::on(&mount_table()?, point).cloned())
+}
+
+/// What is mounted where.
+pub(super) fn mount_table() -> Result<Vec<Entry>, BenchError> {
+    mountinfo::read().context(|| "/proc/self/mountinfo")
+}
 
 /// An empty directory to mount on. Only ever removed while empty: what is mounted there may be somebody's.
 #[derive(Debug)]
@@ -94,7 +104,7 @@ impl Mounted {
     }
 
     /// Its line in the mount table.
-    pub(crate) fn table_entry(&self) -> Result<Mount, BenchError> {
+    pub(crate) fn table_entry(&self) -> Result<Entry, BenchError> {
         mounted_at(self.path())?.ok_or_else(|| BenchError::Unfit(format!("{} is not mounted", self.path().display())))
     }
 

@@ -2,7 +2,7 @@
 
 use super::device::Modelled;
 use super::image::{self, ImageFile, WorkDir};
-use super::mounted::Mounted;
+use super::mounted::{Mounted, mount_table};
 use super::session::{Session, Setting};
 use super::spec::{Fresh, KernelFs};
 use crate::BenchError;
@@ -12,11 +12,19 @@ use crate::error::Context;
 use crate::fs::std_fs::StdFs;
 use crate::guarantee;
 use crate::interrupt::Interrupt;
-use crate::mountinfo::mount_of;
+use ondol::machine::mountinfo::{self, Entry};
 use std::path::Path;
 
 /// Where tmpfs is found on every distribution.
 const SHM: &str = "/dev/shm";
+
+/// The mount that `path` lies on.
+fn mount_of(path: &Path) -> Result<Entry, BenchError> {
+    let path = path.canonicalize().context(|| path.display().to_string())?;
+    let table = mount_table()?;
+    let mount = mountinfo::covering(&table, &path).cloned();
+    mount.ok_or_else(|| BenchError::Unfit(format!("{}: no mount holds it", path.display())))
+}
 
 /// A fresh directory in `path`.
 pub(super) fn directory(path: &Path) -> Result<Session, BenchError> {
@@ -134,4 +142,15 @@ fn need_root(target: &str, why: &str) -> Result<(), BenchError> {
         return Ok(());
     }
     Err(BenchError::Unfit(format!("{target} needs root: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_lies_on_a_mount() {
+        assert_eq!(mount_of(Path::new("/proc/self")).expect("a mount").fs_type, "proc");
+        assert!(mount_of(Path::new("/does/not/exist")).is_err());
+    }
 }
