@@ -1,6 +1,7 @@
 //! The server without a kernel: messages in, answers out. For fuzzers and tests.
 
 use crate::channel::{Channel, Fill, Room};
+use crate::coming::{Coming, Serve};
 use crate::dispatch::{Dispatch, Terms};
 use crate::ops::Ops;
 use crate::proto::Request;
@@ -37,7 +38,7 @@ impl Surface {
     /// Serves one message. Hands back what was sent, each message with its header.
     pub fn serve(&self, message: &[u8]) -> Vec<Vec<u8>> {
         let sent = Sent::default();
-        self.dispatch.serve(&sent, self.dispatch.read(message));
+        self.dispatch.serve(&sent, Coming::read(message, Init::all()));
         sent.0.into_inner()
     }
 

@@ -5,11 +5,11 @@
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
 //! - `flags`: what is agreed on with the kernel at the start, and what it leaves to us because of that.
-//! - `channel`, `session`, `follow`, `ring`: what carries them: `/dev/fuse`, read by several threads, and where these run; or io_uring.
+//! - `channel`, `coming`, `session`, `follow`, `ring`: what carries them: `/dev/fuse`, read by several threads, and where these run; or io_uring.
 //!   `budget`, `rooms`: what memory they may take.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
-//! [`SingleFile`] is a file system of one file, over the same protocol and transport.
+//! [`SingleFile`] is a file system of one file, over the same protocol and transport. [`Floor`] is one without a volume, for measuring.
 //!
 //! [`client`] is the other side: what a process does to a mount that some other process serves.
 #![forbid(unsafe_code)]
@@ -17,9 +17,11 @@
 mod budget;
 mod channel;
 pub mod client;
+mod coming;
 mod dispatch;
 mod error;
 mod flags;
+mod floor;
 mod follow;
 mod fusermount;
 #[doc(hidden)]
@@ -38,6 +40,7 @@ mod single;
 mod words;
 
 pub use error::{ClientError, MountError};
+pub use floor::{Floor, FloorKind};
 pub use options::{MountOptions, OPTION_NAMES, Transport};
 pub use serve::Mount;
 pub use single::{Contents, SingleFile};

@@ -9,7 +9,8 @@
 
 use crate::budget::{ForRings, MAX_WRITE, SMALL, Turns};
 use crate::channel::{Channel, Device, Fill, Room};
-use crate::dispatch::Dispatch;
+use crate::coming::{Coming, Serve};
+use crate::proto::numbers::Init;
 use crate::proto::reply;
 use crate::proto::wire::OutHeader;
 use ondol_ring::Place;
@@ -35,6 +36,7 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) struct Rings {
     queues: Box<[Queue]>,
+    agreed: Init,
     /// Threads that one queue may have.
     most: usize,
     /// Turns at what takes memory beside the places' rooms.
@@ -44,10 +46,11 @@ pub(crate) struct Rings {
 }
 
 impl Rings {
-    /// For a connection that agreed on io_uring and has so many queues.
-    pub(crate) fn new(queues: usize, share: ForRings) -> Self {
+    /// For a connection that agreed on io_uring among other things, and has so many queues.
+    pub(crate) fn new(queues: usize, share: ForRings, agreed: Init) -> Self {
         Self {
             queues: (0..queues).map(|_| Queue::default()).collect(),
+            agreed,
             most: share.places,
             large: Turns::new(share.turns),
             refused: AtomicBool::new(false),
@@ -60,20 +63,20 @@ impl Rings {
     }
 
     /// Starts the first thread of each queue. The kernel holds all requests back until each has a place.
-    pub(crate) fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, dispatch: &'s Dispatch) {
+    pub(crate) fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, server: &'s dyn Serve) {
         for queue in 0..self.queues.len() {
-            self.add(scope, device, dispatch, queue);
+            self.add(scope, device, server, queue);
         }
     }
 
     /// Starts another thread of a queue, unless it has as many as it may.
-    fn add<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, dispatch: &'s Dispatch, number: usize) {
+    fn add<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, server: &'s dyn Serve, number: usize) {
         let Some(queue) = self.queues.get(number) else { return };
         let more = |n: usize| (n < self.most).then_some(n + 1);
         let Ok(n) = queue.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else { return };
         queue.waiting.fetch_add(1, Ordering::Relaxed);
         let serve = move || {
-            if let Err(e) = self.serve(scope, device, dispatch, number) {
+            if let Err(e) = self.serve(scope, device, server, number) {
                 tracing::error!("a serving thread of processor {number} ends: {e}");
                 // Requests that this queue alone could take would wait for ever.
                 if n == 0 {
@@ -94,7 +97,7 @@ impl Rings {
         &'s self,
         scope: &'s Scope<'s, '_>,
         device: &'s Device,
-        dispatch: &'s Dispatch,
+        server: &'s dyn Serve,
         number: usize,
     ) -> io::Result<()> {
         bind(number);
@@ -103,14 +106,14 @@ impl Rings {
         let mut place = Place::new(device.duplicate()?, index, MAX_WRITE as usize)?;
         while place.fetch()? {
             if queue.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
-                self.add(scope, device, dispatch, number);
+                self.add(scope, device, server, number);
             }
             let (header, len) = {
                 let Some(message) = place.message() else { break };
                 let seat = Seat { device, room: Room::new(message.room), answer: Cell::new(None) };
-                let coming = dispatch.read(message.bytes);
+                let coming = Coming::read(message.bytes, self.agreed);
                 let _turn = (coming.load().copies > SMALL).then(|| self.large.take());
-                dispatch.serve(&seat, coming);
+                server.serve(&seat, coming);
                 seat.answer.get().unwrap_or_else(|| (unanswered(message.bytes), 0))
             };
             queue.waiting.fetch_add(1, Ordering::Relaxed);

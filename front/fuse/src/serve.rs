@@ -1,11 +1,14 @@
 //! The life of a mount: made, served by threads of its own, ended from inside or outside.
 
 use crate::MountError;
+use crate::coming::Serve;
+use crate::dispatch::{Dispatch, Terms};
 use crate::flags;
 use crate::fusermount;
 use crate::kernel::{self, KernelMount};
 use crate::ops::Ops;
 use crate::options::MountOptions;
+use crate::proto::numbers::Init;
 use crate::session::{Config, Session};
 use ondol::Volume;
 use std::io;
@@ -45,7 +48,15 @@ impl Mount {
         let source = options.fsname.clone().unwrap_or_else(|| fusermount::shown(source.as_os_str()));
         let room = usize::try_from(volume.request_bytes()).unwrap_or(usize::MAX);
         let ops = Arc::new(Ops::new(volume));
-        let connected = connect(&ops, (dir, &source), room, &options, ended);
+        // The kernel keeps other users out where they are not allowed; only `allow_root` is for the server to enforce.
+        let root_and_owner = options.allow_root && !options.allow_other;
+        let only = root_and_owner.then(|| rustix::process::geteuid().as_raw());
+        let rings = options.transport.wants_rings();
+        let wanted = flags::of_mount(options.kernel_checks(), options.writeback_cache, rings);
+        let opens = options.opens();
+        let served = Arc::clone(&ops);
+        let server = |agreed| Box::new(Dispatch::new(served, Terms { agreed, only, opens })) as Box<dyn Serve>;
+        let connected = connect((dir, &source), room, &options, wanted, server, ended);
         let (kernel, session) = connected.inspect_err(|_| {
             if let Some(Err(e)) = ops.close().map(Volume::close) {
                 tracing::error!("closing the volume: {e}");
@@ -118,19 +129,20 @@ impl Drop for Mount {
     }
 }
 
-fn join(session: JoinHandle<io::Result<()>>) -> Result<(), MountError> {
+pub(crate) fn join(session: JoinHandle<io::Result<()>>) -> Result<(), MountError> {
     match session.join() {
         Ok(served) => served.map_err(MountError::Served),
         Err(_) => Err(MountError::Broken),
     }
 }
 
-/// Makes the mount and starts the threads that serve it.
-fn connect(
-    ops: &Arc<Ops>,
+/// Makes the mount and starts the threads that serve it, with `room` bytes for messages.
+pub(crate) fn connect(
     (dir, source): (&Path, &str),
     room: usize,
     options: &MountOptions,
+    wanted: Init,
+    server: impl FnOnce(Init) -> Box<dyn Serve>,
     ended: impl FnOnce() + Send + 'static,
 ) -> Result<(KernelMount, JoinHandle<io::Result<()>>), MountError> {
     if let Some(why) = options.transport.refusal() {
@@ -143,17 +155,13 @@ fn connect(
         }
         e
     };
-    // The kernel keeps other users out where they are not allowed; only `allow_root` is for the server to enforce.
-    let root_and_owner = options.allow_root && !options.allow_other;
     let config = Config {
         threads: options.max_threads.unwrap_or(usize::MAX).min(default_threads()),
         most: options.max_threads.unwrap_or(MOST_THREADS),
         room,
-        wanted: flags::of_mount(options.kernel_checks(), options.writeback_cache, options.transport.wants_rings()),
-        opens: options.opens(),
-        only: root_and_owner.then(|| rustix::process::geteuid().as_raw()),
+        wanted,
     };
-    let session = Session::begin(connection, Arc::clone(ops), &config).map_err(MountError::Handshake);
+    let session = Session::begin(connection, &config, server).map_err(MountError::Handshake);
     let session = session.map_err(give_up)?;
     let serve = move || {
         let served = session.run();

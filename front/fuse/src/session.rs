@@ -6,9 +6,9 @@
 
 use crate::budget::{ForDevice, ForRings, MAX_WRITE, ROOM, SMALL};
 use crate::channel::{Device, Served};
-use crate::dispatch::{Dispatch, Terms};
+use crate::coming::{Coming, Serve};
 use crate::follow::Follow;
-use crate::ops::{Carrier, Ops};
+use crate::ops::Carrier;
 use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
 use crate::proto::{Operation, Request, reply};
@@ -16,7 +16,6 @@ use crate::ring::Rings;
 use crate::rooms::Rooms;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, Scope};
 use std::time::Duration;
@@ -44,19 +43,15 @@ pub(crate) struct Config {
     pub(crate) room: usize,
     /// What is agreed on if the kernel offers it.
     pub(crate) wanted: Init,
-    /// Files are opened and closed by requests.
-    pub(crate) opens: bool,
-    /// The only user besides root, under `allow_root`.
-    pub(crate) only: Option<u32>,
 }
 
 /// A connection on which kernel and server have agreed.
 pub(crate) struct Session {
     device: Device,
-    ops: Arc<Ops>,
+    agreed: Init,
     /// Where requests come through io_uring.
     rings: Option<Rings>,
-    dispatch: Dispatch,
+    server: Box<dyn Serve>,
     threads: usize,
     /// Threads that there have been.
     started: AtomicUsize,
@@ -66,30 +61,34 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Waits for the kernel's first request and agrees on how to go on.
+    /// Waits for the kernel's first request and agrees on how to go on. `server` serves what comes on the terms that it is told.
     ///
     /// # Errors
     /// The connection broke, or the kernel is too old.
-    pub(crate) fn begin(connection: OwnedFd, ops: Arc<Ops>, config: &Config) -> io::Result<Self> {
+    pub(crate) fn begin(
+        connection: OwnedFd,
+        config: &Config,
+        server: impl FnOnce(Init) -> Box<dyn Serve>,
+    ) -> io::Result<Self> {
         let device = Device::new(connection);
         let agreed = handshake(&device, config.wanted)?;
-        let terms = Terms { agreed, only: config.only, opens: config.opens };
+        let server = server(agreed);
         let threads = config.threads.max(1);
         let for_device = ForDevice::of(config.room);
         let rings = agreed.contains(Init::OVER_IO_URING).then(|| {
             let queues = ondol_ring::queues();
             let share = ForRings::of(config.room, queues, config.most);
-            ops.is_carried_by(Carrier::Rings, share.excess);
-            Rings::new(queues, share)
+            server.is_carried_by(Carrier::Rings, share.excess);
+            Rings::new(queues, share, agreed)
         });
         if rings.is_none() {
-            ops.is_carried_by(Carrier::Device, for_device.excess);
+            server.is_carried_by(Carrier::Device, for_device.excess);
         }
         Ok(Self {
             device,
+            agreed,
             rings,
-            dispatch: Dispatch::new(Arc::clone(&ops), terms),
-            ops,
+            server,
             threads,
             started: AtomicUsize::new(1),
             rooms: Rooms::new(for_device.rooms, ROOM, config.most.saturating_sub(threads)),
@@ -104,12 +103,12 @@ impl Session {
     pub(crate) fn run(&self) -> io::Result<()> {
         thread::scope(|scope| {
             if let Some(rings) = &self.rings {
-                rings.start(scope, &self.device, &self.dispatch);
+                rings.start(scope, &self.device, &*self.server);
                 if !self.serve_beside(rings)? {
                     return Ok(());
                 }
                 tracing::warn!("requests come through /dev/fuse: the kernel took no ring");
-                self.ops.is_carried_by(Carrier::Device, self.excess);
+                self.server.is_carried_by(Carrier::Device, self.excess);
             }
             for _ in 1..self.threads {
                 if let Err(e) = self.start(scope, None) {
@@ -126,9 +125,9 @@ impl Session {
     fn serve_beside(&self, rings: &Rings) -> io::Result<bool> {
         let (mut buffer, mut answer) = (buffer(), buffer());
         while let Some(message) = self.device.receive(&mut buffer)? {
-            let coming = self.dispatch.read(message);
+            let coming = Coming::read(message, self.agreed);
             let load = coming.load();
-            self.dispatch.serve(&Served::new(&self.device, &mut answer), coming);
+            self.server.serve(&Served::new(&self.device, &mut answer), coming);
             if rings.refused() {
                 return Ok(true);
             }
@@ -169,23 +168,23 @@ impl Session {
             let load = match small.get_mut(..len) {
                 Some(message) => {
                     message.copy_from_slice(&room[..len]);
-                    let coming = self.dispatch.read(message);
+                    let coming = Coming::read(message, self.agreed);
                     let load = coming.load();
                     if load.room.max(load.copies) > SMALL {
                         self.grow(scope, self.rooms.received(None));
-                        self.dispatch.serve(&Served::new(&self.device, &mut room), coming);
+                        self.server.serve(&Served::new(&self.device, &mut room), coming);
                         self.grow(scope, self.rooms.give_back(room));
                     } else {
                         self.grow(scope, self.rooms.received(Some(room)));
-                        self.dispatch.serve(&Served::new(&self.device, &mut answer), coming);
+                        self.server.serve(&Served::new(&self.device, &mut answer), coming);
                     }
                     load
                 }
                 None => {
                     self.grow(scope, self.rooms.received(None));
-                    let coming = self.dispatch.read(&room[..len]);
+                    let coming = Coming::read(&room[..len], self.agreed);
                     let load = coming.load();
-                    self.dispatch.serve(&Served::new(&self.device, &mut answer), coming);
+                    self.server.serve(&Served::new(&self.device, &mut answer), coming);
                     self.grow(scope, self.rooms.give_back(room));
                     load
                 }

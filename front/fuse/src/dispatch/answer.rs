@@ -13,9 +13,9 @@ use rustix::io::Errno;
 use zerocopy::{Immutable, IntoBytes};
 
 /// Answers one request.
-pub(super) struct Answering<'a> {
-    pub(super) channel: &'a dyn Channel,
-    pub(super) header: &'a Header,
+pub(crate) struct Answering<'a> {
+    pub(crate) channel: &'a dyn Channel,
+    pub(crate) header: &'a Header,
 }
 
 impl Answering<'_> {
@@ -28,12 +28,12 @@ impl Answering<'_> {
         }
     }
 
-    pub(super) fn data(&self, data: &[u8]) {
+    pub(crate) fn data(&self, data: &[u8]) {
         self.send(0, [data, &[]]);
     }
 
     /// Answers with what `fill` puts where it is sent from.
-    pub(super) fn filled(&self, len: u32, fill: &mut dyn FnMut(&mut [u8]) -> Answer<usize>) {
+    pub(crate) fn filled(&self, len: u32, fill: &mut dyn FnMut(&mut [u8]) -> Answer<usize>) {
         let sent =
             self.channel.send_filled(self.header.unique, len as usize, &mut |space| fill(space).map_err(|e| e.0));
         if let Err(e) = sent {
@@ -41,11 +41,11 @@ impl Answering<'_> {
         }
     }
 
-    pub(super) fn body<T: IntoBytes + Immutable>(&self, body: &T) {
+    pub(crate) fn body<T: IntoBytes + Immutable>(&self, body: &T) {
         self.data(body.as_bytes());
     }
 
-    pub(super) fn error(&self, e: Errno) {
+    pub(crate) fn error(&self, e: Errno) {
         self.send(e.raw_os_error(), [&[], &[]]);
     }
 
@@ -54,44 +54,44 @@ impl Answering<'_> {
     }
 
     /// Answers with what `f` makes of a result, or with why there is none.
-    pub(super) fn with<T>(&self, answer: Answer<T>, f: impl FnOnce(&T)) {
+    pub(crate) fn with<T>(&self, answer: Answer<T>, f: impl FnOnce(&T)) {
         match answer {
             Ok(value) => f(&value),
             Err(e) => self.failed(e),
         }
     }
 
-    pub(super) fn done(&self, answer: Answer<()>) {
+    pub(crate) fn done(&self, answer: Answer<()>) {
         self.with(answer, |()| self.data(&[]));
     }
 
-    pub(super) fn attr(&self, answer: Answer<Attr>) {
+    pub(crate) fn attr(&self, answer: Answer<Attr>) {
         self.with(answer, |a| {
             let out = AttrOut { attr_valid: TTL, attr_valid_nsec: 0, dummy: 0, attr: attr(a) };
             self.body(&out);
         });
     }
 
-    pub(super) fn entry(&self, answer: Answer<Attr>) {
+    pub(crate) fn entry(&self, answer: Answer<Attr>) {
         self.with(answer, |a| self.body(&entry(a)));
     }
 
     /// Node 0 says that a name does not exist, and for how long that may be believed.
-    pub(super) fn no_such_name(&self) {
+    pub(crate) fn no_such_name(&self) {
         self.body(&EntryOut { entry_valid: TTL, ..EntryOut::default() });
     }
 
-    pub(super) fn opened(&self, flags: Fopen) {
+    pub(crate) fn opened(&self, flags: Fopen) {
         self.body(&OpenOut { fh: 0, open_flags: flags.bits(), backing_id: 0 });
     }
 
-    pub(super) fn created(&self, answer: Answer<Attr>) {
+    pub(crate) fn created(&self, answer: Answer<Attr>) {
         let open = OpenOut { fh: 0, open_flags: FILE.bits(), backing_id: 0 };
         self.with(answer, |a| self.body(&CreateOut { entry: entry(a), open }));
     }
 
     /// Answers a request for `size` bytes of an attribute: 0 asks how many there are.
-    pub(super) fn xattr(&self, answer: Answer<Vec<u8>>, size: u32) {
+    pub(crate) fn xattr(&self, answer: Answer<Vec<u8>>, size: u32) {
         self.with(answer, |value| match value.len() {
             len if size == 0 => self.body(&GetxattrIn { size: u32::try_from(len).unwrap_or(u32::MAX), padding: 0 }),
             len if len <= size as usize => self.data(value),
@@ -99,13 +99,13 @@ impl Answering<'_> {
         });
     }
 
-    pub(super) fn ioctl(&self, data: &[u8]) {
+    pub(crate) fn ioctl(&self, data: &[u8]) {
         self.send(0, [IoctlOut::default().as_bytes(), data]);
     }
 
     /// Has the kernel forget a mode: answers to writes and opens do not carry the new one, and a setuid bit that is gone must
     /// not be honoured for the time that attributes are kept.
-    pub(super) fn forget_mode(&self, changed: bool, node: u64) {
+    pub(crate) fn forget_mode(&self, changed: bool, node: u64) {
         if changed && let Err(e) = self.channel.forget_attributes(node) {
             tracing::warn!("the kernel keeps the old mode of inode {node}: {e}");
         }

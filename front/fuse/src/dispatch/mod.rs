@@ -4,20 +4,21 @@
 //! attributes, pages and directory listings. Inode numbers are ext4's, with 1 and 2 exchanged: FUSE's root is 1. An
 //! inode without names lives as long as it is open or the kernel has not forgotten it.
 
-mod answer;
+pub(crate) mod answer;
 mod ioctl;
 #[cfg(test)]
 mod tests;
 
 use crate::channel::Channel;
+use crate::coming::{Coming, Serve};
 use crate::flags::{self, TTL};
-use crate::ops::{Listed, ListedPlus, Ops, Range, SetAttribute, Write};
+use crate::ops::{Carrier, Listed, ListedPlus, Ops, Range, SetAttribute, Write};
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{
     CopyFileRangeIn, CopyFileRangeOut, EntryOut, LseekOut, OpenIn, ReadIn, SetattrIn, SetxattrIn, WriteIn, WriteOut,
 };
-use crate::proto::{Header, Malformed, Operation, Request};
+use crate::proto::{Header, Operation, Request};
 use crate::words::{
     appends, attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what,
     sender, set_attr, statfs, statx, xattr_how,
@@ -31,44 +32,6 @@ const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 
 /// The most that an answer to COPY_FILE_RANGE can tell, in whole pages.
 const NARROW: u64 = 0xFFFF_F000;
-
-/// Bytes of a range that are copied at a time.
-const COPIED: usize = 1 << 20;
-
-/// What a request is to the thread that serves it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
-    /// The thread that sent it; 0 for what the kernel sends on its own account.
-    pub(crate) sender: u32,
-    /// Bytes of contents that it carries or asks for.
-    pub(crate) bytes: u32,
-    /// Bytes of room that its answer is put together in.
-    pub(crate) room: usize,
-    /// Bytes of contents that are once more in memory while it is served.
-    pub(crate) copies: usize,
-    /// Nobody waits for it.
-    pub(crate) unanswered: bool,
-}
-
-/// A message that has come.
-pub(crate) struct Coming<'m>(Result<Request<'m>, (Option<Header>, Malformed)>);
-
-impl Coming<'_> {
-    /// What it is to whoever serves it.
-    pub(crate) fn load(&self) -> Load {
-        use Operation as O;
-        let Ok(request) = &self.0 else { return Load::default() };
-        let load = Load { sender: request.header.pid, ..Load::default() };
-        match &request.operation {
-            O::Read(what) => Load { bytes: what.size, room: what.size as usize, ..load },
-            O::Readdir(what) | O::Readdirplus(what) => Load { room: what.size as usize, ..load },
-            O::Write(how, data) => Load { bytes: how.size, copies: data.len(), ..load },
-            O::CopyFileRange { .. } => Load { copies: COPIED, ..load },
-            O::Forget(_) | O::BatchForget(_) => Load { unanswered: true, ..load },
-            _ => load,
-        }
-    }
-}
 
 /// Serves the requests of one mount.
 pub(crate) struct Dispatch {
@@ -88,29 +51,25 @@ pub(crate) struct Terms {
     pub(crate) opens: bool,
 }
 
+impl Serve for Dispatch {
+    fn serve(&self, channel: &dyn Channel, message: Coming<'_>) {
+        let Some(request) = message.request(channel) else { return };
+        let answer = Answering { channel, header: &request.header };
+        if self.lets_in(&request) {
+            self.run(&answer, &request.header, request.operation);
+        } else {
+            answer.error(Errno::ACCESS);
+        }
+    }
+
+    fn is_carried_by(&self, carrier: Carrier, excess: usize) {
+        self.ops.is_carried_by(carrier, excess);
+    }
+}
+
 impl Dispatch {
     pub(crate) fn new(ops: Arc<Ops>, terms: Terms) -> Self {
         Self { ops, terms }
-    }
-
-    /// Reads one message.
-    pub(crate) fn read<'m>(&self, message: &'m [u8]) -> Coming<'m> {
-        Coming(Request::parse(message, self.terms.agreed.contains(Init::SETXATTR_EXT)))
-    }
-
-    /// Serves one message and answers it, if it is to be answered.
-    pub(crate) fn serve(&self, channel: &dyn Channel, message: Coming<'_>) {
-        match message.0 {
-            Ok(request) => {
-                let answer = Answering { channel, header: &request.header };
-                if self.lets_in(&request) {
-                    self.run(&answer, &request.header, request.operation);
-                } else {
-                    answer.error(Errno::ACCESS);
-                }
-            }
-            Err((header, e)) => refuse(channel, header, e),
-        }
     }
 
     /// The kernel keeps out everybody but the mounting user and those of `allow_other`, which `allow_root` needs too. What it
@@ -293,12 +252,5 @@ impl Dispatch {
             })?;
             Ok(listing.len())
         });
-    }
-}
-
-fn refuse(channel: &dyn Channel, header: Option<Header>, e: Malformed) {
-    tracing::warn!("the kernel sent what is no request: {e}");
-    if let Some(header) = header {
-        Answering { channel, header: &header }.error(Errno::INVAL);
     }
 }

@@ -14,14 +14,13 @@ mod sender;
 
 pub(crate) use carrier::Carrier;
 pub(crate) use contents::{Opening, Range, Write};
-pub(crate) use count::Op;
+pub(crate) use count::{Counters, Op};
 pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};
 pub(crate) use sender::Sender;
 
 use crate::gate::Gate;
 use carrier::Carried;
-use count::Counters;
 use ondol::Volume;
 use ondol::inodes::{Error, Inodes};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,0 +1,97 @@
+//! Two file systems without a volume, for measuring: what FUSE itself takes on this machine, over the transports that volumes are
+//! served on.
+//!
+//! - `null` keeps names and sizes in memory and no contents: reads give zeros.
+//! - `through` hands everything on to a directory of another file system.
+//!
+//! Both are asked as a volume's mount is asked with its default options: files are opened without a request, and what the kernel was told
+//! holds for an hour. So nobody else may change the directory meanwhile. What a caller may do is not looked at.
+
+mod files;
+mod null;
+mod table;
+mod through;
+
+use crate::MountError;
+use crate::coming::Serve;
+use crate::flags;
+use crate::kernel::KernelMount;
+use crate::ops::Counters;
+use crate::options::MountOptions;
+use crate::serve::{connect, join};
+use files::{Files, Serving};
+use null::Null;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use through::Through;
+
+/// Bytes of memory for messages: as many as a volume's mount has with its default options.
+const ROOM: usize = 32 << 20;
+
+/// What is served.
+#[derive(Clone, Copy, Debug)]
+pub enum FloorKind<'a> {
+    /// Names and sizes, in memory.
+    Null,
+    /// What is in this directory.
+    Through(&'a Path),
+}
+
+/// A file system without a volume, being served.
+pub struct Floor {
+    kernel: KernelMount,
+    session: JoinHandle<io::Result<()>>,
+    counters: Arc<Counters>,
+}
+
+impl Floor {
+    /// Mounts it on `dir` and serves it. `ended` is called from a serving thread once the kernel side is gone, whoever unmounted it. What is made
+    /// below another directory is subject to this process's umask.
+    ///
+    /// # Errors
+    /// The directory to hand on to cannot be opened, or the mount could not be made; nothing is left of it then.
+    pub fn mount(
+        kind: FloorKind<'_>,
+        dir: &Path,
+        options: &MountOptions,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, MountError> {
+        let counters = Arc::new(Counters::default());
+        let (files, source): (Box<dyn Files>, _) = match kind {
+            FloorKind::Null => (Box::new(Null::new()), "null".to_owned()),
+            FloorKind::Through(below) => {
+                let point = |source: io::Error| MountError::Point { dir: below.to_owned(), source, hint: "" };
+                (Box::new(Through::new(below).map_err(point)?), crate::fusermount::shown(below.as_os_str()))
+            }
+        };
+        let wanted = flags::of_floor(options.transport.wants_rings());
+        let serving = Serving { files, counters: Arc::clone(&counters) };
+        let server = |_agreed| Box::new(serving) as Box<dyn Serve>;
+        let (kernel, session) = connect((dir, &source), ROOM, options, wanted, server, ended)?;
+        Ok(Self { kernel, session, counters })
+    }
+
+    /// Requests served so far, by name.
+    pub fn requests(&self) -> Vec<(&'static str, u64)> {
+        self.counters.read()
+    }
+
+    /// Unmounts unless that has happened, and waits until nothing is served any more.
+    ///
+    /// # Errors
+    /// The kernel refuses, or serving stopped for an error of the transport.
+    pub fn finish(self) -> Result<(), MountError> {
+        let Self { kernel, session, counters: _ } = self;
+        if !session.is_finished() && kernel.is_there() {
+            let dir = kernel.dir().to_owned();
+            let whole = kernel.unmount().map_err(|source| MountError::Unmount { dir, source })?;
+            if !whole {
+                // Its users keep the connection; the threads end with them or with the process.
+                return Ok(());
+            }
+        }
+        join(session)
+    }
+}
