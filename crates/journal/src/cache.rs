@@ -253,7 +253,7 @@ impl Cache {
         self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1)
     }
 
-    /// Forgets blocks that are about to be written at home, and which nobody but the cache has.
+    /// Forgets blocks that have been written at home, and which nobody but the cache has.
     pub(crate) fn drop_clean(&self, blocks: std::ops::Range<u64>) {
         for block in blocks {
             let mut shard = self.shard(block).lock();

@@ -328,11 +328,9 @@ impl Engine for BlockEngine {
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         self.core.check_alive()?;
-        if self.takes_new_data() {
-            let blocks = (offset + bytes.len()).div_ceil(self.core.block_size) as u64;
-            self.cache.drop_clean(block..block + blocks);
-        }
         let written = self.core.store.write(self.core.byte_offset(block) + offset as u64, bytes);
+        let blocks = (offset + bytes.len()).div_ceil(self.core.block_size) as u64;
+        self.cache.drop_clean(block..block + blocks);
         // A part of what failed may have been written: what can be read of it has to become durable, too.
         self.core.data_written.fetch_add(1, Relaxed);
         written?;

@@ -260,6 +260,22 @@ pub(crate) fn freed_blocks_wait_for_durability_and_are_never_replayed(rig: &dyn 
     assert_eq!(byte_at(&*b.store, HOME), 77);
 }
 
+/// What is written at home is read, and changed further, whatever had been read there before.
+pub(crate) fn data_written_at_home_takes_the_place_of_what_was_read(rig: &dyn Rig) {
+    let b = bench(rig);
+    assert_eq!(b.engine.read(HOME + 1, META).unwrap()[0], 0);
+    b.engine.write_data(HOME, 0, &[5; 2 * BLOCK]).unwrap();
+    assert_eq!(b.engine.read(HOME + 1, META).unwrap()[7], 5);
+    let mut h = b.handle(1);
+    h.write(HOME + 1, META, 7, &[6]).unwrap();
+    h.close();
+    b.sync();
+    b.engine.checkpoint_all().unwrap();
+    let mut home = [0; BLOCK];
+    b.store.read((HOME + 1) * BLOCK as u64, &mut home).unwrap();
+    assert_eq!((home[6], home[7], home[8]), (5, 6, 5));
+}
+
 pub(crate) fn one_commit_costs_its_flushes_and_no_more(rig: &dyn Rig) {
     let b = bench(rig);
     b.fill(HOME, 1);
@@ -423,6 +439,7 @@ macro_rules! engine_contract {
             new_data_is_not_bound_by_the_ring
             new_data_fits_when_nobody_else_has_been_promised_anything
             freed_blocks_wait_for_durability_and_are_never_replayed
+            data_written_at_home_takes_the_place_of_what_was_read
             one_commit_costs_its_flushes_and_no_more
             a_small_log_wraps_and_never_loses
             too_big_is_refused_before_anything_happens
