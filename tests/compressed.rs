@@ -3,7 +3,7 @@
 
 use ondol::{DataMode, FormatOptions, JournalEngine, Options, Volume};
 use ondol_skips::skips;
-use ondol_testkit::image::{self, KernelMount, Spec, scratch_dir, write_sparse};
+use ondol_testkit::image::{self, KernelMount, Spec, read_sparse, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, parameter};
 use std::path::Path;
 
@@ -38,7 +38,7 @@ fn fill(path: &Path, options: &Options) -> (Vec<u8>, Volume) {
         }
     }
     volume.sync().expect("sync");
-    (std::fs::read(path).expect("the image"), volume)
+    (read_sparse(path).expect("the image"), volume)
 }
 
 fn must_be_there(volume: &Volume) {
@@ -70,17 +70,17 @@ fn strangers_refuse_a_dirty_image_and_take_a_clean_one() {
         assert!(refused.is_none(), "e2fsck took what it cannot know");
         if !skips(no_kernel_mount()) {
             assert!(KernelMount::new(&crashed, "").is_err() && KernelMount::new(&crashed, "ro,noload").is_err());
-            assert!(std::fs::read(&crashed).expect("read") == left, "the kernel wrote to it");
+            assert!(read_sparse(&crashed).expect("read") == left, "the kernel wrote to it");
         }
         // Looked at without a byte written, then recovered.
         let reading = Options::default().with_read_only(true);
         let volume = Volume::open_with(&crashed, &reading).expect("open");
         must_be_there(&volume);
         drop(volume);
-        assert!(std::fs::read(&crashed).expect("read") == left, "a read-only mount wrote");
+        assert!(read_sparse(&crashed).expect("read") == left, "a read-only mount wrote");
         let report = ondol::recover(&crashed).expect("recover");
         assert!(report.transactions > 3, "{report:?}");
-        let verdict = image::check(&std::fs::read(&crashed).expect("read")).expect("e2fsck");
+        let verdict = image::check(&read_sparse(&crashed).expect("read")).expect("e2fsck");
         assert!(verdict.is_clean(), "{}", verdict.output);
         if !skips(no_kernel_mount()) {
             let mount = KernelMount::new(&crashed, "").expect("kernel mount");
@@ -88,7 +88,7 @@ fn strangers_refuse_a_dirty_image_and_take_a_clean_one() {
             std::fs::write(mount.dir().join("theirs"), contents(3, 70_000)).expect("write");
             mount.close().expect("umount");
         }
-        let (mended, after) = image::repair(&std::fs::read(&crashed).expect("read")).expect("e2fsck");
+        let (mended, after) = image::repair(&read_sparse(&crashed).expect("read")).expect("e2fsck");
         assert_eq!(mended.code, 0, "{}", mended.output);
         write_sparse(&crashed, &after).expect("a copy");
         // What others did to it has not changed what it asks for.
@@ -119,7 +119,7 @@ fn engines_take_turns() {
         volume.sync().expect("sync");
         expected.retain(|(old, _)| *old != name);
         expected.push((name, bytes));
-        let left = std::fs::read(&path).expect("the image");
+        let left = read_sparse(&path).expect("the image");
         // Every third turn ends well.
         if turn % 3 == 2 {
             volume.close().expect("close");
@@ -132,7 +132,7 @@ fn engines_take_turns() {
         }
     }
     ondol::recover(&path).expect("recover");
-    let verdict = image::check(&std::fs::read(&path).expect("read")).expect("e2fsck");
+    let verdict = image::check(&read_sparse(&path).expect("read")).expect("e2fsck");
     assert!(verdict.is_clean(), "{}", verdict.output);
 }
 
@@ -186,7 +186,7 @@ fn large_transactions_come_back_whole() {
     assert!(after.stored_blocks - before.stored_blocks >= all as u64 / 4096 / 2, "{after:?}");
     let taken = after.compress_bytes_out - before.compress_bytes_out;
     assert!((all as u64 / 2..all as u64 * 6 / 10).contains(&taken), "{taken} bytes");
-    let left = std::fs::read(&path).expect("the image");
+    let left = read_sparse(&path).expect("the image");
     drop(volume);
     write_sparse(&path, &left).expect("the image as a crash left it");
     ondol::recover(&path).expect("recover");

@@ -9,7 +9,7 @@ use ondol_format::Superblock;
 use ondol_format::mmp::{self, RawMmp};
 use ondol_skips::skips;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
-use ondol_testkit::image::{self, KernelMount, Spec, run, scratch_dir, write_sparse};
+use ondol_testkit::image::{self, KernelMount, Spec, read_sparse, run, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, still};
 use ondol_volume::SetXattr;
 use std::fs::File;
@@ -159,7 +159,7 @@ fn filled(path: &Path, how: &str) -> Option<(Snapshot, Vec<u8>, Vec<u8>)> {
     let mut crashed = still(path);
     mount.close().expect("umount");
     forget_holder(&mut crashed);
-    Some((held, crashed, std::fs::read(path).expect("read")))
+    Some((held, crashed, read_sparse(path).expect("read")))
 }
 
 /// We read what the kernel left, and change it; the kernel reads that, clean and crashed.
@@ -192,7 +192,7 @@ fn read_and_written(path: &Path, how: &str, recovered: bool) {
             must_equal(&changed, &dump::of_directory(mount.dir()).expect("a dump"), who, how);
             std::fs::remove_dir_all(mount.dir().join("many")).expect("rm -r by the kernel");
             mount.close().expect("umount");
-            must_be_clean(&std::fs::read(path).expect("read"), how);
+            must_be_clean(&read_sparse(path).expect("read"), how);
         };
         by_kernel(&store.to_bytes(), "the kernel reads ours");
         if state == "clean" {
@@ -208,7 +208,7 @@ fn read_and_written(path: &Path, how: &str, recovered: bool) {
 
 /// Where the kernel that runs does not mount what it could: we alone, and e2fsck.
 fn written_by_us(path: &Path, how: &str) {
-    let store = Arc::new(RamStore::from_bytes(std::fs::read(path).expect("read")));
+    let store = Arc::new(RamStore::from_bytes(read_sparse(path).expect("read")));
     let volume = ours(&store, how);
     volume.create_dir("/many").expect("mkdir");
     for i in 0..200 {
@@ -232,7 +232,7 @@ fn only_read(path: &Path, how: &str) {
     let filled = filled(path, how);
     let states = match filled {
         Some((held, crashed, clean)) => vec![(Some(held.clone()), crashed), (Some(held), clean)],
-        None => vec![(None, std::fs::read(path).expect("read"))],
+        None => vec![(None, read_sparse(path).expect("read"))],
     };
     for (held, bytes) in states {
         let store = Arc::new(RamStore::from_bytes(bytes.clone()));
@@ -256,7 +256,7 @@ fn walk(row: &Row<'_>, how: &str) {
     let dir = scratch_dir().expect("scratch");
     let path = dir.path().join("image");
     make(&path, how);
-    let fresh = std::fs::read(&path).expect("read");
+    let fresh = read_sparse(&path).expect("read");
     match row.mounted {
         "rw" => read_and_written(&path, how, row.recovered == "yes"),
         "ro" => only_read(&path, how),

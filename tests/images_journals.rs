@@ -7,7 +7,7 @@ use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_skips::skips;
-use ondol_testkit::image::{self, KernelMount, Spec, run, scratch_dir, write_sparse};
+use ondol_testkit::image::{self, KernelMount, Spec, read_sparse, run, scratch_dir, write_sparse};
 use ondol_tests::no_kernel_mount;
 use ondol_volume::Image;
 use std::fs::File;
@@ -67,7 +67,7 @@ fn tags_of_every_kind() {
             std::fs::write(&script, format!("{open}\njw -b {home} {}\njc\n", content.display())).expect("write");
             let args = ["-w".as_ref(), "-f".as_ref(), script.as_os_str(), path.as_os_str()];
             assert!(run("debugfs", args).expect("debugfs").status.success(), "{what}");
-            let dirty = std::fs::read(&path).expect("read");
+            let dirty = read_sparse(&path).expect("read");
             let (store, recovered) = recover(dirty.clone());
             assert_eq!(recovered.unwrap_or_else(|e| panic!("{what}: {e}")).transactions, 1, "{what}");
             let at = home * size as usize;
@@ -91,7 +91,7 @@ fn kernel_dirty(path: &Path, options: &str) -> Vec<u8> {
         std::fs::write(&name, [i; 3000]).expect("write");
         File::open(&name).and_then(|f| f.sync_all()).expect("fsync");
     }
-    let dirty = std::fs::read(path).expect("read");
+    let dirty = read_sparse(path).expect("read");
     mount.close().expect("umount");
     dirty
 }

@@ -4,7 +4,7 @@ use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 use ondol_skips::skips;
-use ondol_testkit::image::{self, KernelMount, Spec, debugfs, scratch_dir, write_sparse};
+use ondol_testkit::image::{self, KernelMount, Spec, debugfs, read_sparse, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, parameter};
 use ondol_volume::ROOT;
 
@@ -71,7 +71,7 @@ fn three_levels_of_index_both_ways() {
     mount.close().expect("umount");
     must_have_three_levels(&path);
 
-    let bytes = std::fs::read(&path).expect("read");
+    let bytes = read_sparse(&path).expect("read");
     must_be_clean(&bytes);
     let store = Arc::new(RamStore::from_bytes(bytes));
     let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(2)).expect("open");

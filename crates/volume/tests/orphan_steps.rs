@@ -3,11 +3,11 @@
 
 mod rig;
 
-use ondol_block::{RamStore, Recorder};
+use ondol_block::{LayerStore, RamStore, Recorder};
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain};
 use ondol_testkit::over_setups;
 use ondol_volume::{Error, Fallocate, ROOT, SetAttr};
-use rig::{Fs, assert_clean, mkfs};
+use rig::{Fs, mkfs};
 use std::sync::Arc;
 
 over_setups! {
@@ -74,7 +74,7 @@ fn deletion_in_steps() {
         assert!(handles > 2, "one step is no test: {handles}");
         let (mut gone, mut deleted) = (0, 0);
         for (i, state) in states.into_iter().enumerate() {
-            let fs = Fs::over(Arc::new(RamStore::from_bytes(state.to_bytes())));
+            let fs = Fs::over(Arc::new(LayerStore::new(state)));
             let done = fs.volume.process_orphans().expect("orphans");
             deleted += done.deleted;
             match fs.volume.lookup(ROOT, b"file") {
@@ -82,7 +82,7 @@ fn deletion_in_steps() {
                 Err(Error::NotFound) => gone += 1,
                 Err(e) => panic!("{e}"),
             }
-            assert_clean(&fs.unmounted(), &format!("crash {i}"));
+            fs.unmount_clean(&format!("crash {i}"));
         }
         assert!(gone > 0 && deleted > 0, "no crash fell between two steps");
     }
@@ -97,11 +97,11 @@ fn truncate_in_steps() {
     });
     let mut finished = 0;
     for (i, state) in states.into_iter().enumerate() {
-        let fs = Fs::over(Arc::new(RamStore::from_bytes(state.to_bytes())));
+        let fs = Fs::over(Arc::new(LayerStore::new(state)));
         finished += fs.volume.process_orphans().expect("orphans").truncated;
         let attr = fs.volume.lookup(ROOT, b"file").expect("the file");
         assert!(attr.size == 100_000 || attr.size > 2_000_000);
-        assert_clean(&fs.unmounted(), &format!("crash {i}"));
+        fs.unmount_clean(&format!("crash {i}"));
     }
     assert!(finished > 0, "no crash fell between two steps");
 }

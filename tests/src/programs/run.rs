@@ -41,6 +41,8 @@ pub struct Setting {
 impl Setting {
     /// Runs that begin now.
     pub fn new(scale: u64, seed: u64, logs: PathBuf) -> Self {
+        // Scripts that write there run in a directory of their own.
+        let logs = std::path::absolute(&logs).unwrap_or(logs);
         Self { scale, seed, logs, size: None, mke2fs: Vec::new(), begun: SystemTime::now(), ended: Arc::default() }
     }
 

@@ -3,8 +3,8 @@
 //! A plain `e2fsck -fn` does not look into a dirty journal. So an image that was not closed is first replayed (and its
 //! orphans processed) on a copy with `-fy`, where only lines that belong to this are allowed; then `-fn` must be silent.
 
+use super::sparse::{read_sparse, write_sparse};
 use super::tools::{ToolError, run, scratch_dir, text};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What e2fsck said.
@@ -69,20 +69,6 @@ pub fn on_copy<T>(image: &[u8], f: impl FnOnce(&Path) -> Result<T, ToolError>) -
     f(&path)
 }
 
-/// Writes a file that has holes where `bytes` are zeros.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn write_sparse(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    const PIECE: usize = 64 * 1024;
-    let file = std::fs::File::create(path)?;
-    file.set_len(bytes.len() as u64)?;
-    for (i, piece) in bytes.chunks(PIECE).enumerate().filter(|(_, piece)| piece.iter().any(|b| *b != 0)) {
-        file.write_all_at(piece, (i * PIECE) as u64)?;
-    }
-    Ok(())
-}
-
 /// `e2fsck -fn`: looks, changes nothing. For an image that was closed.
 ///
 /// # Errors
@@ -98,7 +84,7 @@ pub fn check(image: &[u8]) -> Result<Verdict, ToolError> {
 pub fn repair(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
     on_copy(image, |path| {
         let verdict = e2fsck(path, &["-fy"])?;
-        Ok((verdict, std::fs::read(path)?))
+        Ok((verdict, read_sparse(path)?))
     })
 }
 
@@ -109,7 +95,7 @@ pub fn repair(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
 pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
     on_copy(image, |path| {
         let verdict = e2fsck(path, &["-y", "-E", "journal_only"])?;
-        Ok((verdict, std::fs::read(path)?))
+        Ok((verdict, read_sparse(path)?))
     })
 }
 

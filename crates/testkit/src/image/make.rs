@@ -77,7 +77,7 @@ impl Spec {
         let dir = scratch_dir()?;
         let path = dir.path().join("image");
         self.make_file(&path)?;
-        Ok(std::fs::read(path)?)
+        Ok(super::read_sparse(&path)?)
     }
 }
 

@@ -4,10 +4,12 @@ mod fsck;
 mod kernel;
 mod make;
 mod opening;
+mod sparse;
 mod tools;
 
-pub use fsck::{Verdict, check, is_ours_alone, judge_left, judge_replay, on_copy, repair, replay_only, write_sparse};
+pub use fsck::{Verdict, check, is_ours_alone, judge_left, judge_replay, on_copy, repair, replay_only};
 pub use kernel::KernelMount;
 pub use make::{Spec, debugfs};
 pub use opening::{clock, options};
+pub use sparse::{read_sparse, write_sparse, write_store};
 pub use tools::{ToolError, missing, run, scratch_dir};

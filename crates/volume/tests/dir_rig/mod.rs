@@ -4,10 +4,10 @@
 use ondol_block::RamStore;
 use ondol_env::{Fixed, Timestamp};
 use ondol_journal::Engine;
+use ondol_testkit::image::{read_sparse, write_sparse};
 use ondol_testkit::rig::open;
 use ondol_volume::{Attr, Caller, FileType, Image, Ino, OnError, ROOT, Volume, VolumeOptions};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -38,16 +38,16 @@ pub(crate) fn mkfs(mib: u64, args: &[&str]) -> Vec<u8> {
     let all: Vec<&str> = ["-q", "-F", "-t", "ext4"].iter().chain(args).chain([&path_text]).copied().collect();
     let output = run("mke2fs", &all);
     assert!(output.status.success(), "mke2fs {all:?}: {}", String::from_utf8_lossy(&output.stderr));
-    std::fs::read(&path).expect("the image")
+    read_sparse(&path).expect("the image")
 }
 
 /// Gives `act` the image as a file; returns what it made of it.
 pub(crate) fn as_file<T>(bytes: &[u8], act: impl FnOnce(&str) -> T) -> (T, Vec<u8>) {
     let dir = scratch();
     let path = dir.path().join("image");
-    std::fs::File::create(&path).and_then(|mut f| f.write_all(bytes)).expect("an image file");
+    write_sparse(&path, bytes).expect("an image file");
     let done = act(path.to_str().expect("a path"));
-    (done, std::fs::read(&path).expect("the image"))
+    (done, read_sparse(&path).expect("the image"))
 }
 
 /// Fails unless `e2fsck -fn` finds nothing at all.

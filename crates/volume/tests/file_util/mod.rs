@@ -5,6 +5,7 @@ use ondol_block::{BlockStore, RamStore};
 use ondol_env::{Fixed, Timestamp};
 use ondol_journal::Engine;
 use ondol_power::{Kind, Layer, Medium};
+use ondol_testkit::image::{read_sparse, write_sparse};
 pub(crate) use ondol_testkit::rig::open;
 use ondol_volume::{Atime, Image, Ino, Volume, VolumeOptions};
 use std::path::Path;
@@ -39,7 +40,7 @@ pub(crate) fn mkfs(size: &str, args: &[&str], files: usize) -> Vec<u8> {
     for i in 0..files {
         run("debugfs", &["-w", "-R", &format!("write /dev/null f{i}"), path]);
     }
-    std::fs::read(&image).unwrap()
+    read_sparse(&image).unwrap()
 }
 
 /// A directory in memory where there is one.
@@ -78,7 +79,7 @@ pub(crate) fn fsck(bytes: &[u8]) {
 fn with_file<R>(bytes: &[u8], f: impl FnOnce(&str) -> R) -> R {
     let dir = tempfile::tempdir_in(shm()).unwrap();
     let path = dir.path().join("image");
-    std::fs::write(&path, bytes).unwrap();
+    write_sparse(&path, bytes).unwrap();
     f(path.to_str().unwrap())
 }
 

@@ -1,9 +1,11 @@
 //! What the tests of orphans, attributes and the check share: images, volumes in memory, the oracles.
 #![allow(dead_code)]
 
-use ondol_block::{BlockStore, RamStore};
+use ondol_block::{BlockStore, LayerStore, RamStore};
 use ondol_env::{Fixed, Timestamp};
 use ondol_journal::Engine;
+use ondol_power::Layer;
+use ondol_testkit::image::{read_sparse, write_store};
 use ondol_testkit::rig::open;
 use ondol_volume::{Caller, CheckReport, Fallocate, Image, Ino, ROOT, Volume, VolumeOptions, check};
 use std::path::{Path, PathBuf};
@@ -42,8 +44,12 @@ pub(crate) struct ImageFile {
 
 impl ImageFile {
     pub(crate) fn new(bytes: &[u8]) -> Self {
+        Self::of(&*memory(bytes))
+    }
+
+    fn of(store: &dyn BlockStore) -> Self {
         let file = Self { dir: scratch() };
-        std::fs::write(file.path(), bytes).expect("an image file");
+        write_store(&file.path(), store).expect("an image file");
         file
     }
 
@@ -56,7 +62,7 @@ impl ImageFile {
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        std::fs::read(self.path()).expect("the image")
+        read_sparse(&self.path()).expect("the image")
     }
 
     /// Runs requests of debugfs, one a line, writing.
@@ -93,16 +99,29 @@ pub(crate) fn mkfs(mib: u64, args: &[&str]) -> Vec<u8> {
 
 /// Fails unless `e2fsck -fn` finds nothing at all, and our check neither.
 pub(crate) fn assert_clean(bytes: &[u8], what: &str) {
-    let (code, words) = ImageFile::new(bytes).e2fsck("-fn");
+    must_be_clean(memory(bytes), what);
+}
+
+/// As [`assert_clean`].
+fn must_be_clean(store: Arc<dyn BlockStore>, what: &str) {
+    let (code, words) = ImageFile::of(&*store).e2fsck("-fn");
     assert_eq!(code, 0, "{what}: e2fsck says: {words}");
-    let report = checked(bytes);
+    let report = checked_on(store);
     assert!(report.is_clean(), "{what}: {:#?}", report.problems);
 }
 
 /// What our check says.
 pub(crate) fn checked(bytes: &[u8]) -> CheckReport {
-    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.to_vec()))).expect("an image");
-    check(&image, &mut |_| ()).expect("a check")
+    checked_on(memory(bytes))
+}
+
+fn checked_on(store: Arc<dyn BlockStore>) -> CheckReport {
+    check(&Image::open(store).expect("an image"), &mut |_| ()).expect("a check")
+}
+
+/// A store that begins with `bytes`.
+fn memory(bytes: &[u8]) -> Arc<dyn BlockStore> {
+    Arc::new(LayerStore::new(Layer::new(bytes)))
 }
 
 /// The image after `act` has worked on it as the kernel's ext4 mounts it; `None` where that is not possible.
@@ -162,6 +181,13 @@ impl Fs {
     /// The image as a clean unmount leaves it.
     pub(crate) fn unmounted(&self) -> Vec<u8> {
         self.copy(|image| image.mark_unmounted(&self.volume).expect("a superblock"))
+    }
+
+    /// Unmounts it cleanly; then nobody finds anything.
+    pub(crate) fn unmount_clean(self, what: &str) {
+        self.engine.checkpoint_all().expect("a checkpoint");
+        Image::open(self.store.clone()).and_then(|image| image.mark_unmounted(&self.volume)).expect("a superblock");
+        must_be_clean(self.store, what);
     }
 
     fn copy(&self, mark: impl FnOnce(Image)) -> Vec<u8> {
