@@ -1,10 +1,11 @@
 //! An image file or a block device, read and written through the kernel's page cache.
 
 use crate::{BlockError, BlockStats, BlockStore, Caps, Counters, Result, check_range, passed};
+use ondol_env::waits;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, IoSlice};
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -178,6 +179,20 @@ impl FileStore {
         BlockError::Io { op, name: self.name.clone(), offset, len, source }
     }
 
+    /// Does what may wait for the medium.
+    fn waiting<T>(&self, f: impl FnOnce() -> T) -> T {
+        if self.on_memory { f() } else { waits::long(f) }
+    }
+
+    /// Reads what the kernel has in memory, on a thread whose waits somebody watches; false where that is not all, or not known.
+    fn read_at_once(&self, offset: u64, buf: &mut [u8]) -> bool {
+        let len = buf.len();
+        !self.on_memory
+            && waits::is_watched()
+            && rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT)
+                .is_ok_and(|n| n == len)
+    }
+
     fn write_all(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> std::io::Result<()> {
         for part in bufs.chunks(IOV_MAX) {
             let want: usize = part.iter().map(|b| b.len()).sum();
@@ -307,7 +322,11 @@ impl BlockStore for FileStore {
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check("read", offset, buf.len() as u64)?;
         self.counters.read(buf.len());
-        self.file.read_exact_at(buf, offset).map_err(|e| self.io("read", offset, buf.len() as u64, e))
+        if self.read_at_once(offset, buf) {
+            return Ok(());
+        }
+        let read = self.waiting(|| self.file.read_exact_at(buf, offset));
+        read.map_err(|e| self.io("read", offset, buf.len() as u64, e))
     }
 
     fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
@@ -322,7 +341,7 @@ impl BlockStore for FileStore {
             return Ok(());
         }
         self.counters.flush();
-        self.file.sync_data().map_err(|e| self.io("flush", 0, self.size, e))
+        self.waiting(|| self.file.sync_data()).map_err(|e| self.io("flush", 0, self.size, e))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<bool> {

@@ -1,5 +1,5 @@
 //! Every source of nondeterminism of Ondol in one place: [`sync`] has the locks, atomics and threads, [`Env`] the clock
-//! and the random numbers.
+//! and the random numbers; [`waits`] tells of long waits.
 //!
 //! Product code takes locks and threads from here and nowhere else, so that a controlled scheduler can run the same
 //! code, and so that a test or the crash laboratory can fix time and randomness.
@@ -12,6 +12,7 @@ pub mod plant;
 pub mod reach;
 mod step;
 pub mod sync;
+pub mod waits;
 
 pub use clock::{Env, Fixed, System, Timestamp};
 pub use number::thread_number;

@@ -59,7 +59,7 @@ pub use maintain::{
     tune_store,
 };
 pub use ondol_block::{Access, open_file, passed, reopen};
-pub use ondol_env::Timestamp;
+pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::{is_printable, printable};
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Ino, OnError, ROOT, Rename, Seek,

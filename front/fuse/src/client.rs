@@ -3,7 +3,6 @@
 use crate::server::{self, Server, Waited};
 use crate::{ClientError, kernel};
 use ondol::machine::mountinfo::{self, Entry, FS_TYPE};
-use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -50,7 +49,7 @@ pub fn serving(image: &Path) -> Option<Entry> {
 /// Says that a mount has lost its server, if that is why `dir` cannot be reached.
 fn dead_or(table: &[Entry], dir: &Path, source: io::Error) -> ClientError {
     let absolute = std::path::absolute(dir).unwrap_or_default();
-    let lost = source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
+    let lost = kernel::has_no_server(&source);
     match mountinfo::covering(table, &absolute).filter(|e| lost && e.fs_type == FS_TYPE) {
         Some(entry) => ClientError::Dead { point: entry.point.clone(), image: entry.source.clone() },
         None => ClientError::Open { dir: dir.to_owned(), source },
@@ -141,10 +140,10 @@ fn find_point(dir: &Path) -> Result<Entry, ClientError> {
 }
 
 fn refused(what: &'static str, entry: Entry, source: io::Error) -> ClientError {
-    match source.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOTCONN | Errno::CONNABORTED) => ClientError::Dead { point: entry.point, image: entry.source },
-        _ => ClientError::Ask { what, dir: entry.point, source },
+    if kernel::has_no_server(&source) {
+        return ClientError::Dead { point: entry.point, image: entry.source };
     }
+    ClientError::Ask { what, dir: entry.point, source }
 }
 
 fn open(entry: &Entry) -> Result<File, ClientError> {

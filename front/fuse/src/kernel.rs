@@ -135,11 +135,21 @@ fn open_device() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(DEVICE)
 }
 
+/// Whether this is what a mount answers whose server is gone. Which of the two it is depends on whether the request met the end of the
+/// connection on its way, as it may over io_uring even after the server's process has ended.
+pub(crate) fn has_no_server(e: &io::Error) -> bool {
+    let gone = [Errno::NOTCONN, Errno::CONNABORTED];
+    gone.iter().any(|errno| e.raw_os_error() == Some(errno.raw_os_error()))
+}
+
 /// The mount point's full path and its mode.
 pub(crate) fn usable(dir: &Path) -> Result<(PathBuf, u32), MountError> {
     let fail = |source: io::Error| {
-        let dead = source.raw_os_error() == Some(Errno::NOTCONN.raw_os_error());
-        let hint = if dead { "; a FUSE mount without a server is there: `ondol umount` removes it" } else { "" };
+        let hint = if has_no_server(&source) {
+            "; a FUSE mount without a server is there: `ondol umount` removes it"
+        } else {
+            ""
+        };
         MountError::Point { dir: dir.to_owned(), source, hint }
     };
     let full = dir.canonicalize().map_err(fail)?;

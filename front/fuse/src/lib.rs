@@ -5,8 +5,8 @@
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
 //! - `flags`: what is agreed on with the kernel at the start, and what it leaves to us because of that.
-//! - `channel`, `coming`, `session`, `follow`, `ring`: what carries them: `/dev/fuse`, read by several threads, and where these run; or io_uring.
-//!   `budget`, `rooms`: what memory they may take.
+//! - `channel`, `coming`, `session`, `ring`: what carries them: `/dev/fuse` or io_uring. `crew`, `foreman`, `follow`: which threads serve, and where
+//!   these run. `budget`: what memory they may take.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
 //! [`SingleFile`] is a file system of one file, over the same protocol and transport. [`Floor`] is one without a volume, for measuring.
@@ -18,11 +18,13 @@ mod budget;
 mod channel;
 pub mod client;
 mod coming;
+mod crew;
 mod dispatch;
 mod error;
 mod flags;
 mod floor;
 mod follow;
+mod foreman;
 mod fusermount;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -32,7 +34,6 @@ mod ops;
 mod options;
 mod proto;
 mod ring;
-mod rooms;
 mod serve;
 mod server;
 mod session;

@@ -1,24 +1,27 @@
 //! The transport over io_uring: one queue a processor, served on that processor.
 //!
 //! The kernel puts a request into the queue of the processor that its sender runs on, and a thread of that queue is bound there:
-//! whoever waits for the answer has left the processor, and nobody else need be woken. A thread has one place (`ondol_ring`). While all
-//! threads of a queue are busy, fsyncs above all, whoever takes the last free place starts another thread. The place that became
-//! free last gets the next request, so threads that a burst made are left alone afterwards.
+//! whoever waits for the answer has left the processor, and nobody else need be woken. A thread has one place (`ondol_ring`). A queue has one thread
+//! until that one waits for long, for a commit above all, and nobody else of the queue waits for a request: then it gets another. The place that became free
+//! last gets the next request, so threads that a burst made are left alone afterwards.
 //!
 //! FORGET still comes through `/dev/fuse`, and notifications go there.
 
 use crate::budget::{ForRings, MAX_WRITE, SMALL, Turns};
 use crate::channel::{Channel, Device, Fill, Room};
 use crate::coming::{Coming, Serve};
+use crate::foreman::{Duty, Foreman};
 use crate::proto::numbers::Init;
 use crate::proto::reply;
 use crate::proto::wire::OutHeader;
+use ondol::waits;
 use ondol_ring::Place;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::cell::Cell;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, Scope};
 use zerocopy::IntoBytes;
 
@@ -26,14 +29,15 @@ use zerocopy::IntoBytes;
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Queue {
-    /// How many there are.
+    /// How many there are, or will be when the foreman has started them.
     threads: AtomicUsize,
     /// Those of them that wait for a request.
     waiting: AtomicUsize,
+    /// Requests taken.
+    turns: AtomicU64,
 }
 
 /// All queues of one connection.
-#[derive(Debug)]
 pub(crate) struct Rings {
     queues: Box<[Queue]>,
     agreed: Init,
@@ -41,6 +45,8 @@ pub(crate) struct Rings {
     most: usize,
     /// Turns at what takes memory beside the places' rooms.
     large: Turns,
+    /// Starts threads for queues, which it is told by number.
+    foreman: Foreman<usize>,
     /// The kernel took no place: it sends its requests through `/dev/fuse` again.
     refused: AtomicBool,
 }
@@ -53,76 +59,141 @@ impl Rings {
             agreed,
             most: share.places,
             large: Turns::new(share.turns),
+            foreman: Foreman::default(),
             refused: AtomicBool::new(false),
         }
     }
 
     /// Whether requests have to be read from `/dev/fuse` after all.
     pub(crate) fn refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
+        self.refused.load(Relaxed)
     }
 
     /// Starts the first thread of each queue. The kernel holds all requests back until each has a place.
-    pub(crate) fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, server: &'s dyn Serve) {
-        for queue in 0..self.queues.len() {
-            self.add(scope, device, server, queue);
+    pub(crate) fn start<'s, 'e>(self: &Arc<Self>, scope: &'s Scope<'s, 'e>, device: &'s Device, server: &'s dyn Serve)
+    where
+        'e: 's,
+    {
+        (0..self.queues.len()).for_each(|queue| self.grow(queue));
+        let rings = Arc::clone(self);
+        let work = move || {
+            let seen = vec![0; rings.queues.len()];
+            rings.foreman.work(&mut Hands { rings: &rings, scope, device, server, seen });
+        };
+        if let Err(e) = thread::Builder::new().name("ondol-fuse-foreman".into()).spawn_scoped(scope, work) {
+            tracing::warn!("no thread can be started: {e}");
+            self.refused.store(true, Relaxed);
         }
     }
 
-    /// Starts another thread of a queue, unless it has as many as it may.
-    fn add<'s>(&'s self, scope: &'s Scope<'s, '_>, device: &'s Device, server: &'s dyn Serve, number: usize) {
+    /// The connection has ended.
+    pub(crate) fn end(&self) {
+        self.foreman.end();
+    }
+
+    /// Has another thread of a queue started, unless it has as many as it may.
+    fn grow(&self, number: usize) {
         let Some(queue) = self.queues.get(number) else { return };
         let more = |n: usize| (n < self.most).then_some(n + 1);
-        let Ok(n) = queue.threads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) else { return };
-        queue.waiting.fetch_add(1, Ordering::Relaxed);
-        let serve = move || {
-            if let Err(e) = self.serve(scope, device, server, number) {
-                tracing::error!("a serving thread of processor {number} ends: {e}");
-                // Requests that this queue alone could take would wait for ever.
-                if n == 0 {
-                    self.refused.store(true, Ordering::Relaxed);
-                }
-            }
-        };
-        if let Err(e) = thread::Builder::new().name(format!("ondol-fuse-{number}-{n}")).spawn_scoped(scope, serve) {
-            tracing::warn!("only {n} threads serve processor {number}: {e}");
-            queue.waiting.fetch_sub(1, Ordering::Relaxed);
-            if n == 0 {
-                self.refused.store(true, Ordering::Relaxed);
-            }
+        if queue.threads.fetch_update(Relaxed, Relaxed, more).is_ok() {
+            queue.waiting.fetch_add(1, Relaxed);
+            self.foreman.hire(number);
         }
     }
 
-    fn serve<'s>(
-        &'s self,
-        scope: &'s Scope<'s, '_>,
-        device: &'s Device,
-        server: &'s dyn Serve,
-        number: usize,
-    ) -> io::Result<()> {
+    /// A thread of a queue is gone. Requests that only this queue could take would wait for ever if it was the last.
+    fn lost(&self, number: usize) {
+        let last = self.queues.get(number).is_some_and(|queue| queue.threads.fetch_sub(1, Relaxed) == 1);
+        if last {
+            self.refused.store(true, Relaxed);
+        }
+    }
+
+    fn serve(self: &Arc<Self>, device: &Device, server: &dyn Serve, number: usize) -> io::Result<()> {
         bind(number);
         let Some(queue) = self.queues.get(number) else { return Ok(()) };
         let index = u16::try_from(number).map_err(io::Error::other)?;
         let mut place = Place::new(device.duplicate()?, index, MAX_WRITE as usize)?;
         while place.fetch()? {
-            if queue.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
-                self.add(scope, device, server, number);
-            }
+            queue.waiting.fetch_sub(1, Relaxed);
+            queue.turns.fetch_add(1, Relaxed);
+            self.foreman.stir();
             let (header, len) = {
                 let Some(message) = place.message() else { break };
                 let seat = Seat { device, room: Room::new(message.room), answer: Cell::new(None) };
                 let coming = Coming::read(message.bytes, self.agreed);
-                let _turn = (coming.load().copies > SMALL).then(|| self.large.take());
+                let _turn = (coming.load().copies > SMALL).then(|| waits::long(|| self.large.take()));
                 server.serve(&seat, coming);
                 seat.answer.get().unwrap_or_else(|| (unanswered(message.bytes), 0))
             };
-            queue.waiting.fetch_add(1, Ordering::Relaxed);
+            queue.waiting.fetch_add(1, Relaxed);
             if let Ok(header) = header.as_bytes().try_into() {
                 place.answer(header, len);
             }
         }
         Ok(())
     }
+}
+
+/// What the foreman of the rings has to start threads with.
+struct Hands<'r, 's, 'e> {
+    rings: &'r Arc<Rings>,
+    scope: &'s Scope<'s, 'e>,
+    device: &'s Device,
+    server: &'s dyn Serve,
+    /// Turns of each queue at the last look.
+    seen: Vec<u64>,
+}
+
+impl Duty<usize> for Hands<'_, '_, '_> {
+    fn start(&mut self, number: usize) {
+        let (rings, device, server) = (Arc::clone(self.rings), self.device, self.server);
+        let serve = move || {
+            let watch = Arc::new(Watched { rings: Arc::clone(&rings), number });
+            if let Err(e) = waits::watched(watch, || rings.serve(device, server, number)) {
+                tracing::error!("a serving thread of processor {number} ends: {e}");
+                rings.lost(number);
+            }
+        };
+        if let Err(e) = thread::Builder::new().name(format!("ondol-fuse-{number}")).spawn_scoped(self.scope, serve) {
+            tracing::warn!("processor {number} has no further thread: {e}");
+            if let Some(queue) = self.rings.queues.get(number) {
+                queue.waiting.fetch_sub(1, Relaxed);
+            }
+            self.rings.lost(number);
+        }
+    }
+
+    /// A queue is stuck where all its threads have served one request each since the last look.
+    fn look(&mut self) -> bool {
+        let mut busy = false;
+        for (number, (queue, seen)) in self.rings.queues.iter().zip(&mut self.seen).enumerate() {
+            let turns = queue.turns.load(Relaxed);
+            let waiting = queue.waiting.load(Relaxed);
+            if turns == *seen && waiting == 0 {
+                self.rings.grow(number);
+            }
+            busy |= turns != *seen || waiting < queue.threads.load(Relaxed);
+            *seen = turns;
+        }
+        busy
+    }
+}
+
+/// Hears of the long waits of a queue's threads.
+struct Watched {
+    rings: Arc<Rings>,
+    number: usize,
+}
+
+impl waits::Watch for Watched {
+    fn begins(&self) {
+        if self.rings.queues.get(self.number).is_some_and(|queue| queue.waiting.load(Relaxed) == 0) {
+            self.rings.grow(self.number);
+        }
+    }
+
+    fn ends(&self) {}
 }
 
 /// What the kernel gets for a request that nobody answered, so that its sender does not wait for ever.

@@ -156,7 +156,7 @@ pub(crate) fn connect(
         e
     };
     let config = Config {
-        threads: options.max_threads.unwrap_or(usize::MAX).min(default_threads()),
+        running: thread::available_parallelism().map_or(1, usize::from),
         most: options.max_threads.unwrap_or(MOST_THREADS),
         room,
         wanted,
@@ -171,9 +171,4 @@ pub(crate) fn connect(
     let thread = thread::Builder::new().name("ondol-fuse".into()).spawn(serve).map_err(MountError::Threads);
     let thread = thread.map_err(give_up)?;
     Ok((kernel, thread))
-}
-
-/// Two for each processor: a thread that waits leaves its processor to another.
-fn default_threads() -> usize {
-    thread::available_parallelism().map_or(4, |n| (n.get() * 2).clamp(4, 32))
 }

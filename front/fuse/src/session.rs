@@ -1,22 +1,23 @@
 //! The conversation with the kernel: the handshake, and the threads that serve.
 //!
-//! Every thread waits on the connection with a buffer of its own, serves what it gets, and answers; nothing is handed over. A few
-//! threads are enough for requests that are answered at once. Those that wait for the disk, fsyncs above all, must not keep others
-//! from joining them in one commit: whoever takes a request and leaves nobody waiting for the next starts another thread.
+//! Requests run where they were received; nothing is handed over. How many threads there are, and who takes the next request, is `crew`'s to decide.
 
 use crate::budget::{ForDevice, ForRings, MAX_WRITE, ROOM, SMALL};
 use crate::channel::{Device, Served};
 use crate::coming::{Coming, Serve};
+use crate::crew::{Crew, Size};
 use crate::follow::Follow;
+use crate::foreman::Duty;
 use crate::ops::Carrier;
 use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
 use crate::proto::{Operation, Request, reply};
 use crate::ring::Rings;
-use crate::rooms::Rooms;
+use ondol::waits;
+use parking_lot::Mutex;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
 use std::thread::{self, Scope};
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -35,8 +36,8 @@ const GATHERING: Duration = Duration::from_millis(2);
 /// How a connection is served.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// Threads from the beginning.
-    pub(crate) threads: usize,
+    /// Threads that run at the same time, where there is work for them.
+    pub(crate) running: usize,
     /// Threads at most.
     pub(crate) most: usize,
     /// Bytes of memory for messages.
@@ -50,18 +51,17 @@ pub(crate) struct Session {
     device: Device,
     agreed: Init,
     /// Where requests come through io_uring.
-    rings: Option<Rings>,
+    rings: Option<Arc<Rings>>,
     server: Box<dyn Serve>,
-    threads: usize,
-    /// Threads that there have been.
-    started: AtomicUsize,
-    rooms: Rooms,
-    /// Bytes that the rooms take beyond what was given for them.
+    crew: Arc<Crew>,
+    /// Bytes that the crew's rooms take beyond what was given for them.
     excess: usize,
+    /// What went wrong first.
+    failed: Mutex<Option<io::Error>>,
 }
 
 impl Session {
-    /// Waits for the kernel's first request and agrees on how to go on. `server` serves what comes on the terms that it is told.
+    /// Waits for the kernel's first request and agrees on how to go on.
     ///
     /// # Errors
     /// The connection broke, or the kernel is too old.
@@ -73,13 +73,12 @@ impl Session {
         let device = Device::new(connection);
         let agreed = handshake(&device, config.wanted)?;
         let server = server(agreed);
-        let threads = config.threads.max(1);
         let for_device = ForDevice::of(config.room);
         let rings = agreed.contains(Init::OVER_IO_URING).then(|| {
             let queues = ondol_ring::queues();
             let share = ForRings::of(config.room, queues, config.most);
             server.is_carried_by(Carrier::Rings, share.excess);
-            Rings::new(queues, share, agreed)
+            Arc::new(Rings::new(queues, share, agreed))
         });
         if rings.is_none() {
             server.is_carried_by(Carrier::Device, for_device.excess);
@@ -89,10 +88,14 @@ impl Session {
             agreed,
             rings,
             server,
-            threads,
-            started: AtomicUsize::new(1),
-            rooms: Rooms::new(for_device.rooms, ROOM, config.most.saturating_sub(threads)),
+            crew: Arc::new(Crew::new(Size {
+                running: config.running,
+                threads: config.most.max(1),
+                rooms: for_device.rooms,
+                room: ROOM,
+            })),
             excess: for_device.excess,
+            failed: Mutex::new(None),
         })
     }
 
@@ -101,23 +104,21 @@ impl Session {
     /// # Errors
     /// What broke the connection, or why no thread could be started.
     pub(crate) fn run(&self) -> io::Result<()> {
-        thread::scope(|scope| {
+        thread::scope(|scope| -> io::Result<()> {
             if let Some(rings) = &self.rings {
                 rings.start(scope, &self.device, &*self.server);
-                if !self.serve_beside(rings)? {
+                let refused = self.serve_beside(rings);
+                rings.end();
+                if !refused? {
                     return Ok(());
                 }
                 tracing::warn!("requests come through /dev/fuse: the kernel took no ring");
                 self.server.is_carried_by(Carrier::Device, self.excess);
             }
-            for _ in 1..self.threads {
-                if let Err(e) = self.start(scope, None) {
-                    tracing::warn!("{e}");
-                    break;
-                }
-            }
-            self.serve(scope, None)
-        })
+            self.crew.foreman.work(&mut Hands { session: self, scope, started: 0 });
+            Ok(())
+        })?;
+        self.failed.lock().take().map_or(Ok(()), Err)
     }
 
     /// Serves what comes through `/dev/fuse` beside the rings, which is FORGET. Nobody waits for it, so that the thread lets some gather instead
@@ -138,68 +139,83 @@ impl Session {
         Ok(false)
     }
 
-    /// Starts a thread, which begins with `room` if there is one.
-    fn start<'s>(&'s self, scope: &'s Scope<'s, '_>, room: Option<Vec<u8>>) -> io::Result<()> {
-        let n = self.started.fetch_add(1, Relaxed);
-        let serve = move || {
-            if let Err(e) = self.serve(scope, room) {
+    /// The life of a serving thread, which begins with `room`.
+    fn serve(&self, room: Vec<u8>) {
+        let watch: Arc<dyn waits::Watch> = self.crew.clone();
+        match waits::watched(watch, || self.serve_all(room)) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(e) => {
                 tracing::error!("a serving thread ends: {e}");
+                self.failed.lock().get_or_insert(e);
             }
-        };
-        let builder = thread::Builder::new().name(format!("ondol-fuse-{n}"));
-        match builder.spawn_scoped(scope, serve) {
-            Ok(_) => Ok(()),
-            Err(e) => Err(io::Error::new(e.kind(), format!("only {n} threads serve: {e}"))),
         }
+        self.crew.end();
     }
 
-    fn serve<'s>(&'s self, scope: &'s Scope<'s, '_>, room: Option<Vec<u8>>) -> io::Result<()> {
-        let served = self.serve_all(scope, room);
-        self.rooms.end();
-        served
-    }
-
-    fn serve_all<'s>(&'s self, scope: &'s Scope<'s, '_>, mut first: Option<Vec<u8>>) -> io::Result<()> {
+    /// True when the thread is let go, false when the connection has ended.
+    fn serve_all(&self, mut room: Vec<u8>) -> io::Result<bool> {
         let (mut small, mut answer) = (vec![0; SMALL], vec![0; SMALL]);
         let mut follow = Follow::new();
         loop {
-            let Some(mut room) = first.take().or_else(|| self.rooms.to_receive()) else { return Ok(()) };
-            let Some(len) = self.device.receive(&mut room)?.map(<[u8]>::len) else { return Ok(()) };
-            let load = match small.get_mut(..len) {
+            let Some(len) = self.device.receive(&mut room)?.map(<[u8]>::len) else { return Ok(false) };
+            let (load, back) = match small.get_mut(..len) {
                 Some(message) => {
                     message.copy_from_slice(&room[..len]);
                     let coming = Coming::read(message, self.agreed);
                     let load = coming.load();
                     if load.room.max(load.copies) > SMALL {
-                        self.grow(scope, self.rooms.received(None));
+                        self.crew.taken(load.sender, None);
                         self.server.serve(&Served::new(&self.device, &mut room), coming);
-                        self.grow(scope, self.rooms.give_back(room));
+                        (load, Some(room))
                     } else {
-                        self.grow(scope, self.rooms.received(Some(room)));
+                        self.crew.taken(load.sender, Some(room));
                         self.server.serve(&Served::new(&self.device, &mut answer), coming);
+                        (load, None)
                     }
-                    load
                 }
                 None => {
-                    self.grow(scope, self.rooms.received(None));
                     let coming = Coming::read(&room[..len], self.agreed);
                     let load = coming.load();
+                    self.crew.taken(load.sender, None);
                     self.server.serve(&Served::new(&self.device, &mut answer), coming);
-                    self.grow(scope, self.rooms.give_back(room));
-                    load
+                    (load, Some(room))
                 }
             };
             follow.note(load.sender, load.bytes);
+            match self.crew.finished(back) {
+                Some(next) => room = next,
+                None => return Ok(true),
+            }
+        }
+    }
+}
+
+/// What the foreman of a crew has to start threads with.
+struct Hands<'s, 'e> {
+    session: &'s Session,
+    scope: &'s Scope<'s, 'e>,
+    /// Threads that there have been.
+    started: usize,
+}
+
+impl Duty<Vec<u8>> for Hands<'_, '_> {
+    fn start(&mut self, room: Vec<u8>) {
+        let session = self.session;
+        let builder = thread::Builder::new().name(format!("ondol-fuse-{}", self.started));
+        self.started += 1;
+        if let Err(e) = builder.spawn_scoped(self.scope, move || session.serve(room)) {
+            let left = session.crew.not_started();
+            tracing::warn!("only {left} threads serve: {e}");
+            if left == 0 {
+                session.failed.lock().get_or_insert(e);
+                session.crew.end();
+            }
         }
     }
 
-    /// Starts another thread with the room that there is for one.
-    fn grow<'s>(&'s self, scope: &'s Scope<'s, '_>, room: Option<Vec<u8>>) {
-        let Some(room) = room else { return };
-        if let Err(e) = self.start(scope, Some(room)) {
-            tracing::warn!("{e}");
-            self.rooms.no_more_threads();
-        }
+    fn look(&mut self) -> bool {
+        self.session.crew.look()
     }
 }
 

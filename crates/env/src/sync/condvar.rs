@@ -35,7 +35,7 @@ impl Condvar {
     /// Releases the mutex, waits for a notification, and has the mutex again.
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         if !is_any() || self.wait_for_turn(guard, true).is_none() {
-            self.inner.wait(guard);
+            crate::waits::long(|| self.inner.wait(guard));
         }
     }
 
@@ -46,7 +46,7 @@ impl Condvar {
         {
             return result;
         }
-        WaitTimeoutResult { timed_out: self.inner.wait_for(guard, timeout).timed_out() }
+        WaitTimeoutResult { timed_out: crate::waits::long(|| self.inner.wait_for(guard, timeout)).timed_out() }
     }
 
     /// Wakes one that waits; under a scheduler all of them, which they must bear.

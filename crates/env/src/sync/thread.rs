@@ -19,7 +19,7 @@ pub fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Jo
 pub fn sleep(time: Duration) {
     match current_task() {
         Some(scheduler) => give_way(&*scheduler),
-        None => std::thread::sleep(time),
+        None => crate::waits::long(|| std::thread::sleep(time)),
     }
 }
 

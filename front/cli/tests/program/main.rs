@@ -21,6 +21,7 @@ mod namespace;
 mod place;
 mod pool;
 mod protected;
+mod threads;
 mod transport;
 mod users;
 mod ways;

@@ -61,6 +61,7 @@ impl Place {
     pub(crate) fn mount_command(&self) -> Command {
         let mut command = ondol();
         command.arg("mount").arg(self.image()).arg(self.mount_point());
+        command.args(["-o", &format!("transport={}", transport())]);
         command
     }
 
@@ -125,6 +126,14 @@ pub(crate) fn fsck(image: &Path) -> Option<(Option<i32>, String)> {
     let mut command = Command::new(ondol_skips::find("e2fsck")?);
     let out = output(command.arg("-fn").arg(image).stdin(Stdio::null()));
     Some((out.status.code(), String::from_utf8_lossy(&out.stdout).into_owned()))
+}
+
+/// Set for the tests that run once more over io_uring, by the test that runs them and has it switched on.
+pub(crate) const AGAIN: &str = "ONDOL_TEST_TRANSPORT";
+
+/// What carries requests of mounts here unless they say otherwise.
+pub(crate) fn transport() -> String {
+    std::env::var(AGAIN).unwrap_or_else(|_| "dev".into())
 }
 
 /// Why a test that needs root cannot run here.

@@ -1,8 +1,9 @@
 //! Which transport a mount of the tests has: `/dev/fuse`, or io_uring, which the kernel has to be told to offer.
 
-use crate::place::{Place, ondol, succeeds};
+use crate::place::{AGAIN, Place, ondol, output, succeeds, transport};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
+use std::process::{Command, Stdio};
 
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 
@@ -39,6 +40,9 @@ impl Drop for Offered {
 
 /// Calls `test` for each transport that can be had, by the mount option that asks for it.
 pub(crate) fn on_each(test: impl Fn(&str)) {
+    if std::env::var_os(AGAIN).is_some() {
+        return test(&format!("transport={}", transport()));
+    }
     test("transport=dev");
     if let Some(_offered) = Offered::now() {
         test("transport=uring");
@@ -50,6 +54,34 @@ pub(crate) fn told(place: &Place) -> serde_json::Value {
     let said = succeeds(ondol().args(["info", "--json"]).arg(place.mount_point()));
     let mut said: serde_json::Value = serde_json::from_str(&said).unwrap();
     said["mount"].take()
+}
+
+/// All tests of the program once more, where mounts have the other transport.
+#[test]
+fn everything_works_over_io_uring() {
+    if std::env::var_os(AGAIN).is_some() {
+        return;
+    }
+    let Some(_offered) = Offered::now() else { return };
+    let mut tests = Command::new(std::env::current_exe().unwrap());
+    let out = output(tests.env(AGAIN, "uring").stdin(Stdio::null()));
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success(), "{said}{}", String::from_utf8_lossy(&out.stderr));
+    assert!(said.contains("test flags::a_large_write_comes_whole ... ok"), "{said}");
+}
+
+/// By default it is io_uring where the kernel offers it.
+#[test]
+fn the_transport_is_chosen_by_what_there_is() {
+    if std::env::var_os(AGAIN).is_some() {
+        return;
+    }
+    let Some(place) = Place::new() else { return };
+    let Some(_offered) = Offered::now() else { return };
+    place.mount("transport=auto");
+    assert_eq!(told(&place)["transport"], "uring");
+    place.umount();
+    place.is_clean();
 }
 
 #[test]
