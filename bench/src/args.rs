@@ -30,6 +30,76 @@ pub enum BenchCommand {
     Run(RunArgs),
     /// Draw the figures of a paper
     Paper(PaperArgs),
+    /// Be one client of a run
+    #[command(hide = true)]
+    Client(ClientArgs),
+    /// Serve a file system without a volume
+    #[command(hide = true)]
+    Serve(ServeArgs),
+}
+
+/// `ondol bench client …`, which `bench run --clients` starts: says `ready` on standard output, waits for a byte on standard
+/// input, works, and says what it did.
+#[derive(Clone, Debug, Args)]
+pub struct ClientArgs {
+    /// The workload
+    pub workload: String,
+    /// As in `bench run`
+    #[arg(long)]
+    pub setting: Option<String>,
+    /// As in `bench run`
+    #[arg(long = "param")]
+    pub params: Vec<String>,
+    /// As in `bench run`
+    #[arg(long, value_enum, default_value_t = Class::Random)]
+    pub class: Class,
+    /// Its threads
+    #[arg(long)]
+    pub threads: u32,
+    /// Operations of each of its threads, at most
+    #[arg(long)]
+    pub ops: u64,
+    /// As in `bench run`
+    #[arg(long)]
+    pub seconds: Option<f64>,
+    /// Its number, from 0 on
+    #[arg(long)]
+    pub number: u32,
+    /// The directory to work in, which is its own
+    #[arg(long)]
+    pub dir: PathBuf,
+}
+
+/// `ondol bench serve …`, which stands behind the targets `null` and `passthrough`: serves until it is unmounted or its standard
+/// input ends, and answers each line there with what it has counted, in JSON on one line.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// What is served
+    #[command(subcommand)]
+    pub what: Served,
+}
+
+/// A file system without a volume.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Served {
+    /// Names and sizes in memory
+    Null {
+        /// Mount options
+        #[arg(short = 'o', default_value = "")]
+        options: String,
+        /// Where to mount it
+        point: PathBuf,
+    },
+    /// A directory, handed on
+    Passthrough {
+        /// Mount options
+        #[arg(short = 'o', default_value = "")]
+        options: String,
+        /// The directory
+        below: PathBuf,
+        /// Where to mount it
+        point: PathBuf,
+    },
 }
 
 /// `ondol bench paper …`
@@ -76,13 +146,16 @@ pub struct RunArgs {
     /// How often every target has its turn
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Threads that work at the same time [default: the workload's]
+    /// Threads that work at the same time, of each client [default: the workload's]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// Processes that work at the same time, each with so many threads, in a directory of its own [default: threads of this process]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub clients: Option<u32>,
     /// Let each turn last so long instead of a number of operations
     #[arg(long, value_name = "S", conflicts_with = "ops")]
     pub seconds: Option<f64>,
-    /// Operations in each turn, over all threads [default: the workload's]
+    /// Operations in each turn, over all threads and clients [default: the workload's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub ops: Option<u64>,
     /// What is written
@@ -91,6 +164,9 @@ pub struct RunArgs {
     /// Count also what a turn leaves to be done later: a sync at its end, or closing, which brings everything home
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "sync")]
     pub settle: Option<Settle>,
+    /// Set several parameters of the workload by a name that they have together; --param changes them again
+    #[arg(long, value_name = "NAME")]
+    pub setting: Option<String>,
     /// Set a parameter of the workload
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub params: Vec<String>,

@@ -2,6 +2,8 @@
 
 use crate::BenchError;
 use crate::error::Context;
+use crate::measure::Asked;
+use crate::processes::Server;
 use crate::target::Slow;
 use ondol::Volume;
 use ondol_block::BlockStore;
@@ -26,6 +28,8 @@ pub(crate) struct Counters {
     pub(crate) user_bytes: u64,
     /// fsyncs and fdatasyncs of the workload.
     pub(crate) fsyncs: u64,
+    /// What the workload's threads asked of the kernel.
+    pub(crate) client: Asked,
     /// What happened below.
     #[serde(flatten)]
     pub(crate) device: Device,
@@ -101,6 +105,8 @@ pub(crate) struct Device {
     pub(crate) device_flushes: Option<u64>,
     /// Requests that the FUSE server received.
     pub(crate) fuse_requests: Option<u64>,
+    /// What the server's process did.
+    pub(crate) server: Option<Server>,
     /// What our journal engine did.
     pub(crate) engine: Option<Engine>,
 }
@@ -120,6 +126,7 @@ impl Device {
             device_bytes: both(self.device_bytes, other.device_bytes),
             device_flushes: both(self.device_flushes, other.device_flushes),
             fuse_requests: both(self.fuse_requests, other.fuse_requests),
+            server: self.server.zip(other.server).map(|(a, b)| a.with(b, how)),
             engine: self.engine.zip(other.engine).map(|(a, b)| a.with(b, how)),
         }
     }
@@ -135,6 +142,7 @@ impl Device {
             device_bytes: get("device_bytes_written"),
             device_flushes: get("device_flushes"),
             fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
+            server: None,
             engine: counters.map(Engine::of_info),
         }
     }

@@ -12,7 +12,9 @@ pub(crate) trait Fs: Send + Sync {
     /// The working directory.
     fn root(&self) -> Arc<dyn Dir>;
     /// Makes everything durable, so that preparing is not paid for in the measured time.
-    fn sync(&self) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()> {
+        self.root().sync_all()
+    }
 }
 
 /// An open directory. Names are single components.
@@ -37,6 +39,12 @@ pub(crate) trait Dir: Send + Sync {
     fn list(&self) -> io::Result<Vec<String>>;
     /// What stat(2) tells of an entry; `.` is the directory itself.
     fn stat(&self, name: &str) -> io::Result<Stat>;
+    /// Sets an entry's times to now.
+    fn touch(&self, name: &str) -> io::Result<()>;
+    /// Bytes that are free on the file system.
+    fn free(&self) -> io::Result<u64>;
+    /// Makes everything on the file system durable.
+    fn sync_all(&self) -> io::Result<()>;
 }
 
 /// An open file.
@@ -47,6 +55,8 @@ pub(crate) trait File: Send {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Writes all of `data` at the end of the file.
     fn append(&mut self, data: &[u8]) -> io::Result<()>;
+    /// Its size as fstat(2) tells it.
+    fn size(&self) -> io::Result<u64>;
     /// Makes the file durable.
     fn fsync(&mut self, sync: Durable) -> io::Result<()>;
     /// Closes the file.

@@ -7,6 +7,19 @@ use std::path::Path;
 /// fuse2fs(1): "does not support using the journal".
 pub(crate) const FUSE2FS: &str = "none: fuse2fs writes no journal, a crash needs e2fsck and may lose fsynced data";
 
+/// How the guarantee of a target begins that is no peer.
+pub(crate) const FLOOR: &str = "floor, no peer: ";
+
+/// What the server of nothing promises.
+pub(crate) fn of_null() -> String {
+    format!("{FLOOR}names and sizes in memory only, contents are not kept, fsync does nothing")
+}
+
+/// What a directory promises that is handed on, which lies on `below`.
+pub(crate) fn of_passthrough(below: &Entry) -> String {
+    format!("{FLOOR}no journal of its own, all is handed on to {}: {}", below.fs_type, of_mount(below))
+}
+
 /// What a mounted file system that is not ours promises.
 pub(crate) fn of_mount(mount: &Entry) -> String {
     let text = match mount.fs_type.as_str() {
@@ -81,6 +94,14 @@ mod tests {
         assert!(of_mount(&mount("btrfs", "/dev/loop0", "rw")).starts_with("copy on write"));
         assert!(of_mount(&mount("nilfs2", "/dev/loop0", "rw")).starts_with("nilfs2: unknown"));
         assert!(of_mount(&mount("ext4", "/dev/none", "rw,noload")).starts_with("none: no journal"));
+    }
+
+    #[test]
+    fn floors_are_no_peers() {
+        assert!(of_null().starts_with(FLOOR) && of_null().ends_with("fsync does nothing"));
+        let over_memory = of_passthrough(&mount("tmpfs", "tmpfs", "rw"));
+        assert!(over_memory.starts_with(FLOOR) && over_memory.contains("no journal"), "{over_memory}");
+        assert!(over_memory.ends_with("tmpfs: none: memory only, fsync does nothing"), "{over_memory}");
     }
 
     #[test]

@@ -9,6 +9,8 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures by the real clock")]
 
 mod args;
+mod background;
+mod clients;
 mod command;
 mod contents;
 mod counters;
@@ -20,15 +22,17 @@ mod list;
 mod machine;
 mod measure;
 mod paper;
+mod processes;
 mod report;
 mod rng;
 mod run;
+mod serve;
 mod stats;
 mod target;
 mod units;
 mod workload;
 
-pub use args::{BenchArgs, BenchCommand, PaperArgs, RunArgs, Settle};
+pub use args::{BenchArgs, BenchCommand, ClientArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle};
 pub use contents::Class;
 pub use error::BenchError;
 
@@ -37,7 +41,8 @@ use std::process::ExitCode;
 /// Exit code after SIGINT or SIGTERM, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Runs `ondol bench`. `fuse:` targets are mounted with the `mount` command of the current executable.
+/// Runs `ondol bench`. `fuse:` targets are mounted with the `mount` command of the current executable; clients and
+/// the servers of `null` and `passthrough` are this command of it.
 ///
 /// After SIGINT or SIGTERM everything that was made is taken away and the exit code is 130.
 ///
@@ -49,6 +54,8 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::List => list::print(),
         BenchCommand::Run(args) => run::run(&args),
         BenchCommand::Paper(args) => paper::run(&args),
+        BenchCommand::Client(args) => clients::work(&args),
+        BenchCommand::Serve(args) => serve::run(&args),
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),

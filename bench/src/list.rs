@@ -19,6 +19,9 @@ fn write(out: &mut impl Write) -> io::Result<()> {
         for param in workload.params {
             writeln!(out, "      --param {:<20}  {}", format!("{}={}", param.name, param.default), param.about)?;
         }
+        for setting in workload.settings {
+            writeln!(out, "      --setting {:<18}  {}", setting.name, setting.about)?;
+        }
         writeln!(out)?;
     }
     writeln!(out, "Targets\n")?;
@@ -51,12 +54,18 @@ mod tests {
             "webproxy",
             "postmark",
             "untar",
+            "fs-mark",
+            "dbench",
+            "tokubench",
+            "--setting paper3",
             "readdir",
             "random-read",
             "size=4k",
             "kernel:",
             "on=ram|disk",
             "on=ssd|hdd",
+            "null[,OPTIONS]",
+            "passthrough[:DIR]",
         ] {
             assert!(text.contains(word), "{word} is not listed");
         }

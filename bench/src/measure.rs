@@ -1,9 +1,12 @@
 //! Doing a workload on threads, and keeping what it took.
 
+use crate::fs::std_fs::calls;
 use crate::fs::{Durable, File};
 use crate::interrupt::Interrupt;
+use crate::processes::Switches;
 use crate::workload::{Prepared, Worker};
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Significant digits of latencies.
-const DIGITS: u8 = 3;
+pub(crate) const DIGITS: u8 = 3;
 
 /// When a turn ends.
 #[derive(Clone, Copy, Debug)]
@@ -66,15 +69,41 @@ fn nanos_since(begin: Instant) -> u64 {
     u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX).max(1)
 }
 
+/// What the threads that worked asked of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Asked {
+    /// System calls on files.
+    pub(crate) calls: u64,
+    /// How often they lost the processor.
+    #[serde(flatten)]
+    pub(crate) switches: Switches,
+}
+
+impl Asked {
+    /// The calling thread so far.
+    fn of_this_thread() -> Self {
+        Self { calls: calls(), switches: Switches::of_this_thread() }
+    }
+
+    /// Both, each put together with the other's by `how`.
+    pub(crate) fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
+        Self { calls: how(self.calls, other.calls), switches: self.switches.with(other.switches, how) }
+    }
+}
+
 /// What all threads did in one turn.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
+    /// What they asked of the kernel.
+    pub(crate) asked: Asked,
     /// Operations.
     pub(crate) ops: u64,
     /// Bytes written.
     pub(crate) user_bytes: u64,
     /// fsyncs.
     pub(crate) fsyncs: u64,
+    /// When the first thread began.
+    pub(crate) begin: Instant,
     /// From the first thread's begin to the last thread's end.
     pub(crate) elapsed: Duration,
     /// Latencies in nanoseconds.
@@ -119,6 +148,7 @@ pub(crate) fn run(prepared: &dyn Prepared, threads: u32, limit: Limit, interrupt
 /// What one thread did, and when.
 struct Part {
     meter: Meter,
+    asked: Asked,
     begin: Instant,
     end: Instant,
 }
@@ -136,15 +166,17 @@ fn work(
     barrier.wait();
     let stop = Stop(failed);
     let mut meter = meter?;
+    let before = Asked::of_this_thread();
     let begin = Instant::now();
     let over = |ops| ops >= limit.ops || limit.time.is_some_and(|time| begin.elapsed() >= time);
     while !over(meter.ops) && !failed.load(Ordering::Relaxed) && !interrupt.came() {
         worker.step(&mut meter)?;
     }
     let end = Instant::now();
+    let asked = Asked::of_this_thread().with(before, u64::saturating_sub);
     worker.finish()?;
     std::mem::forget(stop);
-    Ok(Part { meter, begin, end })
+    Ok(Part { meter, asked, begin, end })
 }
 
 /// Stops the other threads when this one fails or panics.
@@ -159,9 +191,12 @@ impl Drop for Stop<'_> {
 fn sum(parts: Vec<Part>) -> io::Result<Sample> {
     let begin = parts.iter().map(|part| part.begin).min();
     let end = parts.iter().map(|part| part.end).max();
-    let elapsed = end.zip(begin).map_or(Duration::ZERO, |(end, begin)| end.duration_since(begin));
+    let begin = begin.unwrap_or_else(Instant::now);
+    let elapsed = end.map_or(Duration::ZERO, |end| end.duration_since(begin));
     let mut total = Meter::new()?;
-    for Part { meter, .. } in parts {
+    let mut asked = Asked::default();
+    for Part { meter, asked: more, .. } in parts {
+        asked = asked.with(more, u64::saturating_add);
         total.latency.add(meter.latency).map_err(io::Error::other)?;
         total.sync.add(meter.sync).map_err(io::Error::other)?;
         total.ops += meter.ops;
@@ -169,7 +204,7 @@ fn sum(parts: Vec<Part>) -> io::Result<Sample> {
         total.fsyncs += meter.fsyncs;
     }
     let Meter { latency, sync, ops, user_bytes, fsyncs } = total;
-    Ok(Sample { ops, user_bytes, fsyncs, elapsed, latency, sync })
+    Ok(Sample { asked, ops, user_bytes, fsyncs, begin, elapsed, latency, sync })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ pub(crate) use table::{aligned, compression, markdown, pipes, terminal};
 
 use crate::contents::Payload;
 use crate::counters::{Counters, Device};
+use crate::guarantee;
 use crate::machine::Machine;
 use crate::measure::Sample;
 use crate::stats::{Ratio, Spread, ratio, spread};
@@ -41,6 +42,8 @@ pub(crate) struct TargetReport {
     pub(crate) target: String,
     /// What it promises after a crash.
     pub(crate) guarantee: String,
+    /// It is no peer: it shows what FUSE itself takes.
+    pub(crate) floor: bool,
     /// Operations a second, over rounds.
     pub(crate) ops_per_s: Spread,
     /// Its rate in multiples of the first target's, by round.
@@ -103,21 +106,23 @@ fn target(name: &str, turns: &Turns, first: &[f64]) -> Option<TargetReport> {
         total.ops += sample.ops;
         total.user_bytes += sample.user_bytes;
         total.fsyncs += sample.fsyncs;
+        total.asked = total.asked.with(sample.asked, u64::saturating_add);
         // Both resize themselves, so that nothing can be out of range.
         total.latency.add(&sample.latency).ok()?;
         total.sync.add(&sample.sync).ok()?;
         device += *more;
     }
-    let Sample { ops, user_bytes, fsyncs, latency, sync, .. } = total;
+    let Sample { ops, user_bytes, fsyncs, latency, sync, asked, .. } = total;
     let rates = turns.rates();
     Some(TargetReport {
         target: name.to_owned(),
         guarantee: turns.guarantee.clone(),
+        floor: turns.guarantee.starts_with(guarantee::FLOOR),
         ops_per_s: spread(&rates),
         ratio: ratio(first, &rates),
         latency_us: Latency::of(&latency),
         fsync_us: (!sync.is_empty()).then(|| Latency::of(&sync)),
-        counters: Counters { ops, user_bytes, fsyncs, device },
+        counters: Counters { ops, user_bytes, fsyncs, client: asked, device },
     })
 }
 

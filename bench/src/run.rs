@@ -1,15 +1,17 @@
 //! `ondol bench run`: rounds in which the targets take turns.
 
 use crate::args::{RunArgs, Settle};
+use crate::clients::Clients;
 use crate::contents::Contents;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::measure::{self, Limit, Sample};
 use crate::report::{Report, Turns, markdown, targets, terminal};
-use crate::target::{self, Setting, Target};
-use crate::workload::{self, Definition, Params, Plan, Workload};
+use crate::target::{self, Session, Setting, Target};
+use crate::workload::{self, Definition, Params, Plan, Prepared, Workload};
 use crate::{BenchError, counters::Device};
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
@@ -23,6 +25,8 @@ struct Job {
     workload: Box<dyn Workload>,
     plan: Plan,
     limit: Limit,
+    /// Processes, and what each is told.
+    clients: Option<(u32, Vec<String>)>,
     /// What counts at the end.
     settle: Option<Settle>,
     /// For the JSON.
@@ -41,7 +45,12 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let job = job(args)?;
     let on = args.on.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
     check_places(args)?;
-    let footprint = job.workload.footprint(&job.plan);
+    if let Some((_, target)) = job.clients.as_ref().zip(on.iter().find(|target| target.in_process())) {
+        let text = &target.text;
+        return Err(BenchError::Usage(format!("--clients: {text} lives in one process; use --threads for it")));
+    }
+    let clients = job.clients.as_ref().map_or(1, |(count, _)| *count);
+    let footprint = job.workload.footprint(&job.plan).times(clients);
     let setting = Setting {
         program: std::env::current_exe().context(|| "finding this program")?,
         dir: args.dir.clone(),
@@ -67,7 +76,7 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
 /// What to do, from the command line.
 fn job(args: &RunArgs) -> Result<Job, BenchError> {
     let definition = workload::find(&args.workload)?;
-    let params = Params::new(definition.name, definition.params, &args.params)?;
+    let params = Params::new(definition, args.setting.as_deref(), &args.params)?;
     let workload = (definition.build)(&params)?;
     let threads = args.threads.unwrap_or(definition.threads);
     let time = match args.seconds {
@@ -78,9 +87,16 @@ fn job(args: &RunArgs) -> Result<Job, BenchError> {
         None => None,
     };
     let total = if time.is_some() { definition.most_ops } else { args.ops.unwrap_or(definition.ops) };
-    let ops = total.div_ceil(threads.into());
+    let ops = total.div_ceil(u64::from(threads) * u64::from(args.clients.unwrap_or(1)));
     let mut shown = params.to_json();
     shown.insert("threads".into(), json!(threads));
+    if let Some(clients) = args.clients {
+        shown.insert("clients".into(), json!(clients));
+    }
+    if let Some(setting) = &args.setting {
+        shown.insert("setting".into(), json!(setting));
+    }
+    let clients = args.clients.map(|count| (count, client_words(args, threads, ops)));
     if let Some(settle) = args.settle {
         shown.insert("settle".into(), json!(if settle == Settle::Sync { "sync" } else { "close" }));
     }
@@ -91,7 +107,49 @@ fn job(args: &RunArgs) -> Result<Job, BenchError> {
     let seed = params.number("seed");
     let contents = Arc::new(Contents::new(args.class, seed, workload.longest()));
     let plan = Plan { threads, ops, seed, contents };
-    Ok(Job { definition, workload, plan, limit: Limit { ops, time }, settle: args.settle, params: shown })
+    Ok(Job { definition, workload, plan, limit: Limit { ops, time }, clients, settle: args.settle, params: shown })
+}
+
+/// What every client is told.
+fn client_words(args: &RunArgs, threads: u32, ops: u64) -> Vec<String> {
+    let class = args.class.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let mut words = vec![args.workload.clone(), "--class".into(), class];
+    words.extend(["--threads".into(), threads.to_string(), "--ops".into(), ops.to_string()]);
+    words.extend(args.setting.iter().flat_map(|setting| ["--setting".to_owned(), setting.clone()]));
+    words.extend(args.seconds.iter().flat_map(|seconds| ["--seconds".to_owned(), seconds.to_string()]));
+    words.extend(args.params.iter().flat_map(|param| ["--param".to_owned(), param.clone()]));
+    words
+}
+
+/// Who works in a turn, prepared.
+enum Hands {
+    /// Threads of this process.
+    Threads(Box<dyn Prepared>),
+    /// Processes.
+    Clients(Clients),
+}
+
+impl Hands {
+    fn prepare(job: &Job, session: &Session, setting: &Setting, interrupt: &Interrupt) -> Result<Self, BenchError> {
+        match (&job.clients, session.dir()) {
+            (None, _) => {
+                job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| "preparing").map(Self::Threads)
+            }
+            (Some((count, words)), Some(dir)) => {
+                Clients::start(&setting.program, dir, *count, words, interrupt).map(Self::Clients)
+            }
+            (Some(_), None) => Err(BenchError::Unfit("--clients: the target has no directory".into())),
+        }
+    }
+
+    fn run(self, job: &Job, interrupt: &Interrupt) -> Result<Sample, BenchError> {
+        match self {
+            Self::Threads(prepared) => {
+                measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| "working")
+            }
+            Self::Clients(clients) => clients.run(interrupt),
+        }
+    }
 }
 
 /// Finds out before the work, not after it, that the result could not be written.
@@ -181,12 +239,11 @@ impl Drop for Progress {
 fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) -> Result<Turn, BenchError> {
     let session = target::open(target, setting, interrupt)?;
     let on = |what: &str| format!("{} on {}{what}", job.definition.name, target.text);
-    let prepared = job.workload.prepare(session.fs.as_ref(), &job.plan).context(|| on(" (preparing)"))?;
+    let hands = Hands::prepare(job, &session, setting, interrupt).map_err(|e| e.at(on("")))?;
     session.fs.sync().context(|| on(" (preparing)"))?;
     let (before, written) = (session.counters()?, session.device_counts());
     session.set_slow(true);
-    let mut sample = measure::run(prepared.as_ref(), job.plan.threads, job.limit, interrupt).context(|| on(""))?;
-    drop(prepared);
+    let mut sample = hands.run(job, interrupt).map_err(|e| e.at(on("")))?;
     if job.settle == Some(Settle::Sync) {
         let begin = Instant::now();
         session.fs.sync().context(|| on(" (settling)"))?;

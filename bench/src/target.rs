@@ -1,6 +1,7 @@
 //! What a workload can run on: targets are named on the command line, made for one round, and taken away after it.
 
 mod device;
+mod floors;
 mod image;
 mod mounted;
 mod ours;
@@ -9,13 +10,13 @@ mod session;
 mod spec;
 
 pub(crate) use device::Slow;
-pub(crate) use session::{Setting, open};
+pub(crate) use session::{Session, Setting, open};
 pub(crate) use spec::Target;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of target: how it is written, what it is, and an example.
-pub(crate) const KINDS: [(&str, &str, &str); 6] = [
+pub(crate) const KINDS: [(&str, &str, &str); 8] = [
     ("dir:PATH", "a directory on any mounted file system", "dir:/var/tmp"),
     ("lib:TARGET[,OPTIONS]", "an image through the library, in process", "lib:new.img,data=journal"),
     ("fuse:TARGET[,OPTIONS]", "an image mounted by ondol mount", "fuse:new.img,data=ordered"),
@@ -25,6 +26,16 @@ pub(crate) const KINDS: [(&str, &str, &str); 6] = [
         "kernel:ext4,data=journal,on=disk",
     ),
     ("fuse2fs[,OPTIONS]", "a fresh ext4 image mounted by fuse2fs", "fuse2fs,size=2G"),
+    (
+        "null[,OPTIONS]",
+        "a floor, no peer: our own transport with a server of nothing behind it, which keeps names and sizes",
+        "null,transport=dev",
+    ),
+    (
+        "passthrough[:DIR][,OPTIONS]",
+        "a floor, no peer: our own transport with a server that hands all on to DIR [default: /dev/shm]",
+        "passthrough:/dev/shm,transport=uring",
+    ),
     ("tmpfs", "memory, without any durability: what the workload itself costs", "tmpfs"),
 ];
 

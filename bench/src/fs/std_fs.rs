@@ -1,13 +1,28 @@
 //! Files through system calls: any mounted file system.
 
 use super::{Append, Dir, Durable, File, Fs, Stat, in_op};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// System calls that the calling thread has made on files so far.
+pub(crate) fn calls() -> u64 {
+    CALLS.get()
+}
+
+/// Counts a system call that is about to be made.
+fn call() {
+    CALLS.set(CALLS.get() + 1);
+}
 
 /// A directory on a mounted file system.
 pub(crate) struct StdFs {
@@ -25,15 +40,6 @@ impl StdFs {
 impl Fs for StdFs {
     fn root(&self) -> Arc<dyn Dir> {
         Arc::clone(&self.root) as Arc<dyn Dir>
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        // syncfs does not reach a plain FUSE server; an fsync of the directory does, but not every server offers it.
-        rustix::fs::syncfs(&*self.root.fd).map_err(io::Error::from).map_err(in_op("syncfs"))?;
-        match rustix::fs::fsync(&*self.root.fd) {
-            Ok(()) | Err(Errno::INVAL | Errno::NOSYS) => Ok(()),
-            Err(e) => Err(in_op("fsync of a directory")(e.into())),
-        }
     }
 }
 
@@ -60,6 +66,7 @@ impl StdDir {
 
     fn file(&self, name: &str, flags: OFlags, append: Append) -> io::Result<Box<dyn File>> {
         let flags = if append == Append::Flag { flags | OFlags::APPEND } else { flags };
+        call();
         let fd = rustix::fs::openat(&*self.fd, &*self.path(name), FILE_FLAGS | flags, FILE_MODE)?;
         Ok(Box::new(StdFile { fd, append }))
     }
@@ -67,11 +74,13 @@ impl StdDir {
 
 impl Dir for StdDir {
     fn mkdir(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
+        call();
         rustix::fs::mkdirat(&*self.fd, &*self.path(name), DIR_MODE).map_err(io::Error::from).map_err(in_op("mkdir"))?;
         self.enter(name)
     }
 
     fn enter(&self, name: &str) -> io::Result<Arc<dyn Dir>> {
+        call();
         let fd = rustix::fs::openat(&*self.fd, &*self.path(name), DIR_FLAGS, Mode::empty()).map_err(io::Error::from);
         Ok(Arc::new(Self::of(fd.map_err(in_op("opening a directory"))?)))
     }
@@ -89,20 +98,26 @@ impl Dir for StdDir {
     }
 
     fn unlink(&self, name: &str) -> io::Result<()> {
+        call();
         rustix::fs::unlinkat(&*self.fd, &*self.path(name), AtFlags::empty()).map_err(|e| in_op("unlink")(e.into()))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        call();
         rustix::fs::renameat(&*self.fd, &*self.path(from), &*self.fd, &*self.path(to))
             .map_err(|e| in_op("rename")(e.into()))
     }
 
     fn rmdir(&self, name: &str) -> io::Result<()> {
+        call();
         rustix::fs::unlinkat(&*self.fd, &*self.path(name), AtFlags::REMOVEDIR).map_err(|e| in_op("rmdir")(e.into()))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
+        // Opening and closing; how often it is read, the kernel decides.
+        call();
+        call();
         let fd = rustix::fs::openat(&*self.fd, &*self.path("."), DIR_FLAGS, Mode::empty());
         let fd = fd.map_err(|e| in_op("opening a directory")(e.into()))?;
         for entry in rustix::fs::Dir::read_from(&fd).map_err(|e| in_op("readdir")(e.into()))? {
@@ -116,10 +131,36 @@ impl Dir for StdDir {
     }
 
     fn stat(&self, name: &str) -> io::Result<Stat> {
+        call();
         let stat = rustix::fs::statat(&*self.fd, &*self.path(name), AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| in_op("stat")(e.into()))?;
         let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         Ok(Stat { size: u64::try_from(stat.st_size).unwrap_or(0), is_dir })
+    }
+
+    fn touch(&self, name: &str) -> io::Result<()> {
+        call();
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        rustix::fs::utimensat(&*self.fd, &*self.path(name), &times, AtFlags::empty())
+            .map_err(|e| in_op("utimes")(e.into()))
+    }
+
+    fn free(&self) -> io::Result<u64> {
+        call();
+        let stat = rustix::fs::fstatvfs(&*self.fd).map_err(|e| in_op("statfs")(e.into()))?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        // syncfs does not reach a plain FUSE server; an fsync of the directory does, but not every server offers it.
+        call();
+        rustix::fs::syncfs(&*self.fd).map_err(io::Error::from).map_err(in_op("syncfs"))?;
+        call();
+        match rustix::fs::fsync(&*self.fd) {
+            Ok(()) | Err(Errno::INVAL | Errno::NOSYS) => Ok(()),
+            Err(e) => Err(in_op("fsync of a directory")(e.into())),
+        }
     }
 }
 
@@ -129,12 +170,20 @@ struct StdFile {
 }
 
 impl File for StdFile {
+    fn size(&self) -> io::Result<u64> {
+        call();
+        let stat = rustix::fs::fstat(&self.fd).map_err(|e| in_op("fstat")(e.into()))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
+        call();
         rustix::io::pread(&self.fd, buf, offset).map_err(|e| in_op("read")(e.into()))
     }
 
     fn write_at(&mut self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
         while !data.is_empty() {
+            call();
             let written = rustix::io::pwrite(&self.fd, data, offset);
             data = rest(data, written)?;
             offset += written.unwrap_or(0) as u64;
@@ -144,15 +193,18 @@ impl File for StdFile {
 
     fn append(&mut self, mut data: &[u8]) -> io::Result<()> {
         if self.append == Append::Seek {
+            call();
             rustix::fs::seek(&self.fd, rustix::fs::SeekFrom::End(0)).map_err(|e| in_op("seek")(e.into()))?;
         }
         while !data.is_empty() {
+            call();
             data = rest(data, rustix::io::write(&self.fd, data))?;
         }
         Ok(())
     }
 
     fn fsync(&mut self, sync: Durable) -> io::Result<()> {
+        call();
         match sync {
             Durable::All => rustix::fs::fsync(&self.fd).map_err(|e| in_op("fsync")(e.into())),
             Durable::Data => rustix::fs::fdatasync(&self.fd).map_err(|e| in_op("fdatasync")(e.into())),
@@ -160,6 +212,7 @@ impl File for StdFile {
     }
 
     fn close(self: Box<Self>) -> io::Result<()> {
+        call();
         drop(self.fd);
         Ok(())
     }

@@ -27,9 +27,14 @@ pub(super) fn exercise(fs: &dyn Fs) {
     let len = file.read_at(0, &mut buf).expect("read");
     assert_eq!(buf.get(..len), Some(b"heLLo world!".as_slice()));
     assert_eq!(file.read_at(12, &mut buf).expect("read at the end"), 0);
+    assert_eq!(file.size().expect("size"), 12);
     file.close().expect("close");
 
     fs.sync().expect("sync");
+    dir.sync_all().expect("sync");
+    dir.touch("f").expect("touch");
+    dir.touch("nothing").expect_err("no such file");
+    assert!(dir.free().expect("free") > 0);
     assert_eq!(dir.list().expect("list"), ["f"]);
     assert!(root.rmdir("d").is_err(), "a full directory stays");
     let through = root.pass("d").expect("pass");

@@ -7,13 +7,13 @@ use crate::args::PaperArgs;
 use crate::contents::{Class, Payload};
 use crate::counters::{Device, Engine};
 use crate::machine::{Machine, commit};
-use crate::measure::Sample;
+use crate::measure::{Asked, Sample};
 use crate::report::{self, Report, Turns};
 use crate::target::Target;
 use crate::workload::{self, Params};
 use hdrhistogram::Histogram;
 use serde_json::Map;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn args(quick: bool) -> PaperArgs {
     let dir = "/dev/shm".into();
@@ -27,7 +27,7 @@ fn every_panel_is_a_valid_run() {
         for quick in [false, true] {
             let run = run_args(panel, &list, &args(quick));
             let definition = workload::find(&run.workload).expect("workload");
-            let params = Params::new(definition.name, definition.params, &run.params).expect("params");
+            let params = Params::new(definition, None, &run.params).expect("params");
             (definition.build)(&params).expect("build");
             for target in &run.on {
                 target.parse::<Target>().expect("target");
@@ -42,7 +42,16 @@ fn every_panel_is_a_valid_run() {
 fn turns(ops: u64, engine: Option<Engine>) -> Turns {
     let latency = Histogram::new(3).expect("histogram");
     let elapsed = Duration::from_secs(1);
-    let sample = Sample { ops, user_bytes: 0, fsyncs: 0, elapsed, latency: latency.clone(), sync: latency };
+    let sample = Sample {
+        asked: Asked::default(),
+        begin: Instant::now(),
+        ops,
+        user_bytes: 0,
+        fsyncs: 0,
+        elapsed,
+        latency: latency.clone(),
+        sync: latency,
+    };
     Turns { guarantee: String::new(), samples: vec![(sample, Device { engine, ..Device::default() })] }
 }
 

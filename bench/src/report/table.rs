@@ -30,12 +30,25 @@ const HEAD_BELOW: [&str; 8] = [
     "compression µs/commit (ratio)",
 ];
 
+/// What the kernel and the server had to do, for each operation.
+const HEAD_AROUND: [&str; 7] = [
+    "target",
+    "requests/op",
+    "client calls/op",
+    "client waits/op",
+    "client preempted/op",
+    "server waits/op",
+    "server preempted/op",
+];
+
 /// The tables, aligned, with the guarantees below them.
 pub(crate) fn terminal(report: &Report) -> String {
     let mut out = format!("{}\n\n", title(report));
     aligned(&mut out, &HEAD, &report.targets.iter().map(row).collect::<Vec<_>>());
     out.push('\n');
     aligned(&mut out, &HEAD_BELOW, &report.targets.iter().map(row_below).collect::<Vec<_>>());
+    out.push('\n');
+    aligned(&mut out, &HEAD_AROUND, &report.targets.iter().map(row_around).collect::<Vec<_>>());
     out.push('\n');
     for target in &report.targets {
         let _ = writeln!(out, "{}: {}", target.target, target.guarantee);
@@ -91,6 +104,8 @@ pub(crate) fn markdown(report: &Report) -> String {
     out.push('\n');
     pipes(&mut out, &HEAD_BELOW, &report.targets.iter().map(row_below).collect::<Vec<_>>());
     out.push('\n');
+    pipes(&mut out, &HEAD_AROUND, &report.targets.iter().map(row_around).collect::<Vec<_>>());
+    out.push('\n');
     for target in &report.targets {
         let _ = writeln!(out, "- `{}`: {}", target.target, target.guarantee);
     }
@@ -144,6 +159,20 @@ fn row_below(target: &TargetReport) -> [String; 8] {
         engine(&|e| e.foreground_checkpoints.to_string()),
         engine(&|e| format!("{:.1}", e.stall_ns as f64 / 1e6)),
         engine(&compression),
+    ]
+}
+
+fn row_around(target: &TargetReport) -> [String; 7] {
+    let counters = &target.counters;
+    let (client, server) = (&counters.client, &counters.device.server);
+    [
+        target.target.clone(),
+        per(counters.device.fuse_requests, counters.ops),
+        per(Some(client.calls), counters.ops),
+        per(Some(client.switches.voluntary), counters.ops),
+        per(Some(client.switches.involuntary), counters.ops),
+        per(server.map(|server| server.switches.voluntary), counters.ops),
+        per(server.map(|server| server.switches.involuntary), counters.ops),
     ]
 }
 

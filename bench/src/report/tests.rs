@@ -4,16 +4,26 @@ use super::{Report, Turns, markdown, targets, terminal};
 use crate::contents::Payload;
 use crate::counters::{Device, Engine};
 use crate::machine::{Machine, commit};
-use crate::measure::Sample;
+use crate::measure::{Asked, Sample};
+use crate::processes::{Server, Switches};
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn sample(ops: u64, seconds: u64, nanos: u64) -> Sample {
     let mut latency = Histogram::new(3).expect("histogram");
     latency.record_n(nanos, ops).expect("record");
     let sync = latency.clone();
-    Sample { ops, user_bytes: ops * 4096, fsyncs: ops, elapsed: Duration::from_secs(seconds), latency, sync }
+    Sample {
+        asked: Asked::default(),
+        begin: Instant::now(),
+        ops,
+        user_bytes: ops * 4096,
+        fsyncs: ops,
+        elapsed: Duration::from_secs(seconds),
+        latency,
+        sync,
+    }
 }
 
 fn report() -> Report {
@@ -24,8 +34,10 @@ fn report() -> Report {
         compress_bytes_out: 200,
         ..Engine::default()
     };
-    let known =
-        Device { device_bytes: Some(8000), device_flushes: Some(100), engine: Some(engine), ..Device::default() };
+    let switches = Switches { voluntary: 150, involuntary: 50 };
+    let server = Server { switches, reads_and_writes: 9 };
+    let served = Device { server: Some(server), fuse_requests: Some(700), ..Device::default() };
+    let known = Device { device_bytes: Some(8000), device_flushes: Some(100), engine: Some(engine), ..served };
     let turns = [
         Turns { guarantee: "a".into(), samples: vec![(sample(100, 1, 1000), known), (sample(100, 2, 3000), known)] },
         Turns {
@@ -64,12 +76,17 @@ fn json_has_the_documented_names() {
     };
     check(&json, &["workload", "params", "contents", "machine", "commit", "rounds", "partial", "targets"]);
     let target = json.pointer("/targets/0").expect("a target");
-    check(target, &["target", "guarantee", "ops_per_s", "ratio", "latency_us", "fsync_us", "counters"]);
+    check(target, &["target", "guarantee", "floor", "ops_per_s", "ratio", "latency_us", "fsync_us", "counters"]);
     check(&target["ops_per_s"], &["median", "min", "max"]);
     check(&target["ratio"], &["median", "low", "high"]);
     check(&target["latency_us"], &["p50", "p99", "p999", "max"]);
     let counters = ["ops", "user_bytes", "fsyncs", "nvm_bytes", "nvm_lines", "nvm_fences", "device_bytes"];
-    check(&target["counters"], &[&counters[..], &["device_flushes", "fuse_requests", "engine"]].concat());
+    check(
+        &target["counters"],
+        &[&counters[..], &["device_flushes", "fuse_requests", "client", "server", "engine"]].concat(),
+    );
+    check(&target["counters"]["client"], &["calls", "voluntary", "involuntary"]);
+    check(&target["counters"]["server"], &["voluntary", "involuntary", "reads_and_writes"]);
 }
 
 #[test]
@@ -91,6 +108,7 @@ fn tables_show_every_target() {
     for text in [terminal(&report), markdown(&report)] {
         assert!(text.contains("kernel:ext4") && text.contains("75 (50 .. 100)"), "{text}");
         assert!(text.contains("2.50 (2.00 .. 3.00)"), "{text}");
+        assert!(text.contains("requests/op") && text.contains("7.00") && text.contains("1.50"), "{text}");
         assert!(text.contains("80.00") && text.contains("1.00"), "{text}");
         assert!(text.contains("5 (1.50)") && text.contains("text (LZ4 2.50)"), "{text}");
     }

@@ -2,15 +2,15 @@
 
 use super::unique_name;
 use crate::BenchError;
-use crate::command::{Program, last_line};
+use crate::background::{Background, Questions};
+use crate::command::Program;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use ondol::machine::mountinfo::{self, Entry};
-use rustix::fs::MemfdFlags;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use serde_json::Value;
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,8 @@ impl Drop for MountPoint {
 #[derive(Debug)]
 pub(crate) struct Mounted {
     umount: Vec<String>,
-    server: Option<Server>,
+    server: Option<Background>,
+    questions: Option<RefCell<Questions>>,
     down: bool,
     point: MountPoint,
 }
@@ -70,7 +71,7 @@ impl Mounted {
     ) -> Result<Self, BenchError> {
         let point = MountPoint::create()?;
         program(&point.0)?.run()?;
-        Ok(Self { umount: owned(umount), server: None, down: false, point })
+        Ok(Self { umount: owned(umount), server: None, questions: None, down: false, point })
     }
 
     /// Mounts by starting the server `program(mount point)` and waiting until the mount is there.
@@ -79,10 +80,30 @@ impl Mounted {
         interrupt: &Interrupt,
         program: impl FnOnce(&Path) -> Result<Program, BenchError>,
     ) -> Result<Self, BenchError> {
+        Self::serve(umount, interrupt, false, program)
+    }
+
+    /// The same with a server that answers each line on its standard input with its counters, in JSON on one line.
+    pub(crate) fn by_telling_server(
+        umount: &[&str],
+        interrupt: &Interrupt,
+        program: impl FnOnce(&Path) -> Result<Program, BenchError>,
+    ) -> Result<Self, BenchError> {
+        Self::serve(umount, interrupt, true, program)
+    }
+
+    fn serve(
+        umount: &[&str],
+        interrupt: &Interrupt,
+        asked: bool,
+        program: impl FnOnce(&Path) -> Result<Program, BenchError>,
+    ) -> Result<Self, BenchError> {
         let point = MountPoint::create()?;
-        let server = Server::start(program(&point.0)?)?;
+        let pipe = if asked { Stdio::piped } else { Stdio::null };
+        let mut server = Background::start(program(&point.0)?, None, pipe(), pipe())?;
+        let questions = Questions::to(&mut server).map(RefCell::new);
         // From here on the guard takes the server down, whether it mounts or not.
-        let mut mount = Self { umount: owned(umount), server: Some(server), down: false, point };
+        let mut mount = Self { umount: owned(umount), server: Some(server), questions, down: false, point };
         let since = Instant::now();
         while mounted_at(mount.path())?.is_none() {
             interrupt.check()?;
@@ -101,6 +122,18 @@ impl Mounted {
     /// Where it is mounted.
     pub(crate) fn path(&self) -> &Path {
         &self.point.0
+    }
+
+    /// The process that serves it, if it is one of ours.
+    pub(crate) fn server(&self) -> Option<u32> {
+        self.server.as_ref().map(Background::pid)
+    }
+
+    /// What its server counts; null where it does not tell.
+    pub(crate) fn ask(&self) -> Result<Value, BenchError> {
+        let Some(questions) = &self.questions else { return Ok(Value::Null) };
+        let text = questions.borrow_mut().ask().context(|| format!("the server of {}", self.path().display()))?;
+        serde_json::from_str(&text).map_err(std::io::Error::from).context(|| format!("what a server counts: {text}"))
     }
 
     /// Its line in the mount table.
@@ -125,7 +158,9 @@ impl Mounted {
         }
         let unmounted = self.umount_command();
         let ended = match self.server.take() {
-            Some(mut server) if unmounted.is_ok() => server.end(),
+            Some(mut server) if unmounted.is_ok() => {
+                server.end(PATIENCE, "did not end after its unmount and was killed")
+            }
             Some(mut server) => server.kill(),
             None => Ok(()),
         };
@@ -164,59 +199,4 @@ impl Drop for Mounted {
 
 fn owned(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.to_owned()).collect()
-}
-
-/// A process that serves a mount in the foreground.
-#[derive(Debug)]
-struct Server {
-    child: Child,
-    text: String,
-    log: File,
-}
-
-impl Server {
-    fn start(program: Program) -> Result<Self, BenchError> {
-        let (mut command, text) = program.into_parts();
-        // A pipe would stop a server that says more than anybody reads.
-        let log = rustix::fs::memfd_create("ondol-bench-server", MemfdFlags::CLOEXEC).context(|| "memfd")?;
-        let log = File::from(log);
-        let stderr = log.try_clone().context(|| "memfd")?;
-        let child = command.stdout(Stdio::null()).stderr(stderr).spawn();
-        let child = child.map_err(|e| BenchError::Command { command: text.clone(), what: e.to_string() })?;
-        Ok(Self { child, text, log })
-    }
-
-    fn must_run(&mut self) -> Result<(), BenchError> {
-        match self.child.try_wait().context(|| self.text.clone())? {
-            Some(status) => Err(self.failed(status)),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits for its end, which must be a good one.
-    fn end(&mut self) -> Result<(), BenchError> {
-        let since = Instant::now();
-        while since.elapsed() < PATIENCE {
-            match self.child.try_wait().context(|| self.text.clone())? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(self.failed(status)),
-                None => sleep(LOOK),
-            }
-        }
-        self.kill()?;
-        Err(self.failed("did not end after its unmount and was killed"))
-    }
-
-    fn kill(&mut self) -> Result<(), BenchError> {
-        self.child.kill().context(|| format!("killing {}", self.text))?;
-        self.child.wait().map(|_: ExitStatus| ()).context(|| self.text.clone())
-    }
-
-    fn failed(&self, what: impl ToString) -> BenchError {
-        let mut said = vec![0; 16 << 10];
-        let len = self.log.read_at(&mut said, 0).unwrap_or(0);
-        said.truncate(len);
-        let said = String::from_utf8_lossy(&said);
-        BenchError::Command { command: self.text.clone(), what: format!("{}: {}", what.to_string(), last_line(&said)) }
-    }
 }

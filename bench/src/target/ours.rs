@@ -56,6 +56,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
         mount: None,
         device,
         image: made,
+        below: None,
     })
 }
 
@@ -83,6 +84,7 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
         mount: Some(mount),
         device,
         image: made,
+        below: None,
     })
 }
 

@@ -40,6 +40,7 @@ pub(super) fn directory(path: &Path) -> Result<Session, BenchError> {
         mount: None,
         device: None,
         image: None,
+        below: None,
     })
 }
 
@@ -88,6 +89,7 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
         mount: Some(mount),
         device,
         image: Some(image),
+        below: None,
     })
 }
 
@@ -113,6 +115,7 @@ pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -
         mount: Some(mount),
         device,
         image: Some(image),
+        below: None,
     })
 }
 

@@ -5,12 +5,14 @@ use super::image::{ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::ours::Ours;
 use super::spec::{Kind, Target};
-use super::{ours, peers};
+use super::{floors, ours, peers};
 use crate::BenchError;
 use crate::counters::{Device, Probe};
 use crate::fs::Fs;
 use crate::interrupt::Interrupt;
-use std::path::PathBuf;
+use crate::processes::Server;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// What targets are made with.
 #[derive(Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct Session {
     pub(super) mount: Option<Mounted>,
     pub(super) device: Option<Modelled>,
     pub(super) image: Option<ImageFile>,
+    /// What is handed on.
+    pub(super) below: Option<WorkDir>,
 }
 
 /// Makes `target` ready.
@@ -47,6 +51,8 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
     match &target.kind {
         Kind::Dir(path) => peers::directory(path),
         Kind::Tmpfs => peers::tmpfs(),
+        Kind::Null(options) => floors::null(options, setting, interrupt),
+        Kind::Passthrough(target) => floors::passthrough(target, setting, interrupt),
         Kind::Kernel(fs, fresh) => peers::kernel(*fs, fresh, setting),
         Kind::Fuse2fs(fresh) => peers::fuse2fs(fresh, setting, interrupt),
         Kind::Lib(image) => ours::lib(image, setting),
@@ -57,7 +63,18 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
 impl Session {
     /// The target's counters now.
     pub(crate) fn counters(&self) -> Result<Device, BenchError> {
-        self.probe.read()
+        let mut counts = self.probe.read()?;
+        if let Some(mount) = &self.mount {
+            counts.server = mount.server().map(Server::of);
+            let told = mount.ask()?;
+            counts.fuse_requests = told.get("fuse_requests").and_then(Value::as_u64).or(counts.fuse_requests);
+        }
+        Ok(counts)
+    }
+
+    /// The working directory as other processes find it; `None` where there is none.
+    pub(crate) fn dir(&self) -> Option<&Path> {
+        self.work.as_ref().map(WorkDir::path)
     }
 
     /// Lets a modelled device take its time from now on, or no time.
@@ -74,7 +91,7 @@ impl Session {
 
     /// Ends the work and closes or unmounts: everything is home then. (Dropping a session does the same and prints what fails.)
     pub(crate) fn close(self) -> (Result<(), BenchError>, Closed) {
-        let Self { fs, guarantee: _, probe, work, volume, mount, device, image } = self;
+        let Self { fs, guarantee: _, probe, work, volume, mount, device, image, below } = self;
         drop(fs);
         drop(probe);
         let done = [
@@ -82,7 +99,7 @@ impl Session {
             volume.map_or(Ok(()), Ours::close),
             mount.map_or(Ok(()), Mounted::unmount),
         ];
-        (done.into_iter().collect(), Closed { device, image })
+        (done.into_iter().collect(), Closed { device, image, below })
     }
 }
 
@@ -90,6 +107,7 @@ impl Session {
 pub(crate) struct Closed {
     device: Option<Modelled>,
     image: Option<ImageFile>,
+    below: Option<WorkDir>,
 }
 
 impl Closed {
@@ -100,8 +118,12 @@ impl Closed {
 
     /// Takes the rest away.
     pub(crate) fn remove(self) -> Result<(), BenchError> {
-        let Self { device, image } = self;
-        let done = [device.map_or(Ok(()), Modelled::remove), image.map_or(Ok(()), ImageFile::remove)];
+        let Self { device, image, below } = self;
+        let done = [
+            device.map_or(Ok(()), Modelled::remove),
+            image.map_or(Ok(()), ImageFile::remove),
+            below.map_or(Ok(()), WorkDir::remove),
+        ];
         done.into_iter().collect()
     }
 }

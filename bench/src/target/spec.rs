@@ -29,6 +29,19 @@ pub(crate) enum Kind {
     Fuse2fs(Fresh),
     /// Memory.
     Tmpfs,
+    /// A server of nothing, with its mount options.
+    Null(String),
+    /// A directory, handed on.
+    Passthrough(Through),
+}
+
+/// A directory that is handed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Through {
+    /// In which a fresh one is made; `None`: in memory.
+    pub(crate) below: Option<PathBuf>,
+    /// Mount options, comma-separated.
+    pub(crate) options: String,
 }
 
 /// A kernel file system that can be made and mounted.
@@ -92,6 +105,13 @@ pub(crate) enum On {
     Hdd,
 }
 
+impl Target {
+    /// Only this process can work on it.
+    pub(crate) fn in_process(&self) -> bool {
+        matches!(self.kind, Kind::Lib(_))
+    }
+}
+
 impl FromStr for Target {
     type Err = BenchError;
 
@@ -119,6 +139,14 @@ fn parse(text: &str) -> Result<Kind, String> {
         "fuse2fs" => Ok(Kind::Fuse2fs(fresh(options, true)?)),
         "tmpfs" if text == name => Ok(Kind::Tmpfs),
         "tmpfs" => Err("takes no options".into()),
+        "null" => floor_options(options).map(Kind::Null),
+        "passthrough" => Ok(Kind::Passthrough(Through { below: None, options: floor_options(options)? })),
+        _ if name.starts_with("passthrough:") => match name.strip_prefix("passthrough:") {
+            None | Some("") => Err("names no directory".into()),
+            Some(below) => {
+                Ok(Kind::Passthrough(Through { below: Some(below.into()), options: floor_options(options)? }))
+            }
+        },
         _ => match name.strip_prefix("kernel:") {
             Some(fs) => Err(format!("kernel file system '{fs}' is unknown; ext4, xfs and btrfs are known")),
             None => Err("unknown; `ondol bench list` names the targets".into()),
@@ -166,6 +194,11 @@ fn fresh(options: &str, has_features: bool) -> Result<Fresh, String> {
     Ok(fresh)
 }
 
+fn floor_options(list: &str) -> Result<String, String> {
+    crate::serve::options_of(list)?;
+    Ok(list.to_owned())
+}
+
 fn on(text: &str) -> Result<On, String> {
     match text {
         "ram" => Ok(On::Ram),
@@ -197,6 +230,11 @@ mod tests {
     fn every_kind_is_understood() {
         assert_eq!(kind("dir:/a,b"), Kind::Dir("/a,b".into()));
         assert_eq!(kind("tmpfs"), Kind::Tmpfs);
+        assert_eq!(kind("null"), Kind::Null(String::new()));
+        assert_eq!(kind("null,transport=dev"), Kind::Null("transport=dev".into()));
+        assert_eq!(kind("passthrough"), Kind::Passthrough(Through::default()));
+        let through = Through { below: Some("/var/tmp".into()), options: "max_threads=2".into() };
+        assert_eq!(kind("passthrough:/var/tmp,max_threads=2"), Kind::Passthrough(through));
         assert_eq!(kind("fuse2fs"), Kind::Fuse2fs(Fresh::default()));
         let image =
             Image { path: "/x.img".into(), size: Some(2 * GIB), on: None, options: "data=journal,commit=1".into() };
@@ -232,6 +270,9 @@ mod tests {
             ("lib:nvm:/dev/pmem0", "NVM pools"),
             ("dir:", "names no directory"),
             ("tmpfs,size=1G", "takes no options"),
+            ("null,data=journal", "`data=journal` is no option of a mount without a volume"),
+            ("null,transport=tape", "none of auto, dev, uring"),
+            ("passthrough:", "names no directory"),
         ] {
             let refusal = refusal(text);
             assert!(refusal.contains(part), "{text}: {refusal}");

@@ -32,6 +32,7 @@ pub(super) const STREAM_WRITE: Definition = Definition {
     name: "stream-write",
     about: "write the next part of a new file",
     params: &[REQUEST, FILE_SIZE],
+    settings: &[],
     threads: 1,
     ops: 1_000,
     most_ops: u64::MAX,

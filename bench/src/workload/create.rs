@@ -28,6 +28,7 @@ pub(super) const DEFINITION: Definition = Definition {
             values: Values::Number { min: 1, max: 10_000_000 },
         },
     ],
+    settings: &[],
     threads: 1,
     ops: 20_000,
     most_ops: 200_000,

@@ -28,6 +28,7 @@ pub(super) const CREATE: Definition = Definition {
     name: "create",
     about: "create an empty file in one directory, close it",
     params: &[],
+    settings: &[],
     threads: 1,
     ops: 50_000,
     most_ops: 2_000_000,

@@ -34,6 +34,7 @@ pub(super) const DEFINITION: Definition = Definition {
             values: Values::Words(&["fsync", "fdatasync"]),
         },
     ],
+    settings: &[],
     threads: 1,
     ops: 20_000,
     most_ops: u64::MAX,

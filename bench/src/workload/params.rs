@@ -1,5 +1,6 @@
 //! Parameters of workloads: declared with a default, set with `--param`, shown in the JSON.
 
+use super::Definition;
 use crate::BenchError;
 use crate::units::parse_size;
 use serde_json::{Map, Value, json};
@@ -40,27 +41,44 @@ pub(crate) const SEED: ParamDef = ParamDef {
     values: Values::Number { min: 0, max: u64::MAX },
 };
 
+/// Values of several parameters of a workload under one name.
+pub(crate) struct Setting {
+    /// Its name, as `--setting` takes it.
+    pub(crate) name: &'static str,
+    /// Whose it is.
+    pub(crate) about: &'static str,
+    /// Parameters and their values, as they would be written.
+    pub(crate) values: &'static [(&'static str, &'static str)],
+}
+
 /// The parameters of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Params(Map<String, Value>);
 
 impl Params {
-    /// The declared parameters, with those in `set` (`name=value`) changed.
-    pub(crate) fn new(workload: &str, declared: &[ParamDef], set: &[String]) -> Result<Self, BenchError> {
-        let all = || declared.iter().chain([&SEED]);
+    /// The declared parameters of `workload`, with those of `setting`, and then those in `set` (`name=value`) changed.
+    pub(crate) fn new(workload: &Definition, setting: Option<&str>, set: &[String]) -> Result<Self, BenchError> {
+        let all = || workload.params.iter().chain([&SEED]);
+        let set: Vec<String> = match setting {
+            Some(name) => {
+                let values = find_setting(workload, name)?.values.iter().map(|(name, value)| format!("{name}={value}"));
+                values.chain(set.iter().cloned()).collect()
+            }
+            None => set.to_vec(),
+        };
         let mut values = Map::new();
         for param in all() {
             values.insert(param.name.to_owned(), read(param, param.default)?);
         }
-        for text in set {
+        for text in &set {
             let refuse = |why: String| BenchError::Usage(format!("--param {text}: {why}"));
             let (name, value) = text.split_once('=').ok_or_else(|| refuse("not NAME=VALUE".into()))?;
-            if ["threads", "ops", "seconds", "rounds"].contains(&name) {
+            if ["threads", "clients", "ops", "seconds", "rounds", "setting"].contains(&name) {
                 return Err(refuse(format!("use --{name} {value}")));
             }
             let Some(param) = all().find(|param| param.name == name) else {
                 let names: Vec<_> = all().map(|param| param.name).collect();
-                return Err(refuse(format!("{workload} has no parameter {name}; it has {}", names.join(", "))));
+                return Err(refuse(format!("{} has no parameter {name}; it has {}", workload.name, names.join(", "))));
             };
             values.insert(name.to_owned(), read(param, value)?);
         }
@@ -93,6 +111,14 @@ impl Params {
     }
 }
 
+fn find_setting(workload: &Definition, name: &str) -> Result<&'static Setting, BenchError> {
+    workload.settings.iter().find(|setting| setting.name == name).ok_or_else(|| {
+        let names: Vec<_> = workload.settings.iter().map(|setting| setting.name).collect();
+        let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        BenchError::Usage(format!("--setting {name}: unknown; {} has {known}", workload.name))
+    })
+}
+
 fn read(param: &ParamDef, text: &str) -> Result<Value, BenchError> {
     let refuse = |why: String| BenchError::Usage(format!("--param {}={text}: {why}", param.name));
     match param.values {
@@ -114,15 +140,39 @@ fn read(param: &ParamDef, text: &str) -> Result<Value, BenchError> {
 mod tests {
     use super::*;
 
-    const DECLARED: [ParamDef; 3] = [
+    const DECLARED: &[ParamDef] = &[
         ParamDef { name: "size", default: "4k", about: "", values: Values::Number { min: 1, max: 1 << 20 } },
         ParamDef { name: "gamma", default: "1.5", about: "", values: Values::Real },
         ParamDef { name: "sync", default: "fsync", about: "", values: Values::Words(&["fsync", "fdatasync"]) },
     ];
 
+    const WORKLOAD: Definition = Definition {
+        name: "w",
+        about: "",
+        params: DECLARED,
+        settings: &[Setting { name: "large", about: "", values: &[("size", "1M"), ("sync", "fdatasync")] }],
+        threads: 1,
+        ops: 1,
+        most_ops: 1,
+        build: |_| Err(BenchError::Interrupted),
+    };
+
     fn params(set: &[&str]) -> Result<Params, BenchError> {
+        set_by(None, set)
+    }
+
+    fn set_by(setting: Option<&str>, set: &[&str]) -> Result<Params, BenchError> {
         let set: Vec<String> = set.iter().map(|&text| text.to_owned()).collect();
-        Params::new("w", &DECLARED, &set)
+        Params::new(&WORKLOAD, setting, &set)
+    }
+
+    #[test]
+    fn a_setting_is_several_parameters_that_can_be_changed_again() {
+        let large = set_by(Some("large"), &[]).expect("a setting");
+        assert_eq!((large.number("size"), large.real("gamma"), large.word("sync")), (1 << 20, 1.5, "fdatasync"));
+        assert_eq!(set_by(Some("large"), &["size=8k"]).expect("changed").number("size"), 8192);
+        let refusal = set_by(Some("small"), &[]).expect_err("unknown").to_string();
+        assert_eq!(refusal, "--setting small: unknown; w has large");
     }
 
     #[test]

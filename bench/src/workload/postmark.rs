@@ -6,7 +6,7 @@
 //! paper's variant with fsync slows down. Threads have pools of their own in the same directories.
 
 use super::params::Values;
-use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
+use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Setting, Worker, Workload};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, Fs};
 use crate::measure::Meter;
@@ -54,6 +54,18 @@ pub(super) const DEFINITION: Definition = Definition {
             default: "none",
             about: "fsync each file that is created",
             values: Values::Words(&["none", "create"]),
+        },
+    ],
+    settings: &[
+        Setting {
+            name: "paper3",
+            about: "paper 3's: 10,000 files in 25,000 directories, units of 1 MiB; with --ops 60000, 50,000 transactions",
+            values: &[("files", "10000"), ("subdirs", "25000"), ("unit", "1M"), ("fsync", "none")],
+        },
+        Setting {
+            name: "paper3-fsync",
+            about: "the same, as paper 3 changed Postmark: each file that is made is synced",
+            values: &[("files", "10000"), ("subdirs", "25000"), ("unit", "1M"), ("fsync", "create")],
         },
     ],
     threads: 1,

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// How far the kernel may read ahead, in KiB, where it lets itself be told.
-const READ_AHEAD_KIB: u32 = 1024;
+pub(crate) const READ_AHEAD_KIB: u32 = 1024;
 
 /// Serving threads at most, unless options say otherwise: so many fsyncs can share a commit.
 const MOST_THREADS: usize = 64;

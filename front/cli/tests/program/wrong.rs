@@ -101,7 +101,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("pool info there.img", 1, "there.img is no pool: there is no signature at byte 0 or 4096; `ondol pool create there.img` makes one"),
     ("pool measure --nvm-model speed=3ns there.img", 2, "invalid value 'speed=3ns' for '--nvm-model <MODEL>': `speed=3ns` is no part of an NVM model: write read=300ns, write=100ns or bandwidth=2G (`ondol pool measure --help` says more)"),
     ("bench run", 2, "the following required arguments were not provided: --on <TARGET> <WORKLOAD> (`ondol bench run --help` says more)"),
-    ("bench run copy --on tmpfs", 2, "workload copy: unknown; there are create-fsync, overwrite-fsync, append-fsync, varmail, fileserver, webproxy, postmark, create, untar, stat, readdir, rename, unlink, stream-write, stream-read, random-write, random-read"),
+    ("bench run copy --on tmpfs", 2, "workload copy: unknown; there are create-fsync, overwrite-fsync, append-fsync, varmail, fileserver, webproxy, postmark, fs-mark, dbench, tokubench, create, untar, stat, readdir, rename, unlink, stream-write, stream-read, random-write, random-read"),
     ("bench run varmail --on nfs:x", 2, "target nfs:x: unknown; `ondol bench list` names the targets"),
     ("bench run varmail --on tmpfs --param colour=red", 2, "--param colour=red: varmail has no parameter colour; it has files, size, gamma, append, iosize, width, seed"),
     ("bench run varmail --on tmpfs --seconds 0", 2, "--seconds 0: not a positive time"),

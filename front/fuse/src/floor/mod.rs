@@ -18,7 +18,7 @@ use crate::flags;
 use crate::kernel::KernelMount;
 use crate::ops::Counters;
 use crate::options::MountOptions;
-use crate::serve::{connect, join};
+use crate::serve::{READ_AHEAD_KIB, connect, join};
 use files::{Files, Serving};
 use null::Null;
 use std::io;
@@ -70,6 +70,7 @@ impl Floor {
         let serving = Serving { files, counters: Arc::clone(&counters) };
         let server = |_agreed| Box::new(serving) as Box<dyn Serve>;
         let (kernel, session) = connect((dir, &source), ROOM, options, wanted, server, ended)?;
+        kernel.read_ahead(READ_AHEAD_KIB);
         Ok(Self { kernel, session, counters })
     }
 
