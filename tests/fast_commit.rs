@@ -315,3 +315,37 @@ fn a_torn_fast_commit_does_not_count() {
         must_be_clean(&store.to_bytes(), &format!("byte {at}"));
     }
 }
+
+/// Recovery by force does not give up fast commits, which it cannot replay into a damaged image: it is refused, and nothing changes.
+#[test]
+fn fast_commits_are_not_lost_by_force() {
+    if skips(no_kernel_mount()) {
+        return;
+    }
+    let dir = scratch_dir().expect("scratch");
+    let path = dir.path().join("fc.img");
+    Spec::new(32 << 20, 1024).with("-O fast_commit -g 256").make_file(&path).expect("mke2fs");
+    let mount = KernelMount::new(&path, UNTIMED).expect("kernel mount");
+    (0..5).for_each(|step| act(mount.dir(), step).expect("a step"));
+    let bytes = still(&path);
+    mount.close().expect("umount");
+    assert!(!pending(&bytes).is_empty(), "the kernel made no fast commit");
+    let image = Image::open(Arc::new(RamStore::from_bytes(bytes.clone()))).expect("an image");
+    // The checksum of a group's descriptor, in a block that the log does not bring.
+    let damaged = |group| {
+        let (block, offset) = image.superblock().gdt_location(group);
+        let mut bytes = bytes.clone();
+        bytes[block as usize * 1024 + offset + 0x1e] ^= 0x10;
+        let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.clone()));
+        ondol::recover_store(&store).is_err().then_some(bytes)
+    };
+    let bytes = (0..image.superblock().groups()).rev().find_map(damaged).expect("a descriptor that stays damaged");
+    let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.clone()));
+    let why = ondol::recover_store(&store).expect_err("damage").to_string();
+    assert!(why.contains("group descriptor"), "{why}");
+    let why = ondol::recover_store_by_force(&store, image::clock(1)).expect_err("fast commits").to_string();
+    assert!(why.contains("e2fsck replays its fast commits"), "{why}");
+    let mut left = vec![0; bytes.len()];
+    store.read(0, &mut left).expect("the image");
+    assert!(left == bytes, "what was refused was changed");
+}

@@ -324,3 +324,23 @@ fn what_is_sound_before_the_damage_is_kept_and_the_rest_named() {
         assert!(lost_some >= 9, "{engine:?}: {lost_some}");
     }
 }
+
+/// Of a protected volume the block that says who has it is read first of all.
+#[test]
+fn a_damaged_mmp_block_is_refused_and_mended() {
+    let whole = Spec::new(16 << 20, BLOCK as u32).with("-O mmp -E mmp_update_interval=1").make().unwrap();
+    let at = superblock(&whole).mmp_block().unwrap() as usize * BLOCK;
+    // Its magic number, its sequence, and who had it.
+    for byte in [0, 4, 16] {
+        let mut damaged = whole.clone();
+        damaged[at + byte] ^= 0x10;
+        let store = store(&damaged);
+        let why = open(&store, JournalEngine::Compressed).err().expect("a refusal").to_string();
+        assert!(why.contains("MMP") || why.contains("multiple mount protection"), "byte {byte}: {why}");
+        assert!(store.to_bytes() == damaged, "byte {byte}: a refused mount wrote");
+        let image: Arc<dyn BlockStore> = store.clone();
+        let report = ondol::recover_store_by_force(&image, image::clock(4)).unwrap();
+        assert!(report.damage.is_some() || !report.given_up.is_empty(), "byte {byte}: {report:?}");
+        mends(&store.to_bytes()).unwrap_or_else(|e| panic!("byte {byte}: {e}"));
+    }
+}

@@ -195,8 +195,27 @@ fn names_and_sizes_of_attributes_are_judged_alike() {
 }
 
 /// Flags that the kernel is not asked to change: data journaling takes a capability that not every root has; between extents
-/// and block maps it converts files.
+/// and block maps it converts small files.
 const NOT_COMPARED: u32 = 0x4000 | 0x8_0000;
+
+/// A file that cannot be converted has all other flags set nevertheless: a program that takes all flags away takes away `chattr +i`.
+#[test]
+fn what_cannot_be_converted_gets_its_other_flags() {
+    let Some(sides) = Sides::new(&Spec::new(16 << 20, 4096), "") else { return };
+    sides.make("create /f 0644");
+    std::fs::write(sides.path("f"), [1; 200_000]).unwrap();
+    let (file, ino) = (std::fs::File::open(sides.path("f")).unwrap(), sides.ino("f"));
+    file.sync_all().unwrap();
+    let unsupported = Err(Errno::OPNOTSUPP.raw_os_error());
+    for (flags, done) in
+        [(0x50, unsupported), (0x40, unsupported), (0x8_0050, Ok(())), (0, unsupported), (0x8_0000, Ok(()))]
+    {
+        assert_eq!(kernel(fs::ioctl_setflags(&file, IFlags::from_bits_retain(flags))), done, "{flags:#x}, the kernel");
+        assert_eq!(told(sides.ours().set_flags(ino, flags, u32::MAX)), done, "{flags:#x}");
+        let now = fs::ioctl_getflags(&file).unwrap().bits();
+        assert_eq!(sides.ours().flags(ino).unwrap(), now, "after {flags:#x}");
+    }
+}
 
 #[test]
 fn every_flag_is_taken_or_refused_alike() {

@@ -87,9 +87,9 @@ impl Volume {
     /// append-only (CAP_LINUX_IMMUTABLE) and data journaling (CAP_SYS_RESOURCE) can be changed as far as they are in `guarded`.
     ///
     /// # Errors
-    /// `Unsupported` for flags that ext4 does not have, that this type of file or volume cannot have, and for a change
-    /// between extents and block map; `NotPermitted` without privilege, and for another change of what stays immutable;
-    /// `ReadOnly`; corruption.
+    /// `Unsupported` for flags that ext4 does not have, and that this type of file or volume cannot have; also for a change between extents and
+    /// block map, after all other flags have been set, as with ext4; `NotPermitted` without privilege, and for another change of what stays
+    /// immutable; `ReadOnly`; corruption.
     pub fn set_flags(&self, ino: Ino, flags: u32, guarded: u32) -> Result<()> {
         self.change_flags(ino, guarded, |_| Ok((F::from_bits_retain(flags), None))).map_err(|e| self.noted(e))
     }
@@ -150,6 +150,9 @@ impl Volume {
         let inode = &guard.state.inode;
         let (flags, project) = new(inode)?;
         let flags = self.plan_flags(inode, flags, guarded)?;
+        let form = inode.flags & F::EXTENTS;
+        let converts = flags & F::EXTENTS != form;
+        let flags = flags.difference(F::EXTENTS) | form;
         let project = project.filter(|&project| project != inode.project || !self.has_projects());
         self.check_project_change(inode, flags, project)?;
         let mut op = Op::begin(self, vec![guard], Cost { journal: 1, blocks: 0, need: Need::Privileged })?;
@@ -165,12 +168,14 @@ impl Volume {
         if was_journaled && !inode.flags.contains(F::JOURNAL_DATA) {
             self.once_journaled.add(ino);
         }
-        op.close().map(|_| ())
+        op.close()?;
+        // ext4 converts last of all, and has set the other flags when it cannot.
+        if converts { unsupported(flags, "a file keeps its extents or its block map") } else { Ok(()) }
     }
 
     /// The modifiable flags that `wanted` comes to.
     fn plan_flags(&self, inode: &Inode, wanted: F, guarded: u32) -> Result<F> {
-        let unsupported = |what: &str| Err(Error::Unsupported(format!("the flags {:#x}: {what}", wanted.bits())));
+        let unsupported = |what| unsupported(wanted, what);
         if !VISIBLE.contains(wanted) {
             return unsupported("ext4 has no such flags");
         }
@@ -194,9 +199,6 @@ impl Volume {
         if changed.contains(F::CASEFOLD) && !self.shared.sb.has_incompat(Incompat::CASEFOLD) {
             return unsupported("the volume has no case folding");
         }
-        if changed.contains(F::EXTENTS) {
-            return unsupported("a file keeps its extents or its block map");
-        }
         Ok(flags)
     }
 
@@ -213,6 +215,10 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+fn unsupported<T>(flags: F, what: &str) -> Result<T> {
+    Err(Error::Unsupported(format!("the flags {:#x}: {what}", flags.bits())))
 }
 
 /// The flags of an inode as programs see them.
