@@ -4,7 +4,7 @@ use ondol::{is_printable, printable};
 use serde_json::Value;
 use std::io::Write;
 
-/// As `println!`, by way of [`line`].
+/// As `println!`, by way of [`line()`].
 macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(&format!($($arg)*)) };
 }

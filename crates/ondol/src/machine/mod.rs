@@ -1,6 +1,6 @@
 //! Who else on this machine has an image: other processes by their locks, and the kernel through devices and mounts.
 //!
-//! [`claim`] opens images so that nobody else can write them; the rest finds out, and says, who has them.
+//! `claim` opens images so that nobody else can write them; the rest finds out, and says, who has them.
 
 pub(crate) mod claim;
 mod devices;
