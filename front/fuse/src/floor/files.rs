@@ -5,9 +5,9 @@ use crate::coming::{Coming, Serve};
 use crate::dispatch::answer::Answering;
 use crate::flags::TTL;
 use crate::ops::{Answer, Carrier, Counters, Errno as Number, Op};
-use crate::proto::Operation;
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{Attr, AttrOut, EntryOut, ReadIn, SetattrIn, StatfsOut, WriteOut};
+use crate::proto::{Operation, numbers};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -47,6 +47,8 @@ pub(super) trait Files: Send + Sync {
     fn remove(&self, dir: u64, name: &[u8], is_dir: bool) -> Answer<()>;
     /// `flags` are those of renameat2(2).
     fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32) -> Answer<()>;
+    /// Takes setuid away, and setgid where the group may execute; whether that changed something.
+    fn take_suid(&self, node: u64) -> Answer<bool>;
     fn read(&self, node: u64, offset: u64, space: &mut [u8]) -> Answer<usize>;
     fn write(&self, node: u64, offset: u64, data: &[u8]) -> Answer<usize>;
     fn fsync(&self, node: u64, data_only: bool) -> Answer<()>;
@@ -91,7 +93,11 @@ impl Serving {
                 found => told(answer, found),
             },
             O::Getattr => attr(answer, files.getattr(at)),
-            O::Setattr(set) => attr(answer, files.setattr(at, &set)),
+            O::Setattr(set) => {
+                let kill = set.valid & numbers::fattr::KILL_SUIDGID != 0;
+                let taken = if kill { files.take_suid(at) } else { Ok(false) };
+                attr(answer, taken.and_then(|_| files.setattr(at, &set)));
+            }
             O::Mknod(how, name) => told(answer, files.make(at, name, how.mode, how.rdev)),
             O::Mkdir(how, name) => told(answer, files.make(at, name, DIRECTORY | how.mode & 0o7777, 0)),
             O::Symlink { name, target } => told(answer, files.symlink(at, name, target)),
@@ -103,9 +109,14 @@ impl Serving {
                 answer.done(files.rename((at, name), (new_dir, new_name), flags));
             }
             O::Read(what) => answer.filled(what.size, &mut |space| files.read(at, what.offset, space)),
-            O::Write(how, data) => answer.with(files.write(at, how.offset, data), |&n| {
-                answer.body(&WriteOut { size: u32::try_from(n).unwrap_or(u32::MAX), padding: 0 });
-            }),
+            O::Write(how, data) => {
+                let kill = how.write_flags & numbers::WRITE_KILL_SUIDGID != 0;
+                let taken = if kill { files.take_suid(at) } else { Ok(false) };
+                answer.forget_mode(taken == Ok(true), at);
+                answer.with(taken.and_then(|_| files.write(at, how.offset, data)), |&n| {
+                    answer.body(&WriteOut { size: u32::try_from(n).unwrap_or(u32::MAX), padding: 0 });
+                });
+            }
             O::Fsync { data_only } | O::Fsyncdir { data_only } => answer.done(files.fsync(at, data_only)),
             O::Readdir(what) => self.list(answer, at, &what, false),
             O::Readdirplus(what) => self.list(answer, at, &what, true),
@@ -147,6 +158,14 @@ impl Serving {
 pub(super) const DIRECTORY: u32 = 0o040_000;
 /// The bits of a mode that say what it is.
 pub(super) const TYPE: u32 = 0o170_000;
+
+/// A mode without setuid, and without setgid where the group may execute.
+pub(super) fn without_suid(mode: u32) -> u32 {
+    const SETUID: u32 = 0o4000;
+    const SETGID_AND_EXECUTE: u32 = 0o2010;
+    let mode = mode & !SETUID;
+    if mode & SETGID_AND_EXECUTE == SETGID_AND_EXECUTE { mode & !0o2000 } else { mode }
+}
 
 /// `DT_DIR` and so on from a mode.
 pub(super) fn kind(mode: u32) -> u32 {

@@ -96,3 +96,26 @@ impl Floor {
         join(session)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proto::numbers::fattr;
+    use crate::proto::wire::SetattrIn;
+    use files::ROOT;
+
+    #[test]
+    fn setuid_goes_where_a_request_says_so() {
+        let below = tempfile::tempdir().unwrap();
+        let all: [Box<dyn Files>; 2] = [Box::new(Null::new()), Box::new(Through::new(below.path()).unwrap())];
+        for files in all {
+            for (name, mode, without) in [(&b"a"[..], 0o6755, 0o755), (b"b", 0o2644, 0o2644), (b"c", 0o644, 0o644)] {
+                let node = files.make(ROOT, name, 0o100_000 | mode & 0o777, 0).unwrap().node;
+                let set = SetattrIn { valid: fattr::MODE, mode, ..SetattrIn::default() };
+                assert_eq!(files.setattr(node, &set).unwrap().mode, 0o100_000 | mode);
+                assert_eq!(files.take_suid(node), Ok(mode != without));
+                assert_eq!(files.getattr(node).unwrap().mode, 0o100_000 | without);
+            }
+        }
+    }
+}

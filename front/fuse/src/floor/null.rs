@@ -3,7 +3,7 @@
 //! Contents are not kept: what is written has a size, and reads of it give zeros, unless the kernel has the pages. There are no
 //! extended attributes, and the kernel is told so once, so that it never asks for them. Times stand still.
 
-use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, not_offered, stale};
+use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, not_offered, stale, without_suid};
 use super::table::Table;
 use crate::ops::{Answer, Errno as Number};
 use crate::proto::numbers::fattr;
@@ -186,6 +186,13 @@ impl Files for Null {
         source.take(name);
         target.take(new_name);
         target.add(new_name, moved)
+    }
+
+    fn take_suid(&self, node: u64) -> Answer<bool> {
+        let node = self.node(node)?;
+        let mode = node.mode.load(Relaxed);
+        node.mode.store(without_suid(mode), Relaxed);
+        Ok(without_suid(mode) != mode)
     }
 
     fn read(&self, node: u64, offset: u64, space: &mut [u8]) -> Answer<usize> {

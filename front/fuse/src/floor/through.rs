@@ -5,7 +5,7 @@
 //! the kernel forgets the inode. While it is held, nothing else below can have its inode number, which is the number that the kernel
 //! is told.
 
-use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, stale};
+use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, stale, without_suid};
 use super::table::Table;
 use crate::ops::{Answer, Errno as Number};
 use crate::proto::numbers::fattr;
@@ -203,6 +203,16 @@ impl Files for Through {
         let (from, to) = (self.node(from)?, self.node(to)?);
         let flags = RenameFlags::from_bits_retain(flags);
         Ok(rustix::fs::renameat_with(&from.place, name, &to.place, new_name, flags)?)
+    }
+
+    fn take_suid(&self, node: u64) -> Answer<bool> {
+        let node = self.node(node)?;
+        let mode = node.stat()?.st_mode;
+        let without = without_suid(mode);
+        if without != mode {
+            rustix::fs::chmodat(CWD, node.path(), Mode::from_raw_mode(without & 0o7777), AtFlags::empty())?;
+        }
+        Ok(without != mode)
     }
 
     fn read(&self, node: u64, offset: u64, space: &mut [u8]) -> Answer<usize> {
