@@ -30,12 +30,63 @@ pub enum BenchCommand {
     Run(RunArgs),
     /// Draw the figures of a paper
     Paper(PaperArgs),
+    /// Run all of a list of workloads on a mount and its peers, beside its floors, and put them into one table
+    Suite(SuiteArgs),
     /// Be one client of a run
     #[command(hide = true)]
     Client(ClientArgs),
     /// Serve a file system without a volume
     #[command(hide = true)]
     Serve(ServeArgs),
+}
+
+/// `ondol bench suite …`
+#[derive(Clone, Debug, Args)]
+pub struct SuiteArgs {
+    /// The list: mount
+    #[arg(value_parser = ["mount"])]
+    pub name: String,
+    /// Fewer operations, one round: some minutes
+    #[arg(long)]
+    pub quick: bool,
+    /// Only this workload of the list, as it names it (`fs-mark 4`); may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub only: Vec<String>,
+    /// How often every target has its turn [default: 5, or 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Operations in each turn, over all threads and clients [default: each workload's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub ops: Option<u64>,
+    /// What images lie on; the floors are in memory, and run with ram only
+    #[arg(long, value_enum, default_value_t = SuiteMedium::Ram)]
+    pub on: SuiteMedium,
+    /// What is written
+    #[arg(long, value_enum, default_value_t = Class::Random)]
+    pub class: Class,
+    /// Where images are made
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// Go on where the file of --json ends: what it holds whole is not measured again
+    #[arg(long, requires = "json")]
+    pub resume: bool,
+    /// Write the result as JSON; `-` is standard output, without the tables
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write mount.json and mount.md into this directory
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
+}
+
+/// What the images of a suite lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SuiteMedium {
+    /// Memory.
+    Ram,
+    /// A modelled solid-state disk.
+    Ssd,
+    /// The disk of --dir.
+    Disk,
 }
 
 /// `ondol bench client …`, which `bench run --clients` starts: says `ready` on standard output, waits for a byte on standard

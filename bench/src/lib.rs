@@ -26,13 +26,17 @@ mod processes;
 mod report;
 mod rng;
 mod run;
+mod series;
 mod serve;
 mod stats;
+mod suite;
 mod target;
 mod units;
 mod workload;
 
-pub use args::{BenchArgs, BenchCommand, ClientArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle};
+pub use args::{
+    BenchArgs, BenchCommand, ClientArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs, SuiteMedium,
+};
 pub use contents::Class;
 pub use error::BenchError;
 
@@ -54,6 +58,7 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::List => list::print(),
         BenchCommand::Run(args) => run::run(&args),
         BenchCommand::Paper(args) => paper::run(&args),
+        BenchCommand::Suite(args) => suite::run(&args),
         BenchCommand::Client(args) => clients::work(&args),
         BenchCommand::Serve(args) => serve::run(&args),
     };

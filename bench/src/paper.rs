@@ -10,15 +10,12 @@ mod tests;
 
 use crate::BenchError;
 use crate::args::{PaperArgs, RunArgs, Settle};
-use crate::error::Context;
 use crate::interrupt::Interrupt;
-use crate::report::{Report, terminal};
+use crate::report::Report;
 use crate::run;
+use crate::series::{self, Outcome, Places};
 use figures::{Panel, Paper};
 use serde::Serialize;
-use std::io::{self, Write};
-use std::path::Path;
-use std::time::Instant;
 
 /// A panel of a figure, measured.
 #[derive(Clone, Debug, Serialize)]
@@ -64,40 +61,37 @@ fn draw(
     args: &PaperArgs,
     mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
 ) -> Result<(), BenchError> {
-    let begun = Instant::now();
     let mut drawing = Drawing { paper: args.number, quick: args.quick, partial: true, panels: Vec::new() };
-    let to_stdout = args.json.as_deref() == Some(Path::new("-"));
-    let mut failed = None;
-    for (n, panel) in panels.iter().enumerate() {
-        let head = heading(panel.figures, panel.workload, panel.device);
-        let (n, of, minutes) = (n + 1, panels.len(), begun.elapsed().as_secs() / 60);
-        eprintln!("ondol bench paper {}: panel {n} of {of}, figure {head}; {minutes} min so far", args.number);
-        let result = match measure(panel) {
-            Ok(result) => result,
-            Err(e) => {
-                failed = Some(e);
-                break;
-            }
-        };
-        if !to_stdout {
-            let text = format!("== figure {head}\n{}\n", terminal(&result));
-            io::stdout().lock().write_all(text.as_bytes()).context(|| "standard output")?;
-        }
-        let Panel { figures, device, workload, paper, .. } = **panel;
-        let cut = result.partial;
-        drawing.panels.push(Drawn { figures, device, workload, paper, result });
-        drawing.partial = cut || n < of;
-        save(args, &drawing)?;
-        if cut {
-            failed = Some(BenchError::Interrupted);
-            break;
-        }
+    let (json, report) = (args.json.as_deref(), args.report.as_deref());
+    let name = format!("paper {}", args.number);
+    let places = Places { name: &name, part: "panel", json, report, stem: "paper3" };
+    let head = |panel: &&Panel| format!("figure {}", heading(panel.figures, panel.workload, panel.device));
+    series::run(
+        places,
+        panels,
+        &mut drawing,
+        head,
+        |panel| measure(panel),
+        |drawing, panel, result, partial| {
+            let Panel { figures, device, workload, paper, .. } = **panel;
+            drawing.panels.push(Drawn { figures, device, workload, paper, result });
+            drawing.partial = partial;
+        },
+    )
+}
+
+impl Outcome for Drawing {
+    fn terminal(&self) -> String {
+        summary::terminal(self)
     }
-    if !drawing.panels.is_empty() {
-        let shown = if to_stdout { json(&drawing)? } else { summary::terminal(&drawing) };
-        io::stdout().lock().write_all(shown.as_bytes()).context(|| "standard output")?;
+
+    fn markdown(&self) -> String {
+        summary::markdown(self)
     }
-    failed.map_or(Ok(()), Err)
+
+    fn is_empty(&self) -> bool {
+        self.panels.is_empty()
+    }
 }
 
 fn heading(figures: &[u32], workload: &str, device: &str) -> String {
@@ -124,24 +118,4 @@ fn run_args(panel: &Panel, targets: &[String], args: &PaperArgs) -> RunArgs {
         json: None,
         report: None,
     }
-}
-
-fn json(drawing: &Drawing) -> Result<String, BenchError> {
-    let json = serde_json::to_string_pretty(drawing).map_err(io::Error::from).context(|| "JSON")?;
-    Ok(json + "\n")
-}
-
-/// Writes the files that were asked for.
-fn save(args: &PaperArgs, drawing: &Drawing) -> Result<(), BenchError> {
-    let json = json(drawing)?;
-    let save = |path: &Path, text: &str| std::fs::write(path, text).context(|| path.display().to_string());
-    if let Some(file) = args.json.as_deref().filter(|file| *file != Path::new("-")) {
-        save(file, &json)?;
-    }
-    if let Some(dir) = &args.report {
-        std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
-        save(&dir.join("paper3.json"), &json)?;
-        save(&dir.join("paper3.md"), &summary::markdown(drawing))?;
-    }
-    Ok(())
 }

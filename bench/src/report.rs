@@ -46,6 +46,8 @@ pub(crate) struct TargetReport {
     pub(crate) floor: bool,
     /// Operations a second, over rounds.
     pub(crate) ops_per_s: Spread,
+    /// The same of each round.
+    pub(crate) rates: Vec<f64>,
     /// Its rate in multiples of the first target's, by round.
     pub(crate) ratio: Ratio,
     /// Latencies over all rounds.
@@ -120,6 +122,7 @@ fn target(name: &str, turns: &Turns, first: &[f64]) -> Option<TargetReport> {
         floor: turns.guarantee.starts_with(guarantee::FLOOR),
         ops_per_s: spread(&rates),
         ratio: ratio(first, &rates),
+        rates,
         latency_us: Latency::of(&latency),
         fsync_us: (!sync.is_empty()).then(|| Latency::of(&sync)),
         counters: Counters { ops, user_bytes, fsyncs, client: asked, device },

@@ -57,10 +57,10 @@ pub(crate) fn terminal(report: &Report) -> String {
 }
 
 /// Adds a table whose columns stand below each other.
-pub(crate) fn aligned<const N: usize>(out: &mut String, head: &[&str; N], rows: &[[String; N]]) {
+pub(crate) fn aligned<H: AsRef<str>, R: AsRef<[String]>>(out: &mut String, head: &[H], rows: &[R]) {
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain(head.get(column).map(|head| head.chars().count())).max().unwrap_or(0)
+        let cells = rows.iter().filter_map(|row| row.as_ref().get(column)).map(|cell| cell.chars().count());
+        cells.chain(head.get(column).map(|head| head.as_ref().chars().count())).max().unwrap_or(0)
     };
     let mut line = |cells: &[String]| {
         for (column, cell) in cells.iter().enumerate() {
@@ -71,18 +71,23 @@ pub(crate) fn aligned<const N: usize>(out: &mut String, head: &[&str; N], rows: 
         out.truncate(out.trim_end_matches(' ').len());
         out.push('\n');
     };
-    line(&head.map(str::to_owned));
+    line(&head.iter().map(|head| head.as_ref().to_owned()).collect::<Vec<_>>());
     for row in rows {
-        line(row);
+        line(row.as_ref());
     }
 }
 
 /// Adds a table in Markdown.
-pub(crate) fn pipes<const N: usize>(out: &mut String, head: &[&str; N], rows: &[[String; N]]) {
+pub(crate) fn pipes<H: AsRef<str>, R: AsRef<[String]>>(out: &mut String, head: &[H], rows: &[R]) {
+    let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
     let _ = writeln!(out, "| {} |", head.join(" | "));
-    let _ = writeln!(out, "|---|{}", "--:|".repeat(N - 1));
+    let _ = writeln!(out, "|---|{}", "--:|".repeat(head.len().saturating_sub(1)));
     for row in rows {
-        let _ = writeln!(out, "| {} |", row.each_ref().map(|cell| cell.replace('|', "\\|")).join(" | "));
+        let _ = writeln!(
+            out,
+            "| {} |",
+            row.as_ref().iter().map(|cell| cell.replace('|', "\\|")).collect::<Vec<_>>().join(" | ")
+        );
     }
 }
 

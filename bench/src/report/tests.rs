@@ -76,7 +76,10 @@ fn json_has_the_documented_names() {
     };
     check(&json, &["workload", "params", "contents", "machine", "commit", "rounds", "partial", "targets"]);
     let target = json.pointer("/targets/0").expect("a target");
-    check(target, &["target", "guarantee", "floor", "ops_per_s", "ratio", "latency_us", "fsync_us", "counters"]);
+    check(
+        target,
+        &["target", "guarantee", "floor", "ops_per_s", "rates", "ratio", "latency_us", "fsync_us", "counters"],
+    );
     check(&target["ops_per_s"], &["median", "min", "max"]);
     check(&target["ratio"], &["median", "low", "high"]);
     check(&target["latency_us"], &["p50", "p99", "p999", "max"]);

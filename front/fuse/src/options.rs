@@ -60,7 +60,7 @@ impl Transport {
     }
 
     /// Why io_uring cannot be had, if it has to be.
-    pub(crate) fn refusal(self) -> Option<std::io::Error> {
+    pub fn refusal(self) -> Option<std::io::Error> {
         use std::io::{Error, ErrorKind};
         if self != Self::Rings {
             return None;

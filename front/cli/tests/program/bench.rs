@@ -170,3 +170,31 @@ fn settings_are_listed_and_taken() {
         "what the bench starts itself is not offered: {help}"
     );
 }
+
+#[test]
+fn the_suite_of_a_mount_is_one_command() {
+    let tools = ["mke2fs", "losetup"];
+    if !can_serve() || ondol_skips::skips(ondol_skips::missing(&tools)) || !Path::new("/dev/loop-control").exists() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let json = dir.path().join("out.json");
+    let mut suite = ondol();
+    suite.args(["bench", "suite", "mount", "--quick", "--ops", "60", "--only", "fs-mark 4", "--only", "tokubench 4"]);
+    let out = succeeds(suite.arg("--dir").arg(dir.path()).arg("--json").arg(&json).arg("--resume"));
+    for part in ["Ratio to kernel ext4", "Ratio to the pass-through server", "For each operation", "null, dev"] {
+        assert!(out.contains(part), "{part} is not in: {out}");
+    }
+    let result: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    assert_eq!((&result["suite"], &result["partial"]), (&"mount".into(), &false.into()));
+    let rows = result["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["row"].as_str().unwrap()).collect::<Vec<_>>(), ["fs-mark 4", "tokubench 4"]);
+    let targets = rows[0]["result"]["targets"].as_array().unwrap();
+    let floors: Vec<_> = targets.iter().map(|target| target["floor"].as_bool().unwrap()).collect();
+    assert!(floors == [false, false, false, true, true] || floors.len() == 9, "{floors:?}");
+    assert!(targets.iter().all(|target| target["counters"]["ops"] == 60 && target["counters"]["fsyncs"] == 60));
+    std::fs::remove_file(&json).unwrap();
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something is left");
+    let said = fails(ondol().args(["bench", "suite", "mount", "--only", "fs-mark"]), 2);
+    assert!(said.contains("--only fs-mark: unknown; there are fs-mark 1, "), "{said}");
+}

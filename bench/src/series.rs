@@ -1,0 +1,97 @@
+//! A series of runs with one outcome: each is shown when it is done, and files hold after each what was measured so far.
+
+use crate::BenchError;
+use crate::error::Context;
+use crate::report::{Report, terminal};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Instant;
+
+/// Where the outcome goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places<'a> {
+    /// What is run, as it is called on the command line: `paper 3`.
+    pub(crate) name: &'a str,
+    /// What one run of it is called: `panel`.
+    pub(crate) part: &'a str,
+    /// The file for JSON; `-` is standard output.
+    pub(crate) json: Option<&'a Path>,
+    /// The directory for a JSON and a Markdown file.
+    pub(crate) report: Option<&'a Path>,
+    /// Their name without its ending.
+    pub(crate) stem: &'a str,
+}
+
+/// The outcome so far.
+pub(crate) trait Outcome: Serialize {
+    /// For the terminal.
+    fn terminal(&self) -> String;
+    /// As Markdown.
+    fn markdown(&self) -> String;
+    /// Nothing has been measured.
+    fn is_empty(&self) -> bool;
+}
+
+/// Measures one after the other of `parts`, each named by `head`, and keeps what was measured, whatever becomes of the rest. `keep` is told of
+/// each, and whether the outcome is still partial.
+pub(crate) fn run<P, O: Outcome>(
+    places: Places<'_>,
+    parts: &[P],
+    outcome: &mut O,
+    head: impl Fn(&P) -> String,
+    mut measure: impl FnMut(&P) -> Result<Report, BenchError>,
+    mut keep: impl FnMut(&mut O, &P, Report, bool),
+) -> Result<(), BenchError> {
+    let Places { name, part, .. } = places;
+    let begun = Instant::now();
+    let to_stdout = places.json == Some(Path::new("-"));
+    let mut failed = None;
+    for (n, one) in parts.iter().enumerate() {
+        let (n, of, minutes, head) = (n + 1, parts.len(), begun.elapsed().as_secs() / 60, head(one));
+        eprintln!("ondol bench {name}: {part} {n} of {of}, {head}; {minutes} min so far");
+        let result = match measure(one) {
+            Ok(result) => result,
+            Err(e) => {
+                failed = Some(e);
+                break;
+            }
+        };
+        if !to_stdout {
+            let text = format!("== {head}\n{}\n", terminal(&result));
+            io::stdout().lock().write_all(text.as_bytes()).context(|| "standard output")?;
+        }
+        let cut = result.partial;
+        keep(outcome, one, result, cut || n < of);
+        save(places, outcome)?;
+        if cut {
+            failed = Some(BenchError::Interrupted);
+            break;
+        }
+    }
+    if !outcome.is_empty() {
+        let shown = if to_stdout { json(outcome)? } else { outcome.terminal() };
+        io::stdout().lock().write_all(shown.as_bytes()).context(|| "standard output")?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn json(outcome: &impl Outcome) -> Result<String, BenchError> {
+    let json = serde_json::to_string_pretty(outcome).map_err(io::Error::from).context(|| "JSON")?;
+    Ok(json + "\n")
+}
+
+/// Writes the files that were asked for.
+fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), BenchError> {
+    let json = json(outcome)?;
+    let save = |path: &Path, text: &str| std::fs::write(path, text).context(|| path.display().to_string());
+    if let Some(file) = places.json.filter(|file| *file != Path::new("-")) {
+        save(file, &json)?;
+    }
+    if let Some(dir) = places.report {
+        std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
+        save(&dir.join(places.stem).with_extension("json"), &json)?;
+        save(&dir.join(places.stem).with_extension("md"), &outcome.markdown())?;
+    }
+    Ok(())
+}
