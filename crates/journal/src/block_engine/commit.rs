@@ -80,9 +80,9 @@ impl Core {
         self.bound_pending()
     }
 
-    /// The running transaction has outgrown its bounds.
+    /// It is time to commit the running transaction, so that nobody ever has to wait for room in it.
     pub(crate) fn running_is_large(&self) -> bool {
-        self.running_holds(1) || self.space.transaction_is_full(0)
+        self.running_holds(1) || self.space.transaction_is_filling()
     }
 
     /// Whether the running transaction has `times` as much as it should: of what has to be written, or of what is only kept in memory.

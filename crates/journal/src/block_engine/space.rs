@@ -137,6 +137,12 @@ impl Space {
         self.outstanding.load(SeqCst) + u64::from(blocks) > self.max_tx
     }
 
+    /// So much of the transaction's share is promised that it should be committed while the rest is used up: what comes meanwhile has room still, and
+    /// nobody has to commit in the midst of an operation. A transaction never outgrows its share, so waiting for that would be in vain.
+    pub(crate) fn transaction_is_filling(&self) -> bool {
+        self.outstanding.load(SeqCst) * 4 > self.max_tx * 3
+    }
+
     /// Takes back a promise of a dropped handle.
     pub(crate) fn give_back(&self, blocks: u32) {
         self.outstanding.fetch_sub(u64::from(blocks), SeqCst);
