@@ -63,26 +63,35 @@ impl<'r> Room<'r> {
     }
 }
 
+/// What takes whole messages: `/dev/fuse`, or what stands in its place where there is no kernel.
+pub(crate) trait Wire {
+    /// Sends one message: its header and what follows it.
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()>;
+}
+
 /// `/dev/fuse` for one request, with the room in which its contents are put together.
 pub(crate) struct Served<'r> {
-    device: &'r Device,
+    wire: &'r dyn Wire,
     room: Room<'r>,
 }
 
 impl<'r> Served<'r> {
-    pub(crate) fn new(device: &'r Device, room: &'r mut [u8]) -> Self {
-        Self { device, room: Room::new(room) }
+    pub(crate) fn new(wire: &'r dyn Wire, room: &'r mut [u8]) -> Self {
+        Self { wire, room: Room::new(room) }
     }
 }
 
 impl Channel for Served<'_> {
     fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
-        self.device.send(header, parts)
+        self.wire.send(header, parts)
     }
 
     fn send_filled(&self, unique: u64, len: usize, fill: &mut Fill<'_>) -> io::Result<()> {
         let (header, len) = self.room.fill(unique, len, fill);
-        self.room.with(|space| self.device.send(&header, [space.get(..len).unwrap_or_default(), &[]]))
+        self.room.with(|space| self.wire.send(&header, [space.get(..len).unwrap_or_default(), &[]]))
     }
 }
 
@@ -119,12 +128,10 @@ impl Device {
             }
         }
     }
+}
 
-    /// Sends one message, as [`Channel::send`].
-    ///
-    /// # Errors
-    /// As [`Channel::send`].
-    pub(crate) fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+impl Wire for Device {
+    fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
         let [first, second] = parts;
         let all = [IoSlice::new(header.as_bytes()), IoSlice::new(first), IoSlice::new(second)];
         // The kernel takes a message whole or not at all.

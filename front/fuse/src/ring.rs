@@ -8,7 +8,7 @@
 //! FORGET still comes through `/dev/fuse`, and notifications go there.
 
 use crate::budget::{ForRings, MAX_WRITE, SMALL, Turns};
-use crate::channel::{Channel, Device, Fill, Room};
+use crate::channel::{Channel, Device, Fill, Room, Wire};
 use crate::coming::{Coming, Serve};
 use crate::foreman::{Duty, Foreman};
 use crate::proto::numbers::Init;
@@ -120,11 +120,11 @@ impl Rings {
             self.foreman.stir();
             let (header, len) = {
                 let Some(message) = place.message() else { break };
-                let seat = Seat { device, room: Room::new(message.room), answer: Cell::new(None) };
+                let seat = Seat::new(device, message.room);
                 let coming = Coming::read(message.bytes, self.agreed);
                 let _turn = (coming.load().copies > SMALL).then(|| waits::long(|| self.large.take()));
                 server.serve(&seat, coming);
-                seat.answer.get().unwrap_or_else(|| (unanswered(message.bytes), 0))
+                seat.answer(message.bytes)
             };
             queue.waiting.fetch_add(1, Relaxed);
             if let Ok(header) = header.as_bytes().try_into() {
@@ -215,16 +215,28 @@ fn bind(processor: usize) {
 }
 
 /// Where one request's answer is put.
-struct Seat<'p> {
-    device: &'p Device,
+pub(crate) struct Seat<'p> {
+    wire: &'p dyn Wire,
     room: Room<'p>,
     answer: Cell<Option<(OutHeader, usize)>>,
+}
+
+impl<'p> Seat<'p> {
+    /// An answer that is put into `room`; notifications go through `wire`.
+    pub(crate) fn new(wire: &'p dyn Wire, room: &'p mut [u8]) -> Self {
+        Self { wire, room: Room::new(room), answer: Cell::new(None) }
+    }
+
+    /// The answer's header, and how many bytes of the room follow it. One that was not given, or did not fit, is EIO: the sender of `message` waits.
+    pub(crate) fn answer(&self, message: &[u8]) -> (OutHeader, usize) {
+        self.answer.get().unwrap_or_else(|| (unanswered(message), 0))
+    }
 }
 
 impl Channel for Seat<'_> {
     fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
         if header.unique == 0 {
-            return self.device.send(header, parts);
+            return self.wire.send(header, parts);
         }
         let [first, second] = parts;
         let put = |space: &mut [u8]| {

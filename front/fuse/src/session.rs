@@ -3,7 +3,7 @@
 //! Requests run where they were received; nothing is handed over. How many threads there are, and who takes the next request, is `crew`'s to decide.
 
 use crate::budget::{ForDevice, ForRings, MAX_WRITE, ROOM, SMALL};
-use crate::channel::{Device, Served};
+use crate::channel::{Device, Served, Wire};
 use crate::coming::{Coming, Serve};
 use crate::crew::{Crew, Size};
 use crate::follow::Follow;

@@ -4,7 +4,7 @@
 //! for: the kernel keeps no pages of it and collects nothing.
 
 use crate::MountError;
-use crate::channel::Device;
+use crate::channel::{Device, Wire};
 use crate::kernel::mount_directly;
 use crate::options::MountOptions;
 use crate::proto::numbers::{Fopen, Init};

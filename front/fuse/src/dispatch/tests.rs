@@ -160,7 +160,12 @@ proptest! {
     ) {
         let server = Server::new();
         for (opcode, node, body) in all {
-            server.surface.serve(&message(opcode, node, &body));
+            let message = message(opcode, node, &body);
+            server.surface.serve(&message);
+            // The kernel sends FORGET through `/dev/fuse` alone.
+            let answers = server.surface.serve_over_rings(&message);
+            let numbered = answers.iter().filter(|answer| answer[8..16] != [0; 8]).count();
+            prop_assert!(numbered == 1 || matches!(opcode, opcode::FORGET | opcode::BATCH_FORGET));
             prop_assert!(!server.surface.is_broken());
         }
         let _: AttrOut = server.get(opcode::GETATTR, 1, &[0; 16]);
