@@ -11,8 +11,16 @@ use std::process::ExitCode;
 /// Prints the completions for a shell.
 pub(crate) fn completions(args: &args::Completions) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Arguments::command(), "ondol", &mut script);
+    let mut command = Arguments::command().mut_subcommand("bench", offered);
+    clap_complete::generate(args.shell, &mut command, "ondol", &mut script);
     std::io::stdout().write_all(&script).map(|()| ExitCode::SUCCESS).map_err(Failure::with(FAILED))
+}
+
+/// `ondol bench` without the commands that it starts itself: shells would offer hidden ones, too.
+fn offered(bench: Command) -> Command {
+    let about = bench.get_about().cloned().unwrap_or_default();
+    let commands = bench.get_subcommands().filter(|command| !command.is_hide_set()).cloned();
+    Command::new("bench").about(about).args(bench.get_arguments().cloned()).subcommands(commands)
 }
 
 /// Writes the manual's pages below a directory: `man1/ondol.1` and one for each command, and `man8` for the helpers.
