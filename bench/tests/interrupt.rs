@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     interrupt("tmpfs", &[]);
     interrupt("tmpfs", &["--clients", "3"]);
     a_client_that_dies_is_named();
+    clients_end_with_their_bench();
     keeps_whole_rounds();
     let exists = |path: &str| Path::new(path).exists();
     if can_mount() && exists("/usr/sbin/mke2fs") && exists("/dev/loop-control") {
@@ -104,6 +105,41 @@ fn a_client_that_dies_is_named() {
     }
     assert_eq!(std::fs::read_dir(dir.path()).expect("read").count(), 0, "a directory is left");
     println!("a client died: {said}");
+}
+
+/// Kills the bench itself: nobody is left to end its clients, so they do.
+fn clients_end_with_their_bench() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args(["bench", "run", "overwrite-fsync", "--param", "file-size=1M", "--rounds", "1", "--seconds", "600"])
+        .args(["--clients", "2", "--on"])
+        .arg(format!("dir:{}", dir.path().display()))
+        .env(CHILD, "1")
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("start");
+    let pid = child.id();
+    let since = Instant::now();
+    let patient = || since.elapsed() < Duration::from_secs(120);
+    let prefix = dir.path().join(format!("ondol-bench-{pid}-0"));
+    // Both work by then: the second one's file is made while it prepares.
+    while patient() && !prefix.join("client001/file000").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let clients = clients_of(pid);
+    child.kill().expect("kill");
+    child.wait().expect("wait");
+    assert_eq!(clients.len(), 2, "the clients do not come");
+    let lives = |client: &Pid| {
+        // A process that has ended and that nobody waits for is gone, too.
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", client.as_raw_pid())).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z ")
+    };
+    while patient() && clients.iter().any(lives) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!clients.iter().any(lives), "a client lives on without its bench");
+    println!("clients have ended with their bench");
 }
 
 /// Interrupts a run of many rounds, later and later until one was done: it is reported, as a part.
