@@ -3,7 +3,6 @@
 
 use crate::namespace::{place, run};
 use crate::place::{Place, fails, ondol, output, succeeds};
-use std::fs::{self, File};
 
 #[test]
 fn another_users_mount_keeps_nobody_waiting() {
@@ -61,11 +60,7 @@ fails 32 within mount.ondol "$D/pipe" "$M"; says 'neither a regular file nor a b
 #[test]
 fn a_server_that_was_killed_leaves_commands_that_help() {
     let Some(mut place) = Place::new() else { return };
-    let server = place.serve();
-    fs::write(place.on("synced"), b"durable").unwrap();
-    File::open(place.on("synced")).unwrap().sync_all().unwrap();
-    place.server(server).kill().unwrap();
-    place.server(server).wait().unwrap();
+    place.lose_server();
     let (image, dir) = (place.image(), place.mount_point());
     for target in [&image, &dir] {
         let out = output(ondol().args(["info", "--json"]).arg(target));

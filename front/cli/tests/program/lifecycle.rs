@@ -194,12 +194,7 @@ fn odd_names_are_found_again() {
 #[test]
 fn messages_of_a_background_server_go_to_its_log() {
     let Some(mut place) = Place::new() else { return };
-    // A journal that holds something.
-    let server = place.serve();
-    fs::write(place.on("file"), b"durable").unwrap();
-    File::open(place.on("file")).unwrap().sync_all().unwrap();
-    place.server(server).kill().unwrap();
-    place.server(server).wait().unwrap();
+    place.lose_server();
     place.umount();
     let log = place.image().with_extension("log");
     succeeds(place.mount_command().arg("-o").arg(format!("log={}", log.display())).env_remove("ONDOL_LOG"));

@@ -87,6 +87,15 @@ impl Place {
         assert!(eventually(|| self.is_mounted()), "the server did not mount");
     }
 
+    /// Mounts it, makes the file "synced" durable, and kills the server: the journal holds something, and the mount has nobody.
+    pub(crate) fn lose_server(&mut self) {
+        let server = self.serve();
+        std::fs::write(self.on("synced"), b"durable").unwrap();
+        File::open(self.on("synced")).unwrap().sync_all().unwrap();
+        self.server(server).kill().unwrap();
+        self.server(server).wait().unwrap();
+    }
+
     pub(crate) fn server(&mut self, n: usize) -> &mut Child {
         &mut self.servers[n]
     }
