@@ -64,6 +64,12 @@ impl Surface {
         sent.0.into_inner()
     }
 
+    /// The addresses of the room from which answers are sent.
+    pub fn room(&self) -> std::ops::Range<usize> {
+        let range = self.room.borrow().as_ptr_range();
+        range.start.addr()..range.end.addr()
+    }
+
     /// Whether a request has panicked.
     pub fn is_broken(&self) -> bool {
         self.ops.is_broken()
