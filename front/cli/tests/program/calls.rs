@@ -226,6 +226,33 @@ fn small_writes_cost_a_request_each_and_nothing_else() {
     place.is_clean();
 }
 
+/// A write makes the kernel forget the size; what it then asks for makes it forget that a file has no capabilities.
+#[test]
+fn a_write_is_paid_again_by_the_next_read_up_to_the_end() {
+    let Some(place) = Place::mounted("rw") else { return };
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(place.on("f")).unwrap();
+    let cost = |call: &dyn Fn()| {
+        let before = requests(&place);
+        call();
+        let after = requests(&place);
+        let of = |kind: &str| after.get(kind).unwrap_or(&0) - before.get(kind).unwrap_or(&0);
+        (of("getattr"), of("getxattr"))
+    };
+    let write = || file.write_all_at(&[1; 4096], 0).unwrap();
+    let read = |len: usize| assert!(file.read_at(&mut vec![0; len], 0).unwrap() == len.min(4096));
+    // What the question itself costs.
+    let (_, asked) = cost(&|| ());
+    assert_eq!(cost(&write), (0, asked + 1));
+    assert_eq!(cost(&write), (0, asked));
+    assert_eq!(cost(&|| read(4096)), (0, asked));
+    assert_eq!(cost(&|| read(5000)), (1, asked));
+    assert_eq!(cost(&|| read(5000)), (0, asked));
+    assert_eq!(cost(&write), (0, asked + 1));
+    drop(file);
+    place.umount();
+    place.is_clean();
+}
+
 #[test]
 fn a_mount_is_told_of_opens_only_where_they_are_asked_for() {
     let Some(place) = Place::new() else { return };
