@@ -65,7 +65,11 @@ fn a_name_is_listed_whatever_is_behind_it() {
             let Some(at) = place_of_inode(&place, "damaged") else { return };
             match damage {
                 "checksum" => {
-                    File::options().write(true).open(place.image()).unwrap().write_all_at(&[0x5a], at + 8).unwrap()
+                    // A byte of a time, which may be any.
+                    let image = File::options().read(true).write(true).open(place.image()).unwrap();
+                    let mut byte = [0];
+                    image.read_exact_at(&mut byte, at + 8).unwrap();
+                    image.write_all_at(&[byte[0] ^ 0x5a], at + 8).unwrap();
                 }
                 "clri" => drop(debugfs(&place, true, "clri /d/damaged")),
                 "mode" => drop(debugfs(&place, true, "sif /d/damaged mode 0")),
