@@ -62,7 +62,7 @@ impl Image {
     /// # Errors
     /// There is no superblock, or as [`Image::open`].
     pub fn open_copy(store: Arc<dyn BlockStore>, offset: u64) -> Result<Self> {
-        let sb = read_superblock_at(&*store, offset).map_err(|e| superblock_error(&*store, e))?;
+        let sb = read_superblock_at(&*store, offset)?.map_err(|e| superblock_error(&*store, e))?;
         let group = sb.group_of_block(offset / u64::from(sb.block_size()));
         Self::with_features(store, sb, if offset == superblock::OFFSET { None } else { group })
     }
@@ -173,7 +173,7 @@ impl Image {
 
 /// Reads the primary superblock; where there is none that can be believed, the error names a copy that can.
 fn read_superblock(store: &dyn BlockStore) -> Result<Superblock> {
-    let damaged = match read_superblock_at(store, superblock::OFFSET) {
+    let damaged = match read_superblock_at(store, superblock::OFFSET)? {
         Ok(sb) => return Ok(sb),
         Err(e) => e,
     };
@@ -194,21 +194,22 @@ fn read_superblock(store: &dyn BlockStore) -> Result<Superblock> {
 /// Block size and byte offset of a copy of the superblock that can be believed.
 fn find_copy(store: &dyn BlockStore) -> Option<(u32, u64)> {
     Superblock::usual_backups().find(|&(size, at)| {
-        read_superblock_at(store, at).is_ok_and(|sb| {
+        read_superblock_at(store, at).is_ok_and(|found| {
+            let Ok(sb) = found else { return false };
             let group = sb.group_of_block(at / u64::from(size));
             sb.block_size() == size && group.is_some_and(|g| u32::from(sb.raw().s_block_group_nr.get()) == g)
         })
     })
 }
 
-fn read_superblock_at(store: &dyn BlockStore, offset: u64) -> std::result::Result<Superblock, FormatError> {
+/// What lies there may be no superblock; that the store fails says nothing about it.
+fn read_superblock_at(store: &dyn BlockStore, offset: u64) -> Result<std::result::Result<Superblock, FormatError>> {
     let mut bytes = [0; superblock::SIZE];
-    let unreadable = |e: String| Place::NONE.corrupt("superblock", e);
     if store.size() < offset.saturating_add(superblock::SIZE as u64) {
-        return Err(unreadable("it would lie behind the end".into()));
+        return Ok(Err(Place::NONE.corrupt("superblock", "it would lie behind the end")));
     }
-    store.read(offset, &mut bytes).map_err(|e| unreadable(e.to_string()))?;
-    Superblock::parse(&bytes, store.size())
+    store.read(offset, &mut bytes)?;
+    Ok(Superblock::parse(&bytes, store.size()))
 }
 
 fn superblock_error(store: &dyn BlockStore, e: FormatError) -> Error {
