@@ -2,8 +2,9 @@
 
 use crate::Ino;
 use ondol_block::BlockError;
-use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_journal::{Corrupt, JournalError};
+use std::cell::Cell;
+use std::marker::PhantomData;
 
 /// The result of a volume operation.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -113,19 +114,37 @@ impl Error {
     }
 }
 
-/// Structures of images need not agree with each other here.
-static DECEIVING: AtomicBool = AtomicBool::new(false);
+thread_local! {
+    /// How many say so, one inside the other.
+    static DECEIVING: Cell<u32> = const { Cell::new(0) };
+}
 
-/// Says that images of this process may be made to deceive. What an operation was planned by may then not be what it finds, so that running out of
-/// its promise is no defect any more.
+/// Says that what this thread opens until the guard is dropped may be made to deceive: its structures need not agree with each other. What an
+/// operation was planned by may then not be what it finds, so that running out of its promise is no defect.
 #[doc(hidden)]
-pub fn images_may_deceive() {
-    DECEIVING.store(true, Relaxed);
+pub fn images_may_deceive() -> Deceived {
+    DECEIVING.set(DECEIVING.get() + 1);
+    Deceived { here: PhantomData }
+}
+
+/// See [`images_may_deceive`].
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use = "images are honest again when the guard is dropped"]
+pub struct Deceived {
+    /// It belongs to its thread.
+    here: PhantomData<*const ()>,
+}
+
+impl Drop for Deceived {
+    fn drop(&mut self) {
+        DECEIVING.set(DECEIVING.get() - 1);
+    }
 }
 
 /// An operation needs more than it was planned with, which is a defect: loud wherever defects are looked for, and a refusal elsewhere.
 pub(crate) fn unplanned(promised: u64) -> Error {
-    let excused = DECEIVING.load(Relaxed);
+    let excused = DECEIVING.get() > 0;
     debug_assert!(excused, "an operation needs more than the {promised} blocks that it was planned with");
     Error::TooBig { need: promised + 1, max: promised }
 }

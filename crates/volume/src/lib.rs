@@ -48,7 +48,7 @@ mod volume;
 mod xattr;
 
 pub use check::{CheckReport, Pass, Problem, Progress, check};
-pub use error::{Error, Result, images_may_deceive};
+pub use error::{Deceived, Error, Result, images_may_deceive};
 pub use flags::FsxAttr;
 pub use image::Image;
 pub use mmp::Mmp;
