@@ -103,7 +103,7 @@ fn kernel(mount: &KernelMount, image: &std::path::Path) -> Lockstep<Directory> {
     let number = |name: &str| stats.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let cluster = number("Cluster size:").zip(number("Block size:")).map_or(1, |(cluster, block)| cluster / block);
     let extents = stats.lines().any(|line| line.contains("features:") && line.contains(" extent"));
-    Lockstep::new(directory.with_mapping(Mapping { extents, cluster })).unwrap()
+    Lockstep::new(directory.with_mapping(Mapping { extents, cluster, ..Mapping::default() })).unwrap()
 }
 
 fn must_equal(want: &Snapshot, found: &Snapshot, who: &str) {

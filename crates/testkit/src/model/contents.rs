@@ -3,6 +3,10 @@
 use super::{Body, Content, Id, Model};
 use crate::op::{Fallocate, File, Op, SetXattr};
 use crate::{Fail, Outcome};
+use ondol_env::Timestamp;
+
+/// XATTR_SIZE_MAX of Linux.
+const LONGEST_VALUE: u64 = 65_536;
 
 impl Model {
     pub(super) fn change_bytes(&mut self, op: &Op) -> Outcome {
@@ -106,6 +110,9 @@ impl Model {
             _ => return Err(Fail::Unsupported),
         };
         let id = self.file(file)?;
+        if matches!(op, Op::SetXattr { len, .. } if *len > LONGEST_VALUE) {
+            return Err(Fail::TooBig);
+        }
         self.check_moves(id)?;
         let plain = matches!(self.inode(id).body, Body::Regular(_) | Body::Directory { .. });
         if name.starts_with("user.") && !plain {
@@ -144,7 +151,8 @@ impl Model {
             Op::Utimens { file, mtime, .. } => {
                 let id = self.file(file)?;
                 self.check_moves(id)?;
-                self.inode_mut(id).mtime = Some(*mtime);
+                let whole = Timestamp { sec: mtime.sec.clamp(i32::MIN.into(), i32::MAX.into()), nsec: 0 };
+                self.inode_mut(id).mtime = Some(if self.mapping.whole_seconds { whole } else { *mtime });
             }
             _ => return Err(Fail::Unsupported),
         }

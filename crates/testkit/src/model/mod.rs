@@ -24,18 +24,20 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(u64);
 
-/// How files are mapped, as far as it can be seen in what `fallocate` does.
+/// How inodes are laid out, as far as it can be seen: in what `fallocate` does, and in times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// By extents; without, ranges can only be punched out.
+    /// Files are mapped by extents; without, ranges can only be punched out.
     pub extents: bool,
     /// Blocks of a cluster: ranges that files lose or gain are multiples of it.
     pub cluster: u64,
+    /// Inodes have no room for parts of seconds, nor for more than 32 bits of whole ones.
+    pub whole_seconds: bool,
 }
 
 impl Default for Mapping {
     fn default() -> Self {
-        Self { extents: true, cluster: 1 }
+        Self { extents: true, cluster: 1, whole_seconds: false }
     }
 }
 

@@ -408,8 +408,11 @@ impl Target for Library {
 
     fn mapping(&self) -> Mapping {
         let Some(volume) = &self.volume else { return Mapping::default() };
-        let extents = volume.info().is_ok_and(|info| info.features.iter().any(|name| name == "extent"));
-        let inodes = volume.inodes();
-        Mapping { extents, cluster: u64::from(inodes.cluster_size() / inodes.statfs().block_size) }
+        let (info, inodes) = (volume.info(), volume.inodes());
+        Mapping {
+            extents: info.as_ref().is_ok_and(|info| info.features.iter().any(|name| name == "extent")),
+            cluster: u64::from(inodes.cluster_size() / inodes.statfs().block_size),
+            whole_seconds: info.is_ok_and(|info| info.inode_size == 128),
+        }
     }
 }
