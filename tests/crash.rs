@@ -127,8 +127,7 @@ fn a_hunt_of_all_phases_begins_everywhere() {
             panic!("{violation}");
         }
         assert!(found.modes.iter().all(|(_, distinct)| *distinct > 0), "{:?}", found.modes);
-        // So few states end it soon after the last phase has had its first turn: workloads of one phase may make most of them.
-        assert!(found.phases.len() >= 5 && found.phases.iter().all(|share| share.workloads > 0), "{:?}", found.phases);
+        assert!(found.phases.len() >= 5 && found.phases.iter().all(|share| share.workloads > 1), "{:?}", found.phases);
     }
 }
 
@@ -149,79 +148,25 @@ fn the_like_of_a_violation_is_counted() {
     assert_eq!(violations.iter().map(|violation| violation.times).sum::<u64>(), 12);
 }
 
-/// Values of attributes that lie in inodes: set, replaced, removed.
-const VALUES: [&str; 2] = [
-    "create /a 0644\nsetxattr /a user.v 3000 #1\nsync\nsetxattr /a user.v 9000 #2\nsync\nremovexattr /a user.v\nsync",
-    "mkdir /d 0755\nsetxattr /d user.v 2000 #1\nsetxattr /d user.s 300 #2\nsync\nsetxattr /d user.v 10 #3\nsync\nrmdir /d\nsync",
-];
-
-/// And deleted with their owners. e2fsck does not delete the values of an orphan with it, as kernel and we do: it has no say here.
-const OWNERS: [&str; 3] = [
-    "create /a 0644\nsetxattr /a user.v 20000 #1\nsetxattr /a user.w 5000 #2\nsync\nunlink /a\nsync",
-    "create /a 0644\nsetxattr /a user.v 5000 #1\nsync\nopen @1 /a\nunlink /a\nsync\nclose @1\nsync",
-    "create /a 0644\nsetxattr /a user.v 5000 #1\ncreate /b 0644\nsync\nrename /b /a\nsync\nidle 6",
-];
-
-/// ACLs that lie in inodes: set, inherited by a file and a directory, changed with the permission bits, gone with their owners.
-/// Each block has 1 KiB, each of these ACLs 1.6 or 3.2.
-fn acls() -> [String; 2] {
-    let acl = |users: u32| {
-        let named: String = (1..=users).map(|uid| format!("u:{uid}:r-x,")).collect();
-        format!("u::rwx,{named}g::r-x,m::rwx,o::---")
-    };
-    let (small, large) = (acl(200), acl(400));
-    [
-        format!("create /a 0644\nsetacl /a {large}\nsync\nchmod /a 0640\nchmod /a 0600\nsync\nsetacl /a {small}\nsync"),
-        format!(
-            "mkdir /d 0755\nsetacl-default /d {small}\nsync\ncreate /d/f 0640\nmkdir /d/s 0750\nsync\nchmod /d/s 0700"
-        ),
-    ]
-}
-
-fn values(mode: Mode) {
-    let of = |(i, text): (usize, &str)| {
-        workload::from_text(&format!("values {i}"), text, ondol_laboratory::Image::Values).expect("a workload")
-    };
+/// The scenes of one kind of volume, more of them judged by e2fsck and crashed again.
+fn scenes_on(mode: Mode, kind: ondol_laboratory::Image) {
     let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
-    let acls = acls();
-    let texts = VALUES.into_iter().chain(acls.iter().map(String::as_str));
-    none_is_violated(mode, limits, texts.enumerate().map(of), 100);
-    let limits = Limits { second_opinion_every: 0, ..limits };
-    none_is_violated(mode, limits, OWNERS.into_iter().enumerate().map(of), 100);
-}
-
-/// Blocks that leave a cluster which stays, and are filled again in another place of the file before anything is committed.
-const CLUSTERS: [&str; 5] = [
-    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 1024 1024\ninsert /a 0 4096\nwrite /a 5120 1024 #2\nsync",
-    "create /a 0644\nwrite /a 0 12288 #1\nsync\npunch /a 5120 2048\ncollapse /a 0 4096\nwrite /a 1500 700 #2\nsync",
-    "create /a 0644\nwrite /a 0 8192 #1\nsync\ntruncate /a 5000\ncollapse /a 0 4096\nappend /a 3000 #2\nsync",
-    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 2048 1024\ninsert /a 0 8192\nzero /a 10240 1024\n\
-     write /a 10240 10 #2\ncollapse /a 4096 4096\nwrite /a 6200 100 #3\nsync",
-    "create /a 0644\nwrite /a 0 8192 #1\nsync\npunch /a 1024 1024\ninsert /a 0 4096\ncreate /b 0644\nwrite /b 0 3000 #4\n\
-     copy /b 0 /a 5120 1024\nrename /b /a\nsync",
-];
-
-fn clusters(mode: Mode) {
-    let of = |(i, text): (usize, &str)| {
-        workload::from_text(&format!("clusters {i}"), text, ondol_laboratory::Image::Clusters).expect("a workload")
-    };
-    let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
-    none_is_violated(mode, limits, CLUSTERS.into_iter().enumerate().map(of), 100);
+    none_is_violated(mode, limits, workload::scenes().filter(|workload| workload.image == kind), 100);
 }
 
 #[test]
 fn clusters_in_ordered() {
-    clusters((CLASSIC, DataMode::Ordered));
+    scenes_on((CLASSIC, DataMode::Ordered), ondol_laboratory::Image::Clusters);
 }
 
 #[test]
 fn values_in_journal() {
-    values((CLASSIC, DataMode::Journal));
+    scenes_on((CLASSIC, DataMode::Journal), ondol_laboratory::Image::Values);
 }
 
 #[test]
 fn values_in_ordered() {
-    values((CLASSIC, DataMode::Ordered));
+    scenes_on((CLASSIC, DataMode::Ordered), ondol_laboratory::Image::Values);
 }
 
 #[test]

@@ -6,49 +6,19 @@
 mod faults;
 
 use faults::store_of;
-use faults::workloads::{WORKLOADS, Workload};
 use ondol::DataMode;
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
 use ondol_laboratory::explore::{Limits, Watch, explore};
 use ondol_laboratory::run::{Setup, record};
+use ondol_laboratory::workload::{self, Workload};
 use ondol_power::{Layer, Sampling};
 use ondol_testkit::Fail;
 use ondol_testkit::image::{self, Spec};
-use ondol_testkit::op::{Op, text};
+use ondol_testkit::op::Op;
 use ondol_testkit::target::{Library, Lockstep};
 use ondol_tests::parameter;
 use std::sync::OnceLock;
-
-/// Workloads that are about space more than those that are shared.
-const MORE: &[Workload] = &[
-    Workload {
-        name: "a file that grows",
-        before: "create /a 0644",
-        calls: "append /a 3000 #1; append /a 3000 #2; append /a 3000 #3; fsync /a; append /a 9000 #4; sync",
-    },
-    Workload {
-        name: "an extent tree that grows",
-        before: "create /a 0644; write /a 0 100 #1; write /a 4K 100 #2; write /a 8K 100 #3; write /a 12K 100 #4",
-        calls: "write /a 16K 100 #5; write /a 20K 100 #6; sync; truncate /a 3000; sync; write /a 9K 3000 #7; sync",
-    },
-    Workload {
-        name: "allocated ahead",
-        before: "create /a 0644",
-        calls: "fallocate /a 0 6K; write /a 0 3000 #1; sync; punch /a 1K 2K; write /a 1K 2K #2; fallocate-keep /a 6K 4K; sync",
-    },
-    Workload {
-        name: "freed and taken again",
-        before: "create /a 0644; write /a 0 12000 #1; create /b 0644",
-        calls: "truncate /a 2000; write /b 0 9000 #2; sync; write /b 0 9000 #3; unlink /a; sync; append /b 5000 #4; sync",
-    },
-    Workload {
-        name: "directories that grow",
-        before: "mkdir /d 0755; create /a 0644",
-        calls: "link /a /d/1; mkdir /d/e 0755; symlink /d/s aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffffgggggggggg; \
-                transaction { mkdir /d/f 0755 ; create /d/f/g 0644 ; write /d/f/g 0 3000 #1 }; rmdir /d/e; sync; mkdir /d/e 0755; sync",
-    },
-];
 
 /// What is scarce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +59,7 @@ fn fresh() -> Layer {
 fn prepare(workload: &Workload, data: DataMode, what: Scarce, left: Option<u64>) -> Prepared {
     let (store, dynamic) = store_of(&fresh());
     let mut lockstep = Lockstep::new(Library::open(dynamic, &image::options(data), 1).unwrap()).unwrap();
-    for op in text::parse(workload.before).unwrap() {
+    for op in workload.before.clone() {
         lockstep.step(&op).unwrap().unwrap_or_else(|e| panic!("{op}: {e:?}"));
     }
     if let Some(left) = left {
@@ -144,7 +114,7 @@ struct Total {
 impl Total {
     /// How many calls found no space.
     fn one(&mut self, workload: &Workload, data: DataMode, what: Scarce, left: u64) -> u64 {
-        let calls = text::parse(workload.calls).unwrap();
+        let calls = workload.calls.clone();
         let Prepared { mut lockstep, store } = prepare(workload, data, what, Some(left));
         let mut refusals = 0;
         for op in &calls {
@@ -177,7 +147,7 @@ impl Total {
         let setup =
             Setup { image: store.layer(), options: image::options(data), ops: Vec::new(), remount: false, seed: 1 };
         // An allocation that found no space is taken back behind its back.
-        let calls = text::parse(workload.calls).unwrap();
+        let calls = workload.calls.clone();
         let calls: Vec<Op> = calls.into_iter().filter(|op| !matches!(op, Op::Fallocate { .. })).collect();
         let run = record(&setup, &calls).unwrap_or_else(|e| panic!("{}, {left} left: {e}", workload.name));
         let sampling = Sampling { all_of: 32, samples: 6, torn: 6, extremes: 8, ..Sampling::default() };
@@ -206,7 +176,7 @@ fn needs(workload: &Workload, data: DataMode, what: Scarce) -> u64 {
     let Prepared { mut lockstep, .. } = prepare(workload, data, what, None);
     let before = free(&mut lockstep, what);
     let mut least = before;
-    for op in text::parse(workload.calls).unwrap() {
+    for op in workload.calls.clone() {
         let _outcome = lockstep.step(&op).unwrap_or_else(|e| panic!("{e}"));
         least = least.min(free(&mut lockstep, what));
     }
@@ -216,12 +186,12 @@ fn needs(workload: &Workload, data: DataMode, what: Scarce) -> u64 {
 fn all(data: DataMode) {
     for what in [Scarce::Blocks, Scarce::Inodes] {
         let mut total = Total::default();
-        WORKLOADS.iter().chain(MORE).for_each(|workload| total.workload(workload, data, what));
+        workload::short().for_each(|workload| total.workload(&workload, data, what));
         let Total { runs, refusals, fsck, crashed, states } = total;
         println!(
             "{data:?}, few {what:?}: {} workloads, {runs} runs, {refusals} calls without space, {fsck} closed volumes by \
              e2fsck too, {crashed} runs crashed in {states} distinct states",
-            WORKLOADS.len() + MORE.len()
+            workload::short().count()
         );
         assert!(refusals > 0);
     }

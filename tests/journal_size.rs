@@ -272,7 +272,7 @@ fn power_may_fail_anywhere() {
     let (bytes, seen) = filled(&Spec::small());
     let tune = sized(1500 * 1024);
     let sizes = expected(&bytes, &tune);
-    let sampling = Sampling { all_of: 128, samples: 24, torn: 24, extremes: 24, seed: 5 };
+    let sampling = Sampling { all_of: 128, samples: 24, torn: 24, extremes: 24, one_of: 1, seed: 5 };
     let record = |bytes: &[u8], run: &dyn Fn(Arc<dyn BlockStore>)| {
         let domain = PowerDomain::new();
         run(Arc::new(Recorder::new(RamStore::from_bytes(bytes.to_vec()), 0, domain.clone())));
@@ -293,7 +293,7 @@ fn power_may_fail_anywhere() {
         if refused && n % 4 == 0 {
             let open = |store| Volume::open_stepped(store, &Options::default(), image::clock(1)).expect("open").close();
             let (media, events) = record(&left, &|store| open(store).expect("close"));
-            let few = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, seed: n };
+            let few = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, one_of: 1, seed: n };
             twice += few.each(&media, &events, |layers, _| {
                 finished(layers[0].to_bytes(), sizes, &seen, &format!("state {n}, again"));
             });

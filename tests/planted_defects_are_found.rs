@@ -104,7 +104,12 @@ fn early_forget_is_found_in_some_interleaving() {
             before: calls("create /a 0644"),
             remount: false,
             calls: calls("truncate /a 700"),
-            others: Some(Others { calls: vec![calls("write /a 2000 900 #1 ; fsync /a")], schedules, background: None }),
+            others: Some(Others {
+                calls: vec![calls("write /a 2000 900 #1 ; fsync /a")],
+                schedules,
+                background: None,
+                lead: 0,
+            }),
         };
         let report = prey.explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap();
         report.violations.first().map(ToString::to_string)

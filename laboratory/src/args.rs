@@ -38,6 +38,12 @@ pub struct CrashArgs {
     /// Stop after so many seconds for each engine (60 if nothing else ends it)
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seconds: Option<u64>,
+    /// Stop after so many seconds of processors for each engine, however busy the machine is
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["case", "kill"])]
+    pub(crate) processor_seconds: Option<u64>,
+    /// Tell violations as they were found, without making them small
+    #[arg(long)]
+    pub(crate) as_found: bool,
     /// Seed of everything random; printed
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     pub(crate) seed: u64,
@@ -68,6 +74,9 @@ pub struct CrashArgs {
     /// Seconds that go by at each turn of background work between the calls of several threads
     #[arg(long, value_name = "NUMBER")]
     pub(crate) background: Option<u64>,
+    /// Of several --calls, so many of the first thread are done before the others begin
+    #[arg(long, default_value_t = 0, value_name = "NUMBER")]
+    pub(crate) lead: usize,
     /// How the medium fails while --calls are done: read, write or flush, which one, and how many in a row, as in write:17 or flush:3:1
     #[arg(long, value_name = "KIND:NUMBER[:TIMES]")]
     pub(crate) fault: Option<Fault>,

@@ -84,6 +84,13 @@ pub enum Faults {
         /// How many.
         count: u64,
     },
+    /// So many transfers of each kind, evenly spread over the run, each fails once and for good.
+    Spread {
+        /// How many; 0 for all.
+        points: u64,
+        /// Which ones.
+        shift: u64,
+    },
 }
 
 impl Faults {
@@ -91,7 +98,7 @@ impl Faults {
     pub(crate) fn one(self) -> Option<Fault> {
         match self {
             Self::One(fault) => Some(fault),
-            Self::Search { .. } => None,
+            Self::Search { .. } | Self::Spread { .. } => None,
         }
     }
 
@@ -100,6 +107,7 @@ impl Faults {
         let (seed, count) = match self {
             Self::One(fault) => return vec![fault],
             Self::Search { seed, count } => (seed, count),
+            Self::Spread { points, shift } => return tried.spread(points, shift),
         };
         let random = Fixed::new(Timestamp::default(), seed);
         let below = |n: u64| u64::from(random.random_u32()) % n.max(1);
@@ -126,6 +134,17 @@ pub(crate) struct Tried {
 }
 
 impl Tried {
+    fn spread(mut self, points: u64, shift: u64) -> Vec<Fault> {
+        let mut all = Vec::new();
+        for kind in [Kind::Read, Kind::Write, Kind::Flush] {
+            let [_, count] = *self.of(kind);
+            let points = if points == 0 { count } else { points.min(count) };
+            let nth = (0..points).map(|i| (i * count + shift % count.max(1)) / points);
+            all.extend(nth.flat_map(|nth| [1, u64::MAX].map(|times| Fault { kind, nth, times })));
+        }
+        all
+    }
+
     fn of(&mut self, kind: Kind) -> &mut [u64; 2] {
         match kind {
             Kind::Read => &mut self.reads,
@@ -331,6 +350,24 @@ impl Trial {
                 return Ok(());
             }
         }
+        self.close(library)
+    }
+
+    /// Closes the volume, which makes everything durable, or fails as the medium does.
+    fn close(&mut self, library: Library) -> Result<(), String> {
+        let stopped = self.medium.state.lock().stops;
+        let call = self.run.ops.len() as u64;
+        self.domain.mark(2 * call);
+        let closed = library.close();
+        self.domain.mark(2 * call + 1);
+        match closed {
+            Ok(()) if stopped => return Err("closing succeeded after the journal had failed".into()),
+            Err(e) if !self.failed() => return Err(format!("cannot be closed: {e}")),
+            Ok(()) | Err(_) => {}
+        }
+        let mut model = self.run.states.last().ok_or("no state")?.clone();
+        model.drop_handles();
+        self.note(&Op::Sync, Vec::new(), model, closed.is_ok());
         Ok(())
     }
 
@@ -398,7 +435,8 @@ impl Trial {
             return Err(format!("failed, but has changed something:\n  {}", differences.join("\n  ")));
         }
         let now = with_bytes_of(&before, &after, &found)?;
-        self.run.strays.push(after.clone());
+        // What is read now may be lost, since no flush covers it; what is not there may still come.
+        self.run.strays.extend([before, after.clone()]);
         self.note(op, vec![after], now, false);
         Ok(true)
     }

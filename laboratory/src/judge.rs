@@ -5,7 +5,7 @@ use crate::kernel;
 use crate::names::Names;
 use crate::run::Run;
 use crate::subject::{Description, Subject};
-use ondol::{Options, Volume};
+use ondol::{Options, RecoverReport, Volume};
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
@@ -37,11 +37,11 @@ pub trait VolumeRun: Sync {
     /// How the volume is opened, and the seed of its random numbers.
     fn opening(&self) -> (&Options, u64);
 
-    /// Whether the volume may be found like this after `events` events.
+    /// Whether the volume may be found like this after `events` events, and if opening it had this to do.
     ///
     /// # Errors
     /// It may not; says what differs.
-    fn compare(&self, found: &Snapshot, events: usize) -> Result<Self::Found, String>;
+    fn compare(&self, found: &Snapshot, opening: &RecoverReport, events: usize) -> Result<Self::Found, String>;
 
     /// See [`Subject::still_allowed`].
     fn still_allowed(&self, found: &Self::Found, events: usize) -> bool;
@@ -91,7 +91,7 @@ impl<R: VolumeRun> Subject for R {
         check(&store).map_err(|e| format!("after recovery: {e}"))?;
         let volume = open(self, store).map_err(|e| format!("cannot be mounted after recovery: {e}"))?;
         let found = dump::of_volume(volume.inodes()).map_err(|e| format!("cannot be read after recovery: {e}"))?;
-        self.compare(&found, events)
+        self.compare(&found, &volume.recovered(), events)
     }
 
     fn still_allowed(&self, matched: &R::Found, events: usize) -> bool {

@@ -1,7 +1,7 @@
 //! One workload: recorded, explored, replayed, and made small.
 
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
-use crate::faults::{self, Faults, Tried};
+use crate::faults::{self, Fault, Faults, Tried};
 use crate::run::{self, Run};
 use crate::search::Search;
 use crate::subject::Description;
@@ -14,6 +14,7 @@ use ondol_power::Layer;
 use ondol_testkit::image;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
+use std::panic::AssertUnwindSafe;
 
 /// What is hunted, and how.
 #[derive(Clone, Debug)]
@@ -39,6 +40,14 @@ pub fn data_word(data: DataMode) -> &'static str {
         DataMode::Ordered => "ordered",
         DataMode::Writeback => "writeback",
     }
+}
+
+/// What `record` returns; a panic is a failure, too.
+fn caught<T>(record: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    std::panic::catch_unwind(AssertUnwindSafe(record)).unwrap_or_else(|panic| {
+        let what = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(format!("a panic: {}", what.unwrap_or("without words")))
+    })
 }
 
 /// A recorded workload.
@@ -76,7 +85,8 @@ impl Prey {
     /// # Errors
     /// The volume fails, or disagrees with the model without any crash.
     pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
-        let mut run = run::record(&self.setup(image, workload), &workload.calls).map_err(|e| e.to_string())?;
+        let record = || run::record(&self.setup(image, workload), &workload.calls).map_err(|e| e.to_string());
+        let mut run = caught(record)?;
         run.description = self.describe(workload);
         Ok(run)
     }
@@ -99,21 +109,34 @@ impl Prey {
         faults: Faults,
     ) -> Result<Vec<Recorded>, Box<Violation>> {
         let setup = self.setup(image, workload);
-        let tried = match faults {
-            Faults::One(_) => Tried::default(),
-            Faults::Search { .. } => {
-                let works = Self { fault: None, ..self.clone() };
-                faults::record(&setup, &workload.calls, None).map_err(|what| works.uncrashed(workload, what))?.1
-            }
-        };
         let one = |fault| {
             let failing = Self { fault: Some(Faults::One(fault)), ..self.clone() };
-            let run = faults::record(&setup, &workload.calls, Some(fault));
+            let run = caught(|| faults::record(&setup, &workload.calls, Some(fault)));
             let (mut run, _) = run.map_err(|what| failing.uncrashed(workload, what))?;
             run.description = failing.describe(workload);
             Ok(Recorded::One(Box::new(run)))
         };
-        faults.of(tried).into_iter().map(one).collect()
+        self.faults_of(image, workload, faults)?.into_iter().map(one).collect()
+    }
+
+    /// In which ways the medium fails while a workload is done, one way for each run.
+    ///
+    /// # Errors
+    /// The volume does what it should not on a medium that works.
+    pub fn faults(&self, image: &Layer, workload: &Workload) -> Result<Vec<Fault>, Box<Violation>> {
+        self.fault.map_or(Ok(Vec::new()), |faults| self.faults_of(image, workload, faults))
+    }
+
+    fn faults_of(&self, image: &Layer, workload: &Workload, faults: Faults) -> Result<Vec<Fault>, Box<Violation>> {
+        let tried = match faults {
+            Faults::One(_) => Tried::default(),
+            Faults::Search { .. } | Faults::Spread { .. } => {
+                let works = Self { fault: None, ..self.clone() };
+                let run = caught(|| faults::record(&self.setup(image, workload), &workload.calls, None));
+                run.map_err(|what| works.uncrashed(workload, what))?.1
+            }
+        };
+        Ok(faults.of(tried))
     }
 
     fn options(&self, workload: &Workload) -> Options {
@@ -146,7 +169,8 @@ impl Prey {
             background: others.background,
         };
         let program = [std::slice::from_ref(&workload.calls), &others.calls].concat();
-        let program = Program::new(program).map_err(|e| self.uncrashed(workload, e.to_string()))?;
+        let program =
+            Program::new(program).map_err(|e| self.uncrashed(workload, e.to_string()))?.with_lead(others.lead);
         let several = |run| Recorded::Several(Box::new(run));
         match others.schedules {
             Schedules::One(schedule) => {
@@ -189,7 +213,7 @@ impl Prey {
         arguments += &format!(" --calls '{}'", quoted(calls));
         text += &format!("recorded calls:\n{}", text::print(calls));
         let mut schedule = None;
-        if let Some(Others { calls, schedules, background }) = others {
+        if let Some(Others { calls, schedules, background, lead }) = others {
             for calls in calls {
                 arguments += &format!(" --calls '{}'", quoted(calls));
                 text += &format!("at the same time:\n{}", text::print(calls));
@@ -197,6 +221,9 @@ impl Prey {
             if let Schedules::One(one) = schedules {
                 arguments += &format!(" --schedule {one}");
                 schedule = Some(*one);
+            }
+            if *lead > 0 {
+                arguments += &format!(" --lead {lead}");
             }
             if let Some(seconds) = background {
                 arguments += &format!(" --background {seconds}");
@@ -222,8 +249,12 @@ impl Prey {
         let mut report = Report::default();
         match self.record_all(image, workload, watch) {
             Ok(runs) => {
+                let about = self.limits.about.map(|about| about.div_ceil(runs.len().max(1) as u64));
+                let limits = Limits { about, ..self.limits };
                 for run in runs {
-                    let mut of_run = run.explore(&self.limits, watch);
+                    // What is left is for all runs together.
+                    let states = limits.states.map(|most| most.saturating_sub(report.seen.len() as u64).max(1));
+                    let mut of_run = run.explore(&Limits { states, ..limits }, watch);
                     report.seen.append(&mut of_run.seen);
                     report.add(of_run);
                     if report.violations.len() >= self.limits.violations {

@@ -3,7 +3,7 @@
 use crate::judge::VolumeRun;
 use crate::run::{SUPERBLOCK, log_pages};
 use crate::subject::Description;
-use ondol::{DataMode, Options};
+use ondol::{DataMode, Options, RecoverReport};
 use ondol_env::reach::Hit;
 use ondol_power::{Event, Kind, Medium, Pages};
 use ondol_testkit::dump::Snapshot;
@@ -73,7 +73,7 @@ impl VolumeRun for ThreadsRun {
         (&self.setup.options, self.setup.seed)
     }
 
-    fn compare(&self, found: &Snapshot, events: usize) -> Result<Matched, String> {
+    fn compare(&self, found: &Snapshot, _: &RecoverReport, events: usize) -> Result<Matched, String> {
         self.run.orders.judge(self.data(), events, found)
     }
 

@@ -13,9 +13,13 @@ use std::collections::BTreeMap;
 
 /// Few states of each run: what counts here is where they are.
 fn limits(round: u64) -> Limits {
-    let sampling = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, seed: round };
-    Limits { sampling, depth: 1, recrash_every: 12 >> round.min(3), second_opinion_every: 0, ..Limits::default() }
+    let sampling = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, one_of: 1, seed: round };
+    let (recrash_every, about) = (12 >> round.min(3), Some(STATES << round));
+    Limits { sampling, depth: 1, recrash_every, about, second_opinion_every: 0, use_every: 0, ..Limits::default() }
 }
+
+/// States of each run in the first round, about.
+const STATES: u64 = 100;
 
 /// How often all workloads are gone through, in other data modes and interleavings, as long as something is missing.
 const ROUNDS: u64 = 4;

@@ -6,6 +6,7 @@ use ondol_laboratory::explore::{CasePath, Limits, Violation, Watch};
 use ondol_laboratory::faults::Faults;
 use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};
 use ondol_laboratory::{Image, Prey, Replayed};
+use ondol_power::Keep;
 use ondol_testkit::op::text;
 
 const EARLY: Option<Defect> = Some(Defect::MissingFlushAfterCommit);
@@ -19,7 +20,7 @@ fn workload(before: &str, calls: &str, others: &[&str]) -> Workload {
     let ops = |lines: &str| text::parse(lines).unwrap();
     let calls_of_others = others.iter().map(|lines| ops(lines)).collect();
     let schedules = Schedules::Search { seed: 1, count: 20 };
-    let others = Others { calls: calls_of_others, schedules, background: None };
+    let others = Others { calls: calls_of_others, schedules, background: None, lead: 0 };
     Workload {
         name: "a test".into(),
         image: Image::Small,
@@ -107,6 +108,13 @@ fn what_is_done_after_a_recovery_is_crashed_too() {
     let report = with(EARLY, 1);
     let violation = report.violations.first().expect("it is found");
     assert!(violation.path.1.is_some() && violation.to_string().contains("recovered, and then these calls"));
+    // What was lost then is made small: the commit block is enough.
+    let mut prey = prey(EARLY, None);
+    prey.limits.use_every = 1;
+    let small = prey.smallest(&workload, violation.clone(), &Watch::default()).unwrap();
+    let case = small.path.1.and_then(|after| after.case).expect("a crash of what is done then");
+    let lost = case.keep.iter().filter(|keep| **keep != Keep::All).count();
+    assert_eq!(lost, 1, "{case}");
     let sound = with(None, 1);
     assert!(sound.violations.is_empty() && sound.used > 0 && sound.used_states > sound.used, "{:?}", sound.violations);
 }

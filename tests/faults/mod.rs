@@ -2,9 +2,6 @@
 
 #![allow(dead_code, reason = "each test of faults uses a part of it")]
 
-pub(crate) mod medium;
-pub(crate) mod workloads;
-
 use ondol::{DataMode, Volume};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;

@@ -1,5 +1,6 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
-//! `cargo xtask hunt`: the tests that take long, at full depth.
+//! `cargo xtask hunt`: the tests that take long, at full depth; with `--states N` the crash laboratory, until it has seen so many states.
+//! `cargo xtask plants`: every planted defect against the laboratory's default hunt.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 #![forbid(unsafe_code)]
 
@@ -7,9 +8,11 @@ mod fuzz;
 mod layers;
 mod licences;
 mod plant;
+mod plants;
 mod programs;
 mod sizes;
 
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// One check: its name and what it does.
@@ -35,6 +38,9 @@ fn main() -> ExitCode {
     if wanted == "hunt" {
         return hunt(words).map_or_else(fail, |()| ExitCode::SUCCESS);
     }
+    if wanted == "plants" {
+        return plants::run(words).map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if wanted == "fuzz" {
         let result = fuzz::run(&words.collect::<Vec<_>>());
         return result.map_or_else(fail, |()| ExitCode::SUCCESS);
@@ -46,7 +52,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }
@@ -68,8 +74,22 @@ fn cargo(args: &[&str]) -> Result<(), String> {
     run(Command::new(env!("CARGO")).args(args))
 }
 
-/// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`.
+/// The program, built for speed.
+fn release(features: &[&str]) -> Result<PathBuf, String> {
+    let build = ["build", "--release", "--quiet", "-p", "ondol-cli"];
+    cargo(&[&build, features].concat())?;
+    Ok(metadata()?.target_directory.into_std_path_buf().join("release/ondol"))
+}
+
+/// The whole-stack tests at their full depth; `words` go on to `cargo test`, as in `--test crash`. With `--states` the laboratory instead.
 fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
+    let words: Vec<String> = words.collect();
+    if words.first().is_some_and(|word| word == "--states") {
+        let states = words.get(1).and_then(|n| n.parse::<u64>().ok()).ok_or("--states needs a number")?;
+        // As many on each of both engines.
+        let each = states.div_ceil(2).to_string();
+        return run(Command::new(release(&[])?).args(["crash", "--states", &each]).args(&words[2..]));
+    }
     let mut command = Command::new(env!("CARGO"));
     run(command.args(["test", "-p", "ondol-tests"]).args(words).env("ONDOL_HUNT", "1"))
 }

@@ -10,8 +10,21 @@ use std::str::FromStr;
 /// Whether this build has the defects in it.
 pub const AVAILABLE: bool = cfg!(feature = "plant");
 
+/// What a defect is planted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The volume, or what all block engines share: it shows in each of them.
+    All,
+    /// Engine `classic`.
+    Classic,
+    /// Engine `compressed`.
+    Compressed,
+    /// NVM pools.
+    Pool,
+}
+
 macro_rules! defects {
-    ($($variant:ident $name:literal $what:literal,)*) => {
+    ($($variant:ident $name:literal $subject:ident $what:literal,)*) => {
         /// A rule that is broken on purpose.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Defect {
@@ -29,6 +42,13 @@ macro_rules! defects {
                 }
             }
 
+            /// Where it is.
+            pub fn subject(self) -> Subject {
+                match self {
+                    $(Self::$variant => Subject::$subject,)*
+                }
+            }
+
             /// What is done wrong, in one line.
             pub fn what(self) -> &'static str {
                 match self {
@@ -40,70 +60,84 @@ macro_rules! defects {
 }
 
 defects! {
-    MissingFlushBeforeCommit "missing-flush-before-commit" "The commit block is written before log blocks and data are durable.",
-    MissingFlushAfterCommit "missing-flush-after-commit" "A sync returns before the commit block is durable.",
-    MissingFlushBeforeTail "missing-flush-before-tail" "The log's tail moves on before the home blocks are durable.",
-    MissingFlushAfterTail "missing-flush-after-tail" "Log blocks are written again before the moved tail is durable.",
-    MissingFlushInRecovery "missing-flush-in-recovery" "Recovery empties the log before the home blocks are durable.",
-    MissingDataFlush "missing-data-flush" "A sync without a transaction leaves data that was written in place in the cache.",
-    CommitBeforeData "commit-before-data" "The commit block is written together with the log blocks, before any flush.",
-    UnsetTail "unset-tail" "The first transaction in an empty log does not set the tail.",
-    TailTooFar "tail-too-far" "A checkpoint declares the log empty although younger transactions are in it.",
-    LostHomeWrite "lost-home-write" "A checkpoint leaves out the last block it should write home.",
-    LostNewerImage "lost-newer-image" "A checkpoint forgets images that were committed while it was writing.",
-    RingOverrun "ring-overrun" "Journal space is promised without regard to what the log still holds.",
-    PromiseInGap "promise-in-gap" "Promises of a transaction end before the journal space that it takes is counted.",
-    SkippedRevoke "skipped-revoke" "Freed blocks are not revoked in the log.",
-    UnreadRevoke "unread-revoke" "Recovery does not heed revokes.",
-    FreedImage "freed-image" "A block that a transaction frees is logged with it all the same.",
-    UncheckedChecksum "unchecked-checksum" "Recovery does not verify the checksums of images.",
-    UnescapedImage "unescaped-image" "Recovery leaves escaped images as they are in the log.",
-    OldImageWins "old-image-wins" "Recovery writes the oldest image of a block home.",
-    StaleRing "stale-ring" "Recovery takes blocks of an earlier lap of the log for part of this one.",
-    UncheckedUnit "unchecked-unit" "A unit of the compressed journal counts when it decompresses, whatever its checksum and number.",
-    StaleUnit "stale-unit" "Recovery takes units of an earlier lap of the compressed journal for part of this one.",
-    UncheckedStaging "unchecked-staging" "Recovery does not look whether data that a unit names has arrived at home.",
-    UnnamedStaging "unnamed-staging" "A unit does not name the data that was written home for it.",
-    StaleHome "stale-home" "New data that changes after it was written home is not written again by the commit.",
-    UnawaitedStaging "unawaited-staging" "A commit does not wait for those who still write its new data home.",
-    SilentDamage "silent-damage" "Recovery takes a damaged unit that was durable for the end of the compressed journal.",
-    ReusedTid "reused-tid" "An emptied log starts again with a transaction id that is still in it.",
-    UnzeroedCommitPlace "unzeroed-commit-place" "What was at the commit block's place stays behind its first sector.",
-    EarlyDiscard "early-discard" "Freed blocks are discarded before the freeing is durable.",
-    EarlyReuse "early-reuse" "Freed blocks can be allocated before the freeing is durable.",
-    ReuseDuringCheckpoint "reuse-during-checkpoint" "Freed blocks can be allocated while a checkpoint may still write to them.",
-    EarlyForget "early-forget" "The image of a freed block is given up while the transaction before still needs it.",
-    LiveDerived "live-derived" "A descriptor's free count is that of memory and not of the transaction's bitmap.",
-    LostOrphan "lost-orphan" "An inode that loses its last name is not entered as an orphan.",
-    KeptOrphan "kept-orphan" "A deleted inode stays entered as an orphan.",
-    LostTruncate "lost-truncate" "A truncate in several steps is not entered as an orphan.",
-    UnannouncedOrphans "unannounced-orphans" "The orphan file is used without ORPHAN_PRESENT.",
-    SplitOperation "split-operation" "An atomic write is published block by block.",
-    TornPublish "torn-publish" "The blocks of a handle join the running transaction in two steps.",
-    UnwrittenLate "unwritten-late" "An extent is published as written before its data is on the way.",
-    UnmarkedMount "unmarked-mount" "A mount does not set RECOVER.",
-    FlagClearedEarly "flag-cleared-early" "RECOVER is cleared while the log still holds transactions.",
-    XattrFreedAsData "xattr-freed-as-data" "A block of attributes is freed as if it had held data.",
-    NodeFreedAsData "node-freed-as-data" "A node of an extent tree is freed as if it had held data.",
-    DirectoryFreedAsData "directory-freed-as-data" "A directory's blocks are freed as if they had held data.",
-    SymlinkFreedAsData "symlink-freed-as-data" "The block of a symbolic link is freed as if it had held data.",
-    PointersFreedAsData "pointers-freed-as-data" "A pointer block is freed as if it had held data.",
-    RevokeForever "revoke-forever" "Recovery also holds back images that are younger than a revoke.",
-    HalfRevoked "half-revoked" "Of a freed run only the first block is revoked.",
-    RevokedImageKept "revoked-image-kept" "A checkpoint writes images home that were revoked.",
-    MisreadWrap "misread-wrap" "What goes over the end of the ring goes on a block too far.",
-    WaitForOlder "wait-for-older" "A sync is content with the transaction before its own.",
-    ForgottenFlag "forgotten-flag" "Data of a file that once was journaled by its flag is written in place when the flag is gone.",
-    OverwrittenStaging "overwritten-staging" "Data that the newest transaction names is overwritten in place.",
-    StagingSumOfFirst "staging-sum-of-first" "The checksum of data that a unit names covers the first block of each run.",
-    StaleOrphanLink "stale-orphan-link" "An inode leaves the orphan list, and the one before it goes on naming it.",
-    KeptSlot "kept-slot" "The slot of an orphan is not cleared.",
-    ZeroedTooFar "zeroed-too-far" "A checkpoint overwrites the whole log with zeros.",
-    UnstagedInode "unstaged-inode" "An operation on several inodes writes the first of them.",
-    PoolMissingWriteBack "pool-missing-write-back" "A record in the NVM pool is not written back from the CPU's caches.",
-    PoolMissingFence "pool-missing-fence" "What is written back to the NVM pool is not waited for.",
-    PoolUncheckedChecksum "pool-unchecked-checksum" "Recovery does not verify the checksums of the NVM pool.",
-    PoolPublishBeforeData "pool-publish-before-data" "A record in the NVM pool is published before its bytes.",
+    MissingFlushBeforeCommit "missing-flush-before-commit" All "The commit block is written before log blocks and data are durable.",
+    MissingFlushAfterCommit "missing-flush-after-commit" All "A sync returns before the commit block is durable.",
+    MissingFlushBeforeTail "missing-flush-before-tail" All "The log's tail moves on before the home blocks are durable.",
+    MissingFlushAfterTail "missing-flush-after-tail" All "Log blocks are written again before the moved tail is durable.",
+    MissingFlushInRecovery "missing-flush-in-recovery" All "Recovery empties the log before the home blocks are durable.",
+    MissingDataFlush "missing-data-flush" All "A sync without a transaction leaves data that was written in place in the cache.",
+    CommitBeforeData "commit-before-data" Classic "The commit block is written together with the log blocks, before any flush.",
+    UnsetTail "unset-tail" All "The first transaction in an empty log does not set the tail.",
+    TailTooFar "tail-too-far" All "A checkpoint declares the log empty although younger transactions are in it.",
+    LostHomeWrite "lost-home-write" All "A checkpoint leaves out the last block it should write home.",
+    LostNewerImage "lost-newer-image" All "A checkpoint forgets images that were committed while it was writing.",
+    RingOverrun "ring-overrun" All "Journal space is promised without regard to what the log still holds.",
+    PromiseInGap "promise-in-gap" All "Promises of a transaction end before the journal space that it takes is counted.",
+    SkippedRevoke "skipped-revoke" All "Freed blocks are not revoked in the log.",
+    UnreadRevoke "unread-revoke" All "Recovery does not heed revokes.",
+    FreedImage "freed-image" All "A block that a transaction frees is logged with it all the same.",
+    UncheckedChecksum "unchecked-checksum" Classic "Recovery does not verify the checksums of images.",
+    UnescapedImage "unescaped-image" Classic "Recovery leaves escaped images as they are in the log.",
+    OldImageWins "old-image-wins" Classic "Recovery writes the oldest image of a block home.",
+    StaleRing "stale-ring" Classic "Recovery takes blocks of an earlier lap of the log for part of this one.",
+    UncheckedUnit "unchecked-unit" Compressed "A unit of the compressed journal counts when it decompresses, whatever its checksum and number.",
+    StaleUnit "stale-unit" Compressed "Recovery takes units of an earlier lap of the compressed journal for part of this one.",
+    UncheckedStaging "unchecked-staging" Compressed "Recovery does not look whether data that a unit names has arrived at home.",
+    UnnamedStaging "unnamed-staging" Compressed "A unit does not name the data that was written home for it.",
+    StaleHome "stale-home" Compressed "New data that changes after it was written home is not written again by the commit.",
+    UnawaitedStaging "unawaited-staging" Compressed "A commit does not wait for those who still write its new data home.",
+    SilentDamage "silent-damage" Compressed "Recovery takes a damaged unit that was durable for the end of the compressed journal.",
+    ReusedTid "reused-tid" Classic "An emptied log starts again with a transaction id that is still in it.",
+    UnzeroedCommitPlace "unzeroed-commit-place" Classic "What was at the commit block's place stays behind its first sector.",
+    EarlyDiscard "early-discard" All "Freed blocks are discarded before the freeing is durable.",
+    EarlyReuse "early-reuse" All "Freed blocks can be allocated before the freeing is durable.",
+    ReuseDuringCheckpoint "reuse-during-checkpoint" All "Freed blocks can be allocated while a checkpoint may still write to them.",
+    EarlyForget "early-forget" All "The image of a freed block is given up while the transaction before still needs it.",
+    LiveDerived "live-derived" All "A descriptor's free count is that of memory and not of the transaction's bitmap.",
+    LostOrphan "lost-orphan" All "An inode that loses its last name is not entered as an orphan.",
+    KeptOrphan "kept-orphan" All "A deleted inode stays entered as an orphan.",
+    LostTruncate "lost-truncate" All "A truncate in several steps is not entered as an orphan.",
+    UnannouncedOrphans "unannounced-orphans" All "The orphan file is used without ORPHAN_PRESENT.",
+    SplitOperation "split-operation" All "An atomic write is published block by block.",
+    TornPublish "torn-publish" All "The blocks of a handle join the running transaction in two steps.",
+    UnwrittenLate "unwritten-late" All "An extent is published as written before its data is on the way.",
+    UnmarkedMount "unmarked-mount" All "A mount does not set RECOVER.",
+    FlagClearedEarly "flag-cleared-early" All "RECOVER is cleared while the log still holds transactions.",
+    XattrFreedAsData "xattr-freed-as-data" All "A block of attributes is freed as if it had held data.",
+    NodeFreedAsData "node-freed-as-data" All "A node of an extent tree is freed as if it had held data.",
+    DirectoryFreedAsData "directory-freed-as-data" All "A directory's blocks are freed as if they had held data.",
+    SymlinkFreedAsData "symlink-freed-as-data" All "The block of a symbolic link is freed as if it had held data.",
+    PointersFreedAsData "pointers-freed-as-data" All "A pointer block is freed as if it had held data.",
+    RevokeForever "revoke-forever" Classic "Recovery also holds back images that are younger than a revoke.",
+    HalfRevoked "half-revoked" All "Of a freed run only the first block is revoked.",
+    RevokedImageKept "revoked-image-kept" All "A checkpoint writes images home that were revoked.",
+    MisreadWrap "misread-wrap" All "What goes over the end of the ring goes on a block too far.",
+    WaitForOlder "wait-for-older" All "A sync is content with the transaction before its own.",
+    ForgottenFlag "forgotten-flag" All "Data of a file that once was journaled by its flag is written in place when the flag is gone.",
+    OverwrittenStaging "overwritten-staging" Compressed "Data that the newest transaction names is overwritten in place.",
+    StagingSumOfFirst "staging-sum-of-first" Compressed "The checksum of data that a unit names covers the first block of each run.",
+    StaleOrphanLink "stale-orphan-link" All "An inode leaves the orphan list, and the one before it goes on naming it.",
+    KeptSlot "kept-slot" All "The slot of an orphan is not cleared.",
+    ZeroedTooFar "zeroed-too-far" All "A checkpoint overwrites the whole log with zeros.",
+    UnstagedInode "unstaged-inode" All "An operation on several inodes writes the first of them.",
+    RevokesOfOneBlock "revokes-of-one-block" Classic "Of many revokes the log has those that fit into one block.",
+    UnlistedValue "unlisted-value" All "The inode of a value that nothing names any more is not entered as an orphan.",
+    KeptTruncate "kept-truncate" All "A finished truncate stays on the orphan list.",
+    PoolMissingWriteBack "pool-missing-write-back" Pool "A record in the NVM pool is not written back from the CPU's caches.",
+    PoolMissingFence "pool-missing-fence" Pool "What is written back to the NVM pool is not waited for.",
+    PoolUncheckedChecksum "pool-unchecked-checksum" Pool "Recovery does not verify the checksums of the NVM pool.",
+    PoolPublishBeforeData "pool-publish-before-data" Pool "A record in the NVM pool is published before its bytes.",
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::All => "all",
+            Self::Classic => "classic",
+            Self::Compressed => "compressed",
+            Self::Pool => "pool",
+        })
+    }
 }
 
 impl fmt::Display for Defect {

@@ -17,13 +17,15 @@ pub struct Sampling {
     pub torn: u32,
     /// Before a barrier and where fewer states are allowed, with more combinations: so many items each alone, and all without each.
     pub extremes: usize,
+    /// Of so many states that are chosen like this one is built, spread over the run by the seed.
+    pub one_of: u64,
     /// Seed of the random ones.
     pub seed: u64,
 }
 
 impl Default for Sampling {
     fn default() -> Self {
-        Self { all_of: 256, samples: 48, torn: 96, extremes: 64, seed: 1 }
+        Self { all_of: 256, samples: 48, torn: 96, extremes: 64, one_of: 1, seed: 1 }
     }
 }
 
@@ -40,6 +42,56 @@ impl Sampling {
             ..self
         }
     }
+}
+
+/// States for each event, about, that [`Sampling::spread`] tries.
+const LEVELS: [usize; 6] = [128, 64, 32, 16, 8, 4];
+
+impl Sampling {
+    /// With about `most` states of this run, spread over all of it, if there are more: fewer for each event at first, and then not
+    /// for every event.
+    #[must_use]
+    pub fn spread(self, media: &[Medium], events: &[Event], most: u64) -> Self {
+        let levels: Vec<Self> = [self].into_iter().chain(LEVELS.map(|level| self.at_most(level))).collect();
+        let mut counts = vec![0u64; levels.len()];
+        let mut cut = Cut::new(media);
+        for (i, event) in events.iter().enumerate() {
+            let newest = cut.advance(event);
+            let is_cut = !newest.is_empty() || is_barrier(event);
+            let is_gathered = events.get(i + 1).is_none_or(is_barrier);
+            let (all, whole) = (cut.all_combinations(), cut.combinations());
+            for (level, count) in levels.iter().zip(&mut counts) {
+                *count += if is_cut { level.about(all, whole) } else { 0 };
+                if is_gathered && whole.is_none_or(|n| n > level.all_of) {
+                    *count += 2 + 2 * cut.items().len().min(level.extremes) as u64;
+                }
+            }
+        }
+        let chosen = counts.iter().position(|count| *count <= most.max(1));
+        let chosen = chosen.unwrap_or(levels.len() - 1);
+        Self { one_of: counts[chosen].div_ceil(most.max(1)).max(1) * self.one_of, ..levels[chosen] }
+    }
+
+    /// States of a cut with so many combinations, with and without torn ones.
+    fn about(&self, all: Option<usize>, whole: Option<usize>) -> u64 {
+        let few = |n: Option<usize>| n.filter(|n| *n <= self.all_of);
+        match few(all) {
+            Some(n) => n as u64,
+            None => few(whole).unwrap_or(1) as u64 + u64::from(self.samples) + u64::from(self.torn),
+        }
+    }
+
+    /// Whether the `n`-th state that is chosen is built.
+    fn is_built(&self, n: u64) -> bool {
+        // Multiplied and folded, neighbours have nothing to do with each other.
+        let mixed = (n ^ self.seed.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.one_of <= 1 || (mixed ^ mixed >> 32).is_multiple_of(self.one_of)
+    }
+}
+
+/// Something becomes durable, or cannot any more.
+fn is_barrier(event: &Event) -> bool {
+    matches!(event, Event::Flush { .. } | Event::FlushFailed { .. } | Event::Fence { .. })
 }
 
 /// How far it came.
@@ -65,12 +117,12 @@ impl Sampling {
         state: &mut dyn FnMut(&Cut<'_>, Vec<Keep>) -> bool,
     ) -> Built {
         let (mut cut, mut built, mut go_on) = (Cut::new(media), Built::default(), true);
+        let mut chosen = 0;
         let mut state = |cut: &Cut<'_>, keep: Vec<Keep>| {
-            go_on = go_on && state(cut, keep);
+            chosen += 1;
+            go_on = go_on && (!self.is_built(chosen) || state(cut, keep));
             go_on
         };
-        let is_barrier =
-            |event: &Event| matches!(event, Event::Flush { .. } | Event::FlushFailed { .. } | Event::Fence { .. });
         let mut go_on = self.of_cut(&cut, 0..0, &mut built, &mut state);
         for (i, event) in events.iter().enumerate() {
             if !go_on {
@@ -120,7 +172,7 @@ impl Sampling {
         let chosen = Chosen { sampling: self, cut, newest, random };
         let count = cut.combinations().filter(|n| *n <= self.all_of);
         built.cuts += 1;
-        built.exhausted += u64::from(count.is_some());
+        built.exhausted += u64::from(count.is_some() && self.one_of <= 1);
         if let Some(count) = cut.all_combinations().filter(|n| *n <= self.all_of) {
             return chosen.all(count, |n| cut.any_combination(n), state);
         }

@@ -62,7 +62,7 @@ fn replay(media: &[Medium], events: &[Event]) -> Vec<u8> {
 }
 
 /// Some states of each cut.
-const SOME: Sampling = Sampling { all_of: 1, samples: 10, torn: 16, extremes: 8, seed: 1 };
+const SOME: Sampling = Sampling { all_of: 1, samples: 10, torn: 16, extremes: 8, one_of: 1, seed: 1 };
 
 fn with_data_journal_every_crash_leaves_a_prefix_of_the_changes() {
     let base = mkfs("8M", &["-b", "1024", "-J", "size=1", "-N", "32"], 1);

@@ -46,7 +46,7 @@ const SECONDS: u64 = 60;
 /// Names that do not exist, workloads that cannot be read.
 pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if args.plant.as_deref() == Some("list") {
-        Defect::ALL.iter().for_each(|defect| say!("{defect:30} {}", defect.what()));
+        Defect::ALL.iter().for_each(|defect| say!("{:28} {:10} {}", defect.name(), defect.subject(), defect.what()));
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(rounds) = args.kill {
@@ -137,7 +137,7 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
         let many = Schedules::Search { seed: args.seed, count: SCHEDULES };
         let schedules = args.schedule.map_or(many, Schedules::One);
         let calls = calls.collect::<Result<_, _>>()?;
-        workload.others = Some(Others { calls, schedules, background: args.background });
+        workload.others = Some(Others { calls, schedules, background: args.background, lead: args.lead });
     }
     Ok(Some(workload))
 }
@@ -160,6 +160,28 @@ fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<P
     Ok(phases.into_iter().map(|phase| phase.on(args.image, args.mount)).collect())
 }
 
+/// What is hunted after each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quarry {
+    Engine(JournalEngine),
+    Pool(Domain),
+}
+
+/// Unless it is said otherwise all there is: the life of a pool takes a few seconds.
+fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
+    let engines = |engines: &[JournalEngine]| engines.iter().copied().map(Quarry::Engine).collect();
+    let is_of_volumes = args.workload.is_some() || !args.calls.is_empty() || args.data.is_some();
+    Ok(match (pool_domain(args)?, args.engine) {
+        (Some(domain), _) => vec![Quarry::Pool(domain)],
+        (None, Some(engine)) => engines(&[engine]),
+        (None, None) if is_of_volumes || args.image.is_some() || args.mount.is_some() => engines(&JournalEngine::ALL),
+        (None, None) => {
+            let volumes: Vec<Quarry> = engines(&JournalEngine::ALL);
+            [Domain::Adr, Domain::Eadr].map(Quarry::Pool).into_iter().chain(volumes).collect()
+        }
+    })
+}
+
 /// Interleavings of several `--calls`.
 const SCHEDULES: u32 = 300;
 
@@ -171,26 +193,23 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
         eprintln!("ondol crash: e2fsck is not here: states are judged by our own check and the model alone");
     }
     let signals = Signals::catch(true).map_err(|e| e.to_string())?;
-    let domain = pool_domain(args)?;
-    let engines = match (args.engine, domain) {
-        (Some(engine), _) => vec![engine],
-        // A pool has no engine.
-        (None, Some(_)) => vec![JournalEngine::default()],
-        (None, None) => JournalEngine::ALL.to_vec(),
-    };
     let modes = args.data.map_or(MODES.to_vec(), |data| vec![data]);
     let endless = matches!(args.workload.as_deref(), None | Some("random" | "threads")) && args.calls.is_empty();
-    let seconds = args.seconds.or((endless && args.states.is_none()).then_some(SECONDS));
+    let is_bound = args.states.is_some() || args.processor_seconds.is_some();
+    let seconds = args.seconds.or((endless && !is_bound).then_some(SECONDS));
     let threads = args.processors.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let violations = if args.plant.is_some() { 1 } else { DIFFERENT };
-    let budget = Budget { states: args.states, threads, violations };
+    let (processor_seconds, shrinks) = (args.processor_seconds, !args.as_found);
+    let budget = Budget { states: args.states, threads, processor_seconds, violations, shrinks };
     let mut all = 0;
-    for engine in engines {
-        let preys: Vec<Prey> = modes.iter().map(|data| prey(engine, *data)).collect();
-        let show = Show::new(args, engine, seconds, &signals);
-        let found = show.during(|watch| match domain {
-            Some(domain) => hunt_pool(&preys[0], domain, watch),
-            None => hunt(&preys, phases(args, engine, modes.len())?, budget, watch),
+    for quarry in quarries(args)? {
+        let show = Show::new(args, quarry, seconds, &signals);
+        let found = show.during(|watch| match quarry {
+            Quarry::Pool(domain) => hunt_pool(&prey(JournalEngine::default(), modes[0]), domain, watch),
+            Quarry::Engine(engine) => {
+                let preys: Vec<Prey> = modes.iter().map(|data| prey(engine, *data)).collect();
+                hunt(&preys, phases(args, engine, modes.len())?, budget, watch)
+            }
         })?;
         show.report(&found);
         all += found.report.violations.len();

@@ -1,6 +1,6 @@
 //! What is seen of a hunt: how far it is, and what it found.
 
-use super::say;
+use super::{Quarry, say};
 use crate::explore::{Violation, Watch};
 use crate::hunt::Found;
 use crate::signals::Signals;
@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The hunt on one engine, for who waits for it.
 pub(super) struct Show<'a> {
     args: &'a CrashArgs,
-    engine: JournalEngine,
+    quarry: Quarry,
     seconds: Option<u64>,
     signals: &'a Signals,
     watch: Watch,
@@ -24,9 +24,9 @@ pub(super) struct Show<'a> {
 }
 
 impl<'a> Show<'a> {
-    pub(super) fn new(args: &'a CrashArgs, engine: JournalEngine, seconds: Option<u64>, signals: &'a Signals) -> Self {
+    pub(super) fn new(args: &'a CrashArgs, quarry: Quarry, seconds: Option<u64>, signals: &'a Signals) -> Self {
         let (watch, over) = (Watch::default(), AtomicBool::new(false));
-        Self { args, engine, seconds, signals, watch, started: System.monotonic_ns(), over }
+        Self { args, quarry, seconds, signals, watch, started: System.monotonic_ns(), over }
     }
 
     /// Hunts, shows how far it is, and ends it when its time is over.
@@ -74,7 +74,10 @@ impl<'a> Show<'a> {
         let recovered = watch.recovered.load(Relaxed);
         let mut text = format!(
             "{}: {}; {} workloads, {} states, {} a second",
-            self.engine.name(),
+            match self.quarry {
+                Quarry::Engine(engine) => engine.name(),
+                Quarry::Pool(_) => "an NVM pool",
+            },
             *watch.phase.lock(),
             watch.workloads.load(Relaxed),
             watch.distinct.load(Relaxed),
@@ -93,16 +96,19 @@ impl<'a> Show<'a> {
     /// Prints what was found.
     pub(super) fn report(&self, found: &Found) {
         let seconds = self.elapsed_ms() as f64 / 1000.0;
-        let is_pool = self.args.workload.as_deref() == Some("pool");
         match self.args.json {
-            true => self.print_json(found, seconds, is_pool),
-            false => self.print(found, seconds, is_pool),
+            true => self.print_json(found, seconds),
+            false => self.print(found, seconds),
         }
     }
 
-    fn print_json(&self, found: &Found, seconds: f64, is_pool: bool) {
-        let Found { report, modes, workloads, phases } = found;
+    fn print_json(&self, found: &Found, seconds: f64) {
+        let Found { report, modes, workloads, phases, first } = found;
         let args = self.args;
+        let (engine, domain) = match self.quarry {
+            Quarry::Engine(engine) => (Some(engine), None),
+            Quarry::Pool(domain) => (None, Some(domain.to_string())),
+        };
         let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
         let times: Vec<u64> = report.violations.iter().map(|violation| violation.times).collect();
         let modes: serde_json::Map<_, _> =
@@ -116,10 +122,19 @@ impl<'a> Show<'a> {
                 "processor_seconds": processor_seconds,
             })
         };
+        let first = first.as_ref().map(|first| {
+            serde_json::json!({
+                "phase": first.phase,
+                "workload": first.workload,
+                "workloads": first.workloads,
+                "recovered": first.recovered,
+                "processor_seconds": first.spent as f64 / 1e9,
+            })
+        });
         let json = serde_json::json!({
-            "engine": (!is_pool).then_some(self.engine.name()),
-            "data": (!is_pool).then_some(modes),
-            "domain": is_pool.then_some(&args.domain),
+            "engine": engine.map(JournalEngine::name),
+            "data": engine.map(|_| modes),
+            "domain": domain,
             "workload": args.workload.as_deref().unwrap_or(if args.calls.is_empty() { "all" } else { "calls" }),
             "plant": args.plant,
             "states": report.states,
@@ -135,8 +150,9 @@ impl<'a> Show<'a> {
             "phases": phases.iter().map(phase).collect::<Vec<_>>(),
             "crash_points": report.crash_points,
             "crash_points_exhausted": report.exhausted,
-            "reach": (!is_pool).then(|| report.reach.json(self.engine)),
+            "reach": engine.map(|engine| report.reach.json(engine)),
             "violations": report.violations.len(),
+            "first": first,
             "found": violations,
             "times": times,
             "seed": args.seed,
@@ -146,16 +162,17 @@ impl<'a> Show<'a> {
         say!("{json}");
     }
 
-    fn print(&self, found: &Found, seconds: f64, is_pool: bool) {
-        let Found { report, modes, workloads, phases } = found;
+    fn print(&self, found: &Found, seconds: f64) {
+        let Found { report, modes, workloads, phases, .. } = found;
         let args = self.args;
-        if is_pool {
-            say!("an NVM pool in domain {}, seed {}", args.domain, args.seed);
-        } else {
-            let of = |(data, distinct): &(_, u64)| format!("data={} {distinct}", data_word(*data));
-            let modes: Vec<String> = modes.iter().map(of).collect();
-            say!("engine {}, seed {}: {workloads} workloads", self.engine.name(), args.seed);
-            say!("  distinct states: {}", modes.join(", "));
+        match self.quarry {
+            Quarry::Pool(domain) => say!("an NVM pool in domain {domain}, seed {}", args.seed),
+            Quarry::Engine(engine) => {
+                let of = |(data, distinct): &(_, u64)| format!("data={} {distinct}", data_word(*data));
+                let modes: Vec<String> = modes.iter().map(of).collect();
+                say!("engine {}, seed {}: {workloads} workloads", engine.name(), args.seed);
+                say!("  distinct states: {}", modes.join(", "));
+            }
         }
         let per_second = report.distinct as f64 / seconds.max(1e-9);
         say!("  states built {}; recovered {}", report.states, report.distinct);
@@ -177,8 +194,8 @@ impl<'a> Show<'a> {
             );
         }
         say!("  {seconds:.1} seconds, {per_second:.0} states a second");
-        if !is_pool {
-            say!("{}", report.reach.told(self.engine));
+        if let Quarry::Engine(engine) = self.quarry {
+            say!("{}", report.reach.told(engine));
         }
         say!("  violations: {}", report.violations.len());
         for violation in &report.violations {

@@ -31,6 +31,8 @@ pub struct Limits {
     pub kernel_every: u64,
     /// Of every so many distinct states, one is used once it is recovered, and crashed again then; 0 for none.
     pub use_every: u64,
+    /// About so many states of the run itself, spread over all of it, if there are more.
+    pub about: Option<u64>,
     /// Stop after so many distinct states of the run itself.
     pub states: Option<u64>,
     /// Stop after so many violations.
@@ -46,6 +48,7 @@ impl Default for Limits {
             second_opinion_every: 50,
             kernel_every: 0,
             use_every: 600,
+            about: None,
             states: None,
             violations: 1,
         }
@@ -74,6 +77,7 @@ impl Limits {
             second_opinion_every: 0,
             kernel_every: 0,
             use_every: 0,
+            about: None,
             states: None,
             violations: 1,
             ..self
@@ -165,7 +169,10 @@ impl<S: Subject> Explorer<'_, S> {
         // Recoveries of different states are sampled differently.
         let mix = |seed: u64, case: &Case| seed.rotate_left(13) ^ case.events as u64;
         let seed = place.path.iter().fold(self.every.sampling.seed, mix);
-        let (sampling, subject) = (Sampling { seed, ..place.limits.sampling }, self.subject);
+        let (mut sampling, subject) = (Sampling { seed, ..place.limits.sampling }, self.subject);
+        if let (None, Some(about)) = (place.happened, self.every.about) {
+            sampling = sampling.spread(place.media, place.events, about);
+        }
         let is_narrowed = |events| place.happened.is_none() && subject.is_narrowed(events);
         let mut cuts = vec![false; place.events.len() + 1];
         let mut state = |cut: &Cut<'_>, keep| {

@@ -80,5 +80,26 @@ pub fn smallest<S: Subject>(subject: &S, violation: Violation) -> Violation {
             }
         }
     }
+    smallest_used(subject, best)
+}
+
+/// The same of what was lost after the recovered volume was used.
+fn smallest_used<S: Subject>(subject: &S, mut best: Violation) -> Violation {
+    let losses =
+        |violation: &Violation| violation.path.1.as_ref().and_then(|after| Some(after.case.as_ref()?.keep.len()));
+    for item in 0..losses(&best).unwrap_or(0) {
+        for keep in [Keep::All, Keep::None] {
+            let mut path = best.path.clone();
+            let Some(now) = path.1.as_mut().and_then(|after| after.case.as_mut()?.keep.get_mut(item)) else { break };
+            if *now == Keep::All || *now == keep {
+                continue;
+            }
+            *now = keep;
+            if let Ok(Some(smaller)) = replay(subject, &path) {
+                best = smaller;
+                break;
+            }
+        }
+    }
     best
 }

@@ -25,13 +25,17 @@ pub struct Budget {
     pub states: Option<u64>,
     /// Processors to use.
     pub threads: usize,
+    /// Seconds of processors, however busy the machine is.
+    pub processor_seconds: Option<u64>,
     /// Different violations.
     pub violations: usize,
+    /// Whether violations are made small.
+    pub shrinks: bool,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { states: None, threads: 1, violations: 1 }
+        Self { states: None, threads: 1, processor_seconds: None, violations: 1, shrinks: true }
     }
 }
 
@@ -46,6 +50,23 @@ pub struct Found {
     pub workloads: u64,
     /// What each phase did.
     pub phases: Vec<Share>,
+    /// Where the first violation was found.
+    pub first: Option<First>,
+}
+
+/// How much it took until something was found.
+#[derive(Clone, Debug)]
+pub struct First {
+    /// The phase that found it.
+    pub phase: &'static str,
+    /// And with which workload.
+    pub workload: String,
+    /// Nanoseconds of processors until then.
+    pub spent: u64,
+    /// Workloads until then.
+    pub workloads: u64,
+    /// States that were recovered until then.
+    pub recovered: u64,
 }
 
 impl Found {
@@ -66,6 +87,7 @@ struct Shared<'h, 'a> {
     /// By mode.
     distinct: Vec<Mutex<HashSet<u128>>>,
     report: Mutex<Report>,
+    first: Mutex<Option<First>>,
     /// Kinds of violations that were found, or are being made small.
     kinds: Mutex<HashSet<String>>,
     failure: Mutex<Option<String>>,
@@ -86,6 +108,7 @@ pub fn hunt(preys: &[Prey], phases: Vec<Phase<'_>>, budget: Budget, watch: &Watc
         images: Mutex::default(),
         distinct: preys.iter().map(|_| Mutex::default()).collect(),
         report: Mutex::default(),
+        first: Mutex::default(),
         kinds: Mutex::default(),
         failure: Mutex::default(),
     };
@@ -105,6 +128,7 @@ pub fn hunt(preys: &[Prey], phases: Vec<Phase<'_>>, budget: Budget, watch: &Watc
                 modes: modes.map(|(prey, distinct)| (prey.data, distinct.into_inner().len() as u64)).collect(),
                 workloads: phases.iter().map(|share| share.workloads).sum(),
                 phases,
+                first: shared.first.into_inner(),
             })
         }
     }
@@ -130,16 +154,25 @@ impl Shared<'_, '_> {
             }
         };
         let spent = processor::spent() - began + report.waited;
-        self.course.lock().took(&turn, spent, report.distinct);
+        let so_far = {
+            let mut course = self.course.lock();
+            course.took(&turn, spent, report.distinct, report.seen.len() as u64);
+            course.so_far()
+        };
         self.watch.workloads.fetch_add(1, Relaxed);
-        self.take(&turn, report)
+        self.note_first(&turn, &report, so_far);
+        let is_spent = self.budget.processor_seconds.is_some_and(|most| so_far.spent >= most * 1_000_000_000);
+        if is_spent {
+            self.watch.stop.store(true, Relaxed);
+        }
+        self.take(&turn, report) && !is_spent
     }
 
     /// What comes next, and how it is explored.
     fn turn(&self) -> Option<(Turn, Prey)> {
         let mut course = self.course.lock();
         let turn = course.next()?;
-        *self.watch.phase.lock() = course.name(&turn);
+        *self.watch.phase.lock() = turn.name;
         let prey = &self.preys[turn.mode];
         let found = self.watch.distinct.load(Relaxed);
         // Some of what a run shows may be known from others: with too small a share of its own, none would bring anything new.
@@ -161,12 +194,23 @@ impl Shared<'_, '_> {
         Ok(report)
     }
 
+    fn note_first(&self, turn: &Turn, report: &Report, so_far: Share) {
+        let mut first = self.first.lock();
+        if first.is_none() && !report.violations.is_empty() {
+            let Share { spent, workloads, recovered, .. } = so_far;
+            let (phase, workload) = (turn.name, turn.workload.name.clone());
+            *first = Some(First { phase, workload, spent, workloads, recovered });
+        }
+    }
+
     /// As small as it can be made, if it is the first of its kind.
     fn small(&self, prey: &Prey, turn: &Turn, violation: Violation) -> Result<Violation, String> {
-        if !self.kinds.lock().insert(violation.kind()) {
+        if !self.kinds.lock().insert(violation.kind()) || !self.budget.shrinks {
             return Ok(violation);
         }
         self.watch.shrinking.fetch_add(1, Relaxed);
+        // With fewer calls it may be seen in a state that few samples leave out.
+        let prey = Prey { limits: Limits { about: None, ..prey.limits }, ..prey.clone() };
         let small = prey.smallest(&turn.workload, violation, self.watch);
         self.watch.shrinking.fetch_sub(1, Relaxed);
         if let Ok(small) = &small {

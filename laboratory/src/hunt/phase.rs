@@ -1,7 +1,8 @@
 //! Kinds of workloads, and how they share the time: evenly, from the first second on.
 //!
 //! The next workload comes from the phase that had the least time of the processor for its weight. Data modes take turns
-//! within a phase; `writeback`, which is carried out as `ordered`, less often than others. A phase that comes to its end begins
+//! within a phase; `writeback`, which is carried out as `ordered`, less often than others. No workload has more than a part of what its
+//! phase has had so far: what has more states than that is sampled all over its run. A phase that comes to its end begins
 //! again, with the modes shifted by one and other samples; once every workload had every mode, each further round counts for
 //! less. So a short hunt has seen something of everything, and a longer one goes deeper everywhere.
 
@@ -28,8 +29,8 @@ pub struct Phase<'a> {
     closer: u64,
     /// The medium fails.
     fails: bool,
-    /// At first few states of each run.
-    wide: bool,
+    /// One workload has at most such a part of what the phase has had; `None` for as much as it takes.
+    breadth: Option<u64>,
     /// What learns from every workload of the hunt.
     pub(super) corpus: Option<Arc<Corpus>>,
     make: Box<dyn Fn(u64) -> Round<'a> + Send + 'a>,
@@ -44,7 +45,7 @@ impl<'a> Phase<'a> {
             rounds: None,
             closer: 1,
             fails: false,
-            wide: false,
+            breadth: Some(BREADTH),
             corpus: None,
             make: Box::new(make),
         }
@@ -69,7 +70,7 @@ impl<'a> Phase<'a> {
             rounds: Some(modes as u64),
             closer: 1,
             fails: false,
-            wide: false,
+            breadth: None,
             corpus: None,
             make: Box::new(move |_| make()),
         }
@@ -85,16 +86,16 @@ impl<'a> Phase<'a> {
             rounds: Some(1),
             closer: 1,
             fails: false,
-            wide: false,
+            breadth: None,
             corpus: None,
             make: Box::new(make),
         }
     }
 
-    /// In the first round few states of each run, so that all of them have their turn soon.
+    /// So wide that one workload has at most one part of `parts` of what the phase has had: many have their turn soon.
     #[must_use]
-    pub fn wide(self) -> Self {
-        Self { wide: true, ..self }
+    pub fn wide(self, parts: u64) -> Self {
+        Self { breadth: Some(parts.max(1)), ..self }
     }
 
     /// Only what can be done here, and all of it on this volume, mounted in this way, if that is asked for.
@@ -126,13 +127,16 @@ impl<'a> Phase<'a> {
         // What is random is random in another way in each round, should it ever end.
         let other = move |round: u64| seed ^ round.rotate_right(16);
         vec![
-            Phase::endless("scenarios", 2, move |_| Box::new(plants::workloads(engine).chain(workload::scenarios())))
-                .closer(4),
+            Phase::endless("scenarios", 2, move |round| {
+                Box::new(plants::workloads(engine, other(round)).chain(workload::scenarios()).chain(workload::short()))
+            })
+            .closer(4)
+            .wide(40),
             Phase::endless("places", 4, move |round| Box::new(workload::scattered(workload::scenes(), other(round))))
                 .closer(5)
-                .wide(),
-            Phase::endless("single calls", 2, |_| Box::new(workload::single())),
-            Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))),
+                .wide(100),
+            Phase::endless("single calls", 2, |_| Box::new(workload::single())).wide(40),
+            Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))).wide(40),
             Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),
             Phase::endless("little space", 1, move |round| Box::new(workload::scarce(other(round)))),
             Phase::guided(3, seed),
@@ -148,13 +152,19 @@ impl<'a> Phase<'a> {
 
 /// Faults of one workload.
 const FAULTS: u64 = 5;
-/// States of each event at first, about.
-const FEW: usize = 16;
+/// The parts that one workload has one of, usually.
+const BREADTH: u64 = 8;
+/// States that every workload may have.
+const LEAST: u64 = 64;
+/// What the first workload of a phase is expected to cost, in nanoseconds of the processor.
+const FIRST: u64 = 10_000_000;
 
 /// What is explored next.
 pub(super) struct Turn {
     /// Which phase.
     pub(super) phase: usize,
+    /// Its name.
+    pub(super) name: &'static str,
     /// Which data mode.
     pub(super) mode: usize,
     /// How often the phase had begun again.
@@ -175,6 +185,8 @@ pub struct Share {
     pub workloads: u64,
     /// States among theirs that differ from all others of their run: each was recovered.
     pub recovered: u64,
+    /// Those among them that lie in no crashed recovery.
+    pub explored: u64,
     /// Nanoseconds of the processor.
     pub spent: u64,
 }
@@ -225,36 +237,38 @@ impl<'a> Course<'a> {
                 let (round, toll) = (track.round, 1 + track.round / self.cycle.len() as u64);
                 let mode =
                     if track.phase.rounds.is_some() { at % self.modes } else { self.cycle[at % self.cycle.len()] };
-                let expected = toll * (track.share.spent / track.share.workloads.max(1));
+                let expected = toll * track.share.spent.checked_div(track.share.workloads).unwrap_or(FIRST);
                 track.charged += expected;
-                return Some(Turn { phase, mode, round, workload, expected, toll });
+                let name = track.share.name;
+                return Some(Turn { phase, name, mode, round, workload, expected, toll });
             }
         }
     }
 
-    /// A turn is over: what it cost, and how many states were recovered.
-    pub(super) fn took(&mut self, turn: &Turn, spent: u64, recovered: u64) {
+    /// A turn is over: what it cost, how many states were recovered, and how many of these were of runs themselves.
+    pub(super) fn took(&mut self, turn: &Turn, spent: u64, recovered: u64, explored: u64) {
         let track = &mut self.tracks[turn.phase];
         track.charged = (track.charged + turn.toll * spent).saturating_sub(turn.expected);
         track.share.workloads += 1;
         track.share.recovered += recovered;
+        track.share.explored += explored;
         track.share.spent += spent;
     }
 
     /// How far a workload of this phase is explored.
     pub(super) fn limits(&self, turn: &Turn, limits: Limits) -> Limits {
-        let closer = self.tracks[turn.phase].phase.closer;
+        let Track { phase: Phase { closer, breadth, .. }, share, .. } = &self.tracks[turn.phase];
+        let about = breadth.map(|parts| (share.explored / parts).max(LEAST));
         // Another round samples other states.
         let again = turn.round / self.cycle.len() as u64;
         let seed = limits.sampling.seed ^ again.rotate_right(8);
-        let few = self.tracks[turn.phase].phase.wide && turn.round == 0;
-        let sampling = if few { limits.sampling.at_most(FEW) } else { limits.sampling };
         Limits {
-            second_opinion_every: limits.second_opinion_every.div_ceil(closer),
-            recrash_every: limits.recrash_every.div_ceil(closer),
-            kernel_every: limits.kernel_every.div_ceil(closer),
-            use_every: limits.use_every.div_ceil(closer),
-            sampling: Sampling { seed, ..sampling },
+            second_opinion_every: limits.second_opinion_every.div_ceil(*closer),
+            recrash_every: limits.recrash_every.div_ceil(*closer),
+            kernel_every: limits.kernel_every.div_ceil(*closer),
+            use_every: limits.use_every.div_ceil(*closer),
+            sampling: Sampling { seed, ..limits.sampling },
+            about,
             ..limits
         }
     }
@@ -266,8 +280,15 @@ impl<'a> Course<'a> {
         track.phase.fails.then_some(Faults::Search { seed, count: FAULTS })
     }
 
-    pub(super) fn name(&self, turn: &Turn) -> &'static str {
-        self.tracks[turn.phase].share.name
+    /// What all phases together have had.
+    pub(super) fn so_far(&self) -> Share {
+        self.tracks.iter().fold(Share::default(), |sum, Track { share, .. }| Share {
+            name: "all",
+            workloads: sum.workloads + share.workloads,
+            recovered: sum.recovered + share.recovered,
+            explored: sum.explored + share.explored,
+            spent: sum.spent + share.spent,
+        })
     }
 
     pub(super) fn shares(&self) -> Vec<Share> {
@@ -314,7 +335,7 @@ mod tests {
             let turn = course.next().expect("a workload");
             // A workload of the heavy phase costs ten times as much.
             let cost = if turn.phase == 0 { 1000 } else { 100 };
-            course.took(&turn, cost, 5);
+            course.took(&turn, cost, 5, 5);
             let [heavy, light] = course.shares()[..] else { panic!() };
             assert!(heavy.spent.abs_diff(3 * light.spent) <= 3300, "after {done}: {heavy:?} {light:?}");
         }
@@ -327,7 +348,7 @@ mod tests {
         let mut met = std::collections::BTreeSet::new();
         while let Some(turn) = course.next() {
             assert!(met.insert((turn.workload.name.clone(), turn.mode)));
-            course.took(&turn, 1, 1);
+            course.took(&turn, 1, 1, 1);
         }
         assert_eq!(met.len(), 12);
     }
@@ -339,11 +360,36 @@ mod tests {
         for _ in 0..4 * 5 {
             let turn = course.next().expect("a workload");
             *met.entry((turn.workload.name.clone(), turn.mode)).or_insert(0) += 1;
-            course.took(&turn, 1, 1);
+            course.took(&turn, 1, 1, 1);
         }
         let times =
             |mode| (0..4).map(|i: usize| met.get(&(i.to_string(), mode)).copied().unwrap_or(0)).collect::<Vec<_>>();
         assert_eq!([times(0), times(1), times(2)], [vec![2; 4], vec![2; 4], vec![1; 4]]);
+    }
+
+    #[test]
+    fn no_workload_has_more_than_its_part_of_what_the_phase_has_had() {
+        let phases = || vec![Phase::endless("all", 1, |_| workloads(1000)).wide(10), Phase::once("once", workloads(1))];
+        let mut course = Course::new(phases(), &MODES[..1]);
+        for _ in 0..50 {
+            let turn = course.next().expect("a workload");
+            let about = course.limits(&turn, Limits::default()).about;
+            if turn.phase == 1 {
+                assert_eq!(about, None);
+                continue;
+            }
+            let had = course.shares()[0].explored;
+            assert_eq!(about, Some((had / 10).max(LEAST)));
+            course.took(&turn, 1_000_000, 500, 500);
+        }
+    }
+
+    #[test]
+    fn several_processors_begin_with_several_phases() {
+        let phases = (0..4).map(|_| Phase::endless("all", 1, |_| workloads(9))).collect();
+        let mut course = Course::new(phases, &MODES[..1]);
+        let first: std::collections::BTreeSet<usize> = (0..4).filter_map(|_| Some(course.next()?.phase)).collect();
+        assert_eq!(first.len(), 4);
     }
 
     #[test]

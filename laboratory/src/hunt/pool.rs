@@ -20,7 +20,7 @@ pub fn hunt_pool(prey: &Prey, domain: Domain, watch: &Watch) -> Result<Found, St
     let mut report = explore::explore(&run, &limits, watch);
     report.violations = report.violations.into_iter().map(|v| explore::smallest(&run, v)).collect();
     let distinct = std::mem::take(&mut report.seen).into_iter().collect::<HashSet<u128>>().len() as u64;
-    Ok(Found { report, modes: vec![(prey.data, distinct)], workloads: 1, phases: Vec::new() })
+    Ok(Found { report, modes: vec![(prey.data, distinct)], workloads: 1, phases: Vec::new(), first: None })
 }
 
 /// Judges one state of the life of a pool again, or all of them, as [`Prey::replay`].

@@ -5,6 +5,7 @@ mod mount;
 mod random;
 mod scenarios;
 mod scenes;
+mod short;
 mod vary;
 
 pub use mount::Mount;
@@ -19,6 +20,7 @@ use ondol_testkit::op::{Op, text};
 use ondol_testkit::schedule::Schedule;
 use scenarios::SCENARIOS;
 pub(crate) use scenarios::full;
+use short::SHORT;
 
 /// Calls, and what comes before them.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub struct Others {
     pub schedules: Schedules,
     /// With a task for background work: the seconds that go by at each of its turns.
     pub background: Option<u64>,
+    /// So many calls are done before the others begin.
+    pub lead: usize,
 }
 
 /// The interleavings of a program.
@@ -94,6 +98,19 @@ pub fn scenarios() -> impl Iterator<Item = Workload> + Send {
         mount: Mount::Tight,
         before: parse(before),
         remount: i % 4 == 1 && !before.contains("open @"),
+        calls: parse(calls),
+        others: None,
+    })
+}
+
+/// Short workloads, for tests of what fails: few of their calls are sequences of atomic steps.
+pub fn short() -> impl Iterator<Item = Workload> + Send {
+    SHORT.iter().enumerate().map(|(i, (name, before, calls))| Workload {
+        name: (*name).into(),
+        image: Kind::in_turn(i as u64),
+        mount: Mount::in_turn(i as u64),
+        before: parse(before),
+        remount: false,
         calls: parse(calls),
         others: None,
     })

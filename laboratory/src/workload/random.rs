@@ -62,6 +62,7 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
                 calls,
                 schedules: Schedules::Search { seed: of_this, count: SCHEDULES },
                 background: (!n.is_multiple_of(4)).then_some(2),
+                lead: 0,
             }),
         }
     })

@@ -96,7 +96,8 @@ impl Jbd2Log {
             Part::Own(bytes)
         };
         let revoked = if plant::is(Defect::SkippedRevoke) { &[][..] } else { &tx.revoked };
-        revoked.chunks(jbd2::revoke_capacity(&self.format)).map(make).collect()
+        let most = if plant::is(Defect::RevokesOfOneBlock) { 1 } else { usize::MAX };
+        revoked.chunks(jbd2::revoke_capacity(&self.format)).take(most).map(make).collect()
     }
 
     /// A descriptor block and the images it describes.

@@ -101,20 +101,30 @@ pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
 
 /// Whether the journal of an image is one that only Ondol can replay.
 pub fn is_ours_alone(image: &[u8]) -> bool {
-    // `s_feature_incompat`, and in it the bit of `ondol_journal`.
-    let features =
-        image.get(1024 + 96..1024 + 100).map_or(0, |bytes| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)));
-    features & 0x4000_0000 != 0
+    incompat(image) & 0x4000_0000 != 0
+}
+
+/// `s_feature_incompat`.
+fn incompat(image: &[u8]) -> u32 {
+    image.get(1024 + 96..1024 + 100).map_or(0, |bytes| bytes.iter().rev().fold(0, |n, &b| n << 8 | u32::from(b)))
+}
+
+/// Whether e2fsck has left values behind: it does not delete those of an orphan with it, as the kernel and we do, and then complains of them.
+fn left_values(image: &[u8], said: &str) -> bool {
+    incompat(image) & 0x400 != 0 && said.contains("orphaned inode")
 }
 
 /// What e2fsck does with an image as a crash left it. One whose journal only Ondol can replay it must refuse and leave as it is: then None.
-/// Of any other see [`judge_replay`].
+/// Of any other see [`judge_replay`]; None also where it has no say.
 ///
 /// # Errors
 /// e2fsck cannot be run.
 pub fn judge_left(image: &[u8]) -> Result<Result<Option<Vec<u8>>, String>, ToolError> {
     if !is_ours_alone(image) {
-        return Ok(judge_replay(image)?.map(Some));
+        return Ok(match judge_replay(image)? {
+            Err(what) if left_values(image, &what) => Ok(None),
+            judged => judged.map(Some),
+        });
     }
     let (verdict, after) = repair(image)?;
     if verdict.code & 8 == 0 || after != image {

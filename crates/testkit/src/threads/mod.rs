@@ -34,6 +34,8 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     threads: Vec<Vec<Op>>,
+    /// So many calls of the first thread are done before the others begin.
+    lead: usize,
 }
 
 /// A call that threads cannot do at the same time and still be compared with the model.
@@ -61,7 +63,7 @@ impl Program {
     /// # Errors
     /// A call that is not atomic, or whose bytes depend on where it meets another, or a remount.
     pub fn new(threads: Vec<Vec<Op>>) -> Result<Self, Unfit> {
-        let mut program = Self { threads };
+        let mut program = Self { threads, lead: 0 };
         for (thread, ops) in program.threads.iter_mut().enumerate() {
             for op in ops {
                 check(op, thread).map_err(|why| Unfit { op: op.clone(), why })?;
@@ -71,6 +73,12 @@ impl Program {
             }
         }
         Ok(program)
+    }
+
+    /// The same, of which so many calls of the first thread are done before the others begin: schedules then are about the rest.
+    #[must_use]
+    pub fn with_lead(self, lead: usize) -> Self {
+        Self { lead, ..self }
     }
 
     /// Each thread's calls; handles are numbered so that no two threads share one.
@@ -87,7 +95,7 @@ impl Program {
         let of = |calls: &[(usize, Op)]| {
             let mut threads = vec![Vec::new(); count];
             calls.iter().for_each(|(thread, op)| threads[*thread].push(op.clone()));
-            Self { threads }
+            Self { threads, lead: self.lead }
         };
         of(&shrink::without(calls, &|calls: &[(usize, Op)]| fails(&of(calls))))
     }

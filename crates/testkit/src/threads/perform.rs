@@ -82,8 +82,16 @@ pub fn perform(
     });
     let mut tasks: Vec<Task> = Vec::new();
     for (i, ops) in program.threads.iter().enumerate() {
-        let (shared, ops) = (shared.clone(), ops.clone());
-        tasks.push(Box::new(move || shared.call_all(i, ops)));
+        let (shared, mut ops) = (shared.clone(), ops.clone());
+        let mut user = User::new(shared.volume.clone(), shared.clock.clone());
+        let lead = if i == 0 { program.lead.min(ops.len()) } else { 0 };
+        let rest = ops.split_off(lead);
+        shared.call_all(i, &mut user, ops);
+        tasks.push(Box::new(move || {
+            shared.call_all(i, &mut user, rest);
+            drop(user);
+            shared.live.fetch_sub(1, SeqCst);
+        }));
     }
     if let Some(seconds) = background {
         let shared = shared.clone();
@@ -99,9 +107,10 @@ pub fn perform(
 }
 
 impl Shared {
-    fn call_all(&self, thread: usize, ops: Vec<Op>) {
-        let mut user = User::new(self.volume.clone(), self.clock.clone());
-        for (call, op) in ops.into_iter().enumerate() {
+    /// What a thread calls next.
+    fn call_all(&self, thread: usize, user: &mut User, ops: Vec<Op>) {
+        let first = self.calls[thread].lock().len();
+        for (call, op) in (first..).zip(ops) {
             self.domain.mark(Mark { thread, call, returned: false }.id());
             let outcome = user.apply(&op);
             self.domain.mark(Mark { thread, call, returned: true }.id());
@@ -109,7 +118,6 @@ impl Shared {
                 outcome.is_err().then(|| user.failure().unwrap_or("refused by the caller's kernel").to_owned());
             self.calls[thread].lock().push(Call { op, outcome, failure });
         }
-        self.live.fetch_sub(1, SeqCst);
     }
 
     fn work(&self, seconds: u64) {

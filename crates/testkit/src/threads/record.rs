@@ -1,12 +1,12 @@
 //! A recorded run of several threads on a block device.
 
 use super::{Call, Orders, PerformError, Performed, Program, Unexplained, perform};
-use crate::dump::{self, Snapshot};
+use crate::dump::{self, Snapshot, Strictness};
 use crate::model::Model;
 use crate::op::Op;
 use crate::schedule::{Schedule, Stats};
 use crate::target::{Disagreement, Library, Lockstep};
-use ondol::Options;
+use ondol::{Options, Volume};
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::reach::{self, Heard};
 use ondol_env::sync::Arc;
@@ -49,8 +49,8 @@ pub struct Threads {
 /// A run could not be recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The volume could not be opened, or a file of it not be closed.
-    #[error("the volume fails before the recording: {0}")]
+    /// The volume could not be opened, or not be closed.
+    #[error("the volume fails: {0}")]
     Open(#[from] ondol::Error),
     /// The volume did not do what the model does, with one thread.
     #[error(transparent)]
@@ -58,6 +58,9 @@ pub enum RecordError {
     /// The threads did not come to their ends.
     #[error(transparent)]
     Perform(#[from] PerformError),
+    /// What the volume showed before it was closed is not what it shows when it is opened again.
+    #[error("closed and opened again, the volume differs:\n  {0}")]
+    Closed(String),
     /// They did what no order of their calls explains.
     #[error(transparent)]
     Unexplained(#[from] Box<Unexplained>),
@@ -73,7 +76,7 @@ pub struct Trace {
     /// What was called, by thread, and what it returned.
     pub calls: Vec<Vec<Call>>,
     base: Layer,
-    /// Everything that was written, with a [`super::Mark`] before and after each call.
+    /// Everything that was written, with a [`super::Mark`] before and after each call, and at the end what closing the volume writes.
     pub events: Vec<Event>,
     /// What the volume showed at the end.
     pub after: Snapshot,
@@ -106,8 +109,16 @@ pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Tra
     let base = medium.inner().layer();
     let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
     let Performed { volume, calls, stats } = done;
-    let (events, heard) = (domain.take(), listening.finish());
     let after = dump::of_volume(volume.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
+    // What was lost of the log without being at home shows when the log is emptied.
+    volume.close()?;
+    let (events, heard) = (domain.take(), listening.finish());
+    let closed = Volume::open_stepped(Arc::new(LayerStore::new(medium.inner().layer())), &setup.options, clock)?;
+    let left = dump::of_volume(closed.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
+    let lost = after.differences(&left, Strictness::Whole);
+    if !lost.is_empty() {
+        return Err(RecordError::Closed(lost.join("\n  ")));
+    }
     Ok(Trace { before, calls, base, events, after, stats, heard })
 }
 

@@ -80,6 +80,7 @@ impl Scene {
                     calls: threads.clone(),
                     schedules: Schedules::One(Schedule::new(policy, n)),
                     background: background.then_some(6),
+                    lead: 0,
                 }
             }),
         };

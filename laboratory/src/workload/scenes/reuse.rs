@@ -75,6 +75,17 @@ pub(super) fn scenes() -> Vec<Scene> {
             all.push(scene(name, before, again).on(image));
         }
     }
+    // More than the revokes of one block of the log; each of these blocks is taken again.
+    let much = |fills: [u32; 3]| lines(0..3, |n| format!("write /x {}K 60K #{}", n * 60, fills[n as usize]));
+    for (name, free) in [("journaled-much", "unlink /x"), ("journaled-much-cut", "truncate /x 0")] {
+        let made = format!("unlink /hole\nsync\ncreate /x 0644\nchattr /x j\n{}sync", much([1, 2, 3]));
+        let refill = much([4, 5, 6]).replace("/x", "/b");
+        all.push(scene(
+            name,
+            format!("{}\n{made}", full(Kind::Small, "184K")),
+            format!("{free}\nsync\n{refill}fsync /b\nunlink /b\nsync"),
+        ));
+    }
     all.push(
         scene(
             "discarded",

@@ -5,7 +5,19 @@ use super::{Kind, Mount, Scene, lines, log, scene};
 pub(super) fn scenes() -> Vec<Scene> {
     let mut all = checkpoints();
     all.extend(commits());
+    all.extend(values());
     all
+}
+
+/// Values of attributes in inodes of their own, which go with what names them, and commits at that moment.
+fn values() -> Vec<Scene> {
+    let before = "create /a 0644\nsetxattr /a user.v 5000 #1\nsetxattr /a user.w 3000 #2\ncreate /b 0644";
+    let beside = |name, calls: &str| scene(name, before, calls).beside("sync\nsync\nsync").on(Kind::Values).alone();
+    vec![
+        beside("value-replaced-beside-commit", "setxattr /a user.v 4000 #3\nremovexattr /a user.w"),
+        beside("values-deleted-beside-commit", "unlink /a\ncreate /a 0600"),
+        beside("values-moved-beside-commit", "rename /b /a\nchmod /a 0600"),
+    ]
 }
 
 /// A log that is crowded.

@@ -3,6 +3,10 @@
 //! A laboratory that finds nothing may be blind; one that finds every one of these, and nothing where nothing is planted,
 //! is not.
 
+mod threads;
+
+pub use threads::{Threaded, threaded};
+
 use crate::image::Kind;
 use crate::workload::{Mount, Workload, full};
 use ondol::{DataMode, JournalEngine};
@@ -202,14 +206,21 @@ const WIDE_OF_DATA: &str = concat!(full!("72K"), "\nwrite /hole 0 64K #1");
 /// A directory's block comes to hold data that goes home at once.
 const WIDELY_REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 64K #2\nfsync /b";
 
-/// The workloads that show the planted defects of an engine: the first that it has to pass without any.
+/// The workloads that show the planted defects of an engine: the first that it has to pass without any. Those of several threads in
+/// interleavings from number `seed` on.
 ///
 /// # Panics
-/// A text of this file is no workload, which a test would find.
-pub fn workloads(engine: JournalEngine) -> impl Iterator<Item = Workload> + Send {
-    let all = CLASSIC.iter().chain(COMPRESSED).filter(move |planted| planted.engine == engine);
-    all.map(|planted| planted.workload().unwrap_or_else(|e| panic!("{}: {e}", planted.defect)))
+/// A text of this module is no workload, which a test would find.
+pub fn workloads(engine: JournalEngine, seed: u64) -> impl Iterator<Item = Workload> + Send {
+    let of_one = CLASSIC.iter().chain(COMPRESSED).filter(move |planted| planted.engine == engine);
+    let of_two = threaded(engine).into_iter();
+    let workloads = of_one.map(|planted| (planted.defect, planted.workload()));
+    let workloads = workloads.chain(of_two.map(move |two| (two.defect, two.workload(seed, SCHEDULES))));
+    workloads.map(|(defect, workload)| workload.unwrap_or_else(|e| panic!("{defect}: {e}")))
 }
+
+/// Interleavings of each workload of several threads.
+const SCHEDULES: u32 = 30;
 
 impl Planted {
     /// What shows the defect.

@@ -1,0 +1,176 @@
+//! `cargo xtask plants`: every planted defect against the default hunt of its engine, and the table of that in `docs/crash-testing.md`.
+//!
+//! A hunt ends with the first that is found. Its time is that of processors, so that it means the same on a busy machine: a minute of two of them.
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Seconds of processors that a hunt has.
+const SECONDS: u64 = 120;
+
+const BEGIN: &str = "<!-- planted defects: written by cargo xtask plants -->";
+const END: &str = "<!-- end of planted defects -->";
+
+/// What is asked for.
+struct Wanted {
+    /// Names of defects; all if there are none.
+    names: Vec<String>,
+    seconds: u64,
+    seed: u64,
+}
+
+/// A defect, and where it is hunted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Trial {
+    defect: String,
+    /// An engine, or `pool`.
+    subject: String,
+}
+
+/// Builds the program, hunts, and writes the table.
+///
+/// # Errors
+/// The program cannot be built or run; a defect is not found.
+pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
+    let wanted = parse(words)?;
+    let root = crate::metadata()?.workspace_root.into_std_path_buf();
+    let program = crate::release(&["--features", "plant"])?;
+    let trials = trials(&program, &wanted.names)?;
+    let page = root.join("docs/crash-testing.md");
+    let mut missed = Vec::new();
+    for trial in &trials {
+        let (row, is_found) = hunt(&program, trial, &wanted)?;
+        println!("{row}");
+        note(&page, trial, row)?;
+        if !is_found {
+            missed.push(format!("{} in {}", trial.defect, trial.subject));
+        }
+    }
+    println!("{} of {} found", trials.len() - missed.len(), trials.len());
+    if missed.is_empty() { Ok(()) } else { Err(format!("not found: {}", missed.join(", "))) }
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
+    let mut wanted = Wanted { names: Vec::new(), seconds: SECONDS, seed: 1 };
+    while let Some(word) = words.next() {
+        let number = |next: Option<String>| {
+            let usage = "usage: cargo xtask plants [DEFECT]... [--processor-seconds N] [--seed N]";
+            next.and_then(|n| n.parse().ok()).ok_or_else(|| usage.to_owned())
+        };
+        match word.as_str() {
+            "--processor-seconds" => wanted.seconds = number(words.next())?,
+            "--seed" => wanted.seed = number(words.next())?,
+            flag if flag.starts_with('-') => return number(None).map(|_| wanted),
+            _ => wanted.names.push(word),
+        }
+    }
+    Ok(wanted)
+}
+
+/// What the program has planted, by its own list: a name, where it is, and what it does.
+fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
+    let list = output(Command::new(program).args(["crash", "--plant", "list"]))?;
+    let mut trials = Vec::new();
+    for line in list.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(defect), Some(subject)) = (words.next(), words.next()) else { continue };
+        let subjects: &[&str] = match subject {
+            "all" => &["classic", "compressed"],
+            "classic" => &["classic"],
+            "compressed" => &["compressed"],
+            _ => &["pool"],
+        };
+        let trial = |subject: &&str| Trial { defect: defect.to_owned(), subject: (*subject).to_owned() };
+        trials.extend(subjects.iter().map(trial));
+    }
+    if let Some(unknown) = names.iter().find(|name| trials.iter().all(|trial| trial.defect != **name)) {
+        return Err(format!("no planted defect: {unknown}"));
+    }
+    trials.retain(|trial| names.is_empty() || names.contains(&trial.defect));
+    Ok(trials)
+}
+
+/// The row of one trial, and whether the defect was found.
+fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool), String> {
+    let Trial { defect, subject } = trial;
+    let mut command = Command::new(program);
+    command.args(["crash", "--as-found", "--json", "--plant", defect, "--seed", &wanted.seed.to_string()]);
+    match subject.as_str() {
+        "pool" => command.args(["--workload", "pool"]),
+        engine => command.args(["--engine", engine, "--processor-seconds", &wanted.seconds.to_string()]),
+    };
+    let told = output(&mut command)?;
+    let found: Value = serde_json::from_str(&told).map_err(|e| format!("{command:?}: {e}"))?;
+    let number = |value: &Value| value.as_f64().unwrap_or_default();
+    let spent = |found: &Value| {
+        let phases = found["phases"].as_array().into_iter().flatten();
+        phases.map(|phase| number(&phase["processor_seconds"])).sum::<f64>()
+    };
+    let is_found = number(&found["violations"]) > 0.0;
+    let first = &found["first"];
+    let cells = if is_found && !first.is_null() {
+        let phase = first["phase"].as_str().unwrap_or_default();
+        let (seconds, states, workloads) = (&first["processor_seconds"], &first["recovered"], &first["workloads"]);
+        format!("{phase} | {:.1} | {} | {}", number(seconds), number(states), number(workloads))
+    } else {
+        let phase = if is_found { "its life" } else { "**not found**" };
+        let seconds = spent(&found).max(if subject == "pool" { number(&found["seconds"]) } else { 0.0 });
+        format!("{phase} | {seconds:.1} | {} | {}", number(&found["recovered"]), number(&found["workloads"]))
+    };
+    Ok((format!("| `{defect}` | {subject} | {cells} |"), is_found))
+}
+
+/// What a program has printed; it may end as it likes, since what it finds is a failure to it.
+fn output(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|e| format!("{command:?}: {e}"))?;
+    if output.stdout.is_empty() {
+        return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    String::from_utf8(output.stdout).map_err(|e| format!("{command:?}: {e}"))
+}
+
+/// Puts a row into the table, in place of an older one of the same trial.
+fn note(page: &PathBuf, trial: &Trial, row: String) -> Result<(), String> {
+    let at = |e| format!("{}: {e}", page.display());
+    let text = std::fs::read_to_string(page).map_err(|e| at(e.to_string()))?;
+    let text = with_row(&text, trial, row).ok_or_else(|| at("the table's place is gone".into()))?;
+    std::fs::write(page, text).map_err(|e| at(e.to_string()))
+}
+
+const HEAD: &str = "| defect | in | found by | processor seconds | states | workloads |\n|---|---|---|--:|--:|--:|\n";
+
+fn with_row(text: &str, trial: &Trial, row: String) -> Option<String> {
+    let (before, rest) = text.split_once(BEGIN)?;
+    let (table, after) = rest.split_once(END)?;
+    let key = |row: &str| {
+        let mut cells = row.split('|').map(str::trim).skip(1);
+        Some((cells.next()?.trim_matches('`').to_owned(), cells.next()?.to_owned()))
+    };
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let mut rows: BTreeMap<_, String> = rows.filter_map(|row| Some((key(row)?, row.to_owned()))).collect();
+    rows.insert((trial.defect.clone(), trial.subject.clone()), row);
+    let rows: String = rows.into_values().map(|row| row + "\n").collect();
+    Some(format!("{before}{BEGIN}\n{HEAD}{rows}{END}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_takes_the_place_of_an_older_one_and_the_rest_stays() {
+        let page = format!("above\n{BEGIN}\n{END}\nbelow\n");
+        let trial = |defect: &str, subject: &str| Trial { defect: defect.into(), subject: subject.into() };
+        let row = |defect: &str, subject: &str, n: u32| format!("| `{defect}` | {subject} | {n} |");
+        let (b, a) = (trial("b", "classic"), trial("a", "pool"));
+        let page = with_row(&page, &b, row("b", "classic", 1)).expect("a table");
+        let page = with_row(&page, &a, row("a", "pool", 2)).expect("a table");
+        let page = with_row(&page, &b, row("b", "classic", 3)).expect("a table");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows, ["| `a` | pool | 2 |", "| `b` | classic | 3 |"]);
+        assert!(page.starts_with("above\n") && page.ends_with("below\n"));
+        assert_eq!(with_row("nothing", &b, String::new()), None);
+    }
+}
