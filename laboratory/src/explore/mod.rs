@@ -31,7 +31,8 @@ pub struct Limits {
     pub kernel_every: u64,
     /// Of every so many distinct states, one is used once it is recovered, and crashed again then; 0 for none.
     pub use_every: u64,
-    /// About so many states of the run itself, spread over all of it, if there are more.
+    /// About so many states of the run itself, spread over all of it, if there are more; and not many more in crashed recoveries, and of what
+    /// recovered volumes are used for.
     pub about: Option<u64>,
     /// Stop after so many distinct states of the run itself.
     pub states: Option<u64>,
@@ -58,6 +59,10 @@ impl Default for Limits {
 /// Events of a long recovery; the recovery of states is crashed the less often the more of these it has.
 const LONG: usize = 100;
 
+/// Where a run has few states, one of its crashed recoveries has such a part of that, but a few.
+const PARTS: u64 = 4;
+const FEW: u64 = 16;
+
 impl Limits {
     /// Inside of a recovery that is crashed: there are many of them, so each is explored less, a long one at each event less than a short one.
     fn nested(self, events: usize) -> Self {
@@ -77,7 +82,7 @@ impl Limits {
             second_opinion_every: 0,
             kernel_every: 0,
             use_every: 0,
-            about: None,
+            about: self.about.map(|about| (about / PARTS).max(FEW)),
             states: None,
             violations: 1,
             ..self
@@ -170,8 +175,9 @@ impl<S: Subject> Explorer<'_, S> {
         let mix = |seed: u64, case: &Case| seed.rotate_left(13) ^ case.events as u64;
         let seed = place.path.iter().fold(self.every.sampling.seed, mix);
         let (mut sampling, subject) = (Sampling { seed, ..place.limits.sampling }, self.subject);
-        if let (None, Some(about)) = (place.happened, self.every.about) {
-            sampling = sampling.spread(place.media, place.events, about);
+        if let Some(about) = self.every.about {
+            let part = if place.happened.is_some() { (about / PARTS).max(FEW) } else { about };
+            sampling = sampling.spread(place.media, place.events, part);
         }
         let is_narrowed = |events| place.happened.is_none() && subject.is_narrowed(events);
         let mut cuts = vec![false; place.events.len() + 1];
@@ -228,7 +234,8 @@ impl<S: Subject> Explorer<'_, S> {
 
     /// Uses what recovery has made of some states, and crashes that.
     fn use_it(&mut self, layers: &[Layer], path: &[Case], fingerprint: u128) {
-        if self.done || !is_turn(self.every.use_every, fingerprint >> 32) {
+        let has_enough = self.every.about.is_some_and(|about| self.report.used_states >= about);
+        if self.done || has_enough || !is_turn(self.every.use_every, fingerprint >> 32) {
             return;
         }
         let seed = (fingerprint >> 96) as u64;
@@ -300,7 +307,8 @@ impl<S: Subject> Explorer<'_, S> {
         let depth = place.limits.depth;
         let was = self.crashed.get(&fingerprint);
         let is_known = was.is_some_and(|(events, to)| *events >= self.narrowed && *to >= depth);
-        if depth == 0 || is_known || !is_turn(self.every.recrash_every * self.weight, fingerprint >> 64) {
+        let has_enough = self.every.about.is_some_and(|about| self.report.nested >= about);
+        if depth == 0 || is_known || has_enough || !is_turn(self.every.recrash_every * self.weight, fingerprint >> 64) {
             return Ok(());
         }
         self.crashed.insert(fingerprint, (happened, depth));

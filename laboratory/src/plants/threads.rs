@@ -38,12 +38,6 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
     let crowded = log(if engine == JournalEngine::Classic { 9 } else { 14 });
     let shared = vec![
         of(Defect::TornPublish, "", "create /a 0644\ncreate /b 0644\ncreate /c 0644", &"sync\n".repeat(30)),
-        of(
-            Defect::ReuseDuringCheckpoint,
-            &format!("{crowded}{FULL}\nunlink /hole\nsync\nmkdir /d 0755\nsync"),
-            "idle 6",
-            "rmdir /d\nsync\nwrite /b 0 8K #2\nsync",
-        ),
         of(Defect::LostNewerImage, &crowded, "idle 6", "chown / 1 0\nsync"),
         // A block of its own, which only the running transaction holds.
         of(Defect::EarlyForget, "create /a 0644", "setxattr /a user.x 600 #1\nremovexattr /a user.x", "sync"),
@@ -58,6 +52,12 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
             "write /d 0 60000 #4\nsync",
         )
     };
+    let reuse = of(
+        Defect::ReuseDuringCheckpoint,
+        &format!("{crowded}{FULL}\nunlink /hole\nsync\nmkdir /d 0755\nsync"),
+        "idle 6",
+        "rmdir /d\nsync\nwrite /b 0 8K #2\nsync",
+    );
     let unwritten = of(
         Defect::UnwrittenLate,
         "create /old 0644\nwrite /old 0 9000 #1\nsync\nunlink /old\nsync\ncreate /a 0644\nfallocate /a 0 9000",
@@ -76,7 +76,7 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
             "create /b 0644",
         )
     };
-    let own = if engine == JournalEngine::Classic { vec![unwritten, gap] } else { vec![staging] };
+    let own = if engine == JournalEngine::Classic { vec![unwritten, reuse, gap] } else { vec![staging] };
     shared.into_iter().chain(own).collect()
 }
 
