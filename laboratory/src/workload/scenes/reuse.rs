@@ -1,6 +1,6 @@
 //! Something that lies in the log is freed, and its place taken by something else: what is replayed must not come home over it.
 
-use super::{Kind, Scene, lines, scene};
+use super::{Kind, Mount, Scene, lines, scene};
 
 /// Nothing is free. Once `/hole` is gone, whoever allocates as much gets every block that was freed.
 fn full(image: Kind, hole: &str) -> String {
@@ -80,11 +80,15 @@ pub(super) fn scenes() -> Vec<Scene> {
     for (name, free) in [("journaled-much", "unlink /x"), ("journaled-much-cut", "truncate /x 0")] {
         let made = format!("unlink /hole\nsync\ncreate /x 0644\nchattr /x j\n{}sync", much([1, 2, 3]));
         let refill = much([4, 5, 6]).replace("/x", "/b");
-        all.push(scene(
-            name,
-            format!("{}\n{made}", full(Kind::Small, "184K")),
-            format!("{free}\nsync\n{refill}fsync /b\nunlink /b\nsync"),
-        ));
+        all.push(
+            scene(
+                name,
+                format!("{}\n{made}", full(Kind::Small, "184K")),
+                format!("{free}\nsync\n{refill}fsync /b\nunlink /b\nsync"),
+            )
+            // With little memory the images would be home by then.
+            .mount(Mount::Roomy),
+        );
     }
     all.push(
         scene(
