@@ -92,8 +92,7 @@ impl Server {
     pub(crate) fn wait(&self) -> Waited {
         let mut left = PATIENCE;
         loop {
-            let released = |held: &Held| locks::by_descriptor(self.pid, held.descriptor).is_none();
-            if ends(&self.process, TICK) || self.images.iter().all(released) {
+            if ends(&self.process, TICK) || self.has_released() {
                 return Waited::Ended;
             }
             if !self.own {
@@ -103,6 +102,12 @@ impl Server {
                 }
             }
         }
+    }
+
+    /// Whether it has no image locked any more. A process that is about to end shows no descriptors already while it still has them.
+    fn has_released(&self) -> bool {
+        let released = |held: &Held| locks::by_descriptor(self.pid, held.descriptor).is_none();
+        self.images.iter().all(released) && (self.images.is_empty() || !descriptors(self.pid).is_empty())
     }
 
     /// The image that it could write, if that is not clean.
@@ -220,6 +225,47 @@ mod tests {
         assert_eq!(use_by(pid, &on), None);
         let program = std::env::current_exe().unwrap();
         assert_eq!(use_by(pid, &|path| path == program), Some(("program", program.clone())));
+    }
+
+    /// The first thread has ended, and with it all that is told of the process's descriptors; another goes on for a while.
+    const LINGERS: &str = "
+import ctypes, fcntl, sys, threading, time
+f = open(sys.argv[1], 'r+')
+fcntl.flock(f, fcntl.LOCK_EX)
+threading.Thread(target=time.sleep, args=(1.5,)).start()
+print(f.fileno(), flush=True)
+sys.stdin.readline()
+ctypes.CDLL(None).syscall(60, 0)
+";
+
+    #[test]
+    fn a_server_that_is_ending_has_its_image_still() {
+        if !cfg!(target_arch = "x86_64") || ondol_skips::find("python3").is_none() {
+            return ondol_skips::skip("no python3 that can end a thread by its system call");
+        }
+        let image = tempfile::NamedTempFile::new().unwrap();
+        let mut child = std::process::Command::new("python3")
+            .args(["-c", LINGERS])
+            .arg(image.path())
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut said).unwrap();
+        let (pid, descriptor) = (child.id(), said.trim().parse().unwrap());
+        let lock = locks::by_descriptor(pid, descriptor).unwrap();
+        let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
+        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), place: None }];
+        let server = Server { pid, process, own: true, images };
+        drop(child.stdin.take());
+        while !descriptors(pid).is_empty() {
+            std::thread::sleep(TICK);
+        }
+        assert_eq!(server.wait(), Waited::Ended);
+        let locked = rustix::fs::flock(image.as_file(), rustix::fs::FlockOperation::NonBlockingLockExclusive);
+        child.wait().unwrap();
+        locked.expect("the image is free");
     }
 
     #[test]
