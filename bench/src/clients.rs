@@ -138,6 +138,8 @@ pub(crate) fn work(args: &ClientArgs) -> Result<(), BenchError> {
 pub(crate) struct Clients {
     running: Vec<Background>,
     said: Receiver<Said>,
+    /// Those that have said their last, by number.
+    gone: Vec<usize>,
     /// One byte for each lets them begin.
     go: Option<PipeWriter>,
 }
@@ -159,7 +161,7 @@ impl Clients {
     ) -> Result<Self, BenchError> {
         let (barrier, go) = io::pipe().context(|| "a pipe")?;
         let (tell, said) = mpsc::channel();
-        let mut clients = Self { running: Vec::new(), said, go: Some(go) };
+        let mut clients = Self { running: Vec::new(), said, gone: Vec::new(), go: Some(go) };
         for number in 0..count {
             let own = dir.join(format!("client{number:03}"));
             std::fs::create_dir(&own).context(|| format!("making {}", own.display()))?;
@@ -211,15 +213,18 @@ impl Clients {
         let mut lines: Vec<Option<String>> = vec![None; self.running.len()];
         while lines.iter().any(Option::is_none) {
             interrupt.check()?;
+            // Who has said what it was to say may be gone, while others are waited for.
+            let missed = |number: &usize| lines.get(*number).is_some_and(Option::is_none);
+            if let Some(number) = self.gone.iter().copied().find(missed) {
+                return Err(self.died(number, interrupt));
+            }
             match self.said.recv_timeout(LOOK) {
                 Ok((number, Some(line))) => {
                     if let Some(place) = lines.get_mut(number) {
                         *place = Some(line);
                     }
                 }
-                // It has said what it was to say: others are waited for.
-                Ok((number, None)) if lines.get(number).is_some_and(Option::is_some) => {}
-                Ok((number, None)) => return Err(self.died(number, interrupt)),
+                Ok((number, None)) => self.gone.push(number),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(BenchError::Unfit("the clients say nothing any more".into()));
