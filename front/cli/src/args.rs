@@ -385,13 +385,16 @@ mod tests {
         all().into_iter().for_each(clap::Command::debug_assert);
     }
 
-    /// What a command says of itself, and those below it; none is hidden.
+    /// What the bench starts itself, and nobody else.
+    const OWN: [&str; 2] = ["client", "serve"];
+
+    /// What a command says of itself, and those below it; none is hidden that anybody is to call.
     fn help(command: &mut clap::Command) -> String {
         let own = command.render_long_help().to_string();
         let below: Vec<String> = command
             .get_subcommands_mut()
             .map(|below| {
-                assert!(!below.is_hide_set(), "{}", below.get_name());
+                assert_eq!(below.is_hide_set(), OWN.contains(&below.get_name()), "{}", below.get_name());
                 help(below)
             })
             .collect();
