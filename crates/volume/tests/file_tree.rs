@@ -11,6 +11,7 @@ over_engines! {
     random_order_then_random_holes,
     unwritten_extents_are_converted_exactly_where_written,
     long_extents_end_where_ext4_ends_them,
+    extents_that_have_merged_fit_into_the_root_again,
 }
 
 const BLOCK: u64 = 1024;
@@ -153,4 +154,35 @@ fn long_extents_end_where_ext4_ends_them() {
     rig.vol.fallocate(ino, Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
     assert!(rig.read_all(ino).iter().all(|b| *b == 0));
     rig.unmount_checked();
+}
+
+fn extents_that_have_merged_fit_into_the_root_again() {
+    let bytes = mkfs("32M", &["-b", "1024", "-N", "64"], 3);
+    let inos = ["f0", "f1", "f2"].map(|name| ino_of(&bytes, name));
+    let rig = mount(bytes);
+    let blocks = 20;
+    // Unwritten extents that are filled, holes that are filled by writing, and by allocating.
+    rig.vol.fallocate(inos[0], Fallocate::Allocate, 0, blocks * BLOCK).unwrap();
+    for ino in inos {
+        for block in (0..blocks).step_by(2) {
+            rig.vol.write(ino, block * BLOCK, &mark(block)).unwrap();
+        }
+    }
+    let bytes = rig.unmount_checked();
+    assert_eq!(["f0", "f1", "f2"].map(|name| depth(&bytes, name)), [1; 3]);
+    let rig = mount(bytes);
+    for block in (1..blocks).step_by(2) {
+        rig.vol.write(inos[0], block * BLOCK, &mark(block)).unwrap();
+        rig.vol.write(inos[1], block * BLOCK, &mark(block)).unwrap();
+    }
+    rig.vol.fallocate(inos[2], Fallocate::ZeroRange, 0, blocks * BLOCK).unwrap();
+    check_blocks(&rig, inos[0], blocks, |_| true);
+    check_blocks(&rig, inos[1], blocks, |_| true);
+    check_blocks(&rig, inos[2], blocks, |_| false);
+    for ino in inos {
+        // All that it holds is its data.
+        assert_eq!(rig.vol.getattr(ino).unwrap().blocks, blocks * 2);
+    }
+    let bytes = rig.unmount_checked();
+    assert_eq!(["f0", "f1", "f2"].map(|name| depth(&bytes, name)), [0; 3]);
 }

@@ -163,6 +163,7 @@ impl Work {
             self.at = mapping::remove(op, ino, self.at, self.stop)?;
         } else {
             self.allocate(op, ino)?;
+            tree::merge_up(op, ino)?;
             self.grow_size(op, ino)?;
         }
         touch(op, ino)?;

@@ -82,11 +82,14 @@ impl Survey {
         if let Some(pointers) = self.pointers {
             return pointers;
         }
+        // An only leaf whose extents merge may end in the root.
+        let merged = if self.depth == 1 { tree::FREED_NODE } else { 0 };
         if self.leaves <= 1 && added as usize <= self.room {
             // A new first entry also changes the keys above it.
-            return Growth { nodes: if self.depth > 0 { self.depth + 1 } else { 0 }, new: 0 };
+            return Growth { nodes: if self.depth > 0 { self.depth + 1 + merged } else { 0 }, new: 0 };
         }
-        tree::growth(vol.shared.sb.block_size(), self.depth, self.leaves, added)
+        let grown = tree::growth(vol.shared.sb.block_size(), self.depth, self.leaves, added);
+        Growth { nodes: grown.nodes + merged, ..grown }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::data::Before;
 use super::plan::{check_changeable, is_atomic, max_size, plan_write};
-use super::{Mapped, data, inline, mapping};
+use super::{Mapped, data, inline, mapping, tree};
 use crate::inline::is_inline;
 use crate::node::NodeGuard;
 use crate::op::Op;
@@ -234,7 +234,7 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
     if offset > size {
         zero_behind(op, ino, size)?;
     }
-    let mut done = 0;
+    let (mut done, mut mapped) = (0, false);
     while done < bytes.len() {
         let rest = &bytes[done..];
         let (at, skip) = place(block_size, offset + done as u64)?;
@@ -242,6 +242,7 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
         let run = mapping::map(op, ino, at)?;
         let len = run.len.min(blocks);
         let part = |len: u32| &rest[..(len as usize * block_size as usize - skip).min(rest.len())];
+        mapped |= !matches!(run.what, Mapped::Written(_));
         done += match run.what {
             Mapped::Written(start) => {
                 data::overwrite(op, ino, start, skip, part(len))?;
@@ -258,6 +259,9 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
                 part(got.len).len()
             }
         };
+    }
+    if mapped {
+        tree::merge_up(op, ino)?;
     }
     if end > size {
         op.inode_mut(ino)?.size = end;

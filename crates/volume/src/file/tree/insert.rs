@@ -1,12 +1,14 @@
 //! Mapping holes to new blocks, and turning unwritten extents into written ones and back.
 
 use super::path::Path;
+use super::room::FREED_NODE;
 use super::splice::splice;
 use crate::file::cluster;
 use crate::op::Op;
 use crate::{Error, Ino, Result, Volume};
 use ondol_env::reach::{self, Place};
-use ondol_format::extent::{Extent, MAX_LEN, MAX_UNWRITTEN_LEN};
+use ondol_format::Place as At;
+use ondol_format::extent::{Extent, MAX_LEN, MAX_UNWRITTEN_LEN, Node};
 use ondol_journal::Extent as Blocks;
 
 /// How many starting points for files a group has.
@@ -52,6 +54,24 @@ fn insert(op: &mut Op<'_>, path: &mut Path, left: Option<Extent>, right: Option<
     }
     reach::hit_if(removed > 0, Place::ExtentsMerged);
     splice(op, path, from, removed, &[merged])
+}
+
+/// Pulls the only leaf of a tree of one level up into the root when extents have merged so far that it fits there, as the
+/// kernel does, if the operation can pay for freeing it. For the end of an operation: what it has yet to map is planned for
+/// the tree as it was. Higher trees shrink when something is removed from them.
+///
+/// # Errors
+/// Corruption, or the store's failure. The operation must then be dropped.
+pub(in crate::file) fn merge_up(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    let inode = op.inode(ino)?;
+    let alone = |root: Node<'_>| root.depth() == 1 && root.len() == 1;
+    if !inode.has_extents()
+        || !Node::parse(&inode.i_block, None, At::inode(ino)).is_ok_and(alone)
+        || op.room() < FREED_NODE
+    {
+        return Ok(());
+    }
+    Path::find(op, ino, 0)?.collapse(op)
 }
 
 /// Where the blocks of a hole at `at` should lie: so that the file is in order on the medium, as far as it is dense.

@@ -12,10 +12,10 @@ mod room;
 mod shift;
 mod splice;
 
-pub(super) use insert::{add_blocks, convert, fill_hole, map_claimed, remove_blocks, start_goal};
+pub(super) use insert::{add_blocks, convert, fill_hole, map_claimed, merge_up, remove_blocks, start_goal};
 pub(super) use lookup::find;
 pub(super) use remove::{data_kind, remove};
-pub(super) use room::{Growth, SPARE, alloc_cost, growth, has_splice_room, removal_cost, step_cost};
+pub(super) use room::{FREED_NODE, Growth, SPARE, alloc_cost, growth, has_splice_room, removal_cost, step_cost};
 pub(super) use shift::{nodes_from, shift, split_at};
 
 use super::{Mapped, Run};

@@ -7,6 +7,9 @@ use ondol_format::extent::capacity;
 /// Journal blocks that every step keeps for its end: the inode, the orphan list, and a little for the caller.
 pub(in crate::file) const SPARE: u32 = 1 + crate::orphan::COST + 3;
 
+/// Journal blocks for freeing a node that has been in the operation before: its bitmap and that one's descriptor.
+pub(in crate::file) const FREED_NODE: u32 = 2;
+
 /// What adding entries to a tree may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::file) struct Growth {
