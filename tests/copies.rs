@@ -92,7 +92,7 @@ fn counted(options: &str, over_rings: bool) -> [usize; 3] {
         let store = FileStore::open(&image, Access::Write).unwrap();
         let seen = Arc::new(Seen { store, watched: Default::default(), within: AtomicUsize::new(0) });
         let options = Options::parse(options).unwrap();
-        let volume = Volume::open_store(seen.clone(), &options, Arc::new(ondol_env::System)).unwrap();
+        let volume = Volume::open_media(seen.clone(), &options, Arc::new(ondol_env::System)).unwrap();
         (seen, Surface::new(volume))
     };
     let serve = |surface: &Surface, message: &[u8]| {

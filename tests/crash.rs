@@ -59,7 +59,7 @@ fn single_calls(mode: Mode) {
     none_is_violated(mode, limits, workload::exhaustive_1(), least);
 }
 
-/// On images whose files are mapped in other ways: random sequences; in a hunt every call before them.
+/// On images whose files are mapped in other ways, or whose log is on another disk: random sequences; in a hunt every call before them.
 fn other_forms(mode: Mode) {
     let on = |kind: ondol_laboratory::Image| move |workload: Workload| Workload { image: kind, ..workload };
     for kind in ondol_laboratory::Image::FORMS {
@@ -68,7 +68,7 @@ fn other_forms(mode: Mode) {
             let limits = Limits { sampling, second_opinion_every: 60, recrash_every: 150, ..Limits::default() };
             none_is_violated(mode, limits, workload::exhaustive_1().map(on(kind)), 1_000);
         }
-        let count = depth("ONDOL_CASES", 20, 60) as usize;
+        let count = depth("ONDOL_CASES", 10, 60) as usize;
         let seed = parameter("ONDOL_SEED", 1);
         none_is_violated(mode, sparse(), workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
     }
@@ -81,13 +81,13 @@ fn sparse() -> Limits {
 }
 
 fn sequences(mode: Mode) {
-    let count = depth("ONDOL_CASES", 40, 150) as usize;
+    let count = depth("ONDOL_CASES", 25, 150) as usize;
     none_is_violated(mode, sparse(), workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
 /// Two or three threads in interleavings from seeds.
 fn several_threads(mode: Mode) {
-    let count = depth("ONDOL_CASES", 15, 40) as usize;
+    let count = depth("ONDOL_CASES", 10, 40) as usize;
     none_is_violated(mode, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 

@@ -139,7 +139,7 @@ fn interrupted(bytes: &[u8], live: &Snapshot, what: &str) {
         let faulty = Arc::new(Faulty::new(RamStore::from_bytes(bytes.to_vec())));
         faulty.arm(FaultPlan { writes: Some(writes), ..FaultPlan::default() });
         let store: Arc<dyn BlockStore> = faulty.clone();
-        let done = ondol::recover_store(&store).is_ok();
+        let done = ondol::recover_media(&store).is_ok();
         let left = Arc::new(RamStore::from_bytes(faulty.inner().to_bytes()));
         let volume = Volume::open_stepped(left.clone(), &Options::default(), image::clock(1))
             .unwrap_or_else(|e| panic!("{what}, {writes} writes: {e}"));
@@ -337,11 +337,11 @@ fn fast_commits_are_not_lost_by_force() {
         let mut bytes = bytes.clone();
         bytes[block as usize * 1024 + offset + 0x1e] ^= 0x10;
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.clone()));
-        ondol::recover_store(&store).is_err().then_some(bytes)
+        ondol::recover_media(&store).is_err().then_some(bytes)
     };
     let bytes = (0..image.superblock().groups()).rev().find_map(damaged).expect("a descriptor that stays damaged");
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.clone()));
-    let why = ondol::recover_store(&store).expect_err("damage").to_string();
+    let why = ondol::recover_media(&store).expect_err("damage").to_string();
     assert!(why.contains("group descriptor"), "{why}");
     let why = ondol::recover_store_by_force(&store, image::clock(1)).expect_err("fast commits").to_string();
     assert!(why.contains("e2fsck replays its fast commits"), "{why}");

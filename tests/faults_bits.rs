@@ -49,7 +49,7 @@ struct Dirty {
 }
 
 fn dirty(kind: Kind, engine: JournalEngine) -> Dirty {
-    let (medium, store) = store_of(&kind.make().unwrap());
+    let (medium, store) = store_of(&kind.make().unwrap()[0]);
     // Enough memory to leave everything in the log.
     let options = image::options(DataMode::Journal).with_journal(engine).with_cache(16 << 20);
     let mut lockstep = Lockstep::new(Library::open(store, &options, 1).unwrap()).unwrap();
@@ -194,7 +194,7 @@ enum Outcome {
 
 fn recovered(dirty: &Dirty, flip: Flip) -> Result<Outcome, String> {
     let (_, store) = store_of(&flipped(&dirty.layer, flip));
-    if let Err(e) = ondol::recover_store(&store) {
+    if let Err(e) = ondol::recover_media(&store) {
         let text = e.to_string();
         let names = text.contains("journal") && (text.contains("block") || text.contains("feature"));
         return if names { Ok(Outcome::Refused) } else { Err(format!("an error that says too little: {text}")) };
@@ -314,7 +314,7 @@ impl<S: BlockStore> BlockStore for Noting<S> {
 
 /// A clean volume with some of every kind of metadata block: extent trees, attribute blocks, hashed directories.
 fn clean(kind: Kind) -> Layer {
-    let (medium, store) = store_of(&kind.make().unwrap());
+    let (medium, store) = store_of(&kind.make().unwrap()[0]);
     let mut lockstep = Lockstep::new(Library::open(store, &image::options(DataMode::Ordered), 1).unwrap()).unwrap();
     let mut lines = String::from(
         "mkdir /d 0755; mkdir /d/e 0700; create /a 0644; write /a 0 20000 #1; link /a /d/a; symlink /d/l target
@@ -332,7 +332,7 @@ fn clean(kind: Kind) -> Layer {
 /// All bytes that the check reads, one bit in each.
 fn metadata(layer: &Layer) -> Vec<Flip> {
     let noting = Arc::new(Noting { inner: LayerStore::new(layer.clone()), read: Mutex::default() });
-    assert!(ondol::check_store(&(noting.clone() as Arc<dyn BlockStore>)).unwrap().is_clean());
+    assert!(ondol::check_media(&(noting.clone() as Arc<dyn BlockStore>)).unwrap().is_clean());
     let bytes = |grain: u64| -> Range<usize> { (grain * GRAIN) as usize..((grain + 1) * GRAIN) as usize };
     noting.read.lock().iter().copied().flat_map(bytes).map(one_in).collect()
 }
@@ -356,7 +356,7 @@ fn metadata_of(kind: Kind, default: u64) {
                 assert!(differences.is_empty(), "{where_}: read without an error: {}", differences.join("; "));
             }
         }
-        let ours = !ondol::check_store(&store).is_ok_and(|report| report.is_clean());
+        let ours = !ondol::check_media(&store).is_ok_and(|report| report.is_clean());
         found += u64::from(ours);
         if fsck_every > 0 && u64::is_multiple_of(tried, fsck_every) {
             let verdict = image::check(&damaged.to_bytes()).unwrap();

@@ -144,8 +144,13 @@ impl Total {
     fn crash(&mut self, workload: &Workload, data: DataMode, what: Scarce, left: u64) {
         let Prepared { lockstep, store } = prepare(workload, data, what, Some(left));
         lockstep.into_target().close().unwrap();
-        let setup =
-            Setup { image: store.layer(), options: image::options(data), ops: Vec::new(), remount: false, seed: 1 };
+        let setup = Setup {
+            disks: vec![store.layer()],
+            options: image::options(data),
+            ops: Vec::new(),
+            remount: false,
+            seed: 1,
+        };
         // An allocation that found no space is taken back behind its back.
         let calls = workload.calls.clone();
         let calls: Vec<Op> = calls.into_iter().filter(|op| !matches!(op, Op::Fallocate { .. })).collect();

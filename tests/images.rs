@@ -84,7 +84,7 @@ fn must_be_clean(bytes: &[u8], how: &str) {
     let verdict = image::check(bytes).expect("e2fsck");
     assert!(verdict.is_clean(), "{how}: {}", verdict.output);
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
-    let report = ondol::check_store(&store).unwrap_or_else(|e| panic!("{how}: {e}"));
+    let report = ondol::check_media(&store).unwrap_or_else(|e| panic!("{how}: {e}"));
     assert!(report.is_clean(), "{how}: {report:?}");
 }
 
@@ -271,7 +271,7 @@ fn walk(row: &Row<'_>, how: &str) {
         other => panic!("{}: mounted: {other}", row.feature),
     }
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(fresh));
-    match (row.checked, ondol::check_store(&store)) {
+    match (row.checked, ondol::check_media(&store)) {
         ("yes", Ok(report)) => assert!(report.is_clean(), "{how}: {report:?}"),
         ("no", Err(e)) => assert!(names(&e.to_string(), row), "{how}: {e}"),
         (said, found) => panic!("{how}: checked: {said}, but {found:?}"),

@@ -60,7 +60,7 @@ fn image(left: Left, features: &str) -> Vec<u8> {
     let crashed = self::store(&store.to_bytes());
     if left == Left::Orphans {
         let crashed: Arc<dyn BlockStore> = crashed.clone();
-        assert!(ondol::recover_store(&crashed).unwrap().transactions > 0);
+        assert!(ondol::recover_media(&crashed).unwrap().transactions > 0);
     }
     crashed.to_bytes()
 }
@@ -264,13 +264,13 @@ fn a_check_says_what_the_journal_holds() {
         // Nothing is written, and nobody closes it.
         drop(open(&store, engine).unwrap());
         let marked: Arc<dyn BlockStore> = store.clone();
-        let report = ondol::check_store(&marked).unwrap();
+        let report = ondol::check_media(&marked).unwrap();
         assert!(report.unclean && !report.needs_recovery && report.problems.is_empty(), "{report:?}");
         assert!(!report.is_clean() && report.inodes > 100, "{report:?}");
-        ondol::recover_store(&marked).unwrap();
-        assert!(ondol::check_store(&marked).unwrap().is_clean());
+        ondol::recover_media(&marked).unwrap();
+        assert!(ondol::check_media(&marked).unwrap().is_clean());
         let crashed: Arc<dyn BlockStore> = self::store(&image(Left::Crashed(engine), "-O orphan_file"));
-        assert!(ondol::check_store(&crashed).unwrap().needs_recovery);
+        assert!(ondol::check_media(&crashed).unwrap().needs_recovery);
     }
 }
 

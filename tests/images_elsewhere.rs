@@ -166,7 +166,7 @@ fn a_protected_volume_is_held() {
             others.push((options, scope.spawn(move || open().map(drop))));
         }
         let reading: Arc<dyn BlockStore> = store.clone();
-        others.push(("check", scope.spawn(move || ondol::check_store(&reading).map(drop))));
+        others.push(("check", scope.spawn(move || ondol::check_media(&reading).map(drop))));
         for (what, other) in others {
             must_be_in_use(what, "on vm as memory", other.join().expect("a thread"));
         }
@@ -176,7 +176,7 @@ fn a_protected_volume_is_held() {
     holder.close().expect("close");
     assert!(image::check(&store.to_bytes()).expect("e2fsck").is_clean());
     let again: Arc<dyn BlockStore> = store;
-    assert!(ondol::check_store(&again).expect("check").is_clean());
+    assert!(ondol::check_media(&again).expect("check").is_clean());
 }
 
 /// What a crash left is taken after waiting; a holder that was too late finds itself replaced, and writes no more.

@@ -16,7 +16,7 @@ use std::path::Path;
 fn recover(bytes: Vec<u8>) -> (Arc<RamStore>, ondol::Result<ondol::RecoverReport>) {
     let ram = Arc::new(RamStore::from_bytes(bytes));
     let store: Arc<dyn BlockStore> = ram.clone();
-    let recovered = ondol::recover_store(&store);
+    let recovered = ondol::recover_media(&store);
     (ram, recovered)
 }
 

@@ -26,7 +26,7 @@ fn must_be_clean(bytes: &[u8]) {
     let verdict = image::check(bytes).expect("e2fsck");
     assert!(verdict.is_clean(), "{}", verdict.output);
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
-    let report = ondol::check_store(&store).expect("check");
+    let report = ondol::check_media(&store).expect("check");
     assert!(report.is_clean(), "{report:?}");
 }
 

@@ -68,7 +68,7 @@ fn an_error_is_in_the_superblock_when_it_is_found_and_not_at_the_unmount() {
     // Power fails here: what was noted is in the journal.
     drop(volume);
     let crashed: Arc<dyn BlockStore> = store.clone();
-    assert!(ondol::recover_store(&crashed).unwrap().transactions > 0);
+    assert!(ondol::recover_media(&crashed).unwrap().transactions > 0);
     let found = raw(&store);
     assert_ne!(found.s_state.get() & STATE_ERROR, 0);
     assert_eq!((found.s_error_count.get(), found.s_first_error_time.get()), (1, 1_700_000_000));
@@ -123,12 +123,12 @@ fn copies_are_compared_and_serve_when_the_primary_superblock_is_lost() {
         let (_, block) = sb.backups().next().unwrap();
         let at = (block * size) as usize;
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.clone()));
-        assert!(ondol::check_store(&store).unwrap().is_clean());
+        assert!(ondol::check_media(&store).unwrap().is_clean());
 
         let mut damaged = bytes.clone();
         damaged[at + 4] ^= 1;
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(damaged));
-        let report = ondol::check_store(&store).unwrap();
+        let report = ondol::check_media(&store).unwrap();
         assert!(
             report.problems.iter().any(|p| p.contains(&format!("backup superblock of group 1 in block {block}"))),
             "{report:?}"
@@ -137,7 +137,7 @@ fn copies_are_compared_and_serve_when_the_primary_superblock_is_lost() {
         let mut damaged = bytes.clone();
         damaged[at + size as usize] ^= 1;
         let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(damaged));
-        let report = ondol::check_store(&store).unwrap();
+        let report = ondol::check_media(&store).unwrap();
         assert!(report.problems.iter().any(|p| p.contains("copy of group descriptors")), "{report:?}");
 
         // The beginning is lost: the primary superblock, and with small blocks the descriptors too.

@@ -32,7 +32,7 @@ fn must_be_clean(bytes: &[u8]) {
     let verdict = image::check(bytes).expect("e2fsck");
     assert!(verdict.is_clean(), "{}", verdict.output);
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
-    let report = ondol::check_store(&store).expect("check");
+    let report = ondol::check_media(&store).expect("check");
     assert!(report.is_clean(), "{report:?}");
 }
 
@@ -192,7 +192,7 @@ fn damage_to_values_is_named() {
     let at = bytes.chunks(4096).position(|block| block == wanted).expect("the value's first block") * 4096;
     bytes[at + 77] ^= 1;
     let store = Arc::new(RamStore::from_bytes(bytes));
-    let report = ondol::check_store(&(store.clone() as Arc<dyn BlockStore>)).expect("check");
+    let report = ondol::check_media(&(store.clone() as Arc<dyn BlockStore>)).expect("check");
     assert!(report.problems.iter().any(|p| p.contains("value of an attribute")), "{report:?}");
     let volume = open(&store);
     let e = volume.inodes().getxattr(file, b"user.v").expect_err("a damaged value");

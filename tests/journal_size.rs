@@ -2,7 +2,7 @@
 //! short anywhere, the image has the old journal or the new one, and nothing is lost or left over.
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
-use ondol::{Options, Tune, Volume, check_store, tune_store};
+use ondol::{Options, Tune, Volume, check_media, tune_store};
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
@@ -286,7 +286,7 @@ fn power_may_fail_anywhere() {
         let store = finished(left.clone(), sizes, &seen, &format!("state {n}"));
         reached[usize::from(journal_blocks(&store.to_bytes()) == sizes[1].0)] = true;
         let store: Arc<dyn BlockStore> = store;
-        let found = check_store(&store).expect("a check");
+        let found = check_media(&store).expect("a check");
         assert!(found.is_clean(), "state {n}: {:?}", found.problems);
         let refused = image_is_guarded(&left);
         // Where logs are to be replayed, cut that short, too.

@@ -130,13 +130,13 @@ fn must_be_clean(bytes: &[u8]) {
     let verdict = image::check(bytes).unwrap();
     assert!(verdict.is_clean(), "e2fsck -fn: {}", verdict.output);
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
-    let report = ondol::check_store(&store).unwrap();
+    let report = ondol::check_media(&store).unwrap();
     assert!(report.is_clean(), "our check: {report:?}");
 }
 
 fn must_be_dirty(bytes: &[u8]) {
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::from_bytes(bytes.to_vec()));
-    let report = ondol::check_store(&store).unwrap();
+    let report = ondol::check_media(&store).unwrap();
     // The last of it may have gone home just before.
     assert!(report.needs_recovery || report.unclean, "nothing to recover");
     let (verdict, _) = image::repair(bytes).unwrap();
@@ -200,7 +200,7 @@ fn our_dirty_image(image: Vec<u8>, data: DataMode) {
     must_equal(&left, &read_by_us(bytes.clone()), "we recover ours");
     // A compressed journal is for us alone: others must refuse it.
     let mended = image::judge_left(&bytes).unwrap().unwrap_or_else(|what| panic!("{what}"));
-    if let Some(mended) = &mended {
+    if let Some([mended]) = mended.as_deref() {
         must_be_clean(mended);
         must_equal(&left, &read_by_us(mended.clone()), "e2fsck recovers ours");
     }

@@ -60,8 +60,8 @@ fn calls(seed: u64) -> Vec<Op> {
 ///
 /// # Errors
 /// The volume cannot be used: it fails, or does not do what the model does.
-pub(crate) fn record_after(crashed: &Layer, options: &Options, seed: u64) -> Result<Run, String> {
-    let setup = Setup { image: crashed.clone(), options: options.clone(), ops: Vec::new(), remount: false, seed };
+pub(crate) fn record_after(crashed: &[Layer], options: &Options, seed: u64) -> Result<Run, String> {
+    let setup = Setup { disks: crashed.to_vec(), options: options.clone(), ops: Vec::new(), remount: false, seed };
     let calls = calls(seed);
     let mut run = record(&setup, &calls).map_err(|e| format!("used after recovery: {e}"))?;
     run.description.text = format!("recovered, and then these calls:\n{}", text::print(&calls));

@@ -3,18 +3,19 @@
 //!
 //! The volume that meets the failing medium has to be recovered first, so that recovery meets it, too.
 
-use crate::run::{Run, SUPERBLOCK, Setup, after_crash, allowed, journal, log_pages};
+use crate::log::{self, Log, SUPERBLOCK};
+use crate::run::{Run, Setup, after_crash, allowed};
 use crate::subject::Description;
 use ondol::DataMode;
 use ondol_block::{BlockError, BlockStats, BlockStore, Caps, LayerStore, Result as Done};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp, reach};
-use ondol_power::{Event, Kind as Loses, Layer, Medium, Pages, PowerDomain, UNIT};
-use ondol_testkit::Fail;
+use ondol_power::{Event, Layer, PowerDomain, UNIT};
 use ondol_testkit::dump::{Snapshot, Strictness};
 use ondol_testkit::model::Model;
 use ondol_testkit::op::{Flags, Op};
 use ondol_testkit::target::{Library, Lockstep, Target};
+use ondol_testkit::{Fail, disks};
 use std::fmt;
 use std::io::IoSlice;
 use std::str::FromStr;
@@ -163,16 +164,22 @@ struct State {
     stops: bool,
 }
 
-/// A recorded medium in memory that fails as it is told.
-struct Failing {
-    inner: LayerStore,
+/// Recorded disks in memory that fail together, as they are told.
+struct Failures {
     domain: Arc<PowerDomain>,
-    journal: Vec<std::ops::Range<u64>>,
+    log: Log,
     fault: Option<Fault>,
     state: Mutex<State>,
 }
 
-impl Failing {
+/// One of them.
+struct Failing {
+    inner: LayerStore,
+    medium: u32,
+    all: Arc<Failures>,
+}
+
+impl Failures {
     fn trips(&self, kind: Kind) -> bool {
         let mut state = self.state.lock();
         let [_, count] = state.tried.of(kind);
@@ -187,7 +194,9 @@ impl Failing {
     fn stop(&self) {
         self.state.lock().stops = true;
     }
+}
 
+impl Failing {
     fn error(op: &'static str, offset: u64, len: usize) -> BlockError {
         let source = std::io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error());
         BlockError::Io { op, name: "a failing medium".into(), offset, len: len as u64, source }
@@ -208,7 +217,7 @@ impl BlockStore for Failing {
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Done<()> {
-        if self.trips(Kind::Read) {
+        if self.all.trips(Kind::Read) {
             return Err(Self::error("read", offset, buf.len()));
         }
         self.inner.read(offset, buf)
@@ -217,41 +226,41 @@ impl BlockStore for Failing {
     fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Done<()> {
         let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
         let end = offset + bytes.len() as u64;
-        if !self.trips(Kind::Write) {
+        if !self.all.trips(Kind::Write) {
             self.inner.write(offset, &bytes)?;
-            self.domain.push(Event::Write { medium: 0, offset, bytes: bytes.into() });
+            self.all.domain.push(Event::Write { medium: self.medium, offset, bytes: bytes.into() });
             return Ok(());
         }
-        if self.journal.iter().any(|range| offset < range.end && end > range.start) {
-            self.stop();
+        if self.all.log.meets(self.medium as usize, &(offset..end)) {
+            self.all.stop();
         }
         // Readers see half of every other one.
         let half = bytes.len() / 2 / UNIT * UNIT;
-        let is_whole = offset < SUPERBLOCK.end && end > SUPERBLOCK.start;
-        if self.state.lock().tried.writes[1].is_multiple_of(2) && !is_whole {
+        let is_whole = self.medium == 0 && offset < SUPERBLOCK.end && end > SUPERBLOCK.start;
+        if self.all.state.lock().tried.writes[1].is_multiple_of(2) && !is_whole {
             self.inner.write(offset, &bytes[..half])?;
         }
         let error = Self::error("write", offset, bytes.len());
-        self.domain.push(Event::WriteFailed { medium: 0, offset, bytes: bytes.into() });
+        self.all.domain.push(Event::WriteFailed { medium: self.medium, offset, bytes: bytes.into() });
         Err(error)
     }
 
     fn flush(&self) -> Done<()> {
-        if self.trips(Kind::Flush) {
-            self.stop();
-            self.domain.push(Event::FlushFailed { medium: 0 });
+        if self.all.trips(Kind::Flush) {
+            self.all.stop();
+            self.all.domain.push(Event::FlushFailed { medium: self.medium });
             return Err(Self::error("flush", 0, 0));
         }
-        self.domain.push(Event::Flush { medium: 0 });
+        self.all.domain.push(Event::Flush { medium: self.medium });
         Ok(())
     }
 
     fn discard(&self, offset: u64, len: u64) -> Done<bool> {
-        if self.trips(Kind::Write) {
+        if self.all.trips(Kind::Write) {
             return Err(Self::error("discard", offset, len as usize));
         }
         let done = self.inner.discard(offset, len)?;
-        self.domain.push(Event::Discard { medium: 0, offset, len });
+        self.all.domain.push(Event::Discard { medium: self.medium, offset, len });
         Ok(done)
     }
 
@@ -267,39 +276,40 @@ impl BlockStore for Failing {
 pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<(Run, Tried), String> {
     let (base, model) = dirty(setup)?;
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
-    let log = log_pages(&base).map_err(|e| e.to_string())?;
-    let journal = journal(&base).map_err(|e| e.to_string())?;
-    let inner = LayerStore::new(base.clone());
-    let medium = Arc::new(Failing { inner, domain: domain.clone(), journal, fault, state: Mutex::default() });
-    let mut trial = Trial { medium, domain, run: empty(setup, base, log, model) };
+    let log = Log::of(&base)?;
+    let all = Arc::new(Failures { domain, log: log.clone(), fault, state: Mutex::default() });
+    let one =
+        |(layer, medium): (&Layer, u32)| Failing { inner: LayerStore::new(layer.clone()), medium, all: all.clone() };
+    let disks = base.iter().zip(0..).map(|disk| Arc::new(one(disk))).collect();
+    let mut trial = Trial { disks, all: all.clone(), run: empty(setup, base, log, model) };
     trial.go(ops)?;
-    let tried = trial.medium.state.lock().tried;
-    let mut run = trial.run;
-    (run.events, run.hits) = (trial.domain.take(), listening.finish().hits);
+    let (tried, mut run) = (all.state.lock().tried, trial.run);
+    (run.events, run.hits) = (all.domain.take(), listening.finish().hits);
     run.allowed = allowed(&run.events, &run.synced);
     Ok((run, tried))
 }
 
 /// What has to be recovered, and what it is then.
-fn dirty(setup: &Setup) -> Result<(Layer, Model), String> {
-    let store = Arc::new(LayerStore::new(setup.image.clone()));
-    let library = Library::open(store.clone(), &setup.options, setup.seed).map_err(|e| e.to_string())?;
+fn dirty(setup: &Setup) -> Result<(Vec<Layer>, Model), String> {
+    let stores = disks::stores(&setup.disks);
+    let media = disks::media(&stores).map_err(|e| e.to_string())?;
+    let library = Library::open(media, &setup.options, setup.seed).map_err(|e| e.to_string())?;
     let mut lockstep = Lockstep::new(library)?;
     for op in setup.ops.iter().chain([&Op::Sync]) {
         let _outcome = lockstep.step(op).map_err(|e| e.to_string())?;
     }
     let mut model = lockstep.model().clone();
     model.drop_handles();
-    Ok((store.layer(), model))
+    Ok((disks::layers(&stores), model))
 }
 
-fn empty(setup: &Setup, base: Layer, log: Pages, model: Model) -> Run {
+fn empty(setup: &Setup, base: Vec<Layer>, log: Log, model: Model) -> Run {
     Run {
         setup: setup.clone(),
         ops: Vec::new(),
         description: Description::default(),
         log,
-        media: vec![Medium { base, kind: Loses::Block, whole: Some(SUPERBLOCK) }],
+        media: log::media(base),
         events: Vec::new(),
         hits: Vec::new(),
         expected: vec![after_crash(&model)],
@@ -313,24 +323,25 @@ fn empty(setup: &Setup, base: Layer, log: Pages, model: Model) -> Run {
 
 /// Calls on a failing medium.
 struct Trial {
-    medium: Arc<Failing>,
-    domain: Arc<PowerDomain>,
+    disks: Vec<Arc<Failing>>,
+    all: Arc<Failures>,
     run: Run,
 }
 
 impl Trial {
     fn failed(&self) -> bool {
-        self.medium.state.lock().failed
+        self.all.state.lock().failed
     }
 
     fn go(&mut self, ops: &[Op]) -> Result<(), String> {
-        let mut library = match Library::open(self.medium.clone(), &self.run.setup.options, self.run.setup.seed ^ 0xFF)
-        {
+        let (options, seed) = (&self.run.setup.options, self.run.setup.seed ^ 0xFF);
+        let opened = disks::media(&self.disks).and_then(|media| Library::open(media, options, seed));
+        let mut library = match opened {
             Ok(library) => library,
             Err(_) if self.failed() => return Ok(()),
             Err(e) => return Err(format!("cannot be opened: {e}")),
         };
-        let mut state = self.medium.state.lock();
+        let mut state = self.all.state.lock();
         for kind in [Kind::Read, Kind::Write, Kind::Flush] {
             let [opening, all] = state.tried.of(kind);
             *opening = *all;
@@ -338,11 +349,11 @@ impl Trial {
         drop(state);
         // What consists of several atomic steps may fail between them: then nobody can tell what it has done.
         for op in ops.iter().filter(|op| !op.is_stepwise()) {
-            let stopped = self.medium.state.lock().stops;
+            let stopped = self.all.state.lock().stops;
             let call = self.run.ops.len() as u64;
-            self.domain.mark(2 * call);
+            self.all.domain.mark(2 * call);
             let goes_on = self.call(&mut library, op).map_err(|what| format!("`{op}` on a failing medium: {what}"))?;
-            self.domain.mark(2 * call + 1);
+            self.all.domain.mark(2 * call + 1);
             if stopped && self.run.synced.last() == Some(&true) {
                 return Err(format!("`{op}` succeeded after the journal had failed"));
             }
@@ -355,11 +366,11 @@ impl Trial {
 
     /// Closes the volume, which makes everything durable, or fails as the medium does.
     fn close(&mut self, library: Library) -> Result<(), String> {
-        let stopped = self.medium.state.lock().stops;
+        let stopped = self.all.state.lock().stops;
         let call = self.run.ops.len() as u64;
-        self.domain.mark(2 * call);
+        self.all.domain.mark(2 * call);
         let closed = library.close();
-        self.domain.mark(2 * call + 1);
+        self.all.domain.mark(2 * call + 1);
         match closed {
             Ok(()) if stopped => return Err("closing succeeded after the journal had failed".into()),
             Err(e) if !self.failed() => return Err(format!("cannot be closed: {e}")),

@@ -1,9 +1,10 @@
 //! The volumes that are crashed: small, so that a state costs little, and always the same bytes.
 
 use ondol_format::FormatError;
+use ondol_format::csum::crc32c;
 use ondol_format::mkfs::{Chunk, Options, Plan};
 use ondol_power::Layer;
-use ondol_testkit::image::{Spec, missing};
+use ondol_testkit::image::{Spec, ToolError, missing};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -35,6 +36,8 @@ pub enum Kind {
     LargeInodes,
     /// As small, with directories that have no index. Made by mke2fs.
     Linear,
+    /// As small, with its journal on a disk of its own. Made by mke2fs.
+    JournalDevice,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -45,7 +48,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -58,10 +61,11 @@ impl Kind {
         Self::Values,
         Self::LargeInodes,
         Self::Linear,
+        Self::JournalDevice,
     ];
 
-    /// Those whose files are mapped in other ways than by extents of blocks.
-    pub const FORMS: [Self; 3] = [Self::BlockMap, Self::InlineData, Self::Clusters];
+    /// Those whose files are mapped in other ways than by extents of blocks, or whose log is on another disk.
+    pub const FORMS: [Self; 4] = [Self::BlockMap, Self::InlineData, Self::Clusters, Self::JournalDevice];
 
     /// Whether it can be made here: most need mke2fs.
     pub fn is_possible(self) -> bool {
@@ -94,15 +98,17 @@ impl Kind {
             Self::Values => "values",
             Self::LargeInodes => "large-inodes",
             Self::Linear => "linear",
+            Self::JournalDevice => "journal-device",
         }
     }
 
-    /// Makes the volume.
+    /// Makes the volume: its image, and behind it its journal's device where that is another disk.
     ///
     /// # Errors
     /// mke2fs is needed and missing; or a defect of mkfs.
-    pub fn make(self) -> Result<Layer, String> {
-        let by_mke2fs = |spec: Spec| spec.make().map(Layer::new).map_err(|e| format!("image {self}: {e}"));
+    pub fn make(self) -> Result<Vec<Layer>, String> {
+        let by_mke2fs =
+            |spec: Spec| spec.make().map(|bytes| vec![Layer::new(bytes)]).map_err(|e| format!("image {self}: {e}"));
         match self {
             Self::Small => self.by_mkfs(4 << 20, 1024, 128, 1024, "^orphan_file"),
             Self::OrphanFile => self.by_mkfs(4 << 20, 1024, 128, 1024, "orphan_file"),
@@ -116,11 +122,13 @@ impl Kind {
             Self::Values => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ea_inode")),
             Self::LargeInodes => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -I 512")),
             Self::Linear => by_mke2fs(Spec::new(4 << 20, 1024).journal(1).with("-N 128 -O ^dir_index")),
+            Self::JournalDevice => with_journal_device().map_err(|e| format!("image {self}: {e}")),
         }
     }
 
-    fn by_mkfs(self, size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Layer, String> {
-        write(size, block, inodes, journal, features).map_err(|e| format!("image {self}: {e}"))
+    fn by_mkfs(self, size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> Result<Vec<Layer>, String> {
+        let written = write(size, block, inodes, journal, features);
+        written.map(|layer| vec![layer]).map_err(|e| format!("image {self}: {e}"))
     }
 }
 
@@ -141,6 +149,35 @@ fn write(size: usize, block: u32, inodes: u32, journal: u32, features: &str) -> 
     })?;
     Ok(Layer::new(bytes))
 }
+
+/// mke2fs joins the two on block devices alone. What it would write is this: the image knows the journal's UUID, the journal the image's.
+fn with_journal_device() -> Result<Vec<Layer>, ToolError> {
+    let mut image = Spec::new(4 << 20, 1024).with("-N 128 -O ^has_journal").make()?;
+    let mut journal =
+        Spec::new(JOURNAL_BYTES, 1024).with("-O journal_dev -U 6f6e646f-6c00-4000-8000-000000000003").make()?;
+    let uuid = |image: &[u8]| image[1024 + 0x68..][..16].to_vec();
+    let (of_image, of_journal) = (uuid(&image), uuid(&journal));
+    let superblock = &mut image[1024..2048];
+    superblock[0x5C] |= HAS_JOURNAL;
+    superblock[0xD0..0xE0].copy_from_slice(&of_journal);
+    superblock[0xE4..0xE8].copy_from_slice(&SOME_DEVICE.to_le_bytes());
+    let sum = crc32c(!0, &superblock[..0x3FC]);
+    superblock[0x3FC..].copy_from_slice(&sum.to_le_bytes());
+    // The journal's superblock follows the device's.
+    let log = &mut journal[2048..3072];
+    log[0x40..0x44].copy_from_slice(&1u32.to_be_bytes());
+    log[0x100..0x110].copy_from_slice(&of_image);
+    Ok(vec![Layer::new(image), Layer::new(journal)])
+}
+
+/// Size of a journal's device: as many blocks for the log as in the other small images.
+const JOURNAL_BYTES: u64 = (1024 + 3) << 10;
+
+/// `COMPAT_HAS_JOURNAL`.
+const HAS_JOURNAL: u8 = 4;
+
+/// The number of the device that had the journal last, which nobody asks for who names the device.
+const SOME_DEVICE: u32 = 0x700;
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,14 +9,16 @@ use std::sync::OnceLock;
 ///
 /// # Errors
 /// It refuses the image.
-pub(crate) fn replay(crashed: &Layer) -> Result<Option<Layer>, String> {
+pub(crate) fn replay(crashed: &[Layer]) -> Result<Option<Vec<Layer>>, String> {
     static ASKED: OnceLock<bool> = OnceLock::new();
-    let bytes = crashed.to_bytes();
+    // A journal's device would take a loop device of its own: e2fsck is asked about those.
+    let [image] = crashed else { return Ok(None) };
+    let bytes = image.to_bytes();
     if image::is_ours_alone(&bytes) || !*ASKED.get_or_init(may_be_asked) {
         return Ok(None);
     }
     match mounted(&bytes) {
-        Ok(left) => Ok(Some(Layer::new(left))),
+        Ok(left) => Ok(Some(vec![Layer::new(left)])),
         // Somebody else has taken the last loop device, or this one away.
         Err(ToolError::Failed { output, .. }) if output.contains("loop") => Ok(None),
         Err(e) => Err(format!("the kernel does not take it: {e}")),
@@ -27,7 +29,7 @@ pub(crate) fn replay(crashed: &Layer) -> Result<Option<Layer>, String> {
 fn may_be_asked() -> bool {
     let why = KernelMount::unavailable().map(str::to_owned).or_else(|| {
         let fresh = Kind::Small.make().ok()?;
-        mounted(&fresh.to_bytes()).err().map(|e| e.to_string())
+        mounted(&fresh[0].to_bytes()).err().map(|e| e.to_string())
     });
     if let Some(why) = &why {
         eprintln!("ondol crash: the kernel is not asked to replay: {}", why.lines().next().unwrap_or_default());

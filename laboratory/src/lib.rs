@@ -15,6 +15,7 @@ mod image;
 mod judge;
 mod kernel;
 pub mod kill;
+pub mod log;
 mod names;
 pub mod plants;
 pub mod pool;

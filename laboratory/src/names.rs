@@ -1,5 +1,6 @@
 //! What blocks are, for readers of a violation: by where they lie, by whose they are, and by what is in them.
 
+use crate::log::Log;
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
 use ondol_format::group::GroupDesc;
@@ -17,7 +18,9 @@ pub struct Names {
     /// Blocks of files.
     by_owner: BTreeMap<u64, String>,
     log: Option<LogFormat>,
-    /// Blocks of the ring of a log, by their number on the medium.
+    /// The medium of the log.
+    log_on: usize,
+    /// Blocks of the log, by their number there.
     slots: BTreeMap<u64, u64>,
 }
 
@@ -25,12 +28,19 @@ pub struct Names {
 const MOST: usize = 12;
 
 impl Names {
-    /// Names of the volume that `base` holds, and of what is in the recovered volumes `later`, which are opened as `open` does it.
-    pub fn new(base: &Layer, later: &[Layer], open: impl Fn(Layer) -> Option<ondol::Volume>) -> Self {
-        let mut names = Self::default();
+    /// Names of the volume that `base` holds with its log, and of what is in the recovered volumes `later`, which are opened as
+    /// `open` does it.
+    pub fn new(
+        base: &[Layer],
+        log: &Log,
+        later: &[&[Layer]],
+        open: impl Fn(&[Layer]) -> Option<ondol::Volume>,
+    ) -> Self {
+        let mut names = Self { log_on: log.medium, slots: log.slots.iter().copied().collect(), ..Self::default() };
         // What cannot be read has no names; the offsets are told in any case.
-        let _unnamed = names.places(base);
-        for volume in later.iter().cloned().filter_map(open) {
+        let _unnamed = names.places(&base[0]);
+        names.journal(&base[log.medium], log);
+        for volume in later.iter().filter_map(|disks| open(disks)) {
             let _unnamed = names.owners(volume.inodes());
         }
         names
@@ -38,21 +48,22 @@ impl Names {
 
     fn places(&mut self, base: &Layer) -> ondol_volume::Result<()> {
         let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(base.clone()));
-        let image = Image::open(store.clone())?;
+        let image = Image::open(store)?;
         let sb = image.superblock();
         self.block_size = u64::from(sb.block_size());
         for g in 0..sb.groups() {
             self.group(sb, g, base);
         }
-        let slots = image.journal_map()?.into_iter().flat_map(|(start, len)| start..start + len);
-        self.slots = slots.zip(0..).collect();
-        if let Some(first) = self.slots.iter().find(|(_, slot)| **slot == 0).map(|(block, _)| *block) {
-            let mut bytes = vec![0; self.block_size as usize];
-            store.read(first * self.block_size, &mut bytes)?;
-            let parsed = JournalSuperblock::parse(&bytes, sb.block_size(), self.slots.len() as u64);
-            self.log = parsed.ok().map(|journal| journal.format());
-        }
         Ok(())
+    }
+
+    fn journal(&mut self, base: &Layer, log: &Log) {
+        let Some((first, _)) = log.slots.first() else { return };
+        let mut bytes = vec![0; self.block_size as usize];
+        base.read((first * self.block_size) as usize, &mut bytes);
+        let blocks = base.len() as u64 / self.block_size.max(1);
+        let parsed = JournalSuperblock::parse(&bytes, self.block_size as u32, blocks);
+        self.log = parsed.ok().map(|journal| journal.format());
     }
 
     fn group(&mut self, sb: &Superblock, g: u32, base: &Layer) {
@@ -107,12 +118,13 @@ impl Names {
         }
     }
 
-    /// What `len` bytes at `offset` are, which hold `bytes` if these are known.
-    pub fn of(&self, offset: u64, len: u64, bytes: Option<&[u8]>) -> String {
-        if self.block_size == 0 || len == 0 {
+    /// What `len` bytes at `offset` of a medium are, which hold `bytes` if these are known.
+    pub fn of(&self, medium: usize, offset: u64, len: u64, bytes: Option<&[u8]>) -> String {
+        if self.block_size == 0 || len == 0 || medium != 0 && medium != self.log_on {
             return String::new();
         }
         let size = self.block_size;
+        let slot = |block: u64| self.slots.get(&block).filter(|_| medium == self.log_on);
         // Of the block of 1,024 bytes in which an ext4 superblock lies in larger blocks, too.
         let blocks = offset / size..(offset + len).div_ceil(size);
         let part = |block: u64| {
@@ -122,10 +134,11 @@ impl Names {
         };
         let mut homes = Vec::new().into_iter();
         let mut names: Vec<String> = Vec::new();
-        for block in blocks.clone().take(if self.slots.contains_key(&blocks.start) { usize::MAX } else { MOST }) {
-            let name = match self.slots.get(&block) {
+        for block in blocks.clone().take(if slot(blocks.start).is_some() { usize::MAX } else { MOST }) {
+            let name = match slot(block) {
                 Some(slot) => self.in_log(block, *slot, part(block), &mut homes),
-                None => self.home(block, part(block)),
+                None if medium == 0 => self.home(block, part(block)),
+                None => format!("block {block}"),
             };
             names.push(name);
             if names.len() == MOST {

@@ -84,16 +84,16 @@ impl Prey {
     ///
     /// # Errors
     /// The volume fails, or disagrees with the model without any crash.
-    pub fn record(&self, image: &Layer, workload: &Workload) -> Result<Run, String> {
-        let record = || run::record(&self.setup(image, workload), &workload.calls).map_err(|e| e.to_string());
+    pub fn record(&self, disks: &[Layer], workload: &Workload) -> Result<Run, String> {
+        let record = || run::record(&self.setup(disks, workload), &workload.calls).map_err(|e| e.to_string());
         let mut run = caught(record)?;
         run.description = self.describe(workload);
         Ok(run)
     }
 
-    fn setup(&self, image: &Layer, workload: &Workload) -> run::Setup {
+    fn setup(&self, disks: &[Layer], workload: &Workload) -> run::Setup {
         run::Setup {
-            image: image.clone(),
+            disks: disks.to_vec(),
             options: self.options(workload),
             ops: workload.before.clone(),
             remount: workload.remount,
@@ -104,11 +104,11 @@ impl Prey {
     /// On a medium that fails: once for each fault.
     fn record_failing(
         &self,
-        image: &Layer,
+        disks: &[Layer],
         workload: &Workload,
         faults: Faults,
     ) -> Result<Vec<Recorded>, Box<Violation>> {
-        let setup = self.setup(image, workload);
+        let setup = self.setup(disks, workload);
         let one = |fault| {
             let failing = Self { fault: Some(Faults::One(fault)), ..self.clone() };
             let run = caught(|| faults::record(&setup, &workload.calls, Some(fault)));
@@ -116,23 +116,23 @@ impl Prey {
             run.description = failing.describe(workload);
             Ok(Recorded::One(Box::new(run)))
         };
-        self.faults_of(image, workload, faults)?.into_iter().map(one).collect()
+        self.faults_of(disks, workload, faults)?.into_iter().map(one).collect()
     }
 
     /// In which ways the medium fails while a workload is done, one way for each run.
     ///
     /// # Errors
     /// The volume does what it should not on a medium that works.
-    pub fn faults(&self, image: &Layer, workload: &Workload) -> Result<Vec<Fault>, Box<Violation>> {
-        self.fault.map_or(Ok(Vec::new()), |faults| self.faults_of(image, workload, faults))
+    pub fn faults(&self, disks: &[Layer], workload: &Workload) -> Result<Vec<Fault>, Box<Violation>> {
+        self.fault.map_or(Ok(Vec::new()), |faults| self.faults_of(disks, workload, faults))
     }
 
-    fn faults_of(&self, image: &Layer, workload: &Workload, faults: Faults) -> Result<Vec<Fault>, Box<Violation>> {
+    fn faults_of(&self, disks: &[Layer], workload: &Workload, faults: Faults) -> Result<Vec<Fault>, Box<Violation>> {
         let tried = match faults {
             Faults::One(_) => Tried::default(),
             Faults::Search { .. } | Faults::Spread { .. } => {
                 let works = Self { fault: None, ..self.clone() };
-                let run = caught(|| faults::record(&self.setup(image, workload), &workload.calls, None));
+                let run = caught(|| faults::record(&self.setup(disks, workload), &workload.calls, None));
                 run.map_err(|what| works.uncrashed(workload, what))?.1
             }
         };
@@ -150,19 +150,19 @@ impl Prey {
     /// The volume fails, or does what it should not, without any crash.
     pub(crate) fn record_all(
         &self,
-        image: &Layer,
+        disks: &[Layer],
         workload: &Workload,
         watch: &Watch,
     ) -> Result<Vec<Recorded>, Box<Violation>> {
         let Some(others) = &workload.others else {
             if let Some(faults) = self.fault {
-                return self.record_failing(image, workload, faults);
+                return self.record_failing(disks, workload, faults);
             }
-            let run = self.record(image, workload);
+            let run = self.record(disks, workload);
             return run.map(|run| vec![Recorded::One(Box::new(run))]).map_err(|what| self.uncrashed(workload, what));
         };
         let setup = threads::Setup {
-            image: image.clone(),
+            disks: disks.to_vec(),
             options: self.options(workload),
             before: workload.before.clone(),
             seed: self.seed,
@@ -244,10 +244,10 @@ impl Prey {
     ///
     /// # Errors
     /// There are no planted defects in this build.
-    pub fn explore(&self, image: &Layer, workload: &Workload, watch: &Watch) -> Result<Report, String> {
+    pub fn explore(&self, disks: &[Layer], workload: &Workload, watch: &Watch) -> Result<Report, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let mut report = Report::default();
-        match self.record_all(image, workload, watch) {
+        match self.record_all(disks, workload, watch) {
             Ok(runs) => {
                 let about = self.limits.about.map(|about| about.div_ceil(runs.len().max(1) as u64));
                 let limits = Limits { about, ..self.limits };
@@ -279,8 +279,8 @@ impl Prey {
     /// The image cannot be made.
     pub fn replay(&self, workload: &Workload, path: &CasePath) -> Result<Replayed, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
-        let (image, watch) = (workload.image.make()?, Watch::default());
-        let runs = match self.record_all(&image, workload, &watch) {
+        let (disks, watch) = (workload.image.make()?, Watch::default());
+        let runs = match self.record_all(&disks, workload, &watch) {
             Ok(runs) => runs,
             Err(violation) => return Ok(Replayed::Elsewhere(*violation)),
         };
@@ -288,7 +288,7 @@ impl Prey {
             return Ok(Replayed::Seen(violation));
         }
         for workload in [Some(workload.clone()), workload.searched()].into_iter().flatten() {
-            if let Some(violation) = self.explore(&image, &workload, &watch)?.violations.pop() {
+            if let Some(violation) = self.explore(&disks, &workload, &watch)?.violations.pop() {
                 return Ok(Replayed::Elsewhere(violation));
             }
         }

@@ -2,24 +2,22 @@
 
 use crate::contract;
 use crate::judge::VolumeRun;
+use crate::log::{self, Log};
 use crate::subject::Description;
 use ondol::{DataMode, Options, RecoverReport};
-use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::reach::{self, Hit};
-use ondol_env::sync::Arc;
-use ondol_power::{Event, Kind, Layer, Medium, Pages, PowerDomain};
+use ondol_power::{Event, Layer, Medium, PowerDomain};
+use ondol_testkit::disks;
 use ondol_testkit::dump::Snapshot;
 use ondol_testkit::model::Model;
 use ondol_testkit::op::Op;
 use ondol_testkit::target::{Disagreement, Library, Lockstep};
-use ondol_volume::Image;
-use std::ops::Range;
 
 /// What happens before power can be lost, and how.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The fresh image.
-    pub image: Layer,
+    /// The fresh image, and its journal's device where there is one.
+    pub disks: Vec<Layer>,
     /// How it is mounted.
     pub options: Options,
     /// Calls before the recording, made durable at its begin.
@@ -46,10 +44,10 @@ pub struct Run {
     pub ops: Vec<Op>,
     /// How the driver is called to make this run, and the run for readers.
     pub description: Description,
-    /// The media when the recording began: the image.
+    /// The disks when the recording began.
     pub media: Vec<Medium>,
-    /// The log, which is scratch once it has been replayed; its superblock is not.
-    pub log: Pages,
+    /// The log.
+    pub log: Log,
     /// Everything since. Call `i` began at `Mark(2 * i)` and had returned at `Mark(2 * i + 1)`.
     pub events: Vec<Event>,
     /// Places that were passed, between the events.
@@ -88,24 +86,22 @@ pub enum RecordError {
 /// The volume cannot be opened, or does not agree with the model.
 pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
-    let medium = Arc::new(Recorder::new(LayerStore::new(setup.image.clone()), 0, domain.clone()));
-    let store: Arc<dyn BlockStore> = medium.clone();
-    let library = Library::open(store.clone(), &setup.options, setup.seed)?;
+    let stores = disks::recorded(&setup.disks, &domain);
+    let library = Library::open(disks::media(&stores)?, &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
     let last = if setup.remount { Op::Remount } else { Op::Sync };
     for op in setup.ops.iter().chain([&last]) {
         let _outcome = lockstep.step(op).map_err(Box::new)?;
     }
-    store.flush().map_err(ondol::Error::from)?;
+    let base = disks::at_rest(&stores)?;
     drop(domain.take());
     listening.begin_anew();
-    let base = medium.inner().layer();
     let mut run = Run {
         setup: setup.clone(),
         ops: ops.to_vec(),
         description: Description::default(),
-        log: log_pages(&base)?,
-        media: vec![Medium { base, kind: Kind::Block, whole: Some(SUPERBLOCK) }],
+        log: Log::of(&base).map_err(RecordError::Read)?,
+        media: log::media(base),
         events: Vec::new(),
         hits: Vec::new(),
         states: vec![lockstep.model().clone()],
@@ -132,27 +128,6 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     run.expected = run.states.iter().map(after_crash).collect();
     run.allowed = allowed(&run.events, &run.synced);
     Ok(run)
-}
-
-/// ext4's superblock has one checksum over 1,024 bytes: it is as vulnerable as ext4 makes it.
-pub(crate) const SUPERBLOCK: Range<u64> = 1024..2048;
-
-/// The bytes of the medium that the journal lies in, its superblock at the begin of the first range.
-pub(crate) fn journal(base: &Layer) -> ondol::Result<Vec<Range<u64>>> {
-    let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(base.clone()));
-    let image = Image::open(store)?;
-    let block_size = u64::from(image.superblock().block_size());
-    let bytes = |(start, len): (u64, u64)| start * block_size..(start + len) * block_size;
-    Ok(image.journal_map()?.into_iter().map(bytes).collect())
-}
-
-/// The blocks of the journal but for its superblock.
-pub(crate) fn log_pages(base: &Layer) -> ondol::Result<Pages> {
-    let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(base.clone()));
-    let first = u64::from(Image::open(store)?.superblock().block_size());
-    let mut ranges = journal(base)?;
-    ranges.iter_mut().take(1).for_each(|range| range.start += first);
-    Ok(Pages::inside(ranges))
 }
 
 pub(crate) fn after_crash(model: &Model) -> Snapshot {
@@ -203,7 +178,7 @@ impl VolumeRun for Run {
         &self.hits
     }
 
-    fn log(&self) -> &Pages {
+    fn log(&self) -> &Log {
         &self.log
     }
 

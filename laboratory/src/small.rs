@@ -34,7 +34,7 @@ impl Prey {
         let prey = Self { fault: violation.run.fault.map(Faults::One), ..self.clone() };
         let shrinking = Shrinking {
             prey: &prey,
-            image: workload.image.make()?,
+            disks: workload.image.make()?,
             without_crash: violation.path.0.is_empty(),
             class: violation.class(),
             watch: Watch { hurry: Arc::clone(&watch.hurry), ..Watch::default() },
@@ -58,7 +58,7 @@ impl Prey {
 /// A search for fewer calls.
 struct Shrinking<'a> {
     prey: &'a Prey,
-    image: Layer,
+    disks: Vec<Layer>,
     without_crash: bool,
     /// What is wrong: something else does not count.
     class: String,
@@ -107,7 +107,7 @@ impl Shrinking<'_> {
         if self.watch.hurry.load(Relaxed) || processor::spent() > self.until {
             return false;
         }
-        let found = match prey.record_all(&self.image, workload, &self.watch) {
+        let found = match prey.record_all(&self.disks, workload, &self.watch) {
             Err(violation) => self.without_crash.then_some((None, *violation)),
             Ok(_) if self.without_crash => None,
             Ok(runs) => runs.into_iter().find_map(|run| {

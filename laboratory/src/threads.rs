@@ -1,11 +1,11 @@
 //! Several threads on a volume as the subject of an exploration: one schedule, cut everywhere.
 
 use crate::judge::VolumeRun;
-use crate::run::{SUPERBLOCK, log_pages};
+use crate::log::{self, Log};
 use crate::subject::Description;
 use ondol::{DataMode, Options, RecoverReport};
 use ondol_env::reach::Hit;
-use ondol_power::{Event, Kind, Medium, Pages};
+use ondol_power::{Event, Medium};
 use ondol_testkit::dump::Snapshot;
 use ondol_testkit::schedule::Schedule;
 use ondol_testkit::threads::{Matched, Program, Setup, Threads, record};
@@ -16,7 +16,7 @@ pub struct ThreadsRun {
     setup: Setup,
     run: Threads,
     media: Vec<Medium>,
-    log: Pages,
+    log: Log,
     description: Description,
 }
 
@@ -40,8 +40,8 @@ impl ThreadsRun {
     /// # Errors
     /// The log of its medium cannot be found.
     pub(crate) fn new(setup: &Setup, run: Threads, description: Description) -> Result<Self, String> {
-        let log = log_pages(&run.base).map_err(|e| e.to_string())?;
-        let media = vec![Medium { base: run.base.clone(), kind: Kind::Block, whole: Some(SUPERBLOCK) }];
+        let log = Log::of(&run.base)?;
+        let media = log::media(run.base.clone());
         Ok(Self { setup: setup.clone(), run, media, log, description })
     }
 
@@ -65,7 +65,7 @@ impl VolumeRun for ThreadsRun {
         &self.run.heard.hits
     }
 
-    fn log(&self) -> &Pages {
+    fn log(&self) -> &Log {
         &self.log
     }
 

@@ -26,7 +26,7 @@ const ROUNDS: u64 = 4;
 
 struct Hunt {
     engine: JournalEngine,
-    images: BTreeMap<Image, Layer>,
+    images: BTreeMap<Image, Vec<Layer>>,
     tally: Tally,
 }
 

@@ -13,8 +13,13 @@ use ondol_testkit::schedule::{Policy, Schedule};
 use ondol_testkit::threads::{Program, Setup, random, record};
 
 fn setup(data: DataMode) -> Setup {
-    let image = Image::Small.make().unwrap();
-    Setup { image, options: image::options(data), before: random::before(), seed: 7, background: Some(2) }
+    Setup {
+        disks: Image::Small.make().unwrap(),
+        options: image::options(data),
+        before: random::before(),
+        seed: 7,
+        background: Some(2),
+    }
 }
 
 fn schedule(seed: u64) -> Schedule {

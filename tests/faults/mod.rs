@@ -39,7 +39,7 @@ pub(crate) fn store_of(layer: &Layer) -> (Arc<LayerStore>, Arc<dyn BlockStore>) 
 
 /// Our own check of a volume that nobody has open.
 pub(crate) fn must_be_clean(store: &Arc<dyn BlockStore>) -> Result<(), String> {
-    let report = ondol::check_store(store).map_err(|e| format!("cannot be checked: {e}"))?;
+    let report = ondol::check_media(store).map_err(|e| format!("cannot be checked: {e}"))?;
     if report.is_clean() { Ok(()) } else { Err(format!("our check: {report:?}")) }
 }
 

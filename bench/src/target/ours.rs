@@ -41,7 +41,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
     let (path, made) = find_or_make(image, setting)?;
     let device = Modelled::of(image.on, &path)?;
     let volume = match &device {
-        Some(device) => Volume::open_store(device.store(), &options, Arc::new(System)),
+        Some(device) => Volume::open_media(device.store(), &options, Arc::new(System)),
         None => Volume::open_with(&path, &options),
     };
     let volume = Arc::new(volume.map_err(|e| failed(path.display(), &e))?);

@@ -1,6 +1,5 @@
 //! `append-fsync`: a log that grows by one durable record after the other.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, File, Fs};
@@ -14,18 +13,8 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "append-fsync",
     about: "append to a file, fsync it; every thread has its own file",
     params: &[
-        ParamDef {
-            name: "size",
-            default: "4k",
-            about: "bytes in an append",
-            values: Values::Number { min: 1, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "sync",
-            default: "fsync",
-            about: "what makes it durable",
-            values: Values::Words(&["fsync", "fdatasync"]),
-        },
+        ParamDef::number("size", "4k", "bytes in an append", 1, 64 * MIB),
+        ParamDef::word("sync", "fsync", "what makes it durable", &["fsync", "fdatasync"]),
     ],
     settings: &[],
     threads: 1,

@@ -1,7 +1,6 @@
 //! Work on the contents of one file for each thread, without fsync: `stream-write` and `stream-read` in order, `random-write` and
 //! `random-read` anywhere. What is read has been written just before: it comes from a page cache wherever there is one.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
 use crate::BenchError;
 use crate::contents::Contents;
@@ -12,19 +11,10 @@ use crate::units::{GIB, MIB};
 use std::io;
 use std::sync::Arc;
 
-const FILE_SIZE: ParamDef = ParamDef {
-    name: "file-size",
-    default: "256M",
-    about: "bytes in a file; a stream begins anew at its end",
-    values: Values::Number { min: 1, max: 64 * GIB },
-};
+const FILE_SIZE: ParamDef =
+    ParamDef::number("file-size", "256M", "bytes in a file; a stream begins anew at its end", 1, 64 * GIB);
 
-const REQUEST: ParamDef = ParamDef {
-    name: "size",
-    default: "1M",
-    about: "bytes in a call, and their alignment",
-    values: Values::Number { min: 1, max: 64 * MIB },
-};
+const REQUEST: ParamDef = ParamDef::number("size", "1M", "bytes in a call, and their alignment", 1, 64 * MIB);
 
 const SMALL: ParamDef = ParamDef { default: "4k", ..REQUEST };
 

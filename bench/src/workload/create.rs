@@ -1,7 +1,6 @@
 //! `create-fsync`: new files that are durable before the next one begins, as mail servers and package managers make
 //! them.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload, nth, thread_dir};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, Fs};
@@ -15,18 +14,8 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "create-fsync",
     about: "create a file, write it, fsync it, close it",
     params: &[
-        ParamDef {
-            name: "size",
-            default: "4k",
-            about: "bytes in a file",
-            values: Values::Number { min: 0, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "files",
-            default: "10000",
-            about: "files in a directory; every thread has its own directories",
-            values: Values::Number { min: 1, max: 10_000_000 },
-        },
+        ParamDef::number("size", "4k", "bytes in a file", 0, 64 * MIB),
+        ParamDef::number("files", "10000", "files in a directory; every thread has its own directories", 1, 10_000_000),
     ],
     settings: &[],
     threads: 1,

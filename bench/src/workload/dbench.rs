@@ -6,7 +6,6 @@
 //! flushes, once in 80 calls: an fsync. What is left out: 516 locks, which are the kernel's own affair, and the making and removing of
 //! a client's tree, which is not measured. An operation is a call.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload, nth};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, File, Fs};
@@ -20,18 +19,8 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "dbench",
     about: "a call of dbench's standard load by its proportions: reads, opens, stats, writes, lists, unlinks, renames, fsyncs",
     params: &[
-        ParamDef {
-            name: "files",
-            default: "146",
-            about: "files of a thread at the beginning",
-            values: Values::Number { min: 16, max: 100_000 },
-        },
-        ParamDef {
-            name: "size",
-            default: "1M",
-            about: "bytes in the largest file",
-            values: Values::Number { min: 128 << 10, max: 64 * MIB },
-        },
+        ParamDef::number("files", "146", "files of a thread at the beginning", 16, 100_000),
+        ParamDef::number("size", "1M", "bytes in the largest file", 128 << 10, 64 * MIB),
     ],
     settings: &[],
     threads: 1,

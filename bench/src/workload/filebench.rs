@@ -10,7 +10,6 @@
 mod fileset;
 mod flow;
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
 use crate::BenchError;
 use crate::contents::Contents;
@@ -23,38 +22,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-const FILES: ParamDef = ParamDef {
-    name: "files",
-    default: "10000",
-    about: "files in the set",
-    values: Values::Number { min: 1, max: 10_000_000 },
-};
-const SIZE: ParamDef = ParamDef {
-    name: "size",
-    default: "16k",
-    about: "mean bytes in a file at the beginning",
-    values: Values::Number { min: 1, max: 64 * MIB },
-};
-const GAMMA: ParamDef =
-    ParamDef { name: "gamma", default: "1.5", about: "shape of the distribution of sizes", values: Values::Real };
-const APPEND: ParamDef = ParamDef {
-    name: "append",
-    default: "16k",
-    about: "an append is of a random length below this",
-    values: Values::Number { min: 1, max: 64 * MIB },
-};
-const IOSIZE: ParamDef = ParamDef {
-    name: "iosize",
-    default: "1M",
-    about: "bytes in a read or write of a whole file",
-    values: Values::Number { min: 1, max: 64 * MIB },
-};
-const WIDTH: ParamDef = ParamDef {
-    name: "width",
-    default: "1000000",
-    about: "entries in a directory",
-    values: Values::Number { min: 2, max: 10_000_000 },
-};
+const FILES: ParamDef = ParamDef::number("files", "10000", "files in the set", 1, 10_000_000);
+const SIZE: ParamDef = ParamDef::number("size", "16k", "mean bytes in a file at the beginning", 1, 64 * MIB);
+const GAMMA: ParamDef = ParamDef::real("gamma", "1.5", "shape of the distribution of sizes");
+const APPEND: ParamDef = ParamDef::number("append", "16k", "an append is of a random length below this", 1, 64 * MIB);
+const IOSIZE: ParamDef = ParamDef::number("iosize", "1M", "bytes in a read or write of a whole file", 1, 64 * MIB);
+const WIDTH: ParamDef = ParamDef::number("width", "1000000", "entries in a directory", 2, 10_000_000);
 
 pub(super) const VARMAIL: Definition = Definition {
     name: "varmail",

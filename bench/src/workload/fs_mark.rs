@@ -5,7 +5,6 @@
 //! loop is its `-n`: what syncs afterwards does so when a thread has made so many files, within the measured time. Files stay, as
 //! with its `-k`. An operation is a file; fs_mark's "files a second" is operations a second.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Setting, Worker, Workload, nth, thread_dir};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, Fs};
@@ -19,56 +18,23 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "fs-mark",
     about: "make a file, write it, fsync it, close it, as fs_mark does (its option of each parameter in brackets)",
     params: &[
-        ParamDef {
-            name: "size",
-            default: "4k",
-            about: "bytes in a file [-s]",
-            values: Values::Number { min: 0, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "write",
-            default: "16k",
-            about: "bytes in a write [-w]",
-            values: Values::Number { min: 1, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "sync",
-            default: "fsync",
-            about: "none, fsync before close, or after a loop: sync-one, post-reverse, sync-post-reverse, post, sync-post [-S 0 to 6]",
-            values: Values::Words(&[
-                "none",
-                "fsync",
-                "sync-one",
-                "post-reverse",
-                "sync-post-reverse",
-                "post",
-                "sync-post",
-            ]),
-        },
-        ParamDef {
-            name: "loop",
-            default: "1000",
-            about: "files of a thread's loop [-n]",
-            values: Values::Number { min: 1, max: 10_000_000 },
-        },
-        ParamDef {
-            name: "subdirs",
-            default: "0",
-            about: "directories below a thread's own that take turns; 0 is none [-D]",
-            values: Values::Number { min: 0, max: 60_000 },
-        },
-        ParamDef {
-            name: "each",
-            default: "1",
-            about: "files that a directory gets when it has its turn [-N]",
-            values: Values::Number { min: 1, max: 10_000_000 },
-        },
-        ParamDef {
-            name: "dirs",
-            default: "own",
-            about: "whether threads have directories of their own [as many -d as -t] or share one [one -d]",
-            values: Values::Words(&["own", "shared"]),
-        },
+        ParamDef::number("size", "4k", "bytes in a file [-s]", 0, 64 * MIB),
+        ParamDef::number("write", "16k", "bytes in a write [-w]", 1, 64 * MIB),
+        ParamDef::word(
+            "sync",
+            "fsync",
+            "none, fsync before close, or after a loop: sync-one, post-reverse, sync-post-reverse, post, sync-post [-S 0 to 6]",
+            &["none", "fsync", "sync-one", "post-reverse", "sync-post-reverse", "post", "sync-post"],
+        ),
+        ParamDef::number("loop", "1000", "files of a thread's loop [-n]", 1, 10_000_000),
+        ParamDef::number("subdirs", "0", "directories below a thread's own that take turns; 0 is none [-D]", 0, 60_000),
+        ParamDef::number("each", "1", "files that a directory gets when it has its turn [-N]", 1, 10_000_000),
+        ParamDef::word(
+            "dirs",
+            "own",
+            "whether threads have directories of their own [as many -d as -t] or share one [one -d]",
+            &["own", "shared"],
+        ),
     ],
     settings: &[Setting { name: "original", about: "fs_mark's own size of a file", values: &[("size", "51200")] }],
     threads: 1,

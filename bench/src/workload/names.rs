@@ -1,6 +1,5 @@
 //! Work on names, without fsync: `create`, `unlink`, `rename`, `stat`, `readdir`, and `untar`, which makes trees of small files.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload, thread_dir};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Fs};
@@ -15,12 +14,8 @@ const UNTAR_MAX: u64 = 32 << 10;
 /// Files in a directory that `untar` makes.
 const UNTAR_FILES: u64 = 20;
 
-const FILES: ParamDef = ParamDef {
-    name: "files",
-    default: "20000",
-    about: "files in the directory; every thread has its own",
-    values: Values::Number { min: 1, max: 10_000_000 },
-};
+const FILES: ParamDef =
+    ParamDef::number("files", "20000", "files in the directory; every thread has its own", 1, 10_000_000);
 
 const LISTED: ParamDef = ParamDef { default: "100000", ..FILES };
 

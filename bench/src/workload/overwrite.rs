@@ -1,6 +1,5 @@
 //! `overwrite-fsync`: small writes in place into files that are there already, as databases make them.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Worker, Workload};
 use crate::BenchError;
 use crate::contents::Contents;
@@ -15,24 +14,9 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "overwrite-fsync",
     about: "overwrite a random aligned block of a written file, fsync it",
     params: &[
-        ParamDef {
-            name: "size",
-            default: "4k",
-            about: "bytes in an overwrite, and their alignment",
-            values: Values::Number { min: 1, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "file-size",
-            default: "64M",
-            about: "bytes in a file; every thread has one",
-            values: Values::Number { min: 1, max: 64 * GIB },
-        },
-        ParamDef {
-            name: "sync",
-            default: "fsync",
-            about: "what makes it durable",
-            values: Values::Words(&["fsync", "fdatasync"]),
-        },
+        ParamDef::number("size", "4k", "bytes in an overwrite, and their alignment", 1, 64 * MIB),
+        ParamDef::number("file-size", "64M", "bytes in a file; every thread has one", 1, 64 * GIB),
+        ParamDef::word("sync", "fsync", "what makes it durable", &["fsync", "fdatasync"]),
     ],
     settings: &[],
     threads: 1,

@@ -17,6 +17,34 @@ pub(crate) struct ParamDef {
     pub(crate) values: Values,
 }
 
+impl ParamDef {
+    /// A whole number.
+    pub(crate) const fn number(
+        name: &'static str,
+        default: &'static str,
+        about: &'static str,
+        min: u64,
+        max: u64,
+    ) -> Self {
+        Self { name, default, about, values: Values::Number { min, max } }
+    }
+
+    /// A positive number.
+    pub(crate) const fn real(name: &'static str, default: &'static str, about: &'static str) -> Self {
+        Self { name, default, about, values: Values::Real }
+    }
+
+    /// One of these words.
+    pub(crate) const fn word(
+        name: &'static str,
+        default: &'static str,
+        about: &'static str,
+        words: &'static [&'static str],
+    ) -> Self {
+        Self { name, default, about, values: Values::Words(words) }
+    }
+}
+
 /// What a parameter can be.
 #[derive(Clone, Copy)]
 pub(crate) enum Values {
@@ -34,12 +62,7 @@ pub(crate) enum Values {
 }
 
 /// The parameter that every workload has.
-pub(crate) const SEED: ParamDef = ParamDef {
-    name: "seed",
-    default: "1",
-    about: "what random choices are made from",
-    values: Values::Number { min: 0, max: u64::MAX },
-};
+pub(crate) const SEED: ParamDef = ParamDef::number("seed", "1", "what random choices are made from", 0, u64::MAX);
 
 /// Values of several parameters of a workload under one name.
 pub(crate) struct Setting {
@@ -141,9 +164,9 @@ mod tests {
     use super::*;
 
     const DECLARED: &[ParamDef] = &[
-        ParamDef { name: "size", default: "4k", about: "", values: Values::Number { min: 1, max: 1 << 20 } },
-        ParamDef { name: "gamma", default: "1.5", about: "", values: Values::Real },
-        ParamDef { name: "sync", default: "fsync", about: "", values: Values::Words(&["fsync", "fdatasync"]) },
+        ParamDef::number("size", "4k", "", 1, 1 << 20),
+        ParamDef::real("gamma", "1.5", ""),
+        ParamDef::word("sync", "fsync", "", &["fsync", "fdatasync"]),
     ];
 
     const WORKLOAD: Definition = Definition {

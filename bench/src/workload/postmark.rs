@@ -5,7 +5,6 @@
 //! and units of 1 MiB are paper 3's. Making a file of the pool counts as an operation as a transaction does: that is what the
 //! paper's variant with fsync slows down. Threads have pools of their own in the same directories.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Params, Plan, Prepared, Setting, Worker, Workload};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Durable, Fs};
@@ -19,42 +18,12 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "postmark",
     about: "make a file of the pool; then: read or append to a file, and create or delete one",
     params: &[
-        ParamDef {
-            name: "files",
-            default: "10000",
-            about: "files in the pool",
-            values: Values::Number { min: 1, max: 10_000_000 },
-        },
-        ParamDef {
-            name: "subdirs",
-            default: "25000",
-            about: "directories that they lie in",
-            values: Values::Number { min: 1, max: 60_000 },
-        },
-        ParamDef {
-            name: "min",
-            default: "500",
-            about: "bytes in the smallest file",
-            values: Values::Number { min: 1, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "max",
-            default: "10000",
-            about: "bytes in the largest file",
-            values: Values::Number { min: 1, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "unit",
-            default: "1M",
-            about: "bytes in a read or write",
-            values: Values::Number { min: 1, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "fsync",
-            default: "none",
-            about: "fsync each file that is created",
-            values: Values::Words(&["none", "create"]),
-        },
+        ParamDef::number("files", "10000", "files in the pool", 1, 10_000_000),
+        ParamDef::number("subdirs", "25000", "directories that they lie in", 1, 60_000),
+        ParamDef::number("min", "500", "bytes in the smallest file", 1, 64 * MIB),
+        ParamDef::number("max", "10000", "bytes in the largest file", 1, 64 * MIB),
+        ParamDef::number("unit", "1M", "bytes in a read or write", 1, 64 * MIB),
+        ParamDef::word("fsync", "none", "fsync each file that is created", &["none", "create"]),
     ],
     settings: &[
         Setting {

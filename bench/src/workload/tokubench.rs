@@ -4,7 +4,6 @@
 //! Every thread fills a tree of its own, leaf after leaf; a directory is made with the first file below it, within the measured time. A file
 //! is an operation, so that operations a second are files a second over the whole run.
 
-use super::params::Values;
 use super::{Definition, Footprint, ParamDef, Plan, Prepared, Worker, Workload, thread_dir};
 use crate::contents::Contents;
 use crate::fs::{Append, Dir, Fs};
@@ -18,18 +17,8 @@ pub(super) const DEFINITION: Definition = Definition {
     name: "tokubench",
     about: "make a small file in a balanced tree of directories, write it, close it",
     params: &[
-        ParamDef {
-            name: "size",
-            default: "200",
-            about: "bytes in a file",
-            values: Values::Number { min: 0, max: 64 * MIB },
-        },
-        ParamDef {
-            name: "fanout",
-            default: "128",
-            about: "entries in a directory",
-            values: Values::Number { min: 2, max: 60_000 },
-        },
+        ParamDef::number("size", "200", "bytes in a file", 0, 64 * MIB),
+        ParamDef::number("fanout", "128", "entries in a directory", 2, 60_000),
     ],
     settings: &[],
     threads: 1,

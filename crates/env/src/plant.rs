@@ -65,6 +65,7 @@ defects! {
     MissingFlushBeforeTail "missing-flush-before-tail" All "The log's tail moves on before the home blocks are durable.",
     MissingFlushAfterTail "missing-flush-after-tail" All "Log blocks are written again before the moved tail is durable.",
     MissingFlushInRecovery "missing-flush-in-recovery" All "Recovery empties the log before the home blocks are durable.",
+    UnflushedImage "unflushed-image" All "With a journal on a disk of its own, a flush covers that disk alone.",
     MissingDataFlush "missing-data-flush" All "A sync without a transaction leaves data that was written in place in the cache.",
     CommitBeforeData "commit-before-data" Classic "The commit block is written together with the log blocks, before any flush.",
     UnsetTail "unset-tail" All "The first transaction in an empty log does not set the tail.",

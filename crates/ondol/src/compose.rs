@@ -51,17 +51,13 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
         None => Media::image(store),
         Some(journal) => {
             let block_size = open_image(store.clone(), options)?.superblock().block_size();
-            Media::with_journal(store, Arc::new(claim::open(journal, access)?), block_size)?
+            Media::joined(store, Arc::new(claim::open(journal, access)?), block_size)?
         }
     };
     open_media(media, options, Arc::new(System))
 }
 
-/// Opens the image on `store`.
-pub(crate) fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    open_media(Media::image(store), options, env)
-}
-
+/// Opens the image on `media`.
 pub(crate) fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
     let image = open_image(media.store.clone(), options)?;
     if options.read_only {
@@ -202,9 +198,9 @@ fn require_journal(image: &Image) -> Result<()> {
     })
 }
 
-/// Replays the journal of the image on `store` if it holds anything, and marks the image recovered.
-pub(crate) fn recover_store(store: &Arc<dyn BlockStore>) -> Result<Recovered> {
-    replay(&Media::image(store.clone()), &Image::open(store.clone())?)
+/// Replays the journal of the image on `media` if it holds anything, and marks the image recovered.
+pub(crate) fn recover_media(media: &Media) -> Result<Recovered> {
+    replay(media, &Image::open(media.store.clone())?)
 }
 
 /// Replays the journal, deletes orphans, and closes: for an image that nobody mounts. Where it can only be read, orphans stay.

@@ -55,9 +55,10 @@ pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use info::{Counters, Info, info};
 pub use maintain::{
-    CheckReport, RecoverReport, Tune, check, check_by_copy, check_store, mark_checked, recover, recover_store, tune,
+    CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media, tune,
     tune_store,
 };
+pub use media::Media;
 pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::{is_printable, printable};

@@ -50,13 +50,13 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
     compose::recover(&Media::image(store), Arc::new(System))
 }
 
-/// Replays the journal of the image on `store`, if it holds anything, and marks the image recovered. Orphans stay for the next
+/// Replays the journal of the image on `media`, if it holds anything, and marks the image recovered. Orphans stay for the next
 /// who opens it. Durable when this returns.
 ///
 /// # Errors
 /// The image is not ext4, corrupt, or needs a feature that is not known; or the store's failure.
-pub fn recover_store(store: &Arc<dyn BlockStore>) -> Result<RecoverReport> {
-    Ok(RecoverReport::replayed(compose::recover_store(store)?))
+pub fn recover_media(media: impl Into<Media>) -> Result<RecoverReport> {
+    Ok(RecoverReport::replayed(compose::recover_media(&media.into())?))
 }
 
 /// What is to change in how an image is journaled; what is not set stays.
@@ -145,7 +145,7 @@ impl CheckReport {
 /// The image is in use, is not ext4, or has structures that are not known here.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
     let store: Arc<dyn BlockStore> = Arc::new(claim::look(path.as_ref())?);
-    check_store(&store)
+    check_media(store)
 }
 
 /// As [`check`], by the copy of the superblock in block number `block` of the image, whatever the size of its blocks.
@@ -160,7 +160,7 @@ pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> 
     let image = offsets.find_map(|(size, offset)| {
         Image::open_copy(store.clone(), offset).ok().filter(|image| image.superblock().block_size() == size)
     });
-    check_image(&image.ok_or_else(none)?)
+    check_image(&Media::image(store.clone()), &image.ok_or_else(none)?)
 }
 
 /// Records in the image at `path` that [`check`] found it clean: the mark of earlier errors, which kernels and fsck look at,
@@ -175,18 +175,19 @@ pub fn mark_checked(path: impl AsRef<Path>) -> Result<()> {
     Ok(image.mark_checked(System.now())?)
 }
 
-/// As [`check`], of the image on `store`.
+/// As [`check`], of the image on `media`; a journal's device is looked into as well.
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_store(store: &Arc<dyn BlockStore>) -> Result<CheckReport> {
-    check_image(&Image::open(store.clone())?)
+pub fn check_media(media: impl Into<Media>) -> Result<CheckReport> {
+    let media = media.into();
+    check_image(&media, &Image::open(media.store.clone())?)
 }
 
-fn check_image(image: &Image) -> Result<CheckReport> {
+fn check_image(media: &Media, image: &Image) -> Result<CheckReport> {
     image.require_unused()?;
     let unclean = image.needs_recovery();
-    match holds_transactions(image) {
+    match holds_transactions(media, image) {
         Ok(false) => {}
         Ok(true) => return Ok(CheckReport { needs_recovery: true, ..CheckReport::default() }),
         Err(e @ Error::Volume(VolumeError::Corrupt(_))) if unclean => {
@@ -210,13 +211,13 @@ fn check_image(image: &Image) -> Result<CheckReport> {
     })
 }
 
-/// Whether there is anything to replay. Of a journal on another device the image itself knows.
-fn holds_transactions(image: &Image) -> Result<bool> {
+/// Whether there is anything to replay. Of a journal on another device that is not here the image itself knows.
+fn holds_transactions(media: &Media, image: &Image) -> Result<bool> {
     let sb = image.superblock();
-    if sb.journal_inum().is_none() {
+    if sb.journal_inum().is_none() && !(sb.journal_device_uuid().is_some() && media.has_device()) {
         return Ok(image.needs_recovery() && sb.journal_device_uuid().is_some());
     }
-    let map = LogMap::new(sb.block_size(), image.journal_map()?);
+    let map = media.log_map(image)?;
     if jbd2::info(image.store(), &map)?.dirty {
         return Ok(true);
     }

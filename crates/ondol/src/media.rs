@@ -8,9 +8,9 @@ use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
 use ondol_journal::{LogMap, jbd2};
 use ondol_volume::Image;
 
-/// See the module documentation. With a journal's device the store is both, one behind the other, so that nobody above needs to know.
+/// The stores that a volume lies on. With a journal's device they are joined, one behind the other, so that nobody above needs to know.
 #[derive(Clone)]
-pub(crate) struct Media {
+pub struct Media {
     pub(crate) store: Arc<dyn BlockStore>,
     journal: Option<External>,
 }
@@ -26,19 +26,21 @@ struct External {
 
 impl Media {
     /// An image alone.
-    pub(crate) fn image(store: Arc<dyn BlockStore>) -> Self {
+    pub fn image(store: Arc<dyn BlockStore>) -> Self {
         Self { store, journal: None }
     }
 
-    /// An image and the device of its journal.
+    /// An image and the device of its journal. Whether that journal is the image's is seen when it is opened.
     ///
     /// # Errors
-    /// It is no journal's device, or has blocks of another size than the volume.
-    pub(crate) fn with_journal(
-        image: Arc<dyn BlockStore>,
-        journal: Arc<dyn BlockStore>,
-        block_size: u32,
-    ) -> Result<Self> {
+    /// The image is not ext4; the other is no journal's device, or has blocks of another size than the volume.
+    pub fn with_journal(image: Arc<dyn BlockStore>, journal: Arc<dyn BlockStore>) -> Result<Self> {
+        let block_size = Image::open(image.clone())?.superblock().block_size();
+        Self::joined(image, journal, block_size)
+    }
+
+    /// As [`Media::with_journal`], of an image with blocks of `block_size` bytes.
+    pub(crate) fn joined(image: Arc<dyn BlockStore>, journal: Arc<dyn BlockStore>, block_size: u32) -> Result<Self> {
         let name = journal.name().to_owned();
         let state = |what: String| Error::State { target: name.clone(), what };
         let mut bytes = [0; SIZE];
@@ -54,6 +56,11 @@ impl Media {
         let joined = JoinedStore::new(image, journal, u64::from(block_size));
         let base = joined.base() / u64::from(block_size);
         Ok(Self { store: Arc::new(joined), journal: Some(External { name, device, base }) })
+    }
+
+    /// Whether a journal's device is here.
+    pub(crate) fn has_device(&self) -> bool {
+        self.journal.is_some()
     }
 
     /// The same, with everything that is written from now on kept in memory.
@@ -92,5 +99,23 @@ impl Media {
     /// Whether the volume has a journal at all, wherever it is.
     pub(crate) fn has_journal(image: &Image) -> bool {
         image.superblock().journal_inum().is_some() || image.superblock().journal_device_uuid().is_some()
+    }
+}
+
+impl<S: BlockStore + 'static> From<Arc<S>> for Media {
+    fn from(store: Arc<S>) -> Self {
+        Self::image(store)
+    }
+}
+
+impl From<Arc<dyn BlockStore>> for Media {
+    fn from(store: Arc<dyn BlockStore>) -> Self {
+        Self::image(store)
+    }
+}
+
+impl<M: Clone + Into<Media>> From<&M> for Media {
+    fn from(media: &M) -> Self {
+        media.clone().into()
     }
 }

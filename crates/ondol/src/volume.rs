@@ -3,9 +3,9 @@
 use crate::background::{self, Background};
 use crate::compose::{self, Composed};
 use crate::file::{File, OpenOptions};
+use crate::media::Media;
 use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Options, RecoverReport, Result};
-use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_volume::{Attr, Caller, Error as VolumeError, FileType, Ino, Rename, SetAttr, StatFs, Volume as Inodes};
@@ -57,22 +57,22 @@ impl Volume {
         Ok(Self::start(compose::open(path.as_ref(), options)?))
     }
 
-    /// As [`Volume::open_with`], over any block store and with any clock: for tests and simulators.
+    /// As [`Volume::open_with`], over any block stores and with any clock: for tests and simulators.
     ///
     /// # Errors
     /// As [`Volume::open`].
-    pub fn open_store(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
-        Ok(Self::start(compose::open_store(store, options, env)?))
+    pub fn open_media(media: impl Into<Media>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
+        Ok(Self::start(compose::open_media(media.into(), options, env)?))
     }
 
-    /// As [`Volume::open_store`], without threads: background work (commits by time, checkpoints) happens in
+    /// As [`Volume::open_media`], without threads: background work (commits by time, checkpoints) happens in
     /// [`Volume::step_until_idle`] and where operations cannot do without. Dropping such a volume writes nothing, as if power
     /// had failed: only [`Volume::close`] closes it.
     ///
     /// # Errors
     /// As [`Volume::open`].
-    pub fn open_stepped(store: Arc<dyn BlockStore>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
-        let composed = compose::open_store(store, options, env)?;
+    pub fn open_stepped(media: impl Into<Media>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
+        let composed = compose::open_media(media.into(), options, env)?;
         Ok(Self::new(Background::none(&composed), composed, false))
     }
 

@@ -11,7 +11,7 @@ fn after_a_failed_flush_neither_sync_nor_close_pretends() {
     let image = dir.path().join("v.img");
     Volume::format(&image, &FormatOptions::new().size(16 << 20)).expect("format");
     let store = Arc::new(Faulty::new(RamStore::from_bytes(std::fs::read(&image).expect("read"))));
-    let volume = Volume::open_store(store.clone(), &Options::default(), Arc::new(System)).expect("open");
+    let volume = Volume::open_media(store.clone(), &Options::default(), Arc::new(System)).expect("open");
     volume.write("/safe", b"synced").expect("write");
     volume.sync().expect("sync");
     volume.write("/lost", b"not synced").expect("write");
@@ -23,7 +23,7 @@ fn after_a_failed_flush_neither_sync_nor_close_pretends() {
     assert!(volume.close().is_err(), "the image still needs recovery");
 
     let after = Arc::new(RamStore::from_bytes(store.inner().to_bytes()));
-    let volume = Volume::open_store(after, &Options::default(), Arc::new(System)).expect("open after recovery");
+    let volume = Volume::open_media(after, &Options::default(), Arc::new(System)).expect("open after recovery");
     assert_eq!(volume.read("/safe").expect("what was synced"), b"synced");
     volume.close().expect("close");
 }
@@ -34,7 +34,7 @@ fn use_it(store: &Arc<dyn BlockStore>) -> ondol::Result<()> {
     let _bytes = volume.read("/safe")?;
     volume.write("/more", b"more")?;
     volume.close()?;
-    ondol::check_store(store).map(drop)
+    ondol::check_media(store).map(drop)
 }
 
 /// Whatever it was to read: from recovery to close, and in a check.

@@ -87,20 +87,25 @@ fn pending(events: &[Event]) -> Vec<usize> {
 }
 
 fn line(names: &Names, event: &Event) -> String {
-    let named = |offset: u64, len: u64, bytes: Option<&[u8]>| match names.of(offset, len, bytes) {
+    let named = |medium: u32, offset: u64, len: u64, bytes: Option<&[u8]>| match names.of(
+        medium as usize,
+        offset,
+        len,
+        bytes,
+    ) {
         name if name.is_empty() => String::new(),
         name => format!(" ({name})"),
     };
     match event {
         Event::Write { medium, offset, bytes } => {
-            let name = named(*offset, bytes.len() as u64, Some(bytes));
+            let name = named(*medium, *offset, bytes.len() as u64, Some(bytes));
             format!("medium {medium}: {} bytes at {offset} written{name}", bytes.len())
         }
         Event::Discard { medium, offset, len } => {
-            format!("medium {medium}: {len} bytes at {offset} discarded{}", named(*offset, *len, None))
+            format!("medium {medium}: {len} bytes at {offset} discarded{}", named(*medium, *offset, *len, None))
         }
         Event::WriteFailed { medium, offset, bytes } => {
-            let name = named(*offset, bytes.len() as u64, Some(bytes));
+            let name = named(*medium, *offset, bytes.len() as u64, Some(bytes));
             format!("medium {medium}: a write of {} bytes at {offset} fails{name}", bytes.len())
         }
         Event::Flush { medium } => format!("medium {medium}: flushed"),

@@ -83,7 +83,7 @@ struct Shared<'h, 'a> {
     watch: &'h Watch,
     corpus: Option<&'h Corpus>,
     course: Mutex<Course<'a>>,
-    images: Mutex<BTreeMap<Kind, Layer>>,
+    images: Mutex<BTreeMap<Kind, Vec<Layer>>>,
     /// By mode.
     distinct: Vec<Mutex<HashSet<u128>>>,
     report: Mutex<Report>,
@@ -220,7 +220,7 @@ impl Shared<'_, '_> {
     }
 
     /// Made once for all workloads.
-    fn image(&self, kind: Kind) -> Result<Layer, String> {
+    fn image(&self, kind: Kind) -> Result<Vec<Layer>, String> {
         let mut images = self.images.lock();
         if let Some(image) = images.get(&kind) {
             return Ok(image.clone());

@@ -67,6 +67,10 @@ pub const CLASSIC: &[Planted] = &[
         image: Kind::WholeSeconds,
         ..simple(Defect::MissingDataFlush, "create /a 0644\nwrite /a 0 3000 #1", "write /a 0 3000 #2\nfsync /a")
     },
+    Planted {
+        image: Kind::JournalDevice,
+        ..simple(Defect::UnflushedImage, "create /a 0644", "write /a 0 3000 #1\nfsync /a")
+    },
     simple(Defect::CommitBeforeData, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     Planted { remount: true, ..simple(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
     Planted {

@@ -269,7 +269,7 @@ mod tests {
             let mut layer = seed.layer.clone();
             write(&mut layer, seed, &mut Input::new(bytes));
             let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(layer));
-            ondol::recover_store(&store)
+            ondol::recover_media(&store)
         };
         // Checksum v3, first sequence number and start, a descriptor of one image of a free block, a commit.
         let free = seed.atlas.iter().position(|s| s.what == What::Free).expect("a free block") as u16;

@@ -374,8 +374,8 @@ mod tests {
         for kind in Kind::WHOLE {
             let seed = Seed::of(kind);
             let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(seed.layer.clone()));
-            ondol::recover_store(&store).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
-            let report = ondol::check_store(&store).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+            ondol::recover_media(&store).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
+            let report = ondol::check_media(&store).unwrap_or_else(|e| panic!("{kind:?}: {e}"));
             assert!(report.is_clean(), "{kind:?}: {:#?}", report.problems);
             let count = |what: fn(What) -> bool| seed.atlas.iter().filter(|s| what(s.what)).count();
             assert!(count(|w| w == What::Inode) > 12, "{kind:?}");

@@ -116,7 +116,7 @@ mod tests {
         let input = [1, 0, 0, 0, 1, high.max(1), low, 0, 0, 1, 0, 1, 1, 0, 0, 9, 9, 9, 9, 0, 1, 1, 0];
         write(&mut layer, seed, &mut Input::new(&input));
         let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(layer));
-        let report = ondol::recover_store(&store).expect("a log");
+        let report = ondol::recover_media(&store).expect("a log");
         assert_eq!((report.transactions, report.blocks), (1, 1));
     }
 }

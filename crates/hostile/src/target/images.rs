@@ -38,7 +38,7 @@ fn look(layer: &Layer, how: &str) {
 fn check(guard: &Arc<Guard>) {
     guard.begin("the check");
     let store: Arc<dyn BlockStore> = guard.clone();
-    let _ = ondol::check_store(&store);
+    let _ = ondol::check_media(&store);
 }
 
 pub(super) fn walk(bytes: &[u8]) {
@@ -158,6 +158,6 @@ mod tests {
         let guard = Arc::new(Guard::new(layer, false));
         check(&guard);
         let store: Arc<dyn BlockStore> = guard.clone();
-        assert!(!ondol::check_store(&store).expect("a check").is_clean());
+        assert!(!ondol::check_media(&store).expect("a check").is_clean());
     }
 }

@@ -63,6 +63,6 @@ fn recover(left: &Guard) {
     guard.begin("closing");
     volume.close().unwrap_or_else(|e| panic!("closing after a power cut: {e}"));
     guard.begin("the check");
-    let report = ondol::check_store(&store).unwrap_or_else(|e| panic!("checking after a power cut: {e}"));
+    let report = ondol::check_media(&store).unwrap_or_else(|e| panic!("checking after a power cut: {e}"));
     assert!(report.is_clean(), "after a power cut: {:#?}", report.problems);
 }

@@ -5,7 +5,8 @@
 
 use super::sparse::{read_sparse, write_sparse};
 use super::tools::{ToolError, run, scratch_dir, text};
-use std::path::Path;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// What e2fsck said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,10 +53,57 @@ fn is_expected(before: &str, line: &str) -> bool {
     }
 }
 
-fn e2fsck(path: &Path, args: &[&str]) -> Result<Verdict, ToolError> {
-    let args: Vec<&std::ffi::OsStr> = args.iter().map(|a| a.as_ref()).chain([path.as_os_str()]).collect();
-    let output = run("e2fsck", args)?;
-    Ok(Verdict { code: output.status.code().unwrap_or(-1), output: text(&output) })
+/// The bytes of an image, and of its journal's device where there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Disks<'a> {
+    image: &'a [u8],
+    journal: Option<&'a [u8]>,
+}
+
+impl<'a> Disks<'a> {
+    /// The image alone or both, in this order.
+    pub fn of(disks: &'a [Vec<u8>]) -> Self {
+        Self { image: &disks[0], journal: disks.get(1).map(Vec::as_slice) }
+    }
+}
+
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Disks<'a> {
+    fn from(image: &'a T) -> Self {
+        Self { image: image.as_ref(), journal: None }
+    }
+}
+
+/// Copies of [`Disks`] as files, which are removed with it.
+struct Files {
+    _dir: tempfile::TempDir,
+    image: PathBuf,
+    journal: Option<PathBuf>,
+}
+
+impl Files {
+    fn new(disks: Disks<'_>) -> Result<Self, ToolError> {
+        let dir = scratch_dir()?;
+        let (image, journal) = (dir.path().join("image"), disks.journal.map(|_| dir.path().join("journal")));
+        write_sparse(&image, disks.image)?;
+        if let (Some(path), Some(bytes)) = (&journal, disks.journal) {
+            write_sparse(path, bytes)?;
+        }
+        Ok(Self { _dir: dir, image, journal })
+    }
+
+    fn e2fsck(&self, args: &[&str]) -> Result<Verdict, ToolError> {
+        let mut all: Vec<&OsStr> = args.iter().map(|a| a.as_ref()).collect();
+        if let Some(journal) = &self.journal {
+            all.extend(["-j".as_ref(), journal.as_os_str()]);
+        }
+        all.push(self.image.as_os_str());
+        let output = run("e2fsck", all)?;
+        Ok(Verdict { code: output.status.code().unwrap_or(-1), output: text(&output) })
+    }
+
+    fn read(&self) -> Result<Vec<Vec<u8>>, ToolError> {
+        [Some(&self.image), self.journal.as_ref()].into_iter().flatten().map(|path| Ok(read_sparse(path)?)).collect()
+    }
 }
 
 /// Calls `f` with a copy of `image` as a file, which is removed then.
@@ -63,18 +111,15 @@ fn e2fsck(path: &Path, args: &[&str]) -> Result<Verdict, ToolError> {
 /// # Errors
 /// The file cannot be written; or those of `f`.
 pub fn on_copy<T>(image: &[u8], f: impl FnOnce(&Path) -> Result<T, ToolError>) -> Result<T, ToolError> {
-    let dir = scratch_dir()?;
-    let path = dir.path().join("image");
-    write_sparse(&path, image)?;
-    f(&path)
+    f(&Files::new(image.into())?.image)
 }
 
 /// `e2fsck -fn`: looks, changes nothing. For an image that was closed.
 ///
 /// # Errors
 /// e2fsck cannot be run.
-pub fn check(image: &[u8]) -> Result<Verdict, ToolError> {
-    on_copy(image, |path| e2fsck(path, &["-fn"]))
+pub fn check<'a>(disks: impl Into<Disks<'a>>) -> Result<Verdict, ToolError> {
+    Files::new(disks.into())?.e2fsck(&["-fn"])
 }
 
 /// `e2fsck -fy` on a copy: replays, mends, and returns what it left.
@@ -82,10 +127,8 @@ pub fn check(image: &[u8]) -> Result<Verdict, ToolError> {
 /// # Errors
 /// e2fsck cannot be run.
 pub fn repair(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
-    on_copy(image, |path| {
-        let verdict = e2fsck(path, &["-fy"])?;
-        Ok((verdict, read_sparse(path)?))
-    })
+    let (verdict, mut left) = by_e2fsck(image.into(), &["-fy"])?;
+    Ok((verdict, left.swap_remove(0)))
 }
 
 /// `e2fsck -y -E journal_only` on a copy: replays and returns what it left.
@@ -93,10 +136,14 @@ pub fn repair(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
 /// # Errors
 /// e2fsck cannot be run.
 pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
-    on_copy(image, |path| {
-        let verdict = e2fsck(path, &["-y", "-E", "journal_only"])?;
-        Ok((verdict, read_sparse(path)?))
-    })
+    let (verdict, mut left) = by_e2fsck(image.into(), &["-y", "-E", "journal_only"])?;
+    Ok((verdict, left.swap_remove(0)))
+}
+
+fn by_e2fsck(disks: Disks<'_>, args: &[&str]) -> Result<(Verdict, Vec<Vec<u8>>), ToolError> {
+    let files = Files::new(disks)?;
+    let verdict = files.e2fsck(args)?;
+    Ok((verdict, files.read()?))
 }
 
 /// Whether the journal of an image is one that only Ondol can replay.
@@ -114,37 +161,38 @@ fn left_values(image: &[u8], said: &str) -> bool {
     incompat(image) & 0x400 != 0 && said.contains("orphaned inode")
 }
 
-/// What e2fsck does with an image as a crash left it. One whose journal only Ondol can replay it must refuse and leave as it is: then None.
+/// What e2fsck does with an image, or an image and its journal's device, as a crash left it. One whose journal only Ondol can replay it must refuse and leave as it is: then None.
 /// Of any other see [`judge_replay`]; None also where it has no say.
 ///
 /// # Errors
 /// e2fsck cannot be run.
-pub fn judge_left(image: &[u8]) -> Result<Result<Option<Vec<u8>>, String>, ToolError> {
-    if !is_ours_alone(image) {
-        return Ok(match judge_replay(image)? {
-            Err(what) if left_values(image, &what) => Ok(None),
+pub fn judge_left<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Option<Vec<Vec<u8>>>, String>, ToolError> {
+    let disks = disks.into();
+    if !is_ours_alone(disks.image) {
+        return Ok(match judge_replay(disks)? {
+            Err(what) if left_values(disks.image, &what) => Ok(None),
             judged => judged.map(Some),
         });
     }
-    let (verdict, after) = repair(image)?;
-    if verdict.code & 8 == 0 || after != image {
+    let (verdict, after) = by_e2fsck(disks, &["-fy"])?;
+    if verdict.code & 8 == 0 || after[0] != disks.image || after.get(1).map(Vec::as_slice) != disks.journal {
         return Ok(Err(format!("e2fsck does not refuse a journal that it cannot know: {}", verdict.output)));
     }
     Ok(Ok(None))
 }
 
 /// Judges an image as a crash left it, by e2fsck alone: after replay and orphans nothing may be left to mend. Returns
-/// the image as e2fsck left it, or what e2fsck complained about.
+/// what e2fsck left, image and journal's device, or what it complained about.
 ///
 /// # Errors
 /// e2fsck cannot be run.
-pub fn judge_replay(image: &[u8]) -> Result<Result<Vec<u8>, String>, ToolError> {
-    let (verdict, after) = repair(image)?;
+pub fn judge_replay<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Vec<Vec<u8>>, String>, ToolError> {
+    let (verdict, after) = by_e2fsck(disks.into(), &["-fy"])?;
     let unexpected = verdict.unexpected();
     if verdict.code > 1 || !unexpected.is_empty() {
         return Ok(Err(format!("e2fsck -fy ended with {}:\n{}", verdict.code, verdict.output)));
     }
-    let second = check(&after)?;
+    let second = check(Disks::of(&after))?;
     if !second.is_clean() {
         return Ok(Err(format!("e2fsck -fn after -fy ended with {}:\n{}", second.code, second.output)));
     }

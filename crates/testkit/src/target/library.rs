@@ -8,8 +8,7 @@ use crate::image::clock;
 use crate::model::Mapping;
 use crate::op::{File, Flags, Op, Path, SetXattr};
 use crate::{Fail, Outcome};
-use ondol::{Options, Volume};
-use ondol_block::BlockStore;
+use ondol::{Media, Options, Volume};
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
 use ondol_volume::{Attr, Caller, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
@@ -17,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// An open volume and its handles.
 pub struct Library {
-    store: Arc<dyn BlockStore>,
+    media: Media,
     options: Options,
     clock: Arc<Fixed>,
     /// `None` after a failed remount.
@@ -30,14 +29,14 @@ pub struct Library {
 const TICK: u64 = 1_000_000;
 
 impl Library {
-    /// Opens the image on `store`.
+    /// Opens the image on `media`.
     ///
     /// # Errors
     /// As [`Volume::open_stepped`].
-    pub fn open(store: Arc<dyn BlockStore>, options: &Options, seed: u64) -> ondol::Result<Self> {
-        let clock = clock(seed);
-        let volume = Some(open(&store, options, &clock)?);
-        Ok(Self { store, options: options.clone(), clock, volume, handles: BTreeMap::new(), failure: None })
+    pub fn open(media: impl Into<Media>, options: &Options, seed: u64) -> ondol::Result<Self> {
+        let (media, clock) = (media.into(), clock(seed));
+        let volume = Some(open(&media, options, &clock)?);
+        Ok(Self { media, options: options.clone(), clock, volume, handles: BTreeMap::new(), failure: None })
     }
 
     /// The open volume.
@@ -72,7 +71,7 @@ impl Library {
         if let Some(volume) = self.volume.take() {
             volume.close()?;
         }
-        self.volume = Some(open(&self.store, &self.options, &self.clock)?);
+        self.volume = Some(open(&self.media, &self.options, &self.clock)?);
         Ok(())
     }
 
@@ -150,8 +149,8 @@ pub(super) fn do_op(
     Ok(0)
 }
 
-fn open(store: &Arc<dyn BlockStore>, options: &Options, clock: &Arc<Fixed>) -> ondol::Result<Volume> {
-    let mut volume = Volume::open_stepped(store.clone(), options, clock.clone())?;
+fn open(media: &Media, options: &Options, clock: &Arc<Fixed>) -> ondol::Result<Volume> {
+    let mut volume = Volume::open_stepped(media, options, clock.clone())?;
     volume.act_as(Caller::default());
     Ok(volume)
 }

@@ -1,22 +1,21 @@
 //! A recorded run of several threads on a block device.
 
 use super::{Call, Orders, PerformError, Performed, Program, Unexplained, perform};
+use crate::disks;
 use crate::dump::{self, Snapshot, Strictness};
 use crate::model::Model;
 use crate::op::Op;
 use crate::schedule::{Schedule, Stats};
 use crate::target::{Disagreement, Library, Lockstep};
 use ondol::{Options, Volume};
-use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::reach::{self, Heard};
-use ondol_env::sync::Arc;
 use ondol_power::{Event, Layer, PowerDomain};
 
 /// What happens before power can be lost, and how.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The fresh image.
-    pub image: Layer,
+    /// The fresh image, and its journal's device where there is one.
+    pub disks: Vec<Layer>,
     /// How it is opened.
     pub options: Options,
     /// Calls before the recording, made durable at its begin. What they leave open is closed.
@@ -32,8 +31,8 @@ pub struct Setup {
 pub struct Threads {
     /// What was called, by thread, and what it returned.
     pub calls: Vec<Vec<Call>>,
-    /// The medium when the recording began.
-    pub base: Layer,
+    /// The disks when the recording began.
+    pub base: Vec<Layer>,
     /// Everything since, with a [`super::Mark`] before and after each call.
     pub events: Vec<Event>,
     /// What the volume showed at the end.
@@ -75,7 +74,7 @@ pub struct Trace {
     before: Model,
     /// What was called, by thread, and what it returned.
     pub calls: Vec<Vec<Call>>,
-    base: Layer,
+    base: Vec<Layer>,
     /// Everything that was written, with a [`super::Mark`] before and after each call, and at the end what closing the volume writes.
     pub events: Vec<Event>,
     /// What the volume showed at the end.
@@ -92,9 +91,8 @@ pub struct Trace {
 /// The volume cannot be opened, or fails.
 pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Trace, RecordError> {
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
-    let medium = Arc::new(Recorder::new(LayerStore::new(setup.image.clone()), 0, domain.clone()));
-    let store: Arc<dyn BlockStore> = medium.clone();
-    let library = Library::open(store.clone(), &setup.options, setup.seed)?;
+    let stores = disks::recorded(&setup.disks, &domain);
+    let library = Library::open(disks::media(&stores)?, &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
     for op in &setup.before {
         let _outcome = lockstep.step(op).map_err(Box::new)?;
@@ -103,17 +101,17 @@ pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Tra
     before.drop_handles();
     let (volume, clock) = lockstep.into_target().into_parts()?;
     volume.sync()?;
-    store.flush().map_err(ondol::Error::from)?;
+    let base = disks::at_rest(&stores)?;
     drop(domain.take());
     listening.begin_anew();
-    let base = medium.inner().layer();
     let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
     let Performed { volume, calls, stats } = done;
     let after = dump::of_volume(volume.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
     // What was lost of the log without being at home shows when the log is emptied.
     volume.close()?;
     let (events, heard) = (domain.take(), listening.finish());
-    let closed = Volume::open_stepped(Arc::new(LayerStore::new(medium.inner().layer())), &setup.options, clock)?;
+    let left = disks::stores(&disks::at_rest(&stores)?);
+    let closed = Volume::open_stepped(disks::media(&left)?, &setup.options, clock)?;
     let left = dump::of_volume(closed.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
     let lost = after.differences(&left, Strictness::Whole);
     if !lost.is_empty() {

@@ -3,7 +3,9 @@
 
 use crate::place::{Place, eventually, fails, needs_root, ondol, output, succeeds, unmounts};
 use ondol_skips::{missing, skip, skips};
+use rustix::fs::OFlags;
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,19 +35,27 @@ impl Drop for Loop {
 }
 
 /// A mount by the kernel, until it is dropped.
-struct KernelMount(PathBuf);
+///
+/// A mount namespace that another test makes meanwhile has a copy of it, which keeps the device busy after the unmount here.
+struct KernelMount {
+    device: PathBuf,
+    dir: PathBuf,
+}
 
 impl KernelMount {
     fn of(device: &Path, dir: &Path, words: &[&str]) -> Self {
         fs::create_dir_all(dir).unwrap();
         succeeds(Command::new("mount").args(["-t", "ext4"]).args(words).arg(device).arg(dir));
-        Self(dir.to_owned())
+        Self { device: device.to_owned(), dir: dir.to_owned() }
     }
 }
 
 impl Drop for KernelMount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
+        let _ = Command::new("umount").arg(&self.dir).status();
+        let exclusive = i32::try_from(OFlags::EXCL.bits()).unwrap();
+        let is_free = || fs::File::options().read(true).custom_flags(exclusive).open(&self.device).is_ok();
+        let _ = eventually(is_free);
     }
 }
 

@@ -1,10 +1,10 @@
-//! What only some volumes have: block maps, contents in inodes, clusters, values in inodes, large inodes, few blocks.
+//! What only some volumes have: block maps, contents in inodes, clusters, values in inodes, large inodes, few blocks, a log on a disk of its own.
 
-use super::{Scene, lines, scene};
+use super::{Scene, lines, log, scene};
 use crate::image::Kind;
 
 pub(super) fn scenes() -> Vec<Scene> {
-    [block_map(), inline_data(), clusters(), values()].into_iter().flatten().collect()
+    [block_map(), inline_data(), clusters(), values(), elsewhere()].into_iter().flatten().collect()
 }
 
 fn block_map() -> Vec<Scene> {
@@ -87,6 +87,34 @@ fn clusters() -> Vec<Scene> {
             "punch /a 1024 1024\ninsert /a 0 4096\ncreate /b 0644\nwrite /b 0 3000 #4\ncopy /b 0 /a 5120 1024\nrename /b /a\nsync",
         ),
         on("cluster-filled", "write /a 17000 500 #2\nfsync /a\nwrite /a 18000 3000 #3\nfsync /a\nunlink /a\nsync"),
+    ]
+}
+
+/// The log is on one disk, what it names on another: neither is flushed by the other's flush.
+fn elsewhere() -> Vec<Scene> {
+    let on = |name, before: &str, calls: &str| scene(name, before, calls).on(Kind::JournalDevice);
+    vec![
+        on(
+            "log-elsewhere",
+            "create /a 0644\nwrite /a 0 3000 #1",
+            "write /a 1000 5000 #2\nfsync /a\nrename /a /b\nidle 6\nappend /b 4000 #3\nfsync /b\nunlink /b\nsync",
+        ),
+        on(
+            "log-elsewhere-reused",
+            "mkdir /d 0755\ncreate /d/a 0644\nwrite /d/a 0 9000 #1",
+            "unlink /d/a\nrmdir /d\nsync\ncreate /b 0644\nwrite /b 0 30K #2\nfsync /b\nidle 6\nwrite /b 2000 3000 #3\nfsync /b",
+        ),
+        on(
+            "log-elsewhere-wraps",
+            &log(14),
+            "create /a 0644\nwrite /a 0 60K #15\nfsync /a\nwrite /log 0 60K #16\nsync\nwrite /log 0 60K #17\nsync",
+        ),
+        on(
+            "log-elsewhere-emptied",
+            "create /a 0644\nwrite /a 0 3000 #1",
+            "remount\nwrite /a 500 3000 #2\nfsync /a\nremount\nappend /a 100 #3\nfsync /a",
+        )
+        .remounted(),
     ]
 }
 

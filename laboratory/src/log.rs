@@ -1,0 +1,84 @@
+//! Where the journal of a volume lies: in its image, or on a disk of its own.
+
+use ondol_block::{BlockStore, LayerStore};
+use ondol_env::sync::Arc;
+use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
+use ondol_power::{Kind, Layer, Medium, Pages};
+use ondol_volume::Image;
+use std::ops::Range;
+
+/// ext4's superblock has one checksum over 1,024 bytes: it is as vulnerable as ext4 makes it.
+pub(crate) const SUPERBLOCK: Range<u64> = 1024..2048;
+
+/// See the module documentation.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The medium that it lies on.
+    pub medium: usize,
+    /// Its blocks there, with their numbers in the log, from the journal's superblock, which is 0, on.
+    pub slots: Vec<(u64, u64)>,
+    /// All of it but for its superblock, by bytes: scratch, once it has been replayed.
+    pub pages: Pages,
+    /// All of it, by bytes.
+    ranges: Vec<Range<u64>>,
+}
+
+impl Log {
+    /// The log of the volume on `disks`.
+    ///
+    /// # Errors
+    /// The image is not ext4, or its journal cannot be found.
+    pub fn of(disks: &[Layer]) -> Result<Self, String> {
+        let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(disks[0].clone()));
+        let image = Image::open(store).map_err(|e| e.to_string())?;
+        let block_size = u64::from(image.superblock().block_size());
+        let (medium, slots): (usize, Vec<_>) = match disks.get(1) {
+            Some(device) => (1, slots_of(device)?),
+            None => (
+                0,
+                image
+                    .journal_map()
+                    .map_err(|e| e.to_string())?
+                    .into_iter()
+                    .flat_map(|(start, len)| start..start + len)
+                    .zip(0..)
+                    .collect(),
+            ),
+        };
+        let bytes = |&(block, _): &(u64, u64)| block * block_size..(block + 1) * block_size;
+        let pages = Pages::inside(joined(slots.iter().skip(1).map(bytes)));
+        let ranges = joined(slots.iter().map(bytes));
+        Ok(Self { medium, slots, pages, ranges })
+    }
+
+    /// Whether any of these bytes of a medium lies in it.
+    pub(crate) fn meets(&self, medium: usize, bytes: &Range<u64>) -> bool {
+        medium == self.medium && self.ranges.iter().any(|range| bytes.start < range.end && bytes.end > range.start)
+    }
+}
+
+/// The whole device, its journal's superblock first.
+fn slots_of(device: &Layer) -> Result<Vec<(u64, u64)>, String> {
+    let mut bytes = [0; SIZE];
+    device.read(OFFSET as usize, &mut bytes);
+    let JournalDevice { journal_block, blocks, .. } =
+        JournalDevice::parse(&bytes, device.len() as u64).map_err(|e| e.to_string())?;
+    Ok([(journal_block, 0)].into_iter().chain((journal_block + 1..blocks).map(|n| (n, n))).collect())
+}
+
+/// Neighbours as one.
+fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    ranges.fold(Vec::new(), |mut all: Vec<Range<u64>>, next| {
+        match all.last_mut().filter(|last| last.end == next.start) {
+            Some(last) => last.end = next.end,
+            None => all.push(next),
+        }
+        all
+    })
+}
+
+/// The disks as media that power can be cut of.
+pub(crate) fn media(disks: Vec<Layer>) -> Vec<Medium> {
+    let medium = |(n, base): (usize, Layer)| Medium { base, kind: Kind::Block, whole: (n == 0).then_some(SUPERBLOCK) };
+    disks.into_iter().enumerate().map(medium).collect()
+}
