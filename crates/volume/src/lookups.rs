@@ -1,18 +1,15 @@
 //! Inodes that somebody knows by number and may ask for without naming or opening them: a kernel, until it forgets them. Such an inode
 //! outlives its last name, as an orphan.
 
-use crate::{Ino, Result, Volume};
+use crate::{Ino, Result, StatFs, Volume};
+use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
-use ondol_env::sync::{Mutex, thread};
 use std::collections::HashMap;
-use std::time::Duration;
 
 const SHARDS: usize = 64;
 
 /// Nanoseconds within which a kernel forgets an inode that nobody uses, once its last name is gone.
 const SOON: u64 = 10_000_000;
-/// How often, a millisecond apart, that is looked for.
-const TRIES: u32 = 50;
 
 /// How often each inode was handed out.
 #[derive(Debug)]
@@ -20,6 +17,8 @@ pub(crate) struct Lookups {
     shards: Vec<Mutex<HashMap<Ino, Known>>>,
     /// Inodes without names that wait to be forgotten, or are being deleted since.
     held: AtomicU64,
+    /// What those have of the volume that are not being deleted yet, in units of 512 bytes.
+    units: AtomicU64,
     /// When that last changed: monotonic nanoseconds.
     changed: AtomicU64,
 }
@@ -29,12 +28,14 @@ struct Known {
     times: u64,
     /// It lives on because of this, which counts as an opener.
     held: bool,
+    /// What it had then, in units of 512 bytes.
+    units: u64,
 }
 
 impl Default for Lookups {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, held: AtomicU64::new(0), changed: AtomicU64::new(0) }
+        Self { shards, held: AtomicU64::new(0), units: AtomicU64::new(0), changed: AtomicU64::new(0) }
     }
 }
 
@@ -48,14 +49,15 @@ impl Lookups {
         self.shard(ino).lock().contains_key(&ino)
     }
 
-    /// Has an inode that loses its last name live until it is forgotten, if anybody knows it: that counts as one of its `openers`, before it can be
-    /// forgotten.
-    pub(crate) fn hold(&self, ino: Ino, now: u64, openers: &AtomicU32) {
+    /// Has an inode with so many `units` of 512 bytes, which loses its last name, live until it is forgotten, if anybody knows it: that counts as one
+    /// of its `openers`, before it can be forgotten.
+    pub(crate) fn hold(&self, ino: Ino, units: u64, now: u64, openers: &AtomicU32) {
         let mut shard = self.shard(ino).lock();
         let Some(known) = shard.get_mut(&ino).filter(|known| !known.held) else { return };
-        known.held = true;
+        (known.held, known.units) = (true, units);
         openers.fetch_add(1, SeqCst);
         self.held.fetch_add(1, SeqCst);
+        self.units.fetch_add(units, SeqCst);
         self.changed.store(now, SeqCst);
     }
 
@@ -64,7 +66,12 @@ impl Lookups {
         let mut shard = self.shard(ino).lock();
         let Some(known) = shard.get_mut(&ino) else { return false };
         known.times = known.times.saturating_sub(times);
-        known.times == 0 && shard.remove(&ino).is_some_and(|known| known.held)
+        if known.times > 0 {
+            return false;
+        }
+        let gone = shard.remove(&ino).filter(|known| known.held);
+        self.units.fetch_sub(gone.as_ref().map_or(0, |known| known.units), SeqCst);
+        gone.is_some()
     }
 }
 
@@ -107,13 +114,20 @@ impl Volume {
         self.lookups.held.load(SeqCst) > 0 && age() < SOON
     }
 
-    /// Waits a little for what was removed just now to be forgotten and deleted, so that its space counts as free.
-    pub fn settle(&self) {
-        for _ in 0..TRIES {
-            if !self.awaits_forgetting() {
-                return;
-            }
-            thread::sleep(Duration::from_millis(1));
+    /// As [`Volume::statfs`], where what was removed just now counts as free, for it is about to be forgotten. What somebody has
+    /// open is counted so for a moment, too.
+    pub fn statfs_forgetting(&self) -> StatFs {
+        let now = self.statfs();
+        if !self.awaits_forgetting() {
+            return now;
+        }
+        let blocks = self.lookups.units.load(SeqCst) / u64::from(now.block_size / 512);
+        let inodes = self.lookups.held.load(SeqCst);
+        StatFs {
+            free: now.free + blocks,
+            available: now.available + blocks,
+            files_free: now.files_free + inodes,
+            ..now
         }
     }
 }

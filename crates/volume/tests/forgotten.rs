@@ -57,6 +57,7 @@ fn what_is_known_lives_until_it_is_forgotten() {
             must_live(&fs, ino, "removed");
         }
         assert_eq!(free(&fs), full, "{options:?}: nothing is freed");
+        let soon = v.statfs_forgetting();
         // What was opened by number reads on.
         v.open(removed).expect("open");
         let mut bytes = [0; 10];
@@ -71,6 +72,12 @@ fn what_is_known_lives_until_it_is_forgotten() {
             v.forget(ino, 1).expect("forget");
             must_be_gone(&fs, ino, "forgotten");
         }
+        // Values in inodes of their own come free, too, and are not in what was said before.
+        let (files, blocks) = free(&fs);
+        assert!(soon.free > full.1 && soon.free <= blocks, "{options:?}: {soon:?} said, {blocks} free");
+        assert!(soon.files_free > full.0 && soon.files_free <= files, "{options:?}: {soon:?} said, {files} free");
+        let now = v.statfs_forgetting();
+        assert_eq!((now.files_free, now.free), (files, blocks), "{options:?}: nobody waits any more");
         v.unlink(ROOT, b"replaced").expect("unlink");
         assert_eq!(free(&fs), empty, "{options:?}");
         assert_clean(&fs.unmounted(), "all gone");

@@ -144,6 +144,12 @@ impl Crew {
         busy
     }
 
+    /// Threads that serve a request and wait for nothing, and whether there are several clients.
+    pub(crate) fn at_work(&self) -> (usize, bool) {
+        let state = self.state.lock();
+        (state.running, state.company)
+    }
+
     /// Ends it: the connection has ended.
     pub(crate) fn end(&self) {
         let mut state = self.state.lock();
@@ -410,6 +416,8 @@ mod tests {
         fn look(&mut self) -> bool {
             self.crew.look()
         }
+
+        fn rest(&mut self) {}
     }
 
     #[test]

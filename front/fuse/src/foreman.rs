@@ -35,6 +35,9 @@ pub(crate) trait Duty<H> {
 
     /// Looks whether requests are stuck. False when none has come since the last look, and none is under way.
     fn look(&mut self) -> bool;
+
+    /// It does not look any more until a request comes.
+    fn rest(&mut self);
 }
 
 impl<H> Default for Foreman<H> {
@@ -83,6 +86,7 @@ impl<H> Foreman<H> {
             idle = if duty.look() { 0 } else { idle + 1 };
             if idle == PATIENCE {
                 self.awake.store(false, Relaxed);
+                duty.rest();
                 idle = 0;
             }
         }
@@ -125,6 +129,8 @@ mod tests {
             self.1.fetch_add(1, Relaxed);
             false
         }
+
+        fn rest(&mut self) {}
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
 //! - `flags`: what is agreed on with the kernel at the start, and what it leaves to us because of that.
-//! - `channel`, `coming`, `session`, `ring`: what carries them: `/dev/fuse` or io_uring. `crew`, `foreman`, `follow`: which threads serve, and where
+//! - `channel`, `coming`, `session`, `ring`: what carries them: `/dev/fuse` or io_uring. `crew`, `foreman`, `follow`, `standing`: which threads serve, where, and how they are scheduled
 //!   these run. `budget`: what memory they may take.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
@@ -38,6 +38,7 @@ mod serve;
 mod server;
 mod session;
 mod single;
+mod standing;
 mod words;
 
 pub use error::{ClientError, MountError};

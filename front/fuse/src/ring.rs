@@ -14,14 +14,16 @@ use crate::foreman::{Duty, Foreman};
 use crate::proto::numbers::Init;
 use crate::proto::reply;
 use crate::proto::wire::OutHeader;
+use crate::standing::Standing;
 use ondol::waits;
 use ondol_ring::Place;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, Scope};
 use zerocopy::IntoBytes;
 
@@ -33,8 +35,24 @@ struct Queue {
     threads: AtomicUsize,
     /// Those of them that wait for a request.
     waiting: AtomicUsize,
+    /// Those that serve one, and wait for long.
+    asleep: AtomicUsize,
     /// Requests taken.
     turns: AtomicU64,
+    /// Who sent the last one that had a sender, and how often that was another than before since the foreman looked.
+    sender: AtomicU32,
+    changes: AtomicU32,
+}
+
+/// So many requests of another sender than the one before, between two looks, are no sign of a second client.
+const OTHERS: u32 = 2;
+
+impl Queue {
+    fn note(&self, sender: u32) {
+        if sender != 0 && self.sender.swap(sender, Relaxed) != sender {
+            self.changes.fetch_add(1, Relaxed);
+        }
+    }
 }
 
 /// All queues of one connection.
@@ -45,6 +63,8 @@ pub(crate) struct Rings {
     most: usize,
     /// Turns at what takes memory beside the places' rooms.
     large: Turns,
+    /// How their threads are scheduled.
+    standing: Arc<Standing>,
     /// Starts threads for queues, which it is told by number.
     foreman: Foreman<usize>,
     /// The kernel took no place: it sends its requests through `/dev/fuse` again.
@@ -53,12 +73,13 @@ pub(crate) struct Rings {
 
 impl Rings {
     /// For a connection that agreed on io_uring among other things, and has so many queues.
-    pub(crate) fn new(queues: usize, share: ForRings, agreed: Init) -> Self {
+    pub(crate) fn new(queues: usize, share: ForRings, agreed: Init, standing: Arc<Standing>) -> Self {
         Self {
             queues: (0..queues).map(|_| Queue::default()).collect(),
             agreed,
             most: share.places,
             large: Turns::new(share.turns),
+            standing,
             foreman: Foreman::default(),
             refused: AtomicBool::new(false),
         }
@@ -111,6 +132,7 @@ impl Rings {
 
     fn serve(self: &Arc<Self>, device: &Device, server: &dyn Serve, number: usize) -> io::Result<()> {
         bind(number);
+        let _member = self.standing.join();
         let Some(queue) = self.queues.get(number) else { return Ok(()) };
         let index = u16::try_from(number).map_err(io::Error::other)?;
         let mut place = Place::new(device.duplicate()?, index, MAX_WRITE as usize)?;
@@ -122,7 +144,9 @@ impl Rings {
                 let Some(message) = place.message() else { break };
                 let seat = Seat::new(device, message.room);
                 let coming = Coming::read(message.bytes, self.agreed);
-                let _turn = (coming.load().copies > SMALL).then(|| waits::long(|| self.large.take()));
+                let load = coming.load();
+                queue.note(load.sender);
+                let _turn = (load.copies > SMALL).then(|| waits::long(|| self.large.take()));
                 server.serve(&seat, coming);
                 seat.answer(message.bytes)
             };
@@ -166,17 +190,28 @@ impl Duty<usize> for Hands<'_, '_, '_> {
 
     /// A queue is stuck where all its threads have served one request each since the last look.
     fn look(&mut self) -> bool {
-        let mut busy = false;
+        let (mut busy, mut serving, mut senders, mut changes) = (false, 0, BTreeSet::new(), 0);
         for (number, (queue, seen)) in self.rings.queues.iter().zip(&mut self.seen).enumerate() {
             let turns = queue.turns.load(Relaxed);
             let waiting = queue.waiting.load(Relaxed);
             if turns == *seen && waiting == 0 {
                 self.rings.grow(number);
             }
+            changes += queue.changes.swap(0, Relaxed);
+            if turns != *seen {
+                senders.insert(queue.sender.load(Relaxed));
+            }
             busy |= turns != *seen || waiting < queue.threads.load(Relaxed);
+            serving += queue.threads.load(Relaxed).saturating_sub(waiting + queue.asleep.load(Relaxed));
             *seen = turns;
         }
+        // One client that goes from processor to processor is the same in every queue.
+        self.rings.standing.look(serving, senders.len() > 1 || changes > OTHERS);
         busy
+    }
+
+    fn rest(&mut self) {
+        self.rings.standing.rest();
     }
 }
 
@@ -188,12 +223,18 @@ struct Watched {
 
 impl waits::Watch for Watched {
     fn begins(&self) {
-        if self.rings.queues.get(self.number).is_some_and(|queue| queue.waiting.load(Relaxed) == 0) {
+        let Some(queue) = self.rings.queues.get(self.number) else { return };
+        queue.asleep.fetch_add(1, Relaxed);
+        if queue.waiting.load(Relaxed) == 0 {
             self.rings.grow(self.number);
         }
     }
 
-    fn ends(&self) {}
+    fn ends(&self) {
+        if let Some(queue) = self.rings.queues.get(self.number) {
+            queue.asleep.fetch_sub(1, Relaxed);
+        }
+    }
 }
 
 /// What the kernel gets for a request that nobody answered, so that its sender does not wait for ever.

@@ -13,6 +13,7 @@ use crate::proto::numbers::{self, Init};
 use crate::proto::wire::{InitIn, InitOut};
 use crate::proto::{Operation, Request, reply};
 use crate::ring::Rings;
+use crate::standing::Standing;
 use ondol::waits;
 use parking_lot::Mutex;
 use std::io;
@@ -57,6 +58,8 @@ pub(crate) struct Session {
     /// Bytes that the crew's rooms take beyond what was given for them.
     excess: usize,
     /// What went wrong first.
+    /// How serving threads are scheduled.
+    standing: Arc<Standing>,
     failed: Mutex<Option<io::Error>>,
 }
 
@@ -73,12 +76,13 @@ impl Session {
         let device = Device::new(connection);
         let agreed = handshake(&device, config.wanted)?;
         let server = server(agreed);
+        let standing = Arc::new(Standing::new());
         let for_device = ForDevice::of(config.room);
         let rings = agreed.contains(Init::OVER_IO_URING).then(|| {
             let queues = ondol_ring::queues();
             let share = ForRings::of(config.room, queues, config.most);
             server.is_carried_by(Carrier::Rings, share.excess);
-            Arc::new(Rings::new(queues, share, agreed))
+            Arc::new(Rings::new(queues, share, agreed, standing.clone()))
         });
         if rings.is_none() {
             server.is_carried_by(Carrier::Device, for_device.excess);
@@ -95,6 +99,7 @@ impl Session {
                 room: ROOM,
             })),
             excess: for_device.excess,
+            standing,
             failed: Mutex::new(None),
         })
     }
@@ -157,6 +162,7 @@ impl Session {
     fn serve_all(&self, mut room: Vec<u8>) -> io::Result<bool> {
         let (mut small, mut answer) = (vec![0; SMALL], vec![0; SMALL]);
         let mut follow = Follow::new();
+        let _member = self.standing.join();
         loop {
             let Some(len) = self.device.receive(&mut room)?.map(<[u8]>::len) else { return Ok(false) };
             let (load, back) = match small.get_mut(..len) {
@@ -215,7 +221,13 @@ impl Duty<Vec<u8>> for Hands<'_, '_> {
     }
 
     fn look(&mut self) -> bool {
+        let (serving, company) = self.session.crew.at_work();
+        self.session.standing.look(serving, company);
         self.session.crew.look()
+    }
+
+    fn rest(&mut self) {
+        self.session.standing.rest();
     }
 }
 

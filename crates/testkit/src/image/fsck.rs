@@ -73,6 +73,9 @@ impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Disks<'a> {
     }
 }
 
+/// The bytes that e2fsck left of an image, and of its journal's device where there is one.
+pub type Left = Vec<Vec<u8>>;
+
 /// Copies of [`Disks`] as files, which are removed with it.
 struct Files {
     _dir: tempfile::TempDir,
@@ -101,7 +104,7 @@ impl Files {
         Ok(Verdict { code: output.status.code().unwrap_or(-1), output: text(&output) })
     }
 
-    fn read(&self) -> Result<Vec<Vec<u8>>, ToolError> {
+    fn read(&self) -> Result<Left, ToolError> {
         [Some(&self.image), self.journal.as_ref()].into_iter().flatten().map(|path| Ok(read_sparse(path)?)).collect()
     }
 }
@@ -140,7 +143,7 @@ pub fn replay_only(image: &[u8]) -> Result<(Verdict, Vec<u8>), ToolError> {
     Ok((verdict, left.swap_remove(0)))
 }
 
-fn by_e2fsck(disks: Disks<'_>, args: &[&str]) -> Result<(Verdict, Vec<Vec<u8>>), ToolError> {
+fn by_e2fsck(disks: Disks<'_>, args: &[&str]) -> Result<(Verdict, Left), ToolError> {
     let files = Files::new(disks)?;
     let verdict = files.e2fsck(args)?;
     Ok((verdict, files.read()?))
@@ -166,7 +169,7 @@ fn left_values(image: &[u8], said: &str) -> bool {
 ///
 /// # Errors
 /// e2fsck cannot be run.
-pub fn judge_left<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Option<Vec<Vec<u8>>>, String>, ToolError> {
+pub fn judge_left<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Option<Left>, String>, ToolError> {
     let disks = disks.into();
     if !is_ours_alone(disks.image) {
         return Ok(match judge_replay(disks)? {
@@ -186,7 +189,7 @@ pub fn judge_left<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Option<Vec<V
 ///
 /// # Errors
 /// e2fsck cannot be run.
-pub fn judge_replay<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Vec<Vec<u8>>, String>, ToolError> {
+pub fn judge_replay<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Left, String>, ToolError> {
     let (verdict, after) = by_e2fsck(disks.into(), &["-fy"])?;
     let unexpected = verdict.unexpected();
     if verdict.code > 1 || !unexpected.is_empty() {

@@ -370,7 +370,8 @@ impl<'v> Op<'v> {
         for OpNode { mut guard, inode, dirty, freed, .. } in self.nodes.drain(..) {
             let unnamed = !freed && inode.links == 0 && guard.state.inode.links > 0;
             if unnamed {
-                self.vol.lookups.hold(guard.node.ino, self.vol.env.monotonic_ns(), &guard.node.opens);
+                let now = self.vol.env.monotonic_ns();
+                self.vol.lookups.hold(guard.node.ino, inode.blocks, now, &guard.node.opens);
             }
             if dirty {
                 guard.state.inode = inode;

@@ -147,10 +147,7 @@ impl Ops {
 
     /// Space in all and free.
     pub(crate) fn statfs(&self) -> Answer<StatFs> {
-        self.ask(Op::Statfs, |i| {
-            i.settle();
-            Ok(i.statfs())
-        })
+        self.ask(Op::Statfs, |i| Ok(i.statfs_forgetting()))
     }
 
     /// The volume's state with the requests counted here, as JSON.

@@ -3,9 +3,7 @@
 //!
 //! `ONDOL_FSCK_EVERY` says how often e2fsck judges a closed volume, `ONDOL_CRASH_EVERY` how often a run is crashed everywhere.
 
-mod faults;
-
-use faults::store_of;
+use crate::common::{self, store_of};
 use ondol::DataMode;
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
@@ -126,7 +124,7 @@ impl Total {
         self.runs += 1;
         self.refusals += refusals;
         let closed: Arc<dyn BlockStore> = store.clone();
-        faults::must_be_clean(&closed).unwrap_or_else(|e| panic!("{}, {left} left: {e}", workload.name));
+        common::must_be_clean(&closed).unwrap_or_else(|e| panic!("{}, {left} left: {e}", workload.name));
         let every = parameter("ONDOL_FSCK_EVERY", 5);
         if every > 0 && self.runs.is_multiple_of(every) {
             self.fsck += 1;

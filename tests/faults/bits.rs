@@ -2,9 +2,7 @@
 //!
 //! `ONDOL_FLIPS` says how many of them are tried (0 for all), `ONDOL_FSCK_EVERY` how often e2fsck is asked too.
 
-mod faults;
-
-use faults::{at_rest, check_and_read, read, store_of};
+use crate::common::{at_rest, check_and_read, read, store_of};
 use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStats, BlockStore, Caps, LayerStore};
 use ondol_env::sync::{Arc, Mutex};

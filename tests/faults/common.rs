@@ -1,7 +1,5 @@
 //! What the tests of faults share: volumes in layers of memory, and their judges.
 
-#![allow(dead_code, reason = "each test of faults uses a part of it")]
-
 use ondol::{DataMode, Volume};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
@@ -9,8 +7,6 @@ use ondol_power::Layer;
 use ondol_testkit::dump::{self, Snapshot};
 use ondol_testkit::image;
 use ondol_testkit::model::Model;
-use ondol_volume::Image;
-use std::ops::Range;
 
 /// What is seen of a model's volume that is opened anew.
 pub(crate) fn at_rest(model: &Model) -> Snapshot {
@@ -41,11 +37,4 @@ pub(crate) fn store_of(layer: &Layer) -> (Arc<LayerStore>, Arc<dyn BlockStore>) 
 pub(crate) fn must_be_clean(store: &Arc<dyn BlockStore>) -> Result<(), String> {
     let report = ondol::check_media(store).map_err(|e| format!("cannot be checked: {e}"))?;
     if report.is_clean() { Ok(()) } else { Err(format!("our check: {report:?}")) }
-}
-
-/// The bytes of the medium that the journal lies in.
-pub(crate) fn journal_of(layer: &Layer) -> Vec<Range<u64>> {
-    let image = Image::open(store_of(layer).1).unwrap();
-    let block = u64::from(image.superblock().block_size());
-    image.journal_map().unwrap().into_iter().map(|(start, len)| start * block..(start + len) * block).collect()
 }

@@ -283,7 +283,7 @@ fn the_table_says_what_happens() {
     if skips(no_kernel_mount()) {
         return;
     }
-    let text = include_str!("../docs/ext4.md");
+    let text = include_str!("../../docs/ext4.md");
     let wanted = std::env::var("ONDOL_ROW").unwrap_or_default();
     let rows = rows(text);
     assert!(rows.len() > 20, "the table has {} rows", rows.len());
