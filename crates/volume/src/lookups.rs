@@ -17,7 +17,7 @@ pub(crate) struct Lookups {
     shards: Vec<Mutex<HashMap<Ino, Known>>>,
     /// Inodes without names that wait to be forgotten, or are being deleted since.
     held: AtomicU64,
-    /// What those have of the volume that are not being deleted yet, in units of 512 bytes.
+    /// What those have of the volume, in units of 512 bytes.
     units: AtomicU64,
     /// When that last changed: monotonic nanoseconds.
     changed: AtomicU64,
@@ -28,7 +28,7 @@ struct Known {
     times: u64,
     /// It lives on because of this, which counts as an opener.
     held: bool,
-    /// What it had then, in units of 512 bytes.
+    /// What it has then, in units of 512 bytes.
     units: u64,
 }
 
@@ -61,17 +61,24 @@ impl Lookups {
         self.changed.store(now, SeqCst);
     }
 
-    /// True if the inode was held, and no longer is.
-    fn forget(&self, ino: Ino, times: u64) -> bool {
+    /// An inode without names has another size.
+    pub(crate) fn has(&self, ino: Ino, units: u64) {
         let mut shard = self.shard(ino).lock();
-        let Some(known) = shard.get_mut(&ino) else { return false };
+        let Some(known) = shard.get_mut(&ino).filter(|known| known.held) else { return };
+        self.units.fetch_sub(known.units, SeqCst);
+        self.units.fetch_add(units, SeqCst);
+        known.units = units;
+    }
+
+    /// If the inode was held, and no longer is: what it has, in units of 512 bytes.
+    fn forget(&self, ino: Ino, times: u64) -> Option<u64> {
+        let mut shard = self.shard(ino).lock();
+        let known = shard.get_mut(&ino)?;
         known.times = known.times.saturating_sub(times);
         if known.times > 0 {
-            return false;
+            return None;
         }
-        let gone = shard.remove(&ino).filter(|known| known.held);
-        self.units.fetch_sub(gone.as_ref().map_or(0, |known| known.units), SeqCst);
-        gone.is_some()
+        shard.remove(&ino).filter(|known| known.held).map(|known| known.units)
     }
 }
 
@@ -90,15 +97,14 @@ impl Volume {
     /// # Errors
     /// As a deletion, which the next mount then finishes.
     pub fn forget(&self, ino: Ino, times: u64) -> Result<()> {
-        if !self.lookups.forget(ino, times) {
-            return Ok(());
-        }
+        let Some(units) = self.lookups.forget(ino, times) else { return Ok(()) };
         let released = match self.release(ino) {
             // The end of the mount came first.
             Err(_) if !self.orphans.contains(ino) => Ok(()),
             released => released,
         };
         self.lookups.held.fetch_sub(1, SeqCst);
+        self.lookups.units.fetch_sub(units, SeqCst);
         self.lookups.changed.store(self.env.monotonic_ns(), SeqCst);
         released
     }
@@ -121,13 +127,11 @@ impl Volume {
         if !self.awaits_forgetting() {
             return now;
         }
-        let blocks = self.lookups.units.load(SeqCst) / u64::from(now.block_size / 512);
-        let inodes = self.lookups.held.load(SeqCst);
-        StatFs {
-            free: now.free + blocks,
-            available: now.available + blocks,
-            files_free: now.files_free + inodes,
-            ..now
-        }
+        // What is being deleted may be counted twice for a moment.
+        let soon = self.lookups.units.load(SeqCst) / u64::from(now.block_size / 512);
+        let free = (now.free + soon).min(now.blocks);
+        let available = free.saturating_sub(self.shared.groups.reserved());
+        let files_free = (now.files_free + self.lookups.held.load(SeqCst)).min(now.files);
+        StatFs { free, available, files_free, ..now }
     }
 }

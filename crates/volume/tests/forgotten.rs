@@ -63,6 +63,10 @@ fn what_is_known_lives_until_it_is_forgotten() {
         let mut bytes = [0; 10];
         assert_eq!(v.read(removed, 40_000, &mut bytes).expect("read"), 10);
         assert_eq!(bytes, [7; 10]);
+        // Cut to nothing while it is open, it counts for what it has left.
+        v.truncate(removed, 0).expect("truncate");
+        let cut = v.statfs_forgetting();
+        assert_eq!(cut.free, soon.free, "{options:?}: counted once");
         v.release(removed).expect("release");
         must_live(&fs, removed, "closed again");
         v.forget(removed, 1).expect("forget");

@@ -10,7 +10,8 @@ use ondol_format::extent::Extent;
 /// # Errors
 /// `NoSpace` beyond the promise; corruption. The operation must then be dropped.
 pub(crate) fn map_run(op: &mut Op<'_>, ino: Ino, new: Extent) -> Result<()> {
-    tree::map_claimed(op, ino, new)
+    tree::map_claimed(op, ino, new)?;
+    tree::merge_up(op, ino)
 }
 
 /// Makes mapped blocks written, or unwritten.
@@ -22,7 +23,7 @@ pub(crate) fn convert_run(op: &mut Op<'_>, ino: Ino, from: u32, to: u32, unwritt
     while at < to {
         at = mapping::convert(op, ino, at, to, unwritten)?;
     }
-    Ok(())
+    tree::merge_up(op, ino)
 }
 
 /// Unmaps and frees blocks from the beginning, as far as the operation's journal space goes: where it stopped.

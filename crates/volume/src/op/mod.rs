@@ -372,6 +372,8 @@ impl<'v> Op<'v> {
             if unnamed {
                 let now = self.vol.env.monotonic_ns();
                 self.vol.lookups.hold(guard.node.ino, inode.blocks, now, &guard.node.opens);
+            } else if dirty && inode.links == 0 {
+                self.vol.lookups.has(guard.node.ino, inode.blocks);
             }
             if dirty {
                 guard.state.inode = inode;
