@@ -3,13 +3,12 @@
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_env::{Env, Fixed, Timestamp};
 use ondol_skips::skips;
-use ondol_testkit::SetWhenDropped;
 use ondol_testkit::image::{self, KernelMount, Spec, ToolError, run, scratch_dir};
 use ondol_tests::no_kernel_mount;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 /// A loop device, for as long as the value lives.
@@ -143,37 +142,55 @@ fn must_be_in_use<T>(what: &str, whose: &str, opened: ondol::Result<T>) {
     }
 }
 
-/// A volume that is mounted is seen to be so by us, by a reader, and by a check, and stays usable.
-#[test]
-fn a_protected_volume_is_held() {
+/// Surroundings in which whoever holds a volume goes on while others wait.
+struct Meanwhile {
+    holder: Arc<Volume>,
+    theirs: Arc<Fixed>,
+    ours: Arc<Fixed>,
+}
+
+impl Env for Meanwhile {
+    fn now(&self) -> Timestamp {
+        self.ours.now()
+    }
+
+    fn random(&self, buf: &mut [u8]) {
+        self.ours.random(buf);
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.ours.monotonic_ns()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.theirs.sleep(time);
+        self.holder.step_until_idle().expect("steps");
+        self.ours.sleep(time);
+    }
+}
+
+/// A volume that is mounted is seen to be so by us, by a reader, and by a change of its superblock, and stays usable.
+pub(crate) fn a_protected_volume_is_held() {
     let store = in_memory();
-    let clock = image::clock(1);
-    let holder = Volume::open_stepped(store.clone(), &Options::default(), clock.clone()).expect("open");
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let until = SetWhenDropped(&done);
-        scope.spawn(|| {
-            while !done.load(SeqCst) {
-                clock.advance(6_000_000_000);
-                holder.step_until_idle().expect("steps");
-                std::thread::sleep(Duration::from_millis(300));
-            }
-        });
-        let mut others = Vec::new();
-        for options in ["", "ro", "ro,norecovery"] {
-            let store = store.clone();
-            let open = move || Volume::open_stepped(store, &Options::parse(options).expect("options"), image::clock(2));
-            others.push((options, scope.spawn(move || open().map(drop))));
-        }
-        let reading: Arc<dyn BlockStore> = store.clone();
-        others.push(("check", scope.spawn(move || ondol::check_media(&reading).map(drop))));
-        for (what, other) in others {
-            must_be_in_use(what, "on vm as memory", other.join().expect("a thread"));
-        }
-        drop(until);
-    });
+    let theirs = image::clock(1);
+    let holder = Arc::new(Volume::open_stepped(store.clone(), &Options::default(), theirs.clone()).expect("open"));
+    let env = || Arc::new(Meanwhile { holder: holder.clone(), theirs: theirs.clone(), ours: image::clock(2) });
+    for options in ["", "ro", "ro,norecovery"] {
+        let opened = Volume::open_stepped(store.clone(), &Options::parse(options).expect("options"), env());
+        must_be_in_use(options, "on vm as memory", opened);
+    }
+    must_be_in_use("tune", "on vm as memory", ondol::tune_store(store.clone(), &ondol::Tune::default(), env()));
+    // A check waits by the machine's clock.
+    let reading: Arc<dyn BlockStore> = store.clone();
+    let check = std::thread::spawn(move || ondol::check_media(&reading).map(drop));
+    while !check.is_finished() {
+        theirs.advance(6_000_000_000);
+        holder.step_until_idle().expect("steps");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    must_be_in_use("check", "on vm as memory", check.join().expect("a thread"));
     holder.write("/still", b"mine").expect("write");
-    holder.close().expect("close");
+    Arc::into_inner(holder).expect("nobody waits for it").close().expect("close");
     assert!(image::check(&store.to_bytes()).expect("e2fsck").is_clean());
     let again: Arc<dyn BlockStore> = store;
     assert!(ondol::check_media(&again).expect("check").is_clean());
@@ -208,8 +225,7 @@ fn with_kernel<K: Send, U>(kernel: impl FnOnce() -> K + Send, us: impl FnOnce() 
 }
 
 /// The kernel and we keep each other away.
-#[test]
-fn a_kernel_keeps_away_and_so_do_we() {
+pub(crate) fn a_kernel_keeps_away_and_so_do_we() {
     if skips(no_kernel_mount()) {
         return;
     }

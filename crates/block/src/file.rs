@@ -9,6 +9,7 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct FileStore {
     size: u64,
     access: Access,
     on_memory: bool,
+    /// Reads of what the kernel has in memory have been refused: not every file system knows them.
+    refuses_at_once: AtomicBool,
     /// The lock is shared with whoever passed the descriptor.
     passed: bool,
     /// What else is kept for this process alone.
@@ -150,6 +153,7 @@ impl FileStore {
             size,
             access,
             on_memory,
+            refuses_at_once: AtomicBool::new(false),
             passed: false,
             claims: Vec::new(),
             counters: Counters::default(),
@@ -186,11 +190,15 @@ impl FileStore {
 
     /// Reads what the kernel has in memory, on a thread whose waits somebody watches; false where that is not all, or not known.
     fn read_at_once(&self, offset: u64, buf: &mut [u8]) -> bool {
+        if self.on_memory || !waits::is_watched() || self.refuses_at_once.load(Relaxed) {
+            return false;
+        }
         let len = buf.len();
-        !self.on_memory
-            && waits::is_watched()
-            && rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT)
-                .is_ok_and(|n| n == len)
+        let read = rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        if matches!(read, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
+            self.refuses_at_once.store(true, Relaxed);
+        }
+        read == Ok(len)
     }
 
     fn write_all(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> std::io::Result<()> {

@@ -1,6 +1,7 @@
 //! Time, randomness and the number of processors behind one trait.
 
 use crate::sync::{Mutex, thread};
+use std::time::Duration;
 
 /// A point in time as ext4 stores it: seconds since 1970 and nanoseconds (0..=999_999_999).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,6 +21,9 @@ pub trait Env: Send + Sync {
 
     /// Nanoseconds since some fixed moment; never goes back. For all intervals: the wall clock may be set at any time.
     fn monotonic_ns(&self) -> u64;
+
+    /// Lets at least `time` go by on this clock.
+    fn sleep(&self, time: Duration);
 
     /// Threads that a single piece of work may be shared by: 1 where everything has to happen in one order.
     fn processors(&self) -> usize {
@@ -49,6 +53,10 @@ impl Env for System {
     /// As many as the machine lets this process have.
     fn processors(&self) -> usize {
         thread::available_parallelism().map_or(1, usize::from)
+    }
+
+    fn sleep(&self, time: Duration) {
+        thread::sleep(time);
     }
 
     fn monotonic_ns(&self) -> u64 {
@@ -111,6 +119,12 @@ impl Fixed {
 }
 
 impl Env for Fixed {
+    /// Nobody waits: the clock moves, and others go first.
+    fn sleep(&self, time: Duration) {
+        self.advance(time.as_nanos() as u64);
+        thread::yield_now();
+    }
+
     fn monotonic_ns(&self) -> u64 {
         self.state.lock().monotonic_ns
     }

@@ -66,7 +66,7 @@ fn told<R>(wait: impl FnOnce() -> R) -> R {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sync::{Condvar, Mutex};
+    use crate::sync::{Condvar, Mutex, OwnedRwLock};
     use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
     use std::time::Duration;
 
@@ -105,6 +105,23 @@ mod tests {
         assert_eq!((inner, counts.read()), ((1, 0), (2, 2)));
         long(|| ());
         assert_eq!(counts.read(), (2, 2));
+    }
+
+    #[test]
+    fn a_long_wait_for_an_owned_lock_is_told() {
+        let (counts, lock) = (Arc::new(Counts::default()), OwnedRwLock::new(7));
+        let held = lock.write();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| watched(counts.clone(), || *lock.read()));
+            while counts.read().0 == 0 {
+                std::thread::yield_now();
+            }
+            drop(held);
+            assert_eq!(waiter.join().unwrap(), 7);
+        });
+        assert_eq!(counts.read(), (1, 1));
+        assert_eq!(watched(counts.clone(), || *lock.read()), 7);
+        assert_eq!(counts.read(), (1, 1), "nobody has it");
     }
 
     #[test]

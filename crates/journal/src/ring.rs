@@ -103,7 +103,7 @@ impl Ring {
     }
 
     /// Shows `blocks` blocks from position `at` on to `look`, each with how many came before it, until it has found something. They are read
-    /// many at a time.
+    /// many at a time, or lent one by one where the store is memory.
     ///
     /// # Errors
     /// The store's failure, or that of `look`.
@@ -115,19 +115,24 @@ impl Ring {
         mut look: impl FnMut(u64, &[u8]) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let size = self.block_size();
-        let piece = (PIECE / size).max(1) as u64;
-        let mut bytes = vec![0; piece.min(blocks) as usize * size];
+        let piece = if store.caps().byte_addressable { 1 } else { (PIECE / size).max(1) };
         let mut done = 0;
-        while done < blocks {
-            let n = piece.min(blocks - done);
-            let bytes = &mut bytes[..n as usize * size];
-            self.read(store, self.after(at, done), 0, bytes)?;
-            for (block, i) in bytes.chunks_exact(size).zip(done..) {
-                if let Some(found) = look(i, block)? {
+        for (byte, blocks) in self.runs(self.after(at, 0), blocks)? {
+            for from in (0..blocks).step_by(piece) {
+                let mut found = Ok(None);
+                let len = piece.min(blocks - from) * size;
+                store.with(byte + (from * size) as u64, len, &mut |bytes| {
+                    for block in bytes.chunks_exact(size) {
+                        if matches!(found, Ok(None)) {
+                            found = look(done, block);
+                            done += 1;
+                        }
+                    }
+                })?;
+                if let Some(found) = found? {
                     return Ok(Some(found));
                 }
             }
-            done += n;
         }
         Ok(None)
     }

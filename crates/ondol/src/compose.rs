@@ -155,7 +155,7 @@ fn open_image(store: Arc<dyn BlockStore>, options: &Options) -> Result<Image> {
 
 /// Opens for reading. Not a byte of the store changes: a journal that holds transactions is replayed into memory.
 fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
-    image.require_unused()?;
+    image.require_unused(&*env)?;
     let mut recovered = Recovered::default();
     // A copy of the superblock does not know whether the journal is needed.
     if options.recovery && (image.needs_recovery() || image.is_by_copy()) {

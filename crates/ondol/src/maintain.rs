@@ -86,7 +86,7 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
 pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) -> Result<()> {
     let image = Image::open(store.clone())?;
     let state = |what: &str| Error::State { target: image.name().to_owned(), what: what.to_owned() };
-    image.require_unused()?;
+    image.require_unused(&*env)?;
     if image.superblock().journal_inum().is_none() {
         return Err(state("it has no journal of its own: `tune2fs -j` gives it one"));
     }
@@ -171,7 +171,7 @@ pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> 
 pub fn mark_checked(path: impl AsRef<Path>) -> Result<()> {
     let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
     let image = Image::open(store)?;
-    image.require_unused()?;
+    image.require_unused(&System)?;
     Ok(image.mark_checked(System.now())?)
 }
 
@@ -185,7 +185,7 @@ pub fn check_media(media: impl Into<Media>) -> Result<CheckReport> {
 }
 
 fn check_image(media: &Media, image: &Image) -> Result<CheckReport> {
-    image.require_unused()?;
+    image.require_unused(&System)?;
     let unclean = image.needs_recovery();
     match holds_transactions(media, image) {
         Ok(false) => {}

@@ -49,16 +49,17 @@ const LEVELS: [usize; 6] = [128, 64, 32, 16, 8, 4];
 
 impl Sampling {
     /// With about `most` states of this run, spread over all of it, if there are more: fewer for each event at first, and then not
-    /// for every event.
+    /// for every event. `is_narrowed` is [`Sampling::states`]'s.
     #[must_use]
-    pub fn spread(self, media: &[Medium], events: &[Event], most: u64) -> Self {
+    pub fn spread(self, media: &[Medium], events: &[Event], is_narrowed: impl Fn(usize) -> bool, most: u64) -> Self {
         let levels: Vec<Self> = [self].into_iter().chain(LEVELS.map(|level| self.at_most(level))).collect();
         let mut counts = vec![0u64; levels.len()];
         let mut cut = Cut::new(media);
         for (i, event) in events.iter().enumerate() {
             let newest = cut.advance(event);
-            let is_cut = !newest.is_empty() || is_barrier(event);
-            let is_gathered = events.get(i + 1).is_none_or(is_barrier);
+            let narrowed = is_narrowed(i + 1);
+            let is_cut = narrowed || !newest.is_empty() || is_barrier(event);
+            let is_gathered = narrowed || events.get(i + 1).is_none_or(is_barrier);
             let (all, whole) = (cut.all_combinations(), cut.combinations());
             for (level, count) in levels.iter().zip(&mut counts) {
                 *count += if is_cut { level.about(all, whole) } else { 0 };

@@ -119,7 +119,7 @@ thread_local! {
     static DECEIVING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Says that what this thread opens until the guard is dropped may be made to deceive: its structures need not agree with each other. What an
+/// Says that the images on which this thread works until the guard is dropped may be made to deceive: their structures need not agree. What an
 /// operation was planned by may then not be what it finds, so that running out of its promise is no defect.
 #[doc(hidden)]
 pub fn images_may_deceive() -> Deceived {

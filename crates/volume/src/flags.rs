@@ -148,8 +148,8 @@ impl Volume {
         self.check_writable()?;
         let guard = self.node(ino)?.write()?;
         let inode = &guard.state.inode;
-        let (flags, project) = new(inode)?;
-        let flags = self.plan_flags(inode, flags, guarded)?;
+        let (wanted, project) = new(inode)?;
+        let flags = self.plan_flags(inode, wanted, guarded)?;
         let form = inode.flags & F::EXTENTS;
         let converts = flags & F::EXTENTS != form;
         let flags = flags.difference(F::EXTENTS) | form;
@@ -170,7 +170,7 @@ impl Volume {
         }
         op.close()?;
         // ext4 converts last of all, and has set the other flags when it cannot.
-        if converts { unsupported(flags, "a file keeps its extents or its block map") } else { Ok(()) }
+        if converts { unsupported(wanted, "a file keeps its extents or its block map") } else { Ok(()) }
     }
 
     /// The modifiable flags that `wanted` comes to.

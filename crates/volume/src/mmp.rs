@@ -7,7 +7,7 @@
 use crate::image::corrupt;
 use crate::{Error, Image, Result};
 use ondol_block::BlockStore;
-use ondol_env::sync::{Arc, Mutex, thread};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Progress};
 use ondol_format::mmp::{MAX_CHECK_INTERVAL, MIN_CHECK_INTERVAL, RawMmp, SEQ_CLEAN, SEQ_FSCK, SEQ_MAX, SIZE, next_seq};
 use ondol_format::{Incompat, Superblock};
@@ -36,7 +36,7 @@ impl Image {
     ///
     /// # Errors
     /// `InUse` by another mount or a check; corruption.
-    pub fn require_unused(&self) -> Result<()> {
+    pub fn require_unused(&self, env: &dyn Env) -> Result<()> {
         if !self.sb.has_incompat(Incompat::MMP) {
             return Ok(());
         }
@@ -49,7 +49,7 @@ impl Image {
             _ => {}
         }
         tracing::info!("{}: waiting {} s to see whether somebody has it mounted", self.name(), found.patience());
-        thread::sleep(Duration::from_secs(found.patience()));
+        env.sleep(Duration::from_secs(found.patience()));
         let now = read(&*self.store, &self.sb)?;
         if now.mmp_seq == found.mmp_seq { Ok(()) } else { Err(self.in_use(&now, "it is mounted there")) }
     }
@@ -68,7 +68,7 @@ impl Image {
             return Ok(None);
         }
         let found = read(&*self.store, &self.sb)?;
-        self.require_unused()?;
+        self.require_unused(&*env)?;
         let mut mmp = found;
         mmp.mmp_seq.set(env.random_u32() % SEQ_MAX + 1);
         mmp.set_holder(node, device);
@@ -82,7 +82,7 @@ impl Image {
         };
         hold.write(&mut hold.state.lock())?;
         // Somebody else may have found it free at the same time; the one who wrote last stays.
-        thread::sleep(Duration::from_secs(found.patience()));
+        hold.env.sleep(Duration::from_secs(found.patience()));
         let now = read(&*self.store, &self.sb)?;
         if now.mmp_seq == hold.state.lock().mmp.mmp_seq {
             Ok(Some(Arc::new(hold)))

@@ -175,11 +175,11 @@ impl<S: Subject> Explorer<'_, S> {
         let mix = |seed: u64, case: &Case| seed.rotate_left(13) ^ case.events as u64;
         let seed = place.path.iter().fold(self.every.sampling.seed, mix);
         let (mut sampling, subject) = (Sampling { seed, ..place.limits.sampling }, self.subject);
+        let is_narrowed = |events| place.happened.is_none() && subject.is_narrowed(events);
         if let Some(about) = self.every.about {
             let part = if place.happened.is_some() { (about / PARTS).max(FEW) } else { about };
-            sampling = sampling.spread(place.media, place.events, part);
+            sampling = sampling.spread(place.media, place.events, is_narrowed, part);
         }
-        let is_narrowed = |events| place.happened.is_none() && subject.is_narrowed(events);
         let mut cuts = vec![false; place.events.len() + 1];
         let mut state = |cut: &Cut<'_>, keep| {
             cuts[cut.events()] = true;

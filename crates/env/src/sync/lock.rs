@@ -2,9 +2,11 @@
 
 use super::Arc;
 use super::schedule::{acquire, is_any, point};
+use crate::waits;
 use parking_lot::{
     ArcRwLockReadGuard, ArcRwLockWriteGuard, MutexGuard, RawRwLock, RwLockReadGuard, RwLockWriteGuard, lock_api,
 };
+use std::time::Duration;
 
 /// A shared lock that keeps its [`OwnedRwLock`] alive by itself.
 pub type OwnedReadGuard<T> = ArcRwLockReadGuard<RawRwLock, T>;
@@ -111,7 +113,18 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-/// As [`RwLock`], with guards that keep it alive and borrow nothing.
+/// How long a wait for an owned lock may be before it is a long one: what others do in memory under it takes less.
+const SHORT: Duration = Duration::from_micros(50);
+
+/// Takes a lock under which others may wait for a medium, and says so when that takes long and somebody watches the thread.
+fn told<G>(short: impl FnOnce(Duration) -> Option<G>, wait: impl FnOnce() -> G) -> G {
+    if !waits::is_watched() {
+        return wait();
+    }
+    short(SHORT).unwrap_or_else(|| waits::long(wait))
+}
+
+/// As [`RwLock`], with guards that keep it alive and borrow nothing. A long wait for it is told ([`waits`]).
 #[derive(Debug, Default)]
 pub struct OwnedRwLock<T>(Arc<lock_api::RwLock<RawRwLock, T>>);
 
@@ -129,7 +142,7 @@ impl<T> OwnedRwLock<T> {
         {
             return guard;
         }
-        self.0.read_arc()
+        told(|most| self.0.try_read_arc_for(most), || self.0.read_arc())
     }
 
     /// Waits until it can write.
@@ -140,7 +153,7 @@ impl<T> OwnedRwLock<T> {
         {
             return guard;
         }
-        self.0.write_arc()
+        told(|most| self.0.try_write_arc_for(most), || self.0.write_arc())
     }
 
     /// Reads, unless somebody writes.

@@ -82,7 +82,7 @@ impl Core {
 
     /// It is time to commit the running transaction, so that nobody ever has to wait for room in it.
     pub(crate) fn running_is_large(&self) -> bool {
-        self.running_holds(1) || self.space.transaction_is_filling()
+        self.running_holds(1) || self.space.transaction_is_filling(self.running.promised())
     }
 
     /// Whether the running transaction has `times` as much as it should: of what has to be written, or of what is only kept in memory.

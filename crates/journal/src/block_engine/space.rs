@@ -138,9 +138,10 @@ impl Space {
     }
 
     /// So much of the transaction's share is promised that it should be committed while the rest is used up: what comes meanwhile has room still, and
-    /// nobody has to commit in the midst of an operation. A transaction never outgrows its share, so waiting for that would be in vain.
-    pub(crate) fn transaction_is_filling(&self) -> bool {
-        self.outstanding.load(SeqCst) * 4 > self.max_tx * 3
+    /// nobody has to commit in the midst of an operation. A transaction never outgrows its share, so waiting for that would be in vain. Half of it
+    /// must be what the running transaction itself was promised, `running`: committing does not help against promises to operations that are under way.
+    pub(crate) fn transaction_is_filling(&self, running: u64) -> bool {
+        self.outstanding.load(SeqCst) * 4 > self.max_tx * 3 && running * 2 > self.max_tx
     }
 
     /// Takes back a promise of a dropped handle.

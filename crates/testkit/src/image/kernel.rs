@@ -1,5 +1,6 @@
 //! An image mounted by the kernel's own ext4, for as long as a value lives.
 
+use super::sparse::{read_sparse, write_sparse};
 use super::tools::{ToolError, must, scratch_dir};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -98,6 +99,27 @@ impl Drop for KernelMount {
         // The directory can only be removed once nothing is mounted on it any more.
         if self.mounted && self.unmount().is_err() {
             let _ = must("umount", &["-l".as_ref(), self.dir.path().as_os_str()]);
+        }
+    }
+}
+
+/// The image after `act` has worked on it as the kernel's ext4 mounts it; `None`, noted as skipped, where that is not possible.
+///
+/// # Panics
+/// The image cannot be stored, read, or unmounted.
+pub fn with_kernel(bytes: &[u8], act: impl FnOnce(&Path)) -> Option<Vec<u8>> {
+    let dir = scratch_dir().expect("a scratch directory");
+    let image = dir.path().join("image");
+    write_sparse(&image, bytes).expect("an image file");
+    match KernelMount::new(&image, "") {
+        Ok(mount) => {
+            act(mount.dir());
+            mount.close().expect("umount");
+            Some(read_sparse(&image).expect("the image"))
+        }
+        Err(e) => {
+            ondol_skips::skip(format!("the kernel cannot mount here: {e}"));
+            None
         }
     }
 }

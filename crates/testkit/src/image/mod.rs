@@ -8,7 +8,7 @@ mod sparse;
 mod tools;
 
 pub use fsck::{Disks, Left, Verdict, check, is_ours_alone, judge_left, judge_replay, on_copy, repair, replay_only};
-pub use kernel::KernelMount;
+pub use kernel::{KernelMount, with_kernel};
 pub use make::{Spec, debugfs};
 pub use opening::{clock, options};
 pub use sparse::{read_sparse, write_sparse, write_store};

@@ -75,6 +75,8 @@ pub(crate) struct Op<'v> {
     late: Option<Late>,
     /// Nobody waits for what it changes, whatever the flags of its inodes.
     in_passing: bool,
+    /// Extents have become fewer by merging: a tree may fit into its root now.
+    pub(crate) has_merged: bool,
     pub(crate) orphans: crate::orphan::Changes<'v>,
 }
 
@@ -110,6 +112,7 @@ impl<'v> Op<'v> {
             dead_values: Vec::new(),
             late: None,
             in_passing: false,
+            has_merged: false,
             orphans: crate::orphan::Changes::new(&vol.orphans),
         };
         guards.into_iter().for_each(|guard| op.join(guard));

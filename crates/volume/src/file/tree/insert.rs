@@ -63,6 +63,9 @@ fn insert(op: &mut Op<'_>, path: &mut Path, left: Option<Extent>, right: Option<
 /// # Errors
 /// Corruption, or the store's failure. The operation must then be dropped.
 pub(in crate::file) fn merge_up(op: &mut Op<'_>, ino: Ino) -> Result<()> {
+    if !op.has_merged {
+        return Ok(());
+    }
     let inode = op.inode(ino)?;
     let alone = |root: Node<'_>| root.depth() == 1 && root.len() == 1;
     if !inode.has_extents()

@@ -20,6 +20,7 @@ const ENTRY: usize = 12;
 /// Corruption, the lack of a promised block, or `FileTooBig` when the tree cannot become deeper. The operation must then
 /// be dropped.
 pub(super) fn splice(op: &mut Op<'_>, path: &mut Path, mut from: usize, removed: usize, new: &[Extent]) -> Result<()> {
+    op.has_merged |= removed > new.len();
     let len = path.leaf().len.saturating_sub(removed) + new.len();
     if len > path.leaf().max {
         from = path.make_room(op, from, removed == 0, new)?;
