@@ -51,7 +51,7 @@ fn single_calls(mode: Mode) {
     // In a hunt all of it, and more of it judged by e2fsck and crashed again.
     let (torn, samples, rarer, least) = match hunting() {
         true => (24, Sampling::default().samples, 1, 2_000),
-        false => (6, 6, 4, 500),
+        false => (4, 4, 8, 500),
     };
     let sampling = Sampling { torn, samples, ..Sampling::default() };
     let (second_opinion_every, recrash_every) = (40 * rarer, 100 * rarer);
@@ -68,9 +68,10 @@ fn other_forms(mode: Mode) {
             let limits = Limits { sampling, second_opinion_every: 60, recrash_every: 150, ..Limits::default() };
             none_is_violated(mode, limits, workload::exhaustive_1().map(on(kind)), 1_000);
         }
-        let count = depth("ONDOL_CASES", 10, 60) as usize;
+        let count = depth("ONDOL_CASES", 6, 60) as usize;
         let seed = parameter("ONDOL_SEED", 1);
-        none_is_violated(mode, sparse(), workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
+        let limits = Limits { recrash_every: if hunting() { 200 } else { 20 }, ..sparse() };
+        none_is_violated(mode, limits, workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
     }
 }
 
@@ -81,13 +82,13 @@ fn sparse() -> Limits {
 }
 
 fn sequences(mode: Mode) {
-    let count = depth("ONDOL_CASES", 25, 150) as usize;
+    let count = depth("ONDOL_CASES", 10, 150) as usize;
     none_is_violated(mode, sparse(), workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
 /// Two or three threads in interleavings from seeds.
 fn several_threads(mode: Mode) {
-    let count = depth("ONDOL_CASES", 10, 40) as usize;
+    let count = depth("ONDOL_CASES", 5, 40) as usize;
     none_is_violated(mode, sparse(), workload::threads(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 
@@ -150,7 +151,8 @@ fn the_like_of_a_violation_is_counted() {
 
 /// The scenes of one kind of volume, more of them judged by e2fsck and crashed again.
 fn scenes_on(mode: Mode, kind: ondol_laboratory::Image) {
-    let limits = Limits { second_opinion_every: 20, recrash_every: 40, ..Limits::default() };
+    let (second_opinion_every, recrash_every) = if hunting() { (20, 40) } else { (200, 200) };
+    let limits = Limits { second_opinion_every, recrash_every, ..Limits::default() };
     none_is_violated(mode, limits, workload::scenes().filter(|workload| workload.image == kind), 100);
 }
 

@@ -16,7 +16,7 @@ use ondol_testkit::dump::{Snapshot, Strictness};
 use ondol_testkit::image;
 use ondol_testkit::op::text;
 use ondol_testkit::target::{Library, Lockstep};
-use ondol_tests::parameter;
+use ondol_tests::{depth, parameter};
 use ondol_volume::Image;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -174,7 +174,7 @@ fn flipped(layer: &Layer, flip: Flip) -> Layer {
 
 /// Evenly spread, as many as `ONDOL_FLIPS` says, another choice for every `ONDOL_SEED`.
 fn chosen(flips: &[Flip], default: u64) -> impl Iterator<Item = Flip> {
-    let wanted = match parameter("ONDOL_FLIPS", default) {
+    let wanted = match depth("ONDOL_FLIPS", default / 2, default) {
         0 => flips.len(),
         n => (n as usize).min(flips.len()),
     };

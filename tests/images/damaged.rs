@@ -326,12 +326,10 @@ fn what_is_sound_before_the_damage_is_kept_and_the_rest_named() {
 }
 
 /// Of a protected volume the block that says who has it is read first of all.
-#[test]
-fn a_damaged_mmp_block_is_refused_and_mended() {
+pub(crate) fn a_damaged_mmp_block_is_refused_and_mended() {
     let whole = Spec::new(16 << 20, BLOCK as u32).with("-O mmp -E mmp_update_interval=1").make().unwrap();
     let at = superblock(&whole).mmp_block().unwrap() as usize * BLOCK;
-    // Its magic number, its sequence, and who had it.
-    for byte in [0, 4, 16] {
+    let damage = &|byte: usize| {
         let mut damaged = whole.clone();
         damaged[at + byte] ^= 0x10;
         let store = store(&damaged);
@@ -342,5 +340,11 @@ fn a_damaged_mmp_block_is_refused_and_mended() {
         let report = ondol::recover_store_by_force(&image, image::clock(4)).unwrap();
         assert!(report.damage.is_some() || !report.given_up.is_empty(), "byte {byte}: {report:?}");
         mends(&store.to_bytes()).unwrap_or_else(|e| panic!("byte {byte}: {e}"));
-    }
+    };
+    // Its magic number, its sequence, and who had it; e2fsck waits each time.
+    std::thread::scope(|scope| {
+        for byte in [0, 4, 16] {
+            scope.spawn(move || damage(byte));
+        }
+    });
 }

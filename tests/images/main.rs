@@ -4,10 +4,30 @@
 
 mod damaged;
 mod elsewhere;
+mod fast_commit;
 mod held;
+mod journal_size;
 mod journals;
 mod large_dir;
+mod oracles;
 mod read_only;
 mod superblock;
 mod table;
 mod values;
+
+use std::thread;
+
+/// Tests that do little but wait, by the clocks of the kernel and of e2fsck, for whether somebody else has a volume: all at once, before others.
+#[test]
+fn all_that_wait() {
+    let tests: [(&str, fn()); 3] = [
+        ("a_protected_volume_is_held", elsewhere::a_protected_volume_is_held),
+        ("a_kernel_keeps_away_and_so_do_we", elsewhere::a_kernel_keeps_away_and_so_do_we),
+        ("a_damaged_mmp_block_is_refused_and_mended", damaged::a_damaged_mmp_block_is_refused_and_mended),
+    ];
+    thread::scope(|scope| {
+        for (name, test) in tests {
+            thread::Builder::new().name(name.into()).spawn_scoped(scope, test).expect("a thread");
+        }
+    });
+}

@@ -90,8 +90,13 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
         let each = states.div_ceil(2).to_string();
         return run(Command::new(release(&[])?).args(["crash", "--states", &each]).args(&words[2..]));
     }
-    let mut command = Command::new(env!("CARGO"));
-    run(command.args(["test", "-p", "ondol-tests"]).args(words).env("ONDOL_HUNT", "1"))
+    let test = |package: &[&str], words: &[String]| {
+        run(Command::new(env!("CARGO")).arg("test").args(package).args(words).env("ONDOL_HUNT", "1"))
+    };
+    if words.is_empty() {
+        test(&["-p", "ondol-cli", "--test", "program", "everything_works_over_io_uring"], &[])?;
+    }
+    test(&["-p", "ondol-tests"], &words)
 }
 
 fn docs() -> Result<(), String> {

@@ -35,8 +35,12 @@ kill -CONT $server; wait $server
 "$D/ondol" mount -f "$I" "$M" & server=$!; started="$started $server"
 while ! mounted; do sleep 0.05; done
 kill -STOP $server
-for command in "$D/ondol info $M" "$D/ondol info $I"; do fails 1 within $command; says 'no answer'; done
-fails 32 within mount.ondol "$I" "$M" -o remount,noexec; says 'no answer'
+# All of them at once, since each waits.
+unanswered() { D=$D/$1; mkdir "$D"; fails $2 within $3; says 'no answer'; }
+unanswered one 1 "$D/ondol info $M" & one=$!
+unanswered two 1 "$D/ondol info $I" & two=$!
+unanswered three 32 "mount.ondol $I $M -o remount,noexec" & three=$!
+wait $one; wait $two; wait $three
 kill -CONT $server
 "$D/ondol" umount "$M"; wait $server
 # Nobody opens what is neither a file nor a block device.

@@ -1,0 +1,6 @@
+//! The engines through their contract, with the power cut everywhere.
+
+mod classic;
+mod compressed;
+mod contract;
+mod older_journal;
