@@ -4,20 +4,20 @@ use crate::{Block, Cache, Corrupt, JournalError, Ranges, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::{Arc, Condvar, Mutex};
 
-/// A transaction id: jbd2's 32-bit sequence number, which wraps; compared by signed difference.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tid(pub u32);
+/// The number of a transaction, or of whatever an engine makes durable as one. They grow by one and never repeat, also across engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tid(pub u64);
 
 impl Tid {
-    /// The id after this one.
+    /// The one after this.
     #[must_use]
     pub fn next(self) -> Self {
-        Self(self.0.wrapping_add(1))
+        Self(self.0 + 1)
     }
 
-    /// Whether this id is `other` or older.
-    pub fn at_most(self, other: Self) -> bool {
-        (other.0.wrapping_sub(self.0) as i32) >= 0
+    /// jbd2's transaction id, of which the format keeps 32 bits.
+    pub fn low(self) -> u32 {
+        self.0 as u32
     }
 }
 

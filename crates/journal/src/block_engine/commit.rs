@@ -27,7 +27,7 @@ pub(crate) struct Committed {
 impl Committed {
     /// The state of an empty log whose next transaction is `first`.
     pub(crate) fn before(first: Tid) -> Self {
-        Self { last: Tid(first.0.wrapping_sub(1)), head: 0 }
+        Self { last: Tid(first.0 - 1), head: 0 }
     }
 
     /// The transaction after the newest durable one.
@@ -61,14 +61,14 @@ impl Core {
     pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
         let data_seen = self.data_written.load(SeqCst);
         let data_flushed = || self.data_flushed.load(SeqCst) >= data_seen || plant::is(Defect::MissingDataFlush);
-        let ahead = u32::from(plant::is(Defect::WaitForOlder));
-        let durable = || Tid(self.durable.load(SeqCst).wrapping_add(ahead));
-        let turn = self.turns.take(|| tid.at_most(durable()) && data_flushed());
+        let ahead = u64::from(plant::is(Defect::WaitForOlder));
+        let durable = || Tid(self.durable.load(SeqCst) + ahead);
+        let turn = self.turns.take(|| tid <= durable() && data_flushed());
         self.check_alive()?;
         if turn.is_some() {
             let mut committed = self.commit_lock.lock();
             self.check_alive()?;
-            if !tid.at_most(committed.last) {
+            if tid > committed.last {
                 self.commit(&mut committed)?;
             }
             if !data_flushed() {

@@ -31,7 +31,7 @@ use commit::Committed;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex, RwLock};
 use ondol_env::{Env, Step};
 use pending::Pending;
@@ -131,7 +131,7 @@ pub(crate) struct Core {
     pending: Mutex<Pending>,
     turns: Turns,
     /// The newest durable transaction, by its number.
-    durable: AtomicU32,
+    durable: AtomicU64,
     commit_lock: Mutex<Committed>,
     /// Blocks of the transaction that is being committed, and bytes of images that wait for their checkpoint.
     committing_blocks: AtomicU64,
@@ -185,7 +185,7 @@ impl BlockEngine {
             space,
             pending: Mutex::default(),
             turns: Turns::default(),
-            durable: AtomicU32::new(first.0.wrapping_sub(1)),
+            durable: AtomicU64::new(first.0 - 1),
             commit_lock: Mutex::new(Committed::before(first)),
             committing_blocks: AtomicU64::new(0),
             waiting_bytes: AtomicU64::new(0),

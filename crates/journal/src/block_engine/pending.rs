@@ -161,7 +161,7 @@ impl Pending {
 
     /// The tail on the medium has passed `upto`: its transactions are no longer in the log.
     pub(crate) fn forget_upto(&mut self, upto: Tid) {
-        while self.log.front().is_some_and(|t| t.tid.at_most(upto)) {
+        while self.log.front().is_some_and(|t| t.tid <= upto) {
             let Some(tx) = self.log.pop_front() else { return };
             for block in tx.blocks {
                 if self.blocks.get(&block).is_some_and(|e| e.tid == tx.tid && e.image.is_none()) {
@@ -183,6 +183,6 @@ impl Pending {
 
     /// Where the tail will be once everything up to `upto` is gone: the next transaction, if there is one.
     pub(crate) fn tail_after(&self, upto: Tid) -> Option<(Tid, u64)> {
-        self.log.iter().find(|t| !t.tid.at_most(upto)).map(|t| (t.tid, t.start))
+        self.log.iter().find(|t| t.tid > upto).map(|t| (t.tid, t.start))
     }
 }

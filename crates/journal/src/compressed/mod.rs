@@ -52,7 +52,7 @@ pub fn open(
     let log = UnitLog::new(store.clone(), map, sb, env.clone(), first)?;
     // Blocks of new data are images, in every data mode.
     let config = Config { journaled_data: true, ..config };
-    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), Tid(first as u32)))
+    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), Tid(first)))
 }
 
 /// The number of the next unit: the next transaction id, with as many rounds of it before as this journal has seen.

@@ -27,8 +27,6 @@ pub(super) struct UnitLog {
     env: Arc<dyn Env>,
     area: Area,
     seed: u32,
-    /// Number of the next unit.
-    next: AtomicU64,
     /// Number of the newest unit that is durable.
     durable: AtomicU64,
     compress_ns: AtomicU64,
@@ -52,14 +50,13 @@ impl UnitLog {
             env,
             area: Area::new(store, map, sb, most),
             seed,
-            next: AtomicU64::new(next),
             durable: AtomicU64::new(0),
             compress_ns: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             stored: AtomicU64::new(0),
         };
-        log.set_tail(Tid(next as u32), None)?;
+        log.set_tail(Tid(next), None)?;
         Ok(log)
     }
 }
@@ -100,11 +97,10 @@ impl LogFormat for UnitLog {
     }
 
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
-        let (next, durable) = (self.next.load(Relaxed), self.durable.load(Relaxed));
-        debug_assert_eq!(Tid(next as u32), tx.tid);
+        let (number, durable) = (tx.tid.0, self.durable.load(Relaxed));
         let began = self.env.monotonic_ns();
-        let encoded = encode::encode(tx, next, self.env.as_ref(), self.seed, self.area.block_size())?;
-        let head = unit::head(next, durable, &encoded.chunks, self.seed);
+        let encoded = encode::encode(tx, number, self.env.as_ref(), self.seed, self.area.block_size())?;
+        let head = unit::head(number, durable, &encoded.chunks, self.seed);
         self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
         self.stored.fetch_add(encoded.stored, Relaxed);
         self.bytes_in.fetch_add(encoded.chunks.iter().map(|chunk| chunk.raw_len() as u64).sum(), Relaxed);
@@ -116,7 +112,6 @@ impl LogFormat for UnitLog {
         let padding = vec![0; size.next_multiple_of(self.area.block_size()) - size];
         parts.push(&padding);
         self.area.write(at, &parts)?;
-        self.next.store(next + 1, Relaxed);
         Ok(size.div_ceil(self.area.block_size()) as u64)
     }
 
@@ -125,19 +120,14 @@ impl LogFormat for UnitLog {
     }
 
     fn durable(&self, tid: Tid) {
-        let newest = self.next.load(Relaxed) - 1;
-        debug_assert_eq!(Tid(newest as u32), tid);
-        self.durable.store(newest, Relaxed);
+        self.durable.store(tid.0, Relaxed);
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {
         let durable = self.durable.load(Relaxed);
-        let next = self.next.load(Relaxed);
         self.area.edit_superblock(|sb| {
-            sb.set_start(at.map(|at| self.area.file_block(at)), tid.0);
-            // The tail is the next unit or a few before it.
-            let sequence = next - u64::from((next as u32).wrapping_sub(tid.0));
-            sb.set_extension(&ondol_format::jbd2::Extension { sequence, durable, ..sb.extension() });
+            sb.set_start(at.map(|at| self.area.file_block(at)), tid.low());
+            sb.set_extension(&ondol_format::jbd2::Extension { sequence: tid.0, durable, ..sb.extension() });
             let features = sb.incompat().difference(JournalIncompat::COMPRESSED);
             let own = if at.is_some() { JournalIncompat::COMPRESSED } else { JournalIncompat::empty() };
             sb.set_incompat(features | own);

@@ -197,7 +197,7 @@ pub fn open(
         let [a, b, c, d, ..] = env.random_uuid();
         sb.set_start(None, FEW + (u32::from_le_bytes([a, b, c, d]) >> 1));
     }
-    let first = Tid(sb.sequence());
+    let first = Tid(sb.sequence().into());
     let block_size = map.block_size();
     let log = Jbd2Log::new(store.clone(), map, sb, env.clone());
     log.area().edit_superblock(|_| ())?;

@@ -172,7 +172,7 @@ fn append(
     too_many: &str,
 ) -> Result<()> {
     let sb = load_superblock(&**store, map)?;
-    let tid = Tid(sb.sequence());
+    let tid = Tid(sb.sequence().into());
     let log = Jbd2Log::new(store.clone(), map.clone(), sb, env);
     let images: Vec<(u64, Block)> = images.into_iter().map(|(block, image)| (block, image.into())).collect();
     if log.cost(images.len() as u64, 0) + 1 > log.area().ring_blocks() {

@@ -81,14 +81,14 @@ impl Jbd2Log {
         let now = self.env.now();
         let mut bytes = vec![0; self.area.block_size()];
         let time = Time { sec: now.sec, nsec: now.nsec };
-        Commit { sequence: tid.0, time, old_checksum: OldChecksum::None }.write(&mut bytes, &self.format);
+        Commit { sequence: tid.low(), time, old_checksum: OldChecksum::None }.write(&mut bytes, &self.format);
         bytes
     }
 
     fn revokes(&self, tx: &Sealed) -> Vec<Part<'static>> {
         let make = |blocks: &[u64]| {
             let mut bytes = vec![0; self.area.block_size()];
-            let mut writer = RevokeWriter::new(&mut bytes, self.format, tx.tid.0);
+            let mut writer = RevokeWriter::new(&mut bytes, self.format, tx.tid.low());
             for &block in blocks {
                 writer.push(block);
             }
@@ -103,7 +103,7 @@ impl Jbd2Log {
     /// A descriptor block and the images it describes.
     fn described<'a>(&self, tid: Tid, images: &'a [(u64, Block)]) -> Vec<Part<'a>> {
         let mut descriptor = vec![0; self.area.block_size()];
-        let mut writer = DescriptorWriter::new(&mut descriptor, self.format, tid.0, &self.uuid);
+        let mut writer = DescriptorWriter::new(&mut descriptor, self.format, tid.low(), &self.uuid);
         let mut parts = Vec::with_capacity(images.len() + 1);
         for (block, image) in images {
             let escaped = jbd2::is_escape_needed(image);
@@ -115,7 +115,7 @@ impl Jbd2Log {
             } else {
                 Part::Image(image)
             };
-            let checksum = jbd2::tag_checksum(&self.format, tid.0, part.bytes());
+            let checksum = jbd2::tag_checksum(&self.format, tid.low(), part.bytes());
             writer.push(&Tag { block: *block, escaped, checksum });
             parts.push(part);
         }
@@ -157,6 +157,6 @@ impl LogFormat for Jbd2Log {
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {
-        self.area.edit_superblock(|sb| sb.set_start(at.map(|at| self.area.file_block(at)), tid.0))
+        self.area.edit_superblock(|sb| sb.set_start(at.map(|at| self.area.file_block(at)), tid.low()))
     }
 }
