@@ -2,7 +2,7 @@
 
 use ondol::{Options, Volume};
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::sync::Arc;
+use ondol_env::sync::{Arc, thread};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, ToolError, run, scratch_dir};
@@ -182,7 +182,7 @@ pub(crate) fn a_protected_volume_is_held() {
     must_be_in_use("tune", "on vm as memory", ondol::tune_store(store.clone(), &ondol::Tune::default(), env()));
     // A check waits by the machine's clock.
     let reading: Arc<dyn BlockStore> = store.clone();
-    let check = std::thread::spawn(move || ondol::check_media(&reading).map(drop));
+    let check = thread::spawn(move || ondol::check_media(&reading).map(drop));
     while !check.is_finished() {
         theirs.advance(6_000_000_000);
         holder.step_until_idle().expect("steps");

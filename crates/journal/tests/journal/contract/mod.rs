@@ -428,7 +428,11 @@ pub(crate) fn a_handle_that_changed_nothing_is_no_work(rig: &dyn Rig) {
 /// What others have been promised and not used is no reason to commit what little there is; what the running transaction itself was promised is.
 pub(crate) fn promises_to_others_make_no_commits(rig: &dyn Rig) {
     let b = bench(rig);
-    let background = || b.engine.steps().iter().for_each(|step| drop(step.step().unwrap()));
+    let background = || {
+        for step in b.engine.steps() {
+            step.step().unwrap();
+        }
+    };
     let most = b.engine.max_blocks();
     let others: Vec<Handle<'_>> = (0..3).map(|_| b.handle(most * 2 / 7)).collect();
     for i in 0..5 {
