@@ -1,12 +1,13 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--states N` the crash laboratory, until it has seen so many states.
-//! `cargo xtask plants`: every planted defect against the laboratory's default hunt.
+//! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 #![forbid(unsafe_code)]
 
 mod fuzz;
 mod layers;
 mod licences;
+mod lines;
 mod plant;
 mod plants;
 mod programs;
@@ -41,6 +42,9 @@ fn main() -> ExitCode {
     if wanted == "plants" {
         return plants::run(words).map_or_else(fail, |()| ExitCode::SUCCESS);
     }
+    if wanted == "lines" {
+        return lines::run(words).map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if wanted == "fuzz" {
         let result = fuzz::run(&words.collect::<Vec<_>>());
         return result.map_or_else(fail, |()| ExitCode::SUCCESS);
@@ -52,7 +56,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }
