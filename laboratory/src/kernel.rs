@@ -5,7 +5,8 @@ use ondol_power::Layer;
 use ondol_testkit::image::{self, KernelMount, ToolError};
 use std::sync::OnceLock;
 
-/// What the kernel leaves of a crash state that it has mounted and unmounted. `None` where it cannot be asked, or does not know the format of the journal.
+/// What the kernel leaves of a crash state that it has mounted and unmounted. `None` where it cannot be asked, does not know the format of the
+/// journal, or left an orphan that it cannot read.
 ///
 /// # Errors
 /// It refuses the image.
@@ -18,6 +19,7 @@ pub(crate) fn replay(crashed: &[Layer]) -> Result<Option<Vec<Layer>>, String> {
         return Ok(None);
     }
     match mounted(&bytes) {
+        Ok(left) if image::kernel_left_orphan(&left) => Ok(None),
         Ok(left) => Ok(Some(vec![Layer::new(left)])),
         // Somebody else has taken the last loop device, or this one away.
         Err(ToolError::Failed { output, .. }) if output.contains("loop") => Ok(None),

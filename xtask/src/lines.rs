@@ -9,8 +9,8 @@ use std::process::Command;
 /// What is looked at.
 const CRATES: [&str; 2] = ["crates/journal/src", "crates/volume/src"];
 
-/// Seconds that the hunt of each engine has unless it is said: those of the default run.
-const SECONDS: u64 = 60;
+/// Seconds of processors that the hunt of each engine has unless it is said: the default run's, a minute of two.
+const SECONDS: u64 = 120;
 
 /// Hunts with a program that counts what it executes, and tells.
 ///
@@ -21,8 +21,10 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), String>
     while let Some(word) = words.next() {
         match word.as_str() {
             "--list" => list = true,
-            "--seconds" => seconds = words.next().and_then(|n| n.parse().ok()).ok_or("--seconds needs a number")?,
-            _ => return Err("usage: cargo xtask lines [--seconds N] [--list]".into()),
+            "--processor-seconds" => {
+                seconds = words.next().and_then(|n| n.parse().ok()).ok_or("--processor-seconds needs a number")?;
+            }
+            _ => return Err("usage: cargo xtask lines [--processor-seconds N] [--list]".into()),
         }
     }
     let metadata = crate::metadata()?;
@@ -33,7 +35,7 @@ pub(crate) fn run(mut words: impl Iterator<Item = String>) -> Result<(), String>
     crate::run(build.env("CARGO_TARGET_DIR", target).env("RUSTFLAGS", "-C instrument-coverage"))?;
     let (program, counts) = (target.join("release/ondol"), target.join("hunt.profraw"));
     let mut hunt = Command::new(&program);
-    crate::run(hunt.args(["crash", "--seconds", &seconds.to_string()]).env("LLVM_PROFILE_FILE", &counts))?;
+    crate::run(hunt.args(["crash", "--processor-seconds", &seconds.to_string()]).env("LLVM_PROFILE_FILE", &counts))?;
     let files = executed(&program, &counts, root).map_err(|e| format!("{}: {e}", counts.display()))?;
     tell(&files, list);
     Ok(())

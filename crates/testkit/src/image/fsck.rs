@@ -164,6 +164,32 @@ fn left_values(image: &[u8], said: &str) -> bool {
     incompat(image) & 0x400 != 0 && said.contains("orphaned inode")
 }
 
+/// Whether all that e2fsck complains of is what it left itself: of an orphan with data in the inode it frees the inode, and forgets the block of its
+/// attributes (1.47.0, also of images that only the kernel has written).
+fn left_attributes(image: &[u8], said: &str) -> bool {
+    let follows = ["e2fsck -fy ended with 1:", "Fix? yes", "Free blocks count wrong for group #"];
+    let verdict = Verdict { code: 1, output: said.to_owned() };
+    let mut complaints =
+        verdict.unexpected().into_iter().filter(|line| !follows.iter().any(|beginning| line.starts_with(beginning)));
+    incompat(image) & 0x8000 != 0
+        && said.contains("orphaned inode")
+        && complaints.next().is_some_and(frees_blocks)
+        && complaints.next().is_none()
+}
+
+/// Whether it is the complaint that blocks are marked as used and are not: -N or -(N--M), each.
+fn frees_blocks(line: &str) -> bool {
+    let blocks = line.strip_prefix("Block bitmap differences:").unwrap_or_default();
+    !blocks.is_empty() && blocks.split_whitespace().all(|block| block.starts_with('-'))
+}
+
+/// Whether the kernel could not read an orphan of an image that it has mounted, and said so in the superblock (`s_first_error_func`). It deletes no values
+/// of attributes that are orphans, though it makes such orphans itself (6.18: "unexpected EA_INODE flag").
+pub fn kernel_left_orphan(left: &[u8]) -> bool {
+    const FUNCTION: &[u8] = b"ext4_orphan_get\0";
+    incompat(left) & 0x400 != 0 && left.get(1024 + 0x1A8..).is_some_and(|at| at.starts_with(FUNCTION))
+}
+
 /// What e2fsck does with an image, or an image and its journal's device, as a crash left it. One whose journal only Ondol can replay it must refuse and leave as it is: then None.
 /// Of any other see [`judge_replay`]; None also where it has no say.
 ///
@@ -173,7 +199,7 @@ pub fn judge_left<'a>(disks: impl Into<Disks<'a>>) -> Result<Result<Option<Left>
     let disks = disks.into();
     if !is_ours_alone(disks.image) {
         return Ok(match judge_replay(disks)? {
-            Err(what) if left_values(disks.image, &what) => Ok(None),
+            Err(what) if left_values(disks.image, &what) || left_attributes(disks.image, &what) => Ok(None),
             judged => judged.map(Some),
         });
     }
@@ -222,5 +248,30 @@ mod tests {
             Fix? yes\nFree blocks count wrong for group #0 (1, counted=2).\nFix? yes\n";
         let complaints = unexpected(mended);
         assert_eq!(complaints.len(), 5, "{complaints:?}");
+    }
+
+    #[test]
+    fn what_e2fsck_forgets_is_no_complaint_and_all_else_is() {
+        let mut image = vec![0; 4096];
+        let said = |line: &str| {
+            format!(
+                "e2fsck -fy ended with 1:\nimage: recovering journal\nClearing orphaned inode 13 (uid=0)\n\
+                 Pass 5: Checking group summary information\n{line}\nFix? yes\n\nFree blocks count wrong for group #0 (1, counted=2).\n\
+                 Fix? yes\n\nimage: ***** FILE SYSTEM WAS MODIFIED *****\n"
+            )
+        };
+        let forgotten = said("Block bitmap differences:  -1105");
+        assert!(!left_attributes(&image, &forgotten), "no inode holds data there");
+        image[1024 + 97] = 0x80;
+        assert!(left_attributes(&image, &forgotten));
+        for line in [
+            "Block bitmap differences:  +1105",
+            "Block bitmap differences:  -1105 +7",
+            "Inode bitmap differences:  -13",
+            "Block bitmap differences:  -1105\nFix? yes\n\nInode 14, i_blocks is 2, should be 0.",
+        ] {
+            assert!(!left_attributes(&image, &said(line)), "{line}");
+        }
+        assert!(!left_attributes(&image, &forgotten.replace("orphaned", "lost")));
     }
 }

@@ -7,7 +7,10 @@ mod opening;
 mod sparse;
 mod tools;
 
-pub use fsck::{Disks, Left, Verdict, check, is_ours_alone, judge_left, judge_replay, on_copy, repair, replay_only};
+pub use fsck::{
+    Disks, Left, Verdict, check, is_ours_alone, judge_left, judge_replay, kernel_left_orphan, on_copy, repair,
+    replay_only,
+};
 pub use kernel::{KernelMount, with_kernel};
 pub use make::{Spec, debugfs};
 pub use opening::{clock, options};
