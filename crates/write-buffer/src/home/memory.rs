@@ -201,6 +201,13 @@ impl MemoryFile {
         }
     }
 
+    /// What lies behind the end is zeros when the file grows, and when it is cut, even if a crash kept a length and lost the zeros.
+    fn zeros(&self, from: usize, to: usize) {
+        if from < to && self.medium.is_some() {
+            self.write(UNIT + from, &vec![0; to - from]);
+        }
+    }
+
     fn write_len(&self, len: usize) {
         self.write(0, &(len as u32).to_le_bytes());
     }
@@ -226,6 +233,7 @@ impl HomeFile for MemoryFile {
         fits(offset.saturating_add(new.len() as u64))?;
         let mut bytes = self.bytes.lock();
         let (start, end) = (offset as usize, offset as usize + new.len());
+        self.zeros(bytes.len(), start);
         self.write(UNIT + start, new);
         if end > bytes.len() {
             bytes.resize(end, 0);
@@ -240,9 +248,8 @@ impl HomeFile for MemoryFile {
         fits(len)?;
         let mut bytes = self.bytes.lock();
         let (old, new) = (bytes.len(), len as usize);
-        if new < old {
-            self.write(UNIT + new, &vec![0; old - new]);
-        }
+        self.zeros(new, old);
+        self.zeros(old, new);
         bytes.resize(new, 0);
         self.write_len(new);
         Ok(())

@@ -1,6 +1,8 @@
 //! A small buffer before files in memory, and a plain model of what the files must be.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod cuts;
+
 use ondol_env::sync::Arc;
 use ondol_env::{Fixed, Progress, Step, Timestamp};
 use ondol_medium::{Nvm, Pool, PoolSpec};
