@@ -137,6 +137,7 @@ defects! {
     BufferEarlyClean "buffer-early-clean" Buffer "A file's writes count as durable at home before the sync.",
     BufferForgottenOverwrite "buffer-forgotten-overwrite" Buffer "What is overwritten between flush and sync counts as synced.",
     BufferLateSyncPoint "buffer-late-sync-point" Buffer "What is written home during a sync counts as synced.",
+    BufferTrustedSync "buffer-trusted-sync" Buffer "After a failed sync, what was written home is not written again.",
     BufferEarlyReuse "buffer-early-reuse" Buffer "Blocks that are written home and not synced are used again.",
     BufferLostCut "buffer-lost-cut" Buffer "A truncate is not recorded in the buffer.",
     BufferOldestWins "buffer-oldest-wins" Buffer "Recovery applies the oldest write of each byte last.",

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Op::{self, Flush, Reclaim, SetLen, Settle, Sync, Write};
+use common::Op::{self, FailingSettle, Flush, Reclaim, SetLen, Settle, Sync, Write};
 use common::cuts::Run;
 use ondol_env::plant::{self, Defect};
 use ondol_power::{Kind, Sampling};
@@ -23,7 +23,8 @@ fn scenes() -> Vec<(u64, Vec<Op>)> {
             full.push(Sync);
         }
     }
-    vec![(10, overwritten), (10, shared), (10, cut), (8, full)]
+    let failed = vec![write(0, 0, 700), FailingSettle, Settle, write(0, 5, 5)];
+    vec![(10, overwritten), (10, shared), (10, cut), (8, full), (10, failed)]
 }
 
 /// Wrong states of each scene, with a rule broken while it runs and while it is recovered.
@@ -36,7 +37,7 @@ fn found(defect: Option<Defect>) -> Vec<usize> {
 
 #[test]
 fn nothing_is_found_where_nothing_is_planted() {
-    assert_eq!(found(None), [0, 0, 0, 0]);
+    assert_eq!(found(None), [0, 0, 0, 0, 0]);
 }
 
 #[test]

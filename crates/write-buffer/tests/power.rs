@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Op::{self, Flush, Reclaim, Remove, SetLen, Settle, Sync, Write};
+use common::Op::{self, FailingSettle, Flush, Reclaim, Remove, SetLen, Settle, Sync, Write};
 use common::cuts::{Run, random_ops};
 use ondol_power::{Kind, Sampling};
 
@@ -44,6 +44,10 @@ fn scenes() -> Vec<(&'static str, Vec<Op>)> {
             write(0, 650, 10),
         ]),
         ("removed and made again", vec![write(0, 0, 300), Settle, Remove { file: 0 }, write(0, 100, 20), Settle]),
+        (
+            "a sync fails and the system forgets what was written",
+            vec![write(0, 0, 700), FailingSettle, write(0, 100, 20), Settle, write(0, 5, 5), FailingSettle, Settle],
+        ),
         ("removed before it was ever home", vec![write(0, 0, 100), Remove { file: 0 }, write(1, 0, 10), Settle]),
     ]
 }

@@ -257,9 +257,11 @@ impl HomeFile for MemoryFile {
 
     fn sync(&self) -> io::Result<()> {
         if let Err(e) = self.check("sync") {
-            // What was on its way may be lost for good.
+            // Contents that were on their way may be lost for good; of the length, as of all its own, a file system knows that it is not
+            // written.
             if let Some((recording, medium)) = self.shared.recording.as_ref().zip(self.medium) {
                 recording.power.push(Event::FlushFailed { medium });
+                self.write_len(self.bytes.lock().len());
             }
             return Err(e);
         }

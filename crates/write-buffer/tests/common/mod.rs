@@ -61,6 +61,8 @@ pub(crate) enum Op {
     Sync,
     Reclaim,
     Settle,
+    /// A settle during which the home's syncs fail.
+    FailingSettle,
     /// Handles are closed; the next use opens the file anew.
     Close { file: usize },
     /// The buffer is opened anew over what is in NVM.
@@ -163,6 +165,13 @@ impl Rig {
             Op::Sync => drop(self.buffer.syncer().step().unwrap()),
             Op::Reclaim => while self.buffer.reclaimer().step().unwrap() == Progress::Worked {},
             Op::Settle => self.buffer.settle().unwrap(),
+            Op::FailingSettle => {
+                let fails = |what: &str| (what == "sync").then(|| std::io::ErrorKind::Other.into());
+                self.home.set_fault(Some(Box::new(move |what, _| fails(what))));
+                let settled = self.buffer.settle();
+                self.home.set_fault(None);
+                assert!(matches!(settled, Err(BufferError::Home(_))), "{settled:?}");
+            }
             Op::Close { file } => drop(self.handles.remove(file)),
             Op::Reopen => {
                 self.handles.clear();
