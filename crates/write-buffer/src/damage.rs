@@ -101,8 +101,14 @@ pub(crate) fn find(area: &Area) -> Result<Contents> {
         slots.push(read_slot(area, slot, &mut contents.is_untouched)?);
     }
     let mut records: Vec<(Owner, u32, Record)> = Vec::new();
-    for block in 0..area.header.blocks {
-        read_block(area, block, &mut records, &mut contents)?;
+    let lines: Vec<Option<BlockLine>> = (0..area.header.blocks).map(|block| read_line(area, block)).collect::<Result<_>>()?;
+    let befores = lines.iter().filter_map(|line| match line {
+        Some(BlockLine::Fragments { before, .. }) => before.map(|b| ((b.block, b.life), b.fill)),
+        _ => None,
+    });
+    let filled: BTreeMap<(u32, u32), u32> = befores.collect();
+    for (block, line) in (0..).zip(&lines) {
+        read_block(area, block, line.as_ref(), &filled, &mut records, &mut contents)?;
     }
     let mut by_slot: BTreeMap<u32, Vec<Record>> = BTreeMap::new();
     let mut bad = BTreeSet::new();
@@ -159,15 +165,26 @@ fn read_slot(area: &Area, slot: u32, is_untouched: &mut bool) -> Result<Slot> {
     }
 }
 
-/// Adds the records of a block.
-fn read_block(area: &Area, block: u32, records: &mut Vec<(Owner, u32, Record)>, contents: &mut Contents) -> Result<()> {
+/// A line of the inode table, if it can be read.
+fn read_line(area: &Area, block: u32) -> Result<Option<BlockLine>> {
     let mut line = [0; BLOCK_BYTES as usize];
-    let line = match area.nvm().read(area.line_at(block), &mut line) {
-        Ok(()) => area.seal.decode_line(block, &line, area.header.block_size),
-        Err(NvmError::Poisoned { .. }) => None,
-        Err(e) => return Err(BufferError::Nvm(e)),
-    };
-    if line == Some(BlockLine::Free) {
+    match area.nvm().read(area.line_at(block), &mut line) {
+        Ok(()) => Ok(area.seal.decode_line(block, &line, area.header.block_size)),
+        Err(NvmError::Poisoned { .. }) => Ok(None),
+        Err(e) => Err(BufferError::Nvm(e)),
+    }
+}
+
+/// Adds the records of a block. `filled` says of blocks and lives how far they were filled at least.
+fn read_block(
+    area: &Area,
+    block: u32,
+    line: Option<&BlockLine>,
+    filled: &BTreeMap<(u32, u32), u32>,
+    records: &mut Vec<(Owner, u32, Record)>,
+    contents: &mut Contents,
+) -> Result<()> {
+    if line == Some(&BlockLine::Free) {
         return Ok(());
     }
     contents.is_untouched = false;
@@ -182,7 +199,7 @@ fn read_block(area: &Area, block: u32, records: &mut Vec<(Owner, u32, Record)>, 
             records.push((r.owner, block, record));
             return Ok(());
         }
-        Some(BlockLine::Fragments { life }) => Some(life),
+        Some(BlockLine::Fragments { life, .. }) => Some((*life, filled.get(&(block, *life)).copied().unwrap_or(0))),
         _ => None,
     };
     let scan = scan::fragments(area, block, &bytes, life);

@@ -74,7 +74,8 @@ struct RawFragment {
     len: U32,
     life: U32,
     kind: U16,
-    reserved: [u8; 6],
+    part: U16,
+    reserved: [u8; 4],
 }
 
 const _: () = assert!(size_of::<RawHeader>() == HEADER_BYTES);
@@ -181,8 +182,17 @@ pub(crate) fn is_block_size(size: u32) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BlockLine {
     Free,
-    Fragments { life: u32 },
+    Fragments { life: u32, before: Option<Filled> },
     Record(BlockRecord),
+}
+
+/// How far a fragment block was filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Filled {
+    pub(crate) block: u32,
+    pub(crate) life: u32,
+    /// Bytes, not 0.
+    pub(crate) fill: u32,
 }
 
 /// A piece of one LBN in a block of its own.
@@ -221,6 +231,8 @@ pub(crate) struct Fragment {
     pub(crate) len: u32,
     pub(crate) life: u32,
     pub(crate) kind: FragmentKind,
+    /// How many fragments of the same operation lie before it in the block.
+    pub(crate) part: u16,
     /// Checksum of the payload.
     pub(crate) data: u32,
 }
@@ -254,7 +266,13 @@ impl Seal {
         let mut raw = RawBlock::new_zeroed();
         match line {
             BlockLine::Free => return zerocopy::transmute!(raw),
-            BlockLine::Fragments { life } => (raw.kind, raw.sequence) = (1.into(), u64::from(*life).into()),
+            BlockLine::Fragments { life, before } => {
+                (raw.kind, raw.sequence) = (1.into(), u64::from(*life).into());
+                if let Some(before) = before {
+                    (raw.slot, raw.incarnation) = (before.block.into(), before.life.into());
+                    raw.start = before.fill.into();
+                }
+            }
             BlockLine::Record(r) => {
                 (raw.kind, raw.sequence, raw.lbn) = (2.into(), r.sequence.into(), r.lbn.into());
                 (raw.slot, raw.incarnation) = (r.owner.slot.into(), r.owner.incarnation.into());
@@ -276,7 +294,11 @@ impl Seal {
         }
         let (start, len, sequence) = (raw.start.get(), raw.len.get(), raw.sequence.get());
         match raw.kind.get() {
-            1 => Some(BlockLine::Fragments { life: u32::try_from(sequence).ok()? }),
+            1 => {
+                let before = Filled { block: raw.slot.get(), life: raw.incarnation.get(), fill: start };
+                let (life, before) = (u32::try_from(sequence).ok()?, Some(before).filter(|b| b.fill > 0));
+                Some(BlockLine::Fragments { life, before })
+            }
             2 => {
                 let inside = len > 0 && start.checked_add(len)? <= block_size;
                 // The end of the bytes in the file is a number, too.
@@ -294,7 +316,8 @@ impl Seal {
         let mut raw = RawFragment::new_zeroed();
         (raw.data, raw.sequence, raw.offset) = (f.data.into(), f.sequence.into(), f.offset.into());
         (raw.slot, raw.incarnation) = (f.owner.slot.into(), f.owner.incarnation.into());
-        (raw.len, raw.life, raw.kind) = (f.len.into(), f.life.into(), (f.kind as u16).into());
+        (raw.len, raw.life) = (f.len.into(), f.life.into());
+        (raw.kind, raw.part) = ((f.kind as u16).into(), f.part.into());
         raw.checksum = self.sum(block.into(), &raw.as_bytes()[4..]).into();
         zerocopy::transmute!(raw)
     }
@@ -322,8 +345,8 @@ impl Seal {
             FragmentKind::Length | FragmentKind::Removed => len == 0,
         };
         let owner = Owner { slot: raw.slot.get(), incarnation: raw.incarnation.get() };
-        let (life, data) = (raw.life.get(), raw.data.get());
-        (fits && is_sequence(sequence)).then_some(Fragment { owner, sequence, offset, len, life, kind, data })
+        let (life, part, data) = (raw.life.get(), raw.part.get(), raw.data.get());
+        (fits && is_sequence(sequence)).then_some(Fragment { owner, sequence, offset, len, life, kind, part, data })
     }
 
     pub(crate) fn encode_name(self, owner: Owner, identity: &Identity) -> [u8; (FILE_BYTES - LINE) as usize] {

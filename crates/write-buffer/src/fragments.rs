@@ -1,7 +1,7 @@
 //! Open fragment blocks: small writes of any files, one behind the other.
 
 use crate::area::Area;
-use crate::format::{BlockLine, FRAGMENT_BYTES, Fragment, FragmentKind, LINE, Owner, data_sum};
+use crate::format::{BlockLine, FRAGMENT_BYTES, Filled, Fragment, FragmentKind, LINE, Owner, data_sum};
 use crate::space::Space;
 use crate::Result;
 use ondol_env::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -14,6 +14,8 @@ pub(crate) struct Open {
     block: Option<u32>,
     fill: u64,
     life: u32,
+    /// How far the block before this one was filled: its successor says so, and proves it.
+    before: Option<Filled>,
     /// A record on its way to NVM.
     scratch: Vec<u8>,
 }
@@ -24,6 +26,8 @@ pub(crate) struct New<'b> {
     pub(crate) owner: Owner,
     pub(crate) sequence: u64,
     pub(crate) kind: FragmentKind,
+    /// How many of the same operation were appended before it.
+    pub(crate) part: u16,
     pub(crate) offset: u64,
     pub(crate) payload: &'b [u8],
 }
@@ -46,8 +50,15 @@ impl Open {
     /// Nothing is appended to the block any more.
     pub(crate) fn close(&mut self, space: &Space) {
         if let Some(block) = self.block.take() {
+            self.before = Some(Filled { block, life: self.life, fill: self.fill as u32 }).filter(|b| b.fill > 0);
             space.close(block);
         }
+    }
+
+    /// As [`Open::close`], after a failure: nobody knows what the last of it is.
+    pub(crate) fn abandon(&mut self, space: &Space) {
+        self.close(space);
+        self.before = None;
     }
 
     /// Goes on in another block.
@@ -61,7 +72,7 @@ impl Open {
     pub(crate) fn append(&mut self, area: &Area, batch: &mut Stored<'_>, new: New<'_>) -> Result<(u32, u32)> {
         let block = self.block.expect("there is room, so there is a block");
         if self.fill == 0 {
-            let line = area.seal.encode_line(block, &BlockLine::Fragments { life: self.life });
+            let line = area.seal.encode_line(block, &BlockLine::Fragments { life: self.life, before: self.before });
             batch.store(area.line_at(block), &line)?;
         }
         let fragment = Fragment {
@@ -71,6 +82,7 @@ impl Open {
             len: new.payload.len() as u32,
             life: self.life,
             kind: new.kind,
+            part: new.part,
             data: data_sum(new.payload),
         };
         let bytes = footprint(new.payload.len() as u64);

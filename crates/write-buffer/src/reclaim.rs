@@ -100,11 +100,11 @@ impl Core {
         let mut bytes = vec![0; self.area.block_size() as usize];
         self.area.nvm().read(self.area.line_at(block), &mut line)?;
         let size = self.area.header.block_size;
-        let Some(BlockLine::Fragments { life }) = self.area.seal.decode_line(block, &line, size) else {
+        let Some(BlockLine::Fragments { life, .. }) = self.area.seal.decode_line(block, &line, size) else {
             return Ok(Vec::new());
         };
         self.area.nvm().read(self.area.block_at(block), &mut bytes)?;
-        let found = scan::fragments(&self.area, block, &bytes, Some(life)).found;
+        let found = scan::fragments(&self.area, block, &bytes, Some((life, 0))).found;
         let owned: Vec<_> = {
             let files = self.files.lock();
             found.into_iter().filter_map(|f| Some((files.of_owner(f.fragment.owner)?, f))).collect()
@@ -136,7 +136,7 @@ impl Core {
                     None => Ok(true),
                     Some(control) => {
                         let (sequence, kind, offset) = (fragment.sequence, fragment.kind, fragment.offset);
-                        let new = New { owner, sequence, kind, offset, payload: &[] };
+                        let new = New { owner, sequence, kind, part: 0, offset, payload: &[] };
                         self.append_moved(open, new).map(|place| {
                             if let Some((to, _)) = place {
                                 self.space.hold(to, 1);
@@ -173,9 +173,8 @@ impl Core {
             self.area.nvm().read(self.area.block_at(block) + u64::from(s.at), &mut payload)?;
             let offset = lbn * block_size + u64::from(s.start);
             let (sequence, kind) = (s.sequence, FragmentKind::Bytes);
-            let Some((to, at)) = self.append_moved(open, New { owner, sequence, kind, offset, payload: &payload })? else {
-                return Ok(false);
-            };
+            let new = New { owner, sequence, kind, part: 0, offset, payload: &payload };
+            let Some((to, at)) = self.append_moved(open, new)? else { return Ok(false) };
             self.space.hold(to, s.len());
             gone.push(Gone { block, bytes: s.len() });
             (s.block, s.at) = (to, at);
@@ -193,7 +192,7 @@ impl Core {
         let mut batch = self.area.nvm().stored();
         let place = open.append(&self.area, &mut batch, new).and_then(|place| self.area.commit(batch).map(|()| place));
         if place.is_err() {
-            open.close(&self.space);
+            open.abandon(&self.space);
         }
         place.map(Some)
     }

@@ -21,9 +21,9 @@ pub(crate) struct Scan {
     pub(crate) lost: Vec<u32>,
 }
 
-/// Fragments of one life of the block, or of all its lives. They lie one behind the other; where one cannot be read, the next may begin
+/// Fragments of one life of the block, which was filled at least so far, or of all its lives. They lie one behind the other; where one cannot be read, the next may begin
 /// at any line.
-pub(crate) fn fragments(area: &Area, block: u32, bytes: &[u8], life: Option<u32>) -> Scan {
+pub(crate) fn fragments(area: &Area, block: u32, bytes: &[u8], life: Option<(u32, u32)>) -> Scan {
     let mut scan = Scan::default();
     // Unreadable places with how many fragments were found before.
     let mut gaps: Vec<(u32, usize)> = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn fragments(area: &Area, block: u32, bytes: &[u8], life: Option<u32>
         let payload_at = at + FRAGMENT_BYTES as usize;
         let head = bytes[at..payload_at].try_into().unwrap_or([0; FRAGMENT_BYTES as usize]);
         let fragment = area.seal.decode_fragment(block, &head, area.header.block_size);
-        let fragment = fragment.filter(|f| life.is_none_or(|life| f.life == life));
+        let fragment = fragment.filter(|f| life.is_none_or(|(life, _)| f.life == life));
         let payload = fragment.and_then(|f| Some((f, bytes.get(payload_at..payload_at + f.len as usize)?)));
         if let Some((fragment, payload)) = payload {
             let is_whole = is_data(payload, fragment.data);
@@ -45,14 +45,15 @@ pub(crate) fn fragments(area: &Area, block: u32, bytes: &[u8], life: Option<u32>
         }
         at += LINE as usize;
     }
-    if life.is_some() {
+    if let Some((_, fill)) = life {
         let operation = |f: &Found| (f.fragment.owner, f.fragment.sequence);
-        // One operation appends several under one fence; a second one only comes after the first is durable.
+        // Operations are fenced one after the other: the first fragment of one proves all before it, and so does a second operation.
         let is_proven = |before: usize| {
             let behind = scan.found.get(before..).unwrap_or_default();
-            behind.windows(2).any(|two| operation(&two[0]) != operation(&two[1]))
+            let two = behind.windows(2).any(|two| operation(&two[0]) != operation(&two[1]));
+            two || behind.iter().any(|f| f.fragment.part == 0)
         };
-        scan.lost = gaps.iter().filter(|(_, before)| is_proven(*before)).map(|(at, _)| *at).collect();
+        scan.lost = gaps.iter().filter(|(at, before)| *at < fill || is_proven(*before)).map(|(at, _)| *at).collect();
     }
     scan
 }

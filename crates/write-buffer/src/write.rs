@@ -90,7 +90,7 @@ impl Core {
             .and_then(|()| self.area.commit(batch));
         if let Err(e) = stored {
             // Nothing may follow what may be torn.
-            open.as_deref_mut().into_iter().for_each(|open| open.close(&self.space));
+            open.as_deref_mut().into_iter().for_each(|open| open.abandon(&self.space));
             return Err(e);
         }
         let whole_places = whole.iter().zip(&blocks).map(|(piece, block)| (piece, (*block, piece.start)));
@@ -158,12 +158,12 @@ impl Core {
         let sequence = next_sequence(&mut tree)?;
         if !plant::is(Defect::BufferLostCut) {
             let mut batch = self.area.nvm().stored();
-            let new = New { owner: tree.owner, sequence, kind, offset: len, payload: &[] };
+            let new = New { owner: tree.owner, sequence, kind, part: 0, offset: len, payload: &[] };
             let stored = open.append(&self.area, &mut batch, new);
             let (block, _) = match stored.and_then(|place| self.area.commit(batch).map(|()| place)) {
                 Ok(place) => place,
                 Err(e) => {
-                    open.close(&self.space);
+                    open.abandon(&self.space);
                     return Err(e);
                 }
             };
@@ -204,10 +204,10 @@ fn append(
     places: &mut Vec<(u32, u32)>,
 ) -> Result<()> {
     let Some(open) = open else { return Ok(()) };
-    for piece in small {
+    for (part, piece) in (0..).zip(small) {
         let offset = piece.lbn * core.area.block_size() + u64::from(piece.start);
         let payload = &data[piece.bytes.clone()];
-        let new = New { owner: tree.owner, sequence, kind: FragmentKind::Bytes, offset, payload };
+        let new = New { owner: tree.owner, sequence, kind: FragmentKind::Bytes, part, offset, payload };
         places.push(open.append(&core.area, batch, new)?);
     }
     Ok(())
