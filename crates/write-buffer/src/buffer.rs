@@ -1,12 +1,12 @@
 //! The buffer as its owner has it.
 
 use crate::area::Shape;
-use crate::shared::Core;
 use crate::file::File;
 use crate::flush::Flusher;
 use crate::home::{Home, Identity};
 use crate::reclaim::Reclaimer;
 use crate::recover::{OnDamage, Report, recover_area};
+use crate::shared::Core;
 use crate::stats::BufferStats;
 use crate::sync::Syncer;
 use crate::{Result, check};
@@ -51,12 +51,7 @@ impl Buffer {
     ///
     /// # Errors
     /// `NoAreas`, `Shape`, `Newer`, `Header`, `Foreign`, `Damaged`; the home's or the NVM's failure.
-    pub fn open(
-        pool: &Pool,
-        home: Arc<dyn Home>,
-        env: Arc<dyn Env>,
-        options: &Options,
-    ) -> Result<(Self, Report)> {
+    pub fn open(pool: &Pool, home: Arc<dyn Home>, env: Arc<dyn Env>, options: &Options) -> Result<(Self, Report)> {
         let (area, report) = recover_area(pool, &*home, options.shape, options.on_damage)?;
         Ok((Self { core: Arc::new(Core::new(area, home, env, options)) }, report))
     }

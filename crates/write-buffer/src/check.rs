@@ -42,11 +42,17 @@ pub(crate) fn check(core: &Core) -> Vec<String> {
             fault("it is released and has a slot".into());
         }
     }
-    let open: BTreeSet<u32> = core.open.iter().chain([&core.compactor]).filter_map(|open| open.lock().block()).collect();
+    let open: BTreeSet<u32> =
+        core.open.iter().chain([&core.compactor]).filter_map(|open| open.lock().block()).collect();
     let free = core.space.not_held();
     let distinct: BTreeSet<u32> = free.iter().copied().collect();
     if distinct.len() != free.len() || free.len() as u64 != u64::from(core.space.available()) {
-        faults.push(format!("{} free blocks, {} distinct, {} counted", free.len(), distinct.len(), core.space.available()));
+        faults.push(format!(
+            "{} free blocks, {} distinct, {} counted",
+            free.len(),
+            distinct.len(),
+            core.space.available()
+        ));
     }
     for (block, (held, is_open)) in (0..).zip(core.space.all_held()) {
         let expected = live.get(&block).copied().unwrap_or(0);

@@ -89,8 +89,15 @@ pub(crate) struct Contents {
 enum Slot {
     /// No record up to this incarnation counts.
     Dead(u32),
-    Live { incarnation: u32, synced: u64, identity: Identity },
-    Bad { incarnation: Option<u32>, what: &'static str },
+    Live {
+        incarnation: u32,
+        synced: u64,
+        identity: Identity,
+    },
+    Bad {
+        incarnation: Option<u32>,
+        what: &'static str,
+    },
 }
 
 /// Reads everything, and believes nothing.
@@ -101,7 +108,8 @@ pub(crate) fn find(area: &Area) -> Result<Contents> {
         slots.push(read_slot(area, slot, &mut contents.is_untouched)?);
     }
     let mut records: Vec<(Owner, u32, Record)> = Vec::new();
-    let lines: Vec<Option<BlockLine>> = (0..area.header.blocks).map(|block| read_line(area, block)).collect::<Result<_>>()?;
+    let lines: Vec<Option<BlockLine>> =
+        (0..area.header.blocks).map(|block| read_line(area, block)).collect::<Result<_>>()?;
     let befores = lines.iter().filter_map(|line| match line {
         Some(BlockLine::Fragments { before, .. }) => before.map(|b| ((b.block, b.life), b.fill)),
         _ => None,
@@ -156,7 +164,9 @@ fn read_slot(area: &Area, slot: u32, is_untouched: &mut bool) -> Result<Slot> {
         Some(SlotState::Live(incarnation)) => incarnation,
     };
     let bad = |what| Ok(Slot::Bad { incarnation: Some(incarnation), what });
-    let Some(synced) = area.seal.read_synced(Owner { slot, incarnation }, word(8)) else { return bad("its synced word") };
+    let Some(synced) = area.seal.read_synced(Owner { slot, incarnation }, word(8)) else {
+        return bad("its synced word");
+    };
     let name = name.try_into().ok().and_then(|name| area.seal.decode_name(slot, name));
     match name {
         Some((of, identity)) if of == incarnation => Ok(Slot::Live { incarnation, synced, identity }),

@@ -1,8 +1,8 @@
 //! One file behind the buffer: what everybody shares of it, and the handle that callers have.
 
-use crate::shared::Core;
 use crate::format::Owner;
 use crate::home::{HomeFile, Identity};
+use crate::shared::Core;
 use crate::tree::Tree;
 use crate::{HomeError, Result};
 use ondol_env::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -27,7 +27,10 @@ pub(crate) struct FileState {
 
 impl fmt::Debug for FileState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileState").field("identity", &self.identity).field("owner", &self.owner).finish_non_exhaustive()
+        f.debug_struct("FileState")
+            .field("identity", &self.identity)
+            .field("owner", &self.owner)
+            .finish_non_exhaustive()
     }
 }
 

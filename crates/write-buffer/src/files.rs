@@ -1,9 +1,9 @@
 //! The volume table: which files are in the buffer, by name and by slot (papers/2, §2.2).
 
-use crate::shared::Core;
 use crate::file::{File, FileState};
 use crate::format::{FragmentKind, Owner, SlotState};
 use crate::home::Identity;
+use crate::shared::Core;
 use crate::tree::{Life, Tree};
 use crate::{BufferError, HomeError, Result};
 use ondol_env::sync::atomic::Ordering::SeqCst;
@@ -85,13 +85,7 @@ impl Core {
         }
     }
 
-    fn open_in_slot(
-        self: &Arc<Self>,
-        files: &mut Files,
-        slot: u32,
-        identity: &Identity,
-        make: bool,
-    ) -> Result<File> {
+    fn open_in_slot(self: &Arc<Self>, files: &mut Files, slot: u32, identity: &Identity, make: bool) -> Result<File> {
         let home = self.home.open(identity, make).map_err(Files::fail("open", identity))?;
         let home = home.ok_or_else(|| BufferError::NotFound(identity.clone()))?;
         let len = home.len().map_err(Files::fail("open", identity))?;

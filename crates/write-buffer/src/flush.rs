@@ -1,8 +1,8 @@
 //! The flush stage: dirty blocks go home by ordinary writes, neighbours together (papers/2, §3.1).
 
-use crate::shared::Core;
 use crate::file::FileState;
 use crate::queue::{Due, Place};
+use crate::shared::Core;
 use crate::stats::Counters;
 use crate::tree::{Life, Tree};
 use crate::{BufferError, Result};
@@ -72,7 +72,7 @@ impl Core {
     }
 
     fn flush(&self, mut taken: Vec<Due>) -> Result<()> {
-        taken.sort_by(|a, b| (a.file.owner, a.place).cmp(&(b.file.owner, b.place)));
+        taken.sort_by_key(|due| (due.file.owner, due.place));
         let mut result = Ok(());
         for of_file in taken.chunk_by(|a, b| Arc::ptr_eq(&a.file, &b.file)) {
             let Some(Due { file, .. }) = of_file.first() else { continue };

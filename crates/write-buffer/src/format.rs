@@ -304,8 +304,7 @@ impl Seal {
                 // The end of the bytes in the file is a number, too.
                 let place = raw.lbn.get().checked_add(1)?.checked_mul(block_size.into());
                 let owner = Owner { slot: raw.slot.get(), incarnation: raw.incarnation.get() };
-                let record =
-                    BlockRecord { owner, sequence, lbn: raw.lbn.get(), start, len, data: raw.data.get() };
+                let record = BlockRecord { owner, sequence, lbn: raw.lbn.get(), start, len, data: raw.data.get() };
                 (inside && place.is_some_and(is_offset) && is_sequence(sequence)).then_some(BlockLine::Record(record))
             }
             _ => None,
@@ -339,9 +338,7 @@ impl Seal {
         let end = offset.checked_add(len.into()).filter(|end| is_offset(*end))?;
         let fits = match kind {
             // It lies in one LBN.
-            FragmentKind::Bytes => {
-                len > 0 && offset / u64::from(block_size) == (end - 1) / u64::from(block_size)
-            }
+            FragmentKind::Bytes => len > 0 && offset / u64::from(block_size) == (end - 1) / u64::from(block_size),
             FragmentKind::Length | FragmentKind::Removed => len == 0,
         };
         let owner = Owner { slot: raw.slot.get(), incarnation: raw.incarnation.get() };
@@ -421,3 +418,6 @@ pub(crate) fn data_sum(bytes: &[u8]) -> u32 {
 pub(crate) fn is_data(bytes: &[u8], sum: u32) -> bool {
     data_sum(bytes) == sum || plant::is(Defect::BufferUncheckedChecksum)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
 //! Open fragment blocks: small writes of any files, one behind the other.
 
+use crate::Result;
 use crate::area::Area;
 use crate::format::{BlockLine, FRAGMENT_BYTES, Filled, Fragment, FragmentKind, LINE, Owner, data_sum};
 use crate::space::Space;
-use crate::Result;
 use ondol_env::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use ondol_medium::Stored;
 

@@ -37,7 +37,6 @@
 mod area;
 mod buffer;
 mod check;
-mod shared;
 mod damage;
 mod error;
 mod file;
@@ -52,6 +51,7 @@ mod read;
 mod reclaim;
 mod recover;
 mod scan;
+mod shared;
 mod space;
 mod stats;
 mod sync;

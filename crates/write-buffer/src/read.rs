@@ -1,7 +1,7 @@
 //! Reads: the newest bytes from NVM through the tree, the others from home.
 
-use crate::shared::Core;
 use crate::file::FileState;
+use crate::shared::Core;
 use crate::stats::Counters;
 use crate::tree::Tree;
 use crate::{BufferError, HomeError, Result};

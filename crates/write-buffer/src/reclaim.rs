@@ -1,11 +1,11 @@
 //! The reclaim stage: clean blocks become free, half-dead fragment blocks are compacted (papers/2, §3.1).
 
-use crate::shared::Core;
 use crate::file::FileState;
 use crate::format::{BLOCK_BYTES, BlockLine, Fragment, FragmentKind};
 use crate::fragments::{New, Open, footprint};
 use crate::phase::Phase;
 use crate::scan;
+use crate::shared::Core;
 use crate::stats::Counters;
 use crate::tree::{Gone, Tree};
 use crate::{BufferError, Result};

@@ -1,9 +1,9 @@
 //! Free blocks, who holds the others, and the line of those who wait for some.
 
+use crate::Result;
 use crate::area::Area;
 use crate::format::BLOCK_BYTES;
 use crate::tree::Gone;
-use crate::Result;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Condvar, Mutex};

@@ -1,8 +1,8 @@
 //! The sync stage: what was written home is made durable there, and one word says so for the whole file (papers/2, §3.1).
 
-use crate::shared::Core;
 use crate::file::FileState;
 use crate::queue::Place;
+use crate::shared::Core;
 use crate::stats::Counters;
 use crate::tree::{Life, Tree};
 use crate::{BufferError, Result};
@@ -34,11 +34,11 @@ impl Step for Syncer {
         let Some(since) = since else { return Ok(Progress::Idle) };
         let is_old = core.env.monotonic_ns().saturating_sub(since) >= core.marks.age;
         let is_worth_it = blocks >= core.marks.worth || core.space.available() < core.marks.very_short;
-        if !core.is_hurried() && !is_old && !(core.is_short() && is_worth_it) {
-            return Ok(Progress::Idle);
+        if core.is_hurried() || is_old || (core.is_short() && is_worth_it) {
+            core.sync_all()?;
+            return Ok(Progress::Worked);
         }
-        core.sync_all()?;
-        Ok(Progress::Worked)
+        Ok(Progress::Idle)
     }
 }
 

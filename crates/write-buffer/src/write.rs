@@ -1,10 +1,10 @@
 //! The write stage: into NVM, durably, then into the tree (papers/2, §3.1); truncate and remove are records, too.
 
-use crate::shared::Core;
 use crate::file::FileState;
 use crate::format::{BlockLine, BlockRecord, FragmentKind, LINE, SEQUENCE_LIMIT, data_sum, is_offset};
 use crate::fragments::{New, Open, footprint};
 use crate::queue::Place;
+use crate::shared::Core;
 use crate::space::Taken;
 use crate::stats::Counters;
 use crate::tree::{Control, Life, Segment, Tree};
@@ -212,4 +212,3 @@ fn append(
     }
     Ok(())
 }
-

@@ -85,7 +85,8 @@ fn a_failure_of_the_home_is_told_once_and_nothing_is_lost() {
         file.set_len(650).unwrap();
         other.write_at(0, b"other").unwrap();
         let ash = id("ash");
-        let fails = move |w: &str, name: Option<&_>| (w == what && name == Some(&ash)).then(|| ErrorKind::StorageFull.into());
+        let fails =
+            move |w: &str, name: Option<&_>| (w == what && name == Some(&ash)).then(|| ErrorKind::StorageFull.into());
         rig.home.set_fault(Some(Box::new(fails)));
         let settled = file.settle().unwrap_err().to_string();
         assert!(settled.contains("ash") && settled.contains("storage"), "{settled}");
@@ -182,7 +183,9 @@ fn areas_that_cannot_be_are_refused_by_name() {
     let open = |pool: &Pool, shape| Buffer::open(pool, home(), env(), &Options { shape, ..options() }).map(drop);
     let bare = Pool::create(Nvm::volatile(1 << 16).unwrap(), &PoolSpec::default()).unwrap();
     assert!(matches!(open(&bare, shape()), Err(BufferError::NoAreas { .. })));
-    for bad in [Shape { block_size: 1000, files: 4 }, Shape { block_size: 4096, files: 4 }, Shape { files: 0, ..shape() }] {
+    for bad in
+        [Shape { block_size: 1000, files: 4 }, Shape { block_size: 4096, files: 4 }, Shape { files: 0, ..shape() }]
+    {
         assert!(matches!(open(&pool(shape(), 16), bad), Err(BufferError::Shape { .. })), "{bad:?}");
     }
     let made = pool(shape(), 16);
@@ -239,7 +242,8 @@ fn threads_on_a_directory() {
     let (buffer, _) = Buffer::open(&pool, home, Arc::new(System), &Options { shape, ..options() }).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let mut stages = Vec::new();
-    let mut steps: Vec<Box<dyn Step<Error = BufferError>>> = vec![Box::new(buffer.syncer()), Box::new(buffer.reclaimer())];
+    let mut steps: Vec<Box<dyn Step<Error = BufferError>>> =
+        vec![Box::new(buffer.syncer()), Box::new(buffer.reclaimer())];
     steps.extend(buffer.flushers().into_iter().map(|f| Box::new(f) as Box<dyn Step<Error = BufferError>>));
     for step in steps {
         let (buffer, stop) = (buffer.clone(), stop.clone());

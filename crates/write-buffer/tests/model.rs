@@ -8,7 +8,8 @@ use proptest::prelude::*;
 fn op() -> impl Strategy<Value = Op> {
     let file = 0usize..3;
     let offset = prop_oneof![0u64..4 * BLOCK, (0u64..8).prop_map(|n| n * BLOCK), 0u64..20 * BLOCK];
-    let len = prop_oneof![4 => 1usize..40, 3 => 100usize..300, 2 => Just(512usize), 2 => 500usize..3000, 1 => Just(0usize)];
+    let len =
+        prop_oneof![4 => 1usize..40, 3 => 100usize..300, 2 => Just(512usize), 2 => 500usize..3000, 1 => Just(0usize)];
     prop_oneof![
         12 => (file.clone(), offset.clone(), len.clone()).prop_map(|(file, offset, len)| Op::Write { file, offset, len }),
         2 => (file.clone(), 0u64..6 * BLOCK).prop_map(|(file, len)| Op::SetLen { file, len }),
@@ -58,5 +59,8 @@ fn nothing_is_left_out() {
         (waits, compactions) = (waits + stats.waits, compactions + stats.compactions);
         (syncs, whole, small) = (syncs + stats.home_syncs, whole + stats.block_records, small + stats.fragments);
     }
-    assert!(waits > 50 && compactions > 5 && syncs > 50 && whole > 50 && small > 50, "{waits} {compactions} {syncs} {whole} {small}");
+    assert!(
+        waits > 50 && compactions > 5 && syncs > 50 && whole > 50 && small > 50,
+        "{waits} {compactions} {syncs} {whole} {small}"
+    );
 }

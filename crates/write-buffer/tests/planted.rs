@@ -31,7 +31,8 @@ fn scenes() -> Vec<(u64, Vec<Op>)> {
 fn found(defect: Option<Defect>) -> Vec<usize> {
     let _planted = plant::set(defect).unwrap();
     let sampling = Sampling::default().at_most(48);
-    let explore = |(blocks, ops): &(u64, Vec<Op>)| Run::record(*blocks, Kind::Nvm, ops).explore(sampling, 5).wrong.len();
+    let explore =
+        |(blocks, ops): &(u64, Vec<Op>)| Run::record(*blocks, Kind::Nvm, ops).explore(sampling, 5).wrong.len();
     scenes().iter().map(explore).collect()
 }
 

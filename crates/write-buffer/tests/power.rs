@@ -31,18 +31,33 @@ fn scenes() -> Vec<(&'static str, Vec<Op>)> {
         ("a write across blocks", vec![write(0, 400, 800)]),
         (
             "overwritten between flush and sync",
-            vec![write(0, 0, 300), write(0, 600, 50), Flush(0), Flush(1), write(0, 20, 60), Sync, Settle, write(0, 0, 9)],
+            vec![
+                write(0, 0, 300),
+                write(0, 600, 50),
+                Flush(0),
+                Flush(1),
+                write(0, 20, 60),
+                Sync,
+                Settle,
+                write(0, 0, 9),
+            ],
         ),
         ("two files, one synced", vec![write(0, 0, 200), write(1, 0, 200), Settle, write(1, 50, 60), write(0, 3, 3)]),
-        ("cut and written again", vec![write(0, 0, 900), Settle, SetLen { file: 0, len: 100 }, write(0, 600, 40), Settle]),
-        ("cut below what is home and made longer", vec![
-            write(0, 0, 900),
-            Settle,
-            SetLen { file: 0, len: 100 },
-            SetLen { file: 0, len: 700 },
-            Settle,
-            write(0, 650, 10),
-        ]),
+        (
+            "cut and written again",
+            vec![write(0, 0, 900), Settle, SetLen { file: 0, len: 100 }, write(0, 600, 40), Settle],
+        ),
+        (
+            "cut below what is home and made longer",
+            vec![
+                write(0, 0, 900),
+                Settle,
+                SetLen { file: 0, len: 100 },
+                SetLen { file: 0, len: 700 },
+                Settle,
+                write(0, 650, 10),
+            ],
+        ),
         ("removed and made again", vec![write(0, 0, 300), Settle, Remove { file: 0 }, write(0, 100, 20), Settle]),
         (
             "a sync fails and the system forgets what was written",

@@ -53,7 +53,8 @@ impl Run {
 
     fn media(&self, base: &[Vec<u8>]) -> Vec<Medium> {
         let kind = |i: usize| if i == 0 { self.kind } else { Kind::Block };
-        let medium = |(i, bytes): (usize, &Vec<u8>)| Medium { base: Layer::new(bytes.clone()), kind: kind(i), whole: None };
+        let medium =
+            |(i, bytes): (usize, &Vec<u8>)| Medium { base: Layer::new(bytes.clone()), kind: kind(i), whole: None };
         base.iter().enumerate().map(medium).collect()
     }
 
@@ -115,7 +116,8 @@ fn filled(files: &Files) -> Files {
 }
 
 fn difference(a: &Files, b: &Files) -> String {
-    let lens = |files: &Files| -> Vec<(String, usize)> { files.iter().map(|(n, b)| (n.to_string(), b.len())).collect() };
+    let lens =
+        |files: &Files| -> Vec<(String, usize)> { files.iter().map(|(n, b)| (n.to_string(), b.len())).collect() };
     format!("{:?} and {:?}", lens(a), lens(b))
 }
 
@@ -183,4 +185,3 @@ pub(crate) fn random_ops(seed: u64, count: usize) -> Vec<Op> {
     }
     ops
 }
-

@@ -53,10 +53,23 @@ pub(crate) fn names() -> Vec<Identity> {
 /// What a caller or a stage does.
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
-    Write { file: usize, offset: u64, len: usize },
-    SetLen { file: usize, len: u64 },
-    Remove { file: usize },
-    Read { file: usize, offset: u64, len: usize },
+    Write {
+        file: usize,
+        offset: u64,
+        len: usize,
+    },
+    SetLen {
+        file: usize,
+        len: u64,
+    },
+    Remove {
+        file: usize,
+    },
+    Read {
+        file: usize,
+        offset: u64,
+        len: usize,
+    },
     Flush(usize),
     Sync,
     Reclaim,
@@ -64,7 +77,9 @@ pub(crate) enum Op {
     /// A settle during which the home's syncs fail.
     FailingSettle,
     /// Handles are closed; the next use opens the file anew.
-    Close { file: usize },
+    Close {
+        file: usize,
+    },
     /// The buffer is opened anew over what is in NVM.
     Reopen,
 }
