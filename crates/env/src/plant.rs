@@ -21,6 +21,8 @@ pub enum Subject {
     Compressed,
     /// NVM pools.
     Pool,
+    /// The NVM write buffer.
+    Buffer,
 }
 
 macro_rules! defects {
@@ -128,6 +130,18 @@ defects! {
     PoolMissingFence "pool-missing-fence" Pool "What is written back to the NVM pool is not waited for.",
     PoolUncheckedChecksum "pool-unchecked-checksum" Pool "Recovery does not verify the checksums of the NVM pool.",
     PoolPublishBeforeData "pool-publish-before-data" Pool "A record in the NVM pool is published before its bytes.",
+    BufferMissingWriteBack "buffer-missing-write-back" Buffer "A write to the buffer is not written back from the CPU's caches.",
+    BufferMissingFence "buffer-missing-fence" Buffer "What is written back to the buffer is not waited for.",
+    BufferUncheckedChecksum "buffer-unchecked-checksum" Buffer "Recovery does not verify the checksums of the buffer's records.",
+    BufferUnclearedLine "buffer-uncleared-line" Buffer "A block of the buffer is used again while its line in the inode table still counts.",
+    BufferEarlyClean "buffer-early-clean" Buffer "A file's writes count as durable at home before the sync.",
+    BufferForgottenOverwrite "buffer-forgotten-overwrite" Buffer "What is overwritten between flush and sync counts as synced.",
+    BufferLateSyncPoint "buffer-late-sync-point" Buffer "What is written home during a sync counts as synced.",
+    BufferTrustedSync "buffer-trusted-sync" Buffer "After a failed sync, what was written home is not written again.",
+    BufferEarlyReuse "buffer-early-reuse" Buffer "Blocks that are written home and not synced are used again.",
+    BufferLostCut "buffer-lost-cut" Buffer "A truncate is not recorded in the buffer.",
+    BufferOldestWins "buffer-oldest-wins" Buffer "Recovery applies the oldest write of each byte last.",
+    BufferEarlyReset "buffer-early-reset" Buffer "Recovery empties the buffer before the files are synced.",
 }
 
 impl fmt::Display for Subject {
@@ -137,6 +151,7 @@ impl fmt::Display for Subject {
             Self::Classic => "classic",
             Self::Compressed => "compressed",
             Self::Pool => "pool",
+            Self::Buffer => "buffer",
         })
     }
 }

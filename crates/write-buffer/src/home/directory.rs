@@ -1,0 +1,188 @@
+//! A directory as a home: an identity is a relative path inside it.
+//!
+//! That is identity enough for the exclusive way: while the buffer stands before the directory, nobody else renames, removes or
+//! changes its files. After a restart the same path is the same file.
+
+use super::{Home, HomeFile, Identity};
+use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use ondol_env::sync::{Arc, Mutex};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Component, Path, PathBuf};
+
+/// Files of one directory and of those below it. Directories are not made.
+#[derive(Debug)]
+pub struct DirectoryHome {
+    root: PathBuf,
+    /// Directories that a file was removed from since they were last synced.
+    touched: Mutex<BTreeSet<PathBuf>>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    /// The directory with its name; to be synced once.
+    parent: PathBuf,
+    named: AtomicBool,
+}
+
+impl DirectoryHome {
+    /// The directory `root`.
+    ///
+    /// # Errors
+    /// It is no directory, or cannot be reached.
+    pub fn new(root: &Path) -> io::Result<Self> {
+        let root = root.canonicalize()?;
+        match root.is_dir() {
+            true => Ok(Self { root, touched: Mutex::default() }),
+            false => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// Where a file is. What leads out of the directory is refused: identities also come from a pool.
+    fn path(&self, identity: &Identity) -> io::Result<PathBuf> {
+        let path = Path::new(OsStr::from_bytes(identity.bytes()));
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        let no_zero = !identity.bytes().contains(&0);
+        match plain && no_zero && path.file_name().is_some() {
+            true => Ok(self.root.join(path)),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a relative path inside of the directory")),
+        }
+    }
+
+    fn parent(&self, path: &Path) -> PathBuf {
+        path.parent().unwrap_or(&self.root).to_path_buf()
+    }
+}
+
+impl Home for DirectoryHome {
+    fn open(&self, identity: &Identity, make: bool) -> io::Result<Option<Arc<dyn HomeFile>>> {
+        use rustix::fs::{Mode, OFlags};
+        let path = self.path(identity)?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let flags = if make { flags | OFlags::CREATE } else { flags };
+        let file = match rustix::fs::open(&path, flags, Mode::from_raw_mode(0o666)) {
+            Ok(file) => File::from(file),
+            Err(rustix::io::Errno::NOENT) if !make => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        let parent = self.parent(&path);
+        Ok(Some(Arc::new(Opened { file, parent, named: AtomicBool::new(false) })))
+    }
+
+    fn remove(&self, identity: &Identity) -> io::Result<()> {
+        let path = self.path(identity)?;
+        match std::fs::remove_file(&path) {
+            // It may have been removed, not durably, before a crash.
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        self.touched.lock().insert(self.parent(&path));
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let touched: Vec<PathBuf> = self.touched.lock().iter().cloned().collect();
+        for parent in touched {
+            // Taken out first: what is removed meanwhile puts it in again.
+            self.touched.lock().remove(&parent);
+            let synced = File::open(&parent).and_then(|directory| directory.sync_all());
+            if let Err(e) = synced {
+                self.touched.lock().insert(parent);
+                return Err(e);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl HomeFile for Opened {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            match self.file.read_at(&mut buf[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+        buf[done..].fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        if !self.named.load(SeqCst) {
+            File::open(&self.parent)?.sync_all()?;
+            self.named.store(true, SeqCst);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(text: &str) -> Identity {
+        Identity::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn files_are_found_by_their_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("sub")).unwrap();
+        let home = DirectoryHome::new(dir.path()).unwrap();
+        assert!(home.open(&id("sub/a"), false).unwrap().is_none());
+        let file = home.open(&id("sub/a"), true).unwrap().unwrap();
+        file.write_at(3, b"warm").unwrap();
+        file.sync().unwrap();
+        let mut buf = [9; 9];
+        file.read_at(2, &mut buf).unwrap();
+        assert_eq!((&buf, file.len().unwrap(), file.is_empty().unwrap()), (b"\0warm\0\0\0\0", 7, false));
+        file.set_len(4).unwrap();
+        assert_eq!(std::fs::read(dir.path().join("sub/a")).unwrap(), b"\0\0\0w");
+        home.remove(&id("sub/a")).unwrap();
+        home.remove(&id("sub/a")).unwrap();
+        home.sync_names().unwrap();
+        assert!(home.open(&id("sub/a"), false).unwrap().is_none());
+    }
+
+    #[test]
+    fn nothing_outside_of_the_directory_is_reached() {
+        let dir = tempfile::tempdir().unwrap();
+        let (inside, outside) = (dir.path().join("in"), dir.path().join("out"));
+        std::fs::create_dir(&inside).unwrap();
+        std::fs::write(&outside, "theirs").unwrap();
+        std::os::unix::fs::symlink(&outside, inside.join("link")).unwrap();
+        let home = DirectoryHome::new(&inside).unwrap();
+        for name in ["../out", "/etc/passwd", ".", "a/../../out", "link", "nul\0l"] {
+            assert!(home.open(&id(name), true).is_err(), "{name}");
+        }
+        assert!(home.remove(&id("../out")).is_err());
+        std::fs::create_dir(inside.join("sub")).unwrap();
+        assert!(home.open(&id("sub"), false).is_err(), "a directory");
+        assert_eq!(std::fs::read(&outside).unwrap(), b"theirs");
+        assert!(DirectoryHome::new(&outside).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! The NVM write buffer (papers/2): synchronous writes end in NVM and go to their files later.
+//!
+//! ```text
+//!             write                flush                  sync                 reclaim
+//!   caller ─▶ NVM, tree ─▶ dirty queues ─▶ Home::write_at ─▶ sync queue ─▶ Home::sync ─▶ clean ─▶ free
+//!             (durable)    low watermark    neighbours merged   on shortage   one word in NVM   on shortage
+//! ```
+//!
+//! A [`Buffer`] stands before the files of a [`Home`]. When [`File::write_at`], [`File::set_len`] or [`Buffer::remove`] returns, what it did
+//! is found by every later read, and by recovery after any crash that the NVM survives. Writes have any offset, size and alignment;
+//! small ones are packed. The paper's tables are in the NVM (volume table, inode table, data blocks), its trees in DRAM; its stages are steps
+//! ([`Flusher`], [`Syncer`], [`Reclaimer`]) to which the owner gives threads, or not. Format, invariants, locking and what differs
+//! from the paper: `docs/write-buffer.md`.
+//!
+//! It must not know ext4, journals or volumes.
+//!
+//! ```
+//! use ondol_env::{System, sync::Arc};
+//! use ondol_medium::{Nvm, Pool, PoolSpec};
+//! use ondol_write_buffer::{Buffer, Identity, MemoryHome, Options, Shape};
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let areas = Shape::default().areas(1 << 20).to_vec();
+//! let pool = Pool::create(Nvm::volatile(4 << 20)?, &PoolSpec { areas, ..PoolSpec::default() })?;
+//! let home = Arc::new(MemoryHome::new());
+//! let (buffer, _) = Buffer::open(&pool, home.clone(), Arc::new(System), &Options::default())?;
+//! let name = Identity::new(b"floor")?;
+//! let file = buffer.open_file(&name, true)?;
+//! file.write_at(0, b"warm")?;
+//! assert_eq!(home.contents(&name).as_deref(), Some(&b""[..]));
+//! buffer.settle()?;
+//! assert_eq!(home.contents(&name).as_deref(), Some(&b"warm"[..]));
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod area;
+mod buffer;
+mod check;
+mod damage;
+mod error;
+mod file;
+mod files;
+mod flush;
+mod format;
+mod fragments;
+mod home;
+mod phase;
+mod queue;
+mod read;
+mod reclaim;
+mod recover;
+mod scan;
+mod shared;
+mod space;
+mod stats;
+mod sync;
+mod tree;
+mod write;
+
+pub use area::Shape;
+pub use buffer::{Buffer, Options};
+pub use damage::Damage;
+pub use error::{BufferError, HomeError, Result};
+pub use file::File;
+pub use flush::Flusher;
+pub use format::{BUFFER_VERSION, HeaderFault};
+pub use home::{DirectoryHome, Fault, Home, HomeFile, Identity, MemoryHome};
+pub use reclaim::Reclaimer;
+pub use recover::{OnDamage, Report, recover};
+pub use stats::BufferStats;
+pub use sync::Syncer;

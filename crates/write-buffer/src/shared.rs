@@ -1,0 +1,236 @@
+//! What all parts of a buffer share, and how blocks are asked for.
+
+use crate::area::Area;
+use crate::buffer::Options;
+use crate::files::Files;
+use crate::fragments::Open;
+use crate::home::Home;
+use crate::queue::{DirtyQueues, Due, Place, SyncQueue};
+use crate::space::{Space, Taken};
+use crate::stats::Counters;
+use crate::tree::Life;
+use crate::{BufferError, Result};
+use ondol_env::Env;
+use ondol_env::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use ondol_env::sync::{Arc, Condvar, Mutex, MutexGuard};
+use ondol_env::thread_number;
+use std::fmt;
+use std::time::Duration;
+
+/// Most blocks of one operation.
+const MOST_BLOCKS: u32 = 64;
+
+/// Most open fragment blocks of writers.
+const MOST_OPEN: u32 = 16;
+
+/// When the stages work, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Marks {
+    /// Blocks are short when fewer are free.
+    pub(crate) short: u32,
+    /// So short that any sync is worth it.
+    pub(crate) very_short: u32,
+    /// Blocks that make a sync worth it.
+    pub(crate) worth: u64,
+    /// Entries of a dirty queue that make a flush worth it.
+    pub(crate) low: usize,
+    /// Nanoseconds after which it is flushed and synced all the same.
+    pub(crate) age: u64,
+    /// Blocks of one operation.
+    pub(crate) chunk: u64,
+}
+
+/// A buffer.
+pub(crate) struct Core {
+    pub(crate) area: Arc<Area>,
+    pub(crate) home: Arc<dyn Home>,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) marks: Marks,
+    pub(crate) space: Space,
+    /// Open fragment blocks of writers, by thread.
+    pub(crate) open: Vec<Mutex<Open>>,
+    /// That of compaction.
+    pub(crate) compactor: Mutex<Open>,
+    pub(crate) life: AtomicU32,
+    pub(crate) dirty: DirtyQueues,
+    pub(crate) flushed: SyncQueue,
+    pub(crate) files: Mutex<Files>,
+    pub(crate) counters: Counters,
+    /// Somebody waits for everything to come home: watermarks are ignored.
+    hurry: AtomicU32,
+    bell: Mutex<u64>,
+    rung: Condvar,
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("pool", &self.area.name()).field("marks", &self.marks).finish_non_exhaustive()
+    }
+}
+
+/// While it lives, watermarks are ignored.
+pub(crate) struct Hurry<'c>(&'c Core);
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.hurry.fetch_sub(1, SeqCst);
+    }
+}
+
+impl Core {
+    pub(crate) fn new(area: Area, home: Arc<dyn Home>, env: Arc<dyn Env>, options: &Options) -> Self {
+        let area = Arc::new(area);
+        let blocks = area.header.blocks;
+        let marks = Marks {
+            short: (blocks / 8).max(2),
+            very_short: (blocks / 16).max(1),
+            worth: u64::from(blocks / 16).max(1),
+            low: options.low_watermark,
+            age: options.age_ms.saturating_mul(1_000_000),
+            chunk: u64::from((blocks / 4).clamp(1, MOST_BLOCKS)),
+        };
+        let files = Files::new(area.header.files);
+        Self {
+            space: Space::new(area.clone()),
+            area,
+            home,
+            env,
+            marks,
+            open: (0..(blocks / 8).clamp(1, MOST_OPEN)).map(|_| Mutex::default()).collect(),
+            compactor: Mutex::default(),
+            life: AtomicU32::new(1),
+            dirty: DirtyQueues::new(options.flushers),
+            flushed: SyncQueue::default(),
+            files: Mutex::new(files),
+            counters: Counters::default(),
+            hurry: AtomicU32::new(0),
+            bell: Mutex::new(0),
+            rung: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn is_short(&self) -> bool {
+        self.space.available() < self.marks.short
+    }
+
+    pub(crate) fn hurry(&self) -> Hurry<'_> {
+        self.hurry.fetch_add(1, SeqCst);
+        self.ring();
+        Hurry(self)
+    }
+
+    /// Whether watermarks are ignored.
+    pub(crate) fn is_hurried(&self) -> bool {
+        self.hurry.load(SeqCst) > 0
+    }
+
+    /// There may be work for a stage.
+    pub(crate) fn ring(&self) {
+        *self.bell.lock() += 1;
+        self.rung.notify_all();
+    }
+
+    pub(crate) fn rings(&self) -> u64 {
+        *self.bell.lock()
+    }
+
+    /// Waits until the bell has rung again since it had rung `seen` times, or for `most`.
+    pub(crate) fn wait_for_ring(&self, seen: u64, most: Duration) {
+        let mut rings = self.bell.lock();
+        if *rings == seen {
+            self.rung.wait_for(&mut rings, most);
+        }
+    }
+
+    /// Puts an entry into its dirty queue.
+    pub(crate) fn push_due(&self, file: &Arc<crate::file::FileState>, place: Place) {
+        let since = self.env.monotonic_ns();
+        if self.dirty.push(Due { file: file.clone(), place, since }) == self.marks.low {
+            self.ring();
+        }
+    }
+
+    /// Takes blocks, in turn with others. No lock is held meanwhile.
+    pub(crate) fn obtain(&self, count: usize) -> Result<Taken<'_>> {
+        if let Some(taken) = self.space.try_take(count)? {
+            if self.is_short() {
+                self.ring();
+            }
+            return Ok(taken);
+        }
+        Counters::add(&self.counters.waits, 1);
+        let turn = self.space.queue();
+        loop {
+            turn.wait_to_be_first();
+            if let Some(taken) = turn.take(count)? {
+                return Ok(taken);
+            }
+            if !self.relieve(count)? && turn.is_first() {
+                turn.wait_for_others();
+            }
+        }
+    }
+
+    /// Does what all stages would do, until so many blocks can be had. Whether any came free.
+    fn relieve(&self, count: usize) -> Result<bool> {
+        let before = self.space.available();
+        let wanted = (count + crate::space::RESERVE) as u32;
+        let _hurry = self.hurry();
+        let is_enough = |core: &Self| core.space.available() >= wanted;
+        self.reclaim_clean(wanted);
+        if is_enough(self) || (self.compact()? && is_enough(self)) {
+            return Ok(true);
+        }
+        let flushed = self.flush_all();
+        let synced = self.sync_all();
+        self.close_open_blocks();
+        self.reclaim_clean(u32::MAX);
+        let came_free = self.space.available() > before || is_enough(self);
+        match flushed.and(synced) {
+            Err(BufferError::Home(e)) if !came_free => Err(BufferError::Full(e)),
+            Err(e) if !came_free => Err(e),
+            _ => Ok(came_free),
+        }
+    }
+
+    /// What is in open fragment blocks keeps them no longer than it must.
+    fn close_open_blocks(&self) {
+        for open in self.open.iter().chain([&self.compactor]) {
+            open.lock().close(&self.space);
+        }
+    }
+
+    /// An open fragment block with room for `need` bytes; `spare` has a block for it, if it was asked for with others.
+    pub(crate) fn open_with_room(&self, need: u64, spare: Option<&mut Taken<'_>>) -> Result<MutexGuard<'_, Open>> {
+        let shard = &self.open[thread_number() as usize % self.open.len()];
+        let mut open = shard.lock();
+        if open.room(&self.area) >= need {
+            return Ok(open);
+        }
+        let spare = match spare {
+            Some(taken) => taken.next(),
+            None => self.space.try_take(1)?.and_then(|mut taken| taken.next()),
+        };
+        if let Some(block) = spare {
+            open.begin(block, &self.space, &self.life);
+            return Ok(open);
+        }
+        drop(open);
+        let mut taken = self.obtain(1)?;
+        let mut open = shard.lock();
+        if open.room(&self.area) < need
+            && let Some(block) = taken.next()
+        {
+            open.begin(block, &self.space, &self.life);
+        }
+        Ok(open)
+    }
+
+    /// An operation goes on only while the file is there.
+    pub(crate) fn check_life(&self, file: &crate::file::FileState, life: Life) -> Result<()> {
+        match life {
+            Life::Open => Ok(()),
+            Life::Removed | Life::Released => Err(BufferError::Removed(file.identity.clone())),
+        }
+    }
+}

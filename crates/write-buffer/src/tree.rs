@@ -1,0 +1,271 @@
+//! A file's balanced tree in DRAM: LBN → where in NVM the newest bytes of that block of the file are (papers/2, §2.2).
+
+use crate::format::Owner;
+use crate::phase::Phase;
+use std::collections::BTreeMap;
+
+/// Bytes of one LBN that lie in one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// First byte, in the LBN.
+    pub(crate) start: u32,
+    /// Behind the last byte, in the LBN.
+    pub(crate) end: u32,
+    /// The data block.
+    pub(crate) block: u32,
+    /// Where in the data block the first byte is.
+    pub(crate) at: u32,
+    /// Sequence of the record.
+    pub(crate) sequence: u64,
+}
+
+impl Segment {
+    pub(crate) fn len(&self) -> u32 {
+        self.end - self.start
+    }
+
+    fn from(self, start: u32) -> Self {
+        Self { start, at: self.at + (start - self.start), ..self }
+    }
+
+    fn until(self, end: u32) -> Self {
+        Self { end, ..self }
+    }
+}
+
+/// Bytes of a data block that nothing refers to any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) block: u32,
+    pub(crate) bytes: u32,
+}
+
+/// One LBN of a file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    /// Sorted and disjoint.
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) phase: Phase,
+}
+
+impl Node {
+    /// Puts a segment over what is there.
+    pub(crate) fn put(&mut self, new: Segment, gone: &mut Vec<Gone>) {
+        let first = self.segments.partition_point(|s| s.end <= new.start);
+        let behind = self.segments.partition_point(|s| s.start < new.end);
+        let mut fresh = Vec::with_capacity(3);
+        let covered = self.segments.get(first..behind).unwrap_or_default();
+        if let Some(head) = covered.first().filter(|s| s.start < new.start) {
+            fresh.push(head.until(new.start));
+        }
+        fresh.push(new);
+        if let Some(tail) = covered.last().filter(|s| s.end > new.end) {
+            fresh.push(tail.from(new.end));
+        }
+        for old in covered {
+            let (start, end) = (old.start.max(new.start), old.end.min(new.end));
+            gone.push(Gone { block: old.block, bytes: end - start });
+        }
+        self.segments.splice(first..behind.max(first), fresh);
+    }
+
+    /// Lets go of everything from byte `from` of the LBN on.
+    fn cut(&mut self, from: u32, gone: &mut Vec<Gone>) {
+        self.segments.retain_mut(|s| {
+            if s.end > from {
+                let start = s.start.max(from);
+                gone.push(Gone { block: s.block, bytes: s.end - start });
+                s.end = start.max(s.start);
+            }
+            s.start < s.end
+        });
+    }
+
+    /// Lets go of everything: logical deletion, the node stays in the tree.
+    pub(crate) fn clear(&mut self, gone: &mut Vec<Gone>) {
+        gone.extend(self.segments.drain(..).map(|s| Gone { block: s.block, bytes: s.len() }));
+    }
+}
+
+/// A *length* or *removed* that is not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Control {
+    pub(crate) sequence: u64,
+    pub(crate) block: u32,
+}
+
+/// Whether a file takes operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    Open,
+    /// It was removed; its slot is not released yet.
+    Removed,
+    /// Its slot belongs to nobody, or to another file.
+    Released,
+}
+
+/// What the buffer knows of one file.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) owner: Owner,
+    pub(crate) life: Life,
+    pub(crate) nodes: BTreeMap<u64, Node>,
+    /// Of the length.
+    pub(crate) length: Phase,
+    /// Sequence of the last operation.
+    pub(crate) last: u64,
+    /// What the synced word says.
+    pub(crate) synced: u64,
+    /// Length of the file.
+    pub(crate) size: u64,
+    /// Length of the file at home, as far as it is known to be the file's.
+    pub(crate) home_len: u64,
+    /// Home is to be cut to this length before anything else is written there.
+    pub(crate) cut: Option<u64>,
+    pub(crate) controls: Vec<Control>,
+    /// How often something was taken out: a read that sees it change begins again.
+    pub(crate) taken_out: u64,
+    block_size: u64,
+}
+
+impl Tree {
+    pub(crate) fn new(owner: Owner, home_len: u64, block_size: u64) -> Self {
+        Self {
+            owner,
+            life: Life::Open,
+            nodes: BTreeMap::new(),
+            length: Phase::default(),
+            last: 0,
+            synced: 0,
+            size: home_len,
+            home_len,
+            cut: None,
+            controls: Vec::new(),
+            taken_out: 0,
+            block_size,
+        }
+    }
+
+    /// How much of home is the file's: bytes behind are zeros.
+    pub(crate) fn home_end(&self) -> u64 {
+        self.home_len.min(self.cut.unwrap_or(u64::MAX)).min(self.size)
+    }
+
+    /// Puts a record's bytes into the tree, and the file's length behind them.
+    pub(crate) fn put(&mut self, lbn: u64, new: Segment, gone: &mut Vec<Gone>) -> &mut Node {
+        self.size = self.size.max(lbn * self.block_size + u64::from(new.end));
+        let node = self.nodes.entry(lbn).or_default();
+        node.put(new, gone);
+        node
+    }
+
+    /// The file has `len` bytes from now on; what lies behind is let go of.
+    pub(crate) fn set_len(&mut self, len: u64, gone: &mut Vec<Gone>) {
+        let block_size = self.block_size;
+        for (lbn, node) in self.nodes.range_mut(len / block_size..) {
+            node.cut(len.saturating_sub(lbn * block_size).min(block_size) as u32, gone);
+        }
+        self.taken_out += 1;
+        if len < self.size {
+            self.cut = Some(self.cut.unwrap_or(u64::MAX).min(len));
+        }
+        self.size = len;
+    }
+
+    /// Up to which sequence everything is written home.
+    pub(crate) fn sync_point(&self) -> u64 {
+        let phases = self.nodes.values().map(|node| &node.phase).chain([&self.length]);
+        phases.filter_map(Phase::unflushed).min().map_or(self.last, |first| first - 1)
+    }
+
+    /// Everything up to `point` is durable at home. Lets go of what only lasts until then.
+    pub(crate) fn set_synced(&mut self, point: u64, gone: &mut Vec<Gone>) {
+        self.synced = point;
+        self.nodes.values_mut().map(|node| &mut node.phase).chain([&mut self.length]).for_each(|p| p.synced(point));
+        self.controls.retain(|control| {
+            let kept = control.sequence > point;
+            if !kept {
+                gone.push(Gone { block: control.block, bytes: 1 });
+            }
+            kept
+        });
+    }
+
+    /// Lets go of all clean segments that `wanted` asks for. Returns whether there were any.
+    pub(crate) fn let_go_of_clean(&mut self, wanted: impl Fn(&Phase) -> bool, gone: &mut Vec<Gone>) -> bool {
+        let before = gone.len();
+        let mut empty = 0;
+        for node in self.nodes.values_mut() {
+            if wanted(&node.phase) {
+                node.clear(gone);
+            }
+            empty += usize::from(node.segments.is_empty());
+        }
+        if gone.len() > before {
+            self.taken_out += 1;
+        }
+        // The tree keeps its form until half of it is of no use.
+        if empty * 2 >= self.nodes.len() {
+            self.nodes.retain(|_, node| !node.segments.is_empty() || !node.phase.is_clean() || !node.phase.is_idle());
+        }
+        gone.len() > before
+    }
+
+    /// Nothing of the file is needed from NVM any more.
+    pub(crate) fn is_clean(&self) -> bool {
+        let phases = self.nodes.values().map(|node| &node.phase).chain([&self.length]);
+        self.controls.is_empty() && phases.fold(true, |clean, p| clean && p.is_clean() && p.is_idle())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZE: u32 = 64;
+
+    proptest! {
+        /// Bytes of the tree are those of an array, and what is let go of is what the array lost.
+        #[test]
+        fn as_with_an_array(ops in proptest::collection::vec((0u64..3, 0u32..SIZE, 1u32..SIZE, any::<bool>()), 1..40)) {
+            let owner = Owner { slot: 0, incarnation: 1 };
+            let mut tree = Tree::new(owner, 0, SIZE.into());
+            let mut array = vec![None; 3 * SIZE as usize];
+            let mut held = std::collections::BTreeMap::<u32, i64>::new();
+            for (block, (lbn, start, len, is_cut)) in (0u32..).zip(ops) {
+                let mut gone = Vec::new();
+                let end = (start + len).min(SIZE);
+                if is_cut && block % 4 == 0 {
+                    let at = lbn * u64::from(SIZE) + u64::from(start);
+                    tree.set_len(at, &mut gone);
+                    array[at as usize..].fill(None);
+                } else {
+                    let at = 7 * block;
+                    tree.put(lbn, Segment { start, end, block, at, sequence: block.into() }, &mut gone);
+                    *held.entry(block).or_default() += i64::from(end - start);
+                    for i in start..end {
+                        array[(lbn * u64::from(SIZE)) as usize + i as usize] = Some((block, at + (i - start)));
+                    }
+                }
+                for g in gone {
+                    *held.entry(g.block).or_default() -= i64::from(g.bytes);
+                }
+                let mut found = vec![None; array.len()];
+                for (lbn, node) in &tree.nodes {
+                    prop_assert!(node.segments.windows(2).all(|s| s[0].end <= s[1].start));
+                    for s in &node.segments {
+                        for i in s.start..s.end {
+                            found[(lbn * u64::from(SIZE)) as usize + i as usize] = Some((s.block, s.at + (i - s.start)));
+                        }
+                    }
+                }
+                prop_assert_eq!(&found, &array);
+                for (block, bytes) in &held {
+                    let live = array.iter().flatten().filter(|(b, _)| b == block).count();
+                    prop_assert_eq!(*bytes, live as i64);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The write stage: into NVM, durably, then into the tree (papers/2, §3.1); truncate and remove are records, too.
+
+use crate::file::FileState;
+use crate::format::{BlockLine, BlockRecord, FragmentKind, LINE, SEQUENCE_LIMIT, data_sum, is_offset};
+use crate::fragments::{New, Open, footprint};
+use crate::queue::Place;
+use crate::shared::Core;
+use crate::space::Taken;
+use crate::stats::Counters;
+use crate::tree::{Control, Life, Segment, Tree};
+use crate::{BufferError, Result};
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Arc;
+use ondol_medium::Stored;
+use std::ops::Range;
+
+/// The part of an operation that lies in one LBN.
+#[derive(Clone, Debug)]
+struct Piece {
+    lbn: u64,
+    /// First byte in the LBN.
+    start: u32,
+    /// Which bytes of the operation.
+    bytes: Range<usize>,
+}
+
+impl Piece {
+    fn segment(&self, block: u32, at: u32, sequence: u64) -> Segment {
+        Segment { start: self.start, end: self.start + self.bytes.len() as u32, block, at, sequence }
+    }
+}
+
+impl Core {
+    pub(crate) fn write(&self, file: &Arc<FileState>, offset: u64, data: &[u8]) -> Result<()> {
+        let out_of_range = || BufferError::Range { file: file.identity.clone(), offset, len: data.len() as u64 };
+        offset.checked_add(data.len() as u64).filter(|end| is_offset(*end)).ok_or_else(out_of_range)?;
+        let chunk = self.marks.chunk * self.area.block_size();
+        let (mut at, mut rest) = (offset, data);
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at((chunk - at % chunk).min(rest.len() as u64) as usize);
+            self.write_chunk(file, at, now)?;
+            at += now.len() as u64;
+            rest = later;
+        }
+        Counters::add(&self.counters.writes, 1);
+        Counters::add(&self.counters.user_bytes, data.len() as u64);
+        Ok(())
+    }
+
+    /// Small pieces become fragments, others have a block of their own.
+    fn cut_up(&self, offset: u64, len: usize) -> (Vec<Piece>, Vec<Piece>) {
+        let block_size = self.area.block_size();
+        let (mut small, mut whole) = (Vec::new(), Vec::new());
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let piece = ((block_size - at % block_size) as usize).min(len - done);
+            let of = if piece as u64 > block_size / 4 { &mut whole } else { &mut small };
+            of.push(Piece { lbn: at / block_size, start: (at % block_size) as u32, bytes: done..done + piece });
+            done += piece;
+        }
+        (small, whole)
+    }
+
+    /// One operation: one sequence, one fence.
+    fn write_chunk(&self, file: &Arc<FileState>, offset: u64, data: &[u8]) -> Result<()> {
+        let (small, whole) = self.cut_up(offset, data.len());
+        let need: u64 = small.iter().map(|piece| footprint(piece.bytes.len() as u64)).sum();
+        // All blocks at once: nobody waits for a block while holding one.
+        let mut taken = match whole.len() {
+            0 => None,
+            count => Some(self.obtain(count + usize::from(need > 0))?),
+        };
+        let mut open = match need {
+            0 => None,
+            need => Some(self.open_with_room(need, taken.as_mut())?),
+        };
+        let mut batch = self.area.nvm().stored();
+        let blocks: Vec<u32> = taken.as_ref().map(|t| t.blocks()[..whole.len()].to_vec()).unwrap_or_default();
+        let sums = self.copy_whole(&mut batch, &whole, &blocks, data)?;
+
+        let mut gone = Vec::new();
+        let mut tree = file.tree.write();
+        self.check_life(file, tree.life)?;
+        let sequence = next_sequence(&mut tree)?;
+        let mut places = Vec::with_capacity(small.len());
+        let stored = self
+            .store_lines(&mut batch, &tree, sequence, &whole, &blocks, &sums)
+            .and_then(|()| append(self, open.as_deref_mut(), &mut batch, &tree, sequence, &small, data, &mut places))
+            .and_then(|()| self.area.commit(batch));
+        if let Err(e) = stored {
+            // Nothing may follow what may be torn.
+            open.as_deref_mut().into_iter().for_each(|open| open.abandon(&self.space));
+            return Err(e);
+        }
+        let whole_places = whole.iter().zip(&blocks).map(|(piece, block)| (piece, (*block, piece.start)));
+        for (piece, (block, at)) in whole_places.chain(small.iter().zip(places)) {
+            self.space.hold(block, piece.bytes.len() as u32);
+            let node = tree.put(piece.lbn, piece.segment(block, at, sequence), &mut gone);
+            if node.phase.written(sequence) {
+                self.push_due(file, Place::Block(piece.lbn));
+            }
+        }
+        taken.iter_mut().for_each(|taken: &mut Taken<'_>| taken.used(blocks.len()));
+        drop(tree);
+        drop(open);
+        self.space.let_go(&gone);
+        Counters::add(&self.counters.block_records, whole.len() as u64);
+        Counters::add(&self.counters.fragments, small.len() as u64);
+        Ok(())
+    }
+
+    /// Data of block records, whole lines. Nothing refers to them yet, so no lock is needed. Returns their checksums.
+    fn copy_whole(&self, batch: &mut Stored<'_>, whole: &[Piece], blocks: &[u32], data: &[u8]) -> Result<Vec<u32>> {
+        let copy = |(piece, block): (&Piece, &u32)| {
+            let bytes = &data[piece.bytes.clone()];
+            let at = self.area.block_at(*block) + u64::from(piece.start);
+            batch.copy(at, bytes)?;
+            Ok(data_sum(bytes))
+        };
+        whole.iter().zip(blocks).map(copy).collect()
+    }
+
+    fn store_lines(
+        &self,
+        batch: &mut Stored<'_>,
+        tree: &Tree,
+        sequence: u64,
+        whole: &[Piece],
+        blocks: &[u32],
+        sums: &[u32],
+    ) -> Result<()> {
+        for ((piece, block), data) in whole.iter().zip(blocks).zip(sums) {
+            let (owner, lbn, len) = (tree.owner, piece.lbn, piece.bytes.len() as u32);
+            let record = BlockRecord { owner, sequence, lbn, start: piece.start, len, data: *data };
+            let line = self.area.seal.encode_line(*block, &BlockLine::Record(record));
+            batch.store(self.area.line_at(*block), &line)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set_len(&self, file: &Arc<FileState>, len: u64) -> Result<()> {
+        if !is_offset(len) {
+            return Err(BufferError::Range { file: file.identity.clone(), offset: len, len: 0 });
+        }
+        self.control(file, FragmentKind::Length, len)
+    }
+
+    /// Appends a *length* or *removed*, and does in the tree what it says.
+    pub(crate) fn control(&self, file: &Arc<FileState>, kind: FragmentKind, len: u64) -> Result<()> {
+        let mut open = self.open_with_room(LINE, None)?;
+        let mut gone = Vec::new();
+        let mut tree = file.tree.write();
+        self.check_life(file, tree.life)?;
+        if kind == FragmentKind::Length && len == tree.size {
+            return Ok(());
+        }
+        let sequence = next_sequence(&mut tree)?;
+        if !plant::is(Defect::BufferLostCut) {
+            let mut batch = self.area.nvm().stored();
+            let new = New { owner: tree.owner, sequence, kind, part: 0, offset: len, payload: &[] };
+            let stored = open.append(&self.area, &mut batch, new);
+            let (block, _) = match stored.and_then(|place| self.area.commit(batch).map(|()| place)) {
+                Ok(place) => place,
+                Err(e) => {
+                    open.abandon(&self.space);
+                    return Err(e);
+                }
+            };
+            self.space.hold(block, 1);
+            tree.controls.push(Control { sequence, block });
+        }
+        tree.set_len(len, &mut gone);
+        match kind {
+            FragmentKind::Removed => tree.life = Life::Removed,
+            _ if tree.length.written(sequence) => self.push_due(file, Place::Length),
+            _ => {}
+        }
+        drop(tree);
+        drop(open);
+        self.space.let_go(&gone);
+        Ok(())
+    }
+}
+
+/// Counts an operation, also one that will fail: parts of it may be in NVM.
+fn next_sequence(tree: &mut Tree) -> Result<u64> {
+    if tree.last + 1 >= SEQUENCE_LIMIT {
+        return Err(BufferError::Spent);
+    }
+    tree.last += 1;
+    Ok(tree.last)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one operation")]
+fn append(
+    core: &Core,
+    open: Option<&mut Open>,
+    batch: &mut Stored<'_>,
+    tree: &Tree,
+    sequence: u64,
+    small: &[Piece],
+    data: &[u8],
+    places: &mut Vec<(u32, u32)>,
+) -> Result<()> {
+    let Some(open) = open else { return Ok(()) };
+    for (part, piece) in (0..).zip(small) {
+        let offset = piece.lbn * core.area.block_size() + u64::from(piece.start);
+        let payload = &data[piece.bytes.clone()];
+        let new = New { owner: tree.owner, sequence, kind: FragmentKind::Bytes, part, offset, payload };
+        places.push(open.append(&core.area, batch, new)?);
+    }
+    Ok(())
+}
