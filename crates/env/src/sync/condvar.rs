@@ -77,6 +77,8 @@ impl Condvar {
         let is_notified = || self.notified.load(Relaxed) != before;
         let mutex = MutexGuard::mutex(guard);
         MutexGuard::unlocked(guard, || {
+            // Releasing it is something done: who found it locked can go on.
+            scheduler.point();
             scheduler.blocked();
             while patient && !is_notified() {
                 scheduler.blocked();

@@ -48,7 +48,7 @@ struct MemoryFile {
 const MOST_BYTES: u64 = 1 << 26;
 
 /// Files of one name that a recorded home can make, one after the other.
-const LIVES: usize = 4;
+const LIVES: usize = 6;
 
 impl Default for MemoryHome {
     fn default() -> Self {

@@ -5,10 +5,10 @@ use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_medium::{Domain, Nvm, Pool};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_write_buffer::{BufferError, Identity, MemoryHome, OnDamage, recover};
+use ondol_write_buffer::{BufferError, BufferStats, Identity, MemoryHome, OnDamage, recover};
 use std::collections::BTreeMap;
 
-pub(crate) const CAPACITY: usize = 16 << 10;
+pub(crate) const CAPACITY: usize = 8 << 10;
 
 type Files = BTreeMap<Identity, Vec<u8>>;
 
@@ -18,6 +18,12 @@ pub(crate) struct Run {
     base: Vec<Vec<u8>>,
     events: Vec<Event>,
     states: Vec<Plain>,
+    pub(crate) stats: BufferStats,
+}
+
+/// After which numbers of events fewer states are allowed.
+fn marks(events: &[Event]) -> impl Fn(usize) -> bool {
+    move |n| matches!(events[n - 1], Event::Mark(_))
 }
 
 /// What exploring a run found.
@@ -44,7 +50,7 @@ impl Run {
             states.push(rig.plain.clone());
             power.mark(i as u64 + 1);
         }
-        Self { kind, base, events: power.take(), states }
+        Self { kind, base, events: power.take(), states, stats: rig.buffer.stats() }
     }
 
     pub(crate) fn events(&self) -> usize {
@@ -61,7 +67,7 @@ impl Run {
     /// Recovers from cuts everywhere, and for one of `again` of them from cuts of that recovery.
     pub(crate) fn explore(&self, sampling: Sampling, again: usize) -> Found {
         let media = self.media(&self.base);
-        let sampling = sampling.spread(&media, &self.events, 60_000);
+        let sampling = sampling.spread(&media, &self.events, marks(&self.events), 60_000);
         let mut found = Found::default();
         found.states = sampling.each(&media, &self.events, |layers, mark| {
             let state: Vec<Vec<u8>> = layers.iter().map(Layer::to_bytes).collect();
@@ -84,7 +90,7 @@ impl Run {
         }
         let events = power.take();
         let media = self.media(state);
-        let few = Sampling::default().at_most(8).spread(&media, &events, 60);
+        let few = Sampling::default().at_most(8).spread(&media, &events, marks(&events), 60);
         let mut wrong = Ok(());
         few.each(&media, &events, |layers, _| {
             let state: Vec<Vec<u8>> = layers.iter().map(Layer::to_bytes).collect();
