@@ -1,6 +1,6 @@
-//! The library against the reference model, on images of many kinds, with both engines, with remounts; e2fsck has the last word.
+//! The library against the reference model, on images of many kinds, with all engines, with remounts; e2fsck has the last word.
 
-use ondol_block::{BlockStore, RamStore};
+use ondol_block::RamStore;
 use ondol_env::sync::Arc;
 use ondol_testkit::image::{self, Spec};
 use ondol_testkit::op::{Op, text};
@@ -11,8 +11,7 @@ use ondol_tests::{depth, hunt};
 
 fn run(image: &[u8], setup: Setup, ops: &[Op]) -> Result<(), String> {
     let ram = Arc::new(RamStore::from_bytes(image.to_vec()));
-    let store: Arc<dyn BlockStore> = ram.clone();
-    let library = Library::open(store, &setup.options(), 1).map_err(|e| e.to_string())?;
+    let library = Library::open(setup.media(ram.clone()), &setup.options(), 1).map_err(|e| e.to_string())?;
     let mut lockstep = Lockstep::new(library)?;
     let done = lockstep.run(ops, 10).map_err(|e| e.to_string());
     let said = lockstep.target().failure().map(|f| format!("\nthe last failure was: {f}")).unwrap_or_default();

@@ -8,7 +8,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_laboratory::Image;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::plants::{CLASSIC, COMPRESSED, Planted, Shown};
+use ondol_laboratory::plants::{CLASSIC, COMPRESSED, Planted, SCALABLE, Shown};
 use ondol_laboratory::run::Run;
 use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};
 use ondol_power::{Cut, Event, Layer, Medium, Sampling};
@@ -125,7 +125,8 @@ fn early_forget_is_found_in_some_interleaving() {
 fn each_and_nothing_else() {
     let only = std::env::var("ONDOL_PLANT").ok();
     let mut missed = Vec::new();
-    for planted in CLASSIC.iter().chain(COMPRESSED).filter(|p| only.as_deref().is_none_or(|o| o == p.defect.name())) {
+    let all = CLASSIC.iter().chain(COMPRESSED).chain(SCALABLE);
+    for planted in all.filter(|p| only.as_deref().is_none_or(|o| o == p.defect.name())) {
         if let Err(what) = look(planted, None) {
             panic!("without {} in {}: {what}", planted.defect, planted.engine.name());
         }

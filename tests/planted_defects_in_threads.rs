@@ -1,7 +1,7 @@
 //! Planted defects that only a second thread shows are found, and where none is planted nothing is: two threads in interleavings that
 //! seeds decide, and then a crash at every event of theirs.
 //!
-//! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=1000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
+//! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=20000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
 
 use ondol::JournalEngine;
 use ondol_env::plant::Defect;
@@ -26,10 +26,10 @@ fn look(threaded: &Threaded, plant: Option<Defect>, seed: u64) -> Option<Violati
 #[test]
 fn each_and_nothing_else() {
     let only = std::env::var("ONDOL_PLANT").ok();
-    let all: Vec<Threaded> = JournalEngine::ALL.into_iter().flat_map(threaded).collect();
+    let all: Vec<Threaded> = JournalEngine::OF_IMAGES.into_iter().flat_map(threaded).collect();
     for threaded in all.iter().filter(|t| only.as_deref().is_none_or(|o| o == t.defect.name())) {
         let defect = threaded.defect;
-        let searches = (0..parameter("ONDOL_SCHEDULES", 800)).step_by(TOGETHER as usize);
+        let searches = (0..parameter("ONDOL_SCHEDULES", 4000)).step_by(TOGETHER as usize);
         let found = searches.clone().find_map(|seed| Some((seed, look(threaded, Some(defect), seed)?)));
         let (seed, violation) = found.unwrap_or_else(|| panic!("{defect} is not found in {}", threaded.engine.name()));
         if parameter("ONDOL_SHOW", 0) > 0 {

@@ -79,6 +79,11 @@ impl Kind {
         if n.is_multiple_of(2) { of(&Self::USUAL) } else { of(&Self::ALL) }
     }
 
+    /// Bytes of its blocks.
+    pub fn block_size(self) -> u64 {
+        if self == Self::Pages { 4096 } else { 1024 }
+    }
+
     /// Whether freed blocks are discarded.
     pub fn discards(self) -> bool {
         self == Self::OrphanFile

@@ -4,6 +4,7 @@ use crate::after::record_after;
 use crate::kernel;
 use crate::log::Log;
 use crate::names::Names;
+use crate::rot::Flip;
 use crate::run::Run;
 use crate::subject::{Description, Subject};
 use ondol::{Options, RecoverReport, Volume};
@@ -11,9 +12,9 @@ use ondol_block::{BlockStore, LayerStore};
 use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
 use ondol_power::{Cut, Event, Layer, Medium, PowerDomain};
-use ondol_testkit::disks;
+use ondol_testkit::disks::{self, Disks};
 use ondol_testkit::dump::{self, Snapshot};
-use ondol_testkit::image::{self, Disks, clock};
+use ondol_testkit::image::{self, clock};
 use ondol_testkit::op::Fill;
 use ondol_volume::{Caller, Error, ROOT, Volume as Inodes};
 
@@ -51,6 +52,11 @@ pub trait VolumeRun: Sync {
     /// See [`Subject::is_narrowed`].
     fn is_narrowed(&self, events: usize) -> bool;
 
+    /// See [`Subject::flip`].
+    fn flip(&self, _events: usize, _seed: u64) -> Option<Flip> {
+        None
+    }
+
     /// See [`Subject::describe`].
     fn describe(&self) -> Description;
 }
@@ -72,9 +78,9 @@ impl<R: VolumeRun> Subject for R {
 
     fn recover(&self, layers: &[Layer]) -> Result<Vec<Layer>, String> {
         let stores = disks::stores(layers);
-        let recovered = disks::media(&stores).and_then(ondol::recover_media);
+        let recovered = stores.media().and_then(ondol::recover_media);
         recovered.map_err(|e| format!("cannot be recovered: {e}"))?;
-        Ok(disks::layers(&stores))
+        Ok(stores.layers())
     }
 
     fn come_back(&self, layers: &[Layer], domain: &Arc<PowerDomain>) -> Result<(), String> {
@@ -85,7 +91,9 @@ impl<R: VolumeRun> Subject for R {
 
     fn essence(&self, recovered: &mut [Layer]) -> u128 {
         let log = self.log();
-        recovered.iter_mut().enumerate().fold(0, |all: u128, (n, layer)| {
+        // What a pool holds that has been recovered does not count.
+        let stores = recovered.iter_mut().filter(|layer| !disks::is_pool(layer));
+        stores.enumerate().fold(0, |all: u128, (n, layer)| {
             let one = if n == log.medium { layer.fingerprint_without(&log.pages) } else { layer.fingerprint() };
             all.rotate_left(1) ^ one
         })
@@ -113,12 +121,13 @@ impl<R: VolumeRun> Subject for R {
         }
         let tool = |e: image::ToolError| e.to_string();
         let recovered = recover_and_close(self, layers)?;
-        let verdict = image::check(Disks::of(&bytes(&recovered))).map_err(tool)?;
+        let verdict = image::check(image::Disks::of(&bytes(&recovered))).map_err(tool)?;
         if !verdict.is_clean() {
             return Err(format!("e2fsck -fn after our recovery ended with {}:\n{}", verdict.code, verdict.output));
         }
-        let Some(mended) = image::judge_left(Disks::of(&bytes(layers))).map_err(tool)?? else { return Ok(()) };
-        let mended: Vec<Layer> = mended.into_iter().map(Layer::new).collect();
+        let Some(mended) = image::judge_left(image::Disks::of(&bytes(layers))).map_err(tool)?? else { return Ok(()) };
+        let pool = layers.iter().filter(|layer| disks::is_pool(layer)).cloned();
+        let mended: Vec<Layer> = mended.into_iter().map(Layer::new).chain(pool).collect();
         let theirs = self.judge(&mended, events);
         theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}"))
     }
@@ -131,6 +140,19 @@ impl<R: VolumeRun> Subject for R {
 
     fn use_after(&self, layers: &[Layer], seed: u64) -> Option<Result<Run, String>> {
         Some(record_after(layers, self.opening().0, seed))
+    }
+
+    fn flip(&self, events: usize, seed: u64) -> Option<Flip> {
+        VolumeRun::flip(self, events, seed)
+    }
+
+    fn judge_flipped(&self, layers: &[Layer], flip: Flip, events: usize) -> Result<(), String> {
+        let wrong = |what| format!("a bit of the log has changed: {what}");
+        match self.recover(&flip.of(layers, self.log())) {
+            Ok(recovered) => self.judge(&recovered, events).map(drop).map_err(wrong),
+            Err(refusal) if refusal.contains("journal") => Ok(()),
+            Err(refusal) => Err(wrong(format!("the refusal does not name the journal: {refusal}"))),
+        }
     }
 
     fn names(&self) -> Names {
@@ -147,9 +169,9 @@ impl<R: VolumeRun> Subject for R {
 }
 
 /// Opens a state of a run, as after the power is back: with other random numbers, and without threads.
-fn open<R: VolumeRun, S: BlockStore + 'static>(run: &R, stores: &[Arc<S>]) -> ondol::Result<Volume> {
+fn open<R: VolumeRun, S: BlockStore + 'static>(run: &R, disks: &Disks<S>) -> ondol::Result<Volume> {
     let (options, seed) = run.opening();
-    Volume::open_stepped(disks::media(stores)?, options, clock(seed ^ 0xFFFF))
+    Volume::open_stepped(disks.media()?, options, clock(seed ^ 0xFFFF))
 }
 
 /// Recovers, uses the volume a little, because it must still be good for that, and closes it.
@@ -162,11 +184,12 @@ fn recover_and_close<R: VolumeRun>(run: &R, layers: &[Layer]) -> Result<Vec<Laye
     }
     volume.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
     check(&stores).map_err(|e| format!("recovered and closed: {e}"))?;
-    Ok(disks::layers(&stores))
+    Ok(stores.layers())
 }
 
+/// Of the stores, as others take them.
 fn bytes(layers: &[Layer]) -> Vec<Vec<u8>> {
-    layers.iter().map(Layer::to_bytes).collect()
+    layers.iter().filter(|layer| !disks::is_pool(layer)).map(Layer::to_bytes).collect()
 }
 
 /// Takes inodes and blocks, gives some back, and leaves others.
@@ -181,8 +204,8 @@ fn use_it(volume: &Inodes) -> ondol_volume::Result<()> {
 }
 
 /// Our own check of an image that nobody has mounted.
-fn check(stores: &[Arc<LayerStore>]) -> Result<(), String> {
-    let report = disks::media(stores).and_then(ondol::check_media).map_err(|e| e.to_string())?;
+fn check(disks: &Disks<LayerStore>) -> Result<(), String> {
+    let report = disks.media().and_then(ondol::check_media).map_err(|e| e.to_string())?;
     match () {
         () if report.is_clean() => Ok(()),
         () if report.needs_recovery => Err("the journal still holds transactions".into()),

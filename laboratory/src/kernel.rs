@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 pub(crate) fn replay(crashed: &[Layer]) -> Result<Option<Vec<Layer>>, String> {
     static ASKED: OnceLock<bool> = OnceLock::new();
     // A journal's device would take a loop device of its own: e2fsck is asked about those.
+    // Nor does it know pools.
     let [image] = crashed else { return Ok(None) };
     let bytes = image.to_bytes();
     if image::is_ours_alone(&bytes) || !*ASKED.get_or_init(may_be_asked) {

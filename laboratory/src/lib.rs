@@ -22,6 +22,7 @@ pub mod pool;
 mod prey;
 mod processor;
 pub mod reach;
+mod rot;
 pub mod run;
 mod search;
 mod signals;

@@ -2,8 +2,10 @@
 
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
+use ondol_format::jbd2::{JournalSuperblock, SUPERBLOCK_SIZE};
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
 use ondol_power::{Kind, Layer, Medium, Pages};
+use ondol_testkit::disks::is_pool;
 use ondol_volume::Image;
 use std::ops::Range;
 
@@ -21,6 +23,10 @@ pub struct Log {
     pub pages: Pages,
     /// All of it, by bytes.
     ranges: Vec<Range<u64>>,
+    /// All of it but for its superblock, by bytes.
+    scratch: Vec<Range<u64>>,
+    /// What it holds has checksums.
+    pub(crate) is_checked: bool,
 }
 
 impl Log {
@@ -32,7 +38,7 @@ impl Log {
         let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(disks[0].clone()));
         let image = Image::open(store).map_err(|e| e.to_string())?;
         let block_size = u64::from(image.superblock().block_size());
-        let (medium, slots): (usize, Vec<_>) = match disks.get(1) {
+        let (medium, slots): (usize, Vec<_>) = match disks.get(1).filter(|layer| !is_pool(layer)) {
             Some(device) => (1, slots_of(device)?),
             None => (
                 0,
@@ -46,9 +52,19 @@ impl Log {
             ),
         };
         let bytes = |&(block, _): &(u64, u64)| block * block_size..(block + 1) * block_size;
-        let pages = Pages::inside(joined(slots.iter().skip(1).map(bytes)));
+        let scratch = joined(slots.iter().skip(1).map(bytes));
         let ranges = joined(slots.iter().map(bytes));
-        Ok(Self { medium, slots, pages, ranges })
+        let mut superblock = [0; SUPERBLOCK_SIZE];
+        let at = slots.first().map_or(0, |(block, _)| block * block_size);
+        disks[medium].read(at as usize, &mut superblock);
+        let superblock = JournalSuperblock::parse(&superblock, block_size as u32, slots.len() as u64);
+        let is_checked = superblock.is_ok_and(|superblock| superblock.format().has_csum());
+        Ok(Self { medium, slots, pages: Pages::inside(scratch.clone()), ranges, scratch, is_checked })
+    }
+
+    /// Whether this byte of its medium lies in it, behind its superblock.
+    pub(crate) fn holds(&self, byte: u64) -> bool {
+        self.scratch.iter().any(|range| range.contains(&byte))
     }
 
     /// Whether any of these bytes of a medium lies in it.
@@ -79,6 +95,9 @@ fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
 
 /// The disks as media that power can be cut of.
 pub(crate) fn media(disks: Vec<Layer>) -> Vec<Medium> {
-    let medium = |(n, base): (usize, Layer)| Medium { base, kind: Kind::Block, whole: (n == 0).then_some(SUPERBLOCK) };
+    let medium = |(n, base): (usize, Layer)| {
+        let kind = if is_pool(&base) { Kind::Nvm } else { Kind::Block };
+        Medium { base, kind, whole: (n == 0).then_some(SUPERBLOCK) }
+    };
     disks.into_iter().enumerate().map(medium).collect()
 }

@@ -118,6 +118,11 @@ impl Names {
         }
     }
 
+    /// What a byte of the medium that the log lies on is.
+    pub(crate) fn of_log(&self, byte: u64) -> String {
+        self.of(self.log_on, byte, 1, None)
+    }
+
     /// What `len` bytes at `offset` of a medium are, which hold `bytes` if these are known.
     pub fn of(&self, medium: usize, offset: u64, len: u64, bytes: Option<&[u8]>) -> String {
         if self.block_size == 0 || len == 0 || medium != 0 && medium != self.log_on {

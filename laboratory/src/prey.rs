@@ -11,9 +11,9 @@ use ondol::{DataMode, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_power::Layer;
-use ondol_testkit::image;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
+use ondol_testkit::{disks, image};
 use std::panic::AssertUnwindSafe;
 
 /// What is hunted, and how.
@@ -91,9 +91,16 @@ impl Prey {
         Ok(run)
     }
 
+    /// The disks of a workload's image, with a new pool where the engine needs one.
+    fn with_pool(&self, disks: &[Layer], workload: &Workload) -> Vec<Layer> {
+        let pool = (self.engine == JournalEngine::Scalable)
+            .then(|| disks::pool(workload.mount.pool(workload.image.block_size())));
+        disks.iter().cloned().chain(pool).collect()
+    }
+
     fn setup(&self, disks: &[Layer], workload: &Workload) -> run::Setup {
         run::Setup {
-            disks: disks.to_vec(),
+            disks: self.with_pool(disks, workload),
             options: self.options(workload),
             ops: workload.before.clone(),
             remount: workload.remount,
@@ -162,7 +169,7 @@ impl Prey {
             return run.map(|run| vec![Recorded::One(Box::new(run))]).map_err(|what| self.uncrashed(workload, what));
         };
         let setup = threads::Setup {
-            disks: disks.to_vec(),
+            disks: self.with_pool(disks, workload),
             options: self.options(workload),
             before: workload.before.clone(),
             seed: self.seed,

@@ -66,8 +66,10 @@ impl Tally {
 pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
     Place::ALL.iter().copied().filter(move |place| match place.engines() {
         Engines::All => true,
+        Engines::Images => engine != JournalEngine::Scalable,
         Engines::Classic => engine == JournalEngine::Classic,
         Engines::Compressed => engine == JournalEngine::Compressed,
+        Engines::Scalable => engine == JournalEngine::Scalable,
     })
 }
 

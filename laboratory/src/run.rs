@@ -3,6 +3,7 @@
 use crate::contract;
 use crate::judge::VolumeRun;
 use crate::log::{self, Log};
+use crate::rot::{self, Flip};
 use crate::subject::Description;
 use ondol::{DataMode, Options, RecoverReport};
 use ondol_env::reach::{self, Hit};
@@ -87,13 +88,13 @@ pub enum RecordError {
 pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let stores = disks::recorded(&setup.disks, &domain);
-    let library = Library::open(disks::media(&stores)?, &setup.options, setup.seed)?;
+    let library = Library::open(stores.media()?, &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
     let last = if setup.remount { Op::Remount } else { Op::Sync };
     for op in setup.ops.iter().chain([&last]) {
         let _outcome = lockstep.step(op).map_err(Box::new)?;
     }
-    let base = disks::at_rest(&stores)?;
+    let base = stores.at_rest()?;
     drop(domain.take());
     listening.begin_anew();
     let mut run = Run {
@@ -210,6 +211,10 @@ impl VolumeRun for Run {
         let at_checkpoint =
             matches!(&self.events[events - 1], Event::Mark(id) if id % 2 == 1 && is_checkpoint(&(id / 2)));
         at_checkpoint || self.allowed[events].0 > self.allowed[events - 1].0
+    }
+
+    fn flip(&self, events: usize, seed: u64) -> Option<Flip> {
+        rot::choose(self, events, seed)
     }
 
     fn describe(&self) -> Description {

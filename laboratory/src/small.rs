@@ -1,6 +1,6 @@
 //! A violation with the fewest calls that still show it.
 
-use crate::explore::{Violation, Watch};
+use crate::explore::{Then, Violation, Watch};
 use crate::faults::Faults;
 use crate::prey::{Prey, Recorded};
 use crate::processor;
@@ -31,7 +31,10 @@ impl Prey {
     pub fn smallest(&self, workload: &Workload, violation: Violation, watch: &Watch) -> Result<Violation, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
         let exact = workload.under(violation.run.schedule);
-        let prey = Self { fault: violation.run.fault.map(Faults::One), ..self.clone() };
+        let mut prey = Self { fault: violation.run.fault.map(Faults::One), ..self.clone() };
+        if matches!(violation.path.1, Some(Then::Flipped(_))) {
+            prey.limits.flip_every = 1;
+        }
         let shrinking = Shrinking {
             prey: &prey,
             disks: workload.image.make()?,

@@ -2,6 +2,7 @@
 
 use crate::faults::Fault;
 use crate::names::Names;
+use crate::rot::Flip;
 use crate::run::Run;
 use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
@@ -69,6 +70,19 @@ pub trait Subject: Sync {
     /// The crash state, recovered and used, as a run that can be crashed again; equal seeds use it in equal ways. `None` of what nobody uses.
     fn use_after(&self, _layers: &[Layer], _seed: u64) -> Option<Result<Run, String>> {
         None
+    }
+
+    /// A bit of the crash state, after so many events, whose damage recovery has to notice; `None` where `seed` finds none.
+    fn flip(&self, _events: usize, _seed: u64) -> Option<Flip> {
+        None
+    }
+
+    /// What recovery makes of the crash state with that bit changed: it refuses it by name, or comes to what is right.
+    ///
+    /// # Errors
+    /// It does neither, which breaks the contract.
+    fn judge_flipped(&self, _layers: &[Layer], _flip: Flip, _events: usize) -> Result<(), String> {
+        Ok(())
     }
 
     /// What blocks of the media are.

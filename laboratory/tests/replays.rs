@@ -2,7 +2,7 @@
 
 use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
-use ondol_laboratory::explore::{CasePath, Limits, Violation, Watch};
+use ondol_laboratory::explore::{After, CasePath, Limits, Then, Violation, Watch};
 use ondol_laboratory::faults::Faults;
 use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};
 use ondol_laboratory::{Image, Prey, Replayed};
@@ -112,9 +112,65 @@ fn what_is_done_after_a_recovery_is_crashed_too() {
     let mut prey = prey(EARLY, None);
     prey.limits.use_every = 1;
     let small = prey.smallest(&workload, violation.clone(), &Watch::default()).unwrap();
-    let case = small.path.1.and_then(|after| after.case).expect("a crash of what is done then");
+    let Some(Then::Used(After { case: Some(case), .. })) = small.path.1 else { panic!("a crash of what is done then") };
     let lost = case.keep.iter().filter(|keep| **keep != Keep::All).count();
     assert_eq!(lost, 1, "{case}");
     let sound = with(None, 1);
     assert!(sound.violations.is_empty() && sound.used > 0 && sound.used_states > sound.used, "{:?}", sound.violations);
+}
+
+/// A bit of the log changes where a later sync shows that it is not the log's end: it is refused, or not needed any more.
+#[test]
+fn damage_in_the_midst_of_the_log_is_noticed() {
+    let calls = "create /a 0644; write /a 0 3000 #1; fsync /a; create /b 0644; fsync /b; write /a 0 3000 #2; chmod /a 0600; sync";
+    let workload = workload("", calls, &[]);
+    for (engine, defect) in
+        [(JournalEngine::Classic, Defect::UncheckedChecksum), (JournalEngine::Compressed, Defect::SilentDamage)]
+    {
+        let with = |plant, flip_every| {
+            let mut prey = Prey { engine, ..prey(plant, None) };
+            prey.limits.flip_every = flip_every;
+            (prey.explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap(), prey)
+        };
+        let (unflipped, _) = with(Some(defect), 0);
+        assert!(unflipped.violations.is_empty(), "no crash shows it: {:?}", unflipped.violations);
+        let (report, prey) = with(Some(defect), 1);
+        let violation = report.violations.first().unwrap_or_else(|| panic!("{defect:?}: {} flips", report.flipped));
+        let small = prey.smallest(&workload, violation.clone(), &Watch::default()).unwrap();
+        assert!(matches!(small.path.1, Some(Then::Flipped(_))), "{small}");
+        assert!(small.to_string().contains("log slot"), "it says what has changed: {small}");
+        let path: CasePath = small.path.to_string().parse().unwrap();
+        assert_eq!(path, small.path);
+        let (sound, _) = with(None, 1);
+        assert!(sound.violations.is_empty() && sound.flipped > 20, "{:?}", sound.violations);
+    }
+}
+
+/// A synchronous write over stored bytes fails as its medium does: its times may be there, and the old bytes, whatever comes next.
+#[test]
+fn a_synchronous_write_that_failed_may_have_left_the_old_bytes() {
+    let calls = "write /a 0 3000 #1; write /a 0 2000 #4; chmod /d 0700; rename /b /d/b";
+    let workload = workload("create /a 0644; chattr /a S; mkdir /d 0755; create /b 0644", calls, &[]);
+    for engine in [JournalEngine::Classic, JournalEngine::Compressed] {
+        for fault in (0..16).map(|n| format!("write:{n}:1").parse().unwrap()) {
+            let prey = Prey { engine, ..prey(None, Some(Faults::One(fault))) };
+            let report = prey.explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap();
+            assert!(report.violations.is_empty(), "{}", report.violations[0]);
+        }
+    }
+}
+
+/// A step of a transaction puts its bytes over stored ones outside of it: a write of them that failed may have left any of them, also where a later step of the transaction
+/// has removed the file.
+#[test]
+fn a_transaction_that_failed_may_have_left_what_it_led_through() {
+    let calls = "transaction { truncate /a 1500; write /b 100 300 #5; write /b 150 300 #6; chmod /b 0755; unlink /a }";
+    let workload = workload("create /a 0644; write /a 0 3000 #1; create /b 0644; write /b 0 2000 #2", calls, &[]);
+    for engine in [JournalEngine::Classic, JournalEngine::Compressed] {
+        for fault in (0..16).flat_map(|n| [1, 2].map(|times| format!("write:{n}:{times}").parse().unwrap())) {
+            let prey = Prey { engine, ..prey(None, Some(Faults::One(fault))) };
+            let report = prey.explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap();
+            assert!(report.violations.is_empty(), "{fault}: {}", report.violations[0]);
+        }
+    }
 }

@@ -62,6 +62,7 @@ fn session(
         mount: Some(mount),
         device: None,
         image: None,
+        pool: None,
         below,
     })
 }

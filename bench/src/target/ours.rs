@@ -4,7 +4,7 @@ use super::device::Modelled;
 use super::image::{self, ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::session::{Session, Setting};
-use super::spec::Image;
+use super::spec::{Image, On};
 use super::unique_name;
 use crate::BenchError;
 use crate::command::Program;
@@ -14,10 +14,11 @@ use crate::fs::lib_fs::LibFs;
 use crate::fs::std_fs::StdFs;
 use crate::guarantee;
 use crate::interrupt::Interrupt;
+use ondol::pool::CreateOptions;
 use ondol::{FormatOptions, Options, Volume};
 use ondol_env::System;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A volume that the bench has opened in this process.
@@ -37,7 +38,9 @@ impl Ours {
 
 /// An image, opened in this process.
 pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchError> {
-    let options = Options::parse(&image.options).map_err(|e| BenchError::Usage(format!("lib: {e}")))?;
+    let (pool, options) = with_pool(image)?;
+    let options = Options::parse(&options).map_err(|e| BenchError::Usage(format!("lib: {e}")))?;
+    let options = if image.one_lock { options.with_one_lock() } else { options };
     let (path, made) = find_or_make(image, setting)?;
     let device = Modelled::of(image.on, &path)?;
     let volume = match &device {
@@ -56,6 +59,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
         mount: None,
         device,
         image: made,
+        pool,
         below: None,
     })
 }
@@ -63,12 +67,13 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
 /// An image, mounted by this program's `mount` command.
 pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
     let (path, made) = find_or_make(image, setting)?;
+    let (pool, options) = with_pool(image)?;
     let mut device = Modelled::of(image.on, &path)?;
     let path = device.as_mut().map_or(Ok(path), Modelled::serve)?;
     let program = setting.program.to_string_lossy();
     let mount = Mounted::by_server(&[&program, "umount"], interrupt, |point| {
         let mount = Program::new(&setting.program)?.args(["mount", "-f"]);
-        let mount = if image.options.is_empty() { mount } else { mount.arg("-o").arg(&image.options) };
+        let mount = if options.is_empty() { mount } else { mount.arg("-o").arg(&options) };
         Ok(mount.arg(&path).arg(point))
     })?;
     let make = if made.is_some() { WorkDir::create_in_image } else { WorkDir::create_in };
@@ -84,8 +89,18 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
         mount: Some(mount),
         device,
         image: made,
+        pool,
         below: None,
     })
+}
+
+/// The pool that is made for an image, if one is, and the image's mount options with it.
+fn with_pool(image: &Image) -> Result<(Option<ImageFile>, String), BenchError> {
+    let Some(bytes) = image.pool else { return Ok((None, image.options.clone())) };
+    let file = ImageFile::create_in(&image::directory(Some(On::Ram), Path::new(""))?, bytes)?;
+    ondol::pool::create(file.path(), &CreateOptions::new()).map_err(|e| failed(file.path().display(), &e))?;
+    let options = format!("nvm={},{}", file.path().display(), image.options);
+    Ok((Some(file), options.trim_end_matches(',').to_owned()))
 }
 
 /// The image, and its guard if it had to be made. A bare name that does not exist is made where images are made.

@@ -40,6 +40,7 @@ pub(super) fn directory(path: &Path) -> Result<Session, BenchError> {
         mount: None,
         device: None,
         image: None,
+        pool: None,
         below: None,
     })
 }
@@ -89,6 +90,7 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
         mount: Some(mount),
         device,
         image: Some(image),
+        pool: None,
         below: None,
     })
 }
@@ -115,6 +117,7 @@ pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -
         mount: Some(mount),
         device,
         image: Some(image),
+        pool: None,
         below: None,
     })
 }

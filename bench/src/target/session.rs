@@ -39,6 +39,8 @@ pub(crate) struct Session {
     pub(super) mount: Option<Mounted>,
     pub(super) device: Option<Modelled>,
     pub(super) image: Option<ImageFile>,
+    /// The NVM pool in front of it.
+    pub(super) pool: Option<ImageFile>,
     /// What is handed on.
     pub(super) below: Option<WorkDir>,
 }
@@ -91,7 +93,7 @@ impl Session {
 
     /// Ends the work and closes or unmounts: everything is home then. (Dropping a session does the same and prints what fails.)
     pub(crate) fn close(self) -> (Result<(), BenchError>, Closed) {
-        let Self { fs, guarantee: _, probe, work, volume, mount, device, image, below } = self;
+        let Self { fs, guarantee: _, probe, work, volume, mount, device, image, pool, below } = self;
         drop(fs);
         drop(probe);
         let done = [
@@ -99,7 +101,7 @@ impl Session {
             volume.map_or(Ok(()), Ours::close),
             mount.map_or(Ok(()), Mounted::unmount),
         ];
-        (done.into_iter().collect(), Closed { device, image, below })
+        (done.into_iter().collect(), Closed { device, image, pool, below })
     }
 }
 
@@ -107,6 +109,7 @@ impl Session {
 pub(crate) struct Closed {
     device: Option<Modelled>,
     image: Option<ImageFile>,
+    pool: Option<ImageFile>,
     below: Option<WorkDir>,
 }
 
@@ -118,10 +121,11 @@ impl Closed {
 
     /// Takes the rest away.
     pub(crate) fn remove(self) -> Result<(), BenchError> {
-        let Self { device, image, below } = self;
+        let Self { device, image, pool, below } = self;
         let done = [
             device.map_or(Ok(()), Modelled::remove),
             image.map_or(Ok(()), ImageFile::remove),
+            pool.map_or(Ok(()), ImageFile::remove),
             below.map_or(Ok(()), WorkDir::remove),
         ];
         done.into_iter().collect()

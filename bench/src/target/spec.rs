@@ -75,6 +75,10 @@ pub(crate) struct Image {
     pub(crate) size: Option<u64>,
     /// What it lies on: then it is made, with `path` as its name.
     pub(crate) on: Option<On>,
+    /// Bytes of the NVM pool in memory that is made for it, if one is.
+    pub(crate) pool: Option<u64>,
+    /// Its engine has one lock for everything.
+    pub(crate) one_lock: bool,
     /// Mount options, comma-separated.
     pub(crate) options: String,
 }
@@ -129,7 +133,8 @@ fn parse(text: &str) -> Result<Kind, String> {
         return image(rest).map(Kind::Lib);
     }
     if let Some(rest) = text.strip_prefix("fuse:") {
-        return image(rest).map(Kind::Fuse);
+        let image = image(rest)?;
+        return if image.one_lock { Err("journal=fg is for lib: only".into()) } else { Ok(Kind::Fuse(image)) };
     }
     let (name, options) = text.split_once(',').unwrap_or((text, ""));
     match name {
@@ -159,17 +164,20 @@ fn image(text: &str) -> Result<Image, String> {
     if path.is_empty() {
         return Err("names no image".into());
     }
-    if path.starts_with("nvm:") {
-        return Err("NVM pools as targets are not built yet".into());
-    }
-    let mut image = Image { path: path.into(), size: None, on: None, options: String::new() };
+    let mut image =
+        Image { path: path.into(), size: None, on: None, pool: None, one_lock: false, options: String::new() };
     let mut passed_on = Vec::new();
     for option in options.split(',').filter(|option| !option.is_empty()) {
         match option.split_once('=') {
             Some(("size", value)) => image.size = Some(size(value)?),
+            Some(("pool", value)) => image.pool = Some(size(value)?),
             Some(("on", value)) => image.on = Some(on(value)?),
+            Some(("journal", "fg")) => image.one_lock = true,
             _ => passed_on.push(option),
         }
+    }
+    if image.one_lock && image.pool.is_none() {
+        return Err("journal=fg needs pool=SIZE".into());
     }
     if image.on.is_some() && image.path.components().count() != 1 {
         return Err("on= is for an image that the bench makes: name it without a directory".into());
@@ -236,12 +244,27 @@ mod tests {
         let through = Through { below: Some("/var/tmp".into()), options: "max_threads=2".into() };
         assert_eq!(kind("passthrough:/var/tmp,max_threads=2"), Kind::Passthrough(through));
         assert_eq!(kind("fuse2fs"), Kind::Fuse2fs(Fresh::default()));
-        let image =
-            Image { path: "/x.img".into(), size: Some(2 * GIB), on: None, options: "data=journal,commit=1".into() };
+        let image = Image {
+            path: "/x.img".into(),
+            size: Some(2 * GIB),
+            on: None,
+            pool: None,
+            one_lock: false,
+            options: "data=journal,commit=1".into(),
+        };
         assert_eq!(kind("lib:/x.img,data=journal,size=2G,commit=1"), Kind::Lib(image.clone()));
         assert_eq!(kind("fuse:/x.img,size=2G,data=journal,commit=1"), Kind::Fuse(image));
-        let image = Image { path: "x.img".into(), size: None, on: Some(On::Hdd), options: "data=journal".into() };
-        assert_eq!(kind("lib:x.img,on=hdd,data=journal"), Kind::Lib(image));
+        let image = Image {
+            path: "x.img".into(),
+            size: None,
+            on: Some(On::Hdd),
+            pool: Some(GIB),
+            one_lock: false,
+            options: "data=journal".into(),
+        };
+        assert_eq!(kind("lib:x.img,on=hdd,data=journal,pool=1G"), Kind::Lib(image.clone()));
+        let image = Image { one_lock: true, ..image };
+        assert_eq!(kind("lib:x.img,on=hdd,data=journal,pool=1G,journal=fg"), Kind::Lib(image));
         let fresh = Fresh { on: Some(On::Ssd), ..Fresh::default() };
         assert_eq!(kind("kernel:ext4,on=ssd"), Kind::Kernel(KernelFs::Ext4, fresh));
         let fresh = Fresh { on: Some(On::Disk), options: "data=journal,noatime".into(), ..Fresh::default() };
@@ -267,7 +290,9 @@ mod tests {
             ("lib:x,size=0", "size=0"),
             ("lib:/d/x,on=ssd", "without a directory"),
             ("lib:", "names no image"),
-            ("lib:nvm:/dev/pmem0", "NVM pools"),
+            ("lib:x,pool=much", "size=much"),
+            ("lib:x,journal=fg", "needs pool=SIZE"),
+            ("fuse:x,pool=1G,journal=fg", "lib: only"),
             ("dir:", "names no directory"),
             ("tmpfs,size=1G", "takes no options"),
             ("null,data=journal", "`data=journal` is no option of a mount without a volume"),

@@ -1,6 +1,7 @@
 //! Time, randomness and the number of processors behind one trait.
 
 use crate::sync::{Mutex, thread};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// A point in time as ext4 stores it: seconds since 1970 and nanoseconds (0..=999_999_999).
@@ -50,9 +51,10 @@ pub trait Env: Send + Sync {
 pub struct System;
 
 impl Env for System {
-    /// As many as the machine lets this process have.
+    /// As many as the machine let this process have when it was first asked: finding out reads a handful of files, and each commit asks.
     fn processors(&self) -> usize {
-        thread::available_parallelism().map_or(1, usize::from)
+        static FOUND: OnceLock<usize> = OnceLock::new();
+        *FOUND.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
     }
 
     fn sleep(&self, time: Duration) {

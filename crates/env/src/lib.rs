@@ -16,4 +16,4 @@ pub mod waits;
 
 pub use clock::{Env, Fixed, System, Timestamp};
 pub use number::thread_number;
-pub use step::{Progress, Step};
+pub use step::{Bell, Progress, Step};

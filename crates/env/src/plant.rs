@@ -19,10 +19,14 @@ pub enum Subject {
     Classic,
     /// Engine `compressed`.
     Compressed,
+    /// Engine `scalable`.
+    Scalable,
     /// NVM pools.
     Pool,
     /// The NVM write buffer.
     Buffer,
+    /// The NVM log.
+    Log,
 }
 
 macro_rules! defects {
@@ -106,17 +110,17 @@ defects! {
     UnwrittenLate "unwritten-late" All "An extent is published as written before its data is on the way.",
     UnmarkedMount "unmarked-mount" All "A mount does not set RECOVER.",
     FlagClearedEarly "flag-cleared-early" All "RECOVER is cleared while the log still holds transactions.",
-    XattrFreedAsData "xattr-freed-as-data" All "A block of attributes is freed as if it had held data.",
-    NodeFreedAsData "node-freed-as-data" All "A node of an extent tree is freed as if it had held data.",
-    DirectoryFreedAsData "directory-freed-as-data" All "A directory's blocks are freed as if they had held data.",
-    SymlinkFreedAsData "symlink-freed-as-data" All "The block of a symbolic link is freed as if it had held data.",
-    PointersFreedAsData "pointers-freed-as-data" All "A pointer block is freed as if it had held data.",
+    XattrFreedAsData "xattr-freed-as-data" Classic "A block of attributes is freed as if it had held data.",
+    NodeFreedAsData "node-freed-as-data" Classic "A node of an extent tree is freed as if it had held data.",
+    DirectoryFreedAsData "directory-freed-as-data" Classic "A directory's blocks are freed as if they had held data.",
+    SymlinkFreedAsData "symlink-freed-as-data" Classic "The block of a symbolic link is freed as if it had held data.",
+    PointersFreedAsData "pointers-freed-as-data" Classic "A pointer block is freed as if it had held data.",
     RevokeForever "revoke-forever" Classic "Recovery also holds back images that are younger than a revoke.",
     HalfRevoked "half-revoked" All "Of a freed run only the first block is revoked.",
     RevokedImageKept "revoked-image-kept" All "A checkpoint writes images home that were revoked.",
     MisreadWrap "misread-wrap" All "What goes over the end of the ring goes on a block too far.",
     WaitForOlder "wait-for-older" All "A sync is content with the transaction before its own.",
-    ForgottenFlag "forgotten-flag" All "Data of a file that once was journaled by its flag is written in place when the flag is gone.",
+    ForgottenFlag "forgotten-flag" Classic "Data of a file that once was journaled by its flag is written in place when the flag is gone.",
     OverwrittenStaging "overwritten-staging" Compressed "Data that the newest transaction names is overwritten in place.",
     StagingSumOfFirst "staging-sum-of-first" Compressed "The checksum of data that a unit names covers the first block of each run.",
     StaleOrphanLink "stale-orphan-link" All "An inode leaves the orphan list, and the one before it goes on naming it.",
@@ -126,6 +130,11 @@ defects! {
     RevokesOfOneBlock "revokes-of-one-block" Classic "Of many revokes the log has those that fit into one block.",
     UnlistedValue "unlisted-value" All "The inode of a value that nothing names any more is not entered as an orphan.",
     KeptTruncate "kept-truncate" All "A finished truncate stays on the orphan list.",
+    UnfreshBase "unfresh-base" Scalable "Recovery applies the records of a new block to what home held before.",
+    UncommittedHome "uncommitted-home" Scalable "A checkpoint writes blocks home as they are, with changes that are not committed.",
+    UnlockedCounters "unlocked-counters" Scalable "Numbers that operations share are logged without a lock.",
+    UnheededHome "unheeded-home" Scalable "A checkpoint that home did not take counts as done.",
+    UntoldOwner "untold-owner" Scalable "A checkpoint takes what a block's next owner has for what the one before had.",
     PoolMissingWriteBack "pool-missing-write-back" Pool "A record in the NVM pool is not written back from the CPU's caches.",
     PoolMissingFence "pool-missing-fence" Pool "What is written back to the NVM pool is not waited for.",
     PoolUncheckedChecksum "pool-unchecked-checksum" Pool "Recovery does not verify the checksums of the NVM pool.",
@@ -142,6 +151,17 @@ defects! {
     BufferLostCut "buffer-lost-cut" Buffer "A truncate is not recorded in the buffer.",
     BufferOldestWins "buffer-oldest-wins" Buffer "Recovery applies the oldest write of each byte last.",
     BufferEarlyReset "buffer-early-reset" Buffer "Recovery empties the buffer before the files are synced.",
+    LogMissingWriteBack "log-missing-write-back" Log "A record of the NVM log is not written back from the CPU's caches.",
+    LogMissingFence "log-missing-fence" Log "What is written back to the NVM log is not waited for.",
+    LogUncheckedChecksum "log-unchecked-checksum" Log "Recovery does not verify the checksums of the NVM log.",
+    LogImpatientCommit "log-impatient-commit" Log "A commit does not wait for the records before it.",
+    LogUnnamedVoid "log-unnamed-void" Log "A commit does not name the reservations that it has voided.",
+    LogUnseenVoid "log-unseen-void" Log "An operation takes no notice that its record was voided.",
+    LogUnawaitedVoid "log-unawaited-void" Log "Lines of the NVM log are used again while somebody whose record was voided still writes there.",
+    LogEarlyRelease "log-early-release" Log "Lines of the NVM log are used again before the moved tail is durable.",
+    LogUnmendedTail "log-unmended-tail" Log "A torn copy of the NVM log's tail stays while the other is written.",
+    LogRepeatedPositions "log-repeated-positions" Log "After recovery, positions of the NVM log come again.",
+    LogSilentDamage "log-silent-damage" Log "Recovery takes a damaged commit of the NVM log for the log's end.",
 }
 
 impl fmt::Display for Subject {
@@ -150,8 +170,10 @@ impl fmt::Display for Subject {
             Self::All => "all",
             Self::Classic => "classic",
             Self::Compressed => "compressed",
+            Self::Scalable => "scalable",
             Self::Pool => "pool",
             Self::Buffer => "buffer",
+            Self::Log => "log",
         })
     }
 }

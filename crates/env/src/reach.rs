@@ -11,12 +11,16 @@ use std::marker::PhantomData;
 /// The journal engines in which a place can be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engines {
-    /// All block engines.
+    /// All engines.
     All,
+    /// Those whose log lies in the image.
+    Images,
     /// `classic` alone.
     Classic,
     /// `compressed` alone.
     Compressed,
+    /// `scalable`.
+    Scalable,
 }
 
 macro_rules! places {
@@ -56,30 +60,30 @@ macro_rules! places {
 }
 
 places! {
-    LogWraps "log-wraps" All "A transaction lies across the end of the ring.",
-    EmptyLogBegins "empty-log-begins" All "The first transaction in an empty log sets the tail.",
+    LogWraps "log-wraps" Images "A transaction lies across the end of the ring.",
+    EmptyLogBegins "empty-log-begins" Images "The first transaction in an empty log sets the tail.",
     PartialCheckpoint "partial-checkpoint" All "A checkpoint moves the tail and leaves younger transactions in the log.",
     WholeCheckpoint "whole-checkpoint" All "A checkpoint empties the log.",
-    CommitBesideCheckpoint "commit-beside-checkpoint" All "A transaction becomes durable while a checkpoint writes.",
+    CommitBesideCheckpoint "commit-beside-checkpoint" Images "A transaction becomes durable while a checkpoint writes.",
     NewerThanCheckpoint "newer-than-checkpoint" All "A block was committed again while a checkpoint wrote its older image.",
     FreedBesideCheckpoint "freed-beside-checkpoint" All "Freed blocks wait for the end of a checkpoint.",
-    ForegroundCommit "foreground-commit" All "An operation commits because it finds no room.",
+    ForegroundCommit "foreground-commit" Images "An operation commits because it finds no room.",
     ForegroundCheckpoint "foreground-checkpoint" All "An operation writes a checkpoint because it finds no room.",
-    MemoryCheckpoint "memory-checkpoint" All "A checkpoint because too many images wait in memory.",
+    MemoryCheckpoint "memory-checkpoint" Images "A checkpoint because too many images wait in memory.",
     TimerCommit "timer-commit" All "The committer commits an old or large transaction.",
     BackgroundCheckpoint "background-checkpoint" All "The checkpointer writes a checkpoint.",
     BackgroundFlush "background-flush" All "The flusher flushes data.",
-    GroupCommit "group-commit" All "A sync waits until another thread has committed for it.",
+    GroupCommit "group-commit" Images "A sync waits until another thread has committed for it.",
     DataFlush "data-flush" All "A sync flushes data that no transaction names.",
     ChangedWhileCommitted "changed-while-committed" All "A block is changed while another image of it is kept.",
     SealedBesideChange "sealed-beside-change" All "Derived values go into an image and into newer live bytes.",
-    FreedImageLeftOut "freed-image-left-out" All "A block that its transaction has freed is not logged.",
+    FreedImageLeftOut "freed-image-left-out" Images "A block that its transaction has freed is not logged.",
     RevokeWritten "revoke-written" All "A transaction revokes blocks.",
     ManyRevokes "many-revokes" Classic "Revokes fill more than one block of the log.",
     SeveralDescriptors "several-descriptors" Classic "A transaction has more than one descriptor block.",
     EscapedImage "escaped-image" Classic "An image that begins like a block of the log is escaped.",
     BlockEvicted "block-evicted" All "The cache drops a block.",
-    ReadFromLog "read-from-log" All "A block that was dropped after its commit is read from its committed image.",
+    ReadFromLog "read-from-log" Images "A block that was dropped after its commit is read from its committed image.",
     Discarded "discarded" All "Freed blocks are discarded.",
     EarlyFlush "early-flush" Compressed "A commit flushes data that was written in place first.",
     StagedRun "staged-run" Compressed "A transaction names new data that is at home.",
@@ -88,16 +92,21 @@ places! {
     StagedChanged "staged-changed" Compressed "New data that was written home is changed before its commit.",
     StagedOverwritten "staged-overwritten" Compressed "Data that a transaction in the log names or holds is overwritten through the log.",
     NoRoomForNewData "no-room-for-new-data" Compressed "All new data goes home because the ring has no room for it.",
+    NvmLogFull "nvm-log-full" Scalable "An operation finds the NVM log full and makes room.",
+    HomeFailed "home-failed" Scalable "A checkpoint cannot write home, and the engine goes on.",
+    FreedBehindSlice "freed-behind-slice" Scalable "A checkpoint leaves alone a block that a later record has freed.",
+    ImageFromRecords "image-from-records" Scalable "A checkpoint builds the image of a block that has changed again from its records.",
+    BuiltBlockHome "built-block-home" Scalable "A checkpoint writes a bitmap home that home had nothing of.",
     StoredChunk "stored-chunk" Compressed "Images go into a unit as they are, because they look random.",
     SeveralChunks "several-chunks" Compressed "A unit has several compressed chunks.",
     ReplayOne "replay-one" All "Recovery brings one transaction home.",
     ReplaySeveral "replay-several" All "Recovery brings several transactions home.",
     ReplayNone "replay-none" All "Recovery finds no whole transaction in a log that is not empty.",
-    ReplayWrapped "replay-wrapped" All "Recovery follows the log across the end of the ring.",
-    ReplayNewer "replay-newer" All "Recovery writes the newest of several images of a block.",
+    ReplayWrapped "replay-wrapped" Images "Recovery follows the log across the end of the ring.",
+    ReplayNewer "replay-newer" Images "Recovery writes the newest of several images of a block.",
     RevokeHonoured "revoke-honoured" All "Recovery holds an image back because of a revoke.",
     ReplayEscaped "replay-escaped" Classic "Recovery restores the beginning of an escaped image.",
-    StaleEnd "stale-end" All "Recovery finds a block of an earlier lap at the end of the log.",
+    StaleEnd "stale-end" Images "Recovery finds a block of an earlier lap at the end of the log.",
     TornEnd "torn-end" Compressed "Recovery finds a unit that is not whole at the end of the log.",
     StagedArrived "staged-arrived" Compressed "Recovery finds that the data which the last unit names has arrived.",
     StagedLost "staged-lost" Compressed "Recovery finds that the data which the last unit names has not arrived.",

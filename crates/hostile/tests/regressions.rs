@@ -72,6 +72,11 @@ fn pool() {
 }
 
 #[test]
+fn log() {
+    run(Target::Log);
+}
+
+#[test]
 fn words() {
     run(Target::Words);
 }

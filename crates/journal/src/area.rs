@@ -76,8 +76,10 @@ pub const MERGE: usize = 256;
 
 /// Scattered writes from which on several threads do them: what a device does at the same time, it should be asked for at the same time.
 pub const WORTH_THREADS: usize = 256;
-/// How many then.
-const WRITERS: usize = 4;
+/// How many then, unless told otherwise (`checkpoint_threads=`): one where there is one processor.
+pub(crate) fn writers(env: &dyn Env) -> usize {
+    if env.processors() == 1 { 1 } else { 4 }
+}
 
 /// Writes blocks home, by rising block number, merged where they follow each other.
 pub(crate) fn write_runs(store: &dyn BlockStore, block_size: usize, images: &[(u64, impl AsRef<[u8]>)]) -> Result<()> {
@@ -90,13 +92,13 @@ pub(crate) fn write_runs(store: &dyn BlockStore, block_size: usize, images: &[(u
 /// The store's failure; what else there was may have been written.
 pub(crate) fn write_many(
     store: &Arc<dyn BlockStore>,
-    env: &dyn Env,
+    threads: usize,
     block_size: usize,
     images: &[(u64, Block)],
 ) -> Result<()> {
     let starts = |at: &mut usize, run: &[_]| Some(std::mem::replace(at, *at + run.len()));
     let starts: Vec<usize> = runs(images).scan(0, starts).collect();
-    if starts.len() < WORTH_THREADS || env.processors() == 1 {
+    if starts.len() < WORTH_THREADS || threads == 1 {
         return write_runs(&**store, block_size, images);
     }
     let (store, images, next) = (store.clone(), images.to_vec(), AtomicUsize::new(0));
@@ -107,7 +109,7 @@ pub(crate) fn write_many(
         }
         Ok(())
     };
-    together(WRITERS, "ondol-writer", work)?.into_iter().collect()
+    together(threads, "ondol-writer", work)?.into_iter().collect()
 }
 
 /// What of `images` follows each other, at most [`MERGE`] blocks at a time.

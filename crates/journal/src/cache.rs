@@ -75,6 +75,12 @@ pub(crate) struct BufState {
     pub(crate) home: bool,
     /// The block was freed: it is neither journaled nor written home any more.
     pub(crate) freed: bool,
+    /// Home holds nothing of it.
+    pub(crate) built: bool,
+    /// Records in an NVM log that have changes of this block and are not home yet.
+    pub(crate) records: u32,
+    /// What it held before the first of them; `None` for zeros.
+    pub(crate) before: Option<Block>,
 }
 
 impl Buf {
@@ -87,6 +93,9 @@ impl Buf {
             newborn: false,
             home: false,
             freed: false,
+            built: false,
+            records: 0,
+            before: None,
         };
         Self { block, referenced: AtomicBool::new(true), state: Mutex::new(state) }
     }
@@ -166,6 +175,8 @@ const SHARDS: usize = 64;
 struct Shard {
     map: HashMap<u64, Arc<Buf>, NumberHash>,
     clock: Clock<u64>,
+    /// Look-ups for the bytes of a block.
+    looked_up: u64,
 }
 
 /// Counters of the cache.
@@ -186,7 +197,6 @@ pub struct Cache {
     per_shard: usize,
     home: Arc<dyn Home>,
     client: Arc<dyn Client>,
-    hits: AtomicU64,
     misses: AtomicU64,
 }
 
@@ -198,7 +208,7 @@ impl Cache {
     pub(crate) fn new(block_size: usize, bytes: usize, home: Arc<dyn Home>, client: Arc<dyn Client>) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let per_shard = (bytes / block_size).max(Self::LEAST) / SHARDS;
-        Self { shards, block_size, per_shard, home, client, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+        Self { shards, block_size, per_shard, home, client, misses: AtomicU64::new(0) }
     }
 
     /// Bytes in a block.
@@ -208,20 +218,24 @@ impl Cache {
 
     /// The counters so far.
     pub fn stats(&self) -> CacheStats {
-        let blocks = self.shards.iter().map(|s| s.lock().map.len() as u64).sum();
-        CacheStats { hits: self.hits.load(Relaxed), misses: self.misses.load(Relaxed), blocks }
+        let (mut blocks, mut looked_up) = (0, 0);
+        for shard in &self.shards {
+            let shard = shard.lock();
+            blocks += shard.map.len() as u64;
+            looked_up += shard.looked_up;
+        }
+        let misses = self.misses.load(Relaxed);
+        CacheStats { hits: looked_up.saturating_sub(misses), misses, blocks }
     }
 
     /// The live block, read and checked if it is not in memory.
     pub(crate) fn get(&self, block: u64, kind: Kind) -> Result<Arc<Buf>> {
-        let buf = self.get_unread(block, kind);
+        let buf = self.find(block, kind, 1);
         let mut state = buf.state.lock();
         if state.data.is_none() {
             self.misses.fetch_add(1, Relaxed);
-            state.data = Some(self.load(block, kind)?);
-            state.kind = kind;
-        } else {
-            self.hits.fetch_add(1, Relaxed);
+            let (bytes, built) = self.load(block, kind)?;
+            (state.data, state.kind, state.built) = (Some(bytes), kind, built);
         }
         drop(state);
         Ok(buf)
@@ -229,7 +243,13 @@ impl Cache {
 
     /// The live block without its content, for a handle that will build it.
     pub(crate) fn get_unread(&self, block: u64, kind: Kind) -> Arc<Buf> {
+        self.find(block, kind, 0)
+    }
+
+    /// The live block, as it is in memory, `counted` times.
+    fn find(&self, block: u64, kind: Kind, counted: u64) -> Arc<Buf> {
         let mut shard = self.shard(block).lock();
+        shard.looked_up += counted;
         if let Some(buf) = shard.map.get(&block) {
             buf.referenced.store(true, Relaxed);
             return buf.clone();
@@ -237,7 +257,7 @@ impl Cache {
         while shard.map.len() >= self.per_shard && evict_one(&mut shard) {}
         let buf = Arc::new(Buf::new(block, kind));
         shard.map.insert(block, buf.clone());
-        let Shard { map, clock } = &mut *shard;
+        let Shard { map, clock, .. } = &mut *shard;
         clock.push(block, map.len(), |block| map.contains_key(block));
         buf
     }
@@ -271,17 +291,19 @@ impl Cache {
         }
     }
 
-    fn load(&self, block: u64, kind: Kind) -> Result<Block> {
+    /// Its bytes, and whether they were built because home holds none.
+    fn load(&self, block: u64, kind: Kind) -> Result<(Block, bool)> {
         if let Some(image) = self.home.committed(block) {
             reach::hit(Place::ReadFromLog);
-            return Ok(image);
+            return Ok((image, false));
         }
         let mut bytes = vec![0; self.block_size];
         self.home.read_home(block, &mut bytes)?;
-        if kind != Kind::DATA {
-            self.client.load(block, kind, &mut bytes)?;
+        let built = kind != Kind::DATA && self.client.build(kind, &mut bytes);
+        if kind != Kind::DATA && !built {
+            self.client.verify(block, kind, &bytes)?;
         }
-        Ok(bytes.into())
+        Ok((bytes.into(), built))
     }
 
     fn shard(&self, block: u64) -> &Mutex<Shard> {
@@ -295,7 +317,7 @@ const LOOKS: usize = 8;
 
 /// Removes one block that nobody but the cache holds. False when there is none among the next few.
 fn evict_one(shard: &mut Shard) -> bool {
-    let Shard { map, clock } = shard;
+    let Shard { map, clock, .. } = shard;
     clock.evict(LOOKS, |block| {
         let Some(buf) = map.get(&block) else { return Look::Gone };
         if Arc::strong_count(buf) > 1 || buf.referenced.swap(false, Relaxed) {

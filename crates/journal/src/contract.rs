@@ -2,7 +2,7 @@
 
 use crate::{Block, Cache, Corrupt, JournalError, Ranges, Result, WriteSet};
 use ondol_env::Step;
-use ondol_env::sync::{Arc, Condvar, Mutex};
+use ondol_env::sync::Arc;
 
 /// The number of a transaction, or of whatever an engine makes durable as one. They grow by one and never repeat, also across engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,11 +90,14 @@ impl Patches {
 
 /// What an engine asks of the volume that feeds it.
 pub trait Client: Send + Sync {
-    /// Checks a block that was read from home, or builds it where the medium holds none (an uninitialised bitmap).
+    /// Builds a block of which the medium holds nothing yet (an uninitialised bitmap). False: what was read from home counts.
+    fn build(&self, kind: Kind, bytes: &mut [u8]) -> bool;
+
+    /// Checks a block that was read from home.
     ///
     /// # Errors
     /// Names the structure and what is wrong with it.
-    fn load(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> std::result::Result<(), Corrupt>;
+    fn verify(&self, block: u64, kind: Kind, bytes: &[u8]) -> std::result::Result<(), Corrupt>;
 
     /// Computes the derived values (checksums, free counts) of an image of metadata that goes to journal or home, from that
     /// image, the other images of the same transaction, and nothing else. `dirty` are the bytes that changed in it
@@ -145,6 +148,10 @@ pub struct EngineStats {
     pub stall_ns: u64,
     /// Revoke records written.
     pub revokes: u64,
+    /// Lines of 64 bytes that an NVM log has taken.
+    pub log_lines: u64,
+    /// Records that commits of an NVM log did not wait for.
+    pub log_voided: u64,
     /// Blocks of the journal area in use.
     pub used_blocks: u64,
     /// Size of the journal area in blocks.
@@ -240,17 +247,19 @@ pub trait Engine: Send + Sync {
     /// `Aborted`, or the store's failure.
     fn checkpoint_all(&self) -> Result<()>;
 
-    /// The commit timer and the background checkpointer, to be stepped by the owner of the volume.
+    /// The commit timer and the background checkpointer, to be stepped by the owner of the volume: in turn, or side by side.
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>>;
-
-    /// Set and notified when a step has something to do before its timer.
-    fn wake(&self) -> Arc<(Mutex<bool>, Condvar)>;
 
     /// Stops the engine for good: nothing is written any more, and no fsync succeeds.
     fn stop(&self, why: &str);
 
     /// Why the engine has stopped, if it has.
     fn aborted(&self) -> Option<String>;
+
+    /// Why nothing can be written home at present, if that is so and the engine goes on all the same: what is durable stays so, in its log.
+    fn home_failure(&self) -> Option<String> {
+        None
+    }
 
     /// The counters so far.
     fn stats(&self) -> EngineStats;

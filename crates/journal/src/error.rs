@@ -24,12 +24,20 @@ pub enum JournalError {
     /// The store failed.
     #[error(transparent)]
     Block(#[from] BlockError),
+    /// The NVM log failed.
+    #[error(transparent)]
+    Log(Box<ondol_nvm_log::LogError>),
     /// A block read from home breaks its rules.
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
     /// An earlier journal write or flush failed: nothing more is written, and no fsync succeeds any more.
     #[error("the journal was stopped after a failed write or flush ({0}); unmount, then run `ondol recover`")]
     Aborted(String),
+    /// Nothing can be written home, and the log has no room for more. What was acknowledged is in the log; when home works again, so does the engine.
+    #[error(
+        "changes cannot be written to the image ({0}): what was synced is safe in the NVM pool; mend the disk, or unmount and run `ondol recover --nvm POOL`"
+    )]
+    Home(String),
     /// The operation needs more blocks at once than the journal can promise.
     #[error("one atomic operation needs {need} blocks, the journal takes at most {max}")]
     TooBig {
@@ -55,4 +63,10 @@ pub enum JournalError {
     /// The journal uses something this version does not know.
     #[error("journal: {0}")]
     Unsupported(String),
+}
+
+impl From<ondol_nvm_log::LogError> for JournalError {
+    fn from(e: ondol_nvm_log::LogError) -> Self {
+        Self::Log(Box::new(e))
+    }
 }

@@ -5,7 +5,7 @@ use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::Step;
-use ondol_env::sync::{Arc, Condvar, Mutex};
+use ondol_env::sync::Arc;
 
 struct Source {
     store: Arc<dyn BlockStore>,
@@ -26,7 +26,6 @@ impl Home for Source {
 pub struct ReadOnlyEngine {
     source: Arc<Source>,
     cache: Cache,
-    wake: Arc<(Mutex<bool>, Condvar)>,
 }
 
 impl ReadOnlyEngine {
@@ -34,7 +33,7 @@ impl ReadOnlyEngine {
     pub fn new(store: Arc<dyn BlockStore>, block_size: u32, client: Arc<dyn Client>, cache_bytes: usize) -> Self {
         let source = Arc::new(Source { store, block_size: block_size as usize });
         let cache = Cache::new(block_size as usize, cache_bytes, source.clone(), client);
-        Self { source, cache, wake: Arc::default() }
+        Self { source, cache }
     }
 }
 
@@ -93,9 +92,6 @@ impl Engine for ReadOnlyEngine {
     }
     fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
         Vec::new()
-    }
-    fn wake(&self) -> Arc<(Mutex<bool>, Condvar)> {
-        self.wake.clone()
     }
     fn stop(&self, _why: &str) {}
     fn aborted(&self) -> Option<String> {

@@ -45,7 +45,7 @@ fn medium(unit: &[u8], durable: u64) -> RamStore {
     let mut sb = JournalSuperblock::new(BLOCK as u32, 1024, UUID);
     sb.set_incompat(JournalIncompat::CSUM_V3 | JournalIncompat::COMPRESSED);
     sb.set_start(Some(1), NOW as u32);
-    sb.set_extension(&Extension { engine: 2, data: 1, sequence: NOW, durable });
+    sb.set_extension(&Extension { engine: 2, data: 1, sequence: NOW, durable, attached: None });
     let at = JOURNAL as usize * BLOCK;
     bytes[at..at + 1024].copy_from_slice(&sb.encode());
     bytes[at + BLOCK..at + BLOCK + unit.len()].copy_from_slice(unit);

@@ -131,7 +131,7 @@ fn full_of_revokes(file: &File) {
 fn compressed_superblock() -> JournalSuperblock {
     let mut sb = superblock();
     sb.set_incompat(sb.incompat() | JournalIncompat::COMPRESSED);
-    sb.set_extension(&Extension { engine: 2, data: 1, sequence: FIRST.into(), durable: 0 });
+    sb.set_extension(&Extension { engine: 2, data: 1, sequence: FIRST.into(), ..Extension::default() });
     sb
 }
 

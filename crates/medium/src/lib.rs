@@ -64,6 +64,7 @@
 mod detect;
 mod domain;
 mod error;
+mod header;
 pub mod loops;
 mod map;
 mod memory;
@@ -75,18 +76,19 @@ mod persist;
 mod poison;
 mod pool;
 mod record;
+mod shared;
 mod stats;
 
 pub use domain::{Domain, DomainError, MediumKind};
 pub use error::{NvmError, Result};
+pub use header::{HeaderFault, check_header, crc32c, seal_header};
 pub use model::{ModelError, NvmModel};
 pub use nvm::Nvm;
 pub use open::{Access, NvmOptions};
 pub use order::{Fenced, Published, Stored, WrittenBack};
 pub use persist::Instructions;
 pub use pool::{
-    AREAS_START, Area, AreaKind, HEADERS, Header, HeaderFault, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec,
-    inspect,
+    AREAS_START, Area, AreaKind, HEADERS, Header, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec, inspect,
 };
 pub use stats::NvmStats;
 

@@ -7,7 +7,9 @@ use crate::open::{Access, resolve};
 use crate::poison::Poison;
 use crate::record::Recorder;
 use crate::stats::{LINE, Stats};
-use crate::{Domain, Instructions, MediumKind, NvmError, NvmModel, NvmStats, PAGE, Result, Stored, memory, persist};
+use crate::{
+    Domain, Fenced, Instructions, MediumKind, NvmError, NvmModel, NvmStats, PAGE, Result, Stored, memory, persist,
+};
 use ondol_env::sync::Arc;
 use std::fs::File;
 use std::ops::Range;
@@ -57,7 +59,9 @@ impl Nvm {
     }
 
     pub(crate) fn held(mut self, file: File, access: Access, chosen: bool) -> Self {
-        (self.file, self.read_only, self.chosen) = (Some(file), access == Access::Read, chosen);
+        // The mapping keeps the open description, and so its lock.
+        self.file = Some(file).filter(|_| access != Access::Joint);
+        (self.read_only, self.chosen) = (access == Access::Read, chosen);
         self
     }
 
@@ -168,6 +172,12 @@ impl Nvm {
     /// Begins a batch of stores that become durable together.
     pub fn stored(&self) -> Stored<'_> {
         Stored::new(self)
+    }
+
+    /// The proof for what other threads have fenced, as the caller says: each of them has set a word of DRAM after its fence (with `Release`), which this
+    /// thread has read (with `Acquire`). A fence is over when it returns, so what is stored after such a read comes after it for everybody.
+    pub fn fenced_by_others(&self) -> Fenced<'_> {
+        Fenced::by_others(self)
     }
 
     /// Reads `buf.len()` bytes at `offset`.

@@ -17,6 +17,9 @@ pub enum Access {
     /// Reading and storing; an exclusive lock.
     #[default]
     Write,
+    /// Reading and storing side by side with other processes; a shared lock, which lasts as long as the mapping. Who else stores where is theirs to
+    /// agree on. No descriptor stays open.
+    Joint,
 }
 
 /// How an NVM is opened.
@@ -43,7 +46,7 @@ impl Nvm {
     /// # Errors
     /// `Locked` when somebody holds it, `Unfit` and `Domain` when this cannot be, `Open` for the system's refusals.
     pub fn open(path: &Path, options: &NvmOptions) -> Result<Self> {
-        let writable = options.access == Access::Write;
+        let writable = options.access != Access::Read;
         let opened = OpenOptions::new().read(true).write(writable).open(path);
         let name = path.display().to_string();
         match opened {
@@ -95,7 +98,7 @@ impl Nvm {
         if len == 0 {
             return Err(unfit(&name, "it has less than 4096 bytes"));
         }
-        let writable = options.access == Access::Write;
+        let writable = options.access != Access::Read;
         if kind.is_file() && writable && meta.blocks() < size / 512 {
             reserve(&file, size).map_err(|e| fail("reserve the space of", e))?;
         }
@@ -113,7 +116,7 @@ fn unfit(name: &str, what: &str) -> NvmError {
 
 fn lock(file: &File, name: &str, access: Access) -> Result<()> {
     let op = match access {
-        Access::Read => FlockOperation::NonBlockingLockShared,
+        Access::Read | Access::Joint => FlockOperation::NonBlockingLockShared,
         Access::Write => FlockOperation::NonBlockingLockExclusive,
     };
     match rustix::fs::flock(file, op) {

@@ -144,6 +144,17 @@ impl<'n> Stored<'n> {
         Ok(old)
     }
 
+    /// Takes in `len` bytes at `offset` that others have stored through the caches, with no write-back of their own: this batch makes them durable, as far as
+    /// this thread sees them now.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    pub fn others(&mut self, offset: u64, len: u64) -> Result<()> {
+        self.nvm.check("write back", offset, len)?;
+        self.touched(offset, len);
+        Ok(())
+    }
+
     /// Begins the way of all stores of this batch to the medium, each line once. Nothing is to be done where caches survive.
     pub fn write_back(mut self) -> WrittenBack<'n> {
         merge(&mut self.lines);
@@ -206,6 +217,10 @@ impl<'n> WrittenBack<'n> {
 }
 
 impl<'n> Fenced<'n> {
+    pub(crate) fn by_others(nvm: &'n Nvm) -> Self {
+        Self { nvm }
+    }
+
     /// Stores a commit word in one step, and makes it durable.
     ///
     /// # Errors
@@ -223,6 +238,18 @@ impl<'n> Fenced<'n> {
         for (offset, word) in words {
             stored.store_u64(*offset, *word)?;
         }
+        stored.write_back().fence()?;
+        Ok(Published { nvm: self.nvm })
+    }
+
+    /// Stores a record that checks itself, at any `offset`, and makes it durable: one fence. After a crash on the way any of its words may
+    /// be there, and its own checksum must say so.
+    ///
+    /// # Errors
+    /// As for [`Stored::store`]; `Msync` and `Stopped`, after which it may be there or not.
+    pub fn publish_record(&self, offset: u64, record: &[u8]) -> Result<Published<'n>> {
+        let mut stored = self.nvm.stored();
+        stored.store(offset, record)?;
         stored.write_back().fence()?;
         Ok(Published { nvm: self.nvm })
     }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::compose::Composed;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use ondol_env::sync::{Arc, Condvar, Mutex, thread};
+use ondol_env::sync::{Arc, thread};
 use ondol_env::{Progress, Step};
 use ondol_journal::JournalError;
 use std::time::Duration;
@@ -11,51 +11,43 @@ use std::time::Duration;
 /// How often the steps look at the clock when nobody wakes them.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The running thread; stopped and joined by [`Background::stop`] or on drop.
+/// The running threads; stopped and joined by [`Background::stop`] or on drop.
+#[derive(Default)]
 pub(crate) struct Background {
     stop: Arc<AtomicBool>,
-    wake: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<thread::JoinHandle<()>>,
+    threads: Vec<(Work, thread::JoinHandle<()>)>,
 }
 
+/// A step of a volume.
+pub(crate) type Work = Arc<dyn Step<Error = JournalError>>;
+
 impl Background {
-    /// Starts stepping the steps of a volume.
-    pub(crate) fn start(composed: &Composed) -> Self {
-        let (stop, wake, steps) = (Arc::new(AtomicBool::new(false)), composed.engine.wake(), composed.steps());
-        if steps.is_empty() {
-            return Self { stop, wake, thread: None };
-        }
-        let (stopped, woken) = (stop.clone(), wake.clone());
-        let run = move || {
-            while !stopped.load(SeqCst) {
-                run_all(&steps, &stopped);
-                let mut kicked = woken.0.lock();
-                if !*kicked && !stopped.load(SeqCst) {
-                    woken.1.wait_for(&mut kicked, TICK);
+    /// Gives each step a thread: a checkpoint keeps no commit waiting.
+    pub(crate) fn start(steps: Vec<Work>) -> Self {
+        let mut background = Self::default();
+        for step in steps {
+            let (stopped, work) = (background.stop.clone(), step.clone());
+            let run = move || run_until(&*work, &stopped);
+            match thread::Builder::new().name(format!("ondol-{}", step.name())).spawn(run) {
+                Ok(thread) => background.threads.push((step, thread)),
+                Err(e) => {
+                    tracing::warn!("no thread to {} ({e}): operations commit and checkpoint themselves", step.name());
                 }
-                *kicked = false;
             }
-        };
-        let thread = thread::Builder::new().name("ondol-journal".into()).spawn(run);
-        if let Err(e) = &thread {
-            tracing::warn!("no background thread ({e}): operations commit and checkpoint themselves");
         }
-        Self { stop, wake, thread: thread.ok() }
+        background
     }
 
-    /// No thread: the steps are run by [`run_until_idle`] alone.
-    pub(crate) fn none(composed: &Composed) -> Self {
-        Self { stop: Arc::new(AtomicBool::new(false)), wake: composed.engine.wake(), thread: None }
+    /// No threads: the steps are run by [`run_until_idle`] alone.
+    pub(crate) fn none() -> Self {
+        Self::default()
     }
 
-    /// Ends the thread and waits for it.
+    /// Ends the threads and waits for them.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, SeqCst);
-        *self.wake.0.lock() = true;
-        self.wake.1.notify_all();
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
-        }
+        self.threads.iter().for_each(|(step, _)| step.bell().ring());
+        self.threads.drain(..).for_each(|(_, thread)| drop(thread.join()));
     }
 }
 
@@ -65,10 +57,15 @@ impl Drop for Background {
     }
 }
 
-fn run_all(steps: &[Arc<dyn Step<Error = JournalError>>], stop: &AtomicBool) {
-    for step in steps {
+fn run_until(step: &dyn Step<Error = JournalError>, stopped: &AtomicBool) {
+    loop {
+        let seen = step.bell().rings();
         // A failed step has stopped the engine, which every later call reports.
-        while !stop.load(SeqCst) && matches!(step.step(), Ok(Progress::Worked)) {}
+        while !stopped.load(SeqCst) && matches!(step.step(), Ok(Progress::Worked)) {}
+        if stopped.load(SeqCst) {
+            return;
+        }
+        step.bell().wait(seen, TICK);
     }
 }
 
@@ -88,4 +85,95 @@ pub(crate) fn run_until_idle(composed: &Composed) -> Result<()> {
         }
     }
     Err(ondol_volume::Error::Invalid("background work does not come to an end").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondol_env::Bell;
+    use ondol_env::sync::atomic::AtomicU32;
+    use ondol_env::sync::{Condvar, Mutex};
+
+    /// Takes as long as the gate is closed.
+    #[derive(Default)]
+    struct Slow {
+        bell: Bell,
+        began: AtomicU32,
+        gate: (Mutex<bool>, Condvar),
+    }
+
+    #[derive(Default)]
+    struct Counted {
+        bell: Bell,
+        steps: AtomicU32,
+    }
+
+    impl Step for Slow {
+        type Error = JournalError;
+
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        fn bell(&self) -> &Bell {
+            &self.bell
+        }
+
+        fn step(&self) -> std::result::Result<Progress, JournalError> {
+            self.began.fetch_add(1, SeqCst);
+            let mut open = self.gate.0.lock();
+            while !*open {
+                self.gate.1.wait(&mut open);
+            }
+            Ok(Progress::Idle)
+        }
+    }
+
+    impl Step for Counted {
+        type Error = JournalError;
+
+        fn name(&self) -> &'static str {
+            "counted"
+        }
+
+        fn bell(&self) -> &Bell {
+            &self.bell
+        }
+
+        fn step(&self) -> std::result::Result<Progress, JournalError> {
+            self.steps.fetch_add(1, SeqCst);
+            Ok(Progress::Idle)
+        }
+    }
+
+    fn until(holds: impl Fn() -> bool) {
+        for _ in 0..60_000 {
+            if holds() {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        panic!("it waits for ever");
+    }
+
+    #[test]
+    fn a_step_that_takes_long_keeps_no_other_waiting() {
+        let (slow, counted) = (Arc::new(Slow::default()), Arc::new(Counted::default()));
+        let mut background = Background::start(vec![slow.clone(), counted.clone()]);
+        until(|| slow.began.load(SeqCst) == 1);
+        for _ in 0..20 {
+            let before = counted.steps.load(SeqCst);
+            counted.bell().ring();
+            until(|| counted.steps.load(SeqCst) > before);
+        }
+        assert_eq!(slow.began.load(SeqCst), 1, "it is still at it");
+        *slow.gate.0.lock() = true;
+        slow.gate.1.notify_all();
+        background.stop();
+        let (began, steps) = (slow.began.load(SeqCst), counted.steps.load(SeqCst));
+        counted.bell().ring();
+        slow.bell().ring();
+        thread::sleep(Duration::from_millis(5));
+        assert_eq!((began, steps), (slow.began.load(SeqCst), counted.steps.load(SeqCst)), "nobody is left");
+    }
 }

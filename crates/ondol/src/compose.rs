@@ -7,20 +7,22 @@
 //! Up to *examine* only replay and MMP write. What fails later takes the marks of a mounted volume away again: whoever mends it must be able to
 //! open it.
 
+use crate::background::Work;
 use crate::holding::Holding;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::memory::Shares;
-use crate::{Error, JournalEngine, Options, RecoverReport, Result, fast_commit, journal_size};
+use crate::{Error, JournalEngine, Options, RecoverReport, Result, fast_commit, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
-use ondol_env::{Env, Progress, Step, System};
+use ondol_env::{Bell, Env, Progress, Step, System};
 use ondol_format::Incompat;
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, compressed};
+use ondol_nvm_log::OnDamage;
 use ondol_volume::{
     DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes, VolumeOptions,
 };
@@ -32,6 +34,8 @@ pub(crate) struct Composed {
     pub(crate) store: Arc<dyn BlockStore>,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) inodes: Arc<Inodes>,
+    /// The NVM pool in front of it.
+    pub(crate) attached: Option<nvm::Hold>,
     /// With multiple mount protection: what keeps others away.
     pub(crate) hold: Option<Arc<Mmp>>,
     pub(crate) recovered: Recovered,
@@ -58,7 +62,10 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
 }
 
 /// Opens the image on `media`.
-pub(crate) fn open_media(media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
+    if let Some(pool) = &options.nvm {
+        media = media.with_pool(nvm::open(pool, options.read_only)?);
+    }
     let image = open_image(media.store.clone(), options)?;
     if options.read_only {
         return open_read_only(media, image, options, env);
@@ -94,9 +101,9 @@ fn open_whole(
     holding.check()?;
     let image = Image::open(media.store.clone())?;
     let map = media.log_map(&image)?;
-    let store = media.store;
+    let store = media.store.clone();
     let journal = jbd2::info(&*store, &map)?;
-    let options = &options.clone().over(image.superblock(), journal.asks);
+    let options = &nvm::options(&media, &image, options, journal.asks)?;
     let shared = image.shared()?;
     reader(store.clone(), &image, shared.clone(), options, env.clone()).1.examine(&image)?;
     if journal.errno != 0 {
@@ -107,24 +114,31 @@ fn open_whole(
     }
     let data = options.data.unwrap_or_default();
     let journal = options.journal.unwrap_or_default();
-    let open = match journal {
-        JournalEngine::Classic => jbd2::open,
-        JournalEngine::Compressed => compressed::open,
+    let config = engine_config(options, data);
+    let client = shared.clone();
+    let mut attached = None;
+    let engine: Arc<dyn Engine> = match journal {
+        JournalEngine::Classic => Arc::new(jbd2::open(store.clone(), map, client, env.clone(), config)?),
+        JournalEngine::Compressed => Arc::new(compressed::open(store.clone(), map, client, env.clone(), config)?),
+        JournalEngine::Scalable => {
+            let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), config)?;
+            attached = Some(hold);
+            Arc::new(engine)
+        }
     };
-    let engine: Arc<dyn Engine> =
-        Arc::new(open(store.clone(), map, shared.clone(), env.clone(), engine_config(options, data))?);
     let inodes = Arc::new(Inodes::new(shared, engine.clone(), env.clone(), volume_options(options, data, false)));
     let orphans = Processed::default();
-    let mut composed = Composed { store, engine, inodes, hold: None, recovered, orphans, options: options.clone() };
+    let options = options.clone();
+    let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes().to_vec());
+    let mut composed = Composed { store, engine, inodes, attached, hold: None, recovered, orphans, options };
     holding.check()?;
-    let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes());
-    let begun = image.mark_mounted(env.now(), mounted_on, who(journal));
-    match begun.and_then(|()| composed.inodes.process_orphans()) {
+    let begun = image.mark_mounted(env.now(), mounted_on.as_deref(), who(journal));
+    match begun.map_err(Error::from).and_then(|()| composed.begin()) {
         Ok(orphans) => composed.orphans = orphans,
         Err(e) => {
             holding.check()?;
             composed.withdraw();
-            return Err(e.into());
+            return Err(e);
         }
     }
     composed.hold = holding.end()?;
@@ -167,7 +181,7 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
     let options = &options.clone().over(image.superblock(), Extension::default());
     let (engine, inodes) = reader(store.clone(), &image, image.shared()?, options, env);
     let (orphans, options) = (Processed::default(), options.clone());
-    Ok(Composed { store, engine, inodes, hold: None, recovered, orphans, options })
+    Ok(Composed { store, engine, inodes, attached: None, hold: None, recovered, orphans, options })
 }
 
 fn why_read_only(image: &Image) -> Option<Error> {
@@ -237,6 +251,10 @@ fn replay(media: &Media, image: &Image) -> Result<Recovered> {
     let map = media.log_map(image)?;
     let store = &media.store;
     let journal = jbd2::info(&**store, &map)?;
+    if let Some(attached) = journal.nvm {
+        let (recovered, _) = nvm::recover(media, image, (&map, attached), OnDamage::Refuse)?;
+        return recovered_image(media, image, recovered);
+    }
     if !journal.dirty && !image.needs_recovery() {
         return Ok(Recovered::default());
     }
@@ -292,6 +310,8 @@ pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
         journaled_data: data == DataMode::Journal,
         discard: options.discard.unwrap_or(false),
         zeroing: options.zeroing.unwrap_or(false),
+        checkpoint_threads: options.checkpoint_threads,
+        one_lock: options.one_lock,
     }
 }
 
@@ -314,10 +334,20 @@ struct ErrorWriter(Arc<Inodes>);
 struct Keeper {
     hold: Arc<Mmp>,
     engine: Arc<dyn Engine>,
+    /// Nobody rings it: it goes by the clock.
+    bell: Bell,
 }
 
 impl Step for Keeper {
     type Error = JournalError;
+
+    fn name(&self) -> &'static str {
+        "protect"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.bell
+    }
 
     fn step(&self) -> std::result::Result<Progress, JournalError> {
         self.hold.keep().map_err(|e| {
@@ -330,6 +360,14 @@ impl Step for Keeper {
 impl Step for ErrorWriter {
     type Error = JournalError;
 
+    fn name(&self) -> &'static str {
+        "errors"
+    }
+
+    fn bell(&self) -> &Bell {
+        self.0.errors_noted()
+    }
+
     fn step(&self) -> std::result::Result<Progress, JournalError> {
         self.0.save_errors()
     }
@@ -337,14 +375,14 @@ impl Step for ErrorWriter {
 
 impl Composed {
     /// Everything that is to be done in the background.
-    pub(crate) fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+    pub(crate) fn steps(&self) -> Vec<Work> {
         if self.engine.max_blocks() == 0 {
             return Vec::new();
         }
         let mut steps = self.engine.steps();
         steps.push(Arc::new(ErrorWriter(self.inodes.clone())));
         if let Some(hold) = &self.hold {
-            steps.push(Arc::new(Keeper { hold: hold.clone(), engine: self.engine.clone() }));
+            steps.push(Arc::new(Keeper { hold: hold.clone(), engine: self.engine.clone(), bell: Bell::default() }));
         }
         steps
     }
@@ -367,10 +405,17 @@ impl Composed {
         Ok(orphans.map(drop)?)
     }
 
+    /// What comes first on a volume that is marked as mounted.
+    fn begin(&self) -> Result<Processed> {
+        self.attached.as_ref().map_or(Ok(()), |hold| hold.begin(&self.store))?;
+        Ok(self.inodes.process_orphans()?)
+    }
+
     /// Empties the journal and takes the marks of a mounted volume away.
     fn give_back(&self) -> Result<()> {
         self.inodes.save_errors()?;
         self.engine.checkpoint_all()?;
+        self.attached.as_ref().map_or(Ok(()), |hold| hold.end(&self.store))?;
         Ok(Image::open(self.store.clone())?.mark_unmounted(&self.inodes)?)
     }
 

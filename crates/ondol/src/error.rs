@@ -4,6 +4,8 @@ use crate::OptionError;
 use ondol_block::BlockError;
 use ondol_journal::JournalError;
 use ondol_medium::{NvmError, PoolError};
+use ondol_nvm_log::LogError;
+use ondol_run_log::RunLogError;
 use ondol_volume::Error as VolumeError;
 use rustix::io::Errno;
 use std::path::PathBuf;
@@ -51,6 +53,9 @@ pub enum Error {
     /// A pool cannot be used.
     #[error(transparent)]
     Pool(PoolError),
+    /// The log of running programs in a pool cannot be used.
+    #[error(transparent)]
+    Run(Box<RunLogError>),
     /// The image is in a state in which this cannot be done; says what to do.
     #[error("{target}: {what}")]
     State {
@@ -82,6 +87,16 @@ impl From<PoolError> for Error {
     }
 }
 
+impl From<RunLogError> for Error {
+    fn from(e: RunLogError) -> Self {
+        match e {
+            RunLogError::Nvm(e) => Self::Nvm(e),
+            RunLogError::Pool(e) => e.into(),
+            e => Self::Run(Box::new(e)),
+        }
+    }
+}
+
 impl Error {
     /// The error number that a system call would give for this.
     pub fn errno(&self) -> i32 {
@@ -95,7 +110,8 @@ impl Error {
                 Errno::NOSPC.raw_os_error()
             }
             Self::Pool(PoolError::NotAPool { .. } | PoolError::Newer { .. }) => Errno::INVAL.raw_os_error(),
-            Self::Pool(_) | Self::State { .. } => Errno::UCLEAN.raw_os_error(),
+            Self::Run(e) if matches!(**e, RunLogError::Small { .. }) => Errno::NOSPC.raw_os_error(),
+            Self::Pool(_) | Self::Run(_) | Self::State { .. } => Errno::UCLEAN.raw_os_error(),
         }
     }
 }
@@ -145,6 +161,7 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::Corrupt(_) => Errno::UCLEAN,
         VolumeError::Block(BlockError::Locked { .. }) => Errno::BUSY,
         VolumeError::Block(BlockError::ReadOnly { .. }) => Errno::ROFS,
+        VolumeError::Journal(JournalError::Log(e)) if matches!(**e, LogError::Damaged { .. }) => Errno::UCLEAN,
         VolumeError::Block(b) => return b.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
         _ => Errno::IO,
     };

@@ -157,8 +157,11 @@ fn plan(options: &FormatOptions, size: u64, zeroed: bool) -> std::result::Result
     o.root_owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     o.zeroed = zeroed;
     let engine = options.journal.unwrap_or(JournalEngine::Compressed);
+    if engine == JournalEngine::Scalable {
+        return Err(ondol_format::FormatError::Parameter(crate::nvm::NOT_ASKED_FOR.into()));
+    }
     let data = options.data.unwrap_or(match engine {
-        JournalEngine::Classic => DataMode::Ordered,
+        JournalEngine::Classic | JournalEngine::Scalable => DataMode::Ordered,
         JournalEngine::Compressed => DataMode::Journal,
     });
     o.journal_extension = Extension { engine: engine.code(), data: data_code(data), ..Extension::default() };

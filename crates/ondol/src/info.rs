@@ -67,6 +67,8 @@ pub struct JournalInfo {
     pub engine: &'static str,
     /// The data mode that a mount takes unless told otherwise.
     pub data: &'static str,
+    /// UUID of the NVM pool that has changes which are not home.
+    pub nvm: Option<String>,
 }
 
 /// How a volume is mounted.
@@ -82,6 +84,8 @@ pub struct MountInfo {
     pub read_only: bool,
     /// Why, if that is because of an error.
     pub stopped: Option<String>,
+    /// Why nothing can be written to the image at present; what is synced is in the NVM pool all the same.
+    pub not_home: Option<String>,
     /// The largest write that a crash cannot divide, in bytes.
     pub atomic_bytes: u64,
     /// What a server of the mount takes of memory at most, in bytes: see [`Volume::memory_bound`].
@@ -114,6 +118,8 @@ pub struct Counters {
     pub compress_bytes_out: u64,
     pub checkpoint_blocks: u64,
     pub revokes: u64,
+    pub log_lines: u64,
+    pub log_voided: u64,
     pub foreground_commits: u64,
     pub foreground_checkpoints: u64,
     pub stall_ns: u64,
@@ -181,12 +187,13 @@ fn journal_info(image: &Image) -> Result<JournalInfo> {
     Ok(JournalInfo {
         blocks: found.blocks,
         bytes: u64::from(found.blocks) * u64::from(image.superblock().block_size()),
-        dirty: found.dirty,
+        dirty: found.dirty || found.nvm.is_some(),
         sequence: found.sequence,
         features: found.features,
         uuid: uuid_text(&found.uuid),
         engine: asked.journal.unwrap_or_default().name(),
         data: asked.data.unwrap_or_default().name(),
+        nvm: found.nvm.map(|attached| uuid_text(&attached.pool)),
     })
 }
 
@@ -218,9 +225,12 @@ impl Volume {
             options: composed.options.fixed(),
             read_only: composed.inodes.is_read_only(),
             stopped: composed.inodes.stopped(),
+            not_home: composed.engine.home_failure(),
             atomic_bytes: composed.inodes.atomic_bytes(),
             memory_bound: self.memory_bound(),
-            survives: if composed.store.caps().durable_flush {
+            survives: if let Some(hold) = &composed.attached {
+                hold.survives()
+            } else if composed.store.caps().durable_flush {
                 "a completed fsync survives a power cut, if the device below honours flushes"
             } else {
                 "a completed fsync survives the death of this process, but no power cut: the image lies in memory"
@@ -256,6 +266,8 @@ impl Volume {
             compress_bytes_out: engine.compress_bytes_out,
             checkpoint_blocks: engine.checkpoint_blocks,
             revokes: engine.revokes,
+            log_lines: engine.log_lines,
+            log_voided: engine.log_voided,
             foreground_commits: engine.foreground_commits,
             foreground_checkpoints: engine.foreground_checkpoints,
             stall_ns: engine.stall_ns,

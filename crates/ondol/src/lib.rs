@@ -24,6 +24,8 @@
 //!
 //! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
 //!
+//! [`run`] is for programs on the file systems that they have: their synchronous writes end in a pool.
+//!
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
 #![forbid(unsafe_code)]
 
@@ -42,9 +44,11 @@ pub mod machine;
 mod maintain;
 mod media;
 mod memory;
+mod nvm;
 mod options;
 mod path;
 pub mod pool;
+pub mod run;
 mod salvage;
 mod transaction;
 mod volume;
@@ -55,10 +59,11 @@ pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use info::{Counters, Info, info};
 pub use maintain::{
-    CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media, tune,
-    tune_store,
+    CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media,
+    recover_with_pool, tune, tune_store,
 };
 pub use media::Media;
+pub use nvm::{Discarded, Lost, discard as discard_nvm};
 pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::{is_printable, printable};
@@ -67,7 +72,7 @@ pub use ondol_volume::{
     SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
-pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force};
+pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use transaction::Transaction;
 pub use volume::{Entry, Volume};
 pub use words::counted;

@@ -4,7 +4,7 @@ use crate::compose::{self, Composed};
 use crate::machine::claim;
 use crate::media::Media;
 use crate::options::data_code;
-use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size};
+use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
@@ -50,6 +50,16 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
     compose::recover(&Media::image(store), Arc::new(System))
 }
 
+/// As [`recover`], of an image whose last changes lie in the NVM pool at `pool`. Image and pool need each other no more then.
+///
+/// # Errors
+/// As [`recover`]; the pool is in use, is none, or is another.
+pub fn recover_with_pool(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<RecoverReport> {
+    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
+    let media = Media::image(store).with_pool(nvm::open(pool.as_ref(), false)?);
+    compose::recover(&media, Arc::new(System))
+}
+
 /// Replays the journal of the image on `media`, if it holds anything, and marks the image recovered. Orphans stay for the next
 /// who opens it. Durable when this returns.
 ///
@@ -86,12 +96,16 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
 pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) -> Result<()> {
     let image = Image::open(store.clone())?;
     let state = |what: &str| Error::State { target: image.name().to_owned(), what: what.to_owned() };
+    if tune.journal == Some(JournalEngine::Scalable) {
+        return Err(state(nvm::NOT_ASKED_FOR));
+    }
     image.require_unused(&*env)?;
     if image.superblock().journal_inum().is_none() {
         return Err(state("it has no journal of its own: `tune2fs -j` gives it one"));
     }
     let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
-    if image.needs_recovery() || jbd2::info(&*store, &map)?.dirty {
+    let journal = jbd2::info(&*store, &map)?;
+    if image.needs_recovery() || journal.dirty || journal.nvm.is_some() {
         return Err(state("it was not unmounted cleanly: run `ondol recover` first"));
     }
     if let Some(bytes) = tune.journal_size {

@@ -3,16 +3,20 @@
 use crate::info::uuid_text;
 use crate::{Error, Result};
 use ondol_block::{BlockStore, JoinedStore, OverlayStore};
-use ondol_env::sync::Arc;
+use ondol_env::sync::{Arc, Mutex};
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
 use ondol_journal::{LogMap, jbd2};
+use ondol_medium::Pool;
 use ondol_volume::Image;
 
-/// The stores that a volume lies on. With a journal's device they are joined, one behind the other, so that nobody above needs to know.
+/// What a volume lies on: its stores, and the NVM pool in front of them, if there is one. With a journal's device they are joined, one behind the other, so that nobody above needs to know.
 #[derive(Clone)]
 pub struct Media {
     pub(crate) store: Arc<dyn BlockStore>,
     journal: Option<External>,
+    pub(crate) pool: Option<Arc<Mutex<Pool>>>,
+    /// What is written stays in memory.
+    pub(crate) in_memory: bool,
 }
 
 /// A journal's device as a part of the joined store.
@@ -27,7 +31,7 @@ struct External {
 impl Media {
     /// An image alone.
     pub fn image(store: Arc<dyn BlockStore>) -> Self {
-        Self { store, journal: None }
+        Self { store, journal: None, pool: None, in_memory: false }
     }
 
     /// An image and the device of its journal. Whether that journal is the image's is seen when it is opened.
@@ -55,7 +59,20 @@ impl Media {
         }
         let joined = JoinedStore::new(image, journal, u64::from(block_size));
         let base = joined.base() / u64::from(block_size);
-        Ok(Self { store: Arc::new(joined), journal: Some(External { name, device, base }) })
+        Ok(Self { journal: Some(External { name, device, base }), ..Self::image(Arc::new(joined)) })
+    }
+
+    /// The same, with an NVM pool in front. Whether it is the volume's is seen when that is opened.
+    #[must_use]
+    pub fn with_pool(self, pool: Pool) -> Self {
+        self.with_shared_pool(Arc::new(Mutex::new(pool)))
+    }
+
+    /// As [`Media::with_pool`], of a pool that somebody else keeps, too.
+    #[must_use]
+    pub fn with_shared_pool(mut self, pool: Arc<Mutex<Pool>>) -> Self {
+        self.pool = Some(pool);
+        self
     }
 
     /// Whether a journal's device is here.
@@ -65,7 +82,7 @@ impl Media {
 
     /// The same, with everything that is written from now on kept in memory.
     pub(crate) fn in_memory(self) -> Self {
-        Self { store: Arc::new(OverlayStore::new(self.store)), ..self }
+        Self { store: Arc::new(OverlayStore::new(self.store)), in_memory: true, ..self }
     }
 
     /// Where the journal of the image on this lies.

@@ -5,8 +5,11 @@ use ondol_format::superblock as sb;
 use ondol_volume::{Atime, DataMode, OnError};
 use std::path::PathBuf;
 
+mod parse;
 #[cfg(test)]
 mod tests;
+
+pub use parse::parse_size;
 
 /// How a volume is opened. See `mount -o` in the README for the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +21,10 @@ pub struct Options {
     /// The size that the journal is to have, in bytes, if another than it has.
     pub(crate) journal_size: Option<u64>,
     pub(crate) zeroing: Option<bool>,
+    /// Threads that write home; `None`: as many as seem good.
+    pub(crate) checkpoint_threads: Option<usize>,
+    /// For comparison alone.
+    pub(crate) one_lock: bool,
     pub(crate) on_error: Option<OnError>,
     pub(crate) commit_seconds: Option<u64>,
     pub(crate) dirty_bytes: u64,
@@ -32,6 +39,8 @@ pub struct Options {
     pub(crate) superblock: Option<u64>,
     /// The device of the journal, where that is another than the image.
     pub(crate) journal_path: Option<PathBuf>,
+    /// The NVM pool in front of the image.
+    pub(crate) nvm: Option<PathBuf>,
     /// The directory that the superblock is told of.
     pub(crate) mounted_on: Option<PathBuf>,
 }
@@ -45,6 +54,8 @@ impl Default for Options {
             journal: None,
             journal_size: None,
             zeroing: None,
+            checkpoint_threads: None,
+            one_lock: false,
             on_error: None,
             commit_seconds: None,
             dirty_bytes: 32 << 20,
@@ -56,6 +67,7 @@ impl Default for Options {
             discard: None,
             superblock: None,
             journal_path: None,
+            nvm: None,
             mounted_on: None,
         }
     }
@@ -70,17 +82,23 @@ pub enum JournalEngine {
     /// One LZ4-compressed unit and one flush a commit (papers/3). While it is mounted, or when it was not unmounted cleanly, only Ondol can
     /// open the image.
     Compressed,
+    /// A log in an NVM pool, without locks that all threads meet (papers/5). While it is mounted, or when it was not unmounted cleanly, only Ondol with that pool
+    /// can open the image.
+    Scalable,
 }
 
 impl JournalEngine {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Classic, Self::Compressed];
+    pub const ALL: [Self; 3] = [Self::Classic, Self::Compressed, Self::Scalable];
+    /// Those whose log lies in the image's journal.
+    pub const OF_IMAGES: [Self; 2] = [Self::Classic, Self::Compressed];
 
     /// Its name as in `journal=`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Classic => "classic",
             Self::Compressed => "compressed",
+            Self::Scalable => "scalable",
         }
     }
 
@@ -89,6 +107,7 @@ impl JournalEngine {
         match self {
             Self::Classic => 1,
             Self::Compressed => 2,
+            Self::Scalable => 3,
         }
     }
 
@@ -99,7 +118,7 @@ impl JournalEngine {
 
 /// There is no journal engine of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no journal engine: choose classic or compressed")]
+#[error("`{0}` is no journal engine: choose classic, compressed or scalable")]
 pub struct UnknownEngine(
     /// The name.
     pub String,
@@ -147,7 +166,7 @@ const MIN_CACHE: u64 = 4 << 20;
 const DEFAULT_COMMIT: u64 = 5;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 34] = [
+pub const OPTION_NAMES: [&str; 36] = [
     "ro",
     "rw",
     "norecovery",
@@ -171,6 +190,7 @@ pub const OPTION_NAMES: [&str; 34] = [
     "delalloc",
     "init_itable",
     "journal_path=",
+    "nvm=",
     "sb=",
     "data=",
     "errors=",
@@ -180,6 +200,7 @@ pub const OPTION_NAMES: [&str; 34] = [
     "commit=",
     "dirty=",
     "cache=",
+    "checkpoint_threads=",
     "zeroing",
     "nozeroing",
 ];
@@ -215,6 +236,9 @@ impl Options {
         if self.zeroing == Some(true) {
             text += ",zeroing";
         }
+        if let Some(threads) = self.checkpoint_threads {
+            text += &format!(",checkpoint_threads={threads}");
+        }
         text += if self.grpid == Some(true) { ",grpid" } else { ",nogrpid" };
         if !self.recovery {
             text += ",norecovery";
@@ -224,6 +248,9 @@ impl Options {
         }
         if let Some(path) = &self.journal_path {
             text += &format!(",journal_path={}", path.display());
+        }
+        if let Some(path) = &self.nvm {
+            text += &format!(",nvm={}", path.display());
         }
         text
     }
@@ -266,6 +293,21 @@ impl Options {
     pub fn with_zeroing(mut self, zeroing: bool) -> Self {
         self.zeroing = Some(zeroing);
         self
+    }
+
+    /// Has so many threads write home at a checkpoint, at least one.
+    #[must_use]
+    pub fn with_checkpoint_threads(mut self, threads: usize) -> Self {
+        self.checkpoint_threads = Some(threads.max(1));
+        self
+    }
+
+    /// One lock for all operations and commits of engine `scalable`, and one thread that writes home: the "fine-grained" journal that papers/5 compares itself with.
+    /// For measurements; slower, and as safe.
+    #[must_use]
+    pub fn with_one_lock(mut self) -> Self {
+        self.one_lock = true;
+        self.with_checkpoint_threads(1)
     }
 
     /// The journal engine that was chosen; `None` for the image's own.
@@ -342,6 +384,13 @@ impl Options {
         self
     }
 
+    /// Names the NVM pool in front of the image, and with it engine `scalable` unless another was chosen.
+    #[must_use]
+    pub fn with_nvm(mut self, path: impl Into<PathBuf>) -> Self {
+        self.nvm = Some(path.into());
+        self
+    }
+
     /// What is left open here as the image has it: Ondol's choice in its journal's superblock, then the text of mount options in its superblock,
     /// then its default options there.
     pub(crate) fn over(mut self, image: &sb::Superblock, asks: Extension) -> Self {
@@ -379,89 +428,4 @@ impl Options {
         self.discard = Some(discard);
         self
     }
-
-    fn apply(&mut self, word: &str) -> Result<(), OptionError> {
-        let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
-        match (name, value) {
-            ("ro", None) => self.read_only = true,
-            ("rw", None) => self.read_only = false,
-            ("norecovery" | "noload", None) => self.recovery = false,
-            ("noatime", None) => self.atime = Some(Atime::Never),
-            ("relatime" | "atime", None) => self.atime = Some(Atime::Relative),
-            ("strictatime", None) => self.atime = Some(Atime::Always),
-            ("nodiratime", None) => self.nodiratime = Some(true),
-            ("diratime", None) => self.nodiratime = Some(false),
-            ("discard", None) => self.discard = Some(true),
-            ("nodiscard", None) => self.discard = Some(false),
-            ("grpid" | "bsdgroups", None) => self.grpid = Some(true),
-            ("nogrpid" | "sysvgroups", None) => self.grpid = Some(false),
-            // What ext4 does unless told otherwise, and so does Ondol.
-            ("acl" | "user_xattr" | "barrier" | "block_validity" | "delalloc" | "init_itable", None) => {}
-            ("barrier", Some("1")) => {}
-            ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
-            ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
-            ("data", Some(v)) => {
-                self.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered or journal"))?)
-            }
-            ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
-            ("journal", Some(v)) => {
-                self.journal = Some(v.parse().map_err(|_| bad("journal", v, "classic or compressed"))?)
-            }
-            ("journal_size", Some(v)) => self.journal_size = Some(size("journal_size", v)?),
-            ("zeroing", None) => self.zeroing = Some(true),
-            ("nozeroing", None) => self.zeroing = Some(false),
-            ("fsync", Some("prefix")) => {}
-            ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix")),
-            ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
-            ("dirty", Some(v)) => self.dirty_bytes = size("dirty", v)?.max(64 << 10),
-            ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
-            _ => return Err(OptionError::Unknown(word.into())),
-        }
-        Ok(())
-    }
-}
-
-fn bad(option: &'static str, value: &str, expected: &'static str) -> OptionError {
-    OptionError::Value { option, value: value.into(), expected }
-}
-
-fn on_error(v: &str) -> Result<OnError, OptionError> {
-    match v {
-        "continue" => Ok(OnError::Continue),
-        "remount-ro" => Ok(OnError::RemountReadOnly),
-        _ => Err(bad("errors", v, "remount-ro or continue; a server cannot make the machine panic")),
-    }
-}
-
-/// ext4's `sb=` counts in units of 1 KiB.
-fn copy_offset(v: &str) -> Result<u64, OptionError> {
-    let n: Option<u64> = v.parse().ok();
-    n.and_then(|n| n.checked_mul(1024))
-        .ok_or_else(|| bad("sb", v, "the place of a copy of the superblock, in units of 1 KiB"))
-}
-
-/// ext4 reads `commit=0` as its default.
-fn seconds(v: &str) -> Result<u64, OptionError> {
-    let n: u64 = v.parse().map_err(|_| bad("commit", v, "a number of seconds"))?;
-    Ok(if n == 0 { 5 } else { n })
-}
-
-fn size(option: &'static str, v: &str) -> Result<u64, OptionError> {
-    parse_size(v).ok_or_else(|| bad(option, v, "a size such as 64M"))
-}
-
-/// Reads a size in bytes: a number with an optional binary suffix K, M, G or T (or KiB, MiB, …).
-pub fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, suffix) = text.split_at(digits);
-    let shift = match suffix.to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }

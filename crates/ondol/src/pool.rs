@@ -84,6 +84,8 @@ pub struct PoolInfo {
     pub headers: Vec<HeaderInfo>,
     /// First bytes of lines that the medium has lost, as far as the kernel says.
     pub lost_lines: Vec<u64>,
+    /// Files with writes that only the pool has, of programs under `ondol run`.
+    pub run_files: Vec<crate::run::FileInfo>,
 }
 
 /// An area of a pool.
@@ -178,7 +180,10 @@ pub fn info(path: impl AsRef<Path>) -> Result<PoolInfo> {
     let header = report.header(nvm.name(), nvm.size())?.clone();
     drop(nvm);
     match look(path.as_ref(), header.domain) {
-        Ok((nvm, _)) => Ok(describe(&nvm, &report, &header, nvm.describe().into())),
+        Ok((nvm, _)) => {
+            let described = describe(&nvm, &report, &header, nvm.describe().into());
+            Ok(PoolInfo { run_files: crate::run::files(nvm)?, ..described })
+        }
         // A copy of a pool need not be on a medium of the same kind.
         Err(Error::Nvm(e @ NvmError::Domain { .. })) => {
             let (nvm, _) = look(path.as_ref(), Domain::Auto)?;
@@ -212,6 +217,7 @@ fn describe(nvm: &Nvm, report: &PoolReport, header: &Header, survives: String) -
         areas: header.areas.iter().map(|a| AreaInfo { kind: a.kind.to_string(), start: a.start, len: a.len }).collect(),
         headers: copies(report, Some(header)).map(|(offset, state)| HeaderInfo { offset, state }).collect(),
         lost_lines: nvm.poisoned(),
+        run_files: Vec::new(),
     }
 }
 

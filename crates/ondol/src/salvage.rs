@@ -5,13 +5,14 @@ use crate::compose;
 use crate::holding::Holding;
 use crate::machine::claim;
 use crate::media::Media;
-use crate::{Error, RecoverReport, Result};
+use crate::{Error, RecoverReport, Result, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Incompat;
 use ondol_journal::jbd2::{self, Recovered};
-use ondol_journal::{LogMap, Salvaged, compressed};
+use ondol_journal::{JournalError, LogMap, Salvaged, compressed};
+use ondol_nvm_log::{LogError, OnDamage};
 use ondol_volume::{Error as VolumeError, Image};
 use serde::Serialize;
 use std::path::Path;
@@ -36,18 +37,33 @@ pub fn recover_by_force(path: impl AsRef<Path>) -> Result<ForcedReport> {
     recover_store_by_force(&(Arc::new(claim::open(path.as_ref(), Access::Write)?) as _), Arc::new(System))
 }
 
+/// As [`recover_by_force`], of an image whose last changes lie in the NVM pool at `pool`: where the pool's log is damaged, what was committed before the damage goes home, and
+/// the rest is given up. Image and pool need each other no more then.
+///
+/// # Errors
+/// As [`recover_by_force`]; the pool is in use, is none, or is another; its log cannot be found at all, where only giving it up helps ([`discard_nvm`](crate::discard_nvm)).
+pub fn recover_with_pool_by_force(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<ForcedReport> {
+    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
+    recover_media_by_force(&Media::image(store).with_pool(nvm::open(pool.as_ref(), false)?), Arc::new(System))
+}
+
 /// As [`recover_by_force`], of the image on `store`, with any clock.
 ///
 /// # Errors
 /// As [`recover_by_force`].
 pub fn recover_store_by_force(store: &Arc<dyn BlockStore>, env: Arc<dyn Env>) -> Result<ForcedReport> {
-    let media = Media::image(store.clone());
-    let why = match compose::recover(&media, env.clone()) {
-        Err(Error::Volume(e @ VolumeError::Corrupt(_))) => e,
+    recover_media_by_force(&Media::image(store.clone()), env)
+}
+
+fn recover_media_by_force(media: &Media, env: Arc<dyn Env>) -> Result<ForcedReport> {
+    let mut report = match compose::recover(media, env.clone()) {
+        Err(Error::Volume(e @ VolumeError::Corrupt(_))) => salvage(media, env.clone(), e)?,
+        Err(Error::Volume(VolumeError::Journal(JournalError::Log(e)))) if matches!(*e, LogError::Damaged { .. }) => {
+            salvage_pool(media, env.clone())?
+        }
         other => return other.map(|recovered| ForcedReport { recovered, ..ForcedReport::default() }),
     };
-    let mut report = salvage(&media, env.clone(), why)?;
-    match compose::recover(&media, env) {
+    match compose::recover(media, env) {
         Ok(then) => {
             let replayed = report.recovered;
             report.recovered = RecoverReport {
@@ -98,6 +114,18 @@ fn salvage(media: &Media, env: Arc<dyn Env>, why: VolumeError) -> Result<ForcedR
         }
     }
     Ok(report)
+}
+
+/// Brings home what was committed in the pool before the damage of its log, and takes the marks away.
+fn salvage_pool(media: &Media, env: Arc<dyn Env>) -> Result<ForcedReport> {
+    let image = Image::open(media.store.clone())?;
+    let holding = Holding::take(&image, env)?;
+    let map = media.log_map(&image)?;
+    let Some(attached) = jbd2::info(&*media.store, &map)?.nvm else { return Ok(ForcedReport::default()) };
+    let (recovered, damage) = nvm::recover(media, &image, (&map, attached), OnDamage::GoOn)?;
+    holding.check()?;
+    let recovered = RecoverReport::replayed(recovered);
+    Ok(ForcedReport { recovered, given_up: damage.into_iter().collect(), damage: None })
 }
 
 /// Replays what is sound in the journal and empties it.

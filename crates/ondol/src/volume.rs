@@ -73,11 +73,11 @@ impl Volume {
     /// As [`Volume::open`].
     pub fn open_stepped(media: impl Into<Media>, options: &Options, env: Arc<dyn Env>) -> Result<Self> {
         let composed = compose::open_media(media.into(), options, env)?;
-        Ok(Self::new(Background::none(&composed), composed, false))
+        Ok(Self::new(Background::none(), composed, false))
     }
 
     fn start(composed: Composed) -> Self {
-        Self::new(Background::start(&composed), composed, true)
+        Self::new(Background::start(composed.steps()), composed, true)
     }
 
     fn new(background: Background, composed: Composed, closes: bool) -> Self {

@@ -1,5 +1,6 @@
 //! Transactions by path, and the example of them.
 
+use ondol::pool::CreateOptions;
 use ondol::{Error, FormatOptions, Rename, SetXattr, Volume};
 use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
@@ -17,7 +18,13 @@ over_setups! {
 fn volume(dir: &Path) -> Volume {
     let image = dir.join("image");
     Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("an image");
-    Volume::open_with(&image, &Setup::current().options()).expect("a volume")
+    let mut options = Setup::current().options();
+    if Setup::current().has_pool() {
+        let pool = dir.join("pool");
+        ondol::pool::create(&pool, &CreateOptions::new().size(64 << 20)).expect("a pool");
+        options = options.with_nvm(pool);
+    }
+    Volume::open_with(&image, &options).expect("a volume")
 }
 
 fn errno(result: Result<(), Error>) -> (i32, String) {
@@ -88,7 +95,7 @@ fn an_error_of_the_closure_or_of_a_step_leaves_everything() {
     }));
     assert_eq!((number, text.starts_with("/link: ")), (EINVAL, true), "{text}");
     // Where data goes through the journal, or waits for its commit in memory, one transaction takes only so much of it.
-    if Setup::current().journals_data() || Setup::current().is_compressed() {
+    if Setup::current().journals_data() || Setup::current().takes_overwrites() {
         let (number, text) = errno(v.transaction(|tx| {
             tx.write("/f", vec![1; 32 << 20]);
             Ok(())

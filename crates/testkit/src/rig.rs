@@ -8,13 +8,16 @@
 //! ```
 
 use crate::image::options;
-use ondol::{DataMode, JournalEngine, Options};
+use ondol::{DataMode, JournalEngine, Media, Options};
 use ondol_block::BlockStore;
-use ondol_env::Env;
 use ondol_env::sync::Arc;
-use ondol_journal::{Config, Engine, LogMap, compressed, jbd2};
-use ondol_volume::{Image, Volume, VolumeOptions};
-use std::cell::Cell;
+use ondol_env::{Env, System};
+use ondol_journal::scalable::{self, Ground};
+use ondol_journal::{Config, Engine, LogMap, ScalableEngine, compressed, jbd2};
+use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
+use ondol_nvm_log::{Contents, Log, OnDamage};
+use ondol_volume::{Image, Shared, Volume, VolumeOptions};
+use std::cell::{Cell, RefCell};
 
 /// An engine, a data mode, and the size of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +53,20 @@ impl Setup {
     /// Engine `compressed`, long overwrites home at any time.
     pub const COMPRESSED_WRITEBACK: Self = setup(JournalEngine::Compressed, DataMode::Writeback);
 
-    /// Every engine in every data mode.
-    pub const ALL: [Self; 6] = [
+    /// Engine `scalable`, data journaled.
+    pub const SCALABLE_JOURNAL: Self = setup(JournalEngine::Scalable, DataMode::Journal);
+    /// Engine `scalable`, long overwrites home before the commit.
+    pub const SCALABLE_ORDERED: Self = setup(JournalEngine::Scalable, DataMode::Ordered);
+
+    /// Every engine whose log lies in the image in every data mode, and the one with a pool.
+    pub const ALL: [Self; 8] = [
         Self::CLASSIC_ORDERED,
         Self::COMPRESSED_JOURNAL,
         Self::CLASSIC_JOURNAL,
+        Self::SCALABLE_ORDERED,
         Self::COMPRESSED_ORDERED,
         Self::CLASSIC_WRITEBACK,
+        Self::SCALABLE_JOURNAL,
         Self::COMPRESSED_WRITEBACK,
     ];
 
@@ -65,7 +75,7 @@ impl Setup {
         CURRENT.get()
     }
 
-    /// The `n`th two, one of each engine: for tests of many cases, which take turns.
+    /// The `n`th two, of different engines: for tests of many cases, which take turns.
     pub fn pair(n: usize) -> [Self; 2] {
         let half = Self::ALL.len() / 2;
         [Self::ALL[n % half], Self::ALL[n % half + half]]
@@ -95,19 +105,33 @@ impl Setup {
         Self { cache_bytes: bytes, ..self }
     }
 
+    /// Whether its log lies in a pool.
+    pub fn has_pool(self) -> bool {
+        self.engine == JournalEngine::Scalable
+    }
+
     /// Whether the data of all files goes through the journal.
     pub fn journals_data(self) -> bool {
         self.data == DataMode::Journal
     }
 
     /// Whether stored bytes that are written over stay as they are until the commit.
-    pub fn is_compressed(self) -> bool {
-        self.engine == JournalEngine::Compressed
+    pub fn takes_overwrites(self) -> bool {
+        self.engine != JournalEngine::Classic
     }
 
     /// As mount options, over those of [`options`].
     pub fn options(self) -> Options {
         options(self.data).with_journal(self.engine)
+    }
+
+    /// What a volume on `store` lies on: with a new pool, if it needs one.
+    ///
+    /// # Panics
+    /// There is no memory for it.
+    pub fn media(self, store: Arc<dyn BlockStore>) -> Media {
+        let media = Media::image(store);
+        if self.has_pool() { media.with_pool(pool(LOG)) } else { media }
     }
 
     /// How its engine is set up: with bounds of dirty data that differ between modes, so that they are reached in some.
@@ -125,6 +149,8 @@ impl Setup {
             journaled_data: self.journals_data(),
             discard: false,
             zeroing: false,
+            checkpoint_threads: None,
+            one_lock: false,
         }
     }
 }
@@ -140,7 +166,45 @@ pub fn recover(store: &Arc<dyn BlockStore>) -> LogMap {
     let of_units = jbd2::info(&**store, &map).expect("a journal's superblock").compressed;
     if of_units { compressed::recover(&**store, &map, volume.blocks) } else { jbd2::recover(&**store, &map, volume) }
         .expect("recovery");
+    recover_from_pool(store, &image);
     map
+}
+
+thread_local! {
+    /// The store that was opened last, and its pool: what in the product the journal's superblock tells.
+    static POOL: RefCell<Option<(Arc<dyn BlockStore>, Pool)>> = RefCell::default();
+}
+
+fn recover_from_pool(store: &Arc<dyn BlockStore>, image: &Image) {
+    let last = POOL.take().filter(|(of, _)| Arc::ptr_eq(of, store));
+    let Some((_, pool)) = last else { return };
+    let contents = Contents::open(&pool, &System, OnDamage::Refuse).expect("a log");
+    let size = (image.superblock().blocks_count(), image.superblock().block_size() as usize);
+    let client = image.shared().expect("groups");
+    scalable::recover(store, size, &contents, &*client, &System).expect("recovery from the pool");
+}
+
+/// Bytes of the log of a pool in front of a whole volume: little enough to be filled.
+const LOG: u64 = 6 << 20;
+
+/// A new pool in memory, with a log of so many bytes.
+fn pool(log: u64) -> Pool {
+    let areas = vec![(AreaKind::JOURNAL_LOG, log)];
+    let spec = PoolSpec { uuid: System.random_uuid(), areas, ..PoolSpec::default() };
+    Pool::create(Nvm::volatile(log + (1 << 20)).expect("memory"), &spec).expect("a pool")
+}
+
+/// An engine over a new pool.
+fn scalable_engine(ground: (Arc<dyn BlockStore>, &Image, Arc<Shared>, Arc<dyn Env>), config: Config) -> ScalableEngine {
+    let (store, image, client, env) = ground;
+    // With it, operations are about as large as with the journal in the image.
+    let journal = image.journal_map().expect("a journal").iter().map(|(_, blocks)| blocks).sum::<u64>();
+    let pool = pool(journal * u64::from(image.superblock().block_size()) * 3 / 2);
+    let contents = Contents::open(&pool, &System, OnDamage::Refuse).expect("a log");
+    let log = Log::start(contents, env.clone(), &ondol_nvm_log::Options::default()).expect("a log");
+    POOL.set(Some((store.clone(), pool)));
+    let (block_size, blocks) = (image.superblock().block_size() as usize, image.superblock().blocks_count());
+    ScalableEngine::new(Ground { store, block_size, blocks, log, client, env }, config)
 }
 
 /// Recovers what is on `store` and opens it with the current [`Setup`], orphans not yet processed. The data mode is the setup's, whatever
@@ -154,9 +218,14 @@ pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOption
     let image = Image::open(store.clone()).expect("an image");
     image.require_writable().expect("a writable image");
     let shared = image.shared().expect("groups");
-    let open = if setup.is_compressed() { compressed::open } else { jbd2::open };
-    let engine = open(store, map, shared.clone(), env.clone(), setup.config()).expect("an engine");
-    let engine: Arc<dyn Engine> = Arc::new(engine);
+    let (client, config) = (shared.clone(), setup.config());
+    let engine: Arc<dyn Engine> = match setup.engine {
+        JournalEngine::Classic => Arc::new(jbd2::open(store, map, client, env.clone(), config).expect("an engine")),
+        JournalEngine::Compressed => {
+            Arc::new(compressed::open(store, map, client, env.clone(), config).expect("an engine"))
+        }
+        JournalEngine::Scalable => Arc::new(scalable_engine((store, &image, client, env.clone()), config)),
+    };
     let volume = Volume::new(shared, engine.clone(), env, VolumeOptions { data: setup.data, ..options });
     (engine, volume)
 }
@@ -165,12 +234,9 @@ pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOption
 #[macro_export]
 macro_rules! over_setups {
     ($($test:ident),+ $(,)?) => {
-        $crate::over_setups! { @ classic_ordered CLASSIC_ORDERED $($test)+ }
-        $crate::over_setups! { @ classic_journal CLASSIC_JOURNAL $($test)+ }
-        $crate::over_setups! { @ classic_writeback CLASSIC_WRITEBACK $($test)+ }
-        $crate::over_setups! { @ compressed_ordered COMPRESSED_ORDERED $($test)+ }
-        $crate::over_setups! { @ compressed_journal COMPRESSED_JOURNAL $($test)+ }
-        $crate::over_setups! { @ compressed_writeback COMPRESSED_WRITEBACK $($test)+ }
+        $crate::over_image_setups! { $($test),+ }
+        $crate::over_setups! { @ scalable_ordered SCALABLE_ORDERED $($test)+ }
+        $crate::over_setups! { @ scalable_journal SCALABLE_JOURNAL $($test)+ }
     };
     (@ $module:ident $setup:ident $($test:ident)+) => {
         mod $module {
@@ -182,11 +248,33 @@ macro_rules! over_setups {
     };
 }
 
+/// As [`over_setups!`], of the engines whose log lies in the image: for tests that cut the power of the image alone.
+#[macro_export]
+macro_rules! over_image_setups {
+    ($($test:ident),+ $(,)?) => {
+        $crate::over_setups! { @ classic_ordered CLASSIC_ORDERED $($test)+ }
+        $crate::over_setups! { @ classic_journal CLASSIC_JOURNAL $($test)+ }
+        $crate::over_setups! { @ classic_writeback CLASSIC_WRITEBACK $($test)+ }
+        $crate::over_setups! { @ compressed_ordered COMPRESSED_ORDERED $($test)+ }
+        $crate::over_setups! { @ compressed_journal COMPRESSED_JOURNAL $($test)+ }
+        $crate::over_setups! { @ compressed_writeback COMPRESSED_WRITEBACK $($test)+ }
+    };
+}
+
+/// As [`crate::over_engines!`], of the engines whose log lies in the image.
+#[macro_export]
+macro_rules! over_image_engines {
+    ($($test:ident),+ $(,)?) => {
+        $crate::over_setups! { @ classic_ordered CLASSIC_ORDERED $($test)+ }
+        $crate::over_setups! { @ compressed_journal COMPRESSED_JOURNAL $($test)+ }
+    };
+}
+
 /// Each of the functions as a test for one [`Setup`] of each engine: for tests that take long, or whose subject no data mode touches.
 #[macro_export]
 macro_rules! over_engines {
     ($($test:ident),+ $(,)?) => {
-        $crate::over_setups! { @ classic_ordered CLASSIC_ORDERED $($test)+ }
-        $crate::over_setups! { @ compressed_journal COMPRESSED_JOURNAL $($test)+ }
+        $crate::over_image_engines! { $($test),+ }
+        $crate::over_setups! { @ scalable_ordered SCALABLE_ORDERED $($test)+ }
     };
 }

@@ -12,6 +12,7 @@ use ondol_format::{dirent, htree};
 use ondol_journal::thresholds as journal;
 use ondol_volume::thresholds as volume;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// What of a volume decides where its thresholds lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,28 +184,44 @@ fn value_most(fits: impl Fn(&[Xattr]) -> bool) -> usize {
     (0..).take_while(|&n| fits(&[Xattr::new(index::USER, "a", vec![0; n])])).last().unwrap_or_default()
 }
 
-/// Values around all thresholds that count `counts`, and around their multiples, of volumes of all [`Geometry::usual`] ones;
-/// none above `most`.
-fn drawn(counts: &[Counts], most: u64) -> Vec<u64> {
+/// Values around all thresholds that count one of these, and around their multiples, of volumes of all [`Geometry::usual`] ones, in order. Generators ask for
+/// them at each call that they make, so they are computed once.
+struct Drawn(LazyLock<Vec<u64>>);
+
+impl Drawn {
+    const fn of(values: fn() -> Vec<u64>) -> Self {
+        Self(LazyLock::new(values))
+    }
+
+    /// Those that are not above `most`.
+    fn up_to(&self, most: u64) -> Vec<u64> {
+        self.0[..self.0.partition_point(|&value| value <= most)].to_vec()
+    }
+}
+
+fn values_of(counts: &[Counts]) -> Vec<u64> {
     let usual = Geometry::usual();
     let rows = usual.iter().flat_map(all).filter(|row| counts.contains(&row.counts));
-    let values: BTreeSet<u64> = rows.flat_map(Threshold::steps).filter(|&value| value > 0 && value <= most).collect();
+    let values: BTreeSet<u64> = rows.flat_map(Threshold::steps).filter(|&value| value > 0).collect();
     values.into_iter().collect()
 }
 
 /// Bytes that are changed at once, where changes begin, and where files end: at most `most`.
 pub fn bytes(most: u64) -> Vec<u64> {
-    drawn(&[Counts::Length, Counts::Offset, Counts::Transaction], most)
+    static BYTES: Drawn = Drawn::of(|| values_of(&[Counts::Length, Counts::Offset, Counts::Transaction]));
+    BYTES.up_to(most)
 }
 
 /// Lengths of the value of an attribute, at most `most`.
 pub fn values(most: u64) -> Vec<u64> {
-    drawn(&[Counts::Value], most)
+    static VALUES: Drawn = Drawn::of(|| values_of(&[Counts::Value]));
+    VALUES.up_to(most)
 }
 
 /// Lengths of what symbolic links say, at most `most`.
 pub fn targets(most: u64) -> Vec<u64> {
-    drawn(&[Counts::Target], most)
+    static TARGETS: Drawn = Drawn::of(|| values_of(&[Counts::Target]));
+    TARGETS.up_to(most)
 }
 
 #[cfg(test)]

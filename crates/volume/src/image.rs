@@ -114,8 +114,7 @@ impl Image {
         let sb = &self.sb;
         let descs = self.descriptors()?;
         // Without a sound journal nothing is written; then nothing has to be kept out of it either.
-        let mut journal = self.journal_map().unwrap_or_default();
-        journal.extend(sb.mmp_block().map(|block| (block, 1)));
+        let journal = self.journal_map().unwrap_or_default();
         Ok(Arc::new(Shared::new(sb.clone(), &descs, &journal)))
     }
 

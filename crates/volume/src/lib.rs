@@ -55,7 +55,7 @@ pub use mmp::Mmp;
 pub use mounting::Replay;
 pub use ondol_format::inode::FileType;
 pub use orphan::Processed;
-pub use shared::Shared;
+pub use shared::{Shared, inodes_changed};
 pub use transaction::{Step, Trail, TransactionError};
 pub use types::*;
 pub use volume::{Volume, VolumeOptions};

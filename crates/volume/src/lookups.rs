@@ -14,13 +14,24 @@ const SOON: u64 = 10_000_000;
 /// How often each inode was handed out.
 #[derive(Debug)]
 pub(crate) struct Lookups {
-    shards: Vec<Mutex<HashMap<Ino, Known>>>,
+    shards: Vec<Mutex<Shard>>,
     /// Inodes without names that wait to be forgotten, or are being deleted since.
     held: AtomicU64,
     /// What those have of the volume, in units of 512 bytes.
     units: AtomicU64,
+    /// Those of them that are being deleted: each has a number, so many were begun in all.
+    begun: AtomicU64,
+    /// So many of them have ended.
+    ended: AtomicU64,
     /// When that last changed: monotonic nanoseconds.
     changed: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    known: HashMap<Ino, Known>,
+    /// Forgotten, and not deleted yet.
+    dying: HashMap<Ino, Dying>,
 }
 
 #[derive(Debug, Default)]
@@ -32,28 +43,37 @@ struct Known {
     units: u64,
 }
 
+#[derive(Debug)]
+struct Dying {
+    /// Which deletion it is: inode numbers come again.
+    number: u64,
+    /// What is left of it, in units of 512 bytes.
+    units: u64,
+}
+
 impl Default for Lookups {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, held: AtomicU64::new(0), units: AtomicU64::new(0), changed: AtomicU64::new(0) }
+        let zero = || AtomicU64::new(0);
+        Self { shards, held: zero(), units: zero(), begun: zero(), ended: zero(), changed: zero() }
     }
 }
 
 impl Lookups {
-    fn shard(&self, ino: Ino) -> &Mutex<HashMap<Ino, Known>> {
+    fn shard(&self, ino: Ino) -> &Mutex<Shard> {
         &self.shards[ino as usize % SHARDS]
     }
 
     /// Whether somebody knows the inode.
     pub(crate) fn knows(&self, ino: Ino) -> bool {
-        self.shard(ino).lock().contains_key(&ino)
+        self.shard(ino).lock().known.contains_key(&ino)
     }
 
     /// Has an inode with so many `units` of 512 bytes, which loses its last name, live until it is forgotten, if anybody knows it: that counts as one
     /// of its `openers`, before it can be forgotten.
     pub(crate) fn hold(&self, ino: Ino, units: u64, now: u64, openers: &AtomicU32) {
         let mut shard = self.shard(ino).lock();
-        let Some(known) = shard.get_mut(&ino).filter(|known| !known.held) else { return };
+        let Some(known) = shard.known.get_mut(&ino).filter(|known| !known.held) else { return };
         (known.held, known.units) = (true, units);
         openers.fetch_add(1, SeqCst);
         self.held.fetch_add(1, SeqCst);
@@ -64,21 +84,56 @@ impl Lookups {
     /// An inode without names has another size.
     pub(crate) fn has(&self, ino: Ino, units: u64) {
         let mut shard = self.shard(ino).lock();
-        let Some(known) = shard.get_mut(&ino).filter(|known| known.held) else { return };
-        self.units.fetch_sub(known.units, SeqCst);
-        self.units.fetch_add(units, SeqCst);
-        known.units = units;
+        let Shard { known, dying } = &mut *shard;
+        let had = match known.get_mut(&ino).filter(|known| known.held) {
+            Some(known) => &mut known.units,
+            None => match dying.get_mut(&ino) {
+                Some(dying) => &mut dying.units,
+                None => return,
+            },
+        };
+        // At once: who reads sees one or the other. It wraps around where there is less.
+        self.units.fetch_add(units.wrapping_sub(*had), SeqCst);
+        *had = units;
     }
 
-    /// If the inode was held, and no longer is: what it has, in units of 512 bytes.
+    /// If the inode was held, and no longer is: it counts as being deleted, and this is the number of that.
     fn forget(&self, ino: Ino, times: u64) -> Option<u64> {
         let mut shard = self.shard(ino).lock();
-        let known = shard.get_mut(&ino)?;
+        let known = shard.known.get_mut(&ino)?;
         known.times = known.times.saturating_sub(times);
         if known.times > 0 {
             return None;
         }
-        shard.remove(&ino).filter(|known| known.held).map(|known| known.units)
+        let units = shard.known.remove(&ino).filter(|known| known.held)?.units;
+        let number = self.begun.fetch_add(1, SeqCst);
+        if let Some(other) = shard.dying.insert(ino, Dying { number, units }) {
+            self.end(&other);
+        }
+        Some(number)
+    }
+
+    /// The inode is deleted.
+    pub(crate) fn deleted(&self, ino: Ino) {
+        if let Some(dying) = self.shard(ino).lock().dying.remove(&ino) {
+            self.end(&dying);
+        }
+    }
+
+    /// The deletion of that `number` is over, if it is not yet: somebody has the inode open, or it failed.
+    fn left(&self, ino: Ino, number: u64) {
+        let mut shard = self.shard(ino).lock();
+        if shard.dying.get(&ino).is_some_and(|dying| dying.number == number)
+            && let Some(dying) = shard.dying.remove(&ino)
+        {
+            self.end(&dying);
+        }
+    }
+
+    fn end(&self, dying: &Dying) {
+        self.held.fetch_sub(1, SeqCst);
+        self.units.fetch_sub(dying.units, SeqCst);
+        self.ended.fetch_add(1, SeqCst);
     }
 }
 
@@ -88,7 +143,7 @@ impl Volume {
     pub fn looked_up(&self, ino: Ino) {
         // Nothing loses its name on a volume that is for reading only.
         if !self.options.read_only {
-            self.lookups.shard(ino).lock().entry(ino).or_default().times += 1;
+            self.lookups.shard(ino).lock().known.entry(ino).or_default().times += 1;
         }
     }
 
@@ -97,14 +152,13 @@ impl Volume {
     /// # Errors
     /// As a deletion, which the next mount then finishes.
     pub fn forget(&self, ino: Ino, times: u64) -> Result<()> {
-        let Some(units) = self.lookups.forget(ino, times) else { return Ok(()) };
+        let Some(number) = self.lookups.forget(ino, times) else { return Ok(()) };
         let released = match self.release(ino) {
             // The end of the mount came first.
             Err(_) if !self.orphans.contains(ino) => Ok(()),
             released => released,
         };
-        self.lookups.held.fetch_sub(1, SeqCst);
-        self.lookups.units.fetch_sub(units, SeqCst);
+        self.lookups.left(ino, number);
         self.lookups.changed.store(self.env.monotonic_ns(), SeqCst);
         released
     }
@@ -117,21 +171,80 @@ impl Volume {
     /// Whether space is likely to come free that deleted files have.
     pub(crate) fn awaits_forgetting(&self) -> bool {
         let age = || self.env.monotonic_ns().saturating_sub(self.lookups.changed.load(SeqCst));
-        self.lookups.held.load(SeqCst) > 0 && age() < SOON
+        let deleting = || self.lookups.ended.load(SeqCst) != self.lookups.begun.load(SeqCst);
+        self.lookups.held.load(SeqCst) > 0 && (deleting() || age() < SOON)
     }
 
     /// As [`Volume::statfs`], where what was removed just now counts as free, for it is about to be forgotten. What somebody has
     /// open is counted so for a moment, too.
     pub fn statfs_forgetting(&self) -> StatFs {
-        let now = self.statfs();
-        if !self.awaits_forgetting() {
-            return now;
+        loop {
+            let begun = self.lookups.begun.load(SeqCst);
+            if self.awaits_forgetting() {
+                return self.with_what_is_held();
+            }
+            let now = self.statfs();
+            // Else a deletion may have freed a part.
+            if self.lookups.begun.load(SeqCst) == begun {
+                return now;
+            }
         }
-        // What is being deleted may be counted twice for a moment.
-        let soon = self.lookups.units.load(SeqCst) / u64::from(now.block_size / 512);
-        let free = (now.free + soon).min(now.blocks);
+    }
+
+    fn with_what_is_held(&self) -> StatFs {
+        // Read before what is free, so that what a deletion frees in between counts twice for a moment, and not never.
+        let (held, units) = (self.lookups.held.load(SeqCst), self.lookups.units.load(SeqCst));
+        let now = self.statfs();
+        let free = (now.free + units / u64::from(now.block_size / 512)).min(now.blocks);
         let available = free.saturating_sub(self.shared.groups.reserved());
-        let files_free = (now.files_free + self.lookups.held.load(SeqCst)).min(now.files);
+        let files_free = (now.files_free + held).min(now.files);
         StatFs { free, available, files_free, ..now }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(lookups: &Lookups, ino: Ino, units: u64) {
+        lookups.shard(ino).lock().known.entry(ino).or_default().times += 1;
+        lookups.hold(ino, units, 0, &AtomicU32::new(1));
+    }
+
+    fn counted(lookups: &Lookups) -> (u64, u64, u64) {
+        let deleting = lookups.begun.load(SeqCst) - lookups.ended.load(SeqCst);
+        (lookups.held.load(SeqCst), lookups.units.load(SeqCst), deleting)
+    }
+
+    #[test]
+    fn steps_of_a_deletion_leave_less() {
+        let lookups = Lookups::default();
+        known(&lookups, 20, 100);
+        known(&lookups, 21, 8);
+        assert_eq!(counted(&lookups), (2, 108, 0));
+        let number = lookups.forget(20, 1).expect("it was held");
+        assert_eq!(counted(&lookups), (2, 108, 1));
+        lookups.has(20, 60);
+        assert_eq!(counted(&lookups), (2, 68, 1));
+        lookups.has(20, 0);
+        lookups.deleted(20);
+        assert_eq!(counted(&lookups), (1, 8, 0));
+        lookups.left(20, number);
+        assert_eq!(counted(&lookups), (1, 8, 0), "counted once");
+    }
+
+    #[test]
+    fn a_number_that_comes_again_is_another_inode() {
+        let lookups = Lookups::default();
+        known(&lookups, 20, 100);
+        let first = lookups.forget(20, 1).expect("it was held");
+        lookups.deleted(20);
+        known(&lookups, 20, 16);
+        let second = lookups.forget(20, 1).expect("it was held");
+        lookups.left(20, first);
+        assert_eq!(counted(&lookups), (1, 16, 1), "the first was over");
+        // It is open, or its deletion fails.
+        lookups.left(20, second);
+        assert_eq!(counted(&lookups), (0, 0, 0));
     }
 }

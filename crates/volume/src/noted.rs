@@ -1,12 +1,12 @@
 //! Errors of the image: noted in memory where they are found, and written into the superblock soon after, as ext4 does.
 //!
 //! They are found with locks held and in the middle of operations, where nothing may begin another one. So what was found
-//! waits for [`Volume::save_errors`], which whoever runs the engine's steps calls too, and which is woken at once.
+//! waits for [`Volume::save_errors`], which whoever runs the engine's steps calls too, and for which a bell is rung at once.
 
 use crate::{Error, OnError, Volume, kind};
-use ondol_env::Progress;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_env::{Bell, Progress};
 use ondol_format::RawSuperblock;
 use ondol_format::superblock::{ERRCODE_CORRUPTED, FoundError, SIZE, STATE_ERROR};
 use ondol_journal::{Corrupt, Handle, JournalError};
@@ -14,7 +14,10 @@ use zerocopy::FromBytes;
 
 /// Errors that the superblock does not tell of yet.
 #[derive(Debug, Default)]
-pub(crate) struct ErrorLog(Mutex<Waiting>);
+pub(crate) struct ErrorLog {
+    waiting: Mutex<Waiting>,
+    bell: Bell,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -24,10 +27,12 @@ struct Waiting {
 }
 
 impl Volume {
-    /// Passes an error on; corruption is noted for the superblock, and it and a dead journal stop the volume as `errors=` says.
+    /// Passes an error on; corruption is noted for the superblock, and it and a dead journal (not one that cannot write home for a while) stop the volume as `errors=` says.
     pub(crate) fn noted(&self, error: Error) -> Error {
         let fatal = match &error {
             Error::Corrupt(_) => self.options.on_error == OnError::RemountReadOnly,
+            // Nothing is lost and nothing wrong: when the image can be written to again, all goes on.
+            Error::Journal(JournalError::Home(_)) => false,
             Error::Journal(_) => true,
             _ => false,
         };
@@ -55,14 +60,17 @@ impl Volume {
         }
         let found = FoundError::new(self.now().sec, &found.structure, found.block, ERRCODE_CORRUPTED);
         {
-            let mut waiting = self.errors.0.lock();
+            let mut waiting = self.errors.waiting.lock();
             waiting.first.get_or_insert_with(|| found.clone());
             waiting.last = Some(found);
             waiting.count = waiting.count.saturating_add(1);
         }
-        let wake = self.engine.wake();
-        *wake.0.lock() = true;
-        wake.1.notify_all();
+        self.errors.bell.ring();
+    }
+
+    /// Rung when there is something for [`Volume::save_errors`].
+    pub fn errors_noted(&self) -> &Bell {
+        &self.errors.bell
     }
 
     /// Writes the errors that were noted since the last call into the superblock: their number, the first and the latest, and
@@ -71,7 +79,7 @@ impl Volume {
     /// # Errors
     /// The journal's failure: a journal that has failed takes nothing more.
     pub fn save_errors(&self) -> Result<Progress, JournalError> {
-        let waiting = std::mem::take(&mut *self.errors.0.lock());
+        let waiting = std::mem::take(&mut *self.errors.waiting.lock());
         let (Some(first), Some(last)) = (&waiting.first, &waiting.last) else { return Ok(Progress::Idle) };
         if self.engine.aborted().is_some() {
             return Ok(Progress::Idle);

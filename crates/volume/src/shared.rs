@@ -5,7 +5,7 @@ use crate::alloc::Groups;
 use crate::kind::class;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Mutex;
-use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_format::group::{BLOCK_UNINIT, DescCsum, GroupDesc, INODE_UNINIT};
 use ondol_format::inode::InodeFormat;
 use ondol_format::{FormatError, Place, RawSuperblock, Superblock, bitmap};
@@ -20,26 +20,46 @@ pub struct Shared {
     pub(crate) inode_format: InodeFormat,
     pub(crate) desc_csum: DescCsum,
     pub(crate) groups: Groups,
+    /// Blocks of the journal in the image.
+    pub(crate) journal_blocks: u64,
     /// Inodes whose checksum was wrong when their table block was read, with the reason. Checked then, because a block in
     /// memory has checksums only as new as its last seal.
     bad_inodes: Mutex<BTreeMap<Ino, String>>,
+    /// How many there are. Nearly always none, and then nobody takes the lock.
+    bad_count: AtomicUsize,
 }
 
 impl Shared {
     /// From the superblock and all descriptors, checksums verified, and the runs of the journal.
     pub(crate) fn new(sb: Superblock, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Self {
-        let groups = Groups::new(&sb, descs, journal);
-        Self { inode_format: sb.inode_format(), desc_csum: DescCsum::of(&sb), groups, sb, bad_inodes: Mutex::default() }
+        let owned: Vec<(u64, u64)> = journal.iter().copied().chain(sb.mmp_block().map(|block| (block, 1))).collect();
+        let groups = Groups::new(&sb, descs, &owned);
+        Self {
+            inode_format: sb.inode_format(),
+            desc_csum: DescCsum::of(&sb),
+            groups,
+            journal_blocks: journal.iter().map(|(_, blocks)| blocks).sum(),
+            sb,
+            bad_inodes: Mutex::default(),
+            bad_count: AtomicUsize::new(0),
+        }
     }
 
     /// Why this inode's bytes cannot be trusted, if so.
     pub(crate) fn bad_inode(&self, ino: Ino) -> Option<String> {
+        if self.bad_count.load(SeqCst) == 0 {
+            return None;
+        }
         self.bad_inodes.lock().get(&ino).cloned()
     }
 
     /// The inode is written anew.
     pub(crate) fn inode_replaced(&self, ino: Ino) {
-        self.bad_inodes.lock().remove(&ino);
+        if self.bad_count.load(SeqCst) > 0 {
+            let mut bad = self.bad_inodes.lock();
+            bad.remove(&ino);
+            self.bad_count.store(bad.len(), SeqCst);
+        }
     }
 
     /// Whether a run of blocks can belong to a file: it lies on the volume and touches none of the file system's own
@@ -50,35 +70,31 @@ impl Shared {
     }
 
     fn verify_inodes(&self, first_ino: Ino, bytes: &[u8]) {
+        let inodes = (first_ino..).zip(bytes.chunks_exact(usize::from(self.sb.inode_size())));
+        let mut judged =
+            inodes.map(|(ino, inode)| (ino, ondol_format::inode::verify(inode, ino, &self.inode_format))).peekable();
+        while self.bad_count.load(SeqCst) == 0 && judged.next_if(|(_, verdict)| verdict.is_ok()).is_some() {}
+        if judged.peek().is_none() {
+            return;
+        }
         let mut bad = self.bad_inodes.lock();
-        for (ino, inode) in (first_ino..).zip(bytes.chunks_exact(usize::from(self.sb.inode_size()))) {
-            match ondol_format::inode::verify(inode, ino, &self.inode_format) {
+        for (ino, verdict) in judged {
+            match verdict {
                 Ok(()) => drop(bad.remove(&ino)),
                 Err(e) => drop(bad.insert(ino, e.to_string())),
             }
         }
+        self.bad_count.store(bad.len(), SeqCst);
     }
 
-    fn load_block_bitmap(&self, g: u32, bytes: &mut [u8]) -> Result<(), String> {
-        let info = self.groups.get(g).map_err(|e| e.to_string())?;
-        if info.block_uninit() {
-            self.groups.initial_block_bitmap(&self.sb, g, bytes);
-            return Ok(());
-        }
-        let (stored, _) = info.bitmap_csums();
+    fn verify_block_bitmap(&self, g: u32, bytes: &[u8]) -> Result<(), String> {
+        let (stored, _) = self.groups.get(g).map_err(|e| e.to_string())?.bitmap_csums();
         self.check_bitmap(bytes, self.sb.clusters_per_group(), stored)
     }
 
-    fn load_inode_bitmap(&self, g: u32, bytes: &mut [u8]) -> Result<(), String> {
-        let info = self.groups.get(g).map_err(|e| e.to_string())?;
-        let inodes = self.sb.inodes_per_group();
-        if info.inode_uninit() {
-            bytes.fill(0);
-            bitmap::pad(bytes, inodes as usize);
-            return Ok(());
-        }
-        let (_, stored) = info.bitmap_csums();
-        self.check_bitmap(bytes, inodes, stored)
+    fn verify_inode_bitmap(&self, g: u32, bytes: &[u8]) -> Result<(), String> {
+        let (_, stored) = self.groups.get(g).map_err(|e| e.to_string())?.bitmap_csums();
+        self.check_bitmap(bytes, self.sb.inodes_per_group(), stored)
     }
 
     fn check_bitmap(&self, bytes: &[u8], bits: u32, stored: u32) -> Result<(), String> {
@@ -166,12 +182,12 @@ impl Shared {
         put_derived(0, image, &sealed, out);
     }
 
-    fn verify(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> Result<(), String> {
+    fn judge(&self, block: u64, kind: Kind, bytes: &[u8]) -> Result<(), String> {
         let place = Place { block: Some(block), inode: Some(kind.owner), group: None };
         let seed = self.sb.inode_seed(kind.owner, kind.salt);
         let checked = match (kind.class, seed, self.sb.csum_seed()) {
-            (class::BLOCK_BITMAP, ..) => return self.load_block_bitmap(kind.owner, bytes),
-            (class::INODE_BITMAP, ..) => return self.load_inode_bitmap(kind.owner, bytes),
+            (class::BLOCK_BITMAP, ..) => return self.verify_block_bitmap(kind.owner, bytes),
+            (class::INODE_BITMAP, ..) => return self.verify_inode_bitmap(kind.owner, bytes),
             (class::INODE_TABLE, Some(_), _) => {
                 self.verify_inodes(kind.owner, bytes);
                 return Ok(());
@@ -221,6 +237,13 @@ fn trailing_zeros(map: &[u8], bits: usize) -> u32 {
     (bits - n) as u32
 }
 
+/// The inodes that changes of these bytes of a block concern, if it holds any.
+pub fn inodes_changed(sb: &Superblock, kind: Kind, ranges: &Ranges) -> Vec<Ino> {
+    let size = u32::from(sb.inode_size());
+    let inodes = if kind.class == class::INODE_TABLE { sb.block_size() / size } else { 0 };
+    (0..inodes).filter(|i| ranges.overlaps(i * size..(i + 1) * size)).map(|i| kind.owner + i).collect()
+}
+
 fn structure(kind: Kind) -> String {
     let owner = kind.owner;
     match kind.class {
@@ -240,8 +263,23 @@ fn structure(kind: Kind) -> String {
 }
 
 impl Client for Shared {
-    fn load(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> Result<(), Corrupt> {
-        self.verify(block, kind, bytes).map_err(|what| Corrupt { structure: structure(kind), block, what })
+    fn build(&self, kind: Kind, bytes: &mut [u8]) -> bool {
+        let group = self.groups.get(kind.owner);
+        match (kind.class, group) {
+            (class::BLOCK_BITMAP, Ok(info)) if info.block_uninit() => {
+                self.groups.initial_block_bitmap(&self.sb, kind.owner, bytes);
+            }
+            (class::INODE_BITMAP, Ok(info)) if info.inode_uninit() => {
+                bytes.fill(0);
+                bitmap::pad(bytes, self.sb.inodes_per_group() as usize);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn verify(&self, block: u64, kind: Kind, bytes: &[u8]) -> Result<(), Corrupt> {
+        self.judge(block, kind, bytes).map_err(|what| Corrupt { structure: structure(kind), block, what })
     }
 
     fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches) {
@@ -264,8 +302,9 @@ impl Client for Shared {
         for &extent in freed {
             let clusters = crate::alloc::clusters(&self.sb, extent);
             self.groups.return_blocks(&self.sb, extent);
-            self.groups.pending_free.fetch_sub(clusters, SeqCst);
+            // In this order they count twice for a moment, and not never: see `visible_free`.
             self.groups.give_back(clusters);
+            self.groups.pending_free.fetch_sub(clusters, SeqCst);
         }
     }
 }

@@ -79,9 +79,7 @@ impl Volume {
     /// A volume over an engine whose log is recovered and empty.
     pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
         let orphans = Orphans::new(&shared.sb);
-        // A journal on another device takes nothing from this one.
-        let journal = if shared.sb.journal_inum().is_some() { engine.stats().ring_blocks } else { 0 };
-        let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + journal;
+        let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + shared.journal_blocks;
         let generation = AtomicU32::new(env.random_u32());
         Self {
             generation,

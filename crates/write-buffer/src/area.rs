@@ -1,10 +1,10 @@
 //! The buffer's areas in a pool: where everything lies, the header with its two copies, and the reset.
 
-use crate::format::{AreaState, BLOCK_BYTES, FILE_BYTES, HEADER_BYTES, Header, HeaderFault, LINE, Seal, is_block_size};
+use crate::format::{AreaState, BLOCK_BYTES, FILE_BYTES, HEADER_BYTES, Header, LINE, Seal, is_block_size};
 use crate::{BufferError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
-use ondol_medium::{AreaKind, Nvm, NvmError, PAGE, Pool, Stored};
+use ondol_medium::{AreaKind, HeaderFault, Nvm, NvmError, PAGE, Pool, Stored};
 
 const HEADERS: [u64; 2] = [0, PAGE];
 const FILES_AT: u64 = 2 * PAGE;
@@ -248,9 +248,8 @@ fn read_headers(nvm: &Nvm, tables: u64, fits: &dyn Fn(&Header) -> bool) -> Resul
     };
     let [(is_empty, first), (_, second)] = [read(HEADERS[0])?, read(HEADERS[1])?];
     // Making an area writes the second copy first: a first page of zeros with an intact second copy is one, too.
-    let newer = |f: &HeaderFault| matches!(f, HeaderFault::Version(_) | HeaderFault::Features(_));
     Ok(match (first, second) {
-        (Err(what), _) | (_, Err(what)) if newer(&what) => Found::Newer(what),
+        (Err(what), _) | (_, Err(what)) if what.is_newer() => Found::Newer(what),
         (Ok(a), Ok(b)) => Found::Some(if (b.epoch, b.state) > (a.epoch, a.state) { b } else { a }),
         (Ok(only), Err(_)) => Found::Some(only),
         (Err(_), _) if is_empty => Found::None,

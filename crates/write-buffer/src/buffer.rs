@@ -13,7 +13,6 @@ use crate::{Result, check};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_medium::Pool;
-use std::time::Duration;
 
 /// How a buffer works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +99,6 @@ impl Buffer {
     /// The reclaimer. More than one thread may step it.
     pub fn reclaimer(&self) -> Reclaimer {
         Reclaimer { core: self.core.clone() }
-    }
-
-    /// How often there may have been new work for a step: for [`Buffer::wait_for_work`].
-    pub fn rings(&self) -> u64 {
-        self.core.rings()
-    }
-
-    /// For threads of the steps that are idle: waits until there may be work since [`Buffer::rings`] was `seen`, or for `most`.
-    pub fn wait_for_work(&self, seen: u64, most: Duration) {
-        self.core.wait_for_ring(seen, most);
     }
 
     /// What was done, and how full it is.

@@ -1,10 +1,10 @@
 //! Why the buffer cannot do something.
 
 use crate::Damage;
-use crate::format::{BUFFER_VERSION, HeaderFault};
+use crate::format::BUFFER_VERSION;
 use crate::home::Identity;
 use ondol_env::sync::Arc;
-use ondol_medium::NvmError;
+use ondol_medium::{HeaderFault, NvmError};
 
 /// The result of an operation of the buffer.
 pub type Result<T> = std::result::Result<T, BufferError>;

@@ -7,7 +7,7 @@ use crate::stats::Counters;
 use crate::tree::{Life, Tree};
 use crate::{BufferError, Result};
 use ondol_env::sync::Arc;
-use ondol_env::{Progress, Step};
+use ondol_env::{Bell, Progress, Step};
 
 /// Entries of a dirty queue that one step takes.
 const BATCH: usize = 64;
@@ -24,6 +24,14 @@ pub struct Flusher {
 
 impl Step for Flusher {
     type Error = BufferError;
+
+    fn name(&self) -> &'static str {
+        "flush"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.core.bell
+    }
 
     /// Writes some of its queue home, if that has passed the low watermark or is old, or if there is need.
     ///
@@ -88,7 +96,7 @@ impl Core {
             self.flushed.push(file, of_file.len() as u64, self.env.monotonic_ns());
         }
         if self.is_short() {
-            self.ring();
+            self.bell.ring();
         }
         result
     }

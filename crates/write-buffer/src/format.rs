@@ -1,8 +1,8 @@
 //! Bytes of the buffer's areas, and what makes them valid. `docs/write-buffer.md` has the same as tables.
 
 use crate::home::Identity;
-use crc_fast::{CrcAlgorithm, Digest};
 use ondol_env::plant::{self, Defect};
+use ondol_medium::{HeaderFault, check_header, crc32c, seal_header};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -17,7 +17,6 @@ pub(crate) const BLOCK_BYTES: u64 = LINE;
 pub(crate) const FRAGMENT_BYTES: u64 = 48;
 /// Sequences and incarnations stay below, so that counting on cannot overflow.
 pub(crate) const SEQUENCE_LIMIT: u64 = 1 << 48;
-const CHECKSUM_AT: usize = 12;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -101,35 +100,6 @@ pub(crate) struct Header {
     pub(crate) files: u32,
 }
 
-/// Why a copy of the buffer's header is not used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HeaderFault {
-    /// Something else is there.
-    #[error("no signature")]
-    NoSignature,
-    /// A version to come.
-    #[error("version {0}")]
-    Version(u32),
-    /// Features to come.
-    #[error("unknown features {0:#x}")]
-    Features(u32),
-    /// The bytes are not those that were written.
-    #[error("checksum {computed:#010x}, not {stored:#010x}")]
-    Checksum {
-        /// What the header says.
-        stored: u32,
-        /// What its bytes have.
-        computed: u32,
-    },
-    /// The medium has lost some of it.
-    #[error("the line at byte {0} of the pool is lost")]
-    Lost(u64),
-    /// The checksum is right and the contents are not.
-    #[error("{0}")]
-    Contents(&'static str),
-}
-
 impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut raw = RawHeader::new_zeroed();
@@ -137,22 +107,13 @@ impl Header {
         (raw.epoch, raw.state) = (self.epoch.into(), (self.state as u32).into());
         (raw.block_size, raw.blocks, raw.files) = (self.block_size.into(), self.blocks.into(), self.files.into());
         let mut bytes: [u8; HEADER_BYTES] = zerocopy::transmute!(raw);
-        let sum = crc(!0, &bytes);
-        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        seal_header(&mut bytes);
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, HeaderFault> {
         let raw: RawHeader = zerocopy::transmute!(*bytes);
-        if raw.signature != SIGNATURE {
-            return Err(HeaderFault::NoSignature);
-        }
-        let mut blank = *bytes;
-        blank[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
-        let (stored, computed) = (raw.checksum.get(), crc(!0, &blank));
-        if stored != computed {
-            return Err(HeaderFault::Checksum { stored, computed });
-        }
+        check_header(bytes, &SIGNATURE)?;
         match (raw.version.get(), raw.incompat.get()) {
             (BUFFER_VERSION, 0) => {}
             (BUFFER_VERSION, features) => return Err(HeaderFault::Features(features)),
@@ -251,11 +212,11 @@ pub(crate) struct Seal(u32);
 
 impl Seal {
     pub(crate) fn new(uuid: [u8; 16], epoch: u64) -> Self {
-        Self(crc(crc(!0, &uuid), &epoch.to_le_bytes()))
+        Self(crc32c(crc32c(!0, &[&uuid]), &[&epoch.to_le_bytes()]))
     }
 
     fn sum(self, number: u64, bytes: &[u8]) -> u32 {
-        crc(crc(self.0, &number.to_le_bytes()), bytes)
+        crc32c(crc32c(self.0, &[&number.to_le_bytes()]), &[bytes])
     }
 
     fn is_sum(self, number: u64, bytes: &[u8], stored: u32) -> bool {
@@ -402,16 +363,9 @@ pub(crate) fn is_offset(offset: u64) -> bool {
     i64::try_from(offset).is_ok()
 }
 
-/// crc32c of `bytes` continued from `state`, without inversions.
-pub(crate) fn crc(state: u32, bytes: &[u8]) -> u32 {
-    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(state));
-    digest.update(bytes);
-    !(digest.finalize() as u32)
-}
-
 /// Checksum of a record's data.
 pub(crate) fn data_sum(bytes: &[u8]) -> u32 {
-    crc(!0, bytes)
+    crc32c(!0, &[bytes])
 }
 
 /// As [`data_sum`], judged.

@@ -64,7 +64,7 @@ pub use damage::Damage;
 pub use error::{BufferError, HomeError, Result};
 pub use file::File;
 pub use flush::Flusher;
-pub use format::{BUFFER_VERSION, HeaderFault};
+pub use format::BUFFER_VERSION;
 pub use home::{DirectoryHome, Fault, Home, HomeFile, Identity, MemoryHome};
 pub use reclaim::Reclaimer;
 pub use recover::{OnDamage, Report, recover};

@@ -11,7 +11,7 @@ use crate::tree::{Gone, Tree};
 use crate::{BufferError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
-use ondol_env::{Progress, Step};
+use ondol_env::{Bell, Progress, Step};
 
 /// Mostly empty blocks that one compaction looks at.
 const CANDIDATES: usize = 8;
@@ -33,6 +33,14 @@ pub struct Reclaimer {
 
 impl Step for Reclaimer {
     type Error = BufferError;
+
+    fn name(&self) -> &'static str {
+        "reclaim"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.core.bell
+    }
 
     /// Makes blocks free if they are short.
     ///

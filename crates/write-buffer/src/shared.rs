@@ -10,12 +10,11 @@ use crate::space::{Space, Taken};
 use crate::stats::Counters;
 use crate::tree::Life;
 use crate::{BufferError, Result};
-use ondol_env::Env;
 use ondol_env::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use ondol_env::sync::{Arc, Condvar, Mutex, MutexGuard};
+use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use ondol_env::thread_number;
+use ondol_env::{Bell, Env};
 use std::fmt;
-use std::time::Duration;
 
 /// Most blocks of one operation.
 const MOST_BLOCKS: u32 = 64;
@@ -58,8 +57,8 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Somebody waits for everything to come home: watermarks are ignored.
     hurry: AtomicU32,
-    bell: Mutex<u64>,
-    rung: Condvar,
+    /// Of all stages: what one does is work for the next.
+    pub(crate) bell: Bell,
 }
 
 impl fmt::Debug for Core {
@@ -104,8 +103,7 @@ impl Core {
             files: Mutex::new(files),
             counters: Counters::default(),
             hurry: AtomicU32::new(0),
-            bell: Mutex::new(0),
-            rung: Condvar::new(),
+            bell: Bell::default(),
         }
     }
 
@@ -115,7 +113,7 @@ impl Core {
 
     pub(crate) fn hurry(&self) -> Hurry<'_> {
         self.hurry.fetch_add(1, SeqCst);
-        self.ring();
+        self.bell.ring();
         Hurry(self)
     }
 
@@ -124,29 +122,11 @@ impl Core {
         self.hurry.load(SeqCst) > 0
     }
 
-    /// There may be work for a stage.
-    pub(crate) fn ring(&self) {
-        *self.bell.lock() += 1;
-        self.rung.notify_all();
-    }
-
-    pub(crate) fn rings(&self) -> u64 {
-        *self.bell.lock()
-    }
-
-    /// Waits until the bell has rung again since it had rung `seen` times, or for `most`.
-    pub(crate) fn wait_for_ring(&self, seen: u64, most: Duration) {
-        let mut rings = self.bell.lock();
-        if *rings == seen {
-            self.rung.wait_for(&mut rings, most);
-        }
-    }
-
     /// Puts an entry into its dirty queue.
     pub(crate) fn push_due(&self, file: &Arc<crate::file::FileState>, place: Place) {
         let since = self.env.monotonic_ns();
         if self.dirty.push(Due { file: file.clone(), place, since }) == self.marks.low {
-            self.ring();
+            self.bell.ring();
         }
     }
 
@@ -154,7 +134,7 @@ impl Core {
     pub(crate) fn obtain(&self, count: usize) -> Result<Taken<'_>> {
         if let Some(taken) = self.space.try_take(count)? {
             if self.is_short() {
-                self.ring();
+                self.bell.ring();
             }
             return Ok(taken);
         }

@@ -9,7 +9,7 @@ use crate::{BufferError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::SeqCst;
-use ondol_env::{Progress, Step};
+use ondol_env::{Bell, Progress, Step};
 use std::time::Duration;
 
 /// How long a settle waits for flushes of others before it looks again.
@@ -23,6 +23,14 @@ pub struct Syncer {
 
 impl Step for Syncer {
     type Error = BufferError;
+
+    fn name(&self) -> &'static str {
+        "sync"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.core.bell
+    }
 
     /// Syncs what waits for it, if blocks are short and it is worth it, if it is old, or if there is need.
     ///
@@ -49,7 +57,7 @@ impl Core {
         for file in self.flushed.take_all() {
             result = result.and(self.sync_file(&file));
         }
-        self.ring();
+        self.bell.ring();
         result
     }
 
@@ -117,7 +125,7 @@ impl Core {
         let state = |file: &Arc<FileState>| (file.tree.read().last, file.failures.load(SeqCst));
         let goals: Vec<(u64, u64)> = files.iter().map(state).collect();
         loop {
-            let seen = self.rings();
+            let seen = self.bell.rings();
             match self.flush_all() {
                 // Perhaps of a file that nobody asked about: each is looked at.
                 Ok(()) | Err(BufferError::Home(_)) => {}
@@ -138,7 +146,7 @@ impl Core {
                 return Ok(());
             }
             // Somebody else is writing some of it home.
-            self.wait_for_ring(seen, LOOK_AGAIN);
+            self.bell.wait(seen, LOOK_AGAIN);
         }
     }
 }

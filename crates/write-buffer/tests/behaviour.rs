@@ -246,12 +246,12 @@ fn threads_on_a_directory() {
         vec![Box::new(buffer.syncer()), Box::new(buffer.reclaimer())];
     steps.extend(buffer.flushers().into_iter().map(|f| Box::new(f) as Box<dyn Step<Error = BufferError>>));
     for step in steps {
-        let (buffer, stop) = (buffer.clone(), stop.clone());
+        let stop = stop.clone();
         stages.push(thread::spawn(move || {
             while !stop.load(SeqCst) {
-                let seen = buffer.rings();
+                let seen = step.bell().rings();
                 if step.step().unwrap() == Progress::Idle {
-                    buffer.wait_for_work(seen, Duration::from_millis(2));
+                    step.bell().wait(seen, Duration::from_millis(2));
                 }
             }
         }));

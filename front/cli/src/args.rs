@@ -28,7 +28,7 @@ pub(crate) enum Command {
     Sync(Sync),
     // What it does, its arguments say.
     Check(Check),
-    /// Replay the journal and leave the image clean
+    /// Replay the journal and leave the image clean; of a pool, bring home what `ondol run` left in it
     Recover(Recover),
     /// Show geometry, features, journal and counters
     Info(Info),
@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Pool(Pool),
     // What it does, its arguments say.
     Crash(ondol_laboratory::CrashArgs),
+    // What it does, its arguments say.
+    Run(crate::run::RunArgs),
     /// Print the completions for a shell
     Completions(Completions),
     /// Write the manual's pages into a directory
@@ -102,13 +104,15 @@ pub(crate) struct Tune {
 const MOUNT_OPTIONS: &str = "\
 Mount options:
   data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
-  journal=classic|compressed      the journal engine; as the image says, or classic
+  journal=classic|compressed|scalable  the journal engine; as the image says, or classic; scalable with nvm=
+  nvm=POOL                        the NVM pool that fsync ends in (`ondol pool create` makes one)
   journal_size=SIZE               the journal's size; a clean image's is changed to it before the mount
   zeroing, nozeroing              zero journal blocks whose transactions are home (nothing depends on it): nozeroing
   errors=remount-ro|continue      what to do when corruption is found; as the image says
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
   dirty=SIZE                      data that may be dirty before it is drained: 32M
   cache=SIZE                      memory for blocks, inodes, images and large requests: 128M
+  checkpoint_threads=N            threads that write blocks home at a checkpoint: 4, or 1 on one processor
   norecovery, noload              with ro: do not replay the journal
   ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
@@ -169,10 +173,17 @@ pub(crate) struct Check {
 
 #[derive(Debug, Args)]
 pub(crate) struct Recover {
-    /// Where the journal is damaged, replay what is sound of it and give up the rest, so that e2fsck can mend the volume
+    /// Where the journal, or the log of the NVM pool, is damaged, replay what is sound of it and give up the rest, so that e2fsck can mend the volume; of a
+    /// pool of `ondol run`, give up what belongs to files that cannot be reached
     #[arg(long)]
     pub(crate) force: bool,
-    /// Image file or block device
+    /// The NVM pool that has the image's last changes
+    #[arg(long, value_name = "POOL")]
+    pub(crate) nvm: Option<PathBuf>,
+    /// Give up what lies in the NVM pool and is not home; with --nvm, say what that is. e2fsck mends what is left
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) discard_nvm: bool,
+    /// Image file or block device; or the pool of `ondol run`
     pub(crate) target: PathBuf,
 }
 
@@ -401,22 +412,30 @@ mod tests {
         own + &below.concat()
     }
 
+    /// `a, b or c`.
+    fn listed(engines: &[ondol::JournalEngine]) -> String {
+        let names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+        let (last, others) = names.split_last().unwrap();
+        format!("{} or {last}", others.join(", "))
+    }
+
     #[test]
     fn help_speaks_of_what_there_is() {
         let commands: Vec<String> = Arguments::command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
         let known = |word: &str| commands.iter().any(|c| c == word) || matches!(word, "COMMAND" | "help");
         for mut command in all() {
             let text = help(&mut command);
-            for word in ["swap", "scalable", "remap", "nvm:", "nvm=", "buffer=", "discard-nvm", "not built"] {
+            for word in ["swap", "remap", "buffer=", "not built"] {
                 assert!(!text.contains(word), "{}: {word}", command.get_name());
             }
             for said in text.split("`ondol ").skip(1) {
                 let word = said.split([' ', '`']).next().unwrap_or_default();
                 assert!(known(word), "{}: `ondol {word}`", command.get_name());
             }
-            let engines = ondol::JournalEngine::ALL.map(ondol::JournalEngine::name).join(" or ");
+            let lists = [listed(&ondol::JournalEngine::OF_IMAGES), listed(&ondol::JournalEngine::ALL)];
             for said in text.split("ournal engine").skip(1).filter_map(|said| said.split(": ").nth(1)) {
-                assert!(said.starts_with(&engines) || !said.starts_with("classic"), "{}: {said}", command.get_name());
+                let is_one_of_them = lists.iter().any(|list| said.starts_with(list.as_str()));
+                assert!(is_one_of_them || !said.starts_with("classic"), "{}: {said}", command.get_name());
             }
         }
     }
@@ -432,7 +451,7 @@ mod tests {
                 let words: Vec<String> = match values {
                     None => vec![name.to_owned()],
                     Some("SIZE") => vec![format!("{name}=64M")],
-                    Some("SECONDS" | "") => vec![format!("{name}=7")],
+                    Some("SECONDS" | "N" | "") => vec![format!("{name}=7")],
                     Some("FILE") => vec![format!("{name}=/x")],
                     Some(values) => values.split('|').map(|value| format!("{name}={value}")).collect(),
                 };
@@ -464,6 +483,8 @@ mod tests {
             "pool dump /dev/dax0.0",
             "pool measure --nvm-model read=300ns,write=100ns,bandwidth=2G --domain eadr --json /dev/dax0.0",
             "crash --engine classic --data journal",
+            "run --buffer /dev/dax0.0 --size 1G --dir /a --dir /b -q -- sqlite3 -batch x.db",
+            "run true --help",
         ] {
             let words = std::iter::once("ondol").chain(line.split(' '));
             Arguments::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));

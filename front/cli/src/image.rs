@@ -91,12 +91,25 @@ pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
 /// Replays the journal.
 pub(crate) fn recover(args: &args::Recover) -> Outcome {
     refuse_mount_point(&args.target, FAILED)?;
-    if args.force {
-        return recover_by_force(&args.target);
+    if ondol::run::is_log(&args.target) {
+        return crate::run::recover(args);
     }
-    let report = ondol::recover(&args.target).map_err(|e| match e.errno() {
-        UCLEAN => Failure::new(FAILED, format!("{e}; --force gives up what is damaged in the journal")),
-        _ => Failure::new(FAILED, e),
+    if args.force {
+        return recover_by_force(args);
+    }
+    if args.discard_nvm {
+        return discard_nvm(args);
+    }
+    let recovered = match &args.nvm {
+        Some(pool) => ondol::recover_with_pool(&args.target, pool),
+        None => ondol::recover(&args.target),
+    };
+    let report = recovered.map_err(|e| match e {
+        ondol::Error::State { .. } => Failure::new(FAILED, e),
+        e if e.errno() == UCLEAN => {
+            Failure::new(FAILED, format!("{e}; --force gives up what is damaged in the journal"))
+        }
+        e => Failure::new(FAILED, e),
     })?;
     say!("{}: {}; clean", args.target.display(), replayed(&report));
     Ok(ExitCode::SUCCESS)
@@ -105,9 +118,32 @@ pub(crate) fn recover(args: &args::Recover) -> Outcome {
 /// Damage of the image or its journal (EUCLEAN).
 const UCLEAN: i32 = rustix::io::Errno::UCLEAN.raw_os_error();
 
-fn recover_by_force(target: &Path) -> Outcome {
-    let name = target.display();
-    let report = ondol::recover_by_force(target).map_err(Failure::with(FAILED))?;
+fn discard_nvm(args: &args::Recover) -> Outcome {
+    let name = args.target.display();
+    let discarded = ondol::discard_nvm(&args.target, args.nvm.as_deref()).map_err(Failure::with(FAILED))?;
+    say!("{name}: what lay in the NVM pool with UUID {} is given up", discarded.pool);
+    if let Some(lost) = &discarded.lost {
+        let (commits, operations) = (counted(lost.commits, "commit"), counted(lost.operations, "operation"));
+        say!("{name}: lost: {commits} of {operations}, which changed {}", counted(lost.blocks, "block"));
+        if let Some((from, to)) = lost.between {
+            say!("{name}: they were made between {from} and {to}, in seconds since 1970");
+        }
+        if !lost.inodes.is_empty() {
+            let inodes: Vec<String> = lost.inodes.iter().map(u32::to_string).collect();
+            say!("{name}: inodes that they changed: {}", inodes.join(" "));
+        }
+    }
+    say!("{name}: `e2fsck -f` mends what is left");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn recover_by_force(args: &args::Recover) -> Outcome {
+    let name = args.target.display();
+    let recovered = match &args.nvm {
+        Some(pool) => ondol::recover_with_pool_by_force(&args.target, pool),
+        None => ondol::recover_by_force(&args.target),
+    };
+    let report = recovered.map_err(Failure::with(FAILED))?;
     say!("{name}: {}", replayed(&report.recovered));
     for lost in &report.given_up {
         say!("{name}: given up: {lost}");

@@ -20,6 +20,7 @@ mod options;
 mod passed;
 mod pool;
 mod remount;
+mod run;
 mod say;
 mod size;
 mod umount;
@@ -82,6 +83,7 @@ fn run(command: Command) -> Outcome {
         Command::Tune(args) => image::tune(&args),
         Command::Pool(command) => pool::pool(&command),
         Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(USAGE)),
+        Command::Run(args) => run::run(&args),
         Command::Completions(args) => manual::completions(&args),
         Command::Manual(args) => manual::pages(&args),
     }

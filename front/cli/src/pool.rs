@@ -48,7 +48,7 @@ fn show(args: &args::PoolInfo) -> Outcome {
 
 /// One line for each field, then one for each header and area.
 fn text(mut fields: Map<String, Value>) -> String {
-    let tables = [("header", "headers"), ("area", "areas")];
+    let tables = [("header", "headers"), ("area", "areas"), ("file", "run_files")];
     let tables = tables.map(|(title, name)| (title, fields.remove(name)));
     let mut out = info::text(&fields);
     for (title, table) in tables {

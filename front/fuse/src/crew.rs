@@ -123,6 +123,16 @@ impl Crew {
         self.rest(state)
     }
 
+    /// A thread that was to wait for a request leaves instead, and its room stays. Another takes its place where one is wanted.
+    pub(crate) fn replaced(&self, room: Vec<u8>) {
+        let mut state = self.state.lock();
+        state.reading -= 1;
+        state.threads -= 1;
+        state.free.push(room);
+        let wanted = state.running + state.reading < self.wanted(&state);
+        self.call(state, wanted);
+    }
+
     /// A thread could not be started, and its room is lost. How many there are.
     pub(crate) fn not_started(&self) -> usize {
         let mut state = self.state.lock();
@@ -345,6 +355,22 @@ mod tests {
         assert_eq!(woken.into_inner(), 3, "the last");
         let state = crew.state.lock();
         assert_eq!((state.laid_off.len(), state.threads), (0, 4), "two were let go");
+    }
+
+    #[test]
+    fn who_leaves_is_replaced_where_one_is_wanted() {
+        let crew = crew(2, 2, 1);
+        let room = crew.hired().pop().expect("the first thread");
+        crew.taken(1, Some(room));
+        let room = crew.finished(None).expect("the same");
+        crew.replaced(room);
+        let room = crew.hired().pop().expect("another");
+        assert_eq!(crew.state.lock().threads, 1);
+        crew.taken(1, None);
+        assert!(crew.finished(Some(room)).is_some(), "it goes on");
+        crew.end();
+        crew.replaced(vec![0; ROOM]);
+        assert!(crew.hired().is_empty(), "not at the end");
     }
 
     #[test]

@@ -57,9 +57,9 @@ pub(crate) struct Session {
     crew: Arc<Crew>,
     /// Bytes that the crew's rooms take beyond what was given for them.
     excess: usize,
-    /// What went wrong first.
     /// How serving threads are scheduled.
     standing: Arc<Standing>,
+    /// What went wrong first.
     failed: Mutex<Option<io::Error>>,
 }
 
@@ -76,9 +76,11 @@ impl Session {
         let device = Device::new(connection);
         let agreed = handshake(&device, config.wanted)?;
         let server = server(agreed);
-        let standing = Arc::new(Standing::new());
+        let has_rings = agreed.contains(Init::OVER_IO_URING);
+        // The kernel keeps the place that a thread has given it, so that a queue's threads are not replaced.
+        let standing = Arc::new(Standing::new(!has_rings));
         let for_device = ForDevice::of(config.room);
-        let rings = agreed.contains(Init::OVER_IO_URING).then(|| {
+        let rings = has_rings.then(|| {
             let queues = ondol_ring::queues();
             let share = ForRings::of(config.room, queues, config.most);
             server.is_carried_by(Carrier::Rings, share.excess);
@@ -162,7 +164,7 @@ impl Session {
     fn serve_all(&self, mut room: Vec<u8>) -> io::Result<bool> {
         let (mut small, mut answer) = (vec![0; SMALL], vec![0; SMALL]);
         let mut follow = Follow::new();
-        let _member = self.standing.join();
+        let member = self.standing.join();
         loop {
             let Some(len) = self.device.receive(&mut room)?.map(<[u8]>::len) else { return Ok(false) };
             let (load, back) = match small.get_mut(..len) {
@@ -190,6 +192,10 @@ impl Session {
             };
             follow.note(load.sender, load.bytes);
             match self.crew.finished(back) {
+                Some(next) if member.is_spent() => {
+                    self.crew.replaced(next);
+                    return Ok(true);
+                }
                 Some(next) => room = next,
                 None => return Ok(true),
             }

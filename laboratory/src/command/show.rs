@@ -144,6 +144,7 @@ impl<'a> Show<'a> {
             "judged": report.judged,
             "used": report.used,
             "used_states": report.used_states,
+            "flipped": report.flipped,
             "e2fsck": report.second_opinions,
             "kernel": report.by_kernel,
             "workloads": workloads,
@@ -184,6 +185,7 @@ impl<'a> Show<'a> {
         );
         say!("  different recovered volumes, each checked, read and compared: {}", report.judged);
         say!("  recovered, used and crashed again: {}, in {} states", report.used, report.used_states);
+        say!("  with a bit of the log that has changed: {}", report.flipped);
         say!("  replayed and judged by e2fsck too: {}; by the kernel: {}", report.second_opinions, report.by_kernel);
         for share in phases.iter().filter(|_| phases.len() > 1) {
             let (name, processor) = (share.name, share.spent as f64 / 1e9);

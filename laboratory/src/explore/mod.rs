@@ -6,7 +6,7 @@ mod report;
 mod story;
 
 pub use replay::{replay, smallest};
-pub use report::{After, CasePath, Report, Violation};
+pub use report::{After, CasePath, Report, Then, Violation};
 
 use crate::subject::Subject;
 use ondol_env::reach::{self, Hit};
@@ -31,6 +31,8 @@ pub struct Limits {
     pub kernel_every: u64,
     /// Of every so many distinct states, one is used once it is recovered, and crashed again then; 0 for none.
     pub use_every: u64,
+    /// Of every so many distinct states of the run itself, a bit of the log of one changes by itself; 0 for none.
+    pub flip_every: u64,
     /// About so many states of the run itself, spread over all of it, if there are more; and not many more in crashed recoveries, and of what
     /// recovered volumes are used for.
     pub about: Option<u64>,
@@ -49,6 +51,7 @@ impl Default for Limits {
             second_opinion_every: 50,
             kernel_every: 0,
             use_every: 600,
+            flip_every: 100,
             about: None,
             states: None,
             violations: 1,
@@ -82,6 +85,7 @@ impl Limits {
             second_opinion_every: 0,
             kernel_every: 0,
             use_every: 0,
+            flip_every: 0,
             about: self.about.map(|about| (about / PARTS).max(FEW)),
             states: None,
             violations: 1,
@@ -219,7 +223,12 @@ impl<S: Subject> Explorer<'_, S> {
             .and_then(|()| if is_new { self.ask_others(&layers, happened, fingerprint) } else { Ok(()) })
             .and_then(|()| self.recrash(place, &layers, happened, &path, fingerprint));
         match outcome {
-            Ok(()) if is_new => self.use_it(&layers, &path, fingerprint),
+            Ok(()) if is_new => {
+                self.use_it(&layers, &path, fingerprint);
+                if place.happened.is_none() {
+                    self.flip_it(&layers, &path, fingerprint);
+                }
+            }
             Ok(()) => {}
             Err(what) => self.found(what, CasePath(path, None)),
         }
@@ -241,7 +250,7 @@ impl<S: Subject> Explorer<'_, S> {
         let seed = (fingerprint >> 96) as u64;
         let Some(used) = self.subject.use_after(layers, seed) else { return };
         self.report.used += 1;
-        let at = |case| CasePath(path.to_vec(), Some(After { seed, case }));
+        let at = |case| CasePath(path.to_vec(), Some(Then::Used(After { seed, case })));
         match used {
             Err(what) => self.found(what, at(None)),
             Ok(run) => {
@@ -256,6 +265,18 @@ impl<S: Subject> Explorer<'_, S> {
                     self.found(format!("used after recovery and crashed again: {}", violation.what), at(case));
                 }
             }
+        }
+    }
+
+    /// Changes a bit of the log of some states.
+    fn flip_it(&mut self, layers: &[Layer], path: &[Case], fingerprint: u128) {
+        if self.done || !is_turn(self.every.flip_every, fingerprint >> 16) {
+            return;
+        }
+        let Some(flip) = self.subject.flip(self.happened, (fingerprint >> 48) as u64) else { return };
+        self.report.flipped += 1;
+        if let Err(what) = self.subject.judge_flipped(layers, flip, self.happened) {
+            self.found(what, CasePath(path.to_vec(), Some(Then::Flipped(flip))));
         }
     }
 

@@ -1,6 +1,6 @@
 //! One state again, and the smallest state that still breaks the contract.
 
-use super::{After, CasePath, Violation, recovery, violation};
+use super::{After, CasePath, Then, Violation, recovery, violation};
 use crate::subject::Subject;
 use ondol_power::{Case, Keep, Layer};
 
@@ -19,6 +19,9 @@ fn judged<S: Subject>(subject: &S, path: &CasePath) -> Result<Result<(), String>
         Ok(layers) => layers,
         Err(what) => return Ok(Err(what)),
     };
+    if let Some(Then::Flipped(flip)) = path.1 {
+        return Ok(subject.judge_flipped(&layers, flip, happened));
+    }
     let recovered = match subject.recover(&layers) {
         Ok(recovered) => recovered,
         Err(what) => return Ok(Err(what)),
@@ -28,8 +31,8 @@ fn judged<S: Subject>(subject: &S, path: &CasePath) -> Result<Result<(), String>
         return Ok(Err(what));
     }
     match &path.1 {
-        Some(after) => used(subject, &layers, after),
-        None => Ok(Ok(())),
+        Some(Then::Used(after)) => used(subject, &layers, after),
+        _ => Ok(Ok(())),
     }
 }
 
@@ -85,12 +88,17 @@ pub fn smallest<S: Subject>(subject: &S, violation: Violation) -> Violation {
 
 /// The same of what was lost after the recovered volume was used.
 fn smallest_used<S: Subject>(subject: &S, mut best: Violation) -> Violation {
-    let losses =
-        |violation: &Violation| violation.path.1.as_ref().and_then(|after| Some(after.case.as_ref()?.keep.len()));
-    for item in 0..losses(&best).unwrap_or(0) {
+    fn crash(path: &mut CasePath) -> Option<&mut Vec<Keep>> {
+        match &mut path.1 {
+            Some(Then::Used(After { case: Some(case), .. })) => Some(&mut case.keep),
+            _ => None,
+        }
+    }
+    let losses = crash(&mut best.path).map_or(0, |keep| keep.len());
+    for item in 0..losses {
         for keep in [Keep::All, Keep::None] {
             let mut path = best.path.clone();
-            let Some(now) = path.1.as_mut().and_then(|after| after.case.as_mut()?.keep.get_mut(item)) else { break };
+            let Some(now) = crash(&mut path).and_then(|keep| keep.get_mut(item)) else { break };
             if *now == Keep::All || *now == keep {
                 continue;
             }

@@ -2,6 +2,7 @@
 
 use super::kind;
 use crate::reach::Tally;
+use crate::rot::Flip;
 use crate::subject::Description;
 use ondol_power::Case;
 use std::fmt;
@@ -35,6 +36,8 @@ pub struct Report {
     pub used: u64,
     /// Distinct states of that.
     pub used_states: u64,
+    /// States of which a bit of the log was changed.
+    pub flipped: u64,
     /// What the run has shown that can be new.
     pub features: Vec<u32>,
     /// States that break the contract, one of each kind.
@@ -56,6 +59,7 @@ impl Report {
         self.by_kernel += other.by_kernel;
         self.used += other.used;
         self.used_states += other.used_states;
+        self.flipped += other.flipped;
         for violation in other.violations {
             match self.violations.iter_mut().find(|known| known.kind() == violation.kind()) {
                 Some(known) => known.times += violation.times,
@@ -65,9 +69,18 @@ impl Report {
     }
 }
 
-/// A crash, and crashes of the recoveries after it: cases joined by `/`. Then, if the recovered volume was used: see [`After`].
+/// A crash, and crashes of the recoveries after it: cases joined by `/`. Then what else was done with the state: see [`Then`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct CasePath(pub Vec<Case>, pub Option<After>);
+pub struct CasePath(pub Vec<Case>, pub Option<Then>);
+
+/// What was done with a crash state besides recovering it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Then {
+    /// It was recovered and used.
+    Used(After),
+    /// A bit of its log changed: `/^` and the bit.
+    Flipped(Flip),
+}
 
 /// A volume was recovered and used: `/@` and the seed of that, and `/` and a case if it was crashed then.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -83,9 +96,12 @@ impl fmt::Display for CasePath {
         for (i, case) in self.0.iter().enumerate() {
             write!(f, "{}{case}", if i == 0 { "" } else { "/" })?;
         }
-        let Some(After { seed, case }) = &self.1 else { return Ok(()) };
-        write!(f, "/@{seed}")?;
-        case.as_ref().map_or(Ok(()), |case| write!(f, "/{case}"))
+        match &self.1 {
+            None => Ok(()),
+            Some(Then::Used(After { seed, case: None })) => write!(f, "/@{seed}"),
+            Some(Then::Used(After { seed, case: Some(case) })) => write!(f, "/@{seed}/{case}"),
+            Some(Then::Flipped(flip)) => write!(f, "/^{flip}"),
+        }
     }
 }
 
@@ -94,10 +110,13 @@ impl std::str::FromStr for CasePath {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let cases = |text: &str| text.split('/').map(str::parse).collect::<Result<Vec<Case>, _>>();
+        if let Some((crashed, flip)) = text.split_once("/^") {
+            return Ok(Self(cases(crashed)?, Some(Then::Flipped(flip.parse()?))));
+        }
         let Some((crashed, after)) = text.split_once("/@") else { return Ok(Self(cases(text)?, None)) };
         let (seed, case) = after.split_once('/').map_or((after, None), |(seed, case)| (seed, Some(case)));
         let seed = seed.parse().map_err(|_| format!("no seed of calls after a recovery: {seed}"))?;
-        Ok(Self(cases(crashed)?, Some(After { seed, case: case.map(str::parse).transpose()? })))
+        Ok(Self(cases(crashed)?, Some(Then::Used(After { seed, case: case.map(str::parse).transpose()? }))))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A violation as a story: what was written, what a block is, what was lost, and what recovery made of it.
 
-use super::{CasePath, Recovery, recovery};
+use super::{CasePath, Recovery, Then, recovery};
 use crate::names::Names;
 use crate::subject::Subject;
 use ondol_power::{Case, Event, Keep, Layer};
@@ -26,8 +26,12 @@ pub(super) fn of<S: Subject>(subject: &S, path: &CasePath) -> String {
             Err(_) => return text,
         }
     }
+    if let Some(Then::Flipped(flip)) = &path.1 {
+        let name = names.of_log(flip.byte);
+        return text + &format!("then bit {} of byte {} changes ({name})\n", flip.bit, flip.byte);
+    }
     text += &last(subject, &names, &layers);
-    if let Some(after) = &path.1
+    if let Some(Then::Used(after)) = &path.1
         && let Some(Ok(run)) = subject.use_after(&layers, after.seed)
     {
         text += &run.description.text;

@@ -267,6 +267,7 @@ impl<'a> Course<'a> {
             recrash_every: limits.recrash_every.div_ceil(*closer),
             kernel_every: limits.kernel_every.div_ceil(*closer),
             use_every: limits.use_every.div_ceil(*closer),
+            flip_every: limits.flip_every.div_ceil(*closer),
             sampling: Sampling { seed, ..limits.sampling },
             about,
             ..limits

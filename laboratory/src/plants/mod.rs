@@ -191,6 +191,25 @@ pub const COMPRESSED: &[Planted] = &[
     },
 ];
 
+/// The defects that show in engine `scalable`, with data home before the commit where it goes home at all.
+pub const SCALABLE: &[Planted] = &[
+    scalable(Defect::MissingFlushBeforeTail, "create /a 0644", "remount"),
+    scalable(Defect::MissingDataFlush, LONG, "write /a 0 64K #3\nfsync /a"),
+    scalable(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    scalable(
+        Defect::UnfreshBase,
+        "create /old 0644\nwrite /old 0 9000 #1\nremount\nunlink /old\nsync\ncreate /a 0644",
+        "write /a 500 100 #2\nfsync /a",
+    ),
+    scalable(Defect::LogMissingWriteBack, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    scalable(Defect::LogMissingFence, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    scalable(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
+];
+
+const fn scalable(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
+    Planted { engine: JournalEngine::Scalable, ..simple(defect, before, calls) }
+}
+
 const fn compressed(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     Planted { engine: JournalEngine::Compressed, data: DataMode::Journal, ..simple(defect, before, calls) }
 }
@@ -216,7 +235,7 @@ const WIDELY_REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\
 /// # Panics
 /// A text of this module is no workload, which a test would find.
 pub fn workloads(engine: JournalEngine, seed: u64) -> impl Iterator<Item = Workload> + Send {
-    let of_one = CLASSIC.iter().chain(COMPRESSED).filter(move |planted| planted.engine == engine);
+    let of_one = CLASSIC.iter().chain(COMPRESSED).chain(SCALABLE).filter(move |planted| planted.engine == engine);
     let of_two = threaded(engine).into_iter();
     let workloads = of_one.map(|planted| (planted.defect, planted.workload()));
     let workloads = workloads.chain(of_two.map(move |two| (two.defect, two.workload(seed, SCHEDULES))));

@@ -43,6 +43,8 @@ impl Mount {
         let options =
             if engine == JournalEngine::Compressed && self != Self::Roomy { little(options) } else { options };
         match self {
+            // Few records make a slice, and a checkpoint has several of them to take.
+            Self::Tight if engine == JournalEngine::Scalable => options.with_cache(LITTLE),
             Self::Tight => options,
             Self::Roomy => options.with_cache(ROOMY),
             Self::Zeroing => options.with_cache(ROOMY).with_zeroing(true),
@@ -50,6 +52,18 @@ impl Mount {
         }
     }
 }
+
+impl Mount {
+    /// Bytes of an NVM log in front of a volume with blocks of so many bytes. The small one comes to its end again and again, and still takes operations of
+    /// a hundred blocks; the other takes more than a workload writes.
+    pub(crate) fn pool(self, block_size: u64) -> u64 {
+        let blocks = if self == Self::Tight { 640 } else { 1024 };
+        blocks * block_size
+    }
+}
+
+/// Bytes of a cache that has room for a few blocks.
+const LITTLE: u64 = 96 << 10;
 
 /// Bytes of a cache that holds more than any log of the laboratory.
 const ROOMY: u64 = 16 << 20;

@@ -47,7 +47,7 @@ impl Report {
             Outcome::Skipped(why) => ("skipped", why),
             Outcome::Failed(why) => ("FAILED", why),
         };
-        format!("{:<16}{:<10}{word:<8}{:>7.1} s  {said}", self.name, self.target.to_string(), self.seconds)
+        format!("{:<16}{:<19}{word:<8}{:>7.1} s  {said}", self.name, self.target.to_string(), self.seconds)
     }
 }
 

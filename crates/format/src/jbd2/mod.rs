@@ -12,7 +12,7 @@ pub use commit::{Commit, OldChecksum, RawCommit};
 pub use descriptor::{
     Descriptor, DescriptorWriter, Tag, escape, is_escape_needed, tag_checksum, tag_checksum_matches, unescape,
 };
-pub use extension::{Extension, RawExtension};
+pub use extension::{Attached, Extension, RawExtension};
 pub use fast_commit::{FastCommit, FastCommitReader, Named};
 pub use header::{BlockType, Header, RawBlockHeader};
 pub use revoke::{Revoke, RevokeWriter, revoke_capacity};

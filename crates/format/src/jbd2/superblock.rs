@@ -39,12 +39,14 @@ bitflags! {
         const FAST_COMMIT = 0x20;
         /// The log holds units of Ondol's compressed journal. Nobody else knows this.
         const COMPRESSED = 0x4000_0000;
+        /// What is newer than home lies in the NVM pool that the extension names. Nobody else knows this.
+        const NVM = 0x2000_0000;
         const _ = !0;
     }
 }
 
 /// Names of the incompatible features, as `debugfs logdump -S` and `dumpe2fs` write them.
-const INCOMPAT_NAMES: [(&str, JournalIncompat); 7] = [
+const INCOMPAT_NAMES: [(&str, JournalIncompat); 8] = [
     ("journal_incompat_revoke", JournalIncompat::REVOKE),
     ("journal_64bit", JournalIncompat::BIT64),
     ("journal_async_commit", JournalIncompat::ASYNC_COMMIT),
@@ -52,6 +54,7 @@ const INCOMPAT_NAMES: [(&str, JournalIncompat); 7] = [
     ("journal_checksum_v3", JournalIncompat::CSUM_V3),
     ("fast_commit", JournalIncompat::FAST_COMMIT),
     ("ondol_compressed", JournalIncompat::COMPRESSED),
+    ("ondol_nvm", JournalIncompat::NVM),
 ];
 
 /// `struct journal_superblock_s`, 1024 bytes. Field names are the kernel's.
@@ -97,7 +100,7 @@ pub struct RawJournalSuperblock {
     /// Where the log's head was when it was emptied; a hint.
     pub s_head: U32,
     /// Zero.
-    pub s_padding: [U32; 32],
+    pub s_padding: [U32; 24],
     /// Ondol's own; padding for everybody else.
     pub s_ondol: RawExtension,
     /// crc32c of these 1024 bytes with this field zero.

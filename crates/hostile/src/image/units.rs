@@ -22,7 +22,7 @@ pub(crate) fn write(layer: &mut Layer, seed: &Seed, input: &mut Input<'_>) {
     let mut sb = JournalSuperblock::new(seed.block_size, 1024, UUID);
     sb.set_incompat(JournalIncompat::CSUM_V3 | JournalIncompat::COMPRESSED);
     sb.set_start(Some(start), first as u32);
-    sb.set_extension(&Extension { engine: 2, data: input.u8() % 5, sequence: first, durable });
+    sb.set_extension(&Extension { engine: 2, data: input.u8() % 5, sequence: first, durable, attached: None });
     layer.write(head.offset as usize, &sb.encode());
     let (mut at, mut sequence) = (start as usize, first);
     while !input.is_empty() && at < start as usize + BLOCKS {

@@ -1,6 +1,7 @@
 //! The targets: functions of bytes that must not panic.
 
 mod images;
+mod logs;
 mod options;
 mod pools;
 mod program;
@@ -29,6 +30,8 @@ pub enum Target {
     Crash,
     /// Headers and areas of NVM pools.
     Pool,
+    /// NVM logs.
+    Log,
     /// Mount options, sizes, features and paths.
     Words,
     /// FUSE requests.
@@ -37,7 +40,7 @@ pub enum Target {
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Walk,
         Self::Names,
         Self::Contents,
@@ -47,6 +50,7 @@ impl Target {
         Self::Any,
         Self::Crash,
         Self::Pool,
+        Self::Log,
         Self::Words,
         Self::Requests,
     ];
@@ -63,6 +67,7 @@ impl Target {
             Self::Any => "any",
             Self::Crash => "crash",
             Self::Pool => "pool",
+            Self::Log => "log",
             Self::Words => "words",
             Self::Requests => "requests",
         }
@@ -85,6 +90,7 @@ impl Target {
             Self::Any => images::any(bytes),
             Self::Crash => program::run(bytes),
             Self::Pool => pools::run(bytes),
+            Self::Log => logs::run(bytes),
             Self::Words => options::run(bytes),
             Self::Requests => requests::run(bytes),
         }

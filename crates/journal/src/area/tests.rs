@@ -2,7 +2,6 @@ use super::{MERGE, WORTH_THREADS, write_many};
 use crate::cache::Block;
 use crate::together::together;
 use ondol_block::{BlockStore, RamStore};
-use ondol_env::System;
 use ondol_env::sync::Arc;
 
 const BLOCK: usize = 64;
@@ -18,7 +17,7 @@ fn images() -> Vec<(u64, Block)> {
 fn what_several_threads_write_is_all_there_and_nothing_else() {
     let ram = Arc::new(RamStore::new(20_000 * BLOCK));
     let store: Arc<dyn BlockStore> = ram.clone();
-    write_many(&store, &System, BLOCK, &images()).unwrap();
+    write_many(&store, 4, BLOCK, &images()).unwrap();
     let mut expected = vec![0; 20_000 * BLOCK];
     for (block, image) in images() {
         expected[block as usize * BLOCK..][..BLOCK].copy_from_slice(&image);
@@ -29,7 +28,7 @@ fn what_several_threads_write_is_all_there_and_nothing_else() {
 #[test]
 fn what_one_of_them_cannot_write_is_an_error() {
     let store: Arc<dyn BlockStore> = Arc::new(RamStore::new(10_100 * BLOCK));
-    assert!(write_many(&store, &System, BLOCK, &images()).is_err());
+    assert!(write_many(&store, 4, BLOCK, &images()).is_err());
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Core {
 
     fn write_home(&self, images: &[(u64, Block)]) -> Result<()> {
         let images = &images[..images.len() - usize::from(plant::is(Defect::LostHomeWrite) && !images.is_empty())];
-        write_many(&self.store, &*self.env, self.block_size, images)?;
+        write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
         self.stats.lock().checkpoint_blocks += images.len() as u64;
         if images.is_empty() || plant::is(Defect::MissingFlushBeforeTail) { Ok(()) } else { self.flush() }
     }

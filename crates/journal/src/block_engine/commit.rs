@@ -59,8 +59,8 @@ impl Drop for Watch<'_> {
 impl Core {
     /// See [`crate::Engine::wait`].
     pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
-        let data_seen = self.data_written.load(SeqCst);
-        let data_flushed = || self.data_flushed.load(SeqCst) >= data_seen || plant::is(Defect::MissingDataFlush);
+        let data_seen = self.in_place.written();
+        let data_flushed = || self.in_place.covers(data_seen) || plant::is(Defect::MissingDataFlush);
         let ahead = u64::from(plant::is(Defect::WaitForOlder));
         let durable = || Tid(self.durable.load(SeqCst) + ahead);
         let turn = self.turns.take(|| tid <= durable() && data_flushed());
@@ -124,7 +124,7 @@ impl Core {
             reach::hit(Place::EmptyLogBegins);
             self.log.set_tail(tid, Some(start))?;
         }
-        let early = !self.log.orders_staged() && self.data_flushed.load(SeqCst) < self.data_written.load(SeqCst);
+        let early = !self.log.orders_staged() && !self.in_place.covers(self.in_place.written());
         if early && !plant::is(Defect::MissingFlushBeforeCommit) {
             reach::hit(Place::EarlyFlush);
             self.flush()?;
@@ -224,18 +224,13 @@ impl Core {
         };
         self.release(&released);
         if self.space.half_full() || self.pending.lock().bytes() > self.config.pending_bytes / 2 {
-            self.kick();
+            self.bells.checkpointer.ring();
         }
     }
 
     /// Flushes the store; data written before the call is durable afterwards.
     pub(crate) fn flush(&self) -> Result<()> {
-        let seen = self.data_written.load(SeqCst);
-        self.data_bytes.store(0, Relaxed);
-        let flushed = self.store.flush().map_err(JournalError::from);
-        self.or_abort(flushed)?;
-        self.data_flushed.fetch_max(seen, SeqCst);
-        Ok(())
+        self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())
     }
 
     fn ring_add(&self, at: u64, blocks: u64) -> u64 {

@@ -26,18 +26,21 @@ pub use space::HANDLE_SHARE;
 use crate::area::Area;
 use crate::cache::{Block, Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
+use crate::in_place::InPlace;
 use crate::{JournalError, Result, WriteSet};
 use commit::Committed;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use ondol_env::sync::{Arc, Condvar, Mutex, RwLock};
+use ondol_env::sync::{Arc, Mutex, RwLock};
 use ondol_env::{Env, Step};
 use pending::Pending;
 use running::Running;
 use space::Space;
 use stage::Runs;
+use std::sync::OnceLock;
+use steps::Bells;
 use turn::Turns;
 
 /// The sealed images of one transaction and what it frees, ready for the journal area.
@@ -112,6 +115,16 @@ pub struct Config {
     pub discard: bool,
     /// Blocks of the journal area are overwritten with zeros when their transactions are home (`zeroing`).
     pub zeroing: bool,
+    /// Threads that write home at a checkpoint, from 1 on (`checkpoint_threads=`); `None`: as many as seem good.
+    pub checkpoint_threads: Option<usize>,
+    /// One lock for all operations and commits of engine `scalable`, for comparison: papers/5's fine-grained records without what makes them scale.
+    pub one_lock: bool,
+}
+
+impl Config {
+    pub(crate) fn writers(&self, env: &dyn Env) -> usize {
+        self.checkpoint_threads.unwrap_or_else(|| crate::area::writers(env)).max(1)
+    }
 }
 
 /// Bytes over stored ones from which on they are written in place, where the log does not order that before its transactions: the commit
@@ -141,12 +154,10 @@ pub(crate) struct Core {
     /// Held shared by whoever lends a hand with new data.
     staging: RwLock<()>,
     checkpoint_lock: Mutex<()>,
-    aborted: Mutex<Option<String>>,
-    /// Sequence of data writes, and how much of it a completed flush covers.
-    data_written: AtomicU64,
-    data_flushed: AtomicU64,
-    data_bytes: AtomicU64,
-    wake: Arc<(Mutex<bool>, Condvar)>,
+    /// Looked at by every operation: a lock would be a line of memory that all of them write.
+    aborted: OnceLock<String>,
+    in_place: InPlace,
+    bells: Bells,
     stats: Mutex<EngineStats>,
     handles: AtomicU64,
     /// Data blocks may be in the log, and newer in the cache than at home.
@@ -192,11 +203,9 @@ impl BlockEngine {
             committing: Runs::default(),
             staging: RwLock::new(()),
             checkpoint_lock: Mutex::default(),
-            aborted: Mutex::default(),
-            data_written: AtomicU64::new(0),
-            data_flushed: AtomicU64::new(0),
-            data_bytes: AtomicU64::new(0),
-            wake: Arc::default(),
+            aborted: OnceLock::new(),
+            in_place: InPlace::default(),
+            bells: Bells::default(),
             stats: Mutex::default(),
             handles: AtomicU64::new(0),
         });
@@ -208,7 +217,7 @@ impl BlockEngine {
 
 impl Core {
     fn check_alive(&self) -> Result<()> {
-        match &*self.aborted.lock() {
+        match self.aborted.get() {
             Some(why) => Err(JournalError::Aborted(why.clone())),
             None => Ok(()),
         }
@@ -216,7 +225,7 @@ impl Core {
 
     /// Stops the engine for good: the medium's state is unknown, so nothing may be called durable any more.
     fn abort(&self, error: &JournalError) {
-        self.aborted.lock().get_or_insert_with(|| error.to_string());
+        self.aborted.get_or_init(|| error.to_string());
         tracing::error!("journal stopped: {error}");
         self.space.wake_all();
     }
@@ -254,12 +263,6 @@ impl Core {
 
     fn byte_offset(&self, block: u64) -> u64 {
         block * self.block_size as u64
-    }
-
-    /// Wakes the background steps' owner.
-    fn kick(&self) {
-        *self.wake.0.lock() = true;
-        self.wake.1.notify_all();
     }
 }
 
@@ -321,22 +324,22 @@ impl Engine for BlockEngine {
         }
         self.core.space.joined(reserved, joined);
         if self.core.running_is_large() {
-            self.core.kick();
+            self.core.bells.committer.ring();
         }
         tid
     }
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         self.core.check_alive()?;
-        let written = self.core.store.write(self.core.byte_offset(block) + offset as u64, bytes);
-        let blocks = (offset + bytes.len()).div_ceil(self.core.block_size) as u64;
-        self.cache.drop_clean(block..block + blocks);
-        // A part of what failed may have been written: what can be read of it has to become durable, too.
-        self.core.data_written.fetch_add(1, Relaxed);
-        written?;
-        let dirty = self.core.data_bytes.fetch_add(bytes.len() as u64, Relaxed) + bytes.len() as u64;
-        if dirty >= self.core.config.dirty_bytes {
-            self.core.kick();
+        let core = &self.core;
+        let dirty = core.in_place.write(bytes.len(), || {
+            let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
+            let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
+            self.cache.drop_clean(block..block + blocks);
+            Ok(written?)
+        })?;
+        if dirty >= core.config.dirty_bytes {
+            core.bells.flusher.ring();
         }
         Ok(())
     }
@@ -360,7 +363,7 @@ impl Engine for BlockEngine {
         if !self.core.journaled_data.load(SeqCst) {
             return Ok(self.core.store.read(self.core.byte_offset(block) + offset as u64, buf)?);
         }
-        self.read_journaled_data(block, offset, buf)
+        crate::data::read(&self.cache, &*self.core.store, self.core.byte_offset(block), block, offset, buf)
     }
 
     fn journal_data(&self) {
@@ -391,16 +394,12 @@ impl Engine for BlockEngine {
         steps::steps(&self.core)
     }
 
-    fn wake(&self) -> Arc<(Mutex<bool>, Condvar)> {
-        self.core.wake.clone()
-    }
-
     fn stop(&self, why: &str) {
         self.core.abort(&JournalError::Aborted(why.into()));
     }
 
     fn aborted(&self) -> Option<String> {
-        self.core.aborted.lock().clone()
+        self.core.aborted.get().cloned()
     }
 
     fn stats(&self) -> EngineStats {
@@ -421,29 +420,6 @@ impl BlockEngine {
         let log = self.core.log.as_ref();
         let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), log);
         (rest, reserved - joined)
-    }
-
-    /// Data that may be in the cache or wait for its checkpoint: block by block, runs of others in one read.
-    fn read_journaled_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
-        let size = self.core.block_size;
-        let base = self.core.byte_offset(block);
-        let (mut at, mut home_from) = (offset, offset);
-        let end = offset + buf.len();
-        while at < end {
-            let stop = ((at / size + 1) * size).min(end);
-            if let Some(image) = self.cache.peek_data(block + (at / size) as u64) {
-                if home_from < at {
-                    self.core.store.read(base + home_from as u64, &mut buf[home_from - offset..at - offset])?;
-                }
-                buf[at - offset..stop - offset].copy_from_slice(&image[at % size..at % size + stop - at]);
-                home_from = stop;
-            }
-            at = stop;
-        }
-        if home_from < end {
-            self.core.store.read(base + home_from as u64, &mut buf[home_from - offset..])?;
-        }
-        Ok(())
     }
 }
 

@@ -4,9 +4,19 @@ use super::Core;
 use crate::{JournalError, Result};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
-use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_env::{Progress, Step};
+use ondol_env::{Bell, Progress, Step};
 use std::time::Duration;
+
+/// Rung for the steps of one engine.
+#[derive(Debug, Default)]
+pub(crate) struct Bells {
+    /// The running transaction has become large.
+    pub(crate) committer: Bell,
+    /// Much data is dirty.
+    pub(crate) flusher: Bell,
+    /// The log, or the memory for its images, is crowded.
+    pub(crate) checkpointer: Bell,
+}
 
 /// The steps of one engine: committer, flusher of data, checkpointer.
 pub(crate) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
@@ -18,6 +28,14 @@ struct Committer(Arc<Core>);
 
 impl Step for Committer {
     type Error = JournalError;
+
+    fn name(&self) -> &'static str {
+        "commit"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.0.bells.committer
+    }
 
     fn step(&self) -> Result<Progress> {
         let core = &self.0;
@@ -38,8 +56,16 @@ struct Flusher(Arc<Core>);
 impl Step for Flusher {
     type Error = JournalError;
 
+    fn name(&self) -> &'static str {
+        "flush"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.0.bells.flusher
+    }
+
     fn step(&self) -> Result<Progress> {
-        if self.0.data_bytes.load(Relaxed) < self.0.config.dirty_bytes {
+        if self.0.in_place.bytes() < self.0.config.dirty_bytes {
             return Ok(Progress::Idle);
         }
         self.0.check_alive()?;
@@ -54,6 +80,14 @@ struct Checkpointer(Arc<Core>);
 
 impl Step for Checkpointer {
     type Error = JournalError;
+
+    fn name(&self) -> &'static str {
+        "checkpoint"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.0.bells.checkpointer
+    }
 
     fn step(&self) -> Result<Progress> {
         let core = &self.0;

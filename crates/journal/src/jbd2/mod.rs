@@ -20,7 +20,7 @@ use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::FormatError;
-use ondol_format::jbd2::{Extension, JournalCompat, JournalIncompat, JournalSuperblock};
+use ondol_format::jbd2::{Attached, Extension, JournalCompat, JournalIncompat, JournalSuperblock};
 use writer::Jbd2Log;
 
 /// Journal features that can be replayed.
@@ -30,7 +30,8 @@ const READABLE: JournalIncompat = JournalIncompat::REVOKE
     .union(JournalIncompat::CSUM_V2)
     .union(JournalIncompat::CSUM_V3)
     .union(JournalIncompat::FAST_COMMIT)
-    .union(JournalIncompat::COMPRESSED);
+    .union(JournalIncompat::COMPRESSED)
+    .union(JournalIncompat::NVM);
 
 /// Transactions that a journal has had at most if it may lie over another with the same UUID.
 const FEW: u32 = 1 << 20;
@@ -54,6 +55,8 @@ pub struct JournalInfo {
     pub errno: i32,
     /// What it holds are units of engine `compressed`.
     pub compressed: bool,
+    /// The pool that holds what is newer than home, as long as there may be such.
+    pub nvm: Option<Attached>,
     /// The engine and data mode that the image asks for.
     pub asks: Extension,
 }
@@ -73,6 +76,7 @@ pub fn info(store: &dyn BlockStore, map: &LogMap) -> Result<JournalInfo> {
         uuid: *sb.uuid(),
         errno: sb.errno(),
         compressed: sb.incompat().contains(JournalIncompat::COMPRESSED),
+        nvm: sb.extension().attached.filter(|_| sb.incompat().contains(JournalIncompat::NVM)),
         asks: sb.extension(),
     })
 }
@@ -85,6 +89,29 @@ pub fn ask(store: &dyn BlockStore, map: &LogMap, engine: Option<u8>, data: Optio
     let mut sb = load_superblock(store, map)?;
     let asks = sb.extension();
     sb.set_extension(&Extension { engine: engine.unwrap_or(asks.engine), data: data.unwrap_or(asks.data), ..asks });
+    store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
+    Ok(store.flush()?)
+}
+
+/// Has an empty journal say that from now on what is newer than home lies in an NVM pool, which keeps everybody else from the image. Durable when this returns.
+///
+/// # Errors
+/// Corruption, a journal that is not empty, or the store's failure.
+pub fn attach(store: &dyn BlockStore, map: &LogMap, pool: Attached) -> Result<()> {
+    let mut sb = load_to_write(store, map)?;
+    sb.set_extension(&Extension { attached: Some(pool), ..sb.extension() });
+    sb.set_incompat(sb.incompat() | JournalIncompat::NVM);
+    store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
+    Ok(store.flush()?)
+}
+
+/// Has the journal say that everything is home. Which pool it was stays. Durable when this returns.
+///
+/// # Errors
+/// Corruption, or the store's failure.
+pub fn detach(store: &dyn BlockStore, map: &LogMap) -> Result<()> {
+    let mut sb = load_superblock(store, map)?;
+    sb.set_incompat(sb.incompat() - JournalIncompat::NVM);
     store.write(map.physical(0)? * map.block_size() as u64, &sb.encode())?;
     Ok(store.flush()?)
 }
@@ -136,6 +163,7 @@ fn feature_names(sb: &JournalSuperblock) -> Vec<String> {
         (JournalIncompat::CSUM_V3, "checksum_v3"),
         (JournalIncompat::FAST_COMMIT, "fast_commit"),
         (JournalIncompat::COMPRESSED, "ondol_compressed"),
+        (JournalIncompat::NVM, "ondol_nvm"),
     ];
     let old = sb.compat().contains(JournalCompat::CHECKSUM).then_some("checksum");
     let found = names.iter().filter(|(bit, _)| features.contains(*bit)).map(|(_, name)| *name);

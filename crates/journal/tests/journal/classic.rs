@@ -1,10 +1,10 @@
 //! Engine `classic` against the engine contract.
 
-use crate::contract::{BLOCKS, Rig, TestClient, map};
+use crate::contract::{BLOCKS, Ground, Rig, map};
 use ondol_block::BlockStore;
-use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_journal::{Config, Engine, jbd2};
+use ondol_medium::Pool;
 
 struct Classic;
 
@@ -13,18 +13,13 @@ impl Rig for Classic {
         crate::contract::empty_journal()
     }
 
-    fn open(
-        &self,
-        store: Arc<dyn BlockStore>,
-        client: Arc<TestClient>,
-        env: Arc<dyn Env>,
-        c: Config,
-    ) -> Box<dyn Engine> {
+    fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
+        let Ground { store, client, env, .. } = ground;
         Box::new(jbd2::open(store, map(), client, env, c).unwrap())
     }
 
-    fn recover(&self, store: &dyn BlockStore) {
-        jbd2::recover(store, &map(), jbd2::Volume { blocks: BLOCKS, made: 0 }).unwrap();
+    fn recover(&self, store: Arc<dyn BlockStore>, _: Option<Pool>) {
+        jbd2::recover(&*store, &map(), jbd2::Volume { blocks: BLOCKS, made: 0 }).unwrap();
     }
 
     fn flushes_per_commit(&self) -> u64 {

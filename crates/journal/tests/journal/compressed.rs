@@ -1,11 +1,11 @@
 //! Engine `compressed` against the engine contract.
 
-use crate::contract::{BLOCK, BLOCKS, HOME, Rig, TestClient, map};
+use crate::contract::{BLOCK, BLOCKS, Ground, HOME, Rig, map};
 use ondol_block::BlockStore;
-use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::JournalSuperblock;
 use ondol_journal::{Config, Engine, compressed};
+use ondol_medium::Pool;
 
 /// With or without the paper's zeroing.
 struct Compressed {
@@ -17,18 +17,13 @@ impl Rig for Compressed {
         crate::contract::empty_journal()
     }
 
-    fn open(
-        &self,
-        store: Arc<dyn BlockStore>,
-        client: Arc<TestClient>,
-        env: Arc<dyn Env>,
-        c: Config,
-    ) -> Box<dyn Engine> {
+    fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
+        let Ground { store, client, env, .. } = ground;
         Box::new(compressed::open(store, map(), client, env, Config { zeroing: self.zeroing, ..c }).unwrap())
     }
 
-    fn recover(&self, store: &dyn BlockStore) {
-        compressed::recover(store, &map(), BLOCKS).unwrap();
+    fn recover(&self, store: Arc<dyn BlockStore>, _: Option<Pool>) {
+        compressed::recover(&*store, &map(), BLOCKS).unwrap();
     }
 
     fn flushes_per_commit(&self) -> u64 {
@@ -60,10 +55,11 @@ fn numbers_are_no_other_volumes_and_never_repeat() {
     assert!(first >> 32 > 0, "{first}");
     b.fill(HOME, 1);
     b.sync();
-    let after = Arc::new(b.crashed(&rig));
+    let after = b.crashed(&rig);
     let recovered = number(&*after);
     assert!(recovered > first + 1 && recovered >> 32 == first >> 32, "{recovered} after {first}");
-    let again = rig.open(after.clone(), b.client.clone(), b.env.clone(), crate::contract::config());
+    let ground = Ground { store: after.clone(), pool: None, client: b.client.clone(), env: b.env.clone() };
+    let again = rig.open(ground, crate::contract::config());
     drop(again);
     assert!(number(&*after) > recovered && number(&*after) >> 32 == first >> 32);
 }

@@ -4,3 +4,4 @@ mod classic;
 mod compressed;
 mod contract;
 mod older_journal;
+mod scalable;

@@ -1,6 +1,7 @@
 //! Why a pool cannot be used.
 
-use super::format::{AreaKind, HeaderFault, POOL_VERSION};
+use super::format::{AreaKind, POOL_VERSION};
+use crate::HeaderFault;
 use crate::NvmError;
 
 /// The result of an operation on a pool.

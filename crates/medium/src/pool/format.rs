@@ -1,8 +1,8 @@
 //! A pool's header: bytes, and what makes them valid. `docs/format.md` has the same as a table.
 
 use super::AREAS_START;
+use crate::header::{HeaderFault, check_header, seal_header};
 use crate::{Domain, PAGE};
-use crc_fast::{CrcAlgorithm, Digest};
 use ondol_env::plant::{self, Defect};
 use std::fmt;
 use zerocopy::little_endian::{U32, U64};
@@ -12,7 +12,6 @@ pub(crate) const SIGNATURE: [u8; 8] = *b"ONDOLPL\0";
 /// The version of the format that this program writes.
 pub const POOL_VERSION: u32 = 1;
 pub(crate) const MAX_AREAS: usize = 124;
-const CHECKSUM_AT: usize = 12;
 /// Counters stay below, so that adding to them cannot overflow.
 const LIMIT: u64 = 1 << 63;
 
@@ -63,15 +62,21 @@ impl AreaKind {
     pub const BUFFER_TABLES: Self = Self(5);
     /// The write buffer's contents.
     pub const BUFFER_DATA: Self = Self(6);
+    /// The files of running programs.
+    pub const RUN_FILES: Self = Self(7);
+    /// What running programs have written.
+    pub const RUN_LOG: Self = Self(8);
 }
 
-const KINDS: [(AreaKind, &str); 6] = [
+const KINDS: [(AreaKind, &str); 8] = [
     (AreaKind::JOURNAL_LOG, "journal-log"),
     (AreaKind::PAGE_MAP, "page-map"),
     (AreaKind::PAGE_LOG, "page-log"),
     (AreaKind::PAGE_DATA, "page-data"),
     (AreaKind::BUFFER_TABLES, "buffer-tables"),
     (AreaKind::BUFFER_DATA, "buffer-data"),
+    (AreaKind::RUN_FILES, "run-files"),
+    (AreaKind::RUN_LOG, "run-log"),
 ];
 
 impl fmt::Display for AreaKind {
@@ -113,47 +118,6 @@ pub struct Header {
     pub areas: Vec<Area>,
 }
 
-/// Why a copy of the header is not used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HeaderFault {
-    /// Something else is there.
-    #[error("no signature")]
-    NoSignature,
-    /// A version to come.
-    #[error("version {0}")]
-    Version(u32),
-    /// Features to come.
-    #[error("unknown features {0:#x}")]
-    Features(u32),
-    /// The bytes are not those that were written.
-    #[error("checksum {computed:#010x}, not {stored:#010x}")]
-    Checksum {
-        /// What the header says.
-        stored: u32,
-        /// What its bytes have.
-        computed: u32,
-    },
-    /// The medium has lost some of it.
-    #[error("the line at byte {0} is lost")]
-    Lost(u64),
-    /// The checksum is right and the contents are not.
-    #[error("{0}")]
-    Contents(&'static str),
-    /// As above, of one area.
-    #[error("area {index} (byte {start}, {len} bytes) {what}")]
-    Area {
-        /// Its place in the table.
-        index: usize,
-        /// First byte.
-        start: u64,
-        /// Bytes.
-        len: u64,
-        /// What is wrong.
-        what: &'static str,
-    },
-}
-
 impl Header {
     pub(crate) fn encode(&self) -> [u8; PAGE as usize] {
         let mut raw = Raw {
@@ -176,20 +140,16 @@ impl Header {
         }
         let mut bytes = [0; PAGE as usize];
         bytes.copy_from_slice(raw.as_bytes());
-        let sum = checksum(&bytes);
-        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        seal_header(&mut bytes);
         bytes
     }
 
     /// Reads a copy of the header. A newer version or feature is one only if the checksum is right.
     pub(crate) fn decode(bytes: &[u8; PAGE as usize]) -> Result<Self, HeaderFault> {
         let raw: &Raw = zerocopy::transmute_ref!(bytes);
-        if raw.signature != SIGNATURE {
-            return Err(HeaderFault::NoSignature);
-        }
-        let (stored, computed) = (raw.checksum.get(), checksum(bytes));
-        if stored != computed && !plant::is(Defect::PoolUncheckedChecksum) {
-            return Err(HeaderFault::Checksum { stored, computed });
+        match check_header(bytes, &SIGNATURE) {
+            Err(HeaderFault::Checksum { .. }) if plant::is(Defect::PoolUncheckedChecksum) => {}
+            other => other?,
         }
         match (raw.version.get(), raw.incompat.get()) {
             (POOL_VERSION, 0) => {}
@@ -242,16 +202,6 @@ fn areas(raw: &Raw) -> Result<Vec<Area>, HeaderFault> {
     Ok(table.iter().map(area).collect())
 }
 
-/// crc32c as ext4 has it (begun with all ones, not inverted at the end), of the page with its checksum field as zeros.
-fn checksum(bytes: &[u8; PAGE as usize]) -> u32 {
-    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!0u32));
-    let (before, rest) = bytes.split_at(CHECKSUM_AT);
-    digest.update(before);
-    digest.update(&[0; 4]);
-    digest.update(&rest[4..]);
-    !(digest.finalize() as u32)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -273,8 +223,7 @@ mod tests {
     fn sealed(change: impl FnOnce(&mut [u8; PAGE as usize])) -> [u8; PAGE as usize] {
         let mut bytes = header().encode();
         change(&mut bytes);
-        let sum = checksum(&bytes);
-        bytes[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&sum.to_le_bytes());
+        seal_header(&mut bytes);
         bytes
     }
 
@@ -300,10 +249,8 @@ mod tests {
     #[test]
     fn crc32c_is_ext4s() {
         // crc32c of 32 zeros is 0x8a9136aa with the final inversion (RFC 3720, B.4).
-        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!0u32));
-        digest.update(&[0; 32]);
-        assert_eq!(digest.finalize() as u32, 0x8a91_36aa);
-        assert_eq!(checksum(&[0; PAGE as usize]), !0x98f9_4189);
+        assert_eq!(crate::crc32c(!0, &[&[0; 32]]), !0x8a91_36aa);
+        assert_eq!(crate::crc32c(!0, &[&[0; PAGE as usize]]), !0x98f9_4189);
     }
 
     #[test]

@@ -4,14 +4,14 @@ mod error;
 mod format;
 mod recover;
 
-use crate::{Domain, Nvm, NvmError, PAGE};
+use crate::{Domain, HeaderFault, Nvm, NvmError, PAGE};
 use error::Result;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use std::ops::Range;
 
 pub use error::PoolError;
-pub use format::{Area, AreaKind, Header, HeaderFault, POOL_VERSION};
+pub use format::{Area, AreaKind, Header, POOL_VERSION};
 pub use recover::{PoolReport, inspect};
 
 /// Where the two copies of the header lie, one page each. Areas begin behind them.

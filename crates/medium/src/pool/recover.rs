@@ -2,7 +2,8 @@
 
 use super::HEADERS;
 use super::error::{PoolError, Result};
-use super::format::{Header, HeaderFault};
+use super::format::Header;
+use crate::HeaderFault;
 use crate::{Nvm, NvmError, PAGE};
 
 /// The two copies of a pool's header as they are on the medium.

@@ -3,6 +3,7 @@
 use ondol::{FormatOptions, Options, Volume};
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore};
 use ondol_env::System;
+use ondol_testkit::rig::Setup;
 use std::sync::Arc;
 
 #[test]
@@ -64,4 +65,45 @@ fn a_read_that_fails_is_no_corruption() {
             assert_eq!(e.errno(), rustix::io::Errno::IO.raw_os_error(), "read {nth}: {e}");
         }
     }
+}
+
+/// With a pool, an image that cannot be written to for a while costs nothing: what is synced is in the pool, changes are refused only when its log fills up, and
+/// nobody has to open the volume anew when it is over.
+#[test]
+fn an_image_that_fails_for_a_while_costs_no_more_than_patience() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("v.img");
+    Volume::format(&image, &FormatOptions::new().size(32 << 20)).expect("format");
+    let store = Arc::new(Faulty::new(RamStore::from_bytes(std::fs::read(&image).expect("read"))));
+    let setup = Setup::SCALABLE_ORDERED;
+    let media = setup.media(store.clone());
+    let volume = Volume::open_stepped(media.clone(), &setup.options(), Arc::new(System)).expect("open");
+    store.arm(FaultPlan { writes: Some(0), ..FaultPlan::default() });
+    let mut written = Vec::new();
+    let refused = loop {
+        let name = format!("/{}", written.len());
+        match volume.write(&name, [written.len() as u8; 40_000]) {
+            Ok(()) => written.push(name),
+            Err(e) => break e,
+        }
+        volume.sync().expect("it is in the pool");
+        assert!(written.len() < 1000);
+    };
+    assert!(refused.to_string().contains("cannot be written to the image"), "{refused}");
+    assert_eq!(refused.errno(), rustix::io::Errno::IO.raw_os_error());
+    assert!(written.len() > 2 && !volume.is_read_only(), "{} files", written.len());
+    volume.sync().expect("what there is, is in the pool");
+    let told = volume.info().expect("it can be read").mount.expect("it is mounted");
+    assert!(told.not_home.is_some_and(|why| !why.is_empty()));
+    store.arm(FaultPlan::default());
+    volume.write("/again", b"as before").expect("it is over");
+    assert!(volume.info().expect("as before").mount.is_some_and(|mount| mount.not_home.is_none()));
+    volume.close().expect("all of it is home");
+    let after = Arc::new(RamStore::from_bytes(store.inner().to_bytes()));
+    let volume = Volume::open_media(after, &Options::default(), Arc::new(System)).expect("without the pool");
+    for (n, name) in written.iter().enumerate() {
+        assert!(volume.read(name).expect("it was synced") == [n as u8; 40_000], "{name}");
+    }
+    assert_eq!(volume.read("/again").expect("it was written"), b"as before");
+    volume.close().expect("close");
 }

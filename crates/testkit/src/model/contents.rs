@@ -66,6 +66,7 @@ impl Model {
     pub(super) fn copy(&mut self, from: &File, at: u64, to: &File, to_at: u64, len: u64) -> Outcome {
         let source = self.opened_for_writing(from)?;
         let target = self.opened_for_writing(to)?;
+        self.check_writes(target, true)?;
         let bytes = self.content(source).cloned().ok_or(Fail::IsDirectory)?;
         let len = len.min(bytes.len().saturating_sub(at));
         if len == 0 {

@@ -92,7 +92,7 @@ pub struct Trace {
 pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Trace, RecordError> {
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let stores = disks::recorded(&setup.disks, &domain);
-    let library = Library::open(disks::media(&stores)?, &setup.options, setup.seed)?;
+    let library = Library::open(stores.media()?, &setup.options, setup.seed)?;
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
     for op in &setup.before {
         let _outcome = lockstep.step(op).map_err(Box::new)?;
@@ -101,7 +101,7 @@ pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Tra
     before.drop_handles();
     let (volume, clock) = lockstep.into_target().into_parts()?;
     volume.sync()?;
-    let base = disks::at_rest(&stores)?;
+    let base = stores.at_rest()?;
     drop(domain.take());
     listening.begin_anew();
     let done = perform(volume, &clock, &domain, program, schedule, setup.background)?;
@@ -110,8 +110,8 @@ pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Tra
     // What was lost of the log without being at home shows when the log is emptied.
     volume.close()?;
     let (events, heard) = (domain.take(), listening.finish());
-    let left = disks::stores(&disks::at_rest(&stores)?);
-    let closed = Volume::open_stepped(disks::media(&left)?, &setup.options, clock)?;
+    let disks = disks::stores(&stores.at_rest()?);
+    let closed = Volume::open_stepped(disks.media()?, &setup.options, clock)?;
     let left = dump::of_volume(closed.inodes()).map_err(|e| RecordError::Read(e.to_string()))?;
     let lost = after.differences(&left, Strictness::Whole);
     if !lost.is_empty() {

@@ -3,7 +3,7 @@
 use super::windows::Windows;
 use crate::{Error, Result};
 use ondol_env::sync::Mutex;
-use ondol_env::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use ondol_env::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ondol_format::group::{BLOCK_UNINIT, GroupDesc, INODE_UNINIT, INODE_ZEROED};
 use ondol_format::{Superblock, bitmap};
 
@@ -168,23 +168,30 @@ impl Groups {
 
     /// Takes `blocks` clusters out of the free count; false when they are not there. The unprivileged leave the reserve.
     pub(crate) fn promise(&self, blocks: u64, who: Need) -> bool {
+        if blocks == 0 {
+            return true;
+        }
         let keep = match who {
             Need::Ordinary => self.reserved.max(LAST_RESERVE),
             Need::Privileged => LAST_RESERVE,
             Need::ToFree => 0,
         };
-        let take = |free: u64| free.checked_sub(blocks).filter(|&left| blocks == 0 || left >= keep);
+        let take = |free: u64| free.checked_sub(blocks).filter(|&left| left >= keep);
         self.free.fetch_update(SeqCst, SeqCst, take).is_ok()
     }
 
     /// Gives promised or released clusters back to the free count.
     pub(crate) fn give_back(&self, blocks: u64) {
-        self.free.fetch_add(blocks, SeqCst);
+        // All operations meet in this number.
+        if blocks > 0 {
+            self.free.fetch_add(blocks, SeqCst);
+        }
     }
 
     /// Free blocks as a user sees them: also those whose freeing is not durable yet.
     pub(crate) fn visible_free(&self) -> u64 {
-        (self.free.load(Relaxed) + self.pending_free.load(Relaxed)) * self.ratio
+        let pending = self.pending_free.load(SeqCst);
+        (self.free.load(SeqCst) + pending) * self.ratio
     }
 
     /// Blocks kept back from the unprivileged.

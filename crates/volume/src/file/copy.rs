@@ -82,7 +82,8 @@ impl Volume {
         let Range { from: start, to, len } = range;
         let inode = inode_of(source, target);
         check_regular(from, inode)?;
-        check_changeable(target.node.ino, &target.state.inode, false)?;
+        // Whether an append-only file may be written to anywhere was asked when it was opened.
+        check_changeable(target.node.ino, &target.state.inode, true)?;
         self.check_writable()?;
         if start.checked_add(len).is_none() || to.checked_add(len).is_none() {
             return Err(Error::Invalid("a range that ends behind the largest offset"));

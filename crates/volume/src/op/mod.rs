@@ -392,6 +392,7 @@ impl<'v> Op<'v> {
         for (ino, dir) in self.freed_inodes.drain(..) {
             count_dir(self.vol, ino, dir, false);
             groups.return_inode(&self.vol.shared.sb, ino);
+            self.vol.lookups.deleted(ino);
         }
         if synchronous {
             self.vol.wait(tid)?;

@@ -137,9 +137,14 @@ fn immutable_and_append_only() {
     for dir in [still, only] {
         fs.create(dir, "inside");
     }
-    let frozen = fs.create(TOP, "frozen");
+    let (frozen, tail) = (fs.create(TOP, "frozen"), fs.create(TOP, "tail"));
     let (_, bytes) = as_file(&fs.bytes(), |path| {
-        for request in ["sif /still flags 0x80010", "sif /only flags 0x80020", "sif /frozen flags 0x80010"] {
+        for request in [
+            "sif /still flags 0x80010",
+            "sif /only flags 0x80020",
+            "sif /frozen flags 0x80010",
+            "sif /tail flags 0x80020",
+        ] {
             assert!(run("debugfs", &["-w", "-R", request, path]).status.success());
         }
     });
@@ -154,6 +159,11 @@ fn immutable_and_append_only() {
     refused(v.unlink(TOP, b"frozen"));
     refused(v.link(frozen, TOP, b"other").map(drop));
     fs.create(only, "more");
+    // As a descriptor that was open before: an append-only file may be written to anywhere, an immutable one not even with nothing.
+    v.write(tail, 0, b"some").unwrap();
+    assert_eq!(v.copy_range(tail, 0, tail, 8, 4, false).unwrap(), 4);
+    assert_eq!(v.copy_range(tail, 100, tail, 0, 4, false).unwrap(), 0);
+    refused(v.copy_range(tail, 100, frozen, 0, 4, false).map(drop));
     refused(v.rename(TOP, b"lost+found", still, b"x", Rename::Replace));
     fs.check("flags");
 }

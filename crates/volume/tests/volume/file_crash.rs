@@ -5,12 +5,12 @@ use ondol_block::{BlockStore, RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
 use ondol_journal::Engine;
 use ondol_power::{Cut, Event, Medium, PowerDomain, Sampling};
-use ondol_testkit::over_engines;
+use ondol_testkit::over_image_engines;
 use ondol_testkit::rig::Setup;
 use ondol_volume::{DataMode, Fallocate, Ino, Volume};
 use std::sync::Arc;
 
-over_engines! {
+over_image_engines! {
     with_data_journal_every_crash_leaves_a_prefix_of_the_changes,
     with_data_ordered_no_crash_shows_what_was_never_written,
     a_truncate_of_many_operations_is_ended_by_recovery,
@@ -137,7 +137,7 @@ fn with_data_ordered_no_crash_shows_what_was_never_written() {
         }
     });
     // One write and one flush make a commit of units.
-    let least = if Setup::current().is_compressed() { 90 } else { 300 };
+    let least = if Setup::current().takes_overwrites() { 90 } else { 300 };
     assert!(crashes > least, "only {crashes} crashes");
 }
 

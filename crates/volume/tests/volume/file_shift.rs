@@ -11,7 +11,12 @@ use std::sync::Arc;
 over_engines! {
     a_tree_of_three_levels_moves_as_one,
     what_the_journal_cannot_hold_is_refused_and_nothing_has_changed,
-    a_range_in_more_groups_than_the_journal_holds_is_punched_first,
+}
+
+/// With cuts of the image's power.
+mod cut {
+    use super::a_range_in_more_groups_than_the_journal_holds_is_punched_first;
+    ondol_testkit::over_image_engines! { a_range_in_more_groups_than_the_journal_holds_is_punched_first }
 }
 
 const BLOCK: u64 = 1024;

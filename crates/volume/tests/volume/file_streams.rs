@@ -41,7 +41,9 @@ fn a_mebibyte_is_one_call() {
     }
     let written = rig.store.stats();
     let (writes, reads) = (written.writes - before.writes, written.reads - before.reads);
-    assert!(writes <= 110 && reads <= 10, "{writes} writes and {reads} reads for 100 MiB");
+    // A pool of a few MiB is emptied a few times, with what else is in it.
+    let most = if Setup::current().has_pool() { 150 } else { 110 };
+    assert!(writes <= most && reads <= 10, "{writes} writes and {reads} reads for 100 MiB");
     for i in 0..100 {
         rig.vol.read(ino, i << 20, &mut bytes).unwrap();
     }

@@ -1,12 +1,14 @@
 //! Inodes that somebody knows by number outlive their names until they are forgotten: to their users, on the image, after a crash.
 
 use crate::rig::{Fs, USER, assert_clean, checked, mkfs};
-use ondol_testkit::over_setups;
+use ondol_testkit::{SetWhenDropped, over_setups};
 use ondol_volume::{Error, Ino, ROOT, Rename, SetXattr};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 over_setups! {
     what_is_known_lives_until_it_is_forgotten,
     the_last_of_users_and_knowers_deletes,
+    what_is_being_deleted_counts_as_free,
     a_crash_leaves_an_orphan,
     forgetting_may_meet_the_end,
     orphans_of_many_threads_come_and_go,
@@ -122,6 +124,46 @@ fn the_last_of_users_and_knowers_deletes() {
     v.unlink(ROOT, b"again").expect("unlink");
     assert_eq!(free(&fs), empty);
     assert_clean(&fs.unmounted(), "all gone");
+}
+
+/// A large file is deleted in many steps: who asks meanwhile is told of no less than is free in the end.
+fn what_is_being_deleted_counts_as_free() {
+    for options in [&["-b", "1024", "-g", "256", "-J", "size=1", "-N", "4096", "-m", "0"][..], IMAGES[1]] {
+        let fs = Fs::mount(mkfs(128, options));
+        let empty = free(&fs);
+        assert!((0..20).any(|_| seen_while_deleting(&fs, empty) > 0));
+        assert_eq!(free(&fs), empty);
+        assert_clean(&fs.unmounted(), "deleted");
+    }
+}
+
+/// How often somebody could ask while it went on.
+fn seen_while_deleting(fs: &Fs, (files, blocks): (u64, u64)) -> u32 {
+    let v = &fs.volume;
+    let ino = fs.create(ROOT, "large");
+    v.looked_up(ino);
+    for n in 0..90 {
+        v.write(ino, n << 20, &[n as u8; 1 << 20]).expect("write");
+    }
+    v.unlink(ROOT, b"large").expect("unlink");
+    // As under load: long after that.
+    fs.env.advance(1_000_000_000);
+    let (over, mut seen) = (AtomicBool::new(false), 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _over = SetWhenDropped(&over);
+            v.forget(ino, 1).expect("forget");
+        });
+        while !over.load(SeqCst) {
+            let now = v.statfs_forgetting();
+            // Until the request to forget comes, the file has its blocks.
+            if now.free > blocks / 2 {
+                assert!(now.free >= blocks && now.files_free >= files, "{now:?} of {files} and {blocks}");
+                seen += 1;
+            }
+        }
+    });
+    seen
 }
 
 fn a_crash_leaves_an_orphan() {

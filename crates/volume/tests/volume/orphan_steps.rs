@@ -4,11 +4,11 @@
 use crate::rig::{Fs, mkfs};
 use ondol_block::{LayerStore, RamStore, Recorder};
 use ondol_power::{Cut, Event, Kind, Layer, Medium, PowerDomain};
-use ondol_testkit::over_setups;
+use ondol_testkit::over_image_setups;
 use ondol_volume::{Error, Fallocate, ROOT, SetAttr};
 use std::sync::Arc;
 
-over_setups! {
+over_image_setups! {
     deletion_in_steps,
     truncate_in_steps,
 }

@@ -6,13 +6,13 @@ use ondol_block::{BlockStore, RamStore, Recorder};
 use ondol_env::{Fixed, Timestamp};
 use ondol_journal::Engine;
 use ondol_power::{Event, PowerDomain, Sampling};
-use ondol_testkit::over_engines;
+use ondol_testkit::over_image_engines;
 use ondol_testkit::rig::Setup;
 use ondol_volume::{DataMode, Rename, Step, Volume};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-over_engines! {
+over_image_engines! {
     with_data_journal_a_transaction_is_there_whole_or_not_at_all,
     with_data_ordered_all_but_overwritten_bytes_is_there_whole_or_not_at_all,
     victims_are_deleted_with_the_transaction_or_keep_their_names,

@@ -52,7 +52,7 @@ fn what_the_journal_cannot_take_is_refused_and_changes_nothing() {
 
 fn without_data_in_the_journal_data_does_not_count() {
     // New data of one transaction is in memory until its commit where the engine decides where it goes.
-    if Setup::current().journals_data() || Setup::current().is_compressed() {
+    if Setup::current().journals_data() || Setup::current().takes_overwrites() {
         return;
     }
     let rig = mount(mkfs("24M", &["-b", "1024", "-J", "size=1", "-N", "2000"], 0));
@@ -76,8 +76,10 @@ fn a_journal_full_of_others_is_waited_for() {
         steps.extend((0..6).map(|i| append(&format!("/f{round}"), &vec![i; max / 10 * 1024])));
         apply(&rig.vol, &steps);
     }
-    // What is written home takes little of the journal.
-    assert!(rig.engine.stats().foreground_commits > 0 || rig.engine.stats().staged_blocks > 0);
+    // What is written home takes little of the journal; who needs room in a pool checkpoints.
+    let stats = rig.engine.stats();
+    let in_pool = Setup::current().has_pool() && stats.foreground_checkpoints > 0;
+    assert!(stats.foreground_commits > 0 || stats.staged_blocks > 0 || in_pool);
     assert_eq!(names(&rig.vol, ondol_volume::ROOT).len(), 41);
     rig.unmount_checked();
 }

@@ -19,6 +19,7 @@ mod making;
 mod manual;
 mod memory;
 mod namespace;
+mod nvm;
 mod place;
 mod pool;
 mod protected;

@@ -20,13 +20,11 @@ fn wrong_calls_are_answered_in_one_line() {
 
 #[test]
 fn what_is_not_built_is_not_known() {
-    for name in ["export", "run"] {
-        let said = fails(ondol().args([name, "x"]), 2);
-        assert!(said.contains(&format!("unrecognized subcommand '{name}'")), "{said}");
-    }
+    let said = fails(ondol().args(["export", "x"]), 2);
+    assert!(said.contains("unrecognized subcommand 'export'"), "{said}");
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = succeeds(ondol().args(["completions", shell]));
-        for word in ["export the", "Run a command", "discard-nvm", "scalable", "remap"] {
+        for word in ["export the", "remap"] {
             assert!(!script.contains(word), "{shell}: {word}");
         }
     }
@@ -48,7 +46,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("mkfs -F --size 16M -O sparkle other.img", 2, "cannot make a file system on other.img: unknown feature 'sparkle'"),
     ("mkfs -F --size 16M -O ondol_journal other.img", 2, "cannot make a file system on other.img: unsupported features: ondol_journal"),
     ("mkfs -F --size 1K other.img", 2, "cannot make a file system on other.img: too small: a volume with a journal and blocks of 1024 bytes needs 2048 KiB"),
-    ("mkfs -F --size 16M --journal remap other.img", 2, "invalid value 'remap' for '--journal <ENGINE>': `remap` is no journal engine: choose classic or compressed (`ondol mkfs --help` says more)"),
+    ("mkfs -F --size 16M --journal remap other.img", 2, "invalid value 'remap' for '--journal <ENGINE>': `remap` is no journal engine: choose classic, compressed or scalable (`ondol mkfs --help` says more)"),
     ("mkfs -F --size 16M --data fast other.img", 2, "invalid value 'fast' for '--data <MODE>': `fast` is no data mode: choose journal, ordered or writeback (`ondol mkfs --help` says more)"),
     ("mkfs -F --size 16M --journal-size 1G other.img", 2, "cannot make a file system on other.img: a journal of 1048576 blocks takes more than half of the volume"),
     ("mkfs -F --size 16M --journal-size 4K other.img", 2, "cannot make a file system on other.img: a journal needs at least 1024 blocks, not 4"),
@@ -59,9 +57,9 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("mount -o alow_other there.img dir", 1, "unknown mount option `alow_other`; did you mean `allow_other`?"),
     ("mount -o commit=abc there.img dir", 1, "mount option `commit=abc`: the value must be a number of seconds"),
     ("mount -o data=fast there.img dir", 1, "mount option `data=fast`: the value must be writeback, ordered or journal"),
-    ("mount -o journal=swap there.img dir", 1, "mount option `journal=swap`: the value must be classic or compressed"),
+    ("mount -o journal=swap there.img dir", 1, "mount option `journal=swap`: the value must be classic, compressed or scalable"),
     ("mount -o fsync=file there.img dir", 1, "mount option `fsync=file`: the value must be prefix"),
-    ("mount -o nvm=/dev/dax0.0 there.img dir", 1, "unknown mount option `nvm=/dev/dax0.0`"),
+    ("mount -o nvm=missing.pool there.img dir", 32, "cannot open missing.pool: No such file or directory"),
     ("mount -o cache=much there.img dir", 1, "mount option `cache=much`: the value must be a size such as 64M"),
     ("mount -o errors=panic there.img dir", 1, "mount option `errors=panic`: the value must be remount-ro or continue; a server cannot make the machine panic"),
     ("mount -o max_read=x there.img dir", 1, "mount option `max_read=x`: the value must be a number above 0"),
@@ -85,13 +83,13 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("check -b 77 there.img", 8, "there.img: no superblock begins in block 77"),
     ("recover", 2, "the following required arguments were not provided: <TARGET> (`ondol recover --help` says more)"),
     ("recover absent.img", 1, "cannot open absent.img: No such file or directory"),
-    ("recover --discard-nvm there.img", 2, "unexpected argument '--discard-nvm' found; tip: to pass '--discard-nvm' as a value, use '-- --discard-nvm' (`ondol recover --help` says more)"),
+    ("recover --discard-nvm --force there.img", 2, "the argument '--discard-nvm' cannot be used with '--force' (`ondol recover --help` says more)"),
     ("info", 2, "the following required arguments were not provided: <TARGET> (`ondol info --help` says more)"),
     ("info absent.img", 1, "cannot open absent.img: No such file or directory"),
     ("info dir", 1, "dir is not on a volume mounted by ondol"),
     ("tune there.img", 2, "nothing to change: say --journal ENGINE, --data MODE or --journal-size SIZE"),
     ("tune --data fast there.img", 2, "invalid value 'fast' for '--data <MODE>': `fast` is no data mode: choose journal, ordered or writeback (`ondol tune --help` says more)"),
-    ("tune --journal scalable there.img", 2, "invalid value 'scalable' for '--journal <ENGINE>': `scalable` is no journal engine: choose classic or compressed (`ondol tune --help` says more)"),
+    ("tune --journal scalable there.img", 1, "there.img: an image cannot ask for engine scalable: `mount -o nvm=POOL` names the pool that it needs"),
     ("tune --journal-size 1K there.img", 1, "there.img: a journal of 1 block: the least is 1024"),
     ("tune --journal classic absent.img", 1, "cannot open absent.img: No such file or directory"),
     ("pool create pool", 2, "there is no pool; --size SIZE makes a pool of that size"),
@@ -108,7 +106,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("bench run varmail --on tmpfs --dir absent", 2, "--dir absent: not a directory"),
     ("bench paper 5", 2, "invalid value '5' for '<NUMBER>': there are the figures of paper 3 (`ondol bench paper --help` says more)"),
     ("bench paper 3 --figure 2", 2, "bench paper 3: there are figures 1, 4, 5, 6 and 7"),
-    ("crash --engine swap", 2, "invalid value 'swap' for '--engine <ENGINE>': `swap` is no journal engine: choose classic or compressed (`ondol crash --help` says more)"),
+    ("crash --engine swap", 2, "invalid value 'swap' for '--engine <ENGINE>': `swap` is no journal engine: choose classic, compressed or scalable (`ondol crash --help` says more)"),
     ("crash --sparkle", 2, "unexpected argument '--sparkle' found (`ondol crash --help` says more)"),
     ("completions", 2, "the following required arguments were not provided: <SHELL> (`ondol completions --help` says more)"),
     ("completions abacus", 2, "invalid value 'abacus' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh] (`ondol completions --help` says more)"),

@@ -12,7 +12,7 @@ mod tests;
 use crate::channel::Channel;
 use crate::coming::{Coming, Serve};
 use crate::flags::{self, TTL};
-use crate::ops::{Carrier, Listed, ListedPlus, Ops, Range, SetAttribute, Write};
+use crate::ops::{Carrier, CopyTo, Listed, ListedPlus, Ops, Range, SetAttribute, Write};
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{
@@ -209,7 +209,8 @@ impl Dispatch {
         }
         let most = if wide { u64::MAX } else { NARROW };
         let range = Range { offset: what.off_in, len: what.len.min(most) };
-        let copied = self.ops.copy(ino(header.nodeid), range, ino(what.nodeid_out), what.off_out, sender(header));
+        let into = CopyTo { ino: ino(what.nodeid_out), offset: what.off_out, opened: self.terms.opens };
+        let copied = self.ops.copy(ino(header.nodeid), range, into, sender(header));
         answer.forget_mode(copied.is_ok_and(|(_, changed)| changed) || copied.is_err(), what.nodeid_out);
         answer.with(copied, |&(bytes_copied, _)| match u32::try_from(bytes_copied) {
             Ok(size) if !wide => answer.body(&WriteOut { size, padding: 0 }),

@@ -8,6 +8,7 @@
 //! holds for an hour. So nobody else may change the directory meanwhile. What a caller may do is not looked at.
 
 mod files;
+mod held;
 mod null;
 mod table;
 mod through;

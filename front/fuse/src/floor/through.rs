@@ -1,11 +1,10 @@
 //! Everything is handed on to a directory of another file system: what a server costs that does nothing of its own.
 //!
-//! Whatever the kernel knows is held by a descriptor: of a regular file or directory one to work with, made when it is first
-//! worked on; of all else a mere place (`O_PATH`). No request opens a file, as none does for a volume, so the descriptor stays until
-//! the kernel forgets the inode. While it is held, nothing else below can have its inode number, which is the number that the kernel
-//! is told.
+//! The kernel is told the inode numbers of that file system. No request opens a file, as none does for a volume; `held` has the descriptors.
+//! An inode that is about to lose a name is opened first, so that nothing else below has its number while the kernel knows it.
 
 use super::files::{DIRECTORY, Files, Listed, ROOT, TYPE, Told, kind, stale, without_suid};
+use super::held::{Descriptors, Held, Node};
 use super::table::Table;
 use crate::ops::{Answer, Errno as Number};
 use crate::proto::numbers::fattr;
@@ -15,73 +14,53 @@ use rustix::fs::{
     UTIME_OMIT, Uid, XattrFlags,
 };
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-const PLACE: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const REGULAR: u32 = 0o100_000;
 
 pub(super) struct Through {
     known: Table<Node>,
+    descriptors: Descriptors,
     /// The file system that it stays on.
     device: u64,
     /// What its root has there; whatever has number 1 there is told by this.
     root: u64,
 }
 
-struct Node {
-    place: OwnedFd,
-    /// `place` can be worked with.
-    works: bool,
-    mode: u32,
-    working: OnceLock<OwnedFd>,
-}
-
-impl Node {
-    /// A descriptor to read, write, list or sync with.
-    fn working(&self) -> Answer<BorrowedFd<'_>> {
-        if self.works {
-            return Ok(self.place.as_fd());
-        }
-        if let Some(open) = self.working.get() {
-            return Ok(open.as_fd());
-        }
-        let how = match self.mode & TYPE {
-            REGULAR => OFlags::RDWR,
-            DIRECTORY => OFlags::RDONLY | OFlags::DIRECTORY,
-            _ => return Err(Errno::OPNOTSUPP.into()),
-        };
-        let opened = rustix::fs::open(self.path(), how | OFlags::CLOEXEC, Mode::empty())?;
-        Ok(self.working.get_or_init(|| opened).as_fd())
-    }
-
-    /// Where the kernel shows what the descriptor has.
-    fn path(&self) -> String {
-        format!("/proc/self/fd/{}", self.place.as_raw_fd())
-    }
-
-    fn stat(&self) -> Answer<Stat> {
-        Ok(rustix::fs::fstat(&self.place)?)
-    }
-}
-
 impl Through {
     pub(super) fn new(below: &Path) -> io::Result<Self> {
-        let place = rustix::fs::open(below, PLACE | OFlags::DIRECTORY, Mode::empty())?;
-        let stat = rustix::fs::fstat(&place)?;
+        /// Descriptors for all but files.
+        const OTHERS: u64 = 1024;
+        const LEAST: u64 = 64;
+        let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let most = allowed.saturating_sub(OTHERS).max(LEAST);
+        Self::with_descriptors(below, usize::try_from(most).unwrap_or(usize::MAX / 4))
+    }
+
+    /// With at most so many descriptors, but for those of what has lost its name.
+    fn with_descriptors(below: &Path, most: usize) -> io::Result<Self> {
+        let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open(below, how, Mode::empty())?;
+        let stat = rustix::fs::fstat(&root)?;
         let known = Table::new();
-        let node = Node { place, works: false, mode: stat.st_mode, working: OnceLock::new() };
-        known.tell(ROOT, Arc::new(node));
-        Ok(Self { known, device: stat.st_dev, root: stat.st_ino })
+        let node = known.tell(ROOT, Node::new(stat.st_ino, stat.st_mode, None, b""));
+        let descriptors = Descriptors::new(most);
+        descriptors.hold(&node, root);
+        Ok(Self { known, descriptors, device: stat.st_dev, root: stat.st_ino })
     }
 
     fn node(&self, number: u64) -> Answer<Arc<Node>> {
         self.known.get(number).ok_or_else(stale)
+    }
+
+    fn held(&self, number: u64) -> Answer<Arc<Held>> {
+        self.descriptors.of(&self.node(number)?)
     }
 
     /// The number that the kernel is told.
@@ -93,25 +72,43 @@ impl Through {
         }
     }
 
-    /// Tells the kernel of what `place` has.
-    fn tell(&self, place: OwnedFd, works: bool) -> Answer<Told> {
-        let stat = rustix::fs::fstat(&place)?;
+    /// Tells the kernel of what is found in `dir` by `name`.
+    fn tell(&self, dir: &Arc<Node>, name: &[u8], stat: &Stat) -> Answer<(Arc<Node>, Told)> {
         if stat.st_dev != self.device {
             return Err(Errno::XDEV.into());
         }
         let number = self.number(stat.st_ino);
-        self.known.tell(number, Arc::new(Node { place, works, mode: stat.st_mode, working: OnceLock::new() }));
-        Ok(Told { node: number, attr: attr(&stat) })
+        let new = Node::new(stat.st_ino, stat.st_mode, Some(dir), name);
+        let node = self.known.tell(number, Arc::clone(&new));
+        if !Arc::ptr_eq(&node, &new) && number != ROOT && name != b"." && name != b".." {
+            node.is_named(dir, name);
+        }
+        Ok((node, Told { node: number, attr: attr(stat) }))
     }
 
-    fn find(&self, dir: &Node, name: &[u8]) -> Answer<Told> {
-        self.tell(rustix::fs::openat(&dir.place, name, PLACE, Mode::empty())?, false)
+    fn find(&self, dir: &Arc<Node>, name: &[u8]) -> Answer<Told> {
+        let stat = rustix::fs::statat(self.descriptors.of(dir)?, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(self.tell(dir, name, &stat)?.1)
+    }
+
+    /// What the kernel knows by this name.
+    fn known(&self, dir: &Held, name: &[u8]) -> Option<Arc<Node>> {
+        let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        self.known.get(self.number(stat.st_ino))
+    }
+
+    /// The same, and it stays open, since this name is about to go.
+    fn kept(&self, dir: &Held, name: &[u8]) -> Option<Arc<Node>> {
+        let node = self.known(dir, name)?;
+        // Whatever does not open is not worked on either.
+        let _ = self.descriptors.keep(&node);
+        Some(node)
     }
 }
 
 impl Files for Through {
     fn lookup(&self, dir: u64, name: &[u8]) -> Answer<Told> {
-        self.find(&*self.node(dir)?, name)
+        self.find(&self.node(dir)?, name)
     }
 
     fn forget(&self, node: u64, times: u64) {
@@ -121,22 +118,22 @@ impl Files for Through {
     }
 
     fn getattr(&self, node: u64) -> Answer<Attr> {
-        Ok(attr(&self.node(node)?.stat()?))
+        Ok(attr(&rustix::fs::fstat(self.held(node)?)?))
     }
 
     fn setattr(&self, node: u64, set: &SetattrIn) -> Answer<Attr> {
-        let node = self.node(node)?;
+        let held = self.held(node)?;
         let has = |bit: u32| set.valid & bit != 0;
         if has(fattr::UID | fattr::GID) {
             let uid = has(fattr::UID).then(|| Uid::from_raw(set.uid));
             let gid = has(fattr::GID).then(|| Gid::from_raw(set.gid));
-            rustix::fs::chownat(&node.place, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+            rustix::fs::chownat(&held, c"", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if has(fattr::MODE) {
-            rustix::fs::chmodat(CWD, node.path(), Mode::from_raw_mode(set.mode & 0o7777), AtFlags::empty())?;
+            rustix::fs::chmodat(CWD, held.path(), Mode::from_raw_mode(set.mode & 0o7777), AtFlags::empty())?;
         }
         if has(fattr::SIZE) {
-            rustix::fs::ftruncate(node.working()?, set.size)?;
+            rustix::fs::ftruncate(&held, set.size)?;
         }
         if has(fattr::ATIME | fattr::MTIME | fattr::ATIME_NOW | fattr::MTIME_NOW) {
             let time = |bit, now, sec: u64, nsec: u32| Timespec {
@@ -153,88 +150,108 @@ impl Files for Through {
                 last_access: time(fattr::ATIME, fattr::ATIME_NOW, set.atime, set.atimensec),
                 last_modification: time(fattr::MTIME, fattr::MTIME_NOW, set.mtime, set.mtimensec),
             };
-            rustix::fs::utimensat(CWD, node.path(), &times, AtFlags::empty())?;
+            rustix::fs::utimensat(CWD, held.path(), &times, AtFlags::empty())?;
         }
-        Ok(attr(&node.stat()?))
+        Ok(attr(&rustix::fs::fstat(&held)?))
     }
 
     fn make(&self, dir: u64, name: &[u8], mode: u32, rdev: u32) -> Answer<Told> {
         let dir = self.node(dir)?;
+        let held = self.descriptors.of(&dir)?;
         let bits = Mode::from_raw_mode(mode & 0o7777);
         match mode & TYPE {
             REGULAR => {
                 let how = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
-                self.tell(rustix::fs::openat(&dir.place, name, how, bits)?, true)
+                let fd = rustix::fs::openat(&held, name, how, bits)?;
+                let (node, told) = self.tell(&dir, name, &rustix::fs::fstat(&fd)?)?;
+                self.descriptors.hold(&node, fd);
+                return Ok(told);
             }
-            DIRECTORY => {
-                rustix::fs::mkdirat(&dir.place, name, bits)?;
-                self.find(&dir, name)
-            }
+            DIRECTORY => rustix::fs::mkdirat(&held, name, bits)?,
             _ => {
                 let device = rustix::fs::makedev(rdev >> 8 & 0xFFF, rdev & 0xFF | rdev >> 12 & 0xF_FF00);
-                rustix::fs::mknodat(&dir.place, name, FileType::from_raw_mode(mode), bits, device)?;
-                self.find(&dir, name)
+                rustix::fs::mknodat(&held, name, FileType::from_raw_mode(mode), bits, device)?;
             }
         }
+        self.find(&dir, name)
     }
 
     fn symlink(&self, dir: u64, name: &[u8], target: &[u8]) -> Answer<Told> {
         let dir = self.node(dir)?;
-        rustix::fs::symlinkat(target, &dir.place, name)?;
+        rustix::fs::symlinkat(target, self.descriptors.of(&dir)?, name)?;
         self.find(&dir, name)
     }
 
     fn readlink(&self, node: u64) -> Answer<Vec<u8>> {
-        Ok(rustix::fs::readlinkat(&self.node(node)?.place, c"", Vec::new())?.into_bytes())
+        Ok(rustix::fs::readlinkat(self.held(node)?, c"", Vec::new())?.into_bytes())
     }
 
     fn link(&self, node: u64, dir: u64, name: &[u8]) -> Answer<Told> {
-        let (node, dir) = (self.node(node)?, self.node(dir)?);
-        rustix::fs::linkat(CWD, node.path(), &dir.place, name, AtFlags::SYMLINK_FOLLOW)?;
+        let (held, dir) = (self.held(node)?, self.node(dir)?);
+        rustix::fs::linkat(CWD, held.path(), self.descriptors.of(&dir)?, name, AtFlags::SYMLINK_FOLLOW)?;
         self.find(&dir, name)
     }
 
     fn remove(&self, dir: u64, name: &[u8], is_dir: bool) -> Answer<()> {
         let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        Ok(rustix::fs::unlinkat(&self.node(dir)?.place, name, flags)?)
+        let dir = self.held(dir)?;
+        let node = self.kept(&dir, name);
+        let removed = rustix::fs::unlinkat(&dir, name, flags);
+        if let Some(node) = node.filter(|_| removed.is_err()) {
+            node.stays();
+        }
+        Ok(removed?)
     }
 
     fn rename(&self, (from, name): (u64, &[u8]), (to, new_name): (u64, &[u8]), flags: u32) -> Answer<()> {
-        let (from, to) = (self.node(from)?, self.node(to)?);
         let flags = RenameFlags::from_bits_retain(flags);
-        Ok(rustix::fs::renameat_with(&from.place, name, &to.place, new_name, flags)?)
+        let (from, to) = (self.node(from)?, self.node(to)?);
+        let (from_held, to_held) = (self.descriptors.of(&from)?, self.descriptors.of(&to)?);
+        let moved = self.known(&from_held, name);
+        let swapped = flags.contains(RenameFlags::EXCHANGE);
+        let there = if swapped { self.known(&to_held, new_name) } else { self.kept(&to_held, new_name) };
+        let _renaming = self.descriptors.renaming();
+        let renamed = rustix::fs::renameat_with(&from_held, name, &to_held, new_name, flags);
+        match (&renamed, there) {
+            (Ok(()), Some(there)) if swapped => there.is_named(&from, name),
+            (Err(_), Some(there)) => there.stays(),
+            _ => {}
+        }
+        if let Some(moved) = moved.filter(|_| renamed.is_ok()) {
+            moved.is_named(&to, new_name);
+            moved.stays();
+        }
+        Ok(renamed?)
     }
 
     fn take_suid(&self, node: u64) -> Answer<bool> {
-        let node = self.node(node)?;
-        let mode = node.stat()?.st_mode;
+        let held = self.held(node)?;
+        let mode = rustix::fs::fstat(&held)?.st_mode;
         let without = without_suid(mode);
         if without != mode {
-            rustix::fs::chmodat(CWD, node.path(), Mode::from_raw_mode(without & 0o7777), AtFlags::empty())?;
+            rustix::fs::chmodat(CWD, held.path(), Mode::from_raw_mode(without & 0o7777), AtFlags::empty())?;
         }
         Ok(without != mode)
     }
 
     fn read(&self, node: u64, offset: u64, space: &mut [u8]) -> Answer<usize> {
-        Ok(rustix::io::pread(self.node(node)?.working()?, space, offset)?)
+        Ok(rustix::io::pread(self.held(node)?, space, offset)?)
     }
 
     fn write(&self, node: u64, offset: u64, data: &[u8]) -> Answer<usize> {
-        Ok(rustix::io::pwrite(self.node(node)?.working()?, data, offset)?)
+        Ok(rustix::io::pwrite(self.held(node)?, data, offset)?)
     }
 
     fn fsync(&self, node: u64, data_only: bool) -> Answer<()> {
-        let node = self.node(node)?;
-        let sync = if data_only { rustix::fs::fdatasync } else { rustix::fs::fsync };
-        Ok(sync(node.working()?)?)
+        let held = self.held(node)?;
+        Ok(if data_only { rustix::fs::fdatasync(&held) } else { rustix::fs::fsync(&held) }?)
     }
 
     fn list(&self, dir: u64, offset: u64, each: &mut dyn FnMut(&Listed<'_>) -> bool) -> Answer<()> {
         const ROOM: usize = 32 << 10;
-        let dir = self.node(dir)?;
         // A descriptor of its own: several may list side by side, each from its place.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&dir.place, c".", flags, Mode::empty())?;
+        let fd = rustix::fs::openat(self.held(dir)?, c".", flags, Mode::empty())?;
         rustix::fs::seek(&fd, SeekFrom::Start(offset))?;
         let mut room = [MaybeUninit::uninit(); ROOM];
         let mut entries = RawDir::new(&fd, &mut room);
@@ -251,7 +268,7 @@ impl Files for Through {
     }
 
     fn statfs(&self) -> Answer<StatfsOut> {
-        let s = rustix::fs::fstatvfs(&self.node(ROOT)?.place)?;
+        let s = rustix::fs::fstatvfs(self.held(ROOT)?)?;
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Ok(StatfsOut {
             blocks: s.f_blocks,
@@ -267,23 +284,23 @@ impl Files for Through {
     }
 
     fn getxattr(&self, node: u64, name: &[u8]) -> Answer<Vec<u8>> {
-        let node = self.node(node)?;
+        let held = self.held(node)?;
         let name = OsStr::from_bytes(name);
-        whole(|room| rustix::fs::getxattr(node.path(), name, room))
+        whole(|room| rustix::fs::getxattr(held.path(), name, room))
     }
 
     fn setxattr(&self, node: u64, name: &[u8], value: &[u8], flags: u32) -> Answer<()> {
         let flags = XattrFlags::from_bits_retain(flags);
-        Ok(rustix::fs::setxattr(self.node(node)?.path(), OsStr::from_bytes(name), value, flags)?)
+        Ok(rustix::fs::setxattr(self.held(node)?.path(), OsStr::from_bytes(name), value, flags)?)
     }
 
     fn listxattr(&self, node: u64) -> Answer<Vec<u8>> {
-        let node = self.node(node)?;
-        whole(|room| rustix::fs::listxattr(node.path(), room))
+        let held = self.held(node)?;
+        whole(|room| rustix::fs::listxattr(held.path(), room))
     }
 
     fn removexattr(&self, node: u64, name: &[u8]) -> Answer<()> {
-        Ok(rustix::fs::removexattr(self.node(node)?.path(), OsStr::from_bytes(name))?)
+        Ok(rustix::fs::removexattr(self.held(node)?.path(), OsStr::from_bytes(name))?)
     }
 }
 
@@ -323,5 +340,69 @@ fn attr(s: &Stat) -> Attr {
         rdev: u32::try_from(s.st_rdev).unwrap_or(0),
         blksize: u32::try_from(s.st_blksize).unwrap_or(4096),
         flags: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOST: usize = 8;
+
+    /// How many descriptors lead below a directory.
+    fn open_below(dir: &Path) -> usize {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap();
+        all.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok()).filter(|path| path.starts_with(dir)).count()
+    }
+
+    #[test]
+    fn more_is_worked_on_than_there_are_descriptors() {
+        let below = tempfile::tempdir().unwrap();
+        let files = Through::with_descriptors(below.path(), MOST).unwrap();
+        let numbered = |n: usize| format!("file {n}").into_bytes();
+        let inner =
+            (0..5).fold(ROOT, |dir, n| files.make(dir, format!("{n}").as_bytes(), DIRECTORY | 0o755, 0).unwrap().node);
+        let made: Vec<u64> =
+            (0..100).map(|n| files.make(inner, &numbered(n), REGULAR | 0o644, 0).unwrap().node).collect();
+        for round in 0..3_usize {
+            for (n, &node) in made.iter().enumerate() {
+                let text = format!("{n} in round {round}");
+                assert_eq!(files.write(node, 0, text.as_bytes()), Ok(text.len()));
+                assert!(open_below(below.path()) <= MOST + 1, "{} are open", open_below(below.path()));
+            }
+            for (n, &node) in made.iter().enumerate() {
+                let mut space = [0; 64];
+                let len = files.read(node, 0, &mut space).unwrap();
+                assert_eq!(&space[..len], format!("{n} in round {round}").as_bytes());
+            }
+        }
+
+        // What is moved, with or without the directories above it, is found again where it is now.
+        files.rename((ROOT, b"0"), (ROOT, b"moved"), 0).unwrap();
+        files.rename((inner, &numbered(0)), (ROOT, b"zero"), 0).unwrap();
+        files.rename((inner, &numbered(1)), (inner, &numbered(2)), RenameFlags::EXCHANGE.bits()).unwrap();
+        files.link(made[3], ROOT, b"three").unwrap();
+        files.remove(inner, &numbered(3), false).unwrap();
+        let text = |node| {
+            let mut space = [0; 64];
+            let len = files.read(node, 0, &mut space).unwrap();
+            String::from_utf8(space[..len].to_vec()).unwrap()
+        };
+        let all_are_as_written = || {
+            for (n, &node) in made.iter().enumerate() {
+                assert_eq!(text(node), format!("{n} in round 2"));
+            }
+        };
+        all_are_as_written();
+        // What has lost its name stays open, and so nobody else has its number.
+        for n in 10..60 {
+            files.remove(inner, &numbered(n), false).unwrap();
+        }
+        files.rename((inner, &numbered(60)), (inner, &numbered(61)), 0).unwrap();
+        assert_eq!(files.remove(ROOT, b"moved", true), Err(Errno::NOTEMPTY.into()));
+        assert_eq!(open_below(below.path()).clamp(51, 51 + MOST + 1), open_below(below.path()));
+        all_are_as_written();
+        made.iter().for_each(|&node| files.forget(node, 2));
+        assert!(open_below(below.path()) <= MOST + 1, "{} are open", open_below(below.path()));
     }
 }

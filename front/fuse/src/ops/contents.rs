@@ -32,6 +32,14 @@ pub(crate) struct Write<'a> {
     pub(crate) opened: bool,
 }
 
+/// Where a range is copied to.
+pub(crate) struct CopyTo {
+    pub(crate) ino: Ino,
+    pub(crate) offset: u64,
+    /// As for [`Write`].
+    pub(crate) opened: bool,
+}
+
 /// What a write did.
 pub(crate) struct Written {
     /// Bytes written.
@@ -98,8 +106,12 @@ impl Ops {
     }
 
     /// Copies from file to file; how much, and whether the target's mode changed.
-    pub(crate) fn copy(&self, from: Ino, range: Range, to: Ino, at: u64, sender: Sender) -> Answer<(u64, bool)> {
+    pub(crate) fn copy(&self, from: Ino, range: Range, into: CopyTo, sender: Sender) -> Answer<(u64, bool)> {
+        let CopyTo { ino: to, offset: at, opened } = into;
         self.change(Op::CopyFileRange, sender, |i| {
+            if !opened {
+                i.check_open(to, true, false, false)?;
+            }
             let kill_suid = has_suid(&i.getattr(to)?) && !sender.may(Capability::Fsetid);
             Ok((i.copy_range(from, range.offset, to, at, range.len, kill_suid)?, kill_suid))
         })

@@ -13,7 +13,7 @@ mod names;
 mod sender;
 
 pub(crate) use carrier::Carrier;
-pub(crate) use contents::{Opening, Range, Write};
+pub(crate) use contents::{CopyTo, Opening, Range, Write};
 pub(crate) use count::{Counters, Op};
 pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};

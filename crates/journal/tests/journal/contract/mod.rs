@@ -1,159 +1,20 @@
 //! The engine contract as tests. An engine passes when every function here does, given a [`Rig`] that makes it.
 
 mod new_data;
+mod rig;
+
+pub(crate) use rig::*;
 
 pub(crate) use new_data::{
     new_data_fits_when_nobody_else_has_been_promised_anything, new_data_is_not_bound_by_the_ring,
     new_data_is_there_when_it_is_named, new_data_that_goes_home_early_is_there_when_it_is_named,
 };
 
-use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
-use ondol_env::sync::{Arc, Mutex};
-use ondol_env::{Env, Fixed, Timestamp};
-use ondol_format::jbd2::JournalSuperblock;
-use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges};
-use ondol_power::{Layer, Medium, PowerDomain, Sampling};
-
-pub(crate) const BLOCK: usize = 1024;
-/// Blocks of the medium: journal first, then home.
-pub(crate) const BLOCKS: u64 = 2048;
-/// First block that tests use as home.
-pub(crate) const HOME: u64 = 1100;
-pub(crate) const META: Kind = Kind { class: 1, owner: 7, salt: 0 };
-/// Blocks of this kind keep the sum of their first half in their last byte.
-pub(crate) const SUMMED: Kind = Kind { class: 2, owner: 0, salt: 0 };
-
-pub(crate) type Store = Arc<Recorder<Faulty<RamStore>>>;
-
-/// A client that seals a checksum byte and notes what may be reused.
-#[derive(Default)]
-pub(crate) struct TestClient {
-    pub(crate) released: Mutex<Vec<Extent>>,
-    /// Whether sealing panics.
-    pub(crate) broken: ondol_env::sync::atomic::AtomicBool,
-}
-
-impl Client for TestClient {
-    fn load(&self, block: u64, kind: Kind, bytes: &mut [u8]) -> Result<(), Corrupt> {
-        if kind == SUMMED && bytes.iter().any(|b| *b != 0) && bytes[BLOCK - 1] != sum(bytes) {
-            return Err(Corrupt { structure: "summed block".into(), block, what: "wrong sum".into() });
-        }
-        Ok(())
-    }
-
-    fn seal(&self, _block: u64, kind: Kind, image: &[u8], _dirty: &Ranges, _tx: &dyn Images, out: &mut Patches) {
-        assert!(!self.broken.load(ondol_env::sync::atomic::Ordering::SeqCst), "a defect");
-        if kind == SUMMED {
-            out.put(BLOCK - 1, &[sum(image)]);
-        }
-    }
-
-    fn release(&self, freed: &[Extent]) {
-        self.released.lock().extend_from_slice(freed);
-    }
-}
-
-pub(crate) fn sum(bytes: &[u8]) -> u8 {
-    bytes[..BLOCK / 2].iter().fold(0, |a, b| a.wrapping_add(*b))
-}
-
-/// One engine under test: how to lay out an empty log, open it, and recover bytes after a crash.
-pub(crate) trait Rig {
-    fn empty(&self) -> Vec<u8>;
-    fn open(
-        &self,
-        store: Arc<dyn BlockStore>,
-        client: Arc<TestClient>,
-        env: Arc<dyn Env>,
-        c: Config,
-    ) -> Box<dyn Engine>;
-    fn recover(&self, store: &dyn BlockStore);
-    /// Flushes that one commit needs, alone.
-    fn flushes_per_commit(&self) -> u64;
-}
-
-/// A journal in two pieces, so that the ring crosses from one to the other.
-pub(crate) fn map() -> LogMap {
-    LogMap::new(BLOCK as u32, [(40, 24), (70, 1000)])
-}
-
-/// A medium with an empty journal where [`map`] says.
-pub(crate) fn empty_journal() -> Vec<u8> {
-    let mut bytes = vec![0; BLOCK * BLOCKS as usize];
-    let sb = JournalSuperblock::new(BLOCK as u32, 1024, [9; 16]);
-    bytes[40 * BLOCK..40 * BLOCK + 1024].copy_from_slice(&sb.encode());
-    bytes
-}
-
-pub(crate) struct Bench {
-    pub(crate) store: Store,
-    pub(crate) domain: Arc<PowerDomain>,
-    pub(crate) client: Arc<TestClient>,
-    pub(crate) env: Arc<Fixed>,
-    pub(crate) engine: Box<dyn Engine>,
-    pub(crate) base: Vec<u8>,
-}
-
-pub(crate) fn config() -> Config {
-    Config {
-        commit_interval: 5,
-        dirty_bytes: 1 << 20,
-        cache_bytes: 1 << 20,
-        pending_bytes: 1 << 20,
-        journaled_data: true,
-        discard: false,
-        zeroing: false,
-    }
-}
-
-pub(crate) fn bench(rig: &dyn Rig) -> Bench {
-    bench_with(rig, config())
-}
-
-pub(crate) fn bench_with(rig: &dyn Rig, config: Config) -> Bench {
-    let domain = PowerDomain::new();
-    let base = rig.empty();
-    let ram = RamStore::from_bytes(base.clone());
-    let store = Arc::new(Recorder::new(Faulty::new(ram), 0, domain.clone()));
-    let client = Arc::new(TestClient::default());
-    let env = Arc::new(Fixed::new(Timestamp { sec: 1_000_000, nsec: 0 }, 1));
-    let engine = rig.open(store.clone(), client.clone(), env.clone(), config);
-    Bench { store, domain, client, env, engine, base }
-}
-
-impl Bench {
-    pub(crate) fn handle(&self, blocks: u32) -> Handle<'_> {
-        Handle::begin(&*self.engine, blocks).expect("journal space")
-    }
-
-    /// Closes a handle that fills `block` with `byte`.
-    pub(crate) fn fill(&self, block: u64, byte: u8) {
-        let mut h = self.handle(1);
-        h.write(block, META, 0, &[byte; BLOCK]).unwrap();
-        h.close();
-    }
-
-    pub(crate) fn sync(&self) {
-        self.engine.wait(self.engine.tid()).unwrap();
-    }
-
-    pub(crate) fn first_byte(&self, block: u64) -> u8 {
-        self.engine.read(block, META).unwrap()[0]
-    }
-
-    /// The medium as a crash right now would leave it if everything that was written had arrived.
-    pub(crate) fn crashed(&self, rig: &dyn Rig) -> RamStore {
-        let after = RamStore::from_bytes(self.store.inner().inner().to_bytes());
-        rig.recover(&after);
-        after
-    }
-}
-
-pub(crate) fn byte_at(store: &dyn BlockStore, block: u64) -> u8 {
-    let mut b = [0];
-    store.read(block * BLOCK as u64, &mut b).unwrap();
-    b[0]
-}
+use ondol_block::{BlockStore, FaultPlan};
+use ondol_env::sync::Arc;
+use ondol_env::{Env, Timestamp};
+use ondol_journal::{Extent, Handle};
+use ondol_power::Sampling;
 
 pub(crate) fn nothing_is_seen_before_close_and_nothing_of_a_dropped_handle(rig: &dyn Rig) {
     let b = bench(rig);
@@ -164,7 +25,7 @@ pub(crate) fn nothing_is_seen_before_close_and_nothing_of_a_dropped_handle(rig: 
     drop(h);
     b.sync();
     assert_eq!(b.first_byte(HOME), 0);
-    assert_eq!(byte_at(&b.crashed(rig), HOME), 0);
+    assert_eq!(byte_at(&*b.crashed(rig), HOME), 0);
     b.fill(HOME, 9);
     assert_eq!(b.first_byte(HOME), 9);
 }
@@ -191,7 +52,7 @@ pub(crate) fn a_waited_for_transaction_survives(rig: &dyn Rig) {
     b.fill(HOME, 3);
     b.sync();
     b.fill(HOME, 4);
-    assert_eq!(byte_at(&b.crashed(rig), HOME), 3, "durable is durable, and the rest is not there");
+    assert_eq!(byte_at(&*b.crashed(rig), HOME), 3, "durable is durable, and the rest is not there");
 }
 
 /// A block that does not compress.
@@ -225,12 +86,9 @@ pub(crate) fn every_crash_leaves_a_prefix(rig: &dyn Rig) {
             b.engine.checkpoint_all().unwrap();
         }
     }
-    let media = [Medium { base: Layer::new(b.base), kind: ondol_power::Kind::Block, whole: None }];
     let sampling = Sampling { all_of: 1, samples: 500, torn: 2048, ..Sampling::default() };
-    let states = sampling.each(&media, &b.domain.take(), |layers, synced| {
-        let after = RamStore::from_bytes(layers[0].to_bytes());
-        rig.recover(&after);
-        let got = (byte_at(&after, HOME), byte_at(&after, HOME + 50));
+    let states = b.explore(rig, sampling, |after, synced| {
+        let got = (byte_at(after, HOME), byte_at(after, HOME + 50));
         assert_eq!(got.0, got.1, "half of an operation after {synced} was synced");
         assert!(u64::from(got.0) >= synced, "{got:?} although {synced} was synced");
         let mut block = vec![0; BLOCK];
@@ -255,7 +113,7 @@ pub(crate) fn freed_blocks_wait_for_durability_and_are_never_replayed(rig: &dyn 
     // Reused for data that goes home directly: the old image in the log must not come back over it.
     b.engine.write_data(HOME, 0, &[77; BLOCK]).unwrap();
     b.sync();
-    assert_eq!(byte_at(&b.crashed(rig), HOME), 77);
+    assert_eq!(byte_at(&*b.crashed(rig), HOME), 77);
     b.engine.checkpoint_all().unwrap();
     assert_eq!(byte_at(&*b.store, HOME), 77);
 }
@@ -356,7 +214,7 @@ pub(crate) fn many_threads_share_commits(rig: &dyn Rig) {
     assert!(b.engine.stats().commits <= waits);
     let after = b.crashed(rig);
     for t in 0..8 {
-        assert_eq!(byte_at(&after, HOME + t), 49);
+        assert_eq!(byte_at(&*after, HOME + t), 49);
     }
 }
 
@@ -380,7 +238,7 @@ pub(crate) fn the_timer_commits_and_the_checkpointer_drains(rig: &dyn Rig) {
     b.env.advance(6_000_000_000);
     steps.iter().for_each(|s| assert!(s.step().is_ok()));
     assert_eq!(b.engine.stats().commits, 1);
-    assert_eq!(byte_at(&b.crashed(rig), HOME), 1);
+    assert_eq!(byte_at(&*b.crashed(rig), HOME), 1);
 }
 
 pub(crate) fn the_timer_goes_on_when_the_clock_is_set(rig: &dyn Rig) {
@@ -396,7 +254,7 @@ pub(crate) fn the_timer_goes_on_when_the_clock_is_set(rig: &dyn Rig) {
         assert_eq!(commits(), 0, "too early: no time has passed");
         b.env.advance(6_000_000_000);
         assert_eq!(commits(), 1, "six seconds later, by a clock that was set by {set} s");
-        assert_eq!(byte_at(&b.crashed(rig), HOME), 1);
+        assert_eq!(byte_at(&*b.crashed(rig), HOME), 1);
     }
 }
 

@@ -1,9 +1,9 @@
 //! Contents of blocks that a transaction has allocated, which an engine may write home at once.
 
 use super::{BLOCK, HOME, META, Rig, bench, bench_with, byte_at, config, noise};
-use ondol_block::{BlockStore, RamStore};
+use ondol_block::BlockStore;
 use ondol_journal::{Config, EngineStats, Extent, Kind};
-use ondol_power::{Layer, Medium, Sampling};
+use ondol_power::Sampling;
 
 /// Slots of newly allocated runs, each as long as the engine needs to write it home at once if it does such a thing.
 const SLOTS: u64 = 6;
@@ -58,12 +58,9 @@ fn write_new_data(rig: &dyn Rig, config: Config) -> EngineStats {
             b.engine.checkpoint_all().unwrap();
         }
     }
-    let media = [Medium { base: Layer::new(b.base), kind: ondol_power::Kind::Block, whole: None }];
     let sampling = Sampling { all_of: 1, samples: 600, torn: 2048, ..Sampling::default() };
-    let states = sampling.each(&media, &b.domain.take(), |layers, synced| {
-        let after = RamStore::from_bytes(layers[0].to_bytes());
-        rig.recover(&after);
-        let (n, over) = (byte_at(&after, HOME), byte_at(&after, HOME + 1));
+    let states = b.explore(rig, sampling, |after, synced| {
+        let (n, over) = (byte_at(after, HOME), byte_at(after, HOME + 1));
         assert!(u64::from(n) >= synced && (over == n || over + 1 == n), "{n}, {over} although {synced} was synced");
         let len = if n == 0 {
             0
@@ -115,7 +112,7 @@ pub(crate) fn new_data_is_not_bound_by_the_ring(rig: &dyn Rig) {
         other.close();
         b.sync();
         let after = b.crashed(rig);
-        assert_eq!(byte_at(&after, HOME), n);
+        assert_eq!(byte_at(&*after, HOME), n);
         for i in 0..count {
             let mut got = vec![0; BLOCK];
             after.read(place(i) * BLOCK as u64, &mut got).unwrap();
@@ -156,7 +153,7 @@ pub(crate) fn new_data_fits_when_nobody_else_has_been_promised_anything(rig: &dy
     }
     b.sync();
     let after = b.crashed(rig);
-    assert_eq!(byte_at(&after, HOME), 2);
+    assert_eq!(byte_at(&*after, HOME), 2);
     for (n, i) in (0..2).flat_map(|n| (0..200).map(move |i| (n, i))) {
         let mut got = vec![0; BLOCK];
         after.read(place(n, i) * BLOCK as u64, &mut got).unwrap();

@@ -1,0 +1,186 @@
+//! The checkpoint: what is committed goes home, the oldest first and some at a time, then the log's tail moves.
+//!
+//! The image of a block is what it is now, where nobody has changed it since; or what it held when the last checkpoint took it, and the committed records since
+//! then. Operations on the same blocks go on all the while.
+
+use super::Core;
+use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
+use crate::area::write_many;
+use crate::cache::{Block, Buf};
+use crate::{JournalError, NumberHash, Ranges, Result};
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
+use ondol_env::sync::{Arc, thread};
+use ondol_nvm_log::Batch as Committed;
+use std::collections::{BTreeMap, HashSet};
+
+/// A checkpoint takes so great a part of the log: who waits for room waits for that much. Blocks that change all the time are written once for each.
+const SLICES: u64 = 8;
+
+/// What one checkpoint takes.
+struct Slice {
+    batch: Batch,
+    /// Their buffers, and how many records of each it takes.
+    bufs: BTreeMap<u64, (Arc<Buf>, u32)>,
+}
+
+impl Core {
+    /// Lines of the log that one checkpoint takes at most, but for a commit that has more. It has them in memory, for which the cache has a share.
+    fn most(&self) -> u64 {
+        (self.log.stats().capacity / SLICES).min(self.config.pending_bytes / 4 / ondol_nvm_log::LINE)
+    }
+
+    /// Lines that the next one takes.
+    pub(super) fn slice(&self) -> u64 {
+        self.pace.lines(self.most())
+    }
+
+    /// Writes the oldest of what is committed home; or waits for whoever is at it, which is as good for who wants room. False: there is nothing, or nothing yet.
+    pub(super) fn checkpoint(&self) -> Result<bool> {
+        let Some(turn) = self.turns.take() else { return Ok(true) };
+        self.check_alive()?;
+        let began = self.env.monotonic_ns();
+        let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
+        let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };
+        let slice = self.slice();
+        while let Some(next) =
+            batches.last().filter(|last| last.commit - first < slice).and_then(|last| self.log.batch_after(last))
+        {
+            batches.push(next);
+        }
+        let end = batches.last().map_or(first, |last| last.commit);
+        let others = self.freed.begin_checkpoint(end);
+        let done = self.bring_home(&batches, &others);
+        self.freed.end_checkpoint();
+        done?;
+        self.pace.took(end + 1 - first, self.env.monotonic_ns() - began, self.most());
+        self.see_whether_full();
+        turn.done();
+        self.release_freed();
+        Ok(true)
+    }
+
+    /// Until the log is empty.
+    pub(super) fn checkpoint_everything(&self) -> Result<()> {
+        while self.log.tail() < self.log.durable() {
+            if !self.checkpoint()? {
+                thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    fn bring_home(&self, batches: &[Committed], others: &HashSet<u64, NumberHash>) -> Result<()> {
+        let Slice { batch, bufs } = self.or_abort(self.slice_of(batches, others))?;
+        let mut parts = in_order(&batch);
+        if plant::is(Defect::LostHomeWrite) {
+            parts[1].pop();
+        }
+        let written = self.write_home(&parts);
+        if let Err(e) = written
+            && !plant::is(Defect::UnheededHome)
+        {
+            // The next one seals them again.
+            for (block, (buf, _)) in &bufs {
+                let dirty = batch.get(block).map(|homing| homing.dirty.clone()).unwrap_or_default();
+                dirty.iter().for_each(|range| buf.state.lock().dirty.add(range.clone()));
+            }
+            return Err(self.home_fails(e));
+        }
+        self.home_works();
+        reach::hit_if(!parts[0].is_empty(), Place::BuiltBlockHome);
+        self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
+        reach::hit(if self.log.tail() == self.log.durable() {
+            Place::WholeCheckpoint
+        } else {
+            Place::PartialCheckpoint
+        });
+        // Not before: as long as the log has records of a block, whoever frees it must say so there.
+        for (block, homing) in batch {
+            if let Some((buf, records)) = bufs.get(&block) {
+                self.is_home(buf, homing.image, *records);
+            }
+        }
+        let end = batches.last().map_or(0, |last| last.commit);
+        self.freed.take_dead(end).iter().for_each(|buf| self.dirty.remove(buf));
+        self.stats.lock().checkpoint_blocks += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        Ok(())
+    }
+
+    /// Durably, the first part before the second.
+    fn write_home(&self, parts: &[Vec<(u64, Block)>; 2]) -> Result<()> {
+        for part in parts.iter().filter(|part| !part.is_empty()) {
+            write_many(&self.store, self.config.writers(&*self.env), self.block_size, part)?;
+            if plant::is(Defect::MissingFlushBeforeTail) {
+                continue;
+            }
+            let began = self.env.monotonic_ns();
+            let flushed = self.flush();
+            self.pace.flushed(self.env.monotonic_ns() - began);
+            flushed?;
+        }
+        Ok(())
+    }
+
+    /// The images of what the batches have changed, sealed. Blocks of `others` have been freed by later records, and others have them by now.
+    fn slice_of(&self, batches: &[Committed], others: &HashSet<u64, NumberHash>) -> Result<Slice> {
+        let mut found = Blocks::default();
+        for position in batches.iter().flat_map(|batch| &batch.records) {
+            found.add(*position, self.log.read(*position)?, self.blocks)?;
+        }
+        let (mut batch, mut bufs) = (Batch::new(), BTreeMap::new());
+        for (block, changed) in &found.changed {
+            if others.contains(block) {
+                reach::hit(Place::FreedBehindSlice);
+                continue;
+            }
+            // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
+            let Some(buf) = self.dirty.get(*block) else { continue };
+            batch.insert(*block, self.image(&buf, (&found, changed))?);
+            bufs.insert(*block, (buf, changed.records));
+        }
+        seal(&mut batch, &*self.client, |block, image, patches| {
+            if let Some((buf, _)) = bufs.get(&block) {
+                buf.state.lock().take_seal(image, patches);
+            }
+        });
+        Ok(Slice { batch, bufs })
+    }
+
+    fn image(&self, buf: &Buf, (found, changed): (&Blocks, &Changed)) -> Result<Homing> {
+        let mut state = buf.state.lock();
+        let (kind, built) = (changed.kind, state.built);
+        if state.records == changed.records || plant::is(Defect::UncommittedHome) {
+            let dirty = std::mem::take(&mut state.dirty);
+            let image = state.image().unwrap_or_else(|| vec![0; self.block_size].into());
+            return Ok(Homing { kind, image, dirty, built });
+        }
+        let before = state.before.clone();
+        drop(state);
+        reach::hit(Place::ImageFromRecords);
+        let mut dirty = Ranges::default();
+        let mut image = match before.filter(|_| !changed.fresh) {
+            Some(before) => before.to_vec(),
+            None => {
+                dirty.add(0..self.block_size as u32);
+                vec![0; self.block_size]
+            }
+        };
+        found.apply(changed, &mut image, &mut dirty)?;
+        Ok(Homing { kind, image: image.into(), dirty, built })
+    }
+
+    /// Home has `image`, and with it so many records of the block.
+    fn is_home(&self, buf: &Arc<Buf>, image: Block, records: u32) {
+        let mut state = buf.state.lock();
+        state.built = false;
+        state.records = state.records.saturating_sub(records);
+        if state.records == 0 {
+            state.before = None;
+            self.dirty.remove(buf);
+        } else {
+            reach::hit(Place::NewerThanCheckpoint);
+            state.before = Some(image);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The engine as the volume knows it.
+
+use super::freed::Freed;
+use super::pace::Pace;
+use super::steps::{self, Bells};
+use super::turn::Turns;
+use super::{Core, Dirty, Failing, record};
+use crate::block_engine::{Config, IN_PLACE};
+use crate::cache::Cache;
+use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
+use crate::in_place::InPlace;
+use crate::{JournalError, Result, WriteSet};
+use ondol_block::BlockStore;
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::{Arc, Mutex, MutexGuard};
+use ondol_env::{Env, Step};
+use ondol_nvm_log::Log;
+use std::sync::OnceLock;
+
+/// A journal engine whose log is in NVM.
+pub struct ScalableEngine {
+    core: Arc<Core>,
+    cache: Arc<Cache>,
+    /// Taken by all, if they are to take one.
+    one: Option<Mutex<()>>,
+}
+
+/// What an engine stands on.
+pub struct Ground {
+    /// Where home is.
+    pub store: Arc<dyn BlockStore>,
+    /// Bytes of a block, and blocks of the volume.
+    pub block_size: usize,
+    /// See `block_size`.
+    pub blocks: u64,
+    /// Its log, which is empty.
+    pub log: Log,
+    /// The volume.
+    pub client: Arc<dyn Client>,
+    /// Clock and processors.
+    pub env: Arc<dyn Env>,
+}
+
+impl ScalableEngine {
+    /// An engine over an empty log.
+    pub fn new(ground: Ground, config: Config) -> Self {
+        let Ground { store, block_size, blocks, log, client, env } = ground;
+        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let core = Arc::new(Core {
+            store,
+            block_size,
+            blocks,
+            log,
+            client: client.clone(),
+            env,
+            config,
+            dirty: Dirty::default(),
+            freed: Freed::default(),
+            counters: std::array::from_fn(|_| Mutex::default()),
+            turns: Turns::default(),
+            pace: Pace::default(),
+            aborted: OnceLock::new(),
+            failing: Failing::default(),
+            in_place: InPlace::default(),
+            bells: Bells::default(),
+            stats: Mutex::default(),
+            handles: Default::default(),
+            is_full: AtomicBool::new(false),
+            uncommitted_since: AtomicU64::new(0),
+        });
+        let cache = Arc::new(Cache::new(block_size, config.cache_bytes, core.clone(), client));
+        Self { core, cache, one: config.one_lock.then(Mutex::default) }
+    }
+
+    fn one(&self) -> Option<MutexGuard<'_, ()>> {
+        self.one.as_ref().map(Mutex::lock)
+    }
+}
+
+impl Engine for ScalableEngine {
+    fn name(&self) -> &'static str {
+        "scalable"
+    }
+
+    fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    fn max_blocks(&self) -> u32 {
+        let blocks = record::blocks_in(self.core.log.most(), self.core.block_size);
+        u32::try_from(blocks).unwrap_or(u32::MAX)
+    }
+
+    fn reserve(&self, blocks: u32) -> Result<()> {
+        self.core.check_alive()?;
+        let max = self.max_blocks();
+        if blocks > max {
+            return Err(JournalError::TooBig { need: blocks, max });
+        }
+        // Room is promised when it is known how much; here, where no lock is held, those wait who bring more than goes home.
+        self.core.check_home()?;
+        self.core.lend_a_hand()
+    }
+
+    fn extend(&self, _blocks: u32) -> bool {
+        true
+    }
+
+    fn unreserve(&self, _blocks: u32) {}
+
+    fn publish(&self, set: WriteSet, _reserved: u32) -> Tid {
+        let _one = self.one();
+        // Where the log has failed the engine has stopped, which every wait reports.
+        self.core.publish(&self.cache, set).unwrap_or(Tid(u64::MAX))
+    }
+
+    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        let core = &self.core;
+        core.check_alive()?;
+        let dirty = core.in_place.write(bytes.len(), || {
+            let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
+            let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
+            self.cache.drop_clean(block..block + blocks);
+            Ok(written?)
+        })?;
+        if dirty >= core.config.dirty_bytes {
+            core.bells.flusher.ring();
+        }
+        Ok(())
+    }
+
+    fn takes_new_data(&self) -> bool {
+        true
+    }
+
+    fn new_data_cost(&self, blocks: u32) -> u32 {
+        blocks
+    }
+
+    fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
+        let knows = |block| self.core.dirty.has(block) || self.cache.is_running(block);
+        bytes < IN_PLACE || (0..u64::from(extent.len)).any(|i| knows(extent.start + i))
+    }
+
+    fn journal_data(&self) {}
+
+    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
+        let core = &self.core;
+        crate::data::read(&self.cache, &*core.store, core.byte_offset(block), block, offset, buf)
+    }
+
+    fn discard(&self, extent: Extent) -> Result<bool> {
+        self.core.check_alive()?;
+        self.core.discard(extent)
+    }
+
+    fn tid(&self) -> Tid {
+        self.core.tid()
+    }
+
+    fn wait(&self, tid: Tid) -> Result<()> {
+        let _one = self.one();
+        self.core.wait(tid)
+    }
+
+    fn checkpoint_all(&self) -> Result<()> {
+        self.core.wait(self.tid())?;
+        self.core.checkpoint_everything()
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+        steps::steps(&self.core)
+    }
+
+    fn stop(&self, why: &str) {
+        self.core.abort(&JournalError::Aborted(why.into()));
+    }
+
+    fn aborted(&self) -> Option<String> {
+        self.core.aborted.get().cloned()
+    }
+
+    fn home_failure(&self) -> Option<String> {
+        self.core.home_failure()
+    }
+
+    fn stats(&self) -> EngineStats {
+        let log = self.core.log.stats();
+        let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
+        EngineStats {
+            commits: log.commits,
+            handles: self.core.handles.iter().map(|count| count.0.load(Relaxed)).sum(),
+            journal_blocks: blocks(log.lines),
+            log_lines: log.lines,
+            log_voided: log.voided,
+            used_blocks: blocks(log.used),
+            ring_blocks: blocks(log.capacity),
+            ..*self.core.stats.lock()
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Engine `scalable` (papers/5): operations become records of an NVM log, side by side; what is committed there goes home in batches.
+//!
+//! ```text
+//!   publish ──▶ promise ─▶ claim ─▶ live blocks ─▶ record: one fence       (no lock that different files share)
+//!   wait    ──▶ one line of the log: one fence
+//!   checkpoint ─▶ images (live blocks, or what they were and records) ─▶ seal ─▶ home, flush ─▶ the log's tail
+//! ```
+//!
+//! Design, invariants and failure cases: `docs/design/scalable.md`.
+//!
+//! **Locks**, in order: checkpoint, counters, a buffer, dirty. None of them is an inode lock, so a thread that holds inode locks may commit or
+//! checkpoint, also in `publish` when the ring is full.
+
+mod checkpoint;
+mod dirty;
+mod engine;
+mod failing;
+mod freed;
+mod images;
+mod pace;
+mod record;
+mod recover;
+mod steps;
+mod turn;
+
+pub use engine::{Ground, ScalableEngine};
+pub use recover::{changed, recover};
+
+use crate::block_engine::Config;
+use crate::cache::{Block, Buf, Cache, Home};
+use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
+use crate::handle::{Base, Staged};
+use crate::in_place::InPlace;
+use crate::{JournalError, Result, WriteSet};
+use dirty::Dirty;
+use failing::Failing;
+use freed::Freed;
+use ondol_block::BlockStore;
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::{Arc, Mutex, MutexGuard, thread};
+use ondol_env::{Env, thread_number};
+use ondol_nvm_log::{Log, LogError, Promise};
+use pace::Pace;
+use record::Draft;
+use std::sync::OnceLock;
+use steps::Bells;
+use turn::Turns;
+
+/// Numbers that operations share are read and logged under a lock of their block; blocks share them.
+const COUNTERS: usize = 64;
+
+/// Counts of different threads lie in lines of their own.
+const COUNTS: usize = 16;
+
+/// After so many handles of a thread it looks whether there is something to do for the steps: that takes counts from many lines.
+const LOOKS: u64 = 16;
+/// Also after a record of so many bytes.
+const LARGE: usize = 4096;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+/// The shared state of one engine.
+pub(crate) struct Core {
+    store: Arc<dyn BlockStore>,
+    block_size: usize,
+    /// Blocks of the volume.
+    blocks: u64,
+    log: Log,
+    client: Arc<dyn Client>,
+    env: Arc<dyn Env>,
+    config: Config,
+    dirty: Dirty,
+    freed: Freed,
+    counters: [Mutex<()>; COUNTERS],
+    turns: Turns,
+    pace: Pace,
+    aborted: OnceLock<String>,
+    failing: Failing,
+    in_place: InPlace,
+    bells: Bells,
+    stats: Mutex<EngineStats>,
+    /// Handles closed, each by the thread that closed it.
+    handles: [Count; COUNTS],
+    /// More memory is pinned than the cache allows.
+    is_full: AtomicBool,
+    /// When somebody saw that something is not committed, in monotonic nanoseconds; 0 when nothing was.
+    uncommitted_since: AtomicU64,
+}
+
+impl Core {
+    fn check_alive(&self) -> Result<()> {
+        match self.aborted.get() {
+            Some(why) => Err(JournalError::Aborted(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the engine for good: nothing may be called durable any more.
+    fn abort(&self, error: &JournalError) {
+        self.aborted.get_or_init(|| error.to_string());
+        tracing::error!("journal stopped: {error}");
+    }
+
+    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|e| self.abort(e))
+    }
+
+    fn byte_offset(&self, block: u64) -> u64 {
+        block * self.block_size as u64
+    }
+
+    /// What has been written in place is durable when this returns.
+    fn flush_data(&self) -> Result<()> {
+        if self.in_place.covers(self.in_place.written()) || plant::is(Defect::MissingDataFlush) {
+            return Ok(());
+        }
+        reach::hit(Place::DataFlush);
+        self.flush()?;
+        self.stats.lock().early_flushes += 1;
+        Ok(())
+    }
+
+    /// What has been written is durable when this returns. Where that fails over what was written in place, the engine stops: it is nowhere else.
+    fn flush(&self) -> Result<()> {
+        let failed = |e: &JournalError, in_place: bool| {
+            if in_place {
+                self.abort(e);
+            }
+        };
+        self.in_place.flush(&*self.store, failed, || self.check_alive())
+    }
+
+    fn tid(&self) -> Tid {
+        Tid(self.log.newest().unwrap_or(self.log.durable() - 1))
+    }
+
+    fn wait(&self, tid: Tid) -> Result<()> {
+        self.check_alive()?;
+        self.or_abort(self.log.commit_after(tid.0, || self.flush_data()))?;
+        // There may be data that no record names.
+        self.or_abort(self.flush_data())?;
+        self.release_freed();
+        Ok(())
+    }
+
+    /// Tells the volume which freed blocks may be allocated again.
+    fn release_freed(&self) {
+        self.freed.release(self.log.durable(), |extents| {
+            if self.config.discard {
+                reach::hit(Place::Discarded);
+                let failed = extents.iter().find_map(|extent| self.discard(*extent).err());
+                failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
+            }
+            self.client.release(extents);
+        });
+    }
+
+    fn discard(&self, extent: Extent) -> Result<bool> {
+        let len = u64::from(extent.len) * self.block_size as u64;
+        Ok(self.store.discard(self.byte_offset(extent.start), len)?)
+    }
+
+    /// Room for a record. Where there is none the caller makes it.
+    fn promise(&self, bytes: u64) -> Result<Promise<'_>> {
+        let mut began = None;
+        loop {
+            match self.log.promise(bytes) {
+                Ok(promise) => {
+                    if let Some(began) = began {
+                        self.stats.lock().stall_ns += self.env.monotonic_ns() - began;
+                    }
+                    return Ok(promise);
+                }
+                Err(LogError::Full { .. }) => {
+                    reach::hit(Place::NvmLogFull);
+                    began = began.or_else(|| Some(self.env.monotonic_ns()));
+                    self.or_abort(self.make_room())?;
+                }
+                Err(e) => return self.or_abort(Err(e.into())),
+            }
+        }
+    }
+
+    /// Checkpoints on the calling thread, and commits where nothing is committed.
+    fn make_room(&self) -> Result<()> {
+        reach::hit(Place::ForegroundCheckpoint);
+        self.stats.lock().foreground_checkpoints += 1;
+        if self.checkpoint()? {
+            return Ok(());
+        }
+        self.wait(self.tid())?;
+        if !self.checkpoint()? {
+            // What is in the way is in the hands of others, who are about to be done.
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Before an operation begins where more memory is pinned than the cache allows: one slice goes home, this thread's or that of another who is at it. More would let
+    /// those who come meanwhile fill again what this one has emptied; one is more than an operation brings.
+    fn lend_a_hand(&self) -> Result<()> {
+        if !self.is_full.load(Relaxed) || !self.see_whether_full() {
+            return Ok(());
+        }
+        let began = self.env.monotonic_ns();
+        let made = self.make_room();
+        self.stats.lock().stall_ns += self.env.monotonic_ns() - began;
+        made
+    }
+
+    fn see_whether_full(&self) -> bool {
+        let is_full = self.is_crowded(1);
+        self.is_full.store(is_full, Relaxed);
+        is_full
+    }
+
+    /// Whether there is something to do for the steps.
+    fn look(&self) {
+        if self.much_is_uncommitted() {
+            self.bells.committer.ring();
+        }
+        if self.is_crowded(2) {
+            self.bells.checkpointer.ring();
+        }
+        self.see_whether_full();
+    }
+
+    /// A checkpoint takes whole commits: larger ones would make it longer.
+    fn much_is_uncommitted(&self) -> bool {
+        self.log.uncommitted() > self.slice() / 2
+    }
+
+    fn is_crowded(&self, part: u64) -> bool {
+        let log = self.log.stats();
+        log.used > log.capacity / part || self.dirty.len() * self.block_size as u64 > self.config.pending_bytes / part
+    }
+
+    /// Applies one staged block to the live one, and fills in what its counters are then.
+    fn apply(&self, n: usize, staged: Staged, arena: &[u8], draft: &mut Draft) {
+        let Staged { buf, kind, base, changes, .. } = staged;
+        let mut state = buf.state.lock();
+        if state.records == 0 {
+            state.before = if matches!(base, Base::Live) { state.image() } else { None };
+            self.dirty.add(&buf);
+        }
+        state.records += 1;
+        state.apply(kind, base, changes.as_slice(), arena, self.block_size);
+        if draft.counters.iter().any(|counter| counter.staged == n) {
+            draft.fill_in(n, &state.image().unwrap_or_default());
+        }
+    }
+
+    /// Locks the counters of a draft. They stay locked until its record is complete: who reads a counter then builds on what cannot be voided any more.
+    fn lock_counters(&self, draft: &Draft, blocks: &[Staged]) -> Vec<MutexGuard<'_, ()>> {
+        let shard = |staged: usize| (blocks[staged].buf.block % COUNTERS as u64) as usize;
+        let mut shards: Vec<usize> = draft.counters.iter().map(|counter| shard(counter.staged)).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        if plant::is(Defect::UnlockedCounters) {
+            shards.clear();
+        }
+        shards.into_iter().map(|shard| self.counters[shard].lock()).collect()
+    }
+
+    /// The record of an operation. Blocks that are freed are named in it where older records of them are in the log.
+    fn draft(&self, arena: &[u8], blocks: &[Staged], freed: &[(Extent, Kind)]) -> Result<(Draft, Vec<Arc<Buf>>)> {
+        loop {
+            let bufs = self.dirty.inside(freed.iter().map(|(extent, _)| *extent));
+            let mut known = record::runs_of(bufs.iter().map(|buf| buf.block));
+            if plant::is(Defect::SkippedRevoke) {
+                known.clear();
+            }
+            reach::hit_if(!known.is_empty(), Place::RevokeWritten);
+            let draft = Draft::new(arena, blocks, &known, self.block_size);
+            if draft.bytes.len() as u64 <= self.log.most() || known.is_empty() {
+                return Ok((draft, bufs));
+            }
+            // Many and scattered: when they are home they need no names.
+            self.or_abort(self.make_room())?;
+        }
+    }
+
+    fn publish(&self, cache: &Cache, set: WriteSet) -> Result<Tid> {
+        let WriteSet { arena, mut blocks, freed } = set;
+        for (extent, _) in &freed {
+            (0..u64::from(extent.len)).for_each(|i| cache.forget(extent.start + i));
+        }
+        blocks.retain(|staged| is_changed(staged) && !staged.buf.state.lock().freed);
+        if blocks.is_empty() && freed.is_empty() {
+            return Ok(self.tid());
+        }
+        let (mut draft, dead) = self.draft(&arena, &blocks, &freed)?;
+        let promise = self.promise(draft.bytes.len() as u64)?;
+        let counters = self.lock_counters(&draft, &blocks);
+        // Who builds on this operation waits for one of its locks, and so claims later.
+        let slot = promise.claim(draft.bytes.len() as u64);
+        for (n, staged) in blocks.into_iter().enumerate() {
+            self.apply(n, staged, &arena, &mut draft);
+        }
+        let nth = self.handles[thread_number() as usize % COUNTS].0.fetch_add(1, Relaxed);
+        let position = self.or_abort(slot.complete(&draft.bytes).map_err(JournalError::from))?;
+        drop(counters);
+        if !freed.is_empty() {
+            let extents: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();
+            if plant::is(Defect::EarlyReuse) {
+                self.client.release(&extents);
+                return Ok(Tid(position));
+            }
+            self.stats.lock().revokes += extents.len() as u64;
+            self.freed.add(position, extents, dead);
+        }
+        if nth.is_multiple_of(LOOKS) || draft.bytes.len() >= LARGE {
+            self.look();
+        }
+        Ok(Tid(position))
+    }
+}
+
+fn is_changed(staged: &Staged) -> bool {
+    !matches!(staged.base, Base::Live) || !staged.changes.is_empty()
+}
+
+impl Home for Core {
+    /// Whatever is newer than home is live.
+    fn committed(&self, _block: u64) -> Option<Block> {
+        None
+    }
+
+    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        Ok(self.store.read(self.byte_offset(block), bytes)?)
+    }
+}

@@ -1,0 +1,92 @@
+//! After a crash: what is committed in the NVM log goes home.
+//!
+//! Home may be older than the log, have all of it, or have parts of it: a checkpoint may have been cut off. It is not verified. Records say what bytes
+//! are, so after all of them home is what it would have become, and doing it again changes nothing.
+
+use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
+use crate::area::{write_many, writers};
+use crate::contract::{Client, Kind};
+use crate::jbd2::Recovered;
+use crate::{Ranges, Result};
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
+use ondol_env::sync::Arc;
+use ondol_nvm_log::Contents;
+
+/// Writes what `contents` has of commits home, durably. The volume has `blocks` blocks of `block_size` bytes. `client` seals, as the descriptors at home
+/// have it: where bitmaps lie never changes, and each descriptor lies in one sector.
+///
+/// # Errors
+/// A record that cannot be understood; the log's or the store's failure. What is home then is repeated the next time.
+pub fn recover(
+    store: &Arc<dyn BlockStore>,
+    (blocks, block_size): (u64, usize),
+    contents: &Contents,
+    client: &dyn Client,
+    env: &dyn Env,
+) -> Result<Recovered> {
+    let found = found(contents, blocks)?;
+    reach::hit(match contents.commits().len() {
+        0 => Place::ReplayNone,
+        1 => Place::ReplayOne,
+        _ => Place::ReplaySeveral,
+    });
+    reach::hit_if(found.dropped, Place::RevokeHonoured);
+    let mut batch = Batch::new();
+    for (block, changed) in &found.changed {
+        batch.insert(*block, image(&**store, block_size, *block, (&found, changed), client)?);
+    }
+    seal(&mut batch, client, |_, image, patches| patches.apply(Arc::make_mut(image)));
+    for part in in_order(&batch) {
+        if !part.is_empty() {
+            write_many(store, writers(env), block_size, &part)?;
+            if !plant::is(Defect::MissingFlushInRecovery) {
+                store.flush()?;
+            }
+        }
+    }
+    let transactions = contents.commits().len() as u64;
+    Ok(Recovered { transactions, blocks: batch.len() as u64, revoked: found.freed.len() as u64 })
+}
+
+/// The blocks that the commits in `contents` have changed: what they hold, and which bytes. The volume has `blocks` blocks of `block_size` bytes.
+///
+/// # Errors
+/// A record that cannot be understood; the log's failure.
+pub fn changed(contents: &Contents, (blocks, block_size): (u64, usize)) -> Result<Vec<(Kind, Ranges)>> {
+    let (found, mut touched) = (found(contents, blocks)?, Vec::new());
+    for changed in found.changed.values() {
+        let (mut scratch, mut ranges) = (vec![0; block_size], Ranges::default());
+        found.apply(changed, &mut scratch, &mut ranges)?;
+        touched.push((changed.kind, ranges));
+    }
+    Ok(touched)
+}
+
+fn found(contents: &Contents, blocks: u64) -> Result<Blocks> {
+    let mut found = Blocks::default();
+    for position in contents.commits().iter().flat_map(|commit| &commit.records) {
+        found.add(*position, contents.read(*position)?, blocks)?;
+    }
+    Ok(found)
+}
+
+fn image(
+    store: &dyn BlockStore,
+    block_size: usize,
+    block: u64,
+    (found, changed): (&Blocks, &Changed),
+    client: &dyn Client,
+) -> Result<Homing> {
+    let (mut image, mut dirty, mut built) = (vec![0; block_size], Ranges::default(), false);
+    if changed.fresh && !plant::is(Defect::UnfreshBase) {
+        dirty.add(0..block_size as u32);
+    } else {
+        store.read(block * block_size as u64, &mut image)?;
+        built = changed.kind != Kind::DATA && client.build(changed.kind, &mut image);
+    }
+    found.apply(changed, &mut image, &mut dirty)?;
+    Ok(Homing { kind: changed.kind, image: image.into(), dirty, built })
+}

@@ -1,0 +1,116 @@
+//! The commit timer, the flusher of data and the background checkpointer, as objects to be stepped.
+
+use super::Core;
+use crate::{JournalError, Result};
+use ondol_env::reach::{self, Place};
+use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_env::{Bell, Progress, Step};
+use std::time::Duration;
+
+/// Rung for the steps of one engine.
+#[derive(Debug, Default)]
+pub(super) struct Bells {
+    /// Much is not committed. What is old it finds by the clock.
+    pub(super) committer: Bell,
+    /// Much data is dirty.
+    pub(super) flusher: Bell,
+    /// The log, or the memory for its blocks, is crowded.
+    pub(super) checkpointer: Bell,
+}
+
+pub(super) fn steps(core: &Arc<Core>) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+    vec![Arc::new(Committer(core.clone())), Arc::new(Flusher(core.clone())), Arc::new(Checkpointer(core.clone()))]
+}
+
+/// Commits what is old, or much.
+struct Committer(Arc<Core>);
+
+impl Step for Committer {
+    type Error = JournalError;
+
+    fn name(&self) -> &'static str {
+        "commit"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.0.bells.committer
+    }
+
+    fn step(&self) -> Result<Progress> {
+        let core = &self.0;
+        let Some(newest) = core.log.newest() else {
+            core.uncommitted_since.store(0, Relaxed);
+            return Ok(Progress::Idle);
+        };
+        let now = core.env.monotonic_ns().max(1);
+        let since = core.uncommitted_since.load(Relaxed);
+        if since == 0 {
+            core.uncommitted_since.store(now, Relaxed);
+        }
+        let age = if since == 0 { 0 } else { now.saturating_sub(since) };
+        if Duration::from_nanos(age).as_secs() < core.config.commit_interval && !core.much_is_uncommitted() {
+            return Ok(Progress::Idle);
+        }
+        reach::hit(Place::TimerCommit);
+        core.wait(crate::Tid(newest))?;
+        core.uncommitted_since.store(0, Relaxed);
+        Ok(Progress::Worked)
+    }
+}
+
+/// Flushes file data that was written in place before too much of it is dirty.
+struct Flusher(Arc<Core>);
+
+impl Step for Flusher {
+    type Error = JournalError;
+
+    fn name(&self) -> &'static str {
+        "flush"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.0.bells.flusher
+    }
+
+    fn step(&self) -> Result<Progress> {
+        let core = &self.0;
+        if core.in_place.bytes() < core.config.dirty_bytes {
+            return Ok(Progress::Idle);
+        }
+        core.check_alive()?;
+        reach::hit(Place::BackgroundFlush);
+        core.or_abort(core.flush_data())?;
+        Ok(Progress::Worked)
+    }
+}
+
+/// Checkpoints while more than half of the log, or of the memory for its blocks, is in use.
+struct Checkpointer(Arc<Core>);
+
+impl Step for Checkpointer {
+    type Error = JournalError;
+
+    fn name(&self) -> &'static str {
+        "checkpoint"
+    }
+
+    fn bell(&self) -> &Bell {
+        &self.0.bells.checkpointer
+    }
+
+    fn step(&self) -> Result<Progress> {
+        let core = &self.0;
+        if !core.is_crowded(2) || core.home_rests() {
+            return Ok(Progress::Idle);
+        }
+        if !core.checkpoint()? {
+            core.wait(core.tid())?;
+            if !core.checkpoint()? {
+                return Ok(Progress::Idle);
+            }
+        }
+        reach::hit(Place::BackgroundCheckpoint);
+        Ok(Progress::Worked)
+    }
+}

@@ -1,0 +1,195 @@
+//! What the contract's tests stand on: a client, a medium that fails as it is told, an engine on it.
+
+use ondol_block::{BlockStore, Faulty, RamStore, Recorder};
+use ondol_env::sync::{Arc, Mutex};
+use ondol_env::{Env, Fixed, Timestamp};
+use ondol_format::jbd2::JournalSuperblock;
+use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges};
+use ondol_medium::{Nvm, Pool};
+use ondol_power::{Layer, Medium, PowerDomain, Sampling};
+
+pub(crate) const BLOCK: usize = 1024;
+/// Blocks of the medium: journal first, then home.
+pub(crate) const BLOCKS: u64 = 2048;
+/// First block that tests use as home.
+pub(crate) const HOME: u64 = 1100;
+pub(crate) const META: Kind = Kind { class: 1, owner: 7, salt: 0 };
+/// Blocks of this kind keep the sum of their first half in their last byte.
+pub(crate) const SUMMED: Kind = Kind { class: 2, owner: 0, salt: 0 };
+
+pub(crate) type Store = Arc<Recorder<Faulty<RamStore>>>;
+
+/// A client that seals a checksum byte and notes what may be reused.
+#[derive(Default)]
+pub(crate) struct TestClient {
+    pub(crate) released: Mutex<Vec<Extent>>,
+    /// Whether sealing panics.
+    pub(crate) broken: ondol_env::sync::atomic::AtomicBool,
+}
+
+impl Client for TestClient {
+    fn build(&self, _kind: Kind, _bytes: &mut [u8]) -> bool {
+        false
+    }
+
+    fn verify(&self, block: u64, kind: Kind, bytes: &[u8]) -> Result<(), Corrupt> {
+        if kind == SUMMED && bytes.iter().any(|b| *b != 0) && bytes[BLOCK - 1] != sum(bytes) {
+            return Err(Corrupt { structure: "summed block".into(), block, what: "wrong sum".into() });
+        }
+        Ok(())
+    }
+
+    fn seal(&self, _block: u64, kind: Kind, image: &[u8], _dirty: &Ranges, _tx: &dyn Images, out: &mut Patches) {
+        assert!(!self.broken.load(ondol_env::sync::atomic::Ordering::SeqCst), "a defect");
+        if kind == SUMMED {
+            out.put(BLOCK - 1, &[sum(image)]);
+        }
+    }
+
+    fn release(&self, freed: &[Extent]) {
+        self.released.lock().extend_from_slice(freed);
+    }
+}
+
+pub(crate) fn sum(bytes: &[u8]) -> u8 {
+    bytes[..BLOCK / 2].iter().fold(0, |a, b| a.wrapping_add(*b))
+}
+
+/// One engine under test: how to lay out an empty log, open it, and recover bytes after a crash.
+pub(crate) trait Rig {
+    fn empty(&self) -> Vec<u8>;
+    /// The bytes of its pool, if it needs one.
+    fn pool(&self) -> Option<Vec<u8>> {
+        None
+    }
+    fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine>;
+    fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>);
+    /// Flushes that one commit needs, alone.
+    fn flushes_per_commit(&self) -> u64;
+}
+
+/// What an engine is given.
+pub(crate) struct Ground {
+    pub(crate) store: Arc<dyn BlockStore>,
+    pub(crate) pool: Option<Pool>,
+    pub(crate) client: Arc<TestClient>,
+    pub(crate) env: Arc<dyn Env>,
+}
+
+/// A journal in two pieces, so that the ring crosses from one to the other.
+pub(crate) fn map() -> LogMap {
+    LogMap::new(BLOCK as u32, [(40, 24), (70, 1000)])
+}
+
+/// A medium with an empty journal where [`map`] says.
+pub(crate) fn empty_journal() -> Vec<u8> {
+    let mut bytes = vec![0; BLOCK * BLOCKS as usize];
+    let sb = JournalSuperblock::new(BLOCK as u32, 1024, [9; 16]);
+    bytes[40 * BLOCK..40 * BLOCK + 1024].copy_from_slice(&sb.encode());
+    bytes
+}
+
+pub(crate) struct Bench {
+    pub(crate) store: Store,
+    pub(crate) domain: Arc<PowerDomain>,
+    pub(crate) client: Arc<TestClient>,
+    pub(crate) env: Arc<Fixed>,
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) base: Vec<u8>,
+    pool_base: Option<Vec<u8>>,
+    nvm: Option<Arc<Nvm>>,
+}
+
+pub(crate) fn config() -> Config {
+    Config {
+        commit_interval: 5,
+        dirty_bytes: 1 << 20,
+        cache_bytes: 1 << 20,
+        pending_bytes: 1 << 20,
+        journaled_data: true,
+        discard: false,
+        zeroing: false,
+        checkpoint_threads: None,
+        one_lock: false,
+    }
+}
+
+pub(crate) fn bench(rig: &dyn Rig) -> Bench {
+    bench_with(rig, config())
+}
+
+pub(crate) fn bench_with(rig: &dyn Rig, config: Config) -> Bench {
+    let domain = PowerDomain::new();
+    let base = rig.empty();
+    let ram = RamStore::from_bytes(base.clone());
+    let store = Arc::new(Recorder::new(Faulty::new(ram), 0, domain.clone()));
+    let client = Arc::new(TestClient::default());
+    let env = Arc::new(Fixed::new(Timestamp { sec: 1_000_000, nsec: 0 }, 1));
+    let pool_base = rig.pool();
+    let recorded = |bytes: &Vec<u8>| Nvm::from_bytes(bytes).unwrap().record(domain.clone(), 1);
+    let pool = pool_base.as_ref().map(|bytes| Pool::open(recorded(bytes)).unwrap());
+    let nvm = pool.as_ref().map(|pool| pool.nvm().clone());
+    let ground = Ground { store: store.clone(), pool, client: client.clone(), env: env.clone() };
+    let engine = rig.open(ground, config);
+    Bench { store, domain, client, env, engine, base, pool_base, nvm }
+}
+
+/// A pool as these bytes have it.
+pub(crate) fn pool_of(bytes: &[u8]) -> Pool {
+    Pool::open(Nvm::from_bytes(bytes).unwrap()).unwrap()
+}
+
+impl Bench {
+    pub(crate) fn handle(&self, blocks: u32) -> Handle<'_> {
+        Handle::begin(&*self.engine, blocks).expect("journal space")
+    }
+
+    /// Closes a handle that fills `block` with `byte`.
+    pub(crate) fn fill(&self, block: u64, byte: u8) {
+        let mut h = self.handle(1);
+        h.write(block, META, 0, &[byte; BLOCK]).unwrap();
+        h.close();
+    }
+
+    pub(crate) fn sync(&self) {
+        self.engine.wait(self.engine.tid()).unwrap();
+    }
+
+    pub(crate) fn first_byte(&self, block: u64) -> u8 {
+        self.engine.read(block, META).unwrap()[0]
+    }
+
+    /// The medium as a crash right now would leave it if everything that was written had arrived.
+    pub(crate) fn crashed(&self, rig: &dyn Rig) -> Arc<RamStore> {
+        let after = Arc::new(RamStore::from_bytes(self.store.inner().inner().to_bytes()));
+        rig.recover(after.clone(), self.nvm.as_ref().map(|nvm| pool_of(&nvm.to_bytes().unwrap())));
+        after
+    }
+
+    /// What medium and pool hold now.
+    pub(crate) fn now(&self) -> (Vec<u8>, Vec<u8>) {
+        let pool = self.nvm.as_ref().map(|nvm| nvm.to_bytes().unwrap()).unwrap_or_default();
+        (self.store.inner().inner().to_bytes(), pool)
+    }
+
+    /// Has `judge` look at media as cuts of power leave them, after recovery, with the last mark before. Returns how many.
+    pub(crate) fn explore(&self, rig: &dyn Rig, sampling: Sampling, judge: impl Fn(&RamStore, u64)) -> usize {
+        let medium = |bytes: &Vec<u8>, kind| Medium { base: Layer::new(bytes.clone()), kind, whole: None };
+        let mut media = vec![medium(&self.base, ondol_power::Kind::Block)];
+        media.extend(self.pool_base.iter().map(|bytes| medium(bytes, ondol_power::Kind::Nvm)));
+        let events = self.domain.take();
+        // Records come to many events, and a pool to many bytes.
+        let sampling = if media.len() > 1 { sampling.spread(&media, &events, |_| false, 2_000) } else { sampling };
+        sampling.each(&media, &events, |layers, synced| {
+            let after = Arc::new(RamStore::from_bytes(layers[0].to_bytes()));
+            rig.recover(after.clone(), layers.get(1).map(|layer| pool_of(&layer.to_bytes())));
+            judge(&after, synced);
+        })
+    }
+}
+
+pub(crate) fn byte_at(store: &dyn BlockStore, block: u64) -> u8 {
+    let mut b = [0];
+    store.read(block * BLOCK as u64, &mut b).unwrap();
+    b[0]
+}

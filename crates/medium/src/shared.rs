@@ -1,0 +1,44 @@
+//! Stores that are shared between processes now, with no way to the medium of their own: locks and counters of who is running, and bytes that somebody
+//! makes durable later ([`crate::Stored::others`]). After a crash any of them may be there.
+
+use crate::nvm::exchange;
+use crate::{Nvm, Result};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+impl Nvm {
+    /// Stores `bytes` at any `offset`.
+    ///
+    /// # Errors
+    /// As for [`crate::Stored::store`].
+    pub fn share(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.put(offset, bytes)
+    }
+
+    /// Stores a word in one step; who sees it sees what this thread has stored before.
+    ///
+    /// # Errors
+    /// As for [`crate::Stored::store_u64`].
+    pub fn share_u64(&self, offset: u64, word: u64) -> Result<()> {
+        self.change_word(offset, |at| (at.store(word.to_le(), Release), Some(word)))
+    }
+
+    /// Stores `new` if the word is `old`, in one step. Otherwise answers the word that is there.
+    ///
+    /// # Errors
+    /// As for [`crate::Stored::store_u64`].
+    pub fn share_if(&self, offset: u64, old: u64, new: u64) -> Result<std::result::Result<(), u64>> {
+        self.change_word(offset, |at| exchange(at, old, new))
+    }
+
+    /// Adds to a word in one step, wrapping around; answers what it was.
+    ///
+    /// # Errors
+    /// As for [`crate::Stored::store_u64`].
+    pub fn share_add(&self, offset: u64, add: u64) -> Result<u64> {
+        self.change_word(offset, |at| {
+            let sum = |word: u64| Some(u64::from_le(word).wrapping_add(add).to_le());
+            let old = u64::from_le(at.fetch_update(AcqRel, Acquire, sum).unwrap_or_else(|word| word));
+            (old, Some(old.wrapping_add(add)))
+        })
+    }
+}

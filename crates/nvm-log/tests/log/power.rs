@@ -1,0 +1,87 @@
+//! Power cuts of logs: what was committed is there, nothing else appears, and a log that goes on after one has none of what was given up.
+
+use crate::rig::{LINES, Op, run_alone};
+use ondol_env::{Env, Fixed, Timestamp};
+use ondol_medium::{AreaKind, Nvm, PAGE, Pool};
+use ondol_power::{Kind, Sampling};
+
+fn explore(kind: Kind, lines: u64, ops: &[Op], sampling: Sampling, again: usize) -> usize {
+    let run = run_alone(kind, lines, ops);
+    let cuts = run.explore(sampling, again);
+    assert!(cuts.wrong.is_empty(), "{} of {} states: {}; {ops:?}", cuts.wrong.len(), cuts.states, cuts.wrong[0]);
+    assert!(cuts.states > run.events.len() / 2, "{} states of {} events", cuts.states, run.events.len());
+    cuts.states
+}
+
+#[test]
+fn every_cut_of_short_scenes() {
+    use Op::{Append, Commit, Finish, GiveUp, Hold, Release};
+    let scenes: [&[Op]; 7] = [
+        &[Append(20), Commit, Append(48), Append(49), Commit, Append(300)],
+        &[Append(20), Append(300), Commit, Release, Append(100), Commit],
+        // What a commit has voided comes after it.
+        &[Hold(60), Append(20), Commit, Finish, Commit, Append(10), Commit],
+        &[Hold(60), Append(20), Hold(10), Append(9), Commit, Finish, Finish, Commit],
+        // Twice, then it is waited for.
+        &[Hold(60), Append(20), Commit, Finish, Append(9), Hold(9), Commit, Append(10), Finish, Commit],
+        &[Hold(100), Append(20), GiveUp, Commit, Append(9), Commit],
+        // Around the end of the ring, twice.
+        &[Append(300), Commit, Release, Append(400), Commit, Append(200), Commit, Release, Append(400), Commit],
+    ];
+    let mut states = 0;
+    for kind in [Kind::Nvm, Kind::PersistentCaches] {
+        for ops in scenes {
+            states += explore(kind, LINES, ops, Sampling { all_of: 512, ..Sampling::default() }, 11);
+        }
+    }
+    println!("{states} states");
+    assert!(states > 3_000, "{states}");
+}
+
+/// Cuts of the recovery from a state in which one copy of the tail is torn.
+pub(crate) fn recoveries_with_a_torn_tail() -> crate::rig::Cuts {
+    use Op::{Append, Commit, Release};
+    let run = run_alone(Kind::Nvm, LINES, &[Append(20), Commit, Release, Append(48), Commit]);
+    let mut all = crate::rig::Cuts::default();
+    for copy in [0, PAGE] {
+        let mut torn = run.end();
+        let pool = Pool::open(Nvm::from_bytes(&torn).unwrap()).unwrap();
+        let tail = (pool.area(AreaKind::JOURNAL_LOG).unwrap().start + copy + PAGE / 2) as usize;
+        torn[tail + 8] ^= 1;
+        let cuts = run.explore_recovery(&torn);
+        all.states += cuts.states;
+        all.wrong.extend(cuts.wrong);
+    }
+    all
+}
+
+#[test]
+fn a_torn_copy_of_the_tail_is_mended_before_the_other_is_written() {
+    let cuts = recoveries_with_a_torn_tail();
+    assert!(cuts.wrong.is_empty() && cuts.states > 20, "{} states: {:?}", cuts.states, cuts.wrong);
+}
+
+#[test]
+fn cuts_of_any_operations() {
+    let seeds = std::env::var("LOG_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    let mut states = 0;
+    for seed in 0..seeds {
+        let random = Fixed::new(Timestamp::default(), seed);
+        let below = |n: u32| random.random_u32() % n;
+        let ops: Vec<Op> = (0..30)
+            .map(|_| match below(12) {
+                0..=3 => Op::Append(9 + below(140) as usize),
+                4 => Op::Append(250 + below(200) as usize),
+                5 => Op::Hold(9 + below(100) as usize),
+                6 => Op::Finish,
+                7 => Op::GiveUp,
+                8..=9 => Op::Commit,
+                _ => Op::Release,
+            })
+            .collect();
+        let kind = if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm };
+        let sampling = Sampling { seed, ..Sampling::default().at_most(32) };
+        states += explore(kind, LINES + seed % 7, &ops, sampling, 17);
+    }
+    println!("{states} states");
+}

@@ -1,0 +1,239 @@
+//! A volume with an NVM pool in front of it: which pool belongs to which image, attaching, recovery.
+//!
+//! The pool is told of a new attach first, then the volume's superblock that it is mounted, then the journal's superblock; as long as that names the pool with the
+//! bit `ondol_nvm`, nobody else takes the image. What is found, and what is done then, is listed in `docs/design/scalable.md`, *Identity*.
+
+use crate::info::uuid_text;
+use crate::machine::claim;
+use crate::media::Media;
+use crate::{Error, JournalEngine, Options, Result};
+use ondol_block::BlockStore;
+use ondol_env::sync::{Arc, Mutex};
+use ondol_env::{Env, System};
+use ondol_format::jbd2::{Attached, Extension};
+use ondol_journal::jbd2::{self, Recovered};
+use ondol_journal::scalable::{self, Ground};
+use ondol_journal::{Config, JournalError, LogMap, ScalableEngine};
+use ondol_medium::{Access, AreaKind, Nvm, NvmOptions, Pool};
+use ondol_nvm_log::{Contents, Log, OnDamage};
+use ondol_volume::{Image, Shared};
+use serde::Serialize;
+use std::path::Path;
+
+/// Why neither mkfs nor tune take `scalable`.
+pub(crate) const NOT_ASKED_FOR: &str =
+    "an image cannot ask for engine scalable: `mount -o nvm=POOL` names the pool that it needs";
+
+/// Opens the pool at `path`.
+pub(crate) fn open(path: &Path, read_only: bool) -> Result<Pool> {
+    let access = if read_only { Access::Read } else { Access::Write };
+    Ok(Pool::open(Nvm::open(path, &NvmOptions { access, ..NvmOptions::default() })?)?)
+}
+
+fn state<T>(image: &Image, what: String) -> Result<T> {
+    Err(Error::State { target: image.name().to_owned(), what })
+}
+
+/// The options with the engine that they come to, where those of the image are `asks`: a pool and `scalable` go together.
+pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Extension) -> Result<Options> {
+    let mut options = options.clone();
+    if media.pool.is_some() {
+        let engine = *options.journal.get_or_insert(JournalEngine::Scalable);
+        if engine != JournalEngine::Scalable {
+            let what = format!("an NVM pool goes with `journal=scalable`, not with `journal={}`", engine.name());
+            return state(image, what);
+        }
+    }
+    let options = options.over(image.superblock(), asks);
+    if media.pool.is_none() && options.journal == Some(JournalEngine::Scalable) {
+        let what = "`journal=scalable` needs an NVM pool: name it with `nvm=POOL` (`ondol pool create` makes one), or choose another journal";
+        return state(image, what.into());
+    }
+    Ok(options)
+}
+
+/// What a volume holds of its pool as long as it is open.
+pub(crate) struct Hold {
+    map: LogMap,
+    attached: Attached,
+    pool: Arc<Mutex<Pool>>,
+}
+
+impl Hold {
+    /// Which crashes the pool survives, and with it a completed fsync.
+    pub(crate) fn survives(&self) -> &'static str {
+        self.pool.lock().nvm().describe()
+    }
+
+    /// What is newer than home lies in the pool from now on, says the image. It is marked as mounted already.
+    pub(crate) fn begin(&self, store: &Arc<dyn BlockStore>) -> Result<()> {
+        Ok(jbd2::attach(&**store, &self.map, self.attached)?)
+    }
+
+    /// Everything is home: image and pool know nothing of each other any more.
+    pub(crate) fn end(&self, store: &Arc<dyn BlockStore>) -> Result<()> {
+        jbd2::detach(&**store, &self.map)?;
+        Ok(self.pool.lock().detach()?)
+    }
+}
+
+/// What is lost with the changes of an image that lie in an NVM pool.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Discarded {
+    /// UUID of the pool.
+    pub pool: String,
+    /// What the pool has, if it was there to be looked at.
+    pub lost: Option<Lost>,
+}
+
+/// Changes that are not home.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Lost {
+    /// Commits.
+    pub commits: u64,
+    /// When the first and the last of them were made, in seconds since 1970.
+    pub between: Option<(u64, u64)>,
+    /// Operations that they have made durable.
+    pub operations: u64,
+    /// Blocks that they have changed.
+    pub blocks: u64,
+    /// Numbers of the inodes that they have changed.
+    pub inodes: Vec<u32>,
+}
+
+/// Gives up what the image at `path` has in its NVM pool, and takes away the marks that keep others from the image. A checkpoint may have been under way, so the image is
+/// marked as one with errors, for e2fsck to mend. Nothing is written to the pool at `pool`, which is only looked at for what is lost. Durable when this returns.
+///
+/// # Errors
+/// The image is in use, or needs no pool; the pool is another, is in use, or cannot be read.
+pub fn discard(path: impl AsRef<Path>, pool: Option<&Path>) -> Result<Discarded> {
+    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), ondol_block::Access::Write)?);
+    let image = Image::open(store.clone())?;
+    let map = Media::image(store.clone()).log_map(&image)?;
+    let Some(attached) = jbd2::info(&*store, &map)?.nvm else {
+        return state(&image, "it has nothing in an NVM pool".into());
+    };
+    image.require_unused(&System)?;
+    let lost = match pool {
+        Some(path) => Some(lost(&image, &open(path, true)?, attached)?),
+        None => None,
+    };
+    image.mark_salvaged(true)?;
+    jbd2::detach(&*store, &map)?;
+    Ok(Discarded { pool: uuid_text(&attached.pool), lost })
+}
+
+fn lost(image: &Image, pool: &Pool, attached: Attached) -> Result<Lost> {
+    require_same(image, pool, attached)?;
+    let contents = Contents::inspect(pool, OnDamage::GoOn).map_err(JournalError::from)?;
+    let Some(contents) = contents else { return Ok(Lost::default()) };
+    let commits = contents.commits();
+    let seconds = |commit: &ondol_nvm_log::Commit| commit.time / 1_000_000_000;
+    let sb = image.superblock();
+    let changed = scalable::changed(&contents, (sb.blocks_count(), sb.block_size() as usize))?;
+    let mut inodes: Vec<u32> =
+        changed.iter().flat_map(|(kind, ranges)| ondol_volume::inodes_changed(sb, *kind, ranges)).collect();
+    inodes.sort_unstable();
+    inodes.dedup();
+    Ok(Lost {
+        commits: commits.len() as u64,
+        between: commits.first().zip(commits.last()).map(|(first, last)| (seconds(first), seconds(last))),
+        operations: commits.iter().map(|commit| commit.records.len() as u64).sum(),
+        blocks: changed.len() as u64,
+        inodes,
+    })
+}
+
+fn require_same(image: &Image, pool: &Pool, attached: Attached) -> Result<()> {
+    let (wanted, found) = (attached.pool, pool.header().uuid);
+    if wanted == found {
+        return Ok(());
+    }
+    let (wanted, found, name) = (uuid_text(&wanted), uuid_text(&found), pool.nvm().name());
+    state(
+        image,
+        format!("its last changes lie in the NVM pool with UUID {wanted}; {name} is the one with UUID {found}"),
+    )
+}
+
+/// Attaches the pool of `media`, whose image has an empty journal, and starts its log. [`Hold::begin`] tells the image.
+pub(crate) fn attach(
+    media: &Media,
+    image: &Image,
+    map: LogMap,
+    client: Arc<Shared>,
+    env: Arc<dyn Env>,
+    config: Config,
+) -> Result<(ScalableEngine, Hold)> {
+    let Some(shared_pool) = &media.pool else { return state(image, "no NVM pool".into()) };
+    let sb = image.superblock();
+    let mut pool = shared_pool.lock();
+    if pool.area(AreaKind::JOURNAL_LOG).is_none() {
+        let room = pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
+        pool.allot(AreaKind::JOURNAL_LOG, room)?;
+    }
+    let contents = Contents::open(&pool, &*env, OnDamage::Refuse).map_err(JournalError::from)?;
+    if let Some(newest) = contents.commits().last() {
+        let what = format!(
+            "the pool {} has {} commits, up to number {}, which this image does not know of: one of both is a copy from another time",
+            pool.nvm().name(),
+            contents.commits().len(),
+            newest.number
+        );
+        return state(image, what);
+    }
+    let epoch = pool.attach(*sb.uuid())?;
+    let attached = Attached { pool: pool.header().uuid, epoch };
+    let log = Log::start(contents, env.clone(), &ondol_nvm_log::Options::default()).map_err(JournalError::from)?;
+    let (block_size, blocks) = (sb.block_size() as usize, sb.blocks_count());
+    let ground = Ground { store: media.store.clone(), block_size, blocks, log, client, env };
+    Ok((ScalableEngine::new(ground, config), Hold { map, attached, pool: shared_pool.clone() }))
+}
+
+/// Brings home what the pool has of an image that says that it was attached to `attached`. Durable when this returns; the pool is empty then, and the image says so,
+/// but where everything stays in memory. With [`OnDamage::GoOn`], what lies behind a damage of the log is given up, and told: the image is marked as one with errors then,
+/// since a checkpoint may have brought some of that home.
+pub(crate) fn recover(
+    media: &Media,
+    image: &Image,
+    (map, attached): (&LogMap, Attached),
+    on_damage: OnDamage,
+) -> Result<(Recovered, Option<String>)> {
+    let Some(pool) = &media.pool else {
+        let wanted = uuid_text(&attached.pool);
+        let what = format!("its last changes lie in the NVM pool with UUID {wanted}: name it with `nvm=POOL`");
+        return state(image, what);
+    };
+    let pool = pool.lock();
+    let (name, header) = (pool.nvm().name(), pool.header());
+    require_same(image, &pool, attached)?;
+    let contents = match media.in_memory {
+        true => Contents::inspect(&pool, on_damage).map_err(JournalError::from)?,
+        false => Some(Contents::open(&pool, &System, on_damage).map_err(JournalError::from)?),
+    };
+    let Some(contents) = contents else { return Ok(Default::default()) };
+    let damage = contents.damage().map(|damage| format!("the log of {name}: {damage}"));
+    // A pool that is one attach ahead and empty: a crash came between the two steps.
+    let is_ahead = header.epoch == attached.epoch + 1 && contents.commits().is_empty();
+    if header.epoch != attached.epoch && !is_ahead {
+        let (epoch, known) = (header.epoch, attached.epoch);
+        let what = format!(
+            "the pool {name} was attached {epoch} times, this image knows of {known}: one of both is a copy from another time"
+        );
+        return state(image, what);
+    }
+    let sb = image.superblock();
+    let size = (sb.blocks_count(), sb.block_size() as usize);
+    // Where things lie never changes, and a descriptor is in one sector: those at home can be believed whatever a checkpoint has done to the rest.
+    let client = image.shared()?;
+    let recovered = scalable::recover(&media.store, size, &contents, &*client, &System)?;
+    if !media.in_memory {
+        let env: Arc<dyn Env> = Arc::new(System);
+        drop(Log::start(contents, env, &ondol_nvm_log::Options::default()).map_err(JournalError::from)?);
+    }
+    if damage.is_some() {
+        image.mark_salvaged(true)?;
+    }
+    jbd2::detach(&*media.store, map)?;
+    Ok((recovered, damage))
+}

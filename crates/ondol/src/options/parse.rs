@@ -1,0 +1,101 @@
+//! One option at a time, as it is written.
+
+use super::{MIN_CACHE, OptionError, Options};
+use ondol_volume::{Atime, OnError};
+
+/// The most that `checkpoint_threads=` takes.
+const MOST_THREADS: usize = 64;
+
+impl Options {
+    pub(super) fn apply(&mut self, word: &str) -> Result<(), OptionError> {
+        let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
+        match (name, value) {
+            ("ro", None) => self.read_only = true,
+            ("rw", None) => self.read_only = false,
+            ("norecovery" | "noload", None) => self.recovery = false,
+            ("noatime", None) => self.atime = Some(Atime::Never),
+            ("relatime" | "atime", None) => self.atime = Some(Atime::Relative),
+            ("strictatime", None) => self.atime = Some(Atime::Always),
+            ("nodiratime", None) => self.nodiratime = Some(true),
+            ("diratime", None) => self.nodiratime = Some(false),
+            ("discard", None) => self.discard = Some(true),
+            ("nodiscard", None) => self.discard = Some(false),
+            ("grpid" | "bsdgroups", None) => self.grpid = Some(true),
+            ("nogrpid" | "sysvgroups", None) => self.grpid = Some(false),
+            // What ext4 does unless told otherwise, and so does Ondol.
+            ("acl" | "user_xattr" | "barrier" | "block_validity" | "delalloc" | "init_itable", None) => {}
+            ("barrier", Some("1")) => {}
+            ("nvm", Some(v)) => self.nvm = Some(v.into()),
+            ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
+            ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
+            ("data", Some(v)) => {
+                self.data = Some(v.parse().map_err(|_| bad("data", v, "writeback, ordered or journal"))?)
+            }
+            ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
+            ("journal", Some(v)) => {
+                self.journal = Some(v.parse().map_err(|_| bad("journal", v, "classic, compressed or scalable"))?)
+            }
+            ("journal_size", Some(v)) => self.journal_size = Some(size("journal_size", v)?),
+            ("zeroing", None) => self.zeroing = Some(true),
+            ("nozeroing", None) => self.zeroing = Some(false),
+            ("fsync", Some("prefix")) => {}
+            ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix")),
+            ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
+            ("dirty", Some(v)) => self.dirty_bytes = size("dirty", v)?.max(64 << 10),
+            ("checkpoint_threads", Some(v)) => self.checkpoint_threads = Some(threads(v)?),
+            ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
+            _ => return Err(OptionError::Unknown(word.into())),
+        }
+        Ok(())
+    }
+}
+
+fn bad(option: &'static str, value: &str, expected: &'static str) -> OptionError {
+    OptionError::Value { option, value: value.into(), expected }
+}
+
+fn on_error(v: &str) -> Result<OnError, OptionError> {
+    match v {
+        "continue" => Ok(OnError::Continue),
+        "remount-ro" => Ok(OnError::RemountReadOnly),
+        _ => Err(bad("errors", v, "remount-ro or continue; a server cannot make the machine panic")),
+    }
+}
+
+/// ext4's `sb=` counts in units of 1 KiB.
+fn copy_offset(v: &str) -> Result<u64, OptionError> {
+    let n: Option<u64> = v.parse().ok();
+    n.and_then(|n| n.checked_mul(1024))
+        .ok_or_else(|| bad("sb", v, "the place of a copy of the superblock, in units of 1 KiB"))
+}
+
+/// ext4 reads `commit=0` as its default.
+fn seconds(v: &str) -> Result<u64, OptionError> {
+    let n: u64 = v.parse().map_err(|_| bad("commit", v, "a number of seconds"))?;
+    Ok(if n == 0 { 5 } else { n })
+}
+
+fn threads(v: &str) -> Result<usize, OptionError> {
+    let n: Option<usize> = v.parse().ok();
+    n.filter(|n| (1..=MOST_THREADS).contains(n)).ok_or_else(|| bad("checkpoint_threads", v, "a number from 1 to 64"))
+}
+
+fn size(option: &'static str, v: &str) -> Result<u64, OptionError> {
+    parse_size(v).ok_or_else(|| bad(option, v, "a size such as 64M"))
+}
+
+/// Reads a size in bytes: a number with an optional binary suffix K, M, G or T (or KiB, MiB, …).
+pub fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, suffix) = text.split_at(digits);
+    let shift = match suffix.to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
+}

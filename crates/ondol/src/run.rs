@@ -1,0 +1,193 @@
+//! `ondol run`: programs on the file systems that they have, whose synchronous writes end in a pool.
+//!
+//! [`start`] opens a pool, or makes it, brings home what an earlier run left in it, and answers a [`Run`]: what syncs the files for real, step by
+//! step, while programs with the preloaded library work. [`recover`] does the bringing home alone. `docs/design/run.md` says how.
+
+use crate::pool::{self, CreateOptions};
+use crate::{Error, Result};
+use ondol_env::{Env, System};
+use ondol_medium::{Access, AreaKind, Nvm, NvmError, NvmOptions, Pool, inspect};
+use ondol_run_log::{Drain, Log, LogOptions, found, is_ext4, multigrain};
+use serde::Serialize;
+use std::fs::OpenOptions;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+pub use ondol_run_log::{Drained, Outcome, Recovered};
+
+/// A pool that programs may use.
+#[derive(Debug)]
+pub struct Start {
+    /// What syncs for real.
+    pub run: Run,
+    /// What an earlier run had left; none if others use the pool now.
+    pub recovered: Option<Recovered>,
+    /// Which crashes the pool survives.
+    pub survives: &'static str,
+    /// What an fsync takes there is that of a disk.
+    pub on_disk: bool,
+}
+
+/// A run: syncs files of programs for real, and gives the room of their writes back.
+#[derive(Debug)]
+pub struct Run {
+    drain: Drain,
+}
+
+/// A file with writes that only the pool has.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileInfo {
+    /// Where it lay when it was synced first.
+    pub path: String,
+    /// Writes that were not synced for real.
+    pub writes: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// How long ago the last of them was made, in seconds.
+    pub age: u64,
+}
+
+/// Opens the pool at `path`, or makes one of `size` bytes.
+///
+/// # Errors
+/// It cannot be made or opened; what an earlier run left in it cannot be brought home.
+pub fn start(path: &Path, size: u64) -> Result<Start> {
+    if !path.exists() {
+        make(path, size)?;
+    }
+    let recovered = match prepare(path) {
+        Ok(recovered) => Some(recovered),
+        Err(Error::Nvm(NvmError::Locked { .. })) => None,
+        Err(e) => return Err(e),
+    };
+    let nvm = Nvm::open(path, &NvmOptions { access: Access::Joint, ..NvmOptions::default() })?;
+    let log = Log::join(nvm)?;
+    if log.machine() != LogOptions::here() {
+        // Somebody had it locked when what is left in it was to be brought home.
+        let what = "it is in use, from another PID namespace or to be looked at: try again, or use another --buffer";
+        return Err(Error::State { target: path.display().to_string(), what: what.into() });
+    }
+    let (survives, on_disk) = (log.nvm().describe(), log.nvm().domain() == pool::Domain::Msync);
+    Ok(Start { run: Run { drain: Drain::new(log)? }, recovered, survives, on_disk })
+}
+
+/// Makes a pool for its owner's eyes only: it will hold what programs write to files that others may not read.
+fn make(path: &Path, size: u64) -> Result<()> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    made.map_err(|source| NvmError::Open { what: "create", name: path.display().to_string(), source })?;
+    let created = pool::create(path, &CreateOptions::new().size(size));
+    if created.is_err() {
+        // What is left of a file that nobody had.
+        let _ = std::fs::remove_file(path);
+    }
+    created.map(drop)
+}
+
+/// With nobody else in the pool: what is left goes home, and the log begins anew.
+fn prepare(path: &Path) -> Result<Recovered> {
+    let mut pool = open(path)?;
+    let mut log = Log::prepare(&mut pool, &LogOptions::here())?.log;
+    let recovered = bring_home(path, &log)?;
+    if !recovered.is_complete() {
+        let what = format!(
+            "it has writes for files that cannot be reached; `ondol recover {}` names them, another --buffer goes on without them",
+            path.display()
+        );
+        return Err(Error::State { target: path.display().to_string(), what });
+    }
+    log.reset(&LogOptions::here())?;
+    Ok(recovered)
+}
+
+fn open(path: &Path) -> Result<Pool> {
+    Ok(Pool::open(Nvm::open(path, &NvmOptions::default())?)?)
+}
+
+/// Whether there is a pool at `path` with a log of running programs. Changes nothing.
+pub fn is_log(path: &Path) -> bool {
+    // Anything else may keep whoever opens it waiting.
+    let is_dax = |rdev: u64| {
+        let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
+        let subsystem = std::fs::read_link(format!("/sys/dev/char/{major}:{minor}/subsystem"));
+        subsystem.is_ok_and(|subsystem| subsystem.ends_with("dax"))
+    };
+    let fits = std::fs::metadata(path)
+        .is_ok_and(|meta| meta.is_file() || meta.file_type().is_char_device() && is_dax(meta.rdev()));
+    let opened = fits.then(|| Nvm::open(path, &NvmOptions { access: Access::Read, ..NvmOptions::default() }));
+    // A pool that somebody uses is one.
+    let Some(Ok(nvm)) = opened else { return false };
+    let report = inspect(&nvm);
+    let header = report.as_ref().ok().and_then(|report| report.header(nvm.name(), nvm.size()).ok());
+    header.is_some_and(|header| header.areas.iter().any(|area| area.kind == AreaKind::RUN_FILES))
+}
+
+/// Brings home what a run left in the pool at `path`, which nobody may use. May be repeated. With `force`, gives up what files that cannot be reached have
+/// left there.
+///
+/// # Errors
+/// It is in use, or damaged. What fails with one file is its [`Outcome`].
+pub fn recover(path: &Path, force: bool) -> Result<Recovered> {
+    let mut pool = open(path)?;
+    let log = Log::prepare(&mut pool, &LogOptions::here())?.log;
+    let recovered = bring_home(path, &log)?;
+    if force {
+        ondol_run_log::give_up(&log)?;
+    }
+    Ok(recovered)
+}
+
+fn bring_home(path: &Path, log: &Log) -> Result<Recovered> {
+    if found(log)?.files.is_empty() {
+        return Ok(Recovered::default());
+    }
+    // A pool says which bytes go into which files: root must not do what another user has made up.
+    let owner = std::fs::metadata(path).map_or(0, |meta| meta.uid());
+    if rustix::process::geteuid().is_root() && owner != 0 {
+        let what = format!(
+            "it belongs to the user with number {owner}, whose files it names: let that user recover it, or give it to root"
+        );
+        return Err(Error::State { target: path.display().to_string(), what });
+    }
+    Ok(ondol_run_log::recover(log)?)
+}
+
+/// Why files below `dir` are not made faster; none if they are.
+pub fn why_not(dir: &Path) -> Option<String> {
+    let tried = is_ext4(dir).and_then(|ext4| Ok((ext4, multigrain(dir)?)));
+    match tried {
+        Ok((true, true)) => None,
+        Ok((false, _)) => Some("it is not on ext4".into()),
+        Ok((true, false)) => Some(
+            "its file system does not tell all changes apart (multigrain timestamps: Linux 6.13, inodes of 256 bytes)"
+                .into(),
+        ),
+        Err(e) => Some(e.to_string()),
+    }
+}
+
+impl Run {
+    /// Syncs for real what is due; everything if `now`.
+    ///
+    /// # Errors
+    /// The pool fails, or is damaged.
+    pub fn step(&mut self, now: bool) -> Result<Drained> {
+        Ok(self.drain.step(now)?)
+    }
+}
+
+/// Files with writes that only the pool has; none if programs never used it. Programs may go on meanwhile.
+pub(crate) fn files(nvm: Nvm) -> Result<Vec<FileInfo>> {
+    let log = match Log::join(nvm) {
+        Ok(log) => log,
+        Err(ondol_run_log::RunLogError::NoArea { .. }) => return Ok(Vec::new()),
+        Err(e) => return Err(e.into()),
+    };
+    let now = System.now().sec.cast_unsigned();
+    let describe = |file: &ondol_run_log::FoundFile| FileInfo {
+        path: file.identity.as_ref().map_or_else(String::new, |identity| identity.path.display().to_string()),
+        writes: file.records.len() as u64,
+        bytes: file.records.iter().map(|record| record.bytes.len() as u64).sum(),
+        age: now.saturating_sub(file.records.last().map_or(0, |record| record.mtime / 1_000_000_000)),
+    };
+    Ok(found(&log)?.files.iter().map(describe).collect())
+}

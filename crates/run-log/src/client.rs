@@ -1,0 +1,468 @@
+//! A process that writes: which of its calls may end in the log.
+
+use crate::Log;
+use crate::error::Result;
+use crate::format::{RecordHead, slot};
+use crate::look::{Identity, Look};
+use crate::slot::{Enter, Slot};
+use ondol_env::{Env, System};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use zerocopy::FromZeros;
+
+/// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
+const OLDEST_NS: u64 = 3_000_000_000;
+/// In how many places a file may have its slot.
+const PROBES: u32 = 16;
+/// A record takes at most this part of a lane.
+const LARGEST: u64 = 8;
+const NO_LANE: u32 = u32::MAX;
+
+/// Where a write goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// To this offset.
+    At(u64),
+    /// To the file's end.
+    Append,
+    /// To where the descriptor's offset is.
+    Cursor,
+}
+
+/// A program's call on one file, and how it is done for real.
+pub trait Call {
+    /// Why the kernel refuses.
+    type Fail;
+
+    /// Looks at the file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn look(&self) -> std::result::Result<Look, Self::Fail>;
+
+    /// Waits until every change of the file that is under way is over, whoever makes it; false if that cannot be had, or if writes may be under way that
+    /// nobody can wait for.
+    fn settle(&self) -> bool;
+
+    /// Syncs the file for real, contents and everything about it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn sync(&self) -> std::result::Result<(), Self::Fail>;
+
+    /// What the file is to be known by; none if it has no handle.
+    fn identity(&self) -> Option<Identity>;
+
+    /// Does the write; answers how many bytes went in.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn write(&self) -> std::result::Result<usize, Self::Fail>;
+
+    /// Where the write goes; none if that cannot be told, or it goes past the page cache.
+    fn place(&self) -> Option<Place>;
+
+    /// The descriptor's offset.
+    fn cursor(&self) -> Option<u64>;
+
+    /// Bytes of the write.
+    fn len(&self) -> u64;
+
+    /// There is nothing to write.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shows the write's first `len` bytes, in parts.
+    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]]));
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written<T> {
+    /// It was done; the kernel's answer.
+    Done(T),
+    /// Nothing was done: the slot is another file's by now, to be looked for again.
+    Stale,
+}
+
+/// The log, as one process uses it.
+#[derive(Debug)]
+pub struct Client {
+    log: Log,
+    me: AtomicU64,
+    lane: AtomicU32,
+    /// It is always this process, for simulators.
+    fixed: bool,
+}
+
+impl Client {
+    /// A process that uses the log.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn new(log: Log) -> Result<Self> {
+        let me = own(&log)?;
+        Ok(Self { log, me: me.into(), lane: NO_LANE.into(), fixed: false })
+    }
+
+    /// As if another process used the log, for tests and simulators: one that lives.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn of_process(log: Log, pid: u32) -> Result<Self> {
+        let me = u64::from(pid) << 32 | log.token()?;
+        Ok(Self { log, me: me.into(), lane: NO_LANE.into(), fixed: true })
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
+    }
+
+    /// Process and token; new ones after fork(2).
+    fn me(&self) -> Result<u64> {
+        let me = self.me.load(Relaxed);
+        if self.fixed || me >> 32 == u64::from(std::process::id()) {
+            return Ok(me);
+        }
+        let me = own(&self.log)?;
+        self.me.store(me, Relaxed);
+        self.lane.store(NO_LANE, Relaxed);
+        Ok(me)
+    }
+
+    /// The slot of a file and its incarnation; one is given to it if there is one. None: the file goes the slow way.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn slot(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+        let me = self.me()?;
+        let table = self.log.shared(crate::format::shared::TABLE_LOCK);
+        let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(None) };
+        if let Some(found) = self.find(look)? {
+            return Ok(Some(found));
+        }
+        // Unused ones first.
+        for unused in [true, false] {
+            for slot in self.probes(look) {
+                if (slot.incarnation()? == 0 || !unused) && slot.give(me, look)? {
+                    return Ok(Some((slot.index, slot.incarnation()?)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where a file may have its slot.
+    fn probes(&self, look: &Look) -> impl Iterator<Item = Slot<'_>> {
+        let slots = self.log.header.slots;
+        let hash = (look.dev ^ look.ino.rotate_left(17) ^ look.birth).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+        (0..PROBES.min(slots)).map(move |n| self.log.slot(((hash + u64::from(n)) % u64::from(slots)) as u32))
+    }
+
+    fn find(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+        for slot in self.probes(look) {
+            let incarnation = slot.incarnation()?;
+            if incarnation != 0 && slot.key()? == [look.dev, look.ino, look.birth] {
+                return Ok(Some((slot.index, incarnation)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file has records that recovery would bring into it.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn is_live(&self, look: &Look) -> Result<bool> {
+        let me = self.me()?;
+        let table = self.log.shared(crate::format::shared::TABLE_LOCK);
+        let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(true) };
+        self.find(look)?.map_or(Ok(false), |(index, _)| self.log.slot(index).is_live())
+    }
+
+    /// Writes to the file in a slot: as the kernel does it, and if the file is trusted into the log, too.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn write<C: Call>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+    ) -> std::result::Result<Written<usize>, C::Fail> {
+        let slot = self.log.slot(index);
+        // A second round comes after trust was lost or won meanwhile; whoever has no luck then takes it away.
+        for _ in 0..3 {
+            match slot.enter(incarnation) {
+                Ok(Enter::Stale) => return Ok(Written::Stale),
+                Ok(Enter::Plain) => return self.plain(&slot, call),
+                Ok(Enter::Trusted) => {}
+                Err(_) => return call.write().map(Written::Done),
+            }
+            if let Some(answer) = self.logged(&slot, incarnation, call) {
+                return answer;
+            }
+        }
+        self.around(&slot, call)
+    }
+
+    /// A plain write that has been counted in.
+    fn plain<C: Call>(&self, slot: &Slot<'_>, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+        let answer = call.write();
+        // If the memory fails, the file is never trusted again.
+        let _ = slot.leave();
+        answer.map(Written::Done)
+    }
+
+    /// A write that cannot have the lock.
+    fn around<C: Call>(&self, slot: &Slot<'_>, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+        let entered = slot.enter_broken();
+        let answer = call.write();
+        if entered.is_ok() {
+            let _ = slot.leave();
+        }
+        answer.map(Written::Done)
+    }
+
+    /// A write to a trusted file, under its lock. None if it is not trusted after all, and nothing was written.
+    fn logged<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> Option<std::result::Result<Written<usize>, C::Fail>> {
+        let Some(held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
+            return Some(self.around(slot, call));
+        };
+        if !slot.is_trusted().unwrap_or(false) {
+            return None;
+        }
+        let before = match call.look() {
+            Ok(look) => look,
+            Err(e) => return Some(Err(e)),
+        };
+        let expected = slot.expected().unwrap_or_default();
+        if !before.same(&expected) {
+            return Some(Ok(Written::Stale));
+        }
+        let place = call.place().filter(|_| before == expected && self.fits(slot, incarnation, call.len()));
+        let start = match place {
+            Some(Place::At(offset)) => Some(offset),
+            Some(Place::Append) => Some(before.size),
+            Some(Place::Cursor) => call.cursor(),
+            None => None,
+        };
+        let Some((start, place)) = start.zip(place) else {
+            // The kernel tells an error of a sync once: it is this write's.
+            return self.give_up(slot, incarnation, call).err().map(Err);
+        };
+        let wrote = match call.write() {
+            Ok(wrote) if wrote > 0 => wrote,
+            other => return Some(other.map(Written::Done)),
+        };
+        let at = Wrote { start, len: wrote as u64, moved: place == Place::Cursor, before };
+        let noted = self.note(slot, incarnation, call, &at).unwrap_or(false);
+        let synced = if noted { Ok(()) } else { self.give_up(slot, incarnation, call) };
+        drop(held);
+        Some(synced.map(|()| Written::Done(wrote)))
+    }
+
+    /// From now on writes are plain, until the program syncs. What is in the log goes home before, for real.
+    fn give_up<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> std::result::Result<(), C::Fail> {
+        let live = slot.is_live().unwrap_or(true);
+        let synced = if live { self.sync_for_real(slot, incarnation, call) } else { Ok(()) };
+        let _ = slot.distrust();
+        synced
+    }
+
+    /// A write of `len` bytes can be logged now.
+    fn fits(&self, slot: &Slot<'_>, incarnation: u64, len: u64) -> bool {
+        let young = || -> Result<bool> {
+            let acked = slot.load(slot::ACKED)?;
+            let live = acked > slot.retired(incarnation)?;
+            Ok(!live || wall_ns() < slot.load(slot::ACKED_MTIME)? + OLDEST_NS)
+        };
+        len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
+    }
+
+    /// Logs what was written. False if what the file looks like now is not what that write alone makes of it, or there is no room.
+    fn note<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C, wrote: &Wrote) -> Result<bool> {
+        let Ok(after) = call.look() else { return Ok(false) };
+        let end = wrote.start + wrote.len;
+        let as_expected = after.same(&wrote.before)
+            && after.size == wrote.before.size.max(end)
+            && after.mtime >= wrote.before.mtime
+            && (!wrote.moved || call.cursor() == Some(end));
+        if !as_expected {
+            return Ok(false);
+        }
+        // An unfinished lane of another process would end recovery's walk before what this one acknowledges.
+        let (lane, last) = (self.lane()?, slot.load(slot::LAST_LANE)?);
+        let Some(lane) = lane else { return Ok(false) };
+        let was_live = slot.is_live()?;
+        if was_live && last != u64::from(lane) {
+            self.log.lane(last as u32).persist(slot.load(slot::LAST_END)?)?;
+        }
+        let sequence = self.log.sequence()?;
+        let head = RecordHead {
+            sequence: sequence.into(),
+            slot: slot.index.into(),
+            incarnation: (incarnation as u32).into(),
+            offset: wrote.start.into(),
+            mtime: after.mtime.into(),
+            base_mtime: slot.load(slot::BASE_MTIME)?.into(),
+            base_size: slot.load(slot::BASE_SIZE)?.into(),
+            ..RecordHead::new_zeroed()
+        };
+        let (me, mut appended) = (self.me()?, Ok(None));
+        call.bytes(wrote.len as usize, &mut |parts| appended = self.log.lane(lane).append(me, head, parts));
+        let Some(end) = appended? else { return Ok(false) };
+        if !was_live {
+            slot.set(slot::SINCE, wall_ns())?;
+        }
+        slot.set(slot::LAST_LANE, lane.into())?;
+        slot.set(slot::LAST_END, end)?;
+        slot.expect(&after)?;
+        slot.set(slot::LAST, sequence)?;
+        // A write that went round the lock meanwhile has taken the trust away.
+        slot.is_trusted()
+    }
+
+    /// This process's lane; one is claimed if it has none.
+    fn lane(&self) -> Result<Option<u32>> {
+        let me = self.me()?;
+        let lane = self.lane.load(Relaxed);
+        if lane != NO_LANE {
+            return Ok(Some(lane));
+        }
+        for lane in self.log.lanes() {
+            if lane.claim(me)? {
+                // Of two threads that claim at once, one lane stays without use.
+                self.lane.store(lane.index, Relaxed);
+                return Ok(Some(lane.index));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes durable what was written to the file: in the log, if all of it is there. True if it was.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
+        let slot = self.log.slot(index);
+        let Some(_held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
+            return call.sync().map(|()| false);
+        };
+        let trusted = slot.is_trusted().unwrap_or(false) && slot.incarnation().is_ok_and(|now| now == incarnation);
+        if trusted && slot.expected().is_ok_and(|expected| call.look().is_ok_and(|now| now == expected)) {
+            let acknowledged = self.acknowledge(&slot, incarnation);
+            if acknowledged.is_ok() && slot.is_trusted().unwrap_or(false) {
+                return Ok(true);
+            }
+        }
+        self.sync_for_real(&slot, incarnation, call).map(|()| false)
+    }
+
+    fn acknowledge(&self, slot: &Slot<'_>, incarnation: u64) -> Result<()> {
+        let last = slot.load(slot::LAST)?;
+        if last > slot.retired(incarnation)? {
+            self.log.lane(slot.load(slot::LAST_LANE)? as u32).persist(slot.load(slot::LAST_END)?)?;
+            slot.set(slot::ACKED_MTIME, slot.load(slot::MTIME)?)?;
+            slot.set(slot::ACKED, last)?;
+        }
+        Ok(())
+    }
+
+    /// Syncs for real, retires the file's records, and trusts it if nothing changed meanwhile. The caller has the lock.
+    fn sync_for_real<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> std::result::Result<(), C::Fail> {
+        let last = slot.distrust().and_then(|()| slot.load(slot::LAST));
+        let before = call.look();
+        // A write has its ctime before its bytes: one that is under way now would change the file without another ctime.
+        let settled = call.settle();
+        call.sync()?;
+        let trusted = || -> Result<bool> {
+            // The slot may have gone to another file, which is not the one that was synced.
+            let (before, after) = match (before, call.look()) {
+                (Ok(before), Ok(after)) => (before, after),
+                _ => return Ok(false),
+            };
+            if slot.incarnation()? != incarnation || slot.key()? != [after.dev, after.ino, after.birth] {
+                return Ok(false);
+            }
+            slot.retire(incarnation, last?)?;
+            if before != after || !settled {
+                return Ok(false);
+            }
+            if slot.load(slot::NAMED)? != incarnation {
+                let Some(identity) = call.identity() else { return Ok(false) };
+                if !slot.name(incarnation, &after, &identity)? {
+                    return Ok(false);
+                }
+            }
+            slot.expect(&after)?;
+            slot.set(slot::BASE_MTIME, after.mtime)?;
+            slot.set(slot::BASE_SIZE, after.size)?;
+            slot.trust()
+        };
+        // Whatever fails here, the file is synced, and untrusted.
+        let _ = trusted();
+        Ok(())
+    }
+
+    /// Runs a change that is not logged and that live records must not outlive, a truncation: they go home first, and no write comes between.
+    ///
+    /// # Errors
+    /// The kernel's refusal to sync; the change is not made then.
+    pub fn unlogged<C: Call, T>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+        change: impl FnOnce() -> T,
+    ) -> std::result::Result<T, C::Fail> {
+        let slot = self.log.slot(index);
+        let held = self.me().and_then(|me| slot.lock(me)).ok().flatten();
+        let same = slot.incarnation().is_ok_and(|now| now == incarnation);
+        if same && slot.is_live().unwrap_or(true) {
+            if held.is_none() {
+                let _ = slot.enter_broken().and_then(|()| slot.leave());
+            }
+            self.sync_for_real(&slot, incarnation, call)?;
+        }
+        if same {
+            let _ = slot.distrust();
+        }
+        let answer = change();
+        drop(held);
+        Ok(answer)
+    }
+
+    /// Somebody maps the file in a slot, to store to it: it is never trusted again.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn map(&self, (index, incarnation): (u32, u64)) -> Result<()> {
+        let slot = self.log.slot(index);
+        if slot.incarnation()? == incarnation { slot.map() } else { Ok(()) }
+    }
+}
+
+/// A write that the kernel has done.
+struct Wrote {
+    start: u64,
+    len: u64,
+    /// By the descriptor's offset.
+    moved: bool,
+    before: Look,
+}
+
+/// Process and token.
+fn own(log: &Log) -> Result<u64> {
+    Ok(u64::from(std::process::id()) << 32 | log.token()?)
+}
+
+/// Nanoseconds since 1970.
+pub(crate) fn wall_ns() -> u64 {
+    let now = System.now();
+    now.sec.cast_unsigned().wrapping_mul(1_000_000_000) + u64::from(now.nsec)
+}

@@ -1,0 +1,58 @@
+//! Why the log of `ondol run` cannot be used.
+
+use ondol_medium::{HeaderFault, NvmError, PoolError};
+
+/// The result of an operation on the log.
+pub type Result<T> = std::result::Result<T, RunLogError>;
+
+/// Why the log cannot be used: which pool, what is wrong, what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunLogError {
+    /// The memory below failed.
+    #[error(transparent)]
+    Nvm(#[from] NvmError),
+    /// The pool cannot be used.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The pool has no areas for running programs.
+    #[error("{pool} has no log of running programs: `ondol run --buffer {pool}` makes it")]
+    NoArea {
+        /// The pool, as the user named it.
+        pool: String,
+    },
+    /// There is too little room for the areas.
+    #[error(
+        "{pool} has too little free space ({free} bytes) for a log of running programs, which takes {least}: make a larger pool"
+    )]
+    Small {
+        /// The pool, as the user named it.
+        pool: String,
+        /// Bytes that no area has.
+        free: u64,
+        /// Bytes that are needed at least.
+        least: u64,
+    },
+    /// Neither copy of the header can be used.
+    #[error(
+        "the log of running programs in {pool} is damaged: {what}; `ondol pool create -F {pool}` gives up what it holds"
+    )]
+    Header {
+        /// The pool, as the user named it.
+        pool: String,
+        /// What is wrong with the first copy.
+        what: HeaderFault,
+    },
+    /// A word's check is wrong: what is live cannot be told.
+    #[error(
+        "the log of running programs in {pool} is damaged: {what} at byte {offset}; `ondol pool create -F {pool}` gives up what it holds"
+    )]
+    Word {
+        /// The pool, as the user named it.
+        pool: String,
+        /// Which word.
+        what: &'static str,
+        /// Its place in the pool.
+        offset: u64,
+    },
+}

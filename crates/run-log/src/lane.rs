@@ -1,0 +1,153 @@
+//! Lanes: rings of records, each written by the threads of one process.
+
+use crate::Log;
+use crate::error::Result;
+use crate::format::{HEAD, LINE, RecordHead, SKIP, VALUE, checked_word, lane};
+use crate::lock;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// A lane of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane<'l> {
+    pub(crate) log: &'l Log,
+    pub(crate) index: u32,
+    /// Where its words lie in the pool.
+    pub(crate) words: u64,
+    /// Where its ring begins.
+    pub(crate) ring: u64,
+}
+
+impl Lane<'_> {
+    fn len(&self) -> u64 {
+        self.log.header.lane_len
+    }
+
+    fn load(&self, word: u64) -> Result<u64> {
+        Ok(self.log.nvm.load_u64(self.words + word)?)
+    }
+
+    /// The position of the first record that may be live.
+    pub(crate) fn head(&self) -> Result<u64> {
+        self.log.checked(self.words + lane::HEAD, &[self.index.into()], "the head of a lane")
+    }
+
+    /// The position behind the last record.
+    pub(crate) fn tail(&self) -> Result<u64> {
+        // As far as a head can say: a shared word may hold anything.
+        Ok(self.load(lane::TAIL)? & VALUE)
+    }
+
+    /// Makes the lane the caller's, if nobody who lives has it.
+    pub(crate) fn claim(&self, me: u64) -> Result<bool> {
+        let owner = self.load(lane::OWNER)?;
+        let free = owner == 0 || lock::is_gone(owner, me);
+        Ok(free && self.log.nvm.share_if(self.words + lane::OWNER, owner, me)?.is_ok())
+    }
+
+    /// Bytes up to which the lane is used, of those it has.
+    pub(crate) fn used(&self) -> Result<(u64, u64)> {
+        Ok((self.tail()?.saturating_sub(self.head()?), self.len()))
+    }
+
+    /// Stores a record behind the last one; answers the position behind it, or none if there is no room. It is not durable.
+    pub(crate) fn append(&self, me: u64, head: RecordHead, payload: &[&[u8]]) -> Result<Option<u64>> {
+        let len: u64 = payload.iter().map(|part| part.len() as u64).sum();
+        let nvm = &self.log.nvm;
+        let Some(_held) = lock::lock(nvm, self.words + lane::LOCK, me) else { return Ok(None) };
+        let tail = self.tail()?;
+        let span = RecordHead::span(len);
+        let left = self.len() - tail % self.len();
+        let skipped = if span > left { left } else { 0 };
+        if span > self.len() || tail.saturating_sub(self.head()?) + skipped + span > self.len() {
+            return Ok(None);
+        }
+        if skipped > 0 {
+            let skip = RecordHead { slot: SKIP.into(), ..RecordHead::new_zeroed() };
+            self.put(tail, skip, &[])?;
+        }
+        let position = tail + skipped;
+        self.put(position, RecordHead { len: (len as u32).into(), ..head }, payload)?;
+        nvm.share_u64(self.words + lane::TAIL, position + span)?;
+        Ok(Some(position + span))
+    }
+
+    fn put(&self, position: u64, head: RecordHead, payload: &[&[u8]]) -> Result<()> {
+        let mut head = RecordHead { position: position.into(), ..head };
+        head.checksum = head.sum(self.log.seal, self.index, payload).into();
+        let mut at = self.ring + position % self.len();
+        self.log.nvm.share(at, head.as_bytes())?;
+        at += HEAD as u64;
+        for part in payload {
+            self.log.nvm.share(at, part)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Makes everything before the position `end` durable.
+    pub(crate) fn persist(&self, end: u64) -> Result<()> {
+        let nvm = &self.log.nvm;
+        let durable = self.load(lane::DURABLE)?;
+        if durable >= end {
+            return Ok(());
+        }
+        let (from, to) = (durable % self.len(), end % self.len());
+        let mut batch = nvm.stored();
+        if end - durable >= self.len() {
+            batch.others(self.ring, self.len())?;
+        } else if from < to {
+            batch.others(self.ring + from, to - from)?;
+        } else {
+            batch.others(self.ring, to)?;
+            batch.others(self.ring + from, self.len() - from)?;
+        }
+        batch.write_back().fence()?;
+        let mut seen = durable;
+        while seen < end {
+            match nvm.share_if(self.words + lane::DURABLE, seen, end)? {
+                Ok(()) => break,
+                Err(now) => seen = now,
+            }
+        }
+        Ok(())
+    }
+
+    /// The head of the record at `position`, as it lies there.
+    pub(crate) fn record_head(&self, position: u64) -> Result<RecordHead> {
+        let mut head = RecordHead::new_zeroed();
+        self.log.nvm.read(self.ring + position % self.len(), head.as_mut_bytes())?;
+        Ok(head)
+    }
+
+    /// The record at `position` with its payload and the position behind it; none if it is not whole.
+    pub(crate) fn record(&self, position: u64) -> Result<Option<(RecordHead, Vec<u8>, u64)>> {
+        let at = position % self.len();
+        let head = self.record_head(position)?;
+        let len = u64::from(head.len.get());
+        if head.position.get() != position || RecordHead::span(len) > self.len() - at || len > self.len() {
+            return Ok(None);
+        }
+        let mut payload = vec![0; len as usize];
+        self.log.nvm.read(self.ring + at + HEAD as u64, &mut payload)?;
+        let in_a_file = head.offset.get().checked_add(len).is_some_and(|end| i64::try_from(end).is_ok());
+        let whole = in_a_file && head.checksum.get() == head.sum(self.log.seal, self.index, &[&payload]);
+        Ok(whole.then(|| (head, payload, self.behind(position, &head))))
+    }
+
+    /// The position behind a record.
+    pub(crate) fn behind(&self, position: u64, head: &RecordHead) -> u64 {
+        match head.slot.get() {
+            SKIP => position - position % self.len() + self.len(),
+            _ => position + RecordHead::span(head.len.get().into()),
+        }
+    }
+
+    /// Gives the records before `position` away, durably.
+    pub(crate) fn free(&self, position: u64) -> Result<()> {
+        let word = checked_word(self.log.seal, &[self.index.into()], position);
+        self.log.nvm.fenced_by_others().publish(self.words + lane::HEAD, word)?;
+        Ok(())
+    }
+}
+
+const _: () = assert!(HEAD as u64 == LINE);

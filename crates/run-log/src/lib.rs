@@ -1,0 +1,38 @@
+//! The log of `ondol run`: what programs write to files that they sync, in NVM beside the kernel's page cache.
+//!
+//! ```text
+//!  program ── write ──▶ page cache ──── real fsync (Drain) ──▶ disk
+//!     │  └─ same bytes ─▶ lane of the process                   │
+//!     └──── fsync ──▶ lane durable, return     retired ◀────────┘
+//! ```
+//!
+//! [`Log`] is what all processes share: slots (one file each) and lanes (one process each) in two areas of a pool. [`Client`] is a process that writes: it decides
+//! whether an fsync may end in the log. [`Drain`] syncs files for real and retires their records. [`found`] tells what is live after a crash,
+//! and [`recover()`] brings it into the files. Format, invariants and failure cases: `docs/design/run.md`.
+//!
+//! A write is acknowledged from here only if every change of its file since the last real fsync is in the log, which the kernel's own look at the
+//! file proves: [`Look`]. It must not know how a program was made to call it, nor ext4.
+
+mod area;
+mod client;
+mod drain;
+mod error;
+mod format;
+mod handle;
+mod lane;
+mod lock;
+mod log;
+mod look;
+mod newest;
+mod recover;
+mod slot;
+
+pub use client::{Call, Client, Place, Written};
+pub use drain::{Drain, Drained};
+pub use error::{Result, RunLogError};
+pub use format::{HORIZON_NS, RUN_LOG_VERSION};
+pub use handle::Handle;
+pub use log::{Log, LogOptions, Opened};
+pub use look::{Identity, Look, is_ext4, multigrain};
+pub use newest::{Piece, newest};
+pub use recover::{Found, FoundFile, Outcome, Record, Recovered, found, give_up, recover};

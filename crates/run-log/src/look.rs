@@ -1,0 +1,120 @@
+//! What the kernel says of a file: which it is, and whether it changed.
+
+use crate::Handle;
+use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp};
+use rustix::io::Result;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+/// One look at a file. Two equal looks, with nothing that this program did between them, say that nobody changed the file, where timestamps are
+/// multigrain ([`multigrain`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The file system's device number.
+    pub dev: u64,
+    /// Inode.
+    pub ino: u64,
+    /// When it was made: nanoseconds since 1970, as all times here.
+    pub birth: u64,
+    /// Last change of anything.
+    pub ctime: u64,
+    /// Last change of its contents.
+    pub mtime: u64,
+    /// Bytes.
+    pub size: u64,
+    /// It is a regular file.
+    pub regular: bool,
+}
+
+/// What a file is known by after a restart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// The file system: `f_fsid` of statfs(2).
+    pub fsid: u64,
+    /// Its inode.
+    pub ino: u64,
+    /// Inode and generation, as the file system encodes them.
+    pub handle: Handle,
+    /// Where it lay: a hint.
+    pub path: PathBuf,
+}
+
+impl Look {
+    /// Looks at an open file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn at(fd: BorrowedFd<'_>) -> Result<Self> {
+        Self::of(fd, c"", AtFlags::EMPTY_PATH)
+    }
+
+    /// Looks at what a path leads to, from the directory `dir`.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn path(dir: BorrowedFd<'_>, path: &std::ffi::CStr) -> Result<Self> {
+        Self::of(dir, path, AtFlags::empty())
+    }
+
+    fn of(fd: BorrowedFd<'_>, path: &std::ffi::CStr, flags: AtFlags) -> Result<Self> {
+        let seen = rustix::fs::statx(fd, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+        let time =
+            |at: StatxTimestamp| at.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(at.tv_nsec.into());
+        Ok(Self {
+            dev: rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor),
+            ino: seen.stx_ino,
+            birth: time(seen.stx_btime),
+            ctime: time(seen.stx_ctime),
+            mtime: time(seen.stx_mtime),
+            size: seen.stx_size,
+            regular: FileType::from_raw_mode(seen.stx_mode.into()) == FileType::RegularFile,
+        })
+    }
+
+    /// It is the same file.
+    pub fn same(&self, other: &Self) -> bool {
+        (self.dev, self.ino, self.birth) == (other.dev, other.ino, other.birth)
+    }
+}
+
+impl Identity {
+    /// The identity of an open file that lies on a file system which knows handles.
+    pub fn of(fd: BorrowedFd<'_>, path: PathBuf) -> Option<Self> {
+        let handle = Handle::of(fd).ok()?;
+        let fsid = rustix::fs::fstatvfs(fd).ok()?.f_fsid;
+        let ino = rustix::fs::fstat(fd).ok()?.st_ino;
+        Some(Self { fsid, ino, handle, path })
+    }
+}
+
+/// Whether a directory lies on ext4, the only file system whose fsync this slice of Ondol has tried.
+///
+/// # Errors
+/// The system's.
+pub fn is_ext4(dir: &Path) -> Result<bool> {
+    const EXT4: u64 = 0xEF53;
+    Ok(rustix::fs::statfs(dir)?.f_type.cast_unsigned() == EXT4)
+}
+
+/// Whether a change after a look always has another ctime on the file system of `dir` (multigrain timestamps). Tried with a file without a name.
+///
+/// # Errors
+/// The system's: no file can be made there, say.
+pub fn multigrain(dir: &Path) -> Result<bool> {
+    use rustix::fs::{CWD, Mode, OFlags};
+    let tried =
+        rustix::fs::openat(CWD, dir, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
+    let file = File::from(tried);
+    let mut before = Look::at(file.as_fd())?.ctime;
+    // A clock that ticks every 4 ms at most shows the same time twice in so many steps.
+    for _ in 0..64 {
+        rustix::io::pwrite(&file, b"x", 0)?;
+        let now = Look::at(file.as_fd())?.ctime;
+        if now == before {
+            return Ok(false);
+        }
+        before = now;
+    }
+    Ok(true)
+}

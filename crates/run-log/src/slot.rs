@@ -1,0 +1,248 @@
+//! Slots: what all processes know of one file.
+//!
+//! The state is one word: trust, two flags that last, the incarnation, and how many plain writes are under way. So nothing changes between the question
+//! whether a file is trusted and a plain write that must not fall into a trusted one.
+
+use crate::Log;
+use crate::error::Result;
+use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, checked_word, slot, word_value};
+use crate::lock::{self, Held};
+use crate::look::{Identity, Look};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use zerocopy::{FromZeros, IntoBytes};
+
+const TRUSTED: u64 = 1;
+/// Trust is over for good: somebody had to go round the lock.
+const BROKEN: u64 = 2;
+/// Somebody has it mapped and may store to it at any time.
+const MAPPED: u64 = 4;
+const INCARNATION: u32 = 8;
+const INCARNATIONS: u64 = (1 << 24) - 1;
+/// One plain write under way.
+const PLAIN: u64 = 1 << 32;
+
+/// A slot of a log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot<'l> {
+    pub(crate) log: &'l Log,
+    pub(crate) index: u32,
+    /// Where it lies in the pool.
+    pub(crate) at: u64,
+}
+
+/// What a write is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Enter {
+    /// A plain write, which has been counted.
+    Plain,
+    /// To go by the lock.
+    Trusted,
+    /// The slot is another file's by now.
+    Stale,
+}
+
+impl Slot<'_> {
+    pub(crate) fn load(&self, word: u64) -> Result<u64> {
+        Ok(self.log.nvm.load_u64(self.at + word)?)
+    }
+
+    pub(crate) fn set(&self, word: u64, value: u64) -> Result<()> {
+        Ok(self.log.nvm.share_u64(self.at + word, value)?)
+    }
+
+    fn change<T>(&self, mut change: impl FnMut(u64) -> (Option<u64>, T)) -> Result<T> {
+        let mut seen = self.load(slot::STATE)?;
+        loop {
+            let (new, answer) = change(seen);
+            let Some(new) = new else { return Ok(answer) };
+            match self.log.nvm.share_if(self.at + slot::STATE, seen, new)? {
+                Ok(()) => return Ok(answer),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Which file has the slot; 0 for none.
+    pub(crate) fn incarnation(&self) -> Result<u64> {
+        Ok(self.load(slot::STATE)? >> INCARNATION & INCARNATIONS)
+    }
+
+    /// Counts a plain write in, unless the file is trusted.
+    pub(crate) fn enter(&self, incarnation: u64) -> Result<Enter> {
+        self.change(|state| match state {
+            _ if state >> INCARNATION & INCARNATIONS != incarnation => (None, Enter::Stale),
+            _ if state & TRUSTED != 0 => (None, Enter::Trusted),
+            _ => (Some(state.wrapping_add(PLAIN)), Enter::Plain),
+        })
+    }
+
+    /// Counts a write in that goes round the lock, and takes the trust away for good.
+    pub(crate) fn enter_broken(&self) -> Result<()> {
+        self.change(|state| (Some((state & !TRUSTED | BROKEN).wrapping_add(PLAIN)), ()))
+    }
+
+    /// Counts a plain write out.
+    pub(crate) fn leave(&self) -> Result<()> {
+        self.change(|state| (Some(state.saturating_sub(PLAIN)), ()))
+    }
+
+    pub(crate) fn is_trusted(&self) -> Result<bool> {
+        Ok(self.load(slot::STATE)? & TRUSTED != 0)
+    }
+
+    /// Somebody maps the file.
+    pub(crate) fn map(&self) -> Result<()> {
+        self.change(|state| (Some(state & !TRUSTED | MAPPED), ()))
+    }
+
+    pub(crate) fn distrust(&self) -> Result<()> {
+        self.change(|state| (Some(state & !TRUSTED), ()))
+    }
+
+    /// Trusts the file, if nothing speaks against it.
+    pub(crate) fn trust(&self) -> Result<bool> {
+        self.change(|state| match state {
+            _ if state & (BROKEN | MAPPED) != 0 || state >= PLAIN => (None, false),
+            _ => (Some(state | TRUSTED), true),
+        })
+    }
+
+    /// The file's lock. Who takes it from somebody that is gone finds the file untrusted.
+    pub(crate) fn lock(&self, me: u64) -> Result<Option<Held<'_>>> {
+        let held = lock::lock(&self.log.nvm, self.at + slot::LOCK, me);
+        if held.as_ref().is_some_and(|held| held.relieved) {
+            self.distrust()?;
+        }
+        Ok(held)
+    }
+
+    /// The look that is expected.
+    pub(crate) fn expected(&self) -> Result<Look> {
+        let [dev, ino, birth] = self.key()?;
+        let [ctime, mtime, size] = [slot::CTIME, slot::MTIME, slot::SIZE].map(|word| self.load(word));
+        Ok(Look { dev, ino, birth, ctime: ctime?, mtime: mtime?, size: size?, regular: true })
+    }
+
+    pub(crate) fn expect(&self, look: &Look) -> Result<()> {
+        self.set(slot::CTIME, look.ctime)?;
+        self.set(slot::MTIME, look.mtime)?;
+        self.set(slot::SIZE, look.size)
+    }
+
+    /// Device, inode and birth of the file.
+    pub(crate) fn key(&self) -> Result<[u64; 3]> {
+        Ok([self.load(slot::DEV)?, self.load(slot::INO)?, self.load(slot::BIRTH)?])
+    }
+
+    /// The sequence up to which nothing counts.
+    pub(crate) fn retired(&self, incarnation: u64) -> Result<u64> {
+        self.log.checked(self.at + slot::RETIRED, &[self.index.into(), incarnation], "what a file has retired")
+    }
+
+    /// When recovery first began to write to the file: nanoseconds.
+    pub(crate) fn recovering(&self, incarnation: u64) -> Result<Option<u64>> {
+        let named = [self.index.into(), incarnation];
+        let word = self.load(slot::RECOVERING)?;
+        Ok(word_value(self.log.seal, &named, word).filter(|ms| *ms != 0).map(|ms| ms.saturating_mul(1_000_000)))
+    }
+
+    /// Recovery begins to write to the file; durable.
+    pub(crate) fn begin_recovery(&self, incarnation: u64, now: u64) -> Result<()> {
+        let word = checked_word(self.log.seal, &[self.index.into(), incarnation], now / 1_000_000);
+        self.log.nvm.fenced_by_others().publish(self.at + slot::RECOVERING, word)?;
+        Ok(())
+    }
+
+    /// There are records that recovery would bring into the file.
+    pub(crate) fn is_live(&self) -> Result<bool> {
+        let named = self.load(slot::NAMED)?;
+        Ok(named != 0 && named == self.incarnation()? && self.load(slot::LAST)? > self.retired(named)?)
+    }
+
+    /// Records up to `sequence` count no more, durably: a real fsync that began after them is over. Does nothing if the slot is another file's by now.
+    pub(crate) fn retire(&self, incarnation: u64, sequence: u64) -> Result<()> {
+        let named = [self.index.into(), incarnation];
+        let mut word = self.load(slot::RETIRED)?;
+        loop {
+            let Some(now) = word_value(self.log.seal, &named, word) else { return Ok(()) };
+            if now >= sequence {
+                return Ok(());
+            }
+            let new = checked_word(self.log.seal, &named, sequence);
+            match self.log.nvm.fenced_by_others().publish_if(self.at + slot::RETIRED, word, new)? {
+                Ok(_) => return Ok(()),
+                Err(found) => word = found,
+            }
+        }
+    }
+
+    /// Gives the slot to a file, if it is nobody's or its file has nothing live. The caller has the lock of the table.
+    pub(crate) fn give(&self, me: u64, look: &Look) -> Result<bool> {
+        let Some(_held) = lock::try_lock(&self.log.nvm, self.at + slot::LOCK, me) else { return Ok(false) };
+        if self.is_live()? {
+            return Ok(false);
+        }
+        let given = self.change(|state| {
+            let next = (state >> INCARNATION & INCARNATIONS) + 1;
+            let taken = state >= PLAIN || state & MAPPED != 0 || next > INCARNATIONS;
+            ((!taken).then_some(next << INCARNATION), !taken)
+        })?;
+        if given {
+            for (word, value) in [(slot::DEV, look.dev), (slot::INO, look.ino), (slot::BIRTH, look.birth)] {
+                self.set(word, value)?;
+            }
+            self.set(slot::LAST, 0)?;
+            self.set(slot::ACKED, 0)?;
+        }
+        Ok(given)
+    }
+
+    /// Writes down which file has the slot, durably; before its first record.
+    pub(crate) fn name(&self, incarnation: u64, look: &Look, identity: &Identity) -> Result<bool> {
+        if identity.handle.bytes.len() > MAX_HANDLE {
+            return Ok(false);
+        }
+        let path = identity.path.as_os_str().as_bytes();
+        let path = if path.len() > MAX_PATH { &[] } else { path };
+        let mut raw = RawIdentity {
+            incarnation: (incarnation as u32).into(),
+            fsid: identity.fsid.into(),
+            ino: look.ino.into(),
+            birth: look.birth.into(),
+            dev: look.dev.into(),
+            handle_type: identity.handle.kind.cast_unsigned().into(),
+            handle_len: (identity.handle.bytes.len() as u32).into(),
+            path_len: (path.len() as u32).into(),
+            ..RawIdentity::new_zeroed()
+        };
+        raw.handle.iter_mut().zip(&identity.handle.bytes).for_each(|(to, from)| *to = *from);
+        raw.path.iter_mut().zip(path).for_each(|(to, from)| *to = *from);
+        raw.checksum = raw.sum(self.log.seal, self.index).into();
+        let mut batch = self.log.nvm.stored();
+        batch.store(self.at, raw.as_bytes())?;
+        let fenced = batch.write_back().fence()?;
+        // Only now: the old file's records have to stay retired until they name nobody.
+        let word = checked_word(self.log.seal, &[self.index.into(), incarnation], 0);
+        fenced.publish(self.at + slot::RETIRED, word)?;
+        self.set(slot::NAMED, incarnation)?;
+        Ok(true)
+    }
+
+    /// The identity on the medium with its incarnation and device number; none if it is not whole.
+    pub(crate) fn identity(&self) -> Result<Option<(u64, u64, Identity)>> {
+        let mut raw = RawIdentity::new_zeroed();
+        debug_assert_eq!(raw.as_bytes().len(), IDENTITY);
+        self.log.nvm.read(self.at, raw.as_mut_bytes())?;
+        let (handle, path) =
+            (raw.handle.get(..raw.handle_len.get() as usize), raw.path.get(..raw.path_len.get() as usize));
+        let (Some(handle), Some(path)) = (handle, path) else { return Ok(None) };
+        if raw.checksum.get() != raw.sum(self.log.seal, self.index) {
+            return Ok(None);
+        }
+        let handle = crate::Handle { kind: raw.handle_type.get().cast_signed(), bytes: handle.to_vec() };
+        let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+        let identity = Identity { fsid: raw.fsid.get(), ino: raw.ino.get(), handle, path };
+        Ok(Some((raw.incarnation.get().into(), raw.dev.get(), identity)))
+    }
+}

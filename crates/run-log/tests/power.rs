@@ -1,0 +1,338 @@
+//! Programs that write and sync, with power cut after every event: recovery finds everything that was acknowledged.
+//!
+//! The kernel is a model: a page cache, and what the disk holds of it. The log is the real one, on recorded NVM.
+#![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test")]
+
+use ondol_env::sync::Arc;
+use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
+use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_run_log::{Call, Client, Handle, Identity, Log, LogOptions, Look, Place, Written, found};
+use std::cell::RefCell;
+
+/// The pool: room for a few records, so that lanes run over and wrap.
+const POOL: u64 = 2 << 20;
+
+/// What a cut may find, from a mark on.
+#[derive(Clone, Default)]
+struct Moment {
+    /// What the disk holds, by file.
+    home: Vec<Vec<u8>>,
+    /// How many of each file's states recovery may not fall behind.
+    acked: Vec<usize>,
+}
+
+/// All files, the disk and the clock.
+struct Kernel {
+    power: Arc<PowerDomain>,
+    cache: Vec<Vec<u8>>,
+    ctime: Vec<u64>,
+    mtime: Vec<u64>,
+    cursor: Vec<u64>,
+    now: Moment,
+    moments: Vec<Moment>,
+    /// What each file was after each change.
+    states: Vec<Vec<Vec<u8>>>,
+    syncs: usize,
+}
+
+impl Kernel {
+    fn new(power: Arc<PowerDomain>, files: usize) -> Self {
+        let now = Moment { home: vec![Vec::new(); files], acked: vec![0; files] };
+        Self {
+            power,
+            cache: vec![Vec::new(); files],
+            ctime: vec![1; files],
+            mtime: vec![1; files],
+            cursor: vec![0; files],
+            moments: vec![now.clone()],
+            now,
+            states: vec![vec![Vec::new()]; files],
+            syncs: 0,
+        }
+    }
+
+    fn mark(&mut self) {
+        self.power.mark(self.moments.len() as u64);
+        self.moments.push(self.now.clone());
+    }
+
+    fn changed(&mut self, file: usize) {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+        self.mtime[file] = now.max(self.mtime[file] + 1);
+        self.ctime[file] = self.mtime[file];
+        let state = self.cache[file].clone();
+        self.states[file].push(state);
+    }
+
+    fn write(&mut self, file: usize, at: usize, bytes: &[u8]) {
+        let cache = &mut self.cache[file];
+        cache.resize(cache.len().max(at + bytes.len()), 0);
+        cache[at..at + bytes.len()].copy_from_slice(bytes);
+        self.changed(file);
+    }
+
+    /// The kernel writes back on its own.
+    fn write_back(&mut self, file: usize) {
+        self.now.home[file] = self.cache[file].clone();
+        self.mark();
+    }
+
+    fn acknowledged(&mut self, file: usize) {
+        self.now.acked[file] = self.states[file].len() - 1;
+        self.mark();
+    }
+}
+
+/// One call of a program.
+struct OneCall<'k> {
+    kernel: &'k RefCell<Kernel>,
+    file: usize,
+    place: Place,
+    bytes: &'k [u8],
+}
+
+impl Call for OneCall<'_> {
+    type Fail = ();
+
+    fn look(&self) -> Result<Look, ()> {
+        let (k, n) = (self.kernel.borrow(), self.file);
+        let (ctime, mtime, size) = (k.ctime[n], k.mtime[n], k.cache[n].len() as u64);
+        Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, regular: true })
+    }
+
+    fn settle(&self) -> bool {
+        true
+    }
+
+    fn sync(&self) -> Result<(), ()> {
+        let mut k = self.kernel.borrow_mut();
+        k.syncs += 1;
+        k.write_back(self.file);
+        Ok(())
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let handle = Handle { kind: 1, bytes: vec![self.file as u8; 8] };
+        Some(Identity { fsid: 5, ino: self.file as u64 + 1, handle, path: format!("/f{}", self.file).into() })
+    }
+
+    fn write(&self) -> Result<usize, ()> {
+        let mut k = self.kernel.borrow_mut();
+        let at = match self.place {
+            Place::At(at) => at as usize,
+            Place::Append => k.cache[self.file].len(),
+            Place::Cursor => k.cursor[self.file] as usize,
+        };
+        k.write(self.file, at, self.bytes);
+        if self.place == Place::Cursor {
+            k.cursor[self.file] += self.bytes.len() as u64;
+        }
+        Ok(self.bytes.len())
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(self.place)
+    }
+
+    fn cursor(&self) -> Option<u64> {
+        Some(self.kernel.borrow().cursor[self.file])
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]])) {
+        let (first, second) = self.bytes[..len].split_at(len / 3);
+        show(&[first, second]);
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// What a run did.
+struct Run {
+    kernel: Kernel,
+    base: Vec<u8>,
+    fast: usize,
+}
+
+fn medium(base: &[u8], domain: Domain) -> Nvm {
+    Nvm::from_bytes(base).unwrap().with_domain(domain).unwrap()
+}
+
+/// Random calls by two processes on a few files.
+fn record(seed: u64, domain: Domain, steps: usize) -> Run {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    Log::prepare(&mut pool, &LogOptions::here()).unwrap();
+    let base = pool.nvm().to_bytes().unwrap();
+    let power = PowerDomain::new();
+    let nvm = medium(&base, domain).record(Arc::clone(&power), 0);
+    let log = Log::join(nvm).unwrap();
+    let parent = std::os::unix::process::parent_id();
+    let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
+    let kernel = RefCell::new(Kernel::new(power, 3));
+    let (mut random, mut fast) = (Random(seed), 0);
+    for _ in 0..steps {
+        let file = random.below(3) as usize;
+        let client = &clients[random.below(2) as usize];
+        let bytes: Vec<u8> = (0..1 + random.below(150)).map(|_| random.below(256) as u8).collect();
+        let place = match random.below(4) {
+            0 => Place::Append,
+            1 => Place::Cursor,
+            _ => Place::At(random.below(300)),
+        };
+        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes };
+        let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+        match random.below(20) {
+            0..=9 => assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len()))),
+            10..=15 => {
+                fast += usize::from(client.sync(slot, &call).unwrap());
+                kernel.borrow_mut().acknowledged(file);
+            }
+            16 => kernel.borrow_mut().write_back(file),
+            // Somebody whom nobody sees.
+            17 => kernel.borrow_mut().write(file, random.below(200) as usize, &bytes),
+            18 => client
+                .unlogged(slot, &call, || {
+                    let mut k = kernel.borrow_mut();
+                    let len = random.below(100) as usize;
+                    k.cache[file].resize(len, 0);
+                    k.changed(file);
+                })
+                .unwrap(),
+            _ => drop(ondol_run_log::Drain::new(client.log().clone()).unwrap().step(false).unwrap()),
+        }
+    }
+    Run { kernel: kernel.into_inner(), base, fast }
+}
+
+/// What recovery makes of a state.
+fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let mut files = home.to_vec();
+    for file in found(log).unwrap().files {
+        let n = file.identity.as_ref().unwrap().handle.bytes[0] as usize;
+        for record in &file.records {
+            let (at, bytes) = (record.offset as usize, &record.bytes);
+            let len = files[n].len().max(at + bytes.len());
+            files[n].resize(len, 0);
+            files[n][at..at + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+    files
+}
+
+/// Every byte is as after the last acknowledged state or a later one.
+fn judge(run: &Run, moment: &Moment, layers: &[Layer], domain: Domain) -> Result<(), String> {
+    let nvm = medium(&layers[0].to_bytes(), domain);
+    let log = Log::join(nvm).map_err(|e| e.to_string())?;
+    let files = recovered(&log, &moment.home);
+    for (n, file) in files.iter().enumerate() {
+        let later = &run.kernel.states[n][moment.acked[n]..];
+        if !later.iter().any(|state| state.len() == file.len()) {
+            return Err(format!("file {n} has {} bytes after {}", file.len(), moment.acked[n]));
+        }
+        for (at, byte) in file.iter().enumerate() {
+            if !later.iter().any(|state| state.get(at).unwrap_or(&0) == byte) {
+                return Err(format!("file {n}, byte {at}, after {}", moment.acked[n]));
+            }
+        }
+    }
+    // Again, after a cut of recovery: the same.
+    for file in found(&log).map_err(|e| e.to_string())?.files {
+        log.retire(&file).map_err(|e| e.to_string())?;
+    }
+    let left = found(&log).map_err(|e| e.to_string())?;
+    if left.files.is_empty() { Ok(()) } else { Err("retired records are live".into()) }
+}
+
+fn explore(seed: u64, domain: Domain, steps: usize, states: usize) -> (usize, usize) {
+    let run = record(seed, domain, steps);
+    let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
+    let events = run.kernel.power.take();
+    let media = [Medium { base: Layer::new(run.base.clone()), kind, whole: None }];
+    let mut wrong = None;
+    let built = Sampling { seed, ..Sampling::default().at_most(states) }.spread(&media, &events, |_| false, 500).each(
+        &media,
+        &events,
+        |layers, mark| {
+            if wrong.is_none() {
+                wrong = judge(&run, &run.kernel.moments[mark as usize], layers, domain).err();
+            }
+        },
+    );
+    assert_eq!(wrong, None, "seed {seed}, {domain}");
+    (built, run.fast)
+}
+
+/// `ONDOL_RUN_SEEDS` for longer hunts.
+#[test]
+fn what_was_acknowledged_is_found_after_any_cut() {
+    let seeds = std::env::var("ONDOL_RUN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(12);
+    let (mut states, mut fast) = (0, 0);
+    for seed in 0..seeds {
+        let domain = if seed % 4 == 3 { Domain::Eadr } else { Domain::Adr };
+        let (built, acknowledged) = explore(seed, domain, 120, 16);
+        (states, fast) = (states + built, fast + acknowledged);
+    }
+    println!("{states} states, {fast} fast syncs");
+    assert!(fast as u64 > seeds * 5, "only {fast} syncs ended in the log");
+}
+
+/// A lane that is too small for what is written between syncs.
+#[test]
+fn a_full_lane_is_synced_for_real() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let client = Client::new(log).unwrap();
+    let bytes = vec![3; 20_000];
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes };
+    let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+    assert_eq!(client.sync(slot, &call), Ok(false));
+    for _ in 0..40 {
+        assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+    }
+    // Once when the lane was full, and nothing was logged from then on.
+    assert_eq!(kernel.borrow().syncs, 2);
+    assert_eq!(client.sync(slot, &call), Ok(false));
+    assert!(found(client.log()).unwrap().files.is_empty());
+    assert_eq!(client.sync(slot, &call), Ok(true));
+}
+
+/// Nothing that the program's library does not see is acknowledged from the log.
+#[test]
+fn unseen_changes_make_syncs_real() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let client = Client::new(log).unwrap();
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc" };
+    let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+    let sync = || client.sync(slot, &call).unwrap();
+    assert!(!sync() && sync());
+    client.write(slot, &call).unwrap();
+    assert!(sync());
+    kernel.borrow_mut().write(0, 0, b"xyz");
+    assert!(!sync() && sync());
+    client.write(slot, &call).unwrap();
+    kernel.borrow_mut().write(0, 1, b"-");
+    client.write(slot, &call).unwrap();
+    assert!(!sync() && sync());
+    // Only the ctime: a rename, say.
+    kernel.borrow_mut().ctime[0] += 1;
+    assert!(!sync() && sync());
+    client.map(slot).unwrap();
+    assert!(!sync() && !sync());
+}

@@ -1,0 +1,56 @@
+//! Builds the library that `ondol run` preloads, which the program carries inside.
+//!
+//! A shared library cannot be an ordinary dependency: linked into the program, its `write` would be the program's own, and cargo's artifact dependencies are not stable. So this
+//! calls cargo once more for that one package, with a target directory of its own (the other one is locked). `cargo install` from a checkout or a git
+//! repository goes this way, too, and nothing has to be installed beside the program.
+#![forbid(unsafe_code)]
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const LIBRARY: &str = "libondol_preload.so";
+
+fn main() {
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("../..");
+    for part in ["front/preload", "crates/run-log", "crates/medium", "crates/env", "crates/power"] {
+        for below in ["src", "Cargo.toml"] {
+            println!("cargo::rerun-if-changed={}", root.join(part).join(below).display());
+        }
+    }
+    println!("cargo::rerun-if-changed={}", root.join("Cargo.lock").display());
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(variable("OUT_DIR"));
+    let library = out.join(LIBRARY);
+    if variable("CARGO_CFG_TARGET_OS") == "linux" && variable("CARGO_CFG_TARGET_POINTER_WIDTH") == "64" {
+        let built = build(&root, &out.join("preload"));
+        std::fs::copy(&built, &library).unwrap_or_else(|e| panic!("cannot copy {}: {e}", built.display()));
+    } else {
+        // `ondol run` says that there is none.
+        std::fs::write(&library, []).unwrap_or_else(|e| panic!("cannot write {}: {e}", library.display()));
+    }
+}
+
+fn build(root: &Path, target_dir: &Path) -> PathBuf {
+    let (release, target) = (variable("PROFILE") == "release", variable("TARGET"));
+    let cross = target != variable("HOST");
+    let mut command = Command::new(variable("CARGO"));
+    command.args(["build", "--quiet", "--package", "ondol-preload", "--target-dir"]).arg(target_dir);
+    command.args(release.then_some("--release"));
+    if cross {
+        command.args(["--target", &target]);
+    }
+    // As clippy calls it, this would be linted and not built.
+    command.current_dir(root).env_remove("RUSTC_WORKSPACE_WRAPPER");
+    for profile in ["DEV", "RELEASE"] {
+        command.env(format!("CARGO_PROFILE_{profile}_STRIP"), "true");
+    }
+    let status = command.status().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(status.success(), "{command:?} ended with {status}");
+    let dir = if cross { target_dir.join(target) } else { target_dir.to_owned() };
+    dir.join(if release { "release" } else { "debug" }).join(LIBRARY)
+}
+
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|e| panic!("{name}: {e}"))
+}

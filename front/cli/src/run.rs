@@ -1,0 +1,282 @@
+//! `ondol run`: a program whose fsync ends in NVM; and `ondol recover` of what it left there.
+
+use crate::args;
+use crate::failure::{FAILED, Failure, Outcome, USAGE};
+use crate::say::say;
+use crate::size;
+use clap::Args;
+use ondol::machine::locks::shown;
+use ondol::run::{Outcome as Became, Recovered, Run};
+use ondol::{counted, printable};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::Signals;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+/// What else is to be known.
+const NOTES: &str = "\
+A file that the program has synced once is copied into the pool as it is written; its next fsync or fdatasync ends there, and \
+this command syncs the file itself within about a second. After a power cut, `ondol recover POOL` brings back what was synced. \
+Files outside of the directories, on other file systems than ext4, and programs that cannot be preloaded (static ones, Go) are \
+as without this command.
+
+The exit code is the program's; 126 if it cannot be started, 127 if it is not there, 125 if this command fails before. A signal that ends the \
+program ends this command, too.";
+
+/// Run a program whose fsync ends in NVM
+#[derive(Debug, Args)]
+#[command(after_long_help = NOTES)]
+pub(crate) struct RunArgs {
+    /// The pool: a DAX device or a file; made if it is not there [default: run.pool in ~/.local/state/ondol]
+    #[arg(long, value_name = "POOL")]
+    buffer: Option<PathBuf>,
+    /// Size of a pool that is made
+    #[arg(long, value_parser = size::parse, value_name = "SIZE", default_value = "64M")]
+    size: u64,
+    /// Directory whose files, and those below it, are to be fast; may be given several times [default: the current one]
+    #[arg(long, value_name = "DIR")]
+    dir: Vec<PathBuf>,
+    /// Say nothing of the pool and the directories
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// env(1)'s codes: this command failed, the program cannot be started, it is not there.
+const BEFORE: u8 = 125;
+const CANNOT: u8 = 126;
+const MISSING: u8 = 127;
+
+/// What is preloaded.
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libondol_preload.so"));
+
+/// How long the drain rests: nanoseconds.
+const REST: i64 = 20_000_000;
+
+/// How often the last step is tried when programs go on writing.
+const LAST_STEPS: u32 = 100;
+
+/// Runs a program.
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    if LIBRARY.is_empty() {
+        return Err(Failure::new(BEFORE, "`ondol run` works on Linux on 64-bit processors only"));
+    }
+    let Some((program, arguments)) = args.command.split_first() else {
+        return Err(Failure::new(USAGE, "no program: say `ondol run -- COMMAND`"));
+    };
+    let dirs = directories(args)?;
+    let pool = match &args.buffer {
+        Some(pool) => pool.clone(),
+        None => private("XDG_STATE_HOME", ".local/state")?.join("run.pool"),
+    };
+    let started = ondol::run::start(&pool, args.size).map_err(Failure::with(BEFORE))?;
+    // The program may go elsewhere before it starts others.
+    let pool = pool.canonicalize().map_err(|e| at(&pool, &e))?;
+    let library = library()?;
+    if let Some(recovered) = &started.recovered {
+        report(&pool, recovered, &mut |line| eprintln!("ondol: {line}"));
+    }
+    if !args.quiet && !dirs.is_empty() {
+        let slow = if started.on_disk { "; an fsync there is one of its disk" } else { "" };
+        eprintln!("ondol: fsync ends in {}: {}{slow}", shown(&pool), started.survives);
+    }
+    let mut signals =
+        Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2]).map_err(Failure::with(BEFORE))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    if !dirs.is_empty() {
+        let listed =
+            std::env::join_paths(&dirs).map_err(|e| Failure::new(USAGE, format!("a directory's name: {e}")))?;
+        command.env("LD_PRELOAD", preloads(&library)).env("ONDOL_RUN_POOL", &pool).env("ONDOL_RUN_DIRS", listed);
+    }
+    let child = command.spawn().map_err(|e| {
+        let code = if e.kind() == io::ErrorKind::NotFound { MISSING } else { CANNOT };
+        Failure::new(code, format!("{}: {e}", printable(program.as_encoded_bytes())))
+    })?;
+    let status = attend(child, started.run, &mut signals).map_err(Failure::with(BEFORE))?;
+    Ok(pass_on(status))
+}
+
+/// The directories that are made faster; says which are not.
+fn directories(args: &RunArgs) -> Result<Vec<PathBuf>, Failure> {
+    let named = if args.dir.is_empty() { vec![PathBuf::from(".")] } else { args.dir.clone() };
+    let mut dirs = Vec::new();
+    for dir in named {
+        let real = dir.canonicalize().map_err(|e| at(&dir, &e))?;
+        if !real.is_dir() {
+            return Err(Failure::new(USAGE, format!("{} is no directory", shown(&dir))));
+        }
+        match ondol::run::why_not(&real) {
+            None => dirs.push(real),
+            Some(why) if !args.quiet => eprintln!("ondol: {}: fsync is as without this command: {why}", shown(&real)),
+            Some(_) => {}
+        }
+    }
+    Ok(dirs)
+}
+
+fn at(path: &Path, e: &io::Error) -> Failure {
+    Failure::new(BEFORE, format!("{}: {e}", shown(path)))
+}
+
+/// The user's own directory `ondol` of a kind; made if it is not there, and nobody else's.
+fn private(variable: &str, below_home: &str) -> Result<PathBuf, Failure> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(below_home)));
+    let Some(base) = base else {
+        return Err(Failure::new(
+            BEFORE,
+            format!("there is no place for a pool: set HOME or {variable}, or say --buffer POOL"),
+        ));
+    };
+    let dir = base.join("ondol");
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|e| at(&dir, &e))?;
+    let meta = dir.metadata().map_err(|e| at(&dir, &e))?;
+    if meta.uid() != rustix::process::geteuid().as_raw() || meta.mode() & 0o022 != 0 {
+        return Err(Failure::new(BEFORE, format!("{}: others may change it; make it yours alone", shown(&dir))));
+    }
+    Ok(dir)
+}
+
+/// The library as a file, named after what is in it.
+fn library() -> Result<PathBuf, Failure> {
+    let dir = private("XDG_CACHE_HOME", ".cache")?;
+    let path = dir.join(format!("preload-{:016x}.so", fingerprint(LIBRARY)));
+    if path.as_os_str().as_encoded_bytes().iter().any(|byte| b" :".contains(byte)) {
+        let what =
+            "the loader takes no library whose path has a space or colon: set XDG_CACHE_HOME to another directory";
+        return Err(Failure::new(BEFORE, format!("{}: {what}", shown(&path))));
+    }
+    if std::fs::read(&path).is_ok_and(|bytes| bytes == LIBRARY) {
+        return Ok(path);
+    }
+    // Under another name first: another `ondol run` may be about to use it.
+    let new = dir.join(format!("preload-{}.new", std::process::id()));
+    let written = std::fs::remove_file(&new).or(Ok(())).and_then(|()| {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut file = std::fs::File::from(rustix::fs::openat(CWD, &new, flags, Mode::RWXU)?);
+        file.write_all(LIBRARY)?;
+        std::fs::rename(&new, &path)
+    });
+    written.map(|()| path.clone()).map_err(|e| at(&path, &e))
+}
+
+/// FNV-1a.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01B3))
+}
+
+/// What was to be preloaded anyway comes behind.
+fn preloads(library: &Path) -> OsString {
+    let mut all = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        all.push(OsStr::new(":"));
+        all.push(others);
+    }
+    all
+}
+
+/// Drains until the program has ended, and then what it left. Signals go on to it, but for those that the terminal sends to both.
+fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<ExitStatus> {
+    let pid = Pid::from_child(&child);
+    let ended = pidfd_open(pid, PidfdFlags::empty())?;
+    let mut broken = false;
+    let status = loop {
+        let rest = Timespec { tv_sec: 0, tv_nsec: REST };
+        match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&rest)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        for signal in signals.pending().filter(|signal| ![SIGINT, SIGQUIT].contains(signal)) {
+            if let Some(signal) = Signal::from_named_raw(signal) {
+                // It may have ended already.
+                let _ = kill_process(pid, signal);
+            }
+        }
+        broken = broken || !drain(&mut run, false);
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+    };
+    for _ in 0..LAST_STEPS {
+        if broken || run.step(true).is_ok_and(|drained| drained.live == 0) {
+            break;
+        }
+    }
+    broken = broken || !drain(&mut run, true);
+    if broken {
+        eprintln!("ondol: what is not synced is in the pool; `ondol recover` brings it home");
+    }
+    Ok(status)
+}
+
+/// One step; false if the pool cannot be used any more, which programs notice themselves.
+fn drain(run: &mut Run, now: bool) -> bool {
+    match run.step(now) {
+        Ok(drained) => {
+            drained.failed.iter().for_each(|line| eprintln!("ondol: {}", printable(line.as_bytes())));
+            true
+        }
+        Err(e) => {
+            eprintln!("ondol: {}", printable(e.to_string().as_bytes()));
+            false
+        }
+    }
+}
+
+/// Ends as the program did.
+fn pass_on(status: ExitStatus) -> ExitCode {
+    if let Some(signal) = status.signal() {
+        // Does not return where the signal ends a process; a core of this one helps nobody.
+        let none = rustix::process::Rlimit { current: Some(0), maximum: None };
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+        let _ = signal_hook::low_level::emulate_default_handler(signal);
+        return ExitCode::from(128u8.saturating_add(signal as u8));
+    }
+    ExitCode::from(status.code().unwrap_or(1) as u8)
+}
+
+/// Brings home what programs left in a pool.
+pub(crate) fn recover(args: &args::Recover) -> Outcome {
+    if args.discard_nvm || args.nvm.is_some() {
+        let what = "it is the pool of `ondol run`: --nvm and --discard-nvm are for images";
+        return Err(Failure::new(USAGE, format!("{}: {what}", shown(&args.target))));
+    }
+    let recovered = ondol::run::recover(&args.target, args.force).map_err(Failure::with(FAILED))?;
+    report(&args.target, &recovered, &mut |line| say!("{line}"));
+    match recovered.is_complete() || args.force {
+        true => {
+            say!("{}: nothing is left in it", shown(&args.target));
+            Ok(ExitCode::SUCCESS)
+        }
+        false => {
+            let what = "what is left stays in it; mount the file systems and try again, or give it up with --force";
+            Err(Failure::new(FAILED, format!("{}: {what}", shown(&args.target))))
+        }
+    }
+}
+
+/// One line for each file.
+fn report(pool: &Path, recovered: &Recovered, say: &mut dyn FnMut(&str)) {
+    for (path, became) in &recovered.files {
+        let what = match became {
+            Became::Replayed(bytes) => format!("{} brought home", counted(*bytes, "byte")),
+            Became::Whole => "had everything already".into(),
+            Became::Gone => "was removed".into(),
+            Became::Beside(beside) => {
+                format!("somebody else has changed it since; what was written before is in {}", shown(beside))
+            }
+            Became::Unreachable(why) => format!("cannot be reached: {why}"),
+        };
+        say(&printable(format!("{}: {}: {what}", pool.display(), path.display()).as_bytes()));
+    }
+}

@@ -1,0 +1,315 @@
+//! Power cuts made real: an ext4 image on a loop device, two processes that write and sync on it, and a moment at which image and pool are copied as they are. The
+//! image has what the kernel had handed to the device by then; what was in the page cache alone is lost with the cut. The kernel replays its
+//! journal, `ondol recover` runs, and every acknowledged byte is there.
+//!
+//! `ONDOL_RUN_CUTS` for more than a few rounds.
+
+use crate::{compiled, ondol, succeeds};
+use ondol_skips::{missing, skips};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::ops::Range;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A file system on a loop device, mounted until it is dropped.
+struct Mounted {
+    device: String,
+    dir: PathBuf,
+    mounted: bool,
+}
+
+impl Mounted {
+    fn new(image: &Path, dir: &Path) -> Self {
+        let device = succeeds(Command::new("losetup").args(["--find", "--show"]).arg(image)).trim().to_owned();
+        let mut mounted = Self { device, dir: dir.into(), mounted: false };
+        succeeds(Command::new("mount").args(["-t", "ext4", &mounted.device]).arg(dir));
+        mounted.mounted = true;
+        mounted
+    }
+
+    /// Unmounts; the device stays, so that another one gets another number.
+    fn unmount(&mut self) {
+        while !Command::new("umount").arg(&self.dir).stderr(Stdio::null()).status().unwrap().success() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.mounted = false;
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.mounted {
+            let _ = Command::new("umount").arg("-l").arg(&self.dir).status();
+        }
+        let _ = Command::new("losetup").args(["-d", &self.device]).status();
+    }
+}
+
+/// A group of processes; killed when dropped.
+struct Group(Child);
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(Pid::from_child(&self.0), signal);
+    }
+
+    /// Whether all of it are stopped.
+    fn is_stopped(&self) -> bool {
+        let group = self.0.id().to_string();
+        let stats = fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+        let rest = stats.filter_map(|stat| stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned()));
+        // State, parent, group.
+        rest.filter(|rest| rest.split(' ').nth(2) == Some(&group)).all(|rest| rest.starts_with(['T', 'Z']))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// What a byte may be.
+#[derive(Clone, Default)]
+struct Byte {
+    acked: Option<u8>,
+    /// Of writes since, by process.
+    later: Vec<(usize, u8)>,
+}
+
+/// What is known of the files.
+#[derive(Default)]
+struct Model {
+    files: [Vec<Byte>; 3],
+    /// What each process has written to each file since it synced it.
+    written: [[Vec<Range<usize>>; 3]; 2],
+    /// A truncation is under way.
+    open: [bool; 3],
+}
+
+impl Model {
+    fn line(&mut self, line: &str) {
+        let mut words = line.split(' ');
+        let kind = words.next().unwrap();
+        let mut number = || words.next().unwrap().parse::<usize>().unwrap();
+        let (process, file, at, len, value) = (number(), number(), number(), number(), number() as u8);
+        let bytes = &mut self.files[file];
+        match kind {
+            "W" => {
+                bytes.resize(bytes.len().max(at + len), Byte::default());
+                self.written[process][file].push(at..at + len);
+                bytes[at..at + len].iter_mut().for_each(|byte| byte.later.push((process, value)));
+            }
+            "T" => {
+                // Only its own process writes to the file.
+                bytes.resize(at, Byte::default());
+                self.open[file] = true;
+            }
+            "S" => {
+                self.open[file] = false;
+                let written = std::mem::take(&mut self.written[process][file]);
+                for range in written {
+                    // What a truncation has cut off is gone.
+                    let end = range.end.min(bytes.len());
+                    for byte in &mut bytes[range.start.min(end)..end] {
+                        if let Some((_, value)) = byte.later.iter().rfind(|(by, _)| *by == process) {
+                            byte.acked = Some(*value);
+                            byte.later.retain(|(by, _)| *by != process);
+                        }
+                    }
+                }
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    fn check(&self, dir: &Path) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for (n, bytes) in self.files.iter().enumerate().filter(|(n, _)| !self.open[*n]) {
+            let found = fs::read(dir.join(format!("f{n}"))).unwrap_or_default();
+            let bad = |at: usize, byte: &Byte| match found.get(at) {
+                Some(found) => {
+                    let later: BTreeSet<u8> = byte.later.iter().map(|(_, value)| *value).collect();
+                    *found != byte.acked.unwrap_or(0) && !later.contains(found)
+                }
+                None => byte.acked.is_some(),
+            };
+            if let Some((at, byte)) = bytes.iter().enumerate().find(|(at, byte)| bad(*at, byte)) {
+                let count = bytes.iter().enumerate().filter(|(at, byte)| bad(*at, byte)).count();
+                wrong.push(format!(
+                    "f{n}: {count} bytes, the first at {at}: {:?}, acknowledged {:?}",
+                    found.get(at),
+                    byte.acked
+                ));
+            }
+        }
+        wrong
+    }
+}
+
+/// The image while nobody writes to it: a copy during a write is no state of the device.
+fn still(image: &Path) -> Vec<u8> {
+    let mut before = fs::read(image).unwrap();
+    loop {
+        let now = fs::read(image).unwrap();
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+}
+
+/// One cut, `after` so long a time of a program that is told its directory and `word`, with a pool of a `size`. `judge` is shown what the program has said (whole lines) and the directory:
+/// without recovery first, whose faults it answers; then after recovery. Answers both lots.
+fn cut(
+    size: &str,
+    program: &[&OsStr],
+    word: &str,
+    after: Duration,
+    judge: impl Fn(&str, &Path) -> Vec<String>,
+) -> (Vec<String>, Vec<String>) {
+    let place = tempfile::tempdir_in("/dev/shm").unwrap();
+    let [image, copy, pool, saved, dir] = ["image", "copy", "pool", "saved", "mnt"].map(|name| place.path().join(name));
+    fs::create_dir(&dir).unwrap();
+    fs::File::create(&image).unwrap().set_len(48 << 20).unwrap();
+    succeeds(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image));
+    let mut mounted = Mounted::new(&image, &dir);
+    let mut command = ondol();
+    command.args(["run", "-q", "--size", size, "--buffer"]).arg(&pool).arg("--dir").arg(&dir).arg("--");
+    command.args(program).arg(&dir).arg(word).stdout(Stdio::piped()).process_group(0);
+    let mut group = Group(command.spawn().unwrap());
+    let mut from = group.0.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        from.read_to_string(&mut text).map(|_| text)
+    });
+    std::thread::sleep(after);
+    group.signal(Signal::STOP);
+    while !group.is_stopped() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fs::write(&copy, still(&image)).unwrap();
+    fs::copy(&pool, &saved).unwrap();
+    drop(group);
+    let said = reader.join().unwrap().unwrap();
+    mounted.unmount();
+    // What follows a line that was not finished was not done, either.
+    let said = said.rfind('\n').map_or("", |end| &said[..end]);
+    // Once as the cut left it, for what recovery is needed for.
+    let untouched = place.path().join("untouched");
+    fs::copy(&copy, &untouched).unwrap();
+    let mut again = Mounted::new(&untouched, &dir);
+    let lost = judge(said, &dir);
+    again.unmount();
+    let again = Mounted::new(&copy, &dir);
+    let told = succeeds(ondol().arg("recover").arg(&saved));
+    // It may be repeated.
+    succeeds(ondol().arg("recover").arg(&saved));
+    let mut wrong = judge(said, &dir);
+    wrong.extend(told.contains("somebody else").then_some(told));
+    drop(again);
+    drop(mounted);
+    (lost, wrong)
+}
+
+/// Why nothing can be cut here.
+fn unavailable(programs: &[&str]) -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("needs root".into());
+    }
+    let tools = ["mke2fs", "losetup", "mount", "umount"];
+    if !Path::new("/dev/loop-control").exists() || !Path::new("/dev/shm").is_dir() {
+        return Some("there are no loop devices, or no /dev/shm".into());
+    }
+    let place = tempfile::tempdir().unwrap();
+    let old = ondol::run::why_not(place.path()).filter(|why| why.contains("timestamps"));
+    old.or_else(|| missing(&[&tools, programs].concat()))
+}
+
+fn rounds(default: u64) -> u64 {
+    std::env::var("ONDOL_RUN_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
+}
+
+#[test]
+fn every_acknowledged_byte_is_there_after_a_power_cut() {
+    if skips(unavailable(&["cc"])) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compiled(place.path(), "cutter.c", &[]);
+    let (rounds, mut needed, mut wrong) = (rounds(6), 0, Vec::new());
+    for round in 0..rounds {
+        let seed = (u64::from(std::process::id()) + round).to_string();
+        let after = Duration::from_millis(150 + (round * 397) % 1300);
+        let (lost, bad) = cut("3M", &[program.as_os_str()], &seed, after, |said, dir| {
+            let mut model = Model::default();
+            said.lines().for_each(|line| model.line(line));
+            model.check(dir)
+        });
+        needed += u64::from(!lost.is_empty());
+        wrong.extend(bad.into_iter().map(|what| format!("seed {seed}: {what}")));
+    }
+    println!("{rounds} cuts, something was lost without recovery in {needed}");
+    assert_eq!(wrong, [""; 0]);
+    // Otherwise all of it was on the disk anyway, and nothing is shown.
+    assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+}
+
+/// Commits, and says so.
+const COMMITS: &str = r#"
+import sqlite3, sys, os
+db = sqlite3.connect(sys.argv[1] + "/x.db", isolation_level=None)
+db.execute("pragma journal_mode=" + sys.argv[2])
+db.execute("pragma synchronous=extra")
+db.execute("pragma wal_autocheckpoint=50")
+db.execute("create table if not exists t(a integer primary key, b blob)")
+n = 0
+while True:
+    n += 1
+    db.execute("insert into t values(?, randomblob(?))", (n, n * 37 % 3000))
+    if n % 7 == 0: db.execute("update t set b = randomblob(500) where a = ?", (n // 2,))
+    os.write(1, b"%d\n" % n)
+"#;
+
+#[test]
+fn committed_transactions_are_there_after_a_power_cut() {
+    if skips(unavailable(&["python3", "sqlite3"])) {
+        return;
+    }
+    let modes = ["wal", "delete", "persist", "truncate"];
+    let (rounds, mut wrong) = (rounds(4), Vec::new());
+    let mut needed = 0;
+    for (round, mode) in (0..rounds).zip(modes.into_iter().cycle()) {
+        let after = Duration::from_millis(700 + (round * 397) % 1300);
+        let program = ["python3", "-c", COMMITS].map(OsStr::new);
+        let (lost, bad) = cut("24M", &program, mode, after, |said, dir| {
+            let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
+            let ask = "pragma integrity_check; select count(*) from t; select max(a) from t";
+            // Where nothing is left of it, there is no table.
+            let mut sqlite = Command::new("sqlite3");
+            let out = crate::output(sqlite.arg(dir.join("x.db")).arg(ask));
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            let lines: Vec<&str> = text.lines().collect();
+            let whole = match lines[..] {
+                ["ok", count, max] => count == max && max.parse::<u64>().unwrap_or(0) >= committed,
+                _ => committed == 0,
+            };
+            if whole { Vec::new() } else { vec![format!("{mode}: {committed} committed, {text}")] }
+        });
+        needed += u64::from(!lost.is_empty());
+        wrong.extend(bad);
+    }
+    println!("{rounds} cuts, something was lost without recovery in {needed}");
+    assert_eq!(wrong, [""; 0]);
+    assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+}

@@ -1,0 +1,92 @@
+/* Does what it is told on standard input, one call a line, and says "ok" or errno. Calls are as in any C program, but "raw" ones. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int fd = -1;
+static FILE *stream;
+static char name[512], *mapped;
+
+static pthread_t thread;
+
+/* A large write that the library does not see. */
+static void *large(void *unused) {
+    static char bytes[200 << 20];
+    (void)unused;
+    memset(bytes, 'L', sizeof bytes);
+    return syscall(SYS_pwrite64, fd, bytes, sizeof bytes, 0L) == sizeof bytes ? NULL : stdout;
+}
+
+static long step(const char *call, long a, long b) {
+    char buf[65536];
+    memset(buf, (int)b, sizeof buf);
+    if (!strcmp(call, "open")) return fd = open(name, O_RDWR | O_CREAT, 0644);
+    if (!strcmp(call, "quit")) return close(fd);
+    if (!strcmp(call, "reopen")) return close(fd), fd = open(name, O_RDWR);
+    if (!strcmp(call, "append")) return fd = open(name, O_RDWR | O_CREAT | O_APPEND, 0644);
+    if (!strcmp(call, "osync")) return fd = open(name, O_RDWR | O_CREAT | O_SYNC, 0644);
+    if (!strcmp(call, "trunc")) return close(fd), fd = open(name, O_RDWR | O_TRUNC);
+    if (!strcmp(call, "fopenw")) return (stream = fopen(name, "w")) ? 0 : -1;
+    if (!strcmp(call, "fopena")) return (stream = fopen(name, "a")) ? 0 : -1;
+    if (!strcmp(call, "fprintf")) return fprintf(stream, "%.*s", (int)a, buf) < 0 || fflush(stream) ? -1 : 0;
+    if (!strcmp(call, "fsyncs")) return fsync(fileno(stream));
+    if (!strcmp(call, "write")) return write(fd, buf, a) == a ? 0 : -1;
+    if (!strcmp(call, "writev")) return writev(fd, (struct iovec[]){{buf, a / 2}, {buf, a - a / 2}}, 2) == a ? 0 : -1;
+    if (!strcmp(call, "pwrite")) return pwrite(fd, buf, 100, a) == 100 ? 0 : -1;
+    if (!strcmp(call, "raw")) return syscall(SYS_pwrite64, fd, buf, 100L, a) == 100 ? 0 : -1;
+    if (!strcmp(call, "fsync")) return fsync(fd);
+    if (!strcmp(call, "fdatasync")) return fdatasync(fd);
+    if (!strcmp(call, "ftruncate")) return ftruncate(fd, a);
+    if (!strcmp(call, "truncate")) return truncate(name, a);
+    if (!strcmp(call, "rename")) {
+        char to[600];
+        snprintf(to, sizeof to, "%s.new", name);
+        return rename(name, to) || rename(to, name);
+    }
+    if (!strcmp(call, "dup")) return fd = dup(fd);
+    if (!strcmp(call, "map")) return (mapped = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)) == MAP_FAILED ? -1 : 0;
+    if (!strcmp(call, "store")) return mapped[a] = (char)b, 0;
+    if (!strcmp(call, "begin")) return pthread_create(&thread, NULL, large, NULL);
+    if (!strcmp(call, "join")) {
+        void *failed;
+        return pthread_join(thread, &failed) || failed ? -1 : 0;
+    }
+    if (!strcmp(call, "dirty")) {
+        unsigned long range[2] = {0, 0}, pages[5] = {0};
+        /* cachestat(2): dirty pages, and those on their way. */
+        if (syscall(451, fd, range, pages, 0)) return -1;
+        return errno = (int)(pages[1] + pages[2]), -1;
+    }
+    if (!strcmp(call, "badfd")) return fsync(a);
+    if (!strcmp(call, "fork")) {
+        int status;
+        pid_t child = fork();
+        if (!child) _exit(pwrite(fd, buf, 100, a) == 100 && !fsync(fd) ? 0 : 1);
+        return waitpid(child, &status, 0) == child && !status ? 0 : -1;
+    }
+    errno = ENOSYS;
+    return -1;
+}
+
+int main(int argc, char **argv) {
+    char line[600], call[32];
+    if (argc > 1) strncpy(name, argv[1], sizeof name - 1);
+    while (fgets(line, sizeof line, stdin)) {
+        long a = 0, b = 'x';
+        sscanf(line, "%31s %ld %ld", call, &a, &b);
+        errno = 0;
+        if (step(call, a, b) >= 0) printf("ok\n");
+        else printf("%d\n", errno);
+        fflush(stdout);
+    }
+    return 0;
+}

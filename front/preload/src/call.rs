@@ -1,0 +1,78 @@
+//! A call on a descriptor, for the log's protocol.
+
+use crate::raw::{self, system};
+use libc::{c_int, c_long, iovec};
+use ondol_run_log::{Call, Identity, Look, Place};
+use std::path::PathBuf;
+
+/// A call on a descriptor.
+pub(crate) struct FdCall<'a> {
+    pub(crate) fd: c_int,
+    /// What is written; nothing for a sync.
+    pub(crate) parts: &'a [iovec],
+    /// Where, unless at the descriptor's offset.
+    pub(crate) offset: Option<i64>,
+    /// `RWF_*`.
+    pub(crate) flags: c_int,
+    /// The write itself.
+    pub(crate) real: &'a dyn Fn() -> c_long,
+}
+
+impl FdCall<'_> {
+    /// A call that writes nothing.
+    pub(crate) fn sync(fd: c_int) -> Self {
+        Self { fd, parts: &[], offset: None, flags: 0, real: &|| 0 }
+    }
+}
+
+impl Call for FdCall<'_> {
+    type Fail = c_int;
+
+    fn look(&self) -> Result<Look, c_int> {
+        Look::at(raw::borrow(self.fd).ok_or(libc::EBADF)?).map_err(|e| e.raw_os_error())
+    }
+
+    fn settle(&self) -> bool {
+        // A write of no bytes takes the lock that every change of the file holds from its ctime to its end. Direct writes may go on without it.
+        let direct = raw::flags(self.fd) & libc::O_DIRECT != 0;
+        !direct && system!(libc::SYS_pwrite64, self.fd, c"".as_ptr(), 0usize, 0i64) == 0
+    }
+
+    fn sync(&self) -> Result<(), c_int> {
+        raw::result(system!(libc::SYS_fsync, self.fd)).map(drop)
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", self.fd)).unwrap_or_else(|_| PathBuf::new());
+        Identity::of(raw::borrow(self.fd)?, path)
+    }
+
+    fn write(&self) -> Result<usize, c_int> {
+        raw::result((self.real)()).map(|wrote| wrote as usize)
+    }
+
+    fn place(&self) -> Option<Place> {
+        let flags = raw::flags(self.fd);
+        if flags & libc::O_DIRECT != 0 || self.flags & !(libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+            return None;
+        }
+        Some(match self.offset {
+            // On Linux, whatever the offset.
+            _ if flags & libc::O_APPEND != 0 => Place::Append,
+            Some(offset) => Place::At(u64::try_from(offset).ok()?),
+            None => Place::Cursor,
+        })
+    }
+
+    fn cursor(&self) -> Option<u64> {
+        u64::try_from(system!(libc::SYS_lseek, self.fd, 0i64, libc::SEEK_CUR)).ok()
+    }
+
+    fn len(&self) -> u64 {
+        self.parts.iter().map(|part| part.iov_len as u64).fold(0, u64::saturating_add)
+    }
+
+    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]])) {
+        show(&[&raw::copy(self.parts, len)]);
+    }
+}

@@ -1,0 +1,76 @@
+//! What descriptors stand for, and mappings.
+
+use crate::raw::{self, system};
+use crate::shim;
+use libc::{c_int, c_uint, c_void, off_t, size_t};
+
+/// close(2)
+#[unsafe(no_mangle)]
+extern "C" fn close(fd: c_int) -> c_int {
+    shim::forget(fd);
+    system!(libc::SYS_close, fd) as c_int
+}
+
+/// close_range(2)
+#[unsafe(no_mangle)]
+extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    shim::forget_from(first);
+    system!(libc::SYS_close_range, first, last, flags) as c_int
+}
+
+/// dup2(2)
+#[unsafe(no_mangle)]
+extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
+    if old == new {
+        // dup3(2) refuses what dup2(2) takes.
+        return if system!(libc::SYS_fcntl, old, libc::F_GETFD) < 0 { -1 } else { new };
+    }
+    shim::forget(new);
+    system!(libc::SYS_dup3, old, new, 0) as c_int
+}
+
+/// dup3(2)
+#[unsafe(no_mangle)]
+extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+    shim::forget(new);
+    system!(libc::SYS_dup3, old, new, flags) as c_int
+}
+
+/// mmap(2)
+#[unsafe(no_mangle)]
+extern "C" fn mmap64(at: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void {
+    // MAP_SHARED_VALIDATE has this bit, too.
+    let shared = flags & libc::MAP_SHARED != 0 && flags & libc::MAP_ANONYMOUS == 0;
+    if shared
+        && prot & libc::PROT_WRITE != 0
+        && let Some((shim, _inside)) = shim::enter()
+        && let Some(slot) = shim.resolve(fd)
+    {
+        // If the memory fails nothing is trusted anyway.
+        let _ = shim.client.map(slot);
+    }
+    let answer = system!(libc::SYS_mmap, at, len, prot, flags, fd, offset);
+    std::ptr::with_exposed_provenance_mut(answer as usize)
+}
+
+/// mmap(2)
+#[unsafe(no_mangle)]
+extern "C" fn mmap(at: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void {
+    mmap64(at, len, prot, flags, fd, offset)
+}
+
+/// A descriptor that is opened for direct writes: its file is not trusted again.
+pub(crate) fn opened(fd: c_int, flags: c_int) -> c_int {
+    shim::forget(fd);
+    let direct = flags & libc::O_DIRECT != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && fd >= 0;
+    if direct
+        && let Some((shim, _inside)) = shim::enter()
+        && let Some(slot) = shim.resolve(fd)
+    {
+        let error = raw::errno();
+        // If the memory fails nothing is trusted anyway.
+        let _ = shim.client.map(slot);
+        raw::fail(error);
+    }
+    fd
+}

@@ -1,0 +1,170 @@
+//! Opening and truncating by name.
+
+use crate::descriptors::opened;
+use crate::raw::{self, system};
+use crate::shim;
+use libc::{
+    AT_FDCWD, FILE, O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_char, c_int, mode_t, off_t,
+};
+use ondol_run_log::Look;
+use std::ffi::CStr;
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+
+fn kernel_open(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    system!(libc::SYS_openat, dir, path, flags, mode) as c_int
+}
+
+/// A path that the program has handed in.
+fn text<'a>(path: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: the program hands it to a function that reads a string there.
+    (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
+}
+
+fn directory<'a>(dir: c_int) -> Option<BorrowedFd<'a>> {
+    if dir == AT_FDCWD { Some(rustix::fs::CWD) } else { raw::borrow(dir) }
+}
+
+/// There is a file with live records at the path.
+fn is_live(dir: c_int, path: *const c_char) -> bool {
+    let Some((shim, _inside)) = shim::enter() else { return false };
+    let look = directory(dir).zip(text(path)).and_then(|(dir, path)| Look::path(dir, path).ok());
+    look.is_some_and(|look| shim.is_candidate(&look) && shim.client.is_live(&look).unwrap_or(true))
+}
+
+fn open_at(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    let truncates =
+        flags & O_TRUNC != 0 && flags & O_ACCMODE != O_RDONLY && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
+    if !truncates || !is_live(dir, path) {
+        return opened(kernel_open(dir, path, flags, mode), flags);
+    }
+    // Open first: then there is a descriptor to sync what is to be truncated.
+    let fd = opened(kernel_open(dir, path, flags & !O_TRUNC, mode), flags);
+    if fd >= 0 && crate::syncs::unlogged(fd, || system!(libc::SYS_ftruncate, fd, 0i64) as c_int) < 0 {
+        let error = raw::errno();
+        system!(libc::SYS_close, fd);
+        return raw::fail(error);
+    }
+    fd
+}
+
+/// open(2). The mode is looked at by the kernel only where the program has given one.
+#[unsafe(no_mangle)]
+extern "C" fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    open_at(AT_FDCWD, path, flags, mode)
+}
+
+/// open(2)
+#[unsafe(no_mangle)]
+extern "C" fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    open_at(AT_FDCWD, path, flags, mode)
+}
+
+/// openat(2)
+#[unsafe(no_mangle)]
+extern "C" fn openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    open_at(dir, path, flags, mode)
+}
+
+/// openat(2)
+#[unsafe(no_mangle)]
+extern "C" fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    open_at(dir, path, flags, mode)
+}
+
+/// creat(2)
+#[unsafe(no_mangle)]
+extern "C" fn creat64(path: *const c_char, mode: mode_t) -> c_int {
+    open_at(AT_FDCWD, path, O_CREAT | O_WRONLY | O_TRUNC, mode)
+}
+
+/// creat(2)
+#[unsafe(no_mangle)]
+extern "C" fn creat(path: *const c_char, mode: mode_t) -> c_int {
+    creat64(path, mode)
+}
+
+/// open(2), as `_FORTIFY_SOURCE` calls it where no mode is given.
+#[unsafe(no_mangle)]
+extern "C" fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+    open_at(AT_FDCWD, path, flags, 0)
+}
+
+/// As [`__open_2`].
+#[unsafe(no_mangle)]
+extern "C" fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+    open_at(AT_FDCWD, path, flags, 0)
+}
+
+/// As [`__open_2`].
+#[unsafe(no_mangle)]
+extern "C" fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    open_at(dir, path, flags, 0)
+}
+
+/// As [`__open_2`].
+#[unsafe(no_mangle)]
+extern "C" fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
+    open_at(dir, path, flags, 0)
+}
+
+/// truncate(2)
+#[unsafe(no_mangle)]
+extern "C" fn truncate64(path: *const c_char, len: off_t) -> c_int {
+    let real = || system!(libc::SYS_truncate, path, len) as c_int;
+    if !is_live(AT_FDCWD, path) {
+        return real();
+    }
+    match kernel_open(AT_FDCWD, path, O_WRONLY | libc::O_CLOEXEC, 0) {
+        // It stays open: closing it would drop the record locks that the program has on the file.
+        fd if fd >= 0 => crate::syncs::unlogged(fd, real),
+        _ => real(),
+    }
+}
+
+/// truncate(2)
+#[unsafe(no_mangle)]
+extern "C" fn truncate(path: *const c_char, len: off_t) -> c_int {
+    truncate64(path, len)
+}
+
+type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
+
+/// libc's own `fopen`: streams are libc's.
+fn libcs_fopen() -> Option<Fopen> {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    // SAFETY: asks for a name behind this library.
+    let behind = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance();
+    // musl has one name only.
+    let found = *FOUND.get_or_init(|| [c"fopen64", c"fopen"].into_iter().map(behind).find(|at| *at != 0).unwrap_or(0));
+    // SAFETY: libc's function of this name has this type; 0 is none.
+    unsafe { std::mem::transmute::<usize, Option<Fopen>>(found) }
+}
+
+/// fopen(3)
+#[unsafe(no_mangle)]
+extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    let words = text(mode).map(CStr::to_bytes).unwrap_or_default();
+    let truncates = words.first() == Some(&b'w') && !words.contains(&b'x');
+    if truncates && is_live(AT_FDCWD, path) {
+        let access = if words.contains(&b'+') { O_RDWR } else { O_WRONLY };
+        let exec = if words.contains(&b'e') { libc::O_CLOEXEC } else { 0 };
+        let fd = open_at(AT_FDCWD, path, access | exec | O_CREAT | O_TRUNC, 0o666);
+        // SAFETY: the mode is the program's, the descriptor a new one.
+        return if fd < 0 { std::ptr::null_mut() } else { unsafe { libc::fdopen(fd, mode) } };
+    }
+    match libcs_fopen() {
+        // SAFETY: the arguments are the program's for this very function.
+        Some(fopen) => unsafe { fopen(path, mode) },
+        None => {
+            raw::fail(libc::ENOSYS);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// fopen(3)
+#[unsafe(no_mangle)]
+extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
+    fopen64(path, mode)
+}

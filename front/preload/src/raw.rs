@@ -1,0 +1,69 @@
+//! System calls, as libc would make them: the answer is the call's, and errno is set.
+
+use libc::{c_int, c_long, iovec};
+use std::os::fd::BorrowedFd;
+
+/// Makes a system call with arguments that the program has given for the very same call.
+macro_rules! system {
+    ($number:expr $(, $argument:expr)* $(,)?) => {
+        // SAFETY: whatever the arguments point to, the program has handed it to the libc function of this name, whose contract is the system call's.
+        unsafe { libc::syscall($number $(, $argument)*) }
+    };
+}
+pub(crate) use system;
+
+/// The error of the last system call.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the address is this thread's own errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Answers a failure as libc does.
+pub(crate) fn fail(error: c_int) -> c_int {
+    // SAFETY: as in `errno`.
+    unsafe { *libc::__errno_location() = error };
+    -1
+}
+
+/// A system call's answer as a result.
+pub(crate) fn result(answer: c_long) -> Result<c_long, c_int> {
+    if answer < 0 { Err(errno()) } else { Ok(answer) }
+}
+
+/// The descriptor's flags (`F_GETFL`); 0 if it has none.
+pub(crate) fn flags(fd: c_int) -> c_int {
+    system!(libc::SYS_fcntl, fd, libc::F_GETFL).max(0) as c_int
+}
+
+/// The descriptor for calls of this thread during the one that it was handed in with.
+pub(crate) fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
+    // SAFETY: -1 is excluded. If the program closes it meanwhile in another thread, the kernel refuses, or it is another file, which its identity tells.
+    (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
+}
+
+/// The parts of a vectored write; none if their number makes no sense, as the kernel will say.
+pub(crate) fn parts<'a>(parts: *const iovec, count: c_int) -> &'a [iovec] {
+    match usize::try_from(count) {
+        // SAFETY: the program hands `count` structures to a function that reads as many.
+        Ok(count) if count <= libc::UIO_MAXIOV as usize && !parts.is_null() => unsafe {
+            std::slice::from_raw_parts(parts, count)
+        },
+        _ => &[],
+    }
+}
+
+/// Copies the first `len` bytes of what a program has written. Its other threads may change them meanwhile, so nothing is made of the originals.
+pub(crate) fn copy(parts: &[iovec], len: usize) -> Vec<u8> {
+    let mut bytes = Vec::<u8>::with_capacity(len);
+    for part in parts {
+        let more = part.iov_len.min(len - bytes.len());
+        if more > 0 {
+            // SAFETY: the kernel has just read these bytes from there; the vector has room for `len`, and more than `bytes.len() + more` are never taken.
+            unsafe {
+                std::ptr::copy_nonoverlapping(part.iov_base.cast::<u8>(), bytes.as_mut_ptr().add(bytes.len()), more);
+                bytes.set_len(bytes.len() + more);
+            }
+        }
+    }
+    bytes
+}

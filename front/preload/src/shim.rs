@@ -1,0 +1,145 @@
+//! What the library knows in this process: the log, the directories, and which descriptor is which file.
+
+use crate::raw;
+use libc::c_int;
+use ondol_medium::{Access, Nvm, NvmOptions};
+use ondol_run_log::{Client, Log, LogOptions, Look};
+use std::cell::Cell;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A slot and its incarnation.
+pub(crate) type Slot = (u32, u64);
+
+/// The log and the directories; none where the program was started without, or they cannot be had.
+static SHIM: OnceLock<Shim> = OnceLock::new();
+
+/// What is known of the first descriptors. A closing that is not seen (libc's own) leaves what it was: a slot is verified before anything is logged to it.
+static HINTS: [AtomicU64; 1024] = [const { AtomicU64::new(UNKNOWN) }; 1024];
+const UNKNOWN: u64 = 0;
+/// No file of the directories.
+const OTHER: u64 = 1;
+/// A slot's number plus this, with the incarnation in the upper half.
+const FIRST: u64 = 2;
+
+thread_local! {
+    /// This thread is inside the library: what it calls, or a signal handler, goes to the kernel.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// What the library works with.
+pub(crate) struct Shim {
+    pub(crate) client: Client,
+    dirs: Vec<PathBuf>,
+    devices: Vec<u64>,
+}
+
+/// This thread is inside until it is dropped.
+pub(crate) struct Inside;
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        INSIDE.set(false);
+    }
+}
+
+/// The library's work, unless this thread is inside of it or there is none.
+pub(crate) fn enter() -> Option<(&'static Shim, Inside)> {
+    let shim = SHIM.get()?;
+    // Made only where this thread was outside: dropping it ends that.
+    (!INSIDE.replace(true)).then(|| (shim, Inside))
+}
+
+/// A write by a signal handler that came while this thread was inside: nobody sees it, so its file is not trusted any more.
+pub(crate) fn unseen_write(fd: c_int) {
+    if let (true, Some(shim), Some(Some(slot))) = (INSIDE.get(), SHIM.get(), hint(fd)) {
+        // If the memory fails nothing is trusted anyway.
+        let _ = shim.client.map(slot);
+    }
+}
+
+/// Opens the log that `ondol run` names in the environment.
+pub(crate) fn begin() {
+    INSIDE.set(true);
+    let inside = Inside;
+    if let Some(shim) = open() {
+        // The loader calls this once.
+        let _ = SHIM.set(shim);
+    }
+    drop(inside);
+}
+
+fn open() -> Option<Shim> {
+    let pool = std::env::var_os("ONDOL_RUN_POOL")?;
+    let dirs: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("ONDOL_RUN_DIRS")?).collect();
+    let devices = dirs.iter().filter_map(|dir| rustix::fs::stat(dir).ok()).map(|stat| stat.st_dev).collect();
+    let nvm = Nvm::open(Path::new(&pool), &NvmOptions { access: Access::Joint, ..NvmOptions::default() }).ok()?;
+    let log = Log::join(nvm).ok()?;
+    // Elsewhere process numbers mean something else, and locks would be taken from the living.
+    (log.machine() == LogOptions::here()).then_some(())?;
+    Some(Shim { client: Client::new(log).ok()?, dirs, devices })
+}
+
+/// What is known of a descriptor: none if nothing, else its slot, if it has one.
+fn hint(fd: c_int) -> Option<Option<Slot>> {
+    match HINTS.get(usize::try_from(fd).ok()?)?.load(Relaxed) {
+        UNKNOWN => None,
+        OTHER => Some(None),
+        hint => Some(Some((((hint & 0xFFFF_FFFF) - FIRST) as u32, hint >> 32))),
+    }
+}
+
+fn note(fd: c_int, hint: u64) {
+    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| HINTS.get(fd)) {
+        place.store(hint, Relaxed);
+    }
+}
+
+/// The descriptor will be another file.
+pub(crate) fn forget(fd: c_int) {
+    note(fd, UNKNOWN);
+}
+
+/// All descriptors from here on.
+pub(crate) fn forget_from(first: u32) {
+    HINTS.iter().skip(first as usize).for_each(|hint| hint.store(UNKNOWN, Relaxed));
+}
+
+impl Shim {
+    /// The slot of an open file, if it is a file of the directories and there is a slot for it.
+    pub(crate) fn slot(&self, fd: c_int) -> Option<Slot> {
+        match hint(fd) {
+            Some(known) => known,
+            None => self.resolve(fd),
+        }
+    }
+
+    /// As [`Shim::slot`], by a look at the file.
+    pub(crate) fn resolve(&self, fd: c_int) -> Option<Slot> {
+        let open = raw::borrow(fd)?;
+        let look = Look::at(open).ok()?;
+        if !self.is_candidate(&look) || !self.is_below(&self.path(fd)?) {
+            note(fd, OTHER);
+            return None;
+        }
+        let (slot, incarnation) = self.client.slot(&look).ok().flatten()?;
+        note(fd, incarnation << 32 | (u64::from(slot) + FIRST));
+        Some((slot, incarnation))
+    }
+
+    /// It is a regular file on a file system of the directories.
+    pub(crate) fn is_candidate(&self, look: &Look) -> bool {
+        look.regular && self.devices.contains(&look.dev)
+    }
+
+    /// Where an open file lies.
+    pub(crate) fn path(&self, fd: c_int) -> Option<PathBuf> {
+        std::fs::read_link(format!("/proc/self/fd/{fd}")).ok()
+    }
+
+    fn is_below(&self, path: &Path) -> bool {
+        path.as_os_str().as_bytes().starts_with(b"/") && self.dirs.iter().any(|dir| path.starts_with(dir))
+    }
+}

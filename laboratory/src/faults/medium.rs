@@ -1,0 +1,126 @@
+//! Media that fail together, as they are told.
+
+use super::fault::{Fault, Kind, Tried};
+use crate::log::{Log, SUPERBLOCK};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, LayerStore, Result as Done};
+use ondol_env::sync::{Arc, Mutex};
+use ondol_power::{Event, PowerDomain, UNIT};
+use std::io::IoSlice;
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) tried: Tried,
+    /// Something has failed.
+    pub(super) failed: bool,
+    /// A flush, or a write into the journal, has failed, after which nothing may be called durable.
+    pub(super) stops: bool,
+}
+
+/// Recorded disks in memory that fail together, as they are told.
+pub(super) struct Failures {
+    pub(super) domain: Arc<PowerDomain>,
+    pub(super) log: Log,
+    pub(super) fault: Option<Fault>,
+    /// A log in a pool keeps what home did not take, and may go on; what is called durable then, crashes judge.
+    pub(super) outlives_flushes: bool,
+    pub(super) state: Mutex<State>,
+}
+
+/// One of them.
+pub(super) struct Failing {
+    pub(super) inner: LayerStore,
+    pub(super) medium: u32,
+    pub(super) all: Arc<Failures>,
+}
+
+impl Failures {
+    fn trips(&self, kind: Kind) -> bool {
+        let mut state = self.state.lock();
+        let [_, count] = state.tried.of(kind);
+        let nth = *count;
+        *count += 1;
+        let fails = |f: &Fault| f.kind == kind && nth >= f.nth && nth - f.nth < f.times;
+        let trips = self.fault.as_ref().is_some_and(fails);
+        state.failed |= trips;
+        trips
+    }
+
+    fn stop(&self) {
+        self.state.lock().stops = true;
+    }
+}
+
+impl Failing {
+    fn error(op: &'static str, offset: u64, len: usize) -> BlockError {
+        let source = std::io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error());
+        BlockError::Io { op, name: "a failing medium".into(), offset, len: len as u64, source }
+    }
+}
+
+impl BlockStore for Failing {
+    fn name(&self) -> &str {
+        "a failing medium"
+    }
+
+    fn size(&self) -> u64 {
+        self.inner.size()
+    }
+
+    fn caps(&self) -> Caps {
+        self.inner.caps()
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Done<()> {
+        if self.all.trips(Kind::Read) {
+            return Err(Self::error("read", offset, buf.len()));
+        }
+        self.inner.read(offset, buf)
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Done<()> {
+        let bytes: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+        let end = offset + bytes.len() as u64;
+        if !self.all.trips(Kind::Write) {
+            self.inner.write(offset, &bytes)?;
+            self.all.domain.push(Event::Write { medium: self.medium, offset, bytes: bytes.into() });
+            return Ok(());
+        }
+        if self.all.log.meets(self.medium as usize, &(offset..end)) {
+            self.all.stop();
+        }
+        // Readers see half of every other one.
+        let half = bytes.len() / 2 / UNIT * UNIT;
+        let is_whole = self.medium == 0 && offset < SUPERBLOCK.end && end > SUPERBLOCK.start;
+        if self.all.state.lock().tried.writes[1].is_multiple_of(2) && !is_whole {
+            self.inner.write(offset, &bytes[..half])?;
+        }
+        let error = Self::error("write", offset, bytes.len());
+        self.all.domain.push(Event::WriteFailed { medium: self.medium, offset, bytes: bytes.into() });
+        Err(error)
+    }
+
+    fn flush(&self) -> Done<()> {
+        if self.all.trips(Kind::Flush) {
+            if !self.all.outlives_flushes {
+                self.all.stop();
+            }
+            self.all.domain.push(Event::FlushFailed { medium: self.medium });
+            return Err(Self::error("flush", 0, 0));
+        }
+        self.all.domain.push(Event::Flush { medium: self.medium });
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Done<bool> {
+        if self.all.trips(Kind::Write) {
+            return Err(Self::error("discard", offset, len as usize));
+        }
+        let done = self.inner.discard(offset, len)?;
+        self.all.domain.push(Event::Discard { medium: self.medium, offset, len });
+        Ok(done)
+    }
+
+    fn stats(&self) -> BlockStats {
+        BlockStats::default()
+    }
+}

@@ -1,0 +1,244 @@
+//! A medium that fails while calls are made, and what must hold then: every call returns what it should, or an error and has changed nothing; no sync
+//! succeeds after a flush, or a write into the journal, has failed, but with a log in a pool, which keeps what home did not take; and a crash leaves what the contract says.
+//!
+//! The volume that meets the failing medium has to be recovered first, so that recovery meets it, too.
+
+mod fault;
+mod medium;
+
+pub use fault::{Fault, Faults, Kind};
+
+pub(crate) use fault::Tried;
+
+use crate::log::{self, Log};
+use crate::run::{Run, Setup, after_crash, allowed};
+use crate::subject::Description;
+use medium::{Failing, Failures};
+use ondol::DataMode;
+use ondol_block::LayerStore;
+use ondol_env::reach;
+use ondol_env::sync::{Arc, Mutex};
+use ondol_power::{Layer, PowerDomain};
+use ondol_testkit::Fail;
+use ondol_testkit::disks::{self, Disks};
+use ondol_testkit::dump::{Snapshot, Strictness};
+use ondol_testkit::model::Model;
+use ondol_testkit::op::{Flags, Op};
+use ondol_testkit::target::{Library, Lockstep, Target};
+
+/// Does the setup on a medium that works, and cuts the power; then opens the volume on one that fails, and does `ops`.
+///
+/// # Errors
+/// A call does what it should not.
+pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<(Run, Tried), String> {
+    let (base, model) = dirty(setup)?;
+    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
+    let log = Log::of(&base)?;
+    let outlives_flushes = base.iter().any(disks::is_pool);
+    let all = Arc::new(Failures { domain, log: log.clone(), fault, outlives_flushes, state: Mutex::default() });
+    let one = |layer, medium| Failing { inner: LayerStore::new(layer), medium, all: all.clone() };
+    let disks = disks::of(&base, Some(&all.domain), one);
+    let mut trial = Trial { disks, all: all.clone(), run: empty(setup, base, log, model) };
+    trial.go(ops)?;
+    let (tried, mut run) = (all.state.lock().tried, trial.run);
+    (run.events, run.hits) = (all.domain.take(), listening.finish().hits);
+    run.allowed = allowed(&run.events, &run.synced);
+    Ok((run, tried))
+}
+
+/// What has to be recovered, and what it is then.
+fn dirty(setup: &Setup) -> Result<(Vec<Layer>, Model), String> {
+    let stores = disks::stores(&setup.disks);
+    let media = stores.media().map_err(|e| e.to_string())?;
+    let library = Library::open(media, &setup.options, setup.seed).map_err(|e| e.to_string())?;
+    let mut lockstep = Lockstep::new(library)?;
+    for op in setup.ops.iter().chain([&Op::Sync]) {
+        let _outcome = lockstep.step(op).map_err(|e| e.to_string())?;
+    }
+    let mut model = lockstep.model().clone();
+    model.drop_handles();
+    Ok((stores.layers(), model))
+}
+
+fn empty(setup: &Setup, base: Vec<Layer>, log: Log, model: Model) -> Run {
+    Run {
+        setup: setup.clone(),
+        ops: Vec::new(),
+        description: Description::default(),
+        log,
+        media: log::media(base),
+        events: Vec::new(),
+        hits: Vec::new(),
+        expected: vec![after_crash(&model)],
+        states: vec![model],
+        within: Vec::new(),
+        strays: Vec::new(),
+        synced: Vec::new(),
+        allowed: Vec::new(),
+    }
+}
+
+/// Calls on a failing medium.
+struct Trial {
+    disks: Disks<Failing>,
+    all: Arc<Failures>,
+    run: Run,
+}
+
+impl Trial {
+    fn failed(&self) -> bool {
+        self.all.state.lock().failed
+    }
+
+    fn go(&mut self, ops: &[Op]) -> Result<(), String> {
+        let (options, seed) = (&self.run.setup.options, self.run.setup.seed ^ 0xFF);
+        let opened = self.disks.media().and_then(|media| Library::open(media, options, seed));
+        let mut library = match opened {
+            Ok(library) => library,
+            Err(_) if self.failed() => return Ok(()),
+            Err(e) => return Err(format!("cannot be opened: {e}")),
+        };
+        let mut state = self.all.state.lock();
+        for kind in [Kind::Read, Kind::Write, Kind::Flush] {
+            let [opening, all] = state.tried.of(kind);
+            *opening = *all;
+        }
+        drop(state);
+        // What consists of several atomic steps may fail between them: then nobody can tell what it has done.
+        for op in ops.iter().filter(|op| !op.is_stepwise()) {
+            let stopped = self.all.state.lock().stops;
+            let call = self.run.ops.len() as u64;
+            self.all.domain.mark(2 * call);
+            let goes_on = self.call(&mut library, op).map_err(|what| format!("`{op}` on a failing medium: {what}"))?;
+            self.all.domain.mark(2 * call + 1);
+            if stopped && self.run.synced.last() == Some(&true) {
+                return Err(format!("`{op}` succeeded after the journal had failed"));
+            }
+            if !goes_on {
+                return Ok(());
+            }
+        }
+        self.close(library)
+    }
+
+    /// Closes the volume, which makes everything durable, or fails as the medium does.
+    fn close(&mut self, library: Library) -> Result<(), String> {
+        let stopped = self.all.state.lock().stops;
+        let call = self.run.ops.len() as u64;
+        self.all.domain.mark(2 * call);
+        let closed = library.close();
+        self.all.domain.mark(2 * call + 1);
+        match closed {
+            Ok(()) if stopped => return Err("closing succeeded after the journal had failed".into()),
+            Err(e) if !self.failed() => return Err(format!("cannot be closed: {e}")),
+            Ok(()) | Err(_) => {}
+        }
+        let mut model = self.run.states.last().ok_or("no state")?.clone();
+        model.drop_handles();
+        self.note(&Op::Sync, Vec::new(), model, closed.is_ok());
+        Ok(())
+    }
+
+    fn note(&mut self, op: &Op, within: Vec<Model>, after: Model, synced: bool) {
+        self.run.ops.push(op.clone());
+        self.run.within.push(within);
+        self.run.expected.push(after_crash(&after));
+        self.run.states.push(after);
+        self.run.synced.push(synced);
+    }
+
+    /// One call. False if it cannot be told what became of it.
+    fn call(&mut self, library: &mut Library, op: &Op) -> Result<bool, String> {
+        let before = self.run.states.last().ok_or("no state")?.clone();
+        let mut after = before.clone();
+        let expected = after.apply(op);
+        let got = library.apply(op);
+        match (expected, got) {
+            (expected, got) if expected == got => {
+                let within = if got.is_ok() { steps_of(op, &before) } else { Vec::new() };
+                let synced = (op.is_sync() || after.is_synchronous(op)) && got.is_ok();
+                self.note(op, within, after, synced);
+                Ok(true)
+            }
+            (_, Err(Fail::Io | Fail::ReadOnly)) if self.failed() => self.refused(library, op, before, after),
+            // Space, and what the model does not follow: others look at that.
+            (_, Err(Fail::NoSpace | Fail::TooBig | Fail::NotPermitted)) => {
+                self.note(op, vec![after], before, false);
+                Ok(false)
+            }
+            (Ok(wanted), Ok(done)) if done < wanted => {
+                self.note(op, Vec::new(), after, false);
+                Ok(false)
+            }
+            (expected, got) => {
+                let said = library.failure().unwrap_or_default();
+                Err(format!("returned {got:?}, should {expected:?} ({said})"))
+            }
+        }
+    }
+
+    /// A call failed as the medium did: it has not been done, but for bytes written over stored ones.
+    fn refused(&mut self, library: &mut Library, op: &Op, before: Model, after: Model) -> Result<bool, String> {
+        let Ok(found) = library.snapshot() else {
+            self.note(op, Vec::new(), after, false);
+            return Ok(false);
+        };
+        let strictness = match self.run.setup.data() {
+            DataMode::Journal => Strictness::Whole,
+            _ => Strictness::Metadata,
+        };
+        let mut within = steps_of(op, &before);
+        // What is synchronous, or becomes so, was done, and then not made durable.
+        let is_synchronous =
+            |flags: Option<u32>| flags.is_some_and(|flags| flags & (Flags::SYNC | Flags::DIRSYNC) != 0);
+        let may_be_done = found.entries().any(|(_, entry)| is_synchronous(entry.flags));
+        if may_be_done && after.snapshot().accepts(&found, strictness) {
+            // Bytes over stored ones have no part in that: their own write may have failed.
+            let now = with_bytes_of(&after, within.iter().chain([&before]), &found)?;
+            self.run.strays.extend(within.iter().cloned().chain([before, after.clone()]));
+            within.push(after);
+            self.note(op, within, now, false);
+            return Ok(true);
+        }
+        let differences = before.snapshot().differences(&found, strictness);
+        if !differences.is_empty() {
+            return Err(format!("failed, but has changed something:\n  {}", differences.join("\n  ")));
+        }
+        let now = with_bytes_of(&before, within.iter().chain([&after]), &found)?;
+        // What is read now may be lost, since no flush covers it; what is not there may still come.
+        self.run.strays.extend(within.iter().cloned().chain([before, after.clone()]));
+        within.push(after);
+        self.note(op, within, now, false);
+        Ok(true)
+    }
+}
+
+/// What a transaction leads through: each of its steps puts its bytes over stored ones outside of it.
+fn steps_of(op: &Op, before: &Model) -> Vec<Model> {
+    match op {
+        Op::Transaction(steps) => before.after_each(steps).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// The first model with the bytes that were found, each of which must be that of one of the models.
+fn with_bytes_of<'m>(
+    one: &Model,
+    others: impl Iterator<Item = &'m Model> + Clone,
+    found: &Snapshot,
+) -> Result<Model, String> {
+    let mut now = one.clone();
+    for (path, entry) in found.entries() {
+        let Some(id) = one.id_of(path) else { continue };
+        let Some(old) = one.content(id) else { continue };
+        let new = others.clone().filter_map(|other| other.content(id));
+        let wrong = |&at: &u64| new.clone().all(|new| entry.content.byte(at) != new.byte(at));
+        if let Some(at) = old.differences(&entry.content, 8).into_iter().flatten().find(wrong) {
+            return Err(format!("failed, and byte {at} of {path} is neither old nor new"));
+        }
+        if old != &entry.content {
+            now.replace_content(id, entry.content.clone());
+        }
+    }
+    Ok(now)
+}
