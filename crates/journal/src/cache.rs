@@ -7,6 +7,7 @@
 use crate::change::Change;
 use crate::clock::{Clock, Look};
 use crate::handle::Base;
+use crate::scalable::Waiting;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -14,6 +15,7 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Weak;
 
 /// The bytes of one block at one moment.
 pub type Block = Arc<[u8]>;
@@ -81,6 +83,8 @@ pub(crate) struct BufState {
     pub(crate) records: u32,
     /// What it held before the first of them; `None` for zeros.
     pub(crate) before: Option<Block>,
+    /// Its new data that is in memory alone, if it is.
+    pub(crate) waiting: Option<Weak<Waiting>>,
 }
 
 impl Buf {
@@ -96,6 +100,7 @@ impl Buf {
             built: false,
             records: 0,
             before: None,
+            waiting: None,
         };
         Self { block, referenced: AtomicBool::new(true), state: Mutex::new(state) }
     }

@@ -156,6 +156,10 @@ pub struct EngineStats {
     pub used_blocks: u64,
     /// Size of the journal area in blocks.
     pub ring_blocks: u64,
+    /// Blocks beside an NVM log that its records name.
+    pub buffer_used_blocks: u64,
+    /// Blocks of file data for which there is room beside an NVM log.
+    pub buffer_blocks: u64,
 }
 
 /// One way to make closed handles durable in order. See the crate documentation for the crash guarantee.

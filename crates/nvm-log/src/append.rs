@@ -3,6 +3,7 @@
 use crate::error::{LogError, Result};
 use crate::format::{HEAD, LINE};
 use crate::log::Log;
+use crate::pages::PageWrites;
 use crate::ring::{Claim, VOIDS};
 use ondol_env::plant::{self, Defect};
 
@@ -73,20 +74,34 @@ impl Slot<'_> {
     ///
     /// # Errors
     /// `TooLarge` for the lines that were claimed, which leaves a record of zeros; the memory's failure, after which the log is stopped.
-    pub fn complete(mut self, contents: &[u8]) -> Result<u64> {
+    pub fn complete(self, contents: &[u8]) -> Result<u64> {
+        self.complete_with(contents, None)
+    }
+
+    /// Where it is now: where it stays if no commit voids it.
+    pub fn position(&self) -> u64 {
+        self.claim.position
+    }
+
+    /// As [`Slot::complete`], and `pages` are durable under the same fence.
+    ///
+    /// # Errors
+    /// As for [`Slot::complete`].
+    pub fn complete_with(mut self, contents: &[u8], pages: Option<PageWrites<'_>>) -> Result<u64> {
         let (bytes, most) = (contents.len() as u64, self.room());
         if bytes > most {
             return Err(LogError::TooLarge { pool: self.promise.log.area.name().into(), bytes, most });
         }
-        self.write(contents)
+        self.write(contents, pages)
     }
 
-    fn write(&mut self, contents: &[u8]) -> Result<u64> {
+    fn write(&mut self, contents: &[u8], mut pages: Option<PageWrites<'_>>) -> Result<u64> {
         self.is_complete = true;
         let log = self.promise.log;
         loop {
             // The fence is this thread's; who sees the record complete may build on it.
-            log.area.write_record(self.claim.position, self.claim.lines, contents).map_err(|e| log.fail(e))?;
+            let beside = pages.take().map(|pages| pages.0);
+            log.area.write_record(self.claim.position, self.claim.lines, contents, beside).map_err(|e| log.fail(e))?;
             self.promise.kept -= self.claim.lines;
             if log.ring.complete(&self.claim) || plant::is(Defect::LogUnseenVoid) {
                 // The commit's line is given back with the commit.
@@ -102,7 +117,7 @@ impl Drop for Slot<'_> {
     fn drop(&mut self) {
         if !self.is_complete {
             // A failure stops the log, and whoever commits next is told.
-            let _stopped = self.write(&[]);
+            let _stopped = self.write(&[], None);
         }
     }
 }

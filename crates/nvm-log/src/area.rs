@@ -5,7 +5,7 @@ use crate::format::{HEAD, HEADER_BYTES, Header, LINE, Line, RECORD_BYTES, Seal, 
 use crate::ring::CLAIM_LINES;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
-use ondol_medium::{AreaKind, Fenced, HeaderFault, Nvm, NvmError, PAGE, Pool};
+use ondol_medium::{AreaKind, Fenced, HeaderFault, Nvm, NvmError, PAGE, Pool, WrittenBack};
 
 const COPIES: [u64; 2] = [0, PAGE];
 /// Where the tail lies in the page of its copy.
@@ -150,18 +150,29 @@ impl Area {
         (self.lines() - position % self.lines()) * LINE
     }
 
-    /// Writes an operation's record, durably. It takes all of its `lines`: zeros make shorter contents long enough.
-    pub(crate) fn write_record(&self, position: u64, lines: u64, contents: &[u8]) -> Result<Fenced<'_>> {
+    /// Writes an operation's record, durably, and what is `beside` it. It takes all of its `lines`: zeros make shorter contents long enough.
+    pub(crate) fn write_record<'n>(
+        &'n self,
+        position: u64,
+        lines: u64,
+        contents: &[u8],
+        beside: Option<WrittenBack<'n>>,
+    ) -> Result<Fenced<'n>> {
         let least = ((lines - 1) * LINE) as usize + 1;
         if HEAD + contents.len() < least {
             let mut padded = contents.to_vec();
             padded.resize(least.saturating_sub(HEAD), 0);
-            return self.write_whole(position, &padded);
+            return self.write_whole(position, &padded, beside);
         }
-        self.write_whole(position, contents)
+        self.write_whole(position, contents, beside)
     }
 
-    fn write_whole(&self, position: u64, contents: &[u8]) -> Result<Fenced<'_>> {
+    fn write_whole<'n>(
+        &'n self,
+        position: u64,
+        contents: &[u8],
+        beside: Option<WrittenBack<'n>>,
+    ) -> Result<Fenced<'n>> {
         let (in_first, rest) = contents.split_at(contents.len().min(LINE as usize - HEAD));
         let mut first = [0; LINE as usize];
         first[..HEAD].copy_from_slice(&self.seal.encode_head(position, contents));
@@ -180,7 +191,10 @@ impl Area {
         if plant::is(Defect::LogMissingWriteBack) {
             return Ok(self.nvm.stored().write_back().fence()?);
         }
-        let written = batch.write_back();
+        let mut written = batch.write_back();
+        if let Some(beside) = beside {
+            written = written.and(beside)?;
+        }
         if plant::is(Defect::LogMissingFence) {
             return Ok(self.nvm.fenced_by_others());
         }

@@ -12,24 +12,24 @@ impl Log {
     /// # Errors
     /// The memory's failure, after which the log is stopped; `Stopped`.
     pub fn commit(&self, position: u64) -> Result<()> {
-        self.commit_after(position, || Ok::<(), LogError>(()))
+        self.commit_after(position, |_| Ok::<(), LogError>(()))
     }
 
     /// As [`Log::commit`]. What records name outside of the log is made durable by `barrier`, which whoever commits calls when all records that the commit covers are
-    /// complete, and before it counts. Nobody else commits meanwhile.
+    /// complete, and before it counts; it is told the position below which they lie. Nobody else commits meanwhile.
     ///
     /// # Errors
     /// As for [`Log::commit`], and those of `barrier`, after which the log is stopped.
     pub fn commit_after<E: From<LogError>>(
         &self,
         position: u64,
-        barrier: impl FnOnce() -> std::result::Result<(), E>,
+        barrier: impl FnOnce(u64) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         let turn = self.ring.turn(position).map_err(|e| self.stopped(e))?;
         let Some(turn) = turn else { return Ok(()) };
         let unfinished = Unfinished(self);
         let span = self.ring.gather(turn, self.options.patience).map_err(|e| self.stopped(e))?;
-        barrier()?;
+        barrier(span.at)?;
         self.write(&span)?;
         std::mem::forget(unfinished);
         Ok(())

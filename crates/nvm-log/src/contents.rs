@@ -7,6 +7,7 @@
 use crate::area::{Area, Found};
 use crate::error::{Damage, Fault, LogError, Result};
 use crate::format::{LIMIT, LINE, Seal, Tail};
+use crate::pages::PageArea;
 use crate::ring::Span;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
@@ -38,8 +39,10 @@ pub struct Commit {
 #[derive(Debug)]
 pub struct Contents {
     area: Area,
+    pages: Option<PageArea>,
     tail: Tail,
     commits: Vec<Commit>,
+    on_damage: OnDamage,
     damage: Option<Damage>,
     /// No position from here on was ever used.
     unused: u64,
@@ -59,7 +62,7 @@ impl Contents {
             }
             Found::Log(area, tail) => (area, tail),
         };
-        let found = Self::read_all(area, tail, on_damage)?;
+        let found = Self::read_all((area, PageArea::of(pool)), tail, on_damage)?;
         found.area.mend(found.tail)?;
         Ok(found)
     }
@@ -71,13 +74,23 @@ impl Contents {
     pub fn inspect(pool: &Pool, on_damage: OnDamage) -> Result<Option<Self>> {
         match Area::find(pool, [0; 16])? {
             Found::Nothing(_) => Ok(None),
-            Found::Log(area, tail) => Self::read_all(area, tail, on_damage).map(Some),
+            Found::Log(area, tail) => Self::read_all((area, PageArea::of(pool)), tail, on_damage).map(Some),
         }
+    }
+
+    /// The pages that records may name, if the pool has any.
+    pub fn pages(&self) -> Option<&PageArea> {
+        self.pages.as_ref()
     }
 
     /// The commits, in their order.
     pub fn commits(&self) -> &[Commit] {
         &self.commits
+    }
+
+    /// What to do where something is missing.
+    pub fn on_damage(&self) -> OnDamage {
+        self.on_damage
     }
 
     /// What is missing, with [`OnDamage::GoOn`].
@@ -95,7 +108,7 @@ impl Contents {
     }
 
     /// Makes it empty, durably: everything in it is durable elsewhere.
-    pub(crate) fn forget(self) -> Result<(Area, Tail)> {
+    pub(crate) fn forget(self) -> Result<(Area, Option<PageArea>, Tail)> {
         // Records that no commit has covered lie behind the last one. Their positions must not come again: with new commits around them
         // they would count.
         let position = match self.commits.last() {
@@ -109,10 +122,10 @@ impl Contents {
         let number = number.or(self.commits.last().map(|last| last.number)).unwrap_or(self.tail.number);
         let tail = Tail { position, number };
         self.area.write_tail(tail)?;
-        Ok((self.area, tail))
+        Ok((self.area, self.pages, tail))
     }
 
-    fn read_all(area: Area, tail: Tail, on_damage: OnDamage) -> Result<Self> {
+    fn read_all((area, pages): (Area, Option<PageArea>), tail: Tail, on_damage: OnDamage) -> Result<Self> {
         let spans = find_commits(&area, tail)?;
         // Space is given away when the tail is durable, so nothing was ever claimed further than a lap from there.
         let unused = spans.iter().map(|(span, _)| span.at + 1).fold(tail.position, u64::max) + area.lines();
@@ -138,7 +151,7 @@ impl Contents {
             Some(damage) if on_damage == OnDamage::Refuse => {
                 Err(LogError::Damaged { pool: area.name().into(), damage })
             }
-            damage => Ok(Self { area, tail, commits, damage, unused }),
+            damage => Ok(Self { area, pages, tail, commits, on_damage, damage, unused }),
         }
     }
 }

@@ -11,6 +11,8 @@
 //! record whose thread has lost its processor is *voided* by the commit that waits for it, and its thread appends it again. Format,
 //! invariants and failure cases: `docs/design/scalable.md`.
 //!
+//! Beside the log a pool may have an area of pages ([`PageArea`]): what records need not carry, because they name it.
+//!
 //! It must not know ext4, journals or volumes: what records hold is the caller's.
 //!
 //! ```
@@ -41,6 +43,7 @@ mod contents;
 mod error;
 mod format;
 mod log;
+mod pages;
 mod ring;
 mod space;
 
@@ -50,3 +53,4 @@ pub use contents::{Commit, Contents, OnDamage};
 pub use error::{Damage, Fault, LogError, Result};
 pub use format::{LINE, LOG_VERSION};
 pub use log::{Log, LogStats, Options};
+pub use pages::{PageArea, PageWrites};

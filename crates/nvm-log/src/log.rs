@@ -4,6 +4,7 @@ use crate::area::Area;
 use crate::contents::Contents;
 use crate::error::{LogError, Result};
 use crate::format::Tail;
+use crate::pages::PageArea;
 use crate::ring::{Failed, Ring};
 use crate::space::Space;
 use ondol_env::Env;
@@ -45,6 +46,7 @@ pub struct LogStats {
 /// Dropping it leaves what is committed where it is, for [`Contents::open`].
 pub struct Log {
     pub(crate) area: Area,
+    pages: Option<PageArea>,
     pub(crate) ring: Ring,
     pub(crate) space: Space,
     pub(crate) env: Arc<dyn Env>,
@@ -76,7 +78,7 @@ impl Log {
     /// # Errors
     /// The memory's failure; `Spent` when its positions are used up.
     pub fn start(contents: Contents, env: Arc<dyn Env>, options: &Options) -> Result<Self> {
-        let (area, tail) = contents.forget()?;
+        let (area, pages, tail) = contents.forget()?;
         let lines = area.lines();
         Ok(Self {
             ring: Ring::new(lines, tail.position, tail.number),
@@ -86,7 +88,13 @@ impl Log {
             counts: Counts::default(),
             tail: Mutex::new(tail),
             area,
+            pages,
         })
+    }
+
+    /// The pages that its records may name, if its pool has any. None is in use when the log is started.
+    pub fn pages(&self) -> Option<&PageArea> {
+        self.pages.as_ref()
     }
 
     /// The position behind the newest durable commit. Positions below it are committed.

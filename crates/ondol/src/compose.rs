@@ -121,7 +121,7 @@ fn open_whole(
         JournalEngine::Classic => Arc::new(jbd2::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Compressed => Arc::new(compressed::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Scalable => {
-            let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), config)?;
+            let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), (config, options.buffer))?;
             attached = Some(hold);
             Arc::new(engine)
         }

@@ -12,7 +12,7 @@ use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
-use ondol_journal::scalable::{self, Ground};
+use ondol_journal::scalable::{self, Ground, Replayed};
 use ondol_journal::{Config, JournalError, LogMap, ScalableEngine};
 use ondol_medium::{Access, AreaKind, Nvm, NvmOptions, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
@@ -144,6 +144,12 @@ fn lost(image: &Image, pool: &Pool, attached: Attached) -> Result<Lost> {
     })
 }
 
+/// What is lost of file data, if anything is.
+fn lost_text(pool: &str, blocks: &[u64]) -> Option<String> {
+    let first = blocks.first()?;
+    Some(format!("{pool}: file data of {} blocks is lost, the first in block {first}", blocks.len()))
+}
+
 fn require_same(image: &Image, pool: &Pool, attached: Attached) -> Result<()> {
     let (wanted, found) = (attached.pool, pool.header().uuid);
     if wanted == found {
@@ -163,15 +169,12 @@ pub(crate) fn attach(
     map: LogMap,
     client: Arc<Shared>,
     env: Arc<dyn Env>,
-    config: Config,
+    (config, buffer): (Config, Option<u64>),
 ) -> Result<(ScalableEngine, Hold)> {
     let Some(shared_pool) = &media.pool else { return state(image, "no NVM pool".into()) };
     let sb = image.superblock();
     let mut pool = shared_pool.lock();
-    if pool.area(AreaKind::JOURNAL_LOG).is_none() {
-        let room = pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
-        pool.allot(AreaKind::JOURNAL_LOG, room)?;
-    }
+    lay_out(&mut pool, image, buffer)?;
     let contents = Contents::open(&pool, &*env, OnDamage::Refuse).map_err(JournalError::from)?;
     if let Some(newest) = contents.commits().last() {
         let what = format!(
@@ -188,6 +191,46 @@ pub(crate) fn attach(
     let (block_size, blocks) = (sb.block_size() as usize, sb.blocks_count());
     let ground = Ground { store: media.store.clone(), block_size, blocks, log, client, env };
     Ok((ScalableEngine::new(ground, config), Hold { map, attached, pool: shared_pool.clone() }))
+}
+
+/// File data takes so much of a new pool at most, unless told otherwise: more than a cache of the usual size keeps back is of no use.
+const MOST_BUFFER: u64 = 256 << 20;
+
+/// Divides a pool that has no log yet into pages for file data and a log.
+fn lay_out(pool: &mut Pool, image: &Image, buffer: Option<u64>) -> Result<()> {
+    let room = |pool: &Pool| pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
+    let has_log = pool.area(AreaKind::JOURNAL_LOG).is_some();
+    let found = pool.area(AreaKind::JOURNAL_PAGES).map(|area| area.len);
+    let wanted = buffer.map(|bytes| bytes.next_multiple_of(ondol_medium::PAGE));
+    if let Some(wanted) = wanted
+        && (has_log || found.is_some())
+        && wanted != found.unwrap_or(0)
+    {
+        let what = format!(
+            "the pool {} was laid out with {} bytes for file data, not {wanted}: leave `buffer=` out, or make the pool anew (`ondol pool create -F`)",
+            pool.nvm().name(),
+            found.unwrap_or(0)
+        );
+        return state(image, what);
+    }
+    if has_log {
+        return Ok(());
+    }
+    let pages = wanted.unwrap_or((room(pool) / 2).min(MOST_BUFFER) / ondol_medium::PAGE * ondol_medium::PAGE);
+    if found.is_none() && pages > 0 {
+        if pages > room(pool) / 4 * 3 {
+            let what = format!(
+                "`buffer={pages}` leaves too little of the pool {} for its log: at most three quarters of its {} bytes",
+                pool.nvm().name(),
+                room(pool)
+            );
+            return state(image, what);
+        }
+        pool.allot(AreaKind::JOURNAL_PAGES, pages)?;
+    }
+    let log = room(pool);
+    pool.allot(AreaKind::JOURNAL_LOG, log)?;
+    Ok(())
 }
 
 /// Brings home what the pool has of an image that says that it was attached to `attached`. Durable when this returns; the pool is empty then, and the image says so,
@@ -226,7 +269,8 @@ pub(crate) fn recover(
     let size = (sb.blocks_count(), sb.block_size() as usize);
     // Where things lie never changes, and a descriptor is in one sector: those at home can be believed whatever a checkpoint has done to the rest.
     let client = image.shared()?;
-    let recovered = scalable::recover(&media.store, size, &contents, &*client, &System)?;
+    let Replayed { recovered, lost } = scalable::recover(&media.store, size, &contents, &*client, &System)?;
+    let damage = damage.or_else(|| lost_text(name, &lost));
     if !media.in_memory {
         let env: Arc<dyn Env> = Arc::new(System);
         drop(Log::start(contents, env, &ondol_nvm_log::Options::default()).map_err(JournalError::from)?);

@@ -23,6 +23,7 @@ pub struct Options {
     pub(crate) zeroing: Option<bool>,
     /// Threads that write home; `None`: as many as seem good.
     pub(crate) checkpoint_threads: Option<usize>,
+    pub(crate) buffer: Option<u64>,
     /// For comparison alone.
     pub(crate) one_lock: bool,
     pub(crate) on_error: Option<OnError>,
@@ -55,6 +56,7 @@ impl Default for Options {
             journal_size: None,
             zeroing: None,
             checkpoint_threads: None,
+            buffer: None,
             one_lock: false,
             on_error: None,
             commit_seconds: None,
@@ -166,7 +168,7 @@ const MIN_CACHE: u64 = 4 << 20;
 const DEFAULT_COMMIT: u64 = 5;
 
 /// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 36] = [
+pub const OPTION_NAMES: [&str; 37] = [
     "ro",
     "rw",
     "norecovery",
@@ -201,6 +203,7 @@ pub const OPTION_NAMES: [&str; 36] = [
     "dirty=",
     "cache=",
     "checkpoint_threads=",
+    "buffer=",
     "zeroing",
     "nozeroing",
 ];
@@ -238,6 +241,9 @@ impl Options {
         }
         if let Some(threads) = self.checkpoint_threads {
             text += &format!(",checkpoint_threads={threads}");
+        }
+        if let Some(bytes) = self.buffer {
+            text += &format!(",buffer={bytes}");
         }
         text += if self.grpid == Some(true) { ",grpid" } else { ",nogrpid" };
         if !self.recovery {
@@ -299,6 +305,13 @@ impl Options {
     #[must_use]
     pub fn with_checkpoint_threads(mut self, threads: usize) -> Self {
         self.checkpoint_threads = Some(threads.max(1));
+        self
+    }
+
+    /// Has so many bytes of the NVM pool hold file data beside the log (`buffer=`), rounded up to pages; 0 for none. What a pool has is laid down when it first gets a volume.
+    #[must_use]
+    pub fn with_buffer(mut self, bytes: u64) -> Self {
+        self.buffer = Some(bytes);
         self
     }
 

@@ -49,14 +49,15 @@ pub fn is_pool(layer: &Layer) -> bool {
     &bytes == SIGNATURE
 }
 
-/// A pool in front of a volume, with a log of so many bytes.
+/// A pool in front of a volume, with a log of so many bytes and half as many for file data.
 ///
 /// # Panics
 /// There is no memory for it, or it is too small for a pool.
 pub fn pool(log: u64) -> Layer {
-    let areas = vec![(AreaKind::JOURNAL_LOG, log)];
+    let areas = vec![(AreaKind::JOURNAL_LOG, log), (AreaKind::JOURNAL_PAGES, log / 2)];
     let spec = PoolSpec { uuid: *b"laboratory pool.", areas, ..PoolSpec::default() };
-    let pool = Nvm::volatile(log + (8 << 10)).map_err(PoolError::from).and_then(|nvm| Pool::create(nvm, &spec));
+    let pool =
+        Nvm::volatile(log + log / 2 + (16 << 10)).map_err(PoolError::from).and_then(|nvm| Pool::create(nvm, &spec));
     let bytes = pool.and_then(|pool| Ok(pool.nvm().to_bytes()?));
     Layer::new(bytes.expect("a pool in memory"))
 }

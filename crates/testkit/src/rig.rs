@@ -184,14 +184,17 @@ fn recover_from_pool(store: &Arc<dyn BlockStore>, image: &Image) {
     scalable::recover(store, size, &contents, &*client, &System).expect("recovery from the pool");
 }
 
+/// Bytes for file data beside it.
+const PAGES: u64 = 1 << 20;
+
 /// Bytes of the log of a pool in front of a whole volume: little enough to be filled.
 const LOG: u64 = 6 << 20;
 
-/// A new pool in memory, with a log of so many bytes.
+/// A new pool in memory, with a log of so many bytes and some pages for file data: fewer than some tests write.
 fn pool(log: u64) -> Pool {
-    let areas = vec![(AreaKind::JOURNAL_LOG, log)];
+    let areas = vec![(AreaKind::JOURNAL_LOG, log), (AreaKind::JOURNAL_PAGES, PAGES)];
     let spec = PoolSpec { uuid: System.random_uuid(), areas, ..PoolSpec::default() };
-    Pool::create(Nvm::volatile(log + (1 << 20)).expect("memory"), &spec).expect("a pool")
+    Pool::create(Nvm::volatile(log + PAGES + (1 << 20)).expect("memory"), &spec).expect("a pool")
 }
 
 /// An engine over a new pool.

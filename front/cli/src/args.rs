@@ -112,6 +112,7 @@ Mount options:
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
   dirty=SIZE                      data that may be dirty before it is drained: 32M
   cache=SIZE                      memory for blocks, inodes, images and large requests: 128M
+  buffer=SIZE                     of a new NVM pool for file data: half of it, at most 256M
   checkpoint_threads=N            threads that write blocks home at a checkpoint: 4, or 1 on one processor
   norecovery, noload              with ro: do not replay the journal
   ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more

@@ -5,9 +5,10 @@
 
 use super::Core;
 use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
+use super::record::InPage;
 use crate::area::write_many;
 use crate::cache::{Block, Buf};
-use crate::{JournalError, NumberHash, Ranges, Result};
+use crate::{Corrupt, JournalError, NumberHash, Ranges, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Arc, thread};
@@ -22,6 +23,8 @@ struct Slice {
     batch: Batch,
     /// Their buffers, and how many records of each it takes.
     bufs: BTreeMap<u64, (Arc<Buf>, u32)>,
+    /// Pages that its records name.
+    pages: Vec<u32>,
 }
 
 impl Core {
@@ -71,7 +74,7 @@ impl Core {
     }
 
     fn bring_home(&self, batches: &[Committed], others: &HashSet<u64, NumberHash>) -> Result<()> {
-        let Slice { batch, bufs } = self.or_abort(self.slice_of(batches, others))?;
+        let Slice { batch, bufs, pages } = self.or_abort(self.slice_of(batches, others))?;
         let mut parts = in_order(&batch);
         if plant::is(Defect::LostHomeWrite) {
             parts[1].pop();
@@ -90,6 +93,9 @@ impl Core {
         self.home_works();
         reach::hit_if(!parts[0].is_empty(), Place::BuiltBlockHome);
         self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
+        if let Some(all) = &self.pages {
+            all.give(&pages);
+        }
         reach::hit(if self.log.tail() == self.log.durable() {
             Place::WholeCheckpoint
         } else {
@@ -144,16 +150,18 @@ impl Core {
                 buf.state.lock().take_seal(image, patches);
             }
         });
-        Ok(Slice { batch, bufs })
+        Ok(Slice { batch, bufs, pages: found.pages })
     }
 
     fn image(&self, buf: &Buf, (found, changed): (&Blocks, &Changed)) -> Result<Homing> {
         let mut state = buf.state.lock();
         let (kind, built) = (changed.kind, state.built);
+        let there = changed.is_page().is_some_and(|at| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page)));
+        reach::hit_if(there, Place::ThereAlready);
         if state.records == changed.records || plant::is(Defect::UncommittedHome) {
             let dirty = std::mem::take(&mut state.dirty);
             let image = state.image().unwrap_or_else(|| vec![0; self.block_size].into());
-            return Ok(Homing { kind, image, dirty, built });
+            return Ok(Homing { kind, image, dirty, built, there });
         }
         let before = state.before.clone();
         drop(state);
@@ -166,8 +174,19 @@ impl Core {
                 vec![0; self.block_size]
             }
         };
-        found.apply(changed, &mut image, &mut dirty)?;
-        Ok(Homing { kind, image: image.into(), dirty, built })
+        found.apply(changed, &mut image, &mut dirty, &mut |at, image| self.fetch(buf.block, at, image))?;
+        Ok(Homing { kind, image: image.into(), dirty, built, there })
+    }
+
+    /// What a committed record says lies in a page.
+    fn fetch(&self, block: u64, at: InPage, image: &mut [u8]) -> Result<()> {
+        let Some(pages) = &self.pages else { return Err(lost(block)) };
+        if pages.is_home(at.page) {
+            self.store.read(self.byte_offset(block), image)?;
+        } else if !pages.area().read(at.page, image)? {
+            return Err(lost(block));
+        }
+        if at.is(image) { Ok(()) } else { Err(lost(block)) }
     }
 
     /// Home has `image`, and with it so many records of the block.
@@ -183,4 +202,10 @@ impl Core {
             state.before = Some(image);
         }
     }
+}
+
+/// The contents of a block are neither where the log says, nor at home.
+pub(super) fn lost(block: u64) -> JournalError {
+    let what = "neither home nor the NVM pool has what the log says".into();
+    Corrupt { structure: "file data".into(), block, what }.into()
 }

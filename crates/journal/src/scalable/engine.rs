@@ -2,6 +2,7 @@
 
 use super::freed::Freed;
 use super::pace::Pace;
+use super::pages::Pages;
 use super::steps::{self, Bells};
 use super::turn::Turns;
 use super::{Core, Dirty, Failing, record};
@@ -46,6 +47,7 @@ impl ScalableEngine {
     pub fn new(ground: Ground, config: Config) -> Self {
         let Ground { store, block_size, blocks, log, client, env } = ground;
         let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let pages = log.pages().map(|area| Pages::new(area, block_size, config.dirty_bytes));
         let core = Arc::new(Core {
             store,
             block_size,
@@ -59,6 +61,7 @@ impl ScalableEngine {
             counters: std::array::from_fn(|_| Mutex::default()),
             turns: Turns::default(),
             pace: Pace::default(),
+            pages,
             aborted: OnceLock::new(),
             failing: Failing::default(),
             in_place: InPlace::default(),
@@ -160,11 +163,15 @@ impl Engine for ScalableEngine {
 
     fn wait(&self, tid: Tid) -> Result<()> {
         let _one = self.one();
-        self.core.wait(tid)
+        let core = &self.core;
+        if let Some(pages) = core.pages.as_ref().filter(|_| core.log.durable() <= tid.0) {
+            pages.somebody_syncs(true);
+        }
+        core.wait(tid)
     }
 
     fn checkpoint_all(&self) -> Result<()> {
-        self.core.wait(self.tid())?;
+        self.core.commit_late(self.tid())?;
         self.core.checkpoint_everything()
     }
 
@@ -186,6 +193,7 @@ impl Engine for ScalableEngine {
 
     fn stats(&self) -> EngineStats {
         let log = self.core.log.stats();
+        let (pages, all_pages) = self.core.pages.as_ref().map_or((0, 0), Pages::used);
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         EngineStats {
             commits: log.commits,
@@ -195,6 +203,8 @@ impl Engine for ScalableEngine {
             log_voided: log.voided,
             used_blocks: blocks(log.used),
             ring_blocks: blocks(log.capacity),
+            buffer_used_blocks: pages,
+            buffer_blocks: all_pages,
             ..*self.core.stats.lock()
         }
     }

@@ -52,6 +52,11 @@ impl Freed {
         later.flat_map(|(_, bufs)| bufs).map(|buf| buf.block).collect()
     }
 
+    /// Nobody gets a block that was freed, until [`Freed::end_checkpoint`].
+    pub(super) fn hold(&self) {
+        self.state.lock().checkpoint = true;
+    }
+
     /// Buffers that records below `end` have freed: nothing of them is in the log any more. Those of a later owner of the same block are others.
     pub(super) fn take_dead(&self, end: u64) -> Vec<Arc<Buf>> {
         let mut state = self.state.lock();

@@ -1,6 +1,6 @@
 //! From records to the images of a batch: what recovery and checkpoint have in common.
 
-use super::record::{self, Entry};
+use super::record::{self, Entry, Fetch, InPage};
 use crate::cache::Block;
 use crate::contract::{Client, Images, Kind, Patches};
 use crate::{Extent, JournalError, Ranges, Result};
@@ -13,6 +13,8 @@ pub(super) struct Part {
     pub(super) position: u64,
     at: usize,
     len: usize,
+    /// They are all that lies in this page.
+    page: Option<InPage>,
 }
 
 /// What a batch has of one block.
@@ -27,12 +29,24 @@ pub(super) struct Changed {
     pub(super) parts: Vec<Part>,
 }
 
+impl Changed {
+    /// The page that has all of the block, if that is what its records come to.
+    pub(super) fn is_page(&self) -> Option<InPage> {
+        match self.parts.as_slice() {
+            [Part { page, .. }] => *page,
+            _ => None,
+        }
+    }
+}
+
 /// The blocks of a batch, and its records.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     records: HashMap<u64, Vec<u8>>,
     pub(super) changed: BTreeMap<u64, Changed>,
     pub(super) freed: Vec<Extent>,
+    /// Pages that its records name.
+    pub(super) pages: Vec<u32>,
     /// Changes do not count any more, because their blocks were freed later.
     pub(super) dropped: bool,
 }
@@ -73,7 +87,9 @@ impl Blocks {
                         changed.fresh = true;
                         changed.parts.clear();
                     }
-                    changed.parts.push(Part { position, at, len: changes.len() });
+                    let page = record::page_of(changes);
+                    self.pages.extend(page.map(|page| page.page));
+                    changed.parts.push(Part { position, at, len: changes.len(), page });
                 }
             }
         }
@@ -84,10 +100,16 @@ impl Blocks {
     /// Applies the changes of one of the blocks to `image`, and notes the bytes that they touch.
     ///
     /// # Errors
-    /// They are not to be understood.
-    pub(super) fn apply(&self, changed: &Changed, image: &mut [u8], dirty: &mut Ranges) -> Result<()> {
+    /// They are not to be understood; those of `fetch`.
+    pub(super) fn apply(
+        &self,
+        changed: &Changed,
+        image: &mut [u8],
+        dirty: &mut Ranges,
+        fetch: Fetch<'_>,
+    ) -> Result<()> {
         for part in &changed.parts {
-            record::apply(&self.records[&part.position][part.at..part.at + part.len], image, dirty)?;
+            record::apply(&self.records[&part.position][part.at..part.at + part.len], image, dirty, fetch)?;
         }
         Ok(())
     }
@@ -102,6 +124,8 @@ pub(super) struct Homing {
     pub(super) dirty: Ranges,
     /// Home holds nothing of it yet.
     pub(super) built: bool,
+    /// Home has it.
+    pub(super) there: bool,
 }
 
 /// Blocks on their way home, by number.
@@ -133,7 +157,7 @@ pub(super) fn seal(batch: &mut Batch, client: &dyn Client, mut take: impl FnMut(
 /// The images to be written, in two parts: what was built must be home before a descriptor says that it is there.
 pub(super) fn in_order(batch: &Batch) -> [Vec<(u64, Block)>; 2] {
     [true, false].map(|built| {
-        let here = batch.iter().filter(|(_, homing)| homing.built == built);
+        let here = batch.iter().filter(|(_, homing)| homing.built == built && !homing.there);
         here.map(|(block, homing)| (*block, homing.image.clone())).collect()
     })
 }

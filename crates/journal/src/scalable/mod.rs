@@ -13,18 +13,22 @@
 
 mod checkpoint;
 mod dirty;
+mod drain;
 mod engine;
 mod failing;
 mod freed;
 mod images;
+mod named;
 mod pace;
+mod pages;
 mod record;
 mod recover;
 mod steps;
 mod turn;
 
 pub use engine::{Ground, ScalableEngine};
-pub use recover::{changed, recover};
+pub(crate) use pages::Waiting;
+pub use recover::{Replayed, changed, recover};
 
 use crate::block_engine::Config;
 use crate::cache::{Block, Buf, Cache, Home};
@@ -35,6 +39,7 @@ use crate::{JournalError, Result, WriteSet};
 use dirty::Dirty;
 use failing::Failing;
 use freed::Freed;
+use named::Named;
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -43,6 +48,7 @@ use ondol_env::sync::{Arc, Mutex, MutexGuard, thread};
 use ondol_env::{Env, thread_number};
 use ondol_nvm_log::{Log, LogError, Promise};
 use pace::Pace;
+use pages::Pages;
 use record::Draft;
 use std::sync::OnceLock;
 use steps::Bells;
@@ -78,6 +84,8 @@ pub(crate) struct Core {
     counters: [Mutex<()>; COUNTERS],
     turns: Turns,
     pace: Pace,
+    /// Pages for file data, if the pool has any.
+    pages: Option<Pages>,
     aborted: OnceLock<String>,
     failing: Failing,
     in_place: InPlace,
@@ -140,7 +148,10 @@ impl Core {
 
     fn wait(&self, tid: Tid) -> Result<()> {
         self.check_alive()?;
-        self.or_abort(self.log.commit_after(tid.0, || self.flush_data()))?;
+        self.or_abort(self.log.commit_after(tid.0, |end| {
+            self.flush_data()?;
+            self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
+        }))?;
         // There may be data that no record names.
         self.or_abort(self.flush_data())?;
         self.release_freed();
@@ -192,7 +203,7 @@ impl Core {
         if self.checkpoint()? {
             return Ok(());
         }
-        self.wait(self.tid())?;
+        self.commit_late(self.tid())?;
         if !self.checkpoint()? {
             // What is in the way is in the hands of others, who are about to be done.
             thread::yield_now();
@@ -203,6 +214,11 @@ impl Core {
     /// Before an operation begins where more memory is pinned than the cache allows: one slice goes home, this thread's or that of another who is at it. More would let
     /// those who come meanwhile fill again what this one has emptied; one is more than an operation brings.
     fn lend_a_hand(&self) -> Result<()> {
+        if self.much_waits(2) {
+            reach::hit(Place::ForegroundDrain);
+            let home = self.commit_late(self.tid())?;
+            self.stats.lock().staged_early_blocks += home;
+        }
         if !self.is_full.load(Relaxed) || !self.see_whether_full() {
             return Ok(());
         }
@@ -220,7 +236,7 @@ impl Core {
 
     /// Whether there is something to do for the steps.
     fn look(&self) {
-        if self.much_is_uncommitted() {
+        if self.much_is_uncommitted() || self.much_waits(1) {
             self.bells.committer.ring();
         }
         if self.is_crowded(2) {
@@ -267,7 +283,12 @@ impl Core {
     }
 
     /// The record of an operation. Blocks that are freed are named in it where older records of them are in the log.
-    fn draft(&self, arena: &[u8], blocks: &[Staged], freed: &[(Extent, Kind)]) -> Result<(Draft, Vec<Arc<Buf>>)> {
+    fn draft(
+        &self,
+        arena: &[u8],
+        (blocks, named): (&[Staged], &[Named]),
+        freed: &[(Extent, Kind)],
+    ) -> Result<(Draft, Vec<Arc<Buf>>)> {
         loop {
             let bufs = self.dirty.inside(freed.iter().map(|(extent, _)| *extent));
             let mut known = record::runs_of(bufs.iter().map(|buf| buf.block));
@@ -275,7 +296,7 @@ impl Core {
                 known.clear();
             }
             reach::hit_if(!known.is_empty(), Place::RevokeWritten);
-            let draft = Draft::new(arena, blocks, &known, self.block_size);
+            let draft = Draft::new(arena, blocks, &known, named, self.block_size);
             if draft.bytes.len() as u64 <= self.log.most() || known.is_empty() {
                 return Ok((draft, bufs));
             }
@@ -293,16 +314,21 @@ impl Core {
         if blocks.is_empty() && freed.is_empty() {
             return Ok(self.tid());
         }
-        let (mut draft, dead) = self.draft(&arena, &blocks, &freed)?;
+        let mut naming = self.name_pages(&arena, &mut blocks);
+        let (mut draft, dead) = self.draft(&arena, (&blocks, naming.as_slice()), &freed)?;
         let promise = self.promise(draft.bytes.len() as u64)?;
         let counters = self.lock_counters(&draft, &blocks);
+        naming.wait(&blocks);
         // Who builds on this operation waits for one of its locks, and so claims later.
         let slot = promise.claim(draft.bytes.len() as u64);
         for (n, staged) in blocks.into_iter().enumerate() {
             self.apply(n, staged, &arena, &mut draft);
         }
         let nth = self.handles[thread_number() as usize % COUNTS].0.fetch_add(1, Relaxed);
-        let position = self.or_abort(slot.complete(&draft.bytes).map_err(JournalError::from))?;
+        let pages = self.or_abort(naming.store())?;
+        let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
+        naming.is_complete(position);
+        self.need_no_more(&dead, position);
         drop(counters);
         if !freed.is_empty() {
             let extents: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();

@@ -2,10 +2,12 @@
 //!
 //! A change says what bytes or bits *are* afterwards, never by how much they differ: a record may be applied to a home that has it already.
 
+use super::named::Named;
 use crate::change::Change;
 use crate::contract::{Extent, Kind};
 use crate::handle::{Base, Staged};
 use crate::{JournalError, Ranges, Result};
+use ondol_format::csum::crc32c;
 
 /// Bytes in front of the changes of a block, or of a run that is freed.
 const ENTRY: usize = 24;
@@ -24,6 +26,12 @@ const SET: u64 = 2;
 const CLEAR: u64 = 3;
 const TOUCH: u64 = 4;
 const PATCH: u64 = 5;
+const PAGE: u64 = 6;
+
+/// Of a page: home may have its contents in its place.
+const OR_HOME: u32 = 1;
+/// Bytes of the contents of a change that names a page: a checksum, and zeros.
+const PAGE_BYTES: usize = 8;
 
 const WHAT_AT: u32 = 61;
 const FIRST_AT: u32 = 32;
@@ -65,8 +73,8 @@ pub(super) struct Counter {
 }
 
 impl Draft {
-    /// Of the blocks that are staged, and the runs that are freed.
-    pub(super) fn new(arena: &[u8], blocks: &[Staged], freed: &[Extent], block_size: usize) -> Self {
+    /// Of the blocks that are staged, those among them that a page holds, and the runs that are freed.
+    pub(super) fn new(arena: &[u8], blocks: &[Staged], freed: &[Extent], named: &[Named], block_size: usize) -> Self {
         let mut draft = Self { bytes: Vec::with_capacity(64 * (blocks.len() + 1)), counters: Vec::new() };
         if !freed.is_empty() {
             draft.entry(0, Kind::DATA, REVOKE, (freed.len() * RUN) as u32);
@@ -75,8 +83,12 @@ impl Draft {
             let word = extent.start | u64::from(extent.len) << RUN_LEN_AT;
             draft.bytes.extend_from_slice(&word.to_le_bytes());
         }
+        let mut named = named.iter().peekable();
         for (n, staged) in blocks.iter().enumerate() {
-            draft.block(n, staged, arena, block_size);
+            match named.next_if(|named| named.staged == n) {
+                Some(named) => draft.page(staged, named.at),
+                None => draft.block(n, staged, arena, block_size),
+            }
         }
         draft
     }
@@ -92,6 +104,13 @@ impl Draft {
     fn change(&mut self, what: u64, first: u32, count: u32) {
         let word = what << WHAT_AT | u64::from(first) << FIRST_AT | u64::from(count);
         self.bytes.extend_from_slice(&word.to_le_bytes());
+    }
+
+    /// All of a block, which lies in a page.
+    fn page(&mut self, staged: &Staged, at: InPage) {
+        self.entry(staged.buf.block, staged.kind, FRESH, (CHANGE + PAGE_BYTES) as u32);
+        self.change(PAGE, if at.or_home { OR_HOME } else { 0 }, at.page);
+        self.bytes.extend_from_slice(&u64::from(at.sum).to_le_bytes());
     }
 
     fn block(&mut self, n: usize, staged: &Staged, arena: &[u8], block_size: usize) {
@@ -170,6 +189,36 @@ impl Draft {
     }
 }
 
+/// Where the contents of a block lie that its record does not carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InPage {
+    pub(super) page: u32,
+    /// The checksum of the contents.
+    pub(super) sum: u32,
+    /// Or at home: they were written there before the commit.
+    pub(super) or_home: bool,
+}
+
+impl InPage {
+    /// Whether these are the contents.
+    pub(super) fn is(&self, contents: &[u8]) -> bool {
+        sum(contents) == self.sum
+    }
+
+    fn read(first: u32, page: u32, contents: &[u8]) -> Self {
+        let sum = u32::from_le_bytes(std::array::from_fn(|i| contents[i]));
+        Self { page, sum, or_home: first & OR_HOME != 0 }
+    }
+}
+
+/// The checksum of a page's contents.
+pub(super) fn sum(contents: &[u8]) -> u32 {
+    crc32c(!0, contents)
+}
+
+/// Puts what lies in a page into the image of its block.
+pub(super) type Fetch<'f> = &'f mut dyn FnMut(InPage, &mut [u8]) -> Result<()>;
+
 /// What a record says of one block, or of a run that is freed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Entry<'r> {
@@ -243,22 +292,31 @@ fn next_entry<'r>(record: &'r [u8], at: &mut usize) -> Option<Result<Entry<'r>>>
     Some(Ok(Entry::Changed { block, kind, fresh: flags & FRESH != 0, at: begins, changes }))
 }
 
-/// Applies an entry's changes to `image`, and notes the bytes that they touch.
+/// The page that an entry's changes name, if they do.
+pub(super) fn page_of(changes: &[u8]) -> Option<InPage> {
+    let (word, rest) = changes.split_first_chunk::<CHANGE>()?;
+    let word = u64::from_le_bytes(*word);
+    let contents = rest.get(..PAGE_BYTES).filter(|_| word >> WHAT_AT == PAGE)?;
+    Some(InPage::read((word >> FIRST_AT & FIRST) as u32, word as u32, contents))
+}
+
+/// Applies an entry's changes to `image`, and notes the bytes that they touch. What lies in a page is fetched by `fetch`.
 ///
 /// # Errors
-/// They go beyond the block or beyond the entry, or are none of this version's.
-pub(super) fn apply(mut changes: &[u8], image: &mut [u8], dirty: &mut Ranges) -> Result<()> {
+/// They go beyond the block or beyond the entry, or are none of this version's; those of `fetch`.
+pub(super) fn apply(mut changes: &[u8], image: &mut [u8], dirty: &mut Ranges, fetch: Fetch<'_>) -> Result<()> {
     let size = image.len() as u64;
     while let Some((word, rest)) = changes.split_first_chunk::<CHANGE>() {
         let word = u64::from_le_bytes(*word);
         let (what, first, count) = (word >> WHAT_AT, word >> FIRST_AT & FIRST, word & u64::from(u32::MAX));
         let unit = if matches!(what, SET | CLEAR) { 8 } else { 1 };
-        if first + count > size * unit {
+        if what != PAGE && first + count > size * unit {
             return Err(bad("a change goes beyond its block"));
         }
         let contents = match what {
             BYTES => count,
             PATCH => 2 * count,
+            PAGE => PAGE_BYTES as u64,
             _ => 0,
         };
         let split = rest.split_at_checked(contents as usize);
@@ -269,6 +327,10 @@ pub(super) fn apply(mut changes: &[u8], image: &mut [u8], dirty: &mut Ranges) ->
             SET => Change::Set { first, count }.apply(&[], image, dirty),
             CLEAR => Change::Clear { first, count }.apply(&[], image, dirty),
             TOUCH => dirty.add(first..first + count),
+            PAGE => {
+                fetch(InPage::read(first, count, contents), image)?;
+                dirty.add(0..size as u32);
+            }
             PATCH => {
                 let (concerned, values) = contents.split_at(count as usize);
                 let now = image[first as usize..].iter_mut().zip(concerned.iter().zip(values)).zip(first..);

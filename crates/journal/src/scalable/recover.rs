@@ -3,7 +3,9 @@
 //! Home may be older than the log, have all of it, or have parts of it: a checkpoint may have been cut off. It is not verified. Records say what bytes
 //! are, so after all of them home is what it would have become, and doing it again changes nothing.
 
+use super::checkpoint::lost;
 use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
+use super::record::InPage;
 use crate::area::{write_many, writers};
 use crate::contract::{Client, Kind};
 use crate::jbd2::Recovered;
@@ -13,20 +15,29 @@ use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
-use ondol_nvm_log::Contents;
+use ondol_nvm_log::{Contents, OnDamage};
+
+/// What recovery has done.
+#[derive(Clone, Debug, Default)]
+pub struct Replayed {
+    /// How much.
+    pub recovered: Recovered,
+    /// Blocks of file data whose contents are lost, with [`OnDamage::GoOn`]. Home has something else, or parts of them.
+    pub lost: Vec<u64>,
+}
 
 /// Writes what `contents` has of commits home, durably. The volume has `blocks` blocks of `block_size` bytes. `client` seals, as the descriptors at home
 /// have it: where bitmaps lie never changes, and each descriptor lies in one sector.
 ///
 /// # Errors
-/// A record that cannot be understood; the log's or the store's failure. What is home then is repeated the next time.
+/// A record that cannot be understood; contents of a block that are lost, unless it is to go on; the log's or the store's failure. What is home then is repeated the next time.
 pub fn recover(
     store: &Arc<dyn BlockStore>,
     (blocks, block_size): (u64, usize),
     contents: &Contents,
     client: &dyn Client,
     env: &dyn Env,
-) -> Result<Recovered> {
+) -> Result<Replayed> {
     let found = found(contents, blocks)?;
     reach::hit(match contents.commits().len() {
         0 => Place::ReplayNone,
@@ -34,9 +45,12 @@ pub fn recover(
         _ => Place::ReplaySeveral,
     });
     reach::hit_if(found.dropped, Place::RevokeHonoured);
-    let mut batch = Batch::new();
+    let (mut batch, mut gone) = (Batch::new(), Vec::new());
     for (block, changed) in &found.changed {
-        batch.insert(*block, image(&**store, block_size, *block, (&found, changed), client)?);
+        let mut source =
+            Source { store: &**store, contents, block: *block, is_all: changed.is_page().is_some(), lost: false };
+        batch.insert(*block, image(&mut source, block_size, (&found, changed), client)?);
+        gone.extend(source.lost.then_some(*block));
     }
     seal(&mut batch, client, |_, image, patches| patches.apply(Arc::make_mut(image)));
     for part in in_order(&batch) {
@@ -48,7 +62,8 @@ pub fn recover(
         }
     }
     let transactions = contents.commits().len() as u64;
-    Ok(Recovered { transactions, blocks: batch.len() as u64, revoked: found.freed.len() as u64 })
+    let recovered = Recovered { transactions, blocks: batch.len() as u64, revoked: found.freed.len() as u64 };
+    Ok(Replayed { recovered, lost: gone })
 }
 
 /// The blocks that the commits in `contents` have changed: what they hold, and which bytes. The volume has `blocks` blocks of `block_size` bytes.
@@ -59,7 +74,7 @@ pub fn changed(contents: &Contents, (blocks, block_size): (u64, usize)) -> Resul
     let (found, mut touched) = (found(contents, blocks)?, Vec::new());
     for changed in found.changed.values() {
         let (mut scratch, mut ranges) = (vec![0; block_size], Ranges::default());
-        found.apply(changed, &mut scratch, &mut ranges)?;
+        found.apply(changed, &mut scratch, &mut ranges, &mut |_, _| Ok(()))?;
         touched.push((changed.kind, ranges));
     }
     Ok(touched)
@@ -73,10 +88,42 @@ fn found(contents: &Contents, blocks: u64) -> Result<Blocks> {
     Ok(found)
 }
 
-fn image(
-    store: &dyn BlockStore,
-    block_size: usize,
+/// Where the contents of one block come from.
+struct Source<'s> {
+    store: &'s dyn BlockStore,
+    contents: &'s Contents,
     block: u64,
+    /// What a page has is all that the log has of it, so home has that or nothing.
+    is_all: bool,
+    lost: bool,
+}
+
+impl Source<'_> {
+    fn fetch(&mut self, at: InPage, image: &mut [u8]) -> Result<()> {
+        if let Some(pages) = self.contents.pages()
+            && pages.read(at.page, image)?
+            && (at.is(image) || plant::is(Defect::UncheckedPage))
+        {
+            return Ok(());
+        }
+        self.store.read(self.block * image.len() as u64, image)?;
+        // Later changes may have come home with it.
+        let is_home = at.or_home && (at.is(image) || !self.is_all);
+        reach::hit_if(is_home, Place::PageAtHome);
+        match self.contents.on_damage() {
+            _ if is_home => Ok(()),
+            OnDamage::Refuse => Err(lost(self.block)),
+            OnDamage::GoOn => {
+                self.lost = true;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn image(
+    source: &mut Source<'_>,
+    block_size: usize,
     (found, changed): (&Blocks, &Changed),
     client: &dyn Client,
 ) -> Result<Homing> {
@@ -84,9 +131,9 @@ fn image(
     if changed.fresh && !plant::is(Defect::UnfreshBase) {
         dirty.add(0..block_size as u32);
     } else {
-        store.read(block * block_size as u64, &mut image)?;
+        source.store.read(source.block * block_size as u64, &mut image)?;
         built = changed.kind != Kind::DATA && client.build(changed.kind, &mut image);
     }
-    found.apply(changed, &mut image, &mut dirty)?;
-    Ok(Homing { kind: changed.kind, image: image.into(), dirty, built })
+    found.apply(changed, &mut image, &mut dirty, &mut |at, image| source.fetch(at, image))?;
+    Ok(Homing { kind: changed.kind, image: image.into(), dirty, built, there: false })
 }

@@ -49,11 +49,12 @@ impl Step for Committer {
             core.uncommitted_since.store(now, Relaxed);
         }
         let age = if since == 0 { 0 } else { now.saturating_sub(since) };
-        if Duration::from_nanos(age).as_secs() < core.config.commit_interval && !core.much_is_uncommitted() {
+        let is_old = Duration::from_nanos(age).as_secs() >= core.config.commit_interval;
+        if !is_old && !core.much_is_uncommitted() && !core.much_waits(1) {
             return Ok(Progress::Idle);
         }
         reach::hit(Place::TimerCommit);
-        core.wait(crate::Tid(newest))?;
+        core.commit_late(crate::Tid(newest))?;
         core.uncommitted_since.store(0, Relaxed);
         Ok(Progress::Worked)
     }
@@ -105,7 +106,7 @@ impl Step for Checkpointer {
             return Ok(Progress::Idle);
         }
         if !core.checkpoint()? {
-            core.wait(core.tid())?;
+            core.commit_late(core.tid())?;
             if !core.checkpoint()? {
                 return Ok(Progress::Idle);
             }

@@ -5,3 +5,4 @@ mod compressed;
 mod contract;
 mod older_journal;
 mod scalable;
+mod scalable_pages;

@@ -13,10 +13,10 @@ use ondol_nvm_log::{Contents, Log, OnDamage, Options};
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
 use ondol_testkit::schedule::{Schedule, Task};
 
-/// With a ring of so many bytes.
-struct Scalable(u64);
+/// With a ring of so many bytes, and so many for file data.
+pub(crate) struct Scalable(pub(crate) u64, pub(crate) u64);
 
-const USUAL: Scalable = Scalable(2 << 20);
+pub(crate) const USUAL: Scalable = Scalable(2 << 20, 256 << 10);
 
 impl Rig for Scalable {
     fn empty(&self) -> Vec<u8> {
@@ -24,8 +24,9 @@ impl Rig for Scalable {
     }
 
     fn pool(&self) -> Option<Vec<u8>> {
-        let areas = vec![(AreaKind::JOURNAL_LOG, self.0)];
-        let nvm = Nvm::volatile(self.0 + (64 << 10)).unwrap();
+        let areas = [(AreaKind::JOURNAL_LOG, self.0), (AreaKind::JOURNAL_PAGES, self.1)];
+        let areas = areas.into_iter().filter(|(_, len)| *len > 0).collect();
+        let nvm = Nvm::volatile(self.0 + self.1 + (64 << 10)).unwrap();
         let pool = Pool::create(nvm, &PoolSpec { uuid: [3; 16], areas, ..PoolSpec::default() }).unwrap();
         Some(pool.nvm().to_bytes().unwrap())
     }
@@ -53,7 +54,21 @@ impl Rig for Scalable {
 /// Where cuts of power are tried, each of which begins with a look at the whole ring.
 mod small {
     use super::*;
-    crate::contract::engine_contract!(Scalable(256 << 10); every_crash_leaves_a_prefix);
+    crate::contract::engine_contract!(Scalable(256 << 10, 8 << 10); every_crash_leaves_a_prefix);
+}
+
+/// Without pages everything goes through the log.
+mod without_pages {
+    use super::*;
+    crate::contract::engine_contract!(
+        Scalable(2 << 20, 0);
+        new_data_is_there_when_it_is_named
+        new_data_that_goes_home_early_is_there_when_it_is_named
+        new_data_is_not_bound_by_the_ring
+        a_small_log_wraps_and_never_loses
+    );
+
+    crate::contract::engine_contract!(Scalable(256 << 10, 0); every_crash_leaves_a_prefix);
 }
 
 crate::contract::engine_contract!(
@@ -76,7 +91,7 @@ crate::contract::engine_contract!(
     a_handle_that_changed_nothing_is_no_work
 );
 
-fn block_of(store: &dyn BlockStore, block: u64) -> Vec<u8> {
+pub(crate) fn block_of(store: &dyn BlockStore, block: u64) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK];
     store.read(block * BLOCK as u64, &mut bytes).unwrap();
     bytes
@@ -157,7 +172,7 @@ fn one_slice(b: &Bench) {
 /// A checkpoint takes the oldest commits, an eighth of the ring; what the others have stays in the log.
 #[test]
 fn a_checkpoint_takes_a_slice() {
-    let rig = Scalable(64 << 10);
+    let rig = Scalable(64 << 10, 16 << 10);
     let b = bench(&rig);
     // Each takes 18 lines with its commit; a slice is 112 of 896.
     for n in 0..40u8 {
@@ -177,7 +192,7 @@ fn a_checkpoint_takes_a_slice() {
 
 /// A block has a next owner already when a slice comes by its first one's records. Returns what it holds after a crash, and at home before that.
 fn owners_in_different_slices() -> (u8, u8) {
-    let rig = Scalable(64 << 10);
+    let rig = Scalable(64 << 10, 16 << 10);
     let b = bench(&rig);
     let others = |which: std::ops::Range<u64>| {
         for n in which {
@@ -224,7 +239,7 @@ fn a_slice_leaves_alone_what_has_a_next_owner() {
 
 /// Wrong states after cuts of a recovery that were recovered again, and how many there were.
 fn recovery_is_cut() -> (usize, usize) {
-    let rig = Scalable(64 << 10);
+    let rig = Scalable(64 << 10, 16 << 10);
     let b = bench(&rig);
     (0..3).for_each(|i| b.fill(HOME + i, 5 + i as u8));
     b.sync();
@@ -257,7 +272,7 @@ fn a_recovery_that_is_cut_is_done_again() {
 /// A block that was freed is taken by another, synced, and freed again, while a checkpoint takes its first freeing home: as long as the second is not committed, what
 /// was synced is there. Returns the interleavings in which it was not, and those that could be judged.
 fn freed_again_beside_a_checkpoint(interleavings: u64) -> (Vec<u64>, u64) {
-    let rig = Scalable(256 << 10);
+    let rig = Scalable(256 << 10, 8 << 10);
     let free = |b: &Bench, mark: u8| {
         let mut h = b.handle(2);
         h.free(Extent { start: HOME, len: 1 }, META);
@@ -313,7 +328,7 @@ fn a_block_that_is_freed_again_beside_a_checkpoint_is_not_lost() {
 /// Numbers that several threads add to are right in the log, also where a commit voids one of them.
 fn counters_add_up(interleavings: std::ops::Range<u64>) -> Result<(), String> {
     for n in interleavings {
-        let b = Arc::new(bench(&Scalable(256 << 10)));
+        let b = Arc::new(bench(&Scalable(256 << 10, 8 << 10)));
         let adder = |at: u64| -> Task {
             let b = b.clone();
             Box::new(move || {
@@ -329,7 +344,7 @@ fn counters_add_up(interleavings: std::ops::Range<u64>) -> Result<(), String> {
         let tasks = vec![adder(0), adder(1), syncer(b.clone()), adder(2)];
         Schedule::fitted(2_000, n).run(tasks).map_err(|e| e.to_string())?;
         b.sync();
-        let after = block_of(&*b.crashed(&Scalable(256 << 10)), HOME)[0];
+        let after = block_of(&*b.crashed(&Scalable(256 << 10, 8 << 10)), HOME)[0];
         if after != 9 {
             return Err(format!("interleaving {n}: {after} of 9"));
         }
@@ -347,7 +362,7 @@ fn counters_are_right_whatever_is_voided() {
 /// Threads that bring more than the ring holds make room themselves, and lose nothing.
 #[test]
 fn a_full_ring_slows_down_and_never_stops() {
-    let rig = Scalable(64 << 10);
+    let rig = Scalable(64 << 10, 16 << 10);
     let b = bench(&rig);
     let max = b.engine.max_blocks();
     assert!((1..16).contains(&max), "{max}");
@@ -409,7 +424,7 @@ fn a_home_that_fails_for_a_while_loses_nothing() {
 /// A home that fails for good: operations begin until half of the log is full, and what was acknowledged is there after a crash.
 #[test]
 fn a_home_that_fails_for_good_ends_operations_and_no_promise() {
-    let rig = Scalable(64 << 10);
+    let rig = Scalable(64 << 10, 16 << 10);
     let b = bench(&rig);
     b.store.inner().arm(FaultPlan { writes: Some(0), ..FaultPlan::default() });
     assert!(b.engine.steps().iter().all(|step| step.step().is_ok()));

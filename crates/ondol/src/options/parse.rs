@@ -42,6 +42,7 @@ impl Options {
             ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix")),
             ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
             ("dirty", Some(v)) => self.dirty_bytes = size("dirty", v)?.max(64 << 10),
+            ("buffer", Some(v)) => self.buffer = Some(size("buffer", v)?),
             ("checkpoint_threads", Some(v)) => self.checkpoint_threads = Some(threads(v)?),
             ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
             _ => return Err(OptionError::Unknown(word.into())),

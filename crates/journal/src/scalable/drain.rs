@@ -1,0 +1,70 @@
+//! What waits goes home before it is committed, where no program waits for the commit.
+
+use super::Core;
+use super::pages::{self, Pages};
+use crate::Result;
+use crate::area::write_many;
+use crate::contract::Tid;
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
+
+/// So great a part of what may be dirty waits at most before it goes home.
+const PARTS: u64 = 4;
+
+impl Core {
+    /// Whether much waits: `times` what should.
+    pub(super) fn much_waits(&self, times: u64) -> bool {
+        let Some(pages) = &self.pages else { return false };
+        let all = pages.area().pages(self.block_size) as u64 * self.block_size as u64;
+        let most = (self.config.dirty_bytes / PARTS).min(self.config.pending_bytes / PARTS).min(all / 2);
+        pages.waiting() >= times * most.max(self.block_size as u64)
+    }
+
+    /// Commits `tid`, what waits being home before that. Nobody needs it soon. Returns how many blocks have gone home.
+    pub(super) fn commit_late(&self, tid: Tid) -> Result<u64> {
+        let mut home = 0;
+        if let Some(pages) = &self.pages {
+            pages.somebody_syncs(false);
+            home = self.drain(pages);
+        }
+        self.wait(tid)?;
+        Ok(home)
+    }
+
+    /// Writes what waits home, durably. Where that fails it goes on waiting: the commit stores it in the pool.
+    fn drain(&self, pages: &Pages) -> u64 {
+        if pages.waiting() == 0 || self.home_rests() {
+            return 0;
+        }
+        // No checkpoint writes meanwhile, and no block gets another owner: what is written late must not be written over what is newer.
+        let Some(_turn) = self.turns.take() else { return 0 };
+        self.freed.hold();
+        let waiting = pages.to_bring_home();
+        let home = match self.write_waiting(&pages::images(&waiting)) {
+            Ok(()) => {
+                reach::hit(Place::WaitingHome);
+                pages.are_home(&waiting);
+                self.stats.lock().staged_blocks += waiting.len() as u64;
+                waiting.len() as u64
+            }
+            Err(e) => {
+                drop(self.home_fails(e));
+                0
+            }
+        };
+        self.freed.end_checkpoint();
+        self.release_freed();
+        home
+    }
+
+    fn write_waiting(&self, images: &[(u64, crate::Block)]) -> Result<()> {
+        if images.is_empty() {
+            return Ok(());
+        }
+        write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
+        if plant::is(Defect::UnflushedPages) {
+            return Ok(());
+        }
+        self.flush()
+    }
+}

@@ -1,0 +1,238 @@
+//! Pages in the pool for whole blocks of file data, which records name in place of carrying them.
+//!
+//! ```text
+//!   named ─┬─▶ stored, under the fence of its record             while programs sync
+//!          └─▶ waits ─┬─▶ stored, before the commit's line        an fsync comes first
+//!                     └─▶ home and flushed, before the commit     nobody syncs: the page is never written
+//! ```
+//!
+//! Only what lies in blocks that the operation has allocated may wait: it may be home before it is committed, since no committed state reaches it.
+
+use crate::cache::Block;
+use crate::{NumberHash, Result};
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
+use ondol_env::sync::atomic::{
+    AtomicBool, AtomicU8, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
+};
+use ondol_env::sync::{Arc, Mutex};
+use ondol_env::thread_number;
+use ondol_nvm_log::PageArea;
+use std::collections::HashSet;
+
+const SHARDS: usize = 16;
+
+/// So great a part of what may be dirty one thread may have stored at once since the last commit; what is more waits.
+const AT_ONCE: u64 = 32;
+
+/// Where what a page was named for is.
+const FREE: u8 = 0;
+const STORED: u8 = 1;
+const WAITS: u8 = 2;
+const HOME: u8 = 3;
+
+/// The pages of one engine.
+pub(super) struct Pages {
+    area: PageArea,
+    block_size: usize,
+    states: Vec<AtomicU8>,
+    shards: [Shard; SHARDS],
+    /// Bytes of new data that one thread may have stored at once.
+    at_once: u64,
+    /// The last commit came because much had piled up, and no program waited for it.
+    nobody_syncs: AtomicBool,
+}
+
+/// What one thread, or a few, have.
+#[derive(Default)]
+#[repr(align(128))]
+struct Shard {
+    free: Mutex<Vec<u32>>,
+    waiting: Mutex<Vec<Arc<Waiting>>>,
+    waiting_bytes: AtomicU64,
+    /// Bytes stored at once since the commit up to `since`.
+    stored: AtomicU64,
+    since: AtomicU64,
+}
+
+/// New data that is in memory alone. Its record names a page that does not hold it yet.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    page: u32,
+    block: u64,
+    image: Block,
+    /// Where its record lies, once that is complete.
+    position: AtomicU64,
+    /// Where the record lies that frees the block, once that is complete.
+    freed: AtomicU64,
+}
+
+impl Waiting {
+    /// Its record is complete.
+    pub(super) fn named_at(&self, position: u64) {
+        self.position.store(position, Release);
+    }
+
+    /// A complete record frees its block.
+    pub(crate) fn freed_at(&self, position: u64) {
+        self.freed.store(position, Release);
+    }
+
+    /// What commits everything below `end` needs nothing of it.
+    fn is_freed_below(&self, end: u64) -> bool {
+        (1..end).contains(&self.freed.load(Acquire))
+    }
+}
+
+impl Pages {
+    pub(super) fn new(area: &PageArea, block_size: usize, dirty_bytes: u64) -> Self {
+        let pages = area.pages(block_size);
+        let shards: [Shard; SHARDS] = Default::default();
+        for (n, shard) in shards.iter().enumerate() {
+            // The lowest is taken first.
+            *shard.free.lock() = (0..pages).skip(n).step_by(SHARDS).collect::<Vec<_>>().into_iter().rev().collect();
+        }
+        let states = (0..pages).map(|_| AtomicU8::new(FREE)).collect();
+        let at_once = dirty_bytes / AT_ONCE;
+        Self { area: area.clone(), block_size, states, shards, at_once, nobody_syncs: AtomicBool::new(false) }
+    }
+
+    pub(super) fn area(&self) -> &PageArea {
+        &self.area
+    }
+
+    fn shard(&self) -> &Shard {
+        &self.shards[thread_number() as usize % SHARDS]
+    }
+
+    /// A page that is free, if there is one: of this thread's, or of another's.
+    pub(super) fn take(&self) -> Option<u32> {
+        let from = thread_number() as usize;
+        let page = (0..SHARDS).find_map(|n| self.shards[(from + n) % SHARDS].free.lock().pop());
+        reach::hit_if(page.is_none(), Place::NoFreePage);
+        page
+    }
+
+    /// Nothing names these any more.
+    pub(super) fn give(&self, pages: &[u32]) {
+        if pages.is_empty() {
+            return;
+        }
+        pages.iter().for_each(|page| self.set(*page, FREE));
+        self.shard().free.lock().extend(pages);
+    }
+
+    fn set(&self, page: u32, state: u8) {
+        self.states[page as usize].store(state, Release);
+    }
+
+    /// Whether `bytes` of new data are to wait, where everything below `durable` is committed.
+    pub(super) fn are_to_wait(&self, bytes: u64, durable: u64) -> bool {
+        if bytes == 0 || self.nobody_syncs.load(Relaxed) {
+            return bytes > 0;
+        }
+        let shard = self.shard();
+        if shard.since.load(Relaxed) != durable {
+            shard.since.store(durable, Relaxed);
+            shard.stored.store(0, Relaxed);
+        }
+        shard.stored.fetch_add(bytes, Relaxed) + bytes > self.at_once
+    }
+
+    /// A program waits for a commit, or one is made that none waits for.
+    pub(super) fn somebody_syncs(&self, does: bool) {
+        if self.nobody_syncs.load(Relaxed) == does {
+            self.nobody_syncs.store(!does, Relaxed);
+        }
+    }
+
+    /// The page holds what its record says, with that record's fence.
+    pub(super) fn is_stored(&self, page: u32) {
+        self.set(page, STORED);
+    }
+
+    /// `image` of `block` waits, to be stored in `page` if it must.
+    pub(super) fn wait(&self, page: u32, block: u64, image: Block) -> Arc<Waiting> {
+        reach::hit(Place::DataWaits);
+        self.set(page, WAITS);
+        let waiting = Waiting { page, block, image, position: AtomicU64::new(0), freed: AtomicU64::new(0) };
+        let (waiting, shard) = (Arc::new(waiting), self.shard());
+        shard.waiting.lock().push(waiting.clone());
+        shard.waiting_bytes.fetch_add(self.block_size as u64, Relaxed);
+        waiting
+    }
+
+    /// Bytes that wait.
+    pub(super) fn waiting(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.waiting_bytes.load(Relaxed)).sum()
+    }
+
+    /// Pages that are named, and all of them.
+    pub(super) fn used(&self) -> (u64, u64) {
+        let free: usize = self.shards.iter().map(|shard| shard.free.lock().len()).sum();
+        ((self.states.len() - free) as u64, self.states.len() as u64)
+    }
+
+    /// Stores what waits, durably: whoever commits everything below `end` does so before it counts. What records in there have freed is needed no more.
+    pub(super) fn store_waiting(&self, end: u64) -> Result<()> {
+        let mut taken: Vec<Arc<Waiting>> = Vec::new();
+        for shard in self.shards.iter().filter(|shard| shard.waiting_bytes.load(Relaxed) > 0) {
+            let mut waiting = shard.waiting.lock();
+            taken.append(&mut waiting);
+            shard.waiting_bytes.store(0, Relaxed);
+        }
+        let before = taken.len();
+        taken.retain(|waiting| !waiting.is_freed_below(end));
+        reach::hit_if(taken.len() < before, Place::WaitingFreed);
+        if taken.is_empty() || plant::is(Defect::UnstoredPages) {
+            return Ok(());
+        }
+        reach::hit(Place::WaitingStored);
+        self.area.write(taken.iter().map(|waiting| (waiting.page, &*waiting.image)))?.fence()?;
+        for waiting in taken {
+            let state = &self.states[waiting.page as usize];
+            // It may have come home meanwhile.
+            let _was_home = state.compare_exchange(WAITS, STORED, AcqRel, Acquire);
+        }
+        Ok(())
+    }
+
+    /// What waits and may go home: its records are complete. In the order of blocks.
+    pub(super) fn to_bring_home(&self) -> Vec<Arc<Waiting>> {
+        let mut found: Vec<Arc<Waiting>> = Vec::new();
+        for shard in &self.shards {
+            let is_named = |waiting: &&Arc<Waiting>| waiting.position.load(Acquire) > 0;
+            let waiting = shard.waiting.lock();
+            found.extend(waiting.iter().filter(is_named).filter(|w| !w.is_freed_below(u64::MAX)).cloned());
+        }
+        found.sort_unstable_by_key(|waiting| waiting.block);
+        found
+    }
+
+    /// These are home, durably. Who has stored them meanwhile has done so for nothing.
+    pub(super) fn are_home(&self, home: &[Arc<Waiting>]) {
+        for waiting in home {
+            let state = &self.states[waiting.page as usize];
+            let _was_stored = state.compare_exchange(WAITS, HOME, AcqRel, Acquire);
+        }
+        let pages: HashSet<u64, NumberHash> = home.iter().map(|waiting| u64::from(waiting.page)).collect();
+        for shard in &self.shards {
+            let mut waiting = shard.waiting.lock();
+            let before = waiting.len();
+            waiting.retain(|waiting| !pages.contains(&u64::from(waiting.page)));
+            let gone = (before - waiting.len()) * self.block_size;
+            shard.waiting_bytes.fetch_sub(gone as u64, Relaxed);
+        }
+    }
+
+    /// Whether home has what this page was named for.
+    pub(super) fn is_home(&self, page: u32) -> bool {
+        self.states.get(page as usize).is_some_and(|state| state.load(Acquire) == HOME)
+    }
+}
+
+/// The images of what goes home, by block.
+pub(super) fn images(waiting: &[Arc<Waiting>]) -> Vec<(u64, Block)> {
+    waiting.iter().map(|waiting| (waiting.block, waiting.image.clone())).collect()
+}
