@@ -37,7 +37,7 @@ impl Core {
             return 0;
         }
         // No checkpoint writes meanwhile, and no block gets another owner: what is written late must not be written over what is newer.
-        let Some(_turn) = self.turns.take() else { return 0 };
+        let turn = self.turns.take_next();
         self.freed.hold();
         let waiting = pages.to_bring_home();
         let home = match self.write_waiting(&pages::images(&waiting)) {
@@ -53,6 +53,7 @@ impl Core {
             }
         };
         self.freed.end_checkpoint();
+        drop(turn);
         self.release_freed();
         home
     }

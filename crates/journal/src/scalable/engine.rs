@@ -69,6 +69,7 @@ impl ScalableEngine {
             stats: Mutex::default(),
             handles: Default::default(),
             is_full: AtomicBool::new(false),
+            is_flooded: AtomicBool::new(false),
             uncommitted_since: AtomicU64::new(0),
         });
         let cache = Arc::new(Cache::new(block_size, config.cache_bytes, core.clone(), client));

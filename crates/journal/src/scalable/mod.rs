@@ -95,6 +95,8 @@ pub(crate) struct Core {
     handles: [Count; COUNTS],
     /// More memory is pinned than the cache allows.
     is_full: AtomicBool,
+    /// Twice as much waits as should.
+    is_flooded: AtomicBool,
     /// When somebody saw that something is not committed, in monotonic nanoseconds; 0 when nothing was.
     uncommitted_since: AtomicU64,
 }
@@ -214,10 +216,11 @@ impl Core {
     /// Before an operation begins where more memory is pinned than the cache allows: one slice goes home, this thread's or that of another who is at it. More would let
     /// those who come meanwhile fill again what this one has emptied; one is more than an operation brings.
     fn lend_a_hand(&self) -> Result<()> {
-        if self.much_waits(2) {
+        if self.is_flooded.load(Relaxed) {
             reach::hit(Place::ForegroundDrain);
             let home = self.commit_late(self.tid())?;
             self.stats.lock().staged_early_blocks += home;
+            self.is_flooded.store(self.much_waits(2), Relaxed);
         }
         if !self.is_full.load(Relaxed) || !self.see_whether_full() {
             return Ok(());
@@ -239,6 +242,7 @@ impl Core {
         if self.much_is_uncommitted() || self.much_waits(1) {
             self.bells.committer.ring();
         }
+        self.is_flooded.store(self.much_waits(2), Relaxed);
         if self.is_crowded(2) {
             self.bells.checkpointer.ring();
         }
@@ -327,7 +331,7 @@ impl Core {
         let nth = self.handles[thread_number() as usize % COUNTS].0.fetch_add(1, Relaxed);
         let pages = self.or_abort(naming.store())?;
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
-        naming.is_complete(position);
+        let much = naming.is_complete(position);
         self.need_no_more(&dead, position);
         drop(counters);
         if !freed.is_empty() {
@@ -339,7 +343,7 @@ impl Core {
             self.stats.lock().revokes += extents.len() as u64;
             self.freed.add(position, extents, dead);
         }
-        if nth.is_multiple_of(LOOKS) || draft.bytes.len() >= LARGE {
+        if much || nth.is_multiple_of(LOOKS) || draft.bytes.len() >= LARGE {
             self.look();
         }
         Ok(Tid(position))

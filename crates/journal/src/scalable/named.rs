@@ -30,12 +30,14 @@ pub(super) struct Naming<'p> {
     pages: Option<&'p Pages>,
     named: Vec<Named>,
     waiting: Vec<Arc<Waiting>>,
+    /// Somebody should look how much waits.
+    much: bool,
 }
 
 impl Core {
     /// Finds pages for whole blocks of file data, as far as there are any.
     pub(super) fn name_pages(&self, arena: &[u8], blocks: &mut [Staged]) -> Naming<'_> {
-        let mut naming = Naming { pages: self.pages.as_ref(), named: Vec::new(), waiting: Vec::new() };
+        let mut naming = Naming { pages: self.pages.as_ref(), named: Vec::new(), waiting: Vec::new(), much: false };
         let Some(pages) = naming.pages else { return naming };
         let takes = |staged: &Staged| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged);
         let new = blocks.iter().filter(|staged| staged.newborn && takes(staged)).count();
@@ -71,9 +73,10 @@ impl Naming<'_> {
         let Some(pages) = self.pages else { return };
         for named in self.named.iter().filter(|named| named.at.or_home) {
             let buf = &blocks[named.staged].buf;
-            let waiting = pages.wait(named.at.page, buf.block, named.image.clone());
+            let (waiting, much) = pages.wait(named.at.page, buf.block, named.image.clone());
             buf.state.lock().waiting = Some(Arc::downgrade(&waiting));
             self.waiting.push(waiting);
+            self.much |= much;
         }
     }
 
@@ -89,10 +92,11 @@ impl Naming<'_> {
         Ok(Some(pages.area().write(at_once().map(|named| (named.at.page, &*named.image)))?))
     }
 
-    /// The record at `position` is complete.
-    pub(super) fn is_complete(mut self, position: u64) {
+    /// The record at `position` is complete. Returns whether somebody should look how much waits.
+    pub(super) fn is_complete(mut self, position: u64) -> bool {
         self.named.clear();
         self.waiting.iter().for_each(|waiting| waiting.named_at(position));
+        self.much
     }
 }
 

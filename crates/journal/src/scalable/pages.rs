@@ -152,15 +152,17 @@ impl Pages {
         self.set(page, STORED);
     }
 
-    /// `image` of `block` waits, to be stored in `page` if it must.
-    pub(super) fn wait(&self, page: u32, block: u64, image: Block) -> Arc<Waiting> {
+    /// `image` of `block` waits, to be stored in `page` if it must. Also says whether somebody should look how much waits by now.
+    pub(super) fn wait(&self, page: u32, block: u64, image: Block) -> (Arc<Waiting>, bool) {
         reach::hit(Place::DataWaits);
         self.set(page, WAITS);
         let waiting = Waiting { page, block, image, position: AtomicU64::new(0), freed: AtomicU64::new(0) };
         let (waiting, shard) = (Arc::new(waiting), self.shard());
-        shard.waiting.lock().push(waiting.clone());
-        shard.waiting_bytes.fetch_add(self.block_size as u64, Relaxed);
-        waiting
+        let (added, part) = (self.block_size as u64, self.at_once.max(1));
+        let mut all = shard.waiting.lock();
+        all.push(waiting.clone());
+        let before = shard.waiting_bytes.fetch_add(added, Relaxed);
+        (waiting, before / part != (before + added) / part)
     }
 
     /// Bytes that wait.

@@ -36,6 +36,16 @@ impl Turns {
         state.taken = true;
         Some(Turn { turns: self, done: false })
     }
+
+    /// The caller's turn, whatever others have done meanwhile.
+    pub(super) fn take_next(&self) -> Turn<'_> {
+        let mut state = self.state.lock();
+        while state.taken {
+            self.over.wait(&mut state);
+        }
+        state.taken = true;
+        Turn { turns: self, done: false }
+    }
 }
 
 impl Turn<'_> {
