@@ -1,9 +1,10 @@
 //! A process that writes: which of its calls may end in the log.
 
 use crate::Log;
+use crate::call::{Call, Place, Written};
 use crate::error::Result;
 use crate::format::{RecordHead, slot};
-use crate::look::{Identity, Look};
+use crate::look::Look;
 use crate::slot::{Enter, Slot};
 use ondol_env::{Env, System};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -17,78 +18,10 @@ const PROBES: u32 = 16;
 const LARGEST: u64 = 8;
 const NO_LANE: u32 = u32::MAX;
 
-/// Where a write goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// To this offset.
-    At(u64),
-    /// To the file's end.
-    Append,
-    /// To where the descriptor's offset is.
-    Cursor,
-}
-
-/// A program's call on one file, and how it is done for real.
-pub trait Call {
-    /// Why the kernel refuses.
-    type Fail;
-
-    /// Looks at the file.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn look(&self) -> std::result::Result<Look, Self::Fail>;
-
-    /// Waits until every change of the file that is under way is over, whoever makes it; false if that cannot be had, or if writes may be under way that
-    /// nobody can wait for.
-    fn settle(&self) -> bool;
-
-    /// Syncs the file for real, contents and everything about it.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn sync(&self) -> std::result::Result<(), Self::Fail>;
-
-    /// What the file is to be known by; none if it has no handle.
-    fn identity(&self) -> Option<Identity>;
-
-    /// Does the write; answers how many bytes went in.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn write(&self) -> std::result::Result<usize, Self::Fail>;
-
-    /// Where the write goes; none if that cannot be told, or it goes past the page cache.
-    fn place(&self) -> Option<Place>;
-
-    /// The descriptor's offset.
-    fn cursor(&self) -> Option<u64>;
-
-    /// Bytes of the write.
-    fn len(&self) -> u64;
-
-    /// There is nothing to write.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Shows the write's first `len` bytes, in parts.
-    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]]));
-}
-
-/// What became of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written<T> {
-    /// It was done; the kernel's answer.
-    Done(T),
-    /// Nothing was done: the slot is another file's by now, to be looked for again.
-    Stale,
-}
-
 /// The log, as one process uses it.
 #[derive(Debug)]
 pub struct Client {
-    log: Log,
+    pub(crate) log: Log,
     me: AtomicU64,
     lane: AtomicU32,
     /// It is always this process, for simulators.
@@ -120,7 +53,7 @@ impl Client {
     }
 
     /// Process and token; new ones after fork(2).
-    fn me(&self) -> Result<u64> {
+    pub(crate) fn me(&self) -> Result<u64> {
         let me = self.me.load(Relaxed);
         if self.fixed || me >> 32 == u64::from(std::process::id()) {
             return Ok(me);
@@ -193,49 +126,63 @@ impl Client {
         let slot = self.log.slot(index);
         // A second round comes after trust was lost or won meanwhile; whoever has no luck then takes it away.
         for _ in 0..3 {
-            match slot.enter(incarnation) {
-                Ok(Enter::Stale) => return Ok(Written::Stale),
-                Ok(Enter::Plain) => return self.plain(&slot, call),
-                Ok(Enter::Trusted) => {}
-                Err(_) => return call.write().map(Written::Done),
+            let begins = self.begins(&slot, call).unwrap_or(false);
+            if !begins {
+                match slot.enter(incarnation) {
+                    Ok(Enter::Stale) => return Ok(Written::Stale),
+                    Ok(Enter::Plain) => return self.plain(&slot, incarnation, call),
+                    Ok(Enter::Trusted) => {}
+                    Err(_) => return call.write().map(Written::Done),
+                }
             }
-            if let Some(answer) = self.logged(&slot, incarnation, call) {
+            if let Some(answer) = self.logged(&slot, incarnation, call, begins) {
                 return answer;
             }
         }
-        self.around(&slot, call)
+        self.around(&slot, incarnation, call)
     }
 
     /// A plain write that has been counted in.
-    fn plain<C: Call>(&self, slot: &Slot<'_>, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    fn plain<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<Written<usize>, C::Fail> {
         let answer = call.write();
         // If the memory fails, the file is never trusted again.
         let _ = slot.leave();
-        answer.map(Written::Done)
+        self.promised(slot, incarnation, call, answer)
     }
 
     /// A write that cannot have the lock.
-    fn around<C: Call>(&self, slot: &Slot<'_>, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    fn around<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<Written<usize>, C::Fail> {
         let entered = slot.enter_broken();
         let answer = call.write();
         if entered.is_ok() {
             let _ = slot.leave();
         }
-        answer.map(Written::Done)
+        self.promised(slot, incarnation, call, answer)
     }
 
-    /// A write to a trusted file, under its lock. None if it is not trusted after all, and nothing was written.
+    /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and nothing was written.
     fn logged<C: Call>(
         &self,
         slot: &Slot<'_>,
         incarnation: u64,
         call: &C,
+        begins: bool,
     ) -> Option<std::result::Result<Written<usize>, C::Fail>> {
         let Some(held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
-            return Some(self.around(slot, call));
+            return Some(self.around(slot, incarnation, call));
         };
         if !slot.is_trusted().unwrap_or(false) {
-            return None;
+            return begins.then(|| self.begin(slot, incarnation, call));
         }
         let before = match call.look() {
             Ok(look) => look,
@@ -256,13 +203,23 @@ impl Client {
             // The kernel tells an error of a sync once: it is this write's.
             return self.give_up(slot, incarnation, call).err().map(Err);
         };
-        let wrote = match call.write() {
+        let durable = call.durable();
+        let wrote = match if durable { call.write_lazily(start) } else { call.write() } {
             Ok(wrote) if wrote > 0 => wrote,
             other => return Some(other.map(Written::Done)),
         };
         let at = Wrote { start, len: wrote as u64, moved: place == Place::Cursor, before };
         let noted = self.note(slot, incarnation, call, &at).unwrap_or(false);
-        let synced = if noted { Ok(()) } else { self.give_up(slot, incarnation, call) };
+        let synced = match noted {
+            true if !durable => Ok(()),
+            true if self.acknowledge(slot, incarnation).is_ok() && slot.is_trusted().unwrap_or(false) => {
+                let _ = slot.served();
+                Ok(())
+            }
+            // Whatever the log has: the bytes are in the page cache alone.
+            _ if durable => self.sync_for_real(slot, incarnation, call),
+            _ => self.give_up(slot, incarnation, call),
+        };
         drop(held);
         Some(synced.map(|()| Written::Done(wrote)))
     }
@@ -329,7 +286,7 @@ impl Client {
     }
 
     /// This process's lane; one is claimed if it has none.
-    fn lane(&self) -> Result<Option<u32>> {
+    pub(crate) fn lane(&self) -> Result<Option<u32>> {
         let me = self.me()?;
         let lane = self.lane.load(Relaxed);
         if lane != NO_LANE {
@@ -352,16 +309,21 @@ impl Client {
     pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
         let slot = self.log.slot(index);
         let Some(_held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
-            return call.sync().map(|()| false);
+            return self.sync_and_retire(&slot, incarnation, call).map(|()| false);
         };
-        let trusted = slot.is_trusted().unwrap_or(false) && slot.incarnation().is_ok_and(|now| now == incarnation);
-        if trusted && slot.expected().is_ok_and(|expected| call.look().is_ok_and(|now| now == expected)) {
-            let acknowledged = self.acknowledge(&slot, incarnation);
-            if acknowledged.is_ok() && slot.is_trusted().unwrap_or(false) {
-                return Ok(true);
-            }
+        if self.logged_all(&slot, incarnation, call) {
+            return Ok(true);
         }
         self.sync_for_real(&slot, incarnation, call).map(|()| false)
+    }
+
+    /// All of a file is in the log, and durable. The caller has the lock.
+    pub(crate) fn logged_all<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> bool {
+        let trusted = slot.is_trusted().unwrap_or(false) && slot.incarnation().is_ok_and(|now| now == incarnation);
+        trusted
+            && slot.expected().is_ok_and(|expected| call.look().is_ok_and(|now| now == expected))
+            && self.acknowledge(slot, incarnation).is_ok()
+            && slot.is_trusted().unwrap_or(false)
     }
 
     fn acknowledge(&self, slot: &Slot<'_>, incarnation: u64) -> Result<()> {
@@ -375,7 +337,12 @@ impl Client {
     }
 
     /// Syncs for real, retires the file's records, and trusts it if nothing changed meanwhile. The caller has the lock.
-    fn sync_for_real<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> std::result::Result<(), C::Fail> {
+    pub(crate) fn sync_for_real<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<(), C::Fail> {
         let last = slot.distrust().and_then(|()| slot.load(slot::LAST));
         let before = call.look();
         // A write has its ctime before its bytes: one that is under way now would change the file without another ctime.

@@ -90,6 +90,26 @@ struct OneCall<'k> {
     file: usize,
     place: Place,
     bytes: &'k [u8],
+    durable: bool,
+}
+
+impl OneCall<'_> {
+    fn at(&self) -> usize {
+        let k = self.kernel.borrow();
+        match self.place {
+            Place::At(at) => at as usize,
+            Place::Append => k.cache[self.file].len(),
+            Place::Cursor => k.cursor[self.file] as usize,
+        }
+    }
+
+    fn cache(&self, at: usize) {
+        let mut k = self.kernel.borrow_mut();
+        k.write(self.file, at, self.bytes);
+        if self.place == Place::Cursor {
+            k.cursor[self.file] += self.bytes.len() as u64;
+        }
+    }
 }
 
 impl Call for OneCall<'_> {
@@ -118,16 +138,24 @@ impl Call for OneCall<'_> {
     }
 
     fn write(&self) -> Result<usize, ()> {
-        let mut k = self.kernel.borrow_mut();
-        let at = match self.place {
-            Place::At(at) => at as usize,
-            Place::Append => k.cache[self.file].len(),
-            Place::Cursor => k.cursor[self.file] as usize,
-        };
-        k.write(self.file, at, self.bytes);
-        if self.place == Place::Cursor {
-            k.cursor[self.file] += self.bytes.len() as u64;
+        self.cache(self.at());
+        if self.durable {
+            self.kernel.borrow_mut().write_back(self.file);
         }
+        Ok(self.bytes.len())
+    }
+
+    fn durable(&self) -> bool {
+        self.durable
+    }
+
+    fn lazy(&self) -> bool {
+        true
+    }
+
+    fn write_lazily(&self, start: u64) -> Result<usize, ()> {
+        assert_eq!(start as usize, self.at());
+        self.cache(start as usize);
         Ok(self.bytes.len())
     }
 
@@ -191,10 +219,19 @@ fn record(seed: u64, domain: Domain, steps: usize) -> Run {
             1 => Place::Cursor,
             _ => Place::At(random.below(300)),
         };
-        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes };
+        let durable = random.below(4) == 0;
+        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable };
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
         match random.below(20) {
-            0..=9 => assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len()))),
+            0..=9 => {
+                let syncs = kernel.borrow().moments.len();
+                assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+                if durable {
+                    // Nothing was written back for it.
+                    fast += usize::from(kernel.borrow().moments.len() == syncs);
+                    kernel.borrow_mut().acknowledged(file);
+                }
+            }
             10..=15 => {
                 fast += usize::from(client.sync(slot, &call).unwrap());
                 kernel.borrow_mut().acknowledged(file);
@@ -297,7 +334,7 @@ fn a_full_lane_is_synced_for_real() {
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let bytes = vec![3; 20_000];
-    let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes };
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes, durable: false };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     assert_eq!(client.sync(slot, &call), Ok(false));
     for _ in 0..40 {
@@ -318,7 +355,7 @@ fn unseen_changes_make_syncs_real() {
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
-    let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc" };
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc", durable: false };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     let sync = || client.sync(slot, &call).unwrap();
     assert!(!sync() && sync());
@@ -335,4 +372,52 @@ fn unseen_changes_make_syncs_real() {
     assert!(!sync() && sync());
     client.map(slot).unwrap();
     assert!(!sync() && !sync());
+}
+
+/// Durable writes alone make a file trusted, and end in the log then; where that is of no use they stop trying.
+#[test]
+fn durable_writes_need_no_sync() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let client = Client::new(log).unwrap();
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::Cursor, bytes: b"abc", durable: true };
+    let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+    let write = || {
+        let before = kernel.borrow().moments.len();
+        client.write(slot, &call).unwrap();
+        kernel.borrow().moments.len() - before
+    };
+    // Its own, and the sync that begins trust.
+    assert_eq!(write(), 2);
+    assert_eq!([write(), write(), write()], [0; 3]);
+    assert_eq!(found(client.log()).unwrap().files[0].records.len(), 3);
+    // Somebody else writes between all of them: each is durable, few try again.
+    let mut written_back = 0;
+    for _ in 0..500 {
+        kernel.borrow_mut().write(0, 1, b"-");
+        written_back += write();
+    }
+    assert!((500..530).contains(&written_back), "{written_back}");
+    let text = kernel.borrow().now.home[0].clone();
+    assert_eq!(text, kernel.borrow().cache[0]);
+}
+
+/// The kernel has promised a write to a file that is not trusted any more: no older record may come back over it.
+#[test]
+fn no_record_outlives_what_the_kernel_has_promised() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let client = Client::new(log).unwrap();
+    let call = |bytes| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable: true };
+    let slot = client.slot(&call(b"").look().unwrap()).unwrap().unwrap();
+    client.write(slot, &call(b"first")).unwrap();
+    client.write(slot, &call(b"older")).unwrap();
+    assert_eq!(found(client.log()).unwrap().files.len(), 1);
+    client.map(slot).unwrap();
+    client.write(slot, &call(b"newer")).unwrap();
+    assert_eq!(recovered(client.log(), &kernel.borrow().now.home), [b"newer"]);
 }

@@ -22,8 +22,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 /// What else is to be known.
 const NOTES: &str = "\
-A file that the program has synced once is copied into the pool as it is written; its next fsync or fdatasync ends there, and \
-this command syncs the file itself within about a second. After a power cut, `ondol recover POOL` brings back what was synced. \
+A file that the program has synced once is copied into the pool as it is written; its next fsync or fdatasync ends there, as do \
+writes with O_SYNC or O_DSYNC, and this command syncs the file itself within about a second. After a power cut, `ondol recover POOL` brings back what was synced. \
 Files outside of the directories, on other file systems than ext4, and programs that cannot be preloaded (static ones, Go) are \
 as without this command.
 

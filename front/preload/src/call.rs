@@ -1,9 +1,13 @@
 //! A call on a descriptor, for the log's protocol.
 
-use crate::raw::{self, system};
+use crate::raw::{self, Quiet, system};
+use crate::seconds::{self, Second};
 use libc::{c_int, c_long, iovec};
 use ondol_run_log::{Call, Identity, Look, Place};
 use std::path::PathBuf;
+
+/// Flags that make one write durable.
+const DURABLE: c_int = libc::RWF_DSYNC | libc::RWF_SYNC;
 
 /// A call on a descriptor.
 pub(crate) struct FdCall<'a> {
@@ -22,6 +26,34 @@ impl FdCall<'_> {
     /// A call that writes nothing.
     pub(crate) fn sync(fd: c_int) -> Self {
         Self { fd, parts: &[], offset: None, flags: 0, real: &|| 0 }
+    }
+
+    /// Writes to a descriptor; at its own offset if that is -1.
+    fn to(&self, fd: c_int, offset: i64) -> Result<usize, c_int> {
+        let (parts, count) = (self.parts.as_ptr(), self.parts.len());
+        raw::result(system!(libc::SYS_pwritev2, fd, parts, count, offset, 0, 0)).map(|wrote| wrote as usize)
+    }
+
+    /// Writes to the second description, at `start` or behind the end, and moves the program's offset as the kernel would.
+    fn to_second(&self, second: Second, start: i64, append: bool) -> Result<usize, c_int> {
+        if !second.append(append) {
+            return self.write();
+        }
+        if self.offset.is_some() {
+            return self.to(second.fd, start);
+        }
+        // A signal handler that writes to the same descriptor must not find the offset as it was.
+        let _quiet = Quiet::new();
+        let is_there = || system!(libc::SYS_lseek, self.fd, 0i64, libc::SEEK_CUR) == start;
+        if !append && !is_there() {
+            return self.write();
+        }
+        let wrote = self.to(second.fd, start)?;
+        // If somebody has moved it meanwhile, that came after this write.
+        if append || is_there() {
+            system!(libc::SYS_lseek, self.fd, start + wrote as i64, libc::SEEK_SET);
+        }
+        Ok(wrote)
     }
 }
 
@@ -51,9 +83,31 @@ impl Call for FdCall<'_> {
         raw::result((self.real)()).map(|wrote| wrote as usize)
     }
 
+    fn durable(&self) -> bool {
+        !self.parts.is_empty() && (self.flags & DURABLE != 0 || raw::flags(self.fd) & libc::O_DSYNC != 0)
+    }
+
+    fn lazy(&self) -> bool {
+        let flags = raw::flags(self.fd);
+        let usual = flags & libc::O_DIRECT == 0 && self.flags & !DURABLE == 0;
+        usual && (flags & libc::O_DSYNC == 0 || seconds::of(self.fd).is_some())
+    }
+
+    fn write_lazily(&self, start: u64) -> Result<usize, c_int> {
+        let flags = raw::flags(self.fd);
+        if flags & libc::O_DSYNC == 0 && self.flags & !DURABLE == 0 {
+            // Durable only by the call's own flags.
+            return self.to(self.fd, self.offset.unwrap_or(-1));
+        }
+        match (seconds::of(self.fd), i64::try_from(start)) {
+            (Some(second), Ok(start)) => self.to_second(second, start, flags & libc::O_APPEND != 0),
+            _ => self.write(),
+        }
+    }
+
     fn place(&self) -> Option<Place> {
         let flags = raw::flags(self.fd);
-        if flags & libc::O_DIRECT != 0 || self.flags & !(libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+        if flags & libc::O_DIRECT != 0 || self.flags & !DURABLE != 0 {
             return None;
         }
         Some(match self.offset {
