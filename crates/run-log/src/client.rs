@@ -5,9 +5,10 @@ use crate::call::{Call, Place, Written};
 use crate::error::Result;
 use crate::format::{RecordHead, slot};
 use crate::look::Look;
+use crate::own::Own;
 use crate::slot::{Enter, Slot};
 use ondol_env::{Env, System};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zerocopy::FromZeros;
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
@@ -16,14 +17,13 @@ const OLDEST_NS: u64 = 3_000_000_000;
 const PROBES: u32 = 16;
 /// A record takes at most this part of a lane.
 const LARGEST: u64 = 8;
-const NO_LANE: u32 = u32::MAX;
 
 /// The log, as one process uses it.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) log: Log,
     me: AtomicU64,
-    lane: AtomicU32,
+    pub(crate) lanes: Own,
     /// It is always this process, for simulators.
     fixed: bool,
 }
@@ -35,7 +35,7 @@ impl Client {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = own(&log)?;
-        Ok(Self { log, me: me.into(), lane: NO_LANE.into(), fixed: false })
+        Ok(Self { log, me: me.into(), lanes: Own::new(), fixed: false })
     }
 
     /// As if another process used the log, for tests and simulators: one that lives.
@@ -44,7 +44,7 @@ impl Client {
     /// The medium's failure.
     pub fn of_process(log: Log, pid: u32) -> Result<Self> {
         let me = u64::from(pid) << 32 | log.token()?;
-        Ok(Self { log, me: me.into(), lane: NO_LANE.into(), fixed: true })
+        Ok(Self { log, me: me.into(), lanes: Own::new(), fixed: true })
     }
 
     /// The log.
@@ -60,7 +60,7 @@ impl Client {
         }
         let me = own(&self.log)?;
         self.me.store(me, Relaxed);
-        self.lane.store(NO_LANE, Relaxed);
+        self.lanes.forget();
         Ok(me)
     }
 
@@ -178,9 +178,8 @@ impl Client {
         call: &C,
         begins: bool,
     ) -> Option<std::result::Result<Written<usize>, C::Fail>> {
-        let Some(held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
-            return Some(self.around(slot, incarnation, call));
-        };
+        let locked = self.me().and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
+        let Some((me, held)) = locked.ok().flatten() else { return Some(self.around(slot, incarnation, call)) };
         if !slot.is_trusted().unwrap_or(false) {
             return begins.then(|| self.begin(slot, incarnation, call));
         }
@@ -209,7 +208,7 @@ impl Client {
             other => return Some(other.map(Written::Done)),
         };
         let at = Wrote { start, len: wrote as u64, moved: place == Place::Cursor, before };
-        let noted = self.note(slot, incarnation, call, &at).unwrap_or(false);
+        let noted = self.note(me, (slot, incarnation), call, &at).unwrap_or(false);
         let synced = match noted {
             true if !durable => Ok(()),
             true if self.acknowledge(slot, incarnation).is_ok() && slot.is_trusted().unwrap_or(false) => {
@@ -243,7 +242,7 @@ impl Client {
     }
 
     /// Logs what was written. False if what the file looks like now is not what that write alone makes of it, or there is no room.
-    fn note<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C, wrote: &Wrote) -> Result<bool> {
+    fn note<C: Call>(&self, me: u64, (slot, incarnation): (&Slot<'_>, u64), call: &C, wrote: &Wrote) -> Result<bool> {
         let Ok(after) = call.look() else { return Ok(false) };
         let end = wrote.start + wrote.len;
         let as_expected = after.same(&wrote.before)
@@ -253,8 +252,8 @@ impl Client {
         if !as_expected {
             return Ok(false);
         }
-        // An unfinished lane of another process would end recovery's walk before what this one acknowledges.
-        let (lane, last) = (self.lane()?, slot.load(slot::LAST_LANE)?);
+        // Another lane that is not durable would end recovery's walk before what this one acknowledges.
+        let (lane, last) = (self.lane(me, RecordHead::span(wrote.len))?, slot.load(slot::LAST_LANE)?);
         let Some(lane) = lane else { return Ok(false) };
         let was_live = slot.is_live()?;
         if was_live && last != u64::from(lane) {
@@ -271,7 +270,7 @@ impl Client {
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
         };
-        let (me, mut appended) = (self.me()?, Ok(None));
+        let mut appended = Ok(None);
         call.bytes(wrote.len as usize, &mut |parts| appended = self.log.lane(lane).append(me, head, parts));
         let Some(end) = appended? else { return Ok(false) };
         if !was_live {
@@ -283,23 +282,6 @@ impl Client {
         slot.set(slot::LAST, sequence)?;
         // A write that went round the lock meanwhile has taken the trust away.
         slot.is_trusted()
-    }
-
-    /// This process's lane; one is claimed if it has none.
-    pub(crate) fn lane(&self) -> Result<Option<u32>> {
-        let me = self.me()?;
-        let lane = self.lane.load(Relaxed);
-        if lane != NO_LANE {
-            return Ok(Some(lane));
-        }
-        for lane in self.log.lanes() {
-            if lane.claim(me)? {
-                // Of two threads that claim at once, one lane stays without use.
-                self.lane.store(lane.index, Relaxed);
-                return Ok(Some(lane.index));
-            }
-        }
-        Ok(None)
     }
 
     /// Makes durable what was written to the file: in the log, if all of it is there. True if it was.

@@ -17,10 +17,8 @@ impl Client {
             slot.set(slot::PAUSE, pause - 1)?;
             return Ok(false);
         }
-        let Some(lane) = self.lane()? else { return Ok(false) };
         // Where there is no room trust would be lost at once.
-        let (used, len) = self.log.lane(lane).used()?;
-        Ok(used <= len / 2)
+        Ok(self.lane(self.me()?, self.log.header.lane_len / 2)?.is_some())
     }
 
     /// A durable write to a file that is not trusted, and a sync for real behind it, which may begin trust. The caller has the lock, so others with such writes wait and are

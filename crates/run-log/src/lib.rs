@@ -26,6 +26,7 @@ mod lock;
 mod log;
 mod look;
 mod newest;
+mod own;
 mod recover;
 mod slot;
 

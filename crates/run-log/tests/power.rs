@@ -198,7 +198,7 @@ fn medium(base: &[u8], domain: Domain) -> Nvm {
 }
 
 /// Random calls by two processes on a few files.
-fn record(seed: u64, domain: Domain, steps: usize) -> Run {
+fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     Log::prepare(&mut pool, &LogOptions::here()).unwrap();
@@ -209,11 +209,11 @@ fn record(seed: u64, domain: Domain, steps: usize) -> Run {
     let parent = std::os::unix::process::parent_id();
     let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
     let kernel = RefCell::new(Kernel::new(power, 3));
-    let (mut random, mut fast) = (Random(seed), 0);
+    let (mut random, mut fast, mut unseen) = (Random(seed), 0, [false; 3]);
     for _ in 0..steps {
         let file = random.below(3) as usize;
         let client = &clients[random.below(2) as usize];
-        let bytes: Vec<u8> = (0..1 + random.below(150)).map(|_| random.below(256) as u8).collect();
+        let bytes: Vec<u8> = (0..1 + random.below(most)).map(|_| random.below(256) as u8).collect();
         let place = match random.below(4) {
             0 => Place::Append,
             1 => Place::Cursor,
@@ -222,7 +222,7 @@ fn record(seed: u64, domain: Domain, steps: usize) -> Run {
         let durable = random.below(4) == 0;
         let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable };
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
-        match random.below(20) {
+        match random.below(21) {
             0..=9 => {
                 let syncs = kernel.borrow().moments.len();
                 assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
@@ -234,11 +234,22 @@ fn record(seed: u64, domain: Domain, steps: usize) -> Run {
             }
             10..=15 => {
                 fast += usize::from(client.sync(slot, &call).unwrap());
+                unseen[file] = false;
                 kernel.borrow_mut().acknowledged(file);
             }
             16 => kernel.borrow_mut().write_back(file),
+            // sync(2)
+            20 => {
+                client.persist().unwrap();
+                (0..3).for_each(|file| kernel.borrow_mut().write_back(file));
+                // What was written unseen and is synced unseen may have older records.
+                (0..3).filter(|file| !unseen[*file]).for_each(|file| kernel.borrow_mut().acknowledged(file));
+            }
             // Somebody whom nobody sees.
-            17 => kernel.borrow_mut().write(file, random.below(200) as usize, &bytes),
+            17 => {
+                kernel.borrow_mut().write(file, random.below(200) as usize, &bytes);
+                unseen[file] = true;
+            }
             18 => client
                 .unlogged(slot, &call, || {
                     let mut k = kernel.borrow_mut();
@@ -292,8 +303,8 @@ fn judge(run: &Run, moment: &Moment, layers: &[Layer], domain: Domain) -> Result
     if left.files.is_empty() { Ok(()) } else { Err("retired records are live".into()) }
 }
 
-fn explore(seed: u64, domain: Domain, steps: usize, states: usize) -> (usize, usize) {
-    let run = record(seed, domain, steps);
+fn explore(seed: u64, domain: Domain, (steps, most): (usize, u64), states: usize) -> (usize, usize) {
+    let run = record(seed, domain, steps, most);
     let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
     let events = run.kernel.power.take();
     let media = [Medium { base: Layer::new(run.base.clone()), kind, whole: None }];
@@ -318,14 +329,22 @@ fn what_was_acknowledged_is_found_after_any_cut() {
     let (mut states, mut fast) = (0, 0);
     for seed in 0..seeds {
         let domain = if seed % 4 == 3 { Domain::Eadr } else { Domain::Adr };
-        let (built, acknowledged) = explore(seed, domain, 120, 16);
+        let (built, acknowledged) = explore(seed, domain, (120, 150), 16);
         (states, fast) = (states + built, fast + acknowledged);
     }
     println!("{states} states, {fast} fast syncs");
     assert!(fast as u64 > seeds * 5, "only {fast} syncs ended in the log");
 }
 
-/// A lane that is too small for what is written between syncs.
+/// Writes that fill lane after lane, over and over.
+#[test]
+fn full_lanes_are_found_after_any_cut() {
+    let seeds = std::env::var("ONDOL_RUN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let fast: usize = (0..seeds).map(|seed| explore(seed, Domain::Adr, (250, 20_000), 6).1).sum();
+    assert!(fast as u64 > seeds * 20, "only {fast} syncs ended in the log");
+}
+
+/// Lanes that are too small for what is written between syncs.
 #[test]
 fn a_full_lane_is_synced_for_real() {
     let mut pool =
@@ -337,10 +356,17 @@ fn a_full_lane_is_synced_for_real() {
     let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes, durable: false };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     assert_eq!(client.sync(slot, &call), Ok(false));
+    let mut logged = 0;
+    while kernel.borrow().syncs < 2 {
+        assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+        logged += 1;
+    }
+    // All lanes but what is left to others; and nothing is logged from then on.
+    let (lane, room) = (256 << 10, client.log().room());
+    assert!((room / 2..room - lane).contains(&(logged * 20_000)), "{logged} of {room}");
     for _ in 0..40 {
         assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
     }
-    // Once when the lane was full, and nothing was logged from then on.
     assert_eq!(kernel.borrow().syncs, 2);
     assert_eq!(client.sync(slot, &call), Ok(false));
     assert!(found(client.log()).unwrap().files.is_empty());

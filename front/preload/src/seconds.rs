@@ -41,11 +41,10 @@ pub(crate) struct Second {
 }
 
 impl Second {
-    /// The descriptor, if it is one for the program's `fd`.
-    fn new(fd: c_int, second: c_int) -> Option<Self> {
+    /// The descriptor, if it is one for the program's, which looks like this.
+    fn new(first: &Look, second: c_int) -> Option<Self> {
         let flags = raw::flags(second);
-        let look = |fd| raw::borrow(fd).and_then(|fd| Look::at(fd).ok());
-        let same = || look(fd).zip(look(second)).is_some_and(|(first, second)| first.same(&second));
+        let same = || look(second).is_some_and(|second| first.same(&second));
         (flags & TELLING == FLAGS && same()).then_some(Self { fd: second, flags })
     }
 
@@ -74,15 +73,19 @@ fn place(fd: c_int) -> Option<&'static AtomicU32> {
     (OWNER.load(Relaxed) == std::process::id()).then_some(place)
 }
 
-/// The second description for a descriptor of the program; it is opened if there is none.
-pub(crate) fn of(fd: c_int) -> Option<Second> {
+fn look(fd: c_int) -> Option<Look> {
+    Look::at(raw::borrow(fd)?).ok()
+}
+
+/// The second description for a descriptor of the program, which looks like this; it is opened if there is none.
+pub(crate) fn of(fd: c_int, first: &Look) -> Option<Second> {
     let place = place(fd)?;
     match place.load(Relaxed) {
         NONE => return None,
         UNKNOWN => {}
         // Somebody may have closed it who closes everything, and then it may be anything.
         number => {
-            if let Some(second) = Second::new(fd, (number - FIRST) as c_int) {
+            if let Some(second) = Second::new(first, (number - FIRST) as c_int) {
                 return Some(second);
             }
         }
@@ -90,13 +93,13 @@ pub(crate) fn of(fd: c_int) -> Option<Second> {
     if OPENING.swap(true, Relaxed) {
         return None;
     }
-    let second = open(fd);
+    let second = open(fd, first);
     place.store(second.map_or(NONE, |second| second.fd as u32 + FIRST), Relaxed);
     OPENING.store(false, Relaxed);
     second
 }
 
-fn open(fd: c_int) -> Option<Second> {
+fn open(fd: c_int, first: &Look) -> Option<Second> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is this function's own.
     let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
@@ -122,7 +125,7 @@ fn open(fd: c_int) -> Option<Second> {
     }
     OPEN.fetch_add(1, Relaxed);
     // Otherwise the program has closed `fd` meanwhile; what was opened stays open, whatever it is.
-    Second::new(fd, second as c_int)
+    Second::new(first, second as c_int)
 }
 
 /// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
@@ -142,7 +145,7 @@ pub(crate) fn close(fd: c_int) {
     let Some(place) = place(fd) else { return };
     let (error, number) = (raw::errno(), place.swap(UNKNOWN, Relaxed));
     if number >= FIRST
-        && let Some(second) = Second::new(fd, (number - FIRST) as c_int)
+        && let Some(second) = look(fd).and_then(|first| Second::new(&first, (number - FIRST) as c_int))
     {
         system!(libc::SYS_close, second.fd);
         OPEN.fetch_sub(1, Relaxed);
