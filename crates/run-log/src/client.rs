@@ -1,12 +1,14 @@
 //! A process that writes: which of its calls may end in the log.
 
 use crate::Log;
+use crate::call::{Call, Place, Written};
 use crate::error::Result;
 use crate::format::{RecordHead, slot};
-use crate::look::{Identity, Look};
+use crate::look::Look;
+use crate::own::Own;
 use crate::slot::{Enter, Slot};
 use ondol_env::{Env, System};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zerocopy::FromZeros;
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
@@ -15,82 +17,13 @@ const OLDEST_NS: u64 = 3_000_000_000;
 const PROBES: u32 = 16;
 /// A record takes at most this part of a lane.
 const LARGEST: u64 = 8;
-const NO_LANE: u32 = u32::MAX;
-
-/// Where a write goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// To this offset.
-    At(u64),
-    /// To the file's end.
-    Append,
-    /// To where the descriptor's offset is.
-    Cursor,
-}
-
-/// A program's call on one file, and how it is done for real.
-pub trait Call {
-    /// Why the kernel refuses.
-    type Fail;
-
-    /// Looks at the file.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn look(&self) -> std::result::Result<Look, Self::Fail>;
-
-    /// Waits until every change of the file that is under way is over, whoever makes it; false if that cannot be had, or if writes may be under way that
-    /// nobody can wait for.
-    fn settle(&self) -> bool;
-
-    /// Syncs the file for real, contents and everything about it.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn sync(&self) -> std::result::Result<(), Self::Fail>;
-
-    /// What the file is to be known by; none if it has no handle.
-    fn identity(&self) -> Option<Identity>;
-
-    /// Does the write; answers how many bytes went in.
-    ///
-    /// # Errors
-    /// The kernel's.
-    fn write(&self) -> std::result::Result<usize, Self::Fail>;
-
-    /// Where the write goes; none if that cannot be told, or it goes past the page cache.
-    fn place(&self) -> Option<Place>;
-
-    /// The descriptor's offset.
-    fn cursor(&self) -> Option<u64>;
-
-    /// Bytes of the write.
-    fn len(&self) -> u64;
-
-    /// There is nothing to write.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Shows the write's first `len` bytes, in parts.
-    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]]));
-}
-
-/// What became of a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written<T> {
-    /// It was done; the kernel's answer.
-    Done(T),
-    /// Nothing was done: the slot is another file's by now, to be looked for again.
-    Stale,
-}
 
 /// The log, as one process uses it.
 #[derive(Debug)]
 pub struct Client {
-    log: Log,
+    pub(crate) log: Log,
     me: AtomicU64,
-    lane: AtomicU32,
+    pub(crate) lanes: Own,
     /// It is always this process, for simulators.
     fixed: bool,
 }
@@ -102,7 +35,7 @@ impl Client {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = own(&log)?;
-        Ok(Self { log, me: me.into(), lane: NO_LANE.into(), fixed: false })
+        Ok(Self { log, me: me.into(), lanes: Own::new(), fixed: false })
     }
 
     /// As if another process used the log, for tests and simulators: one that lives.
@@ -111,7 +44,7 @@ impl Client {
     /// The medium's failure.
     pub fn of_process(log: Log, pid: u32) -> Result<Self> {
         let me = u64::from(pid) << 32 | log.token()?;
-        Ok(Self { log, me: me.into(), lane: NO_LANE.into(), fixed: true })
+        Ok(Self { log, me: me.into(), lanes: Own::new(), fixed: true })
     }
 
     /// The log.
@@ -120,14 +53,14 @@ impl Client {
     }
 
     /// Process and token; new ones after fork(2).
-    fn me(&self) -> Result<u64> {
+    pub(crate) fn me(&self) -> Result<u64> {
         let me = self.me.load(Relaxed);
         if self.fixed || me >> 32 == u64::from(std::process::id()) {
             return Ok(me);
         }
         let me = own(&self.log)?;
         self.me.store(me, Relaxed);
-        self.lane.store(NO_LANE, Relaxed);
+        self.lanes.forget();
         Ok(me)
     }
 
@@ -193,49 +126,62 @@ impl Client {
         let slot = self.log.slot(index);
         // A second round comes after trust was lost or won meanwhile; whoever has no luck then takes it away.
         for _ in 0..3 {
-            match slot.enter(incarnation) {
-                Ok(Enter::Stale) => return Ok(Written::Stale),
-                Ok(Enter::Plain) => return self.plain(&slot, call),
-                Ok(Enter::Trusted) => {}
-                Err(_) => return call.write().map(Written::Done),
+            let begins = self.begins(&slot, call).unwrap_or(false);
+            if !begins {
+                match slot.enter(incarnation) {
+                    Ok(Enter::Stale) => return Ok(Written::Stale),
+                    Ok(Enter::Plain) => return self.plain(&slot, incarnation, call),
+                    Ok(Enter::Trusted) => {}
+                    Err(_) => return call.write().map(Written::Done),
+                }
             }
-            if let Some(answer) = self.logged(&slot, incarnation, call) {
+            if let Some(answer) = self.logged(&slot, incarnation, call, begins) {
                 return answer;
             }
         }
-        self.around(&slot, call)
+        self.around(&slot, incarnation, call)
     }
 
     /// A plain write that has been counted in.
-    fn plain<C: Call>(&self, slot: &Slot<'_>, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    fn plain<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<Written<usize>, C::Fail> {
         let answer = call.write();
         // If the memory fails, the file is never trusted again.
         let _ = slot.leave();
-        answer.map(Written::Done)
+        self.promised(slot, incarnation, call, answer)
     }
 
     /// A write that cannot have the lock.
-    fn around<C: Call>(&self, slot: &Slot<'_>, call: &C) -> std::result::Result<Written<usize>, C::Fail> {
+    fn around<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<Written<usize>, C::Fail> {
         let entered = slot.enter_broken();
         let answer = call.write();
         if entered.is_ok() {
             let _ = slot.leave();
         }
-        answer.map(Written::Done)
+        self.promised(slot, incarnation, call, answer)
     }
 
-    /// A write to a trusted file, under its lock. None if it is not trusted after all, and nothing was written.
+    /// A write to a trusted file, under its lock; or one that `begins` trust. None if it is not trusted after all, and nothing was written.
     fn logged<C: Call>(
         &self,
         slot: &Slot<'_>,
         incarnation: u64,
         call: &C,
+        begins: bool,
     ) -> Option<std::result::Result<Written<usize>, C::Fail>> {
-        let Some(held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
-            return Some(self.around(slot, call));
-        };
+        let locked = self.me().and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
+        let Some((me, held)) = locked.ok().flatten() else { return Some(self.around(slot, incarnation, call)) };
         if !slot.is_trusted().unwrap_or(false) {
-            return None;
+            return begins.then(|| self.begin(slot, incarnation, call));
         }
         let before = match call.look() {
             Ok(look) => look,
@@ -256,13 +202,23 @@ impl Client {
             // The kernel tells an error of a sync once: it is this write's.
             return self.give_up(slot, incarnation, call).err().map(Err);
         };
-        let wrote = match call.write() {
+        let durable = call.durable();
+        let wrote = match if durable { call.write_lazily(start) } else { call.write() } {
             Ok(wrote) if wrote > 0 => wrote,
             other => return Some(other.map(Written::Done)),
         };
         let at = Wrote { start, len: wrote as u64, moved: place == Place::Cursor, before };
-        let noted = self.note(slot, incarnation, call, &at).unwrap_or(false);
-        let synced = if noted { Ok(()) } else { self.give_up(slot, incarnation, call) };
+        let noted = self.note(me, (slot, incarnation), call, &at).unwrap_or(false);
+        let synced = match noted {
+            true if !durable => Ok(()),
+            true if self.acknowledge(slot, incarnation).is_ok() && slot.is_trusted().unwrap_or(false) => {
+                let _ = slot.served();
+                Ok(())
+            }
+            // Whatever the log has: the bytes are in the page cache alone.
+            _ if durable => self.sync_for_real(slot, incarnation, call),
+            _ => self.give_up(slot, incarnation, call),
+        };
         drop(held);
         Some(synced.map(|()| Written::Done(wrote)))
     }
@@ -286,7 +242,7 @@ impl Client {
     }
 
     /// Logs what was written. False if what the file looks like now is not what that write alone makes of it, or there is no room.
-    fn note<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C, wrote: &Wrote) -> Result<bool> {
+    fn note<C: Call>(&self, me: u64, (slot, incarnation): (&Slot<'_>, u64), call: &C, wrote: &Wrote) -> Result<bool> {
         let Ok(after) = call.look() else { return Ok(false) };
         let end = wrote.start + wrote.len;
         let as_expected = after.same(&wrote.before)
@@ -296,8 +252,8 @@ impl Client {
         if !as_expected {
             return Ok(false);
         }
-        // An unfinished lane of another process would end recovery's walk before what this one acknowledges.
-        let (lane, last) = (self.lane()?, slot.load(slot::LAST_LANE)?);
+        // Another lane that is not durable would end recovery's walk before what this one acknowledges.
+        let (lane, last) = (self.lane(me, RecordHead::span(wrote.len))?, slot.load(slot::LAST_LANE)?);
         let Some(lane) = lane else { return Ok(false) };
         let was_live = slot.is_live()?;
         if was_live && last != u64::from(lane) {
@@ -314,7 +270,7 @@ impl Client {
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
         };
-        let (me, mut appended) = (self.me()?, Ok(None));
+        let mut appended = Ok(None);
         call.bytes(wrote.len as usize, &mut |parts| appended = self.log.lane(lane).append(me, head, parts));
         let Some(end) = appended? else { return Ok(false) };
         if !was_live {
@@ -328,23 +284,6 @@ impl Client {
         slot.is_trusted()
     }
 
-    /// This process's lane; one is claimed if it has none.
-    fn lane(&self) -> Result<Option<u32>> {
-        let me = self.me()?;
-        let lane = self.lane.load(Relaxed);
-        if lane != NO_LANE {
-            return Ok(Some(lane));
-        }
-        for lane in self.log.lanes() {
-            if lane.claim(me)? {
-                // Of two threads that claim at once, one lane stays without use.
-                self.lane.store(lane.index, Relaxed);
-                return Ok(Some(lane.index));
-            }
-        }
-        Ok(None)
-    }
-
     /// Makes durable what was written to the file: in the log, if all of it is there. True if it was.
     ///
     /// # Errors
@@ -352,16 +291,21 @@ impl Client {
     pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
         let slot = self.log.slot(index);
         let Some(_held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
-            return call.sync().map(|()| false);
+            return self.sync_and_retire(&slot, incarnation, call).map(|()| false);
         };
-        let trusted = slot.is_trusted().unwrap_or(false) && slot.incarnation().is_ok_and(|now| now == incarnation);
-        if trusted && slot.expected().is_ok_and(|expected| call.look().is_ok_and(|now| now == expected)) {
-            let acknowledged = self.acknowledge(&slot, incarnation);
-            if acknowledged.is_ok() && slot.is_trusted().unwrap_or(false) {
-                return Ok(true);
-            }
+        if self.logged_all(&slot, incarnation, call) {
+            return Ok(true);
         }
         self.sync_for_real(&slot, incarnation, call).map(|()| false)
+    }
+
+    /// All of a file is in the log, and durable. The caller has the lock.
+    pub(crate) fn logged_all<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> bool {
+        let trusted = slot.is_trusted().unwrap_or(false) && slot.incarnation().is_ok_and(|now| now == incarnation);
+        trusted
+            && slot.expected().is_ok_and(|expected| call.look().is_ok_and(|now| now == expected))
+            && self.acknowledge(slot, incarnation).is_ok()
+            && slot.is_trusted().unwrap_or(false)
     }
 
     fn acknowledge(&self, slot: &Slot<'_>, incarnation: u64) -> Result<()> {
@@ -375,7 +319,12 @@ impl Client {
     }
 
     /// Syncs for real, retires the file's records, and trusts it if nothing changed meanwhile. The caller has the lock.
-    fn sync_for_real<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> std::result::Result<(), C::Fail> {
+    pub(crate) fn sync_for_real<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<(), C::Fail> {
         let last = slot.distrust().and_then(|()| slot.load(slot::LAST));
         let before = call.look();
         // A write has its ctime before its bytes: one that is under way now would change the file without another ctime.

@@ -2,8 +2,7 @@
 
 use crate::client::wall_ns;
 use crate::error::Result;
-use crate::format::{SKIP, shared, slot};
-use crate::lane::Lane;
+use crate::format::{shared, slot};
 use crate::lock;
 use crate::look::Identity;
 use crate::slot::Slot;
@@ -30,6 +29,8 @@ pub struct Drained {
     pub synced: u64,
     /// Files that have live records still.
     pub live: u64,
+    /// There is not much room: the next step should come soon.
+    pub pressed: bool,
     /// Why files could not be synced, one line each; said once.
     pub failed: Vec<String>,
 }
@@ -57,6 +58,7 @@ impl Drain {
             let (used, len) = lane.used()?;
             pressed |= used > len / 4;
         }
+        drained.pressed = pressed;
         for slot in log.slots() {
             let incarnation = slot.load(slot::NAMED)?;
             if !slot.is_live()? {
@@ -74,7 +76,7 @@ impl Drain {
             (drained.synced, drained.live) = (drained.synced + u64::from(synced), drained.live + u64::from(!synced));
         }
         for lane in log.lanes() {
-            advance(&lane)?;
+            lane.advance()?;
         }
         Ok(drained)
     }
@@ -121,22 +123,4 @@ fn opened(identity: &Identity) -> Option<File> {
         recover::Place::Here(file, _) => Some(file),
         _ => None,
     }
-}
-
-/// Moves a lane's head over what is retired.
-fn advance(lane: &Lane<'_>) -> Result<()> {
-    let (head, tail) = (lane.head()?, lane.tail()?);
-    let mut at = head;
-    while at < tail.min(head + lane.used()?.1) {
-        let record = lane.record_head(at)?;
-        if record.slot.get() != SKIP {
-            let slot = lane.log.slot(record.slot.get());
-            let named = slot.load(slot::NAMED)?;
-            if named == u64::from(record.incarnation.get()) && record.sequence.get() > slot.retired(named)? {
-                break;
-            }
-        }
-        at = lane.behind(at, &record);
-    }
-    if at > head { lane.free(at) } else { Ok(()) }
 }

@@ -2,7 +2,7 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::{HEAD, LINE, RecordHead, SKIP, VALUE, checked_word, lane};
+use crate::format::{HEAD, LINE, RecordHead, SKIP, VALUE, checked_word, lane, slot};
 use crate::lock;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -35,6 +35,19 @@ impl Lane<'_> {
     pub(crate) fn tail(&self) -> Result<u64> {
         // As far as a head can say: a shared word may hold anything.
         Ok(self.load(lane::TAIL)? & VALUE)
+    }
+
+    /// Nobody who lives has it.
+    pub(crate) fn is_free(&self, me: u64) -> Result<bool> {
+        let owner = self.load(lane::OWNER)?;
+        Ok(owner == 0 || owner != me && lock::is_gone(owner, me))
+    }
+
+    /// There is room for a record of `span` bytes, wherever the ring ends.
+    pub(crate) fn has_room(&self, span: u64) -> Result<bool> {
+        let (used, len) = self.used()?;
+        let left = len - self.tail()? % len;
+        Ok(used + span + if span > left { left } else { 0 } <= len)
     }
 
     /// Makes the lane the caller's, if nobody who lives has it.
@@ -142,10 +155,32 @@ impl Lane<'_> {
         }
     }
 
-    /// Gives the records before `position` away, durably.
-    pub(crate) fn free(&self, position: u64) -> Result<()> {
-        let word = checked_word(self.log.seal, &[self.index.into()], position);
-        self.log.nvm.fenced_by_others().publish(self.words + lane::HEAD, word)?;
+    /// Moves the head over what is retired, durably. Whoever finds that another has done so meanwhile leaves it.
+    pub(crate) fn advance(&self) -> Result<()> {
+        let at_head = self.words + lane::HEAD;
+        let word = self.log.nvm.load_u64(at_head)?;
+        let head = self.head()?;
+        let (mut at, tail) = (head, self.tail()?.min(head + self.len()));
+        while at < tail {
+            let record = self.record_head(at)?;
+            if record.position.get() != at {
+                // The head has moved, and somebody has written here.
+                return Ok(());
+            }
+            if record.slot.get() != SKIP {
+                let slot = self.log.slot(record.slot.get());
+                let named = slot.load(slot::NAMED)?;
+                if named == u64::from(record.incarnation.get()) && record.sequence.get() > slot.retired(named)? {
+                    break;
+                }
+            }
+            at = self.behind(at, &record);
+        }
+        if at > head {
+            let new = checked_word(self.log.seal, &[self.index.into()], at);
+            // Only if the head is still the one that this began at.
+            let _ = self.log.nvm.fenced_by_others().publish_if(at_head, word, new)?;
+        }
         Ok(())
     }
 }

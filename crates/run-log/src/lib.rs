@@ -14,8 +14,10 @@
 //! file proves: [`Look`]. It must not know how a program was made to call it, nor ext4.
 
 mod area;
+mod call;
 mod client;
 mod drain;
+mod durable;
 mod error;
 mod format;
 mod handle;
@@ -24,10 +26,12 @@ mod lock;
 mod log;
 mod look;
 mod newest;
+mod own;
 mod recover;
 mod slot;
 
-pub use client::{Call, Client, Place, Written};
+pub use call::{Call, Place, Written};
+pub use client::Client;
 pub use drain::{Drain, Drained};
 pub use error::{Result, RunLogError};
 pub use format::{HORIZON_NS, RUN_LOG_VERSION};

@@ -17,6 +17,8 @@ const TRUSTED: u64 = 1;
 const BROKEN: u64 = 2;
 /// Somebody has it mapped and may store to it at any time.
 const MAPPED: u64 = 4;
+/// How many durable writes are left to the kernel at most before trust is tried again.
+const LONGEST_PAUSE: u64 = 255;
 const INCARNATION: u32 = 8;
 const INCARNATIONS: u64 = (1 << 24) - 1;
 /// One plain write under way.
@@ -89,6 +91,29 @@ impl Slot<'_> {
 
     pub(crate) fn is_trusted(&self) -> Result<bool> {
         Ok(self.load(slot::STATE)? & TRUSTED != 0)
+    }
+
+    /// The file is not trusted now, and may be.
+    pub(crate) fn may_trust(&self) -> Result<bool> {
+        Ok(self.load(slot::STATE)? & (TRUSTED | BROKEN | MAPPED) == 0)
+    }
+
+    /// A durable write has tried to begin trust: the next one that has to does so later, unless this one was of use.
+    pub(crate) fn tried(&self) -> Result<()> {
+        let pause = self.load(slot::NEXT_PAUSE)?;
+        self.set(slot::NEXT_PAUSE, (2 * pause + 1).min(LONGEST_PAUSE))?;
+        self.set(slot::PAUSE, pause)
+    }
+
+    /// A durable write ended in the log.
+    pub(crate) fn served(&self) -> Result<()> {
+        match self.load(slot::NEXT_PAUSE)? {
+            0 => Ok(()),
+            pause => {
+                self.set(slot::NEXT_PAUSE, pause - 1)?;
+                self.set(slot::PAUSE, pause - 1)
+            }
+        }
     }
 
     /// Somebody maps the file.
@@ -194,6 +219,8 @@ impl Slot<'_> {
             }
             self.set(slot::LAST, 0)?;
             self.set(slot::ACKED, 0)?;
+            self.set(slot::PAUSE, 0)?;
+            self.set(slot::NEXT_PAUSE, 0)?;
         }
         Ok(given)
     }

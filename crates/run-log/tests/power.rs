@@ -90,6 +90,26 @@ struct OneCall<'k> {
     file: usize,
     place: Place,
     bytes: &'k [u8],
+    durable: bool,
+}
+
+impl OneCall<'_> {
+    fn at(&self) -> usize {
+        let k = self.kernel.borrow();
+        match self.place {
+            Place::At(at) => at as usize,
+            Place::Append => k.cache[self.file].len(),
+            Place::Cursor => k.cursor[self.file] as usize,
+        }
+    }
+
+    fn cache(&self, at: usize) {
+        let mut k = self.kernel.borrow_mut();
+        k.write(self.file, at, self.bytes);
+        if self.place == Place::Cursor {
+            k.cursor[self.file] += self.bytes.len() as u64;
+        }
+    }
 }
 
 impl Call for OneCall<'_> {
@@ -118,16 +138,24 @@ impl Call for OneCall<'_> {
     }
 
     fn write(&self) -> Result<usize, ()> {
-        let mut k = self.kernel.borrow_mut();
-        let at = match self.place {
-            Place::At(at) => at as usize,
-            Place::Append => k.cache[self.file].len(),
-            Place::Cursor => k.cursor[self.file] as usize,
-        };
-        k.write(self.file, at, self.bytes);
-        if self.place == Place::Cursor {
-            k.cursor[self.file] += self.bytes.len() as u64;
+        self.cache(self.at());
+        if self.durable {
+            self.kernel.borrow_mut().write_back(self.file);
         }
+        Ok(self.bytes.len())
+    }
+
+    fn durable(&self) -> bool {
+        self.durable
+    }
+
+    fn lazy(&self) -> bool {
+        true
+    }
+
+    fn write_lazily(&self, start: u64) -> Result<usize, ()> {
+        assert_eq!(start as usize, self.at());
+        self.cache(start as usize);
         Ok(self.bytes.len())
     }
 
@@ -170,7 +198,7 @@ fn medium(base: &[u8], domain: Domain) -> Nvm {
 }
 
 /// Random calls by two processes on a few files.
-fn record(seed: u64, domain: Domain, steps: usize) -> Run {
+fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
     let mut pool =
         Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
     Log::prepare(&mut pool, &LogOptions::here()).unwrap();
@@ -181,27 +209,47 @@ fn record(seed: u64, domain: Domain, steps: usize) -> Run {
     let parent = std::os::unix::process::parent_id();
     let clients = [Client::new(log.clone()).unwrap(), Client::of_process(log, parent).unwrap()];
     let kernel = RefCell::new(Kernel::new(power, 3));
-    let (mut random, mut fast) = (Random(seed), 0);
+    let (mut random, mut fast, mut unseen) = (Random(seed), 0, [false; 3]);
     for _ in 0..steps {
         let file = random.below(3) as usize;
         let client = &clients[random.below(2) as usize];
-        let bytes: Vec<u8> = (0..1 + random.below(150)).map(|_| random.below(256) as u8).collect();
+        let bytes: Vec<u8> = (0..1 + random.below(most)).map(|_| random.below(256) as u8).collect();
         let place = match random.below(4) {
             0 => Place::Append,
             1 => Place::Cursor,
             _ => Place::At(random.below(300)),
         };
-        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes };
+        let durable = random.below(4) == 0;
+        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable };
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
-        match random.below(20) {
-            0..=9 => assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len()))),
+        match random.below(21) {
+            0..=9 => {
+                let syncs = kernel.borrow().moments.len();
+                assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+                if durable {
+                    // Nothing was written back for it.
+                    fast += usize::from(kernel.borrow().moments.len() == syncs);
+                    kernel.borrow_mut().acknowledged(file);
+                }
+            }
             10..=15 => {
                 fast += usize::from(client.sync(slot, &call).unwrap());
+                unseen[file] = false;
                 kernel.borrow_mut().acknowledged(file);
             }
             16 => kernel.borrow_mut().write_back(file),
+            // sync(2)
+            20 => {
+                client.persist().unwrap();
+                (0..3).for_each(|file| kernel.borrow_mut().write_back(file));
+                // What was written unseen and is synced unseen may have older records.
+                (0..3).filter(|file| !unseen[*file]).for_each(|file| kernel.borrow_mut().acknowledged(file));
+            }
             // Somebody whom nobody sees.
-            17 => kernel.borrow_mut().write(file, random.below(200) as usize, &bytes),
+            17 => {
+                kernel.borrow_mut().write(file, random.below(200) as usize, &bytes);
+                unseen[file] = true;
+            }
             18 => client
                 .unlogged(slot, &call, || {
                     let mut k = kernel.borrow_mut();
@@ -255,8 +303,8 @@ fn judge(run: &Run, moment: &Moment, layers: &[Layer], domain: Domain) -> Result
     if left.files.is_empty() { Ok(()) } else { Err("retired records are live".into()) }
 }
 
-fn explore(seed: u64, domain: Domain, steps: usize, states: usize) -> (usize, usize) {
-    let run = record(seed, domain, steps);
+fn explore(seed: u64, domain: Domain, (steps, most): (usize, u64), states: usize) -> (usize, usize) {
+    let run = record(seed, domain, steps, most);
     let kind = if domain == Domain::Eadr { Kind::PersistentCaches } else { Kind::Nvm };
     let events = run.kernel.power.take();
     let media = [Medium { base: Layer::new(run.base.clone()), kind, whole: None }];
@@ -281,14 +329,22 @@ fn what_was_acknowledged_is_found_after_any_cut() {
     let (mut states, mut fast) = (0, 0);
     for seed in 0..seeds {
         let domain = if seed % 4 == 3 { Domain::Eadr } else { Domain::Adr };
-        let (built, acknowledged) = explore(seed, domain, 120, 16);
+        let (built, acknowledged) = explore(seed, domain, (120, 150), 16);
         (states, fast) = (states + built, fast + acknowledged);
     }
     println!("{states} states, {fast} fast syncs");
     assert!(fast as u64 > seeds * 5, "only {fast} syncs ended in the log");
 }
 
-/// A lane that is too small for what is written between syncs.
+/// Writes that fill lane after lane, over and over.
+#[test]
+fn full_lanes_are_found_after_any_cut() {
+    let seeds = std::env::var("ONDOL_RUN_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let fast: usize = (0..seeds).map(|seed| explore(seed, Domain::Adr, (250, 20_000), 6).1).sum();
+    assert!(fast as u64 > seeds * 20, "only {fast} syncs ended in the log");
+}
+
+/// Lanes that are too small for what is written between syncs.
 #[test]
 fn a_full_lane_is_synced_for_real() {
     let mut pool =
@@ -297,13 +353,20 @@ fn a_full_lane_is_synced_for_real() {
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let bytes = vec![3; 20_000];
-    let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes };
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes, durable: false };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     assert_eq!(client.sync(slot, &call), Ok(false));
+    let mut logged = 0;
+    while kernel.borrow().syncs < 2 {
+        assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+        logged += 1;
+    }
+    // All lanes but what is left to others; and nothing is logged from then on.
+    let (lane, room) = (256 << 10, client.log().room());
+    assert!((room / 2..room - lane).contains(&(logged * 20_000)), "{logged} of {room}");
     for _ in 0..40 {
         assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
     }
-    // Once when the lane was full, and nothing was logged from then on.
     assert_eq!(kernel.borrow().syncs, 2);
     assert_eq!(client.sync(slot, &call), Ok(false));
     assert!(found(client.log()).unwrap().files.is_empty());
@@ -318,7 +381,7 @@ fn unseen_changes_make_syncs_real() {
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
-    let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc" };
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc", durable: false };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     let sync = || client.sync(slot, &call).unwrap();
     assert!(!sync() && sync());
@@ -335,4 +398,52 @@ fn unseen_changes_make_syncs_real() {
     assert!(!sync() && sync());
     client.map(slot).unwrap();
     assert!(!sync() && !sync());
+}
+
+/// Durable writes alone make a file trusted, and end in the log then; where that is of no use they stop trying.
+#[test]
+fn durable_writes_need_no_sync() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let client = Client::new(log).unwrap();
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::Cursor, bytes: b"abc", durable: true };
+    let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
+    let write = || {
+        let before = kernel.borrow().moments.len();
+        client.write(slot, &call).unwrap();
+        kernel.borrow().moments.len() - before
+    };
+    // Its own, and the sync that begins trust.
+    assert_eq!(write(), 2);
+    assert_eq!([write(), write(), write()], [0; 3]);
+    assert_eq!(found(client.log()).unwrap().files[0].records.len(), 3);
+    // Somebody else writes between all of them: each is durable, few try again.
+    let mut written_back = 0;
+    for _ in 0..500 {
+        kernel.borrow_mut().write(0, 1, b"-");
+        written_back += write();
+    }
+    assert!((500..530).contains(&written_back), "{written_back}");
+    let text = kernel.borrow().now.home[0].clone();
+    assert_eq!(text, kernel.borrow().cache[0]);
+}
+
+/// The kernel has promised a write to a file that is not trusted any more: no older record may come back over it.
+#[test]
+fn no_record_outlives_what_the_kernel_has_promised() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
+    let client = Client::new(log).unwrap();
+    let call = |bytes| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable: true };
+    let slot = client.slot(&call(b"").look().unwrap()).unwrap().unwrap();
+    client.write(slot, &call(b"first")).unwrap();
+    client.write(slot, &call(b"older")).unwrap();
+    assert_eq!(found(client.log()).unwrap().files.len(), 1);
+    client.map(slot).unwrap();
+    client.write(slot, &call(b"newer")).unwrap();
+    assert_eq!(recovered(client.log(), &kernel.borrow().now.home), [b"newer"]);
 }

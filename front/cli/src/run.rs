@@ -6,7 +6,7 @@ use crate::say::say;
 use crate::size;
 use clap::Args;
 use ondol::machine::locks::shown;
-use ondol::run::{Outcome as Became, Recovered, Run};
+use ondol::run::{Drained, Outcome as Became, Recovered, Run};
 use ondol::{counted, printable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{CWD, Mode, OFlags};
@@ -22,8 +22,8 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 
 /// What else is to be known.
 const NOTES: &str = "\
-A file that the program has synced once is copied into the pool as it is written; its next fsync or fdatasync ends there, and \
-this command syncs the file itself within about a second. After a power cut, `ondol recover POOL` brings back what was synced. \
+A file that the program has synced once is copied into the pool as it is written; its next fsync or fdatasync ends there, as do \
+writes with O_SYNC or O_DSYNC, and this command syncs the file itself within about a second. After a power cut, `ondol recover POOL` brings back what was synced. \
 Files outside of the directories, on other file systems than ext4, and programs that cannot be preloaded (static ones, Go) are \
 as without this command.
 
@@ -59,8 +59,9 @@ const MISSING: u8 = 127;
 /// What is preloaded.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libondol_preload.so"));
 
-/// How long the drain rests: nanoseconds.
+/// How long the drain rests, and how long when there is not much room: nanoseconds.
 const REST: i64 = 20_000_000;
+const SHORT_REST: i64 = 1_000_000;
 
 /// How often the last step is tried when programs go on writing.
 const LAST_STEPS: u32 = 100;
@@ -189,9 +190,9 @@ fn preloads(library: &Path) -> OsString {
 fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<ExitStatus> {
     let pid = Pid::from_child(&child);
     let ended = pidfd_open(pid, PidfdFlags::empty())?;
-    let mut broken = false;
+    let (mut broken, mut pressed) = (false, false);
     let status = loop {
-        let rest = Timespec { tv_sec: 0, tv_nsec: REST };
+        let rest = Timespec { tv_sec: 0, tv_nsec: if pressed { SHORT_REST } else { REST } };
         match poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&rest)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(e.into()),
@@ -202,7 +203,9 @@ fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<E
                 let _ = kill_process(pid, signal);
             }
         }
-        broken = broken || !drain(&mut run, false);
+        let drained = if broken { None } else { drain(&mut run, false) };
+        broken = drained.is_none();
+        pressed = drained.is_some_and(|drained| drained.pressed);
         if let Some(status) = child.try_wait()? {
             break status;
         }
@@ -212,23 +215,23 @@ fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<E
             break;
         }
     }
-    broken = broken || !drain(&mut run, true);
+    broken = broken || drain(&mut run, true).is_none();
     if broken {
         eprintln!("ondol: what is not synced is in the pool; `ondol recover` brings it home");
     }
     Ok(status)
 }
 
-/// One step; false if the pool cannot be used any more, which programs notice themselves.
-fn drain(run: &mut Run, now: bool) -> bool {
+/// One step; none if the pool cannot be used any more, which programs notice themselves.
+fn drain(run: &mut Run, now: bool) -> Option<Drained> {
     match run.step(now) {
         Ok(drained) => {
             drained.failed.iter().for_each(|line| eprintln!("ondol: {}", printable(line.as_bytes())));
-            true
+            Some(drained)
         }
         Err(e) => {
             eprintln!("ondol: {}", printable(e.to_string().as_bytes()));
-            false
+            None
         }
     }
 }

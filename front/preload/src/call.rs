@@ -1,9 +1,14 @@
 //! A call on a descriptor, for the log's protocol.
 
-use crate::raw::{self, system};
+use crate::raw::{self, Quiet, system};
+use crate::seconds::{self, Second};
 use libc::{c_int, c_long, iovec};
 use ondol_run_log::{Call, Identity, Look, Place};
+use std::cell::Cell;
 use std::path::PathBuf;
+
+/// Flags that make one write durable.
+const DURABLE: c_int = libc::RWF_DSYNC | libc::RWF_SYNC;
 
 /// A call on a descriptor.
 pub(crate) struct FdCall<'a> {
@@ -16,12 +21,60 @@ pub(crate) struct FdCall<'a> {
     pub(crate) flags: c_int,
     /// The write itself.
     pub(crate) real: &'a dyn Fn() -> c_long,
+    /// What the kernel has told of the descriptor during this call.
+    pub(crate) seen: Seen,
+}
+
+/// What is asked once in a call.
+#[derive(Default)]
+pub(crate) struct Seen {
+    flags: Cell<Option<c_int>>,
+    look: Cell<Option<Look>>,
 }
 
 impl FdCall<'_> {
     /// A call that writes nothing.
     pub(crate) fn sync(fd: c_int) -> Self {
-        Self { fd, parts: &[], offset: None, flags: 0, real: &|| 0 }
+        Self { fd, parts: &[], offset: None, flags: 0, real: &|| 0, seen: Seen::default() }
+    }
+
+    /// The descriptor's flags when they were asked for first.
+    fn modes(&self) -> c_int {
+        self.seen.flags.get().unwrap_or_else(|| {
+            let flags = raw::flags(self.fd);
+            self.seen.flags.set(Some(flags));
+            flags
+        })
+    }
+
+    /// The second description, of the file that this call has found.
+    fn second(&self) -> Option<Second> {
+        let look = self.seen.look.get().or_else(|| self.look().ok())?;
+        seconds::of(self.fd, &look)
+    }
+
+    /// Writes to a descriptor; at its own offset if that is -1.
+    fn to(&self, fd: c_int, offset: i64) -> Result<usize, c_int> {
+        let (parts, count) = (self.parts.as_ptr(), self.parts.len());
+        raw::result(system!(libc::SYS_pwritev2, fd, parts, count, offset, 0, 0)).map(|wrote| wrote as usize)
+    }
+
+    /// Writes to the second description, at `start` or behind the end, and moves the program's offset as the kernel would.
+    fn to_second(&self, second: Second, start: i64, append: bool) -> Result<usize, c_int> {
+        if !second.append(append) {
+            return self.write();
+        }
+        if self.offset.is_some() {
+            return self.to(second.fd, start);
+        }
+        // A signal handler that writes to the same descriptor must not find the offset as it was.
+        let _quiet = Quiet::new();
+        if !append && system!(libc::SYS_lseek, self.fd, 0i64, libc::SEEK_CUR) != start {
+            return self.write();
+        }
+        let wrote = self.to(second.fd, start)?;
+        system!(libc::SYS_lseek, self.fd, start + wrote as i64, libc::SEEK_SET);
+        Ok(wrote)
     }
 }
 
@@ -29,12 +82,14 @@ impl Call for FdCall<'_> {
     type Fail = c_int;
 
     fn look(&self) -> Result<Look, c_int> {
-        Look::at(raw::borrow(self.fd).ok_or(libc::EBADF)?).map_err(|e| e.raw_os_error())
+        let look = Look::at(raw::borrow(self.fd).ok_or(libc::EBADF)?).map_err(|e| e.raw_os_error())?;
+        self.seen.look.set(Some(look));
+        Ok(look)
     }
 
     fn settle(&self) -> bool {
         // A write of no bytes takes the lock that every change of the file holds from its ctime to its end. Direct writes may go on without it.
-        let direct = raw::flags(self.fd) & libc::O_DIRECT != 0;
+        let direct = self.modes() & libc::O_DIRECT != 0;
         !direct && system!(libc::SYS_pwrite64, self.fd, c"".as_ptr(), 0usize, 0i64) == 0
     }
 
@@ -51,9 +106,31 @@ impl Call for FdCall<'_> {
         raw::result((self.real)()).map(|wrote| wrote as usize)
     }
 
+    fn durable(&self) -> bool {
+        !self.parts.is_empty() && (self.flags & DURABLE != 0 || self.modes() & libc::O_DSYNC != 0)
+    }
+
+    fn lazy(&self) -> bool {
+        let flags = self.modes();
+        let usual = flags & libc::O_DIRECT == 0 && self.flags & !DURABLE == 0;
+        usual && (flags & libc::O_DSYNC == 0 || self.second().is_some())
+    }
+
+    fn write_lazily(&self, start: u64) -> Result<usize, c_int> {
+        let flags = self.modes();
+        if flags & libc::O_DSYNC == 0 && self.flags & !DURABLE == 0 {
+            // Durable only by the call's own flags.
+            return self.to(self.fd, self.offset.unwrap_or(-1));
+        }
+        match (self.second(), i64::try_from(start)) {
+            (Some(second), Ok(start)) => self.to_second(second, start, flags & libc::O_APPEND != 0),
+            _ => self.write(),
+        }
+    }
+
     fn place(&self) -> Option<Place> {
-        let flags = raw::flags(self.fd);
-        if flags & libc::O_DIRECT != 0 || self.flags & !(libc::RWF_DSYNC | libc::RWF_SYNC) != 0 {
+        let flags = self.modes();
+        if flags & libc::O_DIRECT != 0 || self.flags & !DURABLE != 0 {
             return None;
         }
         Some(match self.offset {

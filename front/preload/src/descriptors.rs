@@ -1,12 +1,13 @@
 //! What descriptors stand for, and mappings.
 
 use crate::raw::{self, system};
-use crate::shim;
+use crate::{seconds, shim};
 use libc::{c_int, c_uint, c_void, off_t, size_t};
 
 /// close(2)
 #[unsafe(no_mangle)]
 extern "C" fn close(fd: c_int) -> c_int {
+    seconds::close(fd);
     shim::forget(fd);
     system!(libc::SYS_close, fd) as c_int
 }
@@ -14,8 +15,15 @@ extern "C" fn close(fd: c_int) -> c_int {
 /// close_range(2)
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    seconds::close_range(first, last, flags as c_uint & libc::CLOSE_RANGE_CLOEXEC != 0);
     shim::forget_from(first);
     system!(libc::SYS_close_range, first, last, flags) as c_int
+}
+
+/// closefrom(3)
+#[unsafe(no_mangle)]
+extern "C" fn closefrom(first: c_int) {
+    close_range(first.max(0) as c_uint, c_uint::MAX, 0);
 }
 
 /// dup2(2)
@@ -25,14 +33,17 @@ extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
         // dup3(2) refuses what dup2(2) takes.
         return if system!(libc::SYS_fcntl, old, libc::F_GETFD) < 0 { -1 } else { new };
     }
-    shim::forget(new);
-    system!(libc::SYS_dup3, old, new, 0) as c_int
+    dup3(old, new, 0)
 }
 
 /// dup3(2)
 #[unsafe(no_mangle)]
 extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-    shim::forget(new);
+    // Where it is refused nothing is closed.
+    if old != new && system!(libc::SYS_fcntl, old, libc::F_GETFD) >= 0 {
+        seconds::close(new);
+        shim::forget(new);
+    }
     system!(libc::SYS_dup3, old, new, flags) as c_int
 }
 
@@ -62,6 +73,7 @@ extern "C" fn mmap(at: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: 
 /// A descriptor that is opened for direct writes: its file is not trusted again.
 pub(crate) fn opened(fd: c_int, flags: c_int) -> c_int {
     shim::forget(fd);
+    seconds::forget(fd);
     let direct = flags & libc::O_DIRECT != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && fd >= 0;
     if direct
         && let Some((shim, _inside)) = shim::enter()

@@ -2,7 +2,7 @@
 //! `ondol_run_log`, too, and its `fsync` ends there where that is as good.
 //!
 //! Every function here has a namesake in libc and does what that does, by the same system call. The decision what may end in the log is
-//! `ondol_run_log::Client`'s; here is what it needs to know of descriptors. No thread is started, no descriptor stays open, no signal is handled. Where
+//! `ondol_run_log::Client`'s; here is what it needs to know of descriptors. No thread is started, no signal is handled, and what descriptors stay open `seconds` says. Where
 //! anything is not understood, the call goes to the kernel as it came. All of it is a C border, so `unsafe` is allowed in this crate, block by block with its reason.
 //! Not libc's functions but system calls are below, so `write` and `fsync` are no cancellation points of threads here.
 #![allow(unsafe_code, reason = "a C border")]
@@ -12,6 +12,7 @@ mod call;
 mod descriptors;
 mod files;
 mod raw;
+mod seconds;
 mod shim;
 mod syncs;
 mod writes;
@@ -26,5 +27,6 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
+    seconds::begin();
     shim::begin();
 }

@@ -35,6 +35,26 @@ pub(crate) fn flags(fd: c_int) -> c_int {
     system!(libc::SYS_fcntl, fd, libc::F_GETFL).max(0) as c_int
 }
 
+/// No signal is handled in this thread until it is dropped.
+pub(crate) struct Quiet(u64);
+
+impl Quiet {
+    pub(crate) fn new() -> Self {
+        let (all, mut before) = (u64::MAX, 0u64);
+        let (set, old): (*const u64, *mut u64) = (&raw const all, &raw mut before);
+        system!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, set, old, size_of::<u64>());
+        Self(before)
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        let (error, none) = (errno(), std::ptr::null_mut::<u64>());
+        system!(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const self.0, none, size_of::<u64>());
+        fail(error);
+    }
+}
+
 /// The descriptor for calls of this thread during the one that it was handed in with.
 pub(crate) fn borrow<'a>(fd: c_int) -> Option<BorrowedFd<'a>> {
     // SAFETY: -1 is excluded. If the program closes it meanwhile in another thread, the kernel refuses, or it is another file, which its identity tells.

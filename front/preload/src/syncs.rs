@@ -1,11 +1,11 @@
-//! `fsync` and `fdatasync`; and truncations, before which everything goes home.
+//! `fsync`, `fdatasync` and what else syncs; and truncations, before which everything goes home.
 
 use crate::call::FdCall;
 use crate::raw::{self, system};
 use crate::shim;
-use libc::{c_int, c_long, off_t};
+use libc::{c_int, c_long, c_uint, c_void, off_t, size_t};
 
-fn sync(fd: c_int, real: c_long) -> c_int {
+fn sync_file(fd: c_int, real: c_long) -> c_int {
     let Some((shim, _inside)) = shim::enter() else { return system!(real, fd) as c_int };
     let Some(slot) = shim.resolve(fd) else { return system!(real, fd) as c_int };
     if raw::flags(fd) & libc::O_DIRECT != 0 {
@@ -21,13 +21,60 @@ fn sync(fd: c_int, real: c_long) -> c_int {
 /// fsync(2)
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: c_int) -> c_int {
-    sync(fd, libc::SYS_fsync)
+    sync_file(fd, libc::SYS_fsync)
 }
 
 /// fdatasync(2)
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: c_int) -> c_int {
-    sync(fd, libc::SYS_fdatasync)
+    sync_file(fd, libc::SYS_fdatasync)
+}
+
+/// What the log does not see synced will be on the disk. An older record that alone is durable must not come after it.
+fn persist() {
+    if let Some((shim, _inside)) = shim::enter() {
+        // Where the memory fails there are no records to find either.
+        let _ = shim.client.persist();
+    }
+}
+
+/// sync(2)
+#[unsafe(no_mangle)]
+extern "C" fn sync() {
+    persist();
+    system!(libc::SYS_sync);
+}
+
+/// syncfs(2)
+#[unsafe(no_mangle)]
+extern "C" fn syncfs(fd: c_int) -> c_int {
+    persist();
+    system!(libc::SYS_syncfs, fd) as c_int
+}
+
+/// msync(2). The kernel does it: what was stored through a mapping nobody sees.
+#[unsafe(no_mangle)]
+extern "C" fn msync(at: *mut c_void, len: size_t, flags: c_int) -> c_int {
+    if flags & libc::MS_SYNC != 0 {
+        persist();
+    }
+    system!(libc::SYS_msync, at, len, flags) as c_int
+}
+
+/// sync_file_range(2). One that waits for the end is over when the log is durable, if all of the file is there; one that only sets out is the kernel's.
+#[unsafe(no_mangle)]
+extern "C" fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uint) -> c_int {
+    let usual = flags & !7 == 0 && offset >= 0 && len >= 0 && offset.checked_add(len).is_some();
+    if usual
+        && flags & libc::SYNC_FILE_RANGE_WAIT_AFTER != 0
+        && let Some((shim, _inside)) = shim::enter()
+        && let Some(slot) = shim.resolve(fd)
+        && shim.client.sync_logged(slot, &FdCall::sync(fd))
+    {
+        return 0;
+    }
+    persist();
+    system!(libc::SYS_sync_file_range, fd, offset, len, flags) as c_int
 }
 
 /// A change of an open file that is not logged and that no live record may outlive.

@@ -1,6 +1,6 @@
 //! `write` and its kin.
 
-use crate::call::FdCall;
+use crate::call::{FdCall, Seen};
 use crate::raw::{self, system};
 use crate::shim;
 use libc::{c_int, c_long, c_void, iovec, off_t, size_t, ssize_t};
@@ -12,7 +12,7 @@ fn write_to(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, rea
         shim::unseen_write(fd);
         return real() as ssize_t;
     };
-    let call = FdCall { fd, parts, offset, flags, real };
+    let call = FdCall { fd, parts, offset, flags, real, seen: Seen::default() };
     let mut slot = shim.slot(fd);
     // A slot is another file's at most once in a while.
     for _ in 0..4 {

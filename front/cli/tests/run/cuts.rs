@@ -1,4 +1,4 @@
-//! Power cuts made real: an ext4 image on a loop device, two processes that write and sync on it, and a moment at which image and pool are copied as they are. The
+//! Power cuts made real: an ext4 image on a loop device, two processes that write (some of it through `O_SYNC` descriptors) and sync on it, and a moment at which image and pool are copied as they are. The
 //! image has what the kernel had handed to the device by then; what was in the page cache alone is lost with the cut. The kernel replays its
 //! journal, `ondol recover` runs, and every acknowledged byte is there.
 //!
@@ -118,18 +118,24 @@ impl Model {
             "S" => {
                 self.open[file] = false;
                 let written = std::mem::take(&mut self.written[process][file]);
-                for range in written {
-                    // What a truncation has cut off is gone.
-                    let end = range.end.min(bytes.len());
-                    for byte in &mut bytes[range.start.min(end)..end] {
-                        if let Some((_, value)) = byte.later.iter().rfind(|(by, _)| *by == process) {
-                            byte.acked = Some(*value);
-                            byte.later.retain(|(by, _)| *by != process);
-                        }
-                    }
-                }
+                written.into_iter().for_each(|range| self.acknowledged(process, file, range));
             }
+            // Durable by itself: nothing is said of what was written before.
+            "A" => self.acknowledged(process, file, at..at + len),
             other => panic!("{other}"),
+        }
+    }
+
+    /// What a process has written there last is durable.
+    fn acknowledged(&mut self, process: usize, file: usize, range: Range<usize>) {
+        let bytes = &mut self.files[file];
+        // What a truncation has cut off is gone.
+        let end = range.end.min(bytes.len());
+        for byte in &mut bytes[range.start.min(end)..end] {
+            if let Some((_, value)) = byte.later.iter().rfind(|(by, _)| *by == process) {
+                byte.acked = Some(*value);
+                byte.later.retain(|(by, _)| *by != process);
+            }
         }
     }
 

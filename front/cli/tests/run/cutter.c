@@ -1,11 +1,12 @@
-/* Writes and syncs at random, and says on standard output what it is about to write ("W process file offset length value"), to truncate ("T ...") and has synced ("S process file"). Two
-   processes; file 2 is both's, in turns of 4 KiB. Until it is killed. */
+/* Writes and syncs at random, and says on standard output what it is about to write ("W process file offset length value"), to truncate ("T ..."), has synced ("S process file") and has
+   written durably ("A process file offset length"). Two processes; file 2 is both's, in turns of 4 KiB. With an odd seed nearly all writes are durable by themselves. Until it is killed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static void say(const char *form, int a, int b, long c, long d, int e) {
@@ -14,9 +15,17 @@ static void say(const char *form, int a, int b, long c, long d, int e) {
     if (write(1, line, n) != n) _exit(1);
 }
 
+/* A write that is durable when it returns, in one of the ways that there are. */
+static int durable(int plain, int sync, int how, void *buf, long len, long at) {
+    struct iovec part = {buf, len};
+    if (how == 0) return pwrite(sync, buf, len, at) == len;
+    if (how == 1) return pwritev2(plain, &part, 1, at, RWF_DSYNC) == len;
+    return lseek(sync, at, SEEK_SET) == at && write(sync, buf, len) == len && lseek(sync, 0, SEEK_CUR) == at + len;
+}
+
 int main(int argc, char **argv) {
     char path[600], buf[9000];
-    int fds[3], process = 0;
+    int fds[3], syncs[3], process = 0, odd = atoi(argv[2]) % 2;
     long n = 0;
     (void)argc;
     srand(atoi(argv[2]));
@@ -24,13 +33,18 @@ int main(int argc, char **argv) {
     for (int f = 0; f < 3; f++) {
         snprintf(path, sizeof path, "%s/f%d", argv[1], f);
         fds[f] = open(path, O_RDWR | O_CREAT, 0644);
+        syncs[f] = open(path, O_RDWR | (f ? O_SYNC : O_DSYNC) | (process ? O_CLOEXEC : 0));
     }
     for (;;) {
         int f = rand() % 3 ? process : 2, kind = rand() % 100, value = 1 + (int)(n++ % 250);
         long len = 1 + rand() % 8000, at = rand() % 120000;
         if (f == 2) at = (at / 8192 * 2 + process) * 4096, len = len % 4096 + 1;
         memset(buf, value, len);
-        if (kind < 65) {
+        if (kind < (odd ? 90 : 20)) {
+            say("W %d %d %ld %ld %d\n", process, f, at, len, value);
+            if (!durable(fds[f], syncs[f], rand() % 3, buf, len, at)) return 5;
+            say("A %d %d %ld %ld %d\n", process, f, at, len, 0);
+        } else if (kind < 65) {
             say("W %d %d %ld %ld %d\n", process, f, at, len, value);
             if (pwrite(fds[f], buf, len, at) != len) return 2;
         } else if (kind < 68) {

@@ -7,6 +7,7 @@
 mod codes;
 mod cuts;
 mod decisions;
+mod durable;
 mod kills;
 mod programs;
 

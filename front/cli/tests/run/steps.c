@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -34,6 +35,20 @@ static long step(const char *call, long a, long b) {
     if (!strcmp(call, "reopen")) return close(fd), fd = open(name, O_RDWR);
     if (!strcmp(call, "append")) return fd = open(name, O_RDWR | O_CREAT | O_APPEND, 0644);
     if (!strcmp(call, "osync")) return fd = open(name, O_RDWR | O_CREAT | O_SYNC, 0644);
+    if (!strcmp(call, "odsync")) return fd = open(name, O_RDWR | O_CREAT | O_DSYNC | O_CLOEXEC, 0644);
+    if (!strcmp(call, "oappend")) return fd = open(name, O_RDWR | O_CREAT | O_SYNC | O_APPEND, 0644);
+    if (!strcmp(call, "other")) return open(name, O_RDWR);
+    if (!strcmp(call, "flags")) return errno = fcntl(fd, F_GETFL), -1;
+    if (!strcmp(call, "setfl")) return fcntl(fd, F_SETFL, a ? O_APPEND : 0);
+    if (!strcmp(call, "offset")) return errno = (int)lseek(fd, 0, SEEK_CUR), -1;
+    if (!strcmp(call, "seek")) return lseek(fd, a, SEEK_SET);
+    if (!strcmp(call, "pwritev2")) return pwritev2(fd, &(struct iovec){buf, a}, 1, -1, b == 's' ? RWF_SYNC : RWF_DSYNC) == a ? 0 : -1;
+    if (!strcmp(call, "range")) return sync_file_range(fd, 0, 0, (unsigned)a);
+    if (!strcmp(call, "close")) return close((int)a);
+    if (!strcmp(call, "next")) return errno = dup(1), close(errno), -1;
+    if (!strcmp(call, "limit")) return setrlimit(RLIMIT_NOFILE, &(struct rlimit){a, a});
+    if (!strcmp(call, "setuid")) return setuid(a);
+    if (!strcmp(call, "lock")) return fcntl(fd, F_SETLK, &(struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET});
     if (!strcmp(call, "trunc")) return close(fd), fd = open(name, O_RDWR | O_TRUNC);
     if (!strcmp(call, "fopenw")) return (stream = fopen(name, "w")) ? 0 : -1;
     if (!strcmp(call, "fopena")) return (stream = fopen(name, "a")) ? 0 : -1;

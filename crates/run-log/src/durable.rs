@@ -1,0 +1,95 @@
+//! Writes that are durable when they return, and what syncs past the log.
+
+use crate::call::{Call, Written};
+use crate::client::Client;
+use crate::error::Result;
+use crate::format::slot;
+use crate::slot::Slot;
+
+impl Client {
+    /// The file is not trusted, and a durable write is to try whether it can be.
+    pub(crate) fn begins<C: Call>(&self, slot: &Slot<'_>, call: &C) -> Result<bool> {
+        if !slot.may_trust()? || !call.durable() || !call.lazy() {
+            return Ok(false);
+        }
+        let pause = slot.load(slot::PAUSE)?;
+        if pause > 0 {
+            slot.set(slot::PAUSE, pause - 1)?;
+            return Ok(false);
+        }
+        // Where there is no room trust would be lost at once.
+        Ok(self.lane(self.me()?, self.log.header.lane_len / 2)?.is_some())
+    }
+
+    /// A durable write to a file that is not trusted, and a sync for real behind it, which may begin trust. The caller has the lock, so others with such writes wait and are
+    /// not in the way.
+    pub(crate) fn begin<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<Written<usize>, C::Fail> {
+        let look = call.look()?;
+        let same = slot.key().is_ok_and(|key| key == [look.dev, look.ino, look.birth]);
+        if !same || slot.incarnation().is_ok_and(|now| now != incarnation) {
+            return Ok(Written::Stale);
+        }
+        let wrote = call.write()?;
+        if wrote > 0 {
+            self.sync_for_real(slot, incarnation, call)?;
+            // If the memory fails nothing is trusted anyway.
+            let _ = slot.tried();
+        }
+        Ok(Written::Done(wrote))
+    }
+
+    /// What a write past the log has done. If the kernel has promised it, no older record may come back over it.
+    pub(crate) fn promised<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+        answer: std::result::Result<usize, C::Fail>,
+    ) -> std::result::Result<Written<usize>, C::Fail> {
+        let wrote = answer?;
+        // Trust may have been taken away with records left: by a mapping, or from somebody that is gone.
+        if wrote > 0 && slot.is_live().unwrap_or(true) && call.durable() {
+            self.sync_and_retire(slot, incarnation, call)?;
+        }
+        Ok(Written::Done(wrote))
+    }
+
+    /// Syncs for real without the file's lock, and retires what was logged before.
+    pub(crate) fn sync_and_retire<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<(), C::Fail> {
+        let last = slot.load(slot::LAST);
+        call.sync()?;
+        if let (Ok(last), Ok(look), Ok(key)) = (last, call.look(), slot.key())
+            && key == [look.dev, look.ino, look.birth]
+        {
+            // If the memory fails nothing is trusted anyway.
+            let _ = slot.retire(incarnation, last);
+        }
+        Ok(())
+    }
+
+    /// Makes durable what was written to the file, if all of it is in the log: true then. Nothing is synced for real otherwise.
+    pub fn sync_logged<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> bool {
+        let slot = self.log.slot(index);
+        let Some(_held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else { return false };
+        self.logged_all(&slot, incarnation, call)
+    }
+
+    /// Makes durable what is in the log, of all files. Whoever syncs for real what this log does not see synced (sync(2), msync(2)) does it before: afterwards an
+    /// older record that is durable must not be all that recovery finds.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn persist(&self) -> Result<()> {
+        self.log.lanes().try_for_each(|lane| lane.persist(lane.tail()?))
+    }
+}

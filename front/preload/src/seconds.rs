@@ -1,0 +1,166 @@
+//! Second descriptions of files that a program has open with `O_SYNC` or `O_DSYNC`: through them it can be written to the page cache alone.
+//!
+//! Each belongs to one descriptor of the program. It is closed when the program closes that one, and never before: closing any descriptor of a file
+//! drops the record locks (fcntl(2)) that the process has on it, which the program's own closing does, too. For the same reason it survives exec(2) if and
+//! only if the program's descriptor did when it was opened.
+
+use crate::raw::{self, system};
+use libc::c_int;
+use ondol_run_log::Look;
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+/// By descriptor of the program.
+static SECONDS: [AtomicU32; 1024] = [const { AtomicU32::new(UNKNOWN) }; 1024];
+const UNKNOWN: u32 = 0;
+/// There is none to be had.
+const NONE: u32 = 1;
+/// A descriptor's number plus this.
+const FIRST: u32 = 2;
+
+/// The process whose descriptors these are. A child of vfork(2) has the same memory and descriptors of its own.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+/// How many were opened and not closed.
+static OPEN: AtomicU32 = AtomicU32::new(0);
+/// A thread opens one.
+static OPENING: AtomicBool = AtomicBool::new(false);
+
+/// How many there are at most, and of how many descriptors of the process one may be a second.
+const MOST: u64 = 64;
+const SHARE: u64 = 16;
+
+/// What tells a second description from one that the program has put in its place.
+const FLAGS: c_int = libc::O_WRONLY | libc::O_NONBLOCK;
+const TELLING: c_int = libc::O_ACCMODE | libc::O_NONBLOCK | libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
+
+/// A second description.
+#[derive(Clone, Copy)]
+pub(crate) struct Second {
+    pub(crate) fd: c_int,
+    flags: c_int,
+}
+
+impl Second {
+    /// The descriptor, if it is one for the program's, which looks like this.
+    fn new(first: &Look, second: c_int) -> Option<Self> {
+        let flags = raw::flags(second);
+        let same = || look(second).is_some_and(|second| first.same(&second));
+        (flags & TELLING == FLAGS && same()).then_some(Self { fd: second, flags })
+    }
+
+    /// Lets what is written go behind the end, or not; false if that cannot be had.
+    pub(crate) fn append(self, append: bool) -> bool {
+        let wanted = if append { self.flags | libc::O_APPEND } else { self.flags & !libc::O_APPEND };
+        wanted == self.flags || system!(libc::SYS_fcntl, self.fd, libc::F_SETFL, wanted) == 0
+    }
+}
+
+/// The process begins, or fork(2) has made it: it has what its parent had.
+pub(crate) fn begin() {
+    extern "C" fn child() {
+        OWNER.store(std::process::id(), Relaxed);
+        OPENING.store(false, Relaxed);
+    }
+    // SAFETY: the handler lives as long as the process, and does nothing that a child of a program with threads may not.
+    let registered = unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    if registered == 0 {
+        child();
+    }
+}
+
+fn place(fd: c_int) -> Option<&'static AtomicU32> {
+    let place = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd))?;
+    (OWNER.load(Relaxed) == std::process::id()).then_some(place)
+}
+
+fn look(fd: c_int) -> Option<Look> {
+    Look::at(raw::borrow(fd)?).ok()
+}
+
+/// The second description for a descriptor of the program, which looks like this; it is opened if there is none.
+pub(crate) fn of(fd: c_int, first: &Look) -> Option<Second> {
+    let place = place(fd)?;
+    match place.load(Relaxed) {
+        NONE => return None,
+        UNKNOWN => {}
+        // Somebody may have closed it who closes everything, and then it may be anything.
+        number => {
+            if let Some(second) = Second::new(first, (number - FIRST) as c_int) {
+                return Some(second);
+            }
+        }
+    }
+    if OPENING.swap(true, Relaxed) {
+        return None;
+    }
+    let second = open(fd, first);
+    place.store(second.map_or(NONE, |second| second.fd as u32 + FIRST), Relaxed);
+    OPENING.store(false, Relaxed);
+    second
+}
+
+fn open(fd: c_int, first: &Look) -> Option<Second> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is this function's own.
+    let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
+    if !told || u64::from(OPEN.load(Relaxed)) >= MOST.min(limit.rlim_cur / SHARE) {
+        return None;
+    }
+    // What number it would get. The standard streams' are not to be taken while the program has them closed, and the last ones are for the program.
+    let tried = system!(libc::SYS_eventfd2, 0, libc::O_CLOEXEC);
+    if tried >= 0 {
+        system!(libc::SYS_close, tried);
+    }
+    if tried <= 2 || tried as u64 > limit.rlim_cur / 2 {
+        return None;
+    }
+    let kept = system!(libc::SYS_fcntl, fd, libc::F_GETFD);
+    let flags =
+        FLAGS | libc::O_NOCTTY | if kept & libc::c_long::from(libc::FD_CLOEXEC) != 0 { libc::O_CLOEXEC } else { 0 };
+    let path = CString::new(format!("/proc/thread-self/fd/{fd}")).ok()?;
+    // The kernel asks anew whether the process may write to the file.
+    let second = system!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0);
+    if second < 0 {
+        return None;
+    }
+    OPEN.fetch_add(1, Relaxed);
+    // Otherwise the program has closed `fd` meanwhile; what was opened stays open, whatever it is.
+    Second::new(first, second as c_int)
+}
+
+/// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
+pub(crate) fn forget(fd: c_int) {
+    if let Some(place) = place(fd) {
+        place.store(UNKNOWN, Relaxed);
+    }
+}
+
+/// The program is about to close a descriptor: its second description goes with it.
+pub(crate) fn close(fd: c_int) {
+    // Most have none.
+    let known = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd)).map_or(UNKNOWN, |place| place.load(Relaxed));
+    if known == UNKNOWN {
+        return;
+    }
+    let Some(place) = place(fd) else { return };
+    let (error, number) = (raw::errno(), place.swap(UNKNOWN, Relaxed));
+    if number >= FIRST
+        && let Some(second) = look(fd).and_then(|first| Second::new(&first, (number - FIRST) as c_int))
+    {
+        system!(libc::SYS_close, second.fd);
+        OPEN.fetch_sub(1, Relaxed);
+    }
+    raw::fail(error);
+}
+
+/// As [`close`], for a range of descriptors; with `at_exec` they are closed then only.
+pub(crate) fn close_range(first: u32, last: u32, at_exec: bool) {
+    for (fd, place) in SECONDS.iter().enumerate().skip(first as usize).take_while(|(fd, _)| *fd <= last as usize) {
+        let number = place.load(Relaxed);
+        match number {
+            UNKNOWN | NONE => {}
+            _ if !at_exec => close(fd as c_int),
+            _ => drop(system!(libc::SYS_fcntl, number - FIRST, libc::F_SETFD, libc::FD_CLOEXEC)),
+        }
+    }
+}
