@@ -158,9 +158,13 @@ impl Engine for ScalableEngine {
         self.core.tid()
     }
 
-    fn wait(&self, tid: Tid) -> Result<()> {
+    fn written(&self) -> u64 {
+        self.core.in_place.written()
+    }
+
+    fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         let _one = self.one();
-        self.core.wait(tid)
+        self.core.wait_for(tid, written)
     }
 
     fn checkpoint_all(&self) -> Result<()> {
