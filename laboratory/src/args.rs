@@ -29,7 +29,7 @@ pub struct CrashArgs {
     /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
-    /// Persistence domain of the memory, for --workload pool: adr or eadr
+    /// Persistence domain of NVM pools: adr or eadr (caches of processors survive)
     #[arg(long, default_value = "adr", value_parser = ["adr", "eadr"], value_name = "DOMAIN")]
     pub(crate) domain: String,
     /// Stop after so many distinct states of each engine
