@@ -2,6 +2,7 @@
 //!
 //! `ONDOL_SEED` makes it different, `ONDOL_CASES` longer; `ondol crash` is the same as a command.
 
+use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_laboratory::explore::{Limits, Violation, Watch};
@@ -27,7 +28,15 @@ fn none_is_violated(
 ) {
     let seed = parameter("ONDOL_SEED", 1);
     let sampling = Sampling { seed, ..limits.sampling };
-    let prey = Prey { engine, data, plant: None, seed, limits: Limits { sampling, ..limits }, fault: None };
+    let prey = Prey {
+        engine,
+        data,
+        plant: None,
+        seed,
+        limits: Limits { sampling, ..limits },
+        fault: None,
+        domain: Domain::Adr,
+    };
     let phases = vec![Phase::once("workloads", workloads)];
     let preys = [prey];
     let found = hunt(&preys, phases, Budget::default(), &Watch::default()).unwrap();
@@ -96,8 +105,15 @@ fn several_threads(mode: Mode) {
 #[test]
 fn a_budget_of_states_comes_to_an_end() {
     let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
-    let prey =
-        Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant: None, seed: 1, limits, fault: None };
+    let prey = Prey {
+        engine: JournalEngine::Classic,
+        data: DataMode::Journal,
+        plant: None,
+        seed: 1,
+        limits,
+        fault: None,
+        domain: Domain::Adr,
+    };
     let budget = Budget { states: Some(300), ..Budget::default() };
     let phases = vec![Phase::once("threads", workload::threads(1))];
     let preys = [prey];
@@ -121,7 +137,15 @@ fn a_hunt_of_all_phases_begins_everywhere() {
     let seed = parameter("ONDOL_SEED", 1);
     for engine in JournalEngine::ALL {
         let modes = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback];
-        let preys = modes.map(|data| Prey { engine, data, plant: None, seed, limits: sparse(), fault: None });
+        let preys = modes.map(|data| Prey {
+            engine,
+            data,
+            plant: None,
+            seed,
+            limits: sparse(),
+            fault: None,
+            domain: Domain::Adr,
+        });
         let budget = Budget { states: Some(parameter("ONDOL_CASES", 60) * 50), threads: 2, ..Budget::default() };
         let found = hunt(&preys, Phase::all(engine, seed), budget, &Watch::default()).unwrap();
         if let Some(violation) = found.report.violations.first() {
@@ -136,8 +160,15 @@ fn a_hunt_of_all_phases_begins_everywhere() {
 #[test]
 fn the_like_of_a_violation_is_counted() {
     let plant = Some(Defect::MissingFlushAfterCommit);
-    let prey =
-        Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant, seed: 1, limits: sparse(), fault: None };
+    let prey = Prey {
+        engine: JournalEngine::Classic,
+        data: DataMode::Journal,
+        plant,
+        seed: 1,
+        limits: sparse(),
+        fault: None,
+        domain: Domain::Adr,
+    };
     let budget = Budget { violations: 100, ..Budget::default() };
     let phases = vec![Phase::once("scenarios", workload::scenarios().take(12))];
     let preys = [prey];

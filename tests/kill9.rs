@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 const CLASSIC: JournalEngine = JournalEngine::Classic;
 const COMPRESSED: JournalEngine = JournalEngine::Compressed;
+const SCALABLE: JournalEngine = JournalEngine::Scalable;
 
 fn rounds(program: &Path, format: FormatOptions, (engine, data): (JournalEngine, DataMode)) -> Report {
     let dir = scratch_dir().unwrap();
@@ -62,6 +63,16 @@ fn compressed_journal() {
 #[test]
 fn compressed_ordered() {
     nothing_is_lost(FormatOptions::new().block_size(1024), (COMPRESSED, DataMode::Ordered));
+}
+
+#[test]
+fn scalable_journal() {
+    nothing_is_lost(FormatOptions::new().block_size(4096), (SCALABLE, DataMode::Journal));
+}
+
+#[test]
+fn scalable_ordered() {
+    nothing_is_lost(FormatOptions::new().block_size(1024), (SCALABLE, DataMode::Ordered));
 }
 
 /// A server whose recovery brings back the image as it was in the beginning.

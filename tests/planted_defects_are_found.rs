@@ -2,6 +2,7 @@
 //!
 //! `ONDOL_PLANT=name` picks one, and `ONDOL_SHOW=1` prints how it was found.
 
+use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::plant::{self, Defect};
@@ -28,7 +29,15 @@ fn look(planted: &Planted, defect: Option<Defect>) -> Result<(), String> {
         Shown::RecoveryCrash => Limits { recrash_every: 1, depth: 1, ..limits },
         _ => limits,
     };
-    let prey = Prey { engine: planted.engine, data: planted.data, plant: defect, seed: 1, limits, fault: None };
+    let prey = Prey {
+        engine: planted.engine,
+        data: planted.data,
+        plant: defect,
+        seed: 1,
+        limits,
+        fault: None,
+        domain: Domain::Adr,
+    };
     let workload = planted.workload().unwrap();
     let run = prey.record(&workload.image.make()?, &workload)?;
     match planted.shown {
@@ -95,8 +104,15 @@ fn early_forget_is_found_in_some_interleaving() {
     let calls = |lines: &str| text::parse(lines).unwrap();
     let found = |plant: Option<Defect>, schedules: Schedules| {
         let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
-        let prey =
-            Prey { engine: JournalEngine::Classic, data: DataMode::Journal, plant, seed: 1, limits, fault: None };
+        let prey = Prey {
+            engine: JournalEngine::Classic,
+            data: DataMode::Journal,
+            plant,
+            seed: 1,
+            limits,
+            fault: None,
+            domain: Domain::Adr,
+        };
         let workload = Workload {
             name: "truncate and fsync".into(),
             image: Image::Small,

@@ -4,6 +4,7 @@
 //! `ONDOL_PLANT=name` picks one, `ONDOL_SCHEDULES=20000` tries more schedules, `ONDOL_SHOW=1` prints how it was found.
 
 use ondol::JournalEngine;
+use ondol::pool::Domain;
 use ondol_env::plant::Defect;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Violation, Watch};
@@ -19,7 +20,8 @@ fn look(threaded: &Threaded, plant: Option<Defect>, seed: u64) -> Option<Violati
     let workload = threaded.workload(seed, TOGETHER).unwrap();
     let sampling = Sampling { all_of: 64, samples: 4, torn: 2, extremes: 4, ..Sampling::default() };
     let limits = Limits { sampling, depth: 0, second_opinion_every: 0, use_every: 0, ..Limits::default() };
-    let prey = Prey { engine: threaded.engine, data: threaded.data, plant, seed: 1, limits, fault: None };
+    let prey =
+        Prey { engine: threaded.engine, data: threaded.data, plant, seed: 1, limits, fault: None, domain: Domain::Adr };
     prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap().violations.pop()
 }
 

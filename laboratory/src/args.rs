@@ -29,7 +29,7 @@ pub struct CrashArgs {
     /// exhaustive-1, exhaustive-2, random, threads, pool (the life of an NVM pool), or a file with one call a line (`-` for standard input; docs/crash-testing.md has the grammar)
     #[arg(long, value_name = "WORKLOAD")]
     pub(crate) workload: Option<String>,
-    /// Persistence domain of the memory, for --workload pool: adr or eadr
+    /// Persistence domain of NVM pools: adr or eadr (caches of processors survive)
     #[arg(long, default_value = "adr", value_parser = ["adr", "eadr"], value_name = "DOMAIN")]
     pub(crate) domain: String,
     /// Stop after so many distinct states of each engine
@@ -62,7 +62,7 @@ pub struct CrashArgs {
     /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map, inline-data, clusters, values, large-inodes or linear [default: small for --calls and a file, else each its own]
     #[arg(long, value_name = "KIND")]
     pub(crate) image: Option<Kind>,
-    /// How it is mounted: tight (little memory), roomy, zeroing or dirty [default: tight for --calls and a file, else each its own]
+    /// How it is mounted: tight (little memory), roomy, zeroing, dirty or file (tight, and an fsync covers its file alone) [default: tight for --calls and a file, else each its own]
     #[arg(long, value_name = "MOUNT")]
     pub(crate) mount: Option<Mount>,
     /// Calls to record, instead of a workload, separated by `;`; once for each thread

@@ -147,11 +147,12 @@ impl<R: VolumeRun> Subject for R {
     }
 
     fn judge_flipped(&self, layers: &[Layer], flip: Flip, events: usize) -> Result<(), String> {
+        let names = if self.log().nvm.is_some() { "the log of" } else { "journal" };
         let wrong = |what| format!("a bit of the log has changed: {what}");
         match self.recover(&flip.of(layers, self.log())) {
             Ok(recovered) => self.judge(&recovered, events).map(drop).map_err(wrong),
-            Err(refusal) if refusal.contains("journal") => Ok(()),
-            Err(refusal) => Err(wrong(format!("the refusal does not name the journal: {refusal}"))),
+            Err(refusal) if refusal.contains(names) => Ok(()),
+            Err(refusal) => Err(wrong(format!("the refusal does not name the log: {refusal}"))),
         }
     }
 

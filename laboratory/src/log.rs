@@ -1,10 +1,11 @@
-//! Where the journal of a volume lies: in its image, or on a disk of its own.
+//! Where the journal of a volume lies: in its image, or on a disk of its own; and where the log in its NVM pool does.
 
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{JournalSuperblock, SUPERBLOCK_SIZE};
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
-use ondol_power::{Kind, Layer, Medium, Pages};
+use ondol_medium::{AreaKind, Nvm, PAGE, Pool};
+use ondol_power::{Event, Kind, LINE, Layer, Medium, Pages};
 use ondol_testkit::disks::is_pool;
 use ondol_volume::Image;
 use std::ops::Range;
@@ -27,6 +28,61 @@ pub struct Log {
     scratch: Vec<Range<u64>>,
     /// What it holds has checksums.
     pub(crate) is_checked: bool,
+    /// The log that operations go to instead, where there is a pool.
+    pub(crate) nvm: Option<NvmLog>,
+}
+
+/// The log in a pool, as `docs/format.md` has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NvmLog {
+    /// The medium that the pool is.
+    pub(crate) medium: usize,
+    /// The bytes of its lines there.
+    pub(crate) ring: Range<u64>,
+}
+
+/// Bytes before the first line: two copies of the header, a page each.
+const BEFORE_RING: u64 = 2 * PAGE;
+
+/// Which kind of record a commit is.
+const COMMIT: u8 = 2;
+
+impl NvmLog {
+    fn of(disks: &[Layer]) -> Option<Self> {
+        let medium = disks.iter().rposition(is_pool)?;
+        let nvm = Nvm::from_bytes(&disks[medium].to_bytes()).ok()?;
+        let area = Pool::open(nvm).ok()?.area(AreaKind::JOURNAL_LOG)?;
+        let lines = area.len.saturating_sub(BEFORE_RING) / LINE as u64;
+        let start = area.start + BEFORE_RING;
+        Some(Self { medium, ring: start..start + lines * LINE as u64 })
+    }
+
+    /// The bytes of it that an event has stored.
+    pub(crate) fn stored<'e>(&self, event: &'e Event) -> Option<(u64, &'e [u8])> {
+        match event {
+            Event::Store { medium, offset, bytes, .. } if *medium as usize == self.medium => {
+                self.ring.contains(offset).then_some((*offset, &bytes[..]))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an event has stored the line of a commit: it says so, and that this is its place.
+    pub(crate) fn is_commit(&self, event: &Event) -> bool {
+        let Some((offset, line)) = self.stored(event).filter(|(_, bytes)| bytes.len() == LINE) else { return false };
+        let position = line.get(8..16).and_then(|word| Some(u64::from_le_bytes(word.try_into().ok()?)));
+        let lines = (self.ring.end - self.ring.start) / LINE as u64;
+        let place = (offset - self.ring.start) / LINE as u64;
+        line[4] == COMMIT && position.is_some_and(|position| position % lines == place)
+    }
+
+    /// What a byte of the pool is.
+    pub(crate) fn name(&self, byte: u64) -> String {
+        match self.ring.contains(&byte) {
+            true => format!("line {} of the log in the NVM pool", (byte - self.ring.start) / LINE as u64),
+            false => "outside of the log in the NVM pool".into(),
+        }
+    }
 }
 
 impl Log {
@@ -59,7 +115,13 @@ impl Log {
         disks[medium].read(at as usize, &mut superblock);
         let superblock = JournalSuperblock::parse(&superblock, block_size as u32, slots.len() as u64);
         let is_checked = superblock.is_ok_and(|superblock| superblock.format().has_csum());
-        Ok(Self { medium, slots, pages: Pages::inside(scratch.clone()), ranges, scratch, is_checked })
+        let (pages, nvm) = (Pages::inside(scratch.clone()), NvmLog::of(disks));
+        Ok(Self { medium, slots, pages, ranges, scratch, is_checked, nvm })
+    }
+
+    /// The medium that what operations log lies on.
+    pub(crate) fn logs_on(&self) -> usize {
+        self.nvm.as_ref().map_or(self.medium, |nvm| nvm.medium)
     }
 
     /// Whether this byte of its medium lies in it, behind its superblock.
@@ -93,10 +155,17 @@ fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     })
 }
 
+/// By the persistence domain that a pool was made with.
+fn kind_of_pool(base: &Layer) -> Kind {
+    let pool = Nvm::from_bytes(&base.to_bytes()).ok().and_then(|nvm| Pool::open(nvm).ok());
+    let survives = pool.is_some_and(|pool| pool.nvm().domain().caches_survive());
+    if survives { Kind::PersistentCaches } else { Kind::Nvm }
+}
+
 /// The disks as media that power can be cut of.
 pub(crate) fn media(disks: Vec<Layer>) -> Vec<Medium> {
     let medium = |(n, base): (usize, Layer)| {
-        let kind = if is_pool(&base) { Kind::Nvm } else { Kind::Block };
+        let kind = if is_pool(&base) { kind_of_pool(&base) } else { Kind::Block };
         Medium { base, kind, whole: (n == 0).then_some(SUPERBLOCK) }
     };
     disks.into_iter().enumerate().map(medium).collect()

@@ -1,6 +1,6 @@
 //! What blocks are, for readers of a violation: by where they lie, by whose they are, and by what is in them.
 
-use crate::log::Log;
+use crate::log::{Log, NvmLog};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
 use ondol_format::group::GroupDesc;
@@ -22,6 +22,7 @@ pub struct Names {
     log_on: usize,
     /// Blocks of the log, by their number there.
     slots: BTreeMap<u64, u64>,
+    nvm: Option<NvmLog>,
 }
 
 /// So many blocks of one write are named.
@@ -36,7 +37,8 @@ impl Names {
         later: &[&[Layer]],
         open: impl Fn(&[Layer]) -> Option<ondol::Volume>,
     ) -> Self {
-        let mut names = Self { log_on: log.medium, slots: log.slots.iter().copied().collect(), ..Self::default() };
+        let (log_on, slots) = (log.medium, log.slots.iter().copied().collect());
+        let mut names = Self { log_on, slots, nvm: log.nvm.clone(), ..Self::default() };
         // What cannot be read has no names; the offsets are told in any case.
         let _unnamed = names.places(&base[0]);
         names.journal(&base[log.medium], log);
@@ -120,7 +122,7 @@ impl Names {
 
     /// What a byte of the medium that the log lies on is.
     pub(crate) fn of_log(&self, byte: u64) -> String {
-        self.of(self.log_on, byte, 1, None)
+        self.nvm.as_ref().map_or_else(|| self.of(self.log_on, byte, 1, None), |nvm| nvm.name(byte))
     }
 
     /// What `len` bytes at `offset` of a medium are, which hold `bytes` if these are known.

@@ -10,6 +10,7 @@ use crate::workload::{Mount, Others, Schedules, Workload};
 use ondol::{DataMode, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_medium::Domain;
 use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
@@ -31,6 +32,8 @@ pub struct Prey {
     pub limits: Limits,
     /// How the medium fails, for one thread; `None` for one that works.
     pub fault: Option<Faults>,
+    /// The persistence domain of pools.
+    pub domain: Domain,
 }
 
 /// The word that mount options use.
@@ -94,7 +97,7 @@ impl Prey {
     /// The disks of a workload's image, with a new pool where the engine needs one.
     fn with_pool(&self, disks: &[Layer], workload: &Workload) -> Vec<Layer> {
         let pool = (self.engine == JournalEngine::Scalable)
-            .then(|| disks::pool(workload.mount.pool(workload.image.block_size())));
+            .then(|| disks::pool(workload.mount.pool(workload.image.block_size()), self.domain));
         disks.iter().cloned().chain(pool).collect()
     }
 
@@ -203,6 +206,9 @@ impl Prey {
         let mut arguments = format!("--engine {engine} --data {data} --image {image} --seed {seed}");
         if *mount != Mount::default() {
             arguments += &format!(" --mount {mount}");
+        }
+        if self.engine == JournalEngine::Scalable && self.domain != Domain::Adr {
+            arguments += &format!(" --domain {}", self.domain);
         }
         let mut text =
             format!("workload: {name}\nimage {image}, mount {mount}, journal={engine}, data={data}, seed {seed}\n");

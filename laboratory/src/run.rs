@@ -5,7 +5,7 @@ use crate::judge::VolumeRun;
 use crate::log::{self, Log};
 use crate::rot::{self, Flip};
 use crate::subject::Description;
-use ondol::{DataMode, Options, RecoverReport};
+use ondol::{DataMode, Fsync, Options, RecoverReport};
 use ondol_env::reach::{self, Hit};
 use ondol_power::{Event, Layer, Medium, PowerDomain};
 use ondol_testkit::disks;
@@ -61,7 +61,7 @@ pub struct Run {
     pub within: Vec<Vec<Model>>,
     /// What calls would have led to that failed as their medium did: bytes that they wrote over stored ones may be there, now or later.
     pub strays: Vec<Model>,
-    /// Calls that made everything before them durable.
+    /// Calls that made something durable: everything before them, or with `fsync=file` what was done to one file.
     pub synced: Vec<bool>,
     /// For each number of events, the numbers of calls that may be found then: at least, at most.
     pub allowed: Vec<(usize, usize)>,
@@ -127,7 +127,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     (run.events, run.hits) = (domain.take(), listening.finish().hits);
     lockstep.compare().map_err(Box::new)?;
     run.expected = run.states.iter().map(after_crash).collect();
-    run.allowed = allowed(&run.events, &run.synced);
+    run.allowed = allowed(&run.events, &covered(&run));
     Ok(run)
 }
 
@@ -137,15 +137,36 @@ pub(crate) fn after_crash(model: &Model) -> Snapshot {
     model.snapshot()
 }
 
-pub(crate) fn allowed(events: &[Event], synced: &[bool]) -> Vec<(usize, usize)> {
+/// For each call, how many calls from the first on it made durable. With `fsync=file` these are those up to the last that was done to the file,
+/// or to a name of it: what survives is always a beginning of all calls.
+pub(crate) fn covered(run: &Run) -> Vec<usize> {
+    let by_file = run.setup.options.fsync() == Fsync::File;
+    let touches = |call: usize, id| run.states[call + 1].touched_since(&run.states[call]).contains(&id);
+    let one = |(call, synced): (usize, &bool)| match &run.ops[call] {
+        _ if !synced => 0,
+        Op::Fsync { file, .. } if by_file => {
+            let id = run.states[call].id_of_file(file);
+            let last = id.and_then(|id| (0..call).rev().find(|before| touches(*before, id)));
+            let covered = last.map_or(0, |last| last + 1);
+            // Syncs change nothing: the state after them is the same.
+            let changes = run.ops[covered..call].iter().position(|op| !op.is_sync());
+            changes.map_or(call + 1, |n| covered + n)
+        }
+        _ => call + 1,
+    };
+    run.synced.iter().enumerate().map(one).collect()
+}
+
+/// For each number of events, how many calls are found at least, and at most. Of each call it is told how many it made durable.
+pub(crate) fn allowed(events: &[Event], covered: &[usize]) -> Vec<(usize, usize)> {
     let (mut least, mut most) = (0, 0);
     let after = events.iter().map(|event| {
         if let &Event::Mark(id) = event {
             let call = (id / 2) as usize;
             if id % 2 == 0 {
                 most = call + 1;
-            } else if synced.get(call) == Some(&true) {
-                least = call + 1;
+            } else {
+                least = least.max(covered.get(call).copied().unwrap_or(0));
             }
         }
         (least, most)

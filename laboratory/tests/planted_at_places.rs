@@ -3,6 +3,7 @@
 //!
 //! `ONDOL_PLANT=name` picks one; with `ONDOL_SEARCH=1` it is searched for through all workloads, and what shows it first is printed.
 
+use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_laboratory::Prey;
@@ -43,7 +44,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
 fn look(workload: &Workload, engine: JournalEngine, data: DataMode, plant: Option<Defect>) -> Option<String> {
     let sampling = Sampling::default().at_most(16);
     let limits = Limits { sampling, depth: 1, recrash_every: 12, second_opinion_every: 0, ..Limits::default() };
-    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None };
+    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr };
     let report = prey.explore(&workload.image.make().unwrap(), workload, &Watch::default()).unwrap();
     report.violations.first().map(ToString::to_string)
 }

@@ -2,6 +2,7 @@
 //!
 //! `ONDOL_SHOW=1` prints what each workload adds, `ONDOL_ONLY=word` picks those with this word in their names.
 
+use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_env::reach::Place;
 use ondol_laboratory::explore::{Limits, Report, Watch};
@@ -33,7 +34,8 @@ struct Hunt {
 impl Hunt {
     fn visit(&mut self, turn: u64, data: DataMode, workload: &Workload) {
         let engine = self.engine;
-        let prey = Prey { engine, data, plant: None, seed: 1 + turn, limits: limits(turn), fault: None };
+        let prey =
+            Prey { engine, data, plant: None, seed: 1 + turn, limits: limits(turn), fault: None, domain: Domain::Adr };
         let image = self.images.entry(workload.image).or_insert_with(|| workload.image.make().unwrap());
         let report: Report = prey.explore(image, workload, &Watch::default()).unwrap();
         if let Some(violation) = report.violations.first() {

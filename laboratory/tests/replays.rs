@@ -1,5 +1,6 @@
 //! A violation is seen again by its command, told in words, made small, and not found any more once its cause is gone.
 
+use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_laboratory::explore::{After, CasePath, Limits, Then, Violation, Watch};
@@ -13,7 +14,7 @@ const EARLY: Option<Defect> = Some(Defect::MissingFlushAfterCommit);
 
 fn prey(plant: Option<Defect>, fault: Option<Faults>) -> Prey {
     let limits = Limits { recrash_every: 0, second_opinion_every: 0, use_every: 0, ..Limits::default() };
-    Prey { engine: JournalEngine::Classic, data: DataMode::Ordered, plant, seed: 1, limits, fault }
+    Prey { engine: JournalEngine::Classic, data: DataMode::Ordered, plant, seed: 1, limits, fault, domain: Domain::Adr }
 }
 
 fn workload(before: &str, calls: &str, others: &[&str]) -> Workload {
@@ -124,12 +125,16 @@ fn what_is_done_after_a_recovery_is_crashed_too() {
 fn damage_in_the_midst_of_the_log_is_noticed() {
     let calls = "create /a 0644; write /a 0 3000 #1; fsync /a; create /b 0644; fsync /b; write /a 0 3000 #2; chmod /a 0600; sync";
     let workload = workload("", calls, &[]);
-    for (engine, defect) in
-        [(JournalEngine::Classic, Defect::UncheckedChecksum), (JournalEngine::Compressed, Defect::SilentDamage)]
-    {
+    for (engine, defect, said) in [
+        (JournalEngine::Classic, Defect::UncheckedChecksum, "log slot"),
+        (JournalEngine::Compressed, Defect::SilentDamage, "log slot"),
+        (JournalEngine::Scalable, Defect::LogSilentDamage, "of the log in the NVM pool"),
+    ] {
         let with = |plant, flip_every| {
             let mut prey = Prey { engine, ..prey(plant, None) };
             prey.limits.flip_every = flip_every;
+            // States with a pool cost more.
+            prey.limits.about = (engine == JournalEngine::Scalable).then_some(150);
             (prey.explore(&Image::Small.make().unwrap(), &workload, &Watch::default()).unwrap(), prey)
         };
         let (unflipped, _) = with(Some(defect), 0);
@@ -138,7 +143,7 @@ fn damage_in_the_midst_of_the_log_is_noticed() {
         let violation = report.violations.first().unwrap_or_else(|| panic!("{defect:?}: {} flips", report.flipped));
         let small = prey.smallest(&workload, violation.clone(), &Watch::default()).unwrap();
         assert!(matches!(small.path.1, Some(Then::Flipped(_))), "{small}");
-        assert!(small.to_string().contains("log slot"), "it says what has changed: {small}");
+        assert!(small.to_string().contains(said), "it says what has changed: {small}");
         let path: CasePath = small.path.to_string().parse().unwrap();
         assert_eq!(path, small.path);
         let (sound, _) = with(None, 1);

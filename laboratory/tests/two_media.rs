@@ -3,10 +3,13 @@
 //! The subject is the smallest system that needs both: a record goes to NVM, which makes it count; later it goes home to the
 //! disk; only then is the record given up.
 
+use ondol::{DataMode, JournalEngine};
 use ondol_block::{BlockStore, LayerStore, Recorder};
+use ondol_env::plant::Defect;
 use ondol_env::sync::Arc;
 use ondol_laboratory::explore::{Limits, Report, Watch, explore, replay, smallest};
-use ondol_laboratory::{Description, Subject};
+use ondol_laboratory::workload::from_text;
+use ondol_laboratory::{Description, Image, Prey, Subject};
 use ondol_medium::{Domain, Nvm};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
 
@@ -178,4 +181,24 @@ fn caches_that_survive_need_no_fence_between_bytes_and_publication() {
     assert!(report.violations.is_empty(), "{}", report.violations[0]);
     let (_, report) = explored(Broken::GivenUpUnflushed, Domain::Eadr);
     assert!(!report.violations.is_empty(), "the disk's cache does not survive");
+}
+
+/// What is not written back is lost where caches die with the power, and is there where they survive.
+#[test]
+fn a_volume_has_a_pool_on_memory_of_either_domain() {
+    let found = |domain, plant| {
+        let limits = Limits { about: Some(150), recrash_every: 20, second_opinion_every: 0, ..Limits::default() };
+        let (engine, data) = (JournalEngine::Scalable, DataMode::Journal);
+        let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain };
+        let calls = "create /a 0644 ; write /a 0 3000 #1 ; fsync /a ; rename /a /b ; fsync /b";
+        let workload = from_text("a few calls", calls, Image::Small).unwrap();
+        let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();
+        assert!(report.distinct > 50 || !report.violations.is_empty(), "{}", report.distinct);
+        report.violations.first().map(|violation| (violation.what.clone(), violation.run.arguments.clone()))
+    };
+    assert_eq!((found(Domain::Adr, None), found(Domain::Eadr, None)), (None, None));
+    let lost = Some(Defect::LogMissingWriteBack);
+    let (_, arguments) = found(Domain::Adr, lost).expect("a violation");
+    assert!(!arguments.contains("--domain"), "{arguments}");
+    assert_eq!(found(Domain::Eadr, lost), None);
 }

@@ -8,6 +8,7 @@
 //! `ONDOL_POINTS` says how many transfers of each kind fail in each workload (0 for all), `ONDOL_FSCK_EVERY` how often e2fsck
 //! judges what is left, too.
 
+use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_laboratory::explore::{Limits, Report, Watch};
 use ondol_laboratory::faults::Faults;
@@ -35,7 +36,15 @@ fn all_on(image: Image, data: DataMode, workloads: impl Iterator<Item = Workload
         ..Limits::default()
     };
     let faults = Faults::Spread { points: depth("ONDOL_POINTS", 12, 40), shift: parameter("ONDOL_SEED", 1) };
-    let prey = Prey { engine: JournalEngine::Classic, data, plant: None, seed: 1, limits, fault: Some(faults) };
+    let prey = Prey {
+        engine: JournalEngine::Classic,
+        data,
+        plant: None,
+        seed: 1,
+        limits,
+        fault: Some(faults),
+        domain: Domain::Adr,
+    };
     let layer = image.make().unwrap();
     let (mut sum, mut runs) = (Report::default(), 0);
     for workload in workloads.map(|workload| with_orphan(image, workload)) {

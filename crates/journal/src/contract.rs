@@ -243,7 +243,19 @@ pub trait Engine: Send + Sync {
     ///
     /// # Errors
     /// `Aborted` when they are not and never will be.
-    fn wait(&self, tid: Tid) -> Result<()>;
+    fn wait(&self, tid: Tid) -> Result<()> {
+        self.wait_for(tid, self.written())
+    }
+
+    /// How many calls of [`Engine::write_data`] have ended, failed ones included.
+    fn written(&self) -> u64;
+
+    /// As [`Engine::wait`], but of the data only what had been written when [`Engine::written`] was `written`. What is durable already costs
+    /// neither commit nor flush.
+    ///
+    /// # Errors
+    /// As [`Engine::wait`].
+    fn wait_for(&self, tid: Tid, written: u64) -> Result<()>;
 
     /// Commits everything closed so far, writes it home and leaves an empty journal: the medium is then a plain image.
     ///

@@ -84,7 +84,10 @@ impl Engine for ReadOnlyEngine {
     fn tid(&self) -> Tid {
         Tid(0)
     }
-    fn wait(&self, _tid: Tid) -> Result<()> {
+    fn written(&self) -> u64 {
+        0
+    }
+    fn wait_for(&self, _tid: Tid, _written: u64) -> Result<()> {
         Ok(())
     }
     fn checkpoint_all(&self) -> Result<()> {

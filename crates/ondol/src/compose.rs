@@ -318,6 +318,7 @@ pub(crate) fn engine_config(options: &Options, data: DataMode) -> Config {
 pub(crate) fn volume_options(options: &Options, data: DataMode, read_only: bool) -> VolumeOptions {
     VolumeOptions {
         data,
+        fsync: options.fsync,
         on_error: options.on_error.unwrap_or_default(),
         read_only,
         atime: options.atime.unwrap_or_default(),

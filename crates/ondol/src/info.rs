@@ -78,6 +78,8 @@ pub struct MountInfo {
     pub engine: &'static str,
     /// `writeback`, `ordered` or `journal`.
     pub data: &'static str,
+    /// `prefix` (an fsync makes all earlier operations durable) or `file`.
+    pub fsync: &'static str,
     /// The options that hold as long as it is mounted, as `mount -o` takes them.
     pub options: String,
     /// Changes are refused.
@@ -224,6 +226,7 @@ impl Volume {
         info.mount = Some(MountInfo {
             engine: composed.engine.name(),
             data: composed.inodes.data_mode().name(),
+            fsync: composed.inodes.fsync_mode().name(),
             options: composed.options.fixed(),
             read_only: composed.inodes.is_read_only(),
             stopped: composed.inodes.stopped(),

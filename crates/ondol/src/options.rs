@@ -2,7 +2,7 @@
 
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
-use ondol_volume::{Atime, DataMode, OnError};
+use ondol_volume::{Atime, DataMode, Fsync, OnError};
 use std::path::PathBuf;
 
 mod parse;
@@ -17,6 +17,7 @@ pub struct Options {
     pub(crate) read_only: bool,
     pub(crate) recovery: bool,
     pub(crate) data: Option<DataMode>,
+    pub(crate) fsync: Fsync,
     pub(crate) journal: Option<JournalEngine>,
     /// The size that the journal is to have, in bytes, if another than it has.
     pub(crate) journal_size: Option<u64>,
@@ -52,6 +53,7 @@ impl Default for Options {
             read_only: false,
             recovery: true,
             data: None,
+            fsync: Fsync::Prefix,
             journal: None,
             journal_size: None,
             zeroing: None,
@@ -230,9 +232,10 @@ impl Options {
     pub(crate) fn fixed(&self) -> String {
         let (data, on_error) = (self.data.unwrap_or_default().name(), self.on_error.unwrap_or_default().name());
         let (commit, dirty, cache) = (self.commit_seconds(), self.dirty_bytes, self.cache_bytes);
-        let journal = self.journal.unwrap_or_default().name();
-        let mut text =
-            format!("data={data},journal={journal},errors={on_error},commit={commit},dirty={dirty},cache={cache}");
+        let (journal, fsync) = (self.journal.unwrap_or_default().name(), self.fsync.name());
+        let mut text = format!(
+            "data={data},journal={journal},fsync={fsync},errors={on_error},commit={commit},dirty={dirty},cache={cache}"
+        );
         if let Some(bytes) = self.journal_size {
             text += &format!(",journal_size={bytes}");
         }
@@ -277,6 +280,18 @@ impl Options {
     #[must_use]
     pub fn with_data(mut self, data: DataMode) -> Self {
         self.data = Some(data);
+        self
+    }
+
+    /// What an fsync makes durable.
+    pub fn fsync(&self) -> Fsync {
+        self.fsync
+    }
+
+    /// Chooses what an fsync of one file makes durable.
+    #[must_use]
+    pub fn with_fsync(mut self, fsync: Fsync) -> Self {
+        self.fsync = fsync;
         self
     }
 

@@ -4,7 +4,7 @@
 use ondol::Media;
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
-use ondol_medium::{AreaKind, Nvm, Pool, PoolError, PoolSpec};
+use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolError, PoolSpec};
 use ondol_power::{Layer, PowerDomain};
 
 /// Stores, and a pool.
@@ -49,15 +49,15 @@ pub fn is_pool(layer: &Layer) -> bool {
     &bytes == SIGNATURE
 }
 
-/// A pool in front of a volume, with a log of so many bytes and half as many for file data.
+/// A pool in front of a volume, with a log of so many bytes and half as many for file data, on memory of this persistence domain.
 ///
 /// # Panics
 /// There is no memory for it, or it is too small for a pool.
-pub fn pool(log: u64) -> Layer {
+pub fn pool(log: u64, domain: Domain) -> Layer {
     let areas = vec![(AreaKind::JOURNAL_LOG, log), (AreaKind::JOURNAL_PAGES, log / 2)];
-    let spec = PoolSpec { uuid: *b"laboratory pool.", areas, ..PoolSpec::default() };
-    let pool =
-        Nvm::volatile(log + log / 2 + (16 << 10)).map_err(PoolError::from).and_then(|nvm| Pool::create(nvm, &spec));
+    let spec = PoolSpec { uuid: *b"laboratory pool.", areas, domain, ..PoolSpec::default() };
+    let nvm = Nvm::volatile(log + log / 2 + (16 << 10));
+    let pool = nvm.map_err(PoolError::from).and_then(|nvm| Pool::create(nvm, &spec));
     let bytes = pool.and_then(|pool| Ok(pool.nvm().to_bytes()?));
     Layer::new(bytes.expect("a pool in memory"))
 }

@@ -118,6 +118,30 @@ fn a_crash_keeps_what_had_returned_before_a_completed_sync_began() {
 }
 
 #[test]
+fn with_a_contract_by_file_an_fsync_covers_what_was_done_to_its_file() {
+    let calls = [
+        vec![call("write /a 0 8 #1", Ok(8)), call("mkdir /d 0755", Ok(0)), call("fsync /n", Ok(0))],
+        vec![call("create /b 0644", Ok(0)), call("rename /a /n", Ok(0))],
+        vec![call("write /a 0 8 #2", Ok(8)), call("create /e 0644", Ok(0))],
+    ];
+    let start = model("create /a 0644");
+    let after = model("create /a 0644\nwrite /a 0 8 #2\nmkdir /d 0755\ncreate /b 0644\ncreate /e 0644\nrename /a /n");
+    // Both writes, then `b`, the new name and `d`; `e` begins before the fsync and has not returned then.
+    let events = events("0+ 0- 2+ 2- 1+ 1- 1+ 1- 0+ 0- 2+ 0+ 0- 2-");
+    let orders = Orders::find(&start, &calls, &events, &after.snapshot()).unwrap();
+    let prefix = orders.allowed(13).0;
+    let by_file = orders.by_file(&calls);
+    assert_eq!((prefix, by_file.allowed(13).0), (vec![2, 2, 1], vec![1, 2, 1]));
+    assert!(by_file.is_narrowed(13) && by_file.allowed(12).0 == [0, 0, 0]);
+    let judge = |lines: &str| by_file.judge(DataMode::Journal, 13, &model(lines).snapshot());
+    let most = "create /a 0644\nwrite /a 0 8 #2\ncreate /b 0644\n";
+    assert!(judge(most).unwrap_err().contains("/n"), "the new name is the file's");
+    // The directory is nobody's affair.
+    assert!(judge(&format!("{most}rename /a /n")).is_ok());
+    assert!(judge(&format!("{most}rename /a /n\nmkdir /d 0755")).is_ok());
+}
+
+#[test]
 fn bytes_in_place_may_be_those_of_a_later_call_and_of_no_other() {
     let lines = ["write /a 0 8 #1", "write /a 0 8 #2"];
     let calls = [vec![call(lines[0], Ok(8)), call(lines[1], Ok(8))]];

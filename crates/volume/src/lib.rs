@@ -34,6 +34,7 @@ mod kind;
 mod lookups;
 mod mmp;
 mod mounting;
+mod newest;
 mod node;
 mod noted;
 mod op;

@@ -2,6 +2,7 @@
 
 use crate::dir::Memo;
 use crate::inline::is_inline;
+use crate::newest::Newest;
 use crate::shared::Shared;
 use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
@@ -29,6 +30,8 @@ pub(crate) struct Node {
     pub(crate) linkable: AtomicBool,
     /// Of a directory.
     pub(crate) names: Memo,
+    /// What an fsync of it has to wait for.
+    pub(crate) newest: Newest,
     referenced: AtomicBool,
 }
 
@@ -88,6 +91,8 @@ struct Shard {
     clock: Clock<Ino>,
     /// How often an inode has left the map.
     removals: u64,
+    /// What an fsync of those has to wait for.
+    forgotten: Newest,
 }
 
 /// The inode cache, bounded by a number of inodes; open and locked inodes stay.
@@ -161,6 +166,12 @@ impl Nodes {
         self.shard(ino).lock().remove(ino);
     }
 
+    /// What `look` tells of the inode, if it is in memory, and of what those of its shard had that are not any more.
+    pub(crate) fn of_shard<T>(&self, ino: Ino, look: impl FnOnce(Option<&Node>, &Newest) -> T) -> T {
+        let shard = self.shard(ino).lock();
+        look(shard.map.get(&ino).map(|node| &**node), &shard.forgotten)
+    }
+
     /// Number of inodes in memory.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|s| s.lock().map.len()).sum()
@@ -190,26 +201,32 @@ impl Shard {
             opens: AtomicU32::new(0),
             linkable: AtomicBool::new(false),
             names: Memo::default(),
+            newest: Newest::default(),
             referenced: AtomicBool::new(true),
         });
+        // It may be among those that were forgotten.
+        node.newest.join(&self.forgotten);
         self.map.insert(ino, node.clone());
         self.clock.push(ino, self.map.len(), |ino| self.map.contains_key(ino));
         node
     }
 
     fn remove(&mut self, ino: Ino) {
-        self.map.remove(&ino);
+        if let Some(node) = self.map.remove(&ino) {
+            self.forgotten.join(&node.newest);
+        }
         self.removals += 1;
     }
 
     fn evict_one(&mut self) -> bool {
-        let Self { map, clock, removals } = self;
+        let Self { map, clock, removals, forgotten } = self;
         clock.evict(usize::MAX, |ino| {
             let Some(node) = map.get(&ino) else { return Look::Gone };
             let idle = Arc::strong_count(node) == 1 && node.opens.load(SeqCst) == 0;
             if !idle || node.referenced.swap(false, Relaxed) {
                 return Look::Stays;
             }
+            forgotten.join(&node.newest);
             map.remove(&ino);
             *removals += 1;
             Look::Evicted

@@ -227,6 +227,27 @@ impl std::str::FromStr for DataMode {
     }
 }
 
+/// What an fsync of a file or directory makes durable (`fsync=`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fsync {
+    /// Every operation that has returned.
+    #[default]
+    Prefix,
+    /// Every operation up to the last that was done to that file or directory, or to a name of it, and whatever was written to it in place. Where nothing was done to
+    /// it since it was last durable, that costs nothing.
+    File,
+}
+
+impl Fsync {
+    /// As in `fsync=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Prefix => "prefix",
+            Self::File => "file",
+        }
+    }
+}
+
 /// When reading changes an access time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Atime {

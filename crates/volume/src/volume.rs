@@ -8,7 +8,7 @@ use crate::noted::ErrorLog;
 use crate::op::Op;
 use crate::orphan::Orphans;
 use crate::shared::Shared;
-use crate::{Atime, Attr, DataMode, Error, Ino, OnError, Result, StatFs, kind};
+use crate::{Atime, Attr, DataMode, Error, Fsync, Ino, OnError, Result, StatFs, kind};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
@@ -22,6 +22,8 @@ use std::time::Duration;
 pub struct VolumeOptions {
     /// How file data is protected.
     pub data: DataMode,
+    /// What an fsync makes durable.
+    pub fsync: Fsync,
     /// What to do when corruption is found.
     pub on_error: OnError,
     /// Refuse every change.
@@ -40,6 +42,7 @@ impl Default for VolumeOptions {
     fn default() -> Self {
         Self {
             data: DataMode::Ordered,
+            fsync: Fsync::Prefix,
             on_error: OnError::RemountReadOnly,
             read_only: false,
             atime: Atime::Relative,
@@ -246,16 +249,25 @@ impl Volume {
         })
     }
 
-    /// Makes every operation that has returned durable, in order; nothing less is promised for a single file. With
-    /// `data_only`, the same.
+    /// Makes durable what [`Fsync`] says: every operation that has returned, or with [`Fsync::File`] every one up to the last that was done
+    /// to this inode, its names included, and what was written to it in place. With `data_only`, the same.
     ///
     /// # Errors
     /// The journal's failure: then nothing that was not durable before may be taken as durable.
-    pub fn fsync(&self, _ino: Ino, _data_only: bool) -> Result<()> {
-        self.sync()
+    pub fn fsync(&self, ino: Ino, _data_only: bool) -> Result<()> {
+        if self.options.fsync == Fsync::Prefix {
+            return self.sync();
+        }
+        let (tid, written) = self.nodes.newest(ino);
+        self.engine.wait_for(tid, written).map_err(|e| self.noted(e.into()))
     }
 
-    /// As [`Volume::fsync`].
+    /// What an fsync makes durable.
+    pub fn fsync_mode(&self) -> Fsync {
+        self.options.fsync
+    }
+
+    /// Makes every operation that has returned durable, in order.
     ///
     /// # Errors
     /// As [`Volume::fsync`].

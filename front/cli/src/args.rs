@@ -109,6 +109,7 @@ Mount options:
   journal_size=SIZE               the journal's size; a clean image's is changed to it before the mount
   zeroing, nozeroing              zero journal blocks whose transactions are home (nothing depends on it): nozeroing
   errors=remount-ro|continue      what to do when corruption is found; as the image says
+  fsync=prefix|file               what an fsync makes durable: all earlier operations, or those up to its file's last: prefix
   commit=SECONDS                  how long unsynced operations may wait for a commit: 5
   dirty=SIZE                      data that may be dirty before it is drained: 32M
   cache=SIZE                      memory for blocks, inodes, images and large requests: 128M

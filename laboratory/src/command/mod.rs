@@ -64,9 +64,10 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     if plant.is_some() {
         drop(ondol_env::plant::set(plant).map_err(|e| LaboratoryError(format!("--plant: {e}")))?);
     }
+    let domain = domain(&args).map_err(LaboratoryError)?;
     let prey = |engine, data| {
         let fault = args.fault.map(Faults::One);
-        Prey { engine, data, plant, seed: args.seed, limits, fault }
+        Prey { engine, data, plant, seed: args.seed, limits, fault, domain }
     };
     match &args.case {
         Some(case) => {
@@ -110,7 +111,12 @@ fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
     if is_pool && (args.image.is_some() || args.mount.is_some()) {
         return Err("--image and --mount are for volumes: --workload pool has none".into());
     }
-    is_pool.then(|| args.domain.parse().map_err(|e: DomainError| e.to_string())).transpose()
+    is_pool.then(|| domain(args)).transpose()
+}
+
+/// The memory of pools.
+fn domain(args: &CrashArgs) -> Result<Domain, String> {
+    args.domain.parse().map_err(|e: DomainError| e.to_string())
 }
 
 /// The one workload of `--calls` or of a file.

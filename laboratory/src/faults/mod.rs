@@ -11,7 +11,7 @@ pub use fault::{Fault, Faults, Kind};
 pub(crate) use fault::Tried;
 
 use crate::log::{self, Log};
-use crate::run::{Run, Setup, after_crash, allowed};
+use crate::run::{Run, Setup, after_crash, allowed, covered};
 use crate::subject::Description;
 use medium::{Failing, Failures};
 use ondol::DataMode;
@@ -42,7 +42,7 @@ pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<
     trial.go(ops)?;
     let (tried, mut run) = (all.state.lock().tried, trial.run);
     (run.events, run.hits) = (all.domain.take(), listening.finish().hits);
-    run.allowed = allowed(&run.events, &run.synced);
+    run.allowed = allowed(&run.events, &covered(&run));
     Ok((run, tried))
 }
 

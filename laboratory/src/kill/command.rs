@@ -6,7 +6,7 @@ use crate::command::{LaboratoryError, ended, say};
 use crate::data_word;
 use crate::signals::Signals;
 use indicatif::{ProgressBar, ProgressStyle};
-use ondol::{DataMode, FormatOptions, JournalEngine};
+use ondol::{DataMode, FormatOptions};
 use ondol_env::{Env, System};
 use ondol_testkit::image;
 use std::io::IsTerminal;
@@ -48,9 +48,6 @@ pub(crate) fn kill(args: &CrashArgs, rounds: u64) -> Result<ExitCode, Laboratory
 }
 
 fn setting(args: &CrashArgs, rounds: u64) -> Result<Setting, String> {
-    if args.engine == Some(JournalEngine::Scalable) {
-        return Err("--kill has no NVM pools: choose classic or compressed".into());
-    }
     let memory = Path::new("/dev/shm");
     let usual = || if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     Ok(Setting {

@@ -1,5 +1,7 @@
 //! `kill -9` of a mount's server under load, round after round: what was synced is there afterwards.
 //!
+//! With engine `scalable` there is an NVM pool, in memory that outlives the server: what it had stored there is there.
+//!
 //! Threads change directories of their own on a mount that a server process serves, and sync now and then; at a random moment the
 //! server is killed. The image is then what a crash leaves: e2fsck must be able to take it from there, and the next mount must show
 //! each thread's directory as `docs/crash-contract.md` says of the data mode, at
@@ -15,6 +17,7 @@ mod tree;
 
 use crate::data_word;
 use load::{Ended, Random, Shared, Worker};
+use ondol::pool::CreateOptions;
 use ondol::{DataMode, FormatOptions, JournalEngine, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::{Env, Fixed, System, Timestamp};
@@ -82,6 +85,9 @@ pub enum KillError {
 /// The latest moment of a kill after the load began, in milliseconds; the first one, a mount later.
 const LATEST: u64 = 400;
 
+/// Bytes of the NVM pool, where the engine has one: so few that its log comes to its end in every round.
+const POOL: u64 = 8 << 20;
+
 /// Kills rounds enough; a violation that leaves no volume ends them, and `interrupt`.
 ///
 /// # Errors
@@ -98,11 +104,16 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
     let point = scratch.path().join("mounted");
     fs::create_dir(&point).map_err(|e| failed(&e))?;
     // So little may wait that operations write new data home themselves, where an engine has them do that.
-    let options = format!("data={},journal={},dirty=64K", data_word(setting.data), setting.engine.name());
+    let mut options = format!("data={},journal={},dirty=64K", data_word(setting.data), setting.engine.name());
+    let pool = (setting.engine == JournalEngine::Scalable).then(|| scratch.path().join("pool"));
+    if let Some(pool) = &pool {
+        ondol::pool::create(pool, &CreateOptions::new().size(POOL)).map_err(|e| failed(&e))?;
+        options += &format!(",nvm={}", pool.display());
+    }
     let mount = FuseMount::new(&setting.program, &image, &point, &options).map_err(|e| failed(&e))?;
     let random = Random(Fixed::new(Timestamp::default(), setting.seed));
     let trees = vec![Tree::default(); setting.threads];
-    let mut loop_ = Loop { setting, interrupt, image, mount, random, trees, report: Report::default() };
+    let mut loop_ = Loop { setting, interrupt, image, pool, mount, random, trees, report: Report::default() };
     loop_.prepare().map_err(|e| failed(&e))?;
     for round in 0..setting.rounds {
         let lasts = loop_.round(round)?;
@@ -120,6 +131,8 @@ struct Loop<'s> {
     setting: &'s Setting,
     interrupt: &'s AtomicBool,
     image: PathBuf,
+    /// The NVM pool in front of it.
+    pool: Option<PathBuf>,
     mount: FuseMount,
     random: Random,
     /// What is in each thread's directory.
@@ -151,19 +164,25 @@ impl Loop<'_> {
             self.report.kills += 1;
         }
         let before = self.report.violations.len();
-        let image = fs::read(&self.image).map_err(|e| KillError::Failed(format!("{}: {e}", self.image.display())))?;
-        self.second_opinion(round, &image);
+        let left = self.left()?;
+        self.second_opinion(round, &left.image);
         if let Err(what) = self.mount.mount_again() {
-            self.violation(round, &format!("it cannot be mounted again: {what}"), Some(&image));
+            self.violation(round, &format!("it cannot be mounted again: {what}"), Some(&left));
             return Ok(false);
         }
         for (thread, ended) in ended.into_iter().enumerate() {
             self.judge(round, thread, ended);
         }
         if self.report.violations.len() > before {
-            self.keep(round, &image);
+            self.keep(round, &left);
         }
         Ok(true)
+    }
+
+    /// What the kill left.
+    fn left(&self) -> Result<Left, KillError> {
+        let read = |path: &PathBuf| fs::read(path).map_err(|e| KillError::Failed(format!("{}: {e}", path.display())));
+        Ok(Left { image: read(&self.image)?, pool: self.pool.as_ref().map(read).transpose()? })
     }
 
     /// Runs the load until the moment of the kill.
@@ -256,18 +275,19 @@ impl Loop<'_> {
         }
     }
 
-    fn violation(&mut self, round: u64, what: &str, image: Option<&[u8]>) {
+    fn violation(&mut self, round: u64, what: &str, left: Option<&Left>) {
         self.report.violations.push(format!("round {round}: {what}"));
-        if let Some(image) = image {
-            self.keep(round, image);
+        if let Some(left) = left {
+            self.keep(round, left);
         }
     }
 
-    /// Keeps what a kill left, to look at.
-    fn keep(&mut self, round: u64, image: &[u8]) {
+    /// Keeps what a kill left, to look at: a pool beside its image.
+    fn keep(&mut self, round: u64, left: &Left) {
         let name = format!("ondol-kill-{}-seed{}-round{round}.img", data_word(self.setting.data), self.setting.seed);
         let path = self.setting.dir.join(name);
-        let said = match write_new(&path, image) {
+        let pool = left.pool.as_ref().map_or(Ok(()), |pool| write_new(&path.with_extension("pool"), pool));
+        let said = match pool.and_then(|()| write_new(&path, &left.image)) {
             Ok(()) => format!("round {round}: what the kill left is kept in {}", path.display()),
             Err(e) => format!("round {round}: what the kill left cannot be kept in {}: {e}", path.display()),
         };
@@ -275,6 +295,12 @@ impl Loop<'_> {
             last.push_str(&format!(" ({said})"));
         }
     }
+}
+
+/// What a kill left, as bytes.
+struct Left {
+    image: Vec<u8>,
+    pool: Option<Vec<u8>>,
 }
 
 fn write_new(path: &Path, image: &[u8]) -> std::io::Result<()> {

@@ -26,6 +26,8 @@ pub struct Planted {
     pub engine: JournalEngine,
     /// And in which data mode.
     pub data: DataMode,
+    /// And how else.
+    pub mount: Mount,
     /// Unmount and mount again before the recording: it begins with an empty journal.
     pub remount: bool,
     /// Calls before the recording, as text.
@@ -154,11 +156,13 @@ pub const CLASSIC: &[Planted] = &[
         )
     },
     Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
+    Planted { mount: Mount::File, ..simple(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
 
 const fn simple(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     let (image, engine, data) = (Kind::Small, JournalEngine::Classic, DataMode::Ordered);
-    Planted { defect, shown: Shown::Crash, image, engine, data, remount: false, before, calls }
+    let (shown, mount) = (Shown::Crash, Mount::Tight);
+    Planted { defect, shown, image, engine, data, mount, remount: false, before, calls }
 }
 
 /// The defects of engine `compressed`, and those of all block engines that show in it, too.
@@ -189,6 +193,7 @@ pub const COMPRESSED: &[Planted] = &[
         remount: true,
         ..compressed(Defect::EarlyReuse, WIDE_OF_DATA, "unlink /hole\nwrite /b 0 64K #2\nfsync /b")
     },
+    Planted { mount: Mount::File, ..compressed(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
 
 /// The defects that show in engine `scalable`, with data home before the commit where it goes home at all.
@@ -204,6 +209,7 @@ pub const SCALABLE: &[Planted] = &[
     scalable(Defect::LogMissingWriteBack, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     scalable(Defect::LogMissingFence, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     scalable(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
+    Planted { mount: Mount::File, ..scalable(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
 
 const fn scalable(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
@@ -213,6 +219,9 @@ const fn scalable(defect: Defect, before: &'static str, calls: &'static str) -> 
 const fn compressed(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     Planted { engine: JournalEngine::Compressed, data: DataMode::Journal, ..simple(defect, before, calls) }
 }
+
+/// A file's name changes, and nothing else of it.
+const RENAMED: &str = "rename /a /b\nfsync /b";
 
 /// New data that is long enough to be written home before its transaction counts.
 const LONG_NEW: &str = "write /a 0 60K #1\nwrite /a 60K 60K #2\nfsync /a";
@@ -254,7 +263,7 @@ impl Planted {
         Ok(Workload {
             name: format!("what shows {}", self.defect),
             image: self.image,
-            mount: Mount::Tight,
+            mount: self.mount,
             before: text::parse(self.before)?,
             remount: self.remount,
             calls: text::parse(self.calls)?,

@@ -1,6 +1,6 @@
 //! How the volume of a workload is mounted, beside its engine and data mode.
 
-use ondol::{JournalEngine, Options};
+use ondol::{Fsync, JournalEngine, Options};
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,11 +16,13 @@ pub enum Mount {
     Zeroing,
     /// Little dirty data is allowed.
     Dirty,
+    /// As [`Mount::Tight`], and an fsync covers its file alone (`fsync=file`).
+    File,
 }
 
 impl Mount {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty];
+    pub const ALL: [Self; 5] = [Self::Tight, Self::Roomy, Self::Zeroing, Self::Dirty, Self::File];
 
     /// One of all, with little memory more often.
     pub(crate) fn in_turn(n: u64) -> Self {
@@ -33,6 +35,7 @@ impl Mount {
             Self::Roomy => "roomy",
             Self::Zeroing => "zeroing",
             Self::Dirty => "dirty",
+            Self::File => "file",
         }
     }
 
@@ -44,6 +47,7 @@ impl Mount {
             if engine == JournalEngine::Compressed && self != Self::Roomy { little(options) } else { options };
         match self {
             // Few records make a slice, and a checkpoint has several of them to take.
+            Self::File => Self::Tight.over(options, engine).with_fsync(Fsync::File),
             Self::Tight if engine == JournalEngine::Scalable => options.with_cache(LITTLE),
             Self::Tight => options,
             Self::Roomy => options.with_cache(ROOMY),
@@ -57,7 +61,7 @@ impl Mount {
     /// Bytes of an NVM log in front of a volume with blocks of so many bytes. The small one comes to its end again and again, and still takes operations of
     /// a hundred blocks; the other takes more than a workload writes.
     pub(crate) fn pool(self, block_size: u64) -> u64 {
-        let blocks = if self == Self::Tight { 640 } else { 1024 };
+        let blocks = if matches!(self, Self::Tight | Self::File) { 640 } else { 1024 };
         blocks * block_size
     }
 }

@@ -57,10 +57,9 @@ impl Drop for Watch<'_> {
 }
 
 impl Core {
-    /// See [`crate::Engine::wait`].
-    pub(crate) fn wait(&self, tid: Tid) -> Result<()> {
-        let data_seen = self.in_place.written();
-        let data_flushed = || self.in_place.covers(data_seen) || plant::is(Defect::MissingDataFlush);
+    /// See [`crate::Engine::wait_for`].
+    pub(crate) fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
+        let data_flushed = || self.in_place.covers(written) || plant::is(Defect::MissingDataFlush);
         let ahead = u64::from(plant::is(Defect::WaitForOlder));
         let durable = || Tid(self.durable.load(SeqCst) + ahead);
         let turn = self.turns.take(|| tid <= durable() && data_flushed());

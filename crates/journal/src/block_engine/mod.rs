@@ -381,12 +381,16 @@ impl Engine for BlockEngine {
         self.core.running.tid()
     }
 
-    fn wait(&self, tid: Tid) -> Result<()> {
-        self.core.wait(tid)
+    fn written(&self) -> u64 {
+        self.core.in_place.written()
+    }
+
+    fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
+        self.core.wait_for(tid, written)
     }
 
     fn checkpoint_all(&self) -> Result<()> {
-        self.core.wait(self.tid())?;
+        self.wait(self.tid())?;
         self.core.checkpoint_everything()
     }
 

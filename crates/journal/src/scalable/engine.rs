@@ -162,13 +162,17 @@ impl Engine for ScalableEngine {
         self.core.tid()
     }
 
-    fn wait(&self, tid: Tid) -> Result<()> {
+    fn written(&self) -> u64 {
+        self.core.in_place.written()
+    }
+
+    fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         let _one = self.one();
         let core = &self.core;
         if let Some(pages) = core.pages.as_ref().filter(|_| core.log.durable() <= tid.0) {
             pages.somebody_syncs(true);
         }
-        core.wait(tid)
+        core.wait_for(tid, written)
     }
 
     fn checkpoint_all(&self) -> Result<()> {

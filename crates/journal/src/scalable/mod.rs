@@ -125,7 +125,12 @@ impl Core {
 
     /// What has been written in place is durable when this returns.
     fn flush_data(&self) -> Result<()> {
-        if self.in_place.covers(self.in_place.written()) || plant::is(Defect::MissingDataFlush) {
+        self.flush_first(self.in_place.written())
+    }
+
+    /// The first `written` writes in place are durable when this returns.
+    fn flush_first(&self, written: u64) -> Result<()> {
+        if self.in_place.covers(written) || plant::is(Defect::MissingDataFlush) {
             return Ok(());
         }
         reach::hit(Place::DataFlush);
@@ -149,13 +154,17 @@ impl Core {
     }
 
     fn wait(&self, tid: Tid) -> Result<()> {
+        self.wait_for(tid, self.in_place.written())
+    }
+
+    fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         self.check_alive()?;
         self.or_abort(self.log.commit_after(tid.0, |end| {
             self.flush_data()?;
             self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
         }))?;
         // There may be data that no record names.
-        self.or_abort(self.flush_data())?;
+        self.or_abort(self.flush_first(written))?;
         self.release_freed();
         Ok(())
     }

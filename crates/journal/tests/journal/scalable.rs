@@ -76,6 +76,7 @@ crate::contract::engine_contract!(
     nothing_is_seen_before_close_and_nothing_of_a_dropped_handle
     concurrent_changes_of_one_block_merge
     a_waited_for_transaction_survives
+    what_is_durable_already_costs_no_commit_and_no_flush
     new_data_is_there_when_it_is_named
     new_data_that_goes_home_early_is_there_when_it_is_named
     new_data_is_not_bound_by_the_ring

@@ -1,7 +1,7 @@
 //! One option at a time, as it is written.
 
 use super::{MIN_CACHE, OptionError, Options};
-use ondol_volume::{Atime, OnError};
+use ondol_volume::{Atime, Fsync, OnError};
 
 /// The most that `checkpoint_threads=` takes.
 const MOST_THREADS: usize = 64;
@@ -38,8 +38,9 @@ impl Options {
             ("journal_size", Some(v)) => self.journal_size = Some(size("journal_size", v)?),
             ("zeroing", None) => self.zeroing = Some(true),
             ("nozeroing", None) => self.zeroing = Some(false),
-            ("fsync", Some("prefix")) => {}
-            ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix")),
+            ("fsync", Some("prefix")) => self.fsync = Fsync::Prefix,
+            ("fsync", Some("file")) => self.fsync = Fsync::File,
+            ("fsync", Some(v)) => return Err(bad("fsync", v, "prefix or file")),
             ("commit", Some(v)) => self.commit_seconds = Some(seconds(v)?),
             ("dirty", Some(v)) => self.dirty_bytes = size("dirty", v)?.max(64 << 10),
             ("buffer", Some(v)) => self.buffer = Some(size("buffer", v)?),

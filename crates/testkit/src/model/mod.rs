@@ -8,6 +8,7 @@ mod access;
 mod content;
 mod contents;
 mod names;
+mod touched;
 mod transaction;
 
 pub use content::Content;

@@ -14,6 +14,7 @@
 //!   model before, calls, events, volume after ──▶ Orders::find ──▶ Orders ──▶ judge(events, found) ◀┘
 //! ```
 
+mod by_file;
 mod judge;
 mod order;
 mod perform;

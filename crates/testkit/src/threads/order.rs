@@ -36,20 +36,20 @@ pub(super) struct State {
 pub struct Orders {
     /// Those that lie on a whole order; a call leads from one to a later one.
     pub(super) states: Vec<State>,
-    history: History,
+    pub(super) history: History,
 }
 
 /// When calls began and returned.
 #[derive(Clone, Debug)]
-struct History {
+pub(super) struct History {
     /// Numbers of events, with the mark that each is.
     marks: Vec<(usize, Mark)>,
     /// By thread and call: the steps of all calls that had returned before it began.
-    before: Vec<Vec<Progress>>,
+    pub(super) before: Vec<Vec<Progress>>,
     /// By thread and call: the number of its first step; and the number of all steps.
-    first: Vec<Vec<usize>>,
-    /// By thread and call: it made what was before it durable.
-    synced: Vec<Vec<bool>>,
+    pub(super) first: Vec<Vec<usize>>,
+    /// By thread and call: what it made durable.
+    pub(super) covered: Vec<Vec<Option<Progress>>>,
     threads: usize,
 }
 
@@ -130,8 +130,11 @@ impl History {
             }
         }
         let is_sync = |call: &Call| call.op.is_sync() && call.outcome.is_ok();
-        let synced = calls.iter().map(|calls| calls.iter().map(is_sync).collect()).collect();
-        Self { marks, before, first, synced, threads: calls.len() }
+        let covered = |(calls, before): (&Vec<Call>, &Vec<Progress>)| {
+            calls.iter().zip(before).map(|(call, before)| is_sync(call).then(|| before.clone())).collect()
+        };
+        let covered = calls.iter().zip(&before).map(covered).collect();
+        Self { marks, before, first, covered, threads: calls.len() }
     }
 
     fn range(&self, events: usize) -> (Progress, Progress) {
@@ -139,9 +142,8 @@ impl History {
         for (_, mark) in self.marks.iter().take_while(|(at, _)| *at < events) {
             if !mark.returned {
                 may[mark.thread] = self.first[mark.thread][mark.call + 1];
-            } else if self.synced[mark.thread][mark.call] {
-                let before = &self.before[mark.thread][mark.call];
-                must.iter_mut().zip(before).for_each(|(must, before)| *must = (*must).max(*before));
+            } else if let Some(Some(covered)) = self.covered[mark.thread].get(mark.call) {
+                must.iter_mut().zip(covered).for_each(|(must, covered)| *must = (*must).max(*covered));
             }
         }
         (must, may)

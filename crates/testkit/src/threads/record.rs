@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::op::Op;
 use crate::schedule::{Schedule, Stats};
 use crate::target::{Disagreement, Library, Lockstep};
-use ondol::{Options, Volume};
+use ondol::{Fsync, Options, Volume};
 use ondol_env::reach::{self, Heard};
 use ondol_power::{Event, Layer, PowerDomain};
 
@@ -72,6 +72,7 @@ pub enum RecordError {
 #[derive(Clone, Debug)]
 pub struct Trace {
     before: Model,
+    fsync: Fsync,
     /// What was called, by thread, and what it returned.
     pub calls: Vec<Vec<Call>>,
     base: Vec<Layer>,
@@ -117,7 +118,8 @@ pub fn trace(setup: &Setup, program: &Program, schedule: Schedule) -> Result<Tra
     if !lost.is_empty() {
         return Err(RecordError::Closed(lost.join("\n  ")));
     }
-    Ok(Trace { before, calls, base, events, after, stats, heard })
+    let fsync = setup.options.fsync();
+    Ok(Trace { before, fsync, calls, base, events, after, stats, heard })
 }
 
 impl Trace {
@@ -126,8 +128,9 @@ impl Trace {
     /// # Errors
     /// There is none.
     pub fn explain(self) -> Result<Threads, RecordError> {
-        let Self { before, calls, base, events, after, stats, heard } = self;
+        let Self { before, fsync, calls, base, events, after, stats, heard } = self;
         let orders = Orders::find(&before, &calls, &events, &after)?;
+        let orders = if fsync == Fsync::File { orders.by_file(&calls) } else { orders };
         Ok(Threads { calls, base, events, after, orders, stats, heard })
     }
 }

@@ -18,9 +18,23 @@ fn held(op: &mut Op) -> Option<&mut File> {
     op.file_mut().filter(|file| file.is_path())
 }
 
+/// The file that the last step of an fsync is of.
+pub(super) fn synced(thread: usize, op: &Op) -> Option<File> {
+    match op {
+        Op::Fsync { file: File::Path(_), .. } => Some(File::Handle(hold_of(thread))),
+        Op::Fsync { file, .. } => Some(file.clone()),
+        _ => None,
+    }
+}
+
+/// The handle of what a call holds.
+fn hold_of(thread: usize) -> u8 {
+    thread as u8 * HANDLES + HANDLES - 1
+}
+
 /// Does step `step` of a call on the model; whether the call can have returned `outcome` then.
 pub(super) fn explains(model: &mut Model, thread: usize, op: &Op, step: usize, outcome: Outcome) -> bool {
-    let hold = thread as u8 * HANDLES + HANDLES - 1;
+    let hold = hold_of(thread);
     let mut op = op.clone();
     let path = match (&op, held(&mut op.clone())) {
         (Op::Link { from: File::Path(from), .. }, _) => from.clone(),

@@ -129,7 +129,10 @@ impl Volume {
             && (times == Times::Keep || !stale(self, inode))
             && self.may_write_home(&guard, offset, n)?
         {
-            self.overwrite_only(&guard, offset, &bytes[..n])?;
+            let written = self.overwrite_only(&guard, offset, &bytes[..n]);
+            // Also where it failed: what can be read has to become durable.
+            self.note_written(&guard.node);
+            written?;
             return Ok((n, guard));
         }
         let before = (inode.mtime, inode.ctime);

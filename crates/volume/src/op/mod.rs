@@ -12,6 +12,7 @@
 //! space); then the orphan lock; group; block. Nothing waits for a commit or for space after `begin`.
 
 mod inodes;
+mod newest;
 mod room;
 mod view;
 
@@ -73,6 +74,8 @@ pub(crate) struct Op<'v> {
     pub(crate) dead_values: Vec<Ino>,
     /// Bytes over stored ones, to be written home by the close; `None` when they are written at once.
     late: Option<Late>,
+    /// Bytes over stored ones have been written home.
+    wrote_over: bool,
     /// Nobody waits for what it changes, whatever the flags of its inodes.
     in_passing: bool,
     /// Extents have become fewer by merging: a tree may fit into its root now.
@@ -111,6 +114,7 @@ impl<'v> Op<'v> {
             freed_inodes: Vec::new(),
             dead_values: Vec::new(),
             late: None,
+            wrote_over: false,
             in_passing: false,
             has_merged: false,
             orphans: crate::orphan::Changes::new(&vol.orphans),
@@ -357,10 +361,12 @@ impl<'v> Op<'v> {
             target: "ondol::promise",
             journal = handle.used() + handle.room(), used = handle.used(), clusters = self.granted, left = self.promised
         );
+        let is_empty = handle.is_empty();
         let tid = handle.close();
         if plant::is(Defect::UnwrittenLate) {
             self.write_late()?;
         }
+        self.note_newest((!is_empty).then_some(tid));
         self.taken.clear();
         self.orphans.commit();
         if !self.dead_values.is_empty() {
@@ -456,6 +462,9 @@ fn count_dir(vol: &Volume, ino: Ino, dir: bool, up: bool) {
 
 impl Drop for Op<'_> {
     fn drop(&mut self) {
+        if self.wrote_over {
+            self.note_newest(None);
+        }
         let shared = &self.vol.shared;
         let changed = self.handle.as_ref().is_some_and(|handle| !handle.is_empty());
         reach::hit_if(changed, Place::ChangedItsMind);

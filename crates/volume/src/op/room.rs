@@ -118,7 +118,10 @@ impl Op<'_> {
     pub(crate) fn write_over(&mut self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         match &mut self.late {
             Some(late) => late.push(self.vol.shared.sb.block_size() as usize, block, offset, bytes),
-            None => self.vol.engine.write_data(block, offset, bytes)?,
+            None => {
+                self.wrote_over = true;
+                self.vol.engine.write_data(block, offset, bytes)?;
+            }
         }
         Ok(())
     }
@@ -166,6 +169,7 @@ impl Op<'_> {
     pub(super) fn write_late(&mut self) -> Result<()> {
         for LateWrite { block, offset, bytes } in self.late.take().unwrap_or_default().writes {
             reach::hit(Place::OverwrittenLate);
+            self.wrote_over = true;
             self.vol.engine.write_data(block, offset, &bytes)?;
         }
         Ok(())

@@ -58,7 +58,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("mount -o commit=abc there.img dir", 1, "mount option `commit=abc`: the value must be a number of seconds"),
     ("mount -o data=fast there.img dir", 1, "mount option `data=fast`: the value must be writeback, ordered or journal"),
     ("mount -o journal=swap there.img dir", 1, "mount option `journal=swap`: the value must be classic, compressed or scalable"),
-    ("mount -o fsync=file there.img dir", 1, "mount option `fsync=file`: the value must be prefix"),
+    ("mount -o fsync=none there.img dir", 1, "mount option `fsync=none`: the value must be prefix or file"),
     ("mount -o nvm=missing.pool there.img dir", 32, "cannot open missing.pool: No such file or directory"),
     ("mount -o cache=much there.img dir", 1, "mount option `cache=much`: the value must be a size such as 64M"),
     ("mount -o errors=panic there.img dir", 1, "mount option `errors=panic`: the value must be remount-ro or continue; a server cannot make the machine panic"),

@@ -13,7 +13,7 @@ pub(crate) use new_data::{
 use ondol_block::{BlockStore, FaultPlan};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, Timestamp};
-use ondol_journal::{Extent, Handle};
+use ondol_journal::{Config, Extent, Handle};
 use ondol_power::Sampling;
 
 pub(crate) fn nothing_is_seen_before_close_and_nothing_of_a_dropped_handle(rig: &dyn Rig) {
@@ -53,6 +53,33 @@ pub(crate) fn a_waited_for_transaction_survives(rig: &dyn Rig) {
     b.sync();
     b.fill(HOME, 4);
     assert_eq!(byte_at(&*b.crashed(rig), HOME), 3, "durable is durable, and the rest is not there");
+}
+
+pub(crate) fn what_is_durable_already_costs_no_commit_and_no_flush(rig: &dyn Rig) {
+    let b = bench_with(rig, Config { journaled_data: false, ..config() });
+    let counts = || (b.engine.stats().commits, b.store.stats().flushes);
+    let fill = |block, byte| {
+        let mut h = b.handle(1);
+        h.write(block, META, 0, &[byte; BLOCK]).unwrap();
+        h.close()
+    };
+    let first = fill(HOME, 3);
+    b.engine.write_data(HOME + 1, 0, &[4; BLOCK]).unwrap();
+    let written = b.engine.written();
+    b.engine.wait_for(first, written).unwrap();
+    assert_eq!(b.engine.stats().commits, 1);
+    // Newer ones are there, and are nobody's affair.
+    let second = fill(HOME, 5);
+    b.engine.write_data(HOME + 2, 0, &[6; BLOCK]).unwrap();
+    assert!(second > first && b.engine.written() > written);
+    let before = counts();
+    b.engine.wait_for(first, written).unwrap();
+    assert_eq!(counts(), before);
+    assert_eq!(byte_at(&*b.crashed(rig), HOME), 3);
+    b.engine.wait_for(first, b.engine.written()).unwrap();
+    assert_eq!(counts(), (before.0, before.1 + 1), "data without a transaction takes a flush");
+    b.engine.wait_for(second, written).unwrap();
+    assert_eq!((b.engine.stats().commits, byte_at(&*b.crashed(rig), HOME)), (2, 5));
 }
 
 /// A block that does not compress.
@@ -314,6 +341,7 @@ macro_rules! engine_contract {
             nothing_is_seen_before_close_and_nothing_of_a_dropped_handle
             concurrent_changes_of_one_block_merge
             a_waited_for_transaction_survives
+            what_is_durable_already_costs_no_commit_and_no_flush
             every_crash_leaves_a_prefix
             new_data_is_there_when_it_is_named
             new_data_that_goes_home_early_is_there_when_it_is_named

@@ -1,0 +1,38 @@
+//! What an fsync of an inode has to wait for, noted by the operations that are done to it.
+
+use super::Op;
+use crate::node::Node;
+use crate::{Fsync, Volume};
+use ondol_env::plant::{self, Defect};
+use ondol_journal::Tid;
+
+impl Op<'_> {
+    /// Has whoever makes one of this operation's inodes durable wait for `tid`, and for what has been written in place.
+    pub(super) fn note_newest(&mut self, tid: Option<Tid>) {
+        let wrote_over = std::mem::take(&mut self.wrote_over);
+        if self.vol.options.fsync != Fsync::File {
+            return;
+        }
+        let changes_names = self.nodes.iter().any(|node| node.dirty && node.inode.is_dir());
+        for node in &self.nodes {
+            if plant::is(Defect::UnnotedName) && changes_names && !node.inode.is_dir() {
+                continue;
+            }
+            if let Some(tid) = tid {
+                node.guard.node.newest.note(tid);
+            }
+            if wrote_over {
+                self.vol.note_written(&node.guard.node);
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// Something of a locked inode has been written in place.
+    pub(crate) fn note_written(&self, node: &Node) {
+        if self.options.fsync == Fsync::File {
+            node.newest.note_written(self.engine.written());
+        }
+    }
+}
