@@ -67,7 +67,7 @@ impl AreaKind {
     /// What running programs have written.
     pub const RUN_LOG: Self = Self(8);
     /// File data that records of a record engine name.
-    pub const JOURNAL_PAGES: Self = Self(9);
+    pub const JOURNAL_PAGES: Self = Self(10);
 }
 
 const KINDS: [(AreaKind, &str); 9] = [
