@@ -94,13 +94,22 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
         let each = states.div_ceil(2).to_string();
         return run(Command::new(release(&[])?).args(["crash", "--states", &each]).args(&words[2..]));
     }
-    let test = |package: &[&str], words: &[String]| {
-        run(Command::new(env!("CARGO")).arg("test").args(package).args(words).env("ONDOL_HUNT", "1"))
+    // As a part of the workspace: alone, packages are built with other features of what they share, and so once more.
+    let test = |words: &[String]| {
+        run(Command::new(env!("CARGO")).args(["test", "--workspace"]).args(words).env("ONDOL_HUNT", "1"))
     };
-    if words.is_empty() {
-        test(&["-p", "ondol-cli", "--test", "program", "everything_works_over_io_uring"], &[])?;
+    if !words.is_empty() {
+        return test(&words);
     }
-    test(&["-p", "ondol-tests"], &words)
+    test(&["--test", "program", "everything_works_over_io_uring"].map(String::from))?;
+    let metadata = metadata()?;
+    let package = metadata.workspace_packages().into_iter().find(|package| package.name.as_str() == "ondol-tests");
+    let tests = package.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());
+    let tests: Vec<String> = tests.flat_map(|target| ["--test".into(), target.name.clone()]).collect();
+    if tests.is_empty() {
+        return Err("the whole-stack tests are not there".into());
+    }
+    test(&tests)
 }
 
 fn docs() -> Result<(), String> {
