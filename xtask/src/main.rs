@@ -99,6 +99,8 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     };
     if words.is_empty() {
         test(&["-p", "ondol-cli", "--test", "program", "everything_works_over_io_uring"], &[])?;
+        // Power cuts of programs under `ondol run`.
+        test(&["-p", "ondol-cli", "--test", "run", "after_a_power_cut"], &[])?;
     }
     test(&["-p", "ondol-tests"], &words)
 }
