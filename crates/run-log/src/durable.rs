@@ -9,7 +9,7 @@ use crate::slot::Slot;
 impl Client {
     /// The file is not trusted, and a durable write is to try whether it can be.
     pub(crate) fn begins<C: Call>(&self, slot: &Slot<'_>, call: &C) -> Result<bool> {
-        if !slot.may_trust()? || !call.durable() {
+        if !call.may_be_durable() || !slot.may_trust()? || !call.durable() {
             return Ok(false);
         }
         let pause = slot.load(slot::PAUSE)?;
