@@ -102,6 +102,8 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
         return test(&words);
     }
     test(&["--test", "program", "everything_works_over_io_uring"].map(String::from))?;
+    // Power cuts of programs under `ondol run`.
+    test(&["--test", "run", "after_a_power_cut"].map(String::from))?;
     let metadata = metadata()?;
     let package = metadata.workspace_packages().into_iter().find(|package| package.name.as_str() == "ondol-tests");
     let tests = package.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());

@@ -48,6 +48,11 @@ pub trait Call {
         false
     }
 
+    /// Whether it is worth asking if the write is durable: may be wrong, and takes no time.
+    fn may_be_durable(&self) -> bool {
+        true
+    }
+
     /// A durable write that can be done without being made durable, which a log would make faster.
     fn lazy(&self) -> bool {
         false

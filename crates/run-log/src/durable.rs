@@ -9,12 +9,15 @@ use crate::slot::Slot;
 impl Client {
     /// The file is not trusted, and a durable write is to try whether it can be.
     pub(crate) fn begins<C: Call>(&self, slot: &Slot<'_>, call: &C) -> Result<bool> {
-        if !slot.may_trust()? || !call.durable() || !call.lazy() {
+        if !call.may_be_durable() || !slot.may_trust()? || !call.durable() {
             return Ok(false);
         }
         let pause = slot.load(slot::PAUSE)?;
         if pause > 0 {
             slot.set(slot::PAUSE, pause - 1)?;
+            return Ok(false);
+        }
+        if !call.lazy() {
             return Ok(false);
         }
         // Where there is no room trust would be lost at once.

@@ -219,7 +219,8 @@ impl Slot<'_> {
             }
             self.set(slot::LAST, 0)?;
             self.set(slot::ACKED, 0)?;
-            self.set(slot::PAUSE, 0)?;
+            // A file that is written to once would gain nothing.
+            self.set(slot::PAUSE, 1)?;
             self.set(slot::NEXT_PAUSE, 0)?;
         }
         Ok(given)

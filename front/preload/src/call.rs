@@ -110,6 +110,10 @@ impl Call for FdCall<'_> {
         !self.parts.is_empty() && (self.flags & DURABLE != 0 || self.modes() & libc::O_DSYNC != 0)
     }
 
+    fn may_be_durable(&self) -> bool {
+        self.flags & DURABLE != 0 || seconds::is_synced(self.fd)
+    }
+
     fn lazy(&self) -> bool {
         let flags = self.modes();
         let usual = flags & libc::O_DIRECT == 0 && self.flags & !DURABLE == 0;

@@ -8,7 +8,7 @@ use crate::raw::{self, system};
 use libc::c_int;
 use ondol_run_log::Look;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// By descriptor of the program.
 static SECONDS: [AtomicU32; 1024] = [const { AtomicU32::new(UNKNOWN) }; 1024];
@@ -17,6 +17,11 @@ const UNKNOWN: u32 = 0;
 const NONE: u32 = 1;
 /// A descriptor's number plus this.
 const FIRST: u32 = 2;
+
+/// Whether the kernel syncs each write to a descriptor, as far as is known. What is wrong here costs time only: before anything is promised the kernel is asked.
+static SYNCED: [AtomicU8; 1024] = [const { AtomicU8::new(0) }; 1024];
+const NO: u8 = 1;
+const YES: u8 = 2;
 
 /// The process whose descriptors these are. A child of vfork(2) has the same memory and descriptors of its own.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -128,8 +133,25 @@ fn open(fd: c_int, first: &Look) -> Option<Second> {
     Second::new(first, second as c_int)
 }
 
+/// Whether the kernel is believed to sync each write to a descriptor of the program.
+pub(crate) fn is_synced(fd: c_int) -> bool {
+    let Some(known) = usize::try_from(fd).ok().and_then(|fd| SYNCED.get(fd)) else { return false };
+    if known.load(Relaxed) == 0 {
+        known.store(if raw::flags(fd) & libc::O_DSYNC != 0 { YES } else { NO }, Relaxed);
+    }
+    known.load(Relaxed) == YES
+}
+
+/// The descriptor will be another one.
+fn forget_synced(fd: c_int) {
+    if let Some(known) = usize::try_from(fd).ok().and_then(|fd| SYNCED.get(fd)) {
+        known.store(0, Relaxed);
+    }
+}
+
 /// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
 pub(crate) fn forget(fd: c_int) {
+    forget_synced(fd);
     if let Some(place) = place(fd) {
         place.store(UNKNOWN, Relaxed);
     }
@@ -137,6 +159,7 @@ pub(crate) fn forget(fd: c_int) {
 
 /// The program is about to close a descriptor: its second description goes with it.
 pub(crate) fn close(fd: c_int) {
+    forget_synced(fd);
     // Most have none.
     let known = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd)).map_or(UNKNOWN, |place| place.load(Relaxed));
     if known == UNKNOWN {
@@ -158,7 +181,7 @@ pub(crate) fn close_range(first: u32, last: u32, at_exec: bool) {
     for (fd, place) in SECONDS.iter().enumerate().skip(first as usize).take_while(|(fd, _)| *fd <= last as usize) {
         let number = place.load(Relaxed);
         match number {
-            UNKNOWN | NONE => {}
+            UNKNOWN | NONE => forget_synced(fd as c_int),
             _ if !at_exec => close(fd as c_int),
             _ => drop(system!(libc::SYS_fcntl, number - FIRST, libc::F_SETFD, libc::FD_CLOEXEC)),
         }

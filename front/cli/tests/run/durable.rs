@@ -28,8 +28,8 @@ fn every_way_to_write_durably_ends_in_the_pool() {
         let mut steps = Steps::new(&place, open);
         steps.all(&[open]);
         let flags = steps.ask("flags");
-        // The first is real, and the sync that makes the file trusted.
-        end_on_the_disk(&mut steps, &["write 3000"]);
+        // The first are real, and so is the sync that makes the file trusted.
+        end_on_the_disk(&mut steps, &["write 2000", "write 1000"]);
         end_in_the_pool(&place, &mut steps, &["write 100", "write 1000 66", "writev 1001 67", "pwrite 50 68"], 2201);
         assert_eq!(steps.ask("flags"), flags, "{open}");
         steps.all(&["reopen", "fsync"]);
@@ -97,7 +97,7 @@ fn offsets_and_ends_are_the_kernels() {
 fn record_locks_are_kept() {
     let Some(place) = Place::new() else { return };
     let mut steps = Steps::new(&place, "f");
-    steps.all(&["osync", "other", "lock", "write 3000"]);
+    steps.all(&["osync", "other", "lock", "write 3000", "write 3000"]);
     end_in_the_pool(&place, &mut steps, &["write 10"], 10);
     let taken = || {
         let script = "import fcntl, sys\nf = open('f', 'r+b')\ntry: fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\nexcept OSError: print('held')";
@@ -130,11 +130,13 @@ fn numbers_are_the_programs() {
     // With one, and closed together with the program's.
     let mut steps = Steps::new(&place, "h");
     steps.all(&["osync", "write 3000"]);
+    assert_eq!(steps.ask("next"), "4");
+    steps.all(&["write 3000"]);
     assert_eq!(steps.ask("next"), "5");
     steps.all(&["close 3"]);
     assert_eq!(steps.ask("next"), "3");
     // Somebody who closes what it does not know, and opens another file there.
-    steps.all(&["osync", "write 3000", "close 4", "other"]);
+    steps.all(&["osync", "write 3000", "write 3000", "close 4", "other"]);
     end_in_the_pool(&place, &mut steps, &["write 10"], 10);
     steps.end();
 }
