@@ -51,6 +51,32 @@ fn sync_reaches_the_server() {
 }
 
 #[test]
+fn an_fsync_by_file_waits_for_its_file_and_ondol_sync_for_all() {
+    // No timer commits meanwhile.
+    let Some(place) = Place::mounted("fsync=file,commit=900") else { return };
+    let info = || json(&succeeds(ondol().args(["info", "--json", "--stats"]).arg(place.mount_point())));
+    let commits = || info()["counters"]["commits"].as_u64().unwrap();
+    let fsync = |name: &str| {
+        let before = commits();
+        fs::File::open(place.on(name)).unwrap().sync_all().unwrap();
+        commits() - before
+    };
+    assert_eq!(info()["mount"]["fsync"], "file");
+    fs::create_dir(place.on("dir")).unwrap();
+    fs::write(place.on("a"), b"x").unwrap();
+    fs::write(place.on("dir/b"), b"x").unwrap();
+    assert_eq!((fsync("dir/b"), fsync("dir/b"), fsync("a"), fsync("dir")), (1, 0, 0, 0));
+    fs::rename(place.on("a"), place.on("c")).unwrap();
+    assert_eq!((fsync("dir/b"), fsync("dir"), fsync("c")), (0, 0, 1));
+    fs::hard_link(place.on("c"), place.on("dir/d")).unwrap();
+    assert_eq!((fsync("dir/b"), fsync("dir"), fsync("c")), (0, 1, 0));
+    fs::remove_file(place.on("dir/d")).unwrap();
+    let before = commits();
+    succeeds(ondol().arg("sync").arg(place.mount_point()));
+    assert_eq!(commits(), before + 1);
+}
+
+#[test]
 fn requests_stay_few() {
     let Some(place) = Place::mounted("rw") else { return };
     let count = || {
