@@ -121,7 +121,7 @@ impl Config {
 
     /// Its numbers fit to each other.
     fn check(&self) -> Result<(), HeaderFault> {
-        if self.pages > MOST_PAGES || self.blocks == 0 || self.blocks > self.pages {
+        if self.pages > MOST_PAGES || self.blocks == 0 || self.blocks >= self.pages {
             return Err(HeaderFault::Contents("blocks or pages out of range"));
         }
         if self.map.len / ENTRY < self.blocks || self.log.len < 2 * PAGE || self.data.len / PAGE < self.pages {

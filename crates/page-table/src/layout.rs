@@ -20,12 +20,9 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `None`: a table cannot be so large.
-    pub(crate) fn of(blocks: u64) -> Option<Self> {
-        Self::with_reserve(blocks, LEAST_RESERVE.max(blocks / 64))
-    }
-
-    pub(crate) fn with_reserve(blocks: u64, reserve: u64) -> Option<Self> {
+    /// `reserve`: pages beyond those; without it as many as a large transaction needs. `None`: a table cannot be so large.
+    pub(crate) fn of(blocks: u64, reserve: Option<u64>) -> Option<Self> {
+        let reserve = reserve.unwrap_or(LEAST_RESERVE.max(blocks / 64)).max(1);
         let pages = blocks.checked_add(reserve).filter(|pages| *pages <= MOST_PAGES && blocks > 0)?;
         let lines = (blocks / 32).clamp(*LOG_LINES.start(), *LOG_LINES.end());
         let map = (blocks * ENTRY).next_multiple_of(PAGE);
@@ -43,8 +40,8 @@ impl Layout {
     }
 
     /// The largest that `fits`, which is to hold for all smaller ones, too.
-    pub(crate) fn largest(fits: impl Fn(&Self) -> bool) -> Option<Self> {
-        let fitting = |blocks| Self::of(blocks).filter(&fits);
+    pub(crate) fn largest(reserve: Option<u64>, fits: impl Fn(&Self) -> bool) -> Option<Self> {
+        let fitting = |blocks| Self::of(blocks, reserve).filter(&fits);
         let (mut below, mut above) = (0, MOST_PAGES);
         while above - below > 1 {
             let blocks = below + (above - below) / 2;
@@ -56,7 +53,7 @@ impl Layout {
 
 /// Bytes of a pool that has room for the page table of an image of `size` bytes, and for nothing else; `None`: no table is so large.
 pub fn pool_size(size: u64) -> Option<u64> {
-    Layout::of(size / PAGE).map(|layout| layout.total() + ondol_medium::AREAS_START)
+    Layout::of(size / PAGE, None).map(|layout| layout.total() + ondol_medium::AREAS_START)
 }
 
 #[cfg(test)]
@@ -66,13 +63,16 @@ mod tests {
     #[test]
     fn the_largest_image_that_fits_is_found() {
         for room in [4 << 20, 64 << 20, 1 << 30, 1 << 40] {
-            let layout = Layout::largest(|layout| layout.total() <= room).unwrap();
-            assert!(layout.total() <= room && Layout::of(layout.blocks + 1).unwrap().total() > room, "{layout:?}");
+            let layout = Layout::largest(None, |layout| layout.total() <= room).unwrap();
+            assert!(
+                layout.total() <= room && Layout::of(layout.blocks + 1, None).unwrap().total() > room,
+                "{layout:?}"
+            );
             assert!(layout.pages >= layout.blocks + 512 && layout.map >= layout.blocks * 8);
             let size = layout.blocks * PAGE;
             assert_eq!(pool_size(size), Some(layout.total() + 8192));
         }
-        assert_eq!(Layout::largest(|layout| layout.total() <= 1 << 20), None);
-        assert_eq!((Layout::of(0), pool_size(0), pool_size(u64::MAX)), (None, None, None));
+        assert_eq!(Layout::largest(None, |layout| layout.total() <= 1 << 20), None);
+        assert_eq!((Layout::of(0, None), pool_size(0), pool_size(u64::MAX)), (None, None, None));
     }
 }

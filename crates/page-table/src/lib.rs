@@ -18,7 +18,7 @@
 //! use ondol_page_table::{PageTable, TableSpec};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut pool = Pool::create(Nvm::volatile(8 << 20)?, &PoolSpec::default())?;
-//! TableSpec { uuid: [7; 16], blocks: None }.make(&mut pool)?;
+//! TableSpec { uuid: [7; 16], ..TableSpec::default() }.make(&mut pool)?;
 //! let table = PageTable::attach(&pool)?;
 //! table.write(0, b"warm floor")?;
 //! table.swap(0, 9)?;

@@ -144,8 +144,11 @@ impl<'t> Log<'t> {
     }
 }
 
+/// Entries of the map by block, and pages by number.
+pub(crate) type Undone = (BTreeMap<u64, u64>, BTreeMap<u32, Vec<u8>>);
+
 /// What undoing would make of the map and of pages, for a table that is only read.
-pub(crate) fn undone(nvm: &Nvm, config: &Config, found: &Found) -> Result<(BTreeMap<u64, u64>, BTreeMap<u32, Vec<u8>>)> {
+pub(crate) fn undone(nvm: &Nvm, config: &Config, found: &Found) -> Result<Undone> {
     let (mut entries, mut pages) = (BTreeMap::new(), BTreeMap::new());
     for record in found.undo.iter().rev() {
         match record {

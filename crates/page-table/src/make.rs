@@ -12,6 +12,8 @@ pub struct TableSpec {
     pub uuid: [u8; 16],
     /// Blocks of the image; `None`: as many as fit.
     pub blocks: Option<u64>,
+    /// Pages beyond the image's blocks, at least one; `None`: as many as a large transaction needs.
+    pub reserve: Option<u64>,
 }
 
 /// Where the copies of the configuration table lie in their area.
@@ -26,11 +28,11 @@ impl TableSpec {
     pub fn make(&self, pool: &mut Pool) -> Result<u64> {
         let parts = match areas(pool) {
             Some(parts) => parts,
-            None => allot(pool, self.blocks)?,
+            None => allot(pool, self)?,
         };
         let [config, map, log, data] = parts;
         let fits = |layout: &Layout| layout.map <= map.len && layout.data() <= data.len;
-        let most = Layout::largest(fits).map_or(0, |layout| layout.blocks);
+        let most = Layout::largest(self.reserve, fits).map_or(0, |layout| layout.blocks);
         let blocks = self.blocks.unwrap_or(most);
         if blocks > most || blocks == 0 || config.len < CONFIG_LEN || log.len < 2 * PAGE {
             return Err(TableError::Small { pool: pool.nvm().name().into(), blocks, most });
@@ -49,13 +51,13 @@ pub(crate) fn areas(pool: &Pool) -> Option<[Area; 4]> {
     Some([pool.area(AreaKind::PAGE_CONFIG)?, pool.area(map)?, pool.area(log)?, pool.area(data)?])
 }
 
-fn allot(pool: &mut Pool, blocks: Option<u64>) -> Result<[Area; 4]> {
+fn allot(pool: &mut Pool, spec: &TableSpec) -> Result<[Area; 4]> {
     let name = pool.nvm().name().to_owned();
     let room = pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
-    let largest = Layout::largest(|layout| layout.total() <= room);
+    let largest = Layout::largest(spec.reserve, |layout| layout.total() <= room);
     let most = largest.map_or(0, |layout| layout.blocks);
-    let small = || TableError::Small { pool: name, blocks: blocks.unwrap_or(1), most };
-    let wanted = if blocks.is_some() { blocks.and_then(Layout::of) } else { largest };
+    let small = || TableError::Small { pool: name, blocks: spec.blocks.unwrap_or(1), most };
+    let wanted = spec.blocks.map_or(largest, |blocks| Layout::of(blocks, spec.reserve));
     let Some(layout) = wanted.filter(|layout| layout.blocks <= most) else { return Err(small()) };
     let [map, log, data] = Config::KINDS;
     let lens = [(AreaKind::PAGE_CONFIG, CONFIG_LEN), (map, layout.map), (log, layout.log), (data, layout.data())];

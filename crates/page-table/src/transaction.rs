@@ -77,8 +77,8 @@ impl Transaction<'_> {
         self.changes.push(Change::Remap(block, page));
     }
 
-    /// Stores bytes into a block in place: not into a copy of its page, since other bytes of it may be somebody's who knows of no transaction (a superblock, say). No
-    /// reader is kept from seeing some of them before the commit.
+    /// Stores bytes into a block in place: not into a copy of its page, since other bytes of it may be somebody's who knows of no transaction (a superblock, say). The
+    /// block needs to have a page.
     pub fn store(&mut self, block: u64, offset: u32, bytes: &[u8]) {
         self.changes.push(Change::Store { block, offset, bytes: bytes.to_vec() });
     }

@@ -9,7 +9,7 @@ use ondol_medium::{Domain, PAGE, Stored};
 use std::collections::btree_map::Entry;
 use std::io::IoSlice;
 
-/// Pages that a writer takes at once. The reserve of a table has several times as many.
+/// Pages that a writer takes at once, at most.
 const AT_ONCE: u64 = 64;
 /// With so many blocks whose entries are not durable, they are made so.
 const MOST_LATE: usize = 16_384;
@@ -53,7 +53,7 @@ impl PageTable {
         let (mut at, end) = (offset, offset + source.len());
         while at < end {
             let (block, within, from) = (at / PAGE, at % PAGE, at - offset);
-            let pages = if within == 0 { ((end - at) / PAGE).min(AT_ONCE) } else { 0 };
+            let pages = if within == 0 { ((end - at) / PAGE).min(self.at_once()) } else { 0 };
             if pages > 0 {
                 self.write_pages(block, pages, source, from)?;
                 at += pages * PAGE;
@@ -67,6 +67,11 @@ impl PageTable {
             self.persist()?;
         }
         Ok(())
+    }
+
+    /// Half of the reserve at most: that is free when the map is durable, as far as other writers have none of it.
+    fn at_once(&self) -> u64 {
+        AT_ONCE.min((self.config.pages - self.config.blocks) / 2).max(1)
     }
 
     /// Whole pages: they are filled before anybody waits.
@@ -141,7 +146,8 @@ impl PageTable {
     }
 
     fn put(&self, batch: &mut Stored<'_>, at: u64, bytes: &[u8]) -> Result<()> {
-        Ok(if self.is_lazy() { batch.store(at, bytes)? } else { batch.copy(at, bytes)? })
+        let stored = if self.is_lazy() { batch.store(at, bytes) } else { batch.copy(at, bytes) };
+        Ok(stored?)
     }
 
     fn finish(&self, batch: Stored<'_>) -> Result<()> {
