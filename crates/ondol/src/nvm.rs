@@ -3,8 +3,8 @@
 //! The pool is told of a new attach first, then the volume's superblock that it is mounted, then the journal's superblock; as long as that names the pool with the
 //! bit `ondol_nvm`, nobody else takes the image. What is found, and what is done then, is listed in `docs/design/scalable.md`, *Identity*.
 
+use crate::home;
 use crate::info::uuid_text;
-use crate::machine::claim;
 use crate::media::Media;
 use crate::{Error, JournalEngine, Options, Result};
 use ondol_block::BlockStore;
@@ -107,7 +107,7 @@ pub struct Lost {
 /// # Errors
 /// The image is in use, or needs no pool; the pool is another, is in use, or cannot be read.
 pub fn discard(path: impl AsRef<Path>, pool: Option<&Path>) -> Result<Discarded> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), ondol_block::Access::Write)?);
+    let store = home::open(path.as_ref(), ondol_block::Access::Write)?;
     let image = Image::open(store.clone())?;
     let map = Media::image(store.clone()).log_map(&image)?;
     let Some(attached) = jbd2::info(&*store, &map)?.nvm else {

@@ -67,12 +67,18 @@ impl<'t> Log<'t> {
         self.read_lines(line, &mut bytes)?;
         let (total, undo) = self.seal.decode(&bytes, number, line).ok_or_else(broken)?;
         let in_range = match &undo {
-            Undo::Entries(entries) => entries.iter().all(|(block, _)| *block < self.config.blocks),
+            Undo::Entries(entries) => entries.iter().all(|entry| self.is_entry(*entry)),
             Undo::Bytes { page, offset, old } => {
                 u64::from(*page) < self.config.pages && u64::from(*offset) + old.len() as u64 <= PAGE
             }
         };
         if in_range && u64::from(total) <= most { Ok((total, undo)) } else { Err(broken()) }
+    }
+
+    /// Whether the map can have this word for this block.
+    fn is_entry(&self, (block, word): (u64, u64)) -> bool {
+        let in_range = |page: Option<u32>| page.is_none_or(|page| u64::from(page) < self.config.pages);
+        block < self.config.blocks && self.seal.page(block, word).is_some_and(in_range)
     }
 
     fn read_lines(&self, line: u32, buf: &mut [u8]) -> Result<()> {

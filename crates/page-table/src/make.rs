@@ -26,22 +26,36 @@ impl TableSpec {
     /// # Errors
     /// `Small` when it does not fit; the pool's and the medium's failures.
     pub fn make(&self, pool: &mut Pool) -> Result<u64> {
-        let parts = match areas(pool) {
+        let blocks = self.fits(pool)?;
+        let [config, map, log, data] = match areas(pool) {
             Some(parts) => parts,
-            None => allot(pool, self)?,
+            None => allot(pool, blocks, self.reserve)?,
         };
-        let [config, map, log, data] = parts;
-        let fits = |layout: &Layout| layout.map <= map.len && layout.data() <= data.len;
-        let most = Layout::largest(self.reserve, fits).map_or(0, |layout| layout.blocks);
-        let blocks = self.blocks.unwrap_or(most);
-        if blocks > most || blocks == 0 || config.len < CONFIG_LEN || log.len < 2 * PAGE {
-            return Err(TableError::Small { pool: pool.nvm().name().into(), blocks, most });
-        }
         let pages = (data.len / PAGE).min(crate::format::MOST_PAGES);
         let [map, log, data] = [map, log, data].map(Part::from);
         let table = Config { uuid: self.uuid, pool: pool.header().uuid, blocks, pages, map, log, data };
         write(pool.nvm(), config.start, &table)?;
         Ok(blocks)
+    }
+
+    /// The blocks of the image that [`TableSpec::make`] would make a table for. Changes nothing.
+    ///
+    /// # Errors
+    /// `Small` when it does not fit.
+    pub fn fits(&self, pool: &Pool) -> Result<u64> {
+        let largest = match areas(pool) {
+            Some([config, _, log, _]) if config.len < CONFIG_LEN || log.len < 2 * PAGE => None,
+            Some([_, map, _, data]) => Layout::largest(self.reserve, |l| l.map <= map.len && l.data() <= data.len),
+            None => {
+                let room = pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
+                Layout::largest(self.reserve, |layout| layout.total() <= room)
+            }
+        };
+        let most = largest.map_or(0, |layout| layout.blocks);
+        match self.blocks.unwrap_or(most) {
+            blocks if (1..=most).contains(&blocks) => Ok(blocks),
+            blocks => Err(TableError::Small { pool: pool.nvm().name().into(), blocks: blocks.max(1), most }),
+        }
     }
 }
 
@@ -51,18 +65,13 @@ pub(crate) fn areas(pool: &Pool) -> Option<[Area; 4]> {
     Some([pool.area(AreaKind::PAGE_CONFIG)?, pool.area(map)?, pool.area(log)?, pool.area(data)?])
 }
 
-fn allot(pool: &mut Pool, spec: &TableSpec) -> Result<[Area; 4]> {
-    let name = pool.nvm().name().to_owned();
-    let room = pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
-    let largest = Layout::largest(spec.reserve, |layout| layout.total() <= room);
-    let most = largest.map_or(0, |layout| layout.blocks);
-    let small = || TableError::Small { pool: name, blocks: spec.blocks.unwrap_or(1), most };
-    let wanted = spec.blocks.map_or(largest, |blocks| Layout::of(blocks, spec.reserve));
-    let Some(layout) = wanted.filter(|layout| layout.blocks <= most) else { return Err(small()) };
+fn allot(pool: &mut Pool, blocks: u64, reserve: Option<u64>) -> Result<[Area; 4]> {
+    let small = |pool: &Pool| TableError::Small { pool: pool.nvm().name().into(), blocks, most: 0 };
+    let layout = Layout::of(blocks, reserve).ok_or_else(|| small(pool))?;
     let [map, log, data] = Config::KINDS;
     let lens = [(AreaKind::PAGE_CONFIG, CONFIG_LEN), (map, layout.map), (log, layout.log), (data, layout.data())];
     pool.allot_all(&lens)?;
-    areas(pool).ok_or_else(small)
+    areas(pool).ok_or_else(|| small(pool))
 }
 
 /// The configuration table comes last, its first copy behind the second: with a first one of zeros there is no table.

@@ -1,6 +1,7 @@
 //! The library as programs use it.
 
 mod failures;
+mod in_nvm;
 mod listing;
 mod one_client;
 mod ranges;

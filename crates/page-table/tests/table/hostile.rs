@@ -6,6 +6,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_medium::{AreaKind, Nvm, Pool};
 use ondol_page_table::{LogFault, MapFault, PageTable, TableError, TableSpec, check};
 use ondol_power::{Cut, Kind, Layer, Medium};
+use proptest::prelude::*;
 
 /// A pool with four blocks written, and with its newest transaction open and half done; and what is to be read.
 fn scene() -> (Vec<u8>, Image) {
@@ -215,4 +216,66 @@ fn what_is_no_table_is_refused_by_name() {
         ondol_medium::seal_header(&mut bytes[copy..copy + 128]);
     }
     assert!(matches!(PageTable::attach(&opened(&bytes)), Err(TableError::Foreign { .. })));
+}
+
+/// Makes the checksums of all parts right, whatever they hold.
+fn sealed(bytes: &mut [u8], at: [usize; 3]) {
+    let [config, map, log] = at;
+    let crc = |state, bytes: &[u8]| ondol_medium::crc32c(state, &[bytes]);
+    for copy in [config + PAGE, config] {
+        ondol_medium::seal_header(&mut bytes[copy..copy + 128]);
+    }
+    let seal = crc(!0, &bytes[config + 16..config + 32]);
+    for block in 0..BLOCKS as usize {
+        let at = map + 8 * block;
+        let covered = [&b"map\0"[..], &(block as u64).to_le_bytes(), &bytes[at..at + 4]].concat();
+        bytes[at + 4..at + 8].copy_from_slice(&crc(seal, &covered).to_le_bytes());
+    }
+    let covered = [&b"log\0"[..], &bytes[log..log + 4]].concat();
+    bytes[log + 4..log + 8].copy_from_slice(&crc(seal, &covered).to_le_bytes());
+    for line in 1..10 {
+        let at = log + 64 * line;
+        // Of a record of bytes as many lines as it says.
+        let count = usize::from(u16::from_le_bytes([bytes[at + 6], bytes[at + 7]]));
+        let len = if bytes[at + 4] == 2 { (32 + count.min(1024)).next_multiple_of(64) } else { 64 };
+        let sum = crc(seal, &bytes[at + 4..at + len]);
+        bytes[at..at + 4].copy_from_slice(&sum.to_le_bytes());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    /// What is believed because its checksums are right is still in range, or refused: nothing panics, and a table that attaches works.
+    #[test]
+    fn lies_under_right_checksums_do_no_harm(
+        patches in proptest::collection::vec((0..4usize, 0..640usize, any::<u8>(), any::<bool>()), 1..6),
+    ) {
+        let (mut bytes, _) = scene_once();
+        let [config, map, log] = [AreaKind::PAGE_CONFIG, AreaKind::PAGE_MAP, AreaKind::PAGE_LOG].map(|kind| area(&bytes, kind).start);
+        for (part, at, byte, small) in patches {
+            let (start, len) = [(config, 128), (map, 8 * BLOCKS as usize), (log, 8), (log + 64, 576)][part];
+            bytes[start + at % len] = if small { byte % 16 } else { byte };
+        }
+        sealed(&mut bytes, [config, map, log]);
+        let pool = opened(&bytes);
+        let checked = check(&pool);
+        match PageTable::attach(&pool) {
+            Err(_) => prop_assert!(checked.is_err() || checked.is_ok_and(|report| !report.problems.is_empty() || report.open)),
+            Ok(table) => {
+                for block in 0..table.size() / PAGE as u64 {
+                    table.write(block * PAGE as u64, &page(block as u8)).unwrap();
+                }
+                table.flush().unwrap();
+                table.swap(0, table.size() / PAGE as u64 - 1).unwrap();
+                drop(table);
+                prop_assert_eq!(check(&pool).unwrap().problems, Vec::<String>::new());
+            }
+        }
+    }
+}
+
+fn scene_once() -> (Vec<u8>, Image) {
+    static SCENE: std::sync::OnceLock<(Vec<u8>, Image)> = std::sync::OnceLock::new();
+    SCENE.get_or_init(scene).clone()
 }
