@@ -47,7 +47,8 @@ pub(crate) fn hint(e: ondol::Error, what: &str) -> Failure {
 pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     let target = args.target.display();
     if args.size.is_none() && !file(&args.target).exists() {
-        return Err(Failure::new(USAGE, format!("there is no {target}: --size SIZE makes one of that size")));
+        let made = if ondol::pool_of(&args.target).is_some() { "a pool for a file system" } else { "a file" };
+        return Err(Failure::new(USAGE, format!("there is no {target}: --size SIZE makes {made} of that size")));
     }
     let mut options = FormatOptions::new().force(args.force);
     if let Some(size) = args.size {

@@ -269,7 +269,7 @@ ctypes.CDLL(None).syscall(60, 0)
         let (pid, descriptor) = (child.id(), said.trim().parse().unwrap());
         let lock = locks::by_descriptor(pid, descriptor).unwrap();
         let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
-        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), place: None }];
+        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), is_pool: false, place: None }];
         let server = Server { pid, process, own: true, images };
         drop(child.stdin.take());
         while !descriptors(pid).is_empty() {
