@@ -81,7 +81,7 @@ fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
             "classic" => &["classic"],
             "compressed" => &["compressed"],
             // Its own tests hunt them: the laboratory has no workload of it.
-            "buffer" | "log" => &[],
+            "buffer" | "log" | "table" => &[],
             _ => &["pool"],
         };
         let trial = |subject: &&str| Trial { defect: defect.to_owned(), subject: (*subject).to_owned() };

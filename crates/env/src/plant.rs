@@ -27,6 +27,8 @@ pub enum Subject {
     Buffer,
     /// The NVM log.
     Log,
+    /// The page table.
+    Table,
 }
 
 macro_rules! defects {
@@ -166,6 +168,18 @@ defects! {
     LogUnmendedTail "log-unmended-tail" Log "A torn copy of the NVM log's tail stays while the other is written.",
     LogRepeatedPositions "log-repeated-positions" Log "After recovery, positions of the NVM log come again.",
     LogSilentDamage "log-silent-damage" Log "Recovery takes a damaged commit of the NVM log for the log's end.",
+    TableMissingWriteBack "table-missing-write-back" Table "Undo records of the page table are not written back from the CPU's caches.",
+    TableOpenBeforeUndo "table-open-before-undo" Table "A transaction of the page table begins before its undo records are durable.",
+    TableChangeBeforeUndo "table-change-before-undo" Table "The page table's map is changed before the transaction has begun.",
+    TableCommitBeforeChange "table-commit-before-change" Table "A transaction of the page table is committed before its changes are durable.",
+    TablePublishBeforeData "table-publish-before-data" Table "A page is mapped before its contents are durable.",
+    TableEarlyReuse "table-early-reuse" Table "A page is used again before its block is durably mapped elsewhere.",
+    TableKeptBytes "table-kept-bytes" Table "Undoing a transaction of the page table leaves the bytes that it stored.",
+    TableOldestFirst "table-oldest-first" Table "A transaction of the page table is undone from its beginning.",
+    TableEarlyClear "table-early-clear" Table "The page table's log is cleared before what it undid is durable.",
+    TableUnclearedLog "table-uncleared-log" Table "The page table's log is not cleared when its transaction is undone.",
+    TableUncheckedEntry "table-unchecked-entry" Table "The checksums of the page table's map are not verified.",
+    TableUncheckedRecord "table-unchecked-record" Table "The checksums of the page table's undo records are not verified.",
 }
 
 impl fmt::Display for Subject {
@@ -178,6 +192,7 @@ impl fmt::Display for Subject {
             Self::Pool => "pool",
             Self::Buffer => "buffer",
             Self::Log => "log",
+            Self::Table => "table",
         })
     }
 }

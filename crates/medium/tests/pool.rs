@@ -44,8 +44,8 @@ fn areas_are_allotted_where_there_is_room() {
     let error = pool.allot(AreaKind::PAGE_LOG, 8193).unwrap_err();
     assert!(error.to_string().contains("no room for an area page-log of 8193 bytes"), "{error}");
     pool.allot(AreaKind::PAGE_LOG, 8192).unwrap();
-    assert!(pool.allot(AreaKind(9), 1).unwrap_err().to_string().contains("kind-9"));
-    assert!(pool.allot(AreaKind(9), u64::MAX).is_err());
+    assert!(pool.allot(AreaKind(99), 1).unwrap_err().to_string().contains("kind-99"));
+    assert!(pool.allot(AreaKind(99), u64::MAX).is_err());
     assert_eq!(reopen(&bytes(&pool)).unwrap().header().areas, pool.header().areas);
 }
 
@@ -223,6 +223,23 @@ fn allotting_is_whole_or_not_at_all() {
         }
     });
     assert_eq!(seen.len(), 2);
+}
+
+#[test]
+fn several_areas_are_allotted_at_once_or_not_at_all() {
+    let whole = bytes(&pool());
+    let kinds = [(AreaKind::PAGE_CONFIG, 4096), (AreaKind::PAGE_MAP, 1)];
+    let events = record(&whole, |nvm| {
+        let mut pool = Pool::open(nvm).unwrap();
+        assert!(pool.allot_all(&[(AreaKind::PAGE_CONFIG, 4096), (AreaKind::PAGE_MAP, SIZE)]).is_err());
+        assert_eq!(pool.allot_all(&kinds).unwrap().len(), 2);
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    explore(&whole, &events, |state, _| {
+        let pool = reopen(state).unwrap();
+        seen.insert(kinds.map(|(kind, _)| pool.area(kind).is_some()));
+    });
+    assert_eq!(seen.into_iter().collect::<Vec<_>>(), [[false; 2], [true; 2]]);
 }
 
 #[test]

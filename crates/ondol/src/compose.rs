@@ -9,6 +9,7 @@
 
 use crate::background::Work;
 use crate::holding::Holding;
+use crate::home;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::memory::Shares;
@@ -50,7 +51,7 @@ const INODE_BYTES: u64 = 640;
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path, access)?);
+    let store = home::open(path, access)?;
     let media = match &options.journal_path {
         None => Media::image(store),
         Some(journal) => {

@@ -5,6 +5,7 @@ use ondol_block::BlockError;
 use ondol_journal::JournalError;
 use ondol_medium::{NvmError, PoolError};
 use ondol_nvm_log::LogError;
+use ondol_page_table::TableError;
 use ondol_run_log::RunLogError;
 use ondol_volume::Error as VolumeError;
 use rustix::io::Errno;
@@ -53,6 +54,9 @@ pub enum Error {
     /// A pool cannot be used.
     #[error(transparent)]
     Pool(PoolError),
+    /// The page table of a pool cannot be used.
+    #[error(transparent)]
+    Table(Box<TableError>),
     /// The log of running programs in a pool cannot be used.
     #[error(transparent)]
     Run(Box<RunLogError>),
@@ -87,6 +91,16 @@ impl From<PoolError> for Error {
     }
 }
 
+impl From<TableError> for Error {
+    fn from(e: TableError) -> Self {
+        match e {
+            TableError::Nvm(e) => Self::Nvm(e),
+            TableError::Pool(e) => e.into(),
+            e => Self::Table(Box::new(e)),
+        }
+    }
+}
+
 impl From<RunLogError> for Error {
     fn from(e: RunLogError) -> Self {
         match e {
@@ -111,7 +125,11 @@ impl Error {
             }
             Self::Pool(PoolError::NotAPool { .. } | PoolError::Newer { .. }) => Errno::INVAL.raw_os_error(),
             Self::Run(e) if matches!(**e, RunLogError::Small { .. }) => Errno::NOSPC.raw_os_error(),
-            Self::Pool(_) | Self::Run(_) | Self::State { .. } => Errno::UCLEAN.raw_os_error(),
+            Self::Table(e) if matches!(**e, TableError::Small { .. }) => Errno::NOSPC.raw_os_error(),
+            Self::Table(e) if matches!(**e, TableError::NoTable { .. } | TableError::Newer { .. }) => {
+                Errno::INVAL.raw_os_error()
+            }
+            Self::Pool(_) | Self::Table(_) | Self::Run(_) | Self::State { .. } => Errno::UCLEAN.raw_os_error(),
         }
     }
 }

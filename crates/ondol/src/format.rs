@@ -1,6 +1,7 @@
 //! Making volumes.
 
 use crate::contents;
+use crate::home;
 use crate::machine::claim;
 use crate::options::data_code;
 use crate::{DataMode, Error, JournalEngine, Result, Volume};
@@ -29,6 +30,11 @@ pub struct FormatOptions {
 }
 
 impl FormatOptions {
+    /// What was asked for of the size in bytes, of the bytes in a block, and of what is there.
+    pub(crate) fn asked(&self) -> (Option<u64>, Option<u32>, bool) {
+        (self.size, self.block_size, self.force)
+    }
+
     /// The defaults.
     pub fn new() -> Self {
         Self::default()
@@ -102,7 +108,7 @@ impl FormatOptions {
 const ZEROS: usize = 1 << 20;
 
 impl Volume {
-    /// Makes an empty ext4 volume on the file or block device at `path`. Durable when this returns.
+    /// Makes an empty ext4 volume on the file or block device at `path`, or in the NVM pool that `nvm:POOL` names: see [`crate::pool_of`]. Durable when this returns.
     ///
     /// Everything that can be known before is checked before anything is written: the options, what the target holds, and that a regular file's
     /// medium has room. A file that was not there before is removed again when this fails.
@@ -112,6 +118,9 @@ impl Volume {
     /// honoured; the target is in use; the store's failure.
     pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<()> {
         let path = path.as_ref();
+        if let Some(pool) = crate::pool_of(path) {
+            return home::format(pool, options);
+        }
         let fail = |what: String| Error::Format { target: path.display().to_string(), what };
         let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
         match std::fs::metadata(path) {
@@ -147,7 +156,11 @@ impl Volume {
     }
 }
 
-fn plan(options: &FormatOptions, size: u64, zeroed: bool) -> std::result::Result<Plan, ondol_format::FormatError> {
+pub(crate) fn plan(
+    options: &FormatOptions,
+    size: u64,
+    zeroed: bool,
+) -> std::result::Result<Plan, ondol_format::FormatError> {
     let env = System;
     let mut o = mkfs::Options::new(env.random_uuid(), env.random_uuid(), env.now().sec);
     o.block_size = options.block_size;

@@ -1,9 +1,7 @@
 //! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
 
-use crate::machine::claim;
+use crate::home;
 use crate::{Options, Result, Volume};
-use ondol_block::BlockStore;
-use ondol_env::sync::Arc;
 use ondol_format::Superblock;
 use ondol_journal::{LogMap, jbd2};
 use ondol_volume::Image;
@@ -42,6 +40,9 @@ pub struct Info {
     pub state: &'static str,
     /// The journal, if the image has one.
     pub journal: Option<JournalInfo>,
+    /// The page table below, of an image in an NVM pool that is not mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub table: Option<home::TableInfo>,
     /// Mounted: data mode, engine, and what the engine promises.
     pub mount: Option<MountInfo>,
     /// Mounted: counters since the mount.
@@ -141,9 +142,9 @@ pub struct Counters {
 /// # Errors
 /// The image is in use, is not ext4, or is corrupt.
 pub fn info(path: impl AsRef<Path>) -> Result<Info> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::look(path.as_ref())?);
-    let image = Image::open(store.clone())?;
+    let image = Image::open(home::look(path.as_ref())?)?;
     let mut info = describe(&image)?;
+    info.table = home::table_info(path.as_ref())?;
     let state = image.superblock().state();
     info.state = if image.needs_recovery() || info.journal.as_ref().is_some_and(|j| j.dirty) {
         "dirty"
@@ -179,6 +180,7 @@ fn describe(image: &Image) -> Result<Info> {
         features: sb.features().names(),
         state: "clean",
         journal,
+        table: None,
         mount: None,
         counters: None,
     })

@@ -38,6 +38,7 @@ mod fast_commit;
 mod file;
 mod format;
 mod holding;
+mod home;
 mod info;
 mod journal_size;
 pub mod machine;
@@ -51,12 +52,14 @@ pub mod pool;
 pub mod run;
 mod salvage;
 mod transaction;
+mod transfer;
 mod volume;
 mod words;
 
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
+pub use home::{TableInfo, pool_of};
 pub use info::{Counters, Info, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media,
@@ -74,6 +77,7 @@ pub use ondol_volume::{
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use transaction::Transaction;
+pub use transfer::{Transferred, export, import};
 pub use volume::{Entry, Volume};
 pub use words::counted;
 

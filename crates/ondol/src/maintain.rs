@@ -1,7 +1,7 @@
 //! What is done to an image that is not mounted: recovery and checking.
 
 use crate::compose::{self, Composed};
-use crate::machine::claim;
+use crate::home;
 use crate::media::Media;
 use crate::options::data_code;
 use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size, nvm};
@@ -46,7 +46,7 @@ impl RecoverReport {
 /// # Errors
 /// The image is in use, corrupt, or needs a feature that is not known.
 pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
+    let store = home::open(path.as_ref(), Access::Write)?;
     compose::recover(&Media::image(store), Arc::new(System))
 }
 
@@ -55,7 +55,7 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
 /// # Errors
 /// As [`recover`]; the pool is in use, is none, or is another.
 pub fn recover_with_pool(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<RecoverReport> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
+    let store = home::open(path.as_ref(), Access::Write)?;
     let media = Media::image(store).with_pool(nvm::open(pool.as_ref(), false)?);
     compose::recover(&media, Arc::new(System))
 }
@@ -86,7 +86,7 @@ pub struct Tune {
 /// The image is in use, is not clean, or has no journal of its own; the size is less than 1024 blocks or more than half of what is free; or
 /// the store's failure. When that cuts a change of the size short, opening the image brings it to its end or back.
 pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
-    tune_store(Arc::new(claim::open(path.as_ref(), Access::Write)?), tune, Arc::new(System))
+    tune_store(home::open(path.as_ref(), Access::Write)?, tune, Arc::new(System))
 }
 
 /// As [`tune`], of the image on `store`, with any clock.
@@ -158,7 +158,7 @@ impl CheckReport {
 /// # Errors
 /// The image is in use, is not ext4, or has structures that are not known here.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::look(path.as_ref())?);
+    let store = home::look(path.as_ref())?;
     check_media(store)
 }
 
@@ -167,7 +167,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
 /// # Errors
 /// No superblock begins there; or as [`check`].
 pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::look(path.as_ref())?);
+    let store = home::look(path.as_ref())?;
     let none =
         || Error::State { target: store.name().to_owned(), what: format!("no superblock begins in block {block}") };
     let mut offsets = Superblock::copy_offsets(block);
@@ -183,7 +183,7 @@ pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> 
 /// # Errors
 /// The image is in use or is not ext4; or the store's failure.
 pub fn mark_checked(path: impl AsRef<Path>) -> Result<()> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), Access::Write)?);
+    let store = home::open(path.as_ref(), Access::Write)?;
     let image = Image::open(store)?;
     image.require_unused(&System)?;
     Ok(image.mark_checked(System.now())?)
@@ -226,7 +226,7 @@ fn check_image(media: &Media, image: &Image) -> Result<CheckReport> {
 }
 
 /// Whether there is anything to replay. Of a journal on another device that is not here the image itself knows.
-fn holds_transactions(media: &Media, image: &Image) -> Result<bool> {
+pub(crate) fn holds_transactions(media: &Media, image: &Image) -> Result<bool> {
     let sb = image.superblock();
     if sb.journal_inum().is_none() && !(sb.journal_device_uuid().is_some() && media.has_device()) {
         return Ok(image.needs_recovery() && sb.journal_device_uuid().is_some());

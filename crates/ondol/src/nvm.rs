@@ -3,8 +3,8 @@
 //! The pool is told of a new attach first, then the volume's superblock that it is mounted, then the journal's superblock; as long as that names the pool with the
 //! bit `ondol_nvm`, nobody else takes the image. What is found, and what is done then, is listed in `docs/design/scalable.md`, *Identity*.
 
+use crate::home;
 use crate::info::uuid_text;
-use crate::machine::claim;
 use crate::media::Media;
 use crate::{Error, JournalEngine, Options, Result};
 use ondol_block::BlockStore;
@@ -14,7 +14,7 @@ use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
 use ondol_journal::{Config, JournalError, LogMap, ScalableEngine};
-use ondol_medium::{Access, AreaKind, Nvm, NvmOptions, Pool};
+use ondol_medium::{Access, AreaKind, Nvm, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_volume::{Image, Shared};
 use serde::Serialize;
@@ -107,7 +107,7 @@ pub struct Lost {
 /// # Errors
 /// The image is in use, or needs no pool; the pool is another, is in use, or cannot be read.
 pub fn discard(path: impl AsRef<Path>, pool: Option<&Path>) -> Result<Discarded> {
-    let store: Arc<dyn BlockStore> = Arc::new(claim::open(path.as_ref(), ondol_block::Access::Write)?);
+    let store = home::open(path.as_ref(), ondol_block::Access::Write)?;
     let image = Image::open(store.clone())?;
     let map = Media::image(store.clone()).log_map(&image)?;
     let Some(attached) = jbd2::info(&*store, &map)?.nvm else {
@@ -196,40 +196,32 @@ pub(crate) fn attach(
 /// File data takes so much of a new pool at most, unless told otherwise: more than a cache of the usual size keeps back is of no use.
 const MOST_BUFFER: u64 = 256 << 20;
 
-/// Divides a pool that has no log yet into pages for file data and a log.
+/// Divides a pool that has no log yet into a log and pages for file data, in one change of its header.
 fn lay_out(pool: &mut Pool, image: &Image, buffer: Option<u64>) -> Result<()> {
-    let room = |pool: &Pool| pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
-    let has_log = pool.area(AreaKind::JOURNAL_LOG).is_some();
-    let found = pool.area(AreaKind::JOURNAL_PAGES).map(|area| area.len);
-    let wanted = buffer.map(|bytes| bytes.next_multiple_of(ondol_medium::PAGE));
-    if let Some(wanted) = wanted
-        && (has_log || found.is_some())
-        && wanted != found.unwrap_or(0)
-    {
+    let wanted = buffer.map(|bytes| bytes.next_multiple_of(PAGE));
+    let name = pool.nvm().name().to_owned();
+    if pool.area(AreaKind::JOURNAL_LOG).is_some() {
+        let found = pool.area(AreaKind::JOURNAL_PAGES).map_or(0, |area| area.len);
+        return match wanted.filter(|wanted| *wanted != found) {
+            None => Ok(()),
+            Some(wanted) => state(
+                image,
+                format!(
+                    "the pool {name} was laid out with {found} bytes for file data, not {wanted}: leave `buffer=` out, or make the pool anew (`ondol pool create -F`)"
+                ),
+            ),
+        };
+    }
+    let room = pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);
+    let pages = wanted.unwrap_or((room / 2).min(MOST_BUFFER) / PAGE * PAGE);
+    if pages > room / 4 * 3 {
         let what = format!(
-            "the pool {} was laid out with {} bytes for file data, not {wanted}: leave `buffer=` out, or make the pool anew (`ondol pool create -F`)",
-            pool.nvm().name(),
-            found.unwrap_or(0)
+            "`buffer={pages}` leaves too little of the pool {name} for its log: at most three quarters of its {room} bytes"
         );
         return state(image, what);
     }
-    if has_log {
-        return Ok(());
-    }
-    let pages = wanted.unwrap_or((room(pool) / 2).min(MOST_BUFFER) / ondol_medium::PAGE * ondol_medium::PAGE);
-    if found.is_none() && pages > 0 {
-        if pages > room(pool) / 4 * 3 {
-            let what = format!(
-                "`buffer={pages}` leaves too little of the pool {} for its log: at most three quarters of its {} bytes",
-                pool.nvm().name(),
-                room(pool)
-            );
-            return state(image, what);
-        }
-        pool.allot(AreaKind::JOURNAL_PAGES, pages)?;
-    }
-    let log = room(pool);
-    pool.allot(AreaKind::JOURNAL_LOG, log)?;
+    let areas = [(AreaKind::JOURNAL_LOG, room - pages), (AreaKind::JOURNAL_PAGES, pages)];
+    pool.allot_all(if pages == 0 { &areas[..1] } else { &areas })?;
     Ok(())
 }
 

@@ -1,12 +1,15 @@
 //! The command lines of the program and of the helpers that it is under other names.
 
+mod pools;
+
 use crate::size;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use ondol::pool::{Domain, NvmModel};
 use ondol::{DataMode, JournalEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub(crate) use pools::{Export, Import, Pool, PoolCreate, PoolDump, PoolInfo, PoolMeasure};
 
 /// Crash-consistent ext4 in user space.
 #[derive(Debug, Parser)]
@@ -36,6 +39,10 @@ pub(crate) enum Command {
     Bench(ondol_bench::BenchArgs),
     /// Change how a clean image is journaled
     Tune(Tune),
+    // What it does, its arguments say.
+    Export(Export),
+    // What it does, its arguments say.
+    Import(Import),
     /// Make and look at NVM pools
     #[command(subcommand)]
     Pool(Pool),
@@ -51,7 +58,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Mkfs {
-    /// Size of the file system; a file is made this large, an existing one keeps its size without it
+    /// Size of the file system; a file is made this large, an existing one keeps its size without it, and in a pool it takes what is free
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub(crate) size: Option<u64>,
     /// Volume label, up to 16 bytes
@@ -78,7 +85,7 @@ pub(crate) struct Mkfs {
     /// Make it even where there is something already, which is then lost
     #[arg(short = 'F')]
     pub(crate) force: bool,
-    /// Image file or block device
+    /// Image file, block device, or nvm:POOL for the image in an NVM pool
     pub(crate) target: PathBuf,
 }
 
@@ -96,7 +103,7 @@ pub(crate) struct Tune {
     /// Size of the journal; a new one is made where there is room for it, and the old one's is free then
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub(crate) journal_size: Option<u64>,
-    /// Image file or block device, not mounted and clean
+    /// Image file, block device or nvm:POOL, not mounted and clean
     pub(crate) target: PathBuf,
 }
 
@@ -128,7 +135,7 @@ Exit codes are mount(8)'s: 1 wrong call, 2 system error, 8 interrupted, 32 not m
 #[derive(Debug, Args)]
 #[command(after_long_help = MOUNT_OPTIONS)]
 pub(crate) struct Mount {
-    /// Make and format an image file of this size if there is none
+    /// Make and format an image file, or a pool, of this size if there is none
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub(crate) create: Option<u64>,
     /// Mount options, separated by commas
@@ -137,7 +144,7 @@ pub(crate) struct Mount {
     /// Stay in the foreground, with messages on standard error
     #[arg(short = 'f')]
     pub(crate) foreground: bool,
-    /// Image file or block device
+    /// Image file, block device, or nvm:POOL for the image in an NVM pool
     pub(crate) target: PathBuf,
     /// Where to mount it
     pub(crate) dir: PathBuf,
@@ -169,7 +176,7 @@ pub(crate) struct Check {
     /// Go by the copy of the superblock in this block; changes nothing
     #[arg(short = 'b', value_name = "BLOCK")]
     pub(crate) superblock: Option<u64>,
-    /// Image file or block device
+    /// Image file, block device, or nvm:POOL for the image in an NVM pool
     pub(crate) target: PathBuf,
 }
 
@@ -185,7 +192,7 @@ pub(crate) struct Recover {
     /// Give up what lies in the NVM pool and is not home; with --nvm, say what that is. e2fsck mends what is left
     #[arg(long, conflicts_with = "force")]
     pub(crate) discard_nvm: bool,
-    /// Image file or block device; or the pool of `ondol run`
+    /// Image file, block device or nvm:POOL; or the pool of `ondol run`
     pub(crate) target: PathBuf,
 }
 
@@ -197,65 +204,8 @@ pub(crate) struct Info {
     /// Print counters too
     #[arg(long)]
     pub(crate) stats: bool,
-    /// Image file, block device, or a directory on a mounted volume
+    /// Image file, block device, nvm:POOL, or a directory on a mounted volume
     pub(crate) target: PathBuf,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Pool {
-    /// Make a pool on a DAX device or in a file
-    Create(PoolCreate),
-    /// Show a pool's state, and which crashes it survives
-    Info(PoolInfo),
-    /// Show the headers and the first bytes of each area
-    Dump(PoolDump),
-    /// Show what persisting costs: times and counters of each step
-    Measure(PoolMeasure),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PoolCreate {
-    /// Size of the pool; a file is made or extended to this, a device or an existing file is used as a whole without it
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
-    pub(crate) size: Option<u64>,
-    /// Persistence domain: auto, adr, eadr, gpf, msync or volatile
-    #[arg(long, value_name = "DOMAIN", default_value = "auto")]
-    pub(crate) domain: Domain,
-    /// Make it even where there is something already, which is then lost
-    #[arg(short = 'F')]
-    pub(crate) force: bool,
-    /// DAX device or file
-    pub(crate) pool: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PoolInfo {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// DAX device or file
-    pub(crate) pool: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PoolDump {
-    /// DAX device or file
-    pub(crate) pool: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PoolMeasure {
-    /// Imitate a slower NVM: read=300ns,write=100ns,bandwidth=2G, each part optional
-    #[arg(long, value_name = "MODEL", default_value = "off")]
-    pub(crate) nvm_model: NvmModel,
-    /// Persistence domain to imitate instead of the pool's own: adr, eadr, gpf, msync or volatile
-    #[arg(long, value_name = "DOMAIN", default_value = "auto")]
-    pub(crate) domain: Domain,
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// DAX device or file
-    pub(crate) pool: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -299,7 +249,7 @@ pub(crate) struct MountHelper {
     /// Taken and ignored: the type with which mount(8) found this helper
     #[arg(short = 't', value_name = "TYPE")]
     _fs_type: Option<String>,
-    /// Image file or block device
+    /// Image file, block device, or nvm:POOL
     pub(crate) source: PathBuf,
     /// Where to mount it
     pub(crate) dir: PathBuf,
@@ -372,7 +322,7 @@ pub(crate) struct Fsck {
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
     _version: Option<bool>,
-    /// Image file or block device
+    /// Image file, block device, or nvm:POOL for the image in an NVM pool
     pub(crate) target: PathBuf,
 }
 
@@ -483,6 +433,9 @@ mod tests {
             "pool create --domain eadr -F /dev/dax0.0",
             "pool info --json /dev/dax0.0",
             "pool dump /dev/dax0.0",
+            "mkfs --size 1G nvm:/dev/dax0.0",
+            "export -F nvm:/dev/dax0.0 x.img",
+            "import -F x.img nvm:/dev/dax0.0",
             "pool measure --nvm-model read=300ns,write=100ns,bandwidth=2G --domain eadr --json /dev/dax0.0",
             "crash --engine classic --data journal",
             "run --buffer /dev/dax0.0 --size 1G --dir /a --dir /b -q -- sqlite3 -batch x.db",

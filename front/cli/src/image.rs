@@ -1,11 +1,11 @@
-//! `ondol mkfs` and `recover`: commands about an image that is not mounted.
+//! `ondol mkfs`, `tune`, `recover`, `export` and `import`: commands about an image that is not mounted.
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
 use crate::say::say;
 use ondol::machine::locks::shown;
 use ondol::machine::mountinfo::Entry;
-use ondol::{FormatOptions, RecoverReport, Volume, counted};
+use ondol::{FormatOptions, RecoverReport, Transferred, Volume, counted};
 use ondol_fuse::client;
 use std::path::Path;
 use std::process::ExitCode;
@@ -20,6 +20,11 @@ pub(crate) fn refuse_mount_point(target: &Path, code: u8) -> Result<(), Failure>
         }
         None => Ok(()),
     }
+}
+
+/// The file or device that a target lies in.
+pub(crate) fn file(target: &Path) -> &Path {
+    ondol::pool_of(target).unwrap_or(target)
 }
 
 /// Says on standard error if the kernel uses what is only looked at. Whatever fails here, looking at it will tell.
@@ -41,8 +46,9 @@ pub(crate) fn hint(e: ondol::Error, what: &str) -> Failure {
 /// Makes a file system.
 pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     let target = args.target.display();
-    if args.size.is_none() && !args.target.exists() {
-        return Err(Failure::new(USAGE, format!("there is no {target}: --size SIZE makes a file of that size")));
+    if args.size.is_none() && !file(&args.target).exists() {
+        let made = if ondol::pool_of(&args.target).is_some() { "a pool for a file system" } else { "a file" };
+        return Err(Failure::new(USAGE, format!("there is no {target}: --size SIZE makes {made} of that size")));
     }
     let mut options = FormatOptions::new().force(args.force);
     if let Some(size) = args.size {
@@ -86,6 +92,30 @@ pub(crate) fn tune(args: &args::Tune) -> Outcome {
 /// Makes an image file with a file system of the default kind.
 pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
     Volume::format(target, &FormatOptions::new().size(size))
+}
+
+/// Writes an image to a file or device.
+pub(crate) fn export(args: &args::Export) -> Outcome {
+    refuse_mount_point(&args.target, FAILED)?;
+    let done = ondol::export(&args.target, &args.image, args.force);
+    told(&args.image, &done.map_err(|e| hint(e, "a copy of the image"))?)
+}
+
+/// Brings an image into a pool.
+pub(crate) fn import(args: &args::Import) -> Outcome {
+    refuse_mount_point(&args.image, FAILED)?;
+    let done = ondol::import(&args.image, &args.target, args.force);
+    told(&args.target, &done.map_err(|e| hint(e, "a copy of the image"))?)
+}
+
+fn told(to: &Path, done: &Transferred) -> Outcome {
+    let replayed = match done.transactions {
+        0 => String::new(),
+        n => format!(", {} replayed into it", counted(n, "transaction")),
+    };
+    let Transferred { size, written, .. } = done;
+    say!("{}: an image of {size} bytes, {written} of them written{replayed}", to.display());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Replays the journal.

@@ -2,6 +2,7 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome};
+use crate::passed::source;
 use crate::{image, say};
 use ondol::machine::locks::shown;
 use ondol::printable;
@@ -59,7 +60,7 @@ fn mounted(target: &Path) -> Option<PathBuf> {
     if client::mounted_on(target).is_some() || target.is_dir() {
         return Some(target.to_owned());
     }
-    client::serving(&target.canonicalize().ok()?).map(|e| e.point)
+    client::serving(&source(target).ok()?).map(|e| e.point)
 }
 
 /// One line for each field, parts of a field indented below it.

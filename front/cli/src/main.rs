@@ -81,6 +81,8 @@ fn run(command: Command) -> Outcome {
         Command::Info(args) => bounded::bounded(|| info::info(&args)),
         Command::Bench(args) => bench(args),
         Command::Tune(args) => image::tune(&args),
+        Command::Export(args) => image::export(&args),
+        Command::Import(args) => image::import(&args),
         Command::Pool(command) => pool::pool(&command),
         Command::Crash(args) => ondol_laboratory::main(args).map_err(Failure::with(USAGE)),
         Command::Run(args) => run::run(&args),

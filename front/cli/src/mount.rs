@@ -3,7 +3,7 @@
 use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Outcome, SYSTEM};
 use crate::log::Log;
 use crate::options::Wishes;
-use crate::passed::{enter_namespace, source};
+use crate::passed::{enter_namespace, in_pool, source};
 use crate::say::say;
 use crate::{args, background, image, log, remount};
 use ondol::{Access, Volume, counted};
@@ -175,14 +175,15 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     if request.namespace.is_none() {
         Mount::check_point(request.dir).map_err(Failure::with(MOUNT))?;
     }
-    if let Some(size) = request.create.filter(|_| !request.target.exists()) {
+    if let Some(size) = request.create.filter(|_| !image::file(request.target).exists()) {
         image::create(request.target, size).map_err(Failure::with(MOUNT))?;
     }
     let mut prepared = Prepared { target: request.target.into(), source: source(request.target)?, log, _image: None };
     if let Some(namespace) = request.namespace {
         let image = open_image(request)
             .map_err(|e| Failure::new(MOUNT, format!("cannot open {}: {e}", request.target.display())))?;
-        prepared.target = PathBuf::from(format!("/dev/fd/{}", image.as_raw_fd()));
+        let open = PathBuf::from(format!("/dev/fd/{}", image.as_raw_fd()));
+        prepared.target = if ondol::pool_of(request.target).is_some() { in_pool(&open) } else { open };
         prepared._image = Some(image);
         enter_namespace(namespace)?;
     }
@@ -192,12 +193,12 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
 /// Opens the image; for reading only where it cannot be written.
 fn open_image(request: &Request<'_>) -> std::io::Result<File> {
     if !request.wishes.volume.read_only() {
-        match ondol::open_file(request.target, Access::Write) {
+        match ondol::open_file(image::file(request.target), Access::Write) {
             Err(e) if e.raw_os_error().is_some_and(is_protected) => {}
             other => return other,
         }
     }
-    ondol::open_file(request.target, Access::Read)
+    ondol::open_file(image::file(request.target), Access::Read)
 }
 
 /// Whether this error of open(2) says that something cannot be written: it lies on a read-only file system or device, is immutable, or

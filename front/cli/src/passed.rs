@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, MOUNT, SYSTEM};
 use rustix::thread::LinkNameSpaceType;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// It is not there.
 pub(crate) fn source(target: &Path) -> Result<PathBuf, Failure> {
     let fail = |e| Failure::new(MOUNT, format!("cannot open {}: {e}", target.display()));
+    if let Some(pool) = ondol::pool_of(target) {
+        return Ok(in_pool(&pool.canonicalize().map_err(fail)?));
+    }
     let Some(number) = ondol::passed::number(target) else {
         return target.canonicalize().map_err(fail);
     };
@@ -24,6 +27,13 @@ pub(crate) fn source(target: &Path) -> Result<PathBuf, Failure> {
     };
     let named = target.canonicalize().ok().filter(same);
     Ok(named.unwrap_or_else(|| PathBuf::from(format!("/proc/{}/fd/{number}", std::process::id()))))
+}
+
+/// The target that names the image in a pool.
+pub(crate) fn in_pool(pool: &Path) -> PathBuf {
+    let mut target = OsString::from("nvm:");
+    target.push(pool);
+    target.into()
 }
 
 /// Goes on in another mount namespace, given as a process number or as a file, as for `mount -N`. The process must not have

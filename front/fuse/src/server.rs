@@ -27,6 +27,8 @@ struct Held {
     descriptor: u32,
     lock: Lock,
     path: PathBuf,
+    /// It is a pool, with the image under a page table.
+    is_pool: bool,
     /// The same, opened as a mere place (`O_PATH`), if it can be opened further without asking a server for it.
     place: Option<File>,
 }
@@ -55,7 +57,8 @@ impl Server {
         let open = descriptors(pid);
         let device = open.iter().filter(|(_, link)| link.file_name().is_some_and(|name| name == "fuse"));
         let told: Vec<Option<u32>> = device.map(|(fd, _)| connection_of(pid, *fd)).collect();
-        let named = open.iter().any(|(_, link)| *link == entry.source);
+        let (source, is_pool) = named(&entry.source);
+        let named = open.iter().any(|(_, link)| *link == source);
         // Kernels before 6.16 do not say which connection it is: then the image is a sign.
         let serves = told.contains(&Some(connection)) || (told.contains(&None) && named);
         if !serves {
@@ -68,18 +71,20 @@ impl Server {
         let held = |(descriptor, path): (u32, PathBuf)| {
             let lock = locks::by_descriptor(pid, descriptor)?;
             let place = place(pid, descriptor, own);
-            Some(Held { descriptor, lock, path, place })
+            let is_pool = is_pool && path == source;
+            Some(Held { descriptor, lock, path, is_pool, place })
         };
         let mut images: Vec<Held> = descriptors(pid).into_iter().filter_map(held).collect();
-        if images.iter().any(|held| held.path == entry.source) {
-            images.retain(|held| held.path == entry.source);
+        if images.iter().any(|held| held.path == source) {
+            images.retain(|held| held.path == source);
         }
         (!ends(&process, Duration::ZERO)).then_some(Self { pid, process, own, images })
     }
 
     /// Whether it has the image at `path` locked.
     pub(crate) fn has(&self, path: &Path) -> bool {
-        self.images.iter().any(|held| held.path == path)
+        let (path, is_pool) = named(path);
+        self.images.iter().any(|held| held.path == path && held.is_pool == is_pool)
     }
 
     /// Which process it is, for messages.
@@ -112,15 +117,23 @@ impl Server {
 
     /// The image that it could write, if that is not clean.
     pub(crate) fn left_dirty(&self) -> Option<PathBuf> {
-        let dirty = |held: &&Held| held.lock.exclusive && held.place.as_ref().is_some_and(is_dirty);
+        let dirty = |held: &&Held| {
+            held.lock.exclusive && held.place.as_ref().is_some_and(|place| is_dirty(place, held.is_pool))
+        };
         self.images.iter().find(dirty).map(|held| held.path.clone())
     }
 }
 
+/// The file that a target names, and whether it is a pool.
+fn named(target: &Path) -> (&Path, bool) {
+    ondol::pool_of(target).map_or((target, false), |pool| (pool, true))
+}
+
 /// Whether an image's journal holds transactions. Somebody who has it open by now has seen to that.
-fn is_dirty(place: &File) -> bool {
+fn is_dirty(place: &File, is_pool: bool) -> bool {
     let Ok(file) = ondol::reopen(place, ondol::Access::Read) else { return false };
-    ondol::info(format!("/proc/self/fd/{}", file.as_raw_fd())).is_ok_and(|info| info.state == "dirty")
+    let prefix = if is_pool { "nvm:" } else { "" };
+    ondol::info(format!("{prefix}/proc/self/fd/{}", file.as_raw_fd())).is_ok_and(|info| info.state == "dirty")
 }
 
 /// What process `pid` has open as `fd`; nothing that another user's server would be asked for.
@@ -256,7 +269,7 @@ ctypes.CDLL(None).syscall(60, 0)
         let (pid, descriptor) = (child.id(), said.trim().parse().unwrap());
         let lock = locks::by_descriptor(pid, descriptor).unwrap();
         let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
-        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), place: None }];
+        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), is_pool: false, place: None }];
         let server = Server { pid, process, own: true, images };
         drop(child.stdin.take());
         while !descriptors(pid).is_empty() {

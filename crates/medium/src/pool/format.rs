@@ -66,11 +66,13 @@ impl AreaKind {
     pub const RUN_FILES: Self = Self(7);
     /// What running programs have written.
     pub const RUN_LOG: Self = Self(8);
+    /// The page table's configuration.
+    pub const PAGE_CONFIG: Self = Self(9);
     /// File data that records of a record engine name.
     pub const JOURNAL_PAGES: Self = Self(10);
 }
 
-const KINDS: [(AreaKind, &str); 9] = [
+const KINDS: [(AreaKind, &str); 10] = [
     (AreaKind::JOURNAL_LOG, "journal-log"),
     (AreaKind::PAGE_MAP, "page-map"),
     (AreaKind::PAGE_LOG, "page-log"),
@@ -79,6 +81,7 @@ const KINDS: [(AreaKind, &str); 9] = [
     (AreaKind::BUFFER_DATA, "buffer-data"),
     (AreaKind::RUN_FILES, "run-files"),
     (AreaKind::RUN_LOG, "run-log"),
+    (AreaKind::PAGE_CONFIG, "page-config"),
     (AreaKind::JOURNAL_PAGES, "journal-pages"),
 ];
 

@@ -139,7 +139,16 @@ impl Pool {
     /// # Errors
     /// `Size` or `Areas` when there is no room, or the medium's failure.
     pub fn allot(&mut self, kind: AreaKind, len: u64) -> Result<Area> {
-        let areas = place(self.nvm.name(), self.header.size, &self.header.areas, &[(kind, len)])?;
+        let new = self.allot_all(&[(kind, len)])?;
+        new.first().copied().ok_or_else(|| PoolError::Size { name: self.nvm.name().into(), size: self.header.size })
+    }
+
+    /// As [`Pool::allot`], of several areas at once: after a crash there are all of them or none. In the order of their places.
+    ///
+    /// # Errors
+    /// As [`Pool::allot`].
+    pub fn allot_all(&mut self, kinds: &[(AreaKind, u64)]) -> Result<Vec<Area>> {
+        let areas = place(self.nvm.name(), self.header.size, &self.header.areas, kinds)?;
         let new: Vec<Area> = areas.iter().filter(|a| !self.header.areas.contains(a)).copied().collect();
         let late = plant::is(Defect::PoolPublishBeforeData);
         if !late {
@@ -149,7 +158,7 @@ impl Pool {
         if late {
             self.clear_heads(&new)?;
         }
-        new.first().copied().ok_or_else(|| PoolError::Size { name: self.nvm.name().into(), size: self.header.size })
+        Ok(new)
     }
 
     /// Writes a changed header: one copy, durably, then the other. One of them is whole at any moment.

@@ -55,6 +55,10 @@ pub(crate) fn look(path: &Path) -> Result<FileStore> {
 /// It is not there, or neither a file nor a block device.
 pub fn users(path: impl AsRef<Path>) -> Result<Vec<String>> {
     let path = path.as_ref();
+    if crate::pool_of(path).is_some() {
+        // Nobody but Ondol knows what lies in a pool, and that locks it.
+        return Ok(Vec::new());
+    }
     let store = look(path)?;
     let target = Target::of(&store, path).map_err(|busy| busy.into_error(path))?;
     let mut found = target.own_device().map(|own| target.in_use(own)).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod failures;
 mod fsync;
+mod in_nvm;
 mod listing;
 mod one_client;
 mod ranges;

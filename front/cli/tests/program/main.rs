@@ -12,6 +12,7 @@ mod flags;
 mod foreign;
 mod fsck;
 mod helpers;
+mod home;
 mod hostile;
 mod kinds;
 mod lifecycle;

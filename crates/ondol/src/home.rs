@@ -1,0 +1,170 @@
+//! Where an image lies: in a file or on a block device, or in an NVM pool under a page table. A target that begins with `nvm:` names a pool; everything else is
+//! told apart here, and nowhere above.
+
+use crate::format::plan;
+use crate::info::uuid_text;
+use crate::machine::claim;
+use crate::{Error, FormatOptions, Result};
+use ondol_block::{Access, BlockStore};
+use ondol_env::sync::Arc;
+use ondol_env::{Env, System};
+use ondol_format::mkfs::Chunk;
+use ondol_medium::{Access as NvmAccess, Nvm, NvmOptions, PAGE, Pool, PoolSpec};
+use ondol_page_table::{PageTable, TableSpec, has_table, pool_size};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const PREFIX: &[u8] = b"nvm:";
+
+/// The pool that a target of the form `nvm:POOL` names: its image lies in the pool itself, under a page table. A file whose name begins so is `./nvm:…`.
+pub fn pool_of(target: &Path) -> Option<&Path> {
+    target.as_os_str().as_bytes().strip_prefix(PREFIX).map(|rest| Path::new(OsStr::from_bytes(rest)))
+}
+
+/// The target that names the image in a pool.
+pub(crate) fn target_of(pool: &Path) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(&[PREFIX, pool.as_os_str().as_bytes()].concat()))
+}
+
+/// Opens the image that a target names, so that nobody else writes it.
+pub(crate) fn open(target: &Path, access: Access) -> Result<Arc<dyn BlockStore>> {
+    Ok(match pool_of(target) {
+        None => Arc::new(claim::open(target, access)?),
+        Some(pool) => Arc::new(table(pool, access)?),
+    })
+}
+
+/// As [`open`] for reading only; the kernel may be writing to a file or device.
+pub(crate) fn look(target: &Path) -> Result<Arc<dyn BlockStore>> {
+    Ok(match pool_of(target) {
+        None => Arc::new(claim::look(target)?),
+        Some(pool) => Arc::new(table(pool, Access::Read)?),
+    })
+}
+
+fn open_pool(path: &Path, access: Access) -> Result<Pool> {
+    crate::nvm::open(path, access == Access::Read)
+}
+
+fn table(pool: &Path, access: Access) -> Result<PageTable> {
+    Ok(PageTable::attach(&open_pool(pool, access)?)?)
+}
+
+/// The page table of an image in a pool. Numbers of pages of 4096 bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableInfo {
+    /// UUID of the table.
+    pub uuid: String,
+    /// Pages of the pool that the table has.
+    pub pages: u64,
+    /// Pages that hold blocks of the image; all others are free, and read as zeros.
+    pub mapped: u64,
+    /// Bytes of undo records that one transaction can have.
+    pub log_bytes: u64,
+    /// A transaction was cut off: the next use undoes it.
+    pub open: bool,
+    /// Which crashes the pool survives, and with it a completed fsync.
+    pub survives: &'static str,
+}
+
+/// Describes the page table below a target, if there is one. Changes nothing.
+pub(crate) fn table_info(target: &Path) -> Result<Option<TableInfo>> {
+    let Some(path) = pool_of(target) else { return Ok(None) };
+    let pool = open_pool(path, Access::Read)?;
+    let found = ondol_page_table::check(&pool)?;
+    Ok(Some(TableInfo {
+        uuid: uuid_text(&found.uuid),
+        pages: found.pages,
+        mapped: found.mapped,
+        log_bytes: found.log_lines * ondol_page_table::LINE,
+        open: found.open,
+        survives: pool.nvm().describe(),
+    }))
+}
+
+/// Makes an empty volume in a pool.
+pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<()> {
+    let target = target_of(pool);
+    let fail = |what: String| Error::Format { target: target.display().to_string(), what };
+    let (size, block_size, force) = options.asked();
+    if block_size.is_some_and(|bytes| u64::from(bytes) != PAGE) {
+        return Err(fail(format!("a page table has blocks of {PAGE} bytes, and the volume must have the same")));
+    }
+    let options = options.clone().block_size(PAGE as u32);
+    let planned = |size: u64| plan(&options, size, true).map_err(|e| fail(e.to_string()));
+    make(pool, size, force, planned, |plan, table| {
+        plan.emit(|chunk| match chunk {
+            Chunk::Bytes { offset, bytes } => table.write(offset, bytes),
+            // A new table's blocks have no pages, and are zeros.
+            Chunk::Zeros { .. } => Ok(()),
+        })?;
+        Ok(())
+    })
+}
+
+/// Makes a table for an image of `size` bytes (of all that fits without it) in a pool, which is made if it is not there. `ready` is asked first, with the size, and what it
+/// answers is what `fill` writes. Durable when this returns. A pool that was not there before is removed again when this fails.
+///
+/// # Errors
+/// `Holds` when there is a table already and `force` is not set; the pool is in use, is none, or has no room; what `ready` and `fill` say.
+pub(crate) fn make<T>(
+    path: &Path,
+    size: Option<u64>,
+    force: bool,
+    ready: impl FnOnce(u64) -> Result<T>,
+    fill: impl FnOnce(T, &PageTable) -> Result<()>,
+) -> Result<()> {
+    let target = || target_of(path).display().to_string();
+    let is_new = !path.try_exists().unwrap_or(true);
+    let no_size = || {
+        let what = "the pool does not exist: say how large the image shall be (--size)".to_owned();
+        Error::Format { target: target(), what }
+    };
+    let made = (|| {
+        let mut pool = match is_new {
+            true => create(path, size.ok_or_else(no_size)?)?,
+            false => open_pool(path, Access::Write)?,
+        };
+        if !force && has_table(&pool)? {
+            return Err(Error::Holds { target: target(), what: "an image under a page table".into() });
+        }
+        let spec = TableSpec { uuid: System.random_uuid(), blocks: size.map(|bytes| bytes / PAGE), reserve: None };
+        let contents = ready(spec.fits(&pool)? * PAGE)?;
+        spec.make(&mut pool)?;
+        let table = PageTable::attach(&pool)?;
+        fill(contents, &table)?;
+        Ok(table.flush()?)
+    })();
+    if made.is_err() && is_new {
+        // The failure that led here is the one to tell.
+        let _ = std::fs::remove_file(path);
+    }
+    made
+}
+
+/// A new pool that has room for the image and nothing else.
+fn create(path: &Path, size: u64) -> Result<Pool> {
+    let too_large = || Error::Format {
+        target: target_of(path).display().to_string(),
+        what: format!("{size} bytes are no size of an image in a pool"),
+    };
+    let bytes = pool_size(size).ok_or_else(too_large)?;
+    let nvm = Nvm::create(path, bytes, &NvmOptions { access: NvmAccess::Write, ..NvmOptions::default() })?;
+    Ok(Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_names_a_pool_or_a_file() {
+        assert_eq!(pool_of(Path::new("nvm:/dev/dax0.0")), Some(Path::new("/dev/dax0.0")));
+        assert_eq!(target_of(Path::new("/dev/dax0.0")), Path::new("nvm:/dev/dax0.0"));
+        for file in ["disk.img", "./nvm:x", "/nvm:x", "NVM:x", "nvm"] {
+            assert_eq!(pool_of(Path::new(file)), None, "{file}");
+        }
+    }
+}

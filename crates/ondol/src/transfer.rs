@@ -1,0 +1,140 @@
+//! Whole images from one home to another: out of a pool into a file that every ext4 program takes, and back.
+
+use crate::machine::claim;
+use crate::media::Media;
+use crate::{Error, Result, compose, contents, home, maintain, pool_of};
+use ondol_block::{Access, BlockStore, FileStore};
+use ondol_env::System;
+use ondol_env::sync::Arc;
+use ondol_medium::PAGE;
+use ondol_volume::Image;
+use serde::Serialize;
+use std::io::{ErrorKind, IoSlice};
+use std::path::Path;
+
+/// Bytes that are copied at once.
+const PIECE: u64 = 1 << 20;
+
+/// What was copied.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Transferred {
+    /// Bytes of the image.
+    pub size: u64,
+    /// Bytes of it that are not in pages of zeros: only those were written, but to a device.
+    pub written: u64,
+    /// Transactions that were replayed into the copy.
+    pub transactions: u64,
+}
+
+/// Writes the image at `target` to a file or device at `to`, its blocks in their logical order: an image that the kernel and e2fsck take. What its journal holds
+/// is replayed into the copy; nothing of the target is changed. Durable when this returns. A file that was not there before is removed again when this fails.
+///
+/// # Errors
+/// The target is in use, is not ext4, or is corrupt; `Holds` when there is something at `to` and `force` is not set; a store's failure.
+pub fn export(target: impl AsRef<Path>, to: impl AsRef<Path>, force: bool) -> Result<Transferred> {
+    let (store, transactions) = clean(home::open(target.as_ref(), Access::Read)?)?;
+    let image = Image::open(store.clone())?;
+    let sb = image.superblock();
+    let size = (sb.blocks_count() * u64::from(sb.block_size())).min(store.size());
+    let to = to.as_ref();
+    let copy = |to: &FileStore| copy(&*store, to, size, !to.is_device());
+    let written = match std::fs::metadata(to) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            let file = FileStore::create(to, size)?;
+            copy(&file).inspect_err(|_| {
+                // The failure that led here is the one to tell.
+                let _ = std::fs::remove_file(to);
+            })?
+        }
+        _ => {
+            let mut file = claim::open(to, Access::Write)?;
+            let name = || file.name().to_owned();
+            if !force && let Some(what) = contents::of(&file)? {
+                return Err(Error::Holds { target: name(), what });
+            }
+            if file.is_device() && file.size() < size {
+                let what = format!("the device has only {} bytes, and the image {size}", file.size());
+                return Err(Error::State { target: name(), what });
+            }
+            if !file.is_device() {
+                // Cut to nothing and extended again, it holds zeros.
+                file.resize(0)?;
+                file.resize(size)?;
+            }
+            copy(&file)?
+        }
+    };
+    Ok(Transferred { size, written, transactions })
+}
+
+/// The image as it is once its journal is replayed and its orphans are gone: in memory, where that is not so.
+fn clean(store: Arc<dyn BlockStore>) -> Result<(Arc<dyn BlockStore>, u64)> {
+    let media = Media::image(store.clone());
+    let image = Image::open(store.clone())?;
+    let is_clean = !image.needs_recovery()
+        && image.superblock().last_orphan() == 0
+        && !maintain::holds_transactions(&media, &image)?;
+    if is_clean {
+        return Ok((store, 0));
+    }
+    let media = media.in_memory();
+    let report = compose::recover(&media, Arc::new(System))?;
+    Ok((media.store, report.transactions))
+}
+
+/// Copies the image at `from` into the NVM pool that `target`, `nvm:POOL`, names; the pool is made if it is not there. It is the same image then, byte for byte, with
+/// what its journal holds. Durable when this returns.
+///
+/// # Errors
+/// `from` is in use, is not ext4, or has blocks that are not of 4096 bytes; `target` names no pool; `Holds` when the pool has an image and `force` is not set;
+/// the pool has no room; a store's failure.
+pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> Result<Transferred> {
+    let (from, target) = (from.as_ref(), target.as_ref());
+    let state = |of: &Path, what: String| Error::State { target: of.display().to_string(), what };
+    let pool = pool_of(target).ok_or_else(|| {
+        let named = target.display();
+        state(target, format!("it names no pool: say nvm:{named} for the image in a pool, and `cp` copies files"))
+    })?;
+    let store = home::open(from, Access::Read)?;
+    let image = Image::open(store.clone())?;
+    image.require_unused(&System)?;
+    let sb = image.superblock();
+    if u64::from(sb.block_size()) != PAGE {
+        let what = format!("its blocks have {} bytes, a page table's {PAGE}: copy its files instead", sb.block_size());
+        return Err(state(from, what));
+    }
+    let size = sb.blocks_count() * PAGE;
+    if size > store.size() {
+        return Err(state(from, format!("it is cut short: it has {} bytes of {size}", store.size())));
+    }
+    let mut written = 0;
+    let ready = |_| Ok(());
+    home::make(pool, Some(size), force, ready, |(), table| {
+        written = copy(&*store, table, size, true)?;
+        Ok(())
+    })?;
+    Ok(Transferred { size, written, transactions: 0 })
+}
+
+/// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written.
+fn copy(from: &dyn BlockStore, to: &dyn BlockStore, size: u64, has_zeros: bool) -> Result<u64> {
+    let (mut piece, mut written) = (vec![0; PIECE as usize], 0);
+    for start in (0..size).step_by(PIECE as usize) {
+        let piece = &mut piece[..PIECE.min(size - start) as usize];
+        from.read(start, piece)?;
+        let pages: Vec<&[u8]> = piece.chunks(PAGE as usize).collect();
+        let is_left_out = |page: &[u8]| has_zeros && page.iter().all(|byte| *byte == 0);
+        let mut at = start;
+        for run in pages.chunk_by(|a, b| is_left_out(a) == is_left_out(b)) {
+            let bytes: u64 = run.iter().map(|page| page.len() as u64).sum();
+            if !is_left_out(run[0]) {
+                let bufs: Vec<IoSlice<'_>> = run.iter().map(|page| IoSlice::new(page)).collect();
+                to.write_vectored(at, &bufs)?;
+                written += bytes;
+            }
+            at += bytes;
+        }
+    }
+    to.flush()?;
+    Ok(written)
+}

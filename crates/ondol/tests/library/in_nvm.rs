@@ -1,0 +1,174 @@
+//! Volumes whose home is a page table in NVM: power cuts of the whole stack, and lines that the medium has lost.
+
+use ondol::{FormatOptions, Options, Volume, check_media, recover_media};
+use ondol_env::sync::Arc;
+use ondol_medium::{Domain, Nvm, Pool};
+use ondol_page_table::PageTable;
+use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
+use ondol_testkit::image;
+use std::collections::BTreeMap;
+
+/// Contents of files by their paths.
+type Files = BTreeMap<&'static str, Vec<u8>>;
+
+/// One operation, on a volume and on a model of it.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    Write(&'static str, u8, usize),
+    Rename(&'static str, &'static str),
+    Remove(&'static str),
+    Sync,
+}
+
+impl Op {
+    fn run(self, volume: &Volume) {
+        match self {
+            Self::Write(path, byte, len) => volume.write(path, vec![byte; len]).unwrap(),
+            Self::Rename(from, to) => volume.rename(from, to).unwrap(),
+            Self::Remove(path) => volume.remove_file(path).unwrap(),
+            Self::Sync => volume.sync().unwrap(),
+        }
+    }
+
+    /// What can be seen while it is under way, last of all what it leaves: writing a file truncates it first.
+    fn model(self, files: &Files) -> Vec<Files> {
+        let mut after = files.clone();
+        match self {
+            Self::Write(path, byte, len) => {
+                let mut empty = files.clone();
+                empty.insert(path, Vec::new());
+                after.insert(path, vec![byte; len]);
+                return vec![empty, after];
+            }
+            Self::Rename(from, to) => {
+                let bytes = after.remove(from).unwrap();
+                after.insert(to, bytes);
+            }
+            Self::Remove(path) => drop(after.remove(path)),
+            Self::Sync => {}
+        }
+        vec![after]
+    }
+}
+
+const OPS: [Op; 13] = [
+    Op::Write("/a", 1, 9000),
+    Op::Write("/b", 2, 100),
+    Op::Sync,
+    Op::Write("/a", 3, 5000),
+    Op::Rename("/b", "/c"),
+    Op::Sync,
+    Op::Write("/d", 4, 20_000),
+    Op::Remove("/c"),
+    Op::Write("/b", 5, 4096),
+    Op::Sync,
+    Op::Rename("/a", "/b"),
+    Op::Write("/a", 6, 12_288),
+    Op::Sync,
+];
+
+/// The bytes of a pool with an empty volume.
+fn made() -> Vec<u8> {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = dir.path().join("pool");
+    let options = FormatOptions::new().size(8 << 20).inodes(32);
+    Volume::format(format!("nvm:{}", pool.display()), &options).unwrap();
+    std::fs::read(pool).unwrap()
+}
+
+fn attached(bytes: &[u8], power: Option<&Arc<PowerDomain>>) -> Arc<PageTable> {
+    let nvm = Nvm::from_bytes(bytes).unwrap().with_domain(Domain::Adr).unwrap();
+    let nvm = match power {
+        Some(power) => nvm.record(power.clone(), 0),
+        None => nvm,
+    };
+    Arc::new(PageTable::attach(&Pool::open(nvm).unwrap()).unwrap())
+}
+
+fn files(table: &Arc<PageTable>) -> Files {
+    let volume = Volume::open_stepped(table, &Options::parse("ro").unwrap(), image::clock(2)).unwrap();
+    let there = ["/a", "/b", "/c", "/d"].into_iter().filter_map(|path| Some((path, volume.read(path).ok()?)));
+    there.collect()
+}
+
+/// Wrong states of a run with these options; with `exact` data counts as metadata does.
+fn explore(base: &[u8], options: &str, exact: bool) -> (usize, Vec<String>) {
+    let power = PowerDomain::new();
+    let table = attached(base, Some(&power));
+    let volume = Volume::open_stepped(&table, &Options::parse(options).unwrap(), image::clock(1)).unwrap();
+    // Everything that may be there, in its order, and how much of it there was after each operation.
+    let mut seen = vec![Files::new()];
+    for op in OPS {
+        op.run(&volume);
+        seen.extend(op.model(seen.last().unwrap()));
+        if matches!(op, Op::Sync) {
+            power.mark(seen.len() as u64 - 1);
+        }
+    }
+    volume.close().unwrap();
+    drop(table);
+    let events = power.take();
+    let media = [Medium { base: Layer::new(base.to_vec()), kind: Kind::Nvm, whole: None }];
+    let mut wrong = Vec::new();
+    let most = std::env::var("TABLE_STATES").ok().and_then(|n| n.parse().ok()).unwrap_or(130);
+    let sampling = Sampling::default().at_most(4).spread(&media, &events, |_| false, most);
+    let states = sampling.each(&media, &events, |layers, synced| {
+        let table = attached(&layers[0].to_bytes(), None);
+        recover_media(&table).unwrap();
+        // What has no name any more is for the next mount.
+        let volume = Volume::open_stepped(&table, &Options::default(), image::clock(3)).unwrap();
+        volume.close().unwrap();
+        let report = check_media(&table).unwrap();
+        if !report.is_clean() {
+            wrong.push(format!("{:?}", report.problems));
+        }
+        let found = files(&table);
+        let allowed = &seen[synced as usize..];
+        let names = |files: &Files| files.keys().copied().collect::<Vec<_>>();
+        if !allowed.iter().any(|then| if exact { *then == found } else { names(then) == names(&found) }) {
+            wrong.push(format!(
+                "after {synced}: {:?}",
+                found.iter().map(|(path, bytes)| (path, bytes.len(), bytes.first())).collect::<Vec<_>>()
+            ));
+        }
+    });
+    (states, wrong)
+}
+
+#[test]
+fn power_cuts_of_volumes_in_nvm() {
+    let base = made();
+    let engines = [
+        ("journal=compressed,data=journal", true),
+        ("journal=classic,data=journal", true),
+        ("journal=classic,data=ordered", false),
+    ];
+    for (options, exact) in engines {
+        let (states, wrong) = explore(&base, options, exact);
+        println!("{options}: {states} states");
+        assert!(wrong.is_empty(), "{options}: {} of {states}: {}", wrong.len(), wrong[0]);
+        assert!(states > 40, "{states}");
+    }
+}
+
+#[test]
+fn a_lost_line_is_an_error_of_its_file_alone() {
+    const EIO: i32 = 5;
+    let table = attached(&made(), None);
+    let volume = Volume::open_stepped(&table, &Options::default(), image::clock(1)).unwrap();
+    volume.write("/lost", vec![0xC4; 4096]).unwrap();
+    volume.write("/kept", vec![0xC5; 4096]).unwrap();
+    volume.close().unwrap();
+    let bytes = table.nvm().to_bytes().unwrap();
+    let pages = bytes.chunks(4096).zip((0..).step_by(4096));
+    let at = pages.filter(|(page, _)| page.iter().all(|byte| *byte == 0xC4)).map(|(_, at)| at);
+    // Journal and home have it; of both a line is lost.
+    at.for_each(|at| table.nvm().poison(at + 128));
+    let volume = Volume::open_stepped(&table, &Options::default(), image::clock(1)).unwrap();
+    assert_eq!(volume.read("/lost").unwrap_err().errno(), EIO);
+    assert_eq!(volume.read("/kept").unwrap(), vec![0xC5; 4096]);
+    volume.write("/lost", vec![0xC6; 4096]).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(volume.read("/lost").unwrap(), vec![0xC6; 4096]);
+    volume.close().unwrap();
+}

@@ -1,0 +1,104 @@
+//! Pages that no entry of the map names. The medium has no record of them: they are what the map leaves.
+
+/// A set of free pages, and how many are in the hands of writers that give them to the map or back.
+#[derive(Debug)]
+pub(crate) struct Free {
+    /// A bit for each page, set where it is free.
+    bits: Vec<u64>,
+    pages: u64,
+    count: u64,
+    /// The word where the search begins: pages are used in turn.
+    next: usize,
+    in_hands: u64,
+}
+
+impl Free {
+    /// All pages but those in `used`, which has a bit for each.
+    pub(crate) fn all_but(pages: u64, used: &[u64]) -> Self {
+        let mut free = Self { bits: vec![0; used.len()], pages, count: 0, next: 0, in_hands: 0 };
+        for (index, word) in used.iter().enumerate() {
+            let valid = pages.saturating_sub(index as u64 * 64);
+            let mask = if valid >= 64 { !0 } else { (1 << valid) - 1 };
+            free.bits[index] = !word & mask;
+            free.count += u64::from(free.bits[index].count_ones());
+        }
+        free
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn in_hands(&self) -> u64 {
+        self.in_hands
+    }
+
+    /// Takes `n` pages into somebody's hands: all of them or none.
+    pub(crate) fn take(&mut self, n: u64) -> Option<Vec<u32>> {
+        if self.count < n {
+            return None;
+        }
+        let mut taken = Vec::with_capacity(n as usize);
+        while (taken.len() as u64) < n {
+            let word = &mut self.bits[self.next];
+            match word.trailing_zeros() {
+                64 => self.next = (self.next + 1) % self.bits.len(),
+                bit => {
+                    *word &= !(1 << bit);
+                    taken.push((self.next * 64) as u32 + bit);
+                }
+            }
+        }
+        self.count -= n;
+        self.in_hands += n;
+        Some(taken)
+    }
+
+    /// What was in somebody's hands is in the map now, or given back.
+    pub(crate) fn let_go(&mut self, n: u64) {
+        self.in_hands -= n;
+    }
+
+    /// Nothing names this page any more.
+    pub(crate) fn give(&mut self, page: u32) {
+        debug_assert!(u64::from(page) < self.pages, "{page}");
+        let word = &mut self.bits[page as usize / 64];
+        let bit = 1 << (page % 64);
+        debug_assert!(*word & bit == 0, "page {page} is free already");
+        self.count += u64::from(*word & bit == 0);
+        *word |= bit;
+    }
+}
+
+/// Marks a page in a set of pages; whether it was there already.
+pub(crate) fn mark(used: &mut [u64], page: u32) -> bool {
+    let (word, bit) = (&mut used[page as usize / 64], 1 << (page % 64));
+    let was = *word & bit != 0;
+    *word |= bit;
+    was
+}
+
+/// An empty set of pages.
+pub(crate) fn none(pages: u64) -> Vec<u64> {
+    vec![0; pages.div_ceil(64) as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_taken_once_and_given_back() {
+        let mut used = none(70);
+        assert!(!mark(&mut used, 3) && mark(&mut used, 3));
+        let mut free = Free::all_but(70, &used);
+        assert_eq!(free.count(), 69);
+        let first = free.take(3).unwrap();
+        assert_eq!((first, free.in_hands()), (vec![0, 1, 2], 3));
+        let rest = free.take(66).unwrap();
+        assert!(rest[0] == 4 && rest[65] == 69 && free.take(1).is_none());
+        free.give(5);
+        free.let_go(69);
+        assert_eq!((free.take(2), free.take(1), free.in_hands()), (None, Some(vec![5]), 1));
+    }
+}

@@ -1,0 +1,69 @@
+//! The table as a block store: what lies above needs not know that it is NVM.
+
+use crate::error::TableError;
+use crate::table::PageTable;
+use crate::write::Source;
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, check_range};
+use ondol_medium::{Domain, PAGE};
+use std::io::IoSlice;
+
+impl PageTable {
+    fn failed(&self, op: &'static str, offset: u64, len: u64, e: TableError) -> BlockError {
+        match e {
+            TableError::ReadOnly { .. } => BlockError::ReadOnly { name: self.name.clone() },
+            e => BlockError::Io { op, name: self.name.clone(), offset, len, source: std::io::Error::other(e) },
+        }
+    }
+}
+
+impl BlockStore for PageTable {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn size(&self) -> u64 {
+        self.config.blocks * PAGE
+    }
+
+    /// The stored bytes themselves are not lent: the medium has no borrow of a page that nobody changes.
+    fn caps(&self) -> Caps {
+        Caps {
+            atomic_unit: PAGE as u32,
+            durable_flush: self.nvm.domain() != Domain::Volatile,
+            byte_addressable: false,
+            swap: true,
+            read_only: self.nvm.is_read_only(),
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let len = buf.len() as u64;
+        check_range("read", &self.name, offset, len, self.size())?;
+        self.counters.read(buf.len());
+        self.read_at(offset, buf).map_err(|e| self.failed("read", offset, len, e))
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let source = Source::new(bufs);
+        let len = source.len();
+        check_range("write", &self.name, offset, len, self.size())?;
+        self.counters.write(len as usize);
+        self.write_at(offset, &source).map_err(|e| self.failed("write", offset, len, e))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.counters.flush();
+        self.persist().map_err(|e| self.failed("flush", 0, self.size(), e))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        check_range("discard", &self.name, offset, len, self.size())?;
+        self.counters.discard(len);
+        self.unmap(offset, len).map_err(|e| self.failed("discard", offset, len, e))?;
+        Ok(true)
+    }
+
+    fn stats(&self) -> BlockStats {
+        self.counters.snapshot()
+    }
+}

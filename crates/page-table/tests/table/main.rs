@@ -1,0 +1,10 @@
+//! The page table, tried from outside: what callers are promised, power cuts anywhere, damage, and interleavings.
+
+mod behaviour;
+mod golden;
+mod hostile;
+mod model;
+mod planted;
+mod power;
+mod rig;
+mod schedules;
