@@ -340,7 +340,7 @@ impl Core {
         let nth = self.handles[thread_number() as usize % COUNTS].0.fetch_add(1, Relaxed);
         let pages = self.or_abort(naming.store())?;
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
-        let much = naming.is_complete(position);
+        let much = naming.completed(position);
         self.need_no_more(&dead, position);
         drop(counters);
         if !freed.is_empty() {

@@ -93,7 +93,7 @@ impl Naming<'_> {
     }
 
     /// The record at `position` is complete. Returns whether somebody should look how much waits.
-    pub(super) fn is_complete(mut self, position: u64) -> bool {
+    pub(super) fn completed(mut self, position: u64) -> bool {
         self.named.clear();
         self.waiting.iter().for_each(|waiting| waiting.named_at(position));
         self.much

@@ -5,4 +5,5 @@ mod compressed;
 mod contract;
 mod older_journal;
 mod scalable;
+mod scalable_home;
 mod scalable_pages;
