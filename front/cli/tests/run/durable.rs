@@ -2,6 +2,7 @@
 //! cache was not written to the disk.
 
 use crate::{Place, Steps, succeeds};
+use ondol_skips::{missing, skips};
 use std::process::Command;
 
 /// Writes that end in the pool alone: their bytes are there, and dirty. Once more if the drain comes in between.
@@ -96,6 +97,9 @@ fn offsets_and_ends_are_the_kernels() {
 #[test]
 fn record_locks_are_kept() {
     let Some(place) = Place::new() else { return };
+    if skips(missing(&["python3"])) {
+        return;
+    }
     let mut steps = Steps::new(&place, "f");
     steps.all(&["osync", "other", "lock", "write 3000", "write 3000"]);
     end_in_the_pool(&place, &mut steps, &["write 10"], 10);
