@@ -80,6 +80,7 @@ fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
             "all" => &["classic", "compressed"],
             "classic" => &["classic"],
             "compressed" => &["compressed"],
+            "scalable" => &["scalable"],
             // Its own tests hunt them: the laboratory has no workload of it.
             "buffer" | "log" | "table" => &[],
             _ => &["pool"],

@@ -16,11 +16,8 @@ pub struct FuseMount {
     options: String,
 }
 
-/// How long a mount or its end may take before it counts as hung: nanoseconds.
+/// How long a mount or its end may take before it counts as hung, and how long what is not known here may hold it: nanoseconds.
 const PATIENCE: u64 = 60_000_000_000;
-
-/// How long a mount may be held by what is not known here: nanoseconds.
-const BUSY: u64 = 5_000_000_000;
 
 /// Why nothing can be mounted here, or `None` if it may work.
 pub fn no_fuse() -> Option<String> {
@@ -60,7 +57,7 @@ impl FuseMount {
             if output.status.success() {
                 break;
             }
-            if !said.contains("in use") || since(begun) > BUSY {
+            if !said.contains("in use") || since(begun) > PATIENCE {
                 return Err(format!("ondol umount ended with {}: {}", output.status, said.trim()));
             }
             std::thread::sleep(Duration::from_millis(20));
