@@ -147,7 +147,10 @@ fn lost(image: &Image, pool: &Pool, attached: Attached) -> Result<Lost> {
 /// What is lost of file data, if anything is.
 fn lost_text(pool: &str, blocks: &[u64]) -> Option<String> {
     let first = blocks.first()?;
-    Some(format!("{pool}: file data of {} blocks is lost, the first in block {first}", blocks.len()))
+    Some(match blocks.len() {
+        1 => format!("{pool}: file data of one block is lost, that of block {first}"),
+        n => format!("{pool}: file data of {n} blocks is lost, the first in block {first}"),
+    })
 }
 
 fn require_same(image: &Image, pool: &Pool, attached: Attached) -> Result<()> {
@@ -262,13 +265,17 @@ pub(crate) fn recover(
     // Where things lie never changes, and a descriptor is in one sector: those at home can be believed whatever a checkpoint has done to the rest.
     let client = image.shared()?;
     let Replayed { recovered, lost } = scalable::recover(&media.store, size, &contents, &*client, &System)?;
-    let damage = damage.or_else(|| lost_text(name, &lost));
+    let damage = match (damage, lost_text(name, &lost)) {
+        (Some(damage), Some(lost)) => Some(format!("{damage}; {lost}")),
+        (damage, lost) => damage.or(lost),
+    };
+    // Before the log forgets it.
+    if damage.is_some() {
+        image.mark_salvaged(true)?;
+    }
     if !media.in_memory {
         let env: Arc<dyn Env> = Arc::new(System);
         drop(Log::start(contents, env, &ondol_nvm_log::Options::default()).map_err(JournalError::from)?);
-    }
-    if damage.is_some() {
-        image.mark_salvaged(true)?;
     }
     jbd2::detach(&*media.store, map)?;
     Ok((recovered, damage))

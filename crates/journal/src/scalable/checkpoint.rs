@@ -74,7 +74,10 @@ impl Core {
     }
 
     fn bring_home(&self, batches: &[Committed], others: &HashSet<u64, NumberHash>) -> Result<()> {
-        let Slice { batch, bufs, pages } = self.or_abort(self.slice_of(batches, others))?;
+        let Slice { batch, bufs, pages } = match self.slice_of(batches, others) {
+            Err(e @ JournalError::Block(_)) => return Err(self.home_fails(e)),
+            made => self.or_abort(made)?,
+        };
         let mut parts = in_order(&batch);
         if plant::is(Defect::LostHomeWrite) {
             parts[1].pop();
@@ -83,11 +86,7 @@ impl Core {
         if let Err(e) = written
             && !plant::is(Defect::UnheededHome)
         {
-            // The next one seals them again.
-            for (block, (buf, _)) in &bufs {
-                let dirty = batch.get(block).map(|homing| homing.dirty.clone()).unwrap_or_default();
-                dirty.iter().for_each(|range| buf.state.lock().dirty.add(range.clone()));
-            }
+            give_back(&batch, &bufs);
             return Err(self.home_fails(e));
         }
         self.home_works();
@@ -142,7 +141,8 @@ impl Core {
             }
             // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
             let Some(buf) = self.dirty.get(*block) else { continue };
-            batch.insert(*block, self.image(&buf, (&found, changed))?);
+            let image = self.image(&buf, (&found, changed)).inspect_err(|_| give_back(&batch, &bufs))?;
+            batch.insert(*block, image);
             bufs.insert(*block, (buf, changed.records));
         }
         seal(&mut batch, &*self.client, |block, image, patches| {
@@ -174,15 +174,19 @@ impl Core {
                 vec![0; self.block_size]
             }
         };
-        found.apply(changed, &mut image, &mut dirty, &mut |at, image| self.fetch(buf.block, at, image))?;
+        found.apply(changed, &mut image, &mut dirty, &mut |at, image| self.fetch(buf.block, (at, changed), image))?;
         Ok(Homing { kind, image: image.into(), dirty, built, there })
     }
 
     /// What a committed record says lies in a page.
-    fn fetch(&self, block: u64, at: InPage, image: &mut [u8]) -> Result<()> {
+    fn fetch(&self, block: u64, (at, changed): (InPage, &Changed), image: &mut [u8]) -> Result<()> {
         let Some(pages) = &self.pages else { return Err(lost(block)) };
         if pages.is_home(at.page) {
             self.store.read(self.byte_offset(block), image)?;
+            if changed.is_page().is_none() {
+                // A checkpoint that failed may have brought later changes there, which come again.
+                return Ok(());
+            }
         } else if !pages.area().read(at.page, image)? {
             return Err(lost(block));
         }
@@ -201,6 +205,14 @@ impl Core {
             reach::hit(Place::NewerThanCheckpoint);
             state.before = Some(image);
         }
+    }
+}
+
+/// The next checkpoint seals them again.
+fn give_back(batch: &Batch, bufs: &BTreeMap<u64, (Arc<Buf>, u32)>) {
+    for (block, (buf, _)) in bufs {
+        let dirty = batch.get(block).map(|homing| homing.dirty.clone()).unwrap_or_default();
+        dirty.iter().for_each(|range| buf.state.lock().dirty.add(range.clone()));
     }
 }
 

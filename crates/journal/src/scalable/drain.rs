@@ -20,30 +20,37 @@ impl Core {
         pages.waiting() >= times * most.max(self.block_size as u64)
     }
 
-    /// Commits `tid`, what waits being home before that. Nobody needs it soon. Returns how many blocks have gone home.
-    pub(super) fn commit_late(&self, tid: Tid) -> Result<u64> {
+    /// Commits `tid`, what waits being home before that: nobody needs it soon. While a checkpoint is at work, it is waited for, or all of it stays for the commit to store. Returns how many blocks have gone home.
+    pub(super) fn commit_late(&self, tid: Tid, waits: bool) -> Result<u64> {
+        self.check_alive()?;
         let mut home = 0;
         if let Some(pages) = &self.pages {
             pages.somebody_syncs(false);
-            home = self.drain(pages);
+            home = self.drain(pages, waits);
         }
         self.wait(tid)?;
         Ok(home)
     }
 
     /// Writes what waits home, durably. Where that fails it goes on waiting: the commit stores it in the pool.
-    fn drain(&self, pages: &Pages) -> u64 {
+    fn drain(&self, pages: &Pages, waits: bool) -> u64 {
         if pages.waiting() == 0 || self.home_rests() {
             return 0;
         }
         // No checkpoint writes meanwhile, and no block gets another owner: what is written late must not be written over what is newer.
-        let turn = self.turns.take_next();
+        let Some(turn) = self.turns.take_next(waits) else { return 0 };
+        if self.aborted.get().is_some() {
+            return 0;
+        }
         self.freed.hold();
         let waiting = pages.to_bring_home();
         let home = match self.write_waiting(&pages::images(&waiting)) {
             Ok(()) => {
                 reach::hit(Place::WaitingHome);
                 pages.are_home(&waiting);
+                if !waiting.is_empty() {
+                    self.home_works();
+                }
                 self.stats.lock().staged_blocks += waiting.len() as u64;
                 waiting.len() as u64
             }

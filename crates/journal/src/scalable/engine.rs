@@ -176,7 +176,7 @@ impl Engine for ScalableEngine {
     }
 
     fn checkpoint_all(&self) -> Result<()> {
-        self.core.commit_late(self.tid())?;
+        self.core.commit_late(self.tid(), true)?;
         self.core.checkpoint_everything()
     }
 

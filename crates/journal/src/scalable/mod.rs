@@ -214,7 +214,7 @@ impl Core {
         if self.checkpoint()? {
             return Ok(());
         }
-        self.commit_late(self.tid())?;
+        self.commit_late(self.tid(), true)?;
         if !self.checkpoint()? {
             // What is in the way is in the hands of others, who are about to be done.
             thread::yield_now();
@@ -227,7 +227,7 @@ impl Core {
     fn lend_a_hand(&self) -> Result<()> {
         if self.is_flooded.load(Relaxed) {
             reach::hit(Place::ForegroundDrain);
-            let home = self.commit_late(self.tid())?;
+            let home = self.commit_late(self.tid(), true)?;
             self.stats.lock().staged_early_blocks += home;
             self.is_flooded.store(self.much_waits(2), Relaxed);
         }
@@ -332,6 +332,7 @@ impl Core {
         let promise = self.promise(draft.bytes.len() as u64)?;
         let counters = self.lock_counters(&draft, &blocks);
         naming.wait(&blocks);
+        let bytes = draft.bytes.len() + naming.bytes();
         // Who builds on this operation waits for one of its locks, and so claims later.
         let slot = promise.claim(draft.bytes.len() as u64);
         for (n, staged) in blocks.into_iter().enumerate() {
@@ -352,7 +353,7 @@ impl Core {
             self.stats.lock().revokes += extents.len() as u64;
             self.freed.add(position, extents, dead);
         }
-        if much || nth.is_multiple_of(LOOKS) || draft.bytes.len() >= LARGE {
+        if much || nth.is_multiple_of(LOOKS) || bytes >= LARGE {
             self.look();
         }
         Ok(Tid(position))

@@ -41,9 +41,13 @@ impl Core {
         let Some(pages) = naming.pages else { return naming };
         let takes = |staged: &Staged| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged);
         let new = blocks.iter().filter(|staged| staged.newborn && takes(staged)).count();
-        let are_to_wait = pages.are_to_wait((new * self.block_size) as u64, self.log.durable());
-        for (staged, block) in blocks.iter_mut().enumerate().filter(|(_, block)| takes(block)) {
-            let Some(page) = pages.take() else { break };
+        let all = blocks.iter().filter(|staged| takes(staged)).count();
+        if all == 0 {
+            return naming;
+        }
+        let are_to_wait = pages.are_to_wait((new * self.block_size) as u64, || self.log.durable());
+        let whole_ones = blocks.iter_mut().enumerate().filter(|(_, block)| takes(block));
+        for ((staged, block), page) in whole_ones.zip(pages.take(all)) {
             let image = whole(block, arena, self.block_size);
             let at = InPage { page, sum: record::sum(&image), or_home: block.newborn && are_to_wait };
             naming.named.push(Named { staged, at, image });
@@ -68,16 +72,21 @@ impl Naming<'_> {
         &self.named
     }
 
+    /// Bytes that lie in pages.
+    pub(super) fn bytes(&self) -> usize {
+        self.named.iter().map(|named| named.image.len()).sum()
+    }
+
     /// What may wait does so from now on. The record is not complete yet.
     pub(super) fn wait(&mut self, blocks: &[Staged]) {
         let Some(pages) = self.pages else { return };
-        for named in self.named.iter().filter(|named| named.at.or_home) {
-            let buf = &blocks[named.staged].buf;
-            let (waiting, much) = pages.wait(named.at.page, buf.block, named.image.clone());
-            buf.state.lock().waiting = Some(Arc::downgrade(&waiting));
-            self.waiting.push(waiting);
-            self.much |= much;
+        let waits = || self.named.iter().filter(|named| named.at.or_home);
+        let block = |named: &Named| blocks[named.staged].buf.block;
+        let (waiting, much) = pages.wait(waits().map(|named| (named.at.page, block(named), named.image.clone())));
+        for (named, waiting) in waits().zip(&waiting) {
+            blocks[named.staged].buf.state.lock().waiting = Some(Arc::downgrade(waiting));
         }
+        (self.waiting, self.much) = (waiting, much);
     }
 
     /// Begins to store what does not wait.

@@ -36,6 +36,10 @@ impl Pace {
         let flushing = self.flushing_ns.swap(0, Relaxed);
         let (slice, work, aim) = (self.lines(most), ns.saturating_sub(flushing), AIM.max(2 * flushing));
         if lines < slice / 2 {
+            // A few lines can name many pages.
+            if work > aim {
+                self.lines.store((lines / 2).max(LEAST).min(most), Relaxed);
+            }
             return;
         }
         let next = match work {
@@ -67,6 +71,9 @@ mod tests {
         }
         assert_eq!((pace.lines(MOST), pace.lines(100)), (MOST, 100));
         pace.took(3, 10 * AIM, MOST);
+        assert_eq!(pace.lines(MOST), LEAST, "a few lines that take long");
+        (0..30).for_each(|_| pace.took(pace.lines(MOST), 0, MOST));
+        pace.took(3, AIM / 2, MOST);
         assert_eq!(pace.lines(MOST), MOST, "one that had little to take tells nothing");
     }
 

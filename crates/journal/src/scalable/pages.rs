@@ -38,6 +38,8 @@ pub(super) struct Pages {
     block_size: usize,
     states: Vec<AtomicU8>,
     shards: [Shard; SHARDS],
+    /// Pages that a shard has at first, one behind the other.
+    per_shard: u32,
     /// Bytes of new data that one thread may have stored at once.
     at_once: u64,
     /// The last commit came because much had piled up, and no program waited for it.
@@ -88,14 +90,23 @@ impl Waiting {
 impl Pages {
     pub(super) fn new(area: &PageArea, block_size: usize, dirty_bytes: u64) -> Self {
         let pages = area.pages(block_size);
+        let per_shard = pages.div_ceil(SHARDS as u32).max(1);
         let shards: [Shard; SHARDS] = Default::default();
-        for (n, shard) in shards.iter().enumerate() {
+        for (n, shard) in (0..).zip(&shards) {
             // The lowest is taken first.
-            *shard.free.lock() = (0..pages).skip(n).step_by(SHARDS).collect::<Vec<_>>().into_iter().rev().collect();
+            *shard.free.lock() = (per_shard * n..pages.min(per_shard * (n + 1))).rev().collect();
         }
         let states = (0..pages).map(|_| AtomicU8::new(FREE)).collect();
         let at_once = dirty_bytes / AT_ONCE;
-        Self { area: area.clone(), block_size, states, shards, at_once, nobody_syncs: AtomicBool::new(false) }
+        Self {
+            area: area.clone(),
+            block_size,
+            states,
+            shards,
+            per_shard,
+            at_once,
+            nobody_syncs: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn area(&self) -> &PageArea {
@@ -106,32 +117,41 @@ impl Pages {
         &self.shards[thread_number() as usize % SHARDS]
     }
 
-    /// A page that is free, if there is one: of this thread's, or of another's.
-    pub(super) fn take(&self) -> Option<u32> {
-        let from = thread_number() as usize;
-        let page = (0..SHARDS).find_map(|n| self.shards[(from + n) % SHARDS].free.lock().pop());
-        reach::hit_if(page.is_none(), Place::NoFreePage);
-        page
+    /// So many pages that are free, or as many as there are: of this thread's, then of others'.
+    pub(super) fn take(&self, count: usize) -> Vec<u32> {
+        let (from, mut taken) = (thread_number() as usize, Vec::new());
+        for n in 0..SHARDS {
+            if taken.len() == count {
+                break;
+            }
+            let mut free = self.shards[(from + n) % SHARDS].free.lock();
+            let left = free.len().saturating_sub(count - taken.len());
+            taken.extend(free.drain(left..).rev());
+        }
+        reach::hit_if(taken.len() < count, Place::NoFreePage);
+        taken
     }
 
     /// Nothing names these any more.
     pub(super) fn give(&self, pages: &[u32]) {
-        if pages.is_empty() {
-            return;
-        }
+        let mut pages = pages.to_vec();
+        pages.sort_unstable();
         pages.iter().for_each(|page| self.set(*page, FREE));
-        self.shard().free.lock().extend(pages);
+        for of_one in pages.chunk_by(|a, b| a / self.per_shard == b / self.per_shard) {
+            self.shards[(of_one[0] / self.per_shard) as usize].free.lock().extend(of_one.iter().rev());
+        }
     }
 
     fn set(&self, page: u32, state: u8) {
         self.states[page as usize].store(state, Release);
     }
 
-    /// Whether `bytes` of new data are to wait, where everything below `durable` is committed.
-    pub(super) fn are_to_wait(&self, bytes: u64, durable: u64) -> bool {
+    /// Whether `bytes` of new data are to wait, where everything below what `durable` answers is committed.
+    pub(super) fn are_to_wait(&self, bytes: u64, durable: impl FnOnce() -> u64) -> bool {
         if bytes == 0 || self.nobody_syncs.load(Relaxed) {
             return bytes > 0;
         }
+        let durable = durable();
         let shard = self.shard();
         if shard.since.load(Relaxed) != durable {
             shard.since.store(durable, Relaxed);
@@ -152,15 +172,22 @@ impl Pages {
         self.set(page, STORED);
     }
 
-    /// `image` of `block` waits, to be stored in `page` if it must. Also says whether somebody should look how much waits by now.
-    pub(super) fn wait(&self, page: u32, block: u64, image: Block) -> (Arc<Waiting>, bool) {
+    /// These wait, each to be stored in its page if it must: page, block, image. Also says whether somebody should look how much waits by now.
+    pub(super) fn wait(&self, new: impl Iterator<Item = (u32, u64, Block)>) -> (Vec<Arc<Waiting>>, bool) {
+        let waiting: Vec<Arc<Waiting>> = new
+            .map(|(page, block, image)| {
+                self.set(page, WAITS);
+                Arc::new(Waiting { page, block, image, position: AtomicU64::new(0), freed: AtomicU64::new(0) })
+            })
+            .collect();
+        if waiting.is_empty() {
+            return (waiting, false);
+        }
         reach::hit(Place::DataWaits);
-        self.set(page, WAITS);
-        let waiting = Waiting { page, block, image, position: AtomicU64::new(0), freed: AtomicU64::new(0) };
-        let (waiting, shard) = (Arc::new(waiting), self.shard());
-        let (added, part) = (self.block_size as u64, self.at_once.max(1));
+        let (added, part) = ((waiting.len() * self.block_size) as u64, self.at_once.max(1));
+        let shard = self.shard();
         let mut all = shard.waiting.lock();
-        all.push(waiting.clone());
+        all.extend(waiting.iter().cloned());
         let before = shard.waiting_bytes.fetch_add(added, Relaxed);
         (waiting, before / part != (before + added) / part)
     }

@@ -100,15 +100,14 @@ struct Source<'s> {
 
 impl Source<'_> {
     fn fetch(&mut self, at: InPage, image: &mut [u8]) -> Result<()> {
-        if let Some(pages) = self.contents.pages()
-            && pages.read(at.page, image)?
-            && (at.is(image) || plant::is(Defect::UncheckedPage))
-        {
+        let pages = self.contents.pages();
+        let is_there = pages.map_or(Ok(false), |pages| pages.read(at.page, image))?;
+        if is_there && (at.is(image) || plant::is(Defect::UncheckedPage)) {
             return Ok(());
         }
         self.store.read(self.block * image.len() as u64, image)?;
-        // Later changes may have come home with it.
-        let is_home = at.or_home && (at.is(image) || !self.is_all);
+        // Later changes may have come home with it. Of a page that is lost nobody knows whether it had the contents.
+        let is_home = at.or_home && (at.is(image) || (is_there && !self.is_all));
         reach::hit_if(is_home, Place::PageAtHome);
         match self.contents.on_damage() {
             _ if is_home => Ok(()),

@@ -54,7 +54,8 @@ impl Step for Committer {
             return Ok(Progress::Idle);
         }
         reach::hit(Place::TimerCommit);
-        core.commit_late(crate::Tid(newest))?;
+        // What is old is committed in time, whoever is at the disk.
+        core.commit_late(crate::Tid(newest), !is_old)?;
         core.uncommitted_since.store(0, Relaxed);
         Ok(Progress::Worked)
     }
@@ -106,7 +107,7 @@ impl Step for Checkpointer {
             return Ok(Progress::Idle);
         }
         if !core.checkpoint()? {
-            core.commit_late(core.tid())?;
+            core.commit_late(core.tid(), true)?;
             if !core.checkpoint()? {
                 return Ok(Progress::Idle);
             }

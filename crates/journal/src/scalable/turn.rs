@@ -37,14 +37,17 @@ impl Turns {
         Some(Turn { turns: self, done: false })
     }
 
-    /// The caller's turn, whatever others have done meanwhile.
-    pub(super) fn take_next(&self) -> Turn<'_> {
+    /// The caller's turn, whatever others have done meanwhile; `None` while another has it, unless the caller waits.
+    pub(super) fn take_next(&self, waits: bool) -> Option<Turn<'_>> {
         let mut state = self.state.lock();
         while state.taken {
+            if !waits {
+                return None;
+            }
             self.over.wait(&mut state);
         }
         state.taken = true;
-        Turn { turns: self, done: false }
+        Some(Turn { turns: self, done: false })
     }
 }
 

@@ -283,3 +283,55 @@ fn what_waits_is_right_whatever_happens_beside_it() {
         assert!(first == 2 || is_owned, "interleaving {n}");
     }
 }
+
+fn checkpointer(b: &Bench) -> Arc<dyn ondol_env::Step<Error = JournalError>> {
+    b.engine.steps().into_iter().find(|step| step.name() == "checkpoint").unwrap()
+}
+
+/// What waited is home and was changed since; a checkpoint brings the change home and fails then. The next one finds more there than the first record says, which is no damage.
+#[test]
+fn a_checkpoint_that_failed_half_way_is_done_again() {
+    let b = bench_with(&USUAL, Config { pending_bytes: 16 * BLOCK as u64, ..config() });
+    nobody_syncs(&b);
+    allocate(&b, DATA, 10, 9);
+    let change = |at: usize, byte: u8| {
+        let mut h = b.handle(1);
+        h.data(DATA + 1, at, &[byte; 20]).unwrap();
+        h.close();
+    };
+    assert!(b.engine.stats().staged_blocks == 0 || byte_at(&*b.store, DATA) == 9);
+    b.env.advance(1_000_000_000);
+    let _idle = committer(&b).step().unwrap();
+    b.env.advance(10_000_000_000);
+    let _worked = committer(&b).step().unwrap();
+    assert_eq!(block_of(&*b.store, DATA + 1), [9; BLOCK]);
+    change(5, 6);
+    b.sync();
+    change(100, 5);
+    b.store.inner().arm(FaultPlan { flushes: Some(0), ..FaultPlan::default() });
+    assert!(matches!(checkpointer(&b).step(), Err(JournalError::Home(_))));
+    b.store.inner().arm(FaultPlan::default());
+    b.env.advance(2_000_000_000);
+    assert_eq!(checkpointer(&b).step().unwrap(), Progress::Worked);
+    assert!(b.engine.aborted().is_none() && b.engine.home_failure().is_none());
+    let mut want = vec![9; BLOCK];
+    want[5..25].fill(6);
+    assert!(block_of(&*b.store, DATA + 1) == want);
+    b.engine.checkpoint_all().unwrap();
+    want[100..120].fill(5);
+    assert!(block_of(&*b.store, DATA + 1) == want);
+}
+
+/// An engine that was told to stop writes nothing home, whatever waits.
+#[test]
+fn nothing_goes_home_once_it_has_stopped() {
+    let b = bench(&USUAL);
+    nobody_syncs(&b);
+    allocate(&b, DATA, 12, 9);
+    b.engine.stop("another host has the volume");
+    b.env.advance(1_000_000_000);
+    let _idle = committer(&b).step();
+    b.env.advance(10_000_000_000);
+    assert!(committer(&b).step().is_err() && b.engine.checkpoint_all().is_err());
+    assert_eq!(byte_at(&*b.store, DATA), 0);
+}

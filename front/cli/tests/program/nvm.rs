@@ -112,9 +112,9 @@ fn a_damaged_log_is_recovered_up_to_there_by_force() {
     let Some(mut place) = Place::new() else { return };
     let pool = pool(&place, "pool");
     let server = place.serve_on(&option(&pool));
-    durable(&place, "before", &[0xB3; 3000]);
-    durable(&place, "damaged", &[0xD4; 3000]);
-    durable(&place, "behind", &[0xE5; 3000]);
+    durable(&place, "before", &[0xB3; 600]);
+    durable(&place, "damaged", &[0xD4; 600]);
+    durable(&place, "behind", &[0xE5; 600]);
     place.server(server).kill().unwrap();
     place.server(server).wait().unwrap();
     place.umount();
@@ -137,8 +137,43 @@ fn a_damaged_log_is_recovered_up_to_there_by_force() {
     let checked = std::process::Command::new("e2fsck").args(["-fy"]).arg(&image).output().unwrap();
     assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
     place.mount("rw");
-    assert_eq!(fs::read(place.on("before")).unwrap(), [0xB3; 3000]);
+    assert_eq!(fs::read(place.on("before")).unwrap(), [0xB3; 600]);
     assert!(!place.on("behind").exists());
+    place.umount();
+    place.is_clean();
+}
+
+/// What lies in a page of the pool is no part of the log: when it is damaged, that file's data is lost, and nothing else.
+#[test]
+fn a_damaged_page_costs_its_file_alone() {
+    let Some(mut place) = Place::new() else { return };
+    let pool = pool(&place, "pool");
+    let server = place.serve_on(&option(&pool));
+    durable(&place, "before", &[0xB3; 3000]);
+    durable(&place, "damaged", &[0xD4; 3000]);
+    durable(&place, "behind", &[0xE5; 3000]);
+    place.server(server).kill().unwrap();
+    place.server(server).wait().unwrap();
+    place.umount();
+    damage(&pool, &[0xD4; 500]);
+    let image = place.image();
+    let recover = |words: &[&str]| {
+        let mut command = ondol();
+        command.arg("recover").args(words).arg("--nvm").arg(&pool).arg(&image);
+        command
+    };
+    let before = fs::read(&image).unwrap();
+    let said = fails(&mut recover(&[]), 1);
+    assert!(said.contains("file data in block") && said.contains("--force"), "{said}");
+    assert!(fs::read(&image).unwrap() == before, "nothing is changed without --force");
+    let said = succeeds(&mut recover(&["--force"]));
+    assert!(said.contains("file data of one block is lost"), "{said}");
+    let checked = std::process::Command::new("e2fsck").args(["-fy"]).arg(&image).output().unwrap();
+    assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
+    place.mount("rw");
+    assert_eq!(fs::read(place.on("before")).unwrap(), [0xB3; 3000]);
+    assert_ne!(fs::read(place.on("damaged")).unwrap(), [0xD4; 3000]);
+    assert_eq!(fs::read(place.on("behind")).unwrap(), [0xE5; 3000]);
     place.umount();
     place.is_clean();
 }
