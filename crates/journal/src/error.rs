@@ -38,6 +38,12 @@ pub enum JournalError {
         "changes cannot be written to the image ({0}): what was synced is safe in the NVM pool; mend the disk, or unmount and run `ondol recover --nvm POOL`"
     )]
     Home(String),
+    /// File data that a record of the NVM log names is neither in the pool nor at home.
+    #[error("file data of block {block} is lost: neither the NVM pool nor the image has what the log says")]
+    LostData {
+        /// The block.
+        block: u64,
+    },
     /// The operation needs more blocks at once than the journal can promise.
     #[error("one atomic operation needs {need} blocks, the journal takes at most {max}")]
     TooBig {

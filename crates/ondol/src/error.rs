@@ -180,6 +180,7 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::Block(BlockError::Locked { .. }) => Errno::BUSY,
         VolumeError::Block(BlockError::ReadOnly { .. }) => Errno::ROFS,
         VolumeError::Journal(JournalError::Log(e)) if matches!(**e, LogError::Damaged { .. }) => Errno::UCLEAN,
+        VolumeError::Journal(JournalError::LostData { .. }) => Errno::UCLEAN,
         VolumeError::Block(b) => return b.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
         _ => Errno::IO,
     };

@@ -61,6 +61,7 @@ fn recover_media_by_force(media: &Media, env: Arc<dyn Env>) -> Result<ForcedRepo
         Err(Error::Volume(VolumeError::Journal(JournalError::Log(e)))) if matches!(*e, LogError::Damaged { .. }) => {
             salvage_pool(media, env.clone())?
         }
+        Err(Error::Volume(VolumeError::Journal(JournalError::LostData { .. }))) => salvage_pool(media, env.clone())?,
         other => return other.map(|recovered| ForcedReport { recovered, ..ForcedReport::default() }),
     };
     match compose::recover(media, env) {

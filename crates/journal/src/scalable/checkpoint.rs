@@ -8,7 +8,7 @@ use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
 use super::record::InPage;
 use crate::area::write_many;
 use crate::cache::{Block, Buf};
-use crate::{Corrupt, JournalError, NumberHash, Ranges, Result};
+use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Arc, thread};
@@ -180,7 +180,7 @@ impl Core {
 
     /// What a committed record says lies in a page.
     fn fetch(&self, block: u64, (at, changed): (InPage, &Changed), image: &mut [u8]) -> Result<()> {
-        let Some(pages) = &self.pages else { return Err(lost(block)) };
+        let Some(pages) = &self.pages else { return Err(JournalError::LostData { block }) };
         if pages.is_home(at.page) {
             self.store.read(self.byte_offset(block), image)?;
             if changed.is_page().is_none() {
@@ -188,9 +188,9 @@ impl Core {
                 return Ok(());
             }
         } else if !pages.area().read(at.page, image)? {
-            return Err(lost(block));
+            return Err(JournalError::LostData { block });
         }
-        if at.is(image) { Ok(()) } else { Err(lost(block)) }
+        if at.is(image) { Ok(()) } else { Err(JournalError::LostData { block }) }
     }
 
     /// Home has `image`, and with it so many records of the block.
@@ -214,10 +214,4 @@ fn give_back(batch: &Batch, bufs: &BTreeMap<u64, (Arc<Buf>, u32)>) {
         let dirty = batch.get(block).map(|homing| homing.dirty.clone()).unwrap_or_default();
         dirty.iter().for_each(|range| buf.state.lock().dirty.add(range.clone()));
     }
-}
-
-/// The contents of a block are neither where the log says, nor at home.
-pub(super) fn lost(block: u64) -> JournalError {
-    let what = "neither home nor the NVM pool has what the log says".into();
-    Corrupt { structure: "file data".into(), block, what }.into()
 }

@@ -3,13 +3,12 @@
 //! Home may be older than the log, have all of it, or have parts of it: a checkpoint may have been cut off. It is not verified. Records say what bytes
 //! are, so after all of them home is what it would have become, and doing it again changes nothing.
 
-use super::checkpoint::lost;
 use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
 use super::record::InPage;
 use crate::area::{write_many, writers};
 use crate::contract::{Client, Kind};
 use crate::jbd2::Recovered;
-use crate::{Ranges, Result};
+use crate::{JournalError, Ranges, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
@@ -111,7 +110,7 @@ impl Source<'_> {
         reach::hit_if(is_home, Place::PageAtHome);
         match self.contents.on_damage() {
             _ if is_home => Ok(()),
-            OnDamage::Refuse => Err(lost(self.block)),
+            OnDamage::Refuse => Err(JournalError::LostData { block: self.block }),
             OnDamage::GoOn => {
                 self.lost = true;
                 Ok(())

@@ -145,7 +145,7 @@ fn a_sync_stores_what_waits() {
     assert_eq!(synced_after_waiting().unwrap(), [9; BLOCK]);
     let planted = plant::set(Some(Defect::UnstoredPages)).unwrap();
     let refused = synced_after_waiting().unwrap_err().to_string();
-    assert!(refused.contains(&format!("file data in block {}", DATA)), "{refused}");
+    assert!(refused.contains(&format!("file data of block {DATA} is lost")), "{refused}");
     drop(planted);
 }
 
@@ -237,7 +237,7 @@ fn a_lost_page_is_told() {
         done.map(|done| (done.lost, (DATA..DATA + 4).filter(|n| byte_at(&*store, *n) == 7).count()))
     };
     let refused = recovered(OnDamage::Refuse).unwrap_err().to_string();
-    assert!(refused.starts_with("file data in block") && refused.contains("NVM pool"), "{refused}");
+    assert!(refused.starts_with("file data of block") && refused.contains("NVM pool"), "{refused}");
     let (lost, whole) = recovered(OnDamage::GoOn).unwrap();
     assert_eq!((lost.len(), whole), (1, 3));
     let _planted = plant::set(Some(Defect::UncheckedPage)).unwrap();

@@ -112,13 +112,13 @@ fn a_damaged_log_is_recovered_up_to_there_by_force() {
     let Some(mut place) = Place::new() else { return };
     let pool = pool(&place, "pool");
     let server = place.serve_on(&option(&pool));
-    durable(&place, "before", &[0xB3; 600]);
-    durable(&place, "damaged", &[0xD4; 600]);
-    durable(&place, "behind", &[0xE5; 600]);
+    durable(&place, "before", &[0xB3; 200]);
+    durable(&place, "damaged", &[0xD4; 200]);
+    durable(&place, "behind", &[0xE5; 200]);
     place.server(server).kill().unwrap();
     place.server(server).wait().unwrap();
     place.umount();
-    damage(&pool, &[0xD4; 500]);
+    damage(&pool, &[0xD4; 150]);
     let image = place.image();
     let with_pool = |words: &[&str]| {
         let mut command = ondol();
@@ -137,7 +137,7 @@ fn a_damaged_log_is_recovered_up_to_there_by_force() {
     let checked = std::process::Command::new("e2fsck").args(["-fy"]).arg(&image).output().unwrap();
     assert!(checked.status.code().is_some_and(|code| code <= 1), "{checked:?}");
     place.mount("rw");
-    assert_eq!(fs::read(place.on("before")).unwrap(), [0xB3; 600]);
+    assert_eq!(fs::read(place.on("before")).unwrap(), [0xB3; 200]);
     assert!(!place.on("behind").exists());
     place.umount();
     place.is_clean();
@@ -164,7 +164,7 @@ fn a_damaged_page_costs_its_file_alone() {
     };
     let before = fs::read(&image).unwrap();
     let said = fails(&mut recover(&[]), 1);
-    assert!(said.contains("file data in block") && said.contains("--force"), "{said}");
+    assert!(said.contains("file data of block") && said.contains("--force"), "{said}");
     assert!(fs::read(&image).unwrap() == before, "nothing is changed without --force");
     let said = succeeds(&mut recover(&["--force"]));
     assert!(said.contains("file data of one block is lost"), "{said}");
