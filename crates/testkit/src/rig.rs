@@ -185,7 +185,7 @@ fn recover_from_pool(store: &Arc<dyn BlockStore>, image: &Image) {
 }
 
 /// Bytes for file data beside it.
-const PAGES: u64 = 1 << 20;
+const PAGES: u64 = 4 << 20;
 
 /// Bytes of the log of a pool in front of a whole volume: little enough to be filled.
 const LOG: u64 = 6 << 20;
