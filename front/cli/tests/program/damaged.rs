@@ -92,11 +92,11 @@ fn a_name_is_listed_whatever_is_behind_it() {
                 "cat damaged",
                 "find . -ls",
                 "tar -cf - . | cat >/dev/null; tar -cf out.tar .",
-                "tar -cf /dev/shm/none.tar damaged -O >/dev/null",
+                "file=$(mktemp); tar -cf \"$file\" damaged; code=$?; rm \"$file\"; exit $code",
             ] {
                 let (code, said) = sh(&place, line);
                 assert_ne!(code, Some(0), "{what}: {line}");
-                assert!(line.starts_with("tar") || said.contains("Structure needs cleaning"), "{what}: {line}: {said}");
+                assert!(line.contains("tar ") || said.contains("Structure needs cleaning"), "{what}: {line}: {said}");
             }
             let (code, said) = sh(&place, "tar -c . | tar -t; exit $?");
             assert!(said.contains("./z") && code.is_some(), "{what}: {said}");
