@@ -82,6 +82,12 @@ impl Slow {
         match what {
             Meanwhile::Fails => self.inner.write(self.inner.size(), &[0]),
             Meanwhile::Taken => {
+                // It goes on saying so: the first time the holder may be about to say it, too, having looked before.
+                for _ in 0..10 {
+                    set_seq(&self.inner, OTHER);
+                    self.pass(60);
+                    std::thread::sleep(Duration::from_millis(20));
+                }
                 set_seq(&self.inner, OTHER);
                 self.pass(60);
                 Ok(())
