@@ -2,7 +2,7 @@
 //! image has what the kernel had handed to the device by then; what was in the page cache alone is lost with the cut. The kernel replays its
 //! journal, `ondol recover` runs, and every acknowledged byte is there.
 //!
-//! A few rounds; 60 of each kind in `cargo xtask hunt`, or as many as `ONDOL_RUN_CUTS` says.
+//! A few rounds; 24 of each kind in `cargo xtask hunt`, or as many as `ONDOL_RUN_CUTS` says.
 
 use crate::{compiled, ondol, succeeds};
 use ondol_skips::{missing, skips};
@@ -242,10 +242,10 @@ fn unavailable(programs: &[&str]) -> Option<String> {
     old.or_else(|| missing(&[&tools, programs].concat()))
 }
 
-/// How often a test cuts: as often as it is told, and 60 times in a hunt.
+/// How often a test cuts: as often as it is told, and 24 times in a hunt.
 fn rounds(default: u64) -> u64 {
     let told = std::env::var("ONDOL_RUN_CUTS").ok().and_then(|n| n.parse().ok());
-    told.unwrap_or(if std::env::var_os("ONDOL_HUNT").is_some() { 60 } else { default })
+    told.unwrap_or(if std::env::var_os("ONDOL_HUNT").is_some() { 24 } else { default })
 }
 
 #[test]
