@@ -1,11 +1,12 @@
 //! Every source of nondeterminism of Ondol in one place: [`sync`] has the locks, atomics and threads, [`Env`] the clock
-//! and the random numbers; [`waits`] tells of long waits.
+//! and the random numbers; [`waits`] tells of long waits, and [`apart`] keeps threads from meeting in memory.
 //!
 //! Product code takes locks and threads from here and nowhere else, so that a controlled scheduler can run the same
 //! code, and so that a test or the crash laboratory can fix time and randomness.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "this is the door")]
 
+pub mod apart;
 mod clock;
 mod number;
 pub mod plant;

@@ -136,6 +136,7 @@ defects! {
     UnfreshBase "unfresh-base" Scalable "Recovery applies the records of a new block to what home held before.",
     UncommittedHome "uncommitted-home" Scalable "A checkpoint writes blocks home as they are, with changes that are not committed.",
     UnlockedCounters "unlocked-counters" Scalable "Numbers that operations share are logged without a lock.",
+    UnderivedValues "underived-values" Scalable "What a descriptor says of its bitmaps does not go home with them.",
     UnheededHome "unheeded-home" Scalable "A checkpoint that home did not take counts as done.",
     UnstoredPages "unstored-pages" Scalable "A commit does not store the new data that waits for it.",
     UnflushedPages "unflushed-pages" Scalable "New data that goes home before its commit is not flushed.",

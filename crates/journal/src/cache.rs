@@ -9,6 +9,7 @@ use crate::clock::{Clock, Look};
 use crate::handle::Base;
 use crate::scalable::Waiting;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
+use ondol_env::apart::{Apart, shard_of};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -73,7 +74,7 @@ pub(crate) struct BufState {
     pub(crate) dirty: Ranges,
     /// The running transaction has allocated this block of data: no committed state reaches what it held.
     pub(crate) newborn: bool,
-    /// Home has been given these very bytes since the running transaction allocated the block.
+    /// Home has been given these very bytes since the block was allocated. Where it has them durably, the buffer need not have them.
     pub(crate) home: bool,
     /// The block was freed: it is neither journaled nor written home any more.
     pub(crate) freed: bool,
@@ -174,7 +175,10 @@ impl BufState {
     }
 }
 
-const SHARDS: usize = 64;
+/// Shards, where there is room for so many blocks in each of them; fewer otherwise.
+const SHARDS: usize = 1024;
+const ROOMY: usize = 16;
+const FEWEST_SHARDS: usize = 64;
 
 #[derive(Default)]
 struct Shard {
@@ -197,7 +201,7 @@ pub struct CacheStats {
 
 /// The cache of live blocks, bounded by a number of blocks.
 pub struct Cache {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Apart<Mutex<Shard>>>,
     block_size: usize,
     per_shard: usize,
     home: Arc<dyn Home>,
@@ -207,12 +211,13 @@ pub struct Cache {
 
 impl Cache {
     /// Blocks that every cache has room for.
-    pub(crate) const LEAST: usize = 4 * SHARDS;
+    pub(crate) const LEAST: usize = 4 * FEWEST_SHARDS;
 
     /// A cache of at most `bytes` bytes (more only while transactions hold more).
     pub(crate) fn new(block_size: usize, bytes: usize, home: Arc<dyn Home>, client: Arc<dyn Client>) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let per_shard = (bytes / block_size).max(Self::LEAST) / SHARDS;
+        let blocks = (bytes / block_size).max(Self::LEAST);
+        let count = (blocks / ROOMY).clamp(FEWEST_SHARDS, SHARDS).next_power_of_two();
+        let (shards, per_shard) = ((0..count).map(|_| Apart::default()).collect(), blocks / count);
         Self { shards, block_size, per_shard, home, client, misses: AtomicU64::new(0) }
     }
 
@@ -278,6 +283,21 @@ impl Cache {
         self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1)
     }
 
+    /// Gives up the bytes of a block that home has durably, if they are still `image` and nobody may be about to change them: `others` hold the buffer beside the
+    /// cache. Then calls `done`, under the buffer's lock.
+    pub(crate) fn let_go(&self, block: u64, image: &Block, others: usize, done: impl FnOnce(&Arc<Buf>)) -> bool {
+        // Whoever wants the buffer comes by here.
+        let shard = self.shard(block).lock();
+        let Some(buf) = shard.map.get(&block).filter(|buf| Arc::strong_count(buf) == 1 + others) else { return false };
+        let mut state = buf.state.lock();
+        if state.freed || !state.data.as_ref().is_some_and(|data| Arc::ptr_eq(data, image)) {
+            return false;
+        }
+        (state.data, state.home) = (None, true);
+        done(buf);
+        true
+    }
+
     /// Forgets blocks that have been written at home, and which nobody but the cache has.
     pub(crate) fn drop_clean(&self, blocks: std::ops::Range<u64>) {
         for block in blocks {
@@ -312,8 +332,7 @@ impl Cache {
     }
 
     fn shard(&self, block: u64) -> &Mutex<Shard> {
-        // Neighbouring blocks (bitmaps of packed groups, leaves of one directory) spread over all shards.
-        &self.shards[(block % SHARDS as u64) as usize]
+        &self.shards[shard_of(block, self.shards.len())]
     }
 }
 

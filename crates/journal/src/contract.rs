@@ -3,6 +3,7 @@
 use crate::{Block, Cache, Corrupt, JournalError, Ranges, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::Arc;
+use std::ops::Range;
 
 /// The number of a transaction, or of whatever an engine makes durable as one. They grow by one and never repeat, also across engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +89,17 @@ impl Patches {
     }
 }
 
+/// Where a block stands that says something about another one, in values that a seal derives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    /// The block.
+    pub block: u64,
+    /// What it holds.
+    pub kind: Kind,
+    /// The bytes that have to be sealed anew when the other one changes.
+    pub bytes: Range<u32>,
+}
+
 /// What an engine asks of the volume that feeds it.
 pub trait Client: Send + Sync {
     /// Builds a block of which the medium holds nothing yet (an uninitialised bitmap). False: what was read from home counts.
@@ -103,6 +115,11 @@ pub trait Client: Send + Sync {
     /// image, the other images of the same transaction, and nothing else. `dirty` are the bytes that changed in it
     /// since its last seal.
     fn seal(&self, block: u64, kind: Kind, image: &[u8], dirty: &Ranges, tx: &dyn Images, out: &mut Patches);
+
+    /// The block that has values derived from a block of this kind, as a descriptor has of its bitmaps: it goes wherever the other goes. None for most.
+    fn derived(&self, _kind: Kind) -> Option<Derived> {
+        None
+    }
 
     /// The freeing transaction is durable and no late write to these blocks can come any more: they may be
     /// allocated again.
@@ -217,6 +234,12 @@ pub trait Engine: Send + Sync {
     /// Whether an operation that puts `bytes` bytes over stored ones in the blocks of `extent` is to put them into its handle, also where data
     /// is not journaled. Asked with `usize::MAX` whether it has to: a transaction that is not gone from the log has such a block.
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool;
+
+    /// Whether the engine asks [`Client::derived`] when it seals: then an operation stages no block of which nothing but derived values changes, and operations
+    /// on different files do not meet there.
+    fn derives(&self) -> bool {
+        false
+    }
 
     /// File data is staged in handles from now on, also where the engine was not set up for it: to be called before the
     /// first of it. A block whose data has been staged must not be written by [`Engine::write_data`] before it is freed.

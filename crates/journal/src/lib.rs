@@ -41,7 +41,7 @@ pub use area::LogMap;
 pub use block_engine::{BlockEngine, Config};
 pub use cache::{Block, Cache, CacheStats, NumberHash, NumberHasher};
 pub use clock::{Clock, Look};
-pub use contract::{Client, Engine, EngineStats, Extent, Images, Kind, Patches, Tid};
+pub use contract::{Client, Derived, Engine, EngineStats, Extent, Images, Kind, Patches, Tid};
 pub use error::{Corrupt, JournalError, Result};
 pub use handle::{Handle, WriteSet};
 pub use ranges::Ranges;

@@ -22,6 +22,11 @@ impl Ranges {
         self.0.splice(first..last, [merged]);
     }
 
+    /// Adds those of `others`, if there are any.
+    pub(crate) fn add_all(&mut self, others: Option<&Self>) {
+        others.iter().flat_map(|others| others.iter()).for_each(|range| self.add(range));
+    }
+
     /// The ranges in rising order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         self.0.iter().cloned()

@@ -7,7 +7,6 @@ use crate::{Error, Image, Result, Volume};
 use ondol_env::Timestamp;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_format::superblock::{ERRCODE_UNKNOWN, FoundError, OFFSET, STATE_ERROR, STATE_VALID};
 use ondol_format::{Incompat, RawSuperblock, RoCompat};
 use zerocopy::{FromZeros, IntoBytes};
@@ -33,7 +32,7 @@ impl Image {
     /// Corrupt descriptors, or the store's failure.
     pub fn free_counts(&self) -> Result<(u64, u64)> {
         let shared = self.shared()?;
-        Ok((shared.groups.visible_free(), shared.groups.free_inodes.load(Relaxed)))
+        Ok((shared.groups.visible_free(), shared.groups.free_inodes()))
     }
 
     /// Whether the superblock says that the journal holds transactions to replay.
@@ -137,7 +136,7 @@ impl Image {
     /// The store's failure.
     pub fn mark_unmounted(&self, volume: &Volume) -> Result<()> {
         let groups = &volume.shared.groups;
-        let (free_blocks, free_inodes) = (groups.visible_free(), groups.free_inodes.load(Relaxed));
+        let (free_blocks, free_inodes) = (groups.visible_free(), groups.free_inodes());
         let (now, error) = (volume.now(), volume.stopped().is_some());
         let kbytes = self.store.stats().written_bytes / 1024;
         // Orphans that cannot be read stay announced.

@@ -5,6 +5,7 @@ use crate::inline::is_inline;
 use crate::newest::Newest;
 use crate::shared::Shared;
 use crate::{Error, Ino, Result, kind};
+use ondol_env::apart::{Apart, shard_of};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex, OwnedReadGuard, OwnedRwLock, OwnedWriteGuard};
 use ondol_format::{Incompat, Inode};
@@ -83,7 +84,10 @@ impl Node {
     }
 }
 
-const SHARDS: usize = 64;
+/// Shards, where there is room for so many inodes in each of them; fewer otherwise.
+const SHARDS: usize = 1024;
+const ROOMY: usize = 16;
+const FEWEST_SHARDS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Shard {
@@ -98,15 +102,15 @@ struct Shard {
 /// The inode cache, bounded by a number of inodes; open and locked inodes stay.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Apart<Mutex<Shard>>>,
     per_shard: usize,
 }
 
 impl Nodes {
     /// A cache of about `inodes` inodes.
     pub(crate) fn new(inodes: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, per_shard: (inodes / SHARDS).max(8) }
+        let count = (inodes / ROOMY).clamp(FEWEST_SHARDS, SHARDS).next_power_of_two();
+        Self { shards: (0..count).map(|_| Apart::default()).collect(), per_shard: (inodes / count).max(8) }
     }
 
     /// The inode, read from its table if it is not in memory.
@@ -186,8 +190,13 @@ impl Nodes {
         (removals == shard.removals).then(|| shard.insert(ino, inode, self.per_shard))
     }
 
+    #[cfg(test)]
+    pub(crate) fn share_a_shard(&self, a: Ino, b: Ino) -> bool {
+        std::ptr::eq(self.shard(a), self.shard(b))
+    }
+
     fn shard(&self, ino: Ino) -> &Mutex<Shard> {
-        &self.shards[ino as usize % SHARDS]
+        &self.shards[shard_of(ino.into(), self.shards.len())]
     }
 }
 

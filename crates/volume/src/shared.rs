@@ -9,7 +9,7 @@ use ondol_env::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use ondol_format::group::{BLOCK_UNINIT, DescCsum, GroupDesc, INODE_UNINIT};
 use ondol_format::inode::InodeFormat;
 use ondol_format::{FormatError, Place, RawSuperblock, Superblock, bitmap};
-use ondol_journal::{Client, Corrupt, Extent, Images, Kind, Patches, Ranges};
+use ondol_journal::{Client, Corrupt, Derived, Extent, Images, Kind, Patches, Ranges};
 use std::collections::BTreeMap;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -67,6 +67,12 @@ impl Shared {
     pub(crate) fn may_own(&self, start: u64, len: u64) -> bool {
         let blocks = start..start.saturating_add(len);
         self.sb.contains_blocks(&blocks) && !self.groups.touches_metadata(start, len)
+    }
+
+    /// The block with the descriptor of group `g`, and where in it that lies.
+    pub(crate) fn descriptor(&self, g: u32) -> (u64, Kind, usize) {
+        let (block, offset) = self.sb.gdt_location(g);
+        (block, crate::kind::group_descs(g - g % self.sb.desc_per_block()), offset)
     }
 
     fn verify_inodes(&self, first_ino: Ino, bytes: &[u8]) {
@@ -296,6 +302,15 @@ impl Client for Shared {
             }
             _ => self.seal_whole(block, kind, image, out),
         }
+    }
+
+    fn derived(&self, kind: Kind) -> Option<Derived> {
+        if !matches!(kind.class, class::BLOCK_BITMAP | class::INODE_BITMAP) || kind.owner >= self.groups.count() {
+            return None;
+        }
+        let (block, kind, offset) = self.descriptor(kind.owner);
+        let offset = offset as u32;
+        Some(Derived { block, kind, bytes: offset..offset + u32::from(self.sb.desc_size()) })
     }
 
     fn release(&self, freed: &[Extent]) {

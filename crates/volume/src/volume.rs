@@ -9,6 +9,7 @@ use crate::op::Op;
 use crate::orphan::Orphans;
 use crate::shared::Shared;
 use crate::{Atime, Attr, DataMode, Error, Fsync, Ino, OnError, Result, StatFs, kind};
+use ondol_env::apart::{Apart, STRIPES};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
@@ -68,7 +69,7 @@ pub struct Volume {
     pub(crate) dead_values: Mutex<Vec<Ino>>,
     pub(crate) lookups: Lookups,
     /// What the next new inode's generation is made from.
-    generation: AtomicU32,
+    generations: [Apart<AtomicU32>; STRIPES],
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
     overhead: u64,
     pub(crate) read_only: AtomicBool,
@@ -83,9 +84,10 @@ impl Volume {
     pub fn new(shared: Arc<Shared>, engine: Arc<dyn Engine>, env: Arc<dyn Env>, options: VolumeOptions) -> Self {
         let orphans = Orphans::new(&shared.sb);
         let overhead = ondol_format::layout::metadata_blocks(&shared.sb) + shared.journal_blocks;
-        let generation = AtomicU32::new(env.random_u32());
+        let generation = env.random_u32();
+        let nth = |n: usize| Apart(AtomicU32::new(generation.wrapping_add(GENERATION_STEP.wrapping_mul(n as u32))));
         Self {
-            generation,
+            generations: std::array::from_fn(nth),
             overhead,
             shared,
             engine,
@@ -119,10 +121,10 @@ impl Volume {
         crate::time::from_disk(crate::time::to_disk(self.env.now()).clamped(has_extra))
     }
 
-    /// A generation for a new inode: of a sequence that begins anywhere and has every number once.
-    pub(crate) fn new_generation(&self) -> u32 {
-        const STEP: u32 = 0x9E37_79B9;
-        let n = self.generation.fetch_add(STEP, Relaxed);
+    /// A generation for a new inode of block group `g`: of a sequence that begins anywhere and has every number once. Groups take turns in it.
+    pub(crate) fn new_generation(&self, g: u32) -> u32 {
+        let turn = &self.generations[g as usize % STRIPES];
+        let n = turn.fetch_add(GENERATION_STEP.wrapping_mul(STRIPES as u32), Relaxed);
         (n ^ n >> 16).wrapping_mul(0x85EB_CA6B)
     }
 
@@ -296,7 +298,7 @@ impl Volume {
             free,
             available: free.saturating_sub(groups.reserved()),
             files: u64::from(sb.inodes_count()),
-            files_free: groups.free_inodes.load(Relaxed),
+            files_free: groups.free_inodes(),
             fsid: half(0) ^ half(8),
         }
     }
@@ -304,6 +306,9 @@ impl Volume {
 
 /// Bytes of extra fields of an inode that has a creation time.
 const WITH_CRTIME: u16 = 20;
+
+/// From one generation to the next: odd, so that every number comes once.
+const GENERATION_STEP: u32 = 0x9E37_79B9;
 
 /// How often, a millisecond apart, space that is about to be released is asked for.
 const RELEASE_TRIES: u32 = 50;

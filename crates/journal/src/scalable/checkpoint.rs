@@ -133,15 +133,15 @@ impl Core {
         for position in batches.iter().flat_map(|batch| &batch.records) {
             found.add(*position, self.log.read(*position)?, self.blocks)?;
         }
+        let derived = found.add_derived(&*self.client);
         let (mut batch, mut bufs) = (Batch::new(), BTreeMap::new());
         for (block, changed) in &found.changed {
             if others.contains(block) {
                 reach::hit(Place::FreedBehindSlice);
                 continue;
             }
-            // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
-            let Some(buf) = self.dirty.get(*block) else { continue };
-            let image = self.image(&buf, (&found, changed)).inspect_err(|_| give_back(&batch, &bufs))?;
+            let made = self.homing(*block, (&found, changed), derived.get(block));
+            let Some((buf, image)) = made.inspect_err(|_| give_back(&batch, &bufs))? else { continue };
             batch.insert(*block, image);
             bufs.insert(*block, (buf, changed.records));
         }
@@ -153,6 +153,24 @@ impl Core {
         Ok(Slice { batch, bufs, pages: found.pages })
     }
 
+    /// What is to be written of a block, some bytes of which are to be sealed anew because of others. None: it has no owner any more.
+    fn homing(
+        &self,
+        block: u64,
+        (found, changed): (&Blocks, &Changed),
+        derived: Option<&Ranges>,
+    ) -> Result<Option<(Arc<Buf>, Homing)>> {
+        // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
+        let buf = match (self.dirty.get(block), derived) {
+            (Some(buf), _) => buf,
+            (None, Some(_)) => self.cache.get(block, changed.kind)?,
+            (None, None) => return Ok(None),
+        };
+        let mut homing = self.image(&buf, (found, changed))?;
+        homing.dirty.add_all(derived);
+        Ok(Some((buf, homing)))
+    }
+
     fn image(&self, buf: &Buf, (found, changed): (&Blocks, &Changed)) -> Result<Homing> {
         let mut state = buf.state.lock();
         let (kind, built) = (changed.kind, state.built);
@@ -160,7 +178,8 @@ impl Core {
         reach::hit_if(there, Place::ThereAlready);
         if state.records == changed.records || plant::is(Defect::UncommittedHome) {
             let dirty = std::mem::take(&mut state.dirty);
-            let image = state.image().unwrap_or_else(|| vec![0; self.block_size].into());
+            let image = state.image().or_else(|| there.then(|| Arc::from([])));
+            let image = image.ok_or(JournalError::LostData { block: buf.block })?;
             return Ok(Homing { kind, image, dirty, built, there });
         }
         let before = state.before.clone();
@@ -203,7 +222,10 @@ impl Core {
             self.dirty.remove(buf);
         } else {
             reach::hit(Place::NewerThanCheckpoint);
-            state.before = Some(image);
+            // What was let go says before what it was when it is changed.
+            if !image.is_empty() {
+                state.before = Some(image);
+            }
         }
     }
 }

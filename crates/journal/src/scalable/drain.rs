@@ -47,7 +47,7 @@ impl Core {
         let home = match self.write_waiting(&pages::images(&waiting)) {
             Ok(()) => {
                 reach::hit(Place::WaitingHome);
-                pages.are_home(&waiting);
+                pages.are_home(&waiting, |block, image| self.let_go(block, image));
                 if !waiting.is_empty() {
                     self.home_works();
                 }
@@ -63,6 +63,13 @@ impl Core {
         drop(turn);
         self.release_freed();
         home
+    }
+
+    /// Memory need not have what home has.
+    fn let_go(&self, block: u64, image: &crate::Block) {
+        // Beside the cache, those that have records hold it.
+        let gone = self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf));
+        reach::hit_if(gone, Place::LetGo);
     }
 
     fn write_waiting(&self, images: &[(u64, crate::Block)]) -> Result<()> {

@@ -5,14 +5,15 @@ use super::pace::Pace;
 use super::pages::Pages;
 use super::steps::{self, Bells};
 use super::turn::Turns;
-use super::{Core, Dirty, Failing, record};
+use super::{AtHome, Core, Dirty, Failing, record};
 use crate::block_engine::{Config, IN_PLACE};
 use crate::cache::Cache;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::in_place::InPlace;
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
-use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use ondol_env::apart::Striped;
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use ondol_env::{Env, Step};
 use ondol_nvm_log::Log;
@@ -21,7 +22,6 @@ use std::sync::OnceLock;
 /// A journal engine whose log is in NVM.
 pub struct ScalableEngine {
     core: Arc<Core>,
-    cache: Arc<Cache>,
     /// Taken by all, if they are to take one.
     one: Option<Mutex<()>>,
 }
@@ -48,12 +48,14 @@ impl ScalableEngine {
         let Ground { store, block_size, blocks, log, client, env } = ground;
         let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
         let pages = log.pages().map(|area| Pages::new(area, block_size, config.dirty_bytes));
+        let home = Arc::new(AtHome { store: store.clone(), block_size });
         let core = Arc::new(Core {
+            cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client.clone())),
             store,
             block_size,
             blocks,
             log,
-            client: client.clone(),
+            client,
             env,
             config,
             dirty: Dirty::default(),
@@ -67,13 +69,12 @@ impl ScalableEngine {
             in_place: InPlace::default(),
             bells: Bells::default(),
             stats: Mutex::default(),
-            handles: Default::default(),
+            handles: Striped::default(),
             is_full: AtomicBool::new(false),
             is_flooded: AtomicBool::new(false),
             uncommitted_since: AtomicU64::new(0),
         });
-        let cache = Arc::new(Cache::new(block_size, config.cache_bytes, core.clone(), client));
-        Self { core, cache, one: config.one_lock.then(Mutex::default) }
+        Self { core, one: config.one_lock.then(Mutex::default) }
     }
 
     fn one(&self) -> Option<MutexGuard<'_, ()>> {
@@ -87,7 +88,7 @@ impl Engine for ScalableEngine {
     }
 
     fn cache(&self) -> &Cache {
-        &self.cache
+        &self.core.cache
     }
 
     fn max_blocks(&self) -> u32 {
@@ -115,7 +116,7 @@ impl Engine for ScalableEngine {
     fn publish(&self, set: WriteSet, _reserved: u32) -> Tid {
         let _one = self.one();
         // Where the log has failed the engine has stopped, which every wait reports.
-        self.core.publish(&self.cache, set).unwrap_or(Tid(u64::MAX))
+        self.core.publish(set).unwrap_or(Tid(u64::MAX))
     }
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
@@ -124,7 +125,7 @@ impl Engine for ScalableEngine {
         let dirty = core.in_place.write(bytes.len(), || {
             let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
             let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
-            self.cache.drop_clean(block..block + blocks);
+            self.core.cache.drop_clean(block..block + blocks);
             Ok(written?)
         })?;
         if dirty >= core.config.dirty_bytes {
@@ -142,15 +143,19 @@ impl Engine for ScalableEngine {
     }
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {
-        let knows = |block| self.core.dirty.has(block) || self.cache.is_running(block);
+        let knows = |block| self.core.dirty.has(block) || self.core.cache.is_running(block);
         bytes < IN_PLACE || (0..u64::from(extent.len)).any(|i| knows(extent.start + i))
+    }
+
+    fn derives(&self) -> bool {
+        true
     }
 
     fn journal_data(&self) {}
 
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
         let core = &self.core;
-        crate::data::read(&self.cache, &*core.store, core.byte_offset(block), block, offset, buf)
+        crate::data::read(&self.core.cache, &*core.store, core.byte_offset(block), block, offset, buf)
     }
 
     fn discard(&self, extent: Extent) -> Result<bool> {
@@ -202,7 +207,7 @@ impl Engine for ScalableEngine {
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         EngineStats {
             commits: log.commits,
-            handles: self.core.handles.iter().map(|count| count.0.load(Relaxed)).sum(),
+            handles: self.core.handles.sum().cast_unsigned(),
             journal_blocks: blocks(log.lines),
             log_lines: log.lines,
             log_voided: log.voided,

@@ -2,9 +2,10 @@
 
 use super::record::{self, Entry, Fetch, InPage};
 use crate::cache::Block;
-use crate::contract::{Client, Images, Kind, Patches};
+use crate::contract::{Client, Derived, Images, Kind, Patches};
 use crate::{Extent, JournalError, Ranges, Result};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use std::collections::{BTreeMap, HashMap};
 
 /// Where the changes of a block lie: the position of their record, and their place in it.
@@ -95,6 +96,23 @@ impl Blocks {
         }
         self.records.insert(position, bytes);
         Ok(())
+    }
+
+    /// Adds the blocks that say something about those that changed, in values that a seal derives; those that changed themselves are there already. Returns
+    /// which bytes are to be sealed of each.
+    pub(super) fn add_derived(&mut self, client: &dyn Client) -> BTreeMap<u64, Ranges> {
+        let mut bytes: BTreeMap<u64, Ranges> = BTreeMap::new();
+        let kinds: Vec<Kind> = self.changed.values().map(|changed| changed.kind).collect();
+        for derived in kinds.into_iter().filter_map(|kind| client.derived(kind)) {
+            if plant::is(Defect::UnderivedValues) {
+                continue;
+            }
+            let Derived { block, kind, bytes: range } = derived;
+            reach::hit_if(!self.changed.contains_key(&block), Place::DerivedAlone);
+            self.changed.entry(block).or_insert(Changed { kind, fresh: false, records: 0, parts: Vec::new() });
+            bytes.entry(block).or_default().add(range);
+        }
+        bytes
     }
 
     /// Applies the changes of one of the blocks to `image`, and notes the bytes that they touch.

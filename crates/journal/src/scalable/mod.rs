@@ -41,11 +41,12 @@ use failing::Failing;
 use freed::Freed;
 use named::Named;
 use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard, thread};
-use ondol_env::{Env, thread_number};
 use ondol_nvm_log::{Log, LogError, Promise};
 use pace::Pace;
 use pages::Pages;
@@ -57,17 +58,10 @@ use turn::Turns;
 /// Numbers that operations share are read and logged under a lock of their block; blocks share them.
 const COUNTERS: usize = 64;
 
-/// Counts of different threads lie in lines of their own.
-const COUNTS: usize = 16;
-
 /// After so many handles of a thread it looks whether there is something to do for the steps: that takes counts from many lines.
 const LOOKS: u64 = 16;
 /// Also after a record of so many bytes.
 const LARGE: usize = 4096;
-
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Count(AtomicU64);
 
 /// The shared state of one engine.
 pub(crate) struct Core {
@@ -76,6 +70,7 @@ pub(crate) struct Core {
     /// Blocks of the volume.
     blocks: u64,
     log: Log,
+    cache: Arc<Cache>,
     client: Arc<dyn Client>,
     env: Arc<dyn Env>,
     config: Config,
@@ -91,8 +86,8 @@ pub(crate) struct Core {
     in_place: InPlace,
     bells: Bells,
     stats: Mutex<EngineStats>,
-    /// Handles closed, each by the thread that closed it.
-    handles: [Count; COUNTS],
+    /// Handles closed.
+    handles: Striped,
     /// More memory is pinned than the cache allows.
     is_full: AtomicBool,
     /// Twice as much waits as should.
@@ -265,14 +260,16 @@ impl Core {
 
     fn is_crowded(&self, part: u64) -> bool {
         let log = self.log.stats();
-        log.used > log.capacity / part || self.dirty.len() * self.block_size as u64 > self.config.pending_bytes / part
+        log.used > log.capacity / part || self.dirty.heavy() * self.block_size as u64 > self.config.pending_bytes / part
     }
 
     /// Applies one staged block to the live one, and fills in what its counters are then.
     fn apply(&self, n: usize, staged: Staged, arena: &[u8], draft: &mut Draft) {
         let Staged { buf, kind, base, changes, .. } = staged;
         let mut state = buf.state.lock();
-        if state.records == 0 {
+        reach::hit_if(state.home, Place::LetGoChanged);
+        // What home has is as good as what was before its record, which says all of it.
+        if state.records == 0 || state.home {
             state.before = if matches!(base, Base::Live) { state.image() } else { None };
             self.dirty.add(&buf);
         }
@@ -318,10 +315,10 @@ impl Core {
         }
     }
 
-    fn publish(&self, cache: &Cache, set: WriteSet) -> Result<Tid> {
+    fn publish(&self, set: WriteSet) -> Result<Tid> {
         let WriteSet { arena, mut blocks, freed } = set;
         for (extent, _) in &freed {
-            (0..u64::from(extent.len)).for_each(|i| cache.forget(extent.start + i));
+            (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i));
         }
         blocks.retain(|staged| is_changed(staged) && !staged.buf.state.lock().freed);
         if blocks.is_empty() && freed.is_empty() {
@@ -338,7 +335,7 @@ impl Core {
         for (n, staged) in blocks.into_iter().enumerate() {
             self.apply(n, staged, &arena, &mut draft);
         }
-        let nth = self.handles[thread_number() as usize % COUNTS].0.fetch_add(1, Relaxed);
+        let nth = self.handles.add(1).cast_unsigned();
         let pages = self.or_abort(naming.store())?;
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
         let much = naming.completed(position);
@@ -364,13 +361,19 @@ fn is_changed(staged: &Staged) -> bool {
     !matches!(staged.base, Base::Live) || !staged.changes.is_empty()
 }
 
-impl Home for Core {
+/// Where the cache finds what it does not hold.
+struct AtHome {
+    store: Arc<dyn BlockStore>,
+    block_size: usize,
+}
+
+impl Home for AtHome {
     /// Whatever is newer than home is live.
     fn committed(&self, _block: u64) -> Option<Block> {
         None
     }
 
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
-        Ok(self.store.read(self.byte_offset(block), bytes)?)
+        Ok(self.store.read(block * self.block_size as u64, bytes)?)
     }
 }

@@ -239,11 +239,13 @@ impl Pages {
         found
     }
 
-    /// These are home, durably. Who has stored them meanwhile has done so for nothing.
-    pub(super) fn are_home(&self, home: &[Arc<Waiting>]) {
+    /// These are home, durably; hands each to `told`. Those that somebody has stored meanwhile count as stored.
+    pub(super) fn are_home(&self, home: &[Arc<Waiting>], told: impl Fn(u64, &Block)) {
         for waiting in home {
             let state = &self.states[waiting.page as usize];
-            let _was_stored = state.compare_exchange(WAITS, HOME, AcqRel, Acquire);
+            if state.compare_exchange(WAITS, HOME, AcqRel, Acquire).is_ok() {
+                told(waiting.block, &waiting.image);
+            }
         }
         let pages: HashSet<u64, NumberHash> = home.iter().map(|waiting| u64::from(waiting.page)).collect();
         for shard in &self.shards {

@@ -37,7 +37,8 @@ pub fn recover(
     client: &dyn Client,
     env: &dyn Env,
 ) -> Result<Replayed> {
-    let found = found(contents, blocks)?;
+    let mut found = found(contents, blocks)?;
+    let derived = found.add_derived(client);
     reach::hit(match contents.commits().len() {
         0 => Place::ReplayNone,
         1 => Place::ReplayOne,
@@ -48,7 +49,9 @@ pub fn recover(
     for (block, changed) in &found.changed {
         let mut source =
             Source { store: &**store, contents, block: *block, is_all: changed.is_page().is_some(), lost: false };
-        batch.insert(*block, image(&mut source, block_size, (&found, changed), client)?);
+        let mut image = image(&mut source, block_size, (&found, changed), client)?;
+        image.dirty.add_all(derived.get(block));
+        batch.insert(*block, image);
         gone.extend(source.lost.then_some(*block));
     }
     seal(&mut batch, client, |_, image, patches| patches.apply(Arc::make_mut(image)));

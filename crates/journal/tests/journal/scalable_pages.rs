@@ -30,6 +30,11 @@ fn free(b: &Bench, start: u64, len: u32) {
     h.close();
 }
 
+/// More than half of `most` blocks are in memory, and a few are not.
+fn crowd(b: &Bench, most: u64) {
+    (0..=most / 2).for_each(|n| b.fill(HOME + 51 + n, 1));
+}
+
 /// Has all new data wait: nobody has synced the one before.
 fn nobody_syncs(b: &Bench) {
     b.fill(HOME + 50, 1);
@@ -77,7 +82,11 @@ fn more_data_than_pages_is_there_all_the_same() {
 
 /// What nobody syncs goes home once, and never into the pool. Returns the engine, with it all committed.
 fn unsynced() -> Bench {
-    let b = bench(&USUAL);
+    unsynced_with(config())
+}
+
+fn unsynced_with(config: Config) -> Bench {
+    let b = bench_with(&USUAL, config);
     nobody_syncs(&b);
     let before = b.engine.stats();
     allocate(&b, DATA, 12, 9);
@@ -104,6 +113,70 @@ fn unsynced_data_goes_home_once() {
     let before = b.engine.stats().checkpoint_blocks;
     b.engine.checkpoint_all().unwrap();
     assert_eq!(b.engine.stats().checkpoint_blocks - before, 2, "metadata alone");
+}
+
+/// Home has it, so memory need not: it is read from there, and is what changes begin with.
+#[test]
+fn what_is_home_leaves_memory() {
+    let b = unsynced();
+    b.store.write((DATA + 11) * BLOCK as u64, &[8]).unwrap();
+    assert_eq!(b.engine.read(DATA + 11, Kind::DATA).unwrap()[..2], [8, 9], "it is not in memory");
+    b.store.write((DATA + 11) * BLOCK as u64, &[9]).unwrap();
+    let mut h = b.handle(2);
+    h.write(DATA + 3, Kind::DATA, 5, &[1; 10]).unwrap();
+    h.new_data(DATA + 4, 0, &[2; BLOCK]).unwrap();
+    h.close();
+    free(&b, DATA + 5, 2);
+    let changed = |after: &dyn BlockStore| {
+        let block = block_of(after, DATA + 3);
+        assert_eq!((&block[..5], &block[5..15], &block[15..]), (&[9; 5][..], &[1; 10][..], &[9; BLOCK - 15][..]));
+        assert_eq!(block_of(after, DATA + 4), [2; BLOCK]);
+        assert_eq!(block_of(after, DATA + 2), [9; BLOCK]);
+    };
+    b.sync();
+    changed(&*b.crashed(&USUAL));
+    allocate(&b, DATA + 5, 1, 4);
+    b.sync();
+    let after = b.crashed(&USUAL);
+    changed(&*after);
+    assert_eq!(block_of(&*after, DATA + 5), [4; BLOCK], "its next owner's");
+    b.engine.checkpoint_all().unwrap();
+    changed(&*b.store);
+    assert_eq!(block_of(&*b.store, DATA + 5), [4; BLOCK]);
+    changed(&*b.crashed(&USUAL));
+}
+
+/// Records of a block that has left memory and was changed lie in several slices: each finds what it needs.
+#[test]
+fn what_left_memory_is_changed_while_its_record_goes_home() {
+    for after_first in [false, true] {
+        let b = unsynced_with(Config { pending_bytes: 64 * BLOCK as u64, ..config() });
+        crowd(&b, 64);
+        let change = |byte: u8| {
+            let mut h = b.handle(1);
+            h.write(DATA + 3, Kind::DATA, usize::from(byte), &[byte; 10]).unwrap();
+            h.close();
+        };
+        if !after_first {
+            change(1);
+            b.sync();
+        }
+        change(20);
+        // A checkpoint takes what is committed, and what is not stays.
+        assert_eq!(checkpointer(&b).step().unwrap(), Progress::Worked);
+        b.sync();
+        let expected = || {
+            let mut block = [9; BLOCK];
+            if !after_first {
+                block[1..11].fill(1);
+            }
+            block[20..30].fill(20);
+            block
+        };
+        assert_eq!(block_of(&*b.crashed(&USUAL), DATA + 3), expected());
+        b.engine.checkpoint_all().unwrap();
+        assert_eq!(block_of(&*b.store, DATA + 3), expected());
+    }
 }
 
 /// Wrong states after cuts of power, in which `DATA` is named and is not there.
@@ -305,6 +378,7 @@ fn a_checkpoint_that_failed_half_way_is_done_again() {
     b.env.advance(10_000_000_000);
     let _worked = committer(&b).step().unwrap();
     assert_eq!(block_of(&*b.store, DATA + 1), [9; BLOCK]);
+    crowd(&b, 16);
     change(5, 6);
     b.sync();
     change(100, 5);

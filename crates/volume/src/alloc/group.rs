@@ -1,7 +1,9 @@
 //! What is kept in memory of each block group, and of free space as a whole.
 
+use super::free::Free;
 use super::windows::Windows;
 use crate::{Error, Result};
+use ondol_env::apart::Striped;
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use ondol_format::group::{BLOCK_UNINIT, GroupDesc, INODE_UNINIT, INODE_ZEROED};
@@ -18,8 +20,9 @@ pub(crate) struct Busy {
     pub(crate) inode_hint: u32,
 }
 
-/// One block group.
+/// One block group, in cache lines of its own.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct GroupInfo {
     pub(crate) block_bitmap: u64,
     pub(crate) inode_bitmap: u64,
@@ -92,10 +95,11 @@ pub(crate) struct Groups {
     /// groups, and the journal.
     metadata: Vec<(u64, u64)>,
     /// Free clusters that nobody has been promised.
-    free: AtomicU64,
+    free: Free,
     /// Clusters freed by transactions that are not durable yet.
     pub(crate) pending_free: AtomicU64,
-    pub(crate) free_inodes: AtomicU64,
+    /// Free inodes of all groups.
+    pub(crate) free_inodes: Striped,
     /// Clusters kept for the privileged, and for deleting when the volume is full.
     reserved: u64,
     /// Blocks of a cluster.
@@ -118,13 +122,13 @@ impl Groups {
         metadata.extend_from_slice(journal);
         let metadata = disjoint(metadata);
         let free = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
-        let free_inodes = descs.iter().map(|d| u64::from(d.free_inodes)).sum();
+        let free_inodes = descs.iter().map(|d| i64::from(d.free_inodes)).sum();
         Self {
             list,
             metadata,
-            free: AtomicU64::new(free),
+            free: Free::new(free),
             pending_free: AtomicU64::new(0),
-            free_inodes: AtomicU64::new(free_inodes),
+            free_inodes: Striped::new(free_inodes),
             reserved: sb.r_blocks_count() / u64::from(sb.cluster_ratio()),
             ratio: sb.cluster_ratio().into(),
         }
@@ -176,22 +180,18 @@ impl Groups {
             Need::Privileged => LAST_RESERVE,
             Need::ToFree => 0,
         };
-        let take = |free: u64| free.checked_sub(blocks).filter(|&left| left >= keep);
-        self.free.fetch_update(SeqCst, SeqCst, take).is_ok()
+        self.free.take(blocks, keep)
     }
 
     /// Gives promised or released clusters back to the free count.
     pub(crate) fn give_back(&self, blocks: u64) {
-        // All operations meet in this number.
-        if blocks > 0 {
-            self.free.fetch_add(blocks, SeqCst);
-        }
+        self.free.give(blocks);
     }
 
     /// Free blocks as a user sees them: also those whose freeing is not durable yet.
     pub(crate) fn visible_free(&self) -> u64 {
         let pending = self.pending_free.load(SeqCst);
-        (self.free.load(SeqCst) + pending) * self.ratio
+        (self.free.sum() + pending) * self.ratio
     }
 
     /// Blocks kept back from the unprivileged.

@@ -27,6 +27,12 @@ fn load<'a>(
 }
 
 impl Groups {
+    /// Free inodes of the volume.
+    pub(crate) fn free_inodes(&self) -> u64 {
+        // Between two parts others may have taken one here and returned one there.
+        self.free_inodes.sum().max(0).cast_unsigned()
+    }
+
     /// Takes a free inode: for a file in its directory's group or the nearest behind it; for a directory (`dir` says whether
     /// it is one of those that are spread over the volume) in a group with room for what will be put into it.
     pub(crate) fn take_inode(
@@ -65,7 +71,7 @@ impl Groups {
         );
         busy.inode_hint = index as u32 + 1;
         info.free_inodes.fetch_sub(1, SeqCst);
-        self.free_inodes.fetch_sub(1, SeqCst);
+        self.free_inodes.add(-1);
         Ok(Some(g * sb.inodes_per_group() + index as u32 + 1))
     }
 
@@ -88,7 +94,7 @@ impl Groups {
         }
         bitmap::set(map, index as usize);
         info.free_inodes.fetch_sub(1, SeqCst);
-        self.free_inodes.fetch_sub(1, SeqCst);
+        self.free_inodes.add(-1);
         Ok(())
     }
 
@@ -102,7 +108,7 @@ impl Groups {
             bitmap::clear(map, index as usize);
             busy.inode_hint = busy.inode_hint.min(index);
             info.free_inodes.fetch_add(1, SeqCst);
-            self.free_inodes.fetch_add(1, SeqCst);
+            self.free_inodes.add(1);
         }
     }
 
@@ -126,7 +132,7 @@ impl Groups {
     /// crowded.
     fn group_for_directory(&self, near: u32, top: bool) -> u32 {
         let count = self.count();
-        let average = self.free_inodes.load(SeqCst) / u64::from(count.max(1));
+        let average = self.free_inodes() / u64::from(count.max(1));
         let roomy = |g: u32| {
             self.get(g).is_ok_and(|i| {
                 u64::from(i.free_inodes.load(SeqCst)) >= average.max(1) && i.free_blocks.load(SeqCst) > 0

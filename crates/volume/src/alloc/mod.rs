@@ -12,6 +12,7 @@
 //! promised is somewhere free in the groups.
 
 mod blocks;
+mod free;
 mod group;
 mod inodes;
 mod trim;

@@ -19,7 +19,7 @@ impl Op<'_> {
         let top = parent == crate::ROOT || self.inode(parent)?.flags.contains(InodeFlags::TOPDIR);
         let ino = shared.groups.take_inode(&shared.sb, &*vol.engine, parent, dir.then_some(top))?;
         let mut inode = Inode::new(shared.sb.want_extra_isize(), &shared.inode_format);
-        inode.generation = vol.new_generation();
+        inode.generation = vol.new_generation(shared.sb.group_of_inode(ino).map_or(0, |(g, _)| g));
         let now = crate::time::to_disk(self.now);
         (inode.atime, inode.ctime, inode.mtime, inode.crtime) = (now, now, now, now);
         self.make_inode(ino, inode, dir)?;

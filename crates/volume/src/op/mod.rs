@@ -301,9 +301,10 @@ impl<'v> Op<'v> {
 
     /// Takes a descriptor into the transaction, because its bitmaps are, and changes its count of directories.
     fn touch_descriptor(&mut self, g: u32, dirs: i32) -> Result<()> {
-        let sb = &self.vol.shared.sb;
-        let (block, offset) = sb.gdt_location(g);
-        let kind = kind::group_descs(g - g % sb.desc_per_block());
+        if dirs == 0 && self.vol.engine.derives() {
+            return Ok(());
+        }
+        let (block, kind, offset) = self.vol.shared.descriptor(g);
         let at = offset + ondol_format::group::USED_DIRS_OFFSET;
         Ok(self.handle()?.add(block, kind, at, 2, dirs)?)
     }
@@ -356,7 +357,9 @@ impl<'v> Op<'v> {
         // Counted before the journal can release them.
         let groups = &self.vol.shared.groups;
         let freed: u64 = self.freed.drain(..).map(|e| clusters(&self.vol.shared.sb, e)).sum();
-        groups.pending_free.fetch_add(freed, SeqCst);
+        if freed > 0 {
+            groups.pending_free.fetch_add(freed, SeqCst);
+        }
         tracing::trace!(
             target: "ondol::promise",
             journal = handle.used() + handle.room(), used = handle.used(), clusters = self.granted, left = self.promised
