@@ -1,9 +1,10 @@
 //! The changes that a handle stages for one block, and how they are applied.
 
 use crate::Ranges;
+use std::ops::Range;
 
 /// Changes of one block that need no memory of their own.
-const FEW: usize = 4;
+const FEW: usize = 6;
 
 /// The changes staged for one block, in order.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +30,14 @@ impl Changes {
 
     pub(crate) fn as_slice(&self) -> &[Change] {
         if self.many.is_empty() { self.few.get(..self.len).unwrap_or_default() } else { &self.many }
+    }
+
+    /// Whether bytes of `range` are among them; bits and numbers are not looked at.
+    pub(crate) fn overlap(&self, range: Range<u32>) -> bool {
+        self.as_slice().iter().any(|change| match *change {
+            Change::Bytes { offset, len, .. } => offset < range.end && range.start < offset + len,
+            _ => false,
+        })
     }
 
     pub(crate) fn is_empty(&self) -> bool {

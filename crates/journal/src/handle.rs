@@ -64,6 +64,9 @@ pub struct Handle<'e> {
 /// Blocks that are searched one by one.
 pub const FEW: usize = 16;
 
+/// What a change costs beside its bytes in an NVM log.
+const NEAR: usize = 8;
+
 /// Bytes that a small operation changes in a block, about.
 const USUAL_BYTES: usize = 128;
 
@@ -197,6 +200,26 @@ impl<'e> Handle<'e> {
             self.put(at, offset, &after[offset..offset + len]);
         }
         Ok(result)
+    }
+
+    /// As [`Handle::write`], of the bytes that this changes alone: what a record engine logs is that much shorter. Nobody else may change them before the handle is
+    /// closed.
+    ///
+    /// # Errors
+    /// As [`Handle::write`].
+    pub fn update(&mut self, block: u64, kind: Kind, offset: usize, bytes: &[u8]) -> Result<()> {
+        let at = self.stage_block(block, kind, false)?;
+        let staged = &self.set.blocks[at];
+        let range = offset as u32..(offset + bytes.len()) as u32;
+        let is_as_published = matches!(staged.base, Base::Live) && !staged.changes.overlap(range);
+        let mut before = vec![0; bytes.len()];
+        if !is_as_published || !staged.buf.copy(offset, &mut before) {
+            return self.write(block, kind, offset, bytes);
+        }
+        for (from, len) in joined(differences(&before, bytes)) {
+            self.put(at, offset + from, &bytes[from..from + len]);
+        }
+        Ok(())
     }
 
     /// Stages file data as part of the transaction (`data=journal`).
@@ -361,6 +384,18 @@ fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
         }
         base
     })
+}
+
+/// Runs that lie no further apart than a change of its own costs, as one.
+fn joined(runs: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
+    let mut all: Vec<(usize, usize)> = Vec::with_capacity(runs.len());
+    for (start, len) in runs {
+        match all.last_mut() {
+            Some((first, of_first)) if start - (*first + *of_first) <= NEAR => *of_first = start + len - *first,
+            _ => all.push((start, len)),
+        }
+    }
+    all
 }
 
 /// The maximal runs of 8-byte words in which two equally long blocks differ, as `(offset, len)`.

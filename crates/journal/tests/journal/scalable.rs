@@ -426,3 +426,30 @@ fn commits_and_records_cost_what_they_should() {
     b.sync();
     assert_eq!((lines(), b.engine.stats().commits), before);
 }
+
+/// An update logs what it changes, beside what is staged already; what it does not change is whatever it is.
+#[test]
+fn an_update_logs_what_differs() {
+    let b = bench(&USUAL);
+    b.fill(HOME, 1);
+    b.sync();
+    let lines = || b.engine.stats().log_lines;
+    let mut wanted = [1; 256];
+    (wanted[3], wanted[20], wanted[200]) = (2, 3, 4);
+    let before = lines();
+    let mut h = b.handle(1);
+    h.update(HOME, META, 512, &wanted).unwrap();
+    h.close();
+    b.sync();
+    // Head 24, a block 24, runs of 3 and of 1 words with 8 each; and the commit.
+    assert_eq!(lines() - before, 3);
+    let mut h = b.handle(1);
+    h.write(HOME, META, 600, &[7; 8]).unwrap();
+    h.update(HOME, META, 512, &wanted).unwrap();
+    h.write(HOME, META, 1000, &[8; 8]).unwrap();
+    h.update(HOME, META, 0, &[1; 256]).unwrap();
+    h.close();
+    b.sync();
+    let after = block_of(&*b.crashed(&USUAL), HOME);
+    assert_eq!((&after[..512], &after[512..768], &after[1000..1008]), (&[1; 512][..], &wanted[..], &[8; 8][..]));
+}

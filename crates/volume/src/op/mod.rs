@@ -432,8 +432,8 @@ impl<'v> Op<'v> {
         }
         let link = self.orphans.link(ino);
         let handle = self.handle()?;
-        handle.write(block, kind, offset, &bytes[..DTIME.start])?;
-        handle.write(block, kind, offset + DTIME.end, &bytes[DTIME.end..])?;
+        handle.update(block, kind, offset, &bytes[..DTIME.start])?;
+        handle.update(block, kind, offset + DTIME.end, &bytes[DTIME.end..])?;
         // An orphan's link belongs to the list: whoever changes a neighbour writes it, without this inode's lock.
         match link {
             Some(next) => handle.write(block, kind, offset + DTIME.start, &next.to_le_bytes())?,
