@@ -98,6 +98,7 @@ places! {
     HomeFailed "home-failed" Scalable "A checkpoint cannot write home, and the engine goes on.",
     LetGo "let-go" Scalable "New data that is home leaves memory before its record leaves the log.",
     LetGoChanged "let-go-changed" Scalable "A block that has left memory is changed while the log has its record.",
+    BroughtHome "brought-home" Scalable "An operation writes its new data home itself.",
     DerivedAlone "derived-alone" Scalable "A descriptor goes home because of its bitmaps alone.",
     FreedBehindSlice "freed-behind-slice" Scalable "A checkpoint leaves alone a block that a later record has freed.",
     ImageFromRecords "image-from-records" Scalable "A checkpoint builds the image of a block that has changed again from its records.",

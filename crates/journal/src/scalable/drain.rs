@@ -66,7 +66,7 @@ impl Core {
     }
 
     /// Memory need not have what home has.
-    fn let_go(&self, block: u64, image: &crate::Block) {
+    pub(super) fn let_go(&self, block: u64, image: &crate::Block) {
         // Beside the cache, those that have records hold it.
         let gone = self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf));
         reach::hit_if(gone, Place::LetGo);

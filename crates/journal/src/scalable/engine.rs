@@ -70,6 +70,7 @@ impl ScalableEngine {
             bells: Bells::default(),
             stats: Mutex::default(),
             handles: Striped::default(),
+            brought: Striped::default(),
             is_full: AtomicBool::new(false),
             is_flooded: AtomicBool::new(false),
             uncommitted_since: AtomicU64::new(0),
@@ -205,6 +206,7 @@ impl Engine for ScalableEngine {
         let log = self.core.log.stats();
         let (pages, all_pages) = self.core.pages.as_ref().map_or((0, 0), Pages::used);
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
+        let stats = *self.core.stats.lock();
         EngineStats {
             commits: log.commits,
             handles: self.core.handles.sum().cast_unsigned(),
@@ -215,7 +217,8 @@ impl Engine for ScalableEngine {
             ring_blocks: blocks(log.capacity),
             buffer_used_blocks: pages,
             buffer_blocks: all_pages,
-            ..*self.core.stats.lock()
+            staged_early_blocks: stats.staged_early_blocks + self.core.brought.sum().cast_unsigned(),
+            ..stats
         }
     }
 }

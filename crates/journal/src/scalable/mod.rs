@@ -88,6 +88,8 @@ pub(crate) struct Core {
     stats: Mutex<EngineStats>,
     /// Handles closed.
     handles: Striped,
+    /// Blocks of new data that operations wrote home.
+    brought: Striped,
     /// More memory is pinned than the cache allows.
     is_full: AtomicBool,
     /// Twice as much waits as should.
@@ -220,7 +222,9 @@ impl Core {
     /// Before an operation begins where more memory is pinned than the cache allows: one slice goes home, this thread's or that of another who is at it. More would let
     /// those who come meanwhile fill again what this one has emptied; one is more than an operation brings.
     fn lend_a_hand(&self) -> Result<()> {
-        if self.is_flooded.load(Relaxed) {
+        if self.brings_home() {
+            self.bells.committer.ring();
+        } else if self.is_flooded.load(Relaxed) {
             reach::hit(Place::ForegroundDrain);
             let home = self.commit_late(self.tid(), true)?;
             self.stats.lock().staged_early_blocks += home;
@@ -332,13 +336,14 @@ impl Core {
         let bytes = draft.bytes.len() + naming.bytes();
         // Who builds on this operation waits for one of its locks, and so claims later.
         let slot = promise.claim(draft.bytes.len() as u64);
+        let numbers: Vec<u64> = naming.at_home().map(|n| blocks[n].buf.block).collect();
         for (n, staged) in blocks.into_iter().enumerate() {
             self.apply(n, staged, &arena, &mut draft);
         }
         let nth = self.handles.add(1).cast_unsigned();
         let pages = self.or_abort(naming.store())?;
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
-        let much = naming.completed(position);
+        let much = naming.completed(position, &numbers, |block, image| self.let_go(block, image));
         self.need_no_more(&dead, position);
         drop(counters);
         if !freed.is_empty() {

@@ -1,16 +1,18 @@
 //! The pages that one operation's record names.
 
 use super::Core;
-use super::pages::{Pages, Waiting};
+use super::pages::{NOWHERE, Pages, Waiting};
 use super::record::{self, InPage};
 use crate::Ranges;
 use crate::Result;
+use crate::area::write_runs;
 use crate::cache::{Block, Buf};
 use crate::change::Change;
 use crate::contract::Kind;
 use crate::handle::{Base, Staged};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_nvm_log::PageWrites;
 
 /// From so great a part of a block on its data takes a page: what is less goes into the record.
@@ -45,13 +47,57 @@ impl Core {
         if all == 0 {
             return naming;
         }
+        if new > 0 && self.brings_home() {
+            naming = self.write_new_home(arena, blocks, naming, &takes);
+        }
+        let all = all - naming.named.len();
+        if all == 0 {
+            return naming;
+        }
+        let new = new - naming.named.len();
         let are_to_wait = pages.are_to_wait((new * self.block_size) as u64, || self.log.durable());
-        let whole_ones = blocks.iter_mut().enumerate().filter(|(_, block)| takes(block));
+        let at_home: Vec<usize> = naming.named.iter().map(|named| named.staged).collect();
+        let whole_ones =
+            blocks.iter_mut().enumerate().filter(|(n, block)| takes(block) && at_home.binary_search(n).is_err());
         for ((staged, block), page) in whole_ones.zip(pages.take(all)) {
             let image = whole(block, arena, self.block_size);
             let at = InPage { page, sum: record::sum(&image), or_home: block.newborn && are_to_wait };
             naming.named.push(Named { staged, at, image });
         }
+        naming
+    }
+
+    /// Whether operations write their new data home themselves: there is more of it than goes home, and no program waits for commits, which have to flush it first.
+    pub(super) fn brings_home(&self) -> bool {
+        self.is_flooded.load(Relaxed) && !self.home_rests() && self.pages.as_ref().is_some_and(Pages::is_quiet)
+    }
+
+    /// Writes new data home, before its record is made: no committed state reaches its blocks. All or nothing of it; what is written is flushed before it is committed.
+    fn write_new_home<'p>(
+        &self,
+        arena: &[u8],
+        blocks: &mut [Staged],
+        mut naming: Naming<'p>,
+        takes: &dyn Fn(&Staged) -> bool,
+    ) -> Naming<'p> {
+        let new = blocks.iter_mut().enumerate().filter(|(_, block)| block.newborn && takes(block));
+        let mut images: Vec<(u64, Block, usize)> =
+            new.map(|(n, block)| (block.buf.block, whole(block, arena, self.block_size), n)).collect();
+        images.sort_unstable_by_key(|(block, ..)| *block);
+        let home: Vec<(u64, Block)> = images.iter().map(|(block, image, _)| (*block, image.clone())).collect();
+        let written =
+            self.in_place.write(home.len() * self.block_size, || write_runs(&*self.store, self.block_size, &home));
+        let Ok(dirty) = written else { return naming };
+        reach::hit(Place::BroughtHome);
+        if dirty >= self.config.dirty_bytes {
+            self.bells.flusher.ring();
+        }
+        self.brought.add(home.len() as i64);
+        images.sort_unstable_by_key(|(.., n)| *n);
+        naming.named.extend(images.into_iter().map(|(_, image, staged)| {
+            let at = InPage { page: NOWHERE, sum: record::sum(&image), or_home: true };
+            Named { staged, at, image }
+        }));
         naming
     }
 
@@ -80,7 +126,7 @@ impl Naming<'_> {
     /// What may wait does so from now on. The record is not complete yet.
     pub(super) fn wait(&mut self, blocks: &[Staged]) {
         let Some(pages) = self.pages else { return };
-        let waits = || self.named.iter().filter(|named| named.at.or_home);
+        let waits = || self.named.iter().filter(|named| named.at.or_home && named.at.page != NOWHERE);
         let block = |named: &Named| blocks[named.staged].buf.block;
         let (waiting, much) = pages.wait(waits().map(|named| (named.at.page, block(named), named.image.clone())));
         for (named, waiting) in waits().zip(&waiting) {
@@ -101,8 +147,16 @@ impl Naming<'_> {
         Ok(Some(pages.area().write(at_once().map(|named| (named.at.page, &*named.image)))?))
     }
 
-    /// The record at `position` is complete. Returns whether somebody should look how much waits.
-    pub(super) fn completed(mut self, position: u64) -> bool {
+    /// Places in the write set of what its operation has brought home.
+    pub(super) fn at_home(&self) -> impl Iterator<Item = usize> + '_ {
+        self.named.iter().filter(|named| named.at.page == NOWHERE).map(|named| named.staged)
+    }
+
+    /// The record at `position` is complete: `told` gets what its operation has brought home, whose blocks are `at_home`. Returns whether somebody should look how much
+    /// waits.
+    pub(super) fn completed(mut self, position: u64, at_home: &[u64], told: impl Fn(u64, &Block)) -> bool {
+        let brought = self.named.iter().filter(|named| named.at.page == NOWHERE);
+        at_home.iter().zip(brought).for_each(|(block, named)| told(*block, &named.image));
         self.named.clear();
         self.waiting.iter().for_each(|waiting| waiting.named_at(position));
         self.much

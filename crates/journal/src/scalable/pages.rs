@@ -2,18 +2,19 @@
 //!
 //! ```text
 //!   named ─┬─▶ stored, under the fence of its record             while programs sync
-//!          └─▶ waits ─┬─▶ stored, before the commit's line        an fsync comes first
-//!                     └─▶ home and flushed, before the commit     nobody syncs: the page is never written
+//!          ├─▶ waits ─┬─▶ stored, before the commit's line        an fsync comes first
+//!          │          └─▶ home and flushed, before the commit     nobody syncs: the page is never written
+//!          └─▶ home, by its operation, without a page             nobody has synced for long, and much waits
 //! ```
 //!
-//! Only what lies in blocks that the operation has allocated may wait: it may be home before it is committed, since no committed state reaches it.
+//! Only what lies in blocks that the operation has allocated may wait or go there: it may be home before it is committed, since no committed state reaches it.
 
 use crate::cache::Block;
 use crate::{NumberHash, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{
-    AtomicBool, AtomicU8, AtomicU64,
+    AtomicU8, AtomicU32, AtomicU64,
     Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use ondol_env::sync::{Arc, Mutex};
@@ -25,6 +26,12 @@ const SHARDS: usize = 16;
 
 /// So great a part of what may be dirty one thread may have stored at once since the last commit; what is more waits.
 const AT_ONCE: u64 = 32;
+
+/// The number of a page that there is not: home alone has the contents.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// So many commits that no program waits for, one behind the other, and operations that bring much write it home themselves.
+const QUIET: u32 = 8;
 
 /// Where what a page was named for is.
 const FREE: u8 = 0;
@@ -42,8 +49,8 @@ pub(super) struct Pages {
     per_shard: u32,
     /// Bytes of new data that one thread may have stored at once.
     at_once: u64,
-    /// The last commit came because much had piled up, and no program waited for it.
-    nobody_syncs: AtomicBool,
+    /// Commits that no program waited for, since one did.
+    unawaited: AtomicU32,
 }
 
 /// What one thread, or a few, have.
@@ -98,15 +105,7 @@ impl Pages {
         }
         let states = (0..pages).map(|_| AtomicU8::new(FREE)).collect();
         let at_once = dirty_bytes / AT_ONCE;
-        Self {
-            area: area.clone(),
-            block_size,
-            states,
-            shards,
-            per_shard,
-            at_once,
-            nobody_syncs: AtomicBool::new(false),
-        }
+        Self { area: area.clone(), block_size, states, shards, per_shard, at_once, unawaited: AtomicU32::new(0) }
     }
 
     pub(super) fn area(&self) -> &PageArea {
@@ -134,7 +133,7 @@ impl Pages {
 
     /// Nothing names these any more.
     pub(super) fn give(&self, pages: &[u32]) {
-        let mut pages = pages.to_vec();
+        let mut pages: Vec<u32> = pages.iter().copied().filter(|page| *page != NOWHERE).collect();
         pages.sort_unstable();
         pages.iter().for_each(|page| self.set(*page, FREE));
         for of_one in pages.chunk_by(|a, b| a / self.per_shard == b / self.per_shard) {
@@ -148,7 +147,7 @@ impl Pages {
 
     /// Whether `bytes` of new data are to wait, where everything below what `durable` answers is committed.
     pub(super) fn are_to_wait(&self, bytes: u64, durable: impl FnOnce() -> u64) -> bool {
-        if bytes == 0 || self.nobody_syncs.load(Relaxed) {
+        if bytes == 0 || self.unawaited.load(Relaxed) > 0 {
             return bytes > 0;
         }
         let durable = durable();
@@ -162,9 +161,16 @@ impl Pages {
 
     /// A program waits for a commit, or one is made that none waits for.
     pub(super) fn somebody_syncs(&self, does: bool) {
-        if self.nobody_syncs.load(Relaxed) == does {
-            self.nobody_syncs.store(!does, Relaxed);
+        match does {
+            false => drop(self.unawaited.fetch_add(1, Relaxed)),
+            true if self.unawaited.load(Relaxed) > 0 => self.unawaited.store(0, Relaxed),
+            true => {}
         }
+    }
+
+    /// No program has waited for a commit for so long that one may soon be waited for by a flush of the disk.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.unawaited.load(Relaxed) >= QUIET
     }
 
     /// The page holds what its record says, with that record's fence.
@@ -259,7 +265,7 @@ impl Pages {
 
     /// Whether home has what this page was named for.
     pub(super) fn is_home(&self, page: u32) -> bool {
-        self.states.get(page as usize).is_some_and(|state| state.load(Acquire) == HOME)
+        page == NOWHERE || self.states.get(page as usize).is_some_and(|state| state.load(Acquire) == HOME)
     }
 }
 

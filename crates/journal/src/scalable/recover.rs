@@ -4,6 +4,7 @@
 //! are, so after all of them home is what it would have become, and doing it again changes nothing.
 
 use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
+use super::pages::NOWHERE;
 use super::record::InPage;
 use crate::area::{write_many, writers};
 use crate::contract::{Client, Kind};
@@ -109,7 +110,8 @@ impl Source<'_> {
         }
         self.store.read(self.block * image.len() as u64, image)?;
         // Later changes may have come home with it. Of a page that is lost nobody knows whether it had the contents.
-        let is_home = at.or_home && (at.is(image) || (is_there && !self.is_all));
+        let is_known = is_there || at.page == NOWHERE;
+        let is_home = at.or_home && (at.is(image) || (is_known && !self.is_all));
         reach::hit_if(is_home, Place::PageAtHome);
         match self.contents.on_damage() {
             _ if is_home => Ok(()),
