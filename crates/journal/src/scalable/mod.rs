@@ -61,7 +61,7 @@ const COUNTERS: usize = 64;
 /// After so many handles of a thread it looks whether there is something to do for the steps: that takes counts from many lines.
 const LOOKS: u64 = 16;
 /// Also after a record of so many bytes.
-const LARGE: usize = 4096;
+const LARGE: usize = 64 << 10;
 
 /// The shared state of one engine.
 pub(crate) struct Core {
@@ -304,7 +304,8 @@ impl Core {
         freed: &[(Extent, Kind)],
     ) -> Result<(Draft, Vec<Arc<Buf>>)> {
         loop {
-            let bufs = self.dirty.inside(freed.iter().map(|(extent, _)| *extent));
+            let bufs =
+                if freed.is_empty() { Vec::new() } else { self.dirty.inside(freed.iter().map(|(extent, _)| *extent)) };
             let mut known = record::runs_of(bufs.iter().map(|buf| buf.block));
             if plant::is(Defect::SkippedRevoke) {
                 known.clear();

@@ -388,6 +388,8 @@ fn what_operations_bring_home_is_right_whatever_happens_beside_it() {
     beside_others(|b| {
         quiet(b);
         allocate(b, DATA + 100, 12, 3);
+        // After so many operations somebody looks how much waits.
+        (0..16).for_each(|n| b.fill(HOME + 51, n));
         allocate(b, DATA + 120, 1, 3);
         assert_eq!(b.engine.stats().staged_early_blocks, 1, "operations bring data home");
     });
