@@ -91,7 +91,7 @@ fn sparse() -> Limits {
 }
 
 fn sequences(mode: Mode) {
-    let count = depth("ONDOL_CASES", 10, 150) as usize;
+    let count = depth("ONDOL_CASES", 14, 150) as usize;
     none_is_violated(mode, sparse(), workload::random(parameter("ONDOL_SEED", 1)).take(count), 10 * count as u64);
 }
 

@@ -91,11 +91,23 @@ impl View<'_> {
         })
     }
 
-    /// Where byte `at` of a file is after so many calls, later ones, some of which may move what the file holds.
+    /// Where byte `at` of a file is after so many calls, later ones, some of which may move what the file holds. Nowhere, if it has become
+    /// another file's.
     fn moved_to(&self, id: Id, at: u64, calls: usize) -> Option<u64> {
         (self.k..calls).try_fold(at, |at, call| {
-            let Some(Op::Fallocate { file, how, at: from, len }) = self.run.ops.get(call) else { return Some(at) };
             let (before, after) = (&self.run.states[call], &self.run.states[call + 1]);
+            let (file, how, from, len) = match self.run.ops.get(call) {
+                Some(Op::Fallocate { file, how, at, len }) => (file, how, at, len),
+                Some(Op::Exchange { file, at: from, other, other_at, len }) => {
+                    let end = |from: &u64| len.map_or(u64::MAX, |len| from + len);
+                    let is_in =
+                        |file, from: &u64| before.id_of_file(file) == Some(id) && (*from..end(from)).contains(&at);
+                    let happened = before.content(id) != after.content(id);
+                    // What is written there later is written after the exchange has become durable.
+                    return Some(at).filter(|_| !happened || !(is_in(file, from) || is_in(other, other_at)));
+                }
+                _ => return Some(at),
+            };
             let size = |model: &Model| model.content(id).map(Content::len);
             if before.id_of_file(file) != Some(id) || size(before) == size(after) || at < *from {
                 return Some(at);

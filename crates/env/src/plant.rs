@@ -108,6 +108,7 @@ defects! {
     LostTruncate "lost-truncate" All "A truncate in several steps is not entered as an orphan.",
     UnannouncedOrphans "unannounced-orphans" All "The orphan file is used without ORPHAN_PRESENT.",
     SplitOperation "split-operation" All "An atomic write is published block by block.",
+    SplitExchange "split-exchange" All "Ranges of files are exchanged in two transactions.",
     TornPublish "torn-publish" All "The blocks of a handle join the running transaction in two steps.",
     UnwrittenLate "unwritten-late" All "An extent is published as written before its data is on the way.",
     UnmarkedMount "unmarked-mount" All "A mount does not set RECOVER.",

@@ -168,6 +168,7 @@ places! {
     UnwrittenConverted "unwritten-converted" All "A part of an unwritten extent becomes written.",
     MadeUnwritten "made-unwritten" All "A part of a written extent becomes unwritten.",
     TreeShifted "tree-shifted" All "Extents move to other places of their file.",
+    Exchanged "exchanged" All "Two files exchange their extents.",
     PointersAdded "pointers-added" All "A block map is given a pointer block.",
     PointersFreed "pointers-freed" All "A pointer block becomes empty and is freed.",
     ClusterShared "cluster-shared" All "New blocks lie in a cluster that their file has already.",

@@ -80,6 +80,10 @@ pub(crate) fn op(input: &mut Input<'_>) -> Op {
         38..=39 => Op::Chattr { file: file(input), flags: input.pick(&FLAGS).parse().expect("flags") },
         36..=37 => {
             let (from, to) = (file(input), file(input));
+            if input.one_in(3) {
+                let len = if input.one_in(2) { None } else { Some(input.pick(&LENGTHS)) };
+                return Op::Exchange { file: from, at: offset(input), other: to, other_at: offset(input), len };
+            }
             Op::Copy { from, at: offset(input), to, to_at: offset(input), len: input.pick(&LENGTHS) }
         }
         35 => {

@@ -71,8 +71,8 @@ pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::{is_printable, printable};
 pub use ondol_volume::{
-    Atime, Attr, Caller, DataMode, DirEntry, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
-    Seek, SetAttr, SetTime, SetXattr, StatFs,
+    Atime, Attr, Caller, DataMode, DirEntry, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT,
+    Rename, Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};

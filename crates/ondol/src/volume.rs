@@ -8,7 +8,9 @@ use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Options, RecoverReport, Result};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, Error as VolumeError, FileType, Ino, Rename, SetAttr, StatFs, Volume as Inodes};
+use ondol_volume::{
+    Attr, Caller, Error as VolumeError, Exchange, FileType, Ino, Rename, SetAttr, StatFs, Volume as Inodes,
+};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -303,6 +305,43 @@ impl Volume {
         let (from_dir, from_name) = resolve_parent(self.inodes(), from)?;
         let (to_dir, to_name) = resolve_parent(self.inodes(), to)?;
         at(from, self.act(|inodes| inodes.rename(from_dir, from_name, to_dir, to_name, how)))
+    }
+
+    /// Exchanges what two files hold, as [`File::exchange`] of both, opened for reading and writing, does: each is a path, and the byte
+    /// from which on its contents change places.
+    ///
+    /// A database that changes some of its pages at once puts the new ones into a file of its own, and exchanges what is written there:
+    ///
+    /// ```
+    /// use ondol::{Exchange, FormatOptions, Volume};
+    ///
+    /// # let dir = tempfile::tempdir()?;
+    /// # let image = dir.path().join("disk.img");
+    /// Volume::format(&image, &FormatOptions::new().size(64 << 20))?;
+    /// let volume = Volume::open(&image)?;
+    /// volume.write("/database", vec![1; 40 * 4096])?;
+    ///
+    /// let new = volume.create("/new pages")?;
+    /// for page in [3, 17, 30] {
+    ///     new.write_all_at(&[2; 4096], page * 4096)?;
+    /// }
+    /// new.set_len(40 * 4096)?;
+    /// let changes = Exchange { written_only: true, durable: true, ..Exchange::default() };
+    /// volume.exchange(("/new pages", 0), ("/database", 0), &changes)?;
+    ///
+    /// // Whatever happens, all three pages are the new ones, or none is. The old ones are in the other file.
+    /// assert_eq!(volume.read("/database")?[17 * 4096], 2);
+    /// assert_eq!(volume.read("/new pages")?[17 * 4096], 1);
+    /// # drop(new);
+    /// # volume.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As open(2) and [`File::exchange`].
+    pub fn exchange(&self, one: (impl AsRef<Path>, u64), other: (impl AsRef<Path>, u64), how: &Exchange) -> Result<()> {
+        let open = |path: &Path| self.options().read(true).write(true).open(path);
+        open(one.0.as_ref())?.exchange(one.1, &open(other.0.as_ref())?, other.1, how)
     }
 
     /// Removes a name that is not a directory.

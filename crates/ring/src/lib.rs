@@ -6,12 +6,14 @@
 //! public header `include/uapi/linux/fuse.h`.
 //!
 //! This crate knows no request but its length: a message is the bytes that `/dev/fuse` would have given. It is a crate of its
-//! own because the kernel writes into memory that it was told of, which no type of Rust's can say; all `unsafe` of it is in `place`, and in
-//! `policy`, the one system call that serving threads need beside.
+//! own because the kernel writes into memory that it was told of, which no type of Rust's can say; all `unsafe` of it is in `place`, in
+//! `policy`, the one system call that serving threads need beside, and in `ask`, two ioctls for the other side of a mount.
 
+mod ask;
 mod place;
 mod policy;
 
+pub use ask::{EXCHANGE_RANGE, ExchangeRange, exchange, generation};
 pub use place::{Message, Place};
 pub use policy::set_idle;
 

@@ -5,6 +5,7 @@ use crate::thresholds;
 use ondol_env::Timestamp;
 use ondol_volume::Caller;
 use proptest::collection::{SizeRange, vec};
+use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use proptest::strategy::Union;
@@ -23,6 +24,8 @@ pub struct Mix {
     pub transactions: bool,
     /// `collapse` and `insert`; the kernel lets no FUSE server have them.
     pub shifts: bool,
+    /// `exchange` and `exchange-ends`, which are an ioctl of their own on a mount.
+    pub exchanges: bool,
     /// ACLs, flags, setgid bits, whiteouts, and files without a name.
     pub extended: bool,
     /// Data journaling of single files, which not even every root may ask the kernel for.
@@ -41,6 +44,7 @@ impl Default for Mix {
             syncs: true,
             transactions: true,
             shifts: true,
+            exchanges: true,
             extended: true,
             journaled_files: true,
             trims: true,
@@ -52,7 +56,7 @@ impl Default for Mix {
 impl Mix {
     /// What a mount by the kernel's ext4 has.
     pub fn kernel() -> Self {
-        Self { transactions: false, journaled_files: false, trims: false, ..Self::default() }
+        Self { transactions: false, exchanges: false, journaled_files: false, trims: false, ..Self::default() }
     }
 
     /// What a mount by FUSE has for this process: its server looks what the caller may do.
@@ -295,6 +299,18 @@ fn contents(mix: Mix) -> Vec<Choice> {
         let shift = shift.prop_map(|(file, how, at, len)| Op::Fallocate { file, how, at, len });
         choices.push((8, shift.boxed()));
     }
+    if mix.exchanges {
+        let there = select(&[("/a", "/d/a"), ("/d/a", "/a"), ("/a", "/b"), ("/a", "/a")][..]);
+        let there =
+            there.prop_map(|(one, other)| [one, other].map(|text| File::Path(Path::new(text).expect("a path"))));
+        let files = prop_oneof![5 => there, 1 => [file(mix), file(mix)]];
+        let place = || select(&[0u64, 0, 0, 0, 1024, 4096, 8192, 1000][..]);
+        let lens = select(&[1024u64, 4096, 4096, 8192, 12_288, 0, 1000][..]);
+        let exchange = (files, place(), place(), option::weighted(0.5, lens));
+        let exchange =
+            exchange.prop_map(|([file, other], at, other_at, len)| Op::Exchange { file, at, other, other_at, len });
+        choices.push((5, exchange.boxed()));
+    }
     choices
 }
 
@@ -374,6 +390,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 43, "{done:?}");
+        assert_eq!(done.len(), 45, "{done:?}");
     }
 }

@@ -291,6 +291,21 @@ impl DataMode {
     }
 }
 
+/// What two files exchange and how, as XFS_IOC_EXCHANGE_RANGE has it: see [`crate::Volume::exchange`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exchange {
+    /// Bytes of each file. `None`: everything from the offsets to the ends of the files, and their sizes with it.
+    pub len: Option<u64>,
+    /// Only what is written in the first file changes places, in whole units of allocation; the rest of the ranges stays.
+    pub written_only: bool,
+    /// The exchange is durable on return, and with it everything that was done before.
+    pub durable: bool,
+    /// Everything is checked and promised, and nothing changes.
+    pub dry_run: bool,
+    /// Both files lose what a write by an unprivileged user takes from them.
+    pub kill_suid: bool,
+}
+
 /// A part of a file that is stored in one run, as the FIEMAP ioctl tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {

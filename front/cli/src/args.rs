@@ -30,6 +30,8 @@ pub(crate) enum Command {
     /// Make durable everything done before on a mounted volume
     Sync(Sync),
     // What it does, its arguments say.
+    Exchange(crate::exchange::ExchangeArgs),
+    // What it does, its arguments say.
     Check(Check),
     /// Replay the journal and leave the image clean; of a pool, bring home what `ondol run` left in it
     Recover(Recover),

@@ -10,6 +10,7 @@ mod background;
 mod bounded;
 mod called;
 mod check;
+mod exchange;
 mod failure;
 mod image;
 mod info;
@@ -76,6 +77,7 @@ fn run(command: Command) -> Outcome {
         Command::Mount(args) => mount::mount(&args),
         Command::Umount(args) => umount::umount(&args),
         Command::Sync(args) => umount::sync(&args),
+        Command::Exchange(args) => exchange::exchange(&args),
         Command::Check(args) => check::check(&args),
         Command::Recover(args) => image::recover(&args),
         Command::Info(args) => bounded::bounded(|| info::info(&args)),

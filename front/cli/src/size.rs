@@ -5,8 +5,19 @@
 /// # Errors
 /// A sentence for the user.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
-    let wrong = || format!("`{text}` is not a size: write a number with K, M, G or T, as in 512M or 4G");
-    ondol::parse_size(text).filter(|bytes| *bytes > 0).ok_or_else(wrong)
+    or_nothing(text).ok().filter(|bytes| *bytes > 0).ok_or_else(|| wrong(text))
+}
+
+/// As [`parse`], and 0.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn or_nothing(text: &str) -> Result<u64, String> {
+    ondol::parse_size(text).ok_or_else(|| wrong(text))
+}
+
+fn wrong(text: &str) -> String {
+    format!("`{text}` is not a size: write a number with K, M, G or T, as in 512M or 4G")
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::proto::wire::{NotifyInvalInode, OutHeader};
 use crate::proto::{numbers, reply};
+use ondol::waits;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,7 +31,29 @@ pub(crate) trait Channel {
     /// As [`Channel::send`]; an inode that the kernel does not know is no error.
     fn forget_attributes(&self, node: u64) -> io::Result<()> {
         const ATTRIBUTES_ONLY: i64 = -1;
-        let what = NotifyInvalInode { ino: node, off: ATTRIBUTES_ONLY, len: 0 };
+        self.forget(NotifyInvalInode { ino: node, off: ATTRIBUTES_ONLY, len: 0 })
+    }
+
+    /// Has the kernel forget an inode's attributes and pages. Changed ones it writes first, for which another thread has to serve it.
+    ///
+    /// # Errors
+    /// As [`Channel::forget_attributes`].
+    fn forget_pages(&self, node: u64) -> io::Result<()> {
+        waits::long(|| {
+            self.wait_for_another();
+            // No length is all of the file.
+            self.forget(NotifyInvalInode { ino: node, off: 0, len: 0 })
+        })
+    }
+
+    /// Waits until a request that comes now would be served beside this one, as far as that has to be waited for.
+    fn wait_for_another(&self) {}
+
+    /// Sends a notification.
+    ///
+    /// # Errors
+    /// As [`Channel::forget_attributes`].
+    fn forget(&self, what: NotifyInvalInode) -> io::Result<()> {
         let mut header = reply::header(0, 0, size_of_val(&what));
         header.error = numbers::notify::INVAL_INODE;
         match self.send(&header, [what.as_bytes(), &[]]) {

@@ -2,9 +2,12 @@
 
 use crate::server::{self, Server, Waited};
 use crate::{ClientError, kernel};
+use ondol::Exchange;
 use ondol::machine::mountinfo::{self, Entry, FS_TYPE};
+use ondol_ring::ExchangeRange;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -75,6 +78,52 @@ pub fn sync(dir: &Path) -> Result<(), ClientError> {
     let root = open(&entry)?;
     let synced = rustix::fs::syncfs(&root).and_then(|()| rustix::fs::fsync(&root));
     synced.map_err(|e| refused("sync", entry, e.into()))
+}
+
+/// Exchanges what two files of one mounted volume hold from their offsets (bytes) on, as `ondol::File::exchange` does. Both must be the caller's own,
+/// unless permissions do not count for the caller.
+///
+/// # Errors
+/// `Open`, `Table`, `NotOurs`, or `Dead` for either file; `TwoMounts`; `Exchange` says what the server has against it.
+pub fn exchange(one: (&Path, u64), other: (&Path, u64), how: &Exchange) -> Result<(), ClientError> {
+    let (entry, second) = (find(one.0)?, find(other.0)?);
+    if entry.point != second.point {
+        return Err(ClientError::TwoMounts { one: one.0.to_owned(), other: other.0.to_owned() });
+    }
+    let open = |path: &Path| {
+        let opened = File::options().read(true).write(true).open(path);
+        opened.map_err(|source| dead_or(std::slice::from_ref(&entry), path, source))
+    };
+    let files = [open(one.0)?, open(other.0)?];
+    let flag = |is: bool, bit: u64| if is { bit } else { 0 };
+    let asked = || -> io::Result<()> {
+        let range = ExchangeRange {
+            file1_ino: files[0].metadata()?.ino(),
+            file1_generation: ondol_ring::generation(&files[0])?,
+            pad: 0,
+            file1_offset: one.1,
+            file2_offset: other.1,
+            length: how.len.unwrap_or(0),
+            flags: flag(how.len.is_none(), 1) | flag(how.durable, 2) | flag(how.dry_run, 4) | flag(how.written_only, 8),
+        };
+        ondol_ring::exchange(&files[1], &range)
+    };
+    let mut waited = Duration::ZERO;
+    loop {
+        match asked() {
+            // Another exchange is under way.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock && waited < PATIENCE => {
+                std::thread::sleep(TRY_AGAIN);
+                waited += TRY_AGAIN;
+            }
+            done => {
+                return done.map_err(|source| match kernel::has_no_server(&source) {
+                    true => refused("exchange files on", entry.clone(), source),
+                    false => ClientError::Exchange { one: one.0.to_owned(), other: other.0.to_owned(), source },
+                });
+            }
+        }
+    }
 }
 
 /// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean. With `force` whoever

@@ -1,5 +1,6 @@
 //! Why a mount could not be made, served, ended or asked.
 
+use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 
@@ -135,6 +136,24 @@ pub enum ClientError {
         /// The reason.
         said: String,
     },
+    /// Two files that lie on two mounts.
+    #[error("{one} and {other} are not on one mounted volume")]
+    TwoMounts {
+        /// The first file.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
+    },
+    /// The files cannot be exchanged.
+    #[error("cannot exchange {one} and {other}: {}", against_exchange(source))]
+    Exchange {
+        /// The first file.
+        one: PathBuf,
+        /// The second.
+        other: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
     /// The server did not answer as it should.
     #[error("cannot {what} {dir}: {source}")]
     Ask {
@@ -145,6 +164,22 @@ pub enum ClientError {
         /// The operating system's reason.
         source: io::Error,
     },
+}
+
+/// What an error means for an exchange, where that is more than its own words say.
+fn against_exchange(e: &io::Error) -> String {
+    let errno = Errno::from_io_error(e);
+    match errno {
+        Some(Errno::TOOBIG) => "they are in more pieces than one transaction can change: exchange shorter ranges".into(),
+        Some(Errno::INVAL) => {
+            "offsets and length must be whole blocks (or clusters) inside both files, or reach to the ends of both, and must not overlap".into()
+        }
+        Some(Errno::ACCESS) => "both must be the caller's own, readable and writable for their owner".into(),
+        Some(Errno::OPNOTSUPP) => "these files or this mount do not take it: files need extents; a mount needs two serving threads, and \
+             with writeback_cache the sizes stay"
+            .into(),
+        _ => e.to_string(),
+    }
 }
 
 /// The first few users, or what helps to find them.

@@ -25,6 +25,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, Scope};
+use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// The threads of one queue, on a line of their own.
@@ -35,6 +36,8 @@ struct Queue {
     threads: AtomicUsize,
     /// Those of them that wait for a request.
     waiting: AtomicUsize,
+    /// Those of them whose place the kernel has, or is about to be given.
+    fetching: AtomicUsize,
     /// Those that serve one, and wait for long.
     asleep: AtomicUsize,
     /// Requests taken.
@@ -53,7 +56,19 @@ impl Queue {
             self.changes.fetch_add(1, Relaxed);
         }
     }
+
+    /// Waits for the next request in a place.
+    fn fetch(&self, place: &mut Place) -> io::Result<bool> {
+        self.fetching.fetch_add(1, Relaxed);
+        let fetched = place.fetch();
+        self.fetching.fetch_sub(1, Relaxed);
+        fetched
+    }
 }
+
+/// How long a thread that cannot go on alone waits for another of its queue, and between two looks.
+const PATIENCE: u32 = 1000;
+const TICK: Duration = Duration::from_millis(1);
 
 /// All queues of one connection.
 pub(crate) struct Rings {
@@ -136,13 +151,14 @@ impl Rings {
         let Some(queue) = self.queues.get(number) else { return Ok(()) };
         let index = u16::try_from(number).map_err(io::Error::other)?;
         let mut place = Place::new(device.duplicate()?, index, MAX_WRITE as usize)?;
-        while place.fetch()? {
+        let another = || queue.fetching.load(Relaxed) > 0;
+        while queue.fetch(&mut place)? {
             queue.waiting.fetch_sub(1, Relaxed);
             queue.turns.fetch_add(1, Relaxed);
             self.foreman.stir();
             let (header, len) = {
                 let Some(message) = place.message() else { break };
-                let seat = Seat::new(device, message.room);
+                let seat = Seat { another: Some(&another), ..Seat::new(device, message.room) };
                 let coming = Coming::read(message.bytes, self.agreed);
                 let load = coming.load();
                 queue.note(load.sender);
@@ -260,12 +276,14 @@ pub(crate) struct Seat<'p> {
     wire: &'p dyn Wire,
     room: Room<'p>,
     answer: Cell<Option<(OutHeader, usize)>>,
+    /// Whether the queue has another place for a request.
+    another: Option<&'p dyn Fn() -> bool>,
 }
 
 impl<'p> Seat<'p> {
     /// An answer that is put into `room`; notifications go through `wire`.
     pub(crate) fn new(wire: &'p dyn Wire, room: &'p mut [u8]) -> Self {
-        Self { wire, room: Room::new(room), answer: Cell::new(None) }
+        Self { wire, room: Room::new(room), answer: Cell::new(None), another: None }
     }
 
     /// The answer's header, and how many bytes of the room follow it. One that was not given, or did not fit, is EIO: the sender of `message` waits.
@@ -294,5 +312,18 @@ impl Channel for Seat<'_> {
     fn send_filled(&self, unique: u64, len: usize, fill: &mut Fill<'_>) -> io::Result<()> {
         self.answer.set(Some(self.room.fill(unique, len, fill)));
         Ok(())
+    }
+
+    /// The kernel puts a request into a place that it has, and not into one that it gets while the request waits.
+    fn wait_for_another(&self) {
+        let Some(is_there) = self.another else { return };
+        for _ in 0..PATIENCE {
+            if is_there() {
+                break;
+            }
+            thread::sleep(TICK);
+        }
+        // It may be on its way to the kernel.
+        thread::sleep(TICK);
     }
 }

@@ -55,7 +55,12 @@ impl Mount {
         let wanted = flags::of_mount(options.kernel_checks(), options.writeback_cache, rings);
         let opens = options.opens();
         let served = Arc::clone(&ops);
-        let server = |agreed| Box::new(Dispatch::new(served, Terms { agreed, only, opens })) as Box<dyn Serve>;
+        let most = options.max_threads.unwrap_or(MOST_THREADS);
+        let server = |agreed: Init| {
+            let queues = if agreed.contains(Init::OVER_IO_URING) { ondol_ring::queues() } else { 1 };
+            let others_serve = most / queues.max(1) > 1;
+            Box::new(Dispatch::new(served, Terms { agreed, only, opens, others_serve })) as Box<dyn Serve>
+        };
         let connected = connect((dir, &source), room, &options, wanted, server, ended);
         let (kernel, session) = connected.inspect_err(|_| {
             if let Some(Err(e)) = ops.close().map(Volume::close) {

@@ -155,6 +155,8 @@ pub const CLASSIC: &[Planted] = &[
             "write /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 120K 60K #3\nwrite /a 180K 60K #4\nwrite /a 240K 60K #5",
         )
     },
+    simple(Defect::SplitExchange, TWO, EXCHANGED),
+    Planted { data: DataMode::Journal, ..simple(Defect::SplitExchange, TWO, EXCHANGED) },
     Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
     Planted { mount: Mount::File, ..simple(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
@@ -184,6 +186,7 @@ pub const COMPRESSED: &[Planted] = &[
     compressed(Defect::UncheckedStaging, "create /a 0644", LONG_NEW),
     compressed(Defect::UnnamedStaging, "create /a 0644", LONG_NEW),
     compressed(Defect::StaleHome, "create /a 0644", "write /a 0 60K #1\nwrite /a 100 100 #2\nfsync /a"),
+    compressed(Defect::SplitExchange, TWO, EXCHANGED),
     compressed(Defect::UncheckedUnit, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
     Planted {
         remount: true,
@@ -214,6 +217,7 @@ pub const SCALABLE: &[Planted] = &[
         "write /a 0 200 #1\nwrite /a 100 200 #2\nwrite /a 300 200 #3\nwrite /a 500 200 #4\nfsync /a",
     ),
     scalable(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
+    scalable(Defect::SplitExchange, TWO, EXCHANGED),
     Planted { mount: Mount::File, ..scalable(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
 
@@ -227,6 +231,12 @@ const fn compressed(defect: Defect, before: &'static str, calls: &'static str) -
 
 /// A file's name changes, and nothing else of it.
 const RENAMED: &str = "rename /a /b\nfsync /b";
+
+/// Two files of two blocks and more.
+const TWO: &str = "create /a 0644\nwrite /a 0 5000 #1\ncreate /b 0644\nwrite /b 0 4000 #2\nsync";
+
+/// What they hold changes places.
+const EXCHANGED: &str = "exchange /a 0 /b 0 3K\nsync\nexchange-ends /a 1K /b 0\nsync";
 
 /// New data that is long enough to be written home before its transaction counts.
 const LONG_NEW: &str = "write /a 0 60K #1\nwrite /a 60K 60K #2\nfsync /a";

@@ -2,7 +2,7 @@
 
 use super::File;
 use crate::path::at;
-use crate::{Extent, Fallocate, Result, Seek};
+use crate::{Exchange, Extent, Fallocate, Result, Seek};
 use ondol_volume::Error as VolumeError;
 
 impl File<'_> {
@@ -40,6 +40,27 @@ impl File<'_> {
         let kill_suid = to.volume.caller().uid != 0;
         let inodes = self.volume.inodes();
         at(&to.path, inodes.copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
+    }
+
+    /// Exchanges what this file holds from `offset` on for what `other`, a file of the same volume, holds from `other_offset` on:
+    /// `len` bytes of each, or everything up to their ends and the sizes with it. One atomic operation: a crash leaves both as they
+    /// were, or both done. No bytes are copied. Offsets are multiples of the unit of allocation (a block, mostly 4 KiB), and so is the length, unless both
+    /// ranges end with their files. Durable on return with [`Exchange::durable`] and without `data=journal`, otherwise with the next sync.
+    ///
+    /// # Errors
+    /// As the XFS_IOC_EXCHANGE_RANGE ioctl: `EINVAL` for other offsets and lengths, and for ranges that overlap; `EPERM` for an immutable or
+    /// append-only file; `E2BIG` for more extents than one operation changes; `ENOSPC`. Nothing has changed then.
+    pub fn exchange(&self, offset: u64, other: &File<'_>, other_offset: u64, how: &Exchange) -> Result<()> {
+        if !std::ptr::eq(self.volume, other.volume) {
+            return at(&other.path, Err(VolumeError::Invalid("the files are not on one volume")));
+        }
+        for file in [self, other] {
+            file.check_readable()?;
+            file.check_writable()?;
+        }
+        let how = Exchange { kill_suid: how.kill_suid || self.volume.caller().uid != 0, ..*how };
+        let (one, two) = ((self.ino, offset), (other.ino, other_offset));
+        at(&self.path, self.volume.act(|inodes| inodes.exchange(one, two, &how)))
     }
 
     /// The allocated parts of the file that lie in `len` bytes from `offset` on, in order, as the FIEMAP ioctl tells.

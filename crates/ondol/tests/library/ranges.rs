@@ -1,6 +1,6 @@
 //! Ranges of files through the library's own words, and space that goes back to the image's file.
 
-use ondol::{Fallocate, FormatOptions, Options, Seek, Volume};
+use ondol::{Caller, Exchange, Fallocate, FormatOptions, Options, Seek, Volume};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -30,6 +30,41 @@ fn ranges_of_open_files() {
     assert!(b.copy_range(0, &reading, 0, 1).is_err(), "not open for writing");
     drop((a, b, reading));
     volume.close().unwrap();
+}
+
+#[test]
+fn what_two_files_hold_changes_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("disk.img");
+    Volume::format(&image, &FormatOptions::new().size(64 << 20)).unwrap();
+    let mut volume = Volume::open(&image).unwrap();
+    let block = u64::from(volume.statfs().block_size);
+    let filled = |byte: u8, len: u64| vec![byte; len as usize];
+    volume.write("/a", filled(1, 3 * block + 5)).unwrap();
+    volume.write("/b", filled(2, 10 * block)).unwrap();
+    let all = Exchange::default();
+    volume.exchange(("/a", block), ("/b", 4 * block), &all).unwrap();
+    assert_eq!(volume.read("/a").unwrap(), [filled(1, block), filled(2, 6 * block)].concat());
+    assert_eq!(volume.read("/b").unwrap(), [filled(2, 4 * block), filled(1, 2 * block + 5)].concat());
+    let part = Exchange { len: Some(2 * block), durable: true, ..all };
+    volume.set_permissions("/a", 0o4755).unwrap();
+    volume.act_as(Caller::new(1000, 1000));
+    volume.exchange(("/a", 0), ("/b", 0), &part).unwrap();
+    assert_eq!(volume.read("/a").unwrap(), [filled(2, 2 * block), filled(2, 5 * block)].concat());
+    assert_eq!(volume.metadata("/a").unwrap().perm, 0o755, "as by a write");
+    let errno = |done: ondol::Result<()>| done.unwrap_err().errno();
+    assert_eq!(errno(volume.exchange(("/a", 1), ("/b", 0), &part)), 22);
+    assert_eq!(errno(volume.exchange(("/a", 0), ("/none", 0), &part)), 2);
+    volume.create_dir("/d").unwrap();
+    assert_eq!(errno(volume.exchange(("/a", 0), ("/d", 0), &part)), 21);
+    {
+        let (reading, both) =
+            (volume.open_file("/a").unwrap(), volume.options().read(true).write(true).open("/b").unwrap());
+        assert!(both.exchange(0, &reading, 0, &part).is_err(), "not open for writing");
+        assert!(reading.exchange(0, &both, 0, &part).is_err(), "not open for writing");
+    }
+    volume.close().unwrap();
+    assert!(ondol::check(&image).unwrap().problems.is_empty());
 }
 
 #[test]

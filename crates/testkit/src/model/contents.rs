@@ -79,6 +79,50 @@ impl Model {
         Ok(len)
     }
 
+    pub(super) fn exchange(&mut self, one: (&File, u64), other: (&File, u64), len: Option<u64>) -> Outcome {
+        let ids = [self.opened_for_writing(one.0)?, self.opened_for_writing(other.0)?];
+        for id in ids {
+            self.check_moves(id)?;
+            if !self.mapping.extents {
+                return Err(Fail::Unsupported);
+            }
+        }
+        let unit = self.block_size * self.mapping.cluster;
+        let places = [one.1, other.1];
+        let mut rests = [0; 2];
+        for i in 0..2 {
+            let size = self.content(ids[i]).ok_or(Fail::IsDirectory)?.len();
+            rests[i] = size.checked_sub(places[i]).ok_or(Fail::Invalid)?;
+        }
+        let end_together = len.is_some_and(|len| rests == [len; 2]);
+        let whole = len.is_none_or(|len| len.is_multiple_of(unit)) || end_together;
+        let inside = len.is_none_or(|len| len <= rests[0].min(rests[1]));
+        let reach = len.unwrap_or(rests[0].max(rests[1])).next_multiple_of(unit);
+        let overlap = ids[0] == ids[1] && (len.is_none() || places[0].abs_diff(places[1]) < reach);
+        if places.iter().any(|at| !at.is_multiple_of(unit)) || !whole || !inside || overlap {
+            return Err(Fail::Invalid);
+        }
+        if reach > 0 {
+            self.exchange_bytes(ids, places, len.map_or(rests, |len| [len; 2]), len.is_none());
+        }
+        Ok(0)
+    }
+
+    /// Bytes of `lens` from `places` on change places; up to the ends, if that is how far they reach.
+    fn exchange_bytes(&mut self, ids: [Id; 2], places: [u64; 2], lens: [u64; 2], to_ends: bool) {
+        let old = ids.map(|id| self.content(id).cloned().unwrap_or_default());
+        for (to, from) in [(0, 1), (1, 0)] {
+            let inode = self.inode_mut(ids[to]);
+            inode.mtime = None;
+            if let Body::Regular(content) = &mut inode.body {
+                if to_ends {
+                    content.set_len(places[to]);
+                }
+                content.copy(&old[from], places[from], places[to], lens[from]);
+            }
+        }
+    }
+
     /// A regular file; one that is not open yet is opened for writing.
     fn opened_for_writing(&self, file: &File) -> Result<Id, Fail> {
         self.check_is_regular(file)?;

@@ -140,6 +140,7 @@ impl Model {
         match op {
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
             Op::Copy { from, at, to, to_at, len } => self.copy(from, *at, to, *to_at, *len),
+            Op::Exchange { file, at, other, other_at, len } => self.exchange((file, *at), (other, *other_at), *len),
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
             Op::SetAcl { file, default, acl } => self.set_acl(file, *default, acl.as_ref()).map(|()| 0),

@@ -136,6 +136,19 @@ pub enum Op {
         /// Length in bytes.
         len: u64,
     },
+    /// Exchanges ranges of two files.
+    Exchange {
+        /// The first file.
+        file: File,
+        /// Offset in bytes.
+        at: u64,
+        /// The second file.
+        other: File,
+        /// Offset in bytes.
+        other_at: u64,
+        /// Length in bytes; everything to the ends of the files, and the sizes, without one.
+        len: Option<u64>,
+    },
     /// fallocate(2) in all its modes, hole punching included.
     Fallocate {
         /// The file.
@@ -241,6 +254,7 @@ impl Op {
             | Self::Truncate { file, .. }
             | Self::Fallocate { file, .. }
             | Self::Copy { to: file, .. }
+            | Self::Exchange { file, .. }
             | Self::SetXattr { file, .. }
             | Self::RemoveXattr { file, .. }
             | Self::SetAcl { file, .. }

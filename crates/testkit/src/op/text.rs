@@ -11,6 +11,7 @@
 //!          | "write" FILE OFFSET LEN FILL  "append" FILE LEN FILL     "truncate" FILE SIZE
 //!          | "fallocate" FILE OFFSET LEN   "fallocate-keep" …         "punch" …   "zero" …   "zero-keep" …
 //!          | "collapse" …                  "insert" …                 "copy" FILE OFFSET FILE OFFSET LEN
+//!          | "exchange" FILE OFFSET FILE OFFSET LEN                    "exchange-ends" FILE OFFSET FILE OFFSET
 //!          | "setxattr" FILE NAME LEN FILL "setxattr-create" …        "setxattr-replace" …
 //!          | "removexattr" FILE NAME       "chmod" FILE MODE          "chown" FILE UID GID
 //!          | "setacl" FILE ACL             "setacl-default" FILE ACL  "chattr" FILE FLAGS
@@ -85,6 +86,12 @@ impl fmt::Display for Op {
             Self::Append { file, len, fill } => write!(f, "append {file} {len} {fill}"),
             Self::Truncate { file, size } => write!(f, "truncate {file} {size}"),
             Self::Copy { from, at, to, to_at, len } => write!(f, "copy {from} {at} {to} {to_at} {len}"),
+            Self::Exchange { file, at, other, other_at, len: Some(len) } => {
+                write!(f, "exchange {file} {at} {other} {other_at} {len}")
+            }
+            Self::Exchange { file, at, other, other_at, len: None } => {
+                write!(f, "exchange-ends {file} {at} {other} {other_at}")
+            }
             Self::Fallocate { file, how, at, len } => write!(f, "{} {file} {at} {len}", fallocate_word(*how)),
             Self::SetXattr { file, name, len, fill, how } => {
                 write!(f, "{} {file} {} {len} {fill}", xattr_word(*how), escape(name.as_bytes()))
@@ -242,6 +249,11 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         "copy" => {
             let (from, at, to) = (w.file()?, w.number("an offset")?, w.file()?);
             Op::Copy { from, at, to, to_at: w.number("an offset")?, len: w.number("a length")? }
+        }
+        "exchange" | "exchange-ends" => {
+            let (file, at, other, other_at) = (w.file()?, w.number("an offset")?, w.file()?, w.number("an offset")?);
+            let len = if call == "exchange" { Some(w.number("a length")?) } else { None };
+            Op::Exchange { file, at, other, other_at, len }
         }
         "fsync" => Op::Fsync { file: w.file()?, data_only: false },
         "fdatasync" => Op::Fsync { file: w.file()?, data_only: true },

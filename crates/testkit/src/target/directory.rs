@@ -335,7 +335,7 @@ impl Target for Directory {
             Op::Sync => self.sync().map(|()| 0),
             // Real time passes by itself.
             Op::Idle { .. } | Op::Checkpoint => Ok(0),
-            Op::Trim => Err(Fail::Unsupported),
+            Op::Trim | Op::Exchange { .. } => Err(Fail::Unsupported),
             Op::Remount => {
                 self.handles.clear();
                 (self.remount)().map(|()| 0).map_err(|_| Fail::Io)

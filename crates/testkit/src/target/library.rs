@@ -11,7 +11,7 @@ use crate::{Fail, Outcome};
 use ondol::{Media, Options, Volume};
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
-use ondol_volume::{Attr, Caller, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
+use ondol_volume::{Attr, Caller, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
 use std::collections::BTreeMap;
 
 /// An open volume and its handles.
@@ -133,9 +133,12 @@ pub(super) fn do_op(
         Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),
         Op::Checkpoint => {}
         Op::Transaction(steps) => transaction(volume, steps)?,
-        Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } | Op::Copy { .. } => {
-            return call.change_bytes(op);
-        }
+        Op::Write { .. }
+        | Op::Append { .. }
+        | Op::Truncate { .. }
+        | Op::Fallocate { .. }
+        | Op::Copy { .. }
+        | Op::Exchange { .. } => return call.change_bytes(op),
         Op::Fsync { .. }
         | Op::SetXattr { .. }
         | Op::RemoveXattr { .. }
@@ -338,6 +341,11 @@ impl Call<'_> {
                         Err(e) => return Err(e.into()),
                     }
                 }
+            }
+            Op::Exchange { file, at, other, other_at, len } => {
+                let (one, two) = (self.regular(file, false)?, self.regular(other, false)?);
+                volume.exchange((one, *at), (two, *other_at), &Exchange { len: *len, ..Exchange::default() })?;
+                Ok(0)
             }
             _ => Err(Why::Fail(Fail::Unsupported)),
         }

@@ -114,6 +114,7 @@ fn paths_of(op: &Op) -> Vec<Path> {
         },
         Op::Open { path, .. } => vec![path.clone()],
         Op::Copy { from, to, .. } => [from, to].into_iter().filter_map(File::path).cloned().collect(),
+        Op::Exchange { file, other, .. } => [file, other].into_iter().filter_map(File::path).cloned().collect(),
         // A transaction looks after its own paths.
         op => match op.clone().file_mut() {
             Some(File::Path(path)) => vec![path.clone()],

@@ -114,7 +114,7 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
         _ if thread >= MOST_THREADS => return Err("there are too many threads"),
         Op::Append { .. } => return Err("what it writes depends on where"),
         Op::Remount => return Err("the others are on the volume"),
-        Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } => {
+        Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } | Op::Exchange { .. } => {
             return Err("bytes that move cannot be followed through every order");
         }
         op if op.is_stepwise() => return Err("it is not atomic"),

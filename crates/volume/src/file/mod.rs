@@ -1,7 +1,7 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
 //!
 //! ```text
-//!   read write append truncate fallocate seek copy   grow, shrink (directories, orphans)
+//!   read write append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
@@ -17,6 +17,7 @@ mod blocks;
 mod cluster;
 mod copy;
 pub(crate) mod data;
+mod exchange;
 mod extents;
 mod fallocate;
 mod grow;

@@ -13,6 +13,7 @@ use crate::node::NodeGuard;
 use crate::op::{Cost, Op};
 use crate::{Error, Fallocate, Result, Volume};
 use ondol_format::Inode;
+use ondol_format::extent::MAX_LOGICAL;
 
 /// A range of whole blocks.
 #[derive(Clone, Copy)]
@@ -111,7 +112,8 @@ impl Volume {
         let seen = survey(&mut &*self, ino, inode, range.first, 1)?;
         // A hole in the middle of one extent makes two of it.
         let growth = seen.growth(self, 1);
-        let nodes = tree::nodes_from(&mut Mounted(&mut &*self), ino, inode, range.first, self.engine.max_blocks())?;
+        let nodes =
+            tree::nodes_in(&mut Mounted(&mut &*self), ino, inode, range.first..MAX_LOGICAL, self.engine.max_blocks())?;
         let (bitmaps, longest) = self.mapped_in(guard, range)?;
         let bitmaps = bitmaps + u64::from(nodes) + u64::from(growth.new);
         // Freeing a run insists on its worst case, although most of that is counted already.
@@ -123,7 +125,7 @@ impl Volume {
     fn insert_cost(&self, guard: &NodeGuard, at: u32) -> Result<Cost> {
         let (ino, inode) = (guard.node.ino, &guard.state.inode);
         let growth = survey(&mut &*self, ino, inode, at, 1)?.growth(self, 1);
-        let nodes = tree::nodes_from(&mut Mounted(&mut &*self), ino, inode, at, self.engine.max_blocks())?;
+        let nodes = tree::nodes_in(&mut Mounted(&mut &*self), ino, inode, at..MAX_LOGICAL, self.engine.max_blocks())?;
         let blocks = u64::from(growth.new);
         let journal = nodes + growth.nodes + tree::alloc_cost(self, blocks) + tree::SPARE;
         Ok(Cost { journal, blocks, need: Need::Ordinary })

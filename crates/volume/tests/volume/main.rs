@@ -17,6 +17,7 @@ mod dir_space;
 mod dir_threads;
 mod dir_unnamed;
 mod file_crash;
+mod file_exchange;
 mod file_hostile;
 mod file_map;
 mod file_model;

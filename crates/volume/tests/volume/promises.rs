@@ -10,7 +10,7 @@ use ondol_format::xattr::VALUE_MAX;
 use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
 use ondol_testkit::thresholds::{self, Counts, Geometry};
-use ondol_volume::{Caller, Error, Fallocate, Ino, ROOT, Rename, Result, SetAttr, SetXattr, Step, Volume};
+use ondol_volume::{Caller, Error, Exchange, Fallocate, Ino, ROOT, Rename, Result, SetAttr, SetXattr, Step, Volume};
 use std::collections::BTreeMap;
 
 over_setups! {
@@ -161,7 +161,7 @@ impl Drive {
         let other = self.file();
         let bytes = self.random.bytes(len as usize);
         let place = if self.random.below(3) == 0 { 0 } else { at };
-        match self.random.below(24) {
+        match self.random.below(26) {
             0..=2 => ("write", self.rig.vol.write(ino, place, &bytes).map(drop)),
             3 => ("append", self.rig.vol.append(ino, &bytes).map(drop)),
             4 | 5 => ("truncate", self.rig.vol.truncate(ino, len)),
@@ -176,6 +176,7 @@ impl Drive {
                 let set = SetAttr { perm: Some(0o640), uid: Some(7), ..SetAttr::default() };
                 ("setattr", self.rig.vol.setattr(ino, &set).map(drop))
             }
+            21 | 22 => ("exchange", self.exchange(ino, other, len)),
             _ => ("transaction", self.transaction()),
         }
     }
@@ -195,6 +196,20 @@ impl Drive {
             InsertRange => "insert",
         };
         (name, self.rig.vol.fallocate(ino, how, at, len))
+    }
+
+    /// Whole files, or what both have of a range, all of it or what is written.
+    fn exchange(&mut self, ino: Ino, other: Ino, len: u64) -> Result<()> {
+        let v = &self.rig.vol;
+        let unit = u64::from(v.cluster_size());
+        let how = Exchange { written_only: self.random.below(3) == 0, kill_suid: true, ..Exchange::default() };
+        if self.random.below(3) == 0 {
+            return v.exchange((ino, 0), (other, 0), &how);
+        }
+        let (size, others) = (v.getattr(ino)?.size / unit, v.getattr(other)?.size / unit);
+        let (at, to) = (self.random.below(size + 1), self.random.below(others + 1));
+        let len = (len / unit).min(size - at).min(others - to) * unit;
+        v.exchange((ino, at * unit), (other, to * unit), &Exchange { len: Some(len), ..how })
     }
 
     /// As many runs as a leaf has room for, and some more.

@@ -7,6 +7,7 @@ mod bench;
 mod calls;
 mod confined;
 mod damaged;
+mod exchange;
 mod files;
 mod flags;
 mod foreign;

@@ -1,6 +1,8 @@
-//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through.
+//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through, and one of
+//! our own.
 
 use super::answer::Answering;
+use super::{Terms, exchange};
 use crate::ops::Ops;
 use crate::proto::Header;
 use crate::proto::wire::IoctlIn;
@@ -43,7 +45,7 @@ struct TrimRange {
 }
 
 /// Serves one command; those that nobody knows are answered with ENOTTY.
-pub(super) fn serve(ops: &Ops, answer: &Answering<'_>, header: &Header, how: &IoctlIn, data: &[u8]) {
+pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &Header, how: &IoctlIn, data: &[u8]) {
     let (ino, from) = (ino(header.nodeid), sender(header));
     let room = how.out_size as usize;
     let tell = |bytes: &[u8]| answer.ioctl(bytes.get(..room).unwrap_or(bytes));
@@ -72,6 +74,7 @@ pub(super) fn serve(ops: &Ops, answer: &Answering<'_>, header: &Header, how: &Io
             Ok((x, _)) => answer.with(ops.set_fsxattr(ino, &to_volume(&x), from), |()| changed()),
             Err(_) => answer.error(Errno::INVAL),
         },
+        ondol_ring::EXCHANGE_RANGE => exchange::serve(ops, terms, answer, header, data),
         _ => answer.error(Errno::NOTTY),
     }
 }

@@ -5,6 +5,7 @@
 //! inode without names lives as long as it is open or the kernel has not forgotten it.
 
 pub(crate) mod answer;
+mod exchange;
 mod ioctl;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,8 @@ pub(crate) struct Terms {
     /// Files are opened and closed by requests. Without them an inode lives until the kernel forgets it, and what flags forbid is
     /// refused when it is written to.
     pub(crate) opens: bool,
+    /// While a request waits for the kernel, which waits for another request, there is somebody to serve that one.
+    pub(crate) others_serve: bool,
 }
 
 impl Serve for Dispatch {
@@ -128,7 +131,7 @@ impl Dispatch {
             }
             O::Readdir(what) => self.readdir(answer, header, &what),
             O::Readdirplus(what) => self.readdirplus(answer, header, &what),
-            O::Ioctl(how, data) => ioctl::serve(ops, answer, header, &how, data),
+            O::Ioctl(how, data) => ioctl::serve(ops, &self.terms, answer, header, &how, data),
             O::Fallocate(what) => {
                 let range = Range { offset: what.offset, len: what.length };
                 answer.with(ops.fallocate(at, fallocate_how(what.mode), range, from), |mode_changed| {

@@ -3,10 +3,11 @@
 use crate::fuzzing::Surface;
 use crate::proto::numbers::opcode;
 use crate::proto::wire::{
-    AttrOut, CreateIn, CreateOut, EntryOut, InHeader, OpenOut, OutHeader, ReadIn, SetattrIn, SetxattrIn, StatxIn,
-    StatxOut, WriteIn, WriteOut,
+    AttrOut, CreateIn, CreateOut, EntryOut, InHeader, IoctlIn, OpenOut, OutHeader, ReadIn, SetattrIn, SetxattrIn,
+    StatxIn, StatxOut, WriteIn, WriteOut,
 };
 use ondol::{FormatOptions, Options, Volume};
+use ondol_ring::ExchangeRange;
 use proptest::prelude::*;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, IntoBytes};
@@ -68,6 +69,48 @@ fn a_file_is_made_written_read_and_found() {
     assert!(missing.entry_valid > 0);
     let _: OpenOut = server.get(opcode::OPEN, node, &[0; 8]);
     server.ask(opcode::RELEASE, node, &[0; 24]).unwrap();
+}
+
+#[test]
+fn an_exchange_has_the_kernel_forget_both_files_before_and_after() {
+    let server = Server::new();
+    let nodes = [server.create("a"), server.create("b")];
+    for (node, byte) in nodes.into_iter().zip([b'a', b'b']) {
+        let how = WriteIn { size: 5000, ..WriteIn::default() };
+        server.ask(opcode::WRITE, node, &[how.as_bytes(), &[byte; 5000]].concat()).unwrap();
+    }
+    let generation = server.get::<EntryOut>(opcode::LOOKUP, 1, b"a\0").generation as u32;
+    let exchange = |range: ExchangeRange| {
+        let cmd = ondol_ring::EXCHANGE_RANGE;
+        let how = IoctlIn { cmd, in_size: size_of_val(&range) as u32, ..IoctlIn::default() };
+        server.surface.serve(&message(opcode::IOCTL, nodes[1], &[how.as_bytes(), range.as_bytes()].concat()))
+    };
+    let heads = |sent: Vec<Vec<u8>>| -> Vec<(u64, i32)> {
+        let head = |message: &Vec<u8>| OutHeader::read_from_prefix(message).unwrap().0;
+        sent.iter().map(head).map(|header| (header.unique, header.error)).collect()
+    };
+    // The kernel that is played here keeps sizes.
+    let (file1_ino, length) = (nodes[0], 4096);
+    let right = ExchangeRange { file1_ino, file1_generation: generation, length, ..ExchangeRange::default() };
+    let told = (0, crate::proto::numbers::notify::INVAL_INODE);
+    let dry = ExchangeRange { flags: 4, ..right };
+    assert_eq!(heads(exchange(dry)), [(99, 0)]);
+    assert_eq!(heads(exchange(right)), [told, told, told, told, (99, 0)]);
+    let what = ReadIn { size: 1, ..ReadIn::default() };
+    assert_eq!(server.ask(opcode::READ, nodes[0], what.as_bytes()).unwrap(), b"b");
+    for (wrong, errno) in [
+        (ExchangeRange { file1_generation: !generation, ..right }, Errno::NOENT),
+        (ExchangeRange { file1_ino: 8, file1_generation: 0, ..right }, Errno::NOENT),
+        (ExchangeRange { file1_ino: u64::MAX, ..right }, Errno::NOENT),
+        (ExchangeRange { pad: 1, ..right }, Errno::INVAL),
+        (ExchangeRange { flags: 16, ..right }, Errno::INVAL),
+        (ExchangeRange { flags: 1, ..right }, Errno::OPNOTSUPP),
+    ] {
+        assert_eq!(heads(exchange(wrong)), [(99, -errno.raw_os_error())]);
+    }
+    let half = IoctlIn { cmd: ondol_ring::EXCHANGE_RANGE, in_size: 20, ..IoctlIn::default() };
+    let refused = server.ask(opcode::IOCTL, nodes[1], &[half.as_bytes(), &[0; 20]].concat());
+    assert_eq!(refused.unwrap_err(), Errno::INVAL);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 mod carrier;
 mod contents;
 mod count;
+mod exchange;
 mod inode;
 mod listing;
 mod names;
@@ -15,6 +16,7 @@ mod sender;
 pub(crate) use carrier::Carrier;
 pub(crate) use contents::{CopyTo, Opening, Range, Write};
 pub(crate) use count::{Counters, Op};
+pub(crate) use exchange::Exchanging;
 pub(crate) use inode::SetAttribute;
 pub(crate) use listing::{Listed, ListedPlus};
 pub(crate) use sender::Sender;
@@ -23,6 +25,7 @@ use crate::gate::Gate;
 use carrier::Carried;
 use ondol::Volume;
 use ondol::inodes::{Error, Inodes};
+use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -45,6 +48,8 @@ pub(crate) struct Ops {
     counters: Counters,
     broken: AtomicBool,
     carried: Carried,
+    /// Held while the kernel is made to forget the pages of two files that are exchanged.
+    exchanging: Mutex<()>,
 }
 
 impl Ops {
@@ -54,6 +59,7 @@ impl Ops {
             counters: Counters::default(),
             broken: AtomicBool::new(false),
             carried: Carried::default(),
+            exchanging: Mutex::default(),
         }
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Sender {
 /// Capabilities (capabilities(7)) by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capability {
+    /// Permission bits do not count.
+    DacOverride = 1,
     /// Setuid and setgid bits survive a change of the contents.
     Fsetid = 4,
     /// Immutable and append-only may be changed.

@@ -20,7 +20,7 @@ const ROOT: u64 = 4;
 pub(super) fn scenes() -> Vec<Scene> {
     let spread = "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\nfallocate /a 10M 8M\nwrite /a 17M 1K #3";
     let groups = |name, calls: &str| scene(name, spread, calls).on(Kind::ManyGroups);
-    vec![
+    let mut all = vec![
         scene("tree-grows", pieces(ROOT, 2), more(ROOT, 2, 2, 0) + "fsync /a\ntruncate /a 3K\nfsync /a"),
         scene("tree-grows-and-goes", pieces(ROOT + 2, 2), "unlink /a\ncreate /b 0644\nwrite /b 0 9000 #91\nsync"),
         scene("leaf-split-behind", pieces(LEAF - 1, 2), more(LEAF - 1, 3, 2, 0) + "fsync /a"),
@@ -66,6 +66,34 @@ pub(super) fn scenes() -> Vec<Scene> {
             "copied",
             pieces(12, 2) + "create /b 0644",
             "copy /a 0 /b 1000 20000\nfsync /b\ncopy /b 0 /a 500 20000\nfsync /a",
+        ),
+    ];
+    all.extend(exchanges());
+    all
+}
+
+/// Extents of two files that change places.
+fn exchanges() -> Vec<Scene> {
+    vec![
+        scene(
+            "exchanged",
+            pieces(12, 2) + "create /b 0644\nwrite /b 0 9000 #91\nfallocate /b 16K 8K",
+            "exchange /a 2K /b 4K 4K\nwrite /a 3K 700 #92\nfsync /a\nexchange-ends /a 0 /b 1K\nwrite /b 0 3000 #93\nfsync /b",
+        ),
+        scene(
+            "exchanged-trees",
+            pieces(LEAF + 6, 2) + &pieces(2, 2).replace("/a", "/b"),
+            "exchange-ends /a 4K /b 2K\nwrite /b 5K 3000 #91\nsync\nexchange /a 0 /b 100K 2K\ntruncate /b 3K\nsync",
+        ),
+        scene(
+            "exchanged-journaled",
+            "create /a 0644\nwrite /a 0 9000 #1\ncreate /b 0644\nwrite /b 0 7000 #2\nchattr /a j\nwrite /a 0 9000 #3\nsync",
+            "exchange-ends /a 0 /b 0\nwrite /b 0 5000 #4\nwrite /a 0 5000 #5\nfsync /b\nchattr /a -\nwrite /a 100 3000 #6\nfsync /a",
+        ),
+        scene(
+            "exchanged-unnamed",
+            "create /a 0644\nwrite /a 0 9000 #1\ntmpfile @0 / 0600\nwrite @0 0 5000 #2",
+            "exchange-ends @0 0 /a 0\nclose @0\nwrite /a 0 2000 #3\nsync\ncreate /b 0644\nwrite /b 0 20000 #4\nfsync /b",
         ),
     ]
 }

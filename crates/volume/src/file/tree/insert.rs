@@ -42,7 +42,13 @@ pub(in crate::file) fn map_claimed(op: &mut Op<'_>, ino: Ino, new: Extent) -> Re
 }
 
 /// Maps `new` between its neighbours, as part of one of them where that is possible.
-fn insert(op: &mut Op<'_>, path: &mut Path, left: Option<Extent>, right: Option<Extent>, new: Extent) -> Result<()> {
+pub(super) fn insert(
+    op: &mut Op<'_>,
+    path: &mut Path,
+    left: Option<Extent>,
+    right: Option<Extent>,
+    new: Extent,
+) -> Result<()> {
     let (mut from, mut removed, mut merged) = (path.leaf().at, 0, new);
     if let Some(left) = left.filter(|l| l.can_merge(&merged)) {
         merged = Extent { len: left.len + merged.len, ..left };

@@ -11,12 +11,14 @@ mod remove;
 mod room;
 mod shift;
 mod splice;
+mod transfer;
 
 pub(super) use insert::{add_blocks, convert, fill_hole, map_claimed, merge_up, remove_blocks, start_goal};
 pub(super) use lookup::find;
 pub(super) use remove::{data_kind, remove};
 pub(super) use room::{FREED_NODE, Growth, SPARE, alloc_cost, growth, has_splice_room, removal_cost, step_cost};
-pub(super) use shift::{nodes_from, shift, split_at};
+pub(super) use shift::{nodes_in, shift, split_at};
+pub(super) use transfer::{attach, detach, level, settle};
 
 use super::{Mapped, Run};
 use crate::op::Op;

@@ -39,7 +39,7 @@ pub(in crate::file) fn remove(op: &mut Op<'_>, ino: Ino, from: u32, to: u32) -> 
 }
 
 /// The extents of the path's leaf that reach into `from..to`, and the position of the first.
-fn overlapping(path: &Path, op: &mut Op<'_>, from: u32, to: u32) -> Result<(usize, Vec<Extent>)> {
+pub(super) fn overlapping(path: &Path, op: &mut Op<'_>, from: u32, to: u32) -> Result<(usize, Vec<Extent>)> {
     let mut first = path.leaf().at.saturating_sub(1);
     let mut extents = path.extents(op, first, path.leaf().len)?;
     if extents.first().is_some_and(|e| e.end() <= u64::from(from)) {

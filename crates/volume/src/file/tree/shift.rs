@@ -11,20 +11,21 @@ use ondol_env::reach::{self, Place as At};
 use ondol_format::extent::{Extent, Index, MAX_LOGICAL, Node};
 use ondol_format::{Inode, Place};
 use ondol_journal::Kind;
+use std::ops::Range;
 
-/// Number of nodes below the root that map blocks from logical block `from` on, or lead to such. Counting stops above `most`.
+/// Number of nodes below the root that map blocks of `range`, or lead to such. Counting stops above `most`.
 ///
 /// # Errors
 /// Corruption, or the store's failure.
-pub(in crate::file) fn nodes_from(
+pub(in crate::file) fn nodes_in(
     source: &mut dyn Source,
     ino: Ino,
     inode: &Inode,
-    from: u32,
+    range: Range<u32>,
     most: u32,
 ) -> Result<u32> {
     let root = Node::parse(&inode.i_block, None, Place::inode(ino)).map_err(bad_node(ino, ROOT))?;
-    let mut count = Count { source, ino, kind: kind::extent_node(ino, inode.generation), from, most, found: 0 };
+    let mut count = Count { source, ino, kind: kind::extent_node(ino, inode.generation), range, most, found: 0 };
     count.below(&root)?;
     Ok(count.found)
 }
@@ -33,7 +34,7 @@ struct Count<'s> {
     source: &'s mut dyn Source,
     ino: Ino,
     kind: Kind,
-    from: u32,
+    range: Range<u32>,
     most: u32,
     found: u32,
 }
@@ -43,12 +44,13 @@ impl Count<'_> {
         if node.is_leaf() {
             return Ok(());
         }
-        let first = position(node, self.from, &mut { MAX_LOGICAL }).saturating_sub(1);
-        self.found = self.found.saturating_add((node.len() - first) as u32);
+        let first = position(node, self.range.start, &mut { MAX_LOGICAL }).saturating_sub(1);
+        let end = position(node, self.range.end.saturating_sub(1), &mut { MAX_LOGICAL }).max(first + 1);
+        self.found = self.found.saturating_add((end.min(node.len()) - first) as u32);
         if node.depth() == 1 {
             return Ok(());
         }
-        for block in (first..node.len()).filter_map(|i| node.index(i)).map(|index| index.leaf) {
+        for block in (first..end).filter_map(|i| node.index(i)).map(|index| index.leaf) {
             if self.found > self.most {
                 break;
             }
@@ -81,7 +83,7 @@ pub(in crate::file) fn split_at(op: &mut Op<'_>, ino: Ino, at: u32) -> Result<()
 }
 
 /// Adds `by` to the logical block of every extent that begins at or behind `from`. No extent may reach over `from`, and none may
-/// lie where others come to. Changes as many nodes as [`nodes_from`] counts.
+/// lie where others come to. Changes as many nodes as [`nodes_in`] counts from there on.
 ///
 /// # Errors
 /// Corruption; `Invalid` when an extent would end behind the last logical block. The operation must then be dropped.
