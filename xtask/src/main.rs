@@ -105,7 +105,7 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     // Where threads meet, counted.
     cargo(&["build", "--workspace", "--example", "shared_lines"])?;
     let counts = metadata()?.target_directory.into_std_path_buf().join("debug/examples/shared_lines");
-    run(Command::new(counts).args(["scalable", "create", "4", "6"]))?;
+    run(Command::new(counts).args(["scalable", "create", "4", "8"]))?;
     // Power cuts of programs under `ondol run`.
     test(&["--test", "run", "after_a_power_cut"].map(String::from))?;
     let metadata = metadata()?;
