@@ -2,6 +2,7 @@
 
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
 use crate::faults::{self, Fault, Faults, Tried};
+use crate::image::Kind;
 use crate::run::{self, Run};
 use crate::search::Search;
 use crate::subject::Description;
@@ -94,11 +95,19 @@ impl Prey {
         Ok(run)
     }
 
-    /// The disks of a workload's image, with a new pool where the engine needs one.
+    /// The disks of a workload's image, in a new pool where it is to be in one, and with a new pool in front where the engine needs one.
     fn with_pool(&self, disks: &[Layer], workload: &Workload) -> Vec<Layer> {
+        let disks = match self.is_in_pool(workload) {
+            true => vec![disks::in_pool(&disks[0], workload.mount.lines(), self.domain)],
+            false => disks.to_vec(),
+        };
         let pool = (self.engine == JournalEngine::Scalable)
             .then(|| disks::pool(workload.mount.pool(workload.image.block_size()), self.domain));
-        disks.iter().cloned().chain(pool).collect()
+        disks.into_iter().chain(pool).collect()
+    }
+
+    fn is_in_pool(&self, workload: &Workload) -> bool {
+        workload.image == Kind::Pool || self.engine == JournalEngine::Swap
     }
 
     fn setup(&self, disks: &[Layer], workload: &Workload) -> run::Setup {
@@ -207,7 +216,8 @@ impl Prey {
         if *mount != Mount::default() {
             arguments += &format!(" --mount {mount}");
         }
-        if self.engine == JournalEngine::Scalable && self.domain != Domain::Adr {
+        let has_memory = self.engine == JournalEngine::Scalable || self.is_in_pool(workload);
+        if has_memory && self.domain != Domain::Adr {
             arguments += &format!(" --domain {}", self.domain);
         }
         let mut text =
