@@ -38,7 +38,7 @@ pub enum Kind {
     Linear,
     /// As small, with its journal on a disk of its own. Made by mke2fs.
     JournalDevice,
-    /// 6 MiB in blocks of 4 KiB, in an NVM pool under a page table, with a journal of 1,024 blocks, mounted with `discard`.
+    /// 8 MiB in blocks of 4 KiB, in an NVM pool under a page table, with a journal of 1,024 blocks, mounted with `discard`.
     Pool,
 }
 
@@ -125,7 +125,7 @@ impl Kind {
             Self::Small => self.by_mkfs(4 << 20, 1024, 128, 1024, "^orphan_file"),
             Self::OrphanFile => self.by_mkfs(4 << 20, 1024, 128, 1024, "orphan_file"),
             Self::Pages => self.by_mkfs(16 << 20, 4096, 256, 1024, "orphan_file"),
-            Self::Pool => self.by_mkfs(6 << 20, 4096, 64, 1024, "orphan_file"),
+            Self::Pool => self.by_mkfs(8 << 20, 4096, 128, 1024, "orphan_file"),
             Self::WideLog => self.by_mkfs(8 << 20, 1024, 256, 2048, "^orphan_file"),
             Self::WholeSeconds => by_mke2fs(Spec::small().with("-I 128")),
             Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),

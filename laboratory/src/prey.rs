@@ -11,7 +11,7 @@ use crate::workload::{Mount, Others, Schedules, Workload};
 use ondol::{DataMode, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_medium::Domain;
+use ondol_medium::{Domain, PAGE};
 use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
@@ -98,12 +98,18 @@ impl Prey {
     /// The disks of a workload's image, in a new pool where it is to be in one, and with a new pool in front where the engine needs one.
     fn with_pool(&self, disks: &[Layer], workload: &Workload) -> Vec<Layer> {
         let disks = match self.is_in_pool(workload) {
-            true => vec![disks::in_pool(&disks[0], workload.mount.lines(), self.domain)],
+            // Where blocks are no pages, an image with blocks that are takes its place.
+            true if workload.image.block_size() == PAGE => vec![self.in_pool(&disks[0], workload)],
+            true => Kind::Pool.make().iter().flatten().map(|image| self.in_pool(image, workload)).collect(),
             false => disks.to_vec(),
         };
         let pool = (self.engine == JournalEngine::Scalable)
             .then(|| disks::pool(workload.mount.pool(workload.image.block_size()), self.domain));
         disks.into_iter().chain(pool).collect()
+    }
+
+    fn in_pool(&self, image: &Layer, workload: &Workload) -> Layer {
+        disks::in_pool(image, workload.mount.lines(), self.domain)
     }
 
     fn is_in_pool(&self, workload: &Workload) -> bool {

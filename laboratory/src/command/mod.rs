@@ -163,8 +163,7 @@ fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<P
         Some(_) => vec![Phase::endless("random", 1, move |_| Box::new(workload::random(seed)))],
         None => Phase::all(engine, seed),
     };
-    let image = args.image.or((engine == JournalEngine::Swap).then_some(Kind::Pool));
-    Ok(phases.into_iter().map(|phase| phase.on(image, args.mount)).collect())
+    Ok(phases.into_iter().map(|phase| phase.on(args.image, args.mount)).collect())
 }
 
 /// What is hunted after each other.

@@ -69,7 +69,7 @@ impl Mount {
 impl Mount {
     /// Lines of the log of a page table that an image lies under: so few that checkpoints are split, and blocks of large transactions copied, or many.
     pub(crate) fn lines(self) -> u64 {
-        if matches!(self, Self::Tight | Self::File) { 64 } else { 1024 }
+        if matches!(self, Self::Zeroing | Self::Dirty) { 1024 } else { 64 }
     }
 }
 

@@ -78,8 +78,8 @@ fn a_block_with_a_younger_image_is_left_to_that() {
     assert!(b.engine.stats().swapped_blocks > 100, "{:?}", b.engine.stats());
 }
 
-#[test]
-fn a_revoked_image_is_not_swapped_over_what_came_after_it() {
+/// A block is committed, freed, and has data written to it; what it holds after a checkpoint, and how many blocks that has swapped.
+fn written_after_a_revoke() -> (u8, u64) {
     let b = bench_with(&MANY, Config { journaled_data: false, ..config() });
     b.fill(HOME, 1);
     b.fill(HOME + 1, 1);
@@ -90,8 +90,16 @@ fn a_revoked_image_is_not_swapped_over_what_came_after_it() {
     h.close();
     b.sync();
     b.engine.write_data(HOME, 0, &[77; BLOCK]).unwrap();
-    assert_eq!(checkpoint(&b), (1, 0));
-    assert_eq!((byte_at(&*b.store, HOME), byte_at(&*b.store, HOME + 1)), (77, 2));
+    let (swapped, _) = checkpoint(&b);
+    assert_eq!(byte_at(&*b.store, HOME + 1), 2);
+    (byte_at(&*b.store, HOME), swapped)
+}
+
+#[test]
+fn a_revoked_image_is_not_swapped_over_what_came_after_it() {
+    assert_eq!(written_after_a_revoke(), (77, 1));
+    let _planted = plant::set(Some(Defect::RevokedImageKept)).unwrap();
+    assert_eq!(written_after_a_revoke(), (1, 2));
 }
 
 /// What a program that means harm writes to a file: a commit block of this journal, of a transaction that is still to come.
