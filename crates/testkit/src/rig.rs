@@ -118,6 +118,11 @@ impl Setup {
         self.engine == JournalEngine::Scalable
     }
 
+    /// Whether blocks of its store change places by copies, which a page table spares.
+    pub fn exchanges_by_copies(self) -> bool {
+        self.engine == JournalEngine::Swap
+    }
+
     /// Whether the data of all files goes through the journal.
     pub fn journals_data(self) -> bool {
         self.data == DataMode::Journal
