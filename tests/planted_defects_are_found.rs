@@ -9,7 +9,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_laboratory::Image;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::plants::{CLASSIC, COMPRESSED, Planted, SCALABLE, Shown};
+use ondol_laboratory::plants::{CLASSIC, COMPRESSED, Planted, SCALABLE, SWAP, Shown};
 use ondol_laboratory::run::Run;
 use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};
 use ondol_power::{Cut, Event, Layer, Medium, Sampling};
@@ -19,11 +19,17 @@ use ondol_tests::parameter;
 /// Distinct states in which a defect must have been found.
 const WITHIN: u64 = 5_000;
 
+/// As many of a volume in a pool.
+const IN_POOL: u64 = 400;
+
 /// What is wrong with a run of these calls, crash or not, if anything.
 fn look(planted: &Planted, defect: Option<Defect>) -> Result<(), String> {
     let _planted = plant::set(defect).map_err(|e| e.to_string())?;
     let sampling = Sampling { samples: 12, torn: 12, ..Sampling::default() };
     let limits = Limits { sampling, second_opinion_every: 0, recrash_every: 0, ..Limits::default() };
+    // In a pool there are many states, and each is much memory: some of them, spread over the run.
+    let about = (planted.engine == JournalEngine::Swap).then_some(IN_POOL);
+    let limits = Limits { about, ..limits };
     let limits = match planted.shown {
         Shown::Fsck => Limits { second_opinion_every: 1, ..limits },
         Shown::RecoveryCrash => Limits { recrash_every: 1, depth: 1, ..limits },
@@ -141,7 +147,7 @@ fn early_forget_is_found_in_some_interleaving() {
 fn each_and_nothing_else() {
     let only = std::env::var("ONDOL_PLANT").ok();
     let mut missed = Vec::new();
-    let all = CLASSIC.iter().chain(COMPRESSED).chain(SCALABLE);
+    let all = CLASSIC.iter().chain(COMPRESSED).chain(SWAP).chain(SCALABLE);
     for planted in all.filter(|p| only.as_deref().is_none_or(|o| o == p.defect.name())) {
         if let Err(what) = look(planted, None) {
             panic!("without {} in {}: {what}", planted.defect, planted.engine.name());

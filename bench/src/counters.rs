@@ -44,6 +44,8 @@ pub(crate) struct Engine {
     pub(crate) journal_blocks: u64,
     /// Blocks written home.
     pub(crate) checkpoint_blocks: u64,
+    /// Blocks that came home from the journal without a copy.
+    pub(crate) swapped_blocks: u64,
     /// Commits that an operation had to do for journal space.
     pub(crate) foreground_commits: u64,
     /// Checkpoints that an operation had to wait for.
@@ -66,6 +68,7 @@ impl Engine {
             commits: get("commits"),
             journal_blocks: get("journal_blocks"),
             checkpoint_blocks: get("checkpoint_blocks"),
+            swapped_blocks: get("swapped_blocks"),
             foreground_commits: get("foreground_commits"),
             foreground_checkpoints: get("foreground_checkpoints"),
             stall_ns: get("stall_ns"),
@@ -80,6 +83,7 @@ impl Engine {
             commits: how(self.commits, other.commits),
             journal_blocks: how(self.journal_blocks, other.journal_blocks),
             checkpoint_blocks: how(self.checkpoint_blocks, other.checkpoint_blocks),
+            swapped_blocks: how(self.swapped_blocks, other.swapped_blocks),
             foreground_commits: how(self.foreground_commits, other.foreground_commits),
             foreground_checkpoints: how(self.foreground_checkpoints, other.foreground_checkpoints),
             stall_ns: how(self.stall_ns, other.stall_ns),

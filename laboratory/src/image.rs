@@ -38,6 +38,8 @@ pub enum Kind {
     Linear,
     /// As small, with its journal on a disk of its own. Made by mke2fs.
     JournalDevice,
+    /// 8 MiB in blocks of 4 KiB, in an NVM pool under a page table, with a journal of 1,024 blocks, mounted with `discard`.
+    Pool,
 }
 
 /// What mke2fs makes of `-t ext3`.
@@ -48,7 +50,7 @@ impl Kind {
     pub const USUAL: [Self; 3] = [Self::Small, Self::OrphanFile, Self::Pages];
 
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Small,
         Self::OrphanFile,
         Self::Pages,
@@ -62,7 +64,11 @@ impl Kind {
         Self::LargeInodes,
         Self::Linear,
         Self::JournalDevice,
+        Self::Pool,
     ];
+
+    /// Those on disks.
+    const ON_DISKS: &[Self] = Self::ALL.split_at(13).0;
 
     /// Those whose files are mapped in other ways than by extents of blocks, or whose log is on another disk.
     pub const FORMS: [Self; 4] = [Self::BlockMap, Self::InlineData, Self::Clusters, Self::JournalDevice];
@@ -70,23 +76,23 @@ impl Kind {
     /// Whether it can be made here: most need mke2fs.
     pub fn is_possible(self) -> bool {
         static MKE2FS: LazyLock<bool> = LazyLock::new(|| missing(&["mke2fs"]).is_none());
-        matches!(self, Self::Small | Self::OrphanFile | Self::Pages | Self::WideLog) || *MKE2FS
+        matches!(self, Self::Small | Self::OrphanFile | Self::Pages | Self::WideLog | Self::Pool) || *MKE2FS
     }
 
     /// One of all, the usual ones more often.
     pub(crate) fn in_turn(n: u64) -> Self {
         let of = |kinds: &[Self]| kinds[(n / 2) as usize % kinds.len()];
-        if n.is_multiple_of(2) { of(&Self::USUAL) } else { of(&Self::ALL) }
+        if n.is_multiple_of(2) { of(&Self::USUAL) } else { of(Self::ON_DISKS) }
     }
 
     /// Bytes of its blocks.
     pub fn block_size(self) -> u64 {
-        if self == Self::Pages { 4096 } else { 1024 }
+        if matches!(self, Self::Pages | Self::Pool) { 4096 } else { 1024 }
     }
 
     /// Whether freed blocks are discarded.
     pub fn discards(self) -> bool {
-        self == Self::OrphanFile
+        matches!(self, Self::OrphanFile | Self::Pool)
     }
 
     fn name(self) -> &'static str {
@@ -104,10 +110,11 @@ impl Kind {
             Self::LargeInodes => "large-inodes",
             Self::Linear => "linear",
             Self::JournalDevice => "journal-device",
+            Self::Pool => "pool",
         }
     }
 
-    /// Makes the volume: its image, and behind it its journal's device where that is another disk.
+    /// Makes the volume: its image, and behind it its journal's device where that is another disk. Whoever records it puts it into its pool.
     ///
     /// # Errors
     /// mke2fs is needed and missing; or a defect of mkfs.
@@ -118,6 +125,7 @@ impl Kind {
             Self::Small => self.by_mkfs(4 << 20, 1024, 128, 1024, "^orphan_file"),
             Self::OrphanFile => self.by_mkfs(4 << 20, 1024, 128, 1024, "orphan_file"),
             Self::Pages => self.by_mkfs(16 << 20, 4096, 256, 1024, "orphan_file"),
+            Self::Pool => self.by_mkfs(8 << 20, 4096, 128, 1024, "orphan_file"),
             Self::WideLog => self.by_mkfs(8 << 20, 1024, 256, 2048, "^orphan_file"),
             Self::WholeSeconds => by_mke2fs(Spec::small().with("-I 128")),
             Self::ManyGroups => by_mke2fs(Spec::new(24 << 20, 1024).journal(1).with("-N 256 -g 256")),

@@ -7,7 +7,7 @@ use crate::names::Names;
 use crate::rot::Flip;
 use crate::run::Run;
 use crate::subject::{Description, Subject};
-use ondol::{Options, RecoverReport, Volume};
+use ondol::{JournalEngine, Options, RecoverReport, Volume};
 use ondol_block::{BlockStore, LayerStore};
 use ondol_env::reach::Hit;
 use ondol_env::sync::Arc;
@@ -91,6 +91,9 @@ impl<R: VolumeRun> Subject for R {
 
     fn essence(&self, recovered: &mut [Layer]) -> u128 {
         let log = self.log();
+        if let Some(Ok(mut image)) = log.image.as_ref().map(|base| disks::image_over(base, &recovered[0])) {
+            return image.fingerprint_without(&log.pages);
+        }
         // What a pool holds that has been recovered does not count.
         let stores = recovered.iter_mut().filter(|layer| !disks::is_pool(layer));
         stores.enumerate().fold(0, |all: u128, (n, layer)| {
@@ -121,19 +124,21 @@ impl<R: VolumeRun> Subject for R {
         }
         let tool = |e: image::ToolError| e.to_string();
         let recovered = recover_and_close(self, layers)?;
-        let verdict = image::check(image::Disks::of(&bytes(&recovered))).map_err(tool)?;
+        let verdict = image::check(image::Disks::of(&bytes(&recovered)?)).map_err(tool)?;
         if !verdict.is_clean() {
             return Err(format!("e2fsck -fn after our recovery ended with {}:\n{}", verdict.code, verdict.output));
         }
-        let Some(mended) = image::judge_left(image::Disks::of(&bytes(layers))).map_err(tool)?? else { return Ok(()) };
-        let pool = layers.iter().filter(|layer| disks::is_pool(layer)).cloned();
+        let Some(mended) = image::judge_left(image::Disks::of(&bytes(layers)?)).map_err(tool)?? else { return Ok(()) };
+        let pool = layers.iter().skip(1).filter(|layer| disks::is_pool(layer)).cloned();
         let mended: Vec<Layer> = mended.into_iter().map(Layer::new).chain(pool).collect();
         let theirs = self.judge(&mended, events);
         theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}"))
     }
 
     fn kernel_opinion(&self, layers: &[Layer], events: usize) -> Result<bool, String> {
-        let Some(replayed) = kernel::replay(layers)? else { return Ok(false) };
+        let in_front = layers.len() > 1 && disks::is_home_pool(layers);
+        let images = if in_front { layers.to_vec() } else { images(layers)? };
+        let Some(replayed) = kernel::replay(&images)? else { return Ok(false) };
         let theirs = self.judge(&replayed, events);
         theirs.map(|_| true).map_err(|what| format!("replayed by the kernel, {what}"))
     }
@@ -160,6 +165,10 @@ impl<R: VolumeRun> Subject for R {
         // Of what was there at the begin, and of what is there at the end.
         let media = VolumeRun::media(self);
         let base: Vec<Layer> = media.iter().map(|medium| medium.base.clone()).collect();
+        // Where blocks lie in a pool, changes from one event to the next.
+        if self.log().image.is_some() {
+            return Names::default();
+        }
         let last = Cut::after(media, VolumeRun::events(self)).everything();
         Names::new(&base, self.log(), &[&last, &base], |disks| open(self, &disks::stores(disks)).ok())
     }
@@ -172,6 +181,9 @@ impl<R: VolumeRun> Subject for R {
 /// Opens a state of a run, as after the power is back: with other random numbers, and without threads.
 fn open<R: VolumeRun, S: BlockStore + 'static>(run: &R, disks: &Disks<S>) -> ondol::Result<Volume> {
     let (options, seed) = run.opening();
+    // What has been taken out of its pool has the same log.
+    let is_out = !disks.has_home_pool() && options.journal() == Some(JournalEngine::Swap);
+    let options = if is_out { &options.clone().with_journal(JournalEngine::Classic) } else { options };
     Volume::open_stepped(disks.media()?, options, clock(seed ^ 0xFFFF))
 }
 
@@ -189,8 +201,12 @@ fn recover_and_close<R: VolumeRun>(run: &R, layers: &[Layer]) -> Result<Vec<Laye
 }
 
 /// Of the stores, as others take them.
-fn bytes(layers: &[Layer]) -> Vec<Vec<u8>> {
-    layers.iter().filter(|layer| !disks::is_pool(layer)).map(Layer::to_bytes).collect()
+fn bytes(layers: &[Layer]) -> Result<Vec<Vec<u8>>, String> {
+    Ok(images(layers)?.iter().map(Layer::to_bytes).collect())
+}
+
+fn images(layers: &[Layer]) -> Result<Vec<Layer>, String> {
+    disks::images(layers).map_err(|e| format!("cannot be exported: {e}"))
 }
 
 /// Takes inodes and blocks, gives some back, and leaves others.

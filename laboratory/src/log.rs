@@ -6,7 +6,7 @@ use ondol_format::jbd2::{JournalSuperblock, SUPERBLOCK_SIZE};
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
 use ondol_medium::{AreaKind, Nvm, PAGE, Pool};
 use ondol_power::{Event, Kind, LINE, Layer, Medium, Pages};
-use ondol_testkit::disks::is_pool;
+use ondol_testkit::disks::{images, is_home_pool, is_pool};
 use ondol_volume::Image;
 use std::ops::Range;
 
@@ -18,10 +18,12 @@ pub(crate) const SUPERBLOCK: Range<u64> = 1024..2048;
 pub struct Log {
     /// The medium that it lies on.
     pub medium: usize,
-    /// Its blocks there, with their numbers in the log, from the journal's superblock, which is 0, on.
+    /// Its blocks there, or in the image where that lies in a pool, with their numbers in the log, from the journal's superblock, which is 0, on.
     pub slots: Vec<(u64, u64)>,
     /// All of it but for its superblock, by bytes: scratch, once it has been replayed.
     pub pages: Pages,
+    /// The image, where that lies in a pool.
+    pub(crate) image: Option<Layer>,
     /// All of it, by bytes.
     ranges: Vec<Range<u64>>,
     /// All of it but for its superblock, by bytes.
@@ -91,10 +93,12 @@ impl Log {
     /// # Errors
     /// The image is not ext4, or its journal cannot be found.
     pub fn of(disks: &[Layer]) -> Result<Self, String> {
-        let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(disks[0].clone()));
+        let nvm = NvmLog::of(disks);
+        let images = images(disks).map_err(|e| e.to_string())?;
+        let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(images[0].clone()));
         let image = Image::open(store).map_err(|e| e.to_string())?;
         let block_size = u64::from(image.superblock().block_size());
-        let (medium, slots): (usize, Vec<_>) = match disks.get(1).filter(|layer| !is_pool(layer)) {
+        let (medium, slots): (usize, Vec<_>) = match images.get(1) {
             Some(device) => (1, slots_of(device)?),
             None => (
                 0,
@@ -112,11 +116,12 @@ impl Log {
         let ranges = joined(slots.iter().map(bytes));
         let mut superblock = [0; SUPERBLOCK_SIZE];
         let at = slots.first().map_or(0, |(block, _)| block * block_size);
-        disks[medium].read(at as usize, &mut superblock);
+        images[medium].read(at as usize, &mut superblock);
         let superblock = JournalSuperblock::parse(&superblock, block_size as u32, slots.len() as u64);
         let is_checked = superblock.is_ok_and(|superblock| superblock.format().has_csum());
-        let (pages, nvm) = (Pages::inside(scratch.clone()), NvmLog::of(disks));
-        Ok(Self { medium, slots, pages, ranges, scratch, is_checked, nvm })
+        let pages = Pages::inside(scratch.clone());
+        let image = is_home_pool(disks).then(|| images[0].clone());
+        Ok(Self { medium, slots, pages, image, ranges, scratch, is_checked, nvm })
     }
 
     /// The medium that what operations log lies on.
@@ -126,7 +131,7 @@ impl Log {
 
     /// Whether this byte of its medium lies in it, behind its superblock.
     pub(crate) fn holds(&self, byte: u64) -> bool {
-        self.scratch.iter().any(|range| range.contains(&byte))
+        self.image.is_none() && self.scratch.iter().any(|range| range.contains(&byte))
     }
 
     /// Whether any of these bytes of a medium lies in it.

@@ -2,6 +2,7 @@
 
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
 use crate::faults::{self, Fault, Faults, Tried};
+use crate::image::Kind;
 use crate::run::{self, Run};
 use crate::search::Search;
 use crate::subject::Description;
@@ -10,7 +11,7 @@ use crate::workload::{Mount, Others, Schedules, Workload};
 use ondol::{DataMode, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_medium::Domain;
+use ondol_medium::{Domain, PAGE};
 use ondol_power::Layer;
 use ondol_testkit::op::{Op, text};
 use ondol_testkit::threads::{self, Program};
@@ -94,11 +95,25 @@ impl Prey {
         Ok(run)
     }
 
-    /// The disks of a workload's image, with a new pool where the engine needs one.
+    /// The disks of a workload's image, in a new pool where it is to be in one, and with a new pool in front where the engine needs one.
     fn with_pool(&self, disks: &[Layer], workload: &Workload) -> Vec<Layer> {
+        let disks = match self.is_in_pool(workload) {
+            // Where blocks are no pages, an image with blocks that are takes its place.
+            true if workload.image.block_size() == PAGE => vec![self.in_pool(&disks[0], workload)],
+            true => Kind::Pool.make().iter().flatten().map(|image| self.in_pool(image, workload)).collect(),
+            false => disks.to_vec(),
+        };
         let pool = (self.engine == JournalEngine::Scalable)
             .then(|| disks::pool(workload.mount.pool(workload.image.block_size()), self.domain));
-        disks.iter().cloned().chain(pool).collect()
+        disks.into_iter().chain(pool).collect()
+    }
+
+    fn in_pool(&self, image: &Layer, workload: &Workload) -> Layer {
+        disks::in_pool(image, workload.mount.lines(), self.domain)
+    }
+
+    fn is_in_pool(&self, workload: &Workload) -> bool {
+        workload.image == Kind::Pool || self.engine == JournalEngine::Swap
     }
 
     fn setup(&self, disks: &[Layer], workload: &Workload) -> run::Setup {
@@ -207,7 +222,8 @@ impl Prey {
         if *mount != Mount::default() {
             arguments += &format!(" --mount {mount}");
         }
-        if self.engine == JournalEngine::Scalable && self.domain != Domain::Adr {
+        let has_memory = self.engine == JournalEngine::Scalable || self.is_in_pool(workload);
+        if has_memory && self.domain != Domain::Adr {
             arguments += &format!(" --domain {}", self.domain);
         }
         let mut text =

@@ -67,9 +67,10 @@ pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
     Place::ALL.iter().copied().filter(move |place| match place.engines() {
         Engines::All => true,
         Engines::Images => engine != JournalEngine::Scalable,
-        Engines::Classic => engine == JournalEngine::Classic,
         Engines::Compressed => engine == JournalEngine::Compressed,
         Engines::Scalable => engine == JournalEngine::Scalable,
+        Engines::Swap => engine == JournalEngine::Swap,
+        Engines::Jbd2 => engine.logs_as_jbd2(),
     })
 }
 

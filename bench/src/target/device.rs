@@ -33,10 +33,10 @@ pub(crate) struct Modelled {
 impl Modelled {
     /// Puts the model that `on` names before `image`; `None` if it names none. Nothing is slow yet.
     pub(super) fn of(on: Option<On>, image: &Path) -> Result<Option<Self>, BenchError> {
-        let size = fs::metadata(image).context(|| image.display().to_string())?.len();
+        let size = || fs::metadata(image).map(|file| file.len()).context(|| image.display().to_string());
         let device = match on {
             Some(On::Ssd) => Device::ssd(),
-            Some(On::Hdd) => Device::hdd(size),
+            Some(On::Hdd) => Device::hdd(size()?),
             _ => return Ok(None),
         };
         let file = FileStore::open(image, Access::Write).map_err(into_io).context(|| image.display().to_string())?;

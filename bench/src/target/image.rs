@@ -31,6 +31,11 @@ impl ImageFile {
         Ok(image)
     }
 
+    /// The guard of a file that the bench had others make.
+    pub(crate) fn made(path: PathBuf) -> Self {
+        Self { path, present: true }
+    }
+
     /// Makes a sparse file of `size` bytes with a name of its own in `dir`.
     pub(crate) fn create_in(dir: &Path, size: u64) -> Result<Self, BenchError> {
         Self::create(dir.join(unique_name()).with_extension("img"), size)

@@ -105,6 +105,9 @@ fn with_pool(image: &Image) -> Result<(Option<ImageFile>, String), BenchError> {
 
 /// The image, and its guard if it had to be made. A bare name that does not exist is made where images are made.
 fn find_or_make(image: &Image, setting: &Setting) -> Result<(PathBuf, Option<ImageFile>), BenchError> {
+    if let Some(pool) = ondol::pool_of(&image.path) {
+        return find_or_make_in(pool, image, setting);
+    }
     if image.on.is_none() && image.path.exists() {
         return Ok((image.path.clone(), None));
     }
@@ -117,6 +120,20 @@ fn find_or_make(image: &Image, setting: &Setting) -> Result<(PathBuf, Option<Ima
     let format = FormatOptions::new().block_size(4096);
     Volume::format(&path, &format).map_err(|e| failed(path.display(), &e))?;
     Ok((path, Some(made)))
+}
+
+/// As [`find_or_make`], of an image in a pool.
+fn find_or_make_in(pool: &Path, image: &Image, setting: &Setting) -> Result<(PathBuf, Option<ImageFile>), BenchError> {
+    if image.on.is_some() {
+        return Err(BenchError::Usage("lib: an image in a pool lies where the pool does: `on=` is for files".into()));
+    }
+    if pool.exists() {
+        return Ok((image.path.clone(), None));
+    }
+    image::check_room(pool.parent().unwrap_or(Path::new("/")), setting.footprint)?;
+    let format = FormatOptions::new().size(image.size.unwrap_or(setting.image_size));
+    Volume::format(&image.path, &format).map_err(|e| failed(image.path.display(), &e))?;
+    Ok((image.path.clone(), Some(ImageFile::made(pool.to_owned()))))
 }
 
 fn failed(what: impl ToString, error: &ondol::Error) -> BenchError {

@@ -99,6 +99,12 @@ impl<S: BlockStore> BlockStore for Faulty<S> {
         self.inner.discard(offset, len)
     }
 
+    /// Fails as a write does.
+    fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {
+        self.trip("exchange", offset, bytes.len() as u64)?;
+        self.inner.exchange(pairs, offset, bytes)
+    }
+
     fn stats(&self) -> BlockStats {
         self.inner.stats()
     }

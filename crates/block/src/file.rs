@@ -322,7 +322,7 @@ impl BlockStore for FileStore {
             atomic_unit: 512,
             durable_flush: !self.on_memory,
             byte_addressable: false,
-            swap: false,
+            swap: None,
             read_only: self.access == Access::Read,
         }
     }

@@ -50,7 +50,7 @@ impl BlockStore for JoinedStore {
             atomic_unit: a.atomic_unit.min(b.atomic_unit),
             durable_flush: a.durable_flush && b.durable_flush,
             byte_addressable: false,
-            swap: false,
+            swap: None,
             read_only: a.read_only || b.read_only,
         }
     }

@@ -38,7 +38,7 @@ impl BlockStore for LayerStore {
     }
 
     fn caps(&self) -> Caps {
-        Caps { atomic_unit: 512, durable_flush: false, byte_addressable: true, swap: false, read_only: false }
+        Caps { atomic_unit: 512, durable_flush: false, byte_addressable: true, swap: None, read_only: false }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   journal engines, volume
 //!            |
-//!       BlockStore          read, borrow, write, flush, discard + Caps
+//!       BlockStore          read, borrow, write, flush, discard, exchange + Caps
 //!            |
 //!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore / ModelStore (wrap others)
 //! ```
@@ -33,4 +33,4 @@ pub use overlay::OverlayStore;
 pub use ram::RamStore;
 pub use record::Recorder;
 pub use stats::{BlockStats, Counters};
-pub use store::{BlockStore, Caps};
+pub use store::{BlockStore, Caps, Swaps};

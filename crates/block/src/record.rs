@@ -34,8 +34,9 @@ impl<S: BlockStore> BlockStore for Recorder<S> {
         self.inner.size()
     }
 
+    /// An exchange is no event: what can do one records its memory.
     fn caps(&self) -> Caps {
-        self.inner.caps()
+        Caps { swap: None, ..self.inner.caps() }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {

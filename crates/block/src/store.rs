@@ -1,6 +1,6 @@
 //! The trait.
 
-use crate::{BlockStats, Result};
+use crate::{BlockError, BlockStats, Result};
 use std::io::IoSlice;
 
 /// What a store can do beyond reading and writing; the facade refuses an engine that its home cannot carry.
@@ -12,10 +12,21 @@ pub struct Caps {
     pub durable_flush: bool,
     /// The store is memory: [`BlockStore::with`] lends the stored bytes themselves.
     pub byte_addressable: bool,
-    /// Two blocks can exchange their contents without a copy.
-    pub swap: bool,
+    /// Blocks can exchange their contents without a copy: what one [`BlockStore::exchange`] takes.
+    pub swap: Option<Swaps>,
     /// Writing is refused.
     pub read_only: bool,
+}
+
+/// What one [`BlockStore::exchange`] takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Swaps {
+    /// Bytes of a block that can be exchanged.
+    pub block: u32,
+    /// The most pairs of blocks.
+    pub pairs: u64,
+    /// The most bytes that are stored with them.
+    pub bytes: u32,
 }
 
 /// A medium for an image: an array of bytes with a write cache that `flush` empties.
@@ -77,6 +88,19 @@ pub trait BlockStore: Send + Sync {
     /// # Errors
     /// `ReadOnly`, `OutOfRange`, or the medium's failure.
     fn discard(&self, offset: u64, len: u64) -> Result<bool>;
+
+    /// Exchanges the contents of blocks, pair by pair, and stores `bytes` at `offset`, inside of one block that was written before: after a crash all of that has
+    /// happened or nothing. Durable when this returns, and with it every write that returned before. Blocks count in units of [`Swaps::block`]; none is in two
+    /// pairs. Readers see all of it at once.
+    ///
+    /// # Errors
+    /// A store whose [`Caps::swap`] is `None`, or more than that says; `ReadOnly`, `OutOfRange`: nothing has happened. The medium's failure, as that of a flush.
+    fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {
+        let _nothing_happens = pairs;
+        let (name, len) = (self.name().to_owned(), bytes.len() as u64);
+        let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "its blocks cannot be exchanged");
+        Err(BlockError::Io { op: "exchange", name, offset, len, source })
+    }
 
     /// What this store has done since it was opened.
     fn stats(&self) -> BlockStats;

@@ -21,6 +21,8 @@ pub enum Subject {
     Compressed,
     /// Engine `scalable`.
     Scalable,
+    /// Engine `swap`.
+    Swap,
     /// NVM pools.
     Pool,
     /// The NVM write buffer.
@@ -143,6 +145,10 @@ defects! {
     UnflushedPages "unflushed-pages" Scalable "New data that goes home before its commit is not flushed.",
     UncheckedPage "unchecked-page" Scalable "Recovery takes what lies in a page for what its record says, whatever it is.",
     UntoldOwner "untold-owner" Scalable "A checkpoint takes what a block's next owner has for what the one before had.",
+    SwappedSuperseded "swapped-superseded" Swap "A checkpoint swaps the image of a transaction that stays in the log.",
+    SwappedEscaped "swapped-escaped" Swap "A checkpoint swaps images that the log has in another form.",
+    SwappedLookalike "swapped-lookalike" Swap "What looks like a block of the log is swapped into it.",
+    SwappedBeforeTail "swapped-before-tail" Swap "A checkpoint swaps its blocks, and moves the tail in a second step.",
     PoolMissingWriteBack "pool-missing-write-back" Pool "A record in the NVM pool is not written back from the CPU's caches.",
     PoolMissingFence "pool-missing-fence" Pool "What is written back to the NVM pool is not waited for.",
     PoolUncheckedChecksum "pool-unchecked-checksum" Pool "Recovery does not verify the checksums of the NVM pool.",
@@ -191,6 +197,7 @@ impl fmt::Display for Subject {
             Self::Classic => "classic",
             Self::Compressed => "compressed",
             Self::Scalable => "scalable",
+            Self::Swap => "swap",
             Self::Pool => "pool",
             Self::Buffer => "buffer",
             Self::Log => "log",

@@ -15,12 +15,14 @@ pub enum Engines {
     All,
     /// Those whose log lies in the image.
     Images,
-    /// `classic` alone.
-    Classic,
     /// `compressed` alone.
     Compressed,
     /// `scalable`.
     Scalable,
+    /// `swap` alone.
+    Swap,
+    /// Those whose log is jbd2's.
+    Jbd2,
 }
 
 macro_rules! places {
@@ -79,11 +81,9 @@ places! {
     SealedBesideChange "sealed-beside-change" All "Derived values go into an image and into newer live bytes.",
     FreedImageLeftOut "freed-image-left-out" Images "A block that its transaction has freed is not logged.",
     RevokeWritten "revoke-written" All "A transaction revokes blocks.",
-    ManyRevokes "many-revokes" Classic "Revokes fill more than one block of the log.",
-    SeveralDescriptors "several-descriptors" Classic "A transaction has more than one descriptor block.",
-    EscapedImage "escaped-image" Classic "An image that begins like a block of the log is escaped.",
-    HandFilled "hand-filled" All "A thread takes free space in advance.",
-    HandEmptied "hand-emptied" All "Where space is short, what threads have taken in advance is given back.",
+    ManyRevokes "many-revokes" Jbd2 "Revokes fill more than one block of the log.",
+    SeveralDescriptors "several-descriptors" Jbd2 "A transaction has more than one descriptor block.",
+    EscapedImage "escaped-image" Jbd2 "An image that begins like a block of the log is escaped.",
     BlockEvicted "block-evicted" All "The cache drops a block.",
     ReadFromLog "read-from-log" Images "A block that was dropped after its commit is read from its committed image.",
     Discarded "discarded" All "Freed blocks are discarded.",
@@ -102,6 +102,11 @@ places! {
     DerivedAlone "derived-alone" Scalable "A descriptor goes home because of its bitmaps alone.",
     FreedBehindSlice "freed-behind-slice" Scalable "A checkpoint leaves alone a block that a later record has freed.",
     ImageFromRecords "image-from-records" Scalable "A checkpoint builds the image of a block that has changed again from its records.",
+    Swapped "swapped" Swap "A checkpoint swaps blocks of the ring with those at home.",
+    SplitCheckpoint "split-checkpoint" Swap "A checkpoint leaves transactions to the next because they have more blocks than can be swapped at once.",
+    CopiedForRoom "copied-for-room" Swap "A checkpoint copies blocks of a transaction that has more than can be swapped at once.",
+    SupersededCopy "superseded-copy" Swap "A checkpoint leaves a block to a younger transaction.",
+    LookalikeAtHome "lookalike-at-home" Swap "A checkpoint writes over a block that begins like one of the log.",
     PageStored "page-stored" Scalable "File data goes into a page of the pool with its record.",
     DataWaits "data-waits" Scalable "New data stays in memory until its commit, and its record names a page for it.",
     WaitingStored "waiting-stored" Scalable "A commit stores new data that waits in pages of the pool.",
@@ -120,7 +125,7 @@ places! {
     ReplayWrapped "replay-wrapped" Images "Recovery follows the log across the end of the ring.",
     ReplayNewer "replay-newer" Images "Recovery writes the newest of several images of a block.",
     RevokeHonoured "revoke-honoured" All "Recovery holds an image back because of a revoke.",
-    ReplayEscaped "replay-escaped" Classic "Recovery restores the beginning of an escaped image.",
+    ReplayEscaped "replay-escaped" Jbd2 "Recovery restores the beginning of an escaped image.",
     StaleEnd "stale-end" Images "Recovery finds a block of an earlier lap at the end of the log.",
     TornEnd "torn-end" Compressed "Recovery finds a unit that is not whole at the end of the log.",
     StagedArrived "staged-arrived" Compressed "Recovery finds that the data which the last unit names has arrived.",

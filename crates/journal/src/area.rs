@@ -154,6 +154,16 @@ impl Area {
         Ok(self.store.write(at, &superblock.encode())?)
     }
 
+    /// Changes the superblock, and exchanges blocks of the store with those at positions of the ring: all of it, durably, or nothing.
+    pub(crate) fn exchange(&self, swaps: &[(u64, u64)], edit: impl FnOnce(&mut JournalSuperblock)) -> Result<()> {
+        let in_ring = |(block, at): &(u64, u64)| Ok((*block, self.ring.physical(*at)?));
+        let pairs: Vec<(u64, u64)> = swaps.iter().map(in_ring).collect::<Result<_>>()?;
+        let mut superblock = self.superblock.lock();
+        edit(&mut superblock);
+        let at = self.ring.map().physical(0)? * self.block_size() as u64;
+        Ok(self.store.exchange(&pairs, at, &superblock.encode())?)
+    }
+
     /// The block of the journal file at position `at` of the ring, as the superblock names it.
     pub(crate) fn file_block(&self, at: u64) -> u32 {
         self.ring.file_block(at)

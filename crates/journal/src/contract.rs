@@ -157,6 +157,8 @@ pub struct EngineStats {
     pub zeroed_blocks: u64,
     /// Blocks written home by checkpoints.
     pub checkpoint_blocks: u64,
+    /// Blocks of the journal area that checkpoints have put into the places of those at home instead.
+    pub swapped_blocks: u64,
     /// Checkpoints that made an operation wait.
     pub foreground_checkpoints: u64,
     /// Commits that an operation had to do to get journal space.

@@ -34,6 +34,7 @@ mod read_only;
 mod ring;
 mod salvage;
 pub mod scalable;
+pub mod swap;
 pub mod thresholds;
 mod together;
 

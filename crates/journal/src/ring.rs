@@ -66,9 +66,17 @@ impl Ring {
         (to + self.blocks - from) % self.blocks
     }
 
+    /// The block of the medium at position `at`.
+    ///
+    /// # Errors
+    /// It is not mapped.
+    pub(crate) fn physical(&self, at: u64) -> Result<u64> {
+        self.map.physical(self.first + at)
+    }
+
     /// The block of the medium at position `at`, for messages: that of the journal file where it is not mapped.
     pub(crate) fn named(&self, at: u64) -> u64 {
-        self.map.physical(self.first + at).unwrap_or(self.first + at)
+        self.physical(at).unwrap_or(self.first + at)
     }
 
     /// Where `n` blocks from position `at` on lie: byte offset and number of blocks of each run.

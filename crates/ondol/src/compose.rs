@@ -22,7 +22,7 @@ use ondol_format::Incompat;
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, Recovered};
-use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, compressed};
+use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, compressed, swap};
 use ondol_nvm_log::OnDamage;
 use ondol_volume::{
     DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes, VolumeOptions,
@@ -79,7 +79,7 @@ pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>)
     if let Some(bytes) = options.journal_size {
         journal_size::ensure(&media, bytes, options, &env)?;
     }
-    let replay = |engine| if engine == JournalEngine::Classic { Replay::Anybody } else { Replay::Ondol };
+    let replay = |engine: JournalEngine| if engine.logs_as_jbd2() { Replay::Anybody } else { Replay::Ondol };
     open_whole(media, options, env, replay)
 }
 
@@ -121,6 +121,7 @@ fn open_whole(
     let engine: Arc<dyn Engine> = match journal {
         JournalEngine::Classic => Arc::new(jbd2::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Compressed => Arc::new(compressed::open(store.clone(), map, client, env.clone(), config)?),
+        JournalEngine::Swap => Arc::new(swap::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Scalable => {
             let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), (config, options.buffer))?;
             attached = Some(hold);

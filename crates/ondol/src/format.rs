@@ -122,6 +122,9 @@ impl Volume {
             return home::format(pool, options);
         }
         let fail = |what: String| Error::Format { target: path.display().to_string(), what };
+        if options.journal == Some(JournalEngine::Swap) {
+            return Err(fail(format!("engine swap needs {}", crate::nvm::SWAPS)));
+        }
         let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
         match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -175,7 +178,7 @@ pub(crate) fn plan(
     }
     let data = options.data.unwrap_or(match engine {
         JournalEngine::Classic | JournalEngine::Scalable => DataMode::Ordered,
-        JournalEngine::Compressed => DataMode::Journal,
+        JournalEngine::Compressed | JournalEngine::Swap => DataMode::Journal,
     });
     o.journal_extension = Extension { engine: engine.code(), data: data_code(data), ..Extension::default() };
     o.roomy_journal = engine == JournalEngine::Compressed;

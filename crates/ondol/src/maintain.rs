@@ -9,7 +9,7 @@ use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Superblock;
-use ondol_journal::{LogMap, jbd2};
+use ondol_journal::{LogMap, jbd2, swap};
 use ondol_volume::{Error as VolumeError, Image};
 use serde::Serialize;
 use std::path::Path;
@@ -98,6 +98,9 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
     let state = |what: &str| Error::State { target: image.name().to_owned(), what: what.to_owned() };
     if tune.journal == Some(JournalEngine::Scalable) {
         return Err(state(nvm::NOT_ASKED_FOR));
+    }
+    if tune.journal == Some(JournalEngine::Swap) && !swap::is_possible(&*store, image.superblock().block_size()) {
+        return Err(state(&format!("engine swap needs {}", nvm::SWAPS)));
     }
     image.require_unused(&*env)?;
     if image.superblock().journal_inum().is_none() {

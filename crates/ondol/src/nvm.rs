@@ -13,7 +13,7 @@ use ondol_env::{Env, System};
 use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
-use ondol_journal::{Config, JournalError, LogMap, ScalableEngine};
+use ondol_journal::{Config, JournalError, LogMap, ScalableEngine, swap};
 use ondol_medium::{Access, AreaKind, Nvm, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_volume::{Image, Shared};
@@ -30,6 +30,9 @@ pub(crate) fn open(path: &Path, read_only: bool) -> Result<Pool> {
     Ok(Pool::open(Nvm::open(path, &NvmOptions { access, ..NvmOptions::default() })?)?)
 }
 
+/// What an image that can have engine `swap` lies on.
+pub(crate) const SWAPS: &str = "an image in an NVM pool, and its journal in the image: `ondol mkfs nvm:POOL` makes one";
+
 fn state<T>(image: &Image, what: String) -> Result<T> {
     Err(Error::State { target: image.name().to_owned(), what })
 }
@@ -44,10 +47,20 @@ pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Ext
             return state(image, what);
         }
     }
-    let options = options.over(image.superblock(), asks);
+    let asked = options.journal;
+    let mut options = options.over(image.superblock(), asks);
     if media.pool.is_none() && options.journal == Some(JournalEngine::Scalable) {
         let what = "`journal=scalable` needs an NVM pool: name it with `nvm=POOL` (`ondol pool create` makes one), or choose another journal";
         return state(image, what.into());
+    }
+    if options.journal == Some(JournalEngine::Swap)
+        && !swap::is_possible(&*media.store, image.superblock().block_size())
+    {
+        if asked.is_some() {
+            return state(image, format!("`journal=swap` needs {SWAPS}, or choose another journal"));
+        }
+        // An image that asks for it may have been exported: the log is the same.
+        options.journal = Some(JournalEngine::Classic);
     }
     Ok(options)
 }

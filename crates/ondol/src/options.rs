@@ -86,6 +86,8 @@ pub enum JournalEngine {
     /// One LZ4-compressed unit and one flush a commit (papers/3). While it is mounted, or when it was not unmounted cleanly, only Ondol can
     /// open the image.
     Compressed,
+    /// As `classic`, for an image in an NVM pool: a checkpoint puts blocks of the log into the places of those at home, without a copy (papers/1).
+    Swap,
     /// A log in an NVM pool, without locks that all threads meet (papers/5). While it is mounted, or when it was not unmounted cleanly, only Ondol with that pool
     /// can open the image.
     Scalable,
@@ -93,15 +95,16 @@ pub enum JournalEngine {
 
 impl JournalEngine {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Classic, Self::Compressed, Self::Scalable];
+    pub const ALL: [Self; 4] = [Self::Classic, Self::Compressed, Self::Swap, Self::Scalable];
     /// Those whose log lies in the image's journal.
-    pub const OF_IMAGES: [Self; 2] = [Self::Classic, Self::Compressed];
+    pub const OF_IMAGES: [Self; 3] = [Self::Classic, Self::Compressed, Self::Swap];
 
     /// Its name as in `journal=`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Classic => "classic",
             Self::Compressed => "compressed",
+            Self::Swap => "swap",
             Self::Scalable => "scalable",
         }
     }
@@ -112,7 +115,13 @@ impl JournalEngine {
             Self::Classic => 1,
             Self::Compressed => 2,
             Self::Scalable => 3,
+            Self::Swap => 4,
         }
+    }
+
+    /// Whether its log is jbd2's, which the kernel and e2fsck replay.
+    pub fn logs_as_jbd2(self) -> bool {
+        matches!(self, Self::Classic | Self::Swap)
     }
 
     pub(crate) fn of_code(code: u8) -> Option<Self> {
@@ -122,7 +131,7 @@ impl JournalEngine {
 
 /// There is no journal engine of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no journal engine: choose classic, compressed or scalable")]
+#[error("`{0}` is no journal engine: choose classic, compressed, swap or scalable")]
 pub struct UnknownEngine(
     /// The name.
     pub String,

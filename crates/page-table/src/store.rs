@@ -2,10 +2,14 @@
 
 use crate::error::TableError;
 use crate::table::PageTable;
+use crate::transaction::Transaction;
 use crate::write::Source;
-use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, check_range};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, Swaps, check_range};
 use ondol_medium::{Domain, PAGE};
 use std::io::IoSlice;
+
+/// Bytes that an exchange of the most blocks can store with them: a superblock of a journal.
+const EXCHANGED: u32 = 1024;
 
 impl PageTable {
     fn failed(&self, op: &'static str, offset: u64, len: u64, e: TableError) -> BlockError {
@@ -31,7 +35,11 @@ impl BlockStore for PageTable {
             atomic_unit: PAGE as u32,
             durable_flush: self.nvm.domain() != Domain::Volatile,
             byte_addressable: false,
-            swap: true,
+            swap: Some(Swaps {
+                block: PAGE as u32,
+                pairs: self.log_lines().saturating_sub(Transaction::lines_of(EXCHANGED)),
+                bytes: EXCHANGED,
+            }),
             read_only: self.nvm.is_read_only(),
         }
     }
@@ -61,6 +69,17 @@ impl BlockStore for PageTable {
         self.counters.discard(len);
         self.unmap(offset, len).map_err(|e| self.failed("discard", offset, len, e))?;
         Ok(true)
+    }
+
+    fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {
+        let len = bytes.len() as u64;
+        check_range("exchange", &self.name, offset, len, self.size())?;
+        self.counters.write(bytes.len());
+        self.counters.flush();
+        let mut transaction = self.transaction();
+        pairs.iter().for_each(|(a, b)| transaction.swap(*a, *b));
+        transaction.store(offset / PAGE, (offset % PAGE) as u32, bytes);
+        transaction.commit().map_err(|e| self.failed("exchange", offset, len, e))
     }
 
     fn stats(&self) -> BlockStats {

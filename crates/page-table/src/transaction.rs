@@ -90,12 +90,15 @@ impl Transaction<'_> {
             match change {
                 Change::Swap(..) => entries += 2,
                 Change::Remap(..) => entries += 1,
-                Change::Store { bytes, .. } => {
-                    lines += Undo::Bytes { page: 0, offset: 0, old: vec![0; bytes.len()] }.lines();
-                }
+                Change::Store { bytes, .. } => lines += Self::lines_of(bytes.len() as u32),
             }
         }
         lines + u64::div_ceil(entries, ENTRIES as u64)
+    }
+
+    /// Lines that the undo record of so many bytes takes.
+    pub(crate) fn lines_of(bytes: u32) -> u64 {
+        Undo::Bytes { page: 0, offset: 0, old: vec![0; bytes as usize] }.lines()
     }
 
     /// Makes the changes, in their order. Durable when this returns; after a crash before that there are all of them or none. Everything that was written before is

@@ -1,17 +1,42 @@
-//! What a volume lies on, as whoever cuts the power has it: the image; behind it the device of its journal where that is another; behind those
-//! its NVM pool, if it has one.
+//! What a volume lies on, as whoever cuts the power has it: the image, or the pool that it is in; behind it the device of its journal where that is another; behind
+//! those its NVM pool, if it has one in front.
 
 use ondol::Media;
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolError, PoolSpec};
+use ondol_page_table::{PageTable, TableSpec};
 use ondol_power::{Layer, PowerDomain};
 
 /// Stores, and a pool.
 pub struct Disks<S> {
-    /// The image, and its journal's device.
+    /// The image, and its journal's device; nothing of an image in a pool.
     pub stores: Vec<Arc<S>>,
+    home: Option<Home>,
     pool: Option<Memory>,
+}
+
+/// NVM with an image under a page table.
+struct Home {
+    memory: Memory,
+    table: ondol::Result<Arc<PageTable>>,
+}
+
+impl Home {
+    fn new(layer: &Layer, recorded: Option<(&Arc<PowerDomain>, u32)>) -> Self {
+        let memory = Memory::new(layer, recorded);
+        let attach = |pool: &Arc<Mutex<Pool>>| Ok(Arc::new(PageTable::attach(&pool.lock())?));
+        let table = memory.opened().and_then(attach);
+        Self { memory, table }
+    }
+
+    fn table(&self) -> ondol::Result<Arc<PageTable>> {
+        self.table.as_ref().map(Arc::clone).map_err(|e| damaged(e.to_string()))
+    }
+}
+
+fn damaged(what: String) -> ondol::Error {
+    ondol::Error::State { target: "the pool".into(), what }
 }
 
 /// NVM that holds a pool, or what was one.
@@ -31,10 +56,29 @@ impl Memory {
         Self { layer: layer.clone(), pool: pool.map(|pool| Arc::new(Mutex::new(pool))) }
     }
 
+    fn opened(&self) -> ondol::Result<&Arc<Mutex<Pool>>> {
+        self.pool.as_ref().map_err(|e| damaged(e.to_string()))
+    }
+
     fn now(&self) -> Layer {
         let bytes = self.pool.as_ref().ok().and_then(|pool| pool.lock().nvm().to_bytes().ok());
-        bytes.map_or_else(|| self.layer.clone(), Layer::new)
+        bytes.map_or_else(|| self.layer.clone(), |bytes| over(&self.layer, &bytes))
     }
+}
+
+/// A layer of `bytes` that shares with `base`, which is as long, what is the same.
+fn over(base: &Layer, bytes: &[u8]) -> Layer {
+    const PART: usize = 1024;
+    let mut layer = base.clone();
+    let mut there = [0; PART];
+    for (at, part) in (0..).step_by(PART).zip(bytes.chunks(PART)) {
+        let there = &mut there[..part.len()];
+        base.read(at, there);
+        if there != part {
+            layer.write(at, part);
+        }
+    }
+    layer
 }
 
 /// How every pool begins.
@@ -62,10 +106,76 @@ pub fn pool(log: u64, domain: Domain) -> Layer {
     Layer::new(bytes.expect("a pool in memory"))
 }
 
-/// The layers of stores, and the pool's.
+/// Bytes of a page of a page table.
+const PAGE: usize = 4096;
+
+/// Pages beyond the blocks of an image in a pool: few, so that writers come to their end.
+const RESERVE: u64 = 96;
+
+/// The same image in a pool of its own on memory of this persistence domain. One transaction of its page table has room for `lines` lines, in units of 64.
+///
+/// # Panics
+/// There is no memory for it, or no table is so large.
+pub fn in_pool(image: &Layer, lines: u64, domain: Domain) -> Layer {
+    let blocks = (image.len() / PAGE) as u64;
+    let page = PAGE as u64;
+    let data = (blocks + RESERVE) * page;
+    let map = (blocks * 8).next_multiple_of(page);
+    let areas = vec![
+        (AreaKind::PAGE_CONFIG, 2 * page),
+        (AreaKind::PAGE_MAP, map),
+        (AreaKind::PAGE_LOG, (lines * 64 + page).next_multiple_of(page)),
+        (AreaKind::PAGE_DATA, data),
+    ];
+    let size = 2 * page + areas.iter().map(|(_, len)| len).sum::<u64>();
+    let spec = PoolSpec { uuid: *b"laboratory home.", areas, domain, ..PoolSpec::default() };
+    let mut pool = Pool::create(Nvm::volatile(size).expect("memory"), &spec).expect("a pool in memory");
+    let table = TableSpec { uuid: *b"laboratory table", blocks: Some(blocks), reserve: Some(RESERVE) };
+    table.make(&mut pool).expect("a table in a pool");
+    let table = PageTable::attach(&pool).expect("a table");
+    let bytes = image.to_bytes();
+    for (at, page) in bytes.chunks_exact(PAGE).enumerate().filter(|(_, page)| page.iter().any(|byte| *byte != 0)) {
+        table.write((at * PAGE) as u64, page).expect("room for the image");
+    }
+    table.flush().expect("a flush");
+    Layer::new(pool.nvm().to_bytes().expect("bytes of memory"))
+}
+
+/// Whether these are disks of which the first is a pool with the image in it.
+pub fn is_home_pool(layers: &[Layer]) -> bool {
+    layers.first().is_some_and(is_pool)
+}
+
+/// What lies on the disks without a pool: of an image in a pool that image, as an export has it.
+///
+/// # Errors
+/// There is no table that can be attached in the pool.
+pub fn images(layers: &[Layer]) -> ondol::Result<Vec<Layer>> {
+    if !is_home_pool(layers) {
+        return Ok(layers.iter().filter(|layer| !is_pool(layer)).cloned().collect());
+    }
+    Ok(vec![Layer::new(exported(&layers[0])?)])
+}
+
+/// The image in a pool, as a layer that shares with `base`, which is as long, what is the same.
+///
+/// # Errors
+/// As [`images`].
+pub fn image_over(base: &Layer, pool: &Layer) -> ondol::Result<Layer> {
+    Ok(over(base, &exported(pool)?))
+}
+
+fn exported(pool: &Layer) -> ondol::Result<Vec<u8>> {
+    let table = Home::new(pool, None).table()?;
+    let mut bytes = vec![0; table.size() as usize];
+    table.read(0, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The layers of stores, and the pool's in front of them.
 fn split(layers: &[Layer]) -> (&[Layer], Option<&Layer>) {
     match layers.split_last() {
-        Some((last, others)) if is_pool(last) => (others, Some(last)),
+        Some((last, others)) if is_pool(last) && !others.is_empty() => (others, Some(last)),
         _ => (layers, None),
     }
 }
@@ -74,8 +184,13 @@ fn split(layers: &[Layer]) -> (&[Layer], Option<&Layer>) {
 pub fn of<S>(layers: &[Layer], recorded: Option<&Arc<PowerDomain>>, make: impl Fn(Layer, u32) -> S) -> Disks<S> {
     let (stores, pool) = split(layers);
     let n = stores.len() as u32;
+    let on = |n| recorded.map(|domain| (domain, n));
+    let (home, stores) = match is_home_pool(stores) {
+        true => (Some(Home::new(&stores[0], on(0))), &[][..]),
+        false => (None, stores),
+    };
     let stores = stores.iter().zip(0..).map(|(layer, n)| Arc::new(make(layer.clone(), n))).collect();
-    Disks { stores, pool: pool.map(|layer| Memory::new(layer, recorded.map(|domain| (domain, n)))) }
+    Disks { stores, home, pool: pool.map(|layer| Memory::new(layer, on(n))) }
 }
 
 /// A store for each layer.
@@ -91,7 +206,8 @@ pub fn recorded(layers: &[Layer], domain: &Arc<PowerDomain>) -> Disks<Recorder<L
 impl Disks<LayerStore> {
     /// What is on them now.
     pub fn layers(&self) -> Vec<Layer> {
-        self.stores.iter().map(|store| store.layer()).chain(self.pool.iter().map(Memory::now)).collect()
+        let home = self.home.iter().map(|home| home.memory.now());
+        home.chain(self.stores.iter().map(|store| store.layer())).chain(self.pool.iter().map(Memory::now)).collect()
     }
 }
 
@@ -103,27 +219,33 @@ impl Disks<Recorder<LayerStore>> {
     pub fn at_rest(&self) -> ondol::Result<Vec<Layer>> {
         let rest = |store: &Arc<Recorder<LayerStore>>| store.flush().map(|()| store.inner().layer());
         let layers = self.stores.iter().map(|store| rest(store).map_err(ondol::Error::from));
-        layers.chain(self.pool.iter().map(|pool| Ok(pool.now()))).collect()
+        let home = self.home.iter().map(|home| {
+            home.table()?.flush()?;
+            Ok(home.memory.now())
+        });
+        home.chain(layers).chain(self.pool.iter().map(|pool| Ok(pool.now()))).collect()
     }
 }
 
 impl<S: BlockStore + 'static> Disks<S> {
+    /// Whether the image lies in a pool.
+    pub fn has_home_pool(&self) -> bool {
+        self.home.is_some()
+    }
+
     /// The volume on them.
     ///
     /// # Errors
     /// As [`Media::with_journal`]; the pool is damaged.
     pub fn media(&self) -> ondol::Result<Media> {
-        let media = match self.stores.as_slice() {
-            [image, journal] => Media::with_journal(image.clone(), journal.clone())?,
-            stores => Media::image(stores[0].clone()),
+        let media = match (&self.home, self.stores.as_slice()) {
+            (Some(home), _) => Media::image(home.table()?),
+            (None, [image, journal]) => Media::with_journal(image.clone(), journal.clone())?,
+            (None, stores) => Media::image(stores[0].clone()),
         };
-        Ok(match self.pool.as_ref().map(|memory| &memory.pool) {
+        Ok(match &self.pool {
             None => media,
-            Some(Ok(pool)) => media.with_shared_pool(pool.clone()),
-            Some(Err(e)) => {
-                let what = e.to_string();
-                return Err(ondol::Error::State { target: "the pool".into(), what });
-            }
+            Some(memory) => media.with_shared_pool(memory.opened()?.clone()),
         })
     }
 }

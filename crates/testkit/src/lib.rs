@@ -13,6 +13,7 @@
 pub mod disks;
 pub mod dump;
 mod ends;
+mod exchanging;
 mod fail;
 pub mod image;
 pub mod model;

@@ -7,13 +7,14 @@
 //!   over_setups! { grows, shrinks }     each of the functions as a test for each of Setup::ALL, such as `compressed_ordered::grows`
 //! ```
 
+use crate::exchanging::Exchanging;
 use crate::image::options;
 use ondol::{DataMode, JournalEngine, Media, Options};
 use ondol_block::BlockStore;
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_journal::scalable::{self, Ground};
-use ondol_journal::{Config, Engine, LogMap, ScalableEngine, compressed, jbd2};
+use ondol_journal::{Config, Engine, LogMap, ScalableEngine, compressed, jbd2, swap};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_volume::{Image, Shared, Volume, VolumeOptions};
@@ -53,21 +54,28 @@ impl Setup {
     /// Engine `compressed`, long overwrites home at any time.
     pub const COMPRESSED_WRITEBACK: Self = setup(JournalEngine::Compressed, DataMode::Writeback);
 
+    /// Engine `swap`, data journaled.
+    pub const SWAP_JOURNAL: Self = setup(JournalEngine::Swap, DataMode::Journal);
+    /// Engine `swap`, data home before the commit.
+    pub const SWAP_ORDERED: Self = setup(JournalEngine::Swap, DataMode::Ordered);
+
     /// Engine `scalable`, data journaled.
     pub const SCALABLE_JOURNAL: Self = setup(JournalEngine::Scalable, DataMode::Journal);
     /// Engine `scalable`, long overwrites home before the commit.
     pub const SCALABLE_ORDERED: Self = setup(JournalEngine::Scalable, DataMode::Ordered);
 
-    /// Every engine whose log lies in the image in every data mode, and the one with a pool.
-    pub const ALL: [Self; 8] = [
+    /// Every engine whose log lies in the image in every data mode, and those that need NVM.
+    pub const ALL: [Self; 10] = [
         Self::CLASSIC_ORDERED,
         Self::COMPRESSED_JOURNAL,
+        Self::SWAP_ORDERED,
         Self::CLASSIC_JOURNAL,
         Self::SCALABLE_ORDERED,
         Self::COMPRESSED_ORDERED,
         Self::CLASSIC_WRITEBACK,
         Self::SCALABLE_JOURNAL,
         Self::COMPRESSED_WRITEBACK,
+        Self::SWAP_JOURNAL,
     ];
 
     /// That of the test that this thread runs.
@@ -110,6 +118,11 @@ impl Setup {
         self.engine == JournalEngine::Scalable
     }
 
+    /// Whether blocks of its store change places by copies, which a page table spares.
+    pub fn exchanges_by_copies(self) -> bool {
+        self.engine == JournalEngine::Swap
+    }
+
     /// Whether the data of all files goes through the journal.
     pub fn journals_data(self) -> bool {
         self.data == DataMode::Journal
@@ -117,7 +130,7 @@ impl Setup {
 
     /// Whether stored bytes that are written over stay as they are until the commit.
     pub fn takes_overwrites(self) -> bool {
-        self.engine != JournalEngine::Classic
+        !self.engine.logs_as_jbd2()
     }
 
     /// As mount options, over those of [`options`].
@@ -130,8 +143,13 @@ impl Setup {
     /// # Panics
     /// There is no memory for it.
     pub fn media(self, store: Arc<dyn BlockStore>) -> Media {
-        let media = Media::image(store);
+        let media = Media::image(self.home(store));
         if self.has_pool() { media.with_pool(pool(LOG)) } else { media }
+    }
+
+    /// The store that its volume lies on, which is `store` but for what its engine needs of one.
+    fn home(self, store: Arc<dyn BlockStore>) -> Arc<dyn BlockStore> {
+        if self.engine == JournalEngine::Swap { Arc::new(Exchanging::new(store)) } else { store }
     }
 
     /// How its engine is set up: with bounds of dirty data that differ between modes, so that they are reached in some.
@@ -218,6 +236,7 @@ fn scalable_engine(ground: (Arc<dyn BlockStore>, &Image, Arc<Shared>, Arc<dyn En
 pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOptions) -> (Arc<dyn Engine>, Volume) {
     let setup = Setup::current();
     let map = recover(&store);
+    let store = setup.home(store);
     let image = Image::open(store.clone()).expect("an image");
     image.require_writable().expect("a writable image");
     let shared = image.shared().expect("groups");
@@ -227,6 +246,7 @@ pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOption
         JournalEngine::Compressed => {
             Arc::new(compressed::open(store, map, client, env.clone(), config).expect("an engine"))
         }
+        JournalEngine::Swap => Arc::new(swap::open(store, map, client, env.clone(), config).expect("an engine")),
         JournalEngine::Scalable => Arc::new(scalable_engine((store, &image, client, env.clone()), config)),
     };
     let volume = Volume::new(shared, engine.clone(), env, VolumeOptions { data: setup.data, ..options });
@@ -238,6 +258,8 @@ pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOption
 macro_rules! over_setups {
     ($($test:ident),+ $(,)?) => {
         $crate::over_image_setups! { $($test),+ }
+        $crate::over_setups! { @ swap_ordered SWAP_ORDERED $($test)+ }
+        $crate::over_setups! { @ swap_journal SWAP_JOURNAL $($test)+ }
         $crate::over_setups! { @ scalable_ordered SCALABLE_ORDERED $($test)+ }
         $crate::over_setups! { @ scalable_journal SCALABLE_JOURNAL $($test)+ }
     };
@@ -278,6 +300,7 @@ macro_rules! over_image_engines {
 macro_rules! over_engines {
     ($($test:ident),+ $(,)?) => {
         $crate::over_image_engines! { $($test),+ }
+        $crate::over_setups! { @ swap_journal SWAP_JOURNAL $($test)+ }
         $crate::over_setups! { @ scalable_ordered SCALABLE_ORDERED $($test)+ }
     };
 }

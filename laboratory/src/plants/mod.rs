@@ -221,6 +221,26 @@ pub const SCALABLE: &[Planted] = &[
     Planted { mount: Mount::File, ..scalable(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
 
+/// The defects that show in engine `swap`, data journaled.
+pub const SWAP: &[Planted] = &[
+    // Entries of the page table in more than one line: those of one line arrive in their order.
+    swap(Defect::MissingFlushBeforeCommit, "create /a 0644", "write /a 0 60K #1\nfsync /a"),
+    swap(Defect::MissingFlushAfterCommit, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    Planted { remount: true, ..swap(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
+    swap(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    swap(Defect::SwappedBeforeTail, "create /a 0644", "write /a 0 3000 #1\nremount"),
+    swap(Defect::SwappedEscaped, "create /a 0644", "write /a 0 4096 jbd2#1\nfsync /a\nremount"),
+    // More than the log of the page table has room for: the youngest transaction stays, and has the newest images of what all three change.
+    Planted { mount: Mount::Roomy, ..swap(Defect::SwappedSuperseded, "create /a 0644", THREE) },
+];
+
+const fn swap(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
+    Planted { engine: JournalEngine::Swap, data: DataMode::Journal, image: Kind::Pool, ..simple(defect, before, calls) }
+}
+
+/// Three transactions of 50 blocks and more.
+const THREE: &str = "write /a 0 200K #1\nsync\nwrite /a 200K 200K #2\nsync\nwrite /a 400K 200K #3\nremount";
+
 const fn scalable(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     Planted { engine: JournalEngine::Scalable, ..simple(defect, before, calls) }
 }
@@ -259,7 +279,8 @@ const WIDELY_REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\
 /// # Panics
 /// A text of this module is no workload, which a test would find.
 pub fn workloads(engine: JournalEngine, seed: u64) -> impl Iterator<Item = Workload> + Send {
-    let of_one = CLASSIC.iter().chain(COMPRESSED).chain(SCALABLE).filter(move |planted| planted.engine == engine);
+    let of_one =
+        CLASSIC.iter().chain(COMPRESSED).chain(SWAP).chain(SCALABLE).filter(move |planted| planted.engine == engine);
     let of_two = threaded(engine).into_iter();
     let workloads = of_one.map(|planted| (planted.defect, planted.workload()));
     let workloads = workloads.chain(of_two.map(move |two| (two.defect, two.workload(seed, SCHEDULES))));

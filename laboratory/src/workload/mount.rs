@@ -66,6 +66,13 @@ impl Mount {
     }
 }
 
+impl Mount {
+    /// Lines of the log of a page table that an image lies under: so few that checkpoints are split, and blocks of large transactions copied, or many.
+    pub(crate) fn lines(self) -> u64 {
+        if matches!(self, Self::Zeroing | Self::Dirty) { 1024 } else { 64 }
+    }
+}
+
 /// Bytes of a cache that has room for a few blocks.
 const LITTLE: u64 = 96 << 10;
 

@@ -1,9 +1,11 @@
 //! Checkpoint: the newest committed images go home, then the tail moves and journal space is free again.
 //!
-//! Order: home writes, flush, tail, flush. Only then may the log blocks behind the old tail be written again.
+//! Order: home writes, flush, tail, flush. Only then may the log blocks behind the old tail be written again. Where the log swaps, the tail and all swaps are one change
+//! that is durable at once, and with it the few home writes that are left.
 
-use super::Core;
 use super::commit::Committed;
+use super::pending::Due;
+use super::{Core, Swap};
 use crate::area::{MERGE, write_many};
 use crate::cache::Block;
 use crate::{Result, Tid};
@@ -50,70 +52,90 @@ impl Core {
     fn checkpoint(&self, blocks: usize) -> Result<bool> {
         let _one_at_a_time = self.checkpoint_lock.lock();
         self.check_alive()?;
-        let begun = self.pending.lock().begin_checkpoint(blocks);
-        let Some((upto, images)) = begun else { return Ok(false) };
-        let result = self.write_home(&images).and_then(|()| self.move_tail(upto, &images));
+        let begun = self.pending.lock().begin_checkpoint(blocks, self.log.swap().map(Swap::most));
+        let Some(mut due) = begun else { return Ok(false) };
+        let result = self.bring_home(&mut due);
         let released = self.pending.lock().end_checkpoint();
         self.or_abort(result)?;
         self.release(&released);
         Ok(true)
     }
 
+    fn bring_home(&self, due: &mut Due) -> Result<()> {
+        if let Some(swap) = self.log.swap() {
+            keep_out_of_the_ring(swap, due)?;
+        }
+        self.write_home(&due.copies)?;
+        self.move_tail(due)
+    }
+
     fn write_home(&self, images: &[(u64, Block)]) -> Result<()> {
         let images = &images[..images.len() - usize::from(plant::is(Defect::LostHomeWrite) && !images.is_empty())];
         write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
         self.stats.lock().checkpoint_blocks += images.len() as u64;
-        if images.is_empty() || plant::is(Defect::MissingFlushBeforeTail) { Ok(()) } else { self.flush() }
+        let with_the_tail = images.is_empty() || self.log.swap().is_some();
+        if with_the_tail || plant::is(Defect::MissingFlushBeforeTail) { Ok(()) } else { self.flush() }
     }
 
-    fn move_tail(&self, upto: Tid, images: &[(u64, Block)]) -> Result<()> {
-        {
-            let mut pending = self.pending.lock();
-            pending.written(images);
-            self.waiting_bytes.store(pending.bytes(), Relaxed);
-        }
-        if self.pending.lock().tail_after(upto).is_some() && !plant::is(Defect::TailTooFar) {
-            return self.set_tail(upto, None);
+    fn move_tail(&self, due: &Due) -> Result<()> {
+        if self.pending.lock().tail_after(due.upto).is_some() && !plant::is(Defect::TailTooFar) {
+            return self.set_tail(due, None);
         }
         // The lock keeps a new transaction from starting where the tail is about to be declared empty.
         let committed = self.commit_lock.lock();
-        self.set_tail(upto, Some(&committed))
+        self.set_tail(due, Some(&committed))
     }
 
-    /// Moves the tail behind `upto`; without the commit lock only if something follows that.
-    fn set_tail(&self, upto: Tid, committed: Option<&Committed>) -> Result<()> {
+    /// Moves the tail behind what was due; without the commit lock only if something follows that.
+    fn set_tail(&self, due: &Due, committed: Option<&Committed>) -> Result<()> {
+        let upto = due.upto;
         let (old, next, head) = {
             let pending = self.pending.lock();
             (pending.tail(), pending.tail_after(upto), pending.head())
         };
         match (next, committed) {
             (Some(_), Some(committed)) if plant::is(Defect::TailTooFar) => {
-                self.log.set_tail(committed.next_tid(), None)?;
+                self.put_tail(due, committed.next_tid(), None)?;
             }
             (None, _) if plant::is(Defect::ReusedTid) => {
-                self.log.set_tail(old.map_or(upto, |(tid, _)| tid), None)?;
+                self.put_tail(due, old.map_or(upto, |(tid, _)| tid), None)?;
             }
             (Some((tid, at)), _) => {
                 reach::hit(Place::PartialCheckpoint);
-                self.log.set_tail(tid, Some(at))?;
+                self.put_tail(due, tid, Some(at))?;
             }
             (None, Some(committed)) => {
                 reach::hit(Place::WholeCheckpoint);
-                self.log.set_tail(committed.next_tid(), None)?;
+                self.put_tail(due, committed.next_tid(), None)?;
             }
             (None, None) => return Ok(()),
-        }
-        if !plant::is(Defect::MissingFlushAfterTail) {
-            self.flush()?;
         }
         if let Some((_, from)) = old.filter(|_| self.config.zeroing) {
             let to = next.filter(|_| !plant::is(Defect::ZeroedTooFar)).map_or(head, |(_, at)| at);
             self.zero(from, to)?;
         }
         let mut pending = self.pending.lock();
+        pending.written(due);
+        self.waiting_bytes.store(pending.bytes(), Relaxed);
         pending.forget_upto(upto);
         let used = pending.tail().map_or(0, |(_, start)| pending.distance_from(start, self.log.area().ring_blocks()));
         self.space.set_used(used, pending.len() as u64);
+        Ok(())
+    }
+
+    /// Records where recovery starts, durably, and with it swaps home what is due to be.
+    fn put_tail(&self, due: &Due, tid: Tid, at: Option<u64>) -> Result<()> {
+        let Some(swap) = self.log.swap() else {
+            self.log.set_tail(tid, at)?;
+            return if plant::is(Defect::MissingFlushAfterTail) { Ok(()) } else { self.flush() };
+        };
+        let mut swaps: Vec<(u64, u64)> = due.swaps.iter().map(|(block, _, place)| (*block, *place)).collect();
+        if plant::is(Defect::LostHomeWrite) {
+            swaps.pop();
+        }
+        reach::hit_if(!swaps.is_empty(), Place::Swapped);
+        swap.swap_home(&swaps, tid, at)?;
+        self.stats.lock().swapped_blocks += swaps.len() as u64;
         Ok(())
     }
 
@@ -133,4 +155,20 @@ impl Core {
         self.stats.lock().zeroed_blocks += blocks;
         self.flush()
     }
+}
+
+/// A swap puts into the ring what lies at home, and there recovery looks for blocks of the log. What would be taken for one is written over by a copy instead.
+fn keep_out_of_the_ring(swap: &dyn Swap, due: &mut Due) -> Result<()> {
+    let mut swaps = Vec::with_capacity(due.swaps.len());
+    for (block, image, place) in std::mem::take(&mut due.swaps) {
+        if swap.may_enter(block)? {
+            swaps.push((block, image, place));
+        } else {
+            reach::hit(Place::LookalikeAtHome);
+            due.copies.push((block, image));
+        }
+    }
+    due.swaps = swaps;
+    due.copies.sort_unstable_by_key(|(block, _)| *block);
+    Ok(())
 }

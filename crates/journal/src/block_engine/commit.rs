@@ -138,7 +138,8 @@ impl Core {
 
         (committed.last, committed.head) = (tid, self.ring_add(start, written));
         self.count(&tx, written);
-        self.completed(tx, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
+        let places = self.log.swap().map(|swap| swap.places(start, &tx)).unwrap_or_default();
+        self.completed(tx, places, start, committed.head, freed.into_iter().map(|(e, _)| e).collect());
         // Held until here, so that the cache evicts no block whose image is neither live, nor pending, nor home.
         drop(blocks);
         // Last: whoever finds it durable may begin a checkpoint of it.
@@ -207,13 +208,13 @@ impl Core {
         revoked
     }
 
-    fn completed(&self, tx: Sealed, start: u64, head: u64, freed: Vec<Extent>) {
+    fn completed(&self, tx: Sealed, places: Vec<Option<u64>>, start: u64, head: u64, freed: Vec<Extent>) {
         let released = {
             let mut pending = self.pending.lock();
             for &block in &tx.revoked {
                 pending.revoked(block);
             }
-            pending.committed(tx, start, head);
+            pending.committed(tx, &places, start, head);
             self.waiting_bytes.store(pending.bytes(), Relaxed);
             self.committing_blocks.store(0, Relaxed);
             let tail = pending.tail().map_or(head, |(_, start)| start);

@@ -92,10 +92,28 @@ pub(crate) trait LogFormat: Send + Sync {
     }
     /// Records where recovery starts: `None` for an empty log whose next transaction is `tid`.
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()>;
+    /// How checkpoints swap blocks of the ring with those at home; `None` where they copy.
+    fn swap(&self) -> Option<&dyn Swap> {
+        None
+    }
     /// Adds what the format counts by itself.
     fn count(&self, stats: &mut EngineStats) {
         let _ = stats;
     }
+}
+
+/// A log whose blocks can change places with those at home.
+pub(crate) trait Swap {
+    /// The most blocks that one checkpoint can swap.
+    fn most(&self) -> u64;
+    /// Where the transaction that was written from position `at` of the ring on has its images, in their order: the position of each that lies there as it is, `None`
+    /// of one in another form.
+    fn places(&self, at: u64, tx: &Sealed) -> Vec<Option<u64>>;
+    /// Whether what lies at home in `block` may come to lie in the ring.
+    fn may_enter(&self, block: u64) -> Result<bool>;
+    /// Swaps blocks at home with positions of the ring, and does what [`LogFormat::set_tail`] does: all of it happens or nothing. Durable when this returns, and
+    /// with it what was written before.
+    fn swap_home(&self, swaps: &[(u64, u64)], tid: Tid, at: Option<u64>) -> Result<()>;
 }
 
 /// How a block engine is set up.

@@ -14,6 +14,19 @@ struct Entry {
     tid: Tid,
     /// Its newest committed content; `None` once that is home.
     image: Option<Block>,
+    /// The position of the ring where that lies as it is, if that is known.
+    place: Option<u64>,
+}
+
+/// What a checkpoint brings home: the newest committed images of the oldest transactions.
+#[derive(Debug)]
+pub(crate) struct Due {
+    /// The transaction up to which that is everything.
+    pub(crate) upto: Tid,
+    /// Images that are written home, by rising block number.
+    pub(crate) copies: Vec<(u64, Block)>,
+    /// Images whose blocks in the ring, at these positions, take the places of those at home.
+    pub(crate) swaps: Vec<(u64, Block, u64)>,
 }
 
 /// One transaction in the log.
@@ -84,16 +97,17 @@ impl Pending {
         newest.staged.get(from).is_some_and(|&block| block < extent.start + u64::from(extent.len))
     }
 
-    /// Takes in a transaction that is durable now and ends before ring position `head`.
-    pub(crate) fn committed(&mut self, tx: Sealed, start: u64, head: u64) {
+    /// Takes in a transaction that is durable now, has its images at `places` of the ring as far as they are known, and ends before position `head`.
+    pub(crate) fn committed(&mut self, tx: Sealed, places: &[Option<u64>], start: u64, head: u64) {
         reach::hit_if(self.writing, Place::CommitBesideCheckpoint);
         let Sealed { tid, images, staged, .. } = tx;
         let blocks = images.iter().map(|(block, _)| *block).collect();
         let staged = staged.iter().map(|(block, _)| *block).collect();
         self.head = head;
-        for (block, image) in images {
+        let places = places.iter().copied().chain(std::iter::repeat(None));
+        for ((block, image), place) in images.into_iter().zip(places) {
             self.bytes += image.len() as u64;
-            let old = self.blocks.insert(block, Entry { tid, image: Some(image) });
+            let old = self.blocks.insert(block, Entry { tid, image: Some(image), place });
             self.bytes -= old.and_then(|e| e.image).map_or(0, |i| i.len() as u64);
         }
         self.log.push_back(Logged { tid, start, blocks, staged });
@@ -119,9 +133,17 @@ impl Pending {
         Vec::new()
     }
 
-    /// Begins a checkpoint of the oldest transactions, of about `blocks` images: what to write, by rising block number,
-    /// and up to which transaction that is everything.
-    pub(crate) fn begin_checkpoint(&mut self, blocks: usize) -> Option<(Tid, Vec<(u64, Block)>)> {
+    /// Begins a checkpoint of the oldest transactions, of about `blocks` images. Without `most_swaps` all of them are copied.
+    pub(crate) fn begin_checkpoint(&mut self, blocks: usize, most_swaps: Option<u64>) -> Option<Due> {
+        let due = match most_swaps {
+            None => self.due_copies(blocks),
+            Some(most) => self.due_swaps(blocks, most),
+        };
+        self.writing = due.is_some();
+        due
+    }
+
+    fn due_copies(&self, blocks: usize) -> Option<Due> {
         let mut images: Vec<(u64, Block)> = Vec::new();
         let mut upto = None;
         for tx in &self.log {
@@ -134,13 +156,55 @@ impl Pending {
         }
         images.sort_unstable_by_key(|(block, _)| *block);
         images.dedup_by_key(|(block, _)| *block);
-        self.writing = upto.is_some();
-        upto.map(|tid| (tid, images))
+        upto.map(|upto| Due { upto, copies: images, swaps: Vec::new() })
     }
 
-    /// `written` is home and durable.
-    pub(crate) fn written(&mut self, written: &[(u64, Block)]) {
-        for (block, image) in written {
+    /// A block of which a younger transaction has an image is left to that one: what lies in the ring from the new tail on must stay there. No more than `most` blocks are
+    /// swapped: younger transactions wait for the next checkpoint, and what the oldest one has beyond that is copied.
+    fn due_swaps(&self, blocks: usize, most: u64) -> Option<Due> {
+        let mut due = Due { upto: self.log.front()?.tid, copies: Vec::new(), swaps: Vec::new() };
+        for tx in &self.log {
+            let (copies, swaps) = (due.copies.len(), due.swaps.len());
+            let is_oldest = tx.tid == due.upto;
+            if !is_oldest && copies + swaps >= blocks {
+                break;
+            }
+            for (block, image, place) in tx.blocks.iter().filter_map(|block| self.newest_in(tx, *block)) {
+                match place {
+                    Some(place) => due.swaps.push((block, image, place)),
+                    None => due.copies.push((block, image)),
+                }
+            }
+            let over = (due.swaps.len() as u64).saturating_sub(most);
+            if over > 0 && !is_oldest {
+                reach::hit(Place::SplitCheckpoint);
+                due.copies.truncate(copies);
+                due.swaps.truncate(swaps);
+                break;
+            }
+            if over > 0 {
+                reach::hit(Place::CopiedForRoom);
+                due.copies.extend(due.swaps.drain(most as usize..).map(|(block, image, _)| (block, image)));
+            }
+            due.upto = tx.tid;
+        }
+        due.copies.sort_unstable_by_key(|(block, _)| *block);
+        Some(due)
+    }
+
+    /// The image of a block in a transaction, and its place, if no younger transaction has one and it is not home.
+    fn newest_in(&self, tx: &Logged, block: u64) -> Option<(u64, Block, Option<u64>)> {
+        let entry = self.blocks.get(&block)?;
+        let is_newest = entry.tid == tx.tid;
+        reach::hit_if(!is_newest, Place::SupersededCopy);
+        let image = entry.image.clone().filter(|_| is_newest || plant::is(Defect::SwappedSuperseded))?;
+        Some((block, image, entry.place))
+    }
+
+    /// What was due is home and durable.
+    pub(crate) fn written(&mut self, due: &Due) {
+        let copied = due.copies.iter().map(|(block, image)| (block, image));
+        for (block, image) in copied.chain(due.swaps.iter().map(|(block, image, _)| (block, image))) {
             if let Some(entry) = self.blocks.get_mut(block)
                 && (plant::is(Defect::LostNewerImage)
                     || entry.image.as_ref().is_some_and(|i| std::ptr::eq(i.as_ptr(), image.as_ptr())))

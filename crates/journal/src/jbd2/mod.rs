@@ -21,7 +21,7 @@ use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::FormatError;
 use ondol_format::jbd2::{Attached, Extension, JournalCompat, JournalIncompat, JournalSuperblock};
-use writer::Jbd2Log;
+pub(crate) use writer::Jbd2Log;
 
 /// Journal features that can be replayed.
 const READABLE: JournalIncompat = JournalIncompat::REVOKE
@@ -219,15 +219,21 @@ pub fn open(
     env: Arc<dyn Env>,
     config: Config,
 ) -> Result<BlockEngine> {
-    let mut sb = load_to_write(&*store, &map)?;
+    let block_size = map.block_size();
+    let (log, first) = open_log(&store, map, &env)?;
+    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
+}
+
+/// Opens the log of [`open`], and says which transaction is its first.
+pub(crate) fn open_log(store: &Arc<dyn BlockStore>, map: LogMap, env: &Arc<dyn Env>) -> Result<(Jbd2Log, Tid)> {
+    let mut sb = load_to_write(&**store, &map)?;
     if sb.sequence() < FEW {
         // Transactions of an older journal may still lie in the ring: none of them has a number that this one comes to soon.
         let [a, b, c, d, ..] = env.random_uuid();
         sb.set_start(None, FEW + (u32::from_le_bytes([a, b, c, d]) >> 1));
     }
     let first = Tid(sb.sequence().into());
-    let block_size = map.block_size();
     let log = Jbd2Log::new(store.clone(), map, sb, env.clone());
     log.area().edit_superblock(|_| ())?;
-    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
+    Ok((log, first))
 }

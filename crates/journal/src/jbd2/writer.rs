@@ -124,6 +124,20 @@ impl Jbd2Log {
         parts
     }
 
+    /// Where the images of a transaction that begins at position `at` lie, and whether as they are.
+    pub(crate) fn places(&self, at: u64, tx: &Sealed) -> Vec<Option<u64>> {
+        let (tags, ring) = (self.tags_per_block() as u64, self.area.ring_blocks());
+        let first = at + self.revoke_blocks(tx.revoked.len() as u64);
+        // A descriptor block precedes as many images as it has tags.
+        let place = |n: u64| (first + n + n / tags + 1) % ring;
+        let as_it_is = |image: &Block| !jbd2::is_escape_needed(image) || plant::is(Defect::SwappedEscaped);
+        (0..).zip(&tx.images).map(|(n, (_, image))| as_it_is(image).then(|| place(n))).collect()
+    }
+
+    fn revoke_blocks(&self, revokes: u64) -> u64 {
+        revokes.div_ceil(jbd2::revoke_capacity(&self.format).max(1) as u64)
+    }
+
     fn tags_per_block(&self) -> usize {
         DescriptorWriter::capacity(&self.format).max(1)
     }
@@ -139,8 +153,7 @@ impl LogFormat for Jbd2Log {
     }
 
     fn cost(&self, images: u64, revokes: u64) -> u64 {
-        let revoke_blocks = revokes.div_ceil(jbd2::revoke_capacity(&self.format).max(1) as u64);
-        images + images.div_ceil(self.tags_per_block() as u64) + revoke_blocks + 1
+        images + images.div_ceil(self.tags_per_block() as u64) + self.revoke_blocks(revokes) + 1
     }
 
     fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {

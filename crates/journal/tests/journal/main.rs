@@ -7,3 +7,8 @@ mod older_journal;
 mod scalable;
 mod scalable_home;
 mod scalable_pages;
+
+/// Bytes of a block.
+const BLOCK: usize = 1024;
+/// Blocks of the medium: journal first, then home.
+const BLOCKS: u64 = 2048;

@@ -20,14 +20,14 @@ fn a_home_that_fails_for_a_while_loses_nothing() {
         b.fill(HOME, 1);
         shared(2);
         b.sync();
-        b.store.inner().arm(plan);
+        b.store.arm(plan);
         assert!(matches!(b.engine.checkpoint_all(), Err(JournalError::Home(_))));
         assert!(b.engine.home_failure().is_some() && b.engine.aborted().is_none());
         b.fill(HOME, 3);
         b.sync();
         assert_eq!(byte_at(&*b.crashed(&USUAL), HOME), 3);
         assert!(b.engine.checkpoint_all().is_err());
-        b.store.inner().arm(FaultPlan::default());
+        b.store.arm(FaultPlan::default());
         b.engine.checkpoint_all().unwrap();
         assert!(b.engine.home_failure().is_none() && b.engine.stats().used_blocks == 0);
         let home = block_of(&*b.store, HOME + 1);
@@ -40,7 +40,7 @@ fn a_home_that_fails_for_a_while_loses_nothing() {
 fn a_home_that_fails_for_good_ends_operations_and_no_promise() {
     let rig = Scalable(64 << 10, 16 << 10);
     let b = bench(&rig);
-    b.store.inner().arm(FaultPlan { writes: Some(0), ..FaultPlan::default() });
+    b.store.arm(FaultPlan { writes: Some(0), ..FaultPlan::default() });
     assert!(b.engine.steps().iter().all(|step| step.step().is_ok()));
     let mut done = 0;
     while let Ok(mut h) = Handle::begin(&*b.engine, 1) {
@@ -59,7 +59,7 @@ fn a_home_that_fails_for_good_ends_operations_and_no_promise() {
     b.sync();
     let after = b.crashed(&rig);
     assert!((done - 19..=done).all(|n| byte_at(&*after, HOME + n % 20) == n as u8));
-    b.store.inner().arm(FaultPlan::default());
+    b.store.arm(FaultPlan::default());
     b.fill(HOME, 200);
     b.sync();
     assert!(b.engine.home_failure().is_none());
@@ -72,7 +72,7 @@ fn a_flush_that_fails_over_data_in_place_stops_the_engine() {
     b.fill(HOME, 1);
     b.sync();
     b.engine.write_data(HOME + 7, 0, &[9; BLOCK]).unwrap();
-    b.store.inner().arm(FaultPlan { flushes: Some(0), once: true, ..FaultPlan::default() });
+    b.store.arm(FaultPlan { flushes: Some(0), once: true, ..FaultPlan::default() });
     let checkpointed = b.engine.checkpoint_all();
     assert!(checkpointed.is_err() && b.engine.aborted().is_some(), "{checkpointed:?}");
     assert!(Handle::begin(&*b.engine, 1).is_err());

@@ -344,9 +344,9 @@ fn a_home_that_fails_leaves_what_waits_to_the_pool() {
         let b = bench(&USUAL);
         nobody_syncs(&b);
         allocate(&b, DATA, 12, 9);
-        b.store.inner().arm(plan);
+        b.store.arm(plan);
         assert!(matches!(b.engine.checkpoint_all(), Err(JournalError::Home(_))));
-        b.store.inner().arm(FaultPlan::default());
+        b.store.arm(FaultPlan::default());
         let after = b.crashed(&USUAL);
         assert!((DATA..DATA + 12).all(|block| block_of(&*after, block) == [9; BLOCK]));
         b.engine.checkpoint_all().unwrap();
@@ -459,9 +459,9 @@ fn a_checkpoint_that_failed_half_way_is_done_again() {
     change(5, 6);
     b.sync();
     change(100, 5);
-    b.store.inner().arm(FaultPlan { flushes: Some(0), ..FaultPlan::default() });
+    b.store.arm(FaultPlan { flushes: Some(0), ..FaultPlan::default() });
     assert!(matches!(checkpointer(&b).step(), Err(JournalError::Home(_))));
-    b.store.inner().arm(FaultPlan::default());
+    b.store.arm(FaultPlan::default());
     b.env.advance(2_000_000_000);
     assert_eq!(checkpointer(&b).step().unwrap(), Progress::Worked);
     assert!(b.engine.aborted().is_none() && b.engine.home_failure().is_none());

@@ -1,6 +1,6 @@
 //! Volumes whose home is a page table in NVM: power cuts of the whole stack, and lines that the medium has lost.
 
-use ondol::{FormatOptions, Options, Volume, check_media, recover_media};
+use ondol::{FormatOptions, JournalEngine, Options, Volume, check_media, export, recover_media};
 use ondol_env::sync::Arc;
 use ondol_medium::{Domain, Nvm, Pool};
 use ondol_page_table::PageTable;
@@ -142,6 +142,9 @@ fn power_cuts_of_volumes_in_nvm() {
         ("journal=compressed,data=journal", true),
         ("journal=classic,data=journal", true),
         ("journal=classic,data=ordered", false),
+        ("journal=swap,data=journal", true),
+        ("journal=swap,data=ordered", false),
+        ("journal=swap,data=writeback", false),
     ];
     for (options, exact) in engines {
         let (states, wrong) = explore(&base, options, exact);
@@ -149,6 +152,38 @@ fn power_cuts_of_volumes_in_nvm() {
         assert!(wrong.is_empty(), "{options}: {} of {states}: {}", wrong.len(), wrong[0]);
         assert!(states > 40, "{states}");
     }
+}
+
+/// A checkpoint of a volume in a pool stores little more than the journal's superblock.
+#[test]
+fn swap_brings_home_without_copies_and_is_refused_elsewhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let [pool, image] = ["pool", "image"].map(|name| dir.path().join(name));
+    let target = format!("nvm:{}", pool.display());
+    let format = FormatOptions::new().size(8 << 20).inodes(32).journal(JournalEngine::Swap);
+    Volume::format(&target, &format).unwrap();
+    let refused = Volume::format(&image, &format).unwrap_err().to_string();
+    assert!(refused.contains("engine swap needs an image in an NVM pool"), "{refused}");
+    // So little memory that checkpoints come with the syncs.
+    let volume = Volume::open_with(&target, &Options::default().with_cache(256 << 10)).unwrap();
+    assert_eq!(volume.info().unwrap().mount.map(|mount| (mount.engine, mount.data)), Some(("swap", "journal")));
+    for byte in 1..=7 {
+        volume.write("/a", vec![byte; 100_000]).unwrap();
+        volume.sync().unwrap();
+    }
+    let counted = volume.counters();
+    assert!(counted.swapped_blocks > 100 && counted.checkpoint_blocks == 0, "{counted:?}");
+    volume.close().unwrap();
+
+    export(&target, &image, false).unwrap();
+    let asked = Options::default().with_journal(JournalEngine::Swap);
+    let refused = Volume::open_with(&image, &asked).err().expect("a refusal").to_string();
+    assert!(refused.contains("`journal=swap` needs an image in an NVM pool"), "{refused}");
+    // It asks for what it cannot have here.
+    let volume = Volume::open(&image).unwrap();
+    assert_eq!(volume.info().unwrap().mount.map(|mount| mount.engine), Some("classic"));
+    assert_eq!(volume.read("/a").unwrap(), vec![7; 100_000]);
+    volume.close().unwrap();
 }
 
 #[test]

@@ -48,6 +48,23 @@ fn each_change_costs_what_the_design_says() {
 }
 
 #[test]
+fn blocks_are_exchanged_with_bytes_of_another() {
+    let table = PageTable::attach(&pool()).unwrap();
+    table.write(0, &[page(1), page(2), page(3), page(4), page(5)].concat()).unwrap();
+    let swaps = table.caps().swap.expect("an exchange");
+    assert_eq!((swaps.block, swaps.pairs < table.log_lines()), (PAGE as u32, true));
+    // What was written before is durable, too: a line of the map. Then records of swaps and bytes, state, map, bytes, state.
+    let (fences, _, copied) = costs(&table, || table.exchange(&[(0, 2), (1, 5)], 4 * P + 100, &[9; 12]).unwrap());
+    assert_eq!((fences, copied), (5, 0));
+    let mut with_bytes = page(5);
+    with_bytes[100..112].fill(9);
+    let now = [page(3), vec![0; PAGE], page(1), page(4), with_bytes, page(2)];
+    assert_eq!(read(&table).unwrap().iter().map(|block| block.to_vec()).collect::<Vec<_>>(), now);
+    assert!(table.exchange(&[(0, BLOCKS)], 0, &[1]).is_err() && table.exchange(&[], BLOCKS * P, &[1]).is_err());
+    assert_eq!(block(&table, 0), page(3), "nothing has happened");
+}
+
+#[test]
 fn unmapped_blocks_are_zeros_and_discard_returns_their_pages() {
     let table = PageTable::attach(&pool()).unwrap();
     assert_eq!((block(&table, 3), table.stats().free), (vec![0; PAGE], PAGES));

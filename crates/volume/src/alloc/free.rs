@@ -1,7 +1,6 @@
 //! The count of free space, which every operation takes a promise from, and how threads keep from meeting in it.
 
 use ondol_env::apart::{Apart, STRIPES, stripe};
-use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// What a stripe of threads takes at once when it has nothing in hand, and half of what it may have.
@@ -29,7 +28,6 @@ impl Free {
                 return true;
             }
             if self.take_of_all(clusters + HANDFUL, keep) {
-                reach::hit(Place::HandFilled);
                 hand.fetch_add(HANDFUL, SeqCst);
                 return true;
             }
@@ -69,7 +67,6 @@ impl Free {
     fn empty_hands(&self) {
         for hand in &self.hands {
             let has = hand.swap(0, SeqCst);
-            reach::hit_if(has > 0, Place::HandEmptied);
             if has > 0 {
                 self.all.fetch_add(has, SeqCst);
             }

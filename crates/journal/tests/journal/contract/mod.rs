@@ -215,7 +215,7 @@ pub(crate) fn a_failed_flush_or_write_ends_all_promises(rig: &dyn Rig) {
         b.fill(HOME, 1);
         b.sync();
         b.fill(HOME, 2);
-        b.store.inner().arm(FaultPlan { once: true, ..plan });
+        b.store.arm(FaultPlan { once: true, ..plan });
         assert!(b.engine.wait(b.engine.tid()).is_err());
         assert!(b.engine.wait(b.engine.tid()).is_err(), "no later fsync pretends");
         assert!(Handle::begin(&*b.engine, 1).is_err());

@@ -1,23 +1,51 @@
 //! What the contract's tests stand on: a client, a medium that fails as it is told, an engine on it.
 
-use ondol_block::{BlockStore, Faulty, RamStore, Recorder};
+pub(crate) use crate::{BLOCK, BLOCKS};
+use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
 use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges};
-use ondol_medium::{Nvm, Pool};
+use ondol_medium::{Domain, Nvm, Pool};
+use ondol_page_table::PageTable;
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
+use ondol_testkit::disks;
 
-pub(crate) const BLOCK: usize = 1024;
-/// Blocks of the medium: journal first, then home.
-pub(crate) const BLOCKS: u64 = 2048;
 /// First block that tests use as home.
 pub(crate) const HOME: u64 = 1100;
 pub(crate) const META: Kind = Kind { class: 1, owner: 7, salt: 0 };
 /// Blocks of this kind keep the sum of their first half in their last byte.
 pub(crate) const SUMMED: Kind = Kind { class: 2, owner: 0, salt: 0 };
 
-pub(crate) type Store = Arc<Recorder<Faulty<RamStore>>>;
+/// What an engine lies on here.
+pub(crate) trait Below: BlockStore {
+    /// Has it fail.
+    fn arm(&self, plan: FaultPlan);
+    /// What it holds now, as readers see it.
+    fn bytes(&self) -> Vec<u8>;
+}
+
+impl Below for Recorder<Faulty<RamStore>> {
+    fn arm(&self, plan: FaultPlan) {
+        self.inner().arm(plan);
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.inner().inner().to_bytes()
+    }
+}
+
+impl Below for Faulty<PageTable> {
+    fn arm(&self, plan: FaultPlan) {
+        Faulty::arm(self, plan);
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.size() as usize];
+        self.inner().read(0, &mut bytes).unwrap();
+        bytes
+    }
+}
 
 /// A client that seals a checksum byte and notes what may be reused.
 #[derive(Default)]
@@ -62,6 +90,10 @@ pub(crate) trait Rig {
     fn pool(&self) -> Option<Vec<u8>> {
         None
     }
+    /// The lines of the log of the page table that it lies under, if it does.
+    fn lines(&self) -> Option<u64> {
+        None
+    }
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine>;
     fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>);
     /// Flushes that one commit needs, alone.
@@ -90,7 +122,7 @@ pub(crate) fn empty_journal() -> Vec<u8> {
 }
 
 pub(crate) struct Bench {
-    pub(crate) store: Store,
+    pub(crate) store: Arc<dyn Below>,
     pub(crate) domain: Arc<PowerDomain>,
     pub(crate) client: Arc<TestClient>,
     pub(crate) env: Arc<Fixed>,
@@ -120,9 +152,17 @@ pub(crate) fn bench(rig: &dyn Rig) -> Bench {
 
 pub(crate) fn bench_with(rig: &dyn Rig, config: Config) -> Bench {
     let domain = PowerDomain::new();
-    let base = rig.empty();
-    let ram = RamStore::from_bytes(base.clone());
-    let store = Arc::new(Recorder::new(Faulty::new(ram), 0, domain.clone()));
+    let (base, store): (Vec<u8>, Arc<dyn Below>) = match rig.lines() {
+        Some(lines) => {
+            let base = disks::in_pool(&Layer::new(rig.empty()), lines, Domain::Adr).to_bytes();
+            let pool = Pool::open(Nvm::from_bytes(&base).unwrap().record(domain.clone(), 0)).unwrap();
+            (base, Arc::new(Faulty::new(PageTable::attach(&pool).unwrap())))
+        }
+        None => {
+            let ram = RamStore::from_bytes(rig.empty());
+            (rig.empty(), Arc::new(Recorder::new(Faulty::new(ram), 0, domain.clone())))
+        }
+    };
     let client = Arc::new(TestClient::default());
     let env = Arc::new(Fixed::new(Timestamp { sec: 1_000_000, nsec: 0 }, 1));
     let pool_base = rig.pool();
@@ -161,7 +201,7 @@ impl Bench {
 
     /// The medium as a crash right now would leave it if everything that was written had arrived.
     pub(crate) fn crashed(&self, rig: &dyn Rig) -> Arc<RamStore> {
-        let after = Arc::new(RamStore::from_bytes(self.store.inner().inner().to_bytes()));
+        let after = Arc::new(RamStore::from_bytes(self.store.bytes()));
         rig.recover(after.clone(), self.nvm.as_ref().map(|nvm| pool_of(&nvm.to_bytes().unwrap())));
         after
     }
@@ -169,19 +209,23 @@ impl Bench {
     /// What medium and pool hold now.
     pub(crate) fn now(&self) -> (Vec<u8>, Vec<u8>) {
         let pool = self.nvm.as_ref().map(|nvm| nvm.to_bytes().unwrap()).unwrap_or_default();
-        (self.store.inner().inner().to_bytes(), pool)
+        (self.store.bytes(), pool)
     }
 
     /// Has `judge` look at media as cuts of power leave them, after recovery, with the last mark before. Returns how many.
     pub(crate) fn explore(&self, rig: &dyn Rig, sampling: Sampling, judge: impl Fn(&RamStore, u64)) -> usize {
         let medium = |bytes: &Vec<u8>, kind| Medium { base: Layer::new(bytes.clone()), kind, whole: None };
-        let mut media = vec![medium(&self.base, ondol_power::Kind::Block)];
+        let home = if rig.lines().is_some() { ondol_power::Kind::Nvm } else { ondol_power::Kind::Block };
+        let mut media = vec![medium(&self.base, home)];
         media.extend(self.pool_base.iter().map(|bytes| medium(bytes, ondol_power::Kind::Nvm)));
         let events = self.domain.take();
         // Records come to many events, and a pool to many bytes.
-        let sampling = if media.len() > 1 { sampling.spread(&media, &events, |_| false, 2_000) } else { sampling };
+        let about = if rig.lines().is_some() { 600 } else { 2_000 };
+        let is_nvm = media.len() > 1 || rig.lines().is_some();
+        let sampling = if is_nvm { sampling.spread(&media, &events, |_| false, about) } else { sampling };
         sampling.each(&media, &events, |layers, synced| {
-            let after = Arc::new(RamStore::from_bytes(layers[0].to_bytes()));
+            let home = disks::images(&layers[..1]).unwrap().remove(0);
+            let after = Arc::new(RamStore::from_bytes(home.to_bytes()));
             rig.recover(after.clone(), layers.get(1).map(|layer| pool_of(&layer.to_bytes())));
             judge(&after, synced);
         })

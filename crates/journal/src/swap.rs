@@ -1,0 +1,115 @@
+//! Engine `swap` (papers/1): jbd2's log, whose blocks a checkpoint puts into the places of those at home instead of copying them.
+//!
+//! ```text
+//!            before                        one exchange                        after
+//!   ring  │ B newest │ ...      map: B at home ⇄ B in the ring      ring  │ B as it was, of no account │
+//!   home  │ B old    │          journal superblock: the new tail    home  │ B newest                   │
+//! ```
+//!
+//! The paper writes data once: at a commit, into the journal. Its checkpoint exchanges the two entries of a persistent page table, and writes the journal's superblock in
+//! the same transaction of that table, so that a checkpoint happens entirely or not at all: after half of one, the next would swap back.
+//!
+//! Commit, log and recovery are those of engine `classic` ([`crate::jbd2`]); the kernel and e2fsck read the log. What is swapped and what is copied, and why what enters the
+//! ring this way does no harm there, is in `docs/design/swap.md`.
+
+use crate::area::{Area, LogMap};
+use crate::block_engine::{LogFormat, Sealed, Swap};
+use crate::contract::{Client, Tid};
+use crate::jbd2::{Jbd2Log, open_log};
+use crate::{BlockEngine, Config, JournalError, Result};
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Arc;
+use ondol_format::jbd2::{SUPERBLOCK_SIZE, is_escape_needed};
+
+/// Whether `store` can carry this engine for a journal and a volume in blocks of `block_size` bytes, both on it.
+pub fn is_possible(store: &dyn BlockStore, block_size: u32) -> bool {
+    store.caps().swap.is_some_and(|swap| swap.block == block_size && swap.bytes as usize >= SUPERBLOCK_SIZE)
+}
+
+/// Opens a recovered, empty journal for writing as engine `swap`; else as [`crate::jbd2::open`].
+///
+/// # Errors
+/// `Unsupported`: the store cannot exchange blocks, or blocks of another size; as [`crate::jbd2::open`].
+pub fn open(
+    store: Arc<dyn BlockStore>,
+    map: LogMap,
+    client: Arc<dyn Client>,
+    env: Arc<dyn Env>,
+    config: Config,
+) -> Result<BlockEngine> {
+    let block_size = map.block_size();
+    let swaps = store.caps().swap.filter(|_| is_possible(&*store, block_size as u32));
+    let Some(swaps) = swaps else {
+        let what =
+            format!("{} does not exchange blocks of {block_size} bytes: engine swap cannot run on it", store.name());
+        return Err(JournalError::Unsupported(what));
+    };
+    let (log, first) = open_log(&store, map, &env)?;
+    let log = SwapLog { log, store: store.clone(), most: swaps.pairs };
+    Ok(BlockEngine::new(store, block_size, client, env, config, Box::new(log), first))
+}
+
+/// A jbd2 log on a store that exchanges blocks.
+struct SwapLog {
+    log: Jbd2Log,
+    store: Arc<dyn BlockStore>,
+    most: u64,
+}
+
+impl LogFormat for SwapLog {
+    fn name(&self) -> &'static str {
+        "swap"
+    }
+
+    fn area(&self) -> &Area {
+        self.log.area()
+    }
+
+    fn cost(&self, images: u64, revokes: u64) -> u64 {
+        self.log.cost(images, revokes)
+    }
+
+    fn log(&self, at: u64, tx: &Sealed, barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
+        self.log.log(at, tx, barrier)
+    }
+
+    fn orders_staged(&self) -> bool {
+        self.log.orders_staged()
+    }
+
+    fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {
+        self.log.set_tail(tid, at)
+    }
+
+    fn swap(&self) -> Option<&dyn Swap> {
+        Some(self)
+    }
+}
+
+impl Swap for SwapLog {
+    fn most(&self) -> u64 {
+        self.most
+    }
+
+    fn places(&self, at: u64, tx: &Sealed) -> Vec<Option<u64>> {
+        self.log.places(at, tx)
+    }
+
+    /// All blocks of the log begin with a number that no image in it begins with.
+    fn may_enter(&self, block: u64) -> Result<bool> {
+        let mut begin = [0; 4];
+        self.store.read(block * self.area().block_size() as u64, &mut begin)?;
+        Ok(!is_escape_needed(&begin) || plant::is(Defect::SwappedLookalike))
+    }
+
+    fn swap_home(&self, swaps: &[(u64, u64)], tid: Tid, at: Option<u64>) -> Result<()> {
+        let area = self.area();
+        if plant::is(Defect::SwappedBeforeTail) {
+            area.exchange(swaps, |_| ())?;
+            return area.exchange(&[], |sb| sb.set_start(at.map(|at| area.file_block(at)), tid.low()));
+        }
+        area.exchange(swaps, |sb| sb.set_start(at.map(|at| area.file_block(at)), tid.low()))
+    }
+}
