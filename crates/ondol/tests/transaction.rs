@@ -16,14 +16,17 @@ over_setups! {
 }
 
 fn volume(dir: &Path) -> Volume {
-    let image = dir.join("image");
-    Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("an image");
-    let mut options = Setup::current().options();
-    if Setup::current().has_pool() {
-        let pool = dir.join("pool");
+    let (setup, pool) = (Setup::current(), dir.join("pool"));
+    let mut options = setup.options();
+    let mut image = dir.join("image");
+    if setup.has_pool() {
         ondol::pool::create(&pool, &CreateOptions::new().size(64 << 20)).expect("a pool");
-        options = options.with_nvm(pool);
+        options = options.with_nvm(&pool);
+    } else if setup.exchanges_by_copies() {
+        ondol::pool::create(&pool, &CreateOptions::new().size(80 << 20)).expect("a pool");
+        image = format!("nvm:{}", pool.display()).into();
     }
+    Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("an image");
     Volume::open_with(&image, &options).expect("a volume")
 }
 
