@@ -1,6 +1,9 @@
 //! What keeps threads apart in memory: values in cache lines of their own, counts that threads do not meet in, and numbers spread over shards.
 
-use crate::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use crate::sync::atomic::{
+    AtomicI64,
+    Ordering::{Acquire, Release},
+};
 use crate::thread_number;
 use std::ops::Deref;
 
@@ -36,12 +39,12 @@ impl Striped {
 
     /// Adds `more`; returns what the calling thread's part held.
     pub fn add(&self, more: i64) -> i64 {
-        self.parts[stripe()].fetch_add(more, Relaxed)
+        self.parts[stripe()].fetch_add(more, Release)
     }
 
-    /// The count: exact while nobody adds, and never of another time than the call's.
+    /// The count: exact while nobody adds. What another thread added before it did something that this one has seen is in it.
     pub fn sum(&self) -> i64 {
-        self.parts.iter().map(|part| part.load(Relaxed)).sum()
+        self.parts.iter().map(|part| part.load(Acquire)).sum()
     }
 }
 

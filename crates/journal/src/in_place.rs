@@ -33,6 +33,20 @@ impl InPlace {
         Ok(self.bytes.fetch_add(bytes as u64, Relaxed) + bytes as u64)
     }
 
+    /// As [`InPlace::write`], of what nobody reads there unless it succeeds: what fails does not count.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub(crate) fn write_or_leave(&self, bytes: usize, write: impl FnOnce() -> Result<()>) -> Result<u64> {
+        self.begun.fetch_add(1, SeqCst);
+        if let Err(e) = write() {
+            self.begun.fetch_sub(1, SeqCst);
+            return Err(e);
+        }
+        self.written.fetch_add(1, SeqCst);
+        Ok(self.bytes.fetch_add(bytes as u64, Relaxed) + bytes as u64)
+    }
+
     /// Writes that have ended.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(SeqCst)

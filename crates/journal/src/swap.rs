@@ -97,11 +97,11 @@ impl Swap for SwapLog {
         self.log.places(at, tx)
     }
 
-    /// All blocks of the log begin with a number that no image in it begins with.
-    fn may_enter(&self, block: u64) -> Result<bool> {
+    /// All blocks of the log begin with a number that no image in it begins with. What cannot be read does not enter either: a copy heals it.
+    fn may_enter(&self, block: u64) -> bool {
         let mut begin = [0; 4];
-        self.store.read(block * self.area().block_size() as u64, &mut begin)?;
-        Ok(!is_escape_needed(&begin) || plant::is(Defect::SwappedLookalike))
+        let read = self.store.read(block * self.area().block_size() as u64, &mut begin);
+        read.is_ok() && (!is_escape_needed(&begin) || plant::is(Defect::SwappedLookalike))
     }
 
     fn swap_home(&self, swaps: &[(u64, u64)], tid: Tid, at: Option<u64>) -> Result<()> {

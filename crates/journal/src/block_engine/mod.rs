@@ -110,7 +110,7 @@ pub(crate) trait Swap {
     /// of one in another form.
     fn places(&self, at: u64, tx: &Sealed) -> Vec<Option<u64>>;
     /// Whether what lies at home in `block` may come to lie in the ring.
-    fn may_enter(&self, block: u64) -> Result<bool>;
+    fn may_enter(&self, block: u64) -> bool;
     /// Swaps blocks at home with positions of the ring, and does what [`LogFormat::set_tail`] does: all of it happens or nothing. Durable when this returns, and
     /// with it what was written before.
     fn swap_home(&self, swaps: &[(u64, u64)], tid: Tid, at: Option<u64>) -> Result<()>;

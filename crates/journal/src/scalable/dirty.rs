@@ -8,6 +8,9 @@ use std::collections::HashMap;
 
 const SHARDS: usize = 256;
 
+/// What is kept of a block whose bytes are home, about: its buffer and its places in maps.
+const LIGHT: u64 = 512;
+
 type Held = HashMap<u64, Entry, NumberHash>;
 
 #[derive(Debug)]
@@ -21,15 +24,17 @@ struct Entry {
 #[derive(Debug)]
 pub(super) struct Dirty {
     shards: Vec<Apart<Mutex<Held>>>,
-    /// How many there are, and how many have their bytes in memory.
-    count: Striped,
+    /// How many have come, and how many have gone: two counts that only grow, so that whoever finds them equal, the second one first, knows that there was none.
+    added: Striped,
+    removed: Striped,
+    /// About how many have their bytes in memory.
     heavy: Striped,
 }
 
 impl Default for Dirty {
     fn default() -> Self {
         let shards = (0..SHARDS).map(|_| Apart::default()).collect();
-        Self { shards, count: Striped::default(), heavy: Striped::default() }
+        Self { shards, added: Striped::default(), removed: Striped::default(), heavy: Striped::default() }
     }
 }
 
@@ -42,7 +47,7 @@ impl Dirty {
     pub(super) fn add(&self, buf: &Arc<Buf>) {
         let old = self.shard(buf.block).lock().insert(buf.block, Entry { buf: buf.clone(), light: false });
         if old.is_none() {
-            self.count.add(1);
+            self.added.add(1);
         }
         if old.is_none_or(|old| old.light) {
             self.heavy.add(1);
@@ -68,7 +73,7 @@ impl Dirty {
 
     /// The buffers of `extents` that have records, which nobody has any more but the log.
     pub(super) fn inside(&self, extents: impl Iterator<Item = Extent>) -> Vec<Arc<Buf>> {
-        if self.count.sum() == 0 {
+        if self.len() == 0 {
             return Vec::new();
         }
         extents
@@ -82,13 +87,20 @@ impl Dirty {
         let mut held = self.shard(buf.block).lock();
         if held.get(&buf.block).is_some_and(|now| Arc::ptr_eq(&now.buf, buf)) {
             let light = held.remove(&buf.block).is_some_and(|entry| entry.light);
-            self.count.add(-1);
+            self.removed.add(1);
             self.heavy.add(if light { 0 } else { -1 });
         }
     }
 
-    /// Blocks whose bytes are held in memory.
-    pub(super) fn heavy(&self) -> u64 {
-        self.heavy.sum().max(0).cast_unsigned()
+    /// How many there are: not fewer than there were all the time.
+    fn len(&self) -> u64 {
+        let removed = self.removed.sum();
+        (self.added.sum() - removed).max(0).cast_unsigned()
+    }
+
+    /// About how much memory they take, in bytes, with blocks of so many.
+    pub(super) fn bytes(&self, block_size: usize) -> u64 {
+        let heavy = self.heavy.sum().max(0).cast_unsigned();
+        heavy * block_size as u64 + self.len().saturating_sub(heavy) * LIGHT
     }
 }

@@ -264,7 +264,7 @@ impl Core {
 
     fn is_crowded(&self, part: u64) -> bool {
         let log = self.log.stats();
-        log.used > log.capacity / part || self.dirty.heavy() * self.block_size as u64 > self.config.pending_bytes / part
+        log.used > log.capacity / part || self.dirty.bytes(self.block_size) > self.config.pending_bytes / part
     }
 
     /// Applies one staged block to the live one, and fills in what its counters are then.

@@ -64,6 +64,8 @@ impl Core {
             let at = InPage { page, sum: record::sum(&image), or_home: block.newborn && are_to_wait };
             naming.named.push(Named { staged, at, image });
         }
+        // The record takes them as its blocks come.
+        naming.named.sort_unstable_by_key(|named| named.staged);
         naming
     }
 
@@ -85,9 +87,14 @@ impl Core {
             new.map(|(n, block)| (block.buf.block, whole(block, arena, self.block_size), n)).collect();
         images.sort_unstable_by_key(|(block, ..)| *block);
         let home: Vec<(u64, Block)> = images.iter().map(|(block, image, _)| (*block, image.clone())).collect();
-        let written =
-            self.in_place.write(home.len() * self.block_size, || write_runs(&*self.store, self.block_size, &home));
-        let Ok(dirty) = written else { return naming };
+        let write = || write_runs(&*self.store, self.block_size, &home);
+        let dirty = match self.in_place.write_or_leave(home.len() * self.block_size, write) {
+            Ok(dirty) => dirty,
+            Err(e) => {
+                drop(self.home_fails(e));
+                return naming;
+            }
+        };
         reach::hit(Place::BroughtHome);
         if dirty >= self.config.dirty_bytes {
             self.bells.flusher.ring();

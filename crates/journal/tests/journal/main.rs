@@ -5,6 +5,7 @@ mod compressed;
 mod contract;
 mod older_journal;
 mod scalable;
+mod scalable_brought;
 mod scalable_home;
 mod scalable_pages;
 

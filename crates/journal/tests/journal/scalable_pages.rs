@@ -12,18 +12,18 @@ use ondol_nvm_log::{Contents, OnDamage};
 use ondol_power::Sampling;
 use ondol_testkit::schedule::{Schedule, Task};
 
-const DATA: u64 = HOME + 100;
+pub(crate) const DATA: u64 = HOME + 100;
 const FEW: Scalable = Scalable(2 << 20, 64 << 10);
 
 /// A handle that allocates `len` blocks of data from `start` on, each full of its `byte`, and says so in [`HOME`].
-fn allocate(b: &Bench, start: u64, len: u64, byte: u8) {
+pub(crate) fn allocate(b: &Bench, start: u64, len: u64, byte: u8) {
     let mut h = b.handle(len as u32 + 1);
     (start..start + len).for_each(|block| h.new_data(block, 0, &[byte; BLOCK]).unwrap());
     h.write(HOME, META, 0, &[byte]).unwrap();
     h.close();
 }
 
-fn free(b: &Bench, start: u64, len: u32) {
+pub(crate) fn free(b: &Bench, start: u64, len: u32) {
     let mut h = b.handle(1);
     h.free(Extent { start, len }, Kind::DATA);
     h.write(HOME + 1, META, 0, &[1]).unwrap();
@@ -45,7 +45,7 @@ fn nobody_syncs(b: &Bench) {
     assert_eq!(committer.step().unwrap(), Progress::Worked);
 }
 
-fn committer(b: &Bench) -> Arc<dyn ondol_env::Step<Error = JournalError>> {
+pub(crate) fn committer(b: &Bench) -> Arc<dyn ondol_env::Step<Error = JournalError>> {
     b.engine.steps().into_iter().find(|step| step.name() == "commit").unwrap()
 }
 
@@ -179,56 +179,8 @@ fn what_left_memory_is_changed_while_its_record_goes_home() {
     }
 }
 
-/// Commits, none of which a program has waited for.
-fn quiet(b: &Bench) {
-    let committer = committer(b);
-    for round in 0..12 {
-        b.fill(HOME + 50, round + 1);
-        let _idle = committer.step().unwrap();
-        b.env.advance(10_000_000_000);
-        assert_eq!(committer.step().unwrap(), Progress::Worked);
-    }
-}
-
-/// Nobody has synced for long, and there is more new data than goes home: operations write it there themselves, without pages, and a commit flushes it first.
-fn brought_home() -> Bench {
-    let b = bench_with(&USUAL, Config { dirty_bytes: 16 * BLOCK as u64, ..config() });
-    quiet(&b);
-    // Others have brought much.
-    allocate(&b, DATA + 100, 12, 3);
-    let before = b.engine.stats();
-    allocate(&b, DATA, 12, 9);
-    assert_eq!(b.engine.stats().staged_early_blocks - before.staged_early_blocks, 12);
-    assert_eq!(block_of(&*b.store, DATA + 11), [9; BLOCK]);
-    b
-}
-
-#[test]
-fn operations_bring_home_what_nobody_syncs() {
-    let b = brought_home();
-    let pages = b.engine.stats().buffer_used_blocks;
-    let flushes = b.store.stats().flushes;
-    b.sync();
-    assert_eq!(b.store.stats().flushes, flushes + 1, "what is home is flushed before it counts");
-    assert!(b.engine.stats().buffer_used_blocks <= pages, "and is in no page");
-    let mut h = b.handle(1);
-    h.write(DATA + 3, Kind::DATA, 5, &[1; 10]).unwrap();
-    h.close();
-    free(&b, DATA + 5, 2);
-    b.sync();
-    let right = |after: &dyn BlockStore| {
-        assert_eq!(block_of(after, DATA + 3)[4..16], [9, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 9]);
-        assert!([0, 1, 2, 4, 7, 11].iter().all(|n| block_of(after, DATA + n) == [9; BLOCK]));
-        assert!((0..12).all(|n| block_of(after, DATA + 100 + n) == [3; BLOCK]));
-    };
-    right(&*b.crashed(&USUAL));
-    b.engine.checkpoint_all().unwrap();
-    right(&*b.store);
-    right(&*b.crashed(&USUAL));
-}
-
 /// Wrong states after cuts of power, in which `DATA` is named and is not there.
-fn unnamed_contents(b: &Bench) -> usize {
+pub(crate) fn unnamed_contents(b: &Bench) -> usize {
     let wrong = std::sync::atomic::AtomicUsize::new(0);
     let sampling = Sampling { all_of: 4, samples: 100, ..Sampling::default() };
     b.explore(&USUAL, sampling, |after, _| {
@@ -243,19 +195,6 @@ fn what_goes_home_before_its_commit_is_there_when_it_is_named() {
     assert_eq!(unnamed_contents(&unsynced()), 0);
     let _planted = plant::set(Some(Defect::UnflushedPages)).unwrap();
     let lost = std::panic::catch_unwind(|| unnamed_contents(&unsynced()));
-    assert!(lost.is_err() || lost.is_ok_and(|wrong| wrong > 0));
-}
-
-#[test]
-fn what_operations_bring_home_is_there_when_it_is_named() {
-    let synced = || {
-        let b = brought_home();
-        b.sync();
-        unnamed_contents(&b)
-    };
-    assert_eq!(synced(), 0);
-    let _planted = plant::set(Some(Defect::MissingDataFlush)).unwrap();
-    let lost = std::panic::catch_unwind(synced);
     assert!(lost.is_err() || lost.is_ok_and(|wrong| wrong > 0));
 }
 
@@ -383,20 +322,8 @@ fn what_waits_is_right_whatever_happens_beside_it() {
     beside_others(nobody_syncs);
 }
 
-#[test]
-fn what_operations_bring_home_is_right_whatever_happens_beside_it() {
-    beside_others(|b| {
-        quiet(b);
-        allocate(b, DATA + 100, 12, 3);
-        // After so many operations somebody looks how much waits.
-        (0..16).for_each(|n| b.fill(HOME + 51, n));
-        allocate(b, DATA + 120, 1, 3);
-        assert_eq!(b.engine.stats().staged_early_blocks, 1, "operations bring data home");
-    });
-}
-
 /// One thread writes new data, and frees and syncs; another commits late and checkpoints. Whatever was synced is there.
-fn beside_others(before: impl Fn(&Bench)) {
+pub(crate) fn beside_others(before: impl Fn(&Bench)) {
     let mut steps = 300;
     for n in 0..100 {
         let b = Arc::new(bench_with(&Scalable(256 << 10, 16 << 10), Config { pending_bytes: 16 << 10, ..config() }));

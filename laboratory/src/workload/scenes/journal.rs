@@ -23,6 +23,7 @@ pub(super) fn scenes() -> Vec<Scene> {
     }
     all.extend(others(much));
     all.extend(data());
+    all.push(unsynced());
     all
 }
 
@@ -72,17 +73,17 @@ fn others(much: &str) -> Vec<Scene> {
     ]
 }
 
+/// Nobody syncs for long, and then much comes.
+fn unsynced() -> Scene {
+    let commits = lines(0..16, |n| format!("chmod /a 06{n:02o}\nidle 12"));
+    let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\nwrite /c 0 9000 #4\nidle 6";
+    let calls = format!("{commits}{much}\nwrite /c 0 100 #5\nfsync /c\nunlink /b\nsync");
+    scene("unsynced-for-long", "create /a 0644", calls).mount(Mount::Dirty)
+}
+
 /// New data, data that is overwritten, and data that nobody journals.
 fn data() -> Vec<Scene> {
-    let unsynced = lines(0..16, |n| format!("chmod /a 06{n:02o}\nidle 12"));
-    let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\nwrite /c 0 9000 #4";
     vec![
-        scene(
-            "unsynced-for-long",
-            "create /a 0644",
-            format!("{unsynced}{much}\nidle 6\nwrite /c 0 100 #5\nfsync /c\nunlink /b\nsync"),
-        )
-        .mount(Mount::Dirty),
         scene(
             "overwritten-long",
             "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount",
