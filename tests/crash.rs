@@ -79,7 +79,7 @@ fn other_forms(mode: Mode) {
         }
         let count = depth("ONDOL_CASES", 6, 60) as usize;
         let seed = parameter("ONDOL_SEED", 1);
-        let limits = Limits { recrash_every: if hunting() { 200 } else { 20 }, ..sparse() };
+        let limits = Limits { recrash_every: if hunting() { 50 } else { 20 }, ..sparse() };
         none_is_violated(mode, limits, workload::random(seed).take(count).map(on(kind)), 10 * count as u64);
     }
 }
