@@ -204,6 +204,7 @@ pub const SCALABLE: &[Planted] = &[
     scalable(Defect::MissingFlushBeforeTail, "create /a 0644", "remount"),
     scalable(Defect::MissingDataFlush, LONG, "write /a 0 64K #3\nfsync /a"),
     scalable(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    scalable(Defect::UnderivedValues, "create /a 0644", "remount"),
     scalable(
         Defect::UnfreshBase,
         "create /old 0644\nwrite /old 0 9000 #1\nremount\nunlink /old\nsync\ncreate /a 0644",
