@@ -2,7 +2,6 @@
 
 use crate::work::{Plan, TRACED};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
-use nix::errno::Errno;
 use nix::libc::{SYS_getppid, user_regs_struct};
 use nix::sys::ptrace;
 use nix::sys::signal::Signal;
@@ -42,10 +41,13 @@ pub(crate) fn run(plan: &Plan) -> Result<Vec<Vec<Change>>, Box<dyn Error>> {
     for _ in 0..plan.threads {
         let line = lines.next().ok_or("the traced process has ended")??;
         let thread = Pid::from_raw(line.parse()?);
-        ptrace::seize(thread, ptrace::Options::empty()).map_err(|e| match e {
-            Errno::EPERM => format!("this process may not trace another one: {e}"),
-            e => format!("tracing a thread: {e}"),
-        })?;
+        if let Err(e) = ptrace::seize(thread, ptrace::Options::empty()) {
+            // It goes on untraced, and cleans up.
+            drop(told);
+            child.wait()?;
+            let what = format!("this process may not trace another one: {e}");
+            return Err(std::io::Error::new(std::io::Error::from(e).kind(), what).into());
+        }
         ptrace::interrupt(thread)?;
         wait(thread)?;
         writeln!(told)?;
