@@ -8,7 +8,7 @@
 //!
 //! Design, invariants and failure cases: `docs/design/scalable.md`.
 //!
-//! **Locks**, in order: checkpoint, counters, a buffer, dirty. None of them is an inode lock, so a thread that holds inode locks may commit or
+//! **Locks**, in order: checkpoint, counters, a shard of the cache, a buffer, dirty. None of them is an inode lock, so a thread that holds inode locks may commit or
 //! checkpoint, also in `publish` when the ring is full.
 
 mod checkpoint;
