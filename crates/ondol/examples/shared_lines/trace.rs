@@ -34,13 +34,17 @@ pub(crate) fn run(plan: &Plan) -> Result<Vec<Vec<Change>>, Box<dyn Error>> {
         return Err("no pipes".into());
     };
     let mut lines = BufReader::new(tells).lines();
-    let memory = File::open(format!("/proc/{}/mem", child.id()))?;
+    let mut number = || -> Result<Pid, Box<dyn Error>> {
+        let line = lines.next().ok_or("the traced process has ended")??;
+        Ok(Pid::from_raw(line.parse()?))
+    };
+    // `spawn` returns before the new program is in memory: only what the process says itself shows that it is there.
+    let mut next = Some(number()?);
+    let mut code = Code { memory: File::open(format!("/proc/{}/mem", child.id()))?, seen: HashMap::new() };
     let moved = base(std::process::id())?.wrapping_sub(base(child.id())?);
-    let mut code = Code { memory, seen: HashMap::new() };
     let mut all = Vec::new();
     for _ in 0..plan.threads {
-        let line = lines.next().ok_or("the traced process has ended")??;
-        let thread = Pid::from_raw(line.parse()?);
+        let thread = next.take().map_or_else(&mut number, Ok)?;
         if let Err(e) = ptrace::seize(thread, ptrace::Options::empty()) {
             // It goes on untraced, and cleans up.
             drop(told);

@@ -53,12 +53,17 @@ pub(crate) struct Plan {
 /// Does the work. Each thread says its number on the standard output, waits until a line comes in, and asks for its parent before and after what is to be counted.
 pub(crate) fn run(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let name = |what: &str| PathBuf::from(format!("/dev/shm/ondol-shared-lines-{}.{what}", std::process::id()));
-    let (image, pool) = (name("img"), name("pool"));
-    let made = within(plan, (&image, &pool));
-    for file in [image, pool] {
-        let _there_may_be_none = std::fs::remove_file(file);
+    let (image, pool) = (Temporary(name("img")), Temporary(name("pool")));
+    within(plan, (&image.0, &pool.0))
+}
+
+/// A file that goes with its owner, also when a panic ends it.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _there_may_be_none = std::fs::remove_file(&self.0);
     }
-    made
 }
 
 fn within(plan: &Plan, (image, pool): (&Path, &Path)) -> Result<(), Box<dyn Error>> {
@@ -87,8 +92,9 @@ fn within(plan: &Plan, (image, pool): (&Path, &Path)) -> Result<(), Box<dyn Erro
             });
             threads.push((number.recv()?, go, is_done));
         }
+        // An error here drops what the threads wait for: they go on, and the process cleans up.
         for (number, go, is_done) in threads {
-            println!("{number}");
+            writeln!(std::io::stdout(), "{number}")?;
             std::io::stdout().flush()?;
             std::io::stdin().read_line(&mut String::new())?;
             go.send(())?;
