@@ -3,14 +3,14 @@
 #[cfg(test)]
 mod tests;
 
-use crate::cache::Block;
+use crate::Block;
 use crate::ring::Ring;
-use crate::together::together;
+use crate::together::each;
 use crate::{Corrupt, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::jbd2::JournalSuperblock;
 use std::io::IoSlice;
@@ -101,15 +101,14 @@ pub(crate) fn write_many(
     if starts.len() < WORTH_THREADS || threads == 1 {
         return write_runs(&**store, block_size, images);
     }
-    let (store, images, next) = (store.clone(), images.to_vec(), AtomicUsize::new(0));
-    let work = move |_| {
-        while let Some(&from) = starts.get(next.fetch_add(1, Relaxed)) {
-            let run = runs(&images[from..]).next();
-            run.map_or(Ok(()), |run| write_run(&*store, block_size, run))?;
-        }
-        Ok(())
+    let (store, images, failed, count) = (store.clone(), images.to_vec(), AtomicBool::new(false), starts.len());
+    let work = move |n: usize| {
+        // One that fails is enough to hear of.
+        let run = runs(&images[starts[n]..]).next().filter(|_| !failed.load(Relaxed));
+        let written = run.map_or(Ok(()), |run| write_run(&*store, block_size, run));
+        written.inspect_err(|_| failed.store(true, Relaxed))
     };
-    together(threads, "ondol-writer", work)?.into_iter().collect()
+    each(threads, (count, 1), "ondol-writer", work)?.into_iter().collect()
 }
 
 /// What of `images` follows each other, at most [`MERGE`] blocks at a time.

@@ -1,9 +1,9 @@
 //! The live blocks: what every reader sees, whichever engine makes them durable.
 //!
-//! A block is an `Arc<[u8]>`: a reader's snapshot, a committing image and a checkpoint image are clones of the pointer,
-//! and a writer copies only when one of them is still held. A [`Buf`] that anybody but the cache holds (an open handle,
+//! A reader's snapshot, a committing image and a checkpoint image are the same bytes ([`Block`]), and a writer copies only when one of them is still held. A [`Buf`] that anybody but the cache holds (an open handle,
 //! the running or the committing transaction) is never evicted.
 
+use crate::Block;
 use crate::change::Change;
 use crate::clock::{Clock, Look};
 use crate::handle::Base;
@@ -17,9 +17,6 @@ use ondol_env::sync::{Arc, Mutex};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Weak;
-
-/// The bytes of one block at one moment.
-pub type Block = Arc<[u8]>;
 
 /// Hashes numbers of blocks or inodes: one multiplication, equal on every run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -119,7 +116,7 @@ impl Buf {
     /// The bytes now.
     pub(crate) fn snapshot(&self) -> Block {
         // Unread buffers are only handed out to be filled by `publish`; until then they read as nothing.
-        self.state.lock().data.clone().unwrap_or_else(|| Arc::from([]))
+        self.state.lock().data.clone().unwrap_or_default()
     }
 }
 
@@ -137,7 +134,7 @@ impl BufState {
         let new = match base {
             Base::Whole(bytes) => Some(bytes),
             Base::Live if self.data.is_some() => None,
-            Base::Live | Base::Zeros => Some(Arc::from(vec![0; block_size])),
+            Base::Live | Base::Zeros => Some(Block::zeros(block_size)),
         };
         reach::hit_if(was_home && !self.home, Place::StagedChanged);
         if new.is_some() {
@@ -145,8 +142,8 @@ impl BufState {
             self.data = new;
         }
         if let (Some(data), false) = (&mut self.data, changes.is_empty()) {
-            reach::hit_if(reach::is_on() && Arc::get_mut(data).is_none(), Place::ChangedWhileCommitted);
-            let bytes = Arc::make_mut(data);
+            reach::hit_if(reach::is_on() && data.is_shared(), Place::ChangedWhileCommitted);
+            let bytes = data.make_mut();
             for c in changes {
                 c.apply(arena, bytes, &mut self.dirty);
             }
@@ -158,17 +155,17 @@ impl BufState {
     pub(crate) fn take_seal(&mut self, image: &mut Block, patches: &Patches) {
         self.home = false;
         match &mut self.data {
-            Some(live) if Arc::ptr_eq(live, image) => {
+            Some(live) if live.is(image) => {
                 // Given up for a moment, so that the live bytes may be held by nobody else and need no copy.
-                *image = Arc::from([]);
-                patches.apply(Arc::make_mut(live));
+                *image = Block::default();
+                patches.apply(live.make_mut());
                 *image = live.clone();
             }
             live => {
-                patches.apply(Arc::make_mut(image));
+                patches.apply(image.make_mut());
                 if let Some(live) = live {
                     reach::hit(Place::SealedBesideChange);
-                    patches.apply(Arc::make_mut(live));
+                    patches.apply(live.make_mut());
                 }
             }
         }
@@ -290,7 +287,7 @@ impl Cache {
         let shard = self.shard(block).lock();
         let Some(buf) = shard.map.get(&block).filter(|buf| Arc::strong_count(buf) == 1 + others) else { return false };
         let mut state = buf.state.lock();
-        if state.freed || !state.data.as_ref().is_some_and(|data| Arc::ptr_eq(data, image)) {
+        if state.freed || !state.data.as_ref().is_some_and(|data| data.is(image)) {
             return false;
         }
         (state.data, state.home) = (None, true);

@@ -286,7 +286,7 @@ impl<'e> Handle<'e> {
         let at = self.stage_block(block, kind, false)?;
         let staged = &mut self.set.blocks[at];
         if let Some(view) = &mut staged.view {
-            change.apply(&self.set.arena, Arc::make_mut(view), &mut crate::Ranges::default());
+            change.apply(&self.set.arena, view.make_mut(), &mut crate::Ranges::default());
         }
         staged.changes.push(change);
         Ok(())
@@ -301,7 +301,7 @@ impl<'e> Handle<'e> {
         self.set.arena.extend_from_slice(bytes);
         let staged = &mut self.set.blocks[staged];
         if let Some(view) = &mut staged.view {
-            Arc::make_mut(view)[offset..offset + bytes.len()].copy_from_slice(bytes);
+            view.make_mut()[offset..offset + bytes.len()].copy_from_slice(bytes);
         }
         staged.changes.push(Change::Bytes { offset: offset as u32, at, len: bytes.len() as u32 });
     }
@@ -374,11 +374,11 @@ fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
     view.get_or_insert_with(|| {
         let mut base = match base {
             Base::Live => buf.snapshot(),
-            Base::Zeros => Arc::from(vec![0; block_size]),
+            Base::Zeros => Block::zeros(block_size),
             Base::Whole(bytes) => bytes.clone(),
         };
         if !changes.is_empty() {
-            let bytes = Arc::make_mut(&mut base);
+            let bytes = base.make_mut();
             let mut touched = crate::Ranges::default();
             changes.as_slice().iter().for_each(|c| c.apply(arena, bytes, &mut touched));
         }

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod area;
+mod block;
 mod block_engine;
 mod cache;
 mod change;
@@ -39,8 +40,9 @@ pub mod thresholds;
 mod together;
 
 pub use area::LogMap;
+pub use block::Block;
 pub use block_engine::{BlockEngine, Config};
-pub use cache::{Block, Cache, CacheStats, NumberHash, NumberHasher};
+pub use cache::{Cache, CacheStats, NumberHash, NumberHasher};
 pub use clock::{Clock, Look};
 pub use contract::{Client, Derived, Engine, EngineStats, Extent, Images, Kind, Patches, Tid};
 pub use error::{Corrupt, JournalError, Result};

@@ -1,6 +1,7 @@
 //! An engine for volumes that are not written: it reads, and refuses everything else.
 
-use crate::cache::{Block, Cache, Home};
+use crate::Block;
+use crate::cache::{Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;

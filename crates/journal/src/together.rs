@@ -1,7 +1,38 @@
 //! One piece of work by several threads.
 
 use crate::{JournalError, Result};
+use ondol_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
+
+/// Does `work` for each number below `count`, and returns what it made of them, in their order. Each of the threads, of which this is one, claims `at_once` of them
+/// at a time, until none is left.
+///
+/// # Errors
+/// As [`together`].
+pub(crate) fn each<T: Send + 'static>(
+    threads: usize,
+    (count, at_once): (usize, usize),
+    name: &str,
+    work: impl Fn(usize) -> T + Send + Sync + 'static,
+) -> Result<Vec<T>> {
+    if threads <= 1 {
+        return Ok((0..count).map(work).collect());
+    }
+    let next = AtomicUsize::new(0);
+    let claimed = move |_| {
+        let mut made = Vec::new();
+        loop {
+            let first = next.fetch_add(at_once, Relaxed);
+            if first >= count {
+                return made;
+            }
+            made.extend((first..count.min(first + at_once)).map(|n| (n, work(n))));
+        }
+    };
+    let mut all: Vec<(usize, T)> = together(threads, name, claimed)?.into_iter().flatten().collect();
+    all.sort_unstable_by_key(|(n, _)| *n);
+    Ok(all.into_iter().map(|(_, made)| made).collect())
+}
 
 /// Does `work` on `threads` threads, this one among them, each with its number from 0 on, and returns what each has made. Where the
 /// system has no thread to give, this one does its part, too.

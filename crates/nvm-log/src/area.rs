@@ -6,6 +6,7 @@ use crate::ring::CLAIM_LINES;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Fenced, HeaderFault, Nvm, NvmError, PAGE, Pool, WrittenBack};
+use std::ops::Range;
 
 const COPIES: [u64; 2] = [0, PAGE];
 /// Where the tail lies in the page of its copy.
@@ -219,20 +220,21 @@ impl Area {
             && (after.is_empty() || read_whole(&self.nvm, self.start + RING_AT, after)?))
     }
 
-    /// The record of an operation, as far as it is whole: its contents.
-    pub(crate) fn read_record(&self, position: u64) -> Result<Option<Vec<u8>>> {
+    /// Puts the record of an operation behind what is in `into`, if it is whole, and says where its contents lie in there.
+    pub(crate) fn read_record(&self, position: u64, into: &mut Vec<u8>) -> Result<Option<Range<usize>>> {
         let mut head = [0; HEAD];
         if !self.read(position, &mut head)? {
             return Ok(None);
         }
         let len = Seal::decode_head(&head, position).filter(|head| !head.is_commit).map(|head| head.len);
         let Some(len) = len.filter(|len| *len <= self.lines() * LINE) else { return Ok(None) };
-        let mut record = vec![0; len as usize];
-        if !self.read(position, &mut record)? || !self.seal.is_whole(&record) {
+        let from = into.len();
+        into.resize(from + len as usize, 0);
+        if !self.read(position, &mut into[from..])? || !self.seal.is_whole(&into[from..]) {
+            into.truncate(from);
             return Ok(None);
         }
-        record.drain(..HEAD);
-        Ok(Some(record))
+        Ok(Some(from + HEAD..into.len()))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::error::{LogError, Result};
 use crate::log::Log;
+use std::ops::Range;
 
 /// What one commit has committed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,12 +34,12 @@ impl Log {
         Some(Batch { number, from, commit, records })
     }
 
-    /// The contents of a complete record that is not released, with the zeros behind them if there are any.
+    /// Puts a complete record that is not released behind what is in `into`, and says where its contents lie in there, with the zeros behind them if there are any.
     ///
     /// # Errors
-    /// `NoRecord` when it is not there or not whole; the memory's failure.
-    pub fn read(&self, position: u64) -> Result<Vec<u8>> {
-        let record = self.area.read_record(position)?;
+    /// `NoRecord` when it is not there or not whole; the memory's failure; `into` is as it was then.
+    pub fn read(&self, position: u64, into: &mut Vec<u8>) -> Result<Range<usize>> {
+        let record = self.area.read_record(position, into)?;
         record.ok_or_else(|| LogError::NoRecord { pool: self.area.name().into(), position })
     }
 }

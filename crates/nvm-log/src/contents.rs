@@ -12,6 +12,7 @@ use crate::ring::Span;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_medium::Pool;
+use std::ops::Range;
 
 /// What to do where something that was committed is not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,12 +99,12 @@ impl Contents {
         self.damage.as_ref()
     }
 
-    /// The contents of a record, with the zeros behind them if there are any.
+    /// Puts a record behind what is in `into`, and says where its contents lie in there, with the zeros behind them if there are any.
     ///
     /// # Errors
-    /// `NoRecord`; the memory's failure.
-    pub fn read(&self, position: u64) -> Result<Vec<u8>> {
-        let record = self.area.read_record(position)?;
+    /// `NoRecord`; the memory's failure; `into` is as it was then.
+    pub fn read(&self, position: u64, into: &mut Vec<u8>) -> Result<Range<usize>> {
+        let record = self.area.read_record(position, into)?;
         record.ok_or_else(|| LogError::NoRecord { pool: self.area.name().into(), position })
     }
 
@@ -182,7 +183,9 @@ fn find_commits(area: &Area, tail: Tail) -> Result<Vec<(Span, u64)>> {
 /// The records of a commit, or where something else is found.
 fn walk(area: &Area, span: &Span) -> Result<std::result::Result<Vec<u64>, (u64, Fault)>> {
     let (mut place, mut records, mut gaps) = (span.from, Vec::new(), span.gaps.iter().peekable());
+    let mut scratch = Vec::new();
     while place < span.at {
+        scratch.clear();
         if let Some((_, lines)) = gaps.next_if(|(at, _)| *at == place) {
             place += lines;
             continue;
@@ -192,7 +195,7 @@ fn walk(area: &Area, span: &Span) -> Result<std::result::Result<Vec<u64>, (u64, 
             return Ok(Err((place, Fault::Lost)));
         }
         let len = Seal::decode_head(&head, place).filter(|head| !head.is_commit).map(|head| head.len);
-        if len.is_none() || area.read_record(place)?.is_none() {
+        if len.is_none() || area.read_record(place, &mut scratch)?.is_none() {
             return Ok(Err((place, Fault::Record)));
         }
         records.push(place);

@@ -1,6 +1,6 @@
 use super::{MERGE, WORTH_THREADS, write_many};
-use crate::cache::Block;
-use crate::together::together;
+use crate::Block;
+use crate::together::{each, together};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
 
@@ -10,7 +10,7 @@ const BLOCK: usize = 64;
 fn images() -> Vec<(u64, Block)> {
     let apart = (0..2 * WORTH_THREADS as u64).map(|i| 2 * i);
     let run = (0..2 * MERGE as u64 + 9).map(|i| 10_000 + i);
-    apart.chain(run).map(|block| (block, Arc::from(vec![block as u8 | 1; BLOCK]))).collect()
+    apart.chain(run).map(|block| (block, Block::from(vec![block as u8 | 1; BLOCK]))).collect()
 }
 
 #[test]
@@ -36,4 +36,12 @@ fn each_has_its_number_and_one_that_panics_is_an_error() {
     assert_eq!(together(4, "test", |n| n * 10).unwrap(), [0, 10, 20, 30]);
     let failed = together(3, "test", |n| assert!(n != 2, "planned"));
     assert!(failed.unwrap_err().to_string().contains("test"));
+}
+
+#[test]
+fn each_number_is_claimed_once_and_what_came_of_it_is_in_order() {
+    for (threads, count, at_once) in [(1, 10, 3), (4, 1000, 7), (3, 5, 16), (4, 0, 1)] {
+        let all = each(threads, (count, at_once), "test", |n| 3 * n).unwrap();
+        assert!(all.iter().copied().eq((0..count).map(|n| 3 * n)), "{threads} {count} {at_once}");
+    }
 }

@@ -6,8 +6,8 @@
 use super::commit::Committed;
 use super::pending::Due;
 use super::{Core, Swap};
+use crate::Block;
 use crate::area::{MERGE, write_many};
-use crate::cache::Block;
 use crate::{Result, Tid};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};

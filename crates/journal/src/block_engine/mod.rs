@@ -23,8 +23,9 @@ mod turn;
 pub use checkpoint::BATCH;
 pub use space::HANDLE_SHARE;
 
+use crate::Block;
 use crate::area::Area;
-use crate::cache::{Block, Cache, Home};
+use crate::cache::{Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::in_place::InPlace;
 use crate::{JournalError, Result, WriteSet};

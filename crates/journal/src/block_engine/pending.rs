@@ -1,7 +1,8 @@
 //! Committed transactions that still lie in the log, and the newest committed image of each of their blocks.
 
 use super::Sealed;
-use crate::cache::{Block, NumberHash};
+use crate::Block;
+use crate::cache::NumberHash;
 use crate::contract::{Extent, Tid};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};

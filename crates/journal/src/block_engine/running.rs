@@ -2,7 +2,8 @@
 
 use super::LogFormat;
 use super::stage::Runs;
-use crate::cache::{Block, Buf};
+use crate::Block;
+use crate::cache::Buf;
 use crate::contract::{Extent, Kind, Tid};
 use crate::{Ranges, Result, WriteSet};
 use ondol_env::Env;
@@ -104,7 +105,7 @@ impl Running {
         for buf in &run {
             let Some((_, image)) = written.next_if(|(block, _)| *block == buf.block) else { continue };
             let mut state = buf.state.lock();
-            state.home = state.image().is_some_and(|now| Arc::ptr_eq(&now, image));
+            state.home = state.image().is_some_and(|now| now.is(image));
         }
         Ok(Some(images.len() as u64))
     }

@@ -6,9 +6,10 @@
 
 use super::Core;
 use super::running::{Frozen, Switched};
+use crate::Block;
 use crate::Result;
 use crate::area::{MERGE, write_runs};
-use crate::cache::{Block, Buf};
+use crate::cache::Buf;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};

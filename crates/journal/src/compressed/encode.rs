@@ -1,8 +1,8 @@
 //! A transaction as a unit's contents: which images to compress, in chunks that several threads share when there are many.
 
+use crate::Block;
 use crate::Result;
 use crate::block_engine::Sealed;
-use crate::cache::Block;
 use crate::together::together;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};

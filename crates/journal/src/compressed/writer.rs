@@ -1,9 +1,9 @@
 //! Writing units into the ring.
 
 use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
+use crate::Block;
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
-use crate::cache::Block;
 use crate::contract::{EngineStats, Tid};
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;

@@ -6,9 +6,9 @@
 
 use super::writer::Jbd2Log;
 use super::{load_empty, load_superblock};
+use crate::Block;
 use crate::area::LogMap;
 use crate::block_engine::{LogFormat as _, Sealed};
-use crate::cache::Block;
 use crate::contract::Tid;
 use crate::ring::Ring;
 use crate::salvage::{GivenUp, Salvaged, longest};

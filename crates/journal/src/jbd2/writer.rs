@@ -1,9 +1,9 @@
 //! Writing transactions as jbd2 does: revoke blocks, descriptor blocks with their images, commit block.
 
+use crate::Block;
 use crate::Result;
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
-use crate::cache::Block;
 use crate::contract::Tid;
 use ondol_block::BlockStore;
 use ondol_env::Env;

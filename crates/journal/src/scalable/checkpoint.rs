@@ -4,10 +4,13 @@
 //! then. Operations on the same blocks go on all the while.
 
 use super::Core;
-use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
+use super::blocks::{Blocks, Changed, Piece};
+use super::images::{Batch, Homing, in_order, put_in, sealed, to_seal};
 use super::record::InPage;
-use crate::area::write_many;
-use crate::cache::{Block, Buf};
+use crate::Block;
+use crate::area::{WORTH_THREADS, write_many};
+use crate::cache::Buf;
+use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -17,6 +20,19 @@ use std::collections::{BTreeMap, HashSet};
 
 /// A checkpoint takes so great a part of the log: who waits for room waits for that much. Blocks that change all the time are written once for each.
 const SLICES: u64 = 8;
+
+/// So many records, or images, a thread claims at a time.
+const RECORDS: usize = 64;
+const IMAGES: usize = 16;
+
+/// What the threads of one checkpoint look at.
+struct Found {
+    blocks: Blocks,
+    /// Bytes that are to be sealed anew because of other blocks.
+    derived: BTreeMap<u64, Ranges>,
+    /// Blocks that later records have freed, and that others have by now.
+    others: HashSet<u64, NumberHash>,
+}
 
 /// What one checkpoint takes.
 struct Slice {
@@ -53,7 +69,7 @@ impl Core {
         }
         let end = batches.last().map_or(first, |last| last.commit);
         let others = self.freed.begin_checkpoint(end);
-        let done = self.bring_home(&batches, &others);
+        let done = self.bring_home(&batches, others);
         self.freed.end_checkpoint();
         done?;
         self.pace.took(end + 1 - first, self.env.monotonic_ns() - began, self.most());
@@ -73,7 +89,7 @@ impl Core {
         Ok(())
     }
 
-    fn bring_home(&self, batches: &[Committed], others: &HashSet<u64, NumberHash>) -> Result<()> {
+    fn bring_home(&self, batches: &[Committed], others: HashSet<u64, NumberHash>) -> Result<()> {
         let Slice { batch, bufs, pages } = match self.slice_of(batches, others) {
             Err(e @ JournalError::Block(_)) => return Err(self.home_fails(e)),
             made => self.or_abort(made)?,
@@ -127,46 +143,97 @@ impl Core {
         Ok(())
     }
 
-    /// The images of what the batches have changed, sealed. Blocks of `others` have been freed by later records, and others have them by now.
-    fn slice_of(&self, batches: &[Committed], others: &HashSet<u64, NumberHash>) -> Result<Slice> {
-        let mut found = Blocks::default();
-        for position in batches.iter().flat_map(|batch| &batch.records) {
-            found.add(*position, self.log.read(*position)?, self.blocks)?;
-        }
-        let derived = found.add_derived(&*self.client);
-        let (mut batch, mut bufs) = (Batch::new(), BTreeMap::new());
-        for (block, changed) in &found.changed {
-            if others.contains(block) {
-                reach::hit(Place::FreedBehindSlice);
-                continue;
+    /// What `work` makes of each number below `count`: by several threads, which claim `at_once` of them at a time, where there are `worth` and more.
+    fn each<T: Send + 'static>(
+        &self,
+        (count, at_once, worth): (usize, usize, usize),
+        work: impl Fn(&Self, usize) -> T + Send + Sync + 'static,
+    ) -> Result<Vec<T>> {
+        let threads = self.config.writers(&*self.env).min(self.env.processors());
+        match self.this.upgrade() {
+            Some(core) if threads > 1 && count >= worth => {
+                each(threads, (count, at_once), "ondol-images", move |n| work(&core, n))
             }
-            let made = self.homing(*block, (&found, changed), derived.get(block));
-            let Some((buf, image)) = made.inspect_err(|_| give_back(&batch, &bufs))? else { continue };
-            batch.insert(*block, image);
-            bufs.insert(*block, (buf, changed.records));
+            _ => Ok((0..count).map(|n| work(self, n)).collect()),
         }
-        seal(&mut batch, &*self.client, |block, image, patches| {
+    }
+
+    /// The images of what the batches have changed, sealed. Blocks of `others` have been freed by later records, and others have them by now.
+    fn slice_of(&self, batches: &[Committed], others: HashSet<u64, NumberHash>) -> Result<Slice> {
+        let found = Arc::new(self.found(batches, others)?);
+        let count = found.blocks.changed().len();
+        let images = {
+            let found = found.clone();
+            move |core: &Self, n: usize| core.homing(&found, &found.blocks.changed()[n])
+        };
+        let made = self.each((count, IMAGES, WORTH_THREADS), images)?;
+        let (mut images, mut bufs, mut failed) = (Vec::with_capacity(count), BTreeMap::new(), None);
+        for (changed, made) in found.blocks.changed().iter().zip(made) {
+            match made {
+                Ok(Some((buf, image))) => {
+                    images.push((changed.block, image));
+                    bufs.insert(changed.block, (buf, changed.records));
+                }
+                Ok(None) => {}
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        let batch: Batch = images.into_iter().collect();
+        if let Some(e) = failed {
+            give_back(&batch, &bufs);
+            return Err(e);
+        }
+        let batch = self.seal(batch, &bufs)?;
+        Ok(Slice { batch, bufs, pages: found.blocks.pages.clone() })
+    }
+
+    /// Reads the records of the batches.
+    fn found(&self, batches: &[Committed], others: HashSet<u64, NumberHash>) -> Result<Found> {
+        let positions: Vec<u64> = batches.iter().flat_map(|batch| &batch.records).copied().collect();
+        let pieces = positions.len().div_ceil(RECORDS);
+        let read = move |core: &Self, n: usize| {
+            let to = positions.len().min((n + 1) * RECORDS);
+            let read = |position, into: &mut Vec<u8>| core.log.read(position, into);
+            Piece::read(&positions[n * RECORDS..to], core.blocks, read)
+        };
+        let pieces = self.each((pieces, 1, WORTH_THREADS / RECORDS), read)?;
+        let mut blocks = Blocks::of(pieces.into_iter().collect::<Result<Vec<_>>>()?);
+        let derived = blocks.add_derived(&*self.client);
+        Ok(Found { blocks, derived, others })
+    }
+
+    /// Puts the derived values into the images, and into the live bytes.
+    fn seal(&self, batch: Batch, bufs: &BTreeMap<u64, (Arc<Buf>, u32)>) -> Result<Batch> {
+        let blocks = to_seal(&batch);
+        let batch = Arc::new(batch);
+        let values = {
+            let (batch, blocks) = (batch.clone(), blocks.clone());
+            move |core: &Self, n: usize| sealed(&batch, blocks[n], &*core.client)
+        };
+        let values = self.each((blocks.len(), IMAGES, WORTH_THREADS), values)?;
+        let mut batch = Arc::unwrap_or_clone(batch);
+        put_in(&mut batch, blocks.into_iter().zip(values), |block, image, patches| {
             if let Some((buf, _)) = bufs.get(&block) {
                 buf.state.lock().take_seal(image, patches);
             }
         });
-        Ok(Slice { batch, bufs, pages: found.pages })
+        Ok(batch)
     }
 
-    /// What is to be written of a block, some bytes of which are to be sealed anew because of others. None: it has no owner any more.
-    fn homing(
-        &self,
-        block: u64,
-        (found, changed): (&Blocks, &Changed),
-        derived: Option<&Ranges>,
-    ) -> Result<Option<(Arc<Buf>, Homing)>> {
+    /// What is to be written of a block. None: it has no owner any more, or others own it.
+    fn homing(&self, found: &Found, changed: &Changed) -> Result<Option<(Arc<Buf>, Homing)>> {
+        let derived = found.derived.get(&changed.block);
+        if found.others.contains(&changed.block) {
+            reach::hit(Place::FreedBehindSlice);
+            return Ok(None);
+        }
         // Freed meanwhile or not: as long as that is not committed, a crash brings it back.
-        let buf = match (self.dirty.get(block), derived) {
+        let buf = match (self.dirty.get(changed.block), derived) {
             (Some(buf), _) => buf,
-            (None, Some(_)) => self.cache.get(block, changed.kind)?,
+            (None, Some(_)) => self.cache.get(changed.block, changed.kind)?,
             (None, None) => return Ok(None),
         };
-        let mut homing = self.image(&buf, (found, changed))?;
+        let mut homing = self.image(&buf, (&found.blocks, changed))?;
         homing.dirty.add_all(derived);
         Ok(Some((buf, homing)))
     }
@@ -174,11 +241,11 @@ impl Core {
     fn image(&self, buf: &Buf, (found, changed): (&Blocks, &Changed)) -> Result<Homing> {
         let mut state = buf.state.lock();
         let (kind, built) = (changed.kind, state.built);
-        let there = changed.is_page().is_some_and(|at| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page)));
+        let there = changed.page.is_some_and(|at| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page)));
         reach::hit_if(there, Place::ThereAlready);
         if state.records == changed.records || plant::is(Defect::UncommittedHome) {
             let dirty = std::mem::take(&mut state.dirty);
-            let image = state.image().or_else(|| there.then(|| Arc::from([])));
+            let image = state.image().or_else(|| there.then(Block::default));
             let image = image.ok_or(JournalError::LostData { block: buf.block })?;
             return Ok(Homing { kind, image, dirty, built, there });
         }
@@ -202,7 +269,7 @@ impl Core {
         let Some(pages) = &self.pages else { return Err(JournalError::LostData { block }) };
         if pages.is_home(at.page) {
             self.store.read(self.byte_offset(block), image)?;
-            if changed.is_page().is_none() {
+            if changed.page.is_none() {
                 // A checkpoint that failed may have brought later changes there, which come again.
                 return Ok(());
             }

@@ -49,7 +49,8 @@ impl ScalableEngine {
         let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
         let pages = log.pages().map(|area| Pages::new(area, block_size, config.dirty_bytes));
         let home = Arc::new(AtHome { store: store.clone(), block_size });
-        let core = Arc::new(Core {
+        let core = Arc::new_cyclic(|this| Core {
+            this: this.clone(),
             cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client.clone())),
             store,
             block_size,

@@ -11,6 +11,7 @@
 //! **Locks**, in order: checkpoint, counters, a shard of the cache, a buffer, dirty. None of them is an inode lock, so a thread that holds inode locks may commit or
 //! checkpoint, also in `publish` when the ring is full.
 
+mod blocks;
 mod checkpoint;
 mod dirty;
 mod drain;
@@ -30,8 +31,9 @@ pub use engine::{Ground, ScalableEngine};
 pub(crate) use pages::Waiting;
 pub use recover::{Replayed, changed, recover};
 
+use crate::Block;
 use crate::block_engine::Config;
-use crate::cache::{Block, Buf, Cache, Home};
+use crate::cache::{Buf, Cache, Home};
 use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
 use crate::handle::{Base, Staged};
 use crate::in_place::InPlace;
@@ -51,7 +53,7 @@ use ondol_nvm_log::{Log, LogError, Promise};
 use pace::Pace;
 use pages::Pages;
 use record::Draft;
-use std::sync::OnceLock;
+use std::sync::{OnceLock, Weak};
 use steps::Bells;
 use turn::Turns;
 
@@ -65,6 +67,8 @@ const LARGE: usize = 64 << 10;
 
 /// The shared state of one engine.
 pub(crate) struct Core {
+    /// Itself, for threads that help it.
+    this: Weak<Self>,
     store: Arc<dyn BlockStore>,
     block_size: usize,
     /// Blocks of the volume.

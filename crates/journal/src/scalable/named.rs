@@ -3,10 +3,11 @@
 use super::Core;
 use super::pages::{NOWHERE, Pages, Waiting};
 use super::record::{self, InPage};
+use crate::Block;
 use crate::Ranges;
 use crate::Result;
 use crate::area::write_runs;
-use crate::cache::{Block, Buf};
+use crate::cache::Buf;
 use crate::change::Change;
 use crate::contract::Kind;
 use crate::handle::{Base, Staged};
@@ -197,10 +198,10 @@ fn whole(staged: &mut Staged, arena: &[u8], block_size: usize) -> Block {
     let base = std::mem::replace(&mut staged.base, Base::Zeros);
     let mut image = match base {
         Base::Whole(bytes) => bytes,
-        Base::Live | Base::Zeros => Arc::from(vec![0; block_size]),
+        Base::Live | Base::Zeros => Block::zeros(block_size),
     };
     if !staged.changes.is_empty() {
-        let (bytes, mut touched) = (Arc::make_mut(&mut image), Ranges::default());
+        let (bytes, mut touched) = (image.make_mut(), Ranges::default());
         staged.changes.as_slice().iter().for_each(|change| change.apply(arena, bytes, &mut touched));
         staged.changes.clear();
     }

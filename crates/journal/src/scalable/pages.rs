@@ -9,7 +9,7 @@
 //!
 //! Only what lies in blocks that the operation has allocated may wait or go there: it may be home before it is committed, since no committed state reaches it.
 
-use crate::cache::Block;
+use crate::Block;
 use crate::{NumberHash, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};

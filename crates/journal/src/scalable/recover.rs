@@ -3,7 +3,8 @@
 //! Home may be older than the log, have all of it, or have parts of it: a checkpoint may have been cut off. It is not verified. Records say what bytes
 //! are, so after all of them home is what it would have become, and doing it again changes nothing.
 
-use super::images::{Batch, Blocks, Changed, Homing, in_order, seal};
+use super::blocks::{Blocks, Changed, Piece};
+use super::images::{Batch, Homing, in_order, put_in, sealed, to_seal};
 use super::pages::NOWHERE;
 use super::record::InPage;
 use crate::area::{write_many, writers};
@@ -47,15 +48,16 @@ pub fn recover(
     });
     reach::hit_if(found.dropped, Place::RevokeHonoured);
     let (mut batch, mut gone) = (Batch::new(), Vec::new());
-    for (block, changed) in &found.changed {
-        let mut source =
-            Source { store: &**store, contents, block: *block, is_all: changed.is_page().is_some(), lost: false };
+    for changed in found.changed() {
+        let Changed { block, page, .. } = *changed;
+        let mut source = Source { store: &**store, contents, block, is_all: page.is_some(), lost: false };
         let mut image = image(&mut source, block_size, (&found, changed), client)?;
-        image.dirty.add_all(derived.get(block));
-        batch.insert(*block, image);
-        gone.extend(source.lost.then_some(*block));
+        image.dirty.add_all(derived.get(&block));
+        batch.insert(block, image);
+        gone.extend(source.lost.then_some(block));
     }
-    seal(&mut batch, client, |_, image, patches| patches.apply(Arc::make_mut(image)));
+    let values: Vec<_> = to_seal(&batch).into_iter().map(|block| (block, sealed(&batch, block, client))).collect();
+    put_in(&mut batch, values.into_iter(), |_, image, patches| patches.apply(image.make_mut()));
     for part in in_order(&batch) {
         if !part.is_empty() {
             write_many(store, writers(env), block_size, &part)?;
@@ -75,7 +77,7 @@ pub fn recover(
 /// A record that cannot be understood; the log's failure.
 pub fn changed(contents: &Contents, (blocks, block_size): (u64, usize)) -> Result<Vec<(Kind, Ranges)>> {
     let (found, mut touched) = (found(contents, blocks)?, Vec::new());
-    for changed in found.changed.values() {
+    for changed in found.changed() {
         let (mut scratch, mut ranges) = (vec![0; block_size], Ranges::default());
         found.apply(changed, &mut scratch, &mut ranges, &mut |_, _| Ok(()))?;
         touched.push((changed.kind, ranges));
@@ -84,11 +86,9 @@ pub fn changed(contents: &Contents, (blocks, block_size): (u64, usize)) -> Resul
 }
 
 fn found(contents: &Contents, blocks: u64) -> Result<Blocks> {
-    let mut found = Blocks::default();
-    for position in contents.commits().iter().flat_map(|commit| &commit.records) {
-        found.add(*position, contents.read(*position)?, blocks)?;
-    }
-    Ok(found)
+    let read = |position, into: &mut Vec<u8>| contents.read(position, into);
+    let pieces = contents.commits().iter().map(|commit| Piece::read(&commit.records, blocks, read));
+    Ok(Blocks::of(pieces.collect::<Result<Vec<_>>>()?))
 }
 
 /// Where the contents of one block come from.

@@ -8,6 +8,7 @@ mod scalable;
 mod scalable_brought;
 mod scalable_home;
 mod scalable_pages;
+mod scalable_threads;
 
 /// Bytes of a block.
 const BLOCK: usize = 1024;

@@ -165,7 +165,7 @@ fn a_change_that_is_not_committed_and_goes_home_is_found() {
 }
 
 /// The background checkpointer once, which has work.
-fn one_slice(b: &Bench) {
+pub(crate) fn one_slice(b: &Bench) {
     let checkpointer = b.engine.steps().into_iter().find(|step| step.name() == "checkpoint").unwrap();
     assert_eq!(checkpointer.step().unwrap(), ondol_env::Progress::Worked);
 }

@@ -176,7 +176,7 @@ proptest! {
             if let Ok(found) = Contents::open(&opened(&bytes), &*env(), on_damage) {
                 for commit in found.commits() {
                     for position in &commit.records {
-                        found.read(*position).unwrap();
+                        found.read(*position, &mut Vec::new()).unwrap();
                     }
                 }
             }

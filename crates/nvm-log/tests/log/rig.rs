@@ -108,7 +108,9 @@ impl Rig {
     pub(crate) fn release(&self) -> bool {
         let Some(batch) = self.log.first_batch() else { return false };
         for position in &batch.records {
-            let id = read(&self.log.read(*position).unwrap()).unwrap();
+            let mut bytes = Vec::new();
+            let contents = self.log.read(*position, &mut bytes).unwrap();
+            let id = read(&bytes[contents]).unwrap();
             let mut said = self.said.lock();
             said.home.extend(id);
             self.mark(&said);
@@ -277,7 +279,9 @@ pub(crate) fn found(pool: &Pool) -> Result<Vec<Id>, String> {
     let mut found = Vec::new();
     for commit in contents.commits() {
         for position in &commit.records {
-            found.extend(read(&contents.read(*position).map_err(|e| e.to_string())?)?);
+            let mut bytes = Vec::new();
+            let at = contents.read(*position, &mut bytes).map_err(|e| e.to_string())?;
+            found.extend(read(&bytes[at])?);
         }
     }
     Ok(found)
