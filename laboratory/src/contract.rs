@@ -122,7 +122,7 @@ impl View<'_> {
 
     /// Whether `found` lies between this state and the next, where the call between them is a sequence of steps.
     fn shows_part_of_the_next(&self, found: &Snapshot) -> bool {
-        if self.k >= self.most || !self.run.ops.get(self.k).is_some_and(|op| op.is_stepwise()) {
+        if self.k >= self.most || !self.run.ops.get(self.k).is_some_and(|op| op.is_stepwise(self.run.atomic)) {
             return false;
         }
         // What was found of the file that the call changes takes the place of what it was before.

@@ -43,6 +43,8 @@ pub struct Run {
     pub setup: Setup,
     /// The recorded calls.
     pub ops: Vec<Op>,
+    /// Bytes that a write of them may have and still be atomic.
+    pub atomic: u64,
     /// How the driver is called to make this run, and the run for readers.
     pub description: Description,
     /// The disks when the recording began.
@@ -89,6 +91,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let stores = disks::recorded(&setup.disks, &domain);
     let library = Library::open(stores.media()?, &setup.options, setup.seed)?;
+    let atomic = library.atomic_bytes();
     let mut lockstep = Lockstep::new(library).map_err(RecordError::Read)?;
     let last = if setup.remount { Op::Remount } else { Op::Sync };
     for op in setup.ops.iter().chain([&last]) {
@@ -100,6 +103,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     let mut run = Run {
         setup: setup.clone(),
         ops: ops.to_vec(),
+        atomic,
         description: Description::default(),
         log: Log::of(&base).map_err(RecordError::Read)?,
         media: log::media(base),

@@ -64,6 +64,8 @@ fn empty(setup: &Setup, base: Vec<Layer>, log: Log, model: Model) -> Run {
     Run {
         setup: setup.clone(),
         ops: Vec::new(),
+        // Nothing that has more is done.
+        atomic: u64::MAX,
         description: Description::default(),
         log,
         media: log::media(base),
@@ -105,7 +107,8 @@ impl Trial {
         }
         drop(state);
         // What consists of several atomic steps may fail between them: then nobody can tell what it has done.
-        for op in ops.iter().filter(|op| !op.is_stepwise()) {
+        let atomic = library.atomic_bytes();
+        for op in ops.iter().filter(|op| !op.is_stepwise(atomic)) {
             let stopped = self.all.state.lock().stops;
             let call = self.run.ops.len() as u64;
             self.all.domain.mark(2 * call);

@@ -285,10 +285,11 @@ impl Op {
         }
     }
 
-    /// Whether a crash in its midst may leave part of it: a call that is a sequence of atomic steps.
-    pub fn is_stepwise(&self) -> bool {
+    /// Whether a crash in its midst may leave part of it: a call that is a sequence of atomic steps, as a write of more
+    /// than `atomic` bytes is.
+    pub fn is_stepwise(&self, atomic: u64) -> bool {
         match self {
-            Self::Write { len, .. } | Self::Append { len, .. } => *len > ATOMIC_WRITE,
+            Self::Write { len, .. } | Self::Append { len, .. } => *len > atomic,
             // What moves, moves as one.
             Self::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } => false,
             Self::Fallocate { .. } | Self::Copy { .. } => true,
@@ -296,6 +297,3 @@ impl Op {
         }
     }
 }
-
-/// Bytes that a write may have and still be atomic on the smallest volume that tests make.
-const ATOMIC_WRITE: u64 = 64 * 1024;

@@ -39,6 +39,11 @@ impl Library {
         Ok(Self { media, options: options.clone(), clock, volume, handles: BTreeMap::new(), failure: None })
     }
 
+    /// Bytes that a write may have and still be atomic; 0 after a failed remount.
+    pub fn atomic_bytes(&self) -> u64 {
+        self.volume.as_ref().map_or(0, |volume| volume.inodes().atomic_bytes())
+    }
+
     /// The open volume.
     ///
     /// # Errors

@@ -109,6 +109,9 @@ impl fmt::Display for Program {
     }
 }
 
+/// Bytes that a write may have and still be atomic on the smallest volume that threads work on.
+const ATOMIC_WRITE: u64 = 64 << 10;
+
 fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
     match op {
         _ if thread >= MOST_THREADS => return Err("there are too many threads"),
@@ -117,7 +120,7 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
         Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } | Op::Exchange { .. } => {
             return Err("bytes that move cannot be followed through every order");
         }
-        op if op.is_stepwise() => return Err("it is not atomic"),
+        op if op.is_stepwise(ATOMIC_WRITE) => return Err("it is not atomic"),
         _ => {}
     }
     if handles(op).iter().any(|handle| **handle >= HANDLES - 1) { Err("there is no such handle") } else { Ok(()) }
