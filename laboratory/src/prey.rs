@@ -109,7 +109,7 @@ impl Prey {
     }
 
     fn in_pool(&self, image: &Layer, workload: &Workload) -> Layer {
-        disks::in_pool(image, workload.mount.lines(), self.domain)
+        disks::in_pool(image, workload.mount.lines(), 0, self.domain)
     }
 
     fn is_in_pool(&self, workload: &Workload) -> bool {

@@ -11,7 +11,7 @@ use crate::pages::PageArea;
 use crate::ring::Span;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
-use ondol_medium::Pool;
+use ondol_medium::{AreaKind, Pool};
 
 /// What to do where something that was committed is not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Contents {
             }
             Found::Log(area, tail) => (area, tail),
         };
-        let found = Self::read_all((area, PageArea::of(pool)), tail, on_damage)?;
+        let found = Self::read_all((area, PageArea::of(pool, AreaKind::JOURNAL_PAGES)), tail, on_damage)?;
         found.area.mend(found.tail)?;
         Ok(found)
     }
@@ -74,8 +74,16 @@ impl Contents {
     pub fn inspect(pool: &Pool, on_damage: OnDamage) -> Result<Option<Self>> {
         match Area::find(pool, [0; 16])? {
             Found::Nothing(_) => Ok(None),
-            Found::Log(area, tail) => Self::read_all((area, PageArea::of(pool)), tail, on_damage).map(Some),
+            Found::Log(area, tail) => {
+                Self::read_all((area, PageArea::of(pool, AreaKind::JOURNAL_PAGES)), tail, on_damage).map(Some)
+            }
         }
+    }
+
+    /// The same log, whose records name pages of the page table in its pool, and none of an area of their own.
+    #[must_use]
+    pub fn over_table(self, pool: &Pool) -> Self {
+        Self { pages: PageArea::of(pool, AreaKind::PAGE_DATA), ..self }
     }
 
     /// The pages that records may name, if the pool has any.
