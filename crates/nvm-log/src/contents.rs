@@ -4,7 +4,7 @@
 //! passes over. No commit line is durable before what it commits, so whatever is missing below a commit that is there is damage, and no
 //! crash.
 
-use crate::area::{Area, Found};
+use crate::area::{Area, Found, RING_AT};
 use crate::error::{Damage, Fault, LogError, Result};
 use crate::format::{LIMIT, LINE, Seal, Tail};
 use crate::pages::PageArea;
@@ -78,6 +78,18 @@ impl Contents {
                 Self::read_all((area, PageArea::of(pool, AreaKind::JOURNAL_PAGES)), tail, on_damage).map(Some)
             }
         }
+    }
+
+    /// Makes what the log of a pool holds, and its header, nothing: whoever opens it next makes a new one. Durable when this returns.
+    ///
+    /// # Errors
+    /// The memory's failure.
+    pub fn erase(pool: &Pool) -> Result<()> {
+        let Some(area) = pool.area(AreaKind::JOURNAL_LOG) else { return Ok(()) };
+        let mut batch = pool.nvm().stored();
+        batch.zero(area.start, area.len.min(RING_AT))?;
+        batch.write_back().fence()?;
+        Ok(())
     }
 
     /// The same log, whose records name pages of the page table in its pool, and none of an area of their own.
