@@ -19,13 +19,14 @@ pub struct Disks<S> {
 /// NVM with an image under a page table.
 struct Home {
     memory: Memory,
+    /// With the pages lent that its log names, if it has one.
     table: ondol::Result<Arc<PageTable>>,
 }
 
 impl Home {
     fn new(layer: &Layer, recorded: Option<(&Arc<PowerDomain>, u32)>) -> Self {
         let memory = Memory::new(layer, recorded);
-        let attach = |pool: &Arc<Mutex<Pool>>| Ok(Arc::new(PageTable::attach(&pool.lock())?));
+        let attach = |pool: &Arc<Mutex<Pool>>| Ok(Arc::new(ondol::attach_table(&pool.lock())?));
         let table = memory.opened().and_then(attach);
         Self { memory, table }
     }
@@ -241,7 +242,7 @@ impl<S: BlockStore + 'static> Disks<S> {
     /// As [`Media::with_journal`]; the pool is damaged.
     pub fn media(&self) -> ondol::Result<Media> {
         let media = match (&self.home, self.stores.as_slice()) {
-            (Some(home), _) => Media::image(home.table()?),
+            (Some(home), _) => Media::in_pool(home.table()?, home.memory.opened()?.clone()),
             (None, [image, journal]) => Media::with_journal(image.clone(), journal.clone())?,
             (None, stores) => Media::image(stores[0].clone()),
         };

@@ -235,6 +235,25 @@ pub const SWAP: &[Planted] = &[
     Planted { mount: Mount::Roomy, ..swap(Defect::SwappedSuperseded, "create /a 0644", THREE) },
 ];
 
+/// The defects that show in engine `remap`, data journaled.
+pub const REMAP: &[Planted] = &[
+    remap(Defect::MissingFlushBeforeTail, "create /a 0644", "write /a 0 9000 #1\nremount"),
+    remap(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    remap(Defect::RemapSkipped, "create /a 0644", "write /a 0 9000 #1\nremount"),
+    // There are not pages enough for all writes: a checkpoint of what was committed comes before the last ones are.
+    remap(
+        Defect::RemapUncommitted,
+        "create /a 0644\nwrite /a 0 60K #1",
+        "write /a 0 60K #2\nfsync /a\nwrite /a 0 60K #3\nwrite /a 60K 60K #4\nwrite /a 120K 60K #5\nsync",
+    ),
+    remap(Defect::RemapUnclaimed, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
+    remap(Defect::UnfilledPage, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
+];
+
+const fn remap(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
+    Planted { engine: JournalEngine::Remap, ..swap(defect, before, calls) }
+}
+
 const fn swap(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     Planted { engine: JournalEngine::Swap, data: DataMode::Journal, image: Kind::Pool, ..simple(defect, before, calls) }
 }
