@@ -182,7 +182,8 @@ impl<R: VolumeRun> Subject for R {
 fn open<R: VolumeRun, S: BlockStore + 'static>(run: &R, disks: &Disks<S>) -> ondol::Result<Volume> {
     let (options, seed) = run.opening();
     // What has been taken out of its pool has the same log.
-    let is_out = !disks.has_home_pool() && options.journal() == Some(JournalEngine::Swap);
+    let needs_pool = matches!(options.journal(), Some(JournalEngine::Swap | JournalEngine::Remap));
+    let is_out = !disks.has_home_pool() && needs_pool;
     let options = if is_out { &options.clone().with_journal(JournalEngine::Classic) } else { options };
     Volume::open_stepped(disks.media()?, options, clock(seed ^ 0xFFFF))
 }

@@ -109,11 +109,12 @@ impl Prey {
     }
 
     fn in_pool(&self, image: &Layer, workload: &Workload) -> Layer {
-        disks::in_pool(image, workload.mount.lines(), self.domain)
+        let log = if self.engine == JournalEngine::Remap { workload.mount.pool(PAGE) } else { 0 };
+        disks::in_pool(image, workload.mount.lines(), log, self.domain)
     }
 
     fn is_in_pool(&self, workload: &Workload) -> bool {
-        workload.image == Kind::Pool || self.engine == JournalEngine::Swap
+        workload.image == Kind::Pool || matches!(self.engine, JournalEngine::Swap | JournalEngine::Remap)
     }
 
     fn setup(&self, disks: &[Layer], workload: &Workload) -> run::Setup {
@@ -222,7 +223,7 @@ impl Prey {
         if *mount != Mount::default() {
             arguments += &format!(" --mount {mount}");
         }
-        let has_memory = self.engine == JournalEngine::Scalable || self.is_in_pool(workload);
+        let has_memory = self.engine.logs_records() || self.is_in_pool(workload);
         if has_memory && self.domain != Domain::Adr {
             arguments += &format!(" --domain {}", self.domain);
         }

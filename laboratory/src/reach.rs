@@ -66,9 +66,11 @@ impl Tally {
 pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
     Place::ALL.iter().copied().filter(move |place| match place.engines() {
         Engines::All => true,
-        Engines::Images => engine != JournalEngine::Scalable,
+        Engines::Images => !engine.logs_records(),
         Engines::Compressed => engine == JournalEngine::Compressed,
+        Engines::Records => engine.logs_records(),
         Engines::Scalable => engine == JournalEngine::Scalable,
+        Engines::Remap => engine == JournalEngine::Remap,
         Engines::Swap => engine == JournalEngine::Swap,
         Engines::Jbd2 => engine.logs_as_jbd2(),
     })

@@ -55,7 +55,10 @@ impl Hunt {
             let new = self.tally.missed(engine).into_iter().filter(|place| report.reach.of(*place).crashed > 0);
             let new: Vec<&str> = new.map(Place::name).collect();
             println!("{} {data:?} {}: {} states; {}", engine.name(), workload.name, report.distinct, new.join(" "));
-            println!("  missed: {}", self.tally.missed(engine).into_iter().map(Place::name).collect::<Vec<_>>().join(" "));
+            println!(
+                "  missed: {}",
+                self.tally.missed(engine).into_iter().map(Place::name).collect::<Vec<_>>().join(" ")
+            );
         }
         self.tally.add(&report.reach);
     }

@@ -1,6 +1,6 @@
 //! Failing on purpose: errors at the n-th read, write or flush.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, Result};
+use crate::{BlockError, BlockStats, BlockStore, Caps, PageLender, Result};
 use ondol_env::sync::Mutex;
 use std::io::{Error, IoSlice};
 
@@ -103,6 +103,10 @@ impl<S: BlockStore> BlockStore for Faulty<S> {
     fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {
         self.trip("exchange", offset, bytes.len() as u64)?;
         self.inner.exchange(pairs, offset, bytes)
+    }
+
+    fn lender(&self) -> Option<&dyn PageLender> {
+        self.inner.lender()
     }
 
     fn stats(&self) -> BlockStats {

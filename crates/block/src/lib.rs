@@ -3,7 +3,7 @@
 //! ```text
 //!   journal engines, volume
 //!            |
-//!       BlockStore          read, borrow, write, flush, discard, exchange + Caps
+//!       BlockStore          read, borrow, write, flush, discard, exchange + Caps; PageLender of stores that copy on write
 //!            |
 //!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore / ModelStore (wrap others)
 //! ```
@@ -16,6 +16,7 @@ mod fault;
 mod file;
 mod join;
 mod layer;
+mod lender;
 pub mod model;
 mod overlay;
 pub mod passed;
@@ -29,6 +30,7 @@ pub use fault::{FaultPlan, Faulty};
 pub use file::{Access, FileStore, open_file, reopen};
 pub use join::JoinedStore;
 pub use layer::LayerStore;
+pub use lender::PageLender;
 pub use overlay::OverlayStore;
 pub use ram::RamStore;
 pub use record::Recorder;

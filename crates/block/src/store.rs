@@ -1,6 +1,6 @@
 //! The trait.
 
-use crate::{BlockError, BlockStats, Result};
+use crate::{BlockError, BlockStats, PageLender, Result};
 use std::io::IoSlice;
 
 /// What a store can do beyond reading and writing; the facade refuses an engine that its home cannot carry.
@@ -100,6 +100,11 @@ pub trait BlockStore: Send + Sync {
         let (name, len) = (self.name().to_owned(), bytes.len() as u64);
         let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "its blocks cannot be exchanged");
         Err(BlockError::Io { op: "exchange", name, offset, len, source })
+    }
+
+    /// Its free pages, if it copies on write and lends them.
+    fn lender(&self) -> Option<&dyn PageLender> {
+        None
     }
 
     /// What this store has done since it was opened.

@@ -23,6 +23,8 @@ pub enum Subject {
     Scalable,
     /// Engine `swap`.
     Swap,
+    /// `remap` alone.
+    Remap,
     /// NVM pools.
     Pool,
     /// The NVM write buffer.
@@ -149,6 +151,10 @@ defects! {
     SwappedEscaped "swapped-escaped" Swap "A checkpoint swaps images that the log has in another form.",
     SwappedLookalike "swapped-lookalike" Swap "What looks like a block of the log is swapped into it.",
     SwappedBeforeTail "swapped-before-tail" Swap "A checkpoint swaps its blocks, and moves the tail in a second step.",
+    RemapSkipped "remap-skipped" Remap "A checkpoint does not tell the page table which pages blocks have.",
+    RemapUncommitted "remap-uncommitted" Remap "The page table is told of a page before the record that names it is committed.",
+    RemapUnclaimed "remap-unclaimed" Remap "Recovery writes before the pages that the log names are claimed.",
+    UnfilledPage "unfilled-page" Remap "A record names a page that is not filled.",
     PoolMissingWriteBack "pool-missing-write-back" Pool "A record in the NVM pool is not written back from the CPU's caches.",
     PoolMissingFence "pool-missing-fence" Pool "What is written back to the NVM pool is not waited for.",
     PoolUncheckedChecksum "pool-unchecked-checksum" Pool "Recovery does not verify the checksums of the NVM pool.",
@@ -198,6 +204,7 @@ impl fmt::Display for Subject {
             Self::Compressed => "compressed",
             Self::Scalable => "scalable",
             Self::Swap => "swap",
+            Self::Remap => "remap",
             Self::Pool => "pool",
             Self::Buffer => "buffer",
             Self::Log => "log",

@@ -49,6 +49,10 @@ pub(crate) trait Home: Send + Sync {
     fn committed(&self, block: u64) -> Option<Block>;
     /// Reads the block from home.
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()>;
+    /// Reads bytes of a block that lie neither in memory nor where the store has the block. False: they do not.
+    fn read_elsewhere(&self, _block: u64, _offset: usize, _into: &mut [u8]) -> Result<bool> {
+        Ok(false)
+    }
 }
 
 /// One live block.
@@ -71,7 +75,7 @@ pub(crate) struct BufState {
     pub(crate) dirty: Ranges,
     /// The running transaction has allocated this block of data: no committed state reaches what it held.
     pub(crate) newborn: bool,
-    /// Home has been given these very bytes since the block was allocated. Where it has them durably, the buffer need not have them.
+    /// Home has been given these very bytes since the block was allocated, or a page that a record names has them: the buffer need not have them then.
     pub(crate) home: bool,
     /// The block was freed: it is neither journaled nor written home any more.
     pub(crate) freed: bool,
@@ -275,12 +279,17 @@ impl Cache {
         buf.and_then(|b| b.state.lock().image()).or_else(|| self.home.committed(block))
     }
 
+    /// As [`Home::read_elsewhere`].
+    pub(crate) fn read_elsewhere(&self, block: u64, offset: usize, into: &mut [u8]) -> Result<bool> {
+        self.home.read_elsewhere(block, offset, into)
+    }
+
     /// Whether the running or the committing transaction, or an open handle, has the block.
     pub(crate) fn is_running(&self, block: u64) -> bool {
         self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1)
     }
 
-    /// Gives up the bytes of a block that home has durably, if they are still `image` and nobody may be about to change them: `others` hold the buffer beside the
+    /// Gives up the bytes of a block that home has durably, or whose place is known otherwise, if they are still `image` and nobody may be about to change them: `others` hold the buffer beside the
     /// cache. Then calls `done`, under the buffer's lock.
     pub(crate) fn let_go(&self, block: u64, image: &Block, others: usize, done: impl FnOnce(&Arc<Buf>)) -> bool {
         // Whoever wants the buffer comes by here.

@@ -24,6 +24,11 @@ pub(crate) fn read(
             }
             buf[at - offset..stop - offset].copy_from_slice(&image[at % size..at % size + stop - at]);
             home_from = stop;
+        } else if cache.read_elsewhere(block + (at / size) as u64, at % size, &mut buf[at - offset..stop - offset])? {
+            if home_from < at {
+                store.read(base + home_from as u64, &mut buf[home_from - offset..at - offset])?;
+            }
+            home_from = stop;
         }
         at = stop;
     }

@@ -32,6 +32,7 @@ mod in_place;
 pub mod jbd2;
 mod ranges;
 mod read_only;
+pub mod remap;
 mod ring;
 mod salvage;
 pub mod scalable;

@@ -11,7 +11,7 @@ use std::ops::Range;
 const COPIES: [u64; 2] = [0, PAGE];
 /// Where the tail lies in the page of its copy.
 const TAIL_AT: u64 = PAGE / 2;
-const RING_AT: u64 = 2 * PAGE;
+pub(crate) const RING_AT: u64 = 2 * PAGE;
 
 /// Lines that a ring has at least.
 pub(crate) const LEAST: u64 = 64;

@@ -4,14 +4,14 @@
 //! passes over. No commit line is durable before what it commits, so whatever is missing below a commit that is there is damage, and no
 //! crash.
 
-use crate::area::{Area, Found};
+use crate::area::{Area, Found, RING_AT};
 use crate::error::{Damage, Fault, LogError, Result};
 use crate::format::{LIMIT, LINE, Seal, Tail};
 use crate::pages::PageArea;
 use crate::ring::Span;
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
-use ondol_medium::Pool;
+use ondol_medium::{AreaKind, Pool};
 use std::ops::Range;
 
 /// What to do where something that was committed is not there any more.
@@ -63,7 +63,7 @@ impl Contents {
             }
             Found::Log(area, tail) => (area, tail),
         };
-        let found = Self::read_all((area, PageArea::of(pool)), tail, on_damage)?;
+        let found = Self::read_all((area, PageArea::of(pool, AreaKind::JOURNAL_PAGES)), tail, on_damage)?;
         found.area.mend(found.tail)?;
         Ok(found)
     }
@@ -75,8 +75,28 @@ impl Contents {
     pub fn inspect(pool: &Pool, on_damage: OnDamage) -> Result<Option<Self>> {
         match Area::find(pool, [0; 16])? {
             Found::Nothing(_) => Ok(None),
-            Found::Log(area, tail) => Self::read_all((area, PageArea::of(pool)), tail, on_damage).map(Some),
+            Found::Log(area, tail) => {
+                Self::read_all((area, PageArea::of(pool, AreaKind::JOURNAL_PAGES)), tail, on_damage).map(Some)
+            }
         }
+    }
+
+    /// Makes what the log of a pool holds, and its header, nothing: whoever opens it next makes a new one. Durable when this returns.
+    ///
+    /// # Errors
+    /// The memory's failure.
+    pub fn erase(pool: &Pool) -> Result<()> {
+        let Some(area) = pool.area(AreaKind::JOURNAL_LOG) else { return Ok(()) };
+        let mut batch = pool.nvm().stored();
+        batch.zero(area.start, area.len.min(RING_AT))?;
+        batch.write_back().fence()?;
+        Ok(())
+    }
+
+    /// The same log, whose records name pages of the page table in its pool, and none of an area of their own.
+    #[must_use]
+    pub fn over_table(self, pool: &Pool) -> Self {
+        Self { pages: PageArea::of(pool, AreaKind::PAGE_DATA), ..self }
     }
 
     /// The pages that records may name, if the pool has any.

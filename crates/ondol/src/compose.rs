@@ -51,10 +51,10 @@ const INODE_BYTES: u64 = 640;
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.read_only { Access::Read } else { Access::Write };
-    let store = home::open(path, access)?;
     let media = match &options.journal_path {
-        None => Media::image(store),
+        None => home::media(path, access)?,
         Some(journal) => {
+            let store = home::open(path, access)?;
             let block_size = open_image(store.clone(), options)?.superblock().block_size();
             Media::joined(store, Arc::new(claim::open(journal, access)?), block_size)?
         }
@@ -122,7 +122,7 @@ fn open_whole(
         JournalEngine::Classic => Arc::new(jbd2::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Compressed => Arc::new(compressed::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Swap => Arc::new(swap::open(store.clone(), map, client, env.clone(), config)?),
-        JournalEngine::Scalable => {
+        JournalEngine::Scalable | JournalEngine::Remap => {
             let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), (config, options.buffer))?;
             attached = Some(hold);
             Arc::new(engine)

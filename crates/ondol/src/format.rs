@@ -96,6 +96,12 @@ impl FormatOptions {
         self
     }
 
+    /// The same, with this engine if none was asked for.
+    pub(crate) fn journal_or(mut self, engine: JournalEngine) -> Self {
+        self.journal.get_or_insert(engine);
+        self
+    }
+
     /// Make the volume even where there is something already, which is then lost.
     #[must_use]
     pub fn force(mut self, yes: bool) -> Self {
@@ -122,8 +128,8 @@ impl Volume {
             return home::format(pool, options);
         }
         let fail = |what: String| Error::Format { target: path.display().to_string(), what };
-        if options.journal == Some(JournalEngine::Swap) {
-            return Err(fail(format!("engine swap needs {}", crate::nvm::SWAPS)));
+        if let Some(engine @ (JournalEngine::Swap | JournalEngine::Remap)) = options.journal {
+            return Err(fail(format!("engine {} needs {}", engine.name(), crate::nvm::IN_POOL)));
         }
         let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
         match std::fs::metadata(path) {
@@ -178,7 +184,7 @@ pub(crate) fn plan(
     }
     let data = options.data.unwrap_or(match engine {
         JournalEngine::Classic | JournalEngine::Scalable => DataMode::Ordered,
-        JournalEngine::Compressed | JournalEngine::Swap => DataMode::Journal,
+        JournalEngine::Compressed | JournalEngine::Swap | JournalEngine::Remap => DataMode::Journal,
     });
     o.journal_extension = Extension { engine: engine.code(), data: data_code(data), ..Extension::default() };
     o.roomy_journal = engine == JournalEngine::Compressed;

@@ -4,12 +4,16 @@
 use crate::format::plan;
 use crate::info::uuid_text;
 use crate::machine::claim;
-use crate::{Error, FormatOptions, Result};
-use ondol_block::{Access, BlockStore};
-use ondol_env::sync::Arc;
+use crate::media::Media;
+use crate::{Error, FormatOptions, JournalEngine, Result, nvm};
+use ondol_block::{Access, BlockStore, PageLender};
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_format::mkfs::Chunk;
-use ondol_medium::{Access as NvmAccess, Nvm, NvmOptions, PAGE, Pool, PoolSpec};
+use ondol_journal::{JournalError, remap};
+use ondol_medium::{Access as NvmAccess, AreaKind, Nvm, NvmOptions, PAGE, Pool, PoolSpec};
+use ondol_nvm_log::{Contents, OnDamage};
 use ondol_page_table::{PageTable, TableSpec, has_table, pool_size};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -36,6 +40,13 @@ pub(crate) fn open(target: &Path, access: Access) -> Result<Arc<dyn BlockStore>>
     })
 }
 
+/// As [`open`], with the pool that the image lies in, if it does.
+pub(crate) fn media(target: &Path, access: Access) -> Result<Media> {
+    let Some(pool) = pool_of(target) else { return Ok(Media::image(open(target, access)?)) };
+    let pool = open_pool(pool, access)?;
+    Ok(Media::in_pool(Arc::new(attach(&pool)?), Arc::new(Mutex::new(pool))))
+}
+
 /// As [`open`] for reading only; the kernel may be writing to a file or device.
 pub(crate) fn look(target: &Path) -> Result<Arc<dyn BlockStore>> {
     Ok(match pool_of(target) {
@@ -45,11 +56,35 @@ pub(crate) fn look(target: &Path) -> Result<Arc<dyn BlockStore>> {
 }
 
 fn open_pool(path: &Path, access: Access) -> Result<Pool> {
-    crate::nvm::open(path, access == Access::Read)
+    nvm::open(path, access == Access::Read)
 }
 
 fn table(pool: &Path, access: Access) -> Result<PageTable> {
-    Ok(PageTable::attach(&open_pool(pool, access)?)?)
+    attach(&open_pool(pool, access)?)
+}
+
+/// Attaches the page table in a pool. Pages that a log in the same pool names are nobody else's from the first write on.
+///
+/// # Errors
+/// There is no table, or it is damaged; the medium's failure.
+pub fn attach(pool: &Pool) -> Result<PageTable> {
+    let table = PageTable::attach(pool)?;
+    if plant::is(Defect::RemapUnclaimed) {
+        return Ok(table);
+    }
+    let named = match pool.area(AreaKind::JOURNAL_LOG) {
+        Some(_) => Contents::inspect(pool, OnDamage::GoOn)
+            .map_err(JournalError::from)
+            .map(|found| found.map(|c| remap::pages(&c))),
+        None => Ok(None),
+    };
+    match named {
+        Ok(Some(Ok(pages))) => table.claim(&pages),
+        Ok(None) => {}
+        // Whoever recovers it is refused, and says why.
+        Ok(Some(Err(e))) | Err(e) => tracing::warn!("{}: {e}", pool.nvm().name()),
+    }
+    Ok(table)
 }
 
 /// The page table of an image in a pool. Numbers of pages of 4096 bytes.
@@ -84,7 +119,7 @@ pub(crate) fn table_info(target: &Path) -> Result<Option<TableInfo>> {
     }))
 }
 
-/// Makes an empty volume in a pool.
+/// Makes an empty volume in a pool. It asks for engine `remap` unless told otherwise.
 pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<()> {
     let target = target_of(pool);
     let fail = |what: String| Error::Format { target: target.display().to_string(), what };
@@ -93,6 +128,7 @@ pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<()> {
         return Err(fail(format!("a page table has blocks of {PAGE} bytes, and the volume must have the same")));
     }
     let options = options.clone().block_size(PAGE as u32);
+    let options = options.journal_or(JournalEngine::Remap);
     let planned = |size: u64| plan(&options, size, true).map_err(|e| fail(e.to_string()));
     make(pool, size, force, planned, |plan, table| {
         plan.emit(|chunk| match chunk {
@@ -130,6 +166,7 @@ pub(crate) fn make<T>(
         if !force && has_table(&pool)? {
             return Err(Error::Holds { target: target(), what: "an image under a page table".into() });
         }
+        nvm::renew_log(&mut pool, size)?;
         let spec = TableSpec { uuid: System.random_uuid(), blocks: size.map(|bytes| bytes / PAGE), reserve: None };
         let contents = ready(spec.fits(&pool)? * PAGE)?;
         spec.make(&mut pool)?;
@@ -150,7 +187,7 @@ fn create(path: &Path, size: u64) -> Result<Pool> {
         target: target_of(path).display().to_string(),
         what: format!("{size} bytes are no size of an image in a pool"),
     };
-    let bytes = pool_size(size).ok_or_else(too_large)?;
+    let bytes = pool_size(size).ok_or_else(too_large)? + nvm::log_bytes(size);
     let nvm = Nvm::create(path, bytes, &NvmOptions { access: NvmAccess::Write, ..NvmOptions::default() })?;
     Ok(Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?)
 }

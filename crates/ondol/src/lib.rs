@@ -59,7 +59,7 @@ mod words;
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
-pub use home::{TableInfo, pool_of};
+pub use home::{TableInfo, attach as attach_table, pool_of};
 pub use info::{Counters, Info, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media,

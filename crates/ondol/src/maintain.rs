@@ -9,7 +9,7 @@ use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Superblock;
-use ondol_journal::{LogMap, jbd2, swap};
+use ondol_journal::{LogMap, jbd2, remap, swap};
 use ondol_volume::{Error as VolumeError, Image};
 use serde::Serialize;
 use std::path::Path;
@@ -46,8 +46,7 @@ impl RecoverReport {
 /// # Errors
 /// The image is in use, corrupt, or needs a feature that is not known.
 pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
-    let store = home::open(path.as_ref(), Access::Write)?;
-    compose::recover(&Media::image(store), Arc::new(System))
+    compose::recover(&home::media(path.as_ref(), Access::Write)?, Arc::new(System))
 }
 
 /// As [`recover`], of an image whose last changes lie in the NVM pool at `pool`. Image and pool need each other no more then.
@@ -55,8 +54,7 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
 /// # Errors
 /// As [`recover`]; the pool is in use, is none, or is another.
 pub fn recover_with_pool(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<RecoverReport> {
-    let store = home::open(path.as_ref(), Access::Write)?;
-    let media = Media::image(store).with_pool(nvm::open(pool.as_ref(), false)?);
+    let media = home::media(path.as_ref(), Access::Write)?.with_pool(nvm::open(pool.as_ref(), false)?);
     compose::recover(&media, Arc::new(System))
 }
 
@@ -99,8 +97,14 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
     if tune.journal == Some(JournalEngine::Scalable) {
         return Err(state(nvm::NOT_ASKED_FOR));
     }
-    if tune.journal == Some(JournalEngine::Swap) && !swap::is_possible(&*store, image.superblock().block_size()) {
-        return Err(state(&format!("engine swap needs {}", nvm::SWAPS)));
+    let block_size = image.superblock().block_size();
+    let is_possible = match tune.journal {
+        Some(JournalEngine::Swap) => swap::is_possible(&*store, block_size),
+        Some(JournalEngine::Remap) => remap::is_possible(&*store, block_size),
+        _ => true,
+    };
+    if let (Some(engine), false) = (tune.journal, is_possible) {
+        return Err(state(&format!("engine {} needs {}", engine.name(), nvm::IN_POOL)));
     }
     image.require_unused(&*env)?;
     if image.superblock().journal_inum().is_none() {
@@ -235,7 +239,8 @@ pub(crate) fn holds_transactions(media: &Media, image: &Image) -> Result<bool> {
         return Ok(image.needs_recovery() && sb.journal_device_uuid().is_some());
     }
     let map = media.log_map(image)?;
-    if jbd2::info(image.store(), &map)?.dirty {
+    let journal = jbd2::info(image.store(), &map)?;
+    if journal.dirty || journal.nvm.is_some() {
         return Ok(true);
     }
     // Fast commits may follow an empty log.

@@ -15,6 +15,8 @@ pub struct Media {
     pub(crate) store: Arc<dyn BlockStore>,
     journal: Option<External>,
     pub(crate) pool: Option<Arc<Mutex<Pool>>>,
+    /// The NVM pool that the image lies in, if it does.
+    pub(crate) home: Option<Arc<Mutex<Pool>>>,
     /// What is written stays in memory.
     pub(crate) in_memory: bool,
 }
@@ -31,7 +33,12 @@ struct External {
 impl Media {
     /// An image alone.
     pub fn image(store: Arc<dyn BlockStore>) -> Self {
-        Self { store, journal: None, pool: None, in_memory: false }
+        Self { store, journal: None, pool: None, home: None, in_memory: false }
+    }
+
+    /// An image in an NVM pool, whose page table was attached ([`crate::attach_table`]): the pool may have its log, too. The store may be another that lends the pages of that pool.
+    pub fn in_pool(table: Arc<dyn BlockStore>, pool: Arc<Mutex<Pool>>) -> Self {
+        Self { home: Some(pool), ..Self::image(table) }
     }
 
     /// An image and the device of its journal. Whether that journal is the image's is seen when it is opened.

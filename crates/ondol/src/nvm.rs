@@ -13,10 +13,11 @@ use ondol_env::{Env, System};
 use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
-use ondol_journal::{Config, JournalError, LogMap, ScalableEngine, swap};
+use ondol_journal::{Config, JournalError, LogMap, ScalableEngine, remap, swap};
 use ondol_medium::{Access, AreaKind, Nvm, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
-use ondol_volume::{Image, Shared};
+use ondol_page_table::pool_size;
+use ondol_volume::{DataMode, Image, Shared};
 use serde::Serialize;
 use std::path::Path;
 
@@ -30,8 +31,9 @@ pub(crate) fn open(path: &Path, read_only: bool) -> Result<Pool> {
     Ok(Pool::open(Nvm::open(path, &NvmOptions { access, ..NvmOptions::default() })?)?)
 }
 
-/// What an image that can have engine `swap` lies on.
-pub(crate) const SWAPS: &str = "an image in an NVM pool, and its journal in the image: `ondol mkfs nvm:POOL` makes one";
+/// What an image that can have engines `swap` and `remap` lies on.
+pub(crate) const IN_POOL: &str =
+    "an image in an NVM pool, and its journal in the image: `ondol mkfs nvm:POOL` makes one";
 
 fn state<T>(image: &Image, what: String) -> Result<T> {
     Err(Error::State { target: image.name().to_owned(), what })
@@ -57,12 +59,78 @@ pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Ext
         && !swap::is_possible(&*media.store, image.superblock().block_size())
     {
         if asked.is_some() {
-            return state(image, format!("`journal=swap` needs {SWAPS}, or choose another journal"));
+            return state(image, format!("`journal=swap` needs {IN_POOL}, or choose another journal"));
         }
         // An image that asks for it may have been exported: the log is the same.
         options.journal = Some(JournalEngine::Classic);
     }
+    remap_or_other(media, image, &mut options, asked)?;
     Ok(options)
+}
+
+/// Engine `remap` where nothing else is asked for and the image lies in a pool that can have its log; another one where only the image asks for it and it cannot be had.
+fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Option<JournalEngine>) -> Result<()> {
+    let is_wanted = options.journal.is_none_or(|engine| engine == JournalEngine::Remap);
+    if !is_wanted || (media.pool.is_some() && asked.is_none()) {
+        return Ok(());
+    }
+    let Some(home) = media.home.as_ref().filter(|_| remap::is_possible(&*media.store, image.superblock().block_size()))
+    else {
+        if asked == Some(JournalEngine::Remap) {
+            return state(image, format!("`journal=remap` needs {IN_POOL}, or choose another journal"));
+        }
+        // An image that asks for it may have been exported: its journal is empty.
+        options.journal = options.journal.map(|_| JournalEngine::Classic);
+        return Ok(());
+    };
+    let home = home.lock();
+    if home.area(AreaKind::JOURNAL_LOG).is_none() && room(&home) < LEAST_LOG {
+        let name = home.nvm().name();
+        let what = format!(
+            "the pool {name} has no log for `journal=remap`, and no room for one: `ondol export` the image and `ondol import` it into a new pool, or choose another journal"
+        );
+        if asked == Some(JournalEngine::Remap) {
+            return state(image, what);
+        }
+        tracing::debug!("{what}");
+        options.journal = options.journal.map(|_| JournalEngine::Classic);
+        return Ok(());
+    }
+    if options.journal.is_none() {
+        options.data.get_or_insert(DataMode::Journal);
+    }
+    options.journal = Some(JournalEngine::Remap);
+    Ok(())
+}
+
+/// Bytes of the log of engine `remap` in the pool of an image of `size` bytes.
+pub(crate) fn log_bytes(size: u64) -> u64 {
+    (size / LOG_PART).clamp(SMALLEST_LOG, LARGEST_LOG).next_multiple_of(PAGE)
+}
+
+/// So great a part of an image its log is, from 2 to 32 MiB; a pool that was made without is given one of at least 1 MiB.
+const LOG_PART: u64 = 32;
+const SMALLEST_LOG: u64 = 2 << 20;
+const LARGEST_LOG: u64 = 32 << 20;
+const LEAST_LOG: u64 = 1 << 20;
+
+fn room(pool: &Pool) -> u64 {
+    pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0)
+}
+
+/// A new image of `size` bytes, or as large as fits, is to lie in this pool: what a log in it has, it has no more; where there is none and room for both, one is made.
+pub(crate) fn renew_log(pool: &mut Pool, size: Option<u64>) -> Result<()> {
+    if pool.area(AreaKind::JOURNAL_LOG).is_some() {
+        Contents::erase(pool).map_err(JournalError::from)?;
+        return Ok(pool.detach()?);
+    }
+    let room = room(pool);
+    let log = log_bytes(size.unwrap_or(room));
+    let image = size.map_or(Some(SMALLEST_LOG), pool_size);
+    if image.is_some_and(|image| image + log <= room) {
+        pool.allot(AreaKind::JOURNAL_LOG, log)?;
+    }
+    Ok(())
 }
 
 /// What a volume holds of its pool as long as it is open.
@@ -115,24 +183,34 @@ pub struct Lost {
 }
 
 /// Gives up what the image at `path` has in its NVM pool, and takes away the marks that keep others from the image. A checkpoint may have been under way, so the image is
-/// marked as one with errors, for e2fsck to mend. Nothing is written to the pool at `pool`, which is only looked at for what is lost. Durable when this returns.
+/// marked as one with errors, for e2fsck to mend. Nothing is written to the pool at `pool`, which is only looked at for what is lost; the log of an image in a pool is made anew.
+/// Durable when this returns.
 ///
 /// # Errors
 /// The image is in use, or needs no pool; the pool is another, is in use, or cannot be read.
 pub fn discard(path: impl AsRef<Path>, pool: Option<&Path>) -> Result<Discarded> {
-    let store = home::open(path.as_ref(), ondol_block::Access::Write)?;
+    let media = home::media(path.as_ref(), ondol_block::Access::Write)?;
+    let store = media.store.clone();
     let image = Image::open(store.clone())?;
-    let map = Media::image(store.clone()).log_map(&image)?;
+    let map = media.log_map(&image)?;
     let Some(attached) = jbd2::info(&*store, &map)?.nvm else {
         return state(&image, "it has nothing in an NVM pool".into());
     };
     image.require_unused(&System)?;
-    let lost = match pool {
-        Some(path) => Some(lost(&image, &open(path, true)?, attached)?),
-        None => None,
+    // The pool that the image lies in has its log.
+    let home = media.home.as_ref().filter(|home| home.lock().header().uuid == attached.pool);
+    let lost = match (home, pool) {
+        (Some(home), _) => Some(lost(&image, &home.lock(), attached)?),
+        (None, Some(path)) => Some(lost(&image, &open(path, true)?, attached)?),
+        (None, None) => None,
     };
     image.mark_salvaged(true)?;
     jbd2::detach(&*store, &map)?;
+    if let Some(home) = home {
+        let mut home = home.lock();
+        Contents::erase(&home).map_err(JournalError::from)?;
+        home.detach()?;
+    }
     Ok(Discarded { pool: uuid_text(&attached.pool), lost })
 }
 
@@ -187,11 +265,21 @@ pub(crate) fn attach(
     env: Arc<dyn Env>,
     (config, buffer): (Config, Option<u64>),
 ) -> Result<(ScalableEngine, Hold)> {
-    let Some(shared_pool) = &media.pool else { return state(image, "no NVM pool".into()) };
+    // In front of the image, or the one that it lies in.
+    let in_front = media.pool.is_some();
+    let Some(shared_pool) = media.pool.as_ref().or(media.home.as_ref()) else {
+        return state(image, "no NVM pool".into());
+    };
     let sb = image.superblock();
     let mut pool = shared_pool.lock();
-    lay_out(&mut pool, image, buffer)?;
+    if in_front {
+        lay_out(&mut pool, image, buffer)?;
+    } else if pool.area(AreaKind::JOURNAL_LOG).is_none() {
+        let log = log_bytes(media.store.size()).min(room(&pool) / PAGE * PAGE);
+        pool.allot(AreaKind::JOURNAL_LOG, log)?;
+    }
     let contents = Contents::open(&pool, &*env, OnDamage::Refuse).map_err(JournalError::from)?;
+    let contents = if in_front { contents } else { contents.over_table(&pool) };
     if let Some(newest) = contents.commits().last() {
         let what = format!(
             "the pool {} has {} commits, up to number {}, which this image does not know of: one of both is a copy from another time",
@@ -206,7 +294,8 @@ pub(crate) fn attach(
     let log = Log::start(contents, env.clone(), &ondol_nvm_log::Options::default()).map_err(JournalError::from)?;
     let (block_size, blocks) = (sb.block_size() as usize, sb.blocks_count());
     let ground = Ground { store: media.store.clone(), block_size, blocks, log, client, env };
-    Ok((ScalableEngine::new(ground, config), Hold { map, attached, pool: shared_pool.clone() }))
+    let engine = if in_front { ScalableEngine::new(ground, config) } else { remap::open(ground, config)? };
+    Ok((engine, Hold { map, attached, pool: shared_pool.clone() }))
 }
 
 /// File data takes so much of a new pool at most, unless told otherwise: more than a cache of the usual size keeps back is of no use.
@@ -250,7 +339,9 @@ pub(crate) fn recover(
     (map, attached): (&LogMap, Attached),
     on_damage: OnDamage,
 ) -> Result<(Recovered, Option<String>)> {
-    let Some(pool) = &media.pool else {
+    let is_home = |pool: &&Arc<Mutex<Pool>>| pool.lock().header().uuid == attached.pool;
+    let home = media.home.as_ref().filter(is_home);
+    let Some(pool) = home.or(media.pool.as_ref()) else {
         let wanted = uuid_text(&attached.pool);
         let what = format!("its last changes lie in the NVM pool with UUID {wanted}: name it with `nvm=POOL`");
         return state(image, what);
@@ -263,6 +354,8 @@ pub(crate) fn recover(
         false => Some(Contents::open(&pool, &System, on_damage).map_err(JournalError::from)?),
     };
     let Some(contents) = contents else { return Ok(Default::default()) };
+    let contents = if home.is_some() { contents.over_table(&pool) } else { contents };
+    let pages = if home.is_some() { remap::pages(&contents)? } else { Vec::new() };
     let damage = contents.damage().map(|damage| format!("the log of {name}: {damage}"));
     // A pool that is one attach ahead and empty: a crash came between the two steps.
     let is_ahead = header.epoch == attached.epoch + 1 && contents.commits().is_empty();
@@ -289,6 +382,7 @@ pub(crate) fn recover(
     if !media.in_memory {
         let env: Arc<dyn Env> = Arc::new(System);
         drop(Log::start(contents, env, &ondol_nvm_log::Options::default()).map_err(JournalError::from)?);
+        media.store.lender().into_iter().for_each(|lender| lender.give(&pages));
     }
     jbd2::detach(&*media.store, map)?;
     Ok((recovered, damage))

@@ -91,13 +91,16 @@ pub enum JournalEngine {
     /// A log in an NVM pool, without locks that all threads meet (papers/5). While it is mounted, or when it was not unmounted cleanly, only Ondol with that pool
     /// can open the image.
     Scalable,
+    /// For an image in an NVM pool: a log in the same pool, which names pages of the image; file data is written once. While it is mounted, or when it was not unmounted
+    /// cleanly, only Ondol can open the image.
+    Remap,
 }
 
 impl JournalEngine {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Classic, Self::Compressed, Self::Swap, Self::Scalable];
-    /// Those whose log lies in the image's journal.
-    pub const OF_IMAGES: [Self; 3] = [Self::Classic, Self::Compressed, Self::Swap];
+    pub const ALL: [Self; 5] = [Self::Classic, Self::Compressed, Self::Swap, Self::Scalable, Self::Remap];
+    /// Those that an image can ask for.
+    pub const OF_IMAGES: [Self; 4] = [Self::Classic, Self::Compressed, Self::Swap, Self::Remap];
 
     /// Its name as in `journal=`.
     pub fn name(self) -> &'static str {
@@ -106,6 +109,7 @@ impl JournalEngine {
             Self::Compressed => "compressed",
             Self::Swap => "swap",
             Self::Scalable => "scalable",
+            Self::Remap => "remap",
         }
     }
 
@@ -116,12 +120,18 @@ impl JournalEngine {
             Self::Compressed => 2,
             Self::Scalable => 3,
             Self::Swap => 4,
+            Self::Remap => 5,
         }
     }
 
     /// Whether its log is jbd2's, which the kernel and e2fsck replay.
     pub fn logs_as_jbd2(self) -> bool {
         matches!(self, Self::Classic | Self::Swap)
+    }
+
+    /// Whether its log holds records, in an NVM pool.
+    pub fn logs_records(self) -> bool {
+        matches!(self, Self::Scalable | Self::Remap)
     }
 
     pub(crate) fn of_code(code: u8) -> Option<Self> {
@@ -131,7 +141,7 @@ impl JournalEngine {
 
 /// There is no journal engine of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no journal engine: choose classic, compressed, swap or scalable")]
+#[error("`{0}` is no journal engine: choose classic, compressed, swap, scalable or remap")]
 pub struct UnknownEngine(
     /// The name.
     pub String,

@@ -34,7 +34,7 @@ pub struct ForcedReport {
 /// # Errors
 /// The image is in use, is not ext4, or needs a feature that is not known; or the store's failure.
 pub fn recover_by_force(path: impl AsRef<Path>) -> Result<ForcedReport> {
-    recover_store_by_force(&home::open(path.as_ref(), Access::Write)?, Arc::new(System))
+    recover_media_by_force(&home::media(path.as_ref(), Access::Write)?, Arc::new(System))
 }
 
 /// As [`recover_by_force`], of an image whose last changes lie in the NVM pool at `pool`: where the pool's log is damaged, what was committed before the damage goes home, and
@@ -43,8 +43,8 @@ pub fn recover_by_force(path: impl AsRef<Path>) -> Result<ForcedReport> {
 /// # Errors
 /// As [`recover_by_force`]; the pool is in use, is none, or is another; its log cannot be found at all, where only giving it up helps ([`discard_nvm`](crate::discard_nvm)).
 pub fn recover_with_pool_by_force(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<ForcedReport> {
-    let store = home::open(path.as_ref(), Access::Write)?;
-    recover_media_by_force(&Media::image(store).with_pool(nvm::open(pool.as_ref(), false)?), Arc::new(System))
+    let media = home::media(path.as_ref(), Access::Write)?;
+    recover_media_by_force(&media.with_pool(nvm::open(pool.as_ref(), false)?), Arc::new(System))
 }
 
 /// As [`recover_by_force`], of the image on `store`, with any clock.

@@ -32,7 +32,7 @@ pub struct Transferred {
 /// # Errors
 /// The target is in use, is not ext4, or is corrupt; `Holds` when there is something at `to` and `force` is not set; a store's failure.
 pub fn export(target: impl AsRef<Path>, to: impl AsRef<Path>, force: bool) -> Result<Transferred> {
-    let (store, transactions) = clean(home::open(target.as_ref(), Access::Read)?)?;
+    let (store, transactions) = clean(home::media(target.as_ref(), Access::Read)?)?;
     let image = Image::open(store.clone())?;
     let sb = image.superblock();
     let size = (sb.blocks_count() * u64::from(sb.block_size())).min(store.size());
@@ -68,14 +68,13 @@ pub fn export(target: impl AsRef<Path>, to: impl AsRef<Path>, force: bool) -> Re
 }
 
 /// The image as it is once its journal is replayed and its orphans are gone: in memory, where that is not so.
-fn clean(store: Arc<dyn BlockStore>) -> Result<(Arc<dyn BlockStore>, u64)> {
-    let media = Media::image(store.clone());
-    let image = Image::open(store.clone())?;
+fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
+    let image = Image::open(media.store.clone())?;
     let is_clean = !image.needs_recovery()
         && image.superblock().last_orphan() == 0
         && !maintain::holds_transactions(&media, &image)?;
     if is_clean {
-        return Ok((store, 0));
+        return Ok((media.store, 0));
     }
     let media = media.in_memory();
     let report = compose::recover(&media, Arc::new(System))?;
@@ -98,6 +97,9 @@ pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> 
     let store = home::open(from, Access::Read)?;
     let image = Image::open(store.clone())?;
     image.require_unused(&System)?;
+    if pool_of(from).is_some() && maintain::holds_transactions(&Media::image(store.clone()), &image)? {
+        return Err(state(from, "its last changes may lie in its pool: run `ondol recover` first".into()));
+    }
     let sb = image.superblock();
     if u64::from(sb.block_size()) != PAGE {
         let what = format!("its blocks have {} bytes, a page table's {PAGE}: copy its files instead", sb.block_size());

@@ -1,5 +1,7 @@
 //! Pages that no entry of the map names. The medium has no record of them: they are what the map leaves.
 
+use std::collections::BTreeMap;
+
 /// A set of free pages, and how many are in the hands of writers that give them to the map or back.
 #[derive(Debug)]
 pub(crate) struct Free {
@@ -10,12 +12,14 @@ pub(crate) struct Free {
     /// The word where the search begins: pages are used in turn.
     next: usize,
     in_hands: u64,
+    /// Pages that are lent, and whether an entry names them.
+    lent: BTreeMap<u32, bool>,
 }
 
 impl Free {
     /// All pages but those in `used`, which has a bit for each.
     pub(crate) fn all_but(pages: u64, used: &[u64]) -> Self {
-        let mut free = Self { bits: vec![0; used.len()], pages, count: 0, next: 0, in_hands: 0 };
+        let mut free = Self { bits: vec![0; used.len()], pages, count: 0, next: 0, in_hands: 0, lent: BTreeMap::new() };
         for (index, word) in used.iter().enumerate() {
             let valid = pages.saturating_sub(index as u64 * 64);
             let mask = if valid >= 64 { !0 } else { (1 << valid) - 1 };
@@ -59,8 +63,58 @@ impl Free {
         self.in_hands -= n;
     }
 
-    /// Nothing names this page any more.
+    /// Pages that are lent.
+    pub(crate) fn lent(&self) -> u64 {
+        self.lent.len() as u64
+    }
+
+    pub(crate) fn is_lent(&self, page: u32) -> bool {
+        self.lent.contains_key(&page)
+    }
+
+    /// Lends `n` pages, if no more than `most` are lent then: all of them or none.
+    pub(crate) fn lend(&mut self, n: u64, most: u64) -> Option<Vec<u32>> {
+        if self.lent() + n > most {
+            return None;
+        }
+        let pages = self.take(n)?;
+        self.let_go(n);
+        self.lent.extend(pages.iter().map(|page| (*page, false)));
+        Some(pages)
+    }
+
+    /// Lends this page, which is free, or which an entry names.
+    pub(crate) fn claim(&mut self, page: u32) {
+        if u64::from(page) >= self.pages || self.is_lent(page) {
+            return;
+        }
+        let (word, bit) = (&mut self.bits[page as usize / 64], 1 << (page % 64));
+        let is_free = *word & bit != 0;
+        *word &= !bit;
+        self.count -= u64::from(is_free);
+        self.lent.insert(page, !is_free);
+    }
+
+    /// An entry names this page, if it is lent.
+    pub(crate) fn is_named(&mut self, page: u32) {
+        if let Some(named) = self.lent.get_mut(&page) {
+            *named = true;
+        }
+    }
+
+    /// The page is lent no more.
+    pub(crate) fn end_loan(&mut self, page: u32) {
+        if self.lent.remove(&page) == Some(false) {
+            self.give(page);
+        }
+    }
+
+    /// No entry names this page any more.
     pub(crate) fn give(&mut self, page: u32) {
+        if let Some(named) = self.lent.get_mut(&page) {
+            *named = false;
+            return;
+        }
         debug_assert!(u64::from(page) < self.pages, "{page}");
         let word = &mut self.bits[page as usize / 64];
         let bit = 1 << (page % 64);
@@ -100,5 +154,24 @@ mod tests {
         free.give(5);
         free.let_go(69);
         assert_eq!((free.take(2), free.take(1), free.in_hands()), (None, Some(vec![5]), 1));
+    }
+
+    #[test]
+    fn a_lent_page_is_free_when_it_is_given_back_and_nothing_names_it() {
+        let mut free = Free::all_but(70, &none(70));
+        assert_eq!((free.lend(3, 2), free.lend(2, 2), free.lend(1, 2)), (None, Some(vec![0, 1]), None));
+        free.is_named(0);
+        free.end_loan(0);
+        free.end_loan(1);
+        assert_eq!((free.count(), free.lent(), free.in_hands()), (69, 0, 0), "page 0 has an entry");
+        free.claim(0);
+        free.claim(5);
+        free.claim(5);
+        free.claim(70);
+        assert_eq!((free.count(), free.lent()), (68, 2));
+        free.give(0);
+        assert_eq!(free.count(), 68, "its entry has gone, and it is lent");
+        [0, 5, 5].into_iter().for_each(|page| free.end_loan(page));
+        assert_eq!((free.count(), free.lent()), (70, 0));
     }
 }

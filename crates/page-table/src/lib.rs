@@ -36,6 +36,7 @@ mod error;
 mod format;
 mod free;
 mod layout;
+mod lend;
 mod log;
 mod make;
 mod map;

@@ -4,7 +4,7 @@ use crate::error::TableError;
 use crate::table::PageTable;
 use crate::transaction::Transaction;
 use crate::write::Source;
-use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, Swaps, check_range};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, PageLender, Result, Swaps, check_range};
 use ondol_medium::{Domain, PAGE};
 use std::io::IoSlice;
 
@@ -12,7 +12,7 @@ use std::io::IoSlice;
 const EXCHANGED: u32 = 1024;
 
 impl PageTable {
-    fn failed(&self, op: &'static str, offset: u64, len: u64, e: TableError) -> BlockError {
+    pub(crate) fn failed(&self, op: &'static str, offset: u64, len: u64, e: TableError) -> BlockError {
         match e {
             TableError::ReadOnly { .. } => BlockError::ReadOnly { name: self.name.clone() },
             e => BlockError::Io { op, name: self.name.clone(), offset, len, source: std::io::Error::other(e) },
@@ -80,6 +80,10 @@ impl BlockStore for PageTable {
         pairs.iter().for_each(|(a, b)| transaction.swap(*a, *b));
         transaction.store(offset / PAGE, (offset % PAGE) as u32, bytes);
         transaction.commit().map_err(|e| self.failed("exchange", offset, len, e))
+    }
+
+    fn lender(&self) -> Option<&dyn PageLender> {
+        Some(self)
     }
 
     fn stats(&self) -> BlockStats {

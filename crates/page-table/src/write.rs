@@ -70,7 +70,7 @@ impl PageTable {
     }
 
     /// Half of the reserve at most: that is free when the map is durable, as far as other writers have none of it.
-    fn at_once(&self) -> u64 {
+    pub(crate) fn at_once(&self) -> u64 {
         AT_ONCE.min((self.config.pages - self.config.blocks) / 2).max(1)
     }
 
@@ -97,11 +97,12 @@ impl PageTable {
         self.finish(batch)
     }
 
-    /// A part of a page: in place where no durable entry names it, in a copy otherwise.
+    /// A part of a page: in place where no durable entry names it and nobody has borrowed it, in a copy otherwise.
     fn write_part(&self, block: u64, within: u64, source: &Source<'_>, from: u64, len: u64) -> Result<()> {
         let pages = self.take(1)?;
         let mut state = self.state.write();
         let own = state.map[block as usize].checked_sub(1).filter(|_| state.late.contains_key(&block));
+        let own = own.filter(|page| !self.free.lock().is_lent(*page));
         let written = match own {
             Some(page) => {
                 let mut batch = self.nvm.stored();
@@ -158,7 +159,7 @@ impl PageTable {
     }
 
     /// Readers see another page of a block from now on.
-    fn switch(&self, state: &mut State, block: u64, page: Option<u32>) {
+    pub(crate) fn switch(&self, state: &mut State, block: u64, page: Option<u32>) {
         let before = std::mem::replace(&mut state.map[block as usize], page.map_or(0, |page| page + 1));
         let unfenced = page.is_some() && self.is_lazy();
         match state.late.entry(block) {
@@ -234,8 +235,10 @@ impl PageTable {
         self.may_change()?;
         self.fail(self.publish(state))?;
         let mut free = self.free.lock();
-        for late in std::mem::take(&mut state.late).into_values() {
-            late.old.checked_sub(1).into_iter().for_each(|page| free.give(page));
+        for (block, late) in std::mem::take(&mut state.late) {
+            // A block may have got a lent page back that it had.
+            let replaced = late.old.checked_sub(1).filter(|_| late.old != state.map[block as usize]);
+            replaced.into_iter().for_each(|page| free.give(page));
         }
         Ok(())
     }

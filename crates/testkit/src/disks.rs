@@ -19,13 +19,14 @@ pub struct Disks<S> {
 /// NVM with an image under a page table.
 struct Home {
     memory: Memory,
+    /// With the pages lent that its log names, if it has one.
     table: ondol::Result<Arc<PageTable>>,
 }
 
 impl Home {
     fn new(layer: &Layer, recorded: Option<(&Arc<PowerDomain>, u32)>) -> Self {
         let memory = Memory::new(layer, recorded);
-        let attach = |pool: &Arc<Mutex<Pool>>| Ok(Arc::new(PageTable::attach(&pool.lock())?));
+        let attach = |pool: &Arc<Mutex<Pool>>| Ok(Arc::new(ondol::attach_table(&pool.lock())?));
         let table = memory.opened().and_then(attach);
         Self { memory, table }
     }
@@ -112,21 +113,23 @@ const PAGE: usize = 4096;
 /// Pages beyond the blocks of an image in a pool: few, so that writers come to their end.
 const RESERVE: u64 = 96;
 
-/// The same image in a pool of its own on memory of this persistence domain. One transaction of its page table has room for `lines` lines, in units of 64.
+/// The same image in a pool of its own on memory of this persistence domain. One transaction of its page table has room for `lines` lines, in units of 64. Beside the table there
+/// is a log of `log` bytes, if it is to have one.
 ///
 /// # Panics
 /// There is no memory for it, or no table is so large.
-pub fn in_pool(image: &Layer, lines: u64, domain: Domain) -> Layer {
+pub fn in_pool(image: &Layer, lines: u64, log: u64, domain: Domain) -> Layer {
     let blocks = (image.len() / PAGE) as u64;
     let page = PAGE as u64;
     let data = (blocks + RESERVE) * page;
     let map = (blocks * 8).next_multiple_of(page);
-    let areas = vec![
+    let mut areas = vec![
         (AreaKind::PAGE_CONFIG, 2 * page),
         (AreaKind::PAGE_MAP, map),
         (AreaKind::PAGE_LOG, (lines * 64 + page).next_multiple_of(page)),
         (AreaKind::PAGE_DATA, data),
     ];
+    areas.extend((log > 0).then_some((AreaKind::JOURNAL_LOG, log)));
     let size = 2 * page + areas.iter().map(|(_, len)| len).sum::<u64>();
     let spec = PoolSpec { uuid: *b"laboratory home.", areas, domain, ..PoolSpec::default() };
     let mut pool = Pool::create(Nvm::volatile(size).expect("memory"), &spec).expect("a pool in memory");
@@ -239,7 +242,7 @@ impl<S: BlockStore + 'static> Disks<S> {
     /// As [`Media::with_journal`]; the pool is damaged.
     pub fn media(&self) -> ondol::Result<Media> {
         let media = match (&self.home, self.stores.as_slice()) {
-            (Some(home), _) => Media::image(home.table()?),
+            (Some(home), _) => Media::in_pool(home.table()?, home.memory.opened()?.clone()),
             (None, [image, journal]) => Media::with_journal(image.clone(), journal.clone())?,
             (None, stores) => Media::image(stores[0].clone()),
         };

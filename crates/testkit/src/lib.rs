@@ -16,6 +16,7 @@ mod ends;
 mod exchanging;
 mod fail;
 pub mod image;
+mod lending;
 pub mod model;
 pub mod op;
 pub mod rig;

@@ -9,12 +9,13 @@
 
 use crate::exchanging::Exchanging;
 use crate::image::options;
+use crate::lending::Lending;
 use ondol::{DataMode, JournalEngine, Media, Options};
 use ondol_block::BlockStore;
-use ondol_env::sync::Arc;
+use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_journal::scalable::{self, Ground};
-use ondol_journal::{Config, Engine, LogMap, ScalableEngine, compressed, jbd2, swap};
+use ondol_journal::{Config, Engine, LogMap, ScalableEngine, compressed, jbd2, remap, swap};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_volume::{Image, Shared, Volume, VolumeOptions};
@@ -64,18 +65,25 @@ impl Setup {
     /// Engine `scalable`, long overwrites home before the commit.
     pub const SCALABLE_ORDERED: Self = setup(JournalEngine::Scalable, DataMode::Ordered);
 
+    /// Engine `remap`, data journaled.
+    pub const REMAP_JOURNAL: Self = setup(JournalEngine::Remap, DataMode::Journal);
+    /// Engine `remap`, long overwrites home before the commit.
+    pub const REMAP_ORDERED: Self = setup(JournalEngine::Remap, DataMode::Ordered);
+
     /// Every engine whose log lies in the image in every data mode, and those that need NVM.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::CLASSIC_ORDERED,
         Self::COMPRESSED_JOURNAL,
         Self::SWAP_ORDERED,
         Self::CLASSIC_JOURNAL,
+        Self::REMAP_JOURNAL,
         Self::SCALABLE_ORDERED,
         Self::COMPRESSED_ORDERED,
         Self::CLASSIC_WRITEBACK,
         Self::SCALABLE_JOURNAL,
         Self::COMPRESSED_WRITEBACK,
         Self::SWAP_JOURNAL,
+        Self::REMAP_ORDERED,
     ];
 
     /// That of the test that this thread runs.
@@ -115,7 +123,7 @@ impl Setup {
 
     /// Whether its log lies in a pool.
     pub fn has_pool(self) -> bool {
-        self.engine == JournalEngine::Scalable
+        self.engine.logs_records()
     }
 
     /// Whether blocks of its store change places by copies, which a page table spares.
@@ -143,8 +151,14 @@ impl Setup {
     /// # Panics
     /// There is no memory for it.
     pub fn media(self, store: Arc<dyn BlockStore>) -> Media {
-        let media = Media::image(self.home(store));
-        if self.has_pool() { media.with_pool(pool(LOG)) } else { media }
+        match self.engine {
+            JournalEngine::Remap => {
+                let pool = pool(LOG, AreaKind::PAGE_DATA);
+                Media::in_pool(Arc::new(Lending::new(store, &pool)), Arc::new(Mutex::new(pool)))
+            }
+            JournalEngine::Scalable => Media::image(store).with_pool(pool(LOG, AreaKind::JOURNAL_PAGES)),
+            _ => Media::image(self.home(store)),
+        }
     }
 
     /// The store that its volume lies on, which is `store` but for what its engine needs of one.
@@ -197,6 +211,8 @@ fn recover_from_pool(store: &Arc<dyn BlockStore>, image: &Image) {
     let last = POOL.take().filter(|(of, _)| Arc::ptr_eq(of, store));
     let Some((_, pool)) = last else { return };
     let contents = Contents::open(&pool, &System, OnDamage::Refuse).expect("a log");
+    let is_home = pool.area(AreaKind::PAGE_DATA).is_some();
+    let contents = if is_home { contents.over_table(&pool) } else { contents };
     let size = (image.superblock().blocks_count(), image.superblock().block_size() as usize);
     let client = image.shared().expect("groups");
     scalable::recover(store, size, &contents, &*client, &System).expect("recovery from the pool");
@@ -208,24 +224,33 @@ const PAGES: u64 = 4 << 20;
 /// Bytes of the log of a pool in front of a whole volume: little enough to be filled.
 const LOG: u64 = 6 << 20;
 
-/// A new pool in memory, with a log of so many bytes and some pages for file data: fewer than some tests write.
-fn pool(log: u64) -> Pool {
-    let areas = vec![(AreaKind::JOURNAL_LOG, log), (AreaKind::JOURNAL_PAGES, PAGES)];
+/// A new pool in memory, with a log of so many bytes and some pages for file data of this kind: fewer than some tests write.
+fn pool(log: u64, pages: AreaKind) -> Pool {
+    let areas = vec![(AreaKind::JOURNAL_LOG, log), (pages, PAGES)];
     let spec = PoolSpec { uuid: System.random_uuid(), areas, ..PoolSpec::default() };
     Pool::create(Nvm::volatile(log + PAGES + (1 << 20)).expect("memory"), &spec).expect("a pool")
 }
 
-/// An engine over a new pool.
-fn scalable_engine(ground: (Arc<dyn BlockStore>, &Image, Arc<Shared>, Arc<dyn Env>), config: Config) -> ScalableEngine {
+/// An engine over a new pool, whose pages are those of the home if it is `remap`.
+fn record_engine(
+    ground: (Arc<dyn BlockStore>, &Image, Arc<Shared>, Arc<dyn Env>),
+    engine: JournalEngine,
+    config: Config,
+) -> ScalableEngine {
     let (store, image, client, env) = ground;
+    let is_home = engine == JournalEngine::Remap;
     // With it, operations are about as large as with the journal in the image.
     let journal = image.journal_map().expect("a journal").iter().map(|(_, blocks)| blocks).sum::<u64>();
-    let pool = pool(journal * u64::from(image.superblock().block_size()) * 3 / 2);
+    let log = journal * u64::from(image.superblock().block_size()) * 3 / 2;
+    let pool = pool(log, if is_home { AreaKind::PAGE_DATA } else { AreaKind::JOURNAL_PAGES });
     let contents = Contents::open(&pool, &System, OnDamage::Refuse).expect("a log");
+    let contents = if is_home { contents.over_table(&pool) } else { contents };
     let log = Log::start(contents, env.clone(), &ondol_nvm_log::Options::default()).expect("a log");
-    POOL.set(Some((store.clone(), pool)));
+    let home: Arc<dyn BlockStore> = if is_home { Arc::new(Lending::new(store.clone(), &pool)) } else { store.clone() };
+    POOL.set(Some((store, pool)));
     let (block_size, blocks) = (image.superblock().block_size() as usize, image.superblock().blocks_count());
-    ScalableEngine::new(Ground { store, block_size, blocks, log, client, env }, config)
+    let ground = Ground { store: home, block_size, blocks, log, client, env };
+    if is_home { remap::open(ground, config).expect("pages of the home") } else { ScalableEngine::new(ground, config) }
 }
 
 /// Recovers what is on `store` and opens it with the current [`Setup`], orphans not yet processed. The data mode is the setup's, whatever
@@ -247,7 +272,9 @@ pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOption
             Arc::new(compressed::open(store, map, client, env.clone(), config).expect("an engine"))
         }
         JournalEngine::Swap => Arc::new(swap::open(store, map, client, env.clone(), config).expect("an engine")),
-        JournalEngine::Scalable => Arc::new(scalable_engine((store, &image, client, env.clone()), config)),
+        JournalEngine::Scalable | JournalEngine::Remap => {
+            Arc::new(record_engine((store, &image, client, env.clone()), setup.engine, config))
+        }
     };
     let volume = Volume::new(shared, engine.clone(), env, VolumeOptions { data: setup.data, ..options });
     (engine, volume)
@@ -262,6 +289,7 @@ macro_rules! over_setups {
         $crate::over_setups! { @ swap_journal SWAP_JOURNAL $($test)+ }
         $crate::over_setups! { @ scalable_ordered SCALABLE_ORDERED $($test)+ }
         $crate::over_setups! { @ scalable_journal SCALABLE_JOURNAL $($test)+ }
+        $crate::over_setups! { @ remap_journal REMAP_JOURNAL $($test)+ }
     };
     (@ $module:ident $setup:ident $($test:ident)+) => {
         mod $module {

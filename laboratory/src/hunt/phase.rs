@@ -148,7 +148,10 @@ impl<'a> Phase<'a> {
             .failing(),
         ];
         // What fails is a store: memory does not.
-        phases.into_iter().filter(|phase| !phase.fails || engine != JournalEngine::Swap).collect()
+        phases
+            .into_iter()
+            .filter(|phase| !phase.fails || !matches!(engine, JournalEngine::Swap | JournalEngine::Remap))
+            .collect()
     }
 }
 

@@ -235,6 +235,28 @@ pub const SWAP: &[Planted] = &[
     Planted { mount: Mount::Roomy, ..swap(Defect::SwappedSuperseded, "create /a 0644", THREE) },
 ];
 
+/// The defects that show in engine `remap`, data journaled.
+pub const REMAP: &[Planted] = &[
+    remap(Defect::MissingFlushBeforeTail, "create /a 0644", "write /a 0 9000 #1\nremount"),
+    remap(Defect::LostHomeWrite, "create /a 0644", "remount"),
+    remap(Defect::RemapSkipped, "create /a 0644", "write /a 0 9000 #1\nremount"),
+    // With the last write half of what can be lent is: a checkpoint of what was committed comes before that is.
+    Planted {
+        mount: Mount::Roomy,
+        ..remap(
+            Defect::RemapUncommitted,
+            "create /a 0644\nwrite /a 0 60K #1",
+            "write /a 0 40K #2\nfsync /a\nwrite /a 0 60K #3\nchmod /a 0600\nsync",
+        )
+    },
+    remap(Defect::RemapUnclaimed, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
+    remap(Defect::UnfilledPage, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
+];
+
+const fn remap(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
+    Planted { engine: JournalEngine::Remap, ..swap(defect, before, calls) }
+}
+
 const fn swap(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     Planted { engine: JournalEngine::Swap, data: DataMode::Journal, image: Kind::Pool, ..simple(defect, before, calls) }
 }
@@ -280,8 +302,13 @@ const WIDELY_REVOKED: &str = "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\
 /// # Panics
 /// A text of this module is no workload, which a test would find.
 pub fn workloads(engine: JournalEngine, seed: u64) -> impl Iterator<Item = Workload> + Send {
-    let of_one =
-        CLASSIC.iter().chain(COMPRESSED).chain(SWAP).chain(SCALABLE).filter(move |planted| planted.engine == engine);
+    let of_one = CLASSIC
+        .iter()
+        .chain(COMPRESSED)
+        .chain(SWAP)
+        .chain(REMAP)
+        .chain(SCALABLE)
+        .filter(move |planted| planted.engine == engine);
     let of_two = threaded(engine).into_iter();
     let workloads = of_one.map(|planted| (planted.defect, planted.workload()));
     let workloads = workloads.chain(of_two.map(move |two| (two.defect, two.workload(seed, SCHEDULES))));

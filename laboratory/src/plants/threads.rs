@@ -25,8 +25,8 @@ pub struct Threaded {
 
 /// Those of an engine. The defects of what all engines share are shown in each of them.
 pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
-    // What block engines share is shown in the others, with less memory to look at.
-    if engine == JournalEngine::Swap {
+    // What engines share is shown in the others, with less memory to look at.
+    if matches!(engine, JournalEngine::Swap | JournalEngine::Remap) {
         return Vec::new();
     }
     let of = |defect, before: &str, one: &str, other: &str| Threaded {

@@ -48,7 +48,7 @@ impl Mount {
         match self {
             // Few records make a slice, and a checkpoint has several of them to take.
             Self::File => Self::Tight.over(options, engine).with_fsync(Fsync::File),
-            Self::Tight if engine == JournalEngine::Scalable => options.with_cache(LITTLE),
+            Self::Tight if engine.logs_records() => options.with_cache(LITTLE),
             Self::Tight => options,
             Self::Roomy => options.with_cache(ROOMY),
             Self::Zeroing => options.with_cache(ROOMY).with_zeroing(true),
@@ -58,7 +58,7 @@ impl Mount {
 }
 
 impl Mount {
-    /// Bytes of an NVM log in front of a volume with blocks of so many bytes. The small one comes to its end again and again, and still takes operations of
+    /// Bytes of an NVM log of a volume with blocks of so many bytes. The small one comes to its end again and again, and still takes operations of
     /// a hundred blocks; the other takes more than a workload writes.
     pub(crate) fn pool(self, block_size: u64) -> u64 {
         let blocks = if matches!(self, Self::Tight | Self::File) { 640 } else { 1024 };

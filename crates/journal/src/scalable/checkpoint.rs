@@ -41,6 +41,8 @@ struct Slice {
     bufs: BTreeMap<u64, (Arc<Buf>, u32)>,
     /// Pages that its records name.
     pages: Vec<u32>,
+    /// Blocks that one of those has, of a home that needs no more than to know it.
+    entries: Vec<(u64, u32)>,
 }
 
 impl Core {
@@ -90,7 +92,7 @@ impl Core {
     }
 
     fn bring_home(&self, batches: &[Committed], others: HashSet<u64, NumberHash>) -> Result<()> {
-        let Slice { batch, bufs, pages } = match self.slice_of(batches, others) {
+        let Slice { batch, bufs, pages, entries } = match self.slice_of(batches, others) {
             Err(e @ JournalError::Block(_)) => return Err(self.home_fails(e)),
             made => self.or_abort(made)?,
         };
@@ -98,7 +100,7 @@ impl Core {
         if plant::is(Defect::LostHomeWrite) {
             parts[1].pop();
         }
-        let written = self.write_home(&parts);
+        let written = self.write_home(&parts, &entries);
         if let Err(e) = written
             && !plant::is(Defect::UnheededHome)
         {
@@ -110,6 +112,9 @@ impl Core {
         self.or_abort(self.log.release(batches).map_err(JournalError::from))?;
         if let Some(all) = &self.pages {
             all.give(&pages);
+        }
+        if let Some(home) = &self.home_pages {
+            home.give(&pages);
         }
         reach::hit(if self.log.tail() == self.log.durable() {
             Place::WholeCheckpoint
@@ -128,9 +133,11 @@ impl Core {
         Ok(())
     }
 
-    /// Durably, the first part before the second.
-    fn write_home(&self, parts: &[Vec<(u64, Block)>; 2]) -> Result<()> {
-        for part in parts.iter().filter(|part| !part.is_empty()) {
+    /// Durably, the first part before the second, and the entries with one of them.
+    fn write_home(&self, parts: &[Vec<(u64, Block)>; 2], entries: &[(u64, u32)]) -> Result<()> {
+        self.set_entries(entries)?;
+        let is_needed = |n: usize| !parts[n].is_empty() || n == 1 && parts[0].is_empty() && !entries.is_empty();
+        for part in (0..2).filter(|n| is_needed(*n)).map(|n| &parts[n]) {
             write_many(&self.store, self.config.writers(&*self.env), self.block_size, part)?;
             if plant::is(Defect::MissingFlushBeforeTail) {
                 continue;
@@ -168,11 +175,13 @@ impl Core {
         };
         let made = self.each((count, IMAGES, WORTH_THREADS), images)?;
         let (mut images, mut bufs, mut failed) = (Vec::with_capacity(count), BTreeMap::new(), None);
+        let mut entries = Vec::new();
         for (changed, made) in found.blocks.changed().iter().zip(made) {
             match made {
                 Ok(Some((buf, image))) => {
                     images.push((changed.block, image));
                     bufs.insert(changed.block, (buf, changed.records));
+                    entries.extend(self.entry(changed).map(|page| (changed.block, page)));
                 }
                 Ok(None) => {}
                 Err(e) => failed = failed.or(Some(e)),
@@ -184,7 +193,7 @@ impl Core {
             return Err(e);
         }
         let batch = self.seal(batch, &bufs)?;
-        Ok(Slice { batch, bufs, pages: found.blocks.pages.clone() })
+        Ok(Slice { batch, bufs, pages: found.blocks.pages.clone(), entries })
     }
 
     /// Reads the records of the batches.
@@ -241,7 +250,8 @@ impl Core {
     fn image(&self, buf: &Buf, (found, changed): (&Blocks, &Changed)) -> Result<Homing> {
         let mut state = buf.state.lock();
         let (kind, built) = (changed.kind, state.built);
-        let there = changed.page.is_some_and(|at| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page)));
+        let is_home = |at: InPage| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page));
+        let there = changed.page.is_some_and(|at| is_home(at) || self.home_pages.is_some());
         reach::hit_if(there, Place::ThereAlready);
         if state.records == changed.records || plant::is(Defect::UncommittedHome) {
             let dirty = std::mem::take(&mut state.dirty);
@@ -264,8 +274,17 @@ impl Core {
         Ok(Homing { kind, image: image.into(), dirty, built, there })
     }
 
+    /// The page of the home that has all that is committed of a block, if one has.
+    fn entry(&self, changed: &Changed) -> Option<u32> {
+        self.home_pages.as_ref().and(changed.page).map(|at| at.page)
+    }
+
     /// What a committed record says lies in a page.
     fn fetch(&self, block: u64, (at, changed): (InPage, &Changed), image: &mut [u8]) -> Result<()> {
+        if let Some(home) = &self.home_pages {
+            home.read(block, at.page, 0, image)?;
+            return if at.is(image) { Ok(()) } else { Err(JournalError::LostData { block }) };
+        }
         let Some(pages) = &self.pages else { return Err(JournalError::LostData { block }) };
         if pages.is_home(at.page) {
             self.store.read(self.byte_offset(block), image)?;

@@ -16,8 +16,10 @@ type Held = HashMap<u64, Entry, NumberHash>;
 #[derive(Debug)]
 struct Entry {
     buf: Arc<Buf>,
-    /// Home has its bytes, so it has none.
+    /// Home or a page has its bytes, so it has none.
     light: bool,
+    /// The page of the home's store that its newest record names, where that has its bytes.
+    page: Option<u32>,
 }
 
 /// See the module documentation. A buffer's lock comes before those in here.
@@ -45,7 +47,7 @@ impl Dirty {
 
     /// The block has a record, and bytes in memory. Takes the place of a buffer of the same block that was freed.
     pub(super) fn add(&self, buf: &Arc<Buf>) {
-        let old = self.shard(buf.block).lock().insert(buf.block, Entry { buf: buf.clone(), light: false });
+        let old = self.shard(buf.block).lock().insert(buf.block, Entry { buf: buf.clone(), light: false, page: None });
         if old.is_none() {
             self.added.add(1);
         }
@@ -54,13 +56,25 @@ impl Dirty {
         }
     }
 
-    /// Home has the block's bytes, and the buffer has none any more.
-    pub(super) fn lighten(&self, buf: &Arc<Buf>) {
+    /// Home has the block's bytes, or `page` if it is one, and the buffer has none any more.
+    pub(super) fn lighten(&self, buf: &Arc<Buf>, page: Option<u32>) {
         let mut held = self.shard(buf.block).lock();
         if let Some(now) = held.get_mut(&buf.block).filter(|now| !now.light && Arc::ptr_eq(&now.buf, buf)) {
-            now.light = true;
+            (now.light, now.page) = (true, page);
             self.heavy.add(-1);
         }
+    }
+
+    /// Has `read` read the page that has the block's bytes, if one has: it stays that as long.
+    pub(super) fn in_page<T>(&self, block: u64, read: impl FnOnce(u32) -> T) -> Option<T> {
+        let held = self.shard(block).lock();
+        held.get(&block)?.page.map(read)
+    }
+
+    /// The block of this buffer was freed: nobody reads its page any more.
+    pub(super) fn leave_page(&self, buf: &Arc<Buf>) {
+        let mut held = self.shard(buf.block).lock();
+        held.get_mut(&buf.block).filter(|now| Arc::ptr_eq(&now.buf, buf)).into_iter().for_each(|now| now.page = None);
     }
 
     pub(super) fn get(&self, block: u64) -> Option<Arc<Buf>> {

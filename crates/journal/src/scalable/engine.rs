@@ -1,6 +1,7 @@
 //! The engine as the volume knows it.
 
 use super::freed::Freed;
+use super::home_pages::HomePages;
 use super::pace::Pace;
 use super::pages::Pages;
 use super::steps::{self, Bells};
@@ -43,12 +44,27 @@ pub struct Ground {
 }
 
 impl ScalableEngine {
-    /// An engine over an empty log.
+    /// An engine over an empty log, with the pages beside it for file data.
     pub fn new(ground: Ground, config: Config) -> Self {
+        Self::with(ground, config, false)
+    }
+
+    /// An engine over an empty log whose records name free pages of the home.
+    pub(crate) fn over_table(ground: Ground, config: Config) -> Self {
+        Self::with(ground, config, true)
+    }
+
+    fn with(ground: Ground, config: Config, over_table: bool) -> Self {
         let Ground { store, block_size, blocks, log, client, env } = ground;
         let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
-        let pages = log.pages().map(|area| Pages::new(area, block_size, config.dirty_bytes));
-        let home = Arc::new(AtHome { store: store.clone(), block_size });
+        let area = log.pages().cloned();
+        let (home_pages, pages) = match over_table {
+            true => (area.map(|area| Arc::new(HomePages::new(store.clone(), area))), None),
+            false => (None, area.map(|area| Pages::new(&area, block_size, config.dirty_bytes))),
+        };
+        let dirty = Arc::new(Dirty::default());
+        let in_pages = home_pages.clone().map(|home| (home, dirty.clone()));
+        let home = Arc::new(AtHome { store: store.clone(), block_size, pages: in_pages });
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             cache: Arc::new(Cache::new(block_size, config.cache_bytes, home, client.clone())),
@@ -59,12 +75,13 @@ impl ScalableEngine {
             client,
             env,
             config,
-            dirty: Dirty::default(),
+            dirty,
             freed: Freed::default(),
             counters: std::array::from_fn(|_| Mutex::default()),
             turns: Turns::default(),
             pace: Pace::default(),
             pages,
+            home_pages,
             aborted: OnceLock::new(),
             failing: Failing::default(),
             in_place: InPlace::default(),
@@ -86,7 +103,7 @@ impl ScalableEngine {
 
 impl Engine for ScalableEngine {
     fn name(&self) -> &'static str {
-        "scalable"
+        if self.core.home_pages.is_some() { "remap" } else { "scalable" }
     }
 
     fn cache(&self) -> &Cache {
@@ -205,7 +222,8 @@ impl Engine for ScalableEngine {
 
     fn stats(&self) -> EngineStats {
         let log = self.core.log.stats();
-        let (pages, all_pages) = self.core.pages.as_ref().map_or((0, 0), Pages::used);
+        let of_home = || self.core.home_pages.as_ref().map_or((0, 0), |home| home.used());
+        let (pages, all_pages) = self.core.pages.as_ref().map_or_else(of_home, Pages::used);
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
         EngineStats {

@@ -18,6 +18,7 @@ mod drain;
 mod engine;
 mod failing;
 mod freed;
+mod home_pages;
 mod images;
 mod named;
 mod pace;
@@ -29,6 +30,7 @@ mod turn;
 
 pub use engine::{Ground, ScalableEngine};
 pub(crate) use pages::Waiting;
+pub(crate) use recover::pages;
 pub use recover::{Replayed, changed, recover};
 
 use crate::Block;
@@ -41,6 +43,7 @@ use crate::{JournalError, Result, WriteSet};
 use dirty::Dirty;
 use failing::Failing;
 use freed::Freed;
+use home_pages::HomePages;
 use named::Named;
 use ondol_block::BlockStore;
 use ondol_env::Env;
@@ -78,13 +81,15 @@ pub(crate) struct Core {
     client: Arc<dyn Client>,
     env: Arc<dyn Env>,
     config: Config,
-    dirty: Dirty,
+    dirty: Arc<Dirty>,
     freed: Freed,
     counters: [Mutex<()>; COUNTERS],
     turns: Turns,
     pace: Pace,
     /// Pages for file data, if the pool has any.
     pages: Option<Pages>,
+    /// Or free pages of the home, of engine `remap`.
+    home_pages: Option<Arc<HomePages>>,
     aborted: OnceLock<String>,
     failing: Failing,
     in_place: InPlace,
@@ -268,7 +273,9 @@ impl Core {
 
     fn is_crowded(&self, part: u64) -> bool {
         let log = self.log.stats();
-        log.used > log.capacity / part || self.dirty.bytes(self.block_size) > self.config.pending_bytes / part
+        log.used > log.capacity / part
+            || self.dirty.bytes(self.block_size) > self.config.pending_bytes / part
+            || self.home_pages.as_ref().is_some_and(|home| home.are_scarce(part))
     }
 
     /// Applies one staged block to the live one, and fills in what its counters are then.
@@ -348,7 +355,7 @@ impl Core {
         let nth = self.handles.add(1).cast_unsigned();
         let pages = self.or_abort(naming.store())?;
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
-        let much = naming.completed(position, &numbers, |block, image| self.let_go(block, image));
+        let much = naming.completed(position, &numbers, |block, image, page| self.let_go(block, image, page));
         self.need_no_more(&dead, position);
         drop(counters);
         if !freed.is_empty() {
@@ -375,6 +382,8 @@ fn is_changed(staged: &Staged) -> bool {
 struct AtHome {
     store: Arc<dyn BlockStore>,
     block_size: usize,
+    /// Pages of the home that committed records name, or records that are to be committed; and which of them have blocks.
+    pages: Option<(Arc<HomePages>, Arc<Dirty>)>,
 }
 
 impl Home for AtHome {
@@ -384,6 +393,15 @@ impl Home for AtHome {
     }
 
     fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        if self.read_elsewhere(block, 0, bytes)? {
+            return Ok(());
+        }
         Ok(self.store.read(block * self.block_size as u64, bytes)?)
+    }
+
+    fn read_elsewhere(&self, block: u64, offset: usize, into: &mut [u8]) -> Result<bool> {
+        let Some((home, dirty)) = &self.pages else { return Ok(false) };
+        let read = dirty.in_page(block, |page| home.read(block, page, offset, into));
+        read.map_or(Ok(false), |read| read.map(|()| true))
     }
 }

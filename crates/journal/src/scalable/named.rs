@@ -1,6 +1,7 @@
 //! The pages that one operation's record names.
 
 use super::Core;
+use super::home_pages::HomePages;
 use super::pages::{NOWHERE, Pages, Waiting};
 use super::record::{self, InPage};
 use crate::Block;
@@ -11,13 +12,14 @@ use crate::cache::Buf;
 use crate::change::Change;
 use crate::contract::Kind;
 use crate::handle::{Base, Staged};
+use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_nvm_log::PageWrites;
 
 /// From so great a part of a block on its data takes a page: what is less goes into the record.
-const PART: usize = 4;
+pub(super) const PART: usize = 4;
 
 /// A block that is staged, and its page.
 #[derive(Debug)]
@@ -25,12 +27,14 @@ pub(super) struct Named {
     /// The block's place among those of the write set.
     pub(super) staged: usize,
     pub(super) at: InPage,
-    image: Block,
+    pub(super) image: Block,
 }
 
 /// Pages that a record is to name. Dropped, nothing names them.
 pub(super) struct Naming<'p> {
     pages: Option<&'p Pages>,
+    /// Or pages of the home.
+    home: Option<&'p HomePages>,
     named: Vec<Named>,
     waiting: Vec<Arc<Waiting>>,
     /// Somebody should look how much waits.
@@ -40,9 +44,12 @@ pub(super) struct Naming<'p> {
 impl Core {
     /// Finds pages for whole blocks of file data, as far as there are any.
     pub(super) fn name_pages(&self, arena: &[u8], blocks: &mut [Staged]) -> Naming<'_> {
-        let mut naming = Naming { pages: self.pages.as_ref(), named: Vec::new(), waiting: Vec::new(), much: false };
+        if let Some(home) = &self.home_pages {
+            return self.name_home_pages(home, arena, blocks);
+        }
+        let mut naming = Naming::new(self.pages.as_ref(), None, Vec::new());
         let Some(pages) = naming.pages else { return naming };
-        let takes = |staged: &Staged| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged);
+        let takes = |staged: &Staged| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged, false);
         let new = blocks.iter().filter(|staged| staged.newborn && takes(staged)).count();
         let all = blocks.iter().filter(|staged| takes(staged)).count();
         if all == 0 {
@@ -111,6 +118,9 @@ impl Core {
 
     /// The complete record at `position` frees blocks of these buffers.
     pub(super) fn need_no_more(&self, dead: &[Arc<Buf>], position: u64) {
+        if self.home_pages.is_some() {
+            dead.iter().for_each(|buf| self.dirty.leave_page(buf));
+        }
         if self.pages.is_none() {
             return;
         }
@@ -121,7 +131,16 @@ impl Core {
     }
 }
 
-impl Naming<'_> {
+impl<'p> Naming<'p> {
+    fn new(pages: Option<&'p Pages>, home: Option<&'p HomePages>, named: Vec<Named>) -> Self {
+        Self { pages, home, named, waiting: Vec::new(), much: false }
+    }
+
+    /// Pages of the home, which have the contents from the record on.
+    pub(super) fn in_home(home: &'p HomePages, named: Vec<Named>) -> Self {
+        Self::new(None, Some(home), named)
+    }
+
     pub(super) fn as_slice(&self) -> &[Named] {
         &self.named
     }
@@ -145,26 +164,34 @@ impl Naming<'_> {
 
     /// Begins to store what does not wait.
     pub(super) fn store(&self) -> Result<Option<PageWrites<'_>>> {
-        let Some(pages) = self.pages else { return Ok(None) };
+        let area = self.pages.map(Pages::area).or_else(|| self.home.map(HomePages::area));
+        let Some(area) = area else { return Ok(None) };
         let at_once = || self.named.iter().filter(|named| !named.at.or_home);
-        if at_once().next().is_none() {
+        if at_once().next().is_none() || plant::is(Defect::UnfilledPage) {
             return Ok(None);
         }
         reach::hit(Place::PageStored);
-        at_once().for_each(|named| pages.is_stored(named.at.page));
-        Ok(Some(pages.area().write(at_once().map(|named| (named.at.page, &*named.image)))?))
+        if let Some(pages) = self.pages {
+            at_once().for_each(|named| pages.is_stored(named.at.page));
+        }
+        Ok(Some(area.write(at_once().map(|named| (named.at.page, &*named.image)))?))
     }
 
-    /// Places in the write set of what its operation has brought home.
+    /// What lies where it stays when the record is complete: its operation has brought it home, or its page is one of the home.
+    fn in_place(&self) -> impl Iterator<Item = &Named> {
+        self.named.iter().filter(|named| named.at.page == NOWHERE || self.home.is_some())
+    }
+
+    /// Places of that in the write set.
     pub(super) fn at_home(&self) -> impl Iterator<Item = usize> + '_ {
-        self.named.iter().filter(|named| named.at.page == NOWHERE).map(|named| named.staged)
+        self.in_place().map(|named| named.staged)
     }
 
-    /// The record at `position` is complete: `told` gets what its operation has brought home, whose blocks are `at_home`. Returns whether somebody should look how much
-    /// waits.
-    pub(super) fn completed(mut self, position: u64, at_home: &[u64], told: impl Fn(u64, &Block)) -> bool {
-        let brought = self.named.iter().filter(|named| named.at.page == NOWHERE);
-        at_home.iter().zip(brought).for_each(|(block, named)| told(*block, &named.image));
+    /// The record at `position` is complete: `told` gets what memory need not have any more, whose blocks are `at_home`, and the page that has it if it is not home. Returns
+    /// whether somebody should look how much waits.
+    pub(super) fn completed(mut self, position: u64, at_home: &[u64], told: impl Fn(u64, &Block, Option<u32>)) -> bool {
+        let page = |named: &Named| self.home.map(|_| named.at.page);
+        at_home.iter().zip(self.in_place()).for_each(|(block, named)| told(*block, &named.image, page(named)));
         self.named.clear();
         self.waiting.iter().for_each(|waiting| waiting.named_at(position));
         self.much
@@ -177,24 +204,27 @@ impl Drop for Naming<'_> {
         if let (Some(pages), true) = (self.pages, self.waiting.is_empty()) {
             pages.give(&self.named.iter().map(|named| named.at.page).collect::<Vec<_>>());
         }
+        if let Some(home) = self.home.filter(|_| !self.named.is_empty()) {
+            home.give(&self.named.iter().map(|named| named.at.page).collect::<Vec<_>>());
+        }
     }
 }
 
-/// Bytes of a block that does not build on what it held; 0 of one that does.
-fn bytes_in(staged: &Staged) -> usize {
+/// Bytes that are written of a block; 0 of one that builds on what it held, unless these count, too.
+pub(super) fn bytes_in(staged: &Staged, on_old: bool) -> usize {
     let changed = |change: &Change| match change {
         Change::Bytes { len, .. } => *len as usize,
         _ => 0,
     };
     match &staged.base {
-        Base::Live => 0,
-        Base::Zeros => staged.changes.as_slice().iter().map(changed).sum(),
+        Base::Live if !on_old => 0,
+        Base::Live | Base::Zeros => staged.changes.as_slice().iter().map(changed).sum(),
         Base::Whole(bytes) => bytes.len(),
     }
 }
 
 /// All of the block, which is what is staged from now on.
-fn whole(staged: &mut Staged, arena: &[u8], block_size: usize) -> Block {
+pub(super) fn whole(staged: &mut Staged, arena: &[u8], block_size: usize) -> Block {
     let base = std::mem::replace(&mut staged.base, Base::Zeros);
     let mut image = match base {
         Base::Whole(bytes) => bytes,

@@ -16,7 +16,7 @@ use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
-use ondol_nvm_log::{Contents, OnDamage};
+use ondol_nvm_log::{Contents, OnDamage, PageArea};
 
 /// What recovery has done.
 #[derive(Clone, Debug, Default)]
@@ -47,20 +47,30 @@ pub fn recover(
         _ => Place::ReplaySeveral,
     });
     reach::hit_if(found.dropped, Place::RevokeHonoured);
-    let (mut batch, mut gone) = (Batch::new(), Vec::new());
+    let (mut batch, mut gone, mut entries) = (Batch::new(), Vec::new(), Vec::new());
+    let lender = store.lender().filter(|_| contents.pages().is_some_and(PageArea::is_of_table));
     for changed in found.changed() {
         let Changed { block, page, .. } = *changed;
         let mut source = Source { store: &**store, contents, block, is_all: page.is_some(), lost: false };
         let mut image = image(&mut source, block_size, (&found, changed), client)?;
         image.dirty.add_all(derived.get(&block));
+        if let (Some(_), Some(at), false) = (lender, page, source.lost) {
+            image.there = true;
+            entries.push((block, at.page));
+        }
         batch.insert(block, image);
         gone.extend(source.lost.then_some(block));
     }
     let values: Vec<_> = to_seal(&batch).into_iter().map(|block| (block, sealed(&batch, block, client))).collect();
     put_in(&mut batch, values.into_iter(), |_, image, patches| patches.apply(image.make_mut()));
-    for part in in_order(&batch) {
-        if !part.is_empty() {
-            write_many(store, writers(env), block_size, &part)?;
+    if let Some(lender) = lender {
+        lender.remap(&entries)?;
+    }
+    let parts = in_order(&batch);
+    let is_needed = |n: usize| !parts[n].is_empty() || n == 1 && parts[0].is_empty() && !entries.is_empty();
+    for (n, part) in parts.iter().enumerate() {
+        if is_needed(n) {
+            write_many(store, writers(env), block_size, part)?;
             if !plant::is(Defect::MissingFlushInRecovery) {
                 store.flush()?;
             }
@@ -69,6 +79,11 @@ pub fn recover(
     let transactions = contents.commits().len() as u64;
     let recovered = Recovered { transactions, blocks: batch.len() as u64, revoked: found.freed.len() as u64 };
     Ok(Replayed { recovered, lost: gone })
+}
+
+/// The pages that the commits in `contents` name.
+pub(crate) fn pages(contents: &Contents) -> Result<Vec<u32>> {
+    Ok(found(contents, u64::MAX)?.pages)
 }
 
 /// The blocks that the commits in `contents` have changed: what they hold, and which bytes. The volume has `blocks` blocks of `block_size` bytes.

@@ -16,7 +16,10 @@ fn later_options_win_and_ext4_words_keep_their_meaning() {
 fn what_cannot_be_taken_is_refused_by_name() {
     assert_eq!(Options::parse("sparkle"), Err(OptionError::Unknown("sparkle".into())));
     for (word, said) in [
-        ("journal=remap", "mount option `journal=remap`: the value must be classic, compressed, swap or scalable"),
+        (
+            "journal=remapped",
+            "mount option `journal=remapped`: the value must be classic, compressed, swap, scalable or remap",
+        ),
         ("commit=abc", "mount option `commit=abc`: the value must be a number of seconds"),
         ("data=", "mount option `data=`: the value must be writeback, ordered or journal"),
         ("fsync=none", "mount option `fsync=none`: the value must be prefix or file"),

@@ -1,9 +1,8 @@
 //! Volumes whose home is a page table in NVM: power cuts of the whole stack, and lines that the medium has lost.
 
-use ondol::{FormatOptions, JournalEngine, Options, Volume, check_media, export, recover_media};
-use ondol_env::sync::Arc;
+use ondol::{FormatOptions, JournalEngine, Media, Options, Volume, attach_table, check_media, export, recover_media};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{Domain, Nvm, Pool};
-use ondol_page_table::PageTable;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_testkit::image;
 use std::collections::BTreeMap;
@@ -76,17 +75,20 @@ fn made() -> Vec<u8> {
     std::fs::read(pool).unwrap()
 }
 
-fn attached(bytes: &[u8], power: Option<&Arc<PowerDomain>>) -> Arc<PageTable> {
+/// An image in a pool, and the memory that it lies in.
+fn attached(bytes: &[u8], power: Option<&Arc<PowerDomain>>) -> (Media, Arc<Nvm>) {
     let nvm = Nvm::from_bytes(bytes).unwrap().with_domain(Domain::Adr).unwrap();
     let nvm = match power {
         Some(power) => nvm.record(power.clone(), 0),
         None => nvm,
     };
-    Arc::new(PageTable::attach(&Pool::open(nvm).unwrap()).unwrap())
+    let pool = Pool::open(nvm).unwrap();
+    let nvm = pool.nvm().clone();
+    (Media::in_pool(Arc::new(attach_table(&pool).unwrap()), Arc::new(Mutex::new(pool))), nvm)
 }
 
-fn files(table: &Arc<PageTable>) -> Files {
-    let volume = Volume::open_stepped(table, &Options::parse("ro").unwrap(), image::clock(2)).unwrap();
+fn files(media: &Media) -> Files {
+    let volume = Volume::open_stepped(media, &Options::parse("ro").unwrap(), image::clock(2)).unwrap();
     let there = ["/a", "/b", "/c", "/d"].into_iter().filter_map(|path| Some((path, volume.read(path).ok()?)));
     there.collect()
 }
@@ -94,8 +96,8 @@ fn files(table: &Arc<PageTable>) -> Files {
 /// Wrong states of a run with these options; with `exact` data counts as metadata does.
 fn explore(base: &[u8], options: &str, exact: bool) -> (usize, Vec<String>) {
     let power = PowerDomain::new();
-    let table = attached(base, Some(&power));
-    let volume = Volume::open_stepped(&table, &Options::parse(options).unwrap(), image::clock(1)).unwrap();
+    let (media, _) = attached(base, Some(&power));
+    let volume = Volume::open_stepped(&media, &Options::parse(options).unwrap(), image::clock(1)).unwrap();
     // Everything that may be there, in its order, and how much of it there was after each operation.
     let mut seen = vec![Files::new()];
     for op in OPS {
@@ -106,23 +108,23 @@ fn explore(base: &[u8], options: &str, exact: bool) -> (usize, Vec<String>) {
         }
     }
     volume.close().unwrap();
-    drop(table);
+    drop(media);
     let events = power.take();
-    let media = [Medium { base: Layer::new(base.to_vec()), kind: Kind::Nvm, whole: None }];
+    let memory = [Medium { base: Layer::new(base.to_vec()), kind: Kind::Nvm, whole: None }];
     let mut wrong = Vec::new();
     let most = std::env::var("TABLE_STATES").ok().and_then(|n| n.parse().ok()).unwrap_or(130);
-    let sampling = Sampling::default().at_most(4).spread(&media, &events, |_| false, most);
-    let states = sampling.each(&media, &events, |layers, synced| {
-        let table = attached(&layers[0].to_bytes(), None);
-        recover_media(&table).unwrap();
+    let sampling = Sampling::default().at_most(4).spread(&memory, &events, |_| false, most);
+    let states = sampling.each(&memory, &events, |layers, synced| {
+        let (media, _) = attached(&layers[0].to_bytes(), None);
+        recover_media(&media).unwrap();
         // What has no name any more is for the next mount.
-        let volume = Volume::open_stepped(&table, &Options::default(), image::clock(3)).unwrap();
+        let volume = Volume::open_stepped(&media, &Options::default(), image::clock(3)).unwrap();
         volume.close().unwrap();
-        let report = check_media(&table).unwrap();
+        let report = check_media(&media).unwrap();
         if !report.is_clean() {
             wrong.push(format!("{:?}", report.problems));
         }
-        let found = files(&table);
+        let found = files(&media);
         let allowed = &seen[synced as usize..];
         let names = |files: &Files| files.keys().copied().collect::<Vec<_>>();
         if !allowed.iter().any(|then| if exact { *then == found } else { names(then) == names(&found) }) {
@@ -139,6 +141,8 @@ fn explore(base: &[u8], options: &str, exact: bool) -> (usize, Vec<String>) {
 fn power_cuts_of_volumes_in_nvm() {
     let base = made();
     let engines = [
+        ("", true),
+        ("journal=remap,data=ordered", false),
         ("journal=compressed,data=journal", true),
         ("journal=classic,data=journal", true),
         ("journal=classic,data=ordered", false),
@@ -189,17 +193,17 @@ fn swap_brings_home_without_copies_and_is_refused_elsewhere() {
 #[test]
 fn a_lost_line_is_an_error_of_its_file_alone() {
     const EIO: i32 = 5;
-    let table = attached(&made(), None);
-    let volume = Volume::open_stepped(&table, &Options::default(), image::clock(1)).unwrap();
+    let (media, nvm) = attached(&made(), None);
+    let volume = Volume::open_stepped(&media, &Options::default(), image::clock(1)).unwrap();
     volume.write("/lost", vec![0xC4; 4096]).unwrap();
     volume.write("/kept", vec![0xC5; 4096]).unwrap();
     volume.close().unwrap();
-    let bytes = table.nvm().to_bytes().unwrap();
+    let bytes = nvm.to_bytes().unwrap();
     let pages = bytes.chunks(4096).zip((0..).step_by(4096));
     let at = pages.filter(|(page, _)| page.iter().all(|byte| *byte == 0xC4)).map(|(_, at)| at);
     // Journal and home have it; of both a line is lost.
-    at.for_each(|at| table.nvm().poison(at + 128));
-    let volume = Volume::open_stepped(&table, &Options::default(), image::clock(1)).unwrap();
+    at.for_each(|at| nvm.poison(at + 128));
+    let volume = Volume::open_stepped(&media, &Options::default(), image::clock(1)).unwrap();
     assert_eq!(volume.read("/lost").unwrap_err().errno(), EIO);
     assert_eq!(volume.read("/kept").unwrap(), vec![0xC5; 4096]);
     volume.write("/lost", vec![0xC6; 4096]).unwrap();

@@ -3,6 +3,7 @@
 mod behaviour;
 mod golden;
 mod hostile;
+mod lending;
 mod model;
 mod planted;
 mod power;

@@ -1,6 +1,6 @@
 //! Power cuts of tables: a block is whole, what was flushed is there, and a transaction is there or not.
 
-use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flush, Part, Remap, Swap, Write};
+use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flush, Lent, Part, Remap, Swap, Write};
 use crate::rig::{BLOCKS, run};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_power::{Kind, Sampling};
@@ -14,13 +14,27 @@ fn explore(kind: Kind, ops: &[Op], sampling: Sampling, again: usize) -> usize {
 }
 
 /// Short scenes in which each rule matters.
-pub(crate) const SCENES: [&[Op]; 6] = [
+pub(crate) const SCENES: [&[Op]; 7] = [
     &[Write(0, 2), Flush, Write(0, 1), Part(4000, 300), Flush, Write(1, 1)],
     &[Write(0, 2), Swap(0, 1), Swap(1, 4)],
     &[Write(0, 4), Flush, Checkpoint([0, 2, 1, 3], 0), Checkpoint([2, 5, 0, 4], 5)],
     &[Write(2, 1), Remap(2), Part(8200, 64), Remap(2), Discard(2, 1), Write(0, 1), Flush],
     // Pages are used again and again.
     &[Write(0, 3), Flush, Write(0, 3), Flush, Write(0, 3), Write(3, 3), Write(0, 3), Flush, Write(0, 6)],
+    &[
+        Write(0, 2),
+        Flush,
+        Lent(0),
+        Part(100, 50),
+        Lent(3),
+        Lent(0),
+        Flush,
+        Lent(1),
+        Swap(0, 1),
+        Lent(0),
+        Write(0, 1),
+        Flush,
+    ],
     &[Write(0, 3), Flush, Write(1, 1), Attach, Checkpoint([0, 1, 1, 2], 0), Attach, Write(2, 2), Flush],
 ];
 
@@ -44,12 +58,13 @@ fn cuts_of_any_operations() {
         let random = Fixed::new(Timestamp::default(), seed);
         let below = |n: u64| u64::from(random.random_u32()) % n;
         let mut ops = vec![Write(0, 3), Write(3, 3)];
-        ops.extend((0..10).map(|_| match below(10) {
+        ops.extend((0..10).map(|_| match below(11) {
             0..=1 => Write(below(BLOCKS - 2), 1 + below(2)),
             2..=3 => Part(below(20_000), 1 + below(4000)),
             4 => Flush,
             5..=6 => Swap(below(BLOCKS), below(BLOCKS)),
             7 => Remap(below(BLOCKS)),
+            8 => Lent(below(BLOCKS)),
             _ => Checkpoint([below(BLOCKS), below(BLOCKS), below(BLOCKS), below(BLOCKS)], below(BLOCKS)),
         }));
         let kind = if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm };

@@ -43,6 +43,16 @@ pub(crate) fn recorded(state: &[u8], kind: Kind, power: Option<&Arc<PowerDomain>
     Pool::open(nvm).unwrap()
 }
 
+/// First byte of the data area.
+const DATA: u64 = 8192 + 8192 + 4096 + 8192;
+
+/// Fills a page as whoever knows the memory does, durably.
+pub(crate) fn fill(table: &PageTable, page: u32, bytes: &[u8]) {
+    let mut batch = table.nvm().stored();
+    batch.copy(DATA + u64::from(page) * PAGE as u64, bytes).unwrap();
+    let _fenced = batch.write_back().fence().unwrap();
+}
+
 /// Contents of one block.
 pub(crate) type Block = Arc<[u8]>;
 
@@ -81,6 +91,8 @@ pub(crate) enum Op {
     Flush,
     Swap(u64, u64),
     Remap(u64),
+    /// Borrows a page, fills it, gives it to the block, and borrows it no more.
+    Lent(u64),
     /// Swaps the first two and the other two, and stores bytes twice into a block, overlapping, as a checkpoint does.
     Checkpoint([u64; 4], u64),
     Attach,
@@ -112,7 +124,7 @@ impl Op {
                 (block..block + count).for_each(|n| image[n as usize] = vec![0; PAGE].into());
             }
             Self::Swap(a, b) => image.swap(a as usize, b as usize),
-            Self::Remap(block) => image[block as usize] = page(tag).into(),
+            Self::Remap(block) | Self::Lent(block) => image[block as usize] = page(tag).into(),
             Self::Checkpoint([a, b, c, d], to) => {
                 image.swap(a as usize, b as usize);
                 image.swap(c as usize, d as usize);
@@ -141,6 +153,13 @@ impl Op {
                 let fresh = table.fresh().unwrap();
                 table.fill(&fresh, 0, &page(tag)).unwrap();
                 table.remap(block, fresh).unwrap();
+            }
+            Self::Lent(block) => {
+                let lender = table.lender().unwrap();
+                let pages = lender.lend(1).unwrap().unwrap();
+                fill(table, pages[0], &page(tag));
+                lender.remap(&[(block, pages[0])]).unwrap();
+                lender.give(&pages);
             }
             Self::Checkpoint([a, b, c, d], to) => {
                 let mut transaction = table.transaction();

@@ -83,7 +83,7 @@ pub(crate) fn what_is_durable_already_costs_no_commit_and_no_flush(rig: &dyn Rig
 }
 
 /// A block that does not compress.
-fn noise(n: u8, i: u64) -> Vec<u8> {
+pub(crate) fn noise(n: u8, i: u64) -> Vec<u8> {
     let mut x = (u64::from(n) << 32 | i << 8) ^ 0x9E37_79B9_7F4A_7C15;
     let mut next = || {
         x ^= x << 13;

@@ -94,6 +94,10 @@ pub(crate) trait Rig {
     fn lines(&self) -> Option<u64> {
         None
     }
+    /// The bytes of the log that lies in the same pool, if one does.
+    fn log(&self) -> u64 {
+        0
+    }
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine>;
     fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>);
     /// Flushes that one commit needs, alone.
@@ -129,7 +133,7 @@ pub(crate) struct Bench {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) base: Vec<u8>,
     pool_base: Option<Vec<u8>>,
-    nvm: Option<Arc<Nvm>>,
+    pub(crate) nvm: Option<Arc<Nvm>>,
 }
 
 pub(crate) fn config() -> Config {
@@ -152,11 +156,14 @@ pub(crate) fn bench(rig: &dyn Rig) -> Bench {
 
 pub(crate) fn bench_with(rig: &dyn Rig, config: Config) -> Bench {
     let domain = PowerDomain::new();
+    let mut home = None;
     let (base, store): (Vec<u8>, Arc<dyn Below>) = match rig.lines() {
         Some(lines) => {
-            let base = disks::in_pool(&Layer::new(rig.empty()), lines, Domain::Adr).to_bytes();
+            let base = disks::in_pool(&Layer::new(rig.empty()), lines, rig.log(), Domain::Adr).to_bytes();
             let pool = Pool::open(Nvm::from_bytes(&base).unwrap().record(domain.clone(), 0)).unwrap();
-            (base, Arc::new(Faulty::new(PageTable::attach(&pool).unwrap())))
+            let table = PageTable::attach(&pool).unwrap();
+            home = (rig.log() > 0).then_some(pool);
+            (base, Arc::new(Faulty::new(table)))
         }
         None => {
             let ram = RamStore::from_bytes(rig.empty());
@@ -167,7 +174,7 @@ pub(crate) fn bench_with(rig: &dyn Rig, config: Config) -> Bench {
     let env = Arc::new(Fixed::new(Timestamp { sec: 1_000_000, nsec: 0 }, 1));
     let pool_base = rig.pool();
     let recorded = |bytes: &Vec<u8>| Nvm::from_bytes(bytes).unwrap().record(domain.clone(), 1);
-    let pool = pool_base.as_ref().map(|bytes| Pool::open(recorded(bytes)).unwrap());
+    let pool = home.or_else(|| pool_base.as_ref().map(|bytes| Pool::open(recorded(bytes)).unwrap()));
     let nvm = pool.as_ref().map(|pool| pool.nvm().clone());
     let ground = Ground { store: store.clone(), pool, client: client.clone(), env: env.clone() };
     let engine = rig.open(ground, config);
@@ -201,6 +208,9 @@ impl Bench {
 
     /// The medium as a crash right now would leave it if everything that was written had arrived.
     pub(crate) fn crashed(&self, rig: &dyn Rig) -> Arc<RamStore> {
+        if rig.log() > 0 {
+            return recovered(rig, &self.nvm.as_ref().unwrap().to_bytes().unwrap());
+        }
         let after = Arc::new(RamStore::from_bytes(self.store.bytes()));
         rig.recover(after.clone(), self.nvm.as_ref().map(|nvm| pool_of(&nvm.to_bytes().unwrap())));
         after
@@ -224,12 +234,26 @@ impl Bench {
         let is_nvm = media.len() > 1 || rig.lines().is_some();
         let sampling = if is_nvm { sampling.spread(&media, &events, |_| false, about) } else { sampling };
         sampling.each(&media, &events, |layers, synced| {
+            if rig.log() > 0 {
+                judge(&recovered(rig, &layers[0].to_bytes()), synced);
+                return;
+            }
             let home = disks::images(&layers[..1]).unwrap().remove(0);
             let after = Arc::new(RamStore::from_bytes(home.to_bytes()));
             rig.recover(after.clone(), layers.get(1).map(|layer| pool_of(&layer.to_bytes())));
             judge(&after, synced);
         })
     }
+}
+
+/// The image in a pool with these bytes, after recovery from the log in the same pool.
+pub(crate) fn recovered(rig: &dyn Rig, bytes: &[u8]) -> Arc<RamStore> {
+    let pool = pool_of(bytes);
+    let table = Arc::new(PageTable::attach(&pool).unwrap());
+    rig.recover(table.clone(), Some(pool));
+    let mut image = vec![0; table.size() as usize];
+    table.read(0, &mut image).unwrap();
+    Arc::new(RamStore::from_bytes(image))
 }
 
 pub(crate) fn byte_at(store: &dyn BlockStore, block: u64) -> u8 {

@@ -1,0 +1,66 @@
+//! Lending pages: whoever keeps a record of its own of what lies in them fills them first, and has blocks mapped to them when the record counts.
+//!
+//! A page of which that record still speaks stays lent, so that nobody fills it anew, also where the entry that named it has another page by now.
+
+use crate::error::Result;
+use crate::table::PageTable;
+use ondol_block::PageLender;
+use ondol_medium::PAGE;
+
+/// So great a part of the reserve is not lent, and never less than what one writer takes at once.
+const SPARE: u64 = 4;
+
+impl PageTable {
+    /// Of the blocks that have a page, each has one, and those that have none can get one; what is lent comes out of the reserve.
+    fn lendable(&self) -> u64 {
+        let reserve = self.config.pages - self.config.blocks;
+        reserve.saturating_sub(self.at_once().max(reserve / SPARE))
+    }
+
+    fn set_entries(&self, entries: &[(u64, u32)]) -> Result<()> {
+        self.may_change()?;
+        entries.iter().try_for_each(|(block, _)| self.in_range(*block, 0, 0))?;
+        let mut state = self.state.write();
+        for (block, page) in entries {
+            if state.map[*block as usize] != page + 1 {
+                self.switch(&mut state, *block, Some(*page));
+                self.free.lock().is_named(*page);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PageLender for PageTable {
+    fn page_bytes(&self) -> u32 {
+        PAGE as u32
+    }
+
+    fn lent(&self) -> u64 {
+        self.free.lock().lent()
+    }
+
+    fn most_lent(&self) -> u64 {
+        self.lendable()
+    }
+
+    fn lend(&self, count: u64) -> ondol_block::Result<Option<Vec<u32>>> {
+        self.may_change().map_err(|e| self.failed("lend", 0, count * PAGE, e))?;
+        Ok(self.free.lock().lend(count, self.lendable()))
+    }
+
+    fn claim(&self, pages: &[u32]) {
+        let mut free = self.free.lock();
+        pages.iter().for_each(|page| free.claim(*page));
+    }
+
+    fn remap(&self, entries: &[(u64, u32)]) -> ondol_block::Result<()> {
+        let len = entries.len() as u64 * PAGE;
+        self.set_entries(entries).map_err(|e| self.failed("remap", 0, len, e))
+    }
+
+    fn give(&self, pages: &[u32]) {
+        let mut free = self.free.lock();
+        pages.iter().for_each(|page| free.end_loan(*page));
+    }
+}
