@@ -42,6 +42,7 @@ mod map;
 mod store;
 mod table;
 mod transaction;
+mod view;
 mod write;
 
 pub use attach::has_table;
@@ -52,3 +53,4 @@ pub use layout::pool_size;
 pub use make::TableSpec;
 pub use table::{Page, PageTable, TableStats};
 pub use transaction::Transaction;
+pub use view::{Remapping, View, ViewSpec, ViewStats};

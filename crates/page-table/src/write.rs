@@ -104,6 +104,7 @@ impl PageTable {
         let own = state.map[block as usize].checked_sub(1).filter(|_| state.late.contains_key(&block));
         let written = match own {
             Some(page) => {
+                state.views.hide(block);
                 let mut batch = self.nvm.stored();
                 let start = self.config.page_at(page) + within;
                 let put = source.parts(from, len, |at, part| self.put(&mut batch, start + at, part));
@@ -159,7 +160,9 @@ impl PageTable {
 
     /// Readers see another page of a block from now on.
     fn switch(&self, state: &mut State, block: u64, page: Option<u32>) {
+        state.views.hide(block);
         let before = std::mem::replace(&mut state.map[block as usize], page.map_or(0, |page| page + 1));
+        state.views.changed(block, &state.map);
         let unfenced = page.is_some() && self.is_lazy();
         match state.late.entry(block) {
             Entry::Occupied(mut late) => {
@@ -224,7 +227,10 @@ impl PageTable {
     /// # Errors
     /// The medium's failure, after which nothing is changed any more.
     pub fn persist(&self) -> Result<()> {
-        self.persist_state(&mut self.state.write())
+        let state = &mut *self.state.write();
+        self.persist_state(state)?;
+        state.views.remap(&state.map);
+        Ok(())
     }
 
     pub(crate) fn persist_state(&self, state: &mut State) -> Result<()> {

@@ -9,7 +9,7 @@ use ondol_power::{Cut, Kind, Layer, Medium};
 use proptest::prelude::*;
 
 /// A pool with four blocks written, and with its newest transaction open and half done; and what is to be read.
-fn scene() -> (Vec<u8>, Image) {
+pub(crate) fn scene() -> (Vec<u8>, Image) {
     use crate::rig::Op::{Checkpoint, Flush, Write};
     let run: Run = crate::rig::run(Kind::Nvm, &[Write(0, 4), Flush, Checkpoint([0, 2, 1, 5], 0)]);
     let media = [Medium { base: Layer::new(run.base.clone()), kind: Kind::Nvm, whole: None }];

@@ -8,3 +8,4 @@ mod planted;
 mod power;
 mod rig;
 mod schedules;
+mod views;
