@@ -33,6 +33,7 @@
 mod attach;
 mod check;
 mod error;
+mod flatten;
 mod format;
 mod free;
 mod layout;
@@ -48,6 +49,7 @@ mod write;
 pub use attach::has_table;
 pub use check::{TableReport, check};
 pub use error::{LogFault, MapFault, Result, TableError};
+pub use flatten::{Flatness, Flattened};
 pub use format::{LINE, TABLE_VERSION};
 pub use layout::pool_size;
 pub use make::TableSpec;

@@ -1,6 +1,7 @@
 //! The page table, tried from outside: what callers are promised, power cuts anywhere, damage, and interleavings.
 
 mod behaviour;
+mod flat;
 mod golden;
 mod hostile;
 mod model;
