@@ -16,11 +16,12 @@ const PAGE: u64 = 4096;
 const ROUNDS: usize = 7;
 
 type Failure = Box<dyn std::error::Error>;
+type Read<'r> = dyn Fn(u64, &mut [u8]) -> Result<(), Failure> + Sync + 'r;
 type Measured<'m> = (&'m str, Box<dyn FnMut() -> Result<u64, Failure> + 'm>);
 
 fn main() -> Result<(), Failure> {
     let table = made(Nvm::volatile(pool_bytes())?)?;
-    println!("{} MiB in memory, blocks in the order of their pages", BLOCKS * PAGE >> 20);
+    println!("{} MiB in memory, blocks in the order of their pages", (BLOCKS * PAGE) >> 20);
     reads(&table)?;
     remaps(&table)?;
     flushes(&table)?;
@@ -50,8 +51,9 @@ fn made(nvm: Nvm) -> Result<PageTable, Failure> {
     Ok(table)
 }
 
-fn whole(remapping: Remapping) -> ViewSpec {
-    ViewSpec { blocks: 0..BLOCKS, remapping, populate: true, ..ViewSpec::default() }
+fn viewed(table: &PageTable, remapping: Remapping, populate: bool) -> Result<View<&PageTable>, Failure> {
+    let spec = ViewSpec { blocks: 0..BLOCKS, remapping, populate, ..ViewSpec::default() };
+    Ok(View::new(table, &spec)?)
 }
 
 /// Runs all of them in turn, several times; prints medians in nanoseconds and ratios to the first.
@@ -87,7 +89,7 @@ fn scattered(at: u64, n: u64) -> u64 {
 }
 
 fn reads(table: &PageTable) -> Result<(), Failure> {
-    let view = View::new(table, &whole(Remapping::Transaction))?;
+    let view = viewed(table, Remapping::Transaction, true)?;
     let mut page = [0; PAGE as usize];
     view.read(0, &mut page)?;
     let size = BLOCKS * PAGE;
@@ -119,7 +121,7 @@ fn reads(table: &PageTable) -> Result<(), Failure> {
             ],
         )?;
     }
-    let threads = |read: &(dyn Fn(u64, &mut [u8]) -> Result<(), Failure> + Sync)| -> Result<u64, Failure> {
+    let threads = |read: &Read| -> Result<u64, Failure> {
         let count = 300_000;
         let times = std::thread::scope(|s| {
             let each = |of: u64| {
@@ -165,7 +167,7 @@ fn remaps(table: &PageTable) -> Result<(), Failure> {
             (at, at + BLOCKS / 2)
         };
         let measure = |remapping: Option<Remapping>| -> Result<u64, Failure> {
-            let view = remapping.map(|remapping| View::new(table, &whole(remapping))).transpose()?;
+            let view = remapping.map(|remapping| viewed(table, remapping, true)).transpose()?;
             // Twice the same transactions leave everything in its order.
             let transactions = if swaps == 1 { 400 } else { 16 };
             let spent = time(2 * transactions, |n| {
@@ -194,7 +196,7 @@ fn remaps(table: &PageTable) -> Result<(), Failure> {
     }
     // Neighbours that move together take one call.
     let measure = |remapping: Option<Remapping>| -> Result<u64, Failure> {
-        let view = remapping.map(|remapping| View::new(table, &whole(remapping))).transpose()?;
+        let view = remapping.map(|remapping| viewed(table, remapping, true)).transpose()?;
         let spent = time(32, |n| {
             let mut transaction = table.transaction();
             let first = n % 16 * 256;
@@ -216,7 +218,7 @@ fn remaps(table: &PageTable) -> Result<(), Failure> {
 
 /// The translation cache: one word of each page, after some ranges were remapped.
 fn flushes(table: &PageTable) -> Result<(), Failure> {
-    let view = View::new(table, &ViewSpec { populate: false, ..whole(Remapping::Transaction) })?;
+    let view = viewed(table, Remapping::Transaction, false)?;
     let mut word = [0; 8];
     let pass = |word: &mut [u8; 8]| time(BLOCKS, |n| Ok(view.read(scattered(n, BLOCKS) * PAGE, word)?));
     pass(&mut word)?;
@@ -253,15 +255,15 @@ fn flushes(table: &PageTable) -> Result<(), Failure> {
 /// Pages of two sizes: the same reads through views of two pools.
 fn large(small: &PageTable, large: &PageTable) -> Result<(), Failure> {
     let before = huge_kib()?;
-    let views =
-        [large, small].map(|table| View::new(table, &ViewSpec { populate: false, ..whole(Remapping::Transaction) }));
-    let [large, small] = views;
-    let (large, small) = (large?, small?);
+    let (large, small) = (viewed(large, Remapping::Transaction, false)?, viewed(small, Remapping::Transaction, false)?);
     let mut page = [0; PAGE as usize];
     // Read once, so that the processor's table has them.
-    (0..BLOCKS).try_for_each(|n| large.read(n * PAGE, &mut page).and_then(|()| small.read(n * PAGE, &mut page)))?;
+    for n in 0..BLOCKS {
+        large.read(n * PAGE, &mut page)?;
+        small.read(n * PAGE, &mut page)?;
+    }
     let kib = huge_kib()?.saturating_sub(before);
-    println!("{} mappings; {} of {} MiB in large pages", large.stats().mappings, kib >> 10, BLOCKS * PAGE >> 20);
+    println!("{} mappings; {} of {} MiB in large pages", large.stats().mappings, kib >> 10, (BLOCKS * PAGE) >> 20);
     if kib == 0 {
         println!("skipped: this directory gives no large pages (mount a tmpfs with huge=always)");
         return Ok(());
