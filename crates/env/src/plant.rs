@@ -192,6 +192,8 @@ defects! {
     TableOldestFirst "table-oldest-first" Table "A transaction of the page table is undone from its beginning.",
     TableEarlyClear "table-early-clear" Table "The page table's log is cleared before what it undid is durable.",
     TableUnclearedLog "table-uncleared-log" Table "The page table's log is not cleared when its transaction is undone.",
+    TableShownTooLong "table-shown-too-long" Table "A view shows a block's old page after it was freed and used again.",
+    TableFlatUncopied "table-flat-uncopied" Table "Flattening changes an entry before the copy that it names is durable.",
     TableUncheckedEntry "table-unchecked-entry" Table "The checksums of the page table's map are not verified.",
     TableUncheckedRecord "table-unchecked-record" Table "The checksums of the page table's undo records are not verified.",
 }

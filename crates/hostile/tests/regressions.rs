@@ -86,6 +86,11 @@ fn requests() {
     run(Target::Requests);
 }
 
+#[test]
+fn table() {
+    run(Target::Table);
+}
+
 /// Inputs that nobody chose: every target takes any bytes.
 #[test]
 fn any_bytes_are_taken() {

@@ -95,6 +95,14 @@ pub enum NvmError {
         /// The medium, as the user named it.
         name: String,
     },
+    /// Ranges of the medium cannot be mapped elsewhere.
+    #[error("{name} cannot be shown through windows: {what}")]
+    NoWindows {
+        /// The medium, as the user named it.
+        name: String,
+        /// Why.
+        what: String,
+    },
     /// Write-backs of two media cannot be one.
     #[error("write-backs of {name} and of {other} cannot share a proof")]
     OtherMedium {

@@ -58,12 +58,15 @@
 //!
 //! [`Pool`] gives an NVM an identity: UUID, version, typed areas, and the attach epoch that joins it to an image.
 //!
+//! [`Windows`] show ranges of a medium at addresses that lie in a row.
+//!
 //! [`loops`] asks the kernel what a loop device shows.
 #![deny(unsafe_code)]
 
 mod detect;
 mod domain;
 mod error;
+mod gate;
 mod header;
 pub mod loops;
 mod map;
@@ -78,6 +81,8 @@ mod pool;
 mod record;
 mod shared;
 mod stats;
+mod stretch;
+mod windows;
 
 pub use domain::{Domain, DomainError, MediumKind};
 pub use error::{NvmError, Result};
@@ -91,6 +96,7 @@ pub use pool::{
     AREAS_START, Area, AreaKind, HEADERS, Header, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec, inspect,
 };
 pub use stats::NvmStats;
+pub use windows::{ClosedWindows, Windows, WindowsSpec, WindowsStats, most_mappings};
 
 /// Bytes of a page: the unit of mappings, of pools and of their areas.
 pub const PAGE: u64 = 4096;

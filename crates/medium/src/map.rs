@@ -1,6 +1,7 @@
 //! A mapping as words that threads, and other processes, may change at any time.
 #![expect(unsafe_code, reason = "maps memory")]
 
+use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 use std::fs::File;
 use std::ops::Range;
@@ -29,12 +30,12 @@ unsafe impl Send for Map {}
 unsafe impl Sync for Map {}
 
 impl Map {
-    /// Memory of this process: zeros. `len` is a multiple of the page size above 0.
-    pub(crate) fn anonymous(len: usize) -> rustix::io::Result<Self> {
-        let prot = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel finds room replaces nothing.
-        let at = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, prot, MapFlags::PRIVATE)? };
-        Self::new(at.cast(), len)
+    /// Memory of this process: zeros, in a file without a name. `len` is a multiple of the page size above 0.
+    pub(crate) fn memory(len: usize) -> rustix::io::Result<(File, Self)> {
+        let file = File::from(rustix::fs::memfd_create("ondol-nvm", MemfdFlags::CLOEXEC)?);
+        rustix::fs::ftruncate(&file, len as u64)?;
+        let map = Self::file(&file, len, true, Way::Shared)?;
+        Ok((file, map))
     }
 
     /// The first `len` bytes of `file`, which has them. `len` is a multiple of the page size above 0.

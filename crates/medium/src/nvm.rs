@@ -35,7 +35,7 @@ pub struct Nvm {
     read_only: bool,
     /// An `msync` failed.
     stopped: AtomicBool,
-    /// Holds the lock.
+    /// Holds the lock, and is what windows show.
     file: Option<File>,
 }
 
@@ -65,16 +65,18 @@ impl Nvm {
         self
     }
 
-    /// Memory of this process, zeros, at least `len` bytes: for tests and simulators.
+    /// Memory of this process, zeros, at least `len` bytes: for tests and simulators. It is a file without a name, so that [`crate::Windows`] show it as
+    /// they show any medium.
     ///
     /// # Errors
     /// The system has no memory.
     pub fn volatile(len: u64) -> Result<Self> {
         let name = String::from("memory");
         let pages = len.max(1).checked_next_multiple_of(PAGE).and_then(|len| usize::try_from(len).ok());
-        let map = pages.ok_or(rustix::io::Errno::NOMEM).and_then(Map::anonymous);
-        match map {
-            Ok(map) => Ok(Self::new(name, map, MediumKind::Memory, Domain::Volatile)),
+        match pages.ok_or(rustix::io::Errno::NOMEM).and_then(Map::memory) {
+            Ok((file, map)) => {
+                Ok(Self { file: Some(file), ..Self::new(name, map, MediumKind::Memory, Domain::Volatile) })
+            }
             Err(e) => Err(NvmError::Open { what: "map", name, source: e.into() }),
         }
     }
@@ -190,8 +192,7 @@ impl Nvm {
             return Err(self.poisoned_line(line));
         }
         memory::read(self.map.words(), offset as usize, buf);
-        self.stats.read(buf.len() as u64);
-        self.pace.read(buf.len() as u64);
+        self.was_read(buf.len() as u64);
         Ok(())
     }
 
@@ -201,8 +202,7 @@ impl Nvm {
     /// `OutOfRange`, `Misaligned`, `Poisoned`.
     pub fn load_u64(&self, offset: u64) -> Result<u64> {
         let word = self.word("read", offset)?.load(Acquire);
-        self.stats.read(8);
-        self.pace.read(8);
+        self.was_read(8);
         Ok(u64::from_le(word))
     }
 
@@ -225,6 +225,22 @@ impl Nvm {
         let mut bytes = vec![0; self.map.len()];
         self.read(0, &mut bytes)?;
         Ok(bytes)
+    }
+
+    /// What can be mapped a second time.
+    pub(crate) fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Some line is lost.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.poison.any()
+    }
+
+    /// Counts a read of `len` bytes, and takes the time that it takes.
+    pub(crate) fn was_read(&self, len: u64) {
+        self.stats.read(len);
+        self.pace.read(len);
     }
 
     pub(crate) fn add_poison(&self, bytes: Range<u64>) {

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn every_instruction_leaves_the_contents() {
-        let map = Map::anonymous(4096).unwrap();
+        let (_, map) = Map::memory(4096).unwrap();
         let best = Instructions::detect();
         // A processor with the better one has those after it.
         let all = [Instructions::Clwb, Instructions::ClflushOpt, Instructions::Clflush, Instructions::None];
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn lines_are_copied_whole_from_any_alignment() {
-        let map = Map::anonymous(4096).unwrap();
+        let (_, map) = Map::memory(4096).unwrap();
         let source: Vec<u8> = (0..=255).cycle().take(300).collect();
         copy_lines(&map.words()[8..40], &source[3..259]);
         fence();

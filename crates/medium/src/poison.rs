@@ -20,6 +20,11 @@ impl Poison {
         self.any.store(true, Relaxed);
     }
 
+    /// There may be one.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Relaxed)
+    }
+
     /// First byte of the first poisoned line that has one of `bytes`.
     pub(crate) fn first(&self, bytes: Range<u64>) -> Option<u64> {
         if !self.any.load(Relaxed) || bytes.is_empty() {

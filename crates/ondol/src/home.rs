@@ -96,26 +96,42 @@ pub struct TableInfo {
     pub pages: u64,
     /// Pages that hold blocks of the image; all others are free, and read as zeros.
     pub mapped: u64,
+    /// Ranges of blocks whose pages follow each other; one, if the image is full and its pool flat.
+    pub extents: u64,
+    /// Blocks in another page than that of their own number: `ondol pool flatten` moves them.
+    pub displaced: u64,
     /// Bytes of undo records that one transaction can have.
     pub log_bytes: u64,
     /// A transaction was cut off: the next use undoes it.
     pub open: bool,
     /// Which crashes the pool survives, and with it a completed fsync.
     pub survives: &'static str,
+    /// What is wrong with it.
+    pub problems: Vec<String>,
 }
 
 /// Describes the page table below a target, if there is one. Changes nothing.
 pub(crate) fn table_info(target: &Path) -> Result<Option<TableInfo>> {
-    let Some(path) = pool_of(target) else { return Ok(None) };
-    let pool = open_pool(path, Access::Read)?;
+    pool_of(target).map_or(Ok(None), table_in)
+}
+
+/// Describes the page table in a pool, if there is one. Changes nothing.
+pub(crate) fn table_in(pool: &Path) -> Result<Option<TableInfo>> {
+    let pool = open_pool(pool, Access::Read)?;
+    if !has_table(&pool)? {
+        return Ok(None);
+    }
     let found = ondol_page_table::check(&pool)?;
     Ok(Some(TableInfo {
         uuid: uuid_text(&found.uuid),
         pages: found.pages,
         mapped: found.mapped,
+        extents: found.flatness.extents,
+        displaced: found.flatness.displaced,
         log_bytes: found.log_lines * ondol_page_table::LINE,
         open: found.open,
         survives: pool.nvm().describe(),
+        problems: found.problems,
     }))
 }
 

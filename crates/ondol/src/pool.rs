@@ -1,17 +1,19 @@
-//! NVM pools: making them, looking at them, and measuring them. What is serialised here is what `pool info --json` and `pool measure
-//! --json` print.
+//! NVM pools: making them, looking at them, measuring them, and putting what lies in them in order. What is serialised here is what `--json` of the
+//! commands prints.
 
+mod flatten;
 mod measure;
 
 use crate::info::uuid_text;
 use crate::machine::claim;
-use crate::{Error, Result, contents};
+use crate::{Error, Result, contents, home};
 use ondol_block::BlockStore;
 use ondol_env::{Env, System};
 use ondol_medium::{Access, Header, HeaderFault, Nvm, NvmError, NvmOptions, PoolReport, PoolSpec, inspect};
 use serde::Serialize;
 use std::path::Path;
 
+pub use flatten::{FlattenedPool, flatten};
 pub use measure::{Cost, MeasureOptions, PoolCosts, measure};
 pub use ondol_medium::{Domain, DomainError, ModelError, NvmModel};
 
@@ -84,6 +86,8 @@ pub struct PoolInfo {
     pub headers: Vec<HeaderInfo>,
     /// First bytes of lines that the medium has lost, as far as the kernel says.
     pub lost_lines: Vec<u64>,
+    /// The page table of the image that lies in it, if one does.
+    pub table: Option<home::TableInfo>,
     /// Files with writes that only the pool has, of programs under `ondol run`.
     pub run_files: Vec<crate::run::FileInfo>,
 }
@@ -182,7 +186,8 @@ pub fn info(path: impl AsRef<Path>) -> Result<PoolInfo> {
     match look(path.as_ref(), header.domain) {
         Ok((nvm, _)) => {
             let described = describe(&nvm, &report, &header, nvm.describe().into());
-            Ok(PoolInfo { run_files: crate::run::files(nvm)?, ..described })
+            let run_files = crate::run::files(nvm)?;
+            Ok(PoolInfo { run_files, table: home::table_in(path.as_ref())?, ..described })
         }
         // A copy of a pool need not be on a medium of the same kind.
         Err(Error::Nvm(e @ NvmError::Domain { .. })) => {
@@ -217,6 +222,7 @@ fn describe(nvm: &Nvm, report: &PoolReport, header: &Header, survives: String) -
         areas: header.areas.iter().map(|a| AreaInfo { kind: a.kind.to_string(), start: a.start, len: a.len }).collect(),
         headers: copies(report, Some(header)).map(|(offset, state)| HeaderInfo { offset, state }).collect(),
         lost_lines: nvm.poisoned(),
+        table: None,
         run_files: Vec::new(),
     }
 }

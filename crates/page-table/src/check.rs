@@ -3,6 +3,7 @@
 
 use crate::attach::find;
 use crate::error::{Result, TableError};
+use crate::flatten::Flatness;
 use crate::log::{Log, undone};
 use crate::map::Map;
 use ondol_medium::Pool;
@@ -18,6 +19,8 @@ pub struct TableReport {
     pub pages: u64,
     /// Blocks that have a page.
     pub mapped: u64,
+    /// How far the map is from the identity.
+    pub flatness: Flatness,
     /// Lines of 64 bytes that the undo records of one transaction can have.
     pub log_lines: u64,
     /// A transaction is open: attaching undoes it. Counted here is what it leaves.
@@ -59,6 +62,7 @@ pub fn check(pool: &Pool) -> Result<TableReport> {
         blocks: config.blocks,
         pages: config.pages,
         mapped: map.pages.iter().filter(|page| **page > 0).count() as u64,
+        flatness: Flatness::of(&map.pages),
         log_lines: config.log_lines(),
         open,
         problems,

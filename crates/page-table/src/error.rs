@@ -90,6 +90,18 @@ pub enum TableError {
         /// Blocks of the table.
         blocks: u64,
     },
+    /// A view does not have these bytes.
+    #[error("bytes {offset} to {end} lie outside a view of {pool}, which has {size} bytes")]
+    OutsideView {
+        /// The pool, as the user named it.
+        pool: String,
+        /// First byte, counted from the view's first.
+        offset: u64,
+        /// The byte behind the last.
+        end: u64,
+        /// Bytes of the view.
+        size: u64,
+    },
     /// Bytes of a block that has no page cannot be changed in place.
     #[error("block {block} of {pool} has no page, so no bytes of it can be changed in place")]
     Unmapped {

@@ -58,6 +58,16 @@ impl Free {
         Some(taken)
     }
 
+    /// Takes this page for good; whether it was free.
+    pub(crate) fn take_this(&mut self, page: u32) -> bool {
+        let Some(word) = self.bits.get_mut(page as usize / 64) else { return false };
+        let bit = 1 << (page % 64);
+        let was = *word & bit != 0;
+        *word &= !bit;
+        self.count -= u64::from(was);
+        was
+    }
+
     /// What was in somebody's hands is in the map now, or given back.
     pub(crate) fn let_go(&mut self, n: u64) {
         self.in_hands -= n;

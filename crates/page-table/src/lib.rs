@@ -33,6 +33,7 @@
 mod attach;
 mod check;
 mod error;
+mod flatten;
 mod format;
 mod free;
 mod layout;
@@ -43,13 +44,16 @@ mod map;
 mod store;
 mod table;
 mod transaction;
+mod view;
 mod write;
 
 pub use attach::has_table;
 pub use check::{TableReport, check};
 pub use error::{LogFault, MapFault, Result, TableError};
+pub use flatten::{Flatness, Flattened};
 pub use format::{LINE, TABLE_VERSION};
 pub use layout::pool_size;
 pub use make::TableSpec;
 pub use table::{Page, PageTable, TableStats};
 pub use transaction::Transaction;
+pub use view::{Remapping, View, ViewSpec, ViewStats};

@@ -3,6 +3,7 @@
 use crate::error::{Result, TableError};
 use crate::format::{Config, Seal};
 use crate::free::Free;
+use crate::view::Views;
 use ondol_block::Counters;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, RwLock};
@@ -26,7 +27,7 @@ pub struct PageTable {
     /// A change of the map has failed on its way.
     pub(crate) failed: AtomicBool,
     /// Pages as undoing leaves them, of a table that is only read.
-    patched: BTreeMap<u32, Vec<u8>>,
+    pub(crate) patched: BTreeMap<u32, Vec<u8>>,
 }
 
 /// The map.
@@ -38,6 +39,7 @@ pub(crate) struct State {
     pub(crate) late: BTreeMap<u64, Late>,
     /// Number of the next transaction.
     pub(crate) number: u32,
+    pub(crate) views: Views,
 }
 
 /// A block that was written since the map was made durable.
@@ -89,7 +91,7 @@ impl PageTable {
             nvm,
             config,
             seal,
-            state: RwLock::new(State { map, late: BTreeMap::new(), number }),
+            state: RwLock::new(State { map, late: BTreeMap::new(), number, views: Views::default() }),
             free: Mutex::new(free),
             counters: Counters::default(),
             failed: AtomicBool::new(false),

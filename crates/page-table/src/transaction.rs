@@ -27,6 +27,17 @@ enum Change {
     },
 }
 
+impl Change {
+    /// The blocks that it names. Pages that a transaction changes are pages of blocks that it names.
+    fn blocks(&self) -> impl Iterator<Item = u64> {
+        let (first, other) = match self {
+            Self::Swap(a, b) => (*a, Some(*b)),
+            Self::Remap(block, _) | Self::Store { block, .. } => (*block, None),
+        };
+        std::iter::once(first).chain(other)
+    }
+}
+
 /// What the changes come to.
 #[derive(Default)]
 struct Plan {
@@ -124,15 +135,16 @@ impl Transaction<'_> {
     fn make(&self) -> Result<()> {
         let table = self.table;
         table.may_change()?;
-        let mut state = table.state.write();
-        let plan = self.plan(&state)?;
+        let state = &mut *table.state.write();
+        let plan = self.plan(state)?;
         let lines = plan.undo.iter().map(Undo::lines).sum::<u64>();
         if lines > table.log_lines() {
             return Err(TableError::TooLarge { pool: table.nvm.name().into(), lines, most: table.log_lines() });
         }
         // The durable map is the one that readers see, from here on.
-        table.persist_state(&mut state)?;
-        let plan = self.plan(&state)?;
+        table.persist_state(state)?;
+        let plan = self.plan(state)?;
+        self.changes.iter().flat_map(Change::blocks).for_each(|block| state.views.hide(block));
         table.fail(match (plan.entries.len(), plan.stores.is_empty()) {
             (0, true) => Ok(()),
             (1, true) => table.publish_one(&plan),
@@ -141,7 +153,9 @@ impl Transaction<'_> {
         state.number = (state.number + 1) % crate::format::LogState::NUMBERS;
         for (block, entry) in &plan.entries {
             state.map[*block as usize] = *entry;
+            state.views.changed(*block, &state.map);
         }
+        state.views.remap(&state.map);
         let mut free = table.free.lock();
         plan.replaced.iter().for_each(|page| free.give(*page));
         Ok(())

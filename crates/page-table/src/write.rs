@@ -105,6 +105,7 @@ impl PageTable {
         let own = own.filter(|page| !self.free.lock().is_lent(*page));
         let written = match own {
             Some(page) => {
+                state.views.hide(block);
                 let mut batch = self.nvm.stored();
                 let start = self.config.page_at(page) + within;
                 let put = source.parts(from, len, |at, part| self.put(&mut batch, start + at, part));
@@ -160,7 +161,9 @@ impl PageTable {
 
     /// Readers see another page of a block from now on.
     pub(crate) fn switch(&self, state: &mut State, block: u64, page: Option<u32>) {
+        state.views.hide(block);
         let before = std::mem::replace(&mut state.map[block as usize], page.map_or(0, |page| page + 1));
+        state.views.changed(block, &state.map);
         let unfenced = page.is_some() && self.is_lazy();
         match state.late.entry(block) {
             Entry::Occupied(mut late) => {
@@ -225,7 +228,10 @@ impl PageTable {
     /// # Errors
     /// The medium's failure, after which nothing is changed any more.
     pub fn persist(&self) -> Result<()> {
-        self.persist_state(&mut self.state.write())
+        let state = &mut *self.state.write();
+        self.persist_state(state)?;
+        state.views.remap(&state.map);
+        Ok(())
     }
 
     pub(crate) fn persist_state(&self, state: &mut State) -> Result<()> {

@@ -9,7 +9,7 @@ use ondol::{DataMode, JournalEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub(crate) use pools::{Export, Import, Pool, PoolCreate, PoolDump, PoolInfo, PoolMeasure};
+pub(crate) use pools::{Export, Import, Pool, PoolCreate, PoolDump, PoolFlatten, PoolInfo, PoolMeasure};
 
 /// Crash-consistent ext4 in user space.
 #[derive(Debug, Parser)]
@@ -433,6 +433,7 @@ mod tests {
             "pool create --domain eadr -F /dev/dax0.0",
             "pool info --json /dev/dax0.0",
             "pool dump /dev/dax0.0",
+            "pool flatten --json /dev/dax0.0",
             "mkfs --size 1G nvm:/dev/dax0.0",
             "export -F nvm:/dev/dax0.0 x.img",
             "import -F x.img nvm:/dev/dax0.0",

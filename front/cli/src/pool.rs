@@ -1,4 +1,4 @@
-//! `ondol pool`: makes NVM pools, looks at them and measures them.
+//! `ondol pool`: makes NVM pools, looks at them, measures them and puts them in order.
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
@@ -10,12 +10,13 @@ use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// Dispatches to `create`, `info`, `dump` and `measure`.
+/// Dispatches to its commands.
 pub(crate) fn pool(command: &args::Pool) -> Outcome {
     match command {
         args::Pool::Create(args) => create(args),
         args::Pool::Info(args) => show(args),
         args::Pool::Dump(args) => dump(args),
+        args::Pool::Flatten(args) => flatten(args),
         args::Pool::Measure(args) => measure(args),
     }
 }
@@ -70,6 +71,20 @@ fn dump(args: &args::PoolDump) -> Outcome {
         Ok(_) => Ok(ExitCode::SUCCESS),
         Err(what) => Err(Failure::new(FAILED, what)),
     }
+}
+
+fn flatten(args: &args::PoolFlatten) -> Outcome {
+    let done = pool::flatten(&args.pool).map_err(Failure::with(FAILED))?;
+    if args.json {
+        say::json(&serde_json::to_value(&done).map_err(Failure::with(FAILED))?);
+    } else {
+        let pool::FlattenedPool { mapped, moved, copied, extents_before, extents, .. } = done;
+        let name = printable(done.pool.as_bytes());
+        say!(
+            "{name}: {moved} of {mapped} blocks moved, {copied} pages copied; {extents} ranges of neighbours, {extents_before} before"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn measure(args: &args::PoolMeasure) -> Outcome {

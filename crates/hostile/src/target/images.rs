@@ -26,7 +26,7 @@ fn open(guard: &Arc<Guard>, options: &Options) -> Option<Volume> {
 }
 
 /// Reads all there is, changing nothing.
-fn look(layer: &Layer, how: &str) {
+pub(super) fn look(layer: &Layer, how: &str) {
     let guard = Arc::new(Guard::new(layer.clone(), false));
     let options = Options::parse(how).unwrap_or_default().with_cache(512 * 1024).with_cached_inodes(16);
     if let Some(volume) = open(&guard, &options) {

@@ -6,6 +6,7 @@ mod options;
 mod pools;
 mod program;
 mod requests;
+mod tables;
 
 use crate::calls::Group;
 
@@ -36,11 +37,13 @@ pub enum Target {
     Words,
     /// FUSE requests.
     Requests,
+    /// Page tables of images in NVM pools.
+    Table,
 }
 
 impl Target {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Walk,
         Self::Names,
         Self::Contents,
@@ -53,6 +56,7 @@ impl Target {
         Self::Log,
         Self::Words,
         Self::Requests,
+        Self::Table,
     ];
 
     /// Its name: of the fuzz target, and of the directory of its corpus.
@@ -70,6 +74,7 @@ impl Target {
             Self::Log => "log",
             Self::Words => "words",
             Self::Requests => "requests",
+            Self::Table => "table",
         }
     }
 
@@ -93,6 +98,7 @@ impl Target {
             Self::Log => logs::run(bytes),
             Self::Words => options::run(bytes),
             Self::Requests => requests::run(bytes),
+            Self::Table => tables::run(bytes),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The page table, tried from outside: what callers are promised, power cuts anywhere, damage, and interleavings.
 
 mod behaviour;
+mod flat;
 mod golden;
 mod hostile;
 mod lending;
@@ -9,3 +10,4 @@ mod planted;
 mod power;
 mod rig;
 mod schedules;
+mod views;

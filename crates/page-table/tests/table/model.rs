@@ -16,6 +16,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => block().prop_map(Op::Remap),
         2 => (any::<[u8; 4]>(), block()).prop_map(|(four, to)| Op::Checkpoint(four.map(|n| u64::from(n) % BLOCKS), to)),
         1 => Just(Op::Attach),
+        1 => Just(Op::Flatten),
     ]
 }
 
@@ -45,6 +46,12 @@ proptest! {
                     drop(table);
                     table = PageTable::attach(&pool).unwrap();
                     Op::Attach
+                }
+                Op::Flatten => {
+                    let done = table.flatten().unwrap();
+                    prop_assert!(done.copied >= done.moved && done.copied <= 2 * done.moved, "{done:?}");
+                    prop_assert_eq!(table.flatness().displaced, 0);
+                    Op::Flatten
                 }
                 op => op,
             };

@@ -1,6 +1,6 @@
 //! Power cuts of tables: a block is whole, what was flushed is there, and a transaction is there or not.
 
-use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flush, Lent, Part, Remap, Swap, Write};
+use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flatten, Flush, Lent, Part, Remap, Swap, Write};
 use crate::rig::{BLOCKS, run};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_power::{Kind, Sampling};
@@ -14,7 +14,7 @@ fn explore(kind: Kind, ops: &[Op], sampling: Sampling, again: usize) -> usize {
 }
 
 /// Short scenes in which each rule matters.
-pub(crate) const SCENES: [&[Op]; 7] = [
+pub(crate) const SCENES: [&[Op]; 10] = [
     &[Write(0, 2), Flush, Write(0, 1), Part(4000, 300), Flush, Write(1, 1)],
     &[Write(0, 2), Swap(0, 1), Swap(1, 4)],
     &[Write(0, 4), Flush, Checkpoint([0, 2, 1, 3], 0), Checkpoint([2, 5, 0, 4], 5)],
@@ -36,6 +36,10 @@ pub(crate) const SCENES: [&[Op]; 7] = [
         Flush,
     ],
     &[Write(0, 3), Flush, Write(1, 1), Attach, Checkpoint([0, 1, 1, 2], 0), Attach, Write(2, 2), Flush],
+    // Cycles, chains, blocks in the reserve, and nothing to do.
+    &[Write(0, 6), Flush, Swap(0, 1), Swap(2, 4), Swap(4, 5), Flatten, Write(1, 1), Flatten, Flatten],
+    &[Write(0, 6), Write(0, 6), Flush, Flatten, Remap(3), Swap(0, 3), Discard(1, 2), Flatten],
+    &[Write(3, 2), Write(0, 1), Swap(0, 5), Flatten, Part(0, 100), Write(4, 2), Flatten],
 ];
 
 #[test]

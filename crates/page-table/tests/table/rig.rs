@@ -96,6 +96,7 @@ pub(crate) enum Op {
     /// Swaps the first two and the other two, and stores bytes twice into a block, overlapping, as a checkpoint does.
     Checkpoint([u64; 4], u64),
     Attach,
+    Flatten,
 }
 
 impl Op {
@@ -105,7 +106,7 @@ impl Op {
     }
 
     fn is_durable(self) -> bool {
-        self.is_atomic() || matches!(self, Self::Flush)
+        self.is_atomic() || matches!(self, Self::Flush | Self::Flatten)
     }
 
     /// Does it to a model.
@@ -133,7 +134,7 @@ impl Op {
                 bytes[1050..1200].fill(!tag);
                 image[to as usize] = bytes.into();
             }
-            Self::Flush | Self::Attach => {}
+            Self::Flush | Self::Attach | Self::Flatten => {}
         }
         image
     }
@@ -174,7 +175,7 @@ impl Op {
                     Err(e) => panic!("{e}"),
                 }
             }
-            Self::Attach => {}
+            Self::Attach | Self::Flatten => {}
         }
     }
 }
@@ -213,6 +214,10 @@ pub(crate) fn run_over(base: Vec<u8>, kind: Kind, ops: &[Op]) -> Run {
             table = PageTable::attach(&pool).unwrap();
             images.push(read(&table).unwrap());
         } else {
+            if matches!(op, Op::Flatten) {
+                table.flatten().unwrap();
+                assert_eq!(table.flatness().displaced, 0);
+            }
             op.run(&table, tag);
             images.push(op.model(&images[n], tag));
         }
@@ -220,6 +225,22 @@ pub(crate) fn run_over(base: Vec<u8>, kind: Kind, ops: &[Op]) -> Run {
     }
     drop(table);
     Run { kind, base, events: power.take(), ops: ops.to_vec(), images }
+}
+
+/// Flattens what a crash has left: the image is the same, and every block in its own page.
+fn flat(state: &[u8], kind: Kind, image: &Image) -> Result<(), String> {
+    let pool = recorded(state, kind, None);
+    let mut table = PageTable::attach(&pool).map_err(|e| e.to_string())?;
+    let done = table.flatten().map_err(|e| format!("flattened: {e}"))?;
+    let report = check(&pool).map_err(|e| e.to_string())?;
+    if !report.problems.is_empty() || report.flatness.displaced != 0 || report.mapped != done.mapped {
+        return Err(format!("flattened: {report:?}, {done:?}"));
+    }
+    drop(table);
+    match found(&pool.nvm().to_bytes().map_err(|e| e.to_string())?, kind)? == *image {
+        true => Ok(()),
+        false => Err("flattened: another image".into()),
+    }
 }
 
 impl Run {
@@ -248,6 +269,7 @@ impl Run {
         if deep {
             self.cut_again(state, &image)?;
             self.go_on(state, &image)?;
+            flat(state, self.kind, &image)?;
         }
         Ok(())
     }

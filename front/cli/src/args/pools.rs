@@ -41,6 +41,10 @@ pub(crate) enum Pool {
     Info(PoolInfo),
     /// Show the headers and the first bytes of each area
     Dump(PoolDump),
+    /// Put the blocks of the image in a pool into the order of their numbers, in place
+    ///
+    /// Block n goes to page n, so that what lies side by side in the image lies side by side in memory, and can be mapped in few pieces. The image stays the same. It can be interrupted at any moment, and run again.
+    Flatten(PoolFlatten),
     /// Show what persisting costs: times and counters of each step
     Measure(PoolMeasure),
 }
@@ -71,6 +75,15 @@ pub(crate) struct PoolInfo {
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolDump {
+    /// DAX device or file
+    pub(crate) pool: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PoolFlatten {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     /// DAX device or file
     pub(crate) pool: PathBuf,
 }

@@ -226,3 +226,54 @@ fn a_mount_makes_a_pool_that_is_not_there() {
     assert_eq!(fs::read(home.place.on("new")).unwrap(), b"warm floor");
     home.place.umount();
 }
+
+#[test]
+fn a_pool_is_flattened_and_its_image_is_the_same() {
+    let Some(mut home) = Home::new() else { return };
+    let json = |args: &[&str], of: &Path| -> serde_json::Value {
+        serde_json::from_str(&succeeds(ondol().args(args).arg(of))).unwrap()
+    };
+    home.mount("journal=swap");
+    for round in 0..3u8 {
+        for n in 0..20 {
+            durable(&home.place, &format!("f{n}"), &[round + n; 30_000]);
+        }
+    }
+    let busy = fails(ondol().args(["pool", "flatten"]).arg(home.pool()), 1);
+    assert!(busy.contains("in use"), "{busy}");
+    home.place.umount();
+    let before = info(&home.target())["table"].clone();
+    assert!(before["displaced"].as_u64().unwrap() > 50 && before["extents"].as_u64().unwrap() > 5, "{before}");
+    let image = fs::read(home.exported()).unwrap();
+    let done = json(&["pool", "flatten", "--json"], &home.pool());
+    assert_eq!((&done["moved"], &done["extents_before"]), (&before["displaced"], &before["extents"]));
+    let after = json(&["pool", "info", "--json"], &home.pool())["table"].clone();
+    assert_eq!((&after["displaced"], &after["mapped"]), (&0.into(), &before["mapped"]), "{after}");
+    assert_eq!(after["extents"], done["extents"]);
+    assert!(fs::read(home.exported()).unwrap() == image);
+    let again = succeeds(ondol().args(["pool", "flatten"]).arg(home.pool()));
+    assert!(again.contains(": 0 of ") && again.contains(" 0 pages copied"), "{again}");
+    // What is in the image's journal alone stays there.
+    home.lose("journal=swap", "last");
+    succeeds(ondol().args(["pool", "flatten"]).arg(home.pool()));
+    assert_eq!(
+        (&info(&home.target())["state"], &info(&home.target())["table"]["displaced"]),
+        (&"dirty".into(), &0.into())
+    );
+    home.mount("journal=swap");
+    assert_eq!(fs::read(home.place.mount_point().join("f3")).unwrap(), [5; 30_000]);
+    assert_eq!(fs::read(home.place.mount_point().join("last")).unwrap(), [7; 70_000]);
+    home.place.umount();
+    home.exported();
+}
+
+#[test]
+fn what_is_no_image_in_a_pool_is_not_flattened() {
+    let Some(home) = Home::new() else { return };
+    let empty = home.file("empty");
+    succeeds(ondol().args(["pool", "create", "--size", "4M"]).arg(&empty));
+    let e = fails(ondol().args(["pool", "flatten"]).arg(&empty), 1);
+    assert!(e.contains("holds no image"), "{e}");
+    let e = fails(ondol().args(["pool", "flatten"]).arg(home.file("absent")), 1);
+    assert!(e.contains("cannot open"), "{e}");
+}

@@ -1,0 +1,128 @@
+//! A stretch of addresses in which pages of a file are mapped, here and there, for reading.
+#![expect(unsafe_code, reason = "maps memory")]
+
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::File;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// Addresses are chosen to fit to the file's bytes modulo this, so that a large page of the file can be one of the processor's.
+const LARGE: usize = 2 << 20;
+
+/// How a range of zeros is mapped: no memory is set aside for it.
+const ZEROS: MapFlags = MapFlags::PRIVATE.union(MapFlags::NORESERVE);
+
+/// Reserved addresses. Where nothing is mapped there are zeros.
+#[derive(Debug)]
+pub(crate) struct Stretch {
+    /// The whole reservation.
+    whole: NonNull<u8>,
+    whole_len: usize,
+    /// Where the first word lies in it.
+    first: usize,
+    words: usize,
+    /// The addresses are given back: somebody else's mappings may lie there by now.
+    lost: bool,
+}
+
+// SAFETY: the mappings belong to no thread. They are changed through `&mut` only, and reached as atomic words otherwise.
+unsafe impl Send for Stretch {}
+// SAFETY: as above.
+unsafe impl Sync for Stretch {}
+
+impl Stretch {
+    /// Reserves `len` bytes of zeros, a multiple of the page size above 0, for bytes of a file from about `congruent` on.
+    pub(crate) fn reserve(len: usize, congruent: u64) -> rustix::io::Result<Self> {
+        let whole_len = len.checked_add(LARGE).ok_or(rustix::io::Errno::NOMEM)?;
+        // SAFETY: a new mapping where the kernel finds room replaces nothing.
+        let at = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole_len, ProtFlags::READ, ZEROS)? };
+        let whole = NonNull::new(at.cast::<u8>()).ok_or(rustix::io::Errno::FAULT)?;
+        let wanted = (congruent % LARGE as u64) as usize;
+        let first = wanted.wrapping_sub(whole.as_ptr().addr()) % LARGE;
+        Ok(Self { whole, whole_len, first, words: len / size_of::<AtomicU64>(), lost: false })
+    }
+
+    /// Nothing can be read or mapped any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// All words; they can be loaded, not stored.
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: `first` is a multiple of the page size below 2 MiB, so the words lie in the reservation, aligned, which is readable for as long as
+        // nothing was lost; every bit pattern is a word; mappings under them change through `&mut self` only; and whoever stores to the same
+        // pages elsewhere does it by atomics. With a loss there are none.
+        unsafe {
+            let words = if self.lost { 0 } else { self.words };
+            std::slice::from_raw_parts(self.whole.as_ptr().add(self.first).cast(), words)
+        }
+    }
+
+    /// Maps `len` bytes of `file` from `offset` on at byte `at`: whole pages that both have. Reading them first takes no page fault with `populate`.
+    ///
+    /// # Errors
+    /// The kernel's, which has changed nothing (too many mappings, say) or left nothing there. [`Stretch::clear`] must follow.
+    pub(crate) fn map(
+        &mut self,
+        at: usize,
+        len: usize,
+        file: &File,
+        offset: u64,
+        populate: bool,
+    ) -> rustix::io::Result<()> {
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        let flags = if populate { flags | MapFlags::POPULATE } else { flags };
+        let to = self.place(at, len)?;
+        // SAFETY: the range lies in the reservation, which is ours, and no reference to its words is alive beside `&mut self`.
+        let mapped = unsafe { rustix::mm::mmap(to.cast(), len, ProtFlags::READ, flags, file, offset) };
+        mapped.map(drop)
+    }
+
+    /// Puts zeros in the place of `len` bytes at byte `at`, whole pages.
+    ///
+    /// # Errors
+    /// As [`Stretch::map`].
+    pub(crate) fn zero(&mut self, at: usize, len: usize) -> rustix::io::Result<()> {
+        let to = self.place(at, len)?;
+        // SAFETY: as in `map`.
+        let mapped = unsafe { rustix::mm::mmap_anonymous(to.cast(), len, ProtFlags::READ, ZEROS | MapFlags::FIXED) };
+        mapped.map(drop)
+    }
+
+    /// Gives all mappings back and reserves addresses anew, of which there were too many mappings or none. If the kernel refuses that, too, nothing can be read
+    /// or mapped any more.
+    pub(crate) fn clear(&mut self, congruent: u64) {
+        if self.unmap() {
+            // The old one is lost, and unmaps nothing.
+            if let Ok(new) = Self::reserve(self.words * size_of::<AtomicU64>(), congruent) {
+                *self = new;
+            }
+        }
+    }
+
+    /// Gives the addresses back; whether they are.
+    fn unmap(&mut self) -> bool {
+        if self.lost {
+            return false;
+        }
+        // What cannot be unmapped is not used any more.
+        self.lost = true;
+        // SAFETY: the reservation is ours, and no reference to its words is alive beside `&mut self`.
+        unsafe { rustix::mm::munmap(self.whole.as_ptr().cast(), self.whole_len) }.is_ok()
+    }
+
+    fn place(&self, at: usize, len: usize) -> rustix::io::Result<*mut u8> {
+        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.words * size_of::<AtomicU64>());
+        if self.lost || !is_inside || len == 0 {
+            return Err(rustix::io::Errno::INVAL);
+        }
+        // SAFETY: it lies in the reservation.
+        Ok(unsafe { self.whole.as_ptr().add(self.first + at) })
+    }
+}
+
+impl Drop for Stretch {
+    fn drop(&mut self) {
+        self.unmap();
+    }
+}
