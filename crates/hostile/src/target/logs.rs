@@ -100,7 +100,12 @@ fn work(log: &Log, input: &mut Input<'_>) -> Vec<Vec<u8>> {
 fn all(pool: &Pool, on_damage: OnDamage) -> Option<Vec<Vec<u8>>> {
     let found = Contents::inspect(pool, on_damage).ok()??;
     let records = found.commits().iter().flat_map(|commit| &commit.records);
-    Some(records.map(|at| found.read(*at).expect("what is named is whole")).collect())
+    let contents = |at: &u64| {
+        let mut record = Vec::new();
+        let contents = found.read(*at, &mut record).expect("what is named is whole");
+        record[contents].to_vec()
+    };
+    Some(records.map(contents).collect())
 }
 
 /// Makes the checksums of the headers, and of whatever begins as a record, right.
