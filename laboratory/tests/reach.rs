@@ -103,8 +103,3 @@ fn every_place_in_classic() {
 fn every_place_in_compressed() {
     everything_is_reached(JournalEngine::Compressed);
 }
-
-#[test]
-fn every_place_in_scalable() {
-    everything_is_reached(JournalEngine::Scalable);
-}

@@ -49,7 +49,7 @@ use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
-use ondol_env::reach::{self, Place};
+use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard, thread};
 use ondol_nvm_log::{Log, LogError, Promise};
@@ -357,6 +357,9 @@ impl Core {
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
         let much = naming.completed(position, &numbers, |block, image, page| self.let_go(block, image, page));
         self.need_no_more(&dead, position);
+        if reach::is_on() {
+            dead.iter().for_each(|buf| reach::freed(Thing::Block(buf.block), buf.state.lock().kind.class));
+        }
         drop(counters);
         if !freed.is_empty() {
             let extents: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();
