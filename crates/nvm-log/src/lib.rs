@@ -27,8 +27,9 @@
 //! log.commit(position)?;
 //! drop(log);
 //! let found = Contents::open(&pool, &System, OnDamage::Refuse)?;
-//! let first = &found.commits()[0];
-//! assert_eq!(&found.read(first.records[0])?[..10], b"warm floor");
+//! let mut read = Vec::new();
+//! let contents = found.read(found.commits()[0].records[0], &mut read)?;
+//! assert_eq!(&read[contents][..10], b"warm floor");
 //! # Ok(())
 //! # }
 //! ```
