@@ -12,7 +12,7 @@ pub enum NvmError {
     /// Opening, making or mapping failed.
     #[error("cannot {what} {name}: {source}")]
     Open {
-        /// What was tried: `open`, `create`, `lock`, `map`, `reserve`.
+        /// What was tried: `open`, `create`, `lock`, `map`, `fill`, `reserve`.
         what: &'static str,
         /// The medium, as the user named it.
         name: String,

@@ -13,6 +13,7 @@ use crate::{
 use ondol_env::sync::Arc;
 use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 // These words lie on a medium: no scheduler can put its own in their place. Recorded stores take a lock, which it sees.
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -87,7 +88,9 @@ impl Nvm {
     /// The system has no memory.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let nvm = Self::volatile(bytes.len() as u64)?;
-        memory::store(nvm.map.words(), 0, bytes);
+        // Into the file, whose pages need no fault each then.
+        let written = nvm.file().map_or(Ok(()), |file| file.write_all_at(bytes, 0));
+        written.map_err(|source| NvmError::Open { what: "fill", name: nvm.name.clone(), source })?;
         Ok(nvm)
     }
 

@@ -98,6 +98,26 @@ fn one_bad_header_is_mended_from_the_other_and_two_are_refused() {
 }
 
 #[test]
+fn one_whole_header_is_enough_for_reading() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("pool");
+    let mut pool = pool();
+    pool.attach(VOLUME).unwrap();
+    for copy in [0, 4096] {
+        let mut bad = bytes(&pool);
+        bad[copy + 20] ^= 1;
+        std::fs::write(&path, &bad).unwrap();
+        let options = NvmOptions { access: ondol_medium::Access::Read, ..NvmOptions::default() };
+        let opened = Pool::open(Nvm::open(&path, &options).unwrap()).unwrap();
+        assert_eq!((opened.header(), opened.mended()), (pool.header(), None));
+        drop(opened);
+        assert!(std::fs::read(&path).unwrap() == bad, "nothing is written");
+        let mended = Pool::open(Nvm::open(&path, &NvmOptions::default()).unwrap()).unwrap();
+        assert!(mended.mended().is_some());
+    }
+}
+
+#[test]
 fn nothing_is_made_over_something_else() {
     let holds = |bytes: &[u8]| Pool::create(Nvm::from_bytes(bytes).unwrap(), &spec()).unwrap_err().to_string();
     let mut image = vec![0; SIZE as usize];

@@ -14,7 +14,7 @@ use ondol_format::mkfs::Chunk;
 use ondol_journal::{JournalError, remap};
 use ondol_medium::{Access as NvmAccess, AreaKind, Nvm, NvmOptions, PAGE, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, OnDamage};
-use ondol_page_table::{PageTable, TableSpec, has_table, pool_size};
+use ondol_page_table::{PageTable, TableError, TableReport, TableSpec, has_table, pool_size};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -121,7 +121,10 @@ pub(crate) fn table_in(pool: &Path) -> Result<Option<TableInfo>> {
     if !has_table(&pool)? {
         return Ok(None);
     }
-    let found = ondol_page_table::check(&pool)?;
+    let found = match ondol_page_table::check(&pool) {
+        Err(e @ TableError::Newer { .. }) => TableReport { problems: vec![e.to_string()], ..TableReport::default() },
+        found => found?,
+    };
     Ok(Some(TableInfo {
         uuid: uuid_text(&found.uuid),
         pages: found.pages,

@@ -9,6 +9,8 @@
 //! moves the journal's tail in one step. Here the map is injective and no permutation: a block may have no page and reads as zeros then, and the pages that no
 //! entry names are free. So a write goes to a free page and is atomic ([`ondol_block::BlockStore`] for [`PageTable`]).
 //!
+//! A [`View`] has blocks at addresses that lie in a row, by the processor's own table, and [`PageTable::flatten`] puts every block into the page of its number.
+//!
 //! Format, invariants, locking and failure cases: `docs/design/page-table.md`; bytes: `docs/format.md`. It must not know ext4 or journals: what blocks hold is the
 //! caller's.
 //!

@@ -71,7 +71,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens a pool that may be stored to. A copy of the header that is bad, or older after a crash, is written anew from the other.
+    /// Opens a pool. A copy of the header that is bad, or older after a crash, is written anew from the other, where the pool may be stored to.
     ///
     /// # Errors
     /// `NotAPool`, `Newer`, `Damaged`, `Truncated`, or the medium's failure.
@@ -81,7 +81,7 @@ impl Pool {
         let nvm = if nvm.domain_is_chosen() { nvm } else { nvm.with_domain(header.domain)? };
         let mut pool = Self { nvm: Arc::new(nvm), header, mended: None };
         for (offset, copy) in HEADERS.into_iter().zip(report.copies) {
-            if copy.as_ref() != Ok(&pool.header) {
+            if copy.as_ref() != Ok(&pool.header) && !pool.nvm.is_read_only() {
                 pool.write_header(offset, &pool.header)?;
                 pool.mended = copy.err();
             }

@@ -73,14 +73,16 @@ fn no_flipped_bit_is_believed() {
     assert!(answers.refused > 400 && answers.right >= 128, "{answers:?}");
 }
 
-/// Every byte of the areas, what nobody uses included, turned over in three ways: refused by name, or everything is right and stays so while it is used.
+/// Every byte of the areas, what nobody uses included, with a bit turned over, and what is used in two more ways: refused by name, or everything is right and stays so while it is used.
 #[test]
 fn no_changed_byte_of_configuration_map_or_log_does_harm() {
     let (bytes, image) = scene();
     let mut answers = Answers::default();
     for kind in [AreaKind::PAGE_CONFIG, AreaKind::PAGE_MAP, AreaKind::PAGE_LOG] {
+        let (start, used_len) = (area(&bytes, kind).start, if kind == AreaKind::PAGE_LOG { 64 * 9 } else { 128 });
         for at in area(&bytes, kind) {
-            for flip in [1u8 << (at % 8), 0xff, bytes[at]] {
+            let more = if at < start + used_len { [0xff, bytes[at]] } else { [0; 2] };
+            for flip in [1u8 << (at % 8), more[0], more[1]] {
                 if flip != 0 {
                     let mut bad = bytes.clone();
                     bad[at] ^= flip;
@@ -95,7 +97,7 @@ fn no_changed_byte_of_configuration_map_or_log_does_harm() {
     }
     assert!(answers.wrong.is_empty(), "{} {:?}", answers.wrong.len(), answers.wrong.first());
     println!("{} refused, {} right", answers.refused, answers.right);
-    assert!(answers.refused > 1200 && answers.right > 30_000, "{} {}", answers.refused, answers.right);
+    assert!(answers.refused > 1200 && answers.right > 15_000, "{} {}", answers.refused, answers.right);
 }
 
 /// A table that attaches works.
