@@ -43,15 +43,15 @@ fn whatever_is_cut_a_prefix_is_left() {
     for mount in [Mount::Tight, Mount::Roomy] {
         workload.mount = mount;
         for data in MODES {
-            let report = explore(engine, data, None, some(80), &workload);
+            let report = explore(engine, data, None, some(50), &workload);
             let found = report.violations.first().map(ToString::to_string);
             assert_eq!(found, None, "{} {data:?}", engine.name());
-            assert!(report.distinct > 60, "{} {data:?}: {}", engine.name(), report.distinct);
+            assert!(report.distinct > 35, "{} {data:?}: {}", engine.name(), report.distinct);
             nested += report.nested;
             reached.add(&report.reach);
         }
     }
-    assert!(nested > 50, "{nested} states of crashed recoveries");
+    assert!(nested > 20, "{nested} states of crashed recoveries");
     let own = places(engine).filter(|place| place.engines() == Engines::Remap);
     for place in own {
         assert!(reached.of(place).executed > 0, "{place} is not reached");
@@ -62,10 +62,11 @@ fn whatever_is_cut_a_prefix_is_left() {
 fn each_planted_defect_is_found_and_nothing_without() {
     for planted in REMAP {
         let Planted { defect, data, .. } = *planted;
-        let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..some(400) };
+        let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..some(160) };
         let workload = planted.workload().unwrap();
         let found = |plant| explore(JournalEngine::Remap, data, plant, limits, &workload).violations;
         assert!(found(None).is_empty(), "without {defect}: {}", found(None)[0]);
-        assert!(!found(Some(defect)).is_empty(), "{defect} is not found");
+        let report = explore(JournalEngine::Remap, data, Some(defect), limits, &workload);
+        assert!(!report.violations.is_empty(), "{defect} is not found: {}", report.reach.told(JournalEngine::Remap));
     }
 }

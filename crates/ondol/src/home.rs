@@ -185,9 +185,15 @@ pub(crate) fn make<T>(
         if !force && has_table(&pool)? {
             return Err(Error::Holds { target: target(), what: "an image under a page table".into() });
         }
-        nvm::renew_log(&mut pool, size)?;
+        let log = nvm::new_log(&pool, size);
         let spec = TableSpec { uuid: System.random_uuid(), blocks: size.map(|bytes| bytes / PAGE), reserve: None };
-        let contents = ready(spec.fits(&pool)? * PAGE)?;
+        let mut blocks = spec.fits(&pool)?;
+        if size.is_none() {
+            blocks -= log / PAGE;
+        }
+        let contents = ready(blocks * PAGE)?;
+        nvm::renew_log(&mut pool, log)?;
+        let spec = TableSpec { blocks: Some(blocks), ..spec };
         spec.make(&mut pool)?;
         let table = PageTable::attach(&pool)?;
         fill(contents, &table)?;

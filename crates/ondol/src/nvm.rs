@@ -118,17 +118,25 @@ fn room(pool: &Pool) -> u64 {
     pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0)
 }
 
-/// A new image of `size` bytes, or as large as fits, is to lie in this pool: what a log in it has, it has no more; where there is none and room for both, one is made.
-pub(crate) fn renew_log(pool: &mut Pool, size: Option<u64>) -> Result<()> {
+/// Bytes of the log that is to be made beside a new image of `size` bytes, or one as large as fits, in this pool: 0 where there is one, or no room for both.
+pub(crate) fn new_log(pool: &Pool, size: Option<u64>) -> u64 {
     if pool.area(AreaKind::JOURNAL_LOG).is_some() {
-        Contents::erase(pool).map_err(JournalError::from)?;
-        return Ok(pool.detach()?);
+        return 0;
     }
     let room = room(pool);
     let log = log_bytes(size.unwrap_or(room));
-    let image = size.map_or(Some(SMALLEST_LOG), pool_size);
-    if image.is_some_and(|image| image + log <= room) {
-        pool.allot(AreaKind::JOURNAL_LOG, log)?;
+    // Of what is not to be filled by the image, so much at least remains for it.
+    let image = size.map_or(Some(8 * SMALLEST_LOG), pool_size);
+    if image.is_some_and(|image| image + log <= room) { log } else { 0 }
+}
+
+/// Before a new image is made in the pool: what a log in it has, it has no more. A new one of so many bytes is made, if any.
+pub(crate) fn renew_log(pool: &mut Pool, new: u64) -> Result<()> {
+    if new > 0 {
+        pool.allot(AreaKind::JOURNAL_LOG, new)?;
+    } else if pool.area(AreaKind::JOURNAL_LOG).is_some() {
+        Contents::erase(pool).map_err(JournalError::from)?;
+        pool.detach()?;
     }
     Ok(())
 }

@@ -19,12 +19,12 @@ fn volume(dir: &Path) -> Volume {
     let (setup, pool) = (Setup::current(), dir.join("pool"));
     let mut options = setup.options();
     let mut image = dir.join("image");
-    if setup.has_pool() {
-        ondol::pool::create(&pool, &CreateOptions::new().size(64 << 20)).expect("a pool");
-        options = options.with_nvm(&pool);
-    } else if setup.exchanges_by_copies() {
+    if setup.lies_in_pool() {
         ondol::pool::create(&pool, &CreateOptions::new().size(80 << 20)).expect("a pool");
         image = format!("nvm:{}", pool.display()).into();
+    } else if setup.has_pool() {
+        ondol::pool::create(&pool, &CreateOptions::new().size(64 << 20)).expect("a pool");
+        options = options.with_nvm(&pool);
     }
     Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("an image");
     Volume::open_with(&image, &options).expect("a volume")

@@ -126,6 +126,11 @@ impl Setup {
         self.engine.logs_records()
     }
 
+    /// Whether its image lies in a pool, where it is not on a store that stands in for one.
+    pub fn lies_in_pool(self) -> bool {
+        matches!(self.engine, JournalEngine::Swap | JournalEngine::Remap)
+    }
+
     /// Whether blocks of its store change places by copies, which a page table spares.
     pub fn exchanges_by_copies(self) -> bool {
         self.engine == JournalEngine::Swap

@@ -240,13 +240,14 @@ pub const REMAP: &[Planted] = &[
     remap(Defect::MissingFlushBeforeTail, "create /a 0644", "write /a 0 9000 #1\nremount"),
     remap(Defect::LostHomeWrite, "create /a 0644", "remount"),
     remap(Defect::RemapSkipped, "create /a 0644", "write /a 0 9000 #1\nremount"),
-    // With the last write half of what can be lent is: a checkpoint of what was committed comes before that is.
+    // There are not pages enough for the last write: a checkpoint of what was committed comes before the one before it is.
     Planted {
         mount: Mount::Roomy,
+        remount: true,
         ..remap(
             Defect::RemapUncommitted,
-            "create /a 0644\nwrite /a 0 60K #1",
-            "write /a 0 40K #2\nfsync /a\nwrite /a 0 60K #3\nchmod /a 0600\nsync",
+            "create /a 0644\nwrite /a 0 60K #1\ncreate /b 0644",
+            "write /b 0 60K #2\nfsync /b\nwrite /a 32K 60K #3\nwrite /b 60K 60K #4\nwrite /b 120K 60K #5\nsync",
         )
     },
     remap(Defect::RemapUnclaimed, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),

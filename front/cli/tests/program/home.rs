@@ -98,7 +98,7 @@ fn an_image_lives_in_a_pool_and_leaves_it_again() {
     let text: Vec<u8> = (0..300_000).map(|n| (n / 7) as u8).collect();
     durable(&home.place, "text", &text);
     let mounted = info(&home.place.mount_point());
-    assert_eq!(mounted["mount"]["engine"], "compressed");
+    assert_eq!(mounted["mount"]["engine"], "remap");
     // By its name, too, the server answers, and nobody else has it.
     assert_eq!(info(&home.target())["state"], "mounted");
     let said = fails(ondol().arg("recover").arg(home.target()), 1);
@@ -127,7 +127,7 @@ fn an_image_lives_in_a_pool_and_leaves_it_again() {
 
 #[test]
 fn what_was_synced_is_there_after_the_server_was_killed() {
-    for options in ["rw", "journal=classic,data=journal", "journal=classic,data=ordered"] {
+    for options in ["rw", "data=ordered", "journal=classic,data=journal", "journal=classic,data=ordered"] {
         let Some(mut home) = Home::new() else { return };
         home.lose(options, "lost");
         assert_eq!(info(&home.target())["state"], "dirty", "{options}");
