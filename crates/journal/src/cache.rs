@@ -83,6 +83,8 @@ pub(crate) struct BufState {
     pub(crate) built: bool,
     /// Records in an NVM log that have changes of this block and are not home yet.
     pub(crate) records: u32,
+    /// One of them builds on what the block held before: that is needed until all are home.
+    pub(crate) builds_on: bool,
     /// What it held before the first of them; `None` for zeros.
     pub(crate) before: Option<Block>,
     /// Its new data that is in memory alone, if it is.
@@ -101,6 +103,7 @@ impl Buf {
             freed: false,
             built: false,
             records: 0,
+            builds_on: false,
             before: None,
             waiting: None,
         };
@@ -289,14 +292,14 @@ impl Cache {
         self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1)
     }
 
-    /// Gives up the bytes of a block that home has durably, or whose place is known otherwise, if they are still `image` and nobody may be about to change them: `others` hold the buffer beside the
+    /// Gives up the bytes of a block that home has durably, or whose place is known otherwise, if they are still `image`, no record builds on what was there before and nobody may be about to change them: `others` hold the buffer beside the
     /// cache. Then calls `done`, under the buffer's lock.
     pub(crate) fn let_go(&self, block: u64, image: &Block, others: usize, done: impl FnOnce(&Arc<Buf>)) -> bool {
         // Whoever wants the buffer comes by here.
         let shard = self.shard(block).lock();
         let Some(buf) = shard.map.get(&block).filter(|buf| Arc::strong_count(buf) == 1 + others) else { return false };
         let mut state = buf.state.lock();
-        if state.freed || !state.data.as_ref().is_some_and(|data| data.is(image)) {
+        if state.freed || state.builds_on || !state.data.as_ref().is_some_and(|data| data.is(image)) {
             return false;
         }
         (state.data, state.home) = (None, true);

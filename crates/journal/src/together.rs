@@ -3,6 +3,7 @@
 use crate::{JournalError, Result};
 use ondol_env::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Does `work` for each number below `count`, and returns what it made of them, in their order. Each of the threads, of which this is one, claims `at_once` of them
 /// at a time, until none is left.
@@ -52,14 +53,17 @@ pub(crate) fn together<T: Send + 'static>(
         let body = move || *into.lock() = Some(work(n));
         helpers.push((thread::Builder::new().name(name.into()).spawn(body), made));
     }
-    let mut all = vec![work(0)];
-    for (n, (helper, made)) in (1..).zip(helpers) {
-        let Ok(helper) = helper else {
+    let first = catch_unwind(AssertUnwindSafe(|| work(0)));
+    // All have ended before anything is said: what one still does must not come after what the caller does next.
+    let helpers = helpers.into_iter().map(|(helper, made)| (helper.map(|helper| drop(helper.join())).is_ok(), made));
+    let helpers: Vec<_> = helpers.collect();
+    let mut all = vec![first.unwrap_or_else(|panic| resume_unwind(panic))];
+    for (n, (has_run, made)) in (1..).zip(helpers) {
+        if !has_run {
             all.push(work(n));
             continue;
-        };
+        }
         // What it has made, and not how it ended, tells whether it was able to.
-        drop(helper.join());
         let failed = || JournalError::Aborted(format!("thread {name} has failed"));
         all.push(made.lock().take().ok_or_else(failed)?);
     }

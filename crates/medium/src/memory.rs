@@ -11,7 +11,8 @@ const WORD: usize = size_of::<u64>();
 /// Reads `buf.len()` bytes at `offset`, which lie inside.
 pub(crate) fn read(words: &[AtomicU64], offset: usize, buf: &mut [u8]) {
     let (head, body) = buf.split_at_mut(head_len(offset, buf.len()));
-    if let Some((word, at)) = words.get(offset / WORD).zip(Some(offset % WORD)) {
+    // No word is loaded that has no byte of it: it may lie in a line that is lost.
+    if let Some((word, at)) = words.get(offset / WORD).zip(Some(offset % WORD)).filter(|_| !head.is_empty()) {
         head.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[at..at + head.len()]);
     }
     let (chunks, tail) = body.as_chunks_mut::<WORD>();
@@ -19,7 +20,7 @@ pub(crate) fn read(words: &[AtomicU64], offset: usize, buf: &mut [u8]) {
     for (chunk, word) in chunks.iter_mut().zip(&mut rest) {
         *chunk = word.load(Relaxed).to_ne_bytes();
     }
-    if let Some(word) = rest.next() {
+    if let (Some(word), false) = (rest.next(), tail.is_empty()) {
         tail.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..tail.len()]);
     }
 }

@@ -1,8 +1,10 @@
 //! A stretch of addresses in which pages of a file are mapped, here and there, for reading.
 #![expect(unsafe_code, reason = "maps memory")]
 
+use crate::PAGE;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -23,6 +25,8 @@ pub(crate) struct Stretch {
     words: usize,
     /// The addresses are given back: somebody else's mappings may lie there by now.
     lost: bool,
+    /// And of these perhaps, in bytes of the reservation, since a mapping failed there.
+    hole: Range<usize>,
 }
 
 // SAFETY: the mappings belong to no thread. They are changed through `&mut` only, and reached as atomic words otherwise.
@@ -37,9 +41,9 @@ impl Stretch {
         // SAFETY: a new mapping where the kernel finds room replaces nothing.
         let at = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole_len, ProtFlags::READ, ZEROS)? };
         let whole = NonNull::new(at.cast::<u8>()).ok_or(rustix::io::Errno::FAULT)?;
-        let wanted = (congruent % LARGE as u64) as usize;
+        let wanted = (congruent % LARGE as u64 / PAGE * PAGE) as usize;
         let first = wanted.wrapping_sub(whole.as_ptr().addr()) % LARGE;
-        Ok(Self { whole, whole_len, first, words: len / size_of::<AtomicU64>(), lost: false })
+        Ok(Self { whole, whole_len, first, words: len / size_of::<AtomicU64>(), lost: false, hole: 0..0 })
     }
 
     /// Nothing can be read or mapped any more.
@@ -75,6 +79,10 @@ impl Stretch {
         let to = self.place(at, len)?;
         // SAFETY: the range lies in the reservation, which is ours, and no reference to its words is alive beside `&mut self`.
         let mapped = unsafe { rustix::mm::mmap(to.cast(), len, ProtFlags::READ, flags, file, offset) };
+        if mapped.is_err_and(|e| e != rustix::io::Errno::NOMEM) {
+            // Where the file refuses, what was there is gone already. Too many mappings are refused before that.
+            self.hole = self.first + at..self.first + at + len;
+        }
         mapped.map(drop)
     }
 
@@ -107,8 +115,13 @@ impl Stretch {
         }
         // What cannot be unmapped is not used any more.
         self.lost = true;
-        // SAFETY: the reservation is ours, and no reference to its words is alive beside `&mut self`.
-        unsafe { rustix::mm::munmap(self.whole.as_ptr().cast(), self.whole_len) }.is_ok()
+        let hole = std::mem::take(&mut self.hole);
+        let parts = [0..hole.start, hole.end..self.whole_len];
+        parts.into_iter().filter(|part| !part.is_empty()).fold(true, |all, part| {
+            // SAFETY: the reservation is ours but for the hole, where somebody else's mapping may lie, and no reference to its words is alive beside `&mut self`.
+            let done = unsafe { rustix::mm::munmap(self.whole.as_ptr().add(part.start).cast(), part.len()) };
+            all && done.is_ok()
+        })
     }
 
     fn place(&self, at: usize, len: usize) -> rustix::io::Result<*mut u8> {

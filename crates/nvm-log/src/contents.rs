@@ -87,9 +87,12 @@ impl Contents {
     /// The memory's failure.
     pub fn erase(pool: &Pool) -> Result<()> {
         let Some(area) = pool.area(AreaKind::JOURNAL_LOG) else { return Ok(()) };
-        let mut batch = pool.nvm().stored();
-        batch.zero(area.start, area.len.min(RING_AT))?;
-        batch.write_back().fence()?;
+        // Without its first header it is no log, whatever else is there.
+        for len in [LINE, area.len.min(RING_AT)] {
+            let mut batch = pool.nvm().stored();
+            batch.zero(area.start, len)?;
+            batch.write_back().fence()?;
+        }
         Ok(())
     }
 

@@ -43,7 +43,16 @@ pub(crate) fn open(target: &Path, access: Access) -> Result<Arc<dyn BlockStore>>
 /// As [`open`], with the pool that the image lies in, if it does.
 pub(crate) fn media(target: &Path, access: Access) -> Result<Media> {
     let Some(pool) = pool_of(target) else { return Ok(Media::image(open(target, access)?)) };
-    let pool = open_pool(pool, access)?;
+    in_pool(open_pool(pool, access)?, attach)
+}
+
+/// As [`media`], for writing, of an image whose log in its pool is to be given up, readable or not.
+pub(crate) fn media_to_give_up(target: &Path) -> Result<Media> {
+    let Some(pool) = pool_of(target) else { return Ok(Media::image(open(target, Access::Write)?)) };
+    in_pool(open_pool(pool, Access::Write)?, |pool| Ok(PageTable::attach(pool)?))
+}
+
+fn in_pool(pool: Pool, attach: impl FnOnce(&Pool) -> Result<PageTable>) -> Result<Media> {
     Ok(Media::in_pool(Arc::new(attach(&pool)?), Arc::new(Mutex::new(pool))))
 }
 
@@ -66,26 +75,32 @@ fn table(pool: &Path, access: Access) -> Result<PageTable> {
 /// Attaches the page table in a pool. Pages that a log in the same pool names are nobody else's from the first write on.
 ///
 /// # Errors
-/// There is no table, or it is damaged; the medium's failure.
+/// There is no table, or it is damaged; the pool is open for writing, and its log cannot be read; the medium's failure.
 pub fn attach(pool: &Pool) -> Result<PageTable> {
     let table = PageTable::attach(pool)?;
-    if plant::is(Defect::RemapUnclaimed) {
+    if plant::is(Defect::RemapUnclaimed) || pool.area(AreaKind::JOURNAL_LOG).is_none() || is_of_another(pool, &table)? {
         return Ok(table);
     }
-    let named = match pool.area(AreaKind::JOURNAL_LOG) {
-        Some(_) => Contents::inspect(pool, OnDamage::GoOn)
-            .map_err(JournalError::from)
-            .map(|found| found.map(|c| remap::pages(&c))),
-        None => Ok(None),
-    };
-    match named {
-        Ok(Some(Ok(pages))) => table.claim(&pages),
-        Ok(None) => {}
-        // Whoever recovers it is refused, and says why.
-        Ok(Some(Err(e))) | Err(e) => tracing::warn!("{}: {e}", pool.nvm().name()),
+    let found = Contents::inspect(pool, OnDamage::GoOn).map_err(JournalError::from);
+    match found.and_then(|found| found.map(|contents| remap::pages(&contents)).transpose()) {
+        Ok(pages) => table.claim(&pages.unwrap_or_default()),
+        // Nothing is written, so nothing is taken.
+        Err(e) if pool.nvm().is_read_only() => tracing::warn!("{}: {e}", pool.nvm().name()),
+        Err(e) => return Err(e.into()),
     }
     Ok(table)
 }
+
+/// Whether the log in the pool is that of an image elsewhere, in front of which the pool is.
+fn is_of_another(pool: &Pool, table: &PageTable) -> Result<bool> {
+    let Some(volume) = pool.header().volume else { return Ok(false) };
+    let mut uuid = [0; 16];
+    table.read(UUID_AT, &mut uuid)?;
+    Ok(uuid != volume)
+}
+
+/// Where an image has its UUID: in its superblock.
+const UUID_AT: u64 = 1024 + 0x68;
 
 /// The page table of an image in a pool. Numbers of pages of 4096 bytes.
 #[derive(Clone, Debug, Serialize)]

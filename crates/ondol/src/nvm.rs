@@ -14,7 +14,7 @@ use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
 use ondol_journal::{Config, JournalError, LogMap, ScalableEngine, remap, swap};
-use ondol_medium::{Access, AreaKind, Nvm, NvmOptions, PAGE, Pool};
+use ondol_medium::{AREAS_START, Access, AreaKind, Nvm, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_page_table::pool_size;
 use ondol_volume::{DataMode, Image, Shared};
@@ -125,8 +125,8 @@ pub(crate) fn new_log(pool: &Pool, size: Option<u64>) -> u64 {
     }
     let room = room(pool);
     let log = log_bytes(size.unwrap_or(room));
-    // Of what is not to be filled by the image, so much at least remains for it.
-    let image = size.map_or(Some(8 * SMALLEST_LOG), pool_size);
+    // Of what is not to be filled by the image, so much at least remains for it. The pool's own header is no part of what is free.
+    let image = size.map_or(Some(8 * SMALLEST_LOG), |size| Some(pool_size(size)?.saturating_sub(AREAS_START)));
     if image.is_some_and(|image| image + log <= room) { log } else { 0 }
 }
 
@@ -197,29 +197,46 @@ pub struct Lost {
 /// # Errors
 /// The image is in use, or needs no pool; the pool is another, is in use, or cannot be read.
 pub fn discard(path: impl AsRef<Path>, pool: Option<&Path>) -> Result<Discarded> {
-    let media = home::media(path.as_ref(), ondol_block::Access::Write)?;
+    let media = home::media_to_give_up(path.as_ref())?;
     let store = media.store.clone();
     let image = Image::open(store.clone())?;
     let map = media.log_map(&image)?;
-    let Some(attached) = jbd2::info(&*store, &map)?.nvm else {
+    let named = jbd2::info(&*store, &map)?.nvm;
+    // The pool that the image lies in has its log; also where a crash, or damage of the journal's superblock, has left that without its name.
+    let is_its_own = |home: &&Arc<Mutex<Pool>>| match named {
+        Some(attached) => home.lock().header().uuid == attached.pool,
+        None => holds_something_of(&image, &home.lock()),
+    };
+    let home = media.home.as_ref().filter(is_its_own);
+    let of_home = home.map(|home| home.lock().header().clone());
+    let of_home = of_home.map(|header| Attached { pool: header.uuid, epoch: header.epoch });
+    let Some(attached) = named.or(of_home) else {
         return state(&image, "it has nothing in an NVM pool".into());
     };
     image.require_unused(&System)?;
-    // The pool that the image lies in has its log.
-    let home = media.home.as_ref().filter(|home| home.lock().header().uuid == attached.pool);
     let lost = match (home, pool) {
-        (Some(home), _) => Some(lost(&image, &home.lock(), attached)?),
+        // Where it cannot be read, giving it up is the way out.
+        (Some(home), _) => lost(&image, &home.lock(), attached).inspect_err(|e| tracing::warn!("{e}")).ok(),
         (None, Some(path)) => Some(lost(&image, &open(path, true)?, attached)?),
         (None, None) => None,
     };
     image.mark_salvaged(true)?;
+    // Before the journal forgets the pool: cut off in between, it is given up once more.
+    if let Some(home) = home {
+        Contents::erase(&home.lock()).map_err(JournalError::from)?;
+    }
     jbd2::detach(&*store, &map)?;
     if let Some(home) = home {
-        let mut home = home.lock();
-        Contents::erase(&home).map_err(JournalError::from)?;
-        home.detach()?;
+        home.lock().detach()?;
     }
     Ok(Discarded { pool: uuid_text(&attached.pool), lost })
+}
+
+/// Whether the log in the pool that an image lies in, which the image does not name, has commits of it, or cannot be read.
+fn holds_something_of(image: &Image, home: &Pool) -> bool {
+    let is_of = home.header().volume.is_none_or(|volume| volume == *image.superblock().uuid());
+    let commits = || Contents::inspect(home, OnDamage::GoOn).map(|found| found.map_or(0, |log| log.commits().len()));
+    home.area(AreaKind::JOURNAL_LOG).is_some() && is_of && commits().map_or(true, |commits| commits > 0)
 }
 
 fn lost(image: &Image, pool: &Pool, attached: Attached) -> Result<Lost> {

@@ -4,7 +4,7 @@
 use crate::attach::find;
 use crate::error::{Result, TableError};
 use crate::flatten::Flatness;
-use crate::log::{Log, undone};
+use crate::log::{Log, undone_entries};
 use crate::map::Map;
 use ondol_medium::Pool;
 
@@ -50,7 +50,7 @@ pub fn check(pool: &Pool) -> Result<TableReport> {
     match (Log { nvm, config: &config, seal: found.seal }).read() {
         Ok(log) => {
             open = log.state.open;
-            instead = undone(nvm, &config, &log)?.0;
+            instead = undone_entries(&log);
         }
         Err(e @ TableError::Log { .. }) => problems.push(e.to_string()),
         Err(e) => return Err(e),

@@ -126,6 +126,24 @@ pub enum TableError {
         /// The pool, as the user named it.
         pool: String,
     },
+    /// A block was to have a page that is not lent, that there is not, or that another block has. Nothing was changed.
+    #[error("block {block} of {pool} cannot have page {page}: it was not lent for that, or another block has it")]
+    NotLent {
+        /// The pool, as the user named it.
+        pool: String,
+        /// The block.
+        block: u64,
+        /// The page.
+        page: u32,
+    },
+    /// Pages are in the hands of writers, or lent. Nothing was changed.
+    #[error("{pages} pages of {pool} are in use beside its map: nobody may write while it is made flat")]
+    InHands {
+        /// The pool, as the user named it.
+        pool: String,
+        /// How many.
+        pages: u64,
+    },
     /// The pool is open for reading only.
     #[error("{pool} is open read-only")]
     ReadOnly {

@@ -63,12 +63,16 @@ impl PageTable {
     /// a part of the work done. Takes 4 bytes of memory for each page, copies each block at most twice, and leaves blocks without a page alone.
     ///
     /// # Errors
-    /// `ReadOnly`, `Stopped`, `NoPages` where not one page is free; the medium's failure: a lost line in a page that would have to move stops it there.
+    /// `ReadOnly`, `Stopped`, `NoPages` where not one page is free; `InHands` where somebody holds or has borrowed pages; the medium's failure: a lost line in a page that would have to move stops it there.
     pub fn flatten(&mut self) -> Result<Flattened> {
         self.may_change()?;
         self.persist()?;
         let (state, mut free) = (&mut *self.state.write(), self.free.lock());
         let (blocks, mapped) = (self.config.blocks, state.map.iter().filter(|entry| **entry != 0).count() as u64);
+        let beside = self.config.pages - mapped - free.count();
+        if beside > 0 {
+            return Err(TableError::InHands { pool: self.nvm.name().into(), pages: beside });
+        }
         if free.count() == 0 {
             return Err(TableError::NoPages { pool: self.nvm.name().into() });
         }
@@ -134,8 +138,10 @@ impl Work<'_> {
         let wrong = wrong.into_iter().filter(|block| is_wrong(self.map, block));
         let home: Vec<Move> =
             wrong.map(|block| Move { block, from: self.map[block as usize] - 1, to: block as u32 }).collect();
-        let taken = home.iter().all(|to| self.free.take_this(to.to));
-        debug_assert!(taken, "pages of {range:?} are free now");
+        for to in &home {
+            let taken = self.free.take_this(to.to);
+            debug_assert!(taken, "page {} is free now", to.to);
+        }
         self.go(&home)
     }
 

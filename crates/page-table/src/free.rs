@@ -82,6 +82,11 @@ impl Free {
         self.lent.contains_key(&page)
     }
 
+    /// Whether the page is lent and no entry names it.
+    pub(crate) fn is_for_an_entry(&self, page: u32) -> bool {
+        self.lent.get(&page) == Some(&false)
+    }
+
     /// Lends `n` pages, if no more than `most` are lent then: all of them or none.
     pub(crate) fn lend(&mut self, n: u64, most: u64) -> Option<Vec<u32>> {
         if self.lent() + n > most {
@@ -170,7 +175,9 @@ mod tests {
     fn a_lent_page_is_free_when_it_is_given_back_and_nothing_names_it() {
         let mut free = Free::all_but(70, &none(70));
         assert_eq!((free.lend(3, 2), free.lend(2, 2), free.lend(1, 2)), (None, Some(vec![0, 1]), None));
+        assert!(free.is_for_an_entry(0) && !free.is_for_an_entry(2));
         free.is_named(0);
+        assert!(!free.is_for_an_entry(0));
         free.end_loan(0);
         free.end_loan(1);
         assert_eq!((free.count(), free.lent(), free.in_hands()), (69, 0, 0), "page 0 has an entry");

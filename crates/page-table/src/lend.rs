@@ -2,7 +2,7 @@
 //!
 //! A page of which that record still speaks stays lent, so that nobody fills it anew, also where the entry that named it has another page by now.
 
-use crate::error::Result;
+use crate::error::{Result, TableError};
 use crate::table::PageTable;
 use ondol_block::PageLender;
 use ondol_medium::PAGE;
@@ -21,6 +21,15 @@ impl PageTable {
         self.may_change()?;
         entries.iter().try_for_each(|(block, _)| self.in_range(*block, 0, 0))?;
         let mut state = self.state.write();
+        let mut seen = std::collections::BTreeSet::new();
+        for (block, page) in entries {
+            // It has it, for its readers or durably.
+            let (now, durable) = (state.map[*block as usize], state.late.get(block).map_or(0, |late| late.old));
+            let has = page.checked_add(1).is_some_and(|entry| entry == now || entry == durable);
+            if !seen.insert(page) || !(has || self.free.lock().is_for_an_entry(*page)) {
+                return Err(TableError::NotLent { pool: self.nvm.name().into(), block: *block, page: *page });
+            }
+        }
         for (block, page) in entries {
             if state.map[*block as usize] != page + 1 {
                 self.switch(&mut state, *block, Some(*page));

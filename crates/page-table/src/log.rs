@@ -155,10 +155,10 @@ pub(crate) type Undone = (BTreeMap<u64, u64>, BTreeMap<u32, Vec<u8>>);
 
 /// What undoing would make of the map and of pages, for a table that is only read.
 pub(crate) fn undone(nvm: &Nvm, config: &Config, found: &Found) -> Result<Undone> {
-    let (mut entries, mut pages) = (BTreeMap::new(), BTreeMap::new());
+    let mut pages = BTreeMap::new();
     for record in found.undo.iter().rev() {
         match record {
-            Undo::Entries(old) => entries.extend(old.iter().rev().copied()),
+            Undo::Entries(_) => {}
             Undo::Bytes { page, offset, old } => {
                 let bytes: &mut Vec<u8> = match pages.entry(*page) {
                     std::collections::btree_map::Entry::Occupied(kept) => kept.into_mut(),
@@ -172,5 +172,14 @@ pub(crate) fn undone(nvm: &Nvm, config: &Config, found: &Found) -> Result<Undone
             }
         }
     }
-    Ok((entries, pages))
+    Ok((undone_entries(found), pages))
+}
+
+/// The entries alone: no page is read.
+pub(crate) fn undone_entries(found: &Found) -> BTreeMap<u64, u64> {
+    let old = found.undo.iter().rev().filter_map(|record| match record {
+        Undo::Entries(old) => Some(old.iter().rev().copied()),
+        Undo::Bytes { .. } => None,
+    });
+    old.flatten().collect()
 }

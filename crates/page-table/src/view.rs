@@ -217,7 +217,8 @@ impl Shared {
             let entry = map[block as usize];
             let follows = |n: &u64| map[(block + n) as usize] == if entry == 0 { 0 } else { entry + *n as u32 };
             let is_one = |n: &u64| follows(n) && !self.is_patched(map[(block + n) as usize]);
-            let count = 1 + (1..blocks.end - block).take_while(is_one).count() as u64;
+            let alone = self.is_patched(entry);
+            let count = 1 + (1..blocks.end - block).take_while(|n| !alone && is_one(n)).count() as u64;
             self.show_run(&mut closed, block..block + count, entry);
             (block, made) = (block + count, made + 1);
         }

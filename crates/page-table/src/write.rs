@@ -168,9 +168,14 @@ impl PageTable {
         match state.late.entry(block) {
             Entry::Occupied(mut late) => {
                 late.get_mut().unfenced = unfenced;
+                let durable = late.get().old;
+                if state.map[block as usize] == durable {
+                    // It has its page back, as a lent one can.
+                    late.remove();
+                }
                 // The medium never had it.
-                if let Some(before) = before.checked_sub(1) {
-                    self.free.lock().give(before);
+                if let Some(page) = before.checked_sub(1).filter(|_| before != durable) {
+                    self.free.lock().give(page);
                 }
             }
             Entry::Vacant(late) if plant::is(Defect::TableEarlyReuse) => {
@@ -186,22 +191,26 @@ impl PageTable {
     /// Takes pages into this writer's hands. Pages become free when the map is made durable, and when other writers are done.
     fn take(&self, count: u64) -> Result<Vec<u32>> {
         loop {
-            let others = {
-                let mut free = self.free.lock();
-                if let Some(pages) = free.take(count) {
-                    return Ok(pages);
-                }
-                free.in_hands() > 0
-            };
-            self.persist()?;
-            if self.free.lock().count() >= count {
-                continue;
+            if let Some(pages) = self.free.lock().take(count) {
+                return Ok(pages);
             }
-            if !others {
-                return Err(TableError::NoPages { pool: self.nvm.name().into() });
+            if !self.may_have(count)? {
+                thread::yield_now();
             }
-            thread::yield_now();
         }
+    }
+
+    /// Makes the map durable; whether so many pages are free then. If not, others have them in hands, who give them to the map or back.
+    fn may_have(&self, count: u64) -> Result<bool> {
+        let state = &mut *self.state.write();
+        self.persist_state(state)?;
+        state.views.remap(&state.map);
+        // Nothing becomes late while the map is held here, so what is not free is mapped, lent, or in hands.
+        let free = self.free.lock();
+        if free.count() < count && free.in_hands() == 0 {
+            return Err(TableError::NoPages { pool: self.nvm.name().into() });
+        }
+        Ok(free.count() >= count)
     }
 
     fn let_go(&self, count: u64, back: &[u32]) {

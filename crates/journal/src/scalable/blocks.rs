@@ -132,7 +132,7 @@ impl Blocks {
         all.pages.extend(all.parts.iter().filter_map(|part| part.page).map(|page| page.page));
         // They stay in their order.
         all.parts.sort_by_key(|part| part.block);
-        freed.iter().for_each(|(extent, before)| all.drop_freed(*extent, *before));
+        all.drop_freed(&freed);
         all.freed = freed.into_iter().map(|(extent, _)| extent).collect();
         let mut first = 0;
         for parts in all.parts.chunk_by(|a, b| a.block == b.block) {
@@ -142,14 +142,28 @@ impl Blocks {
         all
     }
 
-    /// The first `before` parts do not count where they lie in `extent`.
-    fn drop_freed(&mut self, extent: Extent, before: usize) {
-        let end = extent.start.saturating_add(extent.len.into());
-        let from = self.parts.partition_point(|part| part.block < extent.start);
-        let inside = self.parts[from..].iter_mut().take_while(|part| part.block < end);
-        for part in inside.filter(|part| part.nth < before && !part.dropped) {
-            self.dropped = true;
-            part.dropped = !plant::is(Defect::UnreadRevoke);
+    /// Of each run that is freed: those of so many parts that lie in it do not count. What the last of several runs has dropped of a block needs no other.
+    fn drop_freed(&mut self, freed: &[(Extent, usize)]) {
+        if freed.is_empty() {
+            return;
+        }
+        let is_first = |at: &usize| *at == 0 || self.parts[*at - 1].block != self.parts[*at].block;
+        let groups: Vec<usize> = (0..self.parts.len()).filter(is_first).collect();
+        // For each group the next one that no run has been seen for.
+        let mut next: Vec<usize> = (0..=groups.len()).collect();
+        for (extent, before) in freed.iter().rev() {
+            let end = extent.start.saturating_add(extent.len.into());
+            let first = groups.partition_point(|at| self.parts[*at].block < extent.start);
+            let mut group = unseen(&mut next, first);
+            while let Some(at) = groups.get(group).filter(|at| self.parts[**at].block < end) {
+                let behind = groups.get(group + 1).map_or(self.parts.len(), |at| *at);
+                for part in self.parts[*at..behind].iter_mut().take_while(|part| part.nth < *before) {
+                    self.dropped = true;
+                    part.dropped = !plant::is(Defect::UnreadRevoke);
+                }
+                next[group] = group + 1;
+                group = unseen(&mut next, group + 1);
+            }
         }
     }
 
@@ -197,4 +211,13 @@ impl Blocks {
         }
         Ok(())
     }
+}
+
+/// The first group from `group` on that was not seen. Each look halves the way of the next one.
+fn unseen(next: &mut [usize], mut group: usize) -> usize {
+    while next[group] != group {
+        next[group] = next[next[group]];
+        group = next[group];
+    }
+    group
 }

@@ -105,7 +105,11 @@ impl Core {
             && !plant::is(Defect::UnheededHome)
         {
             give_back(&batch, &bufs);
-            return Err(self.home_fails(e));
+            // A thread that has failed is a defect, and no disk that may work again.
+            return match e {
+                JournalError::Aborted(_) => self.or_abort(Err(e)),
+                e => Err(self.home_fails(e)),
+            };
         }
         self.home_works();
         reach::hit_if(!parts[0].is_empty(), Place::BuiltBlockHome);

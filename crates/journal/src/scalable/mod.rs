@@ -288,6 +288,7 @@ impl Core {
             state.before = if matches!(base, Base::Live) { state.image() } else { None };
             self.dirty.add(&buf);
         }
+        state.builds_on = matches!(base, Base::Live) || (state.builds_on && state.records > 0);
         state.records += 1;
         state.apply(kind, base, changes.as_slice(), arena, self.block_size);
         if draft.counters.iter().any(|counter| counter.staged == n) {

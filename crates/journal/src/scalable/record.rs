@@ -296,7 +296,7 @@ fn next_entry<'r>(record: &'r [u8], at: &mut usize) -> Option<Result<Entry<'r>>>
 pub(super) fn page_of(changes: &[u8]) -> Option<InPage> {
     let (word, rest) = changes.split_first_chunk::<CHANGE>()?;
     let word = u64::from_le_bytes(*word);
-    let contents = rest.get(..PAGE_BYTES).filter(|_| word >> WHAT_AT == PAGE)?;
+    let contents = Some(rest).filter(|rest| word >> WHAT_AT == PAGE && rest.len() == PAGE_BYTES)?;
     Some(InPage::read((word >> FIRST_AT & FIRST) as u32, word as u32, contents))
 }
 

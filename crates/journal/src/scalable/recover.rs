@@ -7,6 +7,7 @@ use super::blocks::{Blocks, Changed, Piece};
 use super::images::{Batch, Homing, in_order, put_in, sealed, to_seal};
 use super::pages::NOWHERE;
 use super::record::InPage;
+use crate::Block;
 use crate::area::{write_many, writers};
 use crate::contract::{Client, Kind};
 use crate::jbd2::Recovered;
@@ -48,14 +49,17 @@ pub fn recover(
     });
     reach::hit_if(found.dropped, Place::RevokeHonoured);
     let (mut batch, mut gone, mut entries) = (Batch::new(), Vec::new(), Vec::new());
-    let lender = store.lender().filter(|_| contents.pages().is_some_and(PageArea::is_of_table));
+    let lender = store.lender().filter(|lender| lender.page_bytes() as usize == block_size);
+    let lender = lender.filter(|_| contents.pages().is_some_and(PageArea::is_of_table));
     for changed in found.changed() {
         let Changed { block, page, .. } = *changed;
-        let mut source = Source { store: &**store, contents, block, is_all: page.is_some(), lost: false };
+        let mut source =
+            Source { store: &**store, contents, block, is_all: page.is_some(), lost: false, from_home: false };
         let mut image = image(&mut source, block_size, (&found, changed), client)?;
         image.dirty.add_all(derived.get(&block));
-        if let (Some(_), Some(at), false) = (lender, page, source.lost) {
-            image.there = true;
+        if let (Some(_), Some(at), false) = (lender, page, source.lost || source.from_home) {
+            // Nobody needs it any more.
+            (image.there, image.image) = (true, Block::default());
             entries.push((block, at.page));
         }
         batch.insert(block, image);
@@ -114,6 +118,8 @@ struct Source<'s> {
     /// What a page has is all that the log has of it, so home has that or nothing.
     is_all: bool,
     lost: bool,
+    /// Home had them, and not the page.
+    from_home: bool,
 }
 
 impl Source<'_> {
@@ -128,6 +134,7 @@ impl Source<'_> {
         let is_known = is_there || at.page == NOWHERE;
         let is_home = at.or_home && (at.is(image) || (is_known && !self.is_all));
         reach::hit_if(is_home, Place::PageAtHome);
+        self.from_home = is_home;
         match self.contents.on_damage() {
             _ if is_home => Ok(()),
             OnDamage::Refuse => Err(JournalError::LostData { block: self.block }),

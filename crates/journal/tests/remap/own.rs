@@ -206,3 +206,38 @@ fn planted_defects_are_seen() {
     assert_eq!(seen(Defect::RemapUncommitted), (vec![2, 2], 2), "what is not committed is there");
     assert_eq!(seen(Defect::RemapSkipped), (vec![0, 0], 0), "the checkpoint forgets it");
 }
+
+/// What a record builds on is known as long as it may come home without what came later, however that is written: here short and committed, then pages that are not.
+#[test]
+fn what_a_short_write_builds_on_is_not_forgotten() {
+    for (later, then) in [(1500, 1500), (1500, 40)] {
+        let b = bench(&SMALL);
+        write(&b, DATA, 1, 1);
+        b.sync();
+        b.engine.checkpoint_all().unwrap();
+        let part = |len: usize, byte: u8| {
+            let mut h = b.handle(1);
+            h.data(DATA, 100, &vec![byte; len]).unwrap();
+            h.close();
+        };
+        part(100, 2);
+        b.sync();
+        part(later, 3);
+        part(then, 4);
+        let before = b.engine.stats();
+        // Blocks enough for a checkpoint, of what is committed.
+        let checkpointer = b.engine.steps().into_iter().find(|step| step.name() == "checkpoint").unwrap();
+        (0..60).for_each(|n| b.fill(HOME + 10 + n, 1));
+        while b.engine.stats().checkpoint_blocks == before.checkpoint_blocks {
+            let _progress = checkpointer.step().unwrap();
+            b.fill(HOME + 5, 1);
+        }
+        assert_eq!(b.engine.stats().commits, before.commits, "only what was committed has come home");
+        let after = b.crashed(&SMALL);
+        let mut found = vec![0; BLOCK];
+        after.read(DATA * BLOCK as u64, &mut found).unwrap();
+        let mut all = vec![1; BLOCK];
+        all[100..200].fill(2);
+        assert!(found == all, "{later} {then}: {:?} .. {:?}", &found[..4], &found[98..104]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use crate::rig::{BLOCKS, PAGE, PAGES, fill, opened, page, pool, read};
 use ondol_block::{BlockStore, PageLender};
-use ondol_page_table::{PageTable, check};
+use ondol_page_table::{PageTable, TableError, TableSpec, check};
 
 const P: u64 = PAGE as u64;
 
@@ -99,4 +99,59 @@ fn what_is_claimed_is_not_taken() {
     table.flush().unwrap();
     lender(&table).give(&pages);
     assert_eq!(counts(&table), (0, PAGES - BLOCKS));
+}
+
+/// A record may lie: no block gets a page that is not lent, that there is not, or that another block has, and nothing is changed.
+#[test]
+fn a_page_that_is_not_lent_for_it_is_refused() {
+    let pool = pool();
+    let table = PageTable::attach(&pool).unwrap();
+    table.write(0, &[page(1), page(2)].concat()).unwrap();
+    table.flush().unwrap();
+    let pages = lender(&table).lend(1).unwrap().unwrap();
+    fill(&table, pages[0], &page(7));
+    let lent = pages[0];
+    let free = (0..PAGES as u32).rev().find(|n| *n != lent).unwrap();
+    for lie in [vec![(3, free)], vec![(3, lent), (4, lent)], vec![(3, PAGES as u32)], vec![(3, u32::MAX)]] {
+        assert!(lender(&table).remap(&lie).is_err(), "{lie:?}");
+        let now = read(&table).unwrap();
+        assert!(now[3..5].iter().all(|block| block.iter().all(|byte| *byte == 0)), "{lie:?}");
+    }
+    lender(&table).remap(&[(0, lent)]).unwrap();
+    assert!(lender(&table).remap(&[(1, lent)]).is_err(), "block 0 has it");
+    table.flush().unwrap();
+    assert!(check(&pool).unwrap().problems.is_empty());
+}
+
+/// Nobody moves pages about while some are lent.
+#[test]
+fn a_table_that_has_lent_pages_is_not_made_flat() {
+    let mut table = PageTable::attach(&pool()).unwrap();
+    (0..3).for_each(|n| table.write(0, &page(n)).unwrap());
+    let pages = lender(&table).lend(1).unwrap().unwrap();
+    assert!(matches!(table.flatten(), Err(TableError::InHands { pages: 1, .. })));
+    lender(&table).give(&pages);
+    assert_eq!(table.flatten().unwrap().mapped, 1);
+}
+
+/// Writers that find no page free wait for those who have some in hands, and for the map: with the reserve there is always one to come.
+#[test]
+fn many_writers_and_a_small_reserve_are_never_told_that_there_is_no_page() {
+    let nvm = ondol_medium::Nvm::volatile(4 << 20).unwrap();
+    let mut pool = ondol_medium::Pool::create(nvm, &ondol_medium::PoolSpec::default()).unwrap();
+    let spec = TableSpec { uuid: [6; 16], blocks: Some(256), reserve: Some(64) };
+    spec.make(&mut pool).unwrap();
+    let table = PageTable::attach(&pool).unwrap();
+    table.write(0, &page(1).repeat(256)).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let table = &table;
+            scope.spawn(move || {
+                let bytes = page(thread as u8).repeat(32);
+                (0..300).for_each(|n| table.write((thread * 32 + n % 4) * P, &bytes).unwrap());
+            });
+        }
+    });
+    table.flush().unwrap();
+    assert_eq!(table.stats().free, 64);
 }
