@@ -230,9 +230,10 @@ impl Area {
         let Some(len) = len.filter(|len| *len <= self.lines() * LINE) else { return Ok(None) };
         let from = into.len();
         into.resize(from + len as usize, 0);
-        if !self.read(position, &mut into[from..])? || !self.seal.is_whole(&into[from..]) {
+        let read = self.read(position, &mut into[from..]);
+        if !matches!(read, Ok(true)) || !self.seal.is_whole(&into[from..]) {
             into.truncate(from);
-            return Ok(None);
+            return read.map(|_| None);
         }
         Ok(Some(from + HEAD..into.len()))
     }
