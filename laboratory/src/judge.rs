@@ -91,7 +91,7 @@ impl<R: VolumeRun> Subject for R {
 
     fn essence(&self, recovered: &mut [Layer]) -> u128 {
         let log = self.log();
-        if let Some(Ok(mut image)) = log.image.as_ref().map(|base| disks::image_over(base, &recovered[0])) {
+        if let Some(Ok(mut image)) = log.image.as_ref().map(|base| base.of_state(&recovered[0])) {
             return image.fingerprint_without(&log.pages);
         }
         // What a pool holds that has been recovered does not count.

@@ -4,9 +4,9 @@ use ondol_block::{BlockStore, LayerStore};
 use ondol_env::sync::Arc;
 use ondol_format::jbd2::{JournalSuperblock, SUPERBLOCK_SIZE};
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
-use ondol_medium::{AreaKind, Nvm, PAGE, Pool};
+use ondol_medium::{AreaKind, PAGE, Pool};
 use ondol_power::{Event, Kind, LINE, Layer, Medium, Pages};
-use ondol_testkit::disks::{images, is_home_pool, is_pool};
+use ondol_testkit::disks::{Exported, images, is_home_pool, is_pool, nvm};
 use ondol_volume::Image;
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ pub struct Log {
     /// All of it but for its superblock, by bytes: scratch, once it has been replayed.
     pub pages: Pages,
     /// The image, where that lies in a pool.
-    pub(crate) image: Option<Layer>,
+    pub(crate) image: Option<Exported>,
     /// All of it, by bytes.
     ranges: Vec<Range<u64>>,
     /// All of it but for its superblock, by bytes.
@@ -52,7 +52,7 @@ const COMMIT: u8 = 2;
 impl NvmLog {
     fn of(disks: &[Layer]) -> Option<Self> {
         let medium = disks.iter().rposition(is_pool)?;
-        let nvm = Nvm::from_bytes(&disks[medium].to_bytes()).ok()?;
+        let nvm = nvm(&disks[medium]).ok()?;
         let area = Pool::open(nvm).ok()?.area(AreaKind::JOURNAL_LOG)?;
         let lines = area.len.saturating_sub(BEFORE_RING) / LINE as u64;
         let start = area.start + BEFORE_RING;
@@ -94,7 +94,11 @@ impl Log {
     /// The image is not ext4, or its journal cannot be found.
     pub fn of(disks: &[Layer]) -> Result<Self, String> {
         let nvm = NvmLog::of(disks);
-        let images = images(disks).map_err(|e| e.to_string())?;
+        let exported = is_home_pool(disks).then(|| Exported::of(&disks[0])).transpose().map_err(|e| e.to_string())?;
+        let images = match &exported {
+            Some(exported) => vec![exported.image.clone()],
+            None => images(disks).map_err(|e| e.to_string())?,
+        };
         let store: Arc<dyn BlockStore> = Arc::new(LayerStore::new(images[0].clone()));
         let image = Image::open(store).map_err(|e| e.to_string())?;
         let block_size = u64::from(image.superblock().block_size());
@@ -120,8 +124,7 @@ impl Log {
         let superblock = JournalSuperblock::parse(&superblock, block_size as u32, slots.len() as u64);
         let is_checked = superblock.is_ok_and(|superblock| superblock.format().has_csum());
         let pages = Pages::inside(scratch.clone());
-        let image = is_home_pool(disks).then(|| images[0].clone());
-        Ok(Self { medium, slots, pages, image, ranges, scratch, is_checked, nvm })
+        Ok(Self { medium, slots, pages, image: exported, ranges, scratch, is_checked, nvm })
     }
 
     /// The medium that what operations log lies on.
@@ -162,7 +165,7 @@ fn joined(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
 
 /// By the persistence domain that a pool was made with.
 fn kind_of_pool(base: &Layer) -> Kind {
-    let pool = Nvm::from_bytes(&base.to_bytes()).ok().and_then(|nvm| Pool::open(nvm).ok());
+    let pool = nvm(base).ok().and_then(|nvm| Pool::open(nvm).ok());
     let survives = pool.is_some_and(|pool| pool.nvm().domain().caches_survive());
     if survives { Kind::PersistentCaches } else { Kind::Nvm }
 }

@@ -9,6 +9,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Domain, Header, Nvm, Pool, PoolError, PoolSpec};
 use ondol_power::{Event, Kind, Layer, Medium, PowerDomain};
+use ondol_testkit::disks;
 
 /// Bytes of the pool.
 const SIZE: u64 = 64 << 10;
@@ -53,7 +54,7 @@ impl PoolRun {
     }
 
     fn memory(&self, layers: &[Layer]) -> Result<Nvm, String> {
-        let nvm = Nvm::from_bytes(&layers[0].to_bytes()).and_then(|nvm| nvm.with_domain(self.domain));
+        let nvm = disks::nvm(&layers[0]).and_then(|nvm| nvm.with_domain(self.domain));
         nvm.map_err(|e| e.to_string())
     }
 

@@ -66,6 +66,7 @@
 mod detect;
 mod domain;
 mod error;
+mod frozen;
 mod gate;
 mod header;
 pub mod loops;
@@ -86,6 +87,7 @@ mod windows;
 
 pub use domain::{Domain, DomainError, MediumKind};
 pub use error::{NvmError, Result};
+pub use frozen::Frozen;
 pub use header::{HeaderFault, check_header, crc32c, seal_header};
 pub use model::{ModelError, NvmModel};
 pub use nvm::Nvm;

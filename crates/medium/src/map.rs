@@ -15,6 +15,8 @@ pub(crate) enum Way {
     Shared,
     /// `MAP_SYNC`: a written-back line is durable, with the file's blocks. Fails but on a DAX file system.
     Sync,
+    /// What is stored stays in this mapping: a page is copied when it is stored to.
+    Private,
 }
 
 /// A mapping of whole pages.
@@ -44,6 +46,7 @@ impl Map {
         let flags = match way {
             Way::Shared => MapFlags::SHARED,
             Way::Sync => MapFlags::SHARED_VALIDATE | MapFlags::SYNC,
+            Way::Private => MapFlags::PRIVATE,
         };
         // SAFETY: a new mapping where the kernel finds room replaces nothing.
         let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, file, 0)? };

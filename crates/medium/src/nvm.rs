@@ -8,7 +8,8 @@ use crate::poison::Poison;
 use crate::record::Recorder;
 use crate::stats::{LINE, Stats};
 use crate::{
-    Domain, Fenced, Instructions, MediumKind, NvmError, NvmModel, NvmStats, PAGE, Result, Stored, memory, persist,
+    Domain, Fenced, Frozen, Instructions, MediumKind, NvmError, NvmModel, NvmStats, PAGE, Result, Stored, memory,
+    persist,
 };
 use ondol_env::sync::Arc;
 use std::fs::File;
@@ -92,6 +93,14 @@ impl Nvm {
         let written = nvm.file().map_or(Ok(()), |file| file.write_all_at(bytes, 0));
         written.map_err(|source| NvmError::Open { what: "fill", name: nvm.name.clone(), source })?;
         Ok(nvm)
+    }
+
+    /// Memory of this process that holds what `frozen` does, as [`Nvm::from_bytes`], and costs what is stored in it and read of it. No windows show it.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn thawed(frozen: &Frozen) -> Result<Self> {
+        Ok(Self::new(String::from("memory"), frozen.map()?, MediumKind::Memory, Domain::Volatile))
     }
 
     /// Takes as long as a slower NVM would.

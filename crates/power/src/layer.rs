@@ -1,8 +1,10 @@
 //! Contents that share what they have in common: a base and the pages that differ from it.
 
 use ondol_env::sync::Arc;
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::OnceLock;
 
 const PAGE: usize = 1024;
 type Page = [u8; PAGE];
@@ -29,6 +31,8 @@ struct Base {
     hash: u128,
     /// Pages that are zeros.
     zeros: Vec<bool>,
+    /// What somebody has made of it.
+    made: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +68,7 @@ impl Layer {
         let hashes: Vec<u128> = (0..pages).map(|n| hash_page(n, &base_page(&bytes, n))).collect();
         let hash = hashes.iter().fold(0, |all, h| all ^ h);
         let zeros = bytes.chunks(PAGE).map(is_zero).collect();
-        let base = Arc::new(Base { bytes, hashes, hash, zeros });
+        let base = Arc::new(Base { bytes, hashes, hash, zeros, made: OnceLock::new() });
         Self { hash: base.hash, base, groups: vec![None; pages.div_ceil(FAN)], touched: Vec::new() }
     }
 
@@ -157,6 +161,27 @@ impl Layer {
             None if from + len <= PAGE => self.base.bytes.get(offset..offset + len),
             None => None,
         }
+    }
+
+    /// What `make` makes of the base: kept with it, and shared by all layers over it. Only one type can be made of one base; `None` for others.
+    pub fn of_base<T: Any + Send + Sync>(&self, make: impl FnOnce(&[u8]) -> T) -> Option<Arc<T>> {
+        let made = self.base.made.get_or_init(|| Arc::new(make(&self.base.bytes)));
+        Arc::clone(made).downcast().ok()
+    }
+
+    /// Bytes that may differ from those of the base, with where they begin.
+    pub fn changed(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        let len = |at: usize| PAGE.min(self.len() - at);
+        self.pages().map(move |(n, page)| (n * PAGE, &page.bytes[..len(n * PAGE)]))
+    }
+
+    /// Whether a range of both is known to hold the same without a look at it: they have one base, and share the range's pages.
+    pub fn shares(&self, other: &Self, range: Range<usize>) -> bool {
+        let is_shared = |n| match (self.page(n), other.page(n)) {
+            (Some(a), Some(b)) => Arc::ptr_eq(&a.bytes, &b.bytes),
+            (a, b) => a.is_none() && b.is_none(),
+        };
+        Arc::ptr_eq(&self.base, &other.base) && (range.start / PAGE..range.end.div_ceil(PAGE)).all(is_shared)
     }
 
     /// A number that is equal for equal contents, and for others practically never.

@@ -4,9 +4,9 @@
 use ondol::Media;
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
-use ondol_medium::{AreaKind, Domain, Nvm, Pool, PoolError, PoolSpec};
+use ondol_medium::{AreaKind, Domain, Frozen, Nvm, NvmError, Pool, PoolError, PoolSpec};
 use ondol_page_table::{PageTable, TableSpec};
-use ondol_power::{Layer, PowerDomain};
+use ondol_power::{Event, Layer, PowerDomain};
 
 /// Stores, and a pool.
 pub struct Disks<S> {
@@ -42,29 +42,69 @@ fn damaged(what: String) -> ondol::Error {
 
 /// NVM that holds a pool, or what was one.
 struct Memory {
-    /// As it was found.
-    layer: Layer,
+    /// As it was when it was last asked.
+    layer: Mutex<Layer>,
+    /// What was stored since, where nobody else records it.
+    written: Option<Arc<PowerDomain>>,
     pool: Result<Arc<Mutex<Pool>>, PoolError>,
 }
 
 impl Memory {
     fn new(layer: &Layer, recorded: Option<(&Arc<PowerDomain>, u32)>) -> Self {
-        let nvm = Nvm::from_bytes(&layer.to_bytes()).map(|nvm| match recorded {
-            Some((domain, n)) => nvm.record(domain.clone(), n),
-            None => nvm,
+        let written = recorded.is_none().then(PowerDomain::new);
+        let nvm = nvm(layer).map(|nvm| match (recorded, &written) {
+            (Some((domain, n)), _) => nvm.record(domain.clone(), n),
+            (None, Some(domain)) => nvm.record(domain.clone(), 0),
+            (None, None) => nvm,
         });
         let pool = nvm.map_err(PoolError::from).and_then(Pool::open);
-        Self { layer: layer.clone(), pool: pool.map(|pool| Arc::new(Mutex::new(pool))) }
+        Self { layer: Mutex::new(layer.clone()), written, pool: pool.map(|pool| Arc::new(Mutex::new(pool))) }
     }
 
     fn opened(&self) -> ondol::Result<&Arc<Mutex<Pool>>> {
         self.pool.as_ref().map_err(|e| damaged(e.to_string()))
     }
 
+    /// What it holds now; what it held at the beginning, if some of it cannot be read.
     fn now(&self) -> Layer {
-        let bytes = self.pool.as_ref().ok().and_then(|pool| pool.lock().nvm().to_bytes().ok());
-        bytes.map_or_else(|| self.layer.clone(), |bytes| over(&self.layer, &bytes))
+        let mut layer = self.layer.lock();
+        if let Ok(pool) = &self.pool {
+            let pool = pool.lock();
+            let now = match &self.written {
+                Some(written) => with_stores(&layer, pool.nvm(), &written.take()),
+                None => pool.nvm().to_bytes().map(|bytes| over(&layer, &bytes)),
+            };
+            if let Ok(now) = now {
+                *layer = now;
+            }
+        }
+        layer.clone()
     }
+}
+
+/// Memory that holds what `layer` does, and costs what that has of its own and what is stored.
+///
+/// # Errors
+/// The system has no memory.
+pub fn nvm(layer: &Layer) -> Result<Nvm, NvmError> {
+    let frozen = layer.of_base(|base| Frozen::new(base).ok());
+    let Some(frozen) = frozen.as_deref().and_then(Option::as_ref) else { return Nvm::from_bytes(&layer.to_bytes()) };
+    let nvm = Nvm::thawed(frozen)?;
+    layer.changed().try_for_each(|(at, bytes)| nvm.share(at as u64, bytes))?;
+    Ok(nvm)
+}
+
+/// What `nvm` holds, which held `before` before these stores.
+fn with_stores(before: &Layer, nvm: &Nvm, events: &[Event]) -> Result<Layer, NvmError> {
+    let (mut layer, mut now) = (before.clone(), Vec::new());
+    for event in events {
+        if let Event::Store { offset, bytes, .. } = event {
+            now.resize(bytes.len(), 0);
+            nvm.read(*offset, &mut now)?;
+            layer.write(*offset as usize, &now);
+        }
+    }
+    Ok(layer)
 }
 
 /// A layer of `bytes` that shares with `base`, which is as long, what is the same.
@@ -157,22 +197,58 @@ pub fn images(layers: &[Layer]) -> ondol::Result<Vec<Layer>> {
     if !is_home_pool(layers) {
         return Ok(layers.iter().filter(|layer| !is_pool(layer)).cloned().collect());
     }
-    Ok(vec![Layer::new(exported(&layers[0])?)])
+    Ok(vec![Exported::of(&layers[0])?.image])
 }
 
-/// The image in a pool, as a layer that shares with `base`, which is as long, what is the same.
-///
-/// # Errors
-/// As [`images`].
-pub fn image_over(base: &Layer, pool: &Layer) -> ondol::Result<Layer> {
-    Ok(over(base, &exported(pool)?))
+/// The image in a pool, from which those of other states of the pool are made.
+#[derive(Clone, Debug)]
+pub struct Exported {
+    pool: Layer,
+    /// The page of each block.
+    pages: Vec<Option<u32>>,
+    /// The image.
+    pub image: Layer,
 }
 
-fn exported(pool: &Layer) -> ondol::Result<Vec<u8>> {
-    let table = Home::new(pool, None).table()?;
-    let mut bytes = vec![0; table.size() as usize];
-    table.read(0, &mut bytes)?;
-    Ok(bytes)
+impl Exported {
+    /// The image in a pool.
+    ///
+    /// # Errors
+    /// As [`images`].
+    pub fn of(pool: &Layer) -> ondol::Result<Self> {
+        let home = Home::new(pool, None);
+        let table = home.table()?;
+        let mut bytes = vec![0; table.size() as usize];
+        table.read(0, &mut bytes)?;
+        Ok(Self { pages: pages(&table)?, pool: home.memory.now(), image: Layer::new(bytes) })
+    }
+
+    /// The image in another state of the pool, which shares with this one what is the same.
+    ///
+    /// # Errors
+    /// As [`images`].
+    pub fn of_state(&self, pool: &Layer) -> ondol::Result<Layer> {
+        let home = Home::new(pool, None);
+        let table = home.table()?;
+        let data = home.memory.opened()?.lock().area(AreaKind::PAGE_DATA).map_or(0, |area| area.start as usize);
+        let (now, pages) = (home.memory.now(), pages(&table)?);
+        let is_same = |block: usize| {
+            let page = |page: u32| data + page as usize * PAGE..data + (page as usize + 1) * PAGE;
+            pages[block] == self.pages[block] && pages[block].is_none_or(|n| now.shares(&self.pool, page(n)))
+        };
+        let (mut image, mut bytes) = (self.image.clone(), [0; PAGE]);
+        for block in (0..pages.len()).filter(|block| !is_same(*block)) {
+            table.read((block * PAGE) as u64, &mut bytes)?;
+            image.write(block * PAGE, &bytes);
+        }
+        Ok(image)
+    }
+}
+
+/// The page of each block.
+fn pages(table: &PageTable) -> ondol::Result<Vec<Option<u32>>> {
+    let page = |block| table.page(block).map_err(|e| damaged(e.to_string()));
+    (0..table.size() / PAGE as u64).map(page).collect()
 }
 
 /// The layers of stores, and the pool's in front of them.
