@@ -129,8 +129,7 @@ impl<R: VolumeRun> Subject for R {
             return Err(format!("e2fsck -fn after our recovery ended with {}:\n{}", verdict.code, verdict.output));
         }
         let Some(mended) = image::judge_left(image::Disks::of(&bytes(layers)?)).map_err(tool)?? else { return Ok(()) };
-        let pool = layers.iter().skip(1).filter(|layer| disks::is_pool(layer)).cloned();
-        let mended: Vec<Layer> = mended.into_iter().map(Layer::new).chain(pool).collect();
+        let mended = beside_pool(mended.into_iter().map(Layer::new), layers);
         let theirs = self.judge(&mended, events);
         theirs.map(|_| ()).map_err(|what| format!("replayed by e2fsck, {what}"))
     }
@@ -139,7 +138,7 @@ impl<R: VolumeRun> Subject for R {
         let in_front = layers.len() > 1 && disks::is_home_pool(layers);
         let images = if in_front { layers.to_vec() } else { images(layers)? };
         let Some(replayed) = kernel::replay(&images)? else { return Ok(false) };
-        let theirs = self.judge(&replayed, events);
+        let theirs = self.judge(&beside_pool(replayed, layers), events);
         theirs.map(|_| true).map_err(|what| format!("replayed by the kernel, {what}"))
     }
 
@@ -199,6 +198,12 @@ fn recover_and_close<R: VolumeRun>(run: &R, layers: &[Layer]) -> Result<Vec<Laye
     volume.close().map_err(|e| format!("cannot be closed after recovery: {e}"))?;
     check(&stores).map_err(|e| format!("recovered and closed: {e}"))?;
     Ok(stores.layers())
+}
+
+/// What others made of the stores of `layers`, and the pool in front of them, which they do not know.
+fn beside_pool(made: impl IntoIterator<Item = Layer>, layers: &[Layer]) -> Vec<Layer> {
+    let pool = layers.iter().skip(1).filter(|layer| disks::is_pool(layer)).cloned();
+    made.into_iter().chain(pool).collect()
 }
 
 /// Of the stores, as others take them.

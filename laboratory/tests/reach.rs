@@ -6,6 +6,7 @@ use ondol::pool::Domain;
 use ondol::{DataMode, JournalEngine};
 use ondol_env::reach::Place;
 use ondol_laboratory::explore::{Limits, Report, Watch};
+use ondol_laboratory::faults::Faults;
 use ondol_laboratory::reach::Tally;
 use ondol_laboratory::workload::{Others, Schedules, Workload, scenarios, scenes};
 use ondol_laboratory::{Image, Prey};
@@ -25,6 +26,9 @@ const STATES: u64 = 100;
 /// How often all workloads are gone through, in other data modes and interleavings, as long as something is missing.
 const ROUNDS: u64 = 4;
 
+/// Workloads of a round that are done on a medium that fails, too, where that leads to new places.
+const FAILING: u64 = 12;
+
 struct Hunt {
     engine: JournalEngine,
     images: BTreeMap<Image, Vec<Layer>>,
@@ -38,13 +42,12 @@ impl Hunt {
             && prey.record(image, workload).is_ok_and(|run| run.hits.iter().all(|hit| !missed.contains(&hit.place)))
     }
 
-    fn visit(&mut self, turn: u64, data: DataMode, workload: &Workload) {
+    fn visit(&mut self, turn: u64, data: DataMode, workload: &Workload, fault: Option<Faults>) {
         let engine = self.engine;
-        let prey =
-            Prey { engine, data, plant: None, seed: 1 + turn, limits: limits(turn), fault: None, domain: Domain::Adr };
+        let prey = Prey { engine, data, plant: None, seed: 1 + turn, limits: limits(turn), fault, domain: Domain::Adr };
         let image = self.images.entry(workload.image).or_insert_with(|| workload.image.make().unwrap());
         // What recovery comes to depends on where it is cut: in the first round, what came before it is enough.
-        if turn == 0 && Self::is_nothing_new(&prey, image, workload, &self.tally.missed(engine)) {
+        if turn == 0 && fault.is_none() && Self::is_nothing_new(&prey, image, workload, &self.tally.missed(engine)) {
             return;
         }
         let report: Report = prey.explore(image, workload, &Watch::default()).unwrap();
@@ -84,7 +87,11 @@ fn everything_is_reached(engine: JournalEngine) {
     for round in 0..ROUNDS {
         for (i, workload) in (0..).zip(&all) {
             let data = [DataMode::Ordered, DataMode::Journal][(round + i) as usize % 2];
-            hunt.visit(round, data, &again(workload, round));
+            hunt.visit(round, data, &again(workload, round), None);
+            // What only a medium that fails comes to.
+            if i < FAILING && hunt.tally.missed(engine).contains(&Place::HomeFailed) {
+                hunt.visit(round, data, workload, Some(Faults::Search { seed: i, count: 4 }));
+            }
             if hunt.tally.missed(engine).is_empty() {
                 return;
             }
@@ -102,4 +109,10 @@ fn every_place_in_classic() {
 #[test]
 fn every_place_in_compressed() {
     everything_is_reached(JournalEngine::Compressed);
+}
+
+#[test]
+#[ignore = "takes minutes: `cargo xtask hunt` runs it"]
+fn every_place_in_scalable() {
+    everything_is_reached(JournalEngine::Scalable);
 }

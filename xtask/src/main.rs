@@ -112,6 +112,8 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     if is_short {
         return Ok(());
     }
+    // Whether scenes come to all places of the engine with the most of them.
+    test(&["--test", "reach", "--", "--ignored"].map(String::from))?;
     let metadata = metadata()?;
     let package = metadata.workspace_packages().into_iter().find(|package| package.name.as_str() == "ondol-tests");
     let tests = package.into_iter().flat_map(|package| &package.targets).filter(|target| target.is_test());

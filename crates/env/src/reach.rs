@@ -99,7 +99,7 @@ places! {
     StagedOverwritten "staged-overwritten" Compressed "Data that a transaction in the log names or holds is overwritten through the log.",
     NoRoomForNewData "no-room-for-new-data" Compressed "All new data goes home because the ring has no room for it.",
     NvmLogFull "nvm-log-full" Records "An operation finds the NVM log full and makes room.",
-    HomeFailed "home-failed" Records "A checkpoint cannot write home, and the engine goes on.",
+    HomeFailed "home-failed" Scalable "A checkpoint cannot write home, and the engine goes on.",
     LetGo "let-go" Records "New data that is home leaves memory before its record leaves the log.",
     LetGoChanged "let-go-changed" Records "A block that has left memory is changed while the log has its record.",
     BroughtHome "brought-home" Scalable "An operation writes its new data home itself.",

@@ -8,11 +8,13 @@ use std::hash::Hash;
 #[derive(Debug)]
 pub struct Clock<K> {
     queue: VecDeque<K>,
+    /// So many calls more do not look at anything.
+    rest: usize,
 }
 
 impl<K> Default for Clock<K> {
     fn default() -> Self {
-        Self { queue: VecDeque::new() }
+        Self { queue: VecDeque::new(), rest: 0 }
     }
 }
 
@@ -30,6 +32,9 @@ pub enum Look {
 /// Places beyond twice the map's size that may be left behind before they are cleared away.
 const SPARE: usize = 64;
 
+/// Calls that a hand rests for at most: so much can a map outgrow its bound before it is looked at again.
+const LONGEST_REST: usize = 64;
+
 impl<K: Copy + Eq + Hash> Clock<K> {
     /// Adds a key that a map of `len` keys has just been given; `holds` says which it has.
     pub fn push(&mut self, key: K, len: usize, holds: impl Fn(&K) -> bool) {
@@ -40,9 +45,15 @@ impl<K: Copy + Eq + Hash> Clock<K> {
         }
     }
 
-    /// Lets the hand go over up to `most` keys, and up to two rounds, until `look` evicts one. False when it evicts none.
+    /// Lets the hand go over up to `most` keys, and up to two rounds, until `look` evicts one. False when it evicts none: it rests then for as many calls as it
+    /// has looked at keys, but 64 at most, so that a map full of what cannot be evicted costs one look for each call.
     pub fn evict(&mut self, most: usize, mut look: impl FnMut(K) -> Look) -> bool {
-        for _ in 0..most.min(self.queue.len() * 2) {
+        if self.rest > 0 {
+            self.rest -= 1;
+            return false;
+        }
+        let most = most.min(self.queue.len() * 2);
+        for _ in 0..most {
             let Some(key) = self.queue.pop_front() else { return false };
             match look(key) {
                 Look::Gone => {}
@@ -50,6 +61,7 @@ impl<K: Copy + Eq + Hash> Clock<K> {
                 Look::Evicted => return true,
             }
         }
+        self.rest = most.min(LONGEST_REST);
         false
     }
 
@@ -95,5 +107,22 @@ mod tests {
         assert!(evicted);
         assert_eq!(seen, [0, 1, 2, 0]);
         assert!(!clock.evict(1, |_| Look::Stays));
+    }
+
+    #[test]
+    fn a_hand_that_found_nothing_rests() {
+        let mut clock = Clock::default();
+        (0..3).for_each(|key| clock.push(key, 3, |_| true));
+        let mut looked = 0;
+        let mut call = |most, look| {
+            clock.evict(most, |_| {
+                looked += 1;
+                look
+            })
+        };
+        assert!(!call(2, Look::Stays));
+        assert!(!call(2, Look::Evicted) && !call(2, Look::Evicted));
+        assert!(call(2, Look::Evicted) && call(2, Look::Evicted));
+        assert_eq!(looked, 4);
     }
 }

@@ -41,7 +41,7 @@ pub use cut::{Cut, Kind, Medium};
 pub use event::{Event, PowerDomain};
 pub use item::{Item, Store};
 pub use keep::Keep;
-pub use layer::{Layer, Pages};
+pub use layer::{Layer, Pages, is_zero};
 pub use states::{Built, Sampling};
 
 /// Bytes of a block medium that are not torn by a crash.

@@ -39,7 +39,7 @@ pub fn write_store(path: &Path, store: &dyn BlockStore) -> io::Result<()> {
 }
 
 fn write_piece(file: &File, i: usize, piece: &[u8]) -> io::Result<()> {
-    if piece.iter().all(|b| *b == 0) { Ok(()) } else { file.write_all_at(piece, (i * PIECE) as u64) }
+    if ondol_power::is_zero(piece) { Ok(()) } else { file.write_all_at(piece, (i * PIECE) as u64) }
 }
 
 /// The contents of a file, of which only what is not a hole is read.

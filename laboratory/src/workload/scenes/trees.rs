@@ -52,6 +52,10 @@ pub(super) fn scenes() -> Vec<Scene> {
         ),
         groups("deleted-in-steps", "unlink /a\nsync\nwrite /b 0 9000 #4\nfsync /b"),
         groups("deleted-in-steps-open", "open @0 /a\nunlink /a\nsync\nclose @0\nidle 6"),
+        // Where a commit comes only with a sync, another thread's lies between two steps.
+        groups("truncated-beside-commits", "truncate /a 100\nfsync /a").beside(
+            "chmod /b 0600\nfsync /b\nchmod /b 0640\nfsync /b\nchmod /b 0600\nfsync /b\nchmod /b 0640\nfsync /b",
+        ),
         groups("punched-in-steps", "punch /a 1M 15M\nfsync /a"),
         scene(
             "allocated-in-steps",
