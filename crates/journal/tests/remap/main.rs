@@ -5,6 +5,7 @@
 mod contract;
 mod own;
 mod recovery;
+mod schedules;
 
 use contract::{Ground, Rig, TestClient};
 use ondol_block::BlockStore;
