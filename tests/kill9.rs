@@ -75,6 +75,21 @@ fn scalable_ordered() {
     nothing_is_lost(FormatOptions::new().block_size(1024), (SCALABLE, DataMode::Ordered));
 }
 
+#[test]
+fn swap_journal_in_a_pool() {
+    nothing_is_lost(FormatOptions::new().block_size(4096), (JournalEngine::Swap, DataMode::Journal));
+}
+
+#[test]
+fn remap_journal_in_a_pool() {
+    nothing_is_lost(FormatOptions::new().block_size(4096), (JournalEngine::Remap, DataMode::Journal));
+}
+
+#[test]
+fn remap_ordered_in_a_pool() {
+    nothing_is_lost(FormatOptions::new().block_size(4096), (JournalEngine::Remap, DataMode::Ordered));
+}
+
 /// A server whose recovery brings back the image as it was in the beginning.
 #[test]
 fn a_server_that_forgets_is_found() {

@@ -1,74 +1,19 @@
 //! An image in an NVM pool, with its page table and its journal: every layer of it is recorded in memory, cut, and recovered by the code that ships.
 
-use ondol::{DataMode, JournalEngine};
-use ondol_env::plant::Defect;
+mod pool;
+
+use ondol::JournalEngine::{Classic, Swap};
 use ondol_env::reach::Engines;
-use ondol_laboratory::explore::{Limits, Report, Watch};
-use ondol_laboratory::plants::{Planted, SWAP};
-use ondol_laboratory::reach::{Tally, places};
-use ondol_laboratory::workload::{Mount, Workload, from_text};
-use ondol_laboratory::{Image, Prey};
-use ondol_medium::Domain;
-
-const MODES: [DataMode; 3] = [DataMode::Ordered, DataMode::Journal, DataMode::Writeback];
-
-fn explore(
-    engine: JournalEngine,
-    data: DataMode,
-    plant: Option<Defect>,
-    limits: Limits,
-    workload: &Workload,
-) -> Report {
-    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr };
-    prey.explore(&workload.image.make().unwrap(), workload, &Watch::default()).unwrap()
-}
-
-fn some(about: u64) -> Limits {
-    Limits { about: Some(about), second_opinion_every: 60, recrash_every: 10, ..Limits::default() }
-}
-
-/// Blocks of all kinds are changed again and again, freed, used by others, escaped; checkpoints come in between, and one has more than can be swapped at once.
-const LIFE: &str = "write /a 0 9000 #1 ; fsync /a ; write /a 4096 9000 #2 ; mkdir /d 0755 ; create /d/b 0644 ; sync
-write /d/b 0 8192 jbd2#3 ; fsync /d/b ; remount ; write /d/b 0 8192 #4 ; fsync /d/b ; remount
-unlink /a ; sync ; create /c 0644 ; write /c 0 20000 #5 ; fsync /c ; rename /c /d/c ; truncate /d/b 100 ; sync
-write /big 0 200K #6 ; sync ; write /big 200K 200K #7 ; sync ; write /big 400K 100K #8 ; chmod /big 0600 ; remount
-write /big 0 500K #9 ; remount ; unlink /d/c ; sync";
+use ondol_laboratory::plants::SWAP;
+use ondol_laboratory::workload::Mount;
 
 #[test]
 fn whatever_is_cut_a_prefix_is_left() {
-    let mut workload = from_text("life", LIFE, Image::Pool).unwrap();
-    workload.before = from_text("before", "create /a 0644 ; create /big 0644", Image::Pool).unwrap().calls;
-    let (mut reached, mut nested) = (Tally::default(), 0);
-    for (engine, mount) in [
-        (JournalEngine::Swap, Mount::Tight),
-        (JournalEngine::Swap, Mount::Roomy),
-        (JournalEngine::Classic, Mount::Tight),
-    ] {
-        workload.mount = mount;
-        for data in MODES {
-            let report = explore(engine, data, None, some(80), &workload);
-            let found = report.violations.first().map(ToString::to_string);
-            assert_eq!(found, None, "{} {data:?}", engine.name());
-            assert!(report.distinct > 60, "{} {data:?}: {}", engine.name(), report.distinct);
-            nested += report.nested;
-            reached.add(&report.reach);
-        }
-    }
-    assert!(nested > 50, "{nested} states of crashed recoveries");
-    let swapping = places(JournalEngine::Swap).filter(|place| place.engines() == Engines::Swap);
-    for place in swapping {
-        assert!(reached.of(place).executed > 0, "{place} is not reached");
-    }
+    let how = [(Swap, Mount::Tight), (Swap, Mount::Roomy), (Classic, Mount::Tight)];
+    pool::a_life_leaves_prefixes(&how, 80, (60, 50), Engines::Swap);
 }
 
 #[test]
 fn each_planted_defect_is_found_and_nothing_without() {
-    for planted in SWAP {
-        let Planted { defect, data, .. } = *planted;
-        let limits = Limits { second_opinion_every: 0, recrash_every: 0, ..some(400) };
-        let workload = planted.workload().unwrap();
-        let found = |plant| explore(JournalEngine::Swap, data, plant, limits, &workload).violations;
-        assert!(found(None).is_empty(), "without {defect}: {}", found(None)[0]);
-        assert!(!found(Some(defect)).is_empty(), "{defect} is not found");
-    }
+    pool::each_planted_defect_is_found(SWAP, 400);
 }

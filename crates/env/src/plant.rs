@@ -154,6 +154,7 @@ defects! {
     RemapSkipped "remap-skipped" Remap "A checkpoint does not tell the page table which pages blocks have.",
     RemapUncommitted "remap-uncommitted" Remap "The page table is told of a page before the record that names it is committed.",
     RemapUnclaimed "remap-unclaimed" Remap "Recovery writes before the pages that the log names are claimed.",
+    ForgottenBase "forgotten-base" Remap "What a short write builds on leaves memory when a longer one comes.",
     UnfilledPage "unfilled-page" Remap "A record names a page that is not filled.",
     PoolMissingWriteBack "pool-missing-write-back" Pool "A record in the NVM pool is not written back from the CPU's caches.",
     PoolMissingFence "pool-missing-fence" Pool "What is written back to the NVM pool is not waited for.",

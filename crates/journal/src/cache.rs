@@ -299,7 +299,11 @@ impl Cache {
         let shard = self.shard(block).lock();
         let Some(buf) = shard.map.get(&block).filter(|buf| Arc::strong_count(buf) == 1 + others) else { return false };
         let mut state = buf.state.lock();
-        if state.freed || state.builds_on || !state.data.as_ref().is_some_and(|data| data.is(image)) {
+        if state.freed || !state.data.as_ref().is_some_and(|data| data.is(image)) {
+            return false;
+        }
+        if state.builds_on && !plant::is(Defect::ForgottenBase) {
+            reach::hit(Place::BaseKept);
             return false;
         }
         (state.data, state.home) = (None, true);

@@ -282,6 +282,13 @@ pub trait Engine: Send + Sync {
     /// As [`Engine::wait`].
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()>;
 
+    /// Writes the oldest of what is committed home, as the background does when the log is crowded, and commits nothing. Durable when this returns. False: nothing is
+    /// committed that is not home.
+    ///
+    /// # Errors
+    /// `Aborted`, or the store's failure.
+    fn checkpoint(&self) -> Result<bool>;
+
     /// Commits everything closed so far, writes it home and leaves an empty journal: the medium is then a plain image.
     ///
     /// # Errors

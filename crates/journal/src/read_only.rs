@@ -91,6 +91,9 @@ impl Engine for ReadOnlyEngine {
     fn wait_for(&self, _tid: Tid, _written: u64) -> Result<()> {
         Ok(())
     }
+    fn checkpoint(&self) -> Result<bool> {
+        Ok(false)
+    }
     fn checkpoint_all(&self) -> Result<()> {
         Ok(())
     }

@@ -68,6 +68,8 @@ mod domain;
 mod error;
 mod frozen;
 mod gate;
+#[cfg(test)]
+mod gate_tests;
 mod header;
 pub mod loops;
 mod map;
@@ -84,6 +86,13 @@ mod shared;
 mod stats;
 mod stretch;
 mod windows;
+
+/// What threads meet in at a gate.
+mod meeting {
+    pub(crate) use ondol_env::apart::{Apart, STRIPES, stripe};
+    pub(crate) use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use ondol_env::sync::thread::yield_now;
+}
 
 pub use domain::{Domain, DomainError, MediumKind};
 pub use error::{NvmError, Result};

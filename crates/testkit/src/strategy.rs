@@ -18,7 +18,7 @@ pub struct Mix {
     pub handles: bool,
     /// `remount`.
     pub remounts: bool,
-    /// `fsync`, `fdatasync`, `sync`, `idle`.
+    /// `fsync`, `fdatasync`, `sync`, `idle`, `bring-home`.
     pub syncs: bool,
     /// Transactions; mounts have none.
     pub transactions: bool,
@@ -130,6 +130,7 @@ pub fn op(mix: Mix) -> BoxedStrategy<Op> {
         choices.push((5, fsync.boxed()));
         choices.push((2, Just(Op::Sync).boxed()));
         choices.push((2, select(&[1u64, 6, 40][..]).prop_map(|seconds| Op::Idle { seconds }).boxed()));
+        choices.push((2, Just(Op::BringHome).boxed()));
     }
     if mix.transactions {
         choices.push((10, transaction(mix)));

@@ -1,6 +1,7 @@
 //! `kill -9` of a mount's server under load, round after round: what was synced is there afterwards.
 //!
-//! With engine `scalable` there is an NVM pool, in memory that outlives the server: what it had stored there is there.
+//! With engine `scalable` there is an NVM pool, in memory that outlives the server: what it had stored there is there. With `swap` and `remap` the image lies in the pool itself; then
+//! e2fsck judges what an export recovers from a copy of it.
 //!
 //! Threads change directories of their own on a mount that a server process serves, and sync now and then; at a random moment the
 //! server is killed. The image is then what a crash leaves: e2fsck must be able to take it from there, and the next mount must show
@@ -22,6 +23,7 @@ use ondol::{DataMode, FormatOptions, JournalEngine, Volume};
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::{Env, Fixed, System, Timestamp};
 use ondol_testkit::image;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 // What signals set is no business of a scheduler.
@@ -65,7 +67,7 @@ pub struct Report {
     pub syncs: u64,
     /// Files found with the bytes that were synced, over all rounds.
     pub synced_files: u64,
-    /// Images that e2fsck replayed and judged, or refused where only Ondol can replay them.
+    /// Images that e2fsck replayed and judged, or refused where only Ondol can replay them; of an image in a pool, its export.
     pub replayed_by_e2fsck: u64,
     /// What breaks the contract.
     pub violations: Vec<String>,
@@ -85,7 +87,7 @@ pub enum KillError {
 /// The latest moment of a kill after the load began, in milliseconds; the first one, a mount later.
 const LATEST: u64 = 400;
 
-/// Bytes of the NVM pool, where the engine has one: so few that its log comes to its end in every round.
+/// Bytes of the NVM pool in front of an image, where the engine has one: so few that its log comes to its end in every round.
 const POOL: u64 = 8 << 20;
 
 /// Kills rounds enough; a violation that leaves no volume ends them, and `interrupt`.
@@ -99,8 +101,8 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
     let failed = |e: &dyn std::fmt::Display| KillError::Failed(format!("{}: {e}", setting.dir.display()));
     // A mount under it is gone before it is: locals are dropped in reverse order.
     let scratch = tempfile::Builder::new().prefix("ondol-kill-").tempdir_in(&setting.dir).map_err(|e| failed(&e))?;
-    let image = scratch.path().join("image");
-    Volume::format(&image, &setting.format).map_err(|e| failed(&e))?;
+    let home = Home::of(setting.engine, scratch.path());
+    Volume::format(&home.target, &setting.format).map_err(|e| failed(&e))?;
     let point = scratch.path().join("mounted");
     fs::create_dir(&point).map_err(|e| failed(&e))?;
     // So little may wait that operations write new data home themselves, where an engine has them do that.
@@ -110,10 +112,10 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
         ondol::pool::create(pool, &CreateOptions::new().size(POOL)).map_err(|e| failed(&e))?;
         options += &format!(",nvm={}", pool.display());
     }
-    let mount = FuseMount::new(&setting.program, &image, &point, &options).map_err(|e| failed(&e))?;
+    let mount = FuseMount::new(&setting.program, &home.target, &point, &options).map_err(|e| failed(&e))?;
     let random = Random(Fixed::new(Timestamp::default(), setting.seed));
     let trees = vec![Tree::default(); setting.threads];
-    let mut loop_ = Loop { setting, interrupt, image, pool, mount, random, trees, report: Report::default() };
+    let mut loop_ = Loop { setting, interrupt, home, pool, mount, random, trees, report: Report::default() };
     loop_.prepare().map_err(|e| failed(&e))?;
     for round in 0..setting.rounds {
         let lasts = loop_.round(round)?;
@@ -126,11 +128,43 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
     Ok(loop_.report)
 }
 
+/// Where the image of a round lies.
+struct Home {
+    /// What is mounted.
+    target: PathBuf,
+    /// The file that holds it: the image, or the pool in which it lies.
+    file: PathBuf,
+    in_pool: bool,
+}
+
+impl Home {
+    fn of(engine: JournalEngine, dir: &Path) -> Self {
+        match engine {
+            JournalEngine::Swap | JournalEngine::Remap => Self::in_pool(dir.join("home")),
+            _ => Self { target: dir.join("image"), file: dir.join("image"), in_pool: false },
+        }
+    }
+
+    fn in_pool(file: PathBuf) -> Self {
+        let mut target = OsString::from("nvm:");
+        target.push(&file);
+        Self { target: target.into(), file, in_pool: true }
+    }
+
+    /// An export of it beside it: what is not home is brought there on the way, and the pool stays as it is.
+    fn export(&self) -> Result<Vec<u8>, String> {
+        let to = self.file.with_extension("exported");
+        ondol::export(&self.target, &to, true).map_err(|e| e.to_string())?;
+        let image = fs::read(&to).map_err(|e| format!("{}: {e}", to.display()));
+        image.and_then(|image| fs::remove_file(&to).map(|()| image).map_err(|e| format!("{}: {e}", to.display())))
+    }
+}
+
 /// The volume between rounds.
 struct Loop<'s> {
     setting: &'s Setting,
     interrupt: &'s AtomicBool,
-    image: PathBuf,
+    home: Home,
     /// The NVM pool in front of it.
     pool: Option<PathBuf>,
     mount: FuseMount,
@@ -165,7 +199,7 @@ impl Loop<'_> {
         }
         let before = self.report.violations.len();
         let left = self.left()?;
-        self.second_opinion(round, &left.image);
+        self.second_opinion(round, &left);
         if let Err(what) = self.mount.mount_again() {
             self.violation(round, &format!("it cannot be mounted again: {what}"), Some(&left));
             return Ok(false);
@@ -182,7 +216,7 @@ impl Loop<'_> {
     /// What the kill left.
     fn left(&self) -> Result<Left, KillError> {
         let read = |path: &PathBuf| fs::read(path).map_err(|e| KillError::Failed(format!("{}: {e}", path.display())));
-        Ok(Left { image: read(&self.image)?, pool: self.pool.as_ref().map(read).transpose()? })
+        Ok(Left { image: read(&self.home.file)?, pool: self.pool.as_ref().map(read).transpose()? })
     }
 
     /// Runs the load until the moment of the kill.
@@ -219,15 +253,28 @@ impl Loop<'_> {
     }
 
     /// e2fsck's opinion of a copy of what the kill left.
-    fn second_opinion(&mut self, round: u64, image: &[u8]) {
+    fn second_opinion(&mut self, round: u64, left: &Left) {
         if image::missing(&["e2fsck"]).is_some() {
             return;
         }
-        match image::judge_left(image) {
-            Ok(Ok(_)) => self.report.replayed_by_e2fsck += 1,
-            Ok(Err(what)) => self.violation(round, &what, None),
-            Err(e) => self.violation(round, &e.to_string(), None),
+        let judged = if self.home.in_pool {
+            self.judge_exported(&left.image)
+        } else {
+            image::judge_left(&left.image[..]).map_err(|e| e.to_string()).and_then(|judged| judged.map(drop))
+        };
+        match judged {
+            Ok(()) => self.report.replayed_by_e2fsck += 1,
+            Err(what) => self.violation(round, &what, None),
         }
+    }
+
+    /// Of a pool: what its export recovers, in which nothing may be left to mend. The pool that is mounted next is not touched.
+    fn judge_exported(&self, pool: &[u8]) -> Result<(), String> {
+        let copy = Home::in_pool(self.home.file.with_extension("copy"));
+        image::write_sparse(&copy.file, pool).map_err(|e| format!("{}: {e}", copy.file.display()))?;
+        let image = copy.export().map_err(|e| format!("what the kill left cannot be exported: {e}"))?;
+        fs::remove_file(&copy.file).map_err(|e| format!("{}: {e}", copy.file.display()))?;
+        image::judge_left(&image[..]).map_err(|e| e.to_string())?.map(drop)
     }
 
     fn judge(&mut self, round: u64, thread: usize, ended: Ended) {
@@ -257,7 +304,7 @@ impl Loop<'_> {
         if let Err(what) = self.mount.unmount() {
             return self.violation(rounds, &format!("after the last round: {what}"), None);
         }
-        match ondol::check(&self.image) {
+        match ondol::check(&self.home.target) {
             Ok(report) if report.is_clean() => {}
             Ok(report) => self.violation(rounds, &format!("after the last round: {:?}", report.problems), None),
             Err(e) => self.violation(rounds, &format!("after the last round: {e}"), None),
@@ -265,8 +312,13 @@ impl Loop<'_> {
         if image::missing(&["e2fsck"]).is_some() {
             return;
         }
-        let read = fs::read(&self.image).map_err(image::ToolError::from);
-        match read.and_then(|bytes| image::check(&bytes)) {
+        let file = &self.home.file;
+        let image = if self.home.in_pool {
+            self.home.export()
+        } else {
+            fs::read(file).map_err(|e| format!("{}: {e}", file.display()))
+        };
+        match image.and_then(|bytes| image::check(&bytes[..]).map_err(|e| e.to_string())) {
             Ok(verdict) if verdict.is_clean() => {}
             Ok(verdict) => {
                 self.violation(rounds, &format!("after the last round, e2fsck -fn: {}", verdict.output), None)
@@ -282,9 +334,10 @@ impl Loop<'_> {
         }
     }
 
-    /// Keeps what a kill left, to look at: a pool beside its image.
+    /// Keeps what a kill left, to look at: a pool beside its image, or the pool in which that lies.
     fn keep(&mut self, round: u64, left: &Left) {
-        let name = format!("ondol-kill-{}-seed{}-round{round}.img", data_word(self.setting.data), self.setting.seed);
+        let what = if self.home.in_pool { "home" } else { "img" };
+        let name = format!("ondol-kill-{}-seed{}-round{round}.{what}", data_word(self.setting.data), self.setting.seed);
         let path = self.setting.dir.join(name);
         let pool = left.pool.as_ref().map_or(Ok(()), |pool| write_new(&path.with_extension("pool"), pool));
         let said = match pool.and_then(|()| write_new(&path, &left.image)) {
@@ -297,7 +350,7 @@ impl Loop<'_> {
     }
 }
 
-/// What a kill left, as bytes.
+/// What a kill left, as bytes: the image or the pool in which it lies, and the pool in front of it.
 struct Left {
     image: Vec<u8>,
     pool: Option<Vec<u8>>,

@@ -250,6 +250,12 @@ pub const REMAP: &[Planted] = &[
             "write /b 0 60K #2\nfsync /b\nwrite /a 32K 60K #3\nwrite /b 60K 60K #4\nwrite /b 120K 60K #5\nsync",
         )
     },
+    // The first write is committed and goes home alone; two that are not have the block in pages.
+    remap(
+        Defect::ForgottenBase,
+        "create /a 0644\nwrite /a 0 4096 #1\nremount",
+        "write /a 100 100 #2\nfsync /a\nwrite /a 0 2000 #3\nwrite /a 0 2000 #4\nbring-home",
+    ),
     remap(Defect::RemapUnclaimed, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
     remap(Defect::UnfilledPage, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
 ];

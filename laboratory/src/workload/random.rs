@@ -2,8 +2,9 @@
 
 use super::{Mount, Others, Schedules, Workload, parse};
 use crate::image::Kind;
+use ondol_env::{Env, Fixed, Timestamp};
 use ondol_testkit::op::Op;
-use ondol_testkit::strategy::{self, Mix};
+use ondol_testkit::strategy::{self, Mix, number_fills_from};
 use ondol_testkit::threads;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -15,7 +16,10 @@ const BEFORE: usize = 10;
 pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
     (0..).map(move |n| {
         let mut ops = sequence(seed, n);
-        let calls = ops.split_off(ops.len().min(BEFORE));
+        let mut calls = ops.split_off(ops.len().min(BEFORE));
+        if n % 4 == 3 {
+            calls.extend(number_fills_from(rewrites(n as u32), REWRITES));
+        }
         let image = Kind::in_turn(n);
         let (name, mount) = (format!("random {seed}/{n}"), Mount::in_turn(n / 3));
         Workload { name, image, mount, before: ops, remount: false, calls, others: None }
@@ -66,6 +70,27 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
             }),
         }
     })
+}
+
+/// Numbers of the fills of what is rewritten begin here.
+const REWRITES: u32 = 3000;
+
+/// One block is written short and long, again and again, some of that is committed, and what is committed goes home in between, without what came later.
+pub(super) fn rewrites(seed: u32) -> Vec<Op> {
+    let random = Fixed::new(Timestamp::default(), u64::from(seed));
+    let below = |n: u32| random.random_u32() % n;
+    let file = ["/a", "/d/a"][below(2) as usize];
+    let block = 4096 * u64::from(below(2));
+    let line = |_| match below(10) {
+        0..3 => format!("write {file} {} {} #1", block + u64::from(below(900)), 1 + below(100)),
+        3..7 => format!("write {file} {} {} #1", block, [300, 1024, 1500, 4096][below(4) as usize]),
+        7 => format!("fsync {file}"),
+        8 => "sync".to_owned(),
+        _ => "bring-home".to_owned(),
+    };
+    let first = format!("write {file} {block} 4096 #1\nsync\nbring-home\n");
+    let some: Vec<String> = (0..4 + below(8)).map(line).collect();
+    parse(&(first + &some.join("\n") + "\nbring-home"))
 }
 
 pub(super) fn sequence(seed: u64, n: u64) -> Vec<Op> {

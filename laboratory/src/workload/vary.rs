@@ -3,7 +3,7 @@
 //! What a run has shown is a set of features ([`crate::reach::features`]): how often it passed each place, by powers of two, and
 //! which place came after which. A workload with a feature that nobody had is kept, and varied.
 
-use super::random::sequence;
+use super::random::{rewrites, sequence};
 use super::{Mount, Schedules, Workload};
 use crate::image::Kind;
 use ondol_env::sync::Mutex;
@@ -135,7 +135,7 @@ impl Random {
 
     fn change(&self, ops: &mut Vec<Op>, new: &[Op]) {
         let at = self.below(ops.len() + 1);
-        match self.below(6) {
+        match self.below(8) {
             0 if at < ops.len() => drop(ops.remove(at)),
             1 if at < ops.len() => ops.insert(at, ops[at].clone()),
             2 if at < ops.len() => {
@@ -144,6 +144,8 @@ impl Random {
             }
             3 => ops.insert(at, Op::Sync),
             4 => ops.insert(at, Op::Idle { seconds: 6 }),
+            5 => ops.insert(at, Op::BringHome),
+            6 => drop(ops.splice(at..at, number_fills_from(rewrites(self.0.random_u32()), FIRST_FILL))),
             _ => ops.extend(self.of(new).cloned()),
         }
     }

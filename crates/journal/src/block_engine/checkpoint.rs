@@ -54,6 +54,7 @@ impl Core {
         self.check_alive()?;
         let begun = self.pending.lock().begin_checkpoint(blocks, self.log.swap().map(Swap::most));
         let Some(mut due) = begun else { return Ok(false) };
+        reach::hit_if(self.running.started().is_some(), Place::CheckpointBeforeCommit);
         let result = self.bring_home(&mut due);
         let released = self.pending.lock().end_checkpoint();
         self.or_abort(result)?;

@@ -408,6 +408,11 @@ impl Engine for BlockEngine {
         self.core.wait_for(tid, written)
     }
 
+    fn checkpoint(&self) -> Result<bool> {
+        self.core.check_alive()?;
+        self.core.checkpoint_some()
+    }
+
     fn checkpoint_all(&self) -> Result<()> {
         self.wait(self.tid())?;
         self.core.checkpoint_everything()

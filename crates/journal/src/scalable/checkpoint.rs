@@ -10,6 +10,7 @@ use super::record::InPage;
 use crate::Block;
 use crate::area::{WORTH_THREADS, write_many};
 use crate::cache::Buf;
+use crate::contract::Kind;
 use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::plant::{self, Defect};
@@ -63,6 +64,7 @@ impl Core {
         let began = self.env.monotonic_ns();
         let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
         let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };
+        reach::hit_if(reach::is_on() && self.log.newest().is_some(), Place::CheckpointBeforeCommit);
         let slice = self.slice();
         while let Some(next) =
             batches.last().filter(|last| last.commit - first < slice).and_then(|last| self.log.batch_after(last))
@@ -268,7 +270,10 @@ impl Core {
         reach::hit(Place::ImageFromRecords);
         let mut dirty = Ranges::default();
         let mut image = match before.filter(|_| !changed.fresh) {
-            Some(before) => before.to_vec(),
+            Some(before) => {
+                reach::hit_if(kind == Kind::DATA, Place::BuiltOnBefore);
+                before.to_vec()
+            }
             None => {
                 dirty.add(0..self.block_size as u32);
                 vec![0; self.block_size]

@@ -199,6 +199,11 @@ impl Engine for ScalableEngine {
         core.wait_for(tid, written)
     }
 
+    fn checkpoint(&self) -> Result<bool> {
+        self.core.check_alive()?;
+        self.core.checkpoint()
+    }
+
     fn checkpoint_all(&self) -> Result<()> {
         self.core.commit_late(self.tid(), true)?;
         self.core.checkpoint_everything()

@@ -88,6 +88,7 @@ crate::contract::engine_contract!(
     many_threads_share_commits
     a_read_base_that_breaks_its_rules_is_refused
     the_timer_commits_and_the_checkpointer_drains
+    a_checkpoint_brings_home_what_is_committed_and_commits_nothing
     the_timer_goes_on_when_the_clock_is_set
     a_handle_that_changed_nothing_is_no_work
 );

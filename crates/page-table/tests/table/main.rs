@@ -10,4 +10,5 @@ mod planted;
 mod power;
 mod rig;
 mod schedules;
+mod schedules_of_lent;
 mod views;

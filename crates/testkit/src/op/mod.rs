@@ -237,6 +237,8 @@ pub enum Op {
         /// For how long, in seconds of the volume's clock.
         seconds: u64,
     },
+    /// A checkpoint that no commit comes before: the oldest of what is durable goes home, and what is not stays so.
+    BringHome,
     /// Unmounts cleanly and mounts again; closes all handles.
     Remount,
     /// Does nothing. Marks that what was synced so far must hold from here on, and a place at which power may be cut.

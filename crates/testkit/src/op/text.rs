@@ -17,7 +17,7 @@
 //!          | "setacl" FILE ACL             "setacl-default" FILE ACL  "chattr" FILE FLAGS
 //!          | "utimens" FILE TIME TIME      "fsync" FILE               "fdatasync" FILE
 //!          | "sync"                        "idle" SECONDS             "remount"             "checkpoint"
-//!          | "trim"
+//!          | "trim"                        "bring-home"
 //!          | "transaction" "{" calls "}"    all of them or none, as one; only names, "write", "truncate",
 //!                                          "chmod", xattrs, and these by PATH
 //! FILE     = PATH | @N                     what an earlier "open @N" opened, also after its last name is gone
@@ -31,7 +31,7 @@
 //! ```
 //!
 //! In names, blanks, bytes that are not printable, and any of `%;{}` are written `%XX`. `checkpoint` does nothing: it marks a
-//! place at which a workload says that what was synced so far must hold, and at which power may be cut.
+//! place at which a workload says that what was synced so far must hold, and at which power may be cut. `bring-home` is a checkpoint of the journal that commits nothing.
 
 pub use super::words::escape;
 
@@ -112,6 +112,7 @@ impl fmt::Display for Op {
             Self::Sync => f.write_str("sync"),
             Self::Trim => f.write_str("trim"),
             Self::Idle { seconds } => write!(f, "idle {seconds}"),
+            Self::BringHome => f.write_str("bring-home"),
             Self::Remount => f.write_str("remount"),
             Self::Checkpoint => f.write_str("checkpoint"),
             Self::Transaction(ops) => {
@@ -260,6 +261,7 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         "sync" => Op::Sync,
         "trim" => Op::Trim,
         "idle" => Op::Idle { seconds: w.number("a number of seconds")? },
+        "bring-home" => Op::BringHome,
         "remount" => Op::Remount,
         "checkpoint" => Op::Checkpoint,
         _ => return Ok(None),

@@ -333,8 +333,8 @@ impl Target for Directory {
             }
             Op::Fsync { file, data_only } => self.fsync(file, *data_only).map(|()| 0),
             Op::Sync => self.sync().map(|()| 0),
-            // Real time passes by itself.
-            Op::Idle { .. } | Op::Checkpoint => Ok(0),
+            // Real time passes by itself, and so do checkpoints.
+            Op::Idle { .. } | Op::BringHome | Op::Checkpoint => Ok(0),
             Op::Trim | Op::Exchange { .. } => Err(Fail::Unsupported),
             Op::Remount => {
                 self.handles.clear();

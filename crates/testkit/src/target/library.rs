@@ -136,6 +136,7 @@ pub(super) fn do_op(
         }
         Op::Sync => volume.sync()?,
         Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),
+        Op::BringHome => drop(volume.checkpoint()?),
         Op::Checkpoint => {}
         Op::Transaction(steps) => transaction(volume, steps)?,
         Op::Write { .. }

@@ -24,6 +24,7 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.extend(others(much));
     all.extend(data());
     all.push(unsynced());
+    all.extend(home_alone());
     all
 }
 
@@ -79,6 +80,38 @@ fn unsynced() -> Scene {
     let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\nwrite /c 0 9000 #4\nidle 6";
     let calls = format!("{commits}{much}\nwrite /c 0 100 #5\nfsync /c\nunlink /b\nsync");
     scene("unsynced-for-long", "create /a 0644", calls).mount(Mount::Dirty)
+}
+
+/// Checkpoints of what is committed, without what came later of the same blocks.
+fn home_alone() -> Vec<Scene> {
+    let before = "create /a 0644\nwrite /a 0 8192 #1\nremount";
+    let scene = |name, calls: &str| scene(name, before, calls);
+    vec![
+        scene(
+            "short-home-before-long",
+            "write /a 100 100 #2\nfsync /a\nwrite /a 0 2000 #3\nwrite /a 0 2000 #4\nbring-home\nfsync /a\nbring-home",
+        ),
+        scene(
+            "short-home-before-short",
+            "write /a 100 100 #2\nfsync /a\nwrite /a 0 2000 #3\nwrite /a 10 40 #4\nbring-home\nwrite /a 50 100 #5\nfsync /a\nbring-home",
+        ),
+        scene(
+            "long-home-before-short",
+            "write /a 0 4096 #2\nfsync /a\nwrite /a 100 100 #3\nwrite /a 0 3000 #4\nbring-home\nwrite /a 0 30 #5\nbring-home\nsync",
+        ),
+        scene(
+            "truncated-before-home",
+            "write /a 100 100 #2\nfsync /a\ntruncate /a 50\nwrite /a 0 3000 #3\nbring-home\nwrite /a 0 4096 #4\nfsync /a\nbring-home",
+        ),
+        scene(
+            "freed-before-home",
+            "write /a 100 100 #2\nfsync /a\nunlink /a\ncreate /b 0644\nwrite /b 0 8192 #3\nbring-home\nwrite /b 10 10 #4\nfsync /b\nbring-home",
+        ),
+        scene(
+            "names-home-before-names",
+            "create /b 0644\nfsync /b\nrename /b /c\nchmod /a 0600\nbring-home\nunlink /c\nsync\nbring-home",
+        ),
+    ]
 }
 
 /// New data, data that is overwritten, and data that nobody journals.

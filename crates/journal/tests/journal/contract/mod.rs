@@ -268,6 +268,21 @@ pub(crate) fn the_timer_commits_and_the_checkpointer_drains(rig: &dyn Rig) {
     assert_eq!(byte_at(&*b.crashed(rig), HOME), 1);
 }
 
+pub(crate) fn a_checkpoint_brings_home_what_is_committed_and_commits_nothing(rig: &dyn Rig) {
+    let b = bench(rig);
+    b.fill(HOME, 3);
+    assert!(!b.engine.checkpoint().unwrap(), "nothing is committed");
+    b.sync();
+    b.fill(HOME, 4);
+    let before = b.engine.stats();
+    assert!(b.engine.checkpoint().unwrap());
+    assert!(!b.engine.checkpoint().unwrap(), "what is committed is home");
+    let after = b.engine.stats();
+    assert_eq!(after.commits, before.commits);
+    assert!(after.checkpoint_blocks + after.swapped_blocks > before.checkpoint_blocks + before.swapped_blocks);
+    assert_eq!((byte_at(&*b.crashed(rig), HOME), b.first_byte(HOME)), (3, 4));
+}
+
 pub(crate) fn the_timer_goes_on_when_the_clock_is_set(rig: &dyn Rig) {
     for set in [-3600, 3600] {
         let b = bench(rig);
@@ -356,6 +371,7 @@ macro_rules! engine_contract {
             many_threads_share_commits
             a_read_base_that_breaks_its_rules_is_refused
             the_timer_commits_and_the_checkpointer_drains
+            a_checkpoint_brings_home_what_is_committed_and_commits_nothing
             the_timer_goes_on_when_the_clock_is_set
             a_handle_that_changed_nothing_is_no_work
             promises_to_others_make_no_commits
