@@ -5,7 +5,7 @@ use crate::error::Context;
 use crate::measure::Asked;
 use crate::processes::Server;
 use crate::target::Slow;
-use ondol::Volume;
+use ondol::{NvmCounts, Volume};
 use ondol_block::BlockStore;
 use serde::Serialize;
 use serde_json::Value;
@@ -18,6 +18,8 @@ use std::sync::Arc;
 const INFO_XATTR: &str = "ondol.info";
 /// Bytes in the units in which the kernel counts a disk's writes.
 const SECTOR: u64 = 512;
+/// Bytes of a line.
+const LINE: u64 = 64;
 
 /// Totals over all measured rounds of a target. `None` (null in JSON): the target does not tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -99,10 +101,14 @@ impl Engine {
 pub(crate) struct Device {
     /// Bytes stored to NVM.
     pub(crate) nvm_bytes: Option<u64>,
-    /// Lines written back to NVM.
+    /// Those of them that were copied past the caches.
+    pub(crate) nvm_copied_bytes: Option<u64>,
+    /// Lines of 64 bytes written back to NVM; what was copied is not among them.
     pub(crate) nvm_lines: Option<u64>,
     /// Fences.
     pub(crate) nvm_fences: Option<u64>,
+    /// Bytes read from NVM.
+    pub(crate) nvm_bytes_read: Option<u64>,
     /// Bytes written to the block device.
     pub(crate) device_bytes: Option<u64>,
     /// Flushes of the block device.
@@ -121,12 +127,32 @@ impl Device {
         self.with(before, u64::saturating_sub)
     }
 
+    /// With what NVM has counted in the end, when its volume was closed, since `before`.
+    pub(crate) fn with_nvm(self, counts: NvmCounts, before: NvmCounts) -> Self {
+        let since = |get: fn(&NvmCounts) -> u64| Some(get(&counts).saturating_sub(get(&before)));
+        Self {
+            nvm_bytes: since(|counts| counts.bytes),
+            nvm_copied_bytes: since(|counts| counts.copied_bytes),
+            nvm_lines: since(|counts| counts.lines),
+            nvm_fences: since(|counts| counts.fences),
+            nvm_bytes_read: since(|counts| counts.bytes_read),
+            ..self
+        }
+    }
+
+    /// Bytes that have reached NVM.
+    pub(crate) fn nvm_reached(&self) -> Option<u64> {
+        Some(self.nvm_lines?.saturating_mul(LINE).saturating_add(self.nvm_copied_bytes?))
+    }
+
     fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {
         let both = |a: Option<u64>, b: Option<u64>| Some(how(a?, b?));
         Self {
             nvm_bytes: both(self.nvm_bytes, other.nvm_bytes),
+            nvm_copied_bytes: both(self.nvm_copied_bytes, other.nvm_copied_bytes),
             nvm_lines: both(self.nvm_lines, other.nvm_lines),
             nvm_fences: both(self.nvm_fences, other.nvm_fences),
+            nvm_bytes_read: both(self.nvm_bytes_read, other.nvm_bytes_read),
             device_bytes: both(self.device_bytes, other.device_bytes),
             device_flushes: both(self.device_flushes, other.device_flushes),
             fuse_requests: both(self.fuse_requests, other.fuse_requests),
@@ -141,8 +167,10 @@ impl Device {
         let get = |name: &str| counters.and_then(|counters| counters.get(name)).and_then(Value::as_u64);
         Self {
             nvm_bytes: Some(get("nvm_bytes").unwrap_or(0)),
+            nvm_copied_bytes: Some(get("nvm_copied_bytes").unwrap_or(0)),
             nvm_lines: Some(get("nvm_lines").unwrap_or(0)),
             nvm_fences: Some(get("nvm_fences").unwrap_or(0)),
+            nvm_bytes_read: Some(get("nvm_bytes_read").unwrap_or(0)),
             device_bytes: get("device_bytes_written"),
             device_flushes: get("device_flushes"),
             fuse_requests: Some(get("fuse_requests").unwrap_or(0)),

@@ -242,6 +242,7 @@ fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) ->
     let hands = Hands::prepare(job, &session, setting, interrupt).map_err(|e| e.at(on("")))?;
     session.fs.sync().context(|| on(" (preparing)"))?;
     let (before, written) = (session.counters()?, session.device_counts());
+    let nvm = session.nvm_counts();
     session.set_slow(true);
     let mut sample = hands.run(job, interrupt).map_err(|e| e.at(on("")))?;
     if job.settle == Some(Settle::Sync) {
@@ -262,6 +263,9 @@ fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         if let Some(((bytes, flushes), (bytes_before, flushes_before))) = closed.device_counts().zip(written) {
             device.device_bytes = Some(bytes.saturating_sub(bytes_before));
             device.device_flushes = Some(flushes.saturating_sub(flushes_before));
+        }
+        if let Some((counts, before)) = closed.nvm_counts().zip(nvm) {
+            device = device.with_nvm(counts, before);
         }
     }
     ended.and(closed.remove())?;

@@ -248,6 +248,35 @@ fn servers_on_a_new_image_until_everything_is_home() {
 }
 
 #[test]
+fn nvm_is_counted_below_an_image_and_in_front_of_one() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let home = format!("lib:nvm:{}", dir.path().join("pool").display());
+    let (ops, user) = (64.0, 64.0 * 4096.0);
+    let counted = |target: &str, settle: &[&str]| {
+        let args = ["overwrite-fsync", "--on", target, "--rounds", "1", "--ops", "64", "--param", "file-size=1M"];
+        let json = run(dir.path(), &[&args, settle].concat());
+        let counter = |name: &str| number(&json, &format!("/targets/0/counters/{name}"));
+        let reached = counter("nvm_copied_bytes") + 64.0 * counter("nvm_lines");
+        assert!(counter("nvm_bytes") >= counter("nvm_copied_bytes"), "{target}: {json:#}");
+        (reached, counter("nvm_fences"), counter("nvm_bytes_read"))
+    };
+    for (target, fences) in [
+        // A record with its page, and its commit.
+        (format!("{home},journal=remap,size=64M"), 2.0..3.0),
+        ("lib:new.img,pool=64M,journal=scalable,data=journal".to_owned(), 2.0..3.0),
+        // The transaction's blocks and its commit block.
+        (format!("{home},journal=classic,data=journal,size=64M"), 2.0..40.0),
+    ] {
+        let (reached, fenced, _) = counted(&target, &[]);
+        assert!(fences.contains(&(fenced / ops)), "{target}: {fenced} fences for {ops} fsyncs");
+        assert!((user..40.0 * user).contains(&reached), "{target}: {reached} bytes for {user} of the user");
+        let (with_close, _, read) = counted(&target, &["--settle", "close"]);
+        assert!(with_close > reached && read > 0.0, "{target}: {with_close} bytes with those of closing, {reached}");
+    }
+    assert_empty(dir.path());
+}
+
+#[test]
 fn an_image_that_was_there_stays_as_it_was() {
     let dir = tempfile::tempdir().expect("a directory");
     let image = dir.path().join("mine.img");

@@ -19,9 +19,11 @@ const HEAD: [&str; 8] = [
 ];
 
 /// What the media and the journal had to do.
-const HEAD_BELOW: [&str; 8] = [
+const HEAD_BELOW: [&str; 10] = [
     "target",
     "device B/user B",
+    "NVM B/user B",
+    "NVM fences/op",
     "fsync p50 µs",
     "fsync p99 µs",
     "fsync p99.9 µs",
@@ -151,13 +153,15 @@ fn per(count: Option<u64>, of: u64) -> String {
     }
 }
 
-fn row_below(target: &TargetReport) -> [String; 8] {
+fn row_below(target: &TargetReport) -> [String; 10] {
     let counters = &target.counters;
     let sync = |get: fn(&Latency) -> f64| target.fsync_us.as_ref().map_or("-".to_owned(), |l| format!("{:.1}", get(l)));
     let engine = |get: &dyn Fn(&Engine) -> String| counters.device.engine.as_ref().map_or("-".to_owned(), get);
     [
         target.target.clone(),
         per(counters.device.device_bytes, counters.user_bytes),
+        per(counters.device.nvm_reached(), counters.user_bytes),
+        per(counters.device.nvm_fences, counters.ops),
         sync(|l| l.p50),
         sync(|l| l.p99),
         sync(|l| l.p999),

@@ -83,10 +83,14 @@ fn json_has_the_documented_names() {
     check(&target["ops_per_s"], &["median", "min", "max"]);
     check(&target["ratio"], &["median", "low", "high"]);
     check(&target["latency_us"], &["p50", "p99", "p999", "max"]);
-    let counters = ["ops", "user_bytes", "fsyncs", "nvm_bytes", "nvm_lines", "nvm_fences", "device_bytes"];
+    let counters = ["ops", "user_bytes", "fsyncs", "nvm_bytes", "nvm_copied_bytes", "nvm_lines", "nvm_fences"];
     check(
         &target["counters"],
-        &[&counters[..], &["device_flushes", "fuse_requests", "client", "server", "engine"]].concat(),
+        &[
+            &counters[..],
+            &["nvm_bytes_read", "device_bytes", "device_flushes", "fuse_requests", "client", "server", "engine"],
+        ]
+        .concat(),
     );
     check(&target["counters"]["client"], &["calls", "voluntary", "involuntary"]);
     check(&target["counters"]["server"], &["voluntary", "involuntary", "reads_and_writes"]);

@@ -11,6 +11,7 @@ use crate::counters::{Device, Probe};
 use crate::fs::Fs;
 use crate::interrupt::Interrupt;
 use crate::processes::Server;
+use ondol::{NvmCounts, NvmMeter};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,8 @@ pub(crate) struct Session {
     pub(super) probe: Probe,
     pub(super) work: Option<WorkDir>,
     pub(super) volume: Option<Ours>,
+    /// The NVM of that volume.
+    pub(super) nvm: Option<NvmMeter>,
     pub(super) mount: Option<Mounted>,
     pub(super) device: Option<Modelled>,
     pub(super) image: Option<ImageFile>,
@@ -91,9 +94,14 @@ impl Session {
         self.device.as_ref().map(Modelled::counts)
     }
 
+    /// What has been done to the NVM of a volume in this process; `None` where there is none.
+    pub(crate) fn nvm_counts(&self) -> Option<NvmCounts> {
+        self.nvm.as_ref().map(NvmMeter::read)
+    }
+
     /// Ends the work and closes or unmounts: everything is home then. (Dropping a session does the same and prints what fails.)
     pub(crate) fn close(self) -> (Result<(), BenchError>, Closed) {
-        let Self { fs, guarantee: _, probe, work, volume, mount, device, image, pool, below } = self;
+        let Self { fs, guarantee: _, probe, work, volume, nvm, mount, device, image, pool, below } = self;
         drop(fs);
         drop(probe);
         let done = [
@@ -101,12 +109,13 @@ impl Session {
             volume.map_or(Ok(()), Ours::close),
             mount.map_or(Ok(()), Mounted::unmount),
         ];
-        (done.into_iter().collect(), Closed { device, image, pool, below })
+        (done.into_iter().collect(), Closed { nvm, device, image, pool, below })
     }
 }
 
 /// What is left of a target that is closed.
 pub(crate) struct Closed {
+    nvm: Option<NvmMeter>,
     device: Option<Modelled>,
     image: Option<ImageFile>,
     pool: Option<ImageFile>,
@@ -119,9 +128,15 @@ impl Closed {
         self.device.as_ref().map(Modelled::counts)
     }
 
+    /// As [`Session::nvm_counts`].
+    pub(crate) fn nvm_counts(&self) -> Option<NvmCounts> {
+        self.nvm.as_ref().map(NvmMeter::read)
+    }
+
     /// Takes the rest away.
     pub(crate) fn remove(self) -> Result<(), BenchError> {
-        let Self { device, image, pool, below } = self;
+        let Self { nvm, device, image, pool, below } = self;
+        drop(nvm);
         let done = [
             device.map_or(Ok(()), Modelled::remove),
             image.map_or(Ok(()), ImageFile::remove),

@@ -1,12 +1,16 @@
 //! Bytes at any offset of memory that is only reached as atomic words.
 //!
-//! One size of access throughout: a data race between words and bytes cannot arise. Bytes of a word that are not named keep
-//! what other threads put there.
+//! Accesses are of words, or of lines by instructions that take each of their words whole ([`persist::load_lines`]): a data race between words and bytes cannot
+//! arise. Bytes of a word that are not named keep what other threads put there.
 
+use crate::persist;
+use crate::stats::LINE;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 const WORD: usize = size_of::<u64>();
+/// Words of a line.
+const WORDS: usize = LINE as usize / WORD;
 
 /// Reads `buf.len()` bytes at `offset`, which lie inside.
 pub(crate) fn read(words: &[AtomicU64], offset: usize, buf: &mut [u8]) {
@@ -16,12 +20,24 @@ pub(crate) fn read(words: &[AtomicU64], offset: usize, buf: &mut [u8]) {
         head.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[at..at + head.len()]);
     }
     let (chunks, tail) = body.as_chunks_mut::<WORD>();
-    let mut rest = words.get(offset.div_ceil(WORD)..).unwrap_or_default().iter();
-    for (chunk, word) in chunks.iter_mut().zip(&mut rest) {
-        *chunk = word.load(Relaxed).to_ne_bytes();
-    }
-    if let (Some(word), false) = (rest.next(), tail.is_empty()) {
+    let rest = words.get(offset.div_ceil(WORD)..).unwrap_or_default();
+    let (whole, after) = rest.split_at(chunks.len().min(rest.len()));
+    let (before, lines) = whole.split_at(whole.as_ptr().align_offset(LINE as usize).min(whole.len()));
+    let (first, chunks) = chunks.split_at_mut(before.len());
+    load(before, first);
+    let (lines, last) = lines.split_at(lines.len() / WORDS * WORDS);
+    let (of_lines, chunks) = chunks.split_at_mut(lines.len());
+    persist::load_lines(lines, of_lines.as_flattened_mut());
+    load(last, chunks);
+    if let (Some(word), false) = (after.first(), tail.is_empty()) {
         tail.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..tail.len()]);
+    }
+}
+
+/// Loads `words`, one by one.
+pub(crate) fn load(words: &[AtomicU64], into: &mut [[u8; WORD]]) {
+    for (chunk, word) in into.iter_mut().zip(words) {
+        *chunk = word.load(Relaxed).to_ne_bytes();
     }
 }
 
@@ -87,6 +103,43 @@ mod tests {
             read(&memory, 0, &mut all);
             prop_assert_eq!(all, model);
         }
+    }
+
+    #[test]
+    fn any_range_of_lines_is_read() {
+        let memory = words(80);
+        let model: Vec<u8> = (0..640usize).map(|n| (n * 7 % 251) as u8).collect();
+        store(&memory, 0, &model);
+        for from in 0..130 {
+            for len in (0..640 - from).step_by(5) {
+                let mut found = vec![0xee; len + 2];
+                read(&memory, from, &mut found[1..=len]);
+                assert_eq!((found[0], found[len + 1]), (0xee, 0xee), "{from} {len}");
+                assert_eq!(&found[1..=len], &model[from..from + len], "{from} {len}");
+            }
+        }
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a test")]
+    fn a_reader_sees_each_word_old_or_new() {
+        let memory = words(512);
+        std::thread::scope(|s| {
+            let memory = &memory;
+            s.spawn(move || {
+                for n in 0..2000u64 {
+                    memory.iter().for_each(|word| word.store(n | n << 32, Relaxed));
+                }
+            });
+            for _ in 0..2000 {
+                let mut found = [0; 4096];
+                read(memory, 0, &mut found);
+                for word in found.as_chunks::<WORD>().0 {
+                    let word = u64::from_ne_bytes(*word);
+                    assert_eq!(word >> 32, word & 0xffff_ffff, "torn");
+                }
+            }
+        });
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! The instructions that make stores durable. Every store that must survive a power cut comes through here.
+//! The instructions that make stores durable, and those that load whole lines. Every store that must survive a power cut comes through here.
 //!
 //! | | |
 //! |---|---|
 //! | write back a line | `clwb`, else `clflushopt`, else `clflush`, found by CPUID |
 //! | fence | `sfence`: what this thread began to write back, and its non-temporal stores, have reached the memory controller |
 //! | copy whole lines | non-temporal stores, which leave the caches alone and need no write-back |
+//! | load whole lines | loads of 16 bytes, each of whose two words is the old or the new one |
 //!
 //! Elsewhere than on x86-64 there is no write-back ([`Instructions::None`]), and real NVM is refused.
-#![expect(unsafe_code, reason = "writes back cache lines")]
+#![expect(unsafe_code, reason = "writes back and loads cache lines")]
 
 use crate::stats::LINE;
 use std::sync::atomic::AtomicU64;
@@ -69,6 +70,19 @@ pub(crate) fn copy_lines(dst: &[AtomicU64], src: &[u8]) {
     assert!(dst.as_ptr().addr().is_multiple_of(LINE as usize), "begins at a line");
     for (to, from) in dst.chunks_exact(WORDS).zip(lines) {
         imp::copy_line(to, from);
+    }
+}
+
+/// Loads the lines `src`, of which others may store words at the same time, into `dst`, as many bytes.
+///
+/// # Panics
+/// The sizes differ, or it does not begin or end at a line: callers cut them.
+pub(crate) fn load_lines(src: &[AtomicU64], dst: &mut [u8]) {
+    let (lines, rest) = dst.as_chunks_mut::<{ LINE as usize }>();
+    assert!(rest.is_empty() && src.len() == lines.len() * WORDS, "whole lines");
+    assert!(lines.is_empty() || src.as_ptr().addr().is_multiple_of(LINE as usize), "begins at a line");
+    for (to, from) in lines.iter_mut().zip(src.chunks_exact(WORDS)) {
+        imp::load_line(to, from);
     }
 }
 
@@ -139,6 +153,33 @@ mod imp {
             );
         }
     }
+
+    /// Eight aligned words, each loaded whole: like so many relaxed loads. To the compiler they are an instruction of its own that reads memory which it knows
+    /// nothing of, so that a store of another thread is no data race in the program that it sees; on every x86-64 processor that there is, an aligned word of a 16-byte load
+    /// is not divided, and both words lie in one line.
+    pub(super) fn load_line(to: &mut [u8; LINE as usize], from: &[AtomicU64]) {
+        // SAFETY: the caller has checked that `from` is one aligned line, which is mapped and may be changed by others, since it is of atomics;
+        // `to` is ours alone and has as many bytes; SSE2 is part of x86-64.
+        unsafe {
+            asm!(
+                "movdqa {a}, [{from}]",
+                "movdqa {b}, [{from} + 16]",
+                "movdqa {c}, [{from} + 32]",
+                "movdqa {d}, [{from} + 48]",
+                "movdqu [{to}], {a}",
+                "movdqu [{to} + 16], {b}",
+                "movdqu [{to} + 32], {c}",
+                "movdqu [{to} + 48], {d}",
+                a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
+                from = in(reg) from.as_ptr(),
+                to = in(reg) to.as_mut_ptr(),
+                options(nostack, preserves_flags),
+            );
+        }
+    }
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -158,6 +199,10 @@ mod imp {
 
     pub(super) fn copy_line(to: &[AtomicU64], from: &[u8; LINE as usize]) {
         crate::memory::store(to, 0, from);
+    }
+
+    pub(super) fn load_line(to: &mut [u8; LINE as usize], from: &[AtomicU64]) {
+        crate::memory::load(from, to.as_chunks_mut().0);
     }
 }
 

@@ -13,6 +13,7 @@ use crate::home;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::memory::Shares;
+use crate::nvm_meter::NvmMeter;
 use crate::{Error, JournalEngine, Options, RecoverReport, Result, fast_commit, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::plant::{self, Defect};
@@ -33,6 +34,8 @@ use std::path::Path;
 /// Everything that a mounted volume is made of.
 pub(crate) struct Composed {
     pub(crate) store: Arc<dyn BlockStore>,
+    /// The NVM that it lies on, or has in front of it.
+    pub(crate) nvm: NvmMeter,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) inodes: Arc<Inodes>,
     /// The NVM pool in front of it.
@@ -132,7 +135,8 @@ fn open_whole(
     let orphans = Processed::default();
     let options = options.clone();
     let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes().to_vec());
-    let mut composed = Composed { store, engine, inodes, attached, hold: None, recovered, orphans, options };
+    let nvm = NvmMeter::new(media.nvm());
+    let mut composed = Composed { store, nvm, engine, inodes, attached, hold: None, recovered, orphans, options };
     holding.check()?;
     let begun = image.mark_mounted(env.now(), mounted_on.as_deref(), who(journal));
     match begun.map_err(Error::from).and_then(|()| composed.begin()) {
@@ -179,11 +183,11 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
         recovered = replay(&media, &image)?;
         image = open_image(media.store.clone(), options)?;
     }
-    let store = media.store;
+    let store = media.store.clone();
     let options = &options.clone().over(image.superblock(), Extension::default());
     let (engine, inodes) = reader(store.clone(), &image, image.shared()?, options, env);
-    let (orphans, options) = (Processed::default(), options.clone());
-    Ok(Composed { store, engine, inodes, attached: None, hold: None, recovered, orphans, options })
+    let (orphans, options, nvm) = (Processed::default(), options.clone(), NvmMeter::new(media.nvm()));
+    Ok(Composed { store, nvm, engine, inodes, attached: None, hold: None, recovered, orphans, options })
 }
 
 fn why_read_only(image: &Image) -> Option<Error> {

@@ -1,6 +1,7 @@
 //! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
 
 use crate::home;
+use crate::nvm_meter::NvmMeter;
 use crate::{Options, Result, Volume};
 use ondol_format::Superblock;
 use ondol_journal::{LogMap, jbd2};
@@ -106,6 +107,11 @@ pub struct Counters {
     pub device_writes: u64,
     pub device_bytes_written: u64,
     pub device_flushes: u64,
+    pub nvm_bytes: u64,
+    pub nvm_copied_bytes: u64,
+    pub nvm_lines: u64,
+    pub nvm_fences: u64,
+    pub nvm_bytes_read: u64,
     pub commits: u64,
     pub handles: u64,
     pub journal_blocks: u64,
@@ -248,10 +254,16 @@ impl Volume {
         Ok(info)
     }
 
+    /// Counts what happens on the NVM that this volume lies on or has in front of it, also after it is closed, as its last writes are then. Its pool stays taken as long as
+    /// this is there.
+    pub fn nvm_meter(&self) -> NvmMeter {
+        self.composed().nvm.clone()
+    }
+
     /// The counters since the volume was opened.
     pub fn counters(&self) -> Counters {
         let composed = self.composed();
-        let (device, engine) = (composed.store.stats(), composed.engine.stats());
+        let (device, engine, nvm) = (composed.store.stats(), composed.engine.stats(), composed.nvm.read());
         let cache = composed.engine.cache().stats();
         Counters {
             device_reads: device.reads,
@@ -259,6 +271,11 @@ impl Volume {
             device_writes: device.writes,
             device_bytes_written: device.written_bytes,
             device_flushes: device.flushes,
+            nvm_bytes: nvm.bytes,
+            nvm_copied_bytes: nvm.copied_bytes,
+            nvm_lines: nvm.lines,
+            nvm_fences: nvm.fences,
+            nvm_bytes_read: nvm.bytes_read,
             commits: engine.commits,
             handles: engine.handles,
             journal_blocks: engine.journal_blocks,

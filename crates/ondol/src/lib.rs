@@ -46,6 +46,7 @@ mod maintain;
 mod media;
 mod memory;
 mod nvm;
+mod nvm_meter;
 mod options;
 mod path;
 pub mod pool;
@@ -67,6 +68,7 @@ pub use maintain::{
 };
 pub use media::Media;
 pub use nvm::{Discarded, Lost, discard as discard_nvm};
+pub use nvm_meter::{NvmCounts, NvmMeter};
 pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::{is_printable, printable};

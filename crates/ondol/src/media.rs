@@ -6,7 +6,7 @@ use ondol_block::{BlockStore, JoinedStore, OverlayStore};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
 use ondol_journal::{LogMap, jbd2};
-use ondol_medium::Pool;
+use ondol_medium::{Nvm, Pool};
 use ondol_volume::Image;
 
 /// What a volume lies on: its stores, and the NVM pool in front of them, if there is one. With a journal's device they are joined, one behind the other, so that nobody above needs to know.
@@ -80,6 +80,11 @@ impl Media {
     pub fn with_shared_pool(mut self, pool: Arc<Mutex<Pool>>) -> Self {
         self.pool = Some(pool);
         self
+    }
+
+    /// The NVM below: of the pool that the image lies in, and of one in front of it.
+    pub(crate) fn nvm(&self) -> Vec<Arc<Nvm>> {
+        self.home.iter().chain(&self.pool).map(|pool| pool.lock().nvm().clone()).collect()
     }
 
     /// Whether a journal's device is here.

@@ -9,7 +9,8 @@ pub(crate) struct Free {
     bits: Vec<u64>,
     pages: u64,
     count: u64,
-    /// The word where the search begins: pages are used in turn.
+    /// No word before this has a free page. The lowest free page is taken: what was used lately is used again, so that a table that is written a lot does not walk through
+    /// all of its memory, each page of which costs the processor a page fault the first time.
     next: usize,
     in_hands: u64,
     /// Pages that are lent, and whether an entry names them.
@@ -46,7 +47,7 @@ impl Free {
         while (taken.len() as u64) < n {
             let word = &mut self.bits[self.next];
             match word.trailing_zeros() {
-                64 => self.next = (self.next + 1) % self.bits.len(),
+                64 => self.next += 1,
                 bit => {
                     *word &= !(1 << bit);
                     taken.push((self.next * 64) as u32 + bit);
@@ -136,6 +137,7 @@ impl Free {
         debug_assert!(*word & bit == 0, "page {page} is free already");
         self.count += u64::from(*word & bit == 0);
         *word |= bit;
+        self.next = self.next.min(page as usize / 64);
     }
 }
 
@@ -169,6 +171,19 @@ mod tests {
         free.give(5);
         free.let_go(69);
         assert_eq!((free.take(2), free.take(1), free.in_hands()), (None, Some(vec![5]), 1));
+    }
+
+    #[test]
+    fn the_lowest_free_page_is_taken() {
+        let mut free = Free::all_but(300, &none(300));
+        assert_eq!(free.take(200).unwrap().last(), Some(&199));
+        [150, 7, 64].into_iter().for_each(|page| free.give(page));
+        assert_eq!(free.take(4), Some(vec![7, 64, 150, 200]));
+        assert!(free.lend(1, 9).unwrap() == [201]);
+        free.end_loan(201);
+        assert!(free.take_this(201) && !free.take_this(7));
+        assert_eq!(free.take(98).map(|pages| (pages[0], pages[97])), Some((202, 299)));
+        assert_eq!(free.take(1), None);
     }
 
     #[test]

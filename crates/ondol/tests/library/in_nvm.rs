@@ -1,6 +1,8 @@
 //! Volumes whose home is a page table in NVM: power cuts of the whole stack, and lines that the medium has lost.
 
-use ondol::{FormatOptions, JournalEngine, Media, Options, Volume, attach_table, check_media, export, recover_media};
+use ondol::{
+    Exchange, FormatOptions, JournalEngine, Media, Options, Volume, attach_table, check_media, export, recover_media,
+};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{Domain, Nvm, Pool};
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
@@ -188,6 +190,37 @@ fn swap_brings_home_without_copies_and_is_refused_elsewhere() {
     assert_eq!(volume.info().unwrap().mount.map(|mount| mount.engine), Some("classic"));
     assert_eq!(volume.read("/a").unwrap(), vec![7; 100_000]);
     volume.close().unwrap();
+}
+
+/// Bytes that reach NVM, and fences, for a durable exchange of two files of so many blocks.
+fn exchanged(engine: &str, blocks: usize) -> (u64, u64) {
+    let (media, _) = attached(&made(), None);
+    let options = Options::parse(&format!("journal={engine},data=journal")).unwrap();
+    let volume = Volume::open_stepped(&media, &options, image::clock(1)).unwrap();
+    volume.write("/a", vec![1; blocks * 4096]).unwrap();
+    volume.write("/b", vec![2; blocks * 4096]).unwrap();
+    volume.sync().unwrap();
+    let meter = volume.nvm_meter();
+    let before = meter.read();
+    volume.exchange(("/a", 0), ("/b", 0), &Exchange { durable: true, ..Exchange::default() }).unwrap();
+    let after = meter.read();
+    assert_eq!(volume.read("/a").unwrap(), vec![2; blocks * 4096]);
+    assert_eq!(volume.read("/b").unwrap(), vec![1; blocks * 4096]);
+    volume.close().unwrap();
+    let reached = 64 * (after.lines - before.lines) + after.copied_bytes - before.copied_bytes;
+    (reached, after.fences - before.fences)
+}
+
+#[test]
+fn an_exchange_in_nvm_costs_the_same_for_any_length() {
+    for engine in ["remap", "swap"] {
+        let (short, long) = (exchanged(engine, 1), exchanged(engine, 256));
+        println!("{engine}: {short:?} for a block, {long:?} for 256 (bytes, fences)");
+        assert!(short.0 > 0 && long.0 <= short.0 * 2, "{engine}: {short:?}, {long:?}");
+        // As entries of the map, of 8 bytes in records of 64 that undo two, it would be more.
+        assert!(engine != "remap" || long.0 < 256 * (64 + 2 * 8), "{long:?}");
+        assert!(long.1 <= short.1 + 2, "{engine}: {short:?}, {long:?}");
+    }
 }
 
 #[test]
