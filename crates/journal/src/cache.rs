@@ -7,7 +7,7 @@ use crate::Block;
 use crate::change::Change;
 use crate::clock::{Clock, Look};
 use crate::handle::Base;
-use crate::scalable::Waiting;
+use crate::scalable::Logged;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::plant::{self, Defect};
@@ -16,7 +16,6 @@ use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Weak;
 
 /// Hashes numbers of blocks or inodes: one multiplication, equal on every run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,14 +80,8 @@ pub(crate) struct BufState {
     pub(crate) freed: bool,
     /// Home holds nothing of it.
     pub(crate) built: bool,
-    /// Records in an NVM log that have changes of this block and are not home yet.
-    pub(crate) records: u32,
-    /// One of them builds on what the block held before: that is needed until all are home.
-    pub(crate) builds_on: bool,
-    /// What it held before the first of them; `None` for zeros.
-    pub(crate) before: Option<Block>,
-    /// Its new data that is in memory alone, if it is.
-    pub(crate) waiting: Option<Weak<Waiting>>,
+    /// What an engine that logs records keeps with it.
+    pub(crate) logged: Logged,
 }
 
 impl Buf {
@@ -102,10 +95,7 @@ impl Buf {
             home: false,
             freed: false,
             built: false,
-            records: 0,
-            builds_on: false,
-            before: None,
-            waiting: None,
+            logged: Logged::default(),
         };
         Self { block, referenced: AtomicBool::new(true), state: Mutex::new(state) }
     }
@@ -302,7 +292,7 @@ impl Cache {
         if state.freed || !state.data.as_ref().is_some_and(|data| data.is(image)) {
             return false;
         }
-        if state.builds_on && !plant::is(Defect::ForgottenBase) {
+        if state.logged.needs_base() && !plant::is(Defect::ForgottenBase) {
             reach::hit(Place::BaseKept);
             return false;
         }

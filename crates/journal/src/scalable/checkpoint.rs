@@ -259,13 +259,13 @@ impl Core {
         let is_home = |at: InPage| self.pages.as_ref().is_some_and(|pages| pages.is_home(at.page));
         let there = changed.page.is_some_and(|at| is_home(at) || self.home_pages.is_some());
         reach::hit_if(there, Place::ThereAlready);
-        if state.records == changed.records || plant::is(Defect::UncommittedHome) {
+        if state.logged.has(changed.records) || plant::is(Defect::UncommittedHome) {
             let dirty = std::mem::take(&mut state.dirty);
             let image = state.image().or_else(|| there.then(Block::default));
             let image = image.ok_or(JournalError::LostData { block: buf.block })?;
             return Ok(Homing { kind, image, dirty, built, there });
         }
-        let before = state.before.clone();
+        let before = state.logged.before();
         drop(state);
         reach::hit(Place::ImageFromRecords);
         let mut dirty = Ranges::default();
@@ -311,15 +311,14 @@ impl Core {
     fn is_home(&self, buf: &Arc<Buf>, image: Block, records: u32) {
         let mut state = buf.state.lock();
         state.built = false;
-        state.records = state.records.saturating_sub(records);
-        if state.records == 0 {
-            state.before = None;
+        if state.logged.bring_home(records) {
+            state.logged.set_before(None);
             self.dirty.remove(buf);
         } else {
             reach::hit(Place::NewerThanCheckpoint);
             // What was let go says before what it was when it is changed.
             if !image.is_empty() {
-                state.before = Some(image);
+                state.logged.set_before(Some(image));
             }
         }
     }

@@ -20,6 +20,7 @@ mod failing;
 mod freed;
 mod home_pages;
 mod images;
+mod logged;
 mod named;
 mod pace;
 mod pages;
@@ -29,7 +30,8 @@ mod steps;
 mod turn;
 
 pub use engine::{Ground, ScalableEngine};
-pub(crate) use pages::Waiting;
+pub(crate) use logged::Logged;
+use pages::Waiting;
 pub(crate) use recover::pages;
 pub use recover::{Replayed, changed, recover};
 
@@ -284,12 +286,13 @@ impl Core {
         let mut state = buf.state.lock();
         reach::hit_if(state.home, Place::LetGoChanged);
         // What home has is as good as what was before its record, which says all of it.
-        if state.records == 0 || state.home {
-            state.before = if matches!(base, Base::Live) { state.image() } else { None };
+        let builds_on = matches!(base, Base::Live);
+        if state.logged.is_home() || state.home {
+            let before = if builds_on { state.image() } else { None };
+            state.logged.set_before(before);
             self.dirty.add(&buf);
         }
-        state.builds_on = matches!(base, Base::Live) || (state.builds_on && state.records > 0);
-        state.records += 1;
+        state.logged.add(builds_on);
         state.apply(kind, base, changes.as_slice(), arena, self.block_size);
         if draft.counters.iter().any(|counter| counter.staged == n) {
             draft.fill_in(n, &state.image().unwrap_or_default());

@@ -125,7 +125,7 @@ impl Core {
             return;
         }
         for buf in dead {
-            let waiting = buf.state.lock().waiting.take().and_then(|waiting| waiting.upgrade());
+            let waiting = buf.state.lock().logged.take_waiting();
             waiting.into_iter().for_each(|waiting| waiting.freed_at(position));
         }
     }
@@ -157,7 +157,7 @@ impl<'p> Naming<'p> {
         let block = |named: &Named| blocks[named.staged].buf.block;
         let (waiting, much) = pages.wait(waits().map(|named| (named.at.page, block(named), named.image.clone())));
         for (named, waiting) in waits().zip(&waiting) {
-            blocks[named.staged].buf.state.lock().waiting = Some(Arc::downgrade(waiting));
+            blocks[named.staged].buf.state.lock().logged.wait(waiting);
         }
         (self.waiting, self.much) = (waiting, much);
     }

@@ -1,0 +1,66 @@
+//! What this engine keeps with a block: how much of it is in the log alone. Under the lock of the block's buffer.
+
+use super::Waiting;
+use crate::Block;
+use ondol_env::sync::Arc;
+use std::sync::Weak;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Logged {
+    /// Records that have changes of this block and are not home yet.
+    records: u32,
+    /// One of them builds on what the block held before: that is needed until all are home.
+    builds_on: bool,
+    /// What it held before the first of them; `None` for zeros.
+    before: Option<Block>,
+    /// Its new data that is in memory alone, if it is.
+    waiting: Option<Weak<Waiting>>,
+}
+
+impl Logged {
+    /// A record that is not home builds on what the block held before.
+    pub(crate) fn needs_base(&self) -> bool {
+        self.builds_on
+    }
+
+    /// All that it holds is at home, but for changes that have no record yet.
+    pub(super) fn is_home(&self) -> bool {
+        self.records == 0
+    }
+
+    /// So many records are not home.
+    pub(super) fn has(&self, records: u32) -> bool {
+        self.records == records
+    }
+
+    /// Another record has changes of it, which build on its live bytes or say all of it.
+    pub(super) fn add(&mut self, builds_on: bool) {
+        self.builds_on = builds_on || (self.builds_on && self.records > 0);
+        self.records += 1;
+    }
+
+    /// So many records are home. Whether all are.
+    pub(super) fn bring_home(&mut self, records: u32) -> bool {
+        self.records = self.records.saturating_sub(records);
+        self.records == 0
+    }
+
+    /// What the oldest record that is not home builds on.
+    pub(super) fn before(&self) -> Option<Block> {
+        self.before.clone()
+    }
+
+    pub(super) fn set_before(&mut self, before: Option<Block>) {
+        self.before = before;
+    }
+
+    pub(super) fn wait(&mut self, waiting: &Arc<Waiting>) {
+        self.waiting = Some(Arc::downgrade(waiting));
+    }
+
+    /// Its new data that is in memory alone, which it forgets.
+    pub(super) fn take_waiting(&mut self) -> Option<Arc<Waiting>> {
+        self.waiting.take()?.upgrade()
+    }
+}
