@@ -140,9 +140,10 @@ impl Device {
         }
     }
 
-    /// Bytes that have reached NVM.
+    /// Bytes that have reached NVM. `None` where caches survive: nobody writes back there.
     pub(crate) fn nvm_reached(&self) -> Option<u64> {
-        Some(self.nvm_lines?.saturating_mul(LINE).saturating_add(self.nvm_copied_bytes?))
+        let reached = self.nvm_lines?.saturating_mul(LINE).saturating_add(self.nvm_copied_bytes?);
+        Some(reached).filter(|reached| *reached > 0 || self.nvm_bytes == Some(0))
     }
 
     fn with(self, other: Self, how: fn(u64, u64) -> u64) -> Self {

@@ -347,7 +347,10 @@ fn evict_one(shard: &mut Shard) -> bool {
     let Shard { map, clock, .. } = shard;
     clock.evict(LOOKS, |block| {
         let Some(buf) = map.get(&block) else { return Look::Gone };
-        if Arc::strong_count(buf) > 1 || buf.referenced.swap(false, Relaxed) {
+        if Arc::strong_count(buf) > 1 {
+            return Look::Held;
+        }
+        if buf.referenced.swap(false, Relaxed) {
             return Look::Stays;
         }
         reach::hit(Place::BlockEvicted);

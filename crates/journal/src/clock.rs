@@ -23,8 +23,10 @@ impl<K> Default for Clock<K> {
 pub enum Look {
     /// The map does not have it any more.
     Gone,
-    /// It stays for another round.
+    /// It stays for another round: it has been used since the last.
     Stays,
+    /// It stays because somebody holds it.
+    Held,
     /// It is evicted.
     Evicted,
 }
@@ -33,7 +35,7 @@ pub enum Look {
 const SPARE: usize = 64;
 
 /// Calls that a hand rests for at most: so much can a map outgrow its bound before it is looked at again.
-const LONGEST_REST: usize = 64;
+const LONGEST_REST: usize = 8;
 
 impl<K: Copy + Eq + Hash> Clock<K> {
     /// Adds a key that a map of `len` keys has just been given; `holds` says which it has.
@@ -45,23 +47,28 @@ impl<K: Copy + Eq + Hash> Clock<K> {
         }
     }
 
-    /// Lets the hand go over up to `most` keys, and up to two rounds, until `look` evicts one. False when it evicts none: it rests then for as many calls as it
-    /// has looked at keys, but 64 at most, so that a map full of what cannot be evicted costs one look for each call.
+    /// Lets the hand go over up to `most` keys, and up to two rounds, until `look` evicts one. False when it evicts none. If all it has looked at are held, it
+    /// rests for as many calls, but 8 at most, so that a map full of what is held costs one look for each call. Where it goes past what has only been used, it must go on: so the map stays
+    /// within its bound.
     pub fn evict(&mut self, most: usize, mut look: impl FnMut(K) -> Look) -> bool {
         if self.rest > 0 {
             self.rest -= 1;
             return false;
         }
-        let most = most.min(self.queue.len() * 2);
+        let (most, mut are_held) = (most.min(self.queue.len() * 2), true);
         for _ in 0..most {
             let Some(key) = self.queue.pop_front() else { return false };
             match look(key) {
                 Look::Gone => {}
-                Look::Stays => self.queue.push_back(key),
+                Look::Stays => {
+                    self.queue.push_back(key);
+                    are_held = false;
+                }
+                Look::Held => self.queue.push_back(key),
                 Look::Evicted => return true,
             }
         }
-        self.rest = most.min(LONGEST_REST);
+        self.rest = if are_held { most.min(LONGEST_REST) } else { 0 };
         false
     }
 
@@ -110,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hand_that_found_nothing_rests() {
+    fn a_hand_that_found_all_held_rests() {
         let mut clock = Clock::default();
         (0..3).for_each(|key| clock.push(key, 3, |_| true));
         let mut looked = 0;
@@ -121,8 +128,9 @@ mod tests {
             })
         };
         assert!(!call(2, Look::Stays));
+        assert!(!call(2, Look::Held));
         assert!(!call(2, Look::Evicted) && !call(2, Look::Evicted));
         assert!(call(2, Look::Evicted) && call(2, Look::Evicted));
-        assert_eq!(looked, 4);
+        assert_eq!(looked, 6);
     }
 }

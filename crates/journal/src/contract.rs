@@ -282,8 +282,8 @@ pub trait Engine: Send + Sync {
     /// As [`Engine::wait`].
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()>;
 
-    /// Writes the oldest of what is committed home, as the background does when the log is crowded, and commits nothing. Durable when this returns. False: nothing is
-    /// committed that is not home.
+    /// Writes the oldest of what is committed home, as the background does when the log is crowded, and commits nothing. Durable when this returns. False: nothing
+    /// that is committed is left, or none of it can go home yet.
     ///
     /// # Errors
     /// `Aborted`, or the store's failure.

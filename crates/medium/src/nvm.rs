@@ -285,7 +285,11 @@ impl Nvm {
             Some(recorder) => recorder.copy(offset, bytes, copy),
             None => copy(),
         }
-        self.stats.copied(bytes.len() as u64);
+        // Where `msync` writes them, their lines are counted then.
+        match self.domain {
+            Domain::Msync => self.stats.stored(bytes.len() as u64),
+            _ => self.stats.copied(bytes.len() as u64),
+        }
         Ok(())
     }
 

@@ -260,7 +260,7 @@ impl Volume {
         self.composed().nvm.clone()
     }
 
-    /// The counters since the volume was opened.
+    /// The counters since the volume was opened; those of NVM since its pool was.
     pub fn counters(&self) -> Counters {
         let composed = self.composed();
         let (device, engine, nvm) = (composed.store.stats(), composed.engine.stats(), composed.nvm.read());

@@ -95,8 +95,8 @@ impl Volume {
         background::run_until_idle(self.composed())
     }
 
-    /// Brings the oldest of what is committed home, as the background does when the journal is crowded, and commits nothing: what is not durable stays so. False: all
-    /// that is committed is home. Durable when this returns.
+    /// Brings the oldest of what is committed home, as the background does when the journal is crowded, and commits nothing: what is not durable stays so. False: nothing
+    /// could go home, now. Durable when this returns.
     ///
     /// # Errors
     /// The journal's or the store's failure; nothing that was durable is lost.

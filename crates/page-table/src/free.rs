@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 pub(crate) struct Free {
     /// A bit for each page, set where it is free.
     bits: Vec<u64>,
+    /// A bit for each word of those, set where it has a free page.
+    words: Vec<u64>,
     pages: u64,
     count: u64,
-    /// No word before this has a free page. The lowest free page is taken: what was used lately is used again, so that a table that is written a lot does not walk through
+    /// No word of `words` before this is more than 0. The lowest free page is taken: what was used lately is used again, so that a table that is written a lot does not walk through
     /// all of its memory, each page of which costs the processor a page fault the first time.
     next: usize,
     in_hands: u64,
@@ -20,14 +22,28 @@ pub(crate) struct Free {
 impl Free {
     /// All pages but those in `used`, which has a bit for each.
     pub(crate) fn all_but(pages: u64, used: &[u64]) -> Self {
-        let mut free = Self { bits: vec![0; used.len()], pages, count: 0, next: 0, in_hands: 0, lent: BTreeMap::new() };
+        let (bits, words) = (vec![0; used.len()], vec![0; used.len().div_ceil(64)]);
+        let mut free = Self { bits, words, pages, count: 0, next: 0, in_hands: 0, lent: BTreeMap::new() };
         for (index, word) in used.iter().enumerate() {
             let valid = pages.saturating_sub(index as u64 * 64);
             let mask = if valid >= 64 { !0 } else { (1 << valid) - 1 };
             free.bits[index] = !word & mask;
+            free.words[index / 64] |= u64::from(free.bits[index] != 0) << (index % 64);
             free.count += u64::from(free.bits[index].count_ones());
         }
         free
+    }
+
+    /// Takes a page out of the set; whether it was there.
+    fn clear(&mut self, page: u32) -> bool {
+        let index = page as usize / 64;
+        let (word, bit) = (&mut self.bits[index], 1 << (page % 64));
+        let was = *word & bit != 0;
+        *word &= !bit;
+        if *word == 0 {
+            self.words[index / 64] &= !(1 << (index % 64));
+        }
+        was
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -45,12 +61,13 @@ impl Free {
         }
         let mut taken = Vec::with_capacity(n as usize);
         while (taken.len() as u64) < n {
-            let word = &mut self.bits[self.next];
-            match word.trailing_zeros() {
+            match self.words[self.next].trailing_zeros() as usize {
                 64 => self.next += 1,
-                bit => {
-                    *word &= !(1 << bit);
-                    taken.push((self.next * 64) as u32 + bit);
+                nth => {
+                    let index = self.next * 64 + nth;
+                    let page = (index * 64) as u32 + self.bits[index].trailing_zeros();
+                    self.clear(page);
+                    taken.push(page);
                 }
             }
         }
@@ -61,10 +78,7 @@ impl Free {
 
     /// Takes this page for good; whether it was free.
     pub(crate) fn take_this(&mut self, page: u32) -> bool {
-        let Some(word) = self.bits.get_mut(page as usize / 64) else { return false };
-        let bit = 1 << (page % 64);
-        let was = *word & bit != 0;
-        *word &= !bit;
+        let was = u64::from(page) < self.pages && self.clear(page);
         self.count -= u64::from(was);
         was
     }
@@ -104,9 +118,7 @@ impl Free {
         if u64::from(page) >= self.pages || self.is_lent(page) {
             return;
         }
-        let (word, bit) = (&mut self.bits[page as usize / 64], 1 << (page % 64));
-        let is_free = *word & bit != 0;
-        *word &= !bit;
+        let is_free = self.clear(page);
         self.count -= u64::from(is_free);
         self.lent.insert(page, !is_free);
     }
@@ -132,12 +144,13 @@ impl Free {
             return;
         }
         debug_assert!(u64::from(page) < self.pages, "{page}");
-        let word = &mut self.bits[page as usize / 64];
-        let bit = 1 << (page % 64);
+        let index = page as usize / 64;
+        let (word, bit) = (&mut self.bits[index], 1 << (page % 64));
         debug_assert!(*word & bit == 0, "page {page} is free already");
         self.count += u64::from(*word & bit == 0);
         *word |= bit;
-        self.next = self.next.min(page as usize / 64);
+        self.words[index / 64] |= 1 << (index % 64);
+        self.next = self.next.min(index / 64);
     }
 }
 
@@ -184,6 +197,18 @@ mod tests {
         assert!(free.take_this(201) && !free.take_this(7));
         assert_eq!(free.take(98).map(|pages| (pages[0], pages[97])), Some((202, 299)));
         assert_eq!(free.take(1), None);
+    }
+
+    #[test]
+    fn among_many_words_the_lowest_is_found() {
+        let pages = 3 * 64 * 64 + 5;
+        let mut free = Free::all_but(pages, &none(pages));
+        assert_eq!(free.take(pages).map(|all| all == (0..pages as u32).collect::<Vec<_>>()), Some(true));
+        let back = [pages as u32 - 1, 2 * 4096, 4095, 64];
+        back.into_iter().for_each(|page| free.give(page));
+        assert_eq!(free.take(2), Some(vec![64, 4095]));
+        free.give(63);
+        assert_eq!((free.take(3), free.take(1)), (Some(vec![63, 2 * 4096, pages as u32 - 1]), None));
     }
 
     #[test]

@@ -65,13 +65,21 @@ impl Memory {
         self.pool.as_ref().map_err(|e| damaged(e.to_string()))
     }
 
-    /// What it holds now; what it held at the beginning, if some of it cannot be read.
+    /// What it holds now; what it held when it was last asked, if some of it cannot be read.
     fn now(&self) -> Layer {
         let mut layer = self.layer.lock();
         if let Ok(pool) = &self.pool {
             let pool = pool.lock();
             let now = match &self.written {
-                Some(written) => with_stores(&layer, pool.nvm(), &written.take()),
+                Some(written) => {
+                    let events = written.take();
+                    let now = with_stores(&layer, pool.nvm(), &events);
+                    if now.is_err() {
+                        // For the next time.
+                        events.into_iter().for_each(|event| written.push(event));
+                    }
+                    now
+                }
                 None => pool.nvm().to_bytes().map(|bytes| over(&layer, &bytes)),
             };
             if let Ok(now) = now {

@@ -391,6 +391,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 45, "{done:?}");
+        assert_eq!(done.len(), 46, "{done:?}");
     }
 }

@@ -231,8 +231,10 @@ impl Shard {
         let Self { map, clock, removals, forgotten } = self;
         clock.evict(usize::MAX, |ino| {
             let Some(node) = map.get(&ino) else { return Look::Gone };
-            let idle = Arc::strong_count(node) == 1 && node.opens.load(SeqCst) == 0;
-            if !idle || node.referenced.swap(false, Relaxed) {
+            if Arc::strong_count(node) > 1 || node.opens.load(SeqCst) > 0 {
+                return Look::Held;
+            }
+            if node.referenced.swap(false, Relaxed) {
                 return Look::Stays;
             }
             forgotten.join(&node.newest);

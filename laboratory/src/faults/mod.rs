@@ -191,10 +191,11 @@ impl Trial {
             _ => Strictness::Metadata,
         };
         let mut within = steps_of(op, &before);
-        // What is synchronous, or becomes so, was done, and then not made durable.
+        // What is synchronous, or becomes so, was done, and then not made durable; an exchange is, where contents do not go through the journal.
         let is_synchronous =
             |flags: Option<u32>| flags.is_some_and(|flags| flags & (Flags::SYNC | Flags::DIRSYNC) != 0);
-        let may_be_done = found.entries().any(|(_, entry)| is_synchronous(entry.flags));
+        let waits = strictness == Strictness::Metadata && matches!(op, Op::Exchange { .. });
+        let may_be_done = waits || found.entries().any(|(_, entry)| is_synchronous(entry.flags));
         if may_be_done && after.snapshot().accepts(&found, strictness) {
             // Bytes over stored ones have no part in that: their own write may have failed.
             let now = with_bytes_of(&after, within.iter().chain([&before]), &found)?;

@@ -18,7 +18,7 @@ pub fn random(seed: u64) -> impl Iterator<Item = Workload> + Send {
         let mut ops = sequence(seed, n);
         let mut calls = ops.split_off(ops.len().min(BEFORE));
         if n % 4 == 3 {
-            calls.extend(number_fills_from(rewrites(n as u32), REWRITES));
+            calls.extend(number_fills_from(rewrites(seed ^ n.rotate_left(16)), REWRITES));
         }
         let image = Kind::in_turn(n);
         let (name, mount) = (format!("random {seed}/{n}"), Mount::in_turn(n / 3));
@@ -76,8 +76,8 @@ pub fn threads(seed: u64) -> impl Iterator<Item = Workload> + Send {
 const REWRITES: u32 = 3000;
 
 /// One block is written short and long, again and again, some of that is committed, and what is committed goes home in between, without what came later.
-pub(super) fn rewrites(seed: u32) -> Vec<Op> {
-    let random = Fixed::new(Timestamp::default(), u64::from(seed));
+pub(super) fn rewrites(seed: u64) -> Vec<Op> {
+    let random = Fixed::new(Timestamp::default(), seed);
     let below = |n: u32| random.random_u32() % n;
     let file = ["/a", "/d/a"][below(2) as usize];
     let block = 4096 * u64::from(below(2));
@@ -88,7 +88,8 @@ pub(super) fn rewrites(seed: u32) -> Vec<Op> {
         8 => "sync".to_owned(),
         _ => "bring-home".to_owned(),
     };
-    let first = format!("write {file} {block} 4096 #1\nsync\nbring-home\n");
+    // Where it is there already, these change nothing.
+    let first = format!("mkdir /d 0755\ncreate {file} 0644\nwrite {file} {block} 4096 #1\nsync\nbring-home\n");
     let some: Vec<String> = (0..4 + below(8)).map(line).collect();
     parse(&(first + &some.join("\n") + "\nbring-home"))
 }
@@ -100,4 +101,25 @@ pub(super) fn sequence(seed: u64, n: u64) -> Vec<Op> {
     let mix = Mix { max_len: 20_000, ..Mix::default() };
     // Only a filter that refuses everything makes this fail, and there is none.
     strategy::ops_of(mix, 5..40).new_tree(&mut runner).map_or_else(|_| Vec::new(), |tree| tree.current())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondol_testkit::model::Model;
+
+    #[test]
+    fn what_is_rewritten_is_there_and_each_seed_has_its_own() {
+        let mut kinds = std::collections::BTreeSet::new();
+        for seed in 0..20 {
+            let mut model = Model::empty();
+            for op in rewrites(seed) {
+                assert!(model.apply(&op).is_ok(), "{seed}: {op}");
+            }
+            kinds.insert(rewrites(seed).iter().map(Op::to_string).collect::<Vec<_>>());
+        }
+        assert!(kinds.len() > 15, "{}", kinds.len());
+        let tail = |seed| random(seed).nth(3).map(|workload| workload.calls.last_chunk::<5>().cloned());
+        assert_ne!(tail(1), tail(999));
+    }
 }

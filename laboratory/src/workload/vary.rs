@@ -145,7 +145,7 @@ impl Random {
             3 => ops.insert(at, Op::Sync),
             4 => ops.insert(at, Op::Idle { seconds: 6 }),
             5 => ops.insert(at, Op::BringHome),
-            6 => drop(ops.splice(at..at, number_fills_from(rewrites(self.0.random_u32()), FIRST_FILL))),
+            6 => drop(ops.splice(at..at, number_fills_from(rewrites(u64::from(self.0.random_u32())), FIRST_FILL))),
             _ => ops.extend(self.of(new).cloned()),
         }
     }
