@@ -11,6 +11,7 @@ use ondol_laboratory::reach::Tally;
 use ondol_laboratory::workload::{Others, Schedules, Workload, scenarios, scenes};
 use ondol_laboratory::{Image, Prey};
 use ondol_power::{Layer, Sampling};
+use ondol_testkit::op::Op;
 use std::collections::BTreeMap;
 
 /// Few states of each run: what counts here is where they are.
@@ -26,8 +27,10 @@ const STATES: u64 = 100;
 /// How often all workloads are gone through, in other data modes and interleavings, as long as something is missing.
 const ROUNDS: u64 = 4;
 
-/// Workloads of a round that are done on a medium that fails, too, where that leads to new places.
-const FAILING: u64 = 12;
+/// Whether one thread has a checkpoint written in the midst of its calls.
+fn brings_home(workload: &Workload) -> bool {
+    workload.others.is_none() && workload.calls.iter().any(|op| matches!(op, Op::BringHome | Op::Idle { .. }))
+}
 
 struct Hunt {
     engine: JournalEngine,
@@ -89,8 +92,8 @@ fn everything_is_reached(engine: JournalEngine) {
             let data = [DataMode::Ordered, DataMode::Journal][(round + i) as usize % 2];
             hunt.visit(round, data, &again(workload, round), None);
             // What only a medium that fails comes to.
-            if i < FAILING && hunt.tally.missed(engine).contains(&Place::HomeFailed) {
-                hunt.visit(round, data, workload, Some(Faults::Search { seed: i, count: 4 }));
+            if brings_home(workload) && hunt.tally.missed(engine).contains(&Place::HomeFailed) {
+                hunt.visit(round, data, workload, Some(Faults::Search { seed: round ^ i, count: 6 }));
             }
             if hunt.tally.missed(engine).is_empty() {
                 return;
