@@ -99,13 +99,15 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     }
     let base = stores.at_rest()?;
     drop(domain.take());
+    // Opening a pool to look for the log may store, which is no event of the run.
+    let log = Log::of(&base).map_err(RecordError::Read)?;
     listening.begin_anew();
     let mut run = Run {
         setup: setup.clone(),
         ops: ops.to_vec(),
         atomic,
         description: Description::default(),
-        log: Log::of(&base).map_err(RecordError::Read)?,
+        log,
         media: log::media(base),
         events: Vec::new(),
         hits: Vec::new(),

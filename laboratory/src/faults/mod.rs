@@ -32,8 +32,8 @@ use ondol_testkit::target::{Library, Lockstep, Target};
 /// A call does what it should not.
 pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<(Run, Tried), String> {
     let (base, model) = dirty(setup)?;
-    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let log = Log::of(&base)?;
+    let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let outlives_flushes = base.iter().any(disks::is_pool);
     let all = Arc::new(Failures { domain, log: log.clone(), fault, outlives_flushes, state: Mutex::default() });
     let one = |layer, medium| Failing { inner: LayerStore::new(layer), medium, all: all.clone() };
