@@ -89,6 +89,17 @@ impl<S: BlockStore> BlockStore for Faulty<S> {
         self.inner.write_vectored(offset, bufs)
     }
 
+    /// Fails at each place as a write does; what comes before it is written.
+    fn write_in_place(&self, places: &[(u64, &[u8])]) -> Result<()> {
+        for (n, (offset, bytes)) in places.iter().enumerate() {
+            if let Err(e) = self.trip("write", *offset, bytes.len() as u64) {
+                self.inner.write_in_place(&places[..n])?;
+                return Err(e);
+            }
+        }
+        self.inner.write_in_place(places)
+    }
+
     fn flush(&self) -> Result<()> {
         self.trip("flush", 0, self.inner.size())?;
         self.inner.flush()

@@ -75,6 +75,16 @@ pub trait BlockStore: Send + Sync {
         self.write_vectored(offset, &[IoSlice::new(buf)])
     }
 
+    /// Writes buffers at several places, `(offset, bytes)`, for a caller that can do all of it again after a crash: until a [`BlockStore::flush`] that begins later completes, each byte of
+    /// the medium is what it was or what it will be, and no [`Caps::atomic_unit`] holds for them. A store that otherwise copies on write can so store in place, and only what
+    /// differs. Readers may meet it at the boundaries of places.
+    ///
+    /// # Errors
+    /// As [`BlockStore::write_vectored`].
+    fn write_in_place(&self, places: &[(u64, &[u8])]) -> Result<()> {
+        places.iter().try_for_each(|(offset, bytes)| self.write(*offset, bytes))
+    }
+
     /// Makes every write that returned before this call durable.
     ///
     /// # Errors

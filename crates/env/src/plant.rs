@@ -156,6 +156,7 @@ defects! {
     RemapUnclaimed "remap-unclaimed" Remap "Recovery writes before the pages that the log names are claimed.",
     ForgottenBase "forgotten-base" Remap "What a short write builds on leaves memory when a longer one comes.",
     UnfilledPage "unfilled-page" Remap "A record names a page that is not filled.",
+    TornStart "torn-start" Remap "A checkpoint stores in place what recovery reads first.",
     PoolMissingWriteBack "pool-missing-write-back" Pool "A record in the NVM pool is not written back from the CPU's caches.",
     PoolMissingFence "pool-missing-fence" Pool "What is written back to the NVM pool is not waited for.",
     PoolUncheckedChecksum "pool-unchecked-checksum" Pool "Recovery does not verify the checksums of the NVM pool.",
@@ -195,6 +196,7 @@ defects! {
     TableUnclearedLog "table-uncleared-log" Table "The page table's log is not cleared when its transaction is undone.",
     TableShownTooLong "table-shown-too-long" Table "A view shows a block's old page after it was freed and used again.",
     TableFlatUncopied "table-flat-uncopied" Table "Flattening changes an entry before the copy that it names is durable.",
+    TableUnfencedInPlace "table-unfenced-in-place" Table "What is stored in place in a page is not waited for.",
     TableUncheckedEntry "table-unchecked-entry" Table "The checksums of the page table's map are not verified.",
     TableUncheckedRecord "table-unchecked-record" Table "The checksums of the page table's undo records are not verified.",
 }

@@ -110,6 +110,7 @@ places! {
     BuiltOnBefore "built-on-before" Records "A checkpoint builds an image of file data that has changed again from what it held before.",
     BaseKept "base-kept" Remap "A block stays in memory beside its page because a record builds on what it held before.",
     EntriesSet "entries-set" Remap "A checkpoint has blocks mapped to the pages that their records name.",
+    StoredInPlace "stored-in-place" Remap "Lines of a block that differ are stored into its page.",
     NoPageToLend "no-page-to-lend" Remap "An operation finds no page to borrow and makes room.",
     Swapped "swapped" Swap "A checkpoint swaps blocks of the ring with those at home.",
     SplitCheckpoint "split-checkpoint" Swap "A checkpoint leaves transactions to the next because they have more blocks than can be swapped at once.",

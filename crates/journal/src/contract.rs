@@ -121,6 +121,10 @@ pub trait Client: Send + Sync {
         None
     }
 
+    /// Whether a crash may leave a block of this kind at home with some bytes new and some old, as long as the journal's records say which: not where something is read of it before those are
+    /// applied, as of the superblock.
+    fn may_tear(&self, kind: Kind) -> bool;
+
     /// The freeing transaction is durable and no late write to these blocks can come any more: they may be
     /// allocated again.
     fn release(&self, freed: &[Extent]);

@@ -192,9 +192,13 @@ fn find_commits(area: &Area, tail: Tail) -> Result<Vec<(Span, u64)>> {
         let lines = &mut lines[..(count * LINE) as usize];
         let are_whole = area.read(position, lines)?;
         for (line, at) in lines.as_chunks::<{ LINE as usize }>().0.iter().zip(position..) {
-            let mut line = *line;
+            if are_whole {
+                found.extend(Seal::is_commit_of(line, at).then(|| area.seal.decode_commit(line, at)).flatten());
+                continue;
+            }
             // Beside a lost line everything is read one by one.
-            if are_whole || area.read(at, &mut line)? {
+            let mut line = *line;
+            if area.read(at, &mut line)? {
                 found.extend(area.seal.decode_commit(&line, at));
             }
         }

@@ -183,6 +183,11 @@ impl Seal {
         zerocopy::transmute!(raw)
     }
 
+    /// Whether a line says of itself that it is the commit of this position: one look at most lines of a ring is enough.
+    pub(crate) fn is_commit_of(line: &Line, position: u64) -> bool {
+        line[4] == COMMIT as u8 && line[8..16] == position.to_le_bytes()
+    }
+
     /// The commit of this position, and its time; `None`: there is none.
     pub(crate) fn decode_commit(self, line: &Line, position: u64) -> Option<(Span, u64)> {
         let raw: RawCommit = zerocopy::transmute!(*line);
@@ -223,6 +228,7 @@ mod tests {
         let line = SEAL.encode_commit(&span, 99);
         assert_eq!(SEAL.decode_commit(&line, 100), Some((span, 99)));
         assert_eq!(SEAL.decode_commit(&line, 164), None, "another lap");
+        assert!(Seal::is_commit_of(&line, 100) && !Seal::is_commit_of(&line, 164));
         assert_eq!(Seal(8).decode_commit(&line, 100), None, "another log");
         for bit in 0..512 {
             let mut bad = line;

@@ -38,6 +38,7 @@ mod error;
 mod flatten;
 mod format;
 mod free;
+mod in_place;
 mod layout;
 mod lend;
 mod log;

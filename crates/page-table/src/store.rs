@@ -59,6 +59,15 @@ impl BlockStore for PageTable {
         self.write_at(offset, &source).map_err(|e| self.failed("write", offset, len, e))
     }
 
+    fn write_in_place(&self, places: &[(u64, &[u8])]) -> Result<()> {
+        for (offset, bytes) in places {
+            check_range("write", &self.name, *offset, bytes.len() as u64, self.size())?;
+            self.counters.write(bytes.len());
+        }
+        let (first, len) = places.first().map_or((0, 0), |(offset, bytes)| (*offset, bytes.len() as u64));
+        self.write_each_in_place(places).map_err(|e| self.failed("write", first, len, e))
+    }
+
     fn flush(&self) -> Result<()> {
         self.counters.flush();
         self.persist().map_err(|e| self.failed("flush", 0, self.size(), e))

@@ -313,6 +313,18 @@ impl Client for Shared {
         Some(Derived { block, kind, bytes: offset..offset + u32::from(self.sb.desc_size()) })
     }
 
+    fn may_tear(&self, kind: Kind) -> bool {
+        match kind.class {
+            // Recovery begins with these.
+            class::SUPERBLOCK | class::GROUP_DESCS => false,
+            // It finds the journal by its inode.
+            class::INODE_TABLE => kind.owner > self.sb.journal_inum().unwrap_or(0),
+            // A page is given to it, where it is not bytes over one.
+            0 => false,
+            _ => true,
+        }
+    }
+
     fn release(&self, freed: &[Extent]) {
         for &extent in freed {
             let clusters = crate::alloc::clusters(&self.sb, extent);

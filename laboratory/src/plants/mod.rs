@@ -256,6 +256,7 @@ pub const REMAP: &[Planted] = &[
         "create /a 0644\nwrite /a 0 4096 #1\nremount",
         "write /a 100 100 #2\nfsync /a\nwrite /a 0 2000 #3\nwrite /a 0 2000 #4\nbring-home",
     ),
+    remap(Defect::TornStart, "create /a 0644", "remount"),
     remap(Defect::RemapUnclaimed, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
     remap(Defect::UnfilledPage, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
 ];

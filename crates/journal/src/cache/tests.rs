@@ -24,6 +24,10 @@ impl Client for Nobody {
         Ok(())
     }
     fn seal(&self, _: u64, _: Kind, _: &[u8], _: &Ranges, _: &dyn Images, _: &mut Patches) {}
+    fn may_tear(&self, _: Kind) -> bool {
+        false
+    }
+
     fn release(&self, _: &[crate::Extent]) {}
 }
 

@@ -5,10 +5,10 @@
 
 use super::Core;
 use super::blocks::{Blocks, Changed, Piece};
-use super::images::{Batch, Homing, in_order, put_in, sealed, to_seal};
+use super::images::{Batch, Homing, Part, in_order, needed, put_in, sealed, to_seal};
 use super::record::InPage;
 use crate::Block;
-use crate::area::{WORTH_THREADS, write_many};
+use crate::area::WORTH_THREADS;
 use crate::cache::Buf;
 use crate::contract::Kind;
 use crate::together::each;
@@ -98,9 +98,9 @@ impl Core {
             Err(e @ JournalError::Block(_)) => return Err(self.home_fails(e)),
             made => self.or_abort(made)?,
         };
-        let mut parts = in_order(&batch);
+        let mut parts = in_order(&batch, &*self.client, self.home_pages.is_some());
         if plant::is(Defect::LostHomeWrite) {
-            parts[1].pop();
+            parts[1].lose_one();
         }
         let written = self.write_home(&parts, &entries);
         if let Err(e) = written
@@ -140,11 +140,10 @@ impl Core {
     }
 
     /// Durably, the first part before the second, and the entries with one of them.
-    fn write_home(&self, parts: &[Vec<(u64, Block)>; 2], entries: &[(u64, u32)]) -> Result<()> {
+    fn write_home(&self, parts: &[Part; 2], entries: &[(u64, u32)]) -> Result<()> {
         self.set_entries(entries)?;
-        let is_needed = |n: usize| !parts[n].is_empty() || n == 1 && parts[0].is_empty() && !entries.is_empty();
-        for part in (0..2).filter(|n| is_needed(*n)).map(|n| &parts[n]) {
-            write_many(&self.store, self.config.writers(&*self.env), self.block_size, part)?;
+        for part in needed(parts, entries) {
+            part.write(&self.store, self.config.writers(&*self.env), self.block_size)?;
             if plant::is(Defect::MissingFlushBeforeTail) {
                 continue;
             }

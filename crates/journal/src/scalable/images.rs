@@ -1,7 +1,11 @@
 //! The images of a batch: sealed, and in the order in which they go home.
 
+use crate::area::write_many;
 use crate::contract::{Client, Images, Kind, Patches};
-use crate::{Block, Ranges};
+use crate::{Block, Ranges, Result};
+use ondol_block::BlockStore;
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Arc;
 use std::collections::BTreeMap;
 
 /// A block on its way home.
@@ -53,10 +57,54 @@ pub(super) fn put_in(
     }
 }
 
-/// The images to be written, in two parts: what was built must be home before a descriptor says that it is there.
-pub(super) fn in_order(batch: &Batch) -> [Vec<(u64, Block)>; 2] {
-    [true, false].map(|built| {
-        let here = batch.iter().filter(|(_, homing)| homing.built == built && !homing.there);
-        here.map(|(block, homing)| (*block, homing.image.clone())).collect()
-    })
+/// Images that are written home together, by block number.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    /// Each whole.
+    whole: Vec<(u64, Block)>,
+    /// Those that the records repeat after a crash, so that what differs can be stored in place.
+    in_place: Vec<(u64, Block)>,
+}
+
+impl Part {
+    pub(super) fn len(&self) -> usize {
+        self.whole.len() + self.in_place.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// As if one had never been there.
+    pub(super) fn lose_one(&mut self) {
+        if self.whole.pop().is_none() {
+            self.in_place.pop();
+        }
+    }
+
+    /// Durable with the next flush.
+    pub(super) fn write(&self, store: &Arc<dyn BlockStore>, writers: usize, block_size: usize) -> Result<()> {
+        write_many(store, writers, block_size, &self.whole)?;
+        let places: Vec<(u64, &[u8])> =
+            self.in_place.iter().map(|(block, image)| (*block * block_size as u64, &**image)).collect();
+        if places.is_empty() { Ok(()) } else { Ok(store.write_in_place(&places)?) }
+    }
+}
+
+/// The images to be written, in two parts: what was built must be home before a descriptor says that it is there. A home that lends its pages takes in place what may tear.
+pub(super) fn in_order(batch: &Batch, client: &dyn Client, lends: bool) -> [Part; 2] {
+    let mut parts = [Part::default(), Part::default()];
+    for (block, homing) in batch.iter().filter(|(_, homing)| !homing.there) {
+        let part = &mut parts[usize::from(!homing.built)];
+        let may_tear = lends && (client.may_tear(homing.kind) || plant::is(Defect::TornStart));
+        let images = if may_tear { &mut part.in_place } else { &mut part.whole };
+        images.push((*block, homing.image.clone()));
+    }
+    parts
+}
+
+/// Which of the parts need a flush of their own, with so many entries of the home's map.
+pub(super) fn needed<'p>(parts: &'p [Part; 2], entries: &[(u64, u32)]) -> impl Iterator<Item = &'p Part> {
+    let only_entries = parts[0].is_empty() && !entries.is_empty();
+    parts.iter().enumerate().filter(move |(n, part)| !part.is_empty() || *n == 1 && only_entries).map(|(_, part)| part)
 }

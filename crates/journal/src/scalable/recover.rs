@@ -4,11 +4,11 @@
 //! are, so after all of them home is what it would have become, and doing it again changes nothing.
 
 use super::blocks::{Blocks, Changed, Piece};
-use super::images::{Batch, Homing, in_order, put_in, sealed, to_seal};
+use super::images::{Batch, Homing, in_order, needed, put_in, sealed, to_seal};
 use super::pages::NOWHERE;
 use super::record::InPage;
 use crate::Block;
-use crate::area::{write_many, writers};
+use crate::area::writers;
 use crate::contract::{Client, Kind};
 use crate::jbd2::Recovered;
 use crate::{JournalError, Ranges, Result};
@@ -70,14 +70,11 @@ pub fn recover(
     if let Some(lender) = lender {
         lender.remap(&entries)?;
     }
-    let parts = in_order(&batch);
-    let is_needed = |n: usize| !parts[n].is_empty() || n == 1 && parts[0].is_empty() && !entries.is_empty();
-    for (n, part) in parts.iter().enumerate() {
-        if is_needed(n) {
-            write_many(store, writers(env), block_size, part)?;
-            if !plant::is(Defect::MissingFlushInRecovery) {
-                store.flush()?;
-            }
+    let parts = in_order(&batch, client, lender.is_some());
+    for part in needed(&parts, &entries) {
+        part.write(store, writers(env), block_size)?;
+        if !plant::is(Defect::MissingFlushInRecovery) {
+            store.flush()?;
         }
     }
     let transactions = contents.commits().len() as u64;

@@ -165,6 +165,10 @@ impl Client for Plain {
         Ok(())
     }
     fn seal(&self, _b: u64, _k: Kind, _image: &[u8], _dirty: &Ranges, _tx: &dyn Images, _out: &mut Patches) {}
+    fn may_tear(&self, _: Kind) -> bool {
+        false
+    }
+
     fn release(&self, _freed: &[Extent]) {}
 }
 

@@ -4,6 +4,7 @@ mod behaviour;
 mod flat;
 mod golden;
 mod hostile;
+mod in_place;
 mod lending;
 mod model;
 mod planted;

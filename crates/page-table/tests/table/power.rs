@@ -1,6 +1,6 @@
 //! Power cuts of tables: a block is whole, what was flushed is there, and a transaction is there or not.
 
-use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flatten, Flush, Lent, Part, Remap, Swap, Write};
+use crate::rig::Op::{self, Attach, Checkpoint, Discard, Flatten, Flush, InPlace, Lent, Part, Remap, Swap, Write};
 use crate::rig::{BLOCKS, run};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_power::{Kind, Sampling};
@@ -14,7 +14,7 @@ fn explore(kind: Kind, ops: &[Op], sampling: Sampling, again: usize) -> usize {
 }
 
 /// Short scenes in which each rule matters.
-pub(crate) const SCENES: [&[Op]; 10] = [
+pub(crate) const SCENES: [&[Op]; 12] = [
     &[Write(0, 2), Flush, Write(0, 1), Part(4000, 300), Flush, Write(1, 1)],
     &[Write(0, 2), Swap(0, 1), Swap(1, 4)],
     &[Write(0, 4), Flush, Checkpoint([0, 2, 1, 3], 0), Checkpoint([2, 5, 0, 4], 5)],
@@ -39,6 +39,20 @@ pub(crate) const SCENES: [&[Op]; 10] = [
     // Cycles, chains, blocks in the reserve, and nothing to do.
     &[Write(0, 6), Flush, Swap(0, 1), Swap(2, 4), Swap(4, 5), Flatten, Write(1, 1), Flatten, Flatten],
     &[Write(0, 6), Write(0, 6), Flush, Flatten, Remap(3), Swap(0, 3), Discard(1, 2), Flatten],
+    &[Write(0, 2), Flush, InPlace(0, 2), Flush, InPlace(0, 1), Flush],
+    // In place where a page is there and not lent; the last of these blocks has none.
+    &[
+        Write(0, 2),
+        Flush,
+        InPlace(0, 3),
+        Flush,
+        Lent(1),
+        InPlace(0, 2),
+        Swap(0, 4),
+        InPlace(1, 3),
+        Flush,
+        InPlace(0, 2),
+    ],
     &[Write(3, 2), Write(0, 1), Swap(0, 5), Flatten, Part(0, 100), Write(4, 2), Flatten],
 ];
 
@@ -62,13 +76,14 @@ fn cuts_of_any_operations() {
         let random = Fixed::new(Timestamp::default(), seed);
         let below = |n: u64| u64::from(random.random_u32()) % n;
         let mut ops = vec![Write(0, 3), Write(3, 3)];
-        ops.extend((0..10).map(|_| match below(11) {
+        ops.extend((0..10).map(|_| match below(13) {
             0..=1 => Write(below(BLOCKS - 2), 1 + below(2)),
             2..=3 => Part(below(20_000), 1 + below(4000)),
             4 => Flush,
             5..=6 => Swap(below(BLOCKS), below(BLOCKS)),
             7 => Remap(below(BLOCKS)),
             8 => Lent(below(BLOCKS)),
+            9..=10 => InPlace(below(BLOCKS - 2), 1 + below(2)),
             _ => Checkpoint([below(BLOCKS), below(BLOCKS), below(BLOCKS), below(BLOCKS)], below(BLOCKS)),
         }));
         let kind = if seed % 4 == 3 { Kind::PersistentCaches } else { Kind::Nvm };

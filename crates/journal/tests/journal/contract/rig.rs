@@ -74,6 +74,10 @@ impl Client for TestClient {
         }
     }
 
+    fn may_tear(&self, kind: Kind) -> bool {
+        kind == SUMMED
+    }
+
     fn release(&self, freed: &[Extent]) {
         self.released.lock().extend_from_slice(freed);
     }
