@@ -180,7 +180,11 @@ impl Op {
             }
             Self::Lent(block) => {
                 let lender = table.lender().unwrap();
-                let pages = lender.lend(1).unwrap().unwrap();
+                // What is late may keep all pages.
+                let pages = lender.lend(1).unwrap().unwrap_or_else(|| {
+                    table.flush().unwrap();
+                    lender.lend(1).unwrap().unwrap()
+                });
                 fill(table, pages[0], &page(tag));
                 lender.remap(&[(block, pages[0])]).unwrap();
                 lender.give(&pages);
