@@ -1,5 +1,5 @@
 //! `cargo xtask check`: everything that must hold before a change lands, as one command; each part can be run alone.
-//! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states.
+//! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 #![forbid(unsafe_code)]
@@ -90,9 +90,7 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     let words: Vec<String> = words.collect();
     if words.first().is_some_and(|word| word == "--states") {
         let states = words.get(1).and_then(|n| n.parse::<u64>().ok()).ok_or("--states needs a number")?;
-        // As many on each of both engines.
-        let each = states.div_ceil(2).to_string();
-        return run(Command::new(release(&[])?).args(["crash", "--states", &each]).args(&words[2..]));
+        return run(Command::new(release(&[])?).args(["crash", "--states", &states.to_string()]).args(&words[2..]));
     }
     // As a part of the workspace: alone, packages are built with other features of what they share, and so once more.
     let test = |words: &[String]| {
