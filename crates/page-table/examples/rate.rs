@@ -1,6 +1,6 @@
 //! What a block costs: `cargo run --release -p ondol-page-table --example rate`.
 //!
-//! Writes with a flush each, swaps, transactions of many swaps, and for comparison a copy of two blocks; medians of five rounds, and the counts of one.
+//! Writes with a flush each, swaps, transactions of many swaps, and for comparison a copy of two blocks; attaching 1 GiB; medians of five rounds, and the counts of one.
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 
 use ondol_block::BlockStore;
@@ -41,6 +41,26 @@ fn main() -> Result<(), Failure> {
         table.read(n * PAGE, &mut buf)?;
         Ok(table.write((BLOCKS - 1 - n) * PAGE, &buf)?)
     })?;
+    attach()
+}
+
+/// Attaches a table whose blocks all have pages, in a pool of 1 GiB.
+fn attach() -> Result<(), Failure> {
+    let mut pool = Pool::create(Nvm::volatile(1 << 30)?, &PoolSpec::default())?;
+    TableSpec { uuid: System.random_uuid(), blocks: None, reserve: None }.make(&mut pool)?;
+    let table = PageTable::attach(&pool)?;
+    let (megabyte, blocks) = (vec![7; 1 << 20], table.stats().blocks);
+    (0..table.size() >> 20).try_for_each(|n| table.write(n << 20, &megabyte))?;
+    table.flush()?;
+    drop(table);
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let began = System.monotonic_ns();
+        drop(PageTable::attach(&pool)?);
+        times.push((System.monotonic_ns() - began) / 1000);
+    }
+    times.sort_unstable();
+    println!("attach of 1 GiB, {blocks} blocks: {} microseconds", times[ROUNDS / 2]);
     Ok(())
 }
 
