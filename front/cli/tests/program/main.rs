@@ -22,6 +22,7 @@ mod manual;
 mod memory;
 mod namespace;
 mod nvm;
+mod over;
 mod place;
 mod pool;
 mod protected;
