@@ -15,6 +15,7 @@ mod fsck;
 mod helpers;
 mod home;
 mod hostile;
+mod kills;
 mod kinds;
 mod lifecycle;
 mod making;
