@@ -40,7 +40,8 @@ fn servers_that_break_a_rule_are_found() {
         assert_eq!(code, Some(1), "{engine} {defect}: {found}");
         assert!(found["violations"].as_u64().unwrap() > 0 && found["lacks"] == serde_json::json!([]), "{found}");
         // What the kill left is kept under a name that says of which engine.
-        let kept = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let kept =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let kept: Vec<String> = kept.collect();
         let is_named = |name: &String| name.starts_with(&format!("ondol-kill-{engine}-journal-seed1-round"));
         assert!(kept.iter().all(is_named) && !kept.is_empty(), "{kept:?}");
