@@ -25,6 +25,7 @@ fn rounds(program: &Path, format: FormatOptions, (engine, data): (JournalEngine,
         rounds: parameter("ONDOL_KILLS", 6),
         threads: 3,
         seed: parameter("ONDOL_SEED", 1),
+        plant: None,
     };
     run(&setting, &AtomicBool::new(false), &mut |_| {}).unwrap()
 }

@@ -56,7 +56,7 @@ pub struct CrashArgs {
     /// Of every so many states e2fsck judges one too; 0 for none
     #[arg(long, default_value_t = 2000, value_name = "NUMBER")]
     pub(crate) fsck_every: u64,
-    /// Break a rule on purpose: something must be found (builds with the cargo feature `plant` only; `list` names them)
+    /// Break a rule on purpose, with --kill in the servers: something must be found (builds with the cargo feature `plant` only; `list` names them)
     #[arg(long, value_name = "DEFECT")]
     pub(crate) plant: Option<String>,
     /// The volume of all workloads: small, orphan-file, pages, wide-log, whole-seconds, many-groups, block-map, inline-data, clusters, values, large-inodes or linear [default: small for --calls and a file, else each its own]
@@ -90,7 +90,7 @@ pub struct CrashArgs {
     #[arg(long, value_name = "CASE", conflicts_with_all = ["states", "seconds"])]
     pub(crate) case: Option<String>,
     /// Kill the server of a mount so many times under load, as `kill -9` does, instead of building states; needs FUSE
-    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["workload", "calls", "case", "states", "seconds", "plant", "image", "mount"])]
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u64).range(1..), conflicts_with_all = ["workload", "calls", "case", "states", "seconds", "image", "mount"])]
     pub(crate) kill: Option<u64>,
     /// Size of the image for --kill
     #[arg(long, default_value = "64M", value_parser = size, value_name = "SIZE")]

@@ -7,7 +7,7 @@ use ondol_power::Layer;
 use ondol_testkit::image::{Spec, ToolError, missing};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 /// A kind of volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,6 +83,40 @@ impl Kind {
     pub(crate) fn in_turn(n: u64) -> Self {
         let of = |kinds: &[Self]| kinds[(n / 2) as usize % kinds.len()];
         if n.is_multiple_of(2) { of(&Self::USUAL) } else { of(Self::ON_DISKS) }
+    }
+
+    /// As [`Kind::make`], in blocks that are pages: what lies in a pool instead. A log on a disk of its own is none of these. Made once.
+    ///
+    /// # Errors
+    /// As for [`Kind::make`].
+    pub(crate) fn in_pages(self) -> Result<Layer, String> {
+        static MADE: [OnceLock<Result<Layer, String>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
+        MADE[self as usize].get_or_init(|| self.make_in_pages()).clone()
+    }
+
+    fn make_in_pages(self) -> Result<Layer, String> {
+        let small = || Spec::new(12 << 20, 4096).journal(4).with("-N 128");
+        let spec = match self {
+            Self::WholeSeconds => small().with("-I 128"),
+            Self::ManyGroups => Spec::new(40 << 20, 4096).journal(4).with("-N 256 -g 256"),
+            Self::BlockMap => small().with(EXT3),
+            Self::InlineData => small().with("-O inline_data"),
+            Self::Clusters => small().with("-O bigalloc -C 16384"),
+            Self::Values => small().with("-O ea_inode"),
+            Self::LargeInodes => small().with("-I 512"),
+            Self::Linear => small().with("-O ^dir_index"),
+            Self::WideLog => {
+                return self.by_mkfs(16 << 20, 4096, 256, 2048, "^orphan_file").map(|mut made| made.remove(0));
+            }
+            Self::Small => {
+                return self.by_mkfs(8 << 20, 4096, 128, 1024, "^orphan_file").map(|mut made| made.remove(0));
+            }
+            Self::OrphanFile | Self::Pages | Self::JournalDevice | Self::Pool => {
+                let as_it_is = if self == Self::Pages { self } else { Self::Pool };
+                return as_it_is.make().map(|mut made| made.remove(0));
+            }
+        };
+        spec.make().map(Layer::new).map_err(|e| format!("image {self} in pages: {e}"))
     }
 
     /// Bytes of its blocks.

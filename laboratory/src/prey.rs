@@ -100,7 +100,8 @@ impl Prey {
         let disks = match self.is_in_pool(workload) {
             // Where blocks are no pages, an image with blocks that are takes its place.
             true if workload.image.block_size() == PAGE => vec![self.in_pool(&disks[0], workload)],
-            true => Kind::Pool.make().iter().flatten().map(|image| self.in_pool(image, workload)).collect(),
+            // Whoever has made the other has what it takes to make this one.
+            true => workload.image.in_pages().iter().map(|image| self.in_pool(image, workload)).collect(),
             false => disks.to_vec(),
         };
         let pool = (self.engine == JournalEngine::Scalable)

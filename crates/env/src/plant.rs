@@ -263,13 +263,16 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-pub use imp::{Guard, current, is, set};
+pub use imp::{Guard, current, is, set, set_everywhere};
 
 #[cfg(feature = "plant")]
 mod imp {
     use super::{Defect, Unavailable};
     use std::cell::Cell;
     use std::marker::PhantomData;
+    use std::sync::OnceLock;
+
+    static EVERYWHERE: OnceLock<Defect> = OnceLock::new();
 
     thread_local! {
         static PLANTED: Cell<Option<Defect>> = const { Cell::new(None) };
@@ -282,7 +285,16 @@ mod imp {
 
     /// The rule that this thread breaks: to be handed on to threads that work for it.
     pub fn current() -> Option<Defect> {
-        PLANTED.get()
+        PLANTED.get().or_else(|| EVERYWHERE.get().copied())
+    }
+
+    /// Breaks a rule for good on all threads of this process that break no other. The first time counts.
+    ///
+    /// # Errors
+    /// `Unavailable` in a build without the feature.
+    pub fn set_everywhere(defect: Defect) -> Result<(), Unavailable> {
+        let _first = EVERYWHERE.get_or_init(|| defect);
+        Ok(())
     }
 
     /// Breaks a rule (or none) on this thread until the guard is dropped, which brings back what was before.
@@ -333,6 +345,14 @@ mod imp {
             None => Ok(Guard),
             Some(_) => Err(Unavailable),
         }
+    }
+
+    /// Breaks a rule for good on all threads of this process that break no other. The first time counts.
+    ///
+    /// # Errors
+    /// `Unavailable` in a build without the feature.
+    pub const fn set_everywhere(_: Defect) -> Result<(), Unavailable> {
+        Err(Unavailable)
     }
 
     /// See [`set`].

@@ -69,9 +69,17 @@ fn offset(input: &mut Input<'_>) -> u64 {
     if input.one_in(8) { u64::from(input.u32()) } else { input.pick(&EDGES) }
 }
 
+/// Calls that a byte below [`HOME`] chooses from; those from there on bring home what is committed.
+const CALLS: u8 = 42;
+const HOME: u8 = u8::MAX / CALLS * CALLS;
+
 /// One call.
 pub(crate) fn op(input: &mut Input<'_>) -> Op {
-    match input.u8() % 42 {
+    let n = input.u8();
+    if n >= HOME {
+        return Op::BringHome;
+    }
+    match n % CALLS {
         41 => Op::Tmpfile { handle: input.u8() % 3, dir: path(input), mode: 0o640 },
         40 => {
             let acl = input.pick(&ACLS).map(|text| text.parse().expect("an ACL"));

@@ -15,7 +15,7 @@
 
 use crate::gate::{Closed, Gate};
 use crate::stretch::Stretch;
-use crate::{Nvm, NvmError, PAGE, Result, memory};
+use crate::{MediumKind, Nvm, NvmError, PAGE, Result, memory};
 use ondol_env::sync::Arc;
 use std::ops::Range;
 // A count of the process, whoever's scheduler runs.
@@ -101,7 +101,13 @@ impl Windows {
     pub fn reserve(nvm: &Arc<Nvm>, spec: WindowsSpec) -> Result<Self> {
         let no = |what: String| NvmError::NoWindows { name: nvm.name().into(), what };
         if nvm.file().is_none() {
-            return Err(no("it is shared with other processes, and no descriptor is open".into()));
+            let what = match nvm.kind() {
+                MediumKind::Memory => {
+                    "it is this process's own view of frozen memory, which no file holds: `Nvm::from_bytes` makes one that can be mapped again"
+                }
+                _ => "it is shared with other processes, and no descriptor is open",
+            };
+            return Err(no(what.into()));
         }
         if rustix::param::page_size() as u64 != PAGE {
             return Err(no(format!("pages of this system have {} bytes", rustix::param::page_size())));

@@ -4,6 +4,7 @@ use crate::contents;
 use crate::home;
 use crate::machine::claim;
 use crate::options::data_code;
+use crate::pool::{self, GivenUp};
 use crate::{DataMode, Error, JournalEngine, Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::{Env, System};
@@ -117,12 +118,12 @@ impl Volume {
     /// Makes an empty ext4 volume on the file or block device at `path`, or in the NVM pool that `nvm:POOL` names: see [`crate::pool_of`]. Durable when this returns.
     ///
     /// Everything that can be known before is checked before anything is written: the options, what the target holds, and that a regular file's
-    /// medium has room. A file that was not there before is removed again when this fails.
+    /// medium has room. A file that was not there before is removed again when this fails. Returns what a pool had before, which is lost.
     ///
     /// # Errors
     /// `Holds` when there is something already and `force` is not set; the size is missing or too small; an option cannot be
     /// honoured; the target is in use; the store's failure.
-    pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<()> {
+    pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<GivenUp> {
         let path = path.as_ref();
         if let Some(pool) = crate::pool_of(path) {
             return home::format(pool, options);
@@ -131,6 +132,7 @@ impl Volume {
         if let Some(engine @ (JournalEngine::Swap | JournalEngine::Remap)) = options.journal {
             return Err(fail(format!("engine {} needs {}", engine.name(), crate::nvm::IN_POOL)));
         }
+        let mut given_up = GivenUp::default();
         let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
         match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -141,27 +143,35 @@ impl Volume {
                 write(&store, &plan).inspect_err(|_| {
                     // The failure that led here is the one to tell.
                     let _ = std::fs::remove_file(path);
-                })
+                })?;
             }
             _ => {
+                if options.force && path.is_file() {
+                    // What is no pool has nothing of the kind.
+                    given_up = GivenUp::in_pool(path).unwrap_or_default();
+                }
                 let mut store = claim::open(path, Access::Write)?;
                 if !options.force
                     && let Some(what) = contents::of(&store)?
                 {
-                    return Err(Error::Holds { target: store.name().to_owned(), what });
+                    let target = store.name().to_owned();
+                    drop(store);
+                    return Err(Error::Holds { target, what: what + &pool::also(path) });
                 }
                 if store.is_device() {
                     if options.size.is_some_and(|s| s > store.size()) {
                         return Err(fail(format!("the device has only {} bytes", store.size())));
                     }
-                    return write(&store, &plan(store.size(), false)?);
+                    write(&store, &plan(store.size(), false)?)?;
+                    return Ok(given_up);
                 }
                 let size = options.size.unwrap_or(store.size());
                 let plan = plan(size, true)?;
                 clear(&mut store, &plan, size)?;
-                write(&store, &plan)
+                write(&store, &plan)?;
             }
         }
+        Ok(given_up)
     }
 }
 

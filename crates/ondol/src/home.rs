@@ -5,12 +5,14 @@ use crate::format::plan;
 use crate::info::uuid_text;
 use crate::machine::claim;
 use crate::media::Media;
+use crate::pool::{GivenUp, GivenUpChanges};
 use crate::{Error, FormatOptions, JournalEngine, Result, nvm};
 use ondol_block::{Access, BlockStore, PageLender};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_format::mkfs::Chunk;
+use ondol_format::{Superblock, superblock};
 use ondol_journal::{JournalError, remap};
 use ondol_medium::{Access as NvmAccess, AreaKind, Nvm, NvmOptions, PAGE, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, OnDamage};
@@ -99,8 +101,16 @@ fn is_of_another(pool: &Pool, table: &PageTable) -> Result<bool> {
     Ok(uuid != volume)
 }
 
-/// Where an image has its UUID: in its superblock.
-const UUID_AT: u64 = 1024 + 0x68;
+/// Where an image has its superblock, and there its UUID.
+const SUPERBLOCK_AT: u64 = 1024;
+const UUID_AT: u64 = SUPERBLOCK_AT + 0x68;
+
+/// The superblock of an image in a pool, if it is one.
+pub(crate) fn superblock(table: &PageTable) -> Option<Superblock> {
+    let mut bytes = [0; superblock::SIZE];
+    table.read(SUPERBLOCK_AT, &mut bytes).ok()?;
+    Superblock::parse(&bytes, table.size()).ok()
+}
 
 /// The page table of an image in a pool. Numbers of pages of 4096 bytes.
 #[derive(Clone, Debug, Serialize)]
@@ -153,8 +163,8 @@ pub(crate) fn table_in(pool: &Path) -> Result<Option<TableInfo>> {
     }))
 }
 
-/// Makes an empty volume in a pool. It asks for engine `remap` unless told otherwise.
-pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<()> {
+/// Makes an empty volume in a pool. It asks for engine `remap` unless told otherwise. Returns what the pool had before.
+pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<GivenUp> {
     let target = target_of(pool);
     let fail = |what: String| Error::Format { target: target.display().to_string(), what };
     let (size, block_size, force) = options.asked();
@@ -175,17 +185,17 @@ pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<()> {
 }
 
 /// Makes a table for an image of `size` bytes (of all that fits without it) in a pool, which is made if it is not there. `ready` is asked first, with the size, and what it
-/// answers is what `fill` writes. Durable when this returns. A pool that was not there before is removed again when this fails.
+/// answers is what `fill` writes. Durable when this returns, which says what the pool had before. A pool that was not there before is removed again when this fails.
 ///
 /// # Errors
-/// `Holds` when there is a table already and `force` is not set; the pool is in use, is none, or has no room; what `ready` and `fill` say.
+/// `Holds` when there is a table already, or the pool is attached to a volume, and `force` is not set; the pool is in use, is none, or has no room; what `ready` and `fill` say.
 pub(crate) fn make<T>(
     path: &Path,
     size: Option<u64>,
     force: bool,
     ready: impl FnOnce(u64) -> Result<T>,
     fill: impl FnOnce(T, &PageTable) -> Result<()>,
-) -> Result<()> {
+) -> Result<GivenUp> {
     let target = || target_of(path).display().to_string();
     let is_new = !path.try_exists().unwrap_or(true);
     let no_size = || {
@@ -197,12 +207,14 @@ pub(crate) fn make<T>(
             true => create(path, size.ok_or_else(no_size)?)?,
             false => open_pool(path, Access::Write)?,
         };
-        if !force && has_table(&pool)? {
-            return Err(Error::Holds { target: target(), what: "an image under a page table".into() });
+        let has_image = has_table(&pool)?;
+        if !force && let Some(what) = in_the_way(&pool, has_image) {
+            return Err(Error::Holds { target: target(), what });
         }
+        let given_up = GivenUp::of(&pool, has_image);
         let log = nvm::new_log(&pool, size);
         let spec = TableSpec { uuid: System.random_uuid(), blocks: size.map(|bytes| bytes / PAGE), reserve: None };
-        let mut blocks = spec.fits(&pool)?;
+        let mut blocks = spec.fits(&pool).map_err(|e| no_room(&pool, has_image, e))?;
         if size.is_none() {
             blocks -= log / PAGE;
         }
@@ -212,13 +224,34 @@ pub(crate) fn make<T>(
         spec.make(&mut pool)?;
         let table = PageTable::attach(&pool)?;
         fill(contents, &table)?;
-        Ok(table.flush()?)
+        table.flush()?;
+        Ok(given_up)
     })();
     if made.is_err() && is_new {
         // The failure that led here is the one to tell.
         let _ = std::fs::remove_file(path);
     }
     made
+}
+
+/// What in a pool is lost when an image is made in it.
+fn in_the_way(pool: &Pool, has_image: bool) -> Option<String> {
+    let image = has_image.then(|| "an image under a page table".to_owned());
+    let found: Vec<String> =
+        image.into_iter().chain(GivenUpChanges::of(pool).map(|changes| changes.in_the_way())).collect();
+    (!found.is_empty()).then(|| found.join(", and "))
+}
+
+/// Why there is no room; also who has it, where that is an image elsewhere.
+fn no_room(pool: &Pool, has_image: bool, e: TableError) -> Error {
+    if has_image || pool.area(AreaKind::JOURNAL_LOG).is_none() {
+        return e.into();
+    }
+    let name = pool.nvm().name();
+    let what = format!(
+        "it is laid out to stand in front of an image, and has no room for one: `ondol pool create -F {name}` makes it anew, and says what is lost then"
+    );
+    Error::State { target: name.to_owned(), what }
 }
 
 /// A new pool that has room for the image and nothing else.

@@ -10,10 +10,11 @@ use crate::{Error, JournalEngine, Options, Result};
 use ondol_block::BlockStore;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
+use ondol_format::Superblock;
 use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
-use ondol_journal::{Config, JournalError, LogMap, ScalableEngine, remap, swap};
+use ondol_journal::{Config, JournalError, Kind, LogMap, Ranges, ScalableEngine, remap, swap};
 use ondol_medium::{AREAS_START, Access, AreaKind, Nvm, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_page_table::pool_size;
@@ -130,8 +131,13 @@ pub(crate) fn new_log(pool: &Pool, size: Option<u64>) -> u64 {
     if image.is_some_and(|image| image + log <= room) { log } else { 0 }
 }
 
-/// Before a new image is made in the pool: what a log in it has, it has no more. A new one of so many bytes is made, if any.
+/// Before a new image is made in the pool: what a log in it has, it has no more, and an image that names the pool is refused from now on. A new one of so many bytes is
+/// made, if any.
 pub(crate) fn renew_log(pool: &mut Pool, new: u64) -> Result<()> {
+    // One attach more than it knows of, and an empty log, is what a crash amid attaching leaves: then nothing is lost.
+    for volume in [pool.header().volume; 2].into_iter().flatten() {
+        pool.attach(volume)?;
+    }
     if new > 0 {
         pool.allot(AreaKind::JOURNAL_LOG, new)?;
     } else if pool.area(AreaKind::JOURNAL_LOG).is_some() {
@@ -241,14 +247,29 @@ fn holds_something_of(image: &Image, home: &Pool) -> bool {
 
 fn lost(image: &Image, pool: &Pool, attached: Attached) -> Result<Lost> {
     require_same(image, pool, attached)?;
+    lost_in(pool, Some(image.superblock()))
+}
+
+/// Bytes of the largest block.
+const LARGEST_BLOCK: usize = 64 << 10;
+
+/// What the log in a pool, if it has one, holds that is not home. Whose inodes that are only the superblock of its volume tells.
+///
+/// # Errors
+/// The log, or a record, cannot be read.
+pub(crate) fn lost_in(pool: &Pool, of: Option<&Superblock>) -> Result<Lost> {
+    if pool.area(AreaKind::JOURNAL_LOG).is_none() {
+        return Ok(Lost::default());
+    }
     let contents = Contents::inspect(pool, OnDamage::GoOn).map_err(JournalError::from)?;
     let Some(contents) = contents else { return Ok(Lost::default()) };
     let commits = contents.commits();
     let seconds = |commit: &ondol_nvm_log::Commit| commit.time / 1_000_000_000;
-    let sb = image.superblock();
-    let changed = scalable::changed(&contents, (sb.blocks_count(), sb.block_size() as usize))?;
+    let size = of.map_or((u64::MAX, LARGEST_BLOCK), |sb| (sb.blocks_count(), sb.block_size() as usize));
+    let changed = scalable::changed(&contents, size)?;
+    let of_block = |sb, (kind, ranges): &(Kind, Ranges)| ondol_volume::inodes_changed(sb, *kind, ranges);
     let mut inodes: Vec<u32> =
-        changed.iter().flat_map(|(kind, ranges)| ondol_volume::inodes_changed(sb, *kind, ranges)).collect();
+        of.into_iter().flat_map(|sb| changed.iter().flat_map(move |changed| of_block(sb, changed))).collect();
     inodes.sort_unstable();
     inodes.dedup();
     Ok(Lost {

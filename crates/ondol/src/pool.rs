@@ -2,11 +2,12 @@
 //! commands prints.
 
 mod flatten;
+mod given_up;
 mod measure;
 
 use crate::info::uuid_text;
 use crate::machine::claim;
-use crate::{Error, Result, contents, home};
+use crate::{Error, Result, contents, home, nvm};
 use ondol_block::BlockStore;
 use ondol_env::{Env, System};
 use ondol_medium::{Access, Header, HeaderFault, Nvm, NvmError, NvmOptions, PoolReport, PoolSpec, inspect};
@@ -14,6 +15,7 @@ use serde::Serialize;
 use std::path::Path;
 
 pub use flatten::{FlattenedPool, flatten};
+pub use given_up::{GivenUp, GivenUpChanges, GivenUpImage};
 pub use measure::{Cost, MeasureOptions, PoolCosts, measure};
 pub use ondol_medium::{Domain, DomainError, ModelError, NvmModel};
 
@@ -156,7 +158,9 @@ fn make(path: &Path, options: &CreateOptions) -> Result<()> {
         // Before it is extended: what is refused stays as it is.
         let store = claim::look(path)?;
         if let Some(what) = contents::of(&store)? {
-            return Err(Error::Holds { target: store.name().to_owned(), what });
+            let target = store.name().to_owned();
+            drop(store);
+            return Err(Error::Holds { target, what: what + &also(path) });
         }
     }
     let opened = NvmOptions { domain: options.domain, ..NvmOptions::default() };
@@ -196,6 +200,12 @@ pub fn info(path: impl AsRef<Path>) -> Result<PoolInfo> {
         }
         Err(e) => Err(e),
     }
+}
+
+/// What a file is said to hold besides, where it is a pool that is attached to a volume.
+pub(crate) fn also(path: &Path) -> String {
+    let changes = nvm::open(path, true).ok().and_then(|pool| GivenUpChanges::of(&pool));
+    changes.map_or_else(String::new, |changes| format!(", with {}", changes.in_the_way()))
 }
 
 fn look(path: &Path, domain: Domain) -> Result<(Nvm, PoolReport)> {

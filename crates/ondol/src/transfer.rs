@@ -2,6 +2,7 @@
 
 use crate::machine::claim;
 use crate::media::Media;
+use crate::pool::GivenUp;
 use crate::{Error, Result, compose, contents, home, maintain, pool_of};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::System;
@@ -16,7 +17,7 @@ use std::path::Path;
 const PIECE: u64 = 1 << 20;
 
 /// What was copied.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Transferred {
     /// Bytes of the image.
     pub size: u64,
@@ -24,6 +25,8 @@ pub struct Transferred {
     pub written: u64,
     /// Transactions that were replayed into the copy.
     pub transactions: u64,
+    /// What the pool had into which an image was brought.
+    pub given_up: GivenUp,
 }
 
 /// Writes the image at `target` to a file or device at `to`, its blocks in their logical order: an image that the kernel and e2fsck take. What its journal holds
@@ -64,7 +67,7 @@ pub fn export(target: impl AsRef<Path>, to: impl AsRef<Path>, force: bool) -> Re
             copy(&file)?
         }
     };
-    Ok(Transferred { size, written, transactions })
+    Ok(Transferred { size, written, transactions, given_up: GivenUp::default() })
 }
 
 /// The image as it is once its journal is replayed and its orphans are gone: in memory, where that is not so.
@@ -111,11 +114,11 @@ pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> 
     }
     let mut written = 0;
     let ready = |_| Ok(());
-    home::make(pool, Some(size), force, ready, |(), table| {
+    let given_up = home::make(pool, Some(size), force, ready, |(), table| {
         written = copy(&*store, table, size, true)?;
         Ok(())
     })?;
-    Ok(Transferred { size, written, transactions: 0 })
+    Ok(Transferred { size, written, transactions: 0, given_up })
 }
 
 /// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written.

@@ -1,9 +1,9 @@
 //! A store whose blocks can be exchanged, over any other: by copies. What is exchanged together is not one event, so whoever cuts the power takes a page table.
 
-use ondol_block::{BlockStats, BlockStore, Caps, Result, Swaps};
+use crate::over::passed_on;
+use ondol_block::{BlockStore, Caps, Result, Swaps};
 use ondol_env::sync::Arc;
 use ondol_volume::Image;
-use std::io::IoSlice;
 
 /// Blocks that one exchange can have: few, so that checkpoints are split.
 const PAIRS: u64 = 40;
@@ -23,36 +23,10 @@ impl Exchanging {
 }
 
 impl BlockStore for Exchanging {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
+    passed_on!();
 
     fn caps(&self) -> Caps {
         Caps { swap: Some(Swaps { block: self.block, pairs: PAIRS, bytes: 1024 }), ..self.inner.caps() }
-    }
-
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.inner.read(offset, buf)
-    }
-
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.inner.with(offset, len, f)
-    }
-
-    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        self.inner.write_vectored(offset, bufs)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
-        self.inner.discard(offset, len)
     }
 
     fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {
@@ -67,9 +41,5 @@ impl BlockStore for Exchanging {
         }
         self.inner.write(offset, bytes)?;
         self.inner.flush()
-    }
-
-    fn stats(&self) -> BlockStats {
-        self.inner.stats()
     }
 }

@@ -1,11 +1,11 @@
 //! A store that lends pages, over any other: what is written into them is copied when a block gets one. So whoever cuts the power takes a page table.
 
-use ondol_block::{BlockStats, BlockStore, Caps, PageLender, Result};
+use crate::over::passed_on;
+use ondol_block::{BlockStore, Caps, PageLender, Result};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{AreaKind, Nvm, Pool};
 use ondol_volume::Image;
 use std::collections::BTreeSet;
-use std::io::IoSlice;
 
 /// A store over an image that lends pages of the volume's block size, which lie in an area of a pool.
 pub(crate) struct Lending {
@@ -84,43 +84,13 @@ impl PageLender for Lending {
 }
 
 impl BlockStore for Lending {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn size(&self) -> u64 {
-        self.inner.size()
-    }
+    passed_on!();
 
     fn caps(&self) -> Caps {
         self.inner.caps()
     }
 
-    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.inner.read(offset, buf)
-    }
-
-    fn with(&self, offset: u64, len: usize, f: &mut dyn FnMut(&[u8])) -> Result<()> {
-        self.inner.with(offset, len, f)
-    }
-
-    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
-        self.inner.write_vectored(offset, bufs)
-    }
-
-    fn flush(&self) -> Result<()> {
-        self.inner.flush()
-    }
-
-    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
-        self.inner.discard(offset, len)
-    }
-
     fn lender(&self) -> Option<&dyn PageLender> {
         Some(self)
-    }
-
-    fn stats(&self) -> BlockStats {
-        self.inner.stats()
     }
 }

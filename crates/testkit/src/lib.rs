@@ -19,6 +19,7 @@ pub mod image;
 mod lending;
 pub mod model;
 pub mod op;
+mod over;
 pub mod rig;
 pub mod schedule;
 pub mod shrink;

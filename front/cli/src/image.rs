@@ -5,7 +5,8 @@ use crate::failure::{FAILED, Failure, Outcome, USAGE};
 use crate::say::say;
 use ondol::machine::locks::shown;
 use ondol::machine::mountinfo::Entry;
-use ondol::{FormatOptions, RecoverReport, Transferred, Volume, counted};
+use ondol::pool::GivenUp;
+use ondol::{FormatOptions, RecoverReport, Transferred, Volume, counted, printable};
 use ondol_fuse::client;
 use std::path::Path;
 use std::process::ExitCode;
@@ -75,8 +76,16 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     if let Some(bytes) = args.journal_size {
         options = options.journal_size(bytes);
     }
-    Volume::format(&args.target, &options).map_err(|e| hint(e, "a file system"))?;
+    let given_up = Volume::format(&args.target, &options).map_err(|e| hint(e, "a file system"))?;
+    tell_lost(&args.target, &given_up);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what is lost with what a pool had.
+pub(crate) fn tell_lost(what: &Path, given_up: &GivenUp) {
+    for line in given_up.lines() {
+        say!("{}: given up: {}", what.display(), printable(line.as_bytes()));
+    }
 }
 
 /// Changes how an image is journaled.
@@ -91,7 +100,7 @@ pub(crate) fn tune(args: &args::Tune) -> Outcome {
 
 /// Makes an image file with a file system of the default kind.
 pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
-    Volume::format(target, &FormatOptions::new().size(size))
+    Volume::format(target, &FormatOptions::new().size(size)).map(drop)
 }
 
 /// Writes an image to a file or device.
@@ -113,7 +122,8 @@ fn told(to: &Path, done: &Transferred) -> Outcome {
         0 => String::new(),
         n => format!(", {} replayed into it", counted(n, "transaction")),
     };
-    let Transferred { size, written, .. } = done;
+    let Transferred { size, written, given_up, .. } = done;
+    tell_lost(to, given_up);
     say!("{}: an image of {size} bytes, {written} of them written{replayed}", to.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -48,6 +48,10 @@ fn main() -> ExitCode {
     if let Err(e) = signal_hook::flag::register(SIGXFSZ, Arc::default()) {
         eprintln!("{}: a write beyond `ulimit -f` would end this process: {e}", called.name());
     }
+    if let Err(what) = ondol_laboratory::kill::plant_as_told() {
+        log::failure(called.name(), &what);
+        return ExitCode::from(USAGE);
+    }
     let outcome = match called {
         Called::Ondol => parsed(called, |arguments: Arguments| run(arguments.command)),
         Called::Mount => parsed(called, |args: args::MountHelper| mount::helper(&args)),

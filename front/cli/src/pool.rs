@@ -4,7 +4,7 @@ use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
 use crate::say::{self, say};
 use crate::{image, info};
-use ondol::pool::{self, CreateOptions, Head, MeasureOptions, PoolCosts};
+use ondol::pool::{self, CreateOptions, GivenUp, Head, MeasureOptions, PoolCosts};
 use ondol::printable;
 use serde_json::{Map, Value};
 use std::fmt::Write;
@@ -31,7 +31,10 @@ fn create(args: &args::PoolCreate) -> Outcome {
         }
         None => {}
     }
+    // What cannot be looked at is said, or refused, by what follows.
+    let had = if args.force { GivenUp::in_pool(&args.pool).unwrap_or_default() } else { GivenUp::default() };
     let made = pool::create(&args.pool, &options).map_err(|e| image::hint(e, "a pool"))?;
+    image::tell_lost(&args.pool, &had);
     say!("{name}: {} bytes, {} ({}); {}", made.size, made.medium, made.domain, made.survives);
     Ok(ExitCode::SUCCESS)
 }

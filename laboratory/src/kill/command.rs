@@ -7,14 +7,15 @@ use crate::data_word;
 use crate::signals::Signals;
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::{DataMode, FormatOptions};
+use ondol_env::plant;
 use ondol_env::{Env, System};
 use ondol_testkit::image;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The system did not do its part: there is no FUSE.
-const NO_FUSE: u8 = 2;
+/// The system did not do its part: there is no FUSE, or no room.
+const LACKING: u8 = 2;
 
 /// Threads of the load unless told otherwise.
 const THREADS: usize = 4;
@@ -37,17 +38,22 @@ pub(crate) fn kill(args: &CrashArgs, rounds: u64) -> Result<ExitCode, Laboratory
     match done {
         Ok(report) => {
             show(args, &setting, &report, seconds);
-            Ok(ended(report.violations.len(), &signals))
+            let is_lacking = report.violations.is_empty() && !report.lacks.is_empty() && signals.code().is_none();
+            Ok(if is_lacking { ExitCode::from(LACKING) } else { ended(report.violations.len(), &signals) })
         }
         Err(e @ KillError::NoFuse(_)) => {
             eprintln!("ondol: crash --kill: {e}");
-            Ok(ExitCode::from(NO_FUSE))
+            Ok(ExitCode::from(LACKING))
         }
         Err(e) => Err(LaboratoryError(format!("crash --kill: {e}"))),
     }
 }
 
 fn setting(args: &CrashArgs, rounds: u64) -> Result<Setting, String> {
+    let plant = args.defect()?;
+    if plant.is_some() && !plant::AVAILABLE {
+        return Err(format!("--plant: {}", plant::Unavailable));
+    }
     let memory = Path::new("/dev/shm");
     let usual = || if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     Ok(Setting {
@@ -59,6 +65,7 @@ fn setting(args: &CrashArgs, rounds: u64) -> Result<Setting, String> {
         rounds,
         threads: args.processors.unwrap_or(THREADS).max(1),
         seed: args.seed,
+        plant,
     })
 }
 
@@ -79,6 +86,7 @@ fn show(args: &CrashArgs, setting: &Setting, report: &Report, seconds: f64) {
             "syncs": report.syncs,
             "synced_files": report.synced_files,
             "e2fsck": report.replayed_by_e2fsck,
+            "lacks": report.lacks,
             "violations": report.violations.len(),
             "found": report.violations,
             "seed": setting.seed,
@@ -102,6 +110,7 @@ fn show(args: &CrashArgs, setting: &Setting, report: &Report, seconds: f64) {
     );
     say!("  synced files found with their bytes: {}", report.synced_files);
     say!("  replayed and judged by e2fsck too: {}", report.replayed_by_e2fsck);
+    report.lacks.iter().for_each(|lack| say!("  {lack}"));
     say!("  {seconds:.1} seconds");
     say!("  violations: {}", report.violations.len());
     report.violations.iter().for_each(|violation| say!("\n{violation}"));

@@ -1,6 +1,7 @@
 //! The load on the mount: threads, each in a directory of its own, that change it and sync until the server dies.
 
 use super::judge::Log;
+use super::room::is_full;
 use super::tree::{Call, Tree};
 use ondol_env::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use ondol_env::{Env, Fixed, Timestamp};
@@ -63,7 +64,15 @@ pub(super) struct Ended {
     /// Syncs that returned.
     pub(super) syncs: u64,
     /// A call failed although the server had not been killed.
-    pub(super) failed: Option<String>,
+    pub(super) failed: Option<Failed>,
+}
+
+/// A call that failed.
+#[derive(Debug)]
+pub(super) struct Failed {
+    pub(super) what: String,
+    /// Because the volume is full.
+    pub(super) is_full: bool,
 }
 
 /// One thread.
@@ -116,19 +125,19 @@ impl Worker<'_> {
                     // Noted before it is made: when the server dies in the middle it may have taken effect.
                     calls.push(call.clone());
                     tree.apply(call);
-                    call.run(&self.dir).map_err(|e| format!("{call}: {e}"))
+                    call.run(&self.dir).map_err(|e| (call.to_string(), e))
                 }
                 Next::Sync(sync) => {
                     let synced = self.shared.sync(|| sync.run(&self.dir));
                     syncs += u64::from(synced.is_ok());
-                    synced.map_err(|e| format!("fsync: {sync:?}: {e}"))
+                    synced.map_err(|e| (format!("fsync: {sync:?}"), e))
                 }
             };
             match done {
                 Ok(()) => self.note(calls.len()),
                 Err(_) if self.shared.killed.load(SeqCst) => break,
-                Err(what) => {
-                    failed = Some(what);
+                Err((what, e)) => {
+                    failed = Some(Failed { is_full: is_full(&e, &self.dir), what: format!("{what}: {e}") });
                     break;
                 }
             }

@@ -14,15 +14,18 @@ pub(crate) mod command;
 mod judge;
 mod load;
 mod mount;
+mod room;
 mod tree;
 
 use crate::data_word;
 use load::{Ended, Random, Shared, Worker};
 use ondol::pool::CreateOptions;
 use ondol::{DataMode, FormatOptions, JournalEngine, Volume};
+use ondol_env::plant::Defect;
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use ondol_env::{Env, Fixed, System, Timestamp};
 use ondol_testkit::image;
+use room::Wrong;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -31,7 +34,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tree::Tree;
 
-pub use mount::{FuseMount, no_fuse};
+pub use mount::{FuseMount, no_fuse, plant_as_told};
 
 /// What is killed, and how often.
 #[derive(Clone, Debug)]
@@ -52,6 +55,8 @@ pub struct Setting {
     pub threads: usize,
     /// Decides about calls and moments.
     pub seed: u64,
+    /// The rule that servers break.
+    pub plant: Option<Defect>,
 }
 
 /// What came out.
@@ -71,6 +76,8 @@ pub struct Report {
     pub replayed_by_e2fsck: u64,
     /// What breaks the contract.
     pub violations: Vec<String>,
+    /// What could not be tried or judged, because there was no room for it.
+    pub lacks: Vec<String>,
 }
 
 /// Why rounds could not be made.
@@ -112,7 +119,8 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
         ondol::pool::create(pool, &CreateOptions::new().size(POOL)).map_err(|e| failed(&e))?;
         options += &format!(",nvm={}", pool.display());
     }
-    let mount = FuseMount::new(&setting.program, &home.target, &point, &options).map_err(|e| failed(&e))?;
+    let mount = FuseMount::planted(&setting.program, &home.target, &point, &options, setting.plant);
+    let mount = mount.map_err(|e| failed(&e))?;
     let random = Random(Fixed::new(Timestamp::default(), setting.seed));
     let trees = vec![Tree::default(); setting.threads];
     let mut loop_ = Loop { setting, interrupt, home, pool, mount, random, trees, report: Report::default() };
@@ -152,11 +160,13 @@ impl Home {
     }
 
     /// An export of it beside it: what is not home is brought there on the way, and the pool stays as it is.
-    fn export(&self) -> Result<Vec<u8>, String> {
+    fn export(&self) -> Result<Vec<u8>, Wrong> {
         let to = self.file.with_extension("exported");
-        ondol::export(&self.target, &to, true).map_err(|e| e.to_string())?;
-        let image = fs::read(&to).map_err(|e| format!("{}: {e}", to.display()));
-        image.and_then(|image| fs::remove_file(&to).map(|()| image).map_err(|e| format!("{}: {e}", to.display())))
+        let exported = ondol::export(&self.target, &to, true).map_err(|e| Wrong::of_export(&e));
+        let image = exported.and_then(|_| fs::read(&to).map_err(|e| Wrong::of_io(&to, &e)));
+        // It may be there in part.
+        let _ = fs::remove_file(&to);
+        image
     }
 }
 
@@ -204,13 +214,14 @@ impl Loop<'_> {
             self.violation(round, &format!("it cannot be mounted again: {what}"), Some(&left));
             return Ok(false);
         }
+        let mut lasts = true;
         for (thread, ended) in ended.into_iter().enumerate() {
-            self.judge(round, thread, ended);
+            lasts &= self.judge(round, thread, ended);
         }
         if self.report.violations.len() > before {
             self.keep(round, &left);
         }
-        Ok(true)
+        Ok(lasts)
     }
 
     /// What the kill left.
@@ -257,36 +268,53 @@ impl Loop<'_> {
         if image::missing(&["e2fsck"]).is_some() {
             return;
         }
-        let judged = if self.home.in_pool {
-            self.judge_exported(&left.image)
-        } else {
-            image::judge_left(&left.image[..]).map_err(|e| e.to_string()).and_then(|judged| judged.map(drop))
-        };
+        let judged = if self.home.in_pool { self.judge_exported(&left.image) } else { judge_left(&left.image) };
         match judged {
             Ok(()) => self.report.replayed_by_e2fsck += 1,
-            Err(what) => self.violation(round, &what, None),
+            Err(wrong) => self.wrong(round, "", wrong),
         }
     }
 
     /// Of a pool: what its export recovers, in which nothing may be left to mend. The pool that is mounted next is not touched.
-    fn judge_exported(&self, pool: &[u8]) -> Result<(), String> {
+    fn judge_exported(&self, pool: &[u8]) -> Result<(), Wrong> {
         let copy = Home::in_pool(self.home.file.with_extension("copy"));
-        image::write_sparse(&copy.file, pool).map_err(|e| format!("{}: {e}", copy.file.display()))?;
-        let image = copy.export().map_err(|e| format!("what the kill left cannot be exported: {e}"))?;
-        fs::remove_file(&copy.file).map_err(|e| format!("{}: {e}", copy.file.display()))?;
-        image::judge_left(&image[..]).map_err(|e| e.to_string())?.map(drop)
+        let copied = image::write_sparse(&copy.file, pool).map_err(|e| Wrong::of_io(&copy.file, &e));
+        let image = copied.and_then(|()| copy.export());
+        // It may be there in part.
+        let _ = fs::remove_file(&copy.file);
+        judge_left(&image?)
     }
 
-    fn judge(&mut self, round: u64, thread: usize, ended: Ended) {
+    /// Says what is wrong, or that nobody knows.
+    fn wrong(&mut self, round: u64, when: &str, wrong: Wrong) {
+        match wrong {
+            Wrong::Violation(what) => self.violation(round, &format!("{when}{what}"), None),
+            Wrong::NoRoom(what) => self.report.lacks.push(format!(
+                "round {round}: {when}not judged by e2fsck, since there is no room for a copy ({what}): --dir names another place"
+            )),
+        }
+    }
+
+    /// What a thread finds again. Whether the volume has room for another round.
+    fn judge(&mut self, round: u64, thread: usize, ended: Ended) -> bool {
         self.report.calls += ended.log.calls.len() as u64;
         self.report.syncs += ended.syncs;
-        if let Some(what) = &ended.failed {
-            self.violation(round, &format!("thread {thread}, before the kill: {what}"), None);
+        let is_full = ended.failed.as_ref().is_some_and(|failed| failed.is_full);
+        match &ended.failed {
+            Some(failed) if is_full => self.report.lacks.push(format!(
+                "round {round}: thread {thread} found the volume full ({}), which ends this: --image-size gives it more room, --processors fewer threads",
+                failed.what
+            )),
+            Some(failed) => {
+                self.violation(round, &format!("thread {thread}, before the kill: {}", failed.what), None);
+            }
+            None => {}
         }
         let found = match Tree::read(&self.dir(thread)) {
             Ok(found) => found,
             Err(e) => {
-                return self.violation(round, &format!("thread {thread}: its directory cannot be read: {e}"), None);
+                self.violation(round, &format!("thread {thread}: its directory cannot be read: {e}"), None);
+                return !is_full;
             }
         };
         match ended.log.judge(self.setting.data, &found) {
@@ -296,6 +324,7 @@ impl Loop<'_> {
         if let Some(tree) = self.trees.get_mut(thread) {
             *tree = found;
         }
+        !is_full
     }
 
     /// The end: the volume is closed and everything is right.
@@ -313,17 +342,14 @@ impl Loop<'_> {
             return;
         }
         let file = &self.home.file;
-        let image = if self.home.in_pool {
-            self.home.export()
-        } else {
-            fs::read(file).map_err(|e| format!("{}: {e}", file.display()))
-        };
-        match image.and_then(|bytes| image::check(&bytes[..]).map_err(|e| e.to_string())) {
+        let image =
+            if self.home.in_pool { self.home.export() } else { fs::read(file).map_err(|e| Wrong::of_io(file, &e)) };
+        match image.and_then(|bytes| image::check(&bytes[..]).map_err(|e| Wrong::of_tool(&e))) {
             Ok(verdict) if verdict.is_clean() => {}
             Ok(verdict) => {
                 self.violation(rounds, &format!("after the last round, e2fsck -fn: {}", verdict.output), None)
             }
-            Err(e) => self.violation(rounds, &format!("after the last round: {e}"), None),
+            Err(wrong) => self.wrong(rounds, "after the last round: ", wrong),
         }
     }
 
@@ -337,7 +363,8 @@ impl Loop<'_> {
     /// Keeps what a kill left, to look at: a pool beside its image, or the pool in which that lies.
     fn keep(&mut self, round: u64, left: &Left) {
         let what = if self.home.in_pool { "home" } else { "img" };
-        let name = format!("ondol-kill-{}-seed{}-round{round}.{what}", data_word(self.setting.data), self.setting.seed);
+        let Setting { engine, data, seed, .. } = self.setting;
+        let name = format!("ondol-kill-{}-{}-seed{seed}-round{round}.{what}", engine.name(), data_word(*data));
         let path = self.setting.dir.join(name);
         let pool = left.pool.as_ref().map_or(Ok(()), |pool| write_new(&path.with_extension("pool"), pool));
         let said = match pool.and_then(|()| write_new(&path, &left.image)) {
@@ -354,6 +381,10 @@ impl Loop<'_> {
 struct Left {
     image: Vec<u8>,
     pool: Option<Vec<u8>>,
+}
+
+fn judge_left(image: &[u8]) -> Result<(), Wrong> {
+    image::judge_left(image).map_err(|e| Wrong::of_tool(&e))?.map(drop).map_err(Wrong::Violation)
 }
 
 fn write_new(path: &Path, image: &[u8]) -> std::io::Result<()> {

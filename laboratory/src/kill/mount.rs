@@ -1,5 +1,6 @@
 //! A volume mounted by the program `ondol`, for as long as a value lives, killed when somebody wants it.
 
+use ondol_env::plant::{self, Defect};
 use ondol_env::{Env, System};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,24 @@ pub struct FuseMount {
     image: PathBuf,
     dir: PathBuf,
     options: String,
+    plant: Option<Defect>,
+}
+
+/// The variable of the environment that names the rule which a server is to break, in builds with planted defects.
+const PLANTED: &str = "ONDOL_PLANTED";
+
+/// Breaks the rule that the environment names, for good: a server that the laboratory has started begins with this. In a build without planted defects nothing is done.
+///
+/// # Errors
+/// There is no such rule.
+pub fn plant_as_told() -> Result<(), String> {
+    match std::env::var(PLANTED) {
+        Ok(name) if plant::AVAILABLE => {
+            let defect = name.parse::<Defect>().map_err(|e| format!("{PLANTED}: {e}"))?;
+            plant::set_everywhere(defect).map_err(|e| e.to_string())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// How long a mount or its end may take before it counts as hung, and how long what is not known here may hold it: nanoseconds.
@@ -31,11 +50,25 @@ impl FuseMount {
     /// # Errors
     /// What the server said, or that it hangs.
     pub fn new(program: &Path, image: &Path, dir: &Path, options: &str) -> Result<Self, String> {
+        Self::planted(program, image, dir, options, None)
+    }
+
+    /// The same, with a server that breaks a rule.
+    ///
+    /// # Errors
+    /// As for [`FuseMount::new`].
+    pub fn planted(
+        program: &Path,
+        image: &Path,
+        dir: &Path,
+        options: &str,
+        plant: Option<Defect>,
+    ) -> Result<Self, String> {
         let owned = |path: &Path| path.to_owned();
         // The mount table names directories without symbolic links.
         let dir = dir.canonicalize().map_err(|e| format!("{}: {e}", dir.display()))?;
-        let server = serve(program, image, &dir, options)?;
-        Ok(Self { server, program: owned(program), image: owned(image), dir, options: options.to_owned() })
+        let server = serve(program, image, &dir, options, plant)?;
+        Ok(Self { server, program: owned(program), image: owned(image), dir, options: options.to_owned(), plant })
     }
 
     /// The mounted directory.
@@ -94,7 +127,7 @@ impl FuseMount {
     /// # Errors
     /// As mounting.
     pub fn mount_again(&mut self) -> Result<(), String> {
-        self.server = serve(&self.program, &self.image, &self.dir, &self.options)?;
+        self.server = serve(&self.program, &self.image, &self.dir, &self.options, self.plant)?;
         Ok(())
     }
 
@@ -134,9 +167,9 @@ fn since(begun: u64) -> u64 {
     System.monotonic_ns().saturating_sub(begun)
 }
 
-fn serve(program: &Path, image: &Path, dir: &Path, options: &str) -> Result<Child, String> {
+fn serve(program: &Path, image: &Path, dir: &Path, options: &str, plant: Option<Defect>) -> Result<Child, String> {
     let mut command = command(program);
-    command.args(["mount", "-f"]);
+    command.args(["mount", "-f"]).envs(plant.map(|defect| (PLANTED, defect.name())));
     if !options.is_empty() {
         command.args(["-o", options]);
     }

@@ -10,7 +10,7 @@ use super::record::InPage;
 use crate::Block;
 use crate::area::WORTH_THREADS;
 use crate::cache::Buf;
-use crate::contract::Kind;
+use crate::contract::{Kind, Tid};
 use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::plant::{self, Defect};
@@ -71,12 +71,10 @@ impl Core {
         {
             batches.push(next);
         }
-        let end = batches.last().map_or(first, |last| last.commit);
-        let others = self.freed.begin_checkpoint(end);
-        let done = self.bring_home(&batches, others);
+        let done = self.bring_home(&mut batches);
         self.freed.end_checkpoint();
         done?;
-        self.pace.took(end + 1 - first, self.env.monotonic_ns() - began, self.most());
+        self.pace.took(end_of(&batches) + 1 - first, self.env.monotonic_ns() - began, self.most());
         self.see_whether_full();
         turn.done();
         self.release_freed();
@@ -93,8 +91,8 @@ impl Core {
         Ok(())
     }
 
-    fn bring_home(&self, batches: &[Committed], others: HashSet<u64, NumberHash>) -> Result<()> {
-        let Slice { batch, bufs, pages, entries } = match self.slice_of(batches, others) {
+    fn bring_home(&self, batches: &mut Vec<Committed>) -> Result<()> {
+        let Slice { batch, bufs, pages, entries } = match self.slice_from(batches) {
             Err(e @ JournalError::Block(_)) => return Err(self.home_fails(e)),
             made => self.or_abort(made)?,
         };
@@ -133,8 +131,7 @@ impl Core {
                 self.is_home(buf, homing.image, *records);
             }
         }
-        let end = batches.last().map_or(0, |last| last.commit);
-        self.freed.take_dead(end).iter().for_each(|buf| self.dirty.remove(buf));
+        self.freed.take_dead(end_of(batches)).iter().for_each(|buf| self.dirty.remove(buf));
         self.stats.lock().checkpoint_blocks += parts.iter().map(|part| part.len() as u64).sum::<u64>();
         Ok(())
     }
@@ -167,6 +164,42 @@ impl Core {
                 each(threads, (count, at_once), "ondol-images", move |n| work(&core, n))
             }
             _ => Ok((0..count).map(|n| work(self, n)).collect()),
+        }
+    }
+
+    /// What the batches have changed. Where that needs a page that is lost, more of them are taken: what is committed later may replace it.
+    fn slice_from(&self, batches: &mut Vec<Committed>) -> Result<Slice> {
+        let mut commits = true;
+        loop {
+            let others = self.freed.begin_checkpoint(end_of(batches));
+            match self.slice_of(batches, others) {
+                Err(JournalError::LostData { .. }) if self.take_more(batches, &mut commits)? => {}
+                made => return made,
+            }
+        }
+    }
+
+    /// Adds as many of what is committed as there are, or, once, what is not committed yet. Whether there was any.
+    fn take_more(&self, batches: &mut Vec<Committed>, commits: &mut bool) -> Result<bool> {
+        let before = batches.len();
+        loop {
+            while batches.len() < 2 * before
+                && let Some(next) = batches.last().and_then(|last| self.log.batch_after(last))
+            {
+                batches.push(next);
+            }
+            if batches.len() > before {
+                return Ok(true);
+            }
+            if self.log.durable() > end_of(batches) + 1 {
+                // Somebody is about to see that his record was voided.
+                thread::yield_now();
+                continue;
+            }
+            match self.log.newest().filter(|_| std::mem::take(commits)) {
+                Some(newest) => self.wait(Tid(newest))?,
+                None => return Ok(false),
+            }
         }
     }
 
@@ -264,6 +297,10 @@ impl Core {
             let image = image.ok_or(JournalError::LostData { block: buf.block })?;
             return Ok(Homing { kind, image, dirty, built, there });
         }
+        if there && !state.logged.needs_base() {
+            // What came later says all of the block.
+            return Ok(Homing { kind, image: Block::default(), dirty: Ranges::default(), built, there });
+        }
         let before = state.logged.before();
         drop(state);
         reach::hit(Place::ImageFromRecords);
@@ -321,6 +358,11 @@ impl Core {
             }
         }
     }
+}
+
+/// Where the last of them is committed.
+fn end_of(batches: &[Committed]) -> u64 {
+    batches.last().map_or(0, |last| last.commit)
 }
 
 /// The next checkpoint seals them again.

@@ -3,6 +3,7 @@
 mod classic;
 mod compressed;
 mod contract;
+mod lost;
 mod older_journal;
 mod scalable;
 mod scalable_brought;

@@ -454,3 +454,13 @@ fn an_update_logs_what_differs() {
     let after = block_of(&*b.crashed(&USUAL), HOME);
     assert_eq!((&after[..512], &after[512..768], &after[1000..1008]), (&[1; 512][..], &wanted[..], &[8; 8][..]));
 }
+
+#[test]
+fn a_lost_page_that_was_replaced_stops_no_checkpoint() {
+    crate::lost::a_lost_page_that_was_replaced_stops_no_checkpoint(&USUAL);
+}
+
+#[test]
+fn a_lost_page_that_was_replaced_stops_no_recovery() {
+    crate::lost::a_lost_page_that_was_replaced_stops_no_recovery(&USUAL);
+}

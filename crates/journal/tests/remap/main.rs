@@ -3,6 +3,8 @@
 #[path = "../journal/contract/mod.rs"]
 #[expect(dead_code, reason = "some of it is for engines with a pool of their own")]
 mod contract;
+#[path = "../journal/lost.rs"]
+mod lost;
 mod own;
 mod recovery;
 mod schedules;
@@ -101,3 +103,13 @@ crate::contract::engine_contract!(
     the_timer_goes_on_when_the_clock_is_set
     a_handle_that_changed_nothing_is_no_work
 );
+
+#[test]
+fn a_lost_page_that_was_replaced_stops_no_checkpoint() {
+    crate::lost::a_lost_page_that_was_replaced_stops_no_checkpoint(&USUAL);
+}
+
+#[test]
+fn a_lost_page_that_was_replaced_stops_no_recovery() {
+    crate::lost::a_lost_page_that_was_replaced_stops_no_recovery(&USUAL);
+}

@@ -36,7 +36,7 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
     let fill = Fill { id: *fills, magic: random.below(8) == 0 };
     let path = name(random);
     let file = if random.below(6) == 0 { File::Handle(random.below(2) as u8) } else { path.clone().into() };
-    match random.below(22) {
+    match random.below(24) {
         0..2 => Op::Create { path, mode: 0o600 + random.below(64) as u16 },
         2 => Op::Unlink { path },
         3..6 => Op::Rename { from: path, to: name(random), how: how(random) },
@@ -56,6 +56,7 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
         17 => Op::Sync,
         18 => Op::Mkdir { path, mode: 0o755 },
         19 => Op::Rmdir { path },
+        20..22 => Op::BringHome,
         _ => Op::Transaction(vec![
             Op::Write { file: path.clone().into(), at: 0, len: 1200, fill },
             Op::Rename { from: path, to: name(random), how: Rename::Replace },

@@ -190,6 +190,13 @@ pub(crate) fn pool_of(bytes: &[u8]) -> Pool {
     Pool::open(Nvm::from_bytes(bytes).unwrap()).unwrap()
 }
 
+/// A pool as these bytes have it, but for the line that has one of them, which is lost.
+pub(crate) fn pool_without(bytes: &[u8], lost: u64) -> Pool {
+    let nvm = Nvm::from_bytes(bytes).unwrap();
+    nvm.poison(lost);
+    Pool::open(nvm).unwrap()
+}
+
 impl Bench {
     pub(crate) fn handle(&self, blocks: u32) -> Handle<'_> {
         Handle::begin(&*self.engine, blocks).expect("journal space")
@@ -213,7 +220,7 @@ impl Bench {
     /// The medium as a crash right now would leave it if everything that was written had arrived.
     pub(crate) fn crashed(&self, rig: &dyn Rig) -> Arc<RamStore> {
         if rig.log() > 0 {
-            return recovered(rig, &self.nvm.as_ref().unwrap().to_bytes().unwrap());
+            return recovered(rig, pool_of(&self.nvm.as_ref().unwrap().to_bytes().unwrap()));
         }
         let after = Arc::new(RamStore::from_bytes(self.store.bytes()));
         rig.recover(after.clone(), self.nvm.as_ref().map(|nvm| pool_of(&nvm.to_bytes().unwrap())));
@@ -239,7 +246,7 @@ impl Bench {
         let sampling = if is_nvm { sampling.spread(&media, &events, |_| false, about) } else { sampling };
         sampling.each(&media, &events, |layers, synced| {
             if rig.log() > 0 {
-                judge(&recovered(rig, &layers[0].to_bytes()), synced);
+                judge(&recovered(rig, pool_of(&layers[0].to_bytes())), synced);
                 return;
             }
             let home = disks::images(&layers[..1]).unwrap().remove(0);
@@ -250,9 +257,8 @@ impl Bench {
     }
 }
 
-/// The image in a pool with these bytes, after recovery from the log in the same pool.
-pub(crate) fn recovered(rig: &dyn Rig, bytes: &[u8]) -> Arc<RamStore> {
-    let pool = pool_of(bytes);
+/// The image in a pool, after recovery from the log in the same pool.
+pub(crate) fn recovered(rig: &dyn Rig, pool: Pool) -> Arc<RamStore> {
     let table = Arc::new(PageTable::attach(&pool).unwrap());
     rig.recover(table.clone(), Some(pool));
     let mut image = vec![0; table.size() as usize];

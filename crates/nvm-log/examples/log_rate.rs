@@ -1,4 +1,4 @@
-//! What a record and its commit cost: `cargo run --release -p ondol-nvm-log --example rate -- [BYTES]`.
+//! What a record and its commit cost: `cargo run --release -p ondol-nvm-log --example log_rate -- [BYTES]`.
 //!
 //! Each thread appends a record of so many bytes and commits it, over and over; beside it the same with one lock around both. The two take turns; medians of five rounds, and the
 //! counts of one.
