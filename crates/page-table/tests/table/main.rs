@@ -6,6 +6,7 @@ mod golden;
 mod hostile;
 mod lending;
 mod model;
+mod pins;
 mod planted;
 mod power;
 mod rig;
