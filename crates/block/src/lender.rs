@@ -1,6 +1,6 @@
 //! Stores that copy on write, and lend their free pages: what is written there becomes a block by a change of the store's map alone.
 
-use crate::{MapPart, PinStats, Pinned, Result};
+use crate::{MapPart, Mapped, PinStats, Pinned, Result};
 
 /// What a store has to lend. Pages are known by number; how their bytes are written and read is the business of whoever knows the memory that they lie in.
 ///
@@ -29,7 +29,7 @@ pub trait PageLender: Send + Sync {
     ///
     /// # Errors
     /// The medium's failure.
-    fn map(&self, _parts: &[MapPart<'_>]) -> Result<Option<Pinned>> {
+    fn map(&self, _parts: &[MapPart<'_>]) -> Result<Option<Box<dyn Mapped>>> {
         Ok(None)
     }
 

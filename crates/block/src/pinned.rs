@@ -29,6 +29,15 @@ pub enum MapPart<'b> {
     Bytes(&'b [u8]),
 }
 
+/// Stored bytes at addresses that lie in a row, as they were when they were mapped.
+pub trait Mapped: Send + Sync {
+    /// All of them.
+    fn bytes(&self) -> &[u8];
+
+    /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call to the kernel, so that reading them takes no page fault. False: the kernel does not.
+    fn enter(&self, at: usize, len: usize) -> bool;
+}
+
 /// How the pins of a store are used now. Pages of the store, a page with two pins twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PinStats {

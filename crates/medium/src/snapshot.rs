@@ -70,6 +70,13 @@ impl Snapshot {
         Ok(Some(Self { stretch, pins: Mutex::new(pins), _mappings: mappings }))
     }
 
+    /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call, so that reading them takes no page fault. False: they lie outside, or the kernel does not.
+    pub fn enter(&self, at: usize, len: usize) -> bool {
+        let first = at / PAGE as usize * PAGE as usize;
+        let end = (at + len).next_multiple_of(PAGE as usize).min(self.len());
+        first < end && self.stretch.enter(first, end - first).is_ok()
+    }
+
     /// Gives a page, by its number in the snapshot, memory of its own, and the medium its page back. False: it has that already, or the kernel has no memory.
     pub fn part(&self, page: u64) -> bool {
         let mut pins = self.pins.lock();

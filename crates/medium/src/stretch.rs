@@ -142,7 +142,17 @@ impl Stretch {
         unsafe { rustix::mm::madvise(to.cast(), len, Advice::LinuxPopulateWrite) }
     }
 
-    /// Whether the kernel can do that.
+    /// Enters `len` bytes at byte `at`, whole pages, in the processor's table.
+    ///
+    /// # Errors
+    /// The kernel's: it cannot do that, or not there.
+    pub(crate) fn enter(&self, at: usize, len: usize) -> rustix::io::Result<()> {
+        let to = self.place(at, len)?;
+        // SAFETY: the range lies in the reservation, and no byte changes.
+        unsafe { rustix::mm::madvise(to.cast(), len, Advice::LinuxPopulateRead) }
+    }
+
+    /// Whether the kernel can part pages.
     pub(crate) fn can_part() -> bool {
         static CAN: OnceLock<bool> = OnceLock::new();
         *CAN.get_or_init(|| {

@@ -52,6 +52,7 @@ mod nvm_meter;
 mod options;
 mod path;
 pub mod pool;
+mod prefault;
 pub mod run;
 mod salvage;
 mod transaction;
@@ -80,6 +81,7 @@ pub use ondol_volume::{
     Rename, Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
+pub use prefault::{MapStats, Prefault};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use transaction::Transaction;
 pub use transfer::{Transferred, export, import};

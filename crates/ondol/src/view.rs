@@ -1,13 +1,17 @@
 //! Files without a copy (papers/4): the stored pages themselves, as slices or at addresses that lie in a row. Design: `docs/design/direct.md`.
 
 use crate::path::at;
+use crate::prefault::{MapStats, Prefault, Windows};
 use crate::{File, Result, Volume};
-use ondol_block::{MapPart, Pinned};
+use ondol_block::{MapPart, Mapped};
 use ondol_journal::JournalError;
 use ondol_volume::{Error as VolumeError, Piece};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::{Bound, Deref, RangeBounds};
+use std::ops::{Bound, Deref, Range, RangeBounds};
+
+/// Bytes of a page.
+const PAGE: u64 = ondol_medium::PAGE;
 
 /// What a hole is read as.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -21,11 +25,13 @@ pub struct View<'v> {
 /// All of a file as it was when [`File::map`] was called: one slice. It does not change, whatever is done to the file.
 pub struct Map<'v> {
     bytes: Bytes,
+    /// Where pages are entered by windows, or were entered at once.
+    windows: Option<Windows>,
     volume: PhantomData<&'v Volume>,
 }
 
 enum Bytes {
-    Mapped(Pinned),
+    Mapped(Box<dyn Mapped>),
     Copied(Vec<u8>),
 }
 
@@ -70,6 +76,25 @@ impl Map<'_> {
     pub fn is_copied(&self) -> bool {
         matches!(self.bytes, Bytes::Copied(_))
     }
+
+    /// Some of the bytes; `None` if there are not so many. With [`Prefault::Windows`], pages that are not in the processor's table come in with those behind them.
+    pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
+        let part = <[u8]>::get(self, range.clone())?;
+        if let (Some(windows), Bytes::Mapped(bytes)) = (&self.windows, &self.bytes) {
+            windows
+                .read(range.start as u64 / PAGE..(range.end as u64).div_ceil(PAGE), |window| enter(&**bytes, window));
+        }
+        Some(part)
+    }
+
+    /// What was entered in the processor's table, but for page faults.
+    pub fn stats(&self) -> MapStats {
+        self.windows.as_ref().map(Windows::stats).unwrap_or_default()
+    }
+}
+
+fn enter(bytes: &dyn Mapped, pages: Range<u64>) -> bool {
+    bytes.enter((pages.start * PAGE) as usize, ((pages.end - pages.start) * PAGE) as usize)
 }
 
 impl Deref for Map<'_> {
@@ -77,7 +102,7 @@ impl Deref for Map<'_> {
 
     fn deref(&self) -> &[u8] {
         match &self.bytes {
-            Bytes::Mapped(bytes) => bytes,
+            Bytes::Mapped(bytes) => bytes.bytes(),
             Bytes::Copied(bytes) => bytes,
         }
     }
@@ -158,6 +183,14 @@ impl<'v> File<'v> {
     /// # Errors
     /// As pread(2); `FileTooBig` for what memory does not hold, where it is a copy.
     pub fn map(&self) -> Result<Map<'v>> {
+        self.map_with(Prefault::Plain)
+    }
+
+    /// As [`File::map`], saying how its pages get into the processor's table.
+    ///
+    /// # Errors
+    /// As [`File::map`].
+    pub fn map_with(&self, prefault: Prefault) -> Result<Map<'v>> {
         self.check_readable()?;
         let lender = self.volume().composed().store.lender();
         let mapped = self.volume().inodes().view_whole(self.ino(), |size, pieces| {
@@ -173,6 +206,17 @@ impl<'v> File<'v> {
             Ok(Bytes::Copied(bytes))
         });
         let bytes = at(self.path(), mapped.and_then(|bytes| bytes))?;
-        Ok(Map { bytes, volume: PhantomData })
+        let mut map = Map { bytes, windows: None, volume: PhantomData };
+        if prefault != Prefault::Plain
+            && let Bytes::Mapped(bytes) = &map.bytes
+        {
+            let pages = (map.len() as u64).div_ceil(PAGE);
+            let windows = Windows::new(pages);
+            if prefault == Prefault::Populate {
+                windows.enter(0..pages, |all| enter(&**bytes, all));
+            }
+            map.windows = Some(windows);
+        }
+        Ok(map)
     }
 }

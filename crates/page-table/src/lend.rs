@@ -5,7 +5,7 @@
 use crate::error::{Result, TableError};
 use crate::format::Config;
 use crate::table::PageTable;
-use ondol_block::{MapPart, PageLender, PinStats, Pinned};
+use ondol_block::{MapPart, Mapped, PageLender, PinStats, Pinned};
 use ondol_medium::PAGE;
 
 /// So great a part of the reserve is not lent, and never less than what one writer takes at once.
@@ -69,7 +69,7 @@ impl PageLender for PageTable {
         self.lease_page(page, bounded).map_err(|e| self.failed("read", 0, PAGE, e))
     }
 
-    fn map(&self, parts: &[MapPart<'_>]) -> ondol_block::Result<Option<Pinned>> {
+    fn map(&self, parts: &[MapPart<'_>]) -> ondol_block::Result<Option<Box<dyn Mapped>>> {
         self.map_parts(parts).map_err(|e| self.failed("read", 0, 0, e))
     }
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::pins::Pins;
 use crate::table::PageTable;
-use ondol_block::{MapPart, Pinned};
+use ondol_block::{MapPart, Mapped};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_medium::{PAGE, Snapshot, Source};
@@ -32,9 +32,13 @@ struct Map {
 /// Who holds a map.
 struct Holder(Arc<Map>);
 
-impl AsRef<[u8]> for Holder {
-    fn as_ref(&self) -> &[u8] {
+impl Mapped for Holder {
+    fn bytes(&self) -> &[u8] {
         self.0.snapshot.as_deref().and_then(|bytes| bytes.get(..self.0.len)).unwrap_or_default()
+    }
+
+    fn enter(&self, at: usize, len: usize) -> bool {
+        self.0.snapshot.as_ref().is_some_and(|snapshot| snapshot.enter(at, len))
     }
 }
 
@@ -88,7 +92,7 @@ impl Pins {
 
 impl PageTable {
     /// Maps parts, as [`ondol_block::PageLender::map`].
-    pub(crate) fn map_parts(&self, parts: &[MapPart<'_>]) -> Result<Option<Pinned>> {
+    pub(crate) fn map_parts(&self, parts: &[MapPart<'_>]) -> Result<Option<Box<dyn Mapped>>> {
         let (mut sources, mut pages, mut at, mut len) = (Vec::<(Source<'_>, u64)>::new(), BTreeMap::new(), 0, 0);
         for part in parts {
             let (source, bytes) = match part {
@@ -117,6 +121,6 @@ impl PageTable {
         let (snapshot, len, pins) = (Some(snapshot), len as usize, self.pins.clone());
         let map = Arc::new(Map { snapshot, len, pages, pins });
         self.pins.maps.add(&map);
-        Ok(Some(Pinned::new(Holder(map), 0)))
+        Ok(Some(Box::new(Holder(map))))
     }
 }

@@ -1,7 +1,7 @@
 //! Views and maps of files in a pool, held while the files change, against a model of them.
 
 use crate::in_nvm::{attached, made};
-use ondol::{Counters, Exchange, Fallocate, File, Map, Options, View, Volume};
+use ondol::{Counters, Exchange, Fallocate, File, Map, MapStats, Options, Prefault, View, Volume};
 use ondol_testkit::image;
 use std::collections::BTreeMap;
 
@@ -328,5 +328,48 @@ fn readers_never_see_half_a_write() {
     });
     let counters = volume.counters();
     assert_eq!((counters.pinned_pages, counters.held_pages), (0, 0));
+    volume.close().unwrap();
+}
+
+/// Page faults of this thread that needed no disk.
+fn faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+/// A map of a file whose pages all lie apart, so that a fault enters one; read page by page. Faults, and what was entered before.
+fn read_mapped(file: &File<'_>, prefault: Prefault, pages: impl Iterator<Item = usize>) -> (u64, MapStats) {
+    let map = file.map_with(prefault).unwrap();
+    assert!(!map.is_copied());
+    let mut taken = 0;
+    for page in pages {
+        let at = page * BLOCK;
+        let bytes = map.get(at..at + 8).unwrap();
+        let before = faults();
+        assert_eq!(std::hint::black_box(bytes)[0], (page / 2) as u8);
+        taken += faults() - before;
+    }
+    (taken, map.stats())
+}
+
+/// Real faults are counted: each page costs one, and none that was entered before.
+#[test]
+fn pages_that_were_entered_take_no_fault() {
+    let (media, _) = attached(&made(), None);
+    let volume = opened(&media, "journal=remap");
+    let (file, beside) = (file(&volume, "/a"), file(&volume, "/b"));
+    for page in 0..256 {
+        file.write_all_at(&[(page / 2) as u8; BLOCK], (page * BLOCK) as u64).unwrap();
+        beside.write_all_at(&[9; BLOCK], (page * BLOCK) as u64).unwrap();
+    }
+    let (plain, nothing) = read_mapped(&file, Prefault::Plain, 0..256);
+    assert_eq!((plain, nothing), (256, MapStats::default()));
+    let populated = read_mapped(&file, Prefault::Populate, 0..256);
+    assert_eq!(populated, (0, MapStats { windows: 1, pages: 256 }));
+    let windows = read_mapped(&file, Prefault::Windows, 0..256);
+    assert_eq!(windows, (0, MapStats { windows: 18, pages: 256 }));
+    let worst = read_mapped(&file, Prefault::Windows, (0..256).step_by(16));
+    assert_eq!(worst, (0, MapStats { windows: 16, pages: 64 }));
+    drop((file, beside));
     volume.close().unwrap();
 }

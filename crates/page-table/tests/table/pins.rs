@@ -1,7 +1,7 @@
 //! Views and maps of a table that are held while it changes, against a model; and what becomes of their pages.
 
 use crate::rig::{PAGE, fill, page};
-use ondol_block::{BlockStore, MapPart, PageLender, Pin, PinStats, Pinned};
+use ondol_block::{BlockStore, MapPart, Mapped, PageLender, Pin, PinStats, Pinned};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{Nvm, Pool, PoolSpec};
@@ -37,7 +37,7 @@ fn pinned(table: &PageTable, block: u64, blocks: u64, bounded: bool) -> Option<P
 }
 
 /// A map of one block.
-fn mapped(table: &PageTable, block: u64) -> Option<Pinned> {
+fn mapped(table: &PageTable, block: u64) -> Option<Box<dyn Mapped>> {
     let bytes = pinned(table, block, 1, false)?;
     lender(table).map(&[MapPart::Place(bytes.place(), P)]).unwrap()
 }
@@ -112,7 +112,7 @@ fn maps_give_pages_back_when_they_are_needed() {
     assert!(pins(&table).parted > 30 * BLOCKS, "{:?}", pins(&table));
     let most = lender(&table).most_lent();
     let lent = lender(&table).lend(most).unwrap().expect("maps make room");
-    assert!(maps.iter().all(|(map, expected)| map.chunks(PAGE).all(|page| page == expected)));
+    assert!(maps.iter().all(|(map, expected)| map.bytes().chunks(PAGE).all(|page| page == expected)));
     assert!(view[..] == page(1));
     lender(&table).give(&lent);
     drop((maps, view));
@@ -131,7 +131,7 @@ fn a_table_with_pins_is_not_made_flat_and_views_outlive_it() {
     let map = mapped(&table, 0).unwrap();
     drop(table);
     drop(pool);
-    assert!(view[..] == page(2) && map[..] == page(9));
+    assert!(view[..] == page(2) && map.bytes() == page(9));
 }
 
 /// What lies in a page that a transaction was cut off in is another than what it holds: it is read, not lent.
@@ -172,7 +172,7 @@ struct Run {
     table: PageTable,
     model: Vec<Vec<u8>>,
     views: Vec<(Pinned, Vec<u8>)>,
-    maps: Vec<(Pinned, Vec<u8>)>,
+    maps: Vec<(Box<dyn Mapped>, Vec<u8>)>,
     random: Random,
     seen: Seen,
 }
@@ -232,9 +232,11 @@ impl Run {
             }
             8 | 9 => self.look(block)?,
             _ => {
-                let of = if self.random.below(2) == 0 { &mut self.views } else { &mut self.maps };
-                if !of.is_empty() {
-                    of.swap_remove(self.random.below(of.len() as u64) as usize);
+                let (views, maps) = (self.views.len() as u64, self.maps.len() as u64);
+                match self.random.below(2) {
+                    0 if views > 0 => drop(self.views.swap_remove(self.random.below(views) as usize)),
+                    1 if maps > 0 => drop(self.maps.swap_remove(self.random.below(maps) as usize)),
+                    _ => {}
                 }
             }
         }
@@ -271,8 +273,10 @@ impl Run {
         if all != self.model.concat() {
             return Err("the table is not what was written".into());
         }
-        if let Some(at) = self.views.iter().chain(&self.maps).position(|(seen, was)| seen[..] != was[..]) {
-            return Err(format!("what was lent as number {at} has changed"));
+        let is_same = |(seen, was): (&[u8], &Vec<u8>)| seen == was;
+        let views = self.views.iter().map(|(view, was)| (&view[..], was));
+        if !views.chain(self.maps.iter().map(|(map, was)| (map.bytes(), was))).all(is_same) {
+            return Err("what was lent has changed".into());
         }
         self.seen.held = self.seen.held.max(pins(&self.table).held);
         Ok(())
@@ -342,7 +346,7 @@ fn tasks(table: &Arc<PageTable>) -> Vec<Task> {
             let first = view.to_vec();
             let map = lender(table).map(&[MapPart::Place(view.place(), P)]).unwrap();
             ondol_env::sync::thread::yield_now();
-            assert!(view[..] == first && map.is_none_or(|map| map[..] == first), "block {block} changed");
+            assert!(view[..] == first && map.is_none_or(|map| map.bytes() == first), "block {block} changed");
             // Each store makes all its bytes one.
             assert!(first[..2048].iter().all(|byte| *byte == first[0]), "block {block} is torn");
         }
