@@ -9,6 +9,7 @@ use crate::stretch::Stretch;
 use crate::windows::Mappings;
 use crate::{Nvm, PAGE, Result};
 use ondol_env::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 
 /// Where some pages of a snapshot come from.
@@ -26,8 +27,8 @@ pub enum Source<'b> {
 #[derive(Debug)]
 pub struct Snapshot {
     stretch: Stretch,
-    /// Of each page the pin, until it is parted.
-    pins: Mutex<Vec<Option<Pinned>>>,
+    /// Of each page of the medium the pin, until it is parted. Of holes there is nothing, however long they are.
+    pins: Mutex<BTreeMap<u64, Pinned>>,
     _mappings: Mappings,
 }
 
@@ -47,14 +48,15 @@ impl Snapshot {
             _ => None,
         });
         let Ok(mut stretch) = Stretch::reserve(bytes, congruent.unwrap_or_default()) else { return Ok(None) };
-        let (mut pins, mut at) = (Vec::with_capacity(pages as usize), 0);
+        let (mut pins, mut at) = (BTreeMap::new(), 0);
         for (source, pages) in parts {
             let len = (pages * PAGE) as usize;
             let mapped = match source {
                 Source::Medium(offset) => {
+                    let first = at as u64 / PAGE;
                     for page in 0..*pages {
                         let Some(pin) = nvm.pin(offset + page * PAGE, PAGE)? else { return Ok(None) };
-                        pins.push(Some(pin));
+                        pins.insert(first + page, pin);
                     }
                     stretch.map_private(at, len, file, *offset)
                 }
@@ -65,7 +67,6 @@ impl Snapshot {
                 return Ok(None);
             }
             at += len;
-            pins.resize_with(at / PAGE as usize, || None);
         }
         Ok(Some(Self { stretch, pins: Mutex::new(pins), _mappings: mappings }))
     }
@@ -80,10 +81,9 @@ impl Snapshot {
     /// Gives a page, by its number in the snapshot, memory of its own, and the medium its page back. False: it has that already, or the kernel has no memory.
     pub fn part(&self, page: u64) -> bool {
         let mut pins = self.pins.lock();
-        let Some(pin) = pins.get_mut(page as usize).filter(|pin| pin.is_some()) else { return false };
-        let is_parted = self.stretch.part((page * PAGE) as usize, PAGE as usize).is_ok();
+        let is_parted = pins.contains_key(&page) && self.stretch.part((page * PAGE) as usize, PAGE as usize).is_ok();
         if is_parted {
-            *pin = None;
+            pins.remove(&page);
         }
         is_parted
     }

@@ -12,6 +12,8 @@ use std::ops::Range;
 /// Pages of the smallest window, and of the largest.
 const LEAST: u64 = 4;
 const MOST: u64 = 16;
+/// So many pages are known of a map; what lies behind, in a file of more than 64 GiB, is read by faults.
+const KNOWN: u64 = 1 << 24;
 
 /// How pages of a map get into the processor's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +21,7 @@ pub enum Prefault {
     /// By page faults, as they are read. The kernel may enter neighbours with each.
     #[default]
     Plain,
-    /// All when the map is made.
+    /// All that is stored, when the map is made. Holes are not: they would take memory for that.
     Populate,
     /// By windows of 4 to 16 pages, where [`crate::Map::get`] reads: if what is read next lies behind the last window, the next is twice as long; otherwise half as long.
     Windows,
@@ -68,12 +70,12 @@ impl Last {
 
 impl Windows {
     pub(crate) fn new(pages: u64) -> Self {
-        let entered = (0..pages.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let entered = (0..pages.min(KNOWN).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Self { pages, entered, last: Mutex::default(), windows: AtomicU64::new(0), entries: AtomicU64::new(0) }
     }
 
     fn is_entered(&self, page: u64) -> bool {
-        self.entered[page as usize / 64].load(Acquire) >> (page % 64) & 1 == 1
+        self.entered.get(page as usize / 64).is_none_or(|word| word.load(Acquire) >> (page % 64) & 1 == 1)
     }
 
     /// Has `enter` enter windows until all of these pages were in one. What the kernel refuses is read by faults.
@@ -96,7 +98,7 @@ impl Windows {
         enter(window.clone());
         for page in window {
             let bit = 1 << (page % 64);
-            let was = self.entered[page as usize / 64].fetch_or(bit, Release);
+            let was = self.entered.get(page as usize / 64).map_or(0, |word| word.fetch_or(bit, Release));
             self.entries.fetch_add(u64::from(was & bit == 0), Relaxed);
         }
     }

@@ -93,6 +93,21 @@ impl Map<'_> {
     }
 }
 
+/// Pages of a map of these pieces that are no holes.
+fn stored(pieces: &[Piece]) -> Vec<Range<u64>> {
+    let (mut stored, mut at) = (Vec::<Range<u64>>::new(), 0);
+    for piece in pieces {
+        let (first, behind) = (at / PAGE, (at + piece.len()).div_ceil(PAGE));
+        match stored.last_mut() {
+            _ if piece.bytes().is_none() => {}
+            Some(last) if last.end == first => last.end = behind,
+            _ => stored.push(first..behind),
+        }
+        at += piece.len();
+    }
+    stored
+}
+
 fn enter(bytes: &dyn Mapped, pages: Range<u64>) -> bool {
     bytes.enter((pages.start * PAGE) as usize, ((pages.end - pages.start) * PAGE) as usize)
 }
@@ -196,25 +211,21 @@ impl<'v> File<'v> {
         let mapped = self.volume().inodes().view_whole(self.ino(), |size, pieces| {
             let parts: Vec<MapPart<'_>> = pieces.iter().map(Piece::part).collect();
             if let Some(bytes) = lender.map_or(Ok(None), |lender| lender.map(&parts)).map_err(JournalError::from)? {
-                return Ok(Bytes::Mapped(bytes));
+                let at_once = if prefault == Prefault::Populate { stored(&pieces) } else { Vec::new() };
+                return Ok((Bytes::Mapped(bytes), at_once));
             }
             let mut bytes = Vec::new();
             let len = usize::try_from(size).map_err(|_| VolumeError::FileTooBig)?;
             bytes.try_reserve_exact(len).map_err(|_| VolumeError::FileTooBig)?;
             let view = View { pieces, volume: PhantomData };
             view.slices().for_each(|slice| bytes.extend_from_slice(slice));
-            Ok(Bytes::Copied(bytes))
+            Ok((Bytes::Copied(bytes), Vec::new()))
         });
-        let bytes = at(self.path(), mapped.and_then(|bytes| bytes))?;
+        let (bytes, at_once) = at(self.path(), mapped.and_then(|mapped| mapped))?;
         let mut map = Map { bytes, windows: None, volume: PhantomData };
-        if prefault != Prefault::Plain
-            && let Bytes::Mapped(bytes) = &map.bytes
-        {
-            let pages = (map.len() as u64).div_ceil(PAGE);
-            let windows = Windows::new(pages);
-            if prefault == Prefault::Populate {
-                windows.enter(0..pages, |all| enter(&**bytes, all));
-            }
+        if let (Bytes::Mapped(bytes), true) = (&map.bytes, prefault != Prefault::Plain) {
+            let windows = Windows::new((map.len() as u64).div_ceil(PAGE));
+            at_once.into_iter().for_each(|pages| windows.enter(pages, |pages| enter(&**bytes, pages)));
             map.windows = Some(windows);
         }
         Ok(map)

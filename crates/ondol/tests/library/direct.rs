@@ -373,3 +373,24 @@ fn pages_that_were_entered_take_no_fault() {
     drop((file, beside));
     volume.close().unwrap();
 }
+
+/// However long holes are, they take no memory.
+#[test]
+fn a_hole_of_terabytes_is_mapped() {
+    let (media, _) = attached(&made(), None);
+    let volume = opened(&media, "journal=remap");
+    let (file, size) = (file(&volume, "/a"), 8usize << 40);
+    file.write_all_at(b"head", 0).unwrap();
+    file.write_all_at(b"end", size as u64 - 3).unwrap();
+    for prefault in [Prefault::Plain, Prefault::Populate, Prefault::Windows] {
+        let map = file.map_with(prefault).unwrap();
+        assert!(!map.is_copied() && map.len() == size);
+        let parts = [0..4, size / 2..size / 2 + 4, size - 4..size].map(|range| map.get(range).unwrap().to_vec());
+        assert_eq!(parts, [b"head".to_vec(), vec![0; 4], b"\0end".to_vec()]);
+        assert!(map.get(size - 1..size + 1).is_none());
+    }
+    assert_eq!(file.map_with(Prefault::Populate).unwrap().stats(), MapStats { windows: 2, pages: 2 });
+    assert_eq!(file.view(size as u64 / 2..size as u64 / 2 + 200_000).unwrap().slices().count(), 4);
+    drop(file);
+    volume.close().unwrap();
+}
