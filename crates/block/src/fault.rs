@@ -1,6 +1,6 @@
 //! Failing on purpose: errors at the n-th read, write or flush.
 
-use crate::{BlockError, BlockStats, BlockStore, Caps, PageLender, Result};
+use crate::{BlockError, BlockStats, BlockStore, Caps, PageLender, Pin, Result};
 use ondol_env::sync::Mutex;
 use std::io::{Error, IoSlice};
 
@@ -108,6 +108,12 @@ impl<S: BlockStore> BlockStore for Faulty<S> {
     fn discard(&self, offset: u64, len: u64) -> Result<bool> {
         self.trip("discard", offset, len)?;
         self.inner.discard(offset, len)
+    }
+
+    /// Fails as a read does.
+    fn pin(&self, offset: u64, len: u64, bounded: bool) -> Result<Option<Pin>> {
+        self.trip("read", offset, len)?;
+        self.inner.pin(offset, len, bounded)
     }
 
     /// Fails as a write does.

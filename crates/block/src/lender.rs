@@ -1,6 +1,6 @@
 //! Stores that copy on write, and lend their free pages: what is written there becomes a block by a change of the store's map alone.
 
-use crate::Result;
+use crate::{MapPart, Mapped, PinStats, Pinned, Result};
 
 /// What a store has to lend. Pages are known by number; how their bytes are written and read is the business of whoever knows the memory that they lie in.
 ///
@@ -14,6 +14,29 @@ pub trait PageLender: Send + Sync {
 
     /// How many can be, so that whoever writes in other ways always finds pages.
     fn most_lent(&self) -> u64;
+
+    /// Lends the bytes of a page that is lent, or that an entry names, for as long as the caller wants: it is filled, and stays that until this returns. `None`, `bounded`: as
+    /// [`crate::BlockStore::pin`].
+    ///
+    /// # Errors
+    /// The medium's failure.
+    fn pin_page(&self, _page: u32, _bounded: bool) -> Result<Option<Pinned>> {
+        Ok(None)
+    }
+
+    /// Maps parts one behind the other, each whole pages but for the last one, so that they are one slice. It stays what it is, and its pages are given back when the store needs them. What it takes from places must be pinned
+    /// until this returns. `None`: that cannot be, and they are to be copied.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    fn map(&self, _parts: &[MapPart<'_>]) -> Result<Option<Box<dyn Mapped>>> {
+        Ok(None)
+    }
+
+    /// How pins are used now.
+    fn pins(&self) -> PinStats {
+        PinStats::default()
+    }
 
     /// Lends `count` pages that no entry names; `None` when there are not so many.
     ///

@@ -3,7 +3,7 @@
 //! ```text
 //!   journal engines, volume
 //!            |
-//!       BlockStore          read, borrow, write, flush, discard, exchange + Caps; PageLender of stores that copy on write
+//!       BlockStore          read, borrow, pin, write, flush, discard, exchange + Caps; PageLender of stores that copy on write
 //!            |
 //!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore / ModelStore (wrap others)
 //! ```
@@ -20,6 +20,7 @@ mod lender;
 pub mod model;
 mod overlay;
 pub mod passed;
+mod pinned;
 mod ram;
 mod record;
 mod stats;
@@ -32,6 +33,7 @@ pub use join::JoinedStore;
 pub use layer::LayerStore;
 pub use lender::PageLender;
 pub use overlay::OverlayStore;
+pub use pinned::{MapPart, Mapped, Pin, PinStats, Pinned};
 pub use ram::RamStore;
 pub use record::Recorder;
 pub use stats::{BlockStats, Counters};

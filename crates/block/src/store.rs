@@ -1,6 +1,6 @@
 //! The trait.
 
-use crate::{BlockError, BlockStats, PageLender, Result};
+use crate::{BlockError, BlockStats, PageLender, Pin, Result};
 use std::io::IoSlice;
 
 /// What a store can do beyond reading and writing; the facade refuses an engine that its home cannot carry.
@@ -58,6 +58,15 @@ pub trait BlockStore: Send + Sync {
         self.read(offset, &mut buf)?;
         f(&buf);
         Ok(())
+    }
+
+    /// Lends stored bytes from `offset` on, up to `len`, which is above 0, as they are now, for as long as the caller wants: at least one. `None`: the store has none to lend, or has lent as much
+    /// as it may, and they are to be read. `bounded`: they may be held for long, so they count among those that the store may lend; otherwise they are given back before anything waits for it.
+    ///
+    /// # Errors
+    /// As [`BlockStore::read`].
+    fn pin(&self, _offset: u64, _len: u64, _bounded: bool) -> Result<Option<Pin>> {
+        Ok(None)
     }
 
     /// Writes `bufs` one after the other from byte `offset`. When this returns, readers see the bytes; nothing is

@@ -9,6 +9,7 @@ use crate::clock::{Clock, Look};
 use crate::handle::Base;
 use crate::scalable::Logged;
 use crate::{Client, Kind, Patches, Ranges, Result, Tid};
+use ondol_block::Pinned;
 use ondol_env::apart::{Apart, shard_of};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -51,6 +52,10 @@ pub(crate) trait Home: Send + Sync {
     /// Reads bytes of a block that lie neither in memory nor where the store has the block. False: they do not.
     fn read_elsewhere(&self, _block: u64, _offset: usize, _into: &mut [u8]) -> Result<bool> {
         Ok(false)
+    }
+    /// Lends the page that has a block which lies neither in memory nor where the store has it. `None`: there is none; `Some(None)`: it cannot be lent now.
+    fn pin_elsewhere(&self, _block: u64, _bounded: bool) -> Result<Option<Option<Pinned>>> {
+        Ok(None)
     }
 }
 
@@ -275,6 +280,11 @@ impl Cache {
     /// As [`Home::read_elsewhere`].
     pub(crate) fn read_elsewhere(&self, block: u64, offset: usize, into: &mut [u8]) -> Result<bool> {
         self.home.read_elsewhere(block, offset, into)
+    }
+
+    /// As [`Home::pin_elsewhere`].
+    pub(crate) fn pin_elsewhere(&self, block: u64, bounded: bool) -> Result<Option<Option<Pinned>>> {
+        self.home.pin_elsewhere(block, bounded)
     }
 
     /// Whether the running or the committing transaction, or an open handle, has the block.

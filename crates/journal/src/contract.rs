@@ -1,6 +1,6 @@
 //! The contract between the volume and a journal engine.
 
-use crate::{Block, Cache, Corrupt, JournalError, Ranges, Result, WriteSet};
+use crate::{Block, Cache, Corrupt, JournalError, Piece, Ranges, Result, WriteSet};
 use ondol_env::Step;
 use ondol_env::sync::Arc;
 use std::ops::Range;
@@ -256,6 +256,13 @@ pub trait Engine: Send + Sync {
     /// # Errors
     /// The store's failure.
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()>;
+
+    /// Lends `len` bytes of data starting `offset` bytes into `block`, which may span many consecutive blocks, as pieces behind those that are there: the newest contents where they lie, and copies of what cannot be
+    /// lent. `bounded`: as [`ondol_block::BlockStore::pin`].
+    ///
+    /// # Errors
+    /// The store's failure.
+    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()>;
 
     /// Lets the store have the room of `extent`, whose blocks are free in all that is durable; nobody may allocate them before
     /// this returns. False when the store keeps it.

@@ -3,6 +3,7 @@
 use crate::Block;
 use crate::cache::{Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
+use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::Step;
@@ -78,6 +79,10 @@ impl Engine for ReadOnlyEngine {
     fn journal_data(&self) {}
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
         Ok(self.source.store.read(block * self.source.block_size as u64 + offset as u64, buf)?)
+    }
+    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
+        let (store, block_size) = (&*self.source.store, self.source.block_size);
+        Sources { cache: None, store, block_size, bounded }.view(block, offset, len, pieces)
     }
     fn discard(&self, _extent: Extent) -> Result<bool> {
         refused()

@@ -75,6 +75,14 @@ pub enum NvmError {
         /// First byte of the line.
         offset: u64,
     },
+    /// Somebody reads the page in place.
+    #[error("the page at byte {offset} of {name} is pinned by a reader, and is not stored to")]
+    Pinned {
+        /// The medium, as the user named it.
+        name: String,
+        /// First byte of the page.
+        offset: u64,
+    },
     /// The medium was opened for reading only.
     #[error("{name} is open read-only")]
     ReadOnly {

@@ -60,6 +60,8 @@
 //!
 //! [`Windows`] show ranges of a medium at addresses that lie in a row.
 //!
+//! [`Nvm::pin`] lends pages as slices of the stored bytes, which nobody stores to meanwhile; [`Snapshot`] has pages at addresses that lie in a row, as they were when it was made.
+//!
 //! [`loops`] asks the kernel what a loop device shows.
 #![deny(unsafe_code)]
 
@@ -79,18 +81,23 @@ mod nvm;
 mod open;
 mod order;
 mod persist;
+mod pin;
+mod pinnable;
+#[cfg(test)]
+mod pinnable_tests;
 mod poison;
 mod pool;
 mod record;
 mod shared;
+mod snapshot;
 mod stats;
 mod stretch;
 mod windows;
 
-/// What threads meet in at a gate.
+/// What threads meet in at a gate, and in the words of pages.
 mod meeting {
     pub(crate) use ondol_env::apart::{Apart, STRIPES, stripe};
-    pub(crate) use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    pub(crate) use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
     pub(crate) use ondol_env::sync::thread::yield_now;
 }
 
@@ -103,9 +110,11 @@ pub use nvm::Nvm;
 pub use open::{Access, NvmOptions};
 pub use order::{Fenced, Published, Stored, WrittenBack};
 pub use persist::Instructions;
+pub use pin::Pinned;
 pub use pool::{
     AREAS_START, Area, AreaKind, HEADERS, Header, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec, inspect,
 };
+pub use snapshot::{Snapshot, Source};
 pub use stats::NvmStats;
 pub use windows::{ClosedWindows, Windows, WindowsSpec, WindowsStats, most_mappings};
 

@@ -4,6 +4,7 @@ use crate::detect::Device;
 use crate::map::Map;
 use crate::model::Pace;
 use crate::open::{Access, resolve};
+use crate::pinnable::{Pinnable, Storing};
 use crate::poison::Poison;
 use crate::record::Recorder;
 use crate::stats::{LINE, Stats};
@@ -39,6 +40,9 @@ pub struct Nvm {
     stopped: AtomicBool,
     /// Holds the lock, and is what windows show.
     file: Option<File>,
+    /// Other processes store to it.
+    joint: bool,
+    pinnable: Option<Pinnable>,
 }
 
 impl Nvm {
@@ -57,12 +61,15 @@ impl Nvm {
             read_only: false,
             stopped: AtomicBool::new(false),
             file: None,
+            joint: false,
+            pinnable: None,
         }
     }
 
     pub(crate) fn held(mut self, file: File, access: Access, chosen: bool) -> Self {
         // The mapping keeps the open description, and so its lock.
-        self.file = Some(file).filter(|_| access != Access::Joint);
+        self.joint = access == Access::Joint;
+        self.file = Some(file).filter(|_| !self.joint);
         (self.read_only, self.chosen) = (access == Access::Read, chosen);
         self
     }
@@ -200,9 +207,7 @@ impl Nvm {
     /// `OutOfRange`, `Poisoned`.
     pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         let bytes = self.check("read", offset, buf.len() as u64)?;
-        if let Some(line) = self.poison.first(bytes) {
-            return Err(self.poisoned_line(line));
-        }
+        self.require_whole(bytes)?;
         memory::read(self.map.words(), offset as usize, buf);
         self.was_read(buf.len() as u64);
         Ok(())
@@ -265,7 +270,7 @@ impl Nvm {
 
     /// Stores through the caches.
     pub(crate) fn put(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.may_store(offset, bytes.len() as u64)?;
+        let _storing = self.may_store(offset, bytes.len() as u64)?;
         let store = || memory::store(self.map.words(), offset as usize, bytes);
         match &self.recorder {
             Some(recorder) => recorder.store(|| (store(), Some((offset, bytes.into())))),
@@ -277,7 +282,7 @@ impl Nvm {
 
     /// Copies whole lines, beginning at a line, past the caches.
     pub(crate) fn put_lines(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.may_store(offset, bytes.len() as u64)?;
+        let _storing = self.may_store(offset, bytes.len() as u64)?;
         let start = offset as usize / 8;
         let words = self.map.words().get(start..start + bytes.len() / 8).unwrap_or_default();
         let copy = || persist::copy_lines(words, bytes);
@@ -295,7 +300,7 @@ impl Nvm {
 
     /// Changes the word at `offset` in one step by `change`, which returns its answer and whether the word is new.
     pub(crate) fn change_word<T>(&self, offset: u64, change: impl FnOnce(&AtomicU64) -> (T, Option<u64>)) -> Result<T> {
-        self.may_store(offset, 8)?;
+        let _storing = self.may_store(offset, 8)?;
         let word = self.word("store", offset)?;
         let changed = || {
             let (answer, new) = change(word);
@@ -357,23 +362,43 @@ impl Nvm {
         if !offset.is_multiple_of(8) {
             return Err(NvmError::Misaligned { name: self.name.clone(), offset });
         }
-        if let Some(line) = self.poison.first(bytes) {
-            return Err(self.poisoned_line(line));
-        }
+        self.require_whole(bytes)?;
         let word = self.map.words().get(offset as usize / 8);
         word.ok_or_else(|| self.out_of_range(op, offset, 8))
     }
 
-    fn may_store(&self, offset: u64, len: u64) -> Result<()> {
+    /// The store is over when what is returned is dropped.
+    fn may_store(&self, offset: u64, len: u64) -> Result<Option<Storing<'_>>> {
         let bytes = self.check("store", offset, len)?;
         if self.read_only {
             return Err(NvmError::ReadOnly { name: self.name.clone() });
         }
+        let entered = self.pinnable.as_ref().map(|pages| pages.store(&bytes)).transpose();
+        let storing = entered.map_err(|page| NvmError::Pinned { name: self.name.clone(), offset: page * PAGE })?;
         if let Some(line) = self.poison.first_partial(&bytes) {
             return Err(self.poisoned_line(line));
         }
         self.poison.heal(&bytes);
-        Ok(())
+        Ok(storing)
+    }
+
+    /// Pages in these bytes can be pinned from now on, and no others, if nobody else stores to the medium.
+    pub(crate) fn make_pinnable(&mut self, bytes: Option<Range<u64>>) {
+        self.pinnable = bytes.filter(|_| !self.joint).map(|bytes| Pinnable::new(&bytes));
+    }
+
+    pub(crate) fn pinnable(&self) -> Option<&Pinnable> {
+        self.pinnable.as_ref()
+    }
+
+    /// The first byte of the mapping.
+    pub(crate) fn base(&self) -> *const AtomicU64 {
+        self.map.words().as_ptr()
+    }
+
+    /// Refuses what has lost lines.
+    pub(crate) fn require_whole(&self, bytes: Range<u64>) -> Result<()> {
+        self.poison.first(bytes).map_or(Ok(()), |line| Err(self.poisoned_line(line)))
     }
 
     pub(crate) fn check(&self, op: &'static str, offset: u64, len: u64) -> Result<Range<u64>> {

@@ -2,10 +2,11 @@
 #![expect(unsafe_code, reason = "maps memory")]
 
 use crate::PAGE;
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::fs::File;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 /// Addresses are chosen to fit to the file's bytes modulo this, so that a large page of the file can be one of the processor's.
@@ -74,11 +75,29 @@ impl Stretch {
         offset: u64,
         populate: bool,
     ) -> rustix::io::Result<()> {
-        let flags = MapFlags::SHARED | MapFlags::FIXED;
-        let flags = if populate { flags | MapFlags::POPULATE } else { flags };
+        let flags = if populate { MapFlags::SHARED | MapFlags::POPULATE } else { MapFlags::SHARED };
+        self.map_as(at, len, (ProtFlags::READ, flags), (file, offset))
+    }
+
+    /// As [`Stretch::map`], so that pages can be parted from the file's. What is stored to those of the file shows until then.
+    ///
+    /// # Errors
+    /// As [`Stretch::map`]; nothing may follow but dropping it.
+    pub(crate) fn map_private(&mut self, at: usize, len: usize, file: &File, offset: u64) -> rustix::io::Result<()> {
+        // Writable for the kernel, which copies a page as if it was stored to. Nobody else stores.
+        self.map_as(at, len, (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE), (file, offset))
+    }
+
+    fn map_as(
+        &mut self,
+        at: usize,
+        len: usize,
+        (prot, flags): (ProtFlags, MapFlags),
+        (file, offset): (&File, u64),
+    ) -> rustix::io::Result<()> {
         let to = self.place(at, len)?;
         // SAFETY: the range lies in the reservation, which is ours, and no reference to its words is alive beside `&mut self`.
-        let mapped = unsafe { rustix::mm::mmap(to.cast(), len, ProtFlags::READ, flags, file, offset) };
+        let mapped = unsafe { rustix::mm::mmap(to.cast(), len, prot, flags | MapFlags::FIXED, file, offset) };
         if mapped.is_err_and(|e| e != rustix::io::Errno::NOMEM) {
             // Where the file refuses, what was there is gone already. Too many mappings are refused before that.
             self.hole = self.first + at..self.first + at + len;
@@ -95,6 +114,63 @@ impl Stretch {
         // SAFETY: as in `map`.
         let mapped = unsafe { rustix::mm::mmap_anonymous(to.cast(), len, ProtFlags::READ, ZEROS | MapFlags::FIXED) };
         mapped.map(drop)
+    }
+
+    /// Puts a copy of `bytes`, then zeros, in the place of `len` bytes at byte `at`, whole pages.
+    ///
+    /// # Errors
+    /// As [`Stretch::map`].
+    pub(crate) fn put(&mut self, at: usize, len: usize, bytes: &[u8]) -> rustix::io::Result<()> {
+        let to = self.place(at, len)?;
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
+        let bytes = bytes.get(..len).unwrap_or(bytes);
+        // SAFETY: as in `map`; the new memory is as long as `len`, writable, and nobody else knows it.
+        unsafe {
+            rustix::mm::mmap_anonymous(to.cast(), len, prot, flags)?;
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        Ok(())
+    }
+
+    /// Gives `len` bytes at byte `at`, whole pages that were mapped by [`Stretch::map_private`], memory of their own that holds the same.
+    ///
+    /// # Errors
+    /// The kernel has no memory.
+    pub(crate) fn part(&self, at: usize, len: usize) -> rustix::io::Result<()> {
+        let to = self.place(at, len)?;
+        // SAFETY: the range lies in the reservation. Every byte stays what it is, for all who read meanwhile.
+        unsafe { rustix::mm::madvise(to.cast(), len, Advice::LinuxPopulateWrite) }
+    }
+
+    /// Enters `len` bytes at byte `at`, whole pages, in the processor's table.
+    ///
+    /// # Errors
+    /// The kernel's: it cannot do that, or not there.
+    pub(crate) fn enter(&self, at: usize, len: usize) -> rustix::io::Result<()> {
+        let to = self.place(at, len)?;
+        // SAFETY: the range lies in the reservation, and no byte changes.
+        unsafe { rustix::mm::madvise(to.cast(), len, Advice::LinuxPopulateRead) }
+    }
+
+    /// Whether the kernel can part pages.
+    pub(crate) fn can_part() -> bool {
+        static CAN: OnceLock<bool> = OnceLock::new();
+        *CAN.get_or_init(|| {
+            let stretch = Self::reserve(PAGE as usize, 0);
+            stretch.is_ok_and(|mut stretch| {
+                stretch.put(0, PAGE as usize, &[1]).is_ok() && stretch.part(0, PAGE as usize).is_ok()
+            })
+        })
+    }
+
+    /// All bytes.
+    ///
+    /// # Safety
+    /// Nobody stores to a page that is mapped here as long as the slice lives, unless it was parted.
+    pub(crate) unsafe fn bytes(&self) -> &[u8] {
+        let len = std::mem::size_of_val(self.words());
+        // SAFETY: as for `words`, and bytes do not change, says the caller.
+        unsafe { std::slice::from_raw_parts(self.whole.as_ptr().add(self.first), len) }
     }
 
     /// Gives all mappings back and reserves addresses anew, of which there were too many mappings or none. If the kernel refuses that, too, nothing can be read

@@ -93,6 +93,25 @@ pub fn most_mappings() -> u64 {
     })
 }
 
+/// Mappings that something else than windows takes of those of the process.
+#[derive(Debug)]
+pub(crate) struct Mappings(u64);
+
+impl Mappings {
+    /// So many, and those of a reservation. `None`: all windows and others would have more than they may.
+    pub(crate) fn take(count: u64) -> Option<Self> {
+        let count = count + RESERVED;
+        let more = |now: u64| Some(now + count).filter(|all| *all <= most_mappings());
+        IN_USE.fetch_update(Relaxed, Relaxed, more).ok().map(|_| Self(count))
+    }
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        IN_USE.fetch_sub(self.0, Relaxed);
+    }
+}
+
 impl Windows {
     /// Reserves addresses. Nothing is shown yet.
     ///

@@ -161,6 +161,16 @@ pub struct File<'v> {
     position: u64,
 }
 
+impl<'v> File<'v> {
+    pub(crate) fn volume(&self) -> &'v Volume {
+        self.volume
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
 impl File<'_> {
     /// Its inode number.
     pub fn ino(&self) -> Ino {
@@ -245,7 +255,7 @@ impl File<'_> {
         at(&self.path, self.volume.inodes().fsync(self.ino, true))
     }
 
-    fn check_readable(&self) -> Result<()> {
+    pub(crate) fn check_readable(&self) -> Result<()> {
         if self.readable {
             return Ok(());
         }

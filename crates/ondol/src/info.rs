@@ -141,6 +141,12 @@ pub struct Counters {
     pub cache_misses: u64,
     pub cached_blocks: u64,
     pub cached_inodes: u64,
+    pub view_lent_bytes: u64,
+    pub view_copied_bytes: u64,
+    pub pinned_pages: u64,
+    pub pinnable_pages: u64,
+    pub held_pages: u64,
+    pub parted_pages: u64,
     pub transactions_replayed: u64,
 }
 
@@ -265,6 +271,8 @@ impl Volume {
         let composed = self.composed();
         let (device, engine, nvm) = (composed.store.stats(), composed.engine.stats(), composed.nvm.read());
         let cache = composed.engine.cache().stats();
+        let (view_lent_bytes, view_copied_bytes) = composed.inodes.viewed_bytes();
+        let pins = composed.store.lender().map(|lender| lender.pins()).unwrap_or_default();
         Counters {
             device_reads: device.reads,
             device_bytes_read: device.read_bytes,
@@ -305,6 +313,12 @@ impl Volume {
             cache_misses: cache.misses,
             cached_blocks: cache.blocks,
             cached_inodes: composed.inodes.cached_inodes(),
+            view_lent_bytes,
+            view_copied_bytes,
+            pinned_pages: pins.pinned,
+            pinnable_pages: pins.most,
+            held_pages: pins.held,
+            parted_pages: pins.parted,
             transactions_replayed: composed.recovered.transactions,
         }
     }

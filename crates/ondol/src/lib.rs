@@ -22,6 +22,8 @@
 //!
 //! [`Volume::transaction`] makes changes of several files as one: all of them, or none.
 //!
+//! [`File::view`] and [`File::map`] lend the stored bytes of a file in an NVM pool, without a copy.
+//!
 //! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
 //!
 //! [`run`] is for programs on the file systems that they have: their synchronous writes end in a pool.
@@ -50,10 +52,12 @@ mod nvm_meter;
 mod options;
 mod path;
 pub mod pool;
+mod prefault;
 pub mod run;
 mod salvage;
 mod transaction;
 mod transfer;
+mod view;
 mod volume;
 mod words;
 
@@ -77,9 +81,11 @@ pub use ondol_volume::{
     Rename, Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
+pub use prefault::{MapStats, Prefault};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use transaction::Transaction;
 pub use transfer::{Transferred, export, import};
+pub use view::{Map, View};
 pub use volume::{Entry, Volume};
 pub use words::counted;
 

@@ -63,13 +63,15 @@ impl PageTable {
     /// a part of the work done. Takes 4 bytes of memory for each page, copies each block at most twice, and leaves blocks without a page alone.
     ///
     /// # Errors
-    /// `ReadOnly`, `Stopped`, `NoPages` where not one page is free; `InHands` where somebody holds or has borrowed pages; the medium's failure: a lost line in a page that would have to move stops it there.
+    /// `ReadOnly`, `Stopped`, `NoPages` where not one page is free; `InHands` where somebody holds, has borrowed or reads pages in place; the medium's failure: a lost line in a page that would have to move stops it there.
     pub fn flatten(&mut self) -> Result<Flattened> {
         self.may_change()?;
         self.persist()?;
         let (state, mut free) = (&mut *self.state.write(), self.free.lock());
         let (blocks, mapped) = (self.config.blocks, state.map.iter().filter(|entry| **entry != 0).count() as u64);
-        let beside = self.config.pages - mapped - free.count();
+        let is_pinned = |entry: &&u32| entry.checked_sub(1).is_some_and(|page| self.is_pinned(page));
+        let pinned = state.map.iter().filter(is_pinned).count() as u64;
+        let beside = self.config.pages - mapped - free.count() + pinned;
         if beside > 0 {
             return Err(TableError::InHands { pool: self.nvm.name().into(), pages: beside });
         }

@@ -140,6 +140,12 @@ impl Config {
         self.data.start + u64::from(page) * PAGE
     }
 
+    /// The page that begins at this byte of the pool, if one does.
+    pub(crate) fn page_of(&self, place: u64) -> Option<u32> {
+        let offset = place.checked_sub(self.data.start).filter(|offset| offset.is_multiple_of(PAGE))?;
+        u32::try_from(offset / PAGE).ok().filter(|page| u64::from(*page) < self.pages)
+    }
+
     /// Where a line of the log lies in the pool; line 0 has the state.
     pub(crate) fn line_at(&self, line: u32) -> u64 {
         self.log.start + u64::from(line) * LINE

@@ -1,6 +1,8 @@
 //! Pages that no entry of the map names. The medium has no record of them: they are what the map leaves.
 
-use std::collections::BTreeMap;
+use crate::pins::Sight;
+use ondol_env::plant::{self, Defect};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of free pages, and how many are in the hands of writers that give them to the map or back.
 #[derive(Debug)]
@@ -17,13 +19,27 @@ pub(crate) struct Free {
     in_hands: u64,
     /// Pages that are lent, and whether an entry names them.
     lent: BTreeMap<u32, bool>,
+    /// Pages that would be free, and are pinned.
+    held: BTreeSet<u32>,
+    /// Which pages are pinned, where they can be.
+    sight: Option<Sight>,
 }
 
 impl Free {
     /// All pages but those in `used`, which has a bit for each.
     pub(crate) fn all_but(pages: u64, used: &[u64]) -> Self {
         let (bits, words) = (vec![0; used.len()], vec![0; used.len().div_ceil(64)]);
-        let mut free = Self { bits, words, pages, count: 0, next: 0, in_hands: 0, lent: BTreeMap::new() };
+        let mut free = Self {
+            bits,
+            words,
+            pages,
+            count: 0,
+            next: 0,
+            in_hands: 0,
+            lent: BTreeMap::new(),
+            held: BTreeSet::new(),
+            sight: None,
+        };
         for (index, word) in used.iter().enumerate() {
             let valid = pages.saturating_sub(index as u64 * 64);
             let mask = if valid >= 64 { !0 } else { (1 << valid) - 1 };
@@ -32,6 +48,11 @@ impl Free {
             free.count += u64::from(free.bits[index].count_ones());
         }
         free
+    }
+
+    /// From now on pages that are pinned are not free.
+    pub(crate) fn heed(&mut self, sight: Sight) {
+        self.sight = Some(sight);
     }
 
     /// Takes a page out of the set; whether it was there.
@@ -144,6 +165,31 @@ impl Free {
             return;
         }
         debug_assert!(u64::from(page) < self.pages, "{page}");
+        let is_heeded = !plant::is(Defect::TablePinnedReuse);
+        if self.sight.as_ref().is_some_and(|sight| is_heeded && sight.holds(page)) {
+            self.held.insert(page);
+            return;
+        }
+        self.add(page);
+    }
+
+    /// A pin of this page went: if it is held, and that was the last, it is free.
+    pub(crate) fn end_hold(&mut self, page: u32) {
+        let Some(sight) = self.sight.as_ref().filter(|sight| self.held.contains(&page) && !sight.is_pinned(page))
+        else {
+            return;
+        };
+        sight.held_no_more();
+        self.held.remove(&page);
+        self.add(page);
+    }
+
+    /// Pages that nothing but pins keeps.
+    pub(crate) fn held(&self) -> &BTreeSet<u32> {
+        &self.held
+    }
+
+    fn add(&mut self, page: u32) {
         let index = page as usize / 64;
         let (word, bit) = (&mut self.bits[index], 1 << (page % 64));
         debug_assert!(*word & bit == 0, "page {page} is free already");

@@ -45,8 +45,8 @@ impl PageTable {
             return Ok(false);
         }
         let Some(page) = state.map[block as usize].checked_sub(1) else { return Ok(false) };
-        // Whoever has borrowed it counts on what it holds.
-        if self.free.lock().is_lent(page) {
+        // Whoever has borrowed it counts on what it holds, and so does who reads it in place. Nobody pins it as long as the map is held here alone.
+        if self.free.lock().is_lent(page) || self.is_pinned(page) {
             return Ok(false);
         }
         let mut now = [0; PAGE as usize];

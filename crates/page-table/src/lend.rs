@@ -3,18 +3,30 @@
 //! A page of which that record still speaks stays lent, so that nobody fills it anew, also where the entry that named it has another page by now.
 
 use crate::error::{Result, TableError};
+use crate::format::Config;
 use crate::table::PageTable;
-use ondol_block::PageLender;
+use ondol_block::{MapPart, Mapped, PageLender, PinStats, Pinned};
 use ondol_medium::PAGE;
 
 /// So great a part of the reserve is not lent, and never less than what one writer takes at once.
 const SPARE: u64 = 4;
 
-impl PageTable {
+impl Config {
     /// Of the blocks that have a page, each has one, and those that have none can get one; what is lent comes out of the reserve.
-    fn lendable(&self) -> u64 {
-        let reserve = self.config.pages - self.config.blocks;
+    pub(crate) fn lendable(&self) -> u64 {
+        let reserve = self.pages - self.blocks;
         reserve.saturating_sub(self.at_once().max(reserve / SPARE))
+    }
+}
+
+impl PageTable {
+    /// What can be lent to fill: all of that, but for the share of views.
+    fn to_fill(&self) -> u64 {
+        self.lendable() - self.pins.set_aside()
+    }
+
+    pub(crate) fn lendable(&self) -> u64 {
+        self.config.lendable()
     }
 
     fn set_entries(&self, entries: &[(u64, u32)]) -> Result<()> {
@@ -50,12 +62,34 @@ impl PageLender for PageTable {
     }
 
     fn most_lent(&self) -> u64 {
-        self.lendable()
+        self.to_fill()
+    }
+
+    fn pin_page(&self, page: u32, bounded: bool) -> ondol_block::Result<Option<Pinned>> {
+        self.lease_page(page, bounded).map_err(|e| self.failed("read", 0, PAGE, e))
+    }
+
+    fn map(&self, parts: &[MapPart<'_>]) -> ondol_block::Result<Option<Box<dyn Mapped>>> {
+        self.map_parts(parts).map_err(|e| self.failed("read", 0, 0, e))
+    }
+
+    fn pins(&self) -> PinStats {
+        self.pins.stats()
     }
 
     fn lend(&self, count: u64) -> ondol_block::Result<Option<Vec<u32>>> {
         self.may_change().map_err(|e| self.failed("lend", 0, count * PAGE, e))?;
-        Ok(self.free.lock().lend(count, self.lendable()))
+        // The share of views is set aside under this lock.
+        let lend = || {
+            let mut free = self.free.lock();
+            free.lend(count, self.to_fill())
+        };
+        let lent = lend();
+        if lent.is_none() {
+            self.pins.part_held(count);
+            return Ok(lend());
+        }
+        Ok(lent)
     }
 
     fn claim(&self, pages: &[u32]) {

@@ -11,6 +11,8 @@
 //!
 //! A [`View`] has blocks at addresses that lie in a row, by the processor's own table, and [`PageTable::flatten`] puts every block into the page of its number.
 //!
+//! Stored pages are lent as slices, and mapped as they are now (papers/4): `ondol_block::BlockStore::pin`, `ondol_block::PageLender::map`, `docs/design/direct.md`.
+//!
 //! Format, invariants, locking and failure cases: `docs/design/page-table.md`; bytes: `docs/format.md`. It must not know ext4 or journals: what blocks hold is the
 //! caller's.
 //!
@@ -44,6 +46,8 @@ mod lend;
 mod log;
 mod make;
 mod map;
+mod pins;
+mod snapshot;
 mod store;
 mod table;
 mod transaction;

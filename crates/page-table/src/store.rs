@@ -4,7 +4,7 @@ use crate::error::TableError;
 use crate::table::PageTable;
 use crate::transaction::Transaction;
 use crate::write::Source;
-use ondol_block::{BlockError, BlockStats, BlockStore, Caps, PageLender, Result, Swaps, check_range};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, PageLender, Pin, Result, Swaps, check_range};
 use ondol_medium::{Domain, PAGE};
 use std::io::IoSlice;
 
@@ -29,7 +29,7 @@ impl BlockStore for PageTable {
         self.config.blocks * PAGE
     }
 
-    /// The stored bytes themselves are not lent: the medium has no borrow of a page that nobody changes.
+    /// [`BlockStore::with`] copies; stored bytes are lent by [`BlockStore::pin`].
     fn caps(&self) -> Caps {
         Caps {
             atomic_unit: PAGE as u32,
@@ -49,6 +49,11 @@ impl BlockStore for PageTable {
         check_range("read", &self.name, offset, len, self.size())?;
         self.counters.read(buf.len());
         self.read_at(offset, buf).map_err(|e| self.failed("read", offset, len, e))
+    }
+
+    fn pin(&self, offset: u64, len: u64, bounded: bool) -> Result<Option<Pin>> {
+        check_range("read", &self.name, offset, len, self.size())?;
+        self.pin_at(offset, len, bounded).map_err(|e| self.failed("read", offset, len, e))
     }
 
     fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {

@@ -3,6 +3,7 @@
 use crate::error::{Result, TableError};
 use crate::format::{Config, Seal};
 use crate::free::Free;
+use crate::pins::{Pins, Sight};
 use crate::view::Views;
 use ondol_block::Counters;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -22,7 +23,8 @@ pub struct PageTable {
     pub(crate) seal: Seal,
     pub(crate) state: RwLock<State>,
     /// Locked after the state, or alone.
-    pub(crate) free: Mutex<Free>,
+    pub(crate) free: Arc<Mutex<Free>>,
+    pub(crate) pins: Arc<Pins>,
     pub(crate) counters: Counters,
     /// A change of the map has failed on its way.
     pub(crate) failed: AtomicBool,
@@ -74,6 +76,8 @@ pub struct TableStats {
     pub free: u64,
     /// Blocks whose newest contents are not durable.
     pub late: u64,
+    /// Pages that nothing but pins keeps.
+    pub held: u64,
 }
 
 impl PageTable {
@@ -82,17 +86,22 @@ impl PageTable {
         config: Config,
         seal: Seal,
         map: Vec<u32>,
-        free: Free,
+        mut free: Free,
         number: u32,
         patched: BTreeMap<u32, Vec<u8>>,
     ) -> Self {
+        let sight = Sight::new(nvm.clone(), config.page_at(0));
+        free.heed(sight.clone());
+        let free = Arc::new(Mutex::new(free));
+        let pins = Arc::new(Pins::new(sight, free.clone(), config.lendable()));
         Self {
             name: format!("nvm:{}", nvm.name()),
             nvm,
             config,
             seal,
             state: RwLock::new(State { map, late: BTreeMap::new(), number, views: Views::default() }),
-            free: Mutex::new(free),
+            free,
+            pins,
             counters: Counters::default(),
             failed: AtomicBool::new(false),
             patched,
@@ -107,8 +116,11 @@ impl PageTable {
     /// How it is used now.
     pub fn stats(&self) -> TableStats {
         let late = self.state.read().late.len() as u64;
-        let free = self.free.lock().count();
-        TableStats { blocks: self.config.blocks, pages: self.config.pages, free, late }
+        let (free, held) = {
+            let free = self.free.lock();
+            (free.count(), free.held().len() as u64)
+        };
+        TableStats { blocks: self.config.blocks, pages: self.config.pages, free, late, held }
     }
 
     /// Lines of 64 bytes that the undo records of one transaction can have.

@@ -4,7 +4,9 @@ use crate::error::{Result, TableError};
 use crate::format::{ENTRIES, Undo};
 use crate::log::Log;
 use crate::table::{Page, PageTable, State};
+use crate::write::Source;
 use ondol_env::plant::{self, Defect};
+use ondol_env::sync::RwLockWriteGuard;
 use std::collections::BTreeMap;
 
 /// Changes of the map, and of bytes in pages, that happen together: collected first, made by [`Transaction::commit`]. Dropped, it has changed nothing.
@@ -135,8 +137,8 @@ impl Transaction<'_> {
     fn make(&self) -> Result<()> {
         let table = self.table;
         table.may_change()?;
-        let state = &mut *table.state.write();
-        let plan = self.plan(state)?;
+        let (mut state, plan) = self.begin()?;
+        let state = &mut *state;
         let lines = plan.undo.iter().map(Undo::lines).sum::<u64>();
         if lines > table.log_lines() {
             return Err(TableError::TooLarge { pool: table.nvm.name().into(), lines, most: table.log_lines() });
@@ -159,6 +161,25 @@ impl Transaction<'_> {
         let mut free = table.free.lock();
         plan.replaced.iter().for_each(|page| free.give(*page));
         Ok(())
+    }
+
+    /// The map, held alone, and what the changes come to: no page that bytes go to in place is read in place by somebody.
+    fn begin(&self) -> Result<(RwLockWriteGuard<'_, State>, Plan)> {
+        loop {
+            let state = self.table.state.write();
+            let plan = self.plan(&state)?;
+            let pinned = plan.stores.iter().map(|(page, ..)| *page).find(|page| self.table.is_pinned(*page));
+            let mut blocks = self.changes.iter().flat_map(Change::blocks);
+            let has = |page: u32, block: &u64| state.map[*block as usize] == page + 1;
+            match pinned.and_then(|page| blocks.find(|block| has(page, block))) {
+                None => return Ok((state, plan)),
+                Some(block) => {
+                    drop(state);
+                    // A part of nothing: it gets a copy.
+                    self.table.write_part(block, 0, &Source::new(&[]), 0, 0)?;
+                }
+            }
+        }
     }
 
     fn plan(&self, state: &State) -> Result<Plan> {

@@ -2,6 +2,7 @@
 //! the map is made durable; only then is the old page free.
 
 use crate::error::{Result, TableError};
+use crate::format::Config;
 use crate::table::{Late, Page, PageTable, State};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::thread;
@@ -46,6 +47,13 @@ impl<'b> Source<'b> {
     }
 }
 
+impl Config {
+    /// Pages that a writer takes at once: half of the reserve at most, which is free when the map is durable, as far as other writers have none of it.
+    pub(crate) fn at_once(&self) -> u64 {
+        AT_ONCE.min((self.pages - self.blocks) / 2).max(1)
+    }
+}
+
 impl PageTable {
     /// Writes bytes of the image, which are in its range.
     pub(crate) fn write_at(&self, offset: u64, source: &Source<'_>) -> Result<()> {
@@ -53,7 +61,7 @@ impl PageTable {
         let (mut at, end) = (offset, offset + source.len());
         while at < end {
             let (block, within, from) = (at / PAGE, at % PAGE, at - offset);
-            let pages = if within == 0 { ((end - at) / PAGE).min(self.at_once()) } else { 0 };
+            let pages = if within == 0 { ((end - at) / PAGE).min(self.config.at_once()) } else { 0 };
             if pages > 0 {
                 self.write_pages(block, pages, source, from)?;
                 at += pages * PAGE;
@@ -67,11 +75,6 @@ impl PageTable {
             self.persist()?;
         }
         Ok(())
-    }
-
-    /// Half of the reserve at most: that is free when the map is durable, as far as other writers have none of it.
-    pub(crate) fn at_once(&self) -> u64 {
-        AT_ONCE.min((self.config.pages - self.config.blocks) / 2).max(1)
     }
 
     /// Whole pages: they are filled before anybody waits.
@@ -97,12 +100,13 @@ impl PageTable {
         self.finish(batch)
     }
 
-    /// A part of a page: in place where no durable entry names it and nobody has borrowed it, in a copy otherwise.
-    fn write_part(&self, block: u64, within: u64, source: &Source<'_>, from: u64, len: u64) -> Result<()> {
+    /// A part of a page: in place where no durable entry names it and nobody has borrowed it or reads it in place, in a copy otherwise.
+    pub(crate) fn write_part(&self, block: u64, within: u64, source: &Source<'_>, from: u64, len: u64) -> Result<()> {
         let pages = self.take(1)?;
         let mut state = self.state.write();
         let own = state.map[block as usize].checked_sub(1).filter(|_| state.late.contains_key(&block));
-        let own = own.filter(|page| !self.free.lock().is_lent(*page));
+        // Nobody pins it as long as the map is held here alone.
+        let own = own.filter(|page| !self.free.lock().is_lent(*page) && !self.is_pinned(*page));
         let written = match own {
             Some(page) => {
                 state.views.hide(block);
@@ -205,7 +209,11 @@ impl PageTable {
         let state = &mut *self.state.write();
         self.persist_state(state)?;
         state.views.remap(&state.map);
-        // Nothing becomes late while the map is held here, so what is not free is mapped, lent, or in hands.
+        let is_short = self.free.lock().count() < count;
+        if is_short {
+            self.pins.part_held(count);
+        }
+        // Nothing becomes late while the map is held here, so what is not free is mapped, lent, pinned, or in hands.
         let free = self.free.lock();
         if free.count() < count && free.in_hands() == 0 {
             return Err(TableError::NoPages { pool: self.nvm.name().into() });

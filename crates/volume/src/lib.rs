@@ -55,6 +55,7 @@ pub use image::Image;
 pub use mmp::Mmp;
 pub use mounting::Replay;
 pub use ondol_format::inode::FileType;
+pub use ondol_journal::Piece;
 pub use orphan::Processed;
 pub use shared::{Shared, inodes_changed};
 pub use transaction::{Step, Trail, TransactionError};

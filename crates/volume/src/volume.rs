@@ -2,6 +2,7 @@
 
 use crate::alloc::Need;
 use crate::file::data::OnceJournaled;
+use crate::file::view::Viewed;
 use crate::lookups::Lookups;
 use crate::node::{Node, Nodes};
 use crate::noted::ErrorLog;
@@ -77,6 +78,7 @@ pub struct Volume {
     pub(crate) stopped: Mutex<Option<String>>,
     /// Errors that the superblock does not tell of yet.
     pub(crate) errors: ErrorLog,
+    pub(crate) viewed: Viewed,
 }
 
 impl Volume {
@@ -102,6 +104,7 @@ impl Volume {
             read_only: AtomicBool::new(options.read_only),
             stopped: Mutex::default(),
             errors: ErrorLog::default(),
+            viewed: Viewed::default(),
         }
     }
 

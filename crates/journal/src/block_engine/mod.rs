@@ -28,6 +28,7 @@ use crate::area::Area;
 use crate::cache::{Cache, Home};
 use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::in_place::InPlace;
+use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use commit::Committed;
 use ondol_block::BlockStore;
@@ -383,6 +384,12 @@ impl Engine for BlockEngine {
             return Ok(self.core.store.read(self.core.byte_offset(block) + offset as u64, buf)?);
         }
         crate::data::read(&self.cache, &*self.core.store, self.core.byte_offset(block), block, offset, buf)
+    }
+
+    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
+        let cache = Some(&self.cache).filter(|_| self.core.journaled_data.load(SeqCst));
+        let (store, block_size) = (&*self.core.store, self.cache.block_size());
+        Sources { cache: cache.map(|cache| &**cache), store, block_size, bounded }.view(block, offset, len, pieces)
     }
 
     fn journal_data(&self) {

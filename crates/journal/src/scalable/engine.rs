@@ -11,6 +11,7 @@ use crate::block_engine::{Config, IN_PLACE};
 use crate::cache::Cache;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::in_place::InPlace;
+use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::apart::Striped;
@@ -175,6 +176,12 @@ impl Engine for ScalableEngine {
     fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
         let core = &self.core;
         crate::data::read(&self.core.cache, &*core.store, core.byte_offset(block), block, offset, buf)
+    }
+
+    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
+        let core = &self.core;
+        let (cache, store, block_size) = (Some(&*core.cache), &*core.store, core.block_size);
+        Sources { cache, store, block_size, bounded }.view(block, offset, len, pieces)
     }
 
     fn discard(&self, extent: Extent) -> Result<bool> {

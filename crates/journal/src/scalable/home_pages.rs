@@ -6,7 +6,7 @@ use super::record::{self, InPage};
 use crate::contract::Kind;
 use crate::handle::{Base, Staged};
 use crate::{JournalError, Result};
-use ondol_block::{BlockStore, PageLender};
+use ondol_block::{BlockStore, PageLender, Pinned};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
@@ -66,6 +66,13 @@ impl HomePages {
             true => Ok(()),
             false => Err(JournalError::LostData { block }),
         }
+    }
+}
+
+impl HomePages {
+    /// Lends a page that has a block, and keeps it as long as the caller's lock is held.
+    pub(super) fn pin(&self, page: u32, bounded: bool) -> Result<Option<Pinned>> {
+        Ok(self.lender()?.pin_page(page, bounded)?)
     }
 }
 

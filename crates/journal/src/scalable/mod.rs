@@ -47,7 +47,7 @@ use failing::Failing;
 use freed::Freed;
 use home_pages::HomePages;
 use named::Named;
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, Pinned};
 use ondol_env::Env;
 use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
@@ -410,5 +410,9 @@ impl Home for AtHome {
         let Some((home, dirty)) = &self.pages else { return Ok(false) };
         let read = dirty.in_page(block, |page| home.read(block, page, offset, into));
         read.map_or(Ok(false), |read| read.map(|()| true))
+    }
+    fn pin_elsewhere(&self, block: u64, bounded: bool) -> Result<Option<Option<Pinned>>> {
+        let Some((home, dirty)) = &self.pages else { return Ok(None) };
+        dirty.in_page(block, |page| home.pin(page, bounded)).transpose()
     }
 }

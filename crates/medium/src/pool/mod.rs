@@ -58,7 +58,7 @@ impl Pool {
         if !spec.force && !is_empty(&nvm)? {
             return Err(PoolError::Holds { name: nvm.name().into() });
         }
-        let pool = Self { nvm: Arc::new(nvm), header, mended: None };
+        let pool = Self::of(nvm, header);
         pool.forget_headers()?;
         let late = plant::is(Defect::PoolPublishBeforeData);
         if !late {
@@ -79,7 +79,7 @@ impl Pool {
         let report = inspect(&nvm)?;
         let header = report.header(nvm.name(), nvm.size())?.clone();
         let nvm = if nvm.domain_is_chosen() { nvm } else { nvm.with_domain(header.domain)? };
-        let mut pool = Self { nvm: Arc::new(nvm), header, mended: None };
+        let mut pool = Self::of(nvm, header);
         for (offset, copy) in HEADERS.into_iter().zip(report.copies) {
             if copy.as_ref() != Ok(&pool.header) && !pool.nvm.is_read_only() {
                 pool.write_header(offset, &pool.header)?;
@@ -87,6 +87,11 @@ impl Pool {
             }
         }
         Ok(pool)
+    }
+
+    fn of(mut nvm: Nvm, header: Header) -> Self {
+        nvm.make_pinnable(pinnable(&header.areas));
+        Self { nvm: Arc::new(nvm), header, mended: None }
     }
 
     /// The memory.
@@ -158,6 +163,10 @@ impl Pool {
         if late {
             self.clear_heads(&new)?;
         }
+        // Who else has the memory may be storing to it: it is asked again when the pool is opened the next time.
+        if let Some(nvm) = Arc::get_mut(&mut self.nvm).filter(|_| pinnable(&new).is_some()) {
+            nvm.make_pinnable(pinnable(&self.header.areas));
+        }
         Ok(new)
     }
 
@@ -211,6 +220,11 @@ impl Header {
     pub fn free(&self) -> impl Iterator<Item = Range<u64>> {
         gaps(self.size / PAGE * PAGE, &self.areas)
     }
+}
+
+/// What readers may pin: pages that are copied on write.
+fn pinnable(areas: &[Area]) -> Option<Range<u64>> {
+    areas.iter().find(|area| area.kind == AreaKind::PAGE_DATA).map(|area| area.start..area.start + area.len)
 }
 
 fn plan(nvm: &Nvm, spec: &PoolSpec) -> Result<Header> {

@@ -69,7 +69,7 @@ const OPS: [Op; 13] = [
 ];
 
 /// The bytes of a pool with an empty volume.
-fn made() -> Vec<u8> {
+pub(crate) fn made() -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     let pool = dir.path().join("pool");
     let options = FormatOptions::new().size(8 << 20).inodes(32);
@@ -78,7 +78,7 @@ fn made() -> Vec<u8> {
 }
 
 /// An image in a pool, and the memory that it lies in.
-fn attached(bytes: &[u8], power: Option<&Arc<PowerDomain>>) -> (Media, Arc<Nvm>) {
+pub(crate) fn attached(bytes: &[u8], power: Option<&Arc<PowerDomain>>) -> (Media, Arc<Nvm>) {
     let nvm = Nvm::from_bytes(bytes).unwrap().with_domain(Domain::Adr).unwrap();
     let nvm = match power {
         Some(power) => nvm.record(power.clone(), 0),

@@ -1,5 +1,6 @@
 //! The library as programs use it.
 
+mod direct;
 mod failures;
 mod fsync;
 mod in_nvm;

@@ -1,7 +1,7 @@
 //! Writing in place: which lines are stored, and where it is done in a page of its own instead.
 
 use crate::rig::{PAGE, changed, fill, opened, page, pool, read};
-use ondol_block::BlockStore;
+use ondol_block::{BlockStore, Pin};
 use ondol_page_table::{PageTable, View, ViewSpec};
 
 const P: u64 = PAGE as u64;
@@ -52,6 +52,21 @@ fn a_page_that_is_lent_is_not_stored_to() {
     table.flush().unwrap();
     lender.remap(&[(1, lent)]).unwrap();
     assert_eq!(read(&table).unwrap()[1][..], page(9), "the borrower's page holds what it did");
+}
+
+#[test]
+fn a_page_that_is_read_in_place_is_not_stored_to() {
+    let table = table();
+    let Some(Pin::Bytes(view)) = table.pin(P, P, true).unwrap() else { panic!("no page") };
+    let (then, new) = (pages(&table)[1], changed(&page(2), 40));
+    table.write_in_place(&[(P, &new)]).unwrap();
+    assert_eq!((&view[..], &read(&table).unwrap()[1][..]), (&page(2)[..], &new[..]));
+    assert_ne!(pages(&table)[1], then);
+    table.flush().unwrap();
+    drop(view);
+    let then = pages(&table)[1];
+    table.write_in_place(&[(P, &page(5))]).unwrap();
+    assert_eq!(pages(&table)[1], then, "in place again");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod hostile;
 mod in_place;
 mod lending;
 mod model;
+mod pins;
 mod planted;
 mod power;
 mod rig;

@@ -1,7 +1,7 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
 //!
 //! ```text
-//!   read write append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
+//!   read view write append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
@@ -29,6 +29,7 @@ mod replay;
 mod shift;
 mod tree;
 pub(crate) mod truncate;
+pub(crate) mod view;
 pub(crate) mod write;
 
 pub use blocks::DIRECT;

@@ -1,6 +1,7 @@
 //! Read and seek.
 
 use super::plan::check_regular;
+use super::view::Stored;
 use super::{Mapped, check_passed, map};
 use crate::alloc::Need;
 use crate::inline::{self, is_inline};
@@ -28,8 +29,7 @@ impl Volume {
         let stale = !buf.is_empty() && self.atime_is_stale(&state.inode);
         drop(state);
         if stale {
-            // An access time is not worth failing a read that has succeeded.
-            self.update_atime(&node).unwrap_or_else(|e| tracing::debug!("access time of inode {ino}: {e}"));
+            self.renew_atime(&node);
         }
         Ok(n)
     }
@@ -47,34 +47,55 @@ impl Volume {
 
     /// Contents of any inode with mapped blocks.
     pub(crate) fn read_at(&self, ino: Ino, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<usize> {
-        let block_size = u64::from(self.shared.sb.block_size());
         let Some(left) = inode.size.checked_sub(offset) else { return Ok(0) };
         let n = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        self.each_stored(ino, inode, (offset, n as u64), |done, len, stored| {
+            let part = &mut buf[done as usize..(done + len) as usize];
+            match stored {
+                Stored::Inline(bytes) => part.copy_from_slice(bytes),
+                Stored::Zeros => part.fill(0),
+                Stored::Blocks(start, skip) => self.engine.read_data(start, skip, part)?,
+            }
+            Ok(())
+        })?;
+        Ok(n)
+    }
+
+    /// Calls `each` for parts of `len` bytes from `offset` on, which the file has: where each begins among them, how long it is, and what it is.
+    pub(super) fn each_stored(
+        &self,
+        ino: Ino,
+        inode: &Inode,
+        (offset, len): (u64, u64),
+        mut each: impl FnMut(u64, u64, Stored<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let block_size = u64::from(self.shared.sb.block_size());
         if is_inline(inode) {
             let contents = inline::contents(ino, inode)?;
             let from = (offset as usize).min(contents.len());
-            buf[..n].copy_from_slice(&contents[from..from + n]);
-            return Ok(n);
+            let bytes = contents.get(from..from.saturating_add(len as usize));
+            let bytes = bytes
+                .ok_or_else(|| Error::corrupt(format!("inode {ino}"), 0, "its size is not that of its contents"))?;
+            return each(0, len, Stored::Inline(bytes));
         }
         let mut done = 0;
-        while done < n {
-            let byte = offset + done as u64;
+        while done < len {
+            let byte = offset + done;
             let skip = byte % block_size;
             let Some(at) = u32::try_from(byte / block_size).ok().filter(|&at| at < MAX_LOGICAL) else {
                 // A size past the last block that can be mapped.
-                buf[done..n].fill(0);
-                break;
+                return each(done, len - done, Stored::Zeros);
             };
             let run = map(&mut &*self, ino, inode, at)?;
-            let len = (u64::from(run.len) * block_size - skip).min((n - done) as u64) as usize;
-            let part = &mut buf[done..done + len];
-            match run.what {
-                Mapped::Written(start) => self.engine.read_data(start, skip as usize, part)?,
-                Mapped::Hole | Mapped::Unwritten(_) => part.fill(0),
-            }
-            done += len;
+            let part = (u64::from(run.len) * block_size - skip).min(len - done);
+            let stored = match run.what {
+                Mapped::Written(start) => Stored::Blocks(start, skip as usize),
+                Mapped::Hole | Mapped::Unwritten(_) => Stored::Zeros,
+            };
+            each(done, part, stored)?;
+            done += part;
         }
-        Ok(n)
+        Ok(())
     }
 
     fn seek_in(&self, ino: Ino, inode: &Inode, offset: u64, what: Seek) -> Result<u64> {
@@ -113,6 +134,12 @@ impl Volume {
             return atime != now;
         }
         (atime <= inode.mtime.max(inode.ctime) && atime != now) || now.sec.saturating_sub(atime.sec) >= RELATIME
+    }
+
+    /// As [`Volume::update_atime`]. An access time is not worth failing a read that has succeeded.
+    pub(super) fn renew_atime(&self, node: &Arc<Node>) {
+        let failed = |e| tracing::debug!("access time of inode {}: {e}", node.ino);
+        self.update_atime(node).unwrap_or_else(failed);
     }
 
     /// Renews an inode's access time, if it still is stale.

@@ -1,0 +1,78 @@
+//! Stored bytes, lent: what a store that is memory has to give without a copy.
+
+use std::fmt;
+use std::ops::Deref;
+
+/// Bytes that do not change as long as this is held, whatever is written to the store meanwhile. They are what the store held when they were asked for.
+pub struct Pinned {
+    bytes: Box<dyn AsRef<[u8]> + Send + Sync>,
+    place: u64,
+}
+
+/// What a store lends.
+#[derive(Debug)]
+pub enum Pin {
+    /// So many zeros, which lie nowhere.
+    Zeros(u64),
+    /// Stored bytes.
+    Bytes(Pinned),
+}
+
+/// Where some bytes of a map come from ([`crate::PageLender::map`]).
+#[derive(Clone, Copy, Debug)]
+pub enum MapPart<'b> {
+    /// What was lent, from this place of the memory below on: so many bytes.
+    Place(u64, u64),
+    /// So many zeros.
+    Zeros(u64),
+    /// These, to be copied.
+    Bytes(&'b [u8]),
+}
+
+/// Stored bytes at addresses that lie in a row, as they were when they were mapped.
+pub trait Mapped: Send + Sync {
+    /// All of them.
+    fn bytes(&self) -> &[u8];
+
+    /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call to the kernel, so that reading them takes no page fault. False: the kernel does not.
+    fn enter(&self, at: usize, len: usize) -> bool;
+}
+
+/// How the pins of a store are used now. Pages of the store, a page with two pins twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PinStats {
+    /// Pinned by views.
+    pub pinned: u64,
+    /// How many can be.
+    pub most: u64,
+    /// Pages that nothing but pins keeps.
+    pub held: u64,
+    /// Pages of maps that were parted from the store's.
+    pub parted: u64,
+}
+
+impl Pinned {
+    /// Bytes whose first lies at byte `place` of the memory below, for whoever knows that.
+    pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static, place: u64) -> Self {
+        Self { bytes: Box::new(bytes), place }
+    }
+
+    /// Where the first byte lies in the memory below.
+    pub fn place(&self) -> u64 {
+        self.place
+    }
+}
+
+impl Deref for Pinned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        (*self.bytes).as_ref()
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pinned({} bytes at {})", self.len(), self.place)
+    }
+}

@@ -1,0 +1,102 @@
+//! Who pins pages, and who stores to them: never both.
+//!
+//! Each page that can be pinned has a word in DRAM: its pins, and how many threads store to it at this moment. Both come by this word with read-modify-writes, so one of the two sees the other.
+
+// Not by their own names: a model checker looks at this file with others.
+use super::PAGE;
+use super::meeting::{
+    AtomicU32,
+    Ordering::{Acquire, Release, SeqCst},
+};
+use std::ops::Range;
+
+/// In a page's word: one thread that stores to it. Pins are counted below.
+const STORER: u32 = 1 << 16;
+/// The most that either count comes to.
+const MOST: u32 = STORER / 2;
+
+/// Pages of a medium that can be pinned.
+#[derive(Debug)]
+pub(crate) struct Pinnable {
+    /// By number in the medium.
+    pages: Range<u64>,
+    words: Box<[AtomicU32]>,
+}
+
+/// Somebody stores to some pages, none of which is pinned.
+#[must_use = "it must be there until the store is over"]
+pub(crate) struct Storing<'p>(&'p [AtomicU32]);
+
+impl Pinnable {
+    /// Whole pages in `bytes`. Nobody else has the medium: whoever stores from now on comes by here.
+    pub(crate) fn new(bytes: &Range<u64>) -> Self {
+        let pages = bytes.start.div_ceil(PAGE)..bytes.end / PAGE;
+        let words = pages.clone().map(|_| AtomicU32::new(0)).collect();
+        Self { pages, words }
+    }
+
+    /// The words of those pages that have some of `bytes` and can be pinned; and the number of the first.
+    fn words(&self, bytes: &Range<u64>) -> (&[AtomicU32], u64) {
+        let Range { start, end } = self.pages;
+        let first = (bytes.start / PAGE).clamp(start, end);
+        let behind = bytes.end.div_ceil(PAGE).clamp(first, end);
+        (&self.words[(first - start) as usize..(behind - start) as usize], first)
+    }
+
+    /// Begins to store to `bytes`.
+    ///
+    /// # Errors
+    /// The number of a page that is pinned.
+    pub(crate) fn store(&self, bytes: &Range<u64>) -> std::result::Result<Storing<'_>, u64> {
+        let (words, first) = self.words(bytes);
+        for (n, word) in words.iter().enumerate() {
+            // What readers have seen through pins that are gone comes before the store.
+            let before = word.fetch_add(STORER, Acquire);
+            if before % STORER > 0 || before / STORER >= MOST {
+                // Those up to here, this one included.
+                drop(Storing(&words[..=n]));
+                return Err(first + n as u64);
+            }
+        }
+        Ok(Storing(words))
+    }
+
+    /// Pins the pages of `bytes`, all of them or none.
+    pub(crate) fn pin(&self, bytes: &Range<u64>) -> bool {
+        let (words, first) = self.words(bytes);
+        let (all, is_first) = ((bytes.end - bytes.start).div_ceil(PAGE), first == bytes.start / PAGE);
+        if words.len() as u64 != all || !is_first {
+            return false;
+        }
+        // All that was stored before comes before what is read through the pin.
+        let one_more = |word: u32| (word < MOST).then_some(word + 1);
+        let pinned = words.iter().take_while(|word| word.fetch_update(SeqCst, SeqCst, one_more).is_ok()).count();
+        if pinned < words.len() {
+            words[..pinned].iter().for_each(unpin);
+        }
+        pinned == words.len()
+    }
+
+    pub(crate) fn unpin(&self, bytes: &Range<u64>) {
+        self.words(bytes).0.iter().for_each(unpin);
+    }
+
+    /// Whether some page of `bytes` is pinned.
+    pub(crate) fn has_pinned(&self, bytes: &Range<u64>) -> bool {
+        self.words(bytes).0.iter().any(|word| word.load(SeqCst) % STORER > 0)
+    }
+}
+
+/// A release, for who stores next; and in one order with others, for who looks whether pages are free.
+fn unpin(word: &AtomicU32) {
+    word.fetch_sub(1, SeqCst);
+}
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        // For who pins next. What went past the caches is complete before a locked instruction.
+        for word in self.0 {
+            word.fetch_sub(STORER, Release);
+        }
+    }
+}

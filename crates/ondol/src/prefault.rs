@@ -1,0 +1,144 @@
+//! Pages of a map that are entered in the processor's table before they are read (papers/4, §2.5): some at once, in windows that follow how the map is read.
+//!
+//! The paper's kernel sees every fault. A program does not; here a window begins where [`crate::Map::get`] is asked for a page that no window has entered.
+
+use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::{
+    AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
+use std::ops::Range;
+
+/// Pages of the smallest window, and of the largest.
+const LEAST: u64 = 4;
+const MOST: u64 = 16;
+/// So many pages are known of a map; what lies behind, in a file of more than 64 GiB, is read by faults.
+const KNOWN: u64 = 1 << 24;
+
+/// How pages of a map get into the processor's table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Prefault {
+    /// By page faults, as they are read. The kernel may enter neighbours with each.
+    #[default]
+    Plain,
+    /// All that is stored, when the map is made. Holes are not: they would take memory for that.
+    Populate,
+    /// By windows of 4 to 16 pages, where [`crate::Map::get`] reads: if what is read next lies behind the last window, the next is twice as long; otherwise half as long.
+    Windows,
+}
+
+/// What was entered in the processor's table for a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MapStats {
+    /// Calls to the kernel.
+    pub windows: u64,
+    /// Pages that they have entered, of 4096 bytes.
+    pub pages: u64,
+}
+
+/// The windows of one map.
+#[derive(Debug)]
+pub(crate) struct Windows {
+    pages: u64,
+    /// A bit for each page that was entered.
+    entered: Vec<AtomicU64>,
+    last: Mutex<Last>,
+    windows: AtomicU64,
+    entries: AtomicU64,
+}
+
+/// The last window.
+#[derive(Debug, Default)]
+struct Last {
+    pages: u64,
+    /// The page behind it.
+    behind: u64,
+}
+
+impl Last {
+    /// How long a window is that begins at `page`; it is the last one then.
+    fn next(&mut self, page: u64) -> u64 {
+        self.pages = match self.pages {
+            0 => LEAST,
+            pages if page == self.behind => (pages * 2).min(MOST),
+            pages => (pages / 2).max(LEAST),
+        };
+        self.behind = page + self.pages;
+        self.pages
+    }
+}
+
+impl Windows {
+    pub(crate) fn new(pages: u64) -> Self {
+        let entered = (0..pages.min(KNOWN).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Self { pages, entered, last: Mutex::default(), windows: AtomicU64::new(0), entries: AtomicU64::new(0) }
+    }
+
+    fn is_entered(&self, page: u64) -> bool {
+        self.entered.get(page as usize / 64).is_none_or(|word| word.load(Acquire) >> (page % 64) & 1 == 1)
+    }
+
+    /// Has `enter` enter windows until all of these pages were in one. What the kernel refuses is read by faults.
+    pub(crate) fn read(&self, pages: Range<u64>, enter: impl Fn(Range<u64>) -> bool) {
+        for page in pages {
+            if self.is_entered(page) {
+                continue;
+            }
+            let mut last = self.last.lock();
+            if !self.is_entered(page) {
+                let window = page..(page + last.next(page)).min(self.pages);
+                self.enter(window, &enter);
+            }
+        }
+    }
+
+    /// As [`Windows::read`], one window for these pages.
+    pub(crate) fn enter(&self, window: Range<u64>, enter: impl Fn(Range<u64>) -> bool) {
+        self.windows.fetch_add(1, Relaxed);
+        enter(window.clone());
+        for page in window {
+            let bit = 1 << (page % 64);
+            let was = self.entered.get(page as usize / 64).map_or(0, |word| word.fetch_or(bit, Release));
+            self.entries.fetch_add(u64::from(was & bit == 0), Relaxed);
+        }
+    }
+
+    pub(crate) fn stats(&self) -> MapStats {
+        MapStats { windows: self.windows.load(Relaxed), pages: self.entries.load(Relaxed) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pages: u64, order: impl Iterator<Item = u64>) -> (Vec<Range<u64>>, MapStats) {
+        let (windows, seen) = (Windows::new(pages), Mutex::<Vec<Range<u64>>>::default());
+        let enter = |window| {
+            seen.lock().push(window);
+            true
+        };
+        order.for_each(|page| windows.read(page..page + 1, enter));
+        (seen.into_inner(), windows.stats())
+    }
+
+    #[test]
+    fn windows_grow_where_reading_goes_on_behind_them() {
+        let (seen, stats) = read(1024, 0..1024);
+        assert_eq!(seen[..4], [0..4, 4..12, 12..28, 28..44]);
+        assert_eq!((seen.last(), stats), (Some(&(1020..1024)), MapStats { windows: 66, pages: 1024 }));
+    }
+
+    #[test]
+    fn they_shrink_where_it_does_not_and_are_never_below_four_nor_above_sixteen() {
+        let (seen, stats) = read(1024, (0..100).chain([500, 700, 704, 712, 10, 900, 901, 902]));
+        let behind = seen.iter().position(|window| window.start == 500).unwrap();
+        assert_eq!(seen[behind - 1].end - seen[behind - 1].start, 16);
+        assert_eq!(seen[behind..], [500..508, 700..704, 704..712, 712..728, 900..908]);
+        assert_eq!(stats.windows, seen.len() as u64);
+        // The worst pattern: one page of each window.
+        assert_eq!(read(1024, (0..1024).step_by(16)).1, MapStats { windows: 64, pages: 256 });
+        // Backwards each page begins one, and what was entered is not counted again.
+        assert_eq!(read(16, (0..16).rev()).1, MapStats { windows: 16, pages: 16 });
+    }
+}

@@ -1,0 +1,126 @@
+//! Maps: what blocks hold now, at addresses that lie in a row (papers/4, §2.2). Their pages are pinned until the table needs them, and then parted from the maps.
+
+use crate::error::Result;
+use crate::pins::Pins;
+use crate::table::PageTable;
+use ondol_block::{MapPart, Mapped};
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::{Arc, Mutex};
+use ondol_medium::{PAGE, Snapshot, Source};
+use std::collections::BTreeMap;
+use std::sync::Weak;
+
+/// The maps of a table.
+#[derive(Debug, Default)]
+pub(crate) struct Maps {
+    all: Mutex<Vec<Weak<Map>>>,
+    parted: AtomicU64,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Map {
+    /// Taken when it goes.
+    snapshot: Option<Snapshot>,
+    /// Bytes that it has.
+    len: usize,
+    /// Pages of the table, and where they are in the snapshot.
+    pages: BTreeMap<u32, u64>,
+    pins: Arc<Pins>,
+}
+
+/// Who holds a map.
+struct Holder(Arc<Map>);
+
+impl Mapped for Holder {
+    fn bytes(&self) -> &[u8] {
+        self.0.snapshot.as_deref().and_then(|bytes| bytes.get(..self.0.len)).unwrap_or_default()
+    }
+
+    fn enter(&self, at: usize, len: usize) -> bool {
+        self.0.snapshot.as_ref().is_some_and(|snapshot| snapshot.enter(at, len))
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        self.snapshot = None;
+        self.pins.are_unpinned(self.pages.keys().copied());
+    }
+}
+
+impl Maps {
+    /// Pages that were parted.
+    pub(crate) fn parted(&self) -> u64 {
+        self.parted.load(Relaxed)
+    }
+
+    fn add(&self, map: &Arc<Map>) {
+        let mut all = self.all.lock();
+        all.retain(|map| map.strong_count() > 0);
+        all.push(Arc::downgrade(map));
+    }
+
+    /// Those that there are now.
+    fn alive(&self) -> Vec<Arc<Map>> {
+        self.all.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl Pins {
+    /// Has maps give back pages that nothing else needs: `wanted` of them, or what there is.
+    pub(crate) fn part_held(&self, wanted: u64) {
+        let maps = self.maps.alive();
+        if maps.is_empty() {
+            return;
+        }
+        let mut left = wanted;
+        for page in self.held_pages() {
+            if left == 0 {
+                break;
+            }
+            let of_maps = maps.iter().filter_map(|map| Some((map.snapshot.as_ref()?, *map.pages.get(&page)?)));
+            let parted = of_maps.filter(|(snapshot, at)| snapshot.part(*at)).count() as u64;
+            if parted > 0 {
+                self.maps.parted.fetch_add(parted, Relaxed);
+                self.are_unpinned(std::iter::once(page));
+                left -= 1;
+            }
+        }
+    }
+}
+
+impl PageTable {
+    /// Maps parts, as [`ondol_block::PageLender::map`].
+    pub(crate) fn map_parts(&self, parts: &[MapPart<'_>]) -> Result<Option<Box<dyn Mapped>>> {
+        let (mut sources, mut pages, mut at, mut len) = (Vec::<(Source<'_>, u64)>::new(), BTreeMap::new(), 0, 0);
+        for part in parts {
+            let (source, bytes) = match part {
+                MapPart::Place(place, bytes) => (Source::Medium(*place), *bytes),
+                MapPart::Zeros(bytes) => (Source::Zeros, *bytes),
+                MapPart::Bytes(bytes) => (Source::Bytes(bytes), bytes.len() as u64),
+            };
+            let count = bytes.div_ceil(PAGE);
+            if let Source::Medium(place) = source {
+                let Some(first) = self.config.page_of(place) else { return Ok(None) };
+                pages.extend((first..).zip(at..at + count));
+            }
+            // Only the last is no whole page.
+            if len % PAGE != 0 {
+                return Ok(None);
+            }
+            match (sources.last_mut(), source) {
+                (Some((Source::Medium(before), pages)), Source::Medium(place)) if *before + *pages * PAGE == place => {
+                    *pages += count;
+                }
+                _ => sources.push((source, count)),
+            }
+            (at, len) = (at + count, len + bytes);
+        }
+        let Some(snapshot) = Snapshot::new(&self.nvm, &sources)? else { return Ok(None) };
+        let (snapshot, len, pins) = (Some(snapshot), len as usize, self.pins.clone());
+        let map = Arc::new(Map { snapshot, len, pages, pins });
+        self.pins.maps.add(&map);
+        Ok(Some(Box::new(Holder(map))))
+    }
+}

@@ -1,0 +1,88 @@
+//! Views: the bytes of a file where they lie, as they are at one moment (papers/4, §2.2). Design: `docs/design/direct.md`.
+
+use super::plan::check_regular;
+use crate::{Ino, Result, Volume};
+use ondol_env::apart::Striped;
+use ondol_format::Inode;
+use ondol_journal::Piece;
+
+/// Bytes of files that were lent, or copied because they could not be.
+#[derive(Debug, Default)]
+pub(crate) struct Viewed {
+    lent: Striped,
+    copied: Striped,
+}
+
+impl Volume {
+    /// Lends up to `len` bytes from byte `offset` on, fewer at the end of the file: pieces one behind the other, which stay what they are, whatever is written to the file afterwards. Stored pages among
+    /// them are not used again as long as somebody has them, and neither is the store closed.
+    ///
+    /// # Errors
+    /// As [`Volume::read`].
+    pub fn view(&self, ino: Ino, offset: u64, len: u64) -> Result<Vec<Piece>> {
+        self.view_with(ino, (offset, len), true, |_, pieces| pieces)
+    }
+
+    /// As [`Volume::view`], of all of the file, for `take` alone, which gets the size, too. What it does nobody changes the file meanwhile, so it must be short; the pieces may be
+    /// more than are lent for longer.
+    ///
+    /// # Errors
+    /// As [`Volume::read`].
+    pub fn view_whole<T>(&self, ino: Ino, take: impl FnOnce(u64, Vec<Piece>) -> T) -> Result<T> {
+        self.view_with(ino, (0, u64::MAX), false, take)
+    }
+
+    fn view_with<T>(
+        &self,
+        ino: Ino,
+        range: (u64, u64),
+        bounded: bool,
+        take: impl FnOnce(u64, Vec<Piece>) -> T,
+    ) -> Result<T> {
+        let node = self.node(ino)?;
+        let state = node.read()?;
+        let pieces = check_regular(ino, &state.inode).and_then(|()| self.pieces(ino, &state.inode, range, bounded));
+        let pieces = pieces.map_err(|e| self.noted(e))?;
+        let is_stale = !pieces.is_empty() && self.atime_is_stale(&state.inode);
+        let taken = take(state.inode.size, pieces);
+        drop(state);
+        if is_stale {
+            self.renew_atime(&node);
+        }
+        Ok(taken)
+    }
+
+    fn pieces(&self, ino: Ino, inode: &Inode, (offset, len): (u64, u64), bounded: bool) -> Result<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let left = inode.size.saturating_sub(offset).min(len);
+        self.each_stored(ino, inode, (offset, left), |_, len, stored| {
+            match stored {
+                Stored::Inline(bytes) => pieces.push(Piece::Copied(bytes.to_vec())),
+                Stored::Zeros => pieces.push(Piece::Zeros(len)),
+                Stored::Blocks(start, skip) => {
+                    self.engine.view_data(start, skip, len as usize, bounded, &mut pieces)?;
+                }
+            }
+            Ok(())
+        })?;
+        let copied = pieces.iter().map(Piece::copied).sum::<u64>();
+        self.viewed.copied.add(copied.cast_signed());
+        self.viewed.lent.add((left - copied).cast_signed());
+        Ok(pieces)
+    }
+
+    /// Bytes of files that views and maps have lent since the volume was opened, and those that were copied for them.
+    pub fn viewed_bytes(&self) -> (u64, u64) {
+        (self.viewed.lent.sum().cast_unsigned(), self.viewed.copied.sum().cast_unsigned())
+    }
+}
+
+/// What some bytes of a file are.
+pub(super) enum Stored<'i> {
+    /// In the inode.
+    Inline(&'i [u8]),
+    /// Nowhere.
+    Zeros,
+    /// In blocks from this one on, the first byte so many bytes in it.
+    Blocks(u64, usize),
+}
