@@ -17,7 +17,7 @@ fn main() -> Result<(), Failure> {
     let path = std::path::Path::new("/dev/shm").join(format!("ondol-faults-{}.pool", std::process::id()));
     let target = format!("nvm:{}", path.display());
     let measured = Volume::format(&target, &FormatOptions::new().size(64 << 20)).map_err(Failure::from);
-    let measured = measured.and_then(|()| measure(&Volume::open_with(&target, &Options::default())?));
+    let measured = measured.and_then(|_nothing_given_up| measure(&Volume::open_with(&target, &Options::default())?));
     std::fs::remove_file(&path)?;
     measured
 }
