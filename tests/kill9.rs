@@ -36,7 +36,8 @@ fn nothing_is_lost(format: FormatOptions, mode: (JournalEngine, DataMode)) {
     }
     let report = rounds(program().unwrap(), format, mode);
     assert!(report.violations.is_empty(), "{:#?}", report.violations);
-    assert_eq!(report.kills, report.rounds);
+    assert_eq!((report.kills, report.rounds), (parameter("ONDOL_KILLS", 6), parameter("ONDOL_KILLS", 6)));
+    assert!(report.lacks.is_empty(), "{:#?}", report.lacks);
     assert!(report.syncs > 0 && report.synced_files > 0, "{report:?}");
 }
 

@@ -40,8 +40,8 @@ pub struct Nvm {
     stopped: AtomicBool,
     /// Holds the lock, and is what windows show.
     file: Option<File>,
-    /// Other processes store to it.
-    joint: bool,
+    /// Somebody else may store to it.
+    shared: bool,
     pinnable: Option<Pinnable>,
 }
 
@@ -61,15 +61,16 @@ impl Nvm {
             read_only: false,
             stopped: AtomicBool::new(false),
             file: None,
-            joint: false,
+            shared: false,
             pinnable: None,
         }
     }
 
     pub(crate) fn held(mut self, file: File, access: Access, chosen: bool) -> Self {
         // The mapping keeps the open description, and so its lock.
-        self.joint = access == Access::Joint;
-        self.file = Some(file).filter(|_| !self.joint);
+        self.file = Some(file).filter(|_| access != Access::Joint);
+        // Readers have their lock beside those that store jointly.
+        self.shared = access != Access::Write;
         (self.read_only, self.chosen) = (access == Access::Read, chosen);
         self
     }
@@ -384,7 +385,7 @@ impl Nvm {
 
     /// Pages in these bytes can be pinned from now on, and no others, if nobody else stores to the medium.
     pub(crate) fn make_pinnable(&mut self, bytes: Option<Range<u64>>) {
-        self.pinnable = bytes.filter(|_| !self.joint).map(|bytes| Pinnable::new(&bytes));
+        self.pinnable = bytes.filter(|_| !self.shared).map(|bytes| Pinnable::new(&bytes));
     }
 
     pub(crate) fn pinnable(&self) -> Option<&Pinnable> {

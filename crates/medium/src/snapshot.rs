@@ -74,7 +74,7 @@ impl Snapshot {
     /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call, so that reading them takes no page fault. False: they lie outside, or the kernel does not.
     pub fn enter(&self, at: usize, len: usize) -> bool {
         let first = at / PAGE as usize * PAGE as usize;
-        let end = (at + len).next_multiple_of(PAGE as usize).min(self.len());
+        let end = at.saturating_add(len).min(self.len()).next_multiple_of(PAGE as usize);
         first < end && self.stretch.enter(first, end - first).is_ok()
     }
 

@@ -2,12 +2,12 @@
 #![expect(unsafe_code, reason = "maps memory")]
 
 use crate::PAGE;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::fs::File;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Addresses are chosen to fit to the file's bytes modulo this, so that a large page of the file can be one of the processor's.
 const LARGE: usize = 2 << 20;
@@ -30,7 +30,8 @@ pub(crate) struct Stretch {
     hole: Range<usize>,
 }
 
-// SAFETY: the mappings belong to no thread. They are changed through `&mut` only, and reached as atomic words otherwise.
+// SAFETY: the mappings belong to no thread. What they show is changed through `&mut` only, and reached as atomic words, or as bytes that nobody changes, otherwise; `part` and `enter` change
+// where the bytes lie and whether the processor knows, and the kernel does that beside whoever reads.
 unsafe impl Send for Stretch {}
 // SAFETY: as above.
 unsafe impl Sync for Stretch {}
@@ -84,8 +85,16 @@ impl Stretch {
     /// # Errors
     /// As [`Stretch::map`]; nothing may follow but dropping it.
     pub(crate) fn map_private(&mut self, at: usize, len: usize, file: &File, offset: u64) -> rustix::io::Result<()> {
-        // Writable for the kernel, which copies a page as if it was stored to. Nobody else stores.
-        self.map_as(at, len, (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE), (file, offset))
+        self.map_as(at, len, (ProtFlags::READ, ZEROS), (file, offset))?;
+        self.make_writable(at, len)
+    }
+
+    /// So that the kernel copies pages as if they were stored to, or bytes can be put there. In a step of its own, which leaves the mapping alone where memory for copies of all its pages cannot
+    /// be promised: a mapping that is made so can leave a hole then.
+    fn make_writable(&mut self, at: usize, len: usize) -> rustix::io::Result<()> {
+        let to = self.place(at, len)?;
+        // SAFETY: the range lies in the reservation, and no byte changes.
+        unsafe { rustix::mm::mprotect(to.cast(), len, MprotectFlags::READ | MprotectFlags::WRITE) }
     }
 
     fn map_as(
@@ -121,14 +130,11 @@ impl Stretch {
     /// # Errors
     /// As [`Stretch::map`].
     pub(crate) fn put(&mut self, at: usize, len: usize, bytes: &[u8]) -> rustix::io::Result<()> {
-        let to = self.place(at, len)?;
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED);
-        let bytes = bytes.get(..len).unwrap_or(bytes);
-        // SAFETY: as in `map`; the new memory is as long as `len`, writable, and nobody else knows it.
-        unsafe {
-            rustix::mm::mmap_anonymous(to.cast(), len, prot, flags)?;
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-        }
+        self.zero(at, len)?;
+        self.make_writable(at, len)?;
+        let (to, bytes) = (self.place(at, len)?, bytes.get(..len).unwrap_or(bytes));
+        // SAFETY: these zeros are as long as `len`, writable, and nobody else knows them beside `&mut self`.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
     }
 
@@ -154,13 +160,18 @@ impl Stretch {
 
     /// Whether the kernel can part pages.
     pub(crate) fn can_part() -> bool {
-        static CAN: OnceLock<bool> = OnceLock::new();
-        *CAN.get_or_init(|| {
+        // A failure may be one of a moment.
+        static CAN: AtomicBool = AtomicBool::new(false);
+        let tried = || {
             let stretch = Self::reserve(PAGE as usize, 0);
             stretch.is_ok_and(|mut stretch| {
                 stretch.put(0, PAGE as usize, &[1]).is_ok() && stretch.part(0, PAGE as usize).is_ok()
             })
-        })
+        };
+        if !CAN.load(Relaxed) && rustix::param::page_size() as u64 == PAGE && tried() {
+            CAN.store(true, Relaxed);
+        }
+        CAN.load(Relaxed)
     }
 
     /// All bytes.

@@ -5,7 +5,7 @@ use crate::format::plan;
 use crate::info::uuid_text;
 use crate::machine::claim;
 use crate::media::Media;
-use crate::pool::{GivenUp, GivenUpChanges};
+use crate::pool::{GivenUp, GivenUpChanges, GivenUpImage};
 use crate::{Error, FormatOptions, JournalEngine, Result, nvm};
 use ondol_block::{Access, BlockStore, PageLender};
 use ondol_env::plant::{self, Defect};
@@ -236,9 +236,10 @@ pub(crate) fn make<T>(
 
 /// What in a pool is lost when an image is made in it.
 fn in_the_way(pool: &Pool, has_image: bool) -> Option<String> {
-    let image = has_image.then(|| "an image under a page table".to_owned());
+    let image = has_image.then(|| GivenUpImage::of(pool));
+    let changes = GivenUpChanges::of(pool, image.as_ref()).map(|changes| changes.in_the_way());
     let found: Vec<String> =
-        image.into_iter().chain(GivenUpChanges::of(pool).map(|changes| changes.in_the_way())).collect();
+        image.map(|_| "an image under a page table".to_owned()).into_iter().chain(changes).collect();
     (!found.is_empty()).then(|| found.join(", and "))
 }
 

@@ -7,7 +7,7 @@ mod measure;
 
 use crate::info::uuid_text;
 use crate::machine::claim;
-use crate::{Error, Result, contents, home, nvm};
+use crate::{Error, Result, contents, home};
 use ondol_block::BlockStore;
 use ondol_env::{Env, System};
 use ondol_medium::{Access, Header, HeaderFault, Nvm, NvmError, NvmOptions, PoolReport, PoolSpec, inspect};
@@ -204,7 +204,7 @@ pub fn info(path: impl AsRef<Path>) -> Result<PoolInfo> {
 
 /// What a file is said to hold besides, where it is a pool that is attached to a volume.
 pub(crate) fn also(path: &Path) -> String {
-    let changes = nvm::open(path, true).ok().and_then(|pool| GivenUpChanges::of(&pool));
+    let changes = GivenUp::in_pool(path).ok().and_then(|given_up| given_up.changes);
     changes.map_or_else(String::new, |changes| format!(", with {}", changes.in_the_way()))
 }
 

@@ -173,15 +173,16 @@ impl Free {
         self.add(page);
     }
 
-    /// A pin of this page went: if it is held, and that was the last, it is free.
-    pub(crate) fn end_hold(&mut self, page: u32) {
+    /// A pin of this page went: if it is held, and that was the last, it is free. Whether it has become so.
+    pub(crate) fn end_hold(&mut self, page: u32) -> bool {
         let Some(sight) = self.sight.as_ref().filter(|sight| self.held.contains(&page) && !sight.is_pinned(page))
         else {
-            return;
+            return false;
         };
         sight.held_no_more();
         self.held.remove(&page);
         self.add(page);
+        true
     }
 
     /// Pages that nothing but pins keeps.

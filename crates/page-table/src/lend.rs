@@ -81,15 +81,18 @@ impl PageLender for PageTable {
         self.may_change().map_err(|e| self.failed("lend", 0, count * PAGE, e))?;
         // The share of views is set aside under this lock.
         let lend = || {
-            let mut free = self.free.lock();
-            free.lend(count, self.to_fill())
+            let (mut free, most) = (self.free.lock(), self.to_fill());
+            let lent = free.lend(count, most);
+            let lacks_pages = lent.is_none() && free.lent() + count <= most;
+            (lent, lacks_pages)
         };
-        let lent = lend();
-        if lent.is_none() {
-            self.pins.part_held(count);
-            return Ok(lend());
+        match lend() {
+            (None, true) => {
+                self.pins.part_held(count);
+                Ok(lend().0)
+            }
+            (lent, _) => Ok(lent),
         }
-        Ok(lent)
     }
 
     fn claim(&self, pages: &[u32]) {

@@ -14,7 +14,7 @@ use ondol_env::sync::atomic::{
     Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
 };
 use ondol_env::sync::{Arc, Mutex};
-use ondol_medium::{Nvm, PAGE};
+use ondol_medium::{Nvm, NvmError, PAGE};
 use std::ops::Range;
 
 /// So great a part of what can be lent is set aside for views.
@@ -151,13 +151,14 @@ impl Pins {
         }
     }
 
-    /// Pins went: those of these pages that nothing else keeps are free.
-    pub(crate) fn are_unpinned(&self, pages: impl Iterator<Item = u32>) {
+    /// Pins went: those of these pages that nothing else keeps are free. How many have become so.
+    pub(crate) fn are_unpinned(&self, pages: impl Iterator<Item = u32>) -> u64 {
         // Unpinned before, looked now.
-        if self.sight.held.load(SeqCst) > 0 {
-            let mut free = self.free.lock();
-            pages.for_each(|page| free.end_hold(page));
+        if self.sight.held.load(SeqCst) == 0 {
+            return 0;
         }
+        let mut free = self.free.lock();
+        pages.filter(|page| free.end_hold(*page)).count() as u64
     }
 }
 
@@ -184,7 +185,11 @@ impl PageTable {
         let bytes = self.nvm.pin(self.config.page_at(first), pages * PAGE);
         let Ok(Some(bytes)) = bytes else {
             self.pins.give_back(&share);
-            return Ok(bytes.map(|_| None)?);
+            return match bytes {
+                // Whoever copies instead may not want what is lost.
+                Ok(_) | Err(NvmError::Poisoned { .. }) => Ok(None),
+                Err(e) => Err(e.into()),
+            };
         };
         let (place, end) = (bytes.place() + part.start as u64, part.end.min((pages * PAGE) as usize));
         let (part, pages) = (part.start..end, first..first + pages as u32);

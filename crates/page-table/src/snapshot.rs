@@ -4,9 +4,12 @@ use crate::error::Result;
 use crate::pins::Pins;
 use crate::table::PageTable;
 use ondol_block::{MapPart, Mapped};
-use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use ondol_env::sync::{Arc, Mutex};
-use ondol_medium::{PAGE, Snapshot, Source};
+use ondol_medium::{NvmError, PAGE, Snapshot, Source};
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
@@ -15,6 +18,10 @@ use std::sync::Weak;
 pub(crate) struct Maps {
     all: Mutex<Vec<Weak<Map>>>,
     parted: AtomicU64,
+    /// Maps whose pins have not all gone, also of those that nobody holds any more.
+    existing: AtomicU64,
+    /// Threads that part pages.
+    parting: AtomicU64,
 }
 
 /// One of them.
@@ -46,6 +53,7 @@ impl Drop for Map {
     fn drop(&mut self) {
         self.snapshot = None;
         self.pins.are_unpinned(self.pages.keys().copied());
+        self.pins.maps.existing.fetch_sub(1, SeqCst);
     }
 }
 
@@ -61,6 +69,12 @@ impl Maps {
         all.push(Arc::downgrade(map));
     }
 
+    /// Whether pages are about to become free: a map is on its way out, or a thread has parted pages and not told yet.
+    pub(crate) fn give_soon(&self) -> bool {
+        let existing = self.existing.load(SeqCst);
+        self.parting.load(SeqCst) > 0 || existing > self.alive().len() as u64
+    }
+
     /// Those that there are now.
     fn alive(&self) -> Vec<Arc<Map>> {
         self.all.lock().iter().filter_map(Weak::upgrade).collect()
@@ -74,6 +88,7 @@ impl Pins {
         if maps.is_empty() {
             return;
         }
+        self.maps.parting.fetch_add(1, SeqCst);
         let mut left = wanted;
         for page in self.held_pages() {
             if left == 0 {
@@ -83,10 +98,11 @@ impl Pins {
             let parted = of_maps.filter(|(snapshot, at)| snapshot.part(*at)).count() as u64;
             if parted > 0 {
                 self.maps.parted.fetch_add(parted, Relaxed);
-                self.are_unpinned(std::iter::once(page));
-                left -= 1;
+                // A view may keep it still.
+                left -= self.are_unpinned(std::iter::once(page));
             }
         }
+        self.maps.parting.fetch_sub(1, SeqCst);
     }
 }
 
@@ -117,8 +133,14 @@ impl PageTable {
             }
             (at, len) = (at + count, len + bytes);
         }
-        let Some(snapshot) = Snapshot::new(&self.nvm, &sources)? else { return Ok(None) };
+        let snapshot = match Snapshot::new(&self.nvm, &sources) {
+            Ok(Some(snapshot)) => snapshot,
+            // Whoever copies instead may not want what is lost.
+            Ok(None) | Err(NvmError::Poisoned { .. }) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        };
         let (snapshot, len, pins) = (Some(snapshot), len as usize, self.pins.clone());
+        self.pins.maps.existing.fetch_add(1, SeqCst);
         let map = Arc::new(Map { snapshot, len, pages, pins });
         self.pins.maps.add(&map);
         Ok(Some(Box::new(Holder(map))))

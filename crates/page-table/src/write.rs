@@ -213,9 +213,11 @@ impl PageTable {
         if is_short {
             self.pins.part_held(count);
         }
+        // Before the last look at what is free: whatever is under way now and not then has become free.
+        let more_to_come = is_short && self.pins.maps.give_soon();
         // Nothing becomes late while the map is held here, so what is not free is mapped, lent, pinned, or in hands.
         let free = self.free.lock();
-        if free.count() < count && free.in_hands() == 0 {
+        if free.count() < count && free.in_hands() == 0 && !more_to_come {
             return Err(TableError::NoPages { pool: self.nvm.name().into() });
         }
         Ok(free.count() >= count)

@@ -15,6 +15,7 @@ use crate::together::each;
 use crate::{JournalError, NumberHash, Ranges, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
+use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::{Arc, thread};
 use ondol_nvm_log::Batch as Committed;
 use std::collections::{BTreeMap, HashSet};
@@ -65,10 +66,10 @@ impl Core {
         let mut batches: Vec<Committed> = self.log.first_batch().into_iter().collect();
         let Some(first) = batches.first().map(|first| first.from) else { return Ok(false) };
         reach::hit_if(reach::is_on() && self.log.newest().is_some(), Place::CheckpointBeforeCommit);
-        let slice = self.slice();
-        while let Some(next) =
-            batches.last().filter(|last| last.commit - first < slice).and_then(|last| self.log.batch_after(last))
-        {
+        let (slice, tried) = (self.slice(), self.tried.load(Relaxed));
+        // One that failed may have left derived values in blocks that are to go home with others of it.
+        let wants = |last: &&Committed| last.commit - first < slice || last.commit < tried;
+        while let Some(next) = batches.last().filter(wants).and_then(|last| self.log.batch_after(last)) {
             batches.push(next);
         }
         let done = self.bring_home(&mut batches);
@@ -96,6 +97,7 @@ impl Core {
             Err(e @ JournalError::Block(_)) => return Err(self.home_fails(e)),
             made => self.or_abort(made)?,
         };
+        self.tried.fetch_max(end_of(batches), Relaxed);
         let mut parts = in_order(&batch, &*self.client, self.home_pages.is_some());
         if plant::is(Defect::LostHomeWrite) {
             parts[1].lose_one();
@@ -192,7 +194,8 @@ impl Core {
                 return Ok(true);
             }
             if self.log.durable() > end_of(batches) + 1 {
-                // Somebody is about to see that his record was voided.
+                // Somebody is about to see that his record was voided, unless the engine has stopped.
+                self.check_alive()?;
                 thread::yield_now();
                 continue;
             }

@@ -80,6 +80,7 @@ impl ScalableEngine {
             freed: Freed::default(),
             counters: std::array::from_fn(|_| Mutex::default()),
             turns: Turns::default(),
+            tried: AtomicU64::new(0),
             pace: Pace::default(),
             pages,
             home_pages,

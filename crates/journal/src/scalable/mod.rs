@@ -87,6 +87,8 @@ pub(crate) struct Core {
     freed: Freed,
     counters: [Mutex<()>; COUNTERS],
     turns: Turns,
+    /// Where the furthest of what a checkpoint has sealed is committed. Changed by who has the turn.
+    tried: AtomicU64,
     pace: Pace,
     /// Pages for file data, if the pool has any.
     pages: Option<Pages>,

@@ -33,6 +33,8 @@ pub struct GivenUpChanges {
     pub pool: String,
     /// UUID of the volume that the pool is attached to.
     pub volume: Option<String>,
+    /// That is the one in the pool.
+    pub is_inside: bool,
     /// How much is not home; nobody can tell where the log is damaged.
     pub lost: Option<Lost>,
 }
@@ -49,8 +51,8 @@ impl GivenUp {
 
     /// Of a pool that has an image, or has none. A transaction of its page table that was cut off is undone if the pool is open for writing.
     pub(crate) fn of(pool: &Pool, has_image: bool) -> Self {
-        let changes = GivenUpChanges::of(pool);
-        Self { image: has_image.then(|| GivenUpImage::of(pool)), changes }
+        let image = has_image.then(|| GivenUpImage::of(pool));
+        Self { changes: GivenUpChanges::of(pool, image.as_ref()), image }
     }
 
     /// Each on a line, in words.
@@ -61,7 +63,7 @@ impl GivenUp {
 }
 
 impl GivenUpImage {
-    fn of(pool: &Pool) -> Self {
+    pub(crate) fn of(pool: &Pool) -> Self {
         let read = || home::superblock(&PageTable::attach(pool).ok()?);
         read().map_or_else(Self::default, |sb| Self {
             uuid: Some(uuid_text(sb.uuid())),
@@ -79,11 +81,14 @@ impl GivenUpImage {
 }
 
 impl GivenUpChanges {
-    pub(crate) fn of(pool: &Pool) -> Option<Self> {
+    /// Of a pool that has `image`, or none.
+    pub(crate) fn of(pool: &Pool, image: Option<&GivenUpImage>) -> Option<Self> {
         let volume = pool.header().volume.as_ref().map(uuid_text);
         let lost = nvm::lost_in(pool, None).inspect_err(|e| tracing::debug!("{e}")).ok();
-        let has_some = volume.is_some() || lost.as_ref().is_none_or(|lost| lost.commits > 0);
-        has_some.then(|| Self { pool: pool.nvm().name().into(), volume, lost })
+        let is_inside = volume.is_some() && image.is_some_and(|image| image.uuid == volume);
+        // A volume that is given up with the pool needs no other.
+        let has_some = volume.is_some() && !is_inside || lost.as_ref().is_none_or(|lost| lost.commits > 0);
+        has_some.then(|| Self { pool: pool.nvm().name().into(), volume, is_inside, lost })
     }
 
     fn of_volume(&self) -> String {
@@ -107,7 +112,10 @@ impl GivenUpChanges {
     /// What is in the way of making something else, and the command that helps.
     pub(crate) fn in_the_way(&self) -> String {
         let (of, pool) = (self.of_volume(), &self.pool);
-        let helps = format!("`ondol recover --nvm {pool} IMAGE`");
+        let helps = match self.is_inside {
+            true => format!("`ondol recover nvm:{pool}`"),
+            false => format!("`ondol recover --nvm {pool} IMAGE`"),
+        };
         match &self.lost {
             None => format!("a log {of} that cannot be read ({helps} says more)"),
             Some(lost) if lost.commits == 0 => format!("nothing {of}, which names the pool until {helps}"),

@@ -136,15 +136,43 @@ fn a_table_with_pins_is_not_made_flat_and_views_outlive_it() {
 
 /// What lies in a page that a transaction was cut off in is another than what it holds: it is read, not lent.
 #[test]
-fn a_lost_page_is_an_error_and_its_neighbours_are_lent() {
+fn a_lost_page_is_not_lent_and_its_neighbours_are() {
     let (pool, table) = table();
     table.write(0, &[page(1), page(2), page(3)].concat()).unwrap();
     let first = pinned(&table, 0, 1, true).unwrap().place();
     pool.nvm().poison(first + P + 64);
-    assert!(table.pin(0, 3 * P, true).is_err() && table.pin(P, P, true).is_err());
+    assert!(matches!((table.pin(0, 3 * P, true), table.pin(P, P, true)), (Ok(None), Ok(None))));
+    let map = lender(&table).map(&[MapPart::Place(first, 2 * P)]).unwrap();
+    assert!(map.is_none(), "whoever copies instead may not want what is lost");
     assert!(pinned(&table, 0, 1, true).unwrap()[..] == page(1) && pinned(&table, 2, 1, true).unwrap()[..] == page(3));
     table.write(P, &page(5)).unwrap();
     assert!(pinned(&table, 1, 1, true).unwrap()[..] == page(5));
+}
+
+/// Pages that a view keeps as well are not what a writer waits for: the next ones are parted.
+#[test]
+fn maps_give_pages_back_although_views_keep_others() {
+    let (_pool, table) = table();
+    let all = |tag: u8| (0..BLOCKS as u8).flat_map(|n| page(tag + n)).collect::<Vec<_>>();
+    let map = |table: &PageTable| -> Vec<_> { (0..BLOCKS).map(|n| mapped(table, n).unwrap()).collect() };
+    table.write(0, &all(1)).unwrap();
+    table.flush().unwrap();
+    let view = pinned(&table, 0, MOST, true).unwrap();
+    let first = map(&table);
+    table.write(0, &all(40)).unwrap();
+    table.flush().unwrap();
+    let second = map(&table);
+    for round in 0..4 {
+        for block in 0..BLOCKS {
+            table.write(block * P, &page(100 + round)).unwrap();
+            table.flush().unwrap();
+        }
+    }
+    assert!(view[..] == all(1)[..MOST as usize * PAGE]);
+    let is = |map: &[Box<dyn Mapped>], tag: u8| (0..).zip(map).all(|(n, map)| map.bytes() == page(tag + n));
+    assert!(is(&first, 1) && is(&second, 40));
+    drop((view, first, second));
+    assert_eq!((pins(&table).held, table.stats().free), (0, RESERVE));
 }
 
 struct Random(u64);

@@ -29,6 +29,10 @@ fn end(server: &mut Child) {
 /// Serves the image with the pool in front of it, makes files durable, and kills the server.
 fn lose(place: &mut Place, pool: &Path, files: u32) {
     let server = place.serve_on(&option(pool));
+    kill(place, server, files);
+}
+
+fn kill(place: &mut Place, server: usize, files: u32) {
     for n in 0..files {
         let mut file = File::create(place.on(&format!("file{n}"))).unwrap();
         file.write_all(&[7; 9000]).unwrap();
@@ -151,4 +155,21 @@ fn both_images_are_named() {
     assert!(checked.status.code().is_some_and(|code| code < 4), "{checked:?}");
     place.mount("rw");
     place.umount();
+}
+
+/// What the image in the pool itself has not at home is brought there by another command than that of an image elsewhere, and goes with it.
+#[test]
+fn an_image_of_its_own_is_recovered_by_its_own_name() {
+    let Some(mut place) = Place::new() else { return };
+    let pool = pool(&place, "64M");
+    let target = in_pool(&pool);
+    succeeds(ondol().args(["mkfs", "--size", "16M"]).arg(&target));
+    let server = place.serve_target(&target, "rw");
+    kill(&mut place, server, 2);
+    let helps = format!("`ondol recover {}` brings them home", target.display());
+    refused(&words(&["mkfs"], &target), &pool, &["under a page table, and", &helps, "-F"]);
+    succeeds(ondol().arg("recover").arg(&target));
+    refused(&words(&["mkfs"], &target), &pool, &["an image under a page table", "-F"]);
+    let said = succeeds(ondol().args(["mkfs", "-F"]).arg(&target));
+    assert!(said.contains("given up: the image") && !said.contains("takes no other pool"), "{said}");
 }

@@ -59,8 +59,13 @@ impl Place {
 
     /// `ondol mount IMAGE DIR`.
     pub(crate) fn mount_command(&self) -> Command {
+        self.mount_command_of(&self.image())
+    }
+
+    /// The same of another target.
+    fn mount_command_of(&self, target: &Path) -> Command {
         let mut command = ondol();
-        command.arg("mount").arg(self.image()).arg(self.mount_point());
+        command.arg("mount").arg(target).arg(self.mount_point());
         command.args(["-o", &format!("transport={}", transport())]);
         command
     }
@@ -72,8 +77,14 @@ impl Place {
 
     /// The same, with options.
     pub(crate) fn serve_on(&mut self, options: &str) -> usize {
-        let server = self.mount_command().args(["-f", "-o", options]).stderr(Stdio::piped()).spawn().unwrap();
-        self.servers.push(server);
+        let image = self.image();
+        self.serve_target(&image, options)
+    }
+
+    /// The same of another target.
+    pub(crate) fn serve_target(&mut self, target: &Path, options: &str) -> usize {
+        let mut command = self.mount_command_of(target);
+        self.servers.push(command.args(["-f", "-o", options]).stderr(Stdio::piped()).spawn().unwrap());
         assert!(eventually(|| self.is_mounted()), "the server did not mount");
         self.servers.len() - 1
     }
@@ -148,6 +159,13 @@ pub(crate) fn transport() -> String {
 /// Why a test that needs root cannot run here.
 pub(crate) fn needs_root() -> Option<&'static str> {
     (!rustix::process::geteuid().is_root()).then_some("needs root")
+}
+
+/// Why a test in which somebody without privilege mounts cannot run here.
+pub(crate) fn needs_helper() -> Option<&'static str> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|dir| dir.join("fusermount3").is_file());
+    needs_root().or_else(|| (!is_there).then_some("needs fusermount3"))
 }
 
 impl Drop for Place {

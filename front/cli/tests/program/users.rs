@@ -1,6 +1,6 @@
 //! Users: who may do what on a mount, and mounting without privilege.
 
-use crate::place::{Place, needs_root, ondol, output, succeeds};
+use crate::place::{Place, needs_helper, needs_root, ondol, output, succeeds};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Command, Output};
@@ -217,7 +217,7 @@ fn capabilities_count_and_not_the_users_number() {
 /// Everything in a mount namespace of its own, where the FUSE device is open to all as it is on ordinary systems.
 #[test]
 fn an_unprivileged_user_mounts() {
-    if ondol_skips::skips(needs_root()) {
+    if ondol_skips::skips(needs_helper()) {
         return;
     }
     let Some(place) = Place::new() else { return };
