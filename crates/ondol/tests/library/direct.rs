@@ -247,28 +247,6 @@ fn pins_run_out_and_what_goes_beyond_is_a_copy() {
     volume.close().unwrap();
 }
 
-/// More ranges than the process may have mappings: a copy, which is right.
-#[test]
-fn a_file_in_too_many_pieces_is_copied() {
-    let (media, _) = attached(&made(), None);
-    let volume = opened(&media, "journal=remap");
-    let whole: Vec<u8> = (0..400 * BLOCK).map(|n| (n / BLOCK) as u8).collect();
-    let (file, beside) = (file(&volume, "/a"), file(&volume, "/b"));
-    for (at, block) in (0..).step_by(BLOCK).zip(whole.chunks(BLOCK)) {
-        file.write_all_at(block, at).unwrap();
-        beside.write_all_at(block, at).unwrap();
-    }
-    let maps: Vec<Map<'_>> = (0..200).map(|_| file.map().unwrap()).collect();
-    assert!(maps.iter().all(|map| map[..] == whole[..]));
-    let copied = maps.iter().filter(|map| map.is_copied()).count();
-    assert!(copied > 0 && copied < 200, "{copied} of 200 maps are copies");
-    // One that goes makes room.
-    drop(maps);
-    assert!(!file.map().unwrap().is_copied());
-    drop((file, beside));
-    volume.close().unwrap();
-}
-
 /// Elsewhere everything is a copy, and the same.
 #[test]
 fn a_volume_in_a_file_is_viewed_by_copies() {
