@@ -162,7 +162,8 @@ impl Home {
     /// An export of it beside it: what is not home is brought there on the way, and the pool stays as it is.
     fn export(&self) -> Result<Vec<u8>, Wrong> {
         let to = self.file.with_extension("exported");
-        let exported = ondol::export(&self.target, &to, true).map_err(|e| Wrong::of_export(&e));
+        let dir = to.parent().unwrap_or(&to);
+        let exported = ondol::export(&self.target, &to, true).map_err(|e| Wrong::of_export(&e, dir));
         let image = exported.and_then(|_| fs::read(&to).map_err(|e| Wrong::of_io(&to, &e)));
         // It may be there in part.
         let _ = fs::remove_file(&to);

@@ -29,9 +29,13 @@ impl Wrong {
         Self::of(code, e.to_string())
     }
 
-    /// An image could not be exported.
-    pub(super) fn of_export(e: &ondol::Error) -> Self {
-        Self::of(Some(e.errno()), format!("its export: {e}"))
+    /// An image could not be exported into `dir`. Recovery may find no room in a pool, too, which is wrong: it is the directory that must be full.
+    pub(super) fn of_export(e: &ondol::Error, dir: &Path) -> Self {
+        let what = format!("its export: {e}");
+        match is_full(&io::Error::from_raw_os_error(e.errno()), dir) {
+            true => Self::NoRoom(what),
+            false => Self::Violation(what),
+        }
     }
 
     fn of(code: Option<i32>, what: String) -> Self {
