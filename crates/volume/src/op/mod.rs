@@ -153,13 +153,16 @@ impl<'v> Op<'v> {
         self.in_passing = true;
     }
 
-    /// Whether an inode that it changes is to be durable on return: `chattr +S` and `+D`.
+    /// Whether an inode that it changes is to be durable on return: `chattr +S` and `+D`. Contents change without their inode
+    /// where its times have no parts of a second, so that what is dirty does not tell.
     fn is_synchronous(&self) -> bool {
         let synchronous = |n: &OpNode| match n.inode.is_dir() {
             true => n.inode.flags.intersects(InodeFlags::SYNC | InodeFlags::DIRSYNC),
             false => n.inode.flags.contains(InodeFlags::SYNC),
         };
-        !self.in_passing && self.nodes.iter().any(|n| n.dirty && synchronous(n))
+        let changed = |handle: &Handle<'_>| !handle.is_empty();
+        let changes = self.wrote_over || self.handle.as_ref().is_some_and(changed);
+        !self.in_passing && changes && self.nodes.iter().any(synchronous)
     }
 
     /// The handle, for staging changes of metadata blocks.

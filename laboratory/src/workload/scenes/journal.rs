@@ -165,6 +165,12 @@ fn data() -> Vec<Scene> {
         )
         .on(Kind::WholeSeconds),
         scene(
+            "same-second-at-once",
+            "create /a 0644\nwrite /a 0 9000 #1\nchattr /a S\nmkdir /d 0755\nchattr /d D\ncreate /d/a 0644",
+            "write /a 0 3000 #2\nwrite /a 88 27 #3\ncreate /d/b 0644\nrename /d/b /d/c\nunlink /d/a",
+        )
+        .on(Kind::WholeSeconds),
+        scene(
             "same-second-long",
             "create /a 0644\nwrite /a 0 64K #1\nwrite /a 64K 64K #2\nremount",
             "write /a 0 64K #3\nwrite /a 64K 64K #4\nsync\nwrite /a 5 5 #5\nfsync /a",
