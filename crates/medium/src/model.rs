@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Latencies and bandwidth of a modelled NVM; zero is "as it is". As text: `read=300ns,write=100ns,bandwidth=2G`, each part optional,
-/// `off` for none.
+/// `off` for none. In a list of options, which has commas of its own, `+` joins the parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NvmModel {
     /// Nanoseconds that each read waits, whatever its length: lines that follow are fetched ahead.
@@ -49,7 +49,7 @@ impl FromStr for NvmModel {
         if text == "off" {
             return Ok(model);
         }
-        for part in text.split(',') {
+        for part in text.split([',', '+']) {
             let bad = || ModelError(part.into());
             let (name, value) = part.split_once('=').ok_or_else(bad)?;
             let (place, units) = match name {
@@ -133,6 +133,7 @@ mod tests {
         let model: NvmModel = "read=300ns,write=1us,bandwidth=2G".parse().unwrap();
         assert_eq!(model, NvmModel { read_ns: 300, write_ns: 1000, bandwidth: 2 << 30 });
         assert_eq!(model.to_string().parse(), Ok(model));
+        assert_eq!("read=300ns+write=1us+bandwidth=2G".parse(), Ok(model));
         assert_eq!("off".parse(), Ok(NvmModel::default()));
         assert_eq!(NvmModel::default().to_string(), "off");
         for text in ["", "read", "read=3", "speed=3ns", "bandwidth=2X", "read=99999999999999999999ns"] {

@@ -55,7 +55,7 @@ const INODE_BYTES: u64 = 640;
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     let media = match &options.journal_path {
-        None => home::media(path, access)?,
+        None => home::modelled_media(path, access, options.nvm_model)?,
         Some(journal) => {
             let store = home::open(path, access)?;
             let block_size = open_image(store.clone(), options)?.superblock().block_size();
@@ -68,7 +68,12 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
 /// Opens the image on `media`.
 pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>) -> Result<Composed> {
     if let Some(pool) = &options.nvm {
-        media = media.with_pool(nvm::open(pool, options.read_only)?);
+        media = media.with_pool(nvm::open_modelled(pool, options.read_only, options.nvm_model)?);
+    }
+    if !options.nvm_model.is_off() && media.nvm().is_empty() {
+        let target = media.store.name().to_owned();
+        let what = "`nvm_model=` makes an NVM slower, and there is none: name a pool in front of the image (nvm=POOL), or open an image in one (nvm:POOL)";
+        return Err(Error::State { target, what: what.into() });
     }
     let image = open_image(media.store.clone(), options)?;
     if options.read_only {

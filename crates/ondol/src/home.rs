@@ -14,7 +14,7 @@ use ondol_env::{Env, System};
 use ondol_format::mkfs::Chunk;
 use ondol_format::{Superblock, superblock};
 use ondol_journal::{JournalError, remap};
-use ondol_medium::{Access as NvmAccess, AreaKind, Nvm, NvmOptions, PAGE, Pool, PoolSpec};
+use ondol_medium::{Access as NvmAccess, AreaKind, Nvm, NvmModel, NvmOptions, PAGE, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, OnDamage};
 use ondol_page_table::{PageTable, TableError, TableReport, TableSpec, has_table, pool_size};
 use serde::Serialize;
@@ -44,8 +44,13 @@ pub(crate) fn open(target: &Path, access: Access) -> Result<Arc<dyn BlockStore>>
 
 /// As [`open`], with the pool that the image lies in, if it does.
 pub(crate) fn media(target: &Path, access: Access) -> Result<Media> {
+    modelled_media(target, access, NvmModel::default())
+}
+
+/// As [`media`], from a pool as slow as `model`.
+pub(crate) fn modelled_media(target: &Path, access: Access, model: NvmModel) -> Result<Media> {
     let Some(pool) = pool_of(target) else { return Ok(Media::image(open(target, access)?)) };
-    in_pool(open_pool(pool, access)?, attach)
+    in_pool(nvm::open_modelled(pool, access == Access::Read, model)?, attach)
 }
 
 /// As [`media`], for writing, of an image whose log in its pool is to be given up, readable or not.

@@ -15,7 +15,7 @@ use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
 use ondol_journal::{Config, JournalError, Kind, LogMap, Ranges, ScalableEngine, remap, swap};
-use ondol_medium::{AREAS_START, Access, AreaKind, Nvm, NvmOptions, PAGE, Pool};
+use ondol_medium::{AREAS_START, Access, AreaKind, Nvm, NvmModel, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_page_table::pool_size;
 use ondol_volume::{DataMode, Image, Shared};
@@ -28,8 +28,13 @@ pub(crate) const NOT_ASKED_FOR: &str =
 
 /// Opens the pool at `path`.
 pub(crate) fn open(path: &Path, read_only: bool) -> Result<Pool> {
+    open_modelled(path, read_only, NvmModel::default())
+}
+
+/// As [`open`], as slow as `model`.
+pub(crate) fn open_modelled(path: &Path, read_only: bool, model: NvmModel) -> Result<Pool> {
     let access = if read_only { Access::Read } else { Access::Write };
-    Ok(Pool::open(Nvm::open(path, &NvmOptions { access, ..NvmOptions::default() })?)?)
+    Ok(Pool::open(Nvm::open(path, &NvmOptions { access, model, ..NvmOptions::default() })?)?)
 }
 
 /// What an image that can have engines `swap` and `remap` lies on.

@@ -2,6 +2,7 @@
 
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
+use ondol_medium::NvmModel;
 use ondol_volume::{Atime, DataMode, Fsync, OnError};
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-pub use parse::parse_size;
+pub use parse::{OPTION_NAMES, parse_size};
 
 /// How a volume is opened. See `mount -o` in the README for the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct Options {
     pub(crate) journal_path: Option<PathBuf>,
     /// The NVM pool in front of the image.
     pub(crate) nvm: Option<PathBuf>,
+    /// How slow the NVM is to be that the image lies in, or has in front of it.
+    pub(crate) nvm_model: NvmModel,
     /// The directory that the superblock is told of.
     pub(crate) mounted_on: Option<PathBuf>,
 }
@@ -72,6 +75,7 @@ impl Default for Options {
             superblock: None,
             journal_path: None,
             nvm: None,
+            nvm_model: NvmModel::default(),
             mounted_on: None,
         }
     }
@@ -188,47 +192,6 @@ const MIN_CACHE: u64 = 4 << 20;
 /// Seconds after which a commit is made, as ext4 has it.
 const DEFAULT_COMMIT: u64 = 5;
 
-/// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
-pub const OPTION_NAMES: [&str; 37] = [
-    "ro",
-    "rw",
-    "norecovery",
-    "noload",
-    "noatime",
-    "relatime",
-    "atime",
-    "strictatime",
-    "diratime",
-    "nodiratime",
-    "discard",
-    "nodiscard",
-    "grpid",
-    "bsdgroups",
-    "nogrpid",
-    "sysvgroups",
-    "acl",
-    "user_xattr",
-    "barrier",
-    "block_validity",
-    "delalloc",
-    "init_itable",
-    "journal_path=",
-    "nvm=",
-    "sb=",
-    "data=",
-    "errors=",
-    "journal=",
-    "journal_size=",
-    "fsync=",
-    "commit=",
-    "dirty=",
-    "cache=",
-    "checkpoint_threads=",
-    "buffer=",
-    "zeroing",
-    "nozeroing",
-];
-
 impl Options {
     /// Reads a comma-separated list of options over the defaults; later ones win.
     ///
@@ -279,6 +242,9 @@ impl Options {
         }
         if let Some(path) = &self.nvm {
             text += &format!(",nvm={}", path.display());
+        }
+        if !self.nvm_model.is_off() {
+            text += &format!(",nvm_model={}", self.nvm_model.to_string().replace(',', "+"));
         }
         text
     }
@@ -435,6 +401,13 @@ impl Options {
     #[must_use]
     pub fn with_nvm(mut self, path: impl Into<PathBuf>) -> Self {
         self.nvm = Some(path.into());
+        self
+    }
+
+    /// Makes the NVM that the image lies in, or has in front of it, as slow as a model: for measuring on memory what a device would take.
+    #[must_use]
+    pub fn with_nvm_model(mut self, model: NvmModel) -> Self {
+        self.nvm_model = model;
         self
     }
 

@@ -7,6 +7,7 @@ use crate::table::{Late, Page, PageTable, State};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::thread;
 use ondol_medium::{Domain, PAGE, Stored};
+use std::cell::Cell;
 use std::collections::btree_map::Entry;
 use std::io::IoSlice;
 
@@ -18,11 +19,13 @@ const MOST_LATE: usize = 16_384;
 /// The bytes of several buffers, one behind the other.
 pub(crate) struct Source<'b> {
     bufs: &'b [IoSlice<'b>],
+    /// A buffer and the place of its first byte: the last that was looked at, since a commit has thousands, and they are taken in order.
+    seen: Cell<(usize, u64)>,
 }
 
 impl<'b> Source<'b> {
     pub(crate) fn new(bufs: &'b [IoSlice<'b>]) -> Self {
-        Self { bufs }
+        Self { bufs, seen: Cell::new((0, 0)) }
     }
 
     pub(crate) fn len(&self) -> u64 {
@@ -31,17 +34,17 @@ impl<'b> Source<'b> {
 
     /// Calls `each` for the parts of `len` bytes from `from` on, with the place of each among those.
     fn parts(&self, from: u64, len: u64, mut each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
-        let (mut start, end) = (0, from + len);
-        for buf in self.bufs {
+        let end = from + len;
+        let (mut at, mut start) = if self.seen.get().1 <= from { self.seen.get() } else { (0, 0) };
+        while start < end && at < self.bufs.len() {
+            self.seen.set((at, start));
+            let buf = &self.bufs[at];
             let stop = start + buf.len() as u64;
             let (first, last) = (start.max(from), stop.min(end));
             if first < last {
                 each(first - from, &buf[(first - start) as usize..(last - start) as usize])?;
             }
-            if stop >= end {
-                break;
-            }
-            start = stop;
+            (at, start) = (at + 1, stop);
         }
         Ok(())
     }

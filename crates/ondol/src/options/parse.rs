@@ -6,6 +6,48 @@ use ondol_volume::{Atime, Fsync, OnError};
 /// The most that `checkpoint_threads=` takes.
 const MOST_THREADS: usize = 64;
 
+/// The names of all options that are built, for those who look for the one that was meant; `=` follows a name that takes a value.
+pub const OPTION_NAMES: [&str; 38] = [
+    "ro",
+    "rw",
+    "norecovery",
+    "noload",
+    "noatime",
+    "relatime",
+    "atime",
+    "strictatime",
+    "diratime",
+    "nodiratime",
+    "discard",
+    "nodiscard",
+    "grpid",
+    "bsdgroups",
+    "nogrpid",
+    "sysvgroups",
+    "acl",
+    "user_xattr",
+    "barrier",
+    "block_validity",
+    "delalloc",
+    "init_itable",
+    "journal_path=",
+    "nvm=",
+    "nvm_model=",
+    "sb=",
+    "data=",
+    "errors=",
+    "journal=",
+    "journal_size=",
+    "fsync=",
+    "commit=",
+    "dirty=",
+    "cache=",
+    "checkpoint_threads=",
+    "buffer=",
+    "zeroing",
+    "nozeroing",
+];
+
 impl Options {
     pub(super) fn apply(&mut self, word: &str) -> Result<(), OptionError> {
         let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
@@ -26,6 +68,10 @@ impl Options {
             ("acl" | "user_xattr" | "barrier" | "block_validity" | "delalloc" | "init_itable", None) => {}
             ("barrier", Some("1")) => {}
             ("nvm", Some(v)) => self.nvm = Some(v.into()),
+            ("nvm_model", Some(v)) => {
+                self.nvm_model =
+                    v.parse().map_err(|_| bad("nvm_model", v, "read=300ns+write=100ns+bandwidth=2G, or off"))?
+            }
             ("journal_path", Some(v)) => self.journal_path = Some(v.into()),
             ("sb", Some(v)) => self.superblock = Some(copy_offset(v)?),
             ("data", Some(v)) => {

@@ -24,6 +24,10 @@ fn what_cannot_be_taken_is_refused_by_name() {
         ("data=", "mount option `data=`: the value must be writeback, ordered or journal"),
         ("fsync=none", "mount option `fsync=none`: the value must be prefix or file"),
         ("checkpoint_threads=0", "mount option `checkpoint_threads=0`: the value must be a number from 1 to 64"),
+        (
+            "nvm_model=fast",
+            "mount option `nvm_model=fast`: the value must be read=300ns+write=100ns+bandwidth=2G, or off",
+        ),
         ("cache=much", "mount option `cache=much`: the value must be a size such as 64M"),
     ] {
         assert_eq!(Options::parse(word).unwrap_err().to_string(), said);
@@ -42,7 +46,7 @@ fn every_name_is_known() {
 #[test]
 fn what_is_fixed_reads_back() {
     let o = Options::parse(
-        "data=journal,fsync=file,journal=compressed,journal_size=16M,zeroing,errors=continue,commit=9,dirty=1M,cache=8M,checkpoint_threads=7,grpid,sb=32768,noload",
+        "data=journal,fsync=file,journal=compressed,journal_size=16M,zeroing,errors=continue,commit=9,dirty=1M,cache=8M,checkpoint_threads=7,grpid,sb=32768,noload,nvm=/p,nvm_model=read=300ns+bandwidth=2G",
     )
     .unwrap();
     assert_eq!(Options::parse(&o.fixed()), Ok(o));

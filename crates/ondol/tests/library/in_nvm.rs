@@ -244,3 +244,24 @@ fn a_lost_line_is_an_error_of_its_file_alone() {
     assert_eq!(volume.read("/lost").unwrap(), vec![0xC6; 4096]);
     volume.close().unwrap();
 }
+
+#[test]
+fn an_image_in_a_pool_can_be_as_slow_as_a_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = dir.path().join("pool");
+    std::fs::write(&pool, made()).unwrap();
+    let target = format!("nvm:{}", pool.display());
+    let options = Options::parse("data=journal,nvm_model=read=2ms").unwrap();
+    let volume = Volume::open_with(&target, &options).unwrap();
+    volume.write("/a", [7; 9000]).unwrap();
+    volume.sync().unwrap();
+    let begun = std::time::Instant::now();
+    assert_eq!(volume.read("/a").unwrap(), [7; 9000]);
+    // The model never waits less than it says.
+    assert!(begun.elapsed().as_millis() >= 2);
+    volume.close().unwrap();
+    let image = dir.path().join("image");
+    Volume::format(&image, &FormatOptions::new().size(8 << 20)).unwrap();
+    let refused = Volume::open_with(&image, &options).err().unwrap().to_string();
+    assert!(refused.contains("nvm_model") && refused.contains("nvm=POOL"), "{refused}");
+}
