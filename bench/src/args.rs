@@ -156,7 +156,7 @@ pub enum Served {
 /// `ondol bench paper …`
 #[derive(Clone, Debug, Args)]
 pub struct PaperArgs {
-    /// The paper: 3, the compressed journal
+    /// The paper: 3, the compressed journal, or 4, access to files in storage-class memory
     #[arg(value_parser = paper)]
     pub number: u32,
     /// Smaller sets, fewer operations, one round
@@ -168,7 +168,7 @@ pub struct PaperArgs {
     /// How often every target has its turn [default: 3, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// What is written; Filebench itself writes zeros
+    /// What is written, of paper 3; Filebench itself writes zeros
     #[arg(long, value_enum, default_value_t = Class::Text)]
     pub class: Class,
     /// Where images are made, if it is in memory; otherwise /dev/shm
@@ -177,13 +177,17 @@ pub struct PaperArgs {
     /// Write the result as JSON; `-` is standard output, without the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write paper3.json and paper3.md into this directory
+    /// Write paperN.json and paperN.md into this directory
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
 
 fn paper(number: &str) -> Result<u32, String> {
-    if number == "3" { Ok(3) } else { Err("there are the figures of paper 3".into()) }
+    match number {
+        "3" => Ok(3),
+        "4" => Ok(4),
+        _ => Err("there are the figures of papers 3 and 4".into()),
+    }
 }
 
 /// `ondol bench run …`

@@ -5,7 +5,7 @@
 //!
 //! A run goes through four parts: `target` makes and mounts what is measured and takes it away again, `workload`
 //! says what to do, `measure` does it on threads and keeps the latencies, `report` writes JSON and tables.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures by the real clock")]
 
 mod args;

@@ -33,15 +33,33 @@ pub(crate) trait Outcome: Serialize {
     fn is_empty(&self) -> bool;
 }
 
+/// What one run of a series comes to.
+pub(crate) trait Part {
+    /// For the terminal.
+    fn terminal(&self) -> String;
+    /// Whether it has ended early.
+    fn is_partial(&self) -> bool;
+}
+
+impl Part for Report {
+    fn terminal(&self) -> String {
+        terminal(self)
+    }
+
+    fn is_partial(&self) -> bool {
+        self.partial
+    }
+}
+
 /// Measures one after the other of `parts`, each named by `head`, and keeps what was measured, whatever becomes of the rest. `keep` is told of
 /// each, and whether the outcome is still partial.
-pub(crate) fn run<P, O: Outcome>(
+pub(crate) fn run<P, O: Outcome, R: Part>(
     places: Places<'_>,
     parts: &[P],
     outcome: &mut O,
     head: impl Fn(&P) -> String,
-    mut measure: impl FnMut(&P) -> Result<Report, BenchError>,
-    mut keep: impl FnMut(&mut O, &P, Report, bool),
+    mut measure: impl FnMut(&P) -> Result<R, BenchError>,
+    mut keep: impl FnMut(&mut O, &P, R, bool),
 ) -> Result<(), BenchError> {
     let Places { name, part, .. } = places;
     let begun = Instant::now();
@@ -58,10 +76,10 @@ pub(crate) fn run<P, O: Outcome>(
             }
         };
         if !to_stdout {
-            let text = format!("== {head}\n{}\n", terminal(&result));
+            let text = format!("== {head}\n{}\n", result.terminal());
             io::stdout().lock().write_all(text.as_bytes()).context(|| "standard output")?;
         }
-        let cut = result.partial;
+        let cut = result.is_partial();
         keep(outcome, one, result, cut || n < of);
         save(places, outcome)?;
         if cut {

@@ -27,6 +27,10 @@ pub(super) struct Ours {
 }
 
 impl Ours {
+    pub(super) fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
     /// Closes it: what is wrong with its last writes comes out here.
     pub(super) fn close(self) -> Result<(), BenchError> {
         match Arc::into_inner(self.volume) {

@@ -11,7 +11,7 @@ use crate::counters::{Device, Probe};
 use crate::fs::Fs;
 use crate::interrupt::Interrupt;
 use crate::processes::Server;
-use ondol::{NvmCounts, NvmMeter};
+use ondol::{NvmCounts, NvmMeter, Volume};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +80,11 @@ impl Session {
     /// The working directory as other processes find it; `None` where there is none.
     pub(crate) fn dir(&self) -> Option<&Path> {
         self.work.as_ref().map(WorkDir::path)
+    }
+
+    /// The volume, where this process has it.
+    pub(crate) fn volume(&self) -> Option<&Volume> {
+        self.volume.as_ref().map(Ours::volume)
     }
 
     /// Lets a modelled device take its time from now on, or no time.
