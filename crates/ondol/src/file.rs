@@ -113,6 +113,27 @@ impl<'v> OpenOptions<'v> {
         Ok(self.opened(attr.ino, path))
     }
 
+    /// Opens an inode by its number, of which somebody knows that it is there: another [`File`] has it open, or it has a name.
+    ///
+    /// # Errors
+    /// As open(2); as [`OpenOptions::open`] otherwise.
+    pub fn open_ino(&self, ino: Ino) -> Result<File<'v>> {
+        let inodes = self.volume.inodes();
+        let path = format!("inode {ino}");
+        let path = Path::new(&path);
+        let write = self.write || self.append;
+        at(path, inodes.check_open(ino, write, self.append, self.truncate))?;
+        let attr = at(path, inodes.open(ino))?;
+        let file = self.opened(ino, path);
+        if write && attr.file_type == FileType::Directory {
+            return at(path, Err(VolumeError::IsDirectory(ino)));
+        }
+        if self.truncate && attr.size > 0 {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
     fn opened(&self, ino: Ino, path: &Path) -> File<'v> {
         File {
             volume: self.volume,
@@ -168,6 +189,15 @@ impl<'v> File<'v> {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The same file, opened once more in the same way, from its beginning.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub(crate) fn again(&self) -> Result<Self> {
+        at(&self.path, self.volume.inodes().open(self.ino))?;
+        Ok(Self { path: self.path.clone(), position: 0, ..*self })
     }
 }
 
@@ -260,6 +290,16 @@ impl File<'_> {
             return Ok(());
         }
         at(&self.path, Err(VolumeError::Invalid("the file is not open for reading")))
+    }
+
+    /// Refuses what stores anywhere in the file.
+    pub(crate) fn check_storable(&self) -> Result<()> {
+        self.check_readable()?;
+        self.check_writable()?;
+        match self.append {
+            true => at(&self.path, Err(VolumeError::NotPermitted("the file is open for appending"))),
+            false => Ok(()),
+        }
     }
 
     fn check_writable(&self) -> Result<()> {
