@@ -113,25 +113,14 @@ impl<'v> OpenOptions<'v> {
         Ok(self.opened(attr.ino, path))
     }
 
-    /// Opens an inode by its number, of which somebody knows that it is there: another [`File`] has it open, or it has a name.
+    /// Opens a file once more that somebody has open, by its inode number ([`File::ino`]): whether it may be written to anywhere was asked then. It is not made, nor made empty.
     ///
     /// # Errors
-    /// As open(2); as [`OpenOptions::open`] otherwise.
-    pub fn open_ino(&self, ino: Ino) -> Result<File<'v>> {
-        let inodes = self.volume.inodes();
-        let path = format!("inode {ino}");
-        let path = Path::new(&path);
-        let write = self.write || self.append;
-        at(path, inodes.check_open(ino, write, self.append, self.truncate))?;
-        let attr = at(path, inodes.open(ino))?;
-        let file = self.opened(ino, path);
-        if write && attr.file_type == FileType::Directory {
-            return at(path, Err(VolumeError::IsDirectory(ino)));
-        }
-        if self.truncate && attr.size > 0 {
-            file.set_len(0)?;
-        }
-        Ok(file)
+    /// `ENOENT` when it is gone.
+    pub fn reopen(&self, ino: Ino) -> Result<File<'v>> {
+        let path = PathBuf::from(format!("inode {ino}"));
+        at(&path, self.volume.inodes().open(ino))?;
+        Ok(self.opened(ino, &path))
     }
 
     fn opened(&self, ino: Ino, path: &Path) -> File<'v> {

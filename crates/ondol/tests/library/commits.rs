@@ -375,7 +375,7 @@ fn who_may_not_write_may_not_map_so() {
     assert!(file.map_mut_range(1 << 30..).unwrap().is_empty());
     map.store(0, &[2; 5]).unwrap();
     // Another opener of the same inode, by number, and one that made it immutable.
-    let again = how.read(true).write(true).open_ino(file.ino()).unwrap();
+    let again = how.read(true).write(true).reopen(file.ino()).unwrap();
     let inodes = volume.inodes();
     let flags = inodes.flags(file.ino()).unwrap();
     inodes.set_flags(file.ino(), flags | 0x10, u32::MAX).unwrap();

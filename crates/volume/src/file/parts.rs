@@ -95,6 +95,7 @@ impl Volume {
     fn parts_at_once(&self, node: &Arc<Node>, parts: Parts<'_, '_>) -> Result<()> {
         if plant::is(Defect::SplitStores) && parts.len() > 1 {
             self.parts_in_one(node, &parts[..1])?;
+            self.sync()?;
             return self.parts_in_one(node, &parts[1..]);
         }
         self.parts_in_one(node, parts)
