@@ -451,3 +451,30 @@ fn readers_see_commits_whole() {
     assert!(volume.counters().map_commit_exchanges > 0);
     volume.close().unwrap();
 }
+
+/// A page that is committed is stored to the pool once, where it stays, and others are not touched.
+#[test]
+fn a_commit_stores_each_page_once() {
+    for data in ["journal", "ordered"] {
+        let (media, _) = Ground::in_pool();
+        let volume = opened(&media, &Options::parse(&format!("journal=remap,data={data}")).unwrap());
+        volume.write("/a", vec![1; 60 * BLOCK]).unwrap();
+        volume.sync().unwrap();
+        while volume.checkpoint().unwrap() {}
+        let mut map = file(&volume, "/a").map_mut().unwrap();
+        let pages = [3, 4, 5, 20, 40, 59];
+        let stored = volume.counters();
+        pages.iter().for_each(|page| map.bytes_mut(page * BLOCK..(page + 1) * BLOCK).unwrap().fill(2));
+        assert_eq!(volume.counters().nvm_bytes, stored.nvm_bytes, "nothing of a store reaches the pool");
+        map.commit().unwrap();
+        let committed = volume.counters();
+        assert_eq!(committed.nvm_copied_bytes - stored.nvm_copied_bytes, (pages.len() * BLOCK) as u64, "{data}");
+        let beside = committed.nvm_bytes - stored.nvm_bytes - (pages.len() * BLOCK) as u64;
+        assert!(beside < 2048, "{beside} bytes beside the pages");
+        while volume.checkpoint().unwrap() {}
+        let home = volume.counters();
+        assert!(home.nvm_copied_bytes - committed.nvm_copied_bytes < BLOCK as u64, "a checkpoint copies no page");
+        drop(map);
+        volume.close().unwrap();
+    }
+}
