@@ -12,6 +12,8 @@ const BLOCK: usize = 4096;
 const NAMES: [&str; 3] = ["/a", "/b", "/c"];
 const EINVAL: i32 = 22;
 const ENOSPC: i32 = 28;
+/// As chattr(1) sets it.
+const IMMUTABLE: u32 = 0x10;
 
 /// An image of 16 MiB.
 static IMAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -301,8 +303,12 @@ fn a_large_commit_is_one() {
             file.write_all_at(&[3], at as u64).unwrap();
             expected[at] = 3;
         }
-        let free = volume.statfs().free;
+        let (free, inodes) = (volume.statfs().free, volume.inodes());
+        // No matter to a file that is there.
+        let flags = inodes.flags(ondol::ROOT).unwrap();
+        inodes.set_flags(ondol::ROOT, flags | IMMUTABLE, u32::MAX).unwrap();
         map.commit().unwrap();
+        inodes.set_flags(ondol::ROOT, flags, u32::MAX).unwrap();
         assert!(volume.read("/a").unwrap() == expected, "{options}");
         let counters = volume.counters();
         assert_eq!((counters.map_commits, counters.map_commit_exchanges, map.uncommitted()), (1, 1, 0), "{options}");
@@ -378,7 +384,7 @@ fn who_may_not_write_may_not_map_so() {
     let again = how.read(true).write(true).reopen(file.ino()).unwrap();
     let inodes = volume.inodes();
     let flags = inodes.flags(file.ino()).unwrap();
-    inodes.set_flags(file.ino(), flags | 0x10, u32::MAX).unwrap();
+    inodes.set_flags(file.ino(), flags | IMMUTABLE, u32::MAX).unwrap();
     assert_eq!(errno(map.commit()), 1);
     inodes.set_flags(file.ino(), flags, u32::MAX).unwrap();
     map.commit().unwrap();

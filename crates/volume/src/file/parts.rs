@@ -13,7 +13,7 @@ use crate::alloc::Need;
 use crate::inline::is_inline;
 use crate::node::{Node, NodeGuard};
 use crate::op::{Cost, Op};
-use crate::{Caller, Error, Exchange, Ino, ROOT, Result, Volume};
+use crate::{Error, Exchange, Ino, Result, Volume};
 use ondol_env::apart::Striped;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -141,7 +141,7 @@ impl Volume {
 
     /// By a file without a name that is written first.
     fn parts_by_exchange(&self, node: &Arc<Node>, parts: Parts<'_, '_>) -> Result<()> {
-        let other = self.try_tmpfile(ROOT, 0o600, Caller::default(), None)?.ino;
+        let other = self.own_tmpfile()?;
         let done = self.exchange_parts(node, other, parts);
         if let Err(e) = self.release(other) {
             tracing::warn!("inode {other}, which has no name: {e}; the next mount deletes it");
