@@ -9,6 +9,8 @@
 //! Bytes that a transaction writes over stored ones lie outside of it but in `journal`: what one of its calls made of a byte
 //! may be found although a later one undid it. A write that failed as its medium did may have left any of its bytes there.
 //!
+//! What a map's commit made of bytes is there with the whole call, in every data mode.
+//!
 //! A call that is a sequence of atomic steps (a large write, fallocate) may be found between its steps: then every byte of
 //! its file is either the old or the new one, and its size lies between both.
 
@@ -71,6 +73,9 @@ impl View<'_> {
         // What later calls made of it, where it was by then.
         let later = |at| {
             let places = (self.k + 1..=self.most).filter_map(move |calls| Some((calls, self.moved_to(id, at, calls)?)));
+            let places = places.filter(move |(calls, now)| {
+                self.moved_to(id, at, calls - 1).is_none_or(|before| self.may_be_alone(id, *calls, before, *now))
+            });
             places.flat_map(move |(calls, at)| led_to(calls).map(move |m| byte_in(m, at)))
         };
         want.differences(found, 8).into_iter().flatten().find(|&at| {
@@ -83,12 +88,37 @@ impl View<'_> {
                         later(at).chain(strays).any(|byte| byte == Some(is))
                     }
                     DataMode::Writeback => {
-                        let here = (self.least..=self.most).flat_map(led_to).map(|m| byte_in(m, at));
+                        let alone = |calls: &usize| {
+                            *calls == self.least && !self.has_commits() || self.may_be_alone(id, *calls, at, at)
+                        };
+                        let was = |calls: usize| {
+                            let before = self.has_commits().then(|| &self.run.states[calls - 1]);
+                            led_to(calls).chain(before)
+                        };
+                        let here = (self.least..=self.most).filter(alone).flat_map(was).map(|m| byte_in(m, at));
                         let strays = self.run.strays.iter().map(|stray| byte_in(stray, at));
                         here.chain(later(at)).chain(strays).any(|byte| byte != Some(should))
                     }
                 }
         })
+    }
+
+    /// Whether a map is committed among the calls that count.
+    fn has_commits(&self) -> bool {
+        self.run.ops[self.least..self.most].iter().any(|op| matches!(op, Op::MapCommit { .. }))
+    }
+
+    /// Whether a byte of a file, at `before` and then at `now`, may be what the call that makes `calls` of one less made of it, without the rest of that call. Where maps are committed, only what the
+    /// call itself has made counts: it may not show what a commit before it made.
+    fn may_be_alone(&self, id: Id, calls: usize, before: u64, now: u64) -> bool {
+        if !self.has_commits() {
+            return true;
+        }
+        let byte = |calls: usize, at| self.run.states[calls].content(id).map(|content| content.byte(at));
+        let Some(call) = calls.checked_sub(1) else { return false };
+        let is_step = self.run.within.get(call).is_some_and(|within| !within.is_empty());
+        let is_commit = matches!(self.run.ops.get(call), Some(Op::MapCommit { .. }));
+        !is_commit && (is_step || byte(call, before) != byte(calls, now))
     }
 
     /// Where byte `at` of a file is after so many calls, later ones, some of which may move what the file holds. Nowhere, if it has become

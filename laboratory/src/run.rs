@@ -150,13 +150,14 @@ pub(crate) fn covered(run: &Run) -> Vec<usize> {
     let touches = |call: usize, id| run.states[call + 1].touched_since(&run.states[call]).contains(&id);
     let one = |(call, synced): (usize, &bool)| match &run.ops[call] {
         _ if !synced => 0,
-        Op::Fsync { file, .. } if by_file => {
-            let id = run.states[call].id_of_file(file);
-            let last = id.and_then(|id| (0..call).rev().find(|before| touches(*before, id)));
+        op if by_file && op.synced_file().is_some() => {
+            let id = op.synced_file().and_then(|file| run.states[call].id_of_file(file));
+            let last = id.and_then(|id| (0..=call).rev().find(|before| touches(*before, id)));
             let covered = last.map_or(0, |last| last + 1);
             // Syncs change nothing: the state after them is the same.
-            let changes = run.ops[covered..call].iter().position(|op| !op.is_sync());
-            changes.map_or(call + 1, |n| covered + n)
+            let changes = |op: &Op| !op.is_sync() || matches!(op, Op::MapCommit { .. });
+            let between = run.ops.get(covered..call).unwrap_or_default();
+            between.iter().position(changes).map_or(call + 1, |n| covered + n)
         }
         _ => call + 1,
     };

@@ -36,6 +36,10 @@ pub trait Mapped: Send + Sync {
 
     /// Enters pages of so many bytes from byte `at` on in the processor's table, in one call to the kernel, so that reading them takes no page fault. False: the kernel does not.
     fn enter(&self, at: usize, len: usize) -> bool;
+
+    /// So many bytes from byte `at` on, to be changed for whoever holds this, and nobody else: no store shows in what is mapped. `None`: there are not so many, or there is no
+    /// memory; nothing has changed then.
+    fn bytes_mut(&mut self, at: usize, len: usize) -> Option<&mut [u8]>;
 }
 
 /// How the pins of a store are used now. Pages of the store, a page with two pins twice.

@@ -113,6 +113,8 @@ defects! {
     UnannouncedOrphans "unannounced-orphans" All "The orphan file is used without ORPHAN_PRESENT.",
     SplitOperation "split-operation" All "An atomic write is published block by block.",
     SplitExchange "split-exchange" All "Ranges of files are exchanged in two transactions.",
+    SplitStores "split-stores" All "Stores of a map are committed in two transactions.",
+    StoredInPlace "stored-in-place" All "Stores of a map are written in place where contents are not journaled.",
     TornPublish "torn-publish" All "The blocks of a handle join the running transaction in two steps.",
     UnwrittenLate "unwritten-late" All "An extent is published as written before its data is on the way.",
     UnmarkedMount "unmarked-mount" All "A mount does not set RECOVER.",

@@ -184,6 +184,8 @@ places! {
     MadeUnwritten "made-unwritten" All "A part of a written extent becomes unwritten.",
     TreeShifted "tree-shifted" All "Extents move to other places of their file.",
     Exchanged "exchanged" All "Two files exchange their extents.",
+    StoresCommitted "stores-committed" All "Stores of a map are committed by one operation.",
+    StoresExchanged "stores-exchanged" All "Stores of a map are committed by an exchange.",
     PointersAdded "pointers-added" All "A block map is given a pointer block.",
     PointersFreed "pointers-freed" All "A pointer block becomes empty and is freed.",
     ClusterShared "cluster-shared" All "New blocks lie in a cluster that their file has already.",

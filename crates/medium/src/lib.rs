@@ -114,7 +114,7 @@ pub use pin::Pinned;
 pub use pool::{
     AREAS_START, Area, AreaKind, HEADERS, Header, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec, inspect,
 };
-pub use snapshot::{Snapshot, Source};
+pub use snapshot::{Parter, Snapshot, Source};
 pub use stats::NvmStats;
 pub use windows::{ClosedWindows, Windows, WindowsSpec, WindowsStats, most_mappings};
 

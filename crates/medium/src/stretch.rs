@@ -86,12 +86,15 @@ impl Stretch {
     /// As [`Stretch::map`]; nothing may follow but dropping it.
     pub(crate) fn map_private(&mut self, at: usize, len: usize, file: &File, offset: u64) -> rustix::io::Result<()> {
         self.map_as(at, len, (ProtFlags::READ, ZEROS), (file, offset))?;
-        self.make_writable(at, len)
+        self.allow_stores(at, len)
     }
 
     /// So that the kernel copies pages as if they were stored to, or bytes can be put there. In a step of its own, which leaves the mapping alone where memory for copies of all its pages cannot
     /// be promised: a mapping that is made so can leave a hole then.
-    fn make_writable(&mut self, at: usize, len: usize) -> rustix::io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel's; nothing has changed then.
+    pub(crate) fn allow_stores(&self, at: usize, len: usize) -> rustix::io::Result<()> {
         let to = self.place(at, len)?;
         // SAFETY: the range lies in the reservation, and no byte changes.
         unsafe { rustix::mm::mprotect(to.cast(), len, MprotectFlags::READ | MprotectFlags::WRITE) }
@@ -131,7 +134,7 @@ impl Stretch {
     /// As [`Stretch::map`].
     pub(crate) fn put(&mut self, at: usize, len: usize, bytes: &[u8]) -> rustix::io::Result<()> {
         self.zero(at, len)?;
-        self.make_writable(at, len)?;
+        self.allow_stores(at, len)?;
         let (to, bytes) = (self.place(at, len)?, bytes.get(..len).unwrap_or(bytes));
         // SAFETY: these zeros are as long as `len`, writable, and nobody else knows them beside `&mut self`.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -182,6 +185,19 @@ impl Stretch {
         let len = std::mem::size_of_val(self.words());
         // SAFETY: as for `words`, and bytes do not change, says the caller.
         unsafe { std::slice::from_raw_parts(self.whole.as_ptr().add(self.first), len) }
+    }
+
+    /// Some bytes of mappings that take stores and show nothing of a file, or the end of those that there are.
+    ///
+    /// # Safety
+    /// [`Stretch::allow_stores`] has been called for them; they were parted from the file, or are zeros or bytes that were put there; and nobody else reaches them as long as the slice lives.
+    #[expect(clippy::mut_from_ref, reason = "what the caller says")]
+    pub(crate) unsafe fn bytes_mut(&self, range: Range<usize>) -> &mut [u8] {
+        let all = if self.lost { 0 } else { self.words * size_of::<AtomicU64>() };
+        let end = range.end.min(all);
+        let start = range.start.min(end);
+        // SAFETY: the bytes lie in the reservation, which is mapped as long as nothing was lost; the rest says the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.whole.as_ptr().add(self.first + start), end - start) }
     }
 
     /// Gives all mappings back and reserves addresses anew, of which there were too many mappings or none. If the kernel refuses that, too, nothing can be read

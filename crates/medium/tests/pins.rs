@@ -125,6 +125,37 @@ fn a_snapshot_is_one_slice_that_stays_what_it_is() {
     assert_eq!(nvm.stats().read_bytes, read);
 }
 
+/// Stores to a snapshot reach no page of the medium, and take pins only from the pages that they lie in.
+#[test]
+fn a_snapshot_can_be_stored_to() {
+    let (pool, at) = pinnable();
+    let nvm = pool.nvm();
+    (0..5).for_each(|n| fill(nvm, at + n * PAGE, n as u8 + 1).unwrap());
+    let parts = [(Source::Medium(at), 4), (Source::Zeros, 1), (Source::Bytes(&[7; 9]), 1)];
+    let mut snapshot = Snapshot::new(nvm, &parts).unwrap().unwrap();
+    let (parter, page) = (snapshot.parter(), PAGE as usize);
+    let mut whole = snapshot.to_vec();
+    assert!(parter.part(2) && !parter.part(2));
+    for (range, parted) in [
+        (page - 1..page + 1, vec![at, at + PAGE]),
+        (page..2 * page, vec![]),
+        (2 * page + 5..4 * page, vec![at + 3 * PAGE]),
+        (4 * page..6 * page, vec![]),
+    ] {
+        let (bytes, places) = snapshot.bytes_mut(range.clone());
+        bytes.unwrap().fill(99);
+        whole[range].fill(99);
+        assert_eq!((places, snapshot[..] == whole), (parted, true));
+    }
+    assert!(!nvm.is_pinned(at, 5 * PAGE) && !parter.part(0));
+    assert!(snapshot.bytes_mut(6 * page - 1..6 * page + 1).0.is_none());
+    let (from, to) = (9, 3);
+    assert!(snapshot.bytes_mut(from..to).0.is_none() && snapshot.bytes_mut(9..9).0.unwrap().is_empty());
+    (0..4).for_each(|n| assert_eq!(nvm.pin(at + n * PAGE, PAGE).unwrap().unwrap()[..], [n as u8 + 1; PAGE as usize]));
+    (0..4).for_each(|n| fill(nvm, at + n * PAGE, 50).unwrap());
+    assert!(snapshot[..] == whole);
+}
+
 #[test]
 fn what_cannot_be_mapped_is_no_snapshot() {
     let (pool, at) = pinnable();

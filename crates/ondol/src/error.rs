@@ -160,7 +160,7 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::IsDirectory(_) => Errno::ISDIR,
         VolumeError::NotEmpty(_) => Errno::NOTEMPTY,
         VolumeError::NameTooLong => Errno::NAMETOOLONG,
-        VolumeError::Invalid(_) => Errno::INVAL,
+        VolumeError::Invalid(_) | VolumeError::Shorter { .. } => Errno::INVAL,
         VolumeError::NoSpace(_) => Errno::NOSPC,
         VolumeError::PastEnd => Errno::NXIO,
         VolumeError::FileTooBig => Errno::FBIG,

@@ -113,6 +113,16 @@ impl<'v> OpenOptions<'v> {
         Ok(self.opened(attr.ino, path))
     }
 
+    /// Opens a file once more that somebody has open, by its inode number ([`File::ino`]): whether it may be written to anywhere was asked then. It is not made, nor made empty.
+    ///
+    /// # Errors
+    /// `ENOENT` when it is gone.
+    pub fn reopen(&self, ino: Ino) -> Result<File<'v>> {
+        let path = PathBuf::from(format!("inode {ino}"));
+        at(&path, self.volume.inodes().open(ino))?;
+        Ok(self.opened(ino, &path))
+    }
+
     fn opened(&self, ino: Ino, path: &Path) -> File<'v> {
         File {
             volume: self.volume,
@@ -168,6 +178,15 @@ impl<'v> File<'v> {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The same file, opened once more in the same way, from its beginning.
+    ///
+    /// # Errors
+    /// As open(2).
+    pub(crate) fn again(&self) -> Result<Self> {
+        at(&self.path, self.volume.inodes().open(self.ino))?;
+        Ok(Self { path: self.path.clone(), position: 0, ..*self })
     }
 }
 
@@ -260,6 +279,16 @@ impl File<'_> {
             return Ok(());
         }
         at(&self.path, Err(VolumeError::Invalid("the file is not open for reading")))
+    }
+
+    /// Refuses what stores anywhere in the file.
+    pub(crate) fn check_storable(&self) -> Result<()> {
+        self.check_readable()?;
+        self.check_writable()?;
+        match self.append {
+            true => at(&self.path, Err(VolumeError::NotPermitted("the file is open for appending"))),
+            false => Ok(()),
+        }
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -143,6 +143,9 @@ pub struct Counters {
     pub cached_inodes: u64,
     pub view_lent_bytes: u64,
     pub view_copied_bytes: u64,
+    pub map_commits: u64,
+    pub map_commit_bytes: u64,
+    pub map_commit_exchanges: u64,
     pub pinned_pages: u64,
     pub pinnable_pages: u64,
     pub held_pages: u64,
@@ -272,6 +275,7 @@ impl Volume {
         let (device, engine, nvm) = (composed.store.stats(), composed.engine.stats(), composed.nvm.read());
         let cache = composed.engine.cache().stats();
         let (view_lent_bytes, view_copied_bytes) = composed.inodes.viewed_bytes();
+        let (map_commits, map_commit_bytes, map_commit_exchanges) = composed.inodes.written_parts();
         let pins = composed.store.lender().map(|lender| lender.pins()).unwrap_or_default();
         Counters {
             device_reads: device.reads,
@@ -315,6 +319,9 @@ impl Volume {
             cached_inodes: composed.inodes.cached_inodes(),
             view_lent_bytes,
             view_copied_bytes,
+            map_commits,
+            map_commit_bytes,
+            map_commit_exchanges,
             pinned_pages: pins.pinned,
             pinnable_pages: pins.most,
             held_pages: pins.held,

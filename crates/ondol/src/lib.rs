@@ -22,7 +22,7 @@
 //!
 //! [`Volume::transaction`] makes changes of several files as one: all of them, or none.
 //!
-//! [`File::view`] and [`File::map`] lend the stored bytes of a file in an NVM pool, without a copy.
+//! [`File::view`] and [`File::map`] lend the stored bytes of a file in an NVM pool, without a copy. What is stored to [`File::map_mut`] is committed as one.
 //!
 //! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
 //!
@@ -45,6 +45,7 @@ mod info;
 mod journal_size;
 pub mod machine;
 mod maintain;
+mod map_mut;
 mod media;
 mod memory;
 mod nvm;
@@ -70,6 +71,7 @@ pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media,
     recover_with_pool, tune, tune_store,
 };
+pub use map_mut::MapMut;
 pub use media::Media;
 pub use nvm::{Discarded, Lost, discard as discard_nvm};
 pub use nvm_meter::{NvmCounts, NvmMeter};

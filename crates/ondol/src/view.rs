@@ -30,7 +30,8 @@ pub struct Map<'v> {
     volume: PhantomData<&'v Volume>,
 }
 
-enum Bytes {
+/// The bytes of a map.
+pub(crate) enum Bytes {
     Mapped(Box<dyn Mapped>),
     Copied(Vec<u8>),
 }
@@ -48,16 +49,7 @@ impl View<'_> {
 
     /// The bytes in their order. What is stored side by side is one slice; holes are zeros, up to 64 KiB a slice.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
-        self.pieces.iter().flat_map(|piece| {
-            let stored = piece.bytes();
-            let mut zeros = if stored.is_some() { 0 } else { piece.len() };
-            let of_hole = std::iter::from_fn(move || {
-                let len = zeros.min(ZEROS.len() as u64);
-                zeros -= len;
-                (len > 0).then_some(&ZEROS[..len as usize])
-            });
-            stored.into_iter().filter(|bytes| !bytes.is_empty()).chain(of_hole)
-        })
+        slices(&self.pieces)
     }
 
     /// How many of them were copied, because they could not be lent.
@@ -74,7 +66,7 @@ impl View<'_> {
 impl Map<'_> {
     /// Whether it is a copy, because the file could not be mapped.
     pub fn is_copied(&self) -> bool {
-        matches!(self.bytes, Bytes::Copied(_))
+        self.bytes.is_copied()
     }
 
     /// Some of the bytes; `None` if there are not so many. With [`Prefault::Windows`], pages that are not in the processor's table come in with those behind them.
@@ -116,11 +108,76 @@ impl Deref for Map<'_> {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        match &self.bytes {
-            Bytes::Mapped(bytes) => bytes.bytes(),
-            Bytes::Copied(bytes) => bytes,
+        self.bytes.all()
+    }
+}
+
+impl Bytes {
+    pub(crate) fn all(&self) -> &[u8] {
+        match self {
+            Self::Mapped(bytes) => bytes.bytes(),
+            Self::Copied(bytes) => bytes,
         }
     }
+
+    pub(crate) fn is_copied(&self) -> bool {
+        matches!(self, Self::Copied(_))
+    }
+
+    /// What these pieces hold, in a map if that can be.
+    pub(crate) fn of(volume: &Volume, pieces: &[Piece]) -> std::result::Result<Self, VolumeError> {
+        let lender = volume.composed().store.lender();
+        let parts: Vec<MapPart<'_>> = pieces.iter().map(Piece::part).collect();
+        match lender.map_or(Ok(None), |lender| lender.map(&parts)).map_err(JournalError::from)? {
+            Some(bytes) => Ok(Self::Mapped(bytes)),
+            None => {
+                let len = pieces.iter().map(Piece::len).sum();
+                copy_of(len, slices(pieces)).map(Self::Copied)
+            }
+        }
+    }
+}
+
+/// The bytes of slices of `len` bytes in all, one behind the other.
+pub(crate) fn copy_of<'b>(
+    len: u64,
+    slices: impl Iterator<Item = &'b [u8]>,
+) -> std::result::Result<Vec<u8>, VolumeError> {
+    let mut bytes = Vec::new();
+    let len = usize::try_from(len).map_err(|_| VolumeError::FileTooBig)?;
+    bytes.try_reserve_exact(len).map_err(|_| VolumeError::FileTooBig)?;
+    slices.for_each(|slice| bytes.extend_from_slice(slice));
+    Ok(bytes)
+}
+
+/// What pieces hold, in their order; holes are zeros, up to 64 KiB a slice.
+fn slices(pieces: &[Piece]) -> impl Iterator<Item = &[u8]> {
+    pieces.iter().flat_map(|piece| {
+        let stored = piece.bytes();
+        let mut zeros = if stored.is_some() { 0 } else { piece.len() };
+        let of_hole = std::iter::from_fn(move || {
+            let len = zeros.min(ZEROS.len() as u64);
+            zeros -= len;
+            (len > 0).then_some(&ZEROS[..len as usize])
+        });
+        stored.into_iter().filter(|bytes| !bytes.is_empty()).chain(of_hole)
+    })
+}
+
+/// The first byte of a range of a file, and how many it has.
+pub(crate) fn start_and_len(range: &impl RangeBounds<u64>) -> (u64, u64) {
+    let after = |bound: &u64| bound.checked_add(1);
+    let start = match range.start_bound() {
+        Bound::Included(start) => Some(*start),
+        Bound::Excluded(before) => after(before),
+        Bound::Unbounded => Some(0),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(last) => after(last).unwrap_or(u64::MAX),
+        Bound::Excluded(end) => *end,
+        Bound::Unbounded => u64::MAX,
+    };
+    start.map_or((0, 0), |start| (start, end.saturating_sub(start)))
 }
 
 impl fmt::Debug for View<'_> {
@@ -174,18 +231,7 @@ impl<'v> File<'v> {
     /// As pread(2).
     pub fn view(&self, range: impl RangeBounds<u64>) -> Result<View<'v>> {
         self.check_readable()?;
-        let after = |bound: &u64| bound.checked_add(1);
-        let start = match range.start_bound() {
-            Bound::Included(start) => Some(*start),
-            Bound::Excluded(before) => after(before),
-            Bound::Unbounded => Some(0),
-        };
-        let end = match range.end_bound() {
-            Bound::Included(last) => after(last).unwrap_or(u64::MAX),
-            Bound::Excluded(end) => *end,
-            Bound::Unbounded => u64::MAX,
-        };
-        let (start, len) = start.map_or((0, 0), |start| (start, end.saturating_sub(start)));
+        let (start, len) = start_and_len(&range);
         let pieces = at(self.path(), self.volume().inodes().view(self.ino(), start, len))?;
         Ok(View { pieces, volume: PhantomData })
     }
@@ -207,19 +253,12 @@ impl<'v> File<'v> {
     /// As [`File::map`].
     pub fn map_with(&self, prefault: Prefault) -> Result<Map<'v>> {
         self.check_readable()?;
-        let lender = self.volume().composed().store.lender();
-        let mapped = self.volume().inodes().view_whole(self.ino(), |size, pieces| {
-            let parts: Vec<MapPart<'_>> = pieces.iter().map(Piece::part).collect();
-            if let Some(bytes) = lender.map_or(Ok(None), |lender| lender.map(&parts)).map_err(JournalError::from)? {
-                let at_once = if prefault == Prefault::Populate { stored(&pieces) } else { Vec::new() };
-                return Ok((Bytes::Mapped(bytes), at_once));
-            }
-            let mut bytes = Vec::new();
-            let len = usize::try_from(size).map_err(|_| VolumeError::FileTooBig)?;
-            bytes.try_reserve_exact(len).map_err(|_| VolumeError::FileTooBig)?;
-            let view = View { pieces, volume: PhantomData };
-            view.slices().for_each(|slice| bytes.extend_from_slice(slice));
-            Ok((Bytes::Copied(bytes), Vec::new()))
+        let whole = (0, u64::MAX);
+        let mapped = self.volume().inodes().view_held(self.ino(), whole, |pieces| {
+            let bytes = Bytes::of(self.volume(), &pieces)?;
+            let is_populated = prefault == Prefault::Populate && !bytes.is_copied();
+            let at_once = if is_populated { stored(&pieces) } else { Vec::new() };
+            Ok((bytes, at_once))
         });
         let (bytes, at_once) = at(self.path(), mapped.and_then(|mapped| mapped))?;
         let mut map = Map { bytes, windows: None, volume: PhantomData };

@@ -112,6 +112,11 @@ impl Pins {
         self.free.lock().held().iter().copied().collect()
     }
 
+    /// The page at byte `place` of the medium.
+    pub(crate) fn page_of(&self, place: u64) -> Option<u32> {
+        place.checked_sub(self.sight.data).and_then(|bytes| u32::try_from(bytes / PAGE).ok())
+    }
+
     /// Sets the share of views aside, if not so much of it is lent.
     fn open(&self, lendable: u64) -> bool {
         if !self.is_open.load(Acquire) {

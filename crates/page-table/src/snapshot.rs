@@ -1,4 +1,4 @@
-//! Maps: what blocks hold now, at addresses that lie in a row (papers/4, §2.2). Their pages are pinned until the table needs them, and then parted from the maps.
+//! Maps: what blocks hold now, at addresses that lie in a row (papers/4, §2.2). Their pages are pinned until the table needs them, or somebody stores to the map, and then parted from it.
 
 use crate::error::Result;
 use crate::pins::Pins;
@@ -9,7 +9,7 @@ use ondol_env::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 use ondol_env::sync::{Arc, Mutex};
-use ondol_medium::{NvmError, PAGE, Snapshot, Source};
+use ondol_medium::{NvmError, PAGE, Parter, Snapshot, Source};
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
@@ -28,30 +28,44 @@ pub(crate) struct Maps {
 #[derive(Debug)]
 struct Map {
     /// Taken when it goes.
-    snapshot: Option<Snapshot>,
-    /// Bytes that it has.
-    len: usize,
+    parter: Option<Parter>,
     /// Pages of the table, and where they are in the snapshot.
     pages: BTreeMap<u32, u64>,
     pins: Arc<Pins>,
 }
 
-/// Who holds a map.
-struct Holder(Arc<Map>);
+/// Who holds a map: the bytes go before the map does, which tells that their pages are not pinned any more.
+struct Holder {
+    snapshot: Snapshot,
+    /// Bytes that it has.
+    len: usize,
+    map: Arc<Map>,
+}
 
 impl Mapped for Holder {
     fn bytes(&self) -> &[u8] {
-        self.0.snapshot.as_deref().and_then(|bytes| bytes.get(..self.0.len)).unwrap_or_default()
+        self.snapshot.get(..self.len).unwrap_or_default()
     }
 
     fn enter(&self, at: usize, len: usize) -> bool {
-        self.0.snapshot.as_ref().is_some_and(|snapshot| snapshot.enter(at, len))
+        self.snapshot.enter(at, len)
+    }
+
+    fn bytes_mut(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
+        let end = at.checked_add(len).filter(|end| *end <= self.len)?;
+        let pins = &self.map.pins;
+        pins.maps.parting.fetch_add(1, SeqCst);
+        let (bytes, parted) = self.snapshot.bytes_mut(at..end);
+        pins.maps.parted.fetch_add(parted.len() as u64, Relaxed);
+        pins.are_unpinned(parted.into_iter().filter_map(|place| pins.page_of(place)));
+        pins.maps.parting.fetch_sub(1, SeqCst);
+        bytes
     }
 }
 
 impl Drop for Map {
     fn drop(&mut self) {
-        self.snapshot = None;
+        self.parter = None;
         self.pins.are_unpinned(self.pages.keys().copied());
         self.pins.maps.existing.fetch_sub(1, SeqCst);
     }
@@ -94,8 +108,8 @@ impl Pins {
             if left == 0 {
                 break;
             }
-            let of_maps = maps.iter().filter_map(|map| Some((map.snapshot.as_ref()?, *map.pages.get(&page)?)));
-            let parted = of_maps.filter(|(snapshot, at)| snapshot.part(*at)).count() as u64;
+            let of_maps = maps.iter().filter_map(|map| Some((map.parter.as_ref()?, *map.pages.get(&page)?)));
+            let parted = of_maps.filter(|(parter, at)| parter.part(*at)).count() as u64;
             if parted > 0 {
                 self.maps.parted.fetch_add(parted, Relaxed);
                 // A view may keep it still.
@@ -139,10 +153,10 @@ impl PageTable {
             Ok(None) | Err(NvmError::Poisoned { .. }) => return Ok(None),
             Err(e) => return Err(e.into()),
         };
-        let (snapshot, len, pins) = (Some(snapshot), len as usize, self.pins.clone());
+        let (parter, pins) = (Some(snapshot.parter()), self.pins.clone());
         self.pins.maps.existing.fetch_add(1, SeqCst);
-        let map = Arc::new(Map { snapshot, len, pages, pins });
+        let map = Arc::new(Map { parter, pages, pins });
         self.pins.maps.add(&map);
-        Ok(Some(Box::new(Holder(map))))
+        Ok(Some(Box::new(Holder { snapshot, len: len as usize, map })))
     }
 }

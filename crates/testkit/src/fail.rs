@@ -96,7 +96,7 @@ impl From<&ondol_volume::Error> for Fail {
             E::IsDirectory(_) => Self::IsDirectory,
             E::NotEmpty(_) => Self::NotEmpty,
             E::NameTooLong => Self::NameTooLong,
-            E::Invalid(_) => Self::Invalid,
+            E::Invalid(_) | E::Shorter { .. } => Self::Invalid,
             E::NoSpace(_) => Self::NoSpace,
             E::FileTooBig => Self::FileTooBig,
             E::TooManyLinks(_) => Self::TooManyLinks,

@@ -24,7 +24,7 @@ pub struct Mix {
     pub transactions: bool,
     /// `collapse` and `insert`; the kernel lets no FUSE server have them.
     pub shifts: bool,
-    /// `exchange` and `exchange-ends`, which are an ioctl of their own on a mount.
+    /// `exchange` and `exchange-ends`, which are an ioctl of their own on a mount, and `map-commit`, which is the library's.
     pub exchanges: bool,
     /// ACLs, flags, setgid bits, whiteouts, and files without a name.
     pub extended: bool,
@@ -99,7 +99,12 @@ pub fn number_fills_from(mut ops: Vec<Op>, mut next: u32) -> Vec<Op> {
 fn number_from(next: &mut u32, ops: &mut [Op]) {
     for op in ops {
         match op {
-            Op::Write { fill, .. } | Op::Append { fill, .. } | Op::SetXattr { fill, .. } if fill.id != 0 => {
+            Op::Write { fill, .. }
+            | Op::Append { fill, .. }
+            | Op::MapCommit { fill, .. }
+            | Op::SetXattr { fill, .. }
+                if fill.id != 0 =>
+            {
                 fill.id = *next;
                 *next += 1;
             }
@@ -311,8 +316,19 @@ fn contents(mix: Mix) -> Vec<Choice> {
         let exchange =
             exchange.prop_map(|([file, other], at, other_at, len)| Op::Exchange { file, at, other, other_at, len });
         choices.push((5, exchange.boxed()));
+        choices.push((7, map_commit(mix)));
     }
     choices
+}
+
+/// A few stores, mostly in what files have: bytes, parts of blocks, whole ones, and what goes beyond one operation.
+fn map_commit(mix: Mix) -> BoxedStrategy<Op> {
+    let at = select(&[0u64, 0, 10, 1000, 1024, 4095, 4096, 6000, 20_000][..]);
+    let lens: Vec<u64> =
+        [1u64, 100, 1024, 3000, 4096, 9000, 70_000, 300_000].into_iter().filter(|len| *len <= mix.max_len).collect();
+    let step = select(&[50u64, 1024, 3000, 4096, 10_000, 100_000][..]);
+    let commit = (file(mix), at, select(lens), step, 0..4u64, fill());
+    commit.prop_map(|(file, at, len, step, count, fill)| Op::MapCommit { file, at, len, step, count, fill }).boxed()
 }
 
 fn attributes(mix: Mix) -> Vec<Choice> {
@@ -391,6 +407,6 @@ mod tests {
         }
         let total: u32 = done.values().sum();
         assert!(total * 3 > failed * 2, "{total} of {} calls succeed: {done:?}", total + failed);
-        assert_eq!(done.len(), 46, "{done:?}");
+        assert_eq!(done.len(), 47, "{done:?}");
     }
 }

@@ -37,6 +37,12 @@ pub enum Error {
     /// A seek from behind the end of the file, or for data where only holes follow.
     #[error("nothing of the kind before the end of the file")]
     PastEnd,
+    /// Bytes that are to be written lie behind the end of the file, which others have moved.
+    #[error("the file ends at byte {size} now, and bytes behind that were to be written; nothing was")]
+    Shorter {
+        /// Its size in bytes.
+        size: u64,
+    },
     /// No free blocks or inodes.
     #[error("no space left on the volume ({0})")]
     NoSpace(&'static str),

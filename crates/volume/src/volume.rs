@@ -2,6 +2,7 @@
 
 use crate::alloc::Need;
 use crate::file::data::OnceJournaled;
+use crate::file::parts::Committed;
 use crate::file::view::Viewed;
 use crate::lookups::Lookups;
 use crate::node::{Node, Nodes};
@@ -79,6 +80,7 @@ pub struct Volume {
     /// Errors that the superblock does not tell of yet.
     pub(crate) errors: ErrorLog,
     pub(crate) viewed: Viewed,
+    pub(crate) committed: Committed,
 }
 
 impl Volume {
@@ -105,6 +107,7 @@ impl Volume {
             stopped: Mutex::default(),
             errors: ErrorLog::default(),
             viewed: Viewed::default(),
+            committed: Committed::default(),
         }
     }
 

@@ -191,10 +191,11 @@ impl Trial {
             _ => Strictness::Metadata,
         };
         let mut within = steps_of(op, &before);
-        // What is synchronous, or becomes so, was done, and then not made durable; an exchange is, where contents do not go through the journal.
+        // What is synchronous, or becomes so, was done, and then not made durable; a commit of a map is, and an exchange, where contents do not go through the journal.
         let is_synchronous =
             |flags: Option<u32>| flags.is_some_and(|flags| flags & (Flags::SYNC | Flags::DIRSYNC) != 0);
-        let waits = strictness == Strictness::Metadata && matches!(op, Op::Exchange { .. });
+        let is_exchange = matches!(op, Op::Exchange { .. });
+        let waits = strictness == Strictness::Metadata && is_exchange || matches!(op, Op::MapCommit { .. });
         let may_be_done = waits || found.entries().any(|(_, entry)| is_synchronous(entry.flags));
         if may_be_done && after.snapshot().accepts(&found, strictness) {
             // Bytes over stored ones have no part in that: their own write may have failed.

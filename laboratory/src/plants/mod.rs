@@ -157,6 +157,10 @@ pub const CLASSIC: &[Planted] = &[
     },
     simple(Defect::SplitExchange, TWO, EXCHANGED),
     Planted { data: DataMode::Journal, ..simple(Defect::SplitExchange, TWO, EXCHANGED) },
+    simple(Defect::SplitStores, TWO, COMMITTED),
+    Planted { data: DataMode::Journal, ..simple(Defect::SplitStores, TWO, COMMITTED) },
+    simple(Defect::StoredInPlace, TWO, COMMITTED),
+    Planted { data: DataMode::Writeback, ..simple(Defect::StoredInPlace, TWO, COMMITTED) },
     Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
     Planted { mount: Mount::File, ..simple(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
@@ -187,6 +191,8 @@ pub const COMPRESSED: &[Planted] = &[
     compressed(Defect::UnnamedStaging, "create /a 0644", LONG_NEW),
     compressed(Defect::StaleHome, "create /a 0644", "write /a 0 60K #1\nwrite /a 100 100 #2\nfsync /a"),
     compressed(Defect::SplitExchange, TWO, EXCHANGED),
+    compressed(Defect::SplitStores, TWO, COMMITTED),
+    Planted { data: DataMode::Ordered, ..compressed(Defect::StoredInPlace, LONG, "map-commit /a 0 64K 64K 2 #3") },
     compressed(Defect::UncheckedUnit, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
     Planted {
         remount: true,
@@ -219,6 +225,8 @@ pub const SCALABLE: &[Planted] = &[
     ),
     scalable(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
     scalable(Defect::SplitExchange, TWO, EXCHANGED),
+    scalable(Defect::SplitStores, TWO, COMMITTED),
+    scalable(Defect::StoredInPlace, LONG, "map-commit /a 0 64K 0 1 #3"),
     Planted { mount: Mount::File, ..scalable(Defect::UnnotedName, "create /a 0644", RENAMED) },
 ];
 
@@ -228,6 +236,8 @@ pub const SWAP: &[Planted] = &[
     swap(Defect::MissingFlushBeforeCommit, "create /a 0644", "write /a 0 60K #1\nfsync /a"),
     swap(Defect::MissingFlushAfterCommit, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
     Planted { remount: true, ..swap(Defect::UnsetTail, "", "create /a 0644\nfsync /a") },
+    swap(Defect::SplitStores, TWO, COMMITTED),
+    Planted { data: DataMode::Ordered, ..swap(Defect::StoredInPlace, PAGES, "map-commit /a 500 1000 9000 2 #3") },
     swap(Defect::LostHomeWrite, "create /a 0644", "remount"),
     swap(Defect::SwappedBeforeTail, "create /a 0644", "write /a 0 3000 #1\nremount"),
     swap(Defect::SwappedEscaped, "create /a 0644", "write /a 0 4096 jbd2#1\nfsync /a\nremount"),
@@ -238,6 +248,7 @@ pub const SWAP: &[Planted] = &[
 /// The defects that show in engine `remap`, data journaled.
 pub const REMAP: &[Planted] = &[
     remap(Defect::MissingFlushBeforeTail, "create /a 0644", "write /a 0 9000 #1\nremount"),
+    remap(Defect::SplitStores, TWO, COMMITTED),
     remap(Defect::LostHomeWrite, "create /a 0644", "remount"),
     remap(Defect::RemapSkipped, "create /a 0644", "write /a 0 9000 #1\nremount"),
     // There are not pages enough for the last write: a checkpoint of what was committed comes before the one before it is.
@@ -288,6 +299,12 @@ const TWO: &str = "create /a 0644\nwrite /a 0 5000 #1\ncreate /b 0644\nwrite /b 
 
 /// What they hold changes places.
 const EXCHANGED: &str = "exchange /a 0 /b 0 3K\nsync\nexchange-ends /a 1K /b 0\nsync";
+
+/// A file of five pages.
+const PAGES: &str = "create /a 0644\nwrite /a 0 20000 #1\nsync";
+
+/// Stores to a map in two blocks of a file.
+const COMMITTED: &str = "map-commit /a 500 1000 2000 2 #3";
 
 /// New data that is long enough to be written home before its transaction counts.
 const LONG_NEW: &str = "write /a 0 60K #1\nwrite /a 60K 60K #2\nfsync /a";

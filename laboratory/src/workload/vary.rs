@@ -158,8 +158,10 @@ impl Random {
         let size = self.of(sizes).copied().unwrap_or(1);
         let at = self.below(ops.len());
         match ops.get_mut(at) {
-            Some(Op::Write { at, .. }) if self.below(2) == 0 => *at = size,
-            Some(Op::Write { len, .. } | Op::Append { len, .. } | Op::Fallocate { len, .. }) => *len = size,
+            Some(Op::Write { at, .. } | Op::MapCommit { at, .. }) if self.below(2) == 0 => *at = size,
+            Some(
+                Op::Write { len, .. } | Op::MapCommit { len, .. } | Op::Append { len, .. } | Op::Fallocate { len, .. },
+            ) => *len = size,
             Some(Op::Truncate { size: to, .. }) => *to = size,
             Some(Op::SetXattr { len, .. }) => *len = self.of(values).copied().unwrap_or(1),
             _ => {}

@@ -1,5 +1,6 @@
 //! The library as programs use it.
 
+mod commits;
 mod direct;
 mod failures;
 mod fsync;

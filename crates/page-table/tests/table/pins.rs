@@ -149,6 +149,35 @@ fn a_lost_page_is_not_lent_and_its_neighbours_are() {
     assert!(pinned(&table, 1, 1, true).unwrap()[..] == page(5));
 }
 
+/// What is stored to a map is the map's alone, and the pages that it was made of are free for others with the first store.
+#[test]
+fn stores_to_a_map_take_its_pages_from_the_table() {
+    let (_pool, table) = table();
+    table.write(0, &[page(1), page(2), page(3)].concat()).unwrap();
+    table.flush().unwrap();
+    let bytes = pinned(&table, 0, 3, false).unwrap();
+    let parts = [MapPart::Place(bytes.place(), 3 * P), MapPart::Zeros(2 * P), MapPart::Bytes(&[5; 10])];
+    let mut map = lender(&table).map(&parts).unwrap().unwrap();
+    drop(bytes);
+    let mut expected = [page(1), page(2), page(3), vec![0; 2 * PAGE], vec![5; 10]].concat();
+    // The pages of the map alone are held, and two of them no more.
+    (0..3).for_each(|block| table.write(block * P, &page(9)).unwrap());
+    table.flush().unwrap();
+    assert_eq!(pins(&table).held, 3);
+    for (at, len) in [(PAGE + 7, PAGE), (PAGE + 8, 1), (3 * PAGE - 1, PAGE + 5), (5 * PAGE + 9, 1)] {
+        map.bytes_mut(at, len).unwrap().fill(7);
+        expected[at..at + len].fill(7);
+        assert_eq!((map.bytes() == expected, pins(&table).held, pins(&table).parted), (true, 1, 2));
+    }
+    assert!(map.bytes_mut(5 * PAGE, 11).is_none() && map.bytes_mut(usize::MAX, 2).is_none());
+    assert!(map.bytes_mut(0, 0).unwrap().is_empty());
+    let mut read = vec![0; 5 * PAGE];
+    table.read(0, &mut read).unwrap();
+    assert!(read[..3 * PAGE] == page(9).repeat(3) && read[3 * PAGE..] == vec![0; 2 * PAGE]);
+    drop(map);
+    assert_eq!((pins(&table).held, table.stats().free), (0, BLOCKS + RESERVE - 3));
+}
+
 /// Pages that a view keeps as well are not what a writer waits for: the next ones are parted.
 #[test]
 fn maps_give_pages_back_although_views_keep_others() {
@@ -220,7 +249,7 @@ impl Run {
     fn step(&mut self, tag: u8) -> Result<(), String> {
         let text = |e: &dyn std::fmt::Display| e.to_string();
         let (block, table) = (self.random.below(BLOCKS), &self.table);
-        match self.random.below(11) {
+        match self.random.below(12) {
             0 | 1 => {
                 let count = 1 + self.random.below(BLOCKS - block);
                 table.write(block * P, &page(tag).repeat(count as usize)).map_err(|e| text(&e))?;
@@ -259,6 +288,7 @@ impl Run {
                 }
             }
             8 | 9 => self.look(block)?,
+            10 => self.store(tag)?,
             _ => {
                 let (views, maps) = (self.views.len() as u64, self.maps.len() as u64);
                 match self.random.below(2) {
@@ -269,6 +299,20 @@ impl Run {
             }
         }
         self.judge()
+    }
+
+    /// Stores to a map, which nobody else sees.
+    fn store(&mut self, tag: u8) -> Result<(), String> {
+        if self.maps.is_empty() {
+            return Ok(());
+        }
+        let at = self.random.below(self.maps.len() as u64) as usize;
+        let (map, was) = &mut self.maps[at];
+        let from = self.random.below(was.len() as u64) as usize;
+        let len = 1 + self.random.below(5000).min((was.len() - from) as u64 - 1) as usize;
+        map.bytes_mut(from, len).ok_or("no memory for a store")?.fill(tag);
+        was[from..from + len].fill(tag);
+        Ok(())
     }
 
     fn look(&mut self, block: u64) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! The calls that change what one inode holds.
 
 use super::{Body, Content, Id, Model};
-use crate::op::{Fallocate, File, Op, SetXattr};
+use crate::op::{Fallocate, File, Fill, Op, SetXattr};
 use crate::{Fail, Outcome};
 use ondol_env::Timestamp;
 
@@ -104,6 +104,19 @@ impl Model {
         }
         if reach > 0 {
             self.exchange_bytes(ids, places, len.map_or(rests, |len| [len; 2]), len.is_none());
+        }
+        Ok(0)
+    }
+
+    pub(super) fn map_commit(&mut self, file: &File, stores: &[(u64, u64)], fill: Fill) -> Outcome {
+        let id = self.opened_for_writing(file)?;
+        let size = self.content(id).ok_or(Fail::IsDirectory)?.len();
+        if stores.iter().any(|(at, len)| at.checked_add(*len).is_none_or(|end| end > size)) {
+            return Err(Fail::Invalid);
+        }
+        if !stores.is_empty() {
+            let content = self.regular(file, true)?;
+            stores.iter().for_each(|(at, len)| content.fill(*at, *len, fill));
         }
         Ok(0)
     }

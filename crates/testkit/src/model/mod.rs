@@ -132,6 +132,11 @@ impl Model {
         self
     }
 
+    /// Whether its files are mapped by extents.
+    pub fn has_extents(&self) -> bool {
+        self.mapping.extents
+    }
+
     /// Does one call.
     ///
     /// # Errors
@@ -141,6 +146,7 @@ impl Model {
             Op::Write { .. } | Op::Append { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => self.change_bytes(op),
             Op::Copy { from, at, to, to_at, len } => self.copy(from, *at, to, *to_at, *len),
             Op::Exchange { file, at, other, other_at, len } => self.exchange((file, *at), (other, *other_at), *len),
+            Op::MapCommit { file, fill, .. } => self.map_commit(file, &op.stores(), *fill),
             Op::SetXattr { .. } | Op::RemoveXattr { .. } => self.change_xattr(op).map(|()| 0),
             Op::Chmod { .. } | Op::Chown { .. } | Op::Utimens { .. } => self.change_attributes(op).map(|()| 0),
             Op::SetAcl { file, default, acl } => self.set_acl(file, *default, acl.as_ref()).map(|()| 0),

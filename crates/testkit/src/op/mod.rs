@@ -149,6 +149,21 @@ pub enum Op {
         /// Length in bytes; everything to the ends of the files, and the sizes, without one.
         len: Option<u64>,
     },
+    /// Maps a file, stores to it at several places, and commits the stores as one.
+    MapCommit {
+        /// The file.
+        file: File,
+        /// Where the first store begins, in bytes.
+        at: u64,
+        /// Bytes of each.
+        len: u64,
+        /// From the beginning of one to that of the next, in bytes.
+        step: u64,
+        /// How many.
+        count: u64,
+        /// What is stored.
+        fill: Fill,
+    },
     /// fallocate(2) in all its modes, hole punching included.
     Fallocate {
         /// The file.
@@ -247,6 +262,9 @@ pub enum Op {
     Transaction(Vec<Op>),
 }
 
+/// A map is stored to at so many places at most.
+const MOST_STORES: u64 = 4096;
+
 impl Op {
     /// The file that a call changes or syncs, if that is what it does.
     pub fn file_mut(&mut self) -> Option<&mut File> {
@@ -257,6 +275,7 @@ impl Op {
             | Self::Fallocate { file, .. }
             | Self::Copy { to: file, .. }
             | Self::Exchange { file, .. }
+            | Self::MapCommit { file, .. }
             | Self::SetXattr { file, .. }
             | Self::RemoveXattr { file, .. }
             | Self::SetAcl { file, .. }
@@ -271,7 +290,25 @@ impl Op {
 
     /// Whether everything before this call is durable once it has returned.
     pub fn is_sync(&self) -> bool {
-        matches!(self, Self::Fsync { .. } | Self::Sync | Self::Remount)
+        matches!(self, Self::Fsync { .. } | Self::Sync | Self::Remount | Self::MapCommit { .. })
+    }
+
+    /// The file whose durability it waits for, if it is of one file.
+    pub fn synced_file(&self) -> Option<&File> {
+        match self {
+            Self::Fsync { file, .. } | Self::MapCommit { file, .. } => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Where a map is stored to, and how many bytes: none where that is nothing.
+    pub fn stores(&self) -> Vec<(u64, u64)> {
+        match *self {
+            Self::MapCommit { at, len: len @ 1.., step, count, .. } => {
+                (0..count.min(MOST_STORES)).map(|n| (at.saturating_add(step.saturating_mul(n)), len)).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Whether it can be part of a transaction: a change of files that are named by path, which says all that it

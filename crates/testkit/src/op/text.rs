@@ -12,6 +12,7 @@
 //!          | "fallocate" FILE OFFSET LEN   "fallocate-keep" …         "punch" …   "zero" …   "zero-keep" …
 //!          | "collapse" …                  "insert" …                 "copy" FILE OFFSET FILE OFFSET LEN
 //!          | "exchange" FILE OFFSET FILE OFFSET LEN                    "exchange-ends" FILE OFFSET FILE OFFSET
+//!          | "map-commit" FILE OFFSET LEN STEP COUNT FILL           stores through a map, committed as one
 //!          | "setxattr" FILE NAME LEN FILL "setxattr-create" …        "setxattr-replace" …
 //!          | "removexattr" FILE NAME       "chmod" FILE MODE          "chown" FILE UID GID
 //!          | "setacl" FILE ACL             "setacl-default" FILE ACL  "chattr" FILE FLAGS
@@ -91,6 +92,9 @@ impl fmt::Display for Op {
             }
             Self::Exchange { file, at, other, other_at, len: None } => {
                 write!(f, "exchange-ends {file} {at} {other} {other_at}")
+            }
+            Self::MapCommit { file, at, len, step, count, fill } => {
+                write!(f, "map-commit {file} {at} {len} {step} {count} {fill}")
             }
             Self::Fallocate { file, how, at, len } => write!(f, "{} {file} {at} {len}", fallocate_word(*how)),
             Self::SetXattr { file, name, len, fill, how } => {
@@ -255,6 +259,17 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
             let (file, at, other, other_at) = (w.file()?, w.number("an offset")?, w.file()?, w.number("an offset")?);
             let len = if call == "exchange" { Some(w.number("a length")?) } else { None };
             Op::Exchange { file, at, other, other_at, len }
+        }
+        "map-commit" => {
+            let (file, at, len) = (w.file()?, w.number("an offset")?, w.number("a length")?);
+            Op::MapCommit {
+                file,
+                at,
+                len,
+                step: w.number("a step")?,
+                count: w.number("a number of stores")?,
+                fill: w.fill()?,
+            }
         }
         "fsync" => Op::Fsync { file: w.file()?, data_only: false },
         "fdatasync" => Op::Fsync { file: w.file()?, data_only: true },

@@ -6,7 +6,7 @@ use super::steps::transaction;
 use crate::dump::{self, Snapshot};
 use crate::image::clock;
 use crate::model::Mapping;
-use crate::op::{File, Flags, Op, Path, SetXattr};
+use crate::op::{File, Fill, Flags, Op, Path, SetXattr};
 use crate::{Fail, Outcome};
 use ondol::{Media, Options, Volume};
 use ondol_env::Fixed;
@@ -139,6 +139,10 @@ pub(super) fn do_op(
         Op::BringHome => drop(volume.checkpoint()?),
         Op::Checkpoint => {}
         Op::Transaction(steps) => transaction(volume, steps)?,
+        Op::MapCommit { file, fill, .. } => {
+            let ino = call.regular(file, false)?;
+            map_commit(volume, ino, &op.stores(), *fill)?;
+        }
         Op::Write { .. }
         | Op::Append { .. }
         | Op::Truncate { .. }
@@ -157,6 +161,21 @@ pub(super) fn do_op(
     }
     Ok(0)
 }
+
+/// Stores to a map of what it takes of a file, and commits.
+fn map_commit(volume: &Volume, ino: Ino, stores: &[(u64, u64)], fill: Fill) -> Result<(), Why> {
+    let ends = stores.iter().map(|(at, len)| at.saturating_add(*len));
+    let first = stores.first().map_or(0, |(at, _)| at / PAGE * PAGE);
+    let file = volume.options().read(true).write(true).reopen(ino)?;
+    let mut map = file.map_mut_range(first..ends.max().unwrap_or(first))?;
+    for (at, len) in stores {
+        map.store((at - first) as usize, &fill.bytes(*at, *len))?;
+    }
+    Ok(map.commit()?)
+}
+
+/// Where a map may begin, bytes.
+const PAGE: u64 = 4096;
 
 fn open(media: &Media, options: &Options, clock: &Arc<Fixed>) -> ondol::Result<Volume> {
     let mut volume = Volume::open_stepped(media, options, clock.clone())?;

@@ -120,6 +120,7 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
         Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } | Op::Exchange { .. } => {
             return Err("bytes that move cannot be followed through every order");
         }
+        Op::MapCommit { .. } => return Err("a map is made at one moment and committed at another"),
         op if op.is_stepwise(ATOMIC_WRITE) => return Err("it is not atomic"),
         _ => {}
     }

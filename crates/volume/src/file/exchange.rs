@@ -65,7 +65,18 @@ impl Volume {
     }
 
     fn exchange_locked(&self, a: (Ino, u64), b: (Ino, u64), how: &Exchange) -> Result<()> {
-        let mut guards = in_order(self, &[a.0, b.0])?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
+        let guards = in_order(self, &[a.0, b.0])?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
+        self.exchange_held(guards, a, b, how)
+    }
+
+    /// As [`Volume::exchange`], of inodes that are locked.
+    pub(super) fn exchange_held(
+        &self,
+        mut guards: Vec<NodeGuard>,
+        a: (Ino, u64),
+        b: (Ino, u64),
+        how: &Exchange,
+    ) -> Result<()> {
         let sides = [self.side(a), self.side(b)];
         let agreed = self.agree(&guards, sides, how)?;
         if agreed.blocks == 0 {
@@ -315,7 +326,7 @@ fn inode_of(guards: &[NodeGuard], ino: Ino) -> Result<&Inode> {
 }
 
 /// Refuses a file whose extents cannot become another's.
-fn check_exchangeable(ino: Ino, inode: &Inode) -> Result<()> {
+pub(super) fn check_exchangeable(ino: Ino, inode: &Inode) -> Result<()> {
     check_changeable(ino, inode, false)?;
     if inode.flags.intersects(BOUND) {
         return Err(Error::Unsupported(format!("exchanging contents of inode {ino}, which belong to it alone")));

@@ -1,7 +1,7 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
 //!
 //! ```text
-//!   read view write append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
+//!   read view write parts append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
@@ -23,6 +23,7 @@ mod fallocate;
 mod grow;
 mod inline;
 mod mapping;
+pub(crate) mod parts;
 pub(crate) mod plan;
 mod read;
 mod replay;

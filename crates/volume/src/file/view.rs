@@ -20,16 +20,15 @@ impl Volume {
     /// # Errors
     /// As [`Volume::read`].
     pub fn view(&self, ino: Ino, offset: u64, len: u64) -> Result<Vec<Piece>> {
-        self.view_with(ino, (offset, len), true, |_, pieces| pieces)
+        self.view_with(ino, (offset, len), true, |pieces| pieces)
     }
 
-    /// As [`Volume::view`], of all of the file, for `take` alone, which gets the size, too. What it does nobody changes the file meanwhile, so it must be short; the pieces may be
-    /// more than are lent for longer.
+    /// As [`Volume::view`], of any length, for `take` alone. What it does nobody changes the file meanwhile, so it must be short; the pieces may be more than are lent for longer.
     ///
     /// # Errors
     /// As [`Volume::read`].
-    pub fn view_whole<T>(&self, ino: Ino, take: impl FnOnce(u64, Vec<Piece>) -> T) -> Result<T> {
-        self.view_with(ino, (0, u64::MAX), false, take)
+    pub fn view_held<T>(&self, ino: Ino, (offset, len): (u64, u64), take: impl FnOnce(Vec<Piece>) -> T) -> Result<T> {
+        self.view_with(ino, (offset, len), false, take)
     }
 
     fn view_with<T>(
@@ -37,14 +36,14 @@ impl Volume {
         ino: Ino,
         range: (u64, u64),
         bounded: bool,
-        take: impl FnOnce(u64, Vec<Piece>) -> T,
+        take: impl FnOnce(Vec<Piece>) -> T,
     ) -> Result<T> {
         let node = self.node(ino)?;
         let state = node.read()?;
         let pieces = check_regular(ino, &state.inode).and_then(|()| self.pieces(ino, &state.inode, range, bounded));
         let pieces = pieces.map_err(|e| self.noted(e))?;
         let is_stale = !pieces.is_empty() && self.atime_is_stale(&state.inode);
-        let taken = take(state.inode.size, pieces);
+        let taken = take(pieces);
         drop(state);
         if is_stale {
             self.renew_atime(&node);

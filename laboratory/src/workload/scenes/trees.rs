@@ -73,7 +73,35 @@ pub(super) fn scenes() -> Vec<Scene> {
         ),
     ];
     all.extend(exchanges());
+    all.extend(commits());
     all
+}
+
+/// Stores to maps that are committed: by one operation, into holes and the inode, and by an exchange.
+fn commits() -> Vec<Scene> {
+    vec![
+        scene(
+            "stores-committed",
+            "create /a 0644\nwrite /a 0 20000 #1\nsync\npunch /a 4096 4096",
+            "map-commit /a 100 3000 9000 2 #2\nwrite /a 50 100 #3\nmap-commit /a 0 20000 0 1 #4\nwrite /a 0 9000 #5\nsync",
+        ),
+        scene(
+            "stores-exchanged",
+            "create /a 0644\nwrite /a 0 60K #1\nwrite /a 60K 60K #2\nwrite /a 120K 60K #3\nwrite /a 180K 60K #4\nwrite /a 240K 60K #5\nsync",
+            "map-commit /a 100 140K 150K 2 #6\nwrite /a 3K 700 #7\nmap-commit /a 10 10 20 2 #8\nfsync /a",
+        ),
+        scene(
+            "stores-exchanged-unnamed",
+            "create /a 0644\nwrite /a 0 60K #1\ntruncate /a 400K\nopen @0 /a\nunlink /a\nsync",
+            "map-commit @0 1000 390K 0 1 #2\nlink @0 /b\nclose @0\nsync",
+        ),
+        scene(
+            "stores-committed-inline",
+            "create /a 0644\nwrite /a 0 50 #1",
+            "map-commit /a 5 3 20 3 #2\ntruncate /a 5000\nmap-commit /a 5 3 2000 3 #3",
+        )
+        .on(Kind::InlineData),
+    ]
 }
 
 /// Extents of two files that change places.

@@ -1,10 +1,11 @@
 //! Files without a name: O_TMPFILE.
 
 use super::plain;
+use crate::dir::init::NewInode;
 use crate::dir::lock::Locked;
 use crate::dir::{Dir, init};
 use crate::op::{Cost, Op};
-use crate::{Attr, Caller, Error, Ino, Result, Volume, orphan};
+use crate::{Attr, Caller, Error, Ino, ROOT, Result, Volume, orphan};
 use ondol_format::inode::{FileType, InodeFlags};
 
 impl Volume {
@@ -21,16 +22,32 @@ impl Volume {
 
     /// As [`Volume::tmpfile`]; with the generation that makes checksums of its blocks those of `like`, an inode and its generation.
     pub(crate) fn try_tmpfile(&self, dir: Ino, mode: u16, caller: Caller, like: Option<(Ino, u32)>) -> Result<Attr> {
-        let mut locked = Locked::one(self, dir)?;
+        let locked = Locked::one(self, dir)?;
         if Dir::seen(&locked, dir)?.inode.flags.contains(InodeFlags::IMMUTABLE) {
             return Err(Error::NotPermitted("the directory is immutable"));
         }
+        self.make_unnamed(locked, dir, &plain(FileType::Regular, mode, caller), like)
+    }
+
+    /// As [`Volume::tmpfile`], for what the volume itself writes in between: whatever the flags of the root directory are.
+    pub(crate) fn own_tmpfile(&self) -> Result<Ino> {
+        let new = plain(FileType::Regular, 0o600, Caller::default());
+        Ok(self.make_unnamed(Locked::one(self, ROOT)?, ROOT, &new, None)?.ino)
+    }
+
+    fn make_unnamed(
+        &self,
+        mut locked: Locked<'_>,
+        dir: Ino,
+        new: &NewInode<'_>,
+        like: Option<(Ino, u32)>,
+    ) -> Result<Attr> {
         self.check_writable()?;
-        let new = plain(FileType::Regular, mode, caller);
+        let caller = new.caller;
         let (inherited, needs) = new.plan(&mut locked, dir)?;
         let cost = Cost { journal: needs.journal + orphan::COST, blocks: needs.blocks, need: init::need(self, caller) };
         let mut op = Op::begin(self, locked.into_guards(), cost)?;
-        let ino = init::make(&mut op, dir, &new, &inherited)?;
+        let ino = init::make(&mut op, dir, new, &inherited)?;
         let inode = op.inode_mut(ino)?;
         inode.links = 0;
         if let Some(generation) = like.and_then(|(other, its)| self.shared.sb.generation_like(ino, other, its)) {
