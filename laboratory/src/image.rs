@@ -98,7 +98,8 @@ impl Kind {
         let small = || Spec::new(12 << 20, 4096).journal(4).with("-N 128");
         let spec = match self {
             Self::WholeSeconds => small().with("-I 128"),
-            Self::ManyGroups => Spec::new(40 << 20, 4096).journal(4).with("-N 256 -g 256"),
+            // More groups than what a step may change.
+            Self::ManyGroups => Spec::new(96 << 20, 4096).journal(4).with("-N 1536 -g 256"),
             Self::BlockMap => small().with(EXT3),
             Self::InlineData => small().with("-O inline_data"),
             Self::Clusters => small().with("-O bigalloc -C 16384"),

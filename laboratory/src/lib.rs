@@ -19,6 +19,7 @@ pub mod log;
 mod names;
 pub mod plants;
 pub mod pool;
+mod pools;
 mod prey;
 mod processor;
 pub mod reach;

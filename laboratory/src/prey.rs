@@ -3,6 +3,7 @@
 use crate::explore::{self, CasePath, Limits, Report, Violation, Watch};
 use crate::faults::{self, Fault, Faults, Tried};
 use crate::image::Kind;
+use crate::pools;
 use crate::run::{self, Run};
 use crate::search::Search;
 use crate::subject::Description;
@@ -89,43 +90,46 @@ impl Prey {
     /// # Errors
     /// The volume fails, or disagrees with the model without any crash.
     pub fn record(&self, disks: &[Layer], workload: &Workload) -> Result<Run, String> {
-        let record = || run::record(&self.setup(disks, workload), &workload.calls).map_err(|e| e.to_string());
+        let setup = self.setup(disks, workload)?;
+        let record = || run::record(&setup, &workload.calls).map_err(|e| e.to_string());
         let mut run = caught(record)?;
         run.description = self.describe(workload);
         Ok(run)
     }
 
     /// The disks of a workload's image, in a new pool where it is to be in one, and with a new pool in front where the engine needs one.
-    fn with_pool(&self, disks: &[Layer], workload: &Workload) -> Vec<Layer> {
+    ///
+    /// # Errors
+    /// The image cannot be made in blocks that are pages.
+    fn with_pool(&self, disks: &[Layer], workload: &Workload) -> Result<Vec<Layer>, String> {
         let disks = match self.is_in_pool(workload) {
             // Where blocks are no pages, an image with blocks that are takes its place.
             true if workload.image.block_size() == PAGE => vec![self.in_pool(&disks[0], workload)],
-            // Whoever has made the other has what it takes to make this one.
-            true => workload.image.in_pages().iter().map(|image| self.in_pool(image, workload)).collect(),
+            true => vec![self.in_pool(&workload.image.in_pages()?, workload)],
             false => disks.to_vec(),
         };
         let pool = (self.engine == JournalEngine::Scalable)
             .then(|| disks::pool(workload.mount.pool(workload.image.block_size()), self.domain));
-        disks.into_iter().chain(pool).collect()
+        Ok(disks.into_iter().chain(pool).collect())
     }
 
     fn in_pool(&self, image: &Layer, workload: &Workload) -> Layer {
-        let log = if self.engine == JournalEngine::Remap { workload.mount.pool(PAGE) } else { 0 };
-        disks::in_pool(image, workload.mount.lines(), log, self.domain)
+        let log = if self.engine == JournalEngine::Remap { workload.mount.log_in_pool() } else { 0 };
+        pools::of(image, workload.mount.lines(), log, self.domain)
     }
 
     fn is_in_pool(&self, workload: &Workload) -> bool {
         workload.image == Kind::Pool || matches!(self.engine, JournalEngine::Swap | JournalEngine::Remap)
     }
 
-    fn setup(&self, disks: &[Layer], workload: &Workload) -> run::Setup {
-        run::Setup {
-            disks: self.with_pool(disks, workload),
+    fn setup(&self, disks: &[Layer], workload: &Workload) -> Result<run::Setup, String> {
+        Ok(run::Setup {
+            disks: self.with_pool(disks, workload)?,
             options: self.options(workload),
             ops: workload.before.clone(),
             remount: workload.remount,
             seed: self.seed,
-        }
+        })
     }
 
     /// On a medium that fails: once for each fault.
@@ -135,7 +139,7 @@ impl Prey {
         workload: &Workload,
         faults: Faults,
     ) -> Result<Vec<Recorded>, Box<Violation>> {
-        let setup = self.setup(disks, workload);
+        let setup = self.setup(disks, workload).map_err(|what| self.uncrashed(workload, what))?;
         let one = |fault| {
             let failing = Self { fault: Some(Faults::One(fault)), ..self.clone() };
             let run = caught(|| faults::record(&setup, &workload.calls, Some(fault)));
@@ -159,7 +163,8 @@ impl Prey {
             Faults::One(_) => Tried::default(),
             Faults::Search { .. } | Faults::Spread { .. } => {
                 let works = Self { fault: None, ..self.clone() };
-                let run = caught(|| faults::record(&self.setup(disks, workload), &workload.calls, None));
+                let setup = self.setup(disks, workload).map_err(|what| works.uncrashed(workload, what))?;
+                let run = caught(|| faults::record(&setup, &workload.calls, None));
                 run.map_err(|what| works.uncrashed(workload, what))?.1
             }
         };
@@ -189,7 +194,7 @@ impl Prey {
             return run.map(|run| vec![Recorded::One(Box::new(run))]).map_err(|what| self.uncrashed(workload, what));
         };
         let setup = threads::Setup {
-            disks: self.with_pool(disks, workload),
+            disks: self.with_pool(disks, workload).map_err(|what| self.uncrashed(workload, what))?,
             options: self.options(workload),
             before: workload.before.clone(),
             seed: self.seed,

@@ -128,7 +128,7 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
             _ => Vec::new(),
         });
         run.states.push(lockstep.model().clone());
-        run.synced.push((op.is_sync() || lockstep.model().is_synchronous(op)) && outcome.is_ok());
+        run.synced.push((op.is_sync() || lockstep.model().is_synchronous(&before, op)) && outcome.is_ok());
     }
     (run.events, run.hits) = (domain.take(), listening.finish().hits);
     lockstep.compare().map_err(Box::new)?;

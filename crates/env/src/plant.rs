@@ -140,6 +140,7 @@ defects! {
     UnlistedValue "unlisted-value" All "The inode of a value that nothing names any more is not entered as an orphan.",
     KeptTruncate "kept-truncate" All "A finished truncate stays on the orphan list.",
     UnnotedName "unnoted-name" All "With fsync=file, a file's newest transaction is not noted when a name of it changes.",
+    UnsyncedContents "unsynced-contents" All "What is synchronous is durable on return only where an inode changes, too.",
     UnfreshBase "unfresh-base" Scalable "Recovery applies the records of a new block to what home held before.",
     UncommittedHome "uncommitted-home" Scalable "A checkpoint writes blocks home as they are, with changes that are not committed.",
     UnlockedCounters "unlocked-counters" Scalable "Numbers that operations share are logged without a lock.",

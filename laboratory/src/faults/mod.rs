@@ -159,7 +159,7 @@ impl Trial {
         match (expected, got) {
             (expected, got) if expected == got => {
                 let within = if got.is_ok() { steps_of(op, &before) } else { Vec::new() };
-                let synced = (op.is_sync() || after.is_synchronous(op)) && got.is_ok();
+                let synced = (op.is_sync() || after.is_synchronous(&before, op)) && got.is_ok();
                 self.note(op, within, after, synced);
                 Ok(true)
             }

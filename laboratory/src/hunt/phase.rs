@@ -132,9 +132,11 @@ impl<'a> Phase<'a> {
             })
             .closer(4)
             .wide(40),
-            Phase::endless("places", 4, move |round| Box::new(workload::scattered(workload::scenes(), other(round))))
-                .closer(5)
-                .wide(100),
+            Phase::endless("places", 4, move |round| {
+                Box::new(workload::scattered(workload::scenes_of(engine), other(round)))
+            })
+            .closer(5)
+            .wide(100),
             Phase::endless("single calls", 2, |_| Box::new(workload::single())).wide(40),
             Phase::endless("pairs", 2, move |_| Box::new(workload::scattered(workload::exhaustive_2(), seed))).wide(40),
             Phase::endless("random", 3, move |round| Box::new(workload::random(other(round)))),

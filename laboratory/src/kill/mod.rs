@@ -132,7 +132,7 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
             return Ok(loop_.report);
         }
     }
-    loop_.finish();
+    loop_.finish()?;
     Ok(loop_.report)
 }
 
@@ -328,9 +328,18 @@ impl Loop<'_> {
         !is_full
     }
 
-    /// The end: the volume is closed and everything is right.
-    fn finish(&mut self) {
-        let rounds = self.setting.rounds;
+    /// The end: the volume is closed and everything is right; else it is kept as it is then.
+    fn finish(&mut self) -> Result<(), KillError> {
+        let (rounds, before) = (self.setting.rounds, self.report.violations.len());
+        self.close(rounds);
+        if self.report.violations.len() > before {
+            let left = self.left()?;
+            self.keep(rounds, &left);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, rounds: u64) {
         if let Err(what) = self.mount.unmount() {
             return self.violation(rounds, &format!("after the last round: {what}"), None);
         }
@@ -361,7 +370,7 @@ impl Loop<'_> {
         }
     }
 
-    /// Keeps what a kill left, to look at: a pool beside its image, or the pool in which that lies.
+    /// Keeps what a kill or the end left, to look at: a pool beside its image, or the pool in which that lies.
     fn keep(&mut self, round: u64, left: &Left) {
         let what = if self.home.in_pool { "home" } else { "img" };
         let Setting { engine, data, seed, .. } = self.setting;
@@ -369,8 +378,8 @@ impl Loop<'_> {
         let path = self.setting.dir.join(name);
         let pool = left.pool.as_ref().map_or(Ok(()), |pool| write_new(&path.with_extension("pool"), pool));
         let said = match pool.and_then(|()| write_new(&path, &left.image)) {
-            Ok(()) => format!("round {round}: what the kill left is kept in {}", path.display()),
-            Err(e) => format!("round {round}: what the kill left cannot be kept in {}: {e}", path.display()),
+            Ok(()) => format!("round {round}: what was left is kept in {}", path.display()),
+            Err(e) => format!("round {round}: what was left cannot be kept in {}: {e}", path.display()),
         };
         if let Some(last) = self.report.violations.last_mut() {
             last.push_str(&format!(" ({said})"));

@@ -163,6 +163,7 @@ pub const CLASSIC: &[Planted] = &[
     Planted { data: DataMode::Writeback, ..simple(Defect::StoredInPlace, TWO, COMMITTED) },
     Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
     Planted { mount: Mount::File, ..simple(Defect::UnnotedName, "create /a 0644", RENAMED) },
+    Planted { image: Kind::WholeSeconds, ..simple(Defect::UnsyncedContents, SYNCHRONOUS, "write /a 0 300 #2") },
 ];
 
 const fn simple(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
@@ -247,6 +248,7 @@ pub const SWAP: &[Planted] = &[
 
 /// The defects that show in engine `remap`, data journaled.
 pub const REMAP: &[Planted] = &[
+    Planted { image: Kind::WholeSeconds, ..remap(Defect::UnsyncedContents, SYNCHRONOUS, "write /a 0 300 #2") },
     remap(Defect::MissingFlushBeforeTail, "create /a 0644", "write /a 0 9000 #1\nremount"),
     remap(Defect::SplitStores, TWO, COMMITTED),
     remap(Defect::LostHomeWrite, "create /a 0644", "remount"),
@@ -290,6 +292,9 @@ const fn scalable(defect: Defect, before: &'static str, calls: &'static str) -> 
 const fn compressed(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     Planted { engine: JournalEngine::Compressed, data: DataMode::Journal, ..simple(defect, before, calls) }
 }
+
+/// A file that is written synchronously, and within the second of its last change.
+const SYNCHRONOUS: &str = "create /a 0644\nwrite /a 0 9000 #1\nchattr /a S";
 
 /// A file's name changes, and nothing else of it.
 const RENAMED: &str = "rename /a /b\nfsync /b";

@@ -2,6 +2,7 @@
 
 mod calls;
 mod mount;
+mod pages;
 mod random;
 mod scenarios;
 mod scenes;
@@ -10,7 +11,7 @@ mod vary;
 
 pub use mount::Mount;
 pub use random::{random, scarce, threads};
-pub use scenes::scenes;
+pub use scenes::{scenes, scenes_of};
 pub use vary::Corpus;
 
 use crate::image::Kind;

@@ -1,6 +1,7 @@
 //! How the volume of a workload is mounted, beside its engine and data mode.
 
 use ondol::{Fsync, JournalEngine, Options};
+use ondol_medium::PAGE;
 use std::fmt;
 use std::str::FromStr;
 
@@ -63,6 +64,11 @@ impl Mount {
     pub(crate) fn pool(self, block_size: u64) -> u64 {
         let blocks = if matches!(self, Self::Tight | Self::File) { 640 } else { 1024 };
         blocks * block_size
+    }
+
+    /// Bytes of an NVM log in the pool that an image lies in. Each state looks through it twice, so it is as short as operations of fifty pages allow.
+    pub(crate) fn log_in_pool(self) -> u64 {
+        self.pool(PAGE) / 2
     }
 }
 

@@ -6,6 +6,22 @@ use ondol_env::sync::Arc;
 use ondol_journal::Config;
 use ondol_power::{Kind, Layer, Medium, Sampling};
 
+/// The tests of this module, of one rig.
+macro_rules! lost_pages {
+    ($rig:expr) => {
+        #[test]
+        fn a_lost_page_that_was_replaced_stops_no_checkpoint() {
+            $crate::lost::a_lost_page_that_was_replaced_stops_no_checkpoint(&$rig);
+        }
+
+        #[test]
+        fn a_lost_page_that_was_replaced_stops_no_recovery() {
+            $crate::lost::a_lost_page_that_was_replaced_stops_no_recovery(&$rig);
+        }
+    };
+}
+pub(crate) use lost_pages;
+
 const DATA: u64 = HOME + 100;
 /// What the page that loses a line has, and what is written over it.
 const OLD: u8 = 0xA1;

@@ -32,11 +32,9 @@ impl Rig for Scalable {
     }
 
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
-        let Ground { store, pool, client, env } = ground;
-        let contents = Contents::open(&pool.unwrap(), &*env, OnDamage::Refuse).unwrap();
-        let log = Log::start(contents, env.clone(), &Options::default()).unwrap();
-        let ground = scalable::Ground { store, block_size: BLOCK, blocks: BLOCKS, log, client, env };
-        Box::new(ScalableEngine::new(ground, c))
+        let pool = ground.pool.as_ref().unwrap();
+        let contents = Contents::open(pool, &*ground.env, OnDamage::Refuse).unwrap();
+        Box::new(ScalableEngine::new(ground.over(contents, (BLOCKS, BLOCK)), c))
     }
 
     fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>) {
@@ -455,12 +453,4 @@ fn an_update_logs_what_differs() {
     assert_eq!((&after[..512], &after[512..768], &after[1000..1008]), (&[1; 512][..], &wanted[..], &[8; 8][..]));
 }
 
-#[test]
-fn a_lost_page_that_was_replaced_stops_no_checkpoint() {
-    crate::lost::a_lost_page_that_was_replaced_stops_no_checkpoint(&USUAL);
-}
-
-#[test]
-fn a_lost_page_that_was_replaced_stops_no_recovery() {
-    crate::lost::a_lost_page_that_was_replaced_stops_no_recovery(&USUAL);
-}
+crate::lost::lost_pages!(USUAL);

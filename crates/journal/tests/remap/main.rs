@@ -15,7 +15,7 @@ use ondol_env::sync::Arc;
 use ondol_env::{Fixed, System, Timestamp};
 use ondol_journal::{Config, Engine, remap, scalable};
 use ondol_medium::Pool;
-use ondol_nvm_log::{Contents, Log, OnDamage, Options};
+use ondol_nvm_log::{Contents, OnDamage};
 
 /// Bytes of a block: a page of the table.
 const BLOCK: usize = 4096;
@@ -61,10 +61,8 @@ impl Rig for Remap {
     }
 
     fn open(&self, ground: Ground, c: Config) -> Box<dyn Engine> {
-        let Ground { store, pool, client, env } = ground;
-        let log = Log::start(contents(&pool.unwrap()), env.clone(), &Options::default()).unwrap();
-        let ground = scalable::Ground { store, block_size: BLOCK, blocks: BLOCKS, log, client, env };
-        Box::new(remap::open(ground, c).unwrap())
+        let contents = contents(ground.pool.as_ref().unwrap());
+        Box::new(remap::open(ground.over(contents, (BLOCKS, BLOCK)), c).unwrap())
     }
 
     fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>) {
@@ -104,12 +102,4 @@ crate::contract::engine_contract!(
     a_handle_that_changed_nothing_is_no_work
 );
 
-#[test]
-fn a_lost_page_that_was_replaced_stops_no_checkpoint() {
-    crate::lost::a_lost_page_that_was_replaced_stops_no_checkpoint(&USUAL);
-}
-
-#[test]
-fn a_lost_page_that_was_replaced_stops_no_recovery() {
-    crate::lost::a_lost_page_that_was_replaced_stops_no_recovery(&USUAL);
-}
+crate::lost::lost_pages!(USUAL);

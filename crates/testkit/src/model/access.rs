@@ -135,9 +135,20 @@ impl Model {
         self.file(file).is_ok_and(|id| !self.inode(id).is_dir())
     }
 
-    /// Whether a call that has been done, and led to this, was durable when it returned, because of what it changed: a
-    /// synchronous file, or names in a synchronous directory. Not for everything that is: for what surely changed something.
-    pub fn is_synchronous(&self, op: &Op) -> bool {
+    /// Whether a call that has been done, and led here from `before`, was durable when it returned, because of what it changed: a
+    /// synchronous file or directory, in whatever way. Not for everything that is: for what surely changed something.
+    pub fn is_synchronous(&self, before: &Self, op: &Op) -> bool {
+        let is_dir = |id: Id| self.inodes.get(&id).is_some_and(|inode| inode.is_dir());
+        let flags = |id: Id| if is_dir(id) { Flags::SYNC | Flags::DIRSYNC } else { Flags::SYNC };
+        let is_changed = || {
+            let mut changed = self.changed_since(before).into_iter();
+            changed.any(|id| self.inodes.contains_key(&id) && self.has_flag(id, flags(id)))
+        };
+        self.is_synchronously_done(op) || is_changed()
+    }
+
+    /// What changes something that a model does not know, too: a time, or bytes that were the same.
+    fn is_synchronously_done(&self, op: &Op) -> bool {
         let dir = |path: &Path| path.split().and_then(|(dir, _)| self.id_of(&dir));
         let synced = |dir: Option<Id>| dir.is_some_and(|dir| self.has_flag(dir, Flags::SYNC | Flags::DIRSYNC));
         match op {

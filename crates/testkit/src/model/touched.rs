@@ -8,12 +8,7 @@ impl Model {
     /// The inodes that calls have changed which led here from `before`: in themselves, or by giving them a name or taking one. Those
     /// whose path has become another because a directory above was moved are not among them.
     pub fn touched_since(&self, before: &Self) -> BTreeSet<Id> {
-        let ids: BTreeSet<Id> = self.inodes.keys().chain(before.inodes.keys()).copied().collect();
-        let differs = |id: &Id| match (self.inodes.get(id), before.inodes.get(id)) {
-            (Some(now), Some(then)) => !Arc::ptr_eq(now, then) && now != then,
-            _ => true,
-        };
-        let changed: BTreeSet<Id> = ids.into_iter().filter(differs).collect();
+        let changed = self.changed_since(before);
         let mut touched = changed.clone();
         for id in changed {
             let names = |model: &Self| -> BTreeMap<String, Id> {
@@ -27,6 +22,16 @@ impl Model {
             touched.extend(only_in(&now, &then).into_iter().chain(only_in(&then, &now)));
         }
         touched
+    }
+
+    /// Those that were changed in themselves, made or removed.
+    pub(super) fn changed_since(&self, before: &Self) -> BTreeSet<Id> {
+        let ids: BTreeSet<Id> = self.inodes.keys().chain(before.inodes.keys()).copied().collect();
+        let differs = |id: &Id| match (self.inodes.get(id), before.inodes.get(id)) {
+            (Some(now), Some(then)) => !Arc::ptr_eq(now, then) && now != then,
+            _ => true,
+        };
+        ids.into_iter().filter(differs).collect()
     }
 }
 

@@ -162,7 +162,8 @@ impl<'v> Op<'v> {
         };
         let changed = |handle: &Handle<'_>| !handle.is_empty();
         let changes = self.wrote_over || self.handle.as_ref().is_some_and(changed);
-        !self.in_passing && changes && self.nodes.iter().any(synchronous)
+        let counts = |n: &OpNode| synchronous(n) && (n.dirty || !plant::is(Defect::UnsyncedContents));
+        !self.in_passing && changes && self.nodes.iter().any(counts)
     }
 
     /// The handle, for staging changes of metadata blocks.

@@ -34,6 +34,15 @@ fn new_runs(count: u64) -> String {
         + &lines(0..count, |n| format!("write /n {}K 9000 zeros\nwrite /n {}K 20 #{n}1", n * 16, n * 16 + 1))
 }
 
+/// A block at home that begins like one of the log, and is of the size of those in it.
+pub(super) fn in_pages() -> Vec<Scene> {
+    vec![scene(
+        "lookalike-at-home",
+        "create /a 0644\nchattr /a j\nwrite /a 0 4096 jbd2#1\nsync\nremount",
+        "write /a 0 4096 #2\nsync\nbring-home\nwrite /a 0 4096 jbd2#3\nsync\nwrite /a 0 4096 #4\nsync\nbring-home",
+    )]
+}
+
 fn others(much: &str) -> Vec<Scene> {
     // More than one checkpoint takes.
     let wide = |name, calls: &str| scene(name, log(30), calls).on(Kind::WideLog).mount(Mount::Roomy);

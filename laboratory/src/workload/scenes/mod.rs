@@ -7,12 +7,14 @@ mod failing;
 mod forms;
 mod journal;
 mod names;
+mod promised;
 mod reuse;
 mod together;
 mod trees;
 
 use super::{Mount, Others, Schedules, Workload, parse};
 use crate::image::Kind;
+use ondol::JournalEngine;
 use ondol_testkit::schedule::{Policy, Schedule};
 
 /// A workload as text.
@@ -107,8 +109,24 @@ pub fn scenes() -> impl Iterator<Item = Workload> + Send {
         forms::scenes(),
         failing::scenes(),
         together::scenes(),
+        promised::scenes(),
     ];
     all.into_iter().flatten().flat_map(Scene::workloads)
+}
+
+/// All of them for volumes in pools, whose blocks are pages: those of other volumes as they are, and as large in blocks as they are there; and what such blocks take to be full.
+fn scenes_in_pages() -> impl Iterator<Item = Workload> + Send {
+    let own = [journal::in_pages(), trees::in_pages(), names::in_pages()].into_iter().flatten();
+    let own = own.flat_map(Scene::workloads).map(|w| Workload { name: format!("{} in pages", w.name), ..w });
+    scenes().chain(scenes().filter_map(Workload::in_pages)).chain(own)
+}
+
+/// The places of an engine: those of its volumes.
+pub fn scenes_of(engine: JournalEngine) -> Box<dyn Iterator<Item = Workload> + Send> {
+    match engine {
+        JournalEngine::Swap | JournalEngine::Remap => Box::new(scenes_in_pages()),
+        _ => Box::new(scenes()),
+    }
 }
 
 /// The lines, one for each number.

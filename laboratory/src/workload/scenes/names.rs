@@ -21,30 +21,69 @@ fn unlink(numbers: impl IntoIterator<Item = u64>, len: usize) -> String {
     lines(numbers, |n| format!("unlink {}", name(n, len)))
 }
 
-/// Names of 24 bytes that fill a block of 1 KiB but for two.
-const BLOCK: u64 = 29;
+/// Names of 24 bytes that fill a block of so many bytes but for one or two.
+fn block_of(bytes: u64) -> u64 {
+    (bytes - 36) / 32 - 1
+}
 
 pub(super) fn scenes() -> Vec<Scene> {
-    let long = 240;
-    let emptied = names(60, 24) + &unlink(0..60, 24);
+    let mut all = directories(1024);
+    all.extend([
+        scene("htree-raised", names(HTREE - 14, LONG), link(HTREE - 14, 28, LONG) + "fsync /d"),
+        scene("htree-node-split", names(NODES - 14, LONG), link(NODES - 14, 28, LONG) + "fsync /d"),
+    ]);
+    all.extend(inodes());
+    all
+}
+
+/// Those whose directories are as long as their blocks have it, in blocks that are pages.
+pub(super) fn in_pages() -> Vec<Scene> {
+    directories(4096)
+}
+
+/// Bytes of a long name.
+const LONG: usize = 240;
+
+/// Directories that come to a second block and an index, and go, in blocks of so many bytes.
+fn directories(bytes: u64) -> Vec<Scene> {
+    let (block, long) = (block_of(bytes), LONG);
+    // Two blocks and a part of the third; long names that leave room for one or two more.
+    let (two, few) = (2 * block + 2, bytes / 256 + bytes / 512);
+    let emptied = names(two, 24) + &unlink(0..two, 24);
     let linear = |name, before: String, calls: String| scene(name, before, calls).on(Kind::Linear);
     vec![
-        scene("index-made", names(BLOCK, 24), link(BLOCK, 4, 24) + "fsync /d\n" + &unlink(0..2, 24) + "fsync /d"),
-        scene("htree-leaf-split", names(6, long), link(6, 6, long) + "fsync /d"),
-        scene("htree-leaf-split-each", names(6, long), lines(6..12, |n| format!("link /t {}\nsync", name(n, long)))),
-        scene("htree-raised", names(HTREE - 14, long), link(HTREE - 14, 28, long) + "fsync /d"),
-        scene("htree-node-split", names(NODES - 14, long), link(NODES - 14, 28, long) + "fsync /d"),
-        scene("htree-removed", names(60, 24), unlink([3, 30, 57], 24) + "sync\n" + &link(70, 3, 24) + "sync"),
+        scene("index-made", names(block, 24), link(block, 4, 24) + "fsync /d\n" + &unlink(0..2, 24) + "fsync /d"),
+        scene("htree-leaf-split", names(few, long), link(few, 6, long) + "fsync /d"),
+        scene(
+            "htree-leaf-split-each",
+            names(few, long),
+            lines(few..few + 6, |n| format!("link /t {}\nsync", name(n, long))),
+        ),
+        scene(
+            "htree-removed",
+            names(two, 24),
+            unlink([3, block, two - 3], 24) + "sync\n" + &link(two + 10, 3, 24) + "sync",
+        ),
         scene(
             "htree-renamed",
-            names(60, 24),
+            names(two, 24),
             format!("rename {} {}\nsync\nrename {} /x\nsync", name(1, 24), name(2, 200), name(3, 24)),
         ),
         scene("htree-deleted", emptied.clone(), "rmdir /d\ncreate /b 0644\nwrite /b 0 5000 #1\nsync"),
         scene("htree-deleted-open", emptied, "open @0 /d\nrmdir /d\nsync\nclose @0\nsync"),
-        scene("entries-packed", names(BLOCK, 24) + &unlink((0..BLOCK).step_by(3), 24), link(90, 4, 60) + "fsync /d"),
-        linear("linear-grows", names(BLOCK, 24), link(BLOCK, 4, 24) + "fsync /d\n" + &unlink(0..2, 24) + "fsync /d"),
-        linear("linear-deleted", names(40, 24) + &unlink(0..40, 24), "rmdir /d\nsync".into()),
+        scene(
+            "entries-packed",
+            names(block, 24) + &unlink((0..block).step_by(3), 24),
+            link(2 * block + 32, 4, 60) + "fsync /d",
+        ),
+        linear("linear-grows", names(block, 24), link(block, 4, 24) + "fsync /d\n" + &unlink(0..2, 24) + "fsync /d"),
+        linear("linear-deleted", names(block + 11, 24) + &unlink(0..block + 11, 24), "rmdir /d\nsync".into()),
+    ]
+}
+
+/// Inodes that lose and get their names, and directories that move.
+fn inodes() -> Vec<Scene> {
+    vec![
         scene("orphans", format!("{OPENED}\nopen @2 /c"), ORPHANS),
         scene("orphans-in-file", format!("{OPENED}\nopen @2 /c"), ORPHANS).on(Kind::OrphanFile),
         scene(

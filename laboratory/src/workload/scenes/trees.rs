@@ -13,9 +13,31 @@ fn more(from: u64, count: u64, step: u64, skip: u64) -> String {
     lines(from..from + count, |n| format!("write /a {}K 900 #{}", n * step + skip, n + 501))
 }
 
-/// Entries of a leaf in blocks of 1 KiB, and of the root.
+/// Entries of a leaf in blocks of 1 KiB and in pages, and of the root.
 const LEAF: u64 = 84;
+const PAGE_LEAF: u64 = 340;
 const ROOT: u64 = 4;
+
+/// Trees that are as wide as blocks that are pages have it, and what takes more groups and blocks there.
+pub(super) fn in_pages() -> Vec<Scene> {
+    let spread = "create /b 0644\nwrite /b 0 240K #1\ncreate /a 0644\nfallocate /a 0 60M\nfallocate /a 60M 20M\nwrite /a 70M 4K #3";
+    let groups = |name, before: &str, calls: &str| scene(name, before, calls).on(Kind::ManyGroups);
+    let leaf = PAGE_LEAF;
+    vec![
+        scene("leaf-split-behind", pieces(leaf - 1, 8), more(leaf - 1, 3, 8, 0) + "fsync /a"),
+        scene("leaf-split-inside", pieces(leaf - 1, 16), more(40, 3, 16, 8) + "fsync /a\npunch /a 640K 16K\nfsync /a"),
+        scene("tree-shrinks", pieces(leaf + 6, 8), "truncate /a 20K\nfsync /a\nappend /a 700 #91\nfsync /a"),
+        scene("pieces-deleted-open", pieces(leaf + 6, 8) + "open @0 /a", "unlink /a\nsync\nclose @0\nsync"),
+        groups("truncated-in-steps", spread, "truncate /a 0\nsync\nwrite /b 0 40K #4\nfsync /b"),
+        groups("deleted-in-steps", spread, "unlink /a\nsync\nwrite /b 0 9000 #4\nfsync /b"),
+        groups("deleted-in-steps-open", spread, "open @0 /a\nunlink /a\nsync\nclose @0\nidle 6"),
+        groups(
+            "allocated-in-steps",
+            "create /a 0644\nwrite /a 20M 4K #1",
+            "fallocate /a 0 80M\nfsync /a\nwrite /a 12M 5000 #2\nfsync /a",
+        ),
+    ]
+}
 
 pub(super) fn scenes() -> Vec<Scene> {
     let spread = "create /b 0644\nwrite /b 0 60K #1\nwrite /b 60K 60K #2\ncreate /a 0644\nfallocate /a 0 10M\nfallocate /a 10M 8M\nwrite /a 17M 1K #3";

@@ -5,8 +5,9 @@ use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, Fixed, Timestamp};
 use ondol_format::jbd2::JournalSuperblock;
-use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges};
+use ondol_journal::{Client, Config, Corrupt, Engine, Extent, Handle, Images, Kind, LogMap, Patches, Ranges, scalable};
 use ondol_medium::{Domain, Nvm, Pool};
+use ondol_nvm_log::{Contents, Log, Options as LogOptions};
 use ondol_page_table::PageTable;
 use ondol_power::{Layer, Medium, PowerDomain, Sampling};
 use ondol_testkit::disks;
@@ -114,6 +115,15 @@ pub(crate) struct Ground {
     pub(crate) pool: Option<Pool>,
     pub(crate) client: Arc<TestClient>,
     pub(crate) env: Arc<dyn Env>,
+}
+
+impl Ground {
+    /// What an engine of records begins with, over what its log was found to have, on a medium of so many blocks of so many bytes.
+    pub(crate) fn over(self, contents: Contents, (blocks, block_size): (u64, usize)) -> scalable::Ground {
+        let Self { store, client, env, .. } = self;
+        let log = Log::start(contents, env.clone(), &LogOptions::default()).unwrap();
+        scalable::Ground { store, block_size, blocks, log, client, env }
+    }
 }
 
 /// A journal in two pieces, so that the ring crosses from one to the other.
