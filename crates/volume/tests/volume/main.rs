@@ -21,6 +21,7 @@ mod file_exchange;
 mod file_hostile;
 mod file_map;
 mod file_model;
+mod file_parts;
 mod file_shift;
 mod file_space;
 mod file_streams;
