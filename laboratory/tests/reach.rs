@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 
 /// Few states of each run: what counts here is where they are.
 fn limits(engine: JournalEngine, round: u64) -> Limits {
-    let states = if matches!(engine, JournalEngine::Swap | JournalEngine::Remap) { STATES / 3 } else { STATES };
+    let states = if engine == JournalEngine::Remap { STATES / 3 } else { STATES };
     let sampling = Sampling { all_of: 4, samples: 1, torn: 1, extremes: 2, one_of: 1, seed: round };
     let (recrash_every, about) = (12 >> round.min(3), Some(states << round));
     Limits { sampling, depth: 1, recrash_every, about, second_opinion_every: 0, use_every: 0, ..Limits::default() }
 }
 
-/// States of each run in the first round, about; fewer in pools, where each takes longer.
+/// States of each run in the first round, about; fewer with `remap`, where each takes longer.
 const STATES: u64 = 100;
 
 /// How often all workloads are gone through, in other data modes and interleavings, as long as something is missing.
