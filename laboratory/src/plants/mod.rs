@@ -163,7 +163,11 @@ pub const CLASSIC: &[Planted] = &[
     Planted { data: DataMode::Writeback, ..simple(Defect::StoredInPlace, TWO, COMMITTED) },
     Planted { shown: Shown::Fsck, ..simple(Defect::FlagClearedEarly, "create /a 0644", "remount") },
     Planted { mount: Mount::File, ..simple(Defect::UnnotedName, "create /a 0644", RENAMED) },
-    Planted { image: Kind::WholeSeconds, ..simple(Defect::UnsyncedContents, SYNCHRONOUS, "write /a 0 300 #2") },
+    Planted {
+        image: Kind::WholeSeconds,
+        data: DataMode::Journal,
+        ..simple(Defect::UnsyncedContents, SYNCHRONOUS, "write /a 0 300 #2")
+    },
 ];
 
 const fn simple(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
