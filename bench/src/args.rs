@@ -165,7 +165,7 @@ pub struct PaperArgs {
     /// Only this figure
     #[arg(long, value_name = "N")]
     pub figure: Option<u32>,
-    /// How often every target has its turn [default: 3, or 1 with --quick]
+    /// How often every target has its turn [default: 3, of paper 4 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
     /// What is written, of paper 3; Filebench itself writes zeros

@@ -13,6 +13,8 @@ pub(crate) use device::Slow;
 pub(crate) use session::{Session, Setting, open};
 pub(crate) use spec::Target;
 
+use crate::BenchError;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of target: how it is written, what it is, and an example.
@@ -54,6 +56,14 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
         "a feature for mke2fs -O, kernel:ext4 and fuse2fs only: feature=fast_commit, feature=^has_journal",
     ),
 ];
+
+/// `dir` if it is in memory, or where memory is.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn in_memory(dir: &Path) -> Result<PathBuf, BenchError> {
+    if image::is_memory(dir)? { Ok(dir.to_owned()) } else { image::directory(Some(spec::On::Ram), dir) }
+}
 
 /// A name that no other bench and no other round uses.
 fn unique_name() -> String {

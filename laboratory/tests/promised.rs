@@ -7,6 +7,7 @@ use ondol_laboratory::explore::{Limits, Watch};
 use ondol_laboratory::workload::{Workload, scenes};
 use ondol_laboratory::{Image, Prey};
 use ondol_power::Sampling;
+use std::collections::BTreeMap;
 
 /// Those scenes.
 fn promised() -> impl Iterator<Item = Workload> {
@@ -32,6 +33,10 @@ fn limits(seed: u64) -> Limits {
 #[test]
 fn a_promise_that_asks_the_inode_is_found_out() {
     let here = |workload: &Workload| workload.image == Image::WholeSeconds && workload.name == "contents-at-once";
+    if let Some(tool) = ondol_testkit::image::missing(&["mke2fs"]) {
+        return eprintln!("promised: skipped: {tool}");
+    }
+    assert!(promised().any(|workload| here(&workload)));
     for engine in [JournalEngine::Classic, JournalEngine::Remap] {
         for workload in promised().filter(here) {
             let (data, plant) = (DataMode::Journal, Some(Defect::UnsyncedContents));
@@ -43,11 +48,15 @@ fn a_promise_that_asks_the_inode_is_found_out() {
 }
 
 fn holds(engine: JournalEngine) {
-    let mut found = Vec::new();
-    for (i, workload) in (0..).zip(promised()) {
+    // In pools these are the same volume as others.
+    let in_pool = matches!(engine, JournalEngine::Swap | JournalEngine::Remap);
+    let is_same = |image| in_pool && matches!(image, Image::OrphanFile | Image::JournalDevice);
+    let (mut found, mut images) = (Vec::new(), BTreeMap::new());
+    for (i, workload) in (0..).zip(promised().filter(|workload| !is_same(workload.image))) {
         let data = [DataMode::Journal, DataMode::Ordered][i as usize % 2];
         let prey = Prey { engine, data, plant: None, seed: 1 + i, limits: limits(i), fault: None, domain: Domain::Adr };
-        let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();
+        let image = images.entry(workload.image).or_insert_with(|| workload.image.make().unwrap());
+        let report = prey.explore(image, &workload, &Watch::default()).unwrap();
         assert!(report.states > 5 || !report.violations.is_empty(), "{}: {} states", workload.name, report.states);
         found.extend(report.violations.into_iter().map(|violation| format!("{}: {violation}", workload.name)));
     }

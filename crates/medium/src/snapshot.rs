@@ -102,6 +102,12 @@ impl Snapshot {
         self.inner.part(page)
     }
 
+    /// Has the pages that these bytes lie in parted, as far as the kernel has memory: where in the medium (bytes) they were.
+    pub fn part_bytes(&self, range: Range<usize>) -> Vec<u64> {
+        let end = range.end.min(self.len());
+        self.inner.part_all(range.start as u64 / PAGE..(end as u64).div_ceil(PAGE)).0
+    }
+
     /// Bytes of `range`, to be changed, and the places in the medium (bytes) of the pages that have been parted from it now. `None`: the range goes beyond the end, or the kernel has no memory;
     /// no byte has changed then.
     pub fn bytes_mut(&mut self, range: Range<usize>) -> (Option<&mut [u8]>, Vec<u64>) {

@@ -116,9 +116,10 @@ impl<'v> OpenOptions<'v> {
     /// Opens a file once more that somebody has open, by its inode number ([`File::ino`]): whether it may be written to anywhere was asked then. It is not made, nor made empty.
     ///
     /// # Errors
-    /// `ENOENT` when it is gone.
+    /// `ENOENT` when it is gone, and for inodes that are the file system's own.
     pub fn reopen(&self, ino: Ino) -> Result<File<'v>> {
         let path = PathBuf::from(format!("inode {ino}"));
+        at(&path, self.volume.inodes().by_number(ino))?;
         at(&path, self.volume.inodes().open(ino))?;
         Ok(self.opened(ino, &path))
     }

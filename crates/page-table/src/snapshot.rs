@@ -54,11 +54,14 @@ impl Mapped for Holder {
     fn bytes_mut(&mut self, at: usize, len: usize) -> Option<&mut [u8]> {
         let end = at.checked_add(len).filter(|end| *end <= self.len)?;
         let pins = &self.map.pins;
+        // Whoever needs a page meanwhile waits for one step, and not for the whole copy.
+        for from in (at..end).step_by(STEP) {
+            pins.maps.parting.fetch_add(1, SeqCst);
+            pins.are_parted(self.snapshot.part_bytes(from..end.min(from + STEP)));
+        }
         pins.maps.parting.fetch_add(1, SeqCst);
         let (bytes, parted) = self.snapshot.bytes_mut(at..end);
-        pins.maps.parted.fetch_add(parted.len() as u64, Relaxed);
-        pins.are_unpinned(parted.into_iter().filter_map(|place| pins.page_of(place)));
-        pins.maps.parting.fetch_sub(1, SeqCst);
+        pins.are_parted(parted);
         bytes
     }
 }
@@ -68,6 +71,18 @@ impl Drop for Map {
         self.parter = None;
         self.pins.are_unpinned(self.pages.keys().copied());
         self.pins.maps.existing.fetch_sub(1, SeqCst);
+    }
+}
+
+/// Bytes whose pages are parted at a time.
+const STEP: usize = 1 << 20;
+
+impl Pins {
+    /// Pages at these places are not pinned by a map any more: what [`Maps::parting`] was counted up for.
+    fn are_parted(&self, places: Vec<u64>) {
+        self.maps.parted.fetch_add(places.len() as u64, Relaxed);
+        self.are_unpinned(places.into_iter().filter_map(|place| self.page_of(place)));
+        self.maps.parting.fetch_sub(1, SeqCst);
     }
 }
 

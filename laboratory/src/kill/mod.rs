@@ -132,7 +132,7 @@ pub fn run(setting: &Setting, interrupt: &AtomicBool, progress: &mut dyn FnMut(u
             return Ok(loop_.report);
         }
     }
-    loop_.finish()?;
+    loop_.finish();
     Ok(loop_.report)
 }
 
@@ -329,14 +329,16 @@ impl Loop<'_> {
     }
 
     /// The end: the volume is closed and everything is right; else it is kept as it is then.
-    fn finish(&mut self) -> Result<(), KillError> {
+    fn finish(&mut self) {
         let (rounds, before) = (self.setting.rounds, self.report.violations.len());
         self.close(rounds);
         if self.report.violations.len() > before {
-            let left = self.left()?;
-            self.keep(rounds, &left);
+            match self.left() {
+                Ok(left) => self.keep(rounds, &left),
+                // What was found must be told all the same.
+                Err(e) => self.violation(rounds, &format!("what was left cannot be kept: {e}"), None),
+            }
         }
-        Ok(())
     }
 
     fn close(&mut self, rounds: u64) {

@@ -70,7 +70,7 @@ pub(super) const CALLS: &[&str] = &[
     "exchange-ends /a 0 /b 0",
     "exchange-ends /a 4096 /d/c 0",
     "exchange-ends @0 0 /a 0",
-    "map-commit /a 1000 1500 3000 2 #1",
+    "map-commit /a 1000 1500 2000 2 #1",
     "map-commit @0 0 3000 0 1 #1",
     "trim",
     "setxattr /b user.y 40 #1",

@@ -81,14 +81,6 @@ pub(super) fn chunks(bytes: &[u8]) -> Sum {
     bytes.chunks_exact(16).fold(0, |sum: u64, chunk| sum.wrapping_add(word(&chunk[..8]) ^ word(&chunk[8..])))
 }
 
-/// The first 16 bytes of some pages.
-pub(super) fn pages(bytes: &[u8], pages: &[usize]) -> Sum {
-    pages
-        .iter()
-        .filter_map(|page| bytes.get(page * PAGE..page * PAGE + 16))
-        .fold(0, |sum, chunk| sum.wrapping_add(chunks(chunk)))
-}
-
 /// Calls `read` for each part of `len` bytes, `buffer` at a time, with the place of each, until it says that the file ends.
 pub(super) fn parts(
     len: usize,

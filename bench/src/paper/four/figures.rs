@@ -1,15 +1,16 @@
 //! What each figure measures.
 
-use super::access::{PAGE, Sum, Taken, Way, chunks, interleaved, map, pages, parts};
+use super::access::{PAGE, Sum, Taken, Way, chunks, interleaved, map, parts};
 use super::figure::{Figure, Row, Value};
 use super::rig::{Rig, System, failed};
 use crate::BenchError;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use memmap2::Advice;
-use ondol::{File, Prefault};
+use ondol::{File, Map, Prefault, View};
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// A figure that can be drawn.
 pub(super) struct Drawable {
@@ -44,52 +45,71 @@ fn per(value: Value, count: f64) -> Value {
     Value { median: value.median / count, low: value.low / count, high: value.high / count }
 }
 
+/// None to nothing.
 fn ratio(of: Value, to: Value) -> Option<Value> {
-    Some(Value::exactly(of.median / to.median))
+    (to.median > 0.0).then(|| Value::exactly(of.median / to.median))
 }
 
-/// A fault that enters one page, and calls that enter several: what they have in common, and what each page adds.
+/// What entering a page costs by faults and by calls, without what mapping costs.
 fn one(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchError> {
     const AT_ONCE: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
     let (count, path) = (rig.sizes.short, rig.systems()[0].path());
     let all: Vec<usize> = (0..count).collect();
-    let apart = rig.file("apart")?;
-    let mut ways = vec![Way::new("faults, each of one page (pages apart)", || touched(&apart, Prefault::Plain, &all))];
-    ways.push(Way::new("the same without the faults", || {
-        let map = apart.map_with(Prefault::Populate).map_err(failed)?;
-        Ok(Some(pages(&map, &all)))
-    }));
+    let (side, apart) = (rig.file("side")?, rig.file("apart")?);
+    let mut ways = faulting(&side, &apart, &all);
+    let by_calls = ways.len();
     for n in AT_ONCE {
-        ways.push(Way::new(format!("calls that enter {n}"), move || {
-            let map = map(path, false)?;
-            for at in (0..count.min(map.len() / PAGE)).step_by(n) {
-                map.advise_range(Advice::PopulateRead, at * PAGE, n * PAGE).context(|| path.display().to_string())?;
-            }
-            Ok(None)
-        }));
+        let name = format!("calls for {n} side by side (the kernel enters 16 with the first page of them)");
+        ways.push(Way::new(name, move || entered(path, count, Some(n))));
     }
+    let mappings = ways.len();
+    for file in [&apart, &side] {
+        ways.push(Way::new("mapping alone", move || touched(file, Prefault::Plain, &[]).map(|_| None)));
+    }
+    ways.push(Way::new("mapping alone", move || entered(path, count, None)));
     let taken = interleaved(&mut ways, rounds, interrupt)?;
-    let each: Vec<Value> = taken.iter().map(|taken| per(taken.time, count as f64 / 1000.0)).collect();
-    let fault = each[0];
-    let rows = ways.iter().zip(&each).zip(&taken).map(|((way, each), taken)| {
-        row(&way.name, [Some(*each), ratio(*each, fault), Some(Value::exactly(taken.faults as f64))])
-    });
-    let columns = ["ns for each page", "of a fault", "faults counted"].map(String::from).to_vec();
-    Ok(figure(
-        1,
-        "1024 pages, mapping included",
-        columns,
-        rows.collect(),
-        "a fault is 42 % change of mode, 14 % checks, 32 % search, 12 % entry, so that n at once gain n / (0.88 + 0.12 n), up to 8.3",
-    ))
+    let each = |at: usize| {
+        let mapping = if at < by_calls { at / 3 } else { 2 };
+        per(less(taken[at].time, taken[mappings + mapping].time), count as f64 / 1000.0)
+    };
+    let rows =
+        ways[..mappings].iter().enumerate().map(|(at, way)| row(&way.name, [Some(each(at)), ratio(each(at), each(0))]));
+    let columns = ["ns for each page", "of a fault of one page"].map(String::from).to_vec();
+    let paper = "a fault is 42 % change of mode, 14 % checks, 32 % search, 12 % entry, so that n at once gain n / (0.88 + 0.12 n), up to 8.3";
+    Ok(figure(1, "1024 pages, without mapping", columns, rows.collect(), paper))
+}
+
+/// Maps a file of another file system and has its first pages entered, so many with a call.
+fn entered(path: &Path, count: usize, at_once: Option<usize>) -> Result<Option<Sum>, BenchError> {
+    let map = map(path, false)?;
+    let Some(n) = at_once else { return Ok(None) };
+    for at in (0..count.min(map.len() / PAGE)).step_by(n) {
+        map.advise_range(Advice::PopulateRead, at * PAGE, n * PAGE).context(|| path.display().to_string())?;
+    }
+    Ok(None)
+}
+
+/// What something takes beside another.
+fn less(whole: Value, part: Value) -> Value {
+    let less = |value: f64| (value - part.median).max(0.0);
+    Value { median: less(whole.median), low: less(whole.low), high: less(whole.high) }
+}
+
+/// A map that is one.
+fn mapped_whole<'r>(file: &File<'r>, prefault: Prefault) -> Result<Map<'r>, BenchError> {
+    let map = file.map_with(prefault).map_err(failed)?;
+    if map.is_copied() { Err(BenchError::Unfit("a file could not be mapped".into())) } else { Ok(map) }
+}
+
+/// A view that is none of copies.
+fn lent<'r>(file: &File<'r>, at: u64, len: usize) -> Result<View<'r>, BenchError> {
+    let view = file.view(at..at + len as u64).map_err(failed)?;
+    if view.copied() > 0 { Err(BenchError::Unfit("pages could not be lent".into())) } else { Ok(view) }
 }
 
 /// Makes a map, and touches pages of it.
 fn touched(file: &File<'_>, prefault: Prefault, which: &[usize]) -> Result<Option<Sum>, BenchError> {
-    let map = file.map_with(prefault).map_err(failed)?;
-    if map.is_copied() {
-        return Err(BenchError::Unfit("a file could not be mapped".into()));
-    }
+    let map = mapped_whole(file, prefault)?;
     let touch = |page: &usize| map.get(page * PAGE..page * PAGE + 16).map_or(0, chunks);
     Ok(Some(which.iter().map(touch).fold(0, u64::wrapping_add)))
 }
@@ -125,7 +145,7 @@ fn all_parts(
 fn viewed(file: &File<'_>, len: usize, at_once: usize, uses: bool) -> Result<Option<Sum>, BenchError> {
     let mut sum: Sum = 0;
     for at in (0..len as u64).step_by(at_once) {
-        let view = file.view(at..at + at_once as u64).map_err(failed)?;
+        let view = lent(file, at, at_once)?;
         for slice in view.slices() {
             sum = sum.wrapping_add(used(slice, uses));
         }
@@ -157,7 +177,7 @@ fn mapped<'r>(rig: &'r Rig, ours: &'r File<'r>, uses: bool) -> Vec<Way<'r>> {
     }
     for (name, prefault) in PREFAULTS {
         ways.push(Way::new(format!("ondol, in process: map, {name}"), move || {
-            let map = ours.map_with(prefault).map_err(failed)?;
+            let map = mapped_whole(ours, prefault)?;
             let part = |at: usize| map.get(at..at + PAGE).map_or(0, |page| used(page, uses));
             let sum = (0..map.len()).step_by(PAGE).map(part).fold(0, u64::wrapping_add);
             Ok(uses.then_some(sum))
@@ -260,11 +280,7 @@ fn four(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchEr
     }
     let taken = interleaved(&mut ways, rounds, interrupt)?;
     // Three ways of each file, in the order of those that map alone.
-    let entering = |at: usize| {
-        let (whole, mapping) = (taken[at].time, taken[count + at / 3].time.median);
-        let less = |value: f64| (value - mapping).max(0.0);
-        Value { median: less(whole.median), low: less(whole.low), high: less(whole.high) }
-    };
+    let entering = |at: usize| less(taken[at].time, taken[count + at / 3].time);
     let rows = ways[..count].iter().enumerate().map(|(at, way)| {
         let faults = Value::exactly(taken[at].faults as f64);
         let times = [Some(taken[at].time), Some(entering(at)), ratio(entering(at), entering(0))];
@@ -399,12 +415,12 @@ fn anywhere<'r>(rig: &'r Rig, ours: &'r File<'r>, places: &'r [u64]) -> Result<V
     ways.push(Way::new("ondol, in process: view", move || {
         let mut sum: Sum = 0;
         for at in places {
-            let view = ours.view(*at..at + PAGE as u64).map_err(failed)?;
+            let view = lent(ours, *at, PAGE)?;
             sum = view.slices().map(chunks).fold(sum, u64::wrapping_add);
         }
         Ok(Some(sum))
     }));
-    let all = ours.map_with(Prefault::Populate).map_err(failed)?;
+    let all = mapped_whole(ours, Prefault::Populate)?;
     ways.push(Way::new("ondol, in process: a map that is kept", move || {
         let part = |at: &u64| all.get(*at as usize..*at as usize + PAGE).map_or(0, chunks);
         Ok(Some(places.iter().map(part).fold(0, u64::wrapping_add)))

@@ -66,6 +66,8 @@ impl Rig {
     /// # Errors
     /// tmpfs or a pool in `dir` cannot be had.
     pub(super) fn make(sizes: &Sizes, dir: &Path, interrupt: &Interrupt) -> Result<Self, BenchError> {
+        // As its peers are.
+        let dir = &target::in_memory(dir)?;
         let bytes = (sizes.long + 3 * sizes.short * PAGE) as u64;
         let setting = Setting {
             program: std::env::current_exe().context(|| "finding this program")?,

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 #[test]
 fn every_figure_is_drawn() {
-    let dir = tempfile::tempdir().expect("a directory");
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let report = Some(dir.path().to_owned());
     let args = PaperArgs {
         number: 4,
@@ -32,9 +32,12 @@ fn every_figure_is_drawn() {
         assert!(rows.len() >= 3 && measured.clone().count() >= rows.len(), "{figure}");
         assert!(measured.clone().all(|value| value["median"].as_f64() >= Some(0.0)), "{figure}");
     }
-    // A fault for each page that lies apart, and none where they are entered before: what is counted is no matter of speed.
+    // A fault for each page that lies apart, and no more where they lie side by side: what is counted is no matter of speed.
     let faults = |row: usize| figures[3]["rows"][row]["values"][3]["median"].as_f64().expect("a count");
-    assert!(faults(0) >= 1024.0 && faults(3) < 256.0, "{text}");
+    assert!(faults(0) >= 1024.0 && faults(3) <= faults(0), "{text}");
+    // This program is no `ondol`, so that there is no mount of it; the others need root and programs.
+    let missing = json["missing"].as_array().expect("what is missing");
+    assert!(missing.iter().any(|what| what.as_str().is_some_and(|what| what.contains("mounted"))), "{missing:?}");
     assert!(text.contains("## Figure 7") && !text.contains("PARTIAL"), "{text}");
     let left: Vec<_> =
         std::fs::read_dir(dir.path()).expect("a directory").map(|entry| entry.expect("an entry").file_name()).collect();

@@ -129,12 +129,14 @@ impl Volume {
         }
     }
 
-    /// About what all parts need. Parts that share a node of the tree may need more than this, and those that share blocks less.
+    /// About what all parts need of the journal, and the first one of the volume: parts share blocks, clusters and nodes of the tree, so the rest is asked for when it is known.
     fn parts_cost(&self, guard: &NodeGuard, parts: Parts<'_, '_>) -> Result<Cost> {
         let mut all = Cost { journal: 1, blocks: 0, need: Need::Ordinary };
+        let first = parts.first().map_or(0, |(offset, _)| *offset);
         for (offset, bytes) in parts {
             let (cost, _) = plan_write(&mut &*self, guard.node.ino, &guard.state.inode, *offset, bytes.len())?;
-            (all.journal, all.blocks) = (all.journal.saturating_add(cost.journal), all.blocks + cost.blocks);
+            all.journal = all.journal.saturating_add(cost.journal);
+            all.blocks = all.blocks.max(if *offset == first { cost.blocks } else { 0 });
         }
         Ok(all)
     }

@@ -198,3 +198,29 @@ fn the_suite_of_a_mount_is_one_command() {
     let said = fails(ondol().args(["bench", "suite", "mount", "--only", "fs-mark"]), 2);
     assert!(said.contains("--only fs-mark: unknown; there are fs-mark 1, "), "{said}");
 }
+
+#[test]
+fn a_figure_is_drawn_with_all_systems() {
+    if !can_serve() {
+        return;
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mut command = ondol();
+    command.args(["bench", "paper", "4", "--figure", "7", "--quick", "--json", "-", "--dir"]).arg(dir.path());
+    let out = output(&mut command);
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(out.status.success(), "{}", said(&out.stderr));
+    let json: Value = serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", said(&out.stdout)));
+    let rows: Vec<_> =
+        json["figures"][0]["rows"].as_array().unwrap().iter().map(|row| row["name"].to_string()).collect();
+    // Peers may be missing, and are named then.
+    let missing = json["missing"].to_string();
+    for system in ["tmpfs", "kernel ext4", "fuse2fs", "ondol, mounted", "ondol, in process"] {
+        assert!(
+            rows.iter().any(|row| row.contains(system)) || missing.contains(system),
+            "{system}: {rows:?}, {missing}"
+        );
+    }
+    assert!(!missing.contains("ondol"), "{missing}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
