@@ -72,7 +72,8 @@ impl Rig {
         let setting = Setting {
             program: std::env::current_exe().context(|| "finding this program")?,
             dir: dir.to_owned(),
-            image_size: bytes * 2 + (64 << 20),
+            // So large that 256 pages can be lent at a time.
+            image_size: (bytes * 2 + (64 << 20)).max(320 << 20),
             footprint: bytes,
         };
         let open = |target: &str| target::open(&target.parse::<Target>()?, &setting, interrupt);
