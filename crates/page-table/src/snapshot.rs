@@ -55,7 +55,8 @@ impl Mapped for Holder {
         let end = at.checked_add(len).filter(|end| *end <= self.len)?;
         let pins = &self.map.pins;
         // Whoever needs a page meanwhile waits for one step, and not for the whole copy.
-        for from in (at..end).step_by(STEP) {
+        let long = if len > STEP { at..end } else { end..end };
+        for from in long.step_by(STEP) {
             pins.maps.parting.fetch_add(1, SeqCst);
             pins.are_parted(self.snapshot.part_bytes(from..end.min(from + STEP)));
         }

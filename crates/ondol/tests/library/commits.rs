@@ -1,7 +1,8 @@
 //! Maps that are stored to while their files change, against a model of both.
 
+use crate::direct::{Random, file};
 use crate::in_nvm::{attached, made};
-use ondol::{Error, Exchange, Fallocate, File, FormatOptions, MapMut, Media, Options, Volume};
+use ondol::{Error, Exchange, Fallocate, FormatOptions, MapMut, Media, Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_medium::Nvm;
 use ondol_testkit::image;
@@ -61,23 +62,8 @@ fn opened(media: &Media, options: &Options) -> Volume {
     Volume::open_stepped(media, options, image::clock(1)).unwrap()
 }
 
-fn file<'v>(volume: &'v Volume, path: &str) -> File<'v> {
-    volume.options().read(true).write(true).create(true).open(path).unwrap()
-}
-
 fn errno<T>(result: Result<T, Error>) -> i32 {
     result.err().expect("an error").errno()
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % n as u64) as usize
-    }
 }
 
 /// A map, and what it must show.

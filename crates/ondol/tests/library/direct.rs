@@ -12,14 +12,16 @@ fn opened(media: &ondol::Media, options: &str) -> Volume {
     Volume::open_stepped(media, &Options::parse(options).unwrap(), image::clock(1)).unwrap()
 }
 
-fn file<'v>(volume: &'v Volume, path: &str) -> File<'v> {
+/// A file that is made if there is none.
+pub(crate) fn file<'v>(volume: &'v Volume, path: &str) -> File<'v> {
     volume.options().read(true).write(true).create(true).open(path).unwrap()
 }
 
-struct Random(u64);
+/// Numbers that a seed decides.
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
