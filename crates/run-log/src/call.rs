@@ -24,6 +24,9 @@ pub trait Call {
     /// The kernel's.
     fn look(&self) -> std::result::Result<Look, Self::Fail>;
 
+    /// Monotonic time, nanoseconds: how long a thread is away between two looks.
+    fn now_ns(&self) -> u64;
+
     /// Waits until every change of the file that is under way is over, whoever makes it; false if that cannot be had, or if writes may be under way that
     /// nobody can wait for.
     fn settle(&self) -> bool;

@@ -13,6 +13,8 @@ use zerocopy::FromZeros;
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
 const OLDEST_NS: u64 = 3_000_000_000;
+/// So long two looks with a write between them may take: nanoseconds. A thread that loses its processor there is away for longer, and others could write unseen meanwhile.
+const LONGEST_LOOK_NS: u64 = 200_000;
 /// In how many places a file may have its slot.
 const PROBES: u32 = 16;
 /// A record takes at most this part of a lane.
@@ -183,6 +185,7 @@ impl Client {
         if !slot.is_trusted().unwrap_or(false) {
             return begins.then(|| self.begin(slot, incarnation, call));
         }
+        let began = call.now_ns();
         let before = match call.look() {
             Ok(look) => look,
             Err(e) => return Some(Err(e)),
@@ -207,7 +210,7 @@ impl Client {
             Ok(wrote) if wrote > 0 => wrote,
             other => return Some(other.map(Written::Done)),
         };
-        let at = Wrote { start, len: wrote as u64, moved: place == Place::Cursor, before };
+        let at = Wrote { start, len: wrote as u64, moved: place == Place::Cursor, before, began };
         let noted = self.note(me, (slot, incarnation), call, &at).unwrap_or(false);
         let synced = match noted {
             true if !durable => Ok(()),
@@ -241,9 +244,13 @@ impl Client {
         len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
     }
 
-    /// Logs what was written. False if what the file looks like now is not what that write alone makes of it, or there is no room.
+    /// Logs what was written. False if what the file looks like now is not what that write alone makes of it, if looking took so long
+    /// that others may have written in between, or if there is no room.
     fn note<C: Call>(&self, me: u64, (slot, incarnation): (&Slot<'_>, u64), call: &C, wrote: &Wrote) -> Result<bool> {
         let Ok(after) = call.look() else { return Ok(false) };
+        if call.now_ns().saturating_sub(wrote.began) > LONGEST_LOOK_NS {
+            return Ok(false);
+        }
         let end = wrote.start + wrote.len;
         let as_expected = after.same(&wrote.before)
             && after.size == wrote.before.size.max(end)
@@ -403,6 +410,8 @@ struct Wrote {
     /// By the descriptor's offset.
     moved: bool,
     before: Look,
+    /// When it was looked first.
+    began: u64,
 }
 
 /// Process and token.

@@ -34,6 +34,7 @@ struct Kernel {
     /// What each file was after each change.
     states: Vec<Vec<Vec<u8>>>,
     syncs: usize,
+    monotonic_ns: u64,
 }
 
 impl Kernel {
@@ -49,6 +50,7 @@ impl Kernel {
             now,
             states: vec![vec![Vec::new()]; files],
             syncs: 0,
+            monotonic_ns: 0,
         }
     }
 
@@ -66,10 +68,22 @@ impl Kernel {
     }
 
     fn write(&mut self, file: usize, at: usize, bytes: &[u8]) {
+        self.store(file, at, bytes);
+        self.changed(file);
+    }
+
+    fn store(&mut self, file: usize, at: usize, bytes: &[u8]) {
         let cache = &mut self.cache[file];
         cache.resize(cache.len().max(at + bytes.len()), 0);
         cache[at..at + bytes.len()].copy_from_slice(bytes);
-        self.changed(file);
+    }
+
+    /// The thread loses its processor, and meanwhile somebody whom nobody sees writes, within the same tick of the kernel's clock: nothing tells it.
+    fn away(&mut self, file: usize, at: usize, bytes: &[u8]) {
+        self.store(file, at, bytes);
+        let state = self.cache[file].clone();
+        self.states[file].push(state);
+        self.monotonic_ns += 3_000_000;
     }
 
     /// The kernel writes back on its own.
@@ -91,6 +105,8 @@ struct OneCall<'k> {
     place: Place,
     bytes: &'k [u8],
     durable: bool,
+    /// Where somebody else writes, in the middle of the call.
+    away: Option<usize>,
 }
 
 impl OneCall<'_> {
@@ -109,6 +125,10 @@ impl OneCall<'_> {
         if self.place == Place::Cursor {
             k.cursor[self.file] += self.bytes.len() as u64;
         }
+        // Nothing tells the size apart, either.
+        if let Some(at) = self.away.filter(|at| at + 1 <= k.cache[self.file].len()) {
+            k.away(self.file, at, &[self.bytes[0] ^ 0xFF]);
+        }
     }
 }
 
@@ -119,6 +139,10 @@ impl Call for OneCall<'_> {
         let (k, n) = (self.kernel.borrow(), self.file);
         let (ctime, mtime, size) = (k.ctime[n], k.mtime[n], k.cache[n].len() as u64);
         Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, regular: true })
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.kernel.borrow().monotonic_ns
     }
 
     fn settle(&self) -> bool {
@@ -220,12 +244,14 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
             _ => Place::At(random.below(300)),
         };
         let durable = random.below(4) == 0;
-        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable };
+        let away = (random.below(8) == 0).then(|| random.below(300) as usize);
+        let call = OneCall { kernel: &kernel, file, place, bytes: &bytes, durable, away };
         let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
         match random.below(21) {
             0..=9 => {
                 let syncs = kernel.borrow().moments.len();
                 assert_eq!(client.write(slot, &call), Ok(Written::Done(bytes.len())));
+                unseen[file] |= away.is_some();
                 if durable {
                     // Nothing was written back for it.
                     fast += usize::from(kernel.borrow().moments.len() == syncs);
@@ -353,7 +379,7 @@ fn a_full_lane_is_synced_for_real() {
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
     let bytes = vec![3; 20_000];
-    let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes, durable: false };
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::Append, bytes: &bytes, durable: false, away: None };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     assert_eq!(client.sync(slot, &call), Ok(false));
     let mut logged = 0;
@@ -381,7 +407,7 @@ fn unseen_changes_make_syncs_real() {
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
-    let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc", durable: false };
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes: b"abc", durable: false, away: None };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     let sync = || client.sync(slot, &call).unwrap();
     assert!(!sync() && sync());
@@ -408,7 +434,7 @@ fn durable_writes_need_no_sync() {
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
-    let call = OneCall { kernel: &kernel, file: 0, place: Place::Cursor, bytes: b"abc", durable: true };
+    let call = OneCall { kernel: &kernel, file: 0, place: Place::Cursor, bytes: b"abc", durable: true, away: None };
     let slot = client.slot(&call.look().unwrap()).unwrap().unwrap();
     let write = || {
         let before = kernel.borrow().moments.len();
@@ -438,7 +464,7 @@ fn no_record_outlives_what_the_kernel_has_promised() {
     let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
     let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 1));
     let client = Client::new(log).unwrap();
-    let call = |bytes| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable: true };
+    let call = |bytes| OneCall { kernel: &kernel, file: 0, place: Place::At(0), bytes, durable: true, away: None };
     let slot = client.slot(&call(b"").look().unwrap()).unwrap().unwrap();
     for bytes in [b"first", b"other", b"older"] {
         client.write(slot, &call(bytes)).unwrap();

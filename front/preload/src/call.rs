@@ -87,6 +87,11 @@ impl Call for FdCall<'_> {
         Ok(look)
     }
 
+    fn now_ns(&self) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.cast_unsigned())
+    }
+
     fn settle(&self) -> bool {
         // A write of no bytes takes the lock that every change of the file holds from its ctime to its end. Direct writes may go on without it.
         let direct = self.modes() & libc::O_DIRECT != 0;

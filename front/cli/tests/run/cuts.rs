@@ -85,6 +85,8 @@ struct Byte {
     acked: Option<u8>,
     /// Of writes since, by process.
     later: Vec<(usize, u8)>,
+    /// Who has written it last, and whether by a raw system call.
+    last: Option<(usize, bool)>,
 }
 
 /// What is known of the files.
@@ -105,10 +107,13 @@ impl Model {
         let (process, file, at, len, value) = (number(), number(), number(), number(), number() as u8);
         let bytes = &mut self.files[file];
         match kind {
-            "W" => {
+            "W" | "R" => {
                 bytes.resize(bytes.len().max(at + len), Byte::default());
                 self.written[process][file].push(at..at + len);
-                bytes[at..at + len].iter_mut().for_each(|byte| byte.later.push((process, value)));
+                bytes[at..at + len].iter_mut().for_each(|byte| {
+                    byte.later.push((process, value));
+                    byte.last = Some((process, kind == "R"));
+                });
             }
             "T" => {
                 // Only its own process writes to the file.
@@ -153,9 +158,10 @@ impl Model {
             if let Some((at, byte)) = bytes.iter().enumerate().find(|(at, byte)| bad(*at, byte)) {
                 let count = bytes.iter().enumerate().filter(|(at, byte)| bad(*at, byte)).count();
                 wrong.push(format!(
-                    "f{n}: {count} bytes, the first at {at}: {:?}, acknowledged {:?}",
+                    "f{n}: {count} bytes, the first at {at}: {:?}, acknowledged {:?}, written last by (process, raw) {:?}",
                     found.get(at),
-                    byte.acked
+                    byte.acked,
+                    byte.last
                 ));
             }
         }
