@@ -1,6 +1,7 @@
 //! Stores that copy on write, and lend their free pages: what is written there becomes a block by a change of the store's map alone.
 
-use crate::{MapPart, Mapped, PinStats, Pinned, Result};
+use crate::{MapPart, Mapped, Own, PageUse, Pinned, Result};
+use std::ops::Range;
 
 /// What a store has to lend. Pages are known by number; how their bytes are written and read is the business of whoever knows the memory that they lie in.
 ///
@@ -33,9 +34,18 @@ pub trait PageLender: Send + Sync {
         Ok(None)
     }
 
-    /// How pins are used now.
-    fn pins(&self) -> PinStats {
-        PinStats::default()
+    /// Gives the pages of blocks that nobody reads or writes as memory: as many pages as there are blocks, in any order. They are blocks again, with any contents, when it is dropped, and that must be
+    /// before anybody writes to the blocks.
+    ///
+    /// # Errors
+    /// The store is read-only, or its map has failed; a block out of range; the medium's failure.
+    fn own(&self, _blocks: &[Range<u64>]) -> Result<Own> {
+        Ok(Own::Refused)
+    }
+
+    /// How pages are used now.
+    fn page_use(&self) -> PageUse {
+        PageUse::default()
     }
 
     /// Lends `count` pages that no entry names; `None` when there are not so many.

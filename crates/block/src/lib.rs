@@ -33,7 +33,7 @@ pub use join::JoinedStore;
 pub use layer::LayerStore;
 pub use lender::PageLender;
 pub use overlay::OverlayStore;
-pub use pinned::{MapPart, Mapped, Pin, PinStats, Pinned};
+pub use pinned::{MapPart, Mapped, Memory, Own, PageUse, Pin, Pinned};
 pub use ram::RamStore;
 pub use record::Recorder;
 pub use stats::{BlockStats, Counters};

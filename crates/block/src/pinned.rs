@@ -42,9 +42,28 @@ pub trait Mapped: Send + Sync {
     fn bytes_mut(&mut self, at: usize, len: usize) -> Option<&mut [u8]>;
 }
 
-/// How the pins of a store are used now. Pages of the store, a page with two pins twice.
+/// Pages of a store that somebody has for himself, as memory: at addresses that lie in a row. They begin as zeros; after a crash they are free, or blocks that nobody owns.
+pub trait Memory: Send + Sync {
+    /// All of it.
+    fn bytes(&self) -> &[u8];
+
+    /// All of it, to be changed.
+    fn bytes_mut(&mut self) -> &mut [u8];
+}
+
+/// What came of asking for memory ([`crate::PageLender::own`]).
+pub enum Own {
+    /// There it is.
+    Memory(Box<dyn Memory>),
+    /// The pages of these blocks are spoken of elsewhere: by a log, or a map that is not durable, which is over when everything has been written home; or somebody reads them in place.
+    Busy(Vec<u64>),
+    /// The store cannot give these as memory.
+    Refused,
+}
+
+/// How the pages of a store are used now. Of those that are pinned, a page with two pins counts twice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PinStats {
+pub struct PageUse {
     /// Pinned by views.
     pub pinned: u64,
     /// How many can be.
@@ -53,6 +72,12 @@ pub struct PinStats {
     pub held: u64,
     /// Pages of maps that were parted from the store's.
     pub parted: u64,
+    /// Pages that are somebody's memory.
+    pub memory: u64,
+    /// Pages that are lent, and of which no block is made yet.
+    pub lent: u64,
+    /// All of them.
+    pub pages: u64,
 }
 
 impl Pinned {

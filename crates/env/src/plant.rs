@@ -194,6 +194,7 @@ defects! {
     TablePublishBeforeData "table-publish-before-data" Table "A page is mapped before its contents are durable.",
     TableEarlyReuse "table-early-reuse" Table "A page is used again before its block is durably mapped elsewhere.",
     TablePinnedReuse "table-pinned-reuse" Table "A page is used again while a view has it.",
+    TableOwnsLent "table-owns-lent" Table "A page that a log still names is given away as memory.",
     TableKeptBytes "table-kept-bytes" Table "Undoing a transaction of the page table leaves the bytes that it stored.",
     TableOldestFirst "table-oldest-first" Table "A transaction of the page table is undone from its beginning.",
     TableEarlyClear "table-early-clear" Table "The page table's log is cleared before what it undid is durable.",

@@ -80,6 +80,7 @@ mod model;
 mod nvm;
 mod open;
 mod order;
+mod owned;
 mod persist;
 mod pin;
 mod pinnable;
@@ -109,6 +110,7 @@ pub use model::{ModelError, NvmModel};
 pub use nvm::Nvm;
 pub use open::{Access, NvmOptions};
 pub use order::{Fenced, Published, Stored, WrittenBack};
+pub use owned::Owned;
 pub use persist::Instructions;
 pub use pin::Pinned;
 pub use pool::{

@@ -272,13 +272,24 @@ impl Nvm {
     /// Stores through the caches.
     pub(crate) fn put(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let _storing = self.may_store(offset, bytes.len() as u64)?;
+        self.put_there(offset, bytes);
+        Ok(())
+    }
+
+    /// Stores zeros to whole pages that the caller has for himself. What they had lost is whole again.
+    pub(crate) fn clear(&self, pages: Range<u64>) {
+        const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+        self.poison.heal(&pages);
+        pages.step_by(PAGE as usize).for_each(|offset| self.put_there(offset, &ZEROS));
+    }
+
+    fn put_there(&self, offset: u64, bytes: &[u8]) {
         let store = || memory::store(self.map.words(), offset as usize, bytes);
         match &self.recorder {
             Some(recorder) => recorder.store(|| (store(), Some((offset, bytes.into())))),
             None => store(),
         }
         self.stats.stored(bytes.len() as u64);
-        Ok(())
     }
 
     /// Copies whole lines, beginning at a line, past the caches.

@@ -1,4 +1,4 @@
-//! Who pins pages, and who stores to them: never both.
+//! Who pins pages, who stores to them, and who has one for himself: never two of these.
 //!
 //! Each page that can be pinned has a word in DRAM: its pins, and how many threads store to it at this moment. Both come by this word with read-modify-writes, so one of the two sees the other.
 
@@ -14,6 +14,8 @@ use std::ops::Range;
 const STORER: u32 = 1 << 16;
 /// The most that either count comes to.
 const MOST: u32 = STORER / 2;
+/// In the place of pins: somebody has the page for himself, and stores to it in his own ways. It is pinned to all others, and takes no pin.
+const OWNED: u32 = MOST + 1;
 
 /// Pages of a medium that can be pinned.
 #[derive(Debug)]
@@ -77,6 +79,25 @@ impl Pinnable {
         pinned == words.len()
     }
 
+    /// Gives the pages of `bytes` to one who has them for himself: all of them, or none if somebody pins or stores to one, or it cannot be pinned.
+    pub(crate) fn own(&self, bytes: &Range<u64>) -> bool {
+        let (words, first) = self.words(bytes);
+        let (all, is_first) = ((bytes.end - bytes.start).div_ceil(PAGE), first == bytes.start / PAGE);
+        if words.len() as u64 != all || !is_first {
+            return false;
+        }
+        let take = |word: &&AtomicU32| word.compare_exchange(0, OWNED, SeqCst, SeqCst).is_ok();
+        let owned = words.iter().take_while(take).count();
+        if owned < words.len() {
+            words[..owned].iter().for_each(disown);
+        }
+        owned == words.len()
+    }
+
+    pub(crate) fn disown(&self, bytes: &Range<u64>) {
+        self.words(bytes).0.iter().for_each(disown);
+    }
+
     pub(crate) fn unpin(&self, bytes: &Range<u64>) {
         self.words(bytes).0.iter().for_each(unpin);
     }
@@ -90,6 +111,11 @@ impl Pinnable {
 /// A release, for who stores next; and in one order with others, for who looks whether pages are free.
 fn unpin(word: &AtomicU32) {
     word.fetch_sub(1, SeqCst);
+}
+
+/// As `unpin`.
+fn disown(word: &AtomicU32) {
+    word.fetch_sub(OWNED, SeqCst);
 }
 
 impl Drop for Storing<'_> {

@@ -33,3 +33,18 @@ fn counts_do_not_run_over() {
     let pinned = (0..u32::from(u16::MAX)).take_while(|_| pages.pin(&(0..4096))).count();
     assert_eq!(pinned, 32_768);
 }
+
+#[test]
+fn an_owned_page_is_nobody_elses() {
+    let pages = Pinnable::new(&(0..3 * 4096));
+    assert!(pages.pin(&(4096..8192)));
+    assert!(!pages.own(&(0..8192)), "one of them is pinned");
+    assert!(pages.own(&(0..4096)) && !pages.own(&(0..4096)) && !pages.pin(&(0..4096)) && pages.has_pinned(&(0..1)));
+    assert_eq!(pages.store(&(0..1)).map(drop), Err(0));
+    assert!(!pages.own(&(8192..16_384)), "one of them cannot be pinned");
+    pages.disown(&(0..4096));
+    let storing = pages.store(&(0..1)).unwrap();
+    assert!(!pages.own(&(0..4096)));
+    drop(storing);
+    assert!(pages.own(&(0..4096)));
+}

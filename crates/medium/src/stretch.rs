@@ -80,6 +80,14 @@ impl Stretch {
         self.map_as(at, len, (ProtFlags::READ, flags), (file, offset))
     }
 
+    /// As [`Stretch::map`], and what is stored there is stored to the file.
+    ///
+    /// # Errors
+    /// As [`Stretch::map`]; nothing may follow but dropping it.
+    pub(crate) fn map_stored(&mut self, at: usize, len: usize, file: &File, offset: u64) -> rustix::io::Result<()> {
+        self.map_as(at, len, (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED), (file, offset))
+    }
+
     /// As [`Stretch::map`], so that pages can be parted from the file's. What is stored to those of the file shows until then.
     ///
     /// # Errors
@@ -190,7 +198,8 @@ impl Stretch {
     /// Some bytes of mappings that take stores and show nothing of a file, or the end of those that there are.
     ///
     /// # Safety
-    /// [`Stretch::allow_stores`] has been called for them; they were parted from the file, or are zeros or bytes that were put there; and nobody else reaches them as long as the slice lives.
+    /// [`Stretch::allow_stores`] has been called for them, and they were parted from the file, or are zeros or bytes that were put there; or [`Stretch::map_stored`] has mapped them. Nobody else has a
+    /// slice of them as long as this one lives, or changes them.
     #[expect(clippy::mut_from_ref, reason = "what the caller says")]
     pub(crate) unsafe fn bytes_mut(&self, range: Range<usize>) -> &mut [u8] {
         let all = if self.lost { 0 } else { self.words * size_of::<AtomicU64>() };

@@ -46,6 +46,9 @@ pub struct Info {
     pub table: Option<home::TableInfo>,
     /// Mounted: data mode, engine, and what the engine promises.
     pub mount: Option<MountInfo>,
+    /// Mounted, in a pool: what its pages are used for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pages: Option<Pages>,
     /// Mounted: counters since the mount.
     pub counters: Option<Counters>,
 }
@@ -96,6 +99,25 @@ pub struct MountInfo {
     pub memory_bound: u64,
     /// Which crashes a completed fsync survives on this medium.
     pub survives: &'static str,
+}
+
+/// What the pages of a pool are used for, 4096 bytes each (papers/4, §2.1). All but `read_in_place` add up to `total`, as far as nobody changes them meanwhile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pages {
+    /// All of them.
+    pub total: u64,
+    /// Storage: blocks that files and the file system have.
+    pub storage: u64,
+    /// Storage that is read in place, by views and maps that are not parted; a page that two read counts twice.
+    pub read_in_place: u64,
+    /// Memory: [`Volume::scratch`].
+    pub memory: u64,
+    /// The engine's: new contents that no block has yet.
+    pub log: u64,
+    /// What was overwritten or removed, and is read in place still.
+    pub held: u64,
+    /// For whoever comes first, but for what writing sets aside.
+    pub free: u64,
 }
 
 /// Counters since the mount. They do not depend on how busy the machine is.
@@ -198,6 +220,7 @@ fn describe(image: &Image) -> Result<Info> {
         journal,
         table: None,
         mount: None,
+        pages: None,
         counters: None,
     })
 }
@@ -259,8 +282,28 @@ impl Volume {
                 "a completed fsync survives the death of this process, but no power cut: the image lies in memory"
             },
         });
+        info.pages = self.pages();
         info.counters = Some(self.counters());
         Ok(info)
+    }
+
+    /// What the pages of the pool are used for; `None` if the volume does not lie in one, or its blocks are smaller than its pages.
+    pub fn pages(&self) -> Option<Pages> {
+        let (composed, statfs) = (self.composed(), self.inodes().statfs());
+        let lender = composed.store.lender().filter(|lender| lender.page_bytes() == statfs.block_size)?;
+        let (used, memory) = (lender.page_use(), composed.inodes.memory_blocks());
+        let blocks = composed.inodes.blocks();
+        let storage = blocks.saturating_sub(statfs.free + memory);
+        let taken = storage + used.memory + used.lent + used.held;
+        Some(Pages {
+            total: used.pages,
+            storage,
+            read_in_place: used.pinned,
+            memory: used.memory,
+            log: used.lent,
+            held: used.held,
+            free: used.pages.saturating_sub(taken),
+        })
     }
 
     /// Counts what happens on the NVM that this volume lies on or has in front of it, also after it is closed, as its last writes are then. Its pool stays taken as long as
@@ -276,7 +319,7 @@ impl Volume {
         let cache = composed.engine.cache().stats();
         let (view_lent_bytes, view_copied_bytes) = composed.inodes.viewed_bytes();
         let (map_commits, map_commit_bytes, map_commit_exchanges) = composed.inodes.written_parts();
-        let pins = composed.store.lender().map(|lender| lender.pins()).unwrap_or_default();
+        let pins = composed.store.lender().map(|lender| lender.page_use()).unwrap_or_default();
         Counters {
             device_reads: device.reads,
             device_bytes_read: device.read_bytes,

@@ -24,6 +24,8 @@
 //!
 //! [`File::view`] and [`File::map`] lend the stored bytes of a file in an NVM pool, without a copy. What is stored to [`File::map_mut`] is committed as one.
 //!
+//! [`Volume::scratch`] is working memory out of the free space of a volume in a pool.
+//!
 //! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
 //!
 //! [`run`] is for programs on the file systems that they have: their synchronous writes end in a pool.
@@ -56,6 +58,7 @@ pub mod pool;
 mod prefault;
 pub mod run;
 mod salvage;
+mod scratch;
 mod transaction;
 mod transfer;
 mod view;
@@ -66,7 +69,7 @@ pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use home::{TableInfo, attach as attach_table, pool_of};
-pub use info::{Counters, Info, info};
+pub use info::{Counters, Info, Pages, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media,
     recover_with_pool, tune, tune_store,
@@ -85,6 +88,7 @@ pub use ondol_volume::{
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use prefault::{MapStats, Prefault};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
+pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;
 pub use transfer::{Transferred, export, import};
 pub use view::{Map, View};

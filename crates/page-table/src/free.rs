@@ -114,6 +114,11 @@ impl Free {
         self.lent.len() as u64
     }
 
+    /// Those of them that no entry names.
+    pub(crate) fn lent_alone(&self) -> u64 {
+        self.lent.values().filter(|named| !**named).count() as u64
+    }
+
     pub(crate) fn is_lent(&self, page: u32) -> bool {
         self.lent.contains_key(&page)
     }

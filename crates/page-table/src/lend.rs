@@ -5,8 +5,9 @@
 use crate::error::{Result, TableError};
 use crate::format::Config;
 use crate::table::PageTable;
-use ondol_block::{MapPart, Mapped, PageLender, PinStats, Pinned};
+use ondol_block::{MapPart, Mapped, Own, PageLender, PageUse, Pinned};
 use ondol_medium::PAGE;
+use std::ops::Range;
 
 /// So great a part of the reserve is not lent, and never less than what one writer takes at once.
 const SPARE: u64 = 4;
@@ -73,8 +74,13 @@ impl PageLender for PageTable {
         self.map_parts(parts).map_err(|e| self.failed("read", 0, 0, e))
     }
 
-    fn pins(&self) -> PinStats {
-        self.pins.stats()
+    fn own(&self, blocks: &[Range<u64>]) -> ondol_block::Result<Own> {
+        let len = blocks.iter().map(|run| run.end.saturating_sub(run.start)).sum::<u64>() * PAGE;
+        self.own_blocks(blocks).map_err(|e| self.failed("own", blocks.first().map_or(0, |run| run.start), len, e))
+    }
+
+    fn page_use(&self) -> PageUse {
+        self.pins.stats(self.config.pages)
     }
 
     fn lend(&self, count: u64) -> ondol_block::Result<Option<Vec<u32>>> {

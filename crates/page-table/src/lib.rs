@@ -46,6 +46,7 @@ mod lend;
 mod log;
 mod make;
 mod map;
+mod memory;
 mod pins;
 mod snapshot;
 mod store;

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::free::Free;
 use crate::snapshot::Maps;
 use crate::table::PageTable;
-use ondol_block::{Pin, PinStats, Pinned};
+use ondol_block::{PageUse, Pin, Pinned};
 use ondol_env::apart::{Apart, STRIPES, stripe};
 use ondol_env::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -32,6 +32,8 @@ pub(crate) struct Pins {
     /// So many are set aside.
     is_open: AtomicBool,
     pub(crate) maps: Maps,
+    /// Pages that are somebody's memory.
+    pub(crate) memory: AtomicU64,
 }
 
 /// Whether pages are pinned, and how many are held because of it.
@@ -93,7 +95,8 @@ impl Pins {
     /// Of a table that can lend `lendable` pages.
     pub(crate) fn new(sight: Sight, free: Arc<Mutex<Free>>, lendable: u64) -> Self {
         let (parts, most) = (Default::default(), lendable / PART);
-        Self { sight, free, parts, most, is_open: AtomicBool::new(false), maps: Maps::default() }
+        let (is_open, maps, memory) = (AtomicBool::new(false), Maps::default(), AtomicU64::new(0));
+        Self { sight, free, parts, most, is_open, maps, memory }
     }
 
     /// Pages that are set aside for views.
@@ -101,10 +104,12 @@ impl Pins {
         if self.is_open.load(Relaxed) { self.most } else { 0 }
     }
 
-    pub(crate) fn stats(&self) -> PinStats {
+    /// As it is now, in a table of so many pages.
+    pub(crate) fn stats(&self, pages: u64) -> PageUse {
         let pinned = self.parts.iter().map(|part| part.load(Relaxed)).sum();
-        let held = self.sight.held.load(Relaxed);
-        PinStats { pinned, most: self.most, held, parted: self.maps.parted() }
+        let (held, memory) = (self.sight.held.load(Relaxed), self.memory.load(Relaxed));
+        let lent = self.free.lock().lent_alone();
+        PageUse { pinned, most: self.most, held, parted: self.maps.parted(), memory, lent, pages }
     }
 
     /// Pages that nothing but pins keeps, as it is now.
@@ -154,6 +159,12 @@ impl Pins {
         for (part, pages) in share {
             self.parts[*part].fetch_sub(*pages, AcqRel);
         }
+    }
+
+    /// Pages that were free, and are again.
+    pub(crate) fn give_free(&self, pages: &[u32]) {
+        let mut free = self.free.lock();
+        pages.iter().for_each(|page| free.give(*page));
     }
 
     /// Pins went: those of these pages that nothing else keeps are free. How many have become so.

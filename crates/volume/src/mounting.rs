@@ -136,7 +136,7 @@ impl Image {
     /// The store's failure.
     pub fn mark_unmounted(&self, volume: &Volume) -> Result<()> {
         let groups = &volume.shared.groups;
-        let (free_blocks, free_inodes) = (groups.visible_free(), groups.free_inodes());
+        let (free_blocks, free_inodes) = (groups.stored_free(), groups.free_inodes());
         let (now, error) = (volume.now(), volume.stopped().is_some());
         let kbytes = self.store.stats().written_bytes / 1024;
         // Orphans that cannot be read stay announced.

@@ -5,6 +5,7 @@ use crate::file::data::OnceJournaled;
 use crate::file::parts::Committed;
 use crate::file::view::Viewed;
 use crate::lookups::Lookups;
+use crate::memory::Asides;
 use crate::node::{Node, Nodes};
 use crate::noted::ErrorLog;
 use crate::op::Op;
@@ -81,6 +82,7 @@ pub struct Volume {
     pub(crate) errors: ErrorLog,
     pub(crate) viewed: Viewed,
     pub(crate) committed: Committed,
+    pub(crate) asides: Asides,
 }
 
 impl Volume {
@@ -108,6 +110,7 @@ impl Volume {
             errors: ErrorLog::default(),
             viewed: Viewed::default(),
             committed: Committed::default(),
+            asides: Asides::default(),
         }
     }
 
@@ -159,7 +162,11 @@ impl Volume {
 
     /// Takes `blocks` out of the free count, committing first where that frees enough.
     pub(crate) fn promise(&self, blocks: u64, need: Need) -> Result<()> {
-        let need = crate::behalf::of_thread(need);
+        self.promise_to(blocks, crate::behalf::of_thread(need))
+    }
+
+    /// As [`Volume::promise`], whoever the thread works for.
+    pub(crate) fn promise_to(&self, blocks: u64, need: Need) -> Result<()> {
         let groups = &self.shared.groups;
         if groups.promise(blocks, need) {
             return Ok(());
@@ -167,6 +174,16 @@ impl Volume {
         if groups.pending_free.load(Relaxed) > 0 {
             self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
         }
+        while !groups.promise(blocks, need) {
+            if !self.give_up_aside() {
+                return self.promise_late(blocks, need);
+            }
+        }
+        Ok(())
+    }
+
+    fn promise_late(&self, blocks: u64, need: Need) -> Result<()> {
+        let groups = &self.shared.groups;
         // What a running checkpoint may still carry home comes free when it ends.
         for _ in 0..RELEASE_TRIES {
             if groups.promise(blocks, need) {

@@ -32,6 +32,16 @@ macro_rules! meeting {
                 self.0.fetch_sub(less, order(by))
             }
 
+            pub(crate) fn compare_exchange(
+                &self,
+                old: u32,
+                new: u32,
+                set: Ordering,
+                fetch: Ordering,
+            ) -> Result<u32, u32> {
+                self.0.compare_exchange(old, new, order(set), order(fetch))
+            }
+
             pub(crate) fn fetch_update(
                 &self,
                 set: Ordering,
@@ -77,6 +87,37 @@ macro_rules! programs {
                 assert!(!pages.has_pinned(&(0..PAGE)) && pages.store(&(0..PAGE)).is_ok());
             });
         }
+
+        /// A thread has the page for itself for a while and stores to it as it likes, while another pins it and this one stores to it, each once if that can be.
+        pub(crate) fn own_beside_all() {
+            model(|| {
+                let shared = Arc::new((Pinnable::new(&(0..PAGE)), Page::default()));
+                let [owning, pinning] = [shared.clone(), shared.clone()];
+                let owning = thread::spawn(move || {
+                    let (pages, page) = &*owning;
+                    let owned = pages.own(&(0..PAGE));
+                    if owned {
+                        page.store();
+                        page.store();
+                        pages.disown(&(0..PAGE));
+                    }
+                    2 * u64::from(owned)
+                });
+                let pinning = thread::spawn(move || {
+                    let (pages, page) = &*pinning;
+                    if pages.pin(&(0..PAGE)) {
+                        assert_eq!(page.look(), page.look());
+                        pages.unpin(&(0..PAGE));
+                    }
+                });
+                let (pages, page) = &*shared;
+                let stored = u64::from(pages.store(&(0..PAGE)).map(|_storing| page.store()).is_ok());
+                let owned = owning.join().unwrap();
+                pinning.join().unwrap();
+                assert!(pages.pin(&(0..PAGE)));
+                assert_eq!(page.look(), stored + owned);
+            });
+        }
     };
 }
 
@@ -118,9 +159,20 @@ fn who_has_a_page_pinned_never_meets_who_stores_to_it() {
     ordered::pin_beside_stores(2, 1);
 }
 
+#[test]
+fn who_owns_a_page_meets_nobody() {
+    ordered::own_beside_all();
+}
+
 /// The checker is not blind: words that order nothing else let them meet.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn without_order_they_meet() {
     unordered::pin_beside_stores(1, 2);
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn without_order_an_owner_meets_others() {
+    unordered::own_beside_all();
 }

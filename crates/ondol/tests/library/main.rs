@@ -8,3 +8,4 @@ mod in_nvm;
 mod listing;
 mod one_client;
 mod ranges;
+mod scratch;

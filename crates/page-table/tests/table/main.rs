@@ -6,6 +6,7 @@ mod golden;
 mod hostile;
 mod in_place;
 mod lending;
+mod memory;
 mod model;
 mod pins;
 mod planted;

@@ -1,7 +1,7 @@
 //! Views and maps of a table that are held while it changes, against a model; and what becomes of their pages.
 
 use crate::rig::{PAGE, fill, page};
-use ondol_block::{BlockStore, MapPart, Mapped, PageLender, Pin, PinStats, Pinned};
+use ondol_block::{BlockStore, MapPart, Mapped, PageLender, PageUse, Pin, Pinned};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_medium::{Nvm, Pool, PoolSpec};
@@ -25,8 +25,8 @@ fn lender(table: &PageTable) -> &dyn PageLender {
     table.lender().unwrap()
 }
 
-fn pins(table: &PageTable) -> PinStats {
-    lender(table).pins()
+fn pins(table: &PageTable) -> PageUse {
+    lender(table).page_use()
 }
 
 fn pinned(table: &PageTable, block: u64, blocks: u64, bounded: bool) -> Option<Pinned> {
@@ -67,7 +67,7 @@ fn a_view_is_the_stored_page_and_stays_what_it_is() {
     drop(inside);
     assert_eq!(
         (pins(&table), table.stats().free),
-        (PinStats { most: MOST, ..PinStats::default() }, BLOCKS + RESERVE - 2)
+        (PageUse { most: MOST, pages: BLOCKS + RESERVE, ..PageUse::default() }, BLOCKS + RESERVE - 2)
     );
 }
 

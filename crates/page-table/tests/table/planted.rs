@@ -1,4 +1,4 @@
-//! Each planted defect is found by power cuts, and nothing is where none is planted. Those that need damage are in `hostile`, that of views in `views`, that of pins in `pins`.
+//! Each planted defect is found by power cuts, and nothing is where none is planted. Those that need damage are in `hostile`, that of views in `views`, those of pins and of memory in `pins` and `memory`.
 
 use crate::power::SCENES;
 use crate::rig::run;
@@ -24,6 +24,7 @@ fn each_is_found() {
         Defect::TableUncheckedRecord,
         Defect::TableShownTooLong,
         Defect::TablePinnedReuse,
+        Defect::TableOwnsLent,
     ];
     let planted = |d: &&Defect| d.subject() == Subject::Table && !elsewhere.contains(d);
     let mut missed = Vec::new();

@@ -98,6 +98,8 @@ pub(crate) struct Groups {
     free: Free,
     /// Clusters freed by transactions that are not durable yet.
     pub(crate) pending_free: AtomicU64,
+    /// Clusters that somebody has as memory.
+    pub(crate) in_memory: AtomicU64,
     /// Free inodes of all groups.
     pub(crate) free_inodes: Striped,
     /// Clusters kept for the privileged, and for deleting when the volume is full.
@@ -128,6 +130,7 @@ impl Groups {
             metadata,
             free: Free::new(free),
             pending_free: AtomicU64::new(0),
+            in_memory: AtomicU64::new(0),
             free_inodes: Striped::new(free_inodes),
             reserved: sb.r_blocks_count() / u64::from(sb.cluster_ratio()),
             ratio: sb.cluster_ratio().into(),
@@ -192,6 +195,11 @@ impl Groups {
     pub(crate) fn visible_free(&self) -> u64 {
         let pending = self.pending_free.load(SeqCst);
         (self.free.sum() + pending) * self.ratio
+    }
+
+    /// Free blocks as the image has them, memory among them.
+    pub(crate) fn stored_free(&self) -> u64 {
+        self.visible_free() + self.in_memory.load(SeqCst) * self.ratio
     }
 
     /// Blocks kept back from the unprivileged.

@@ -1,0 +1,110 @@
+//! Pages as memory (papers/4, §2.1): those of blocks that nobody reads or writes, and free ones in the place of pages that such blocks do not have.
+//!
+//! The medium sees to it that nobody else stores there ([`ondol_medium::Owned`]). To the table an owned page is a pinned one: where its block gets another, it is held until the memory is
+//! given back. The medium has no record of it, so after a crash nothing is to be undone. Design: `docs/design/direct.md`.
+
+use crate::error::Result;
+use crate::pins::Pins;
+use crate::table::PageTable;
+use ondol_block::{Memory, Own};
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::Arc;
+use ondol_env::sync::atomic::Ordering::Relaxed;
+use ondol_medium::{Owned, PAGE};
+use std::ops::Range;
+
+/// Pages in somebody's hands.
+struct Hands {
+    /// Taken when it goes.
+    owned: Option<Owned>,
+    /// Of blocks that have one.
+    named: Vec<u32>,
+    /// That were free.
+    free: Vec<u32>,
+    pins: Arc<Pins>,
+}
+
+impl Memory for Hands {
+    fn bytes(&self) -> &[u8] {
+        self.owned.as_deref().unwrap_or_default()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.owned.as_deref_mut().unwrap_or_default()
+    }
+}
+
+impl Drop for Hands {
+    fn drop(&mut self) {
+        self.owned = None;
+        self.pins.are_unpinned(self.named.iter().copied());
+        self.pins.give_free(&self.free);
+        self.pins.memory.fetch_sub((self.named.len() + self.free.len()) as u64, Relaxed);
+    }
+}
+
+impl PageTable {
+    /// Gives pages of blocks as memory, as [`ondol_block::PageLender::own`].
+    pub(crate) fn own_blocks(&self, blocks: &[Range<u64>]) -> Result<Own> {
+        self.may_change()?;
+        blocks.iter().filter(|run| !run.is_empty()).try_for_each(|run| self.in_range(run.end - 1, 0, 0))?;
+        // As long as it is held no entry changes.
+        let state = self.state.read();
+        let (mut named, mut without, mut busy) = (Vec::new(), 0, Vec::new());
+        {
+            let free = self.free.lock();
+            for block in blocks.iter().cloned().flatten() {
+                let is_late = state.late.contains_key(&block);
+                match state.map[block as usize].checked_sub(1) {
+                    // A record that is not home yet names a lent page: with other contents it would be no record any more.
+                    Some(page) if free.is_lent(page) && !plant::is(Defect::TableOwnsLent) => busy.push(block),
+                    Some(page) if is_late || self.is_pinned(page) => busy.push(block),
+                    None if is_late => busy.push(block),
+                    Some(page) => named.push(page),
+                    None => without += 1,
+                }
+            }
+        }
+        if !busy.is_empty() {
+            return Ok(Own::Busy(busy));
+        }
+        // Each of these blocks could be given one by a write.
+        let Some(free) = self.take_to_own(without) else { return Ok(Own::Refused) };
+        let (pins, runs) = (self.pins.clone(), self.runs(named.iter().chain(&free)));
+        pins.memory.fetch_add((named.len() + free.len()) as u64, Relaxed);
+        let mut hands = Hands { owned: None, named, free, pins };
+        hands.owned = Owned::new(&self.nvm, &runs)?;
+        drop(state);
+        let Some(owned) = &mut hands.owned else { return Ok(Own::Refused) };
+        owned.clear();
+        Ok(Own::Memory(Box::new(hands)))
+    }
+
+    fn take_to_own(&self, count: u64) -> Option<Vec<u32>> {
+        let take = || {
+            let mut free = self.free.lock();
+            let pages = free.take(count)?;
+            free.let_go(count);
+            Some(pages)
+        };
+        take().or_else(|| {
+            self.pins.part_held(count);
+            take()
+        })
+    }
+
+    /// Where pages lie in the medium: in their order there, since memory has none, and neighbours take one mapping.
+    fn runs<'p>(&self, pages: impl Iterator<Item = &'p u32>) -> Vec<Range<u64>> {
+        let mut pages: Vec<u32> = pages.copied().collect();
+        pages.sort_unstable();
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for page in pages {
+            let at = self.config.page_at(page);
+            match runs.last_mut() {
+                Some(run) if run.end == at => run.end += PAGE,
+                _ => runs.push(at..at + PAGE),
+            }
+        }
+        runs
+    }
+}

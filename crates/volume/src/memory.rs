@@ -1,0 +1,180 @@
+//! Free blocks as memory (papers/4, §2.1): taken out of the free space for as long as somebody wants, in memory alone. No block of the image says so, so after a crash they are free.
+//!
+//! Who may have what, and who yields: `docs/design/direct.md`.
+
+use crate::alloc::Need;
+use crate::shared::Shared;
+use crate::{Error, Result, Volume};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_env::sync::{Arc, Mutex};
+use ondol_journal::Extent;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Weak;
+
+/// Blocks of a run at most: longer ones are found in few groups.
+const LONGEST: u64 = 2048;
+
+/// Free blocks that no file is given as long as this is there.
+#[derive(Debug)]
+pub struct MemoryBlocks {
+    shared: Arc<Shared>,
+    runs: Vec<Extent>,
+    /// Promised, of which `runs` has some.
+    clusters: u64,
+}
+
+/// Something that is given up when files need the space that it takes.
+trait Yields: Send + Sync {
+    /// Whether it was there.
+    fn give_up(&self) -> bool;
+}
+
+impl<T: Send> Yields for Mutex<Option<T>> {
+    fn give_up(&self) -> bool {
+        // Dropped behind the lock.
+        let given_up = self.lock().take();
+        given_up.is_some()
+    }
+}
+
+/// What was set aside, in the order in which that was done.
+#[derive(Default)]
+pub(crate) struct Asides {
+    queue: Mutex<VecDeque<Weak<dyn Yields>>>,
+}
+
+/// Something set aside: there until files need the space that it takes.
+pub struct Aside<T> {
+    slot: Arc<Mutex<Option<T>>>,
+}
+
+impl<T> Aside<T> {
+    /// Takes it back; `None` if it was given up.
+    pub fn take_up(self) -> Option<T> {
+        self.slot.lock().take()
+    }
+
+    /// Whether it is there now.
+    pub fn is_there(&self) -> bool {
+        self.slot.lock().is_some()
+    }
+}
+
+impl MemoryBlocks {
+    /// Their numbers.
+    pub fn runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.runs.iter().map(|run| run.start..run.start + u64::from(run.len))
+    }
+
+    /// How many there are.
+    pub fn blocks(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.len)).sum()
+    }
+
+    /// Takes the clusters out that have one of these blocks, sorted, to be given back on their own.
+    #[must_use]
+    pub fn split_off(&mut self, blocks: &[u64]) -> Self {
+        let ratio = u64::from(self.shared.sb.cluster_ratio());
+        let (mut kept, mut out) = (Vec::new(), Vec::new());
+        for run in self.runs.drain(..) {
+            for start in (run.start..run.start + u64::from(run.len)).step_by(ratio as usize) {
+                let at = blocks.partition_point(|block| *block < start);
+                let is_out = blocks.get(at).is_some_and(|block| *block < start + ratio);
+                push(if is_out { &mut out } else { &mut kept }, start, ratio as u32);
+            }
+        }
+        let clusters = out.iter().map(|run| u64::from(run.len) / ratio).sum();
+        self.runs = kept;
+        self.clusters -= clusters;
+        Self { shared: self.shared.clone(), runs: out, clusters }
+    }
+
+    /// Takes in what others have.
+    pub fn join(&mut self, mut other: Self) {
+        self.runs.append(&mut other.runs);
+        self.clusters += std::mem::take(&mut other.clusters);
+    }
+}
+
+/// Adds blocks behind the last run, to which they may belong.
+fn push(runs: &mut Vec<Extent>, start: u64, len: u32) {
+    match runs.last_mut() {
+        Some(last) if last.start + u64::from(last.len) == start => last.len += len,
+        _ => runs.push(Extent { start, len }),
+    }
+}
+
+impl Drop for MemoryBlocks {
+    fn drop(&mut self) {
+        let groups = &self.shared.groups;
+        self.runs.iter().for_each(|run| groups.return_blocks(&self.shared.sb, *run));
+        groups.in_memory.fetch_sub(self.clusters, SeqCst);
+        groups.give_back(self.clusters);
+    }
+}
+
+impl Volume {
+    /// Takes at least so many free blocks, whole clusters, for memory. Nothing of the image changes. Where there are not so many it waits for those whose freeing is not durable, and has what was set aside
+    /// given up; those that are reserved for the privileged stay, whoever asks.
+    ///
+    /// # Errors
+    /// `NoSpace`; `ReadOnly`; corruption, or the store's failure.
+    pub fn take_for_memory(&self, blocks: u64) -> Result<MemoryBlocks> {
+        self.check_writable()?;
+        let (sb, groups) = (&self.shared.sb, &self.shared.groups);
+        let ratio = u64::from(sb.cluster_ratio());
+        let clusters = blocks.div_ceil(ratio);
+        self.promise_to(clusters, Need::Ordinary)?;
+        groups.in_memory.fetch_add(clusters, SeqCst);
+        let mut taken = MemoryBlocks { shared: self.shared.clone(), runs: Vec::new(), clusters };
+        let (mut left, end) = (clusters, sb.blocks_count());
+        while left > 0 {
+            // Far from where files are put first.
+            let place = end / 2..end;
+            let run = groups.take_blocks(sb, &*self.engine, place, left.min(LONGEST) as u32, None);
+            let run = run.map_err(|e| self.noted(e))?;
+            left -= u64::from(run.len) / ratio;
+            taken.runs.push(run);
+        }
+        Ok(taken)
+    }
+
+    /// All blocks, free or not.
+    pub fn blocks(&self) -> u64 {
+        self.shared.sb.blocks_count()
+    }
+
+    /// Blocks that are memory.
+    pub fn memory_blocks(&self) -> u64 {
+        self.shared.groups.in_memory.load(SeqCst) * u64::from(self.shared.sb.cluster_ratio())
+    }
+
+    /// Keeps something that has [`MemoryBlocks`] as long as no file needs them: the oldest goes first, before a file is told that there is no space.
+    pub fn set_aside<T: Send + 'static>(&self, memory: T) -> Aside<T> {
+        let slot = Arc::new(Mutex::new(Some(memory)));
+        let yields: Weak<dyn Yields> = Arc::downgrade(&slot) as _;
+        let mut queue = self.asides.queue.lock();
+        queue.retain(|aside| aside.strong_count() > 0);
+        queue.push_back(yields);
+        Aside { slot }
+    }
+
+    /// Gives up what was set aside first; false if there is nothing.
+    pub(crate) fn give_up_aside(&self) -> bool {
+        loop {
+            let Some(oldest) = self.asides.queue.lock().pop_front() else { return false };
+            if oldest.upgrade().is_some_and(|aside| aside.give_up()) {
+                return true;
+            }
+        }
+    }
+
+    /// Writes everything home, so that nothing but the image speaks of its blocks.
+    ///
+    /// # Errors
+    /// The journal's failure.
+    pub fn write_home(&self) -> Result<()> {
+        self.engine.checkpoint_all().map_err(|e| self.noted(Error::Journal(e)))
+    }
+}
