@@ -73,6 +73,7 @@ pub(super) const CALLS: &[&str] = &[
     "map-commit /a 1000 1500 2000 2 #1",
     "map-commit @0 0 3000 0 1 #1",
     "trim",
+    "scratch 50",
     "setxattr /b user.y 40 #1",
     "setxattr /a user.z 400 #1",
     "removexattr /a user.x",

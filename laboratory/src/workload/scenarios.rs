@@ -112,6 +112,11 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
         "unlink /a\ntrim\nsync\ntrim\ncreate /b 0644\nwrite /b 0 9000 #2\nfsync /b",
     ),
     (
+        "memory",
+        "create /a 0644\nwrite /a 0 20000 #1\nsync",
+        "write /a 0 9000 #2\nsync\nunlink /a\nscratch 200\nsync\nscratch 200\ncreate /b 0644\nwrite /b 0 9000 #2\nscratch 200\nfsync /b",
+    ),
+    (
         "trim-what-was-metadata",
         FULL,
         "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\ntrim\nsync\ntrim\nwrite /b 0 8192 #2\nfsync /b",

@@ -135,7 +135,7 @@ impl Random {
 
     fn change(&self, ops: &mut Vec<Op>, new: &[Op]) {
         let at = self.below(ops.len() + 1);
-        match self.below(8) {
+        match self.below(9) {
             0 if at < ops.len() => drop(ops.remove(at)),
             1 if at < ops.len() => ops.insert(at, ops[at].clone()),
             2 if at < ops.len() => {
@@ -145,7 +145,8 @@ impl Random {
             3 => ops.insert(at, Op::Sync),
             4 => ops.insert(at, Op::Idle { seconds: 6 }),
             5 => ops.insert(at, Op::BringHome),
-            6 => drop(ops.splice(at..at, number_fills_from(rewrites(u64::from(self.0.random_u32())), FIRST_FILL))),
+            6 => ops.insert(at, Op::Scratch { pages: 1 << self.below(10) }),
+            7 => drop(ops.splice(at..at, number_fills_from(rewrites(u64::from(self.0.random_u32())), FIRST_FILL))),
             _ => ops.extend(self.of(new).cloned()),
         }
     }

@@ -247,6 +247,11 @@ pub enum Op {
     Sync,
     /// Gives the medium back what is free.
     Trim,
+    /// Takes memory out of the free space, stores to all of it and gives it back; nothing, where there is none.
+    Scratch {
+        /// In pages of 4096 bytes.
+        pages: u64,
+    },
     /// Lets time pass: background commits and checkpoints get their turn.
     Idle {
         /// For how long, in seconds of the volume's clock.

@@ -18,7 +18,7 @@
 //!          | "setacl" FILE ACL             "setacl-default" FILE ACL  "chattr" FILE FLAGS
 //!          | "utimens" FILE TIME TIME      "fsync" FILE               "fdatasync" FILE
 //!          | "sync"                        "idle" SECONDS             "remount"             "checkpoint"
-//!          | "trim"                        "bring-home"
+//!          | "trim"                        "bring-home"                    "scratch" PAGES
 //!          | "transaction" "{" calls "}"    all of them or none, as one; only names, "write", "truncate",
 //!                                          "chmod", xattrs, and these by PATH
 //! FILE     = PATH | @N                     what an earlier "open @N" opened, also after its last name is gone
@@ -115,6 +115,7 @@ impl fmt::Display for Op {
             Self::Fsync { file, data_only: true } => write!(f, "fdatasync {file}"),
             Self::Sync => f.write_str("sync"),
             Self::Trim => f.write_str("trim"),
+            Self::Scratch { pages } => write!(f, "scratch {pages}"),
             Self::Idle { seconds } => write!(f, "idle {seconds}"),
             Self::BringHome => f.write_str("bring-home"),
             Self::Remount => f.write_str("remount"),
@@ -275,6 +276,7 @@ fn parse_contents(call: &str, w: &mut Words<'_>) -> Result<Option<Op>, String> {
         "fdatasync" => Op::Fsync { file: w.file()?, data_only: true },
         "sync" => Op::Sync,
         "trim" => Op::Trim,
+        "scratch" => Op::Scratch { pages: w.number("a number of pages")? },
         "idle" => Op::Idle { seconds: w.number("a number of seconds")? },
         "bring-home" => Op::BringHome,
         "remount" => Op::Remount,

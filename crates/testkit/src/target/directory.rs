@@ -335,7 +335,7 @@ impl Target for Directory {
             Op::Sync => self.sync().map(|()| 0),
             // Real time passes by itself, and so do checkpoints.
             Op::Idle { .. } | Op::BringHome | Op::Checkpoint => Ok(0),
-            Op::Trim | Op::Exchange { .. } | Op::MapCommit { .. } => Err(Fail::Unsupported),
+            Op::Trim | Op::Scratch { .. } | Op::Exchange { .. } | Op::MapCommit { .. } => Err(Fail::Unsupported),
             Op::Remount => {
                 self.handles.clear();
                 (self.remount)().map(|()| 0).map_err(|_| Fail::Io)

@@ -136,6 +136,7 @@ pub(super) fn do_op(
         }
         Op::Sync => volume.sync()?,
         Op::Trim => drop(volume.trim(0, u64::MAX, 0)?),
+        Op::Scratch { pages } => scratch(volume, *pages)?,
         Op::BringHome => drop(volume.checkpoint()?),
         Op::Checkpoint => {}
         Op::Transaction(steps) => transaction(volume, steps)?,
@@ -172,6 +173,16 @@ fn map_commit(volume: &Volume, ino: Ino, stores: &[(u64, u64)], fill: Fill) -> R
         map.store((at - first) as usize, &fill.bytes(*at, *len))?;
     }
     Ok(map.commit()?)
+}
+
+/// Memory that is had for a moment, if there is so much.
+fn scratch(volume: &Volume, pages: u64) -> Result<(), Why> {
+    match volume.scratch(pages.saturating_mul(PAGE)) {
+        Ok(mut memory) => memory.fill(0xA5),
+        Err(e) if matches!(Fail::from(&e), Fail::NoSpace | Fail::Unsupported) => {}
+        Err(e) => return Err(e.into()),
+    }
+    Ok(())
 }
 
 /// Where a map may begin, bytes.

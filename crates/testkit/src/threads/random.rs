@@ -56,7 +56,8 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
         17 => Op::Sync,
         18 => Op::Mkdir { path, mode: 0o755 },
         19 => Op::Rmdir { path },
-        20..22 => Op::BringHome,
+        20 => Op::BringHome,
+        21 => Op::Scratch { pages: 1 + random.below(300) },
         _ => Op::Transaction(vec![
             Op::Write { file: path.clone().into(), at: 0, len: 1200, fill },
             Op::Rename { from: path, to: name(random), how: Rename::Replace },
