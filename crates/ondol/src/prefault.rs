@@ -9,9 +9,6 @@ use ondol_env::sync::atomic::{
 };
 use std::ops::Range;
 
-/// Pages of the smallest window, and of the largest.
-const LEAST: u64 = 4;
-const MOST: u64 = 16;
 /// So many pages are known of a map; what lies behind, in a file of more than 64 GiB, is read by faults.
 const KNOWN: u64 = 1 << 24;
 
@@ -23,8 +20,20 @@ pub enum Prefault {
     Plain,
     /// All that is stored, when the map is made. Holes are not: they would take memory for that.
     Populate,
-    /// By windows of 4 to 16 pages, where [`crate::Map::get`] reads: if what is read next lies behind the last window, the next is twice as long; otherwise half as long.
-    Windows,
+    /// By windows, where [`crate::Map::get`] reads: if what is read next lies behind the last window, the next is twice as long; otherwise half as long.
+    Windows {
+        /// Pages of the first window and of the smallest; at least 1.
+        least: u32,
+        /// Pages of the largest; at least `least`.
+        most: u32,
+    },
+}
+
+impl Prefault {
+    /// The windows of papers/4, §2.5: 4 to 16 pages.
+    pub const PAPER: Self = Self::Windows { least: 4, most: 16 };
+    /// Windows of 16 pages, as the kernel's own, to 512 (2 MiB).
+    pub const LONG: Self = Self::Windows { least: 16, most: 512 };
 }
 
 /// What was entered in the processor's table for a map.
@@ -40,6 +49,8 @@ pub struct MapStats {
 #[derive(Debug)]
 pub(crate) struct Windows {
     pages: u64,
+    least: u64,
+    most: u64,
     /// A bit for each page that was entered.
     entered: Vec<AtomicU64>,
     last: Mutex<Last>,
@@ -57,11 +68,11 @@ struct Last {
 
 impl Last {
     /// How long a window is that begins at `page`; it is the last one then.
-    fn next(&mut self, page: u64) -> u64 {
+    fn next(&mut self, page: u64, least: u64, most: u64) -> u64 {
         self.pages = match self.pages {
-            0 => LEAST,
-            pages if page == self.behind => (pages * 2).min(MOST),
-            pages => (pages / 2).max(LEAST),
+            0 => least,
+            pages if page == self.behind => (pages * 2).min(most),
+            pages => (pages / 2).max(least),
         };
         self.behind = page + self.pages;
         self.pages
@@ -69,9 +80,17 @@ impl Last {
 }
 
 impl Windows {
-    pub(crate) fn new(pages: u64) -> Self {
+    /// Of a map of so many pages; none for those that are read by faults alone.
+    pub(crate) fn new(pages: u64, prefault: Prefault) -> Option<Self> {
+        let (least, most) = match prefault {
+            Prefault::Plain => return None,
+            // For holes.
+            Prefault::Populate => (4, 16),
+            Prefault::Windows { least, most } => (u64::from(least.max(1)), u64::from(most.max(least).max(1))),
+        };
         let entered = (0..pages.min(KNOWN).div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        Self { pages, entered, last: Mutex::default(), windows: AtomicU64::new(0), entries: AtomicU64::new(0) }
+        let (windows, entries) = (AtomicU64::new(0), AtomicU64::new(0));
+        Some(Self { pages, least, most, entered, last: Mutex::default(), windows, entries })
     }
 
     fn is_entered(&self, page: u64) -> bool {
@@ -86,7 +105,7 @@ impl Windows {
             }
             let mut last = self.last.lock();
             if !self.is_entered(page) {
-                let window = page..(page + last.next(page)).min(self.pages);
+                let window = page..(page + last.next(page, self.least, self.most)).min(self.pages);
                 self.enter(window, &enter);
             }
         }
@@ -113,7 +132,11 @@ mod tests {
     use super::*;
 
     fn read(pages: u64, order: impl Iterator<Item = u64>) -> (Vec<Range<u64>>, MapStats) {
-        let (windows, seen) = (Windows::new(pages), Mutex::<Vec<Range<u64>>>::default());
+        read_by(Prefault::PAPER, pages, order)
+    }
+
+    fn read_by(prefault: Prefault, pages: u64, order: impl Iterator<Item = u64>) -> (Vec<Range<u64>>, MapStats) {
+        let (windows, seen) = (Windows::new(pages, prefault).unwrap(), Mutex::<Vec<Range<u64>>>::default());
         let enter = |window| {
             seen.lock().push(window);
             true
@@ -140,5 +163,16 @@ mod tests {
         assert_eq!(read(1024, (0..1024).step_by(16)).1, MapStats { windows: 64, pages: 256 });
         // Backwards each page begins one, and what was entered is not counted again.
         assert_eq!(read(16, (0..16).rev()).1, MapStats { windows: 16, pages: 16 });
+    }
+
+    #[test]
+    fn windows_are_as_long_as_one_chooses() {
+        let (seen, stats) = read_by(Prefault::LONG, 4096, 0..4096);
+        assert_eq!(seen[..7], [0..16, 16..48, 48..112, 112..240, 240..496, 496..1008, 1008..1520]);
+        assert_eq!((seen.last(), stats.windows), (Some(&(4080..4096)), 13));
+        let fixed = read_by(Prefault::Windows { least: 8, most: 0 }, 64, (0..64).chain([0])).0;
+        assert!(fixed.len() == 8 && fixed.iter().all(|window| window.end - window.start == 8));
+        assert_eq!(read_by(Prefault::Windows { least: 0, most: 0 }, 4, 0..4).0, [0..1, 1..2, 2..3, 3..4]);
+        assert!(Windows::new(4, Prefault::Plain).is_none());
     }
 }

@@ -262,10 +262,12 @@ impl<'v> File<'v> {
         });
         let (bytes, at_once) = at(self.path(), mapped.and_then(|mapped| mapped))?;
         let mut map = Map { bytes, windows: None, volume: PhantomData };
-        if let (Bytes::Mapped(bytes), true) = (&map.bytes, prefault != Prefault::Plain) {
-            let windows = Windows::new((map.len() as u64).div_ceil(PAGE));
-            at_once.into_iter().for_each(|pages| windows.enter(pages, |pages| enter(&**bytes, pages)));
-            map.windows = Some(windows);
+        if let Bytes::Mapped(bytes) = &map.bytes {
+            let windows = Windows::new((map.len() as u64).div_ceil(PAGE), prefault);
+            if let Some(windows) = &windows {
+                at_once.iter().for_each(|pages| windows.enter(pages.clone(), |pages| enter(&**bytes, pages)));
+            }
+            map.windows = windows;
         }
         Ok(map)
     }

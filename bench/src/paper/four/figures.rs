@@ -69,7 +69,7 @@ fn one(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchErr
     ways.push(Way::new("mapping alone", move || entered(path, count, None)));
     let taken = interleaved(&mut ways, rounds, interrupt)?;
     let each = |at: usize| {
-        let mapping = if at < by_calls { at / 3 } else { 2 };
+        let mapping = if at < by_calls { at / EACH } else { 2 };
         per(less(taken[at].time, taken[mappings + mapping].time), count as f64 / 1000.0)
     };
     let rows =
@@ -186,8 +186,12 @@ fn mapped<'r>(rig: &'r Rig, ours: &'r File<'r>, uses: bool) -> Vec<Way<'r>> {
     ways
 }
 
-const PREFAULTS: [(&str, Prefault); 3] =
-    [("faults", Prefault::Plain), ("populated", Prefault::Populate), ("windows", Prefault::Windows)];
+const PREFAULTS: [(&str, Prefault); 4] = [
+    ("faults", Prefault::Plain),
+    ("populated", Prefault::Populate),
+    ("windows of 4 to 16", Prefault::PAPER),
+    ("windows of 16 to 512", Prefault::LONG),
+];
 
 /// The ways that read so many bytes at a time.
 fn buffered<'r>(rig: &'r Rig, ours: &'r File<'r>, buffer: usize, uses: bool) -> Vec<Way<'r>> {
@@ -257,16 +261,21 @@ fn three(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchE
     ))
 }
 
+/// Ways of each of two files: apart, then side by side.
+const EACH: usize = 4;
+
 /// The ways of figures 4 and 5: pages apart, where a fault enters one, and side by side, where the kernel enters 16.
 fn faulting<'r>(side: &'r File<'r>, apart: &'r File<'r>, which: &'r [usize]) -> Vec<Way<'r>> {
     let way = |name: &str, file: &'r File<'r>, prefault| Way::new(name, move || touched(file, prefault, which));
     vec![
         way("faults, each of one page (pages apart)", apart, Prefault::Plain),
         way("populated (pages apart)", apart, Prefault::Populate),
-        way("windows of 4 to 16 (pages apart)", apart, Prefault::Windows),
+        way("windows of 4 to 16 (pages apart)", apart, Prefault::PAPER),
+        way("windows of 16 to 512 (pages apart)", apart, Prefault::LONG),
         way("faults, the kernel's 16 pages (side by side)", side, Prefault::Plain),
         way("populated (side by side)", side, Prefault::Populate),
-        way("windows of 4 to 16 (side by side)", side, Prefault::Windows),
+        way("windows of 4 to 16 (side by side)", side, Prefault::PAPER),
+        way("windows of 16 to 512 (side by side)", side, Prefault::LONG),
     ]
 }
 
@@ -279,8 +288,7 @@ fn four(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchEr
         ways.push(Way::new("mapping alone", move || touched(file, Prefault::Plain, &[]).map(|_| None)));
     }
     let taken = interleaved(&mut ways, rounds, interrupt)?;
-    // Three ways of each file, in the order of those that map alone.
-    let entering = |at: usize| less(taken[at].time, taken[count + at / 3].time);
+    let entering = |at: usize| less(taken[at].time, taken[count + at / EACH].time);
     let rows = ways[..count].iter().enumerate().map(|(at, way)| {
         let faults = Value::exactly(taken[at].faults as f64);
         let times = [Some(taken[at].time), Some(entering(at)), ratio(entering(at), entering(0))];
@@ -321,10 +329,14 @@ fn five(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchEr
     );
     figure.notes = vec![
         better(&figure, 2, 0),
+        better(&figure, 3, 0),
         better(&figure, 1, 0),
         better(&figure, 2, 1),
-        better(&figure, 5, 3),
-        better(&figure, 5, 4),
+        better(&figure, 3, 2),
+        better(&figure, EACH + 2, EACH),
+        better(&figure, EACH + 3, EACH),
+        better(&figure, EACH + 2, EACH + 1),
+        better(&figure, EACH + 3, EACH + 2),
     ];
     Ok(figure)
 }

@@ -370,10 +370,15 @@ fn pages_that_were_entered_take_no_fault() {
     assert_eq!((plain, nothing), (256, MapStats::default()));
     let populated = read_mapped(&file, Prefault::Populate, 0..256);
     assert_eq!(populated, (0, MapStats { windows: 1, pages: 256 }));
-    let windows = read_mapped(&file, Prefault::Windows, 0..256);
+    let windows = read_mapped(&file, Prefault::PAPER, 0..256);
     assert_eq!(windows, (0, MapStats { windows: 18, pages: 256 }));
-    let worst = read_mapped(&file, Prefault::Windows, (0..256).step_by(16));
+    let worst = read_mapped(&file, Prefault::PAPER, (0..256).step_by(16));
     assert_eq!(worst, (0, MapStats { windows: 16, pages: 64 }));
+    // 16, 32, 64, 128 and 16 that are left.
+    let long = read_mapped(&file, Prefault::LONG, 0..256);
+    assert_eq!(long, (0, MapStats { windows: 5, pages: 256 }));
+    let fixed = read_mapped(&file, Prefault::Windows { least: 32, most: 32 }, (0..256).rev().step_by(2));
+    assert_eq!((fixed.0, fixed.1.pages), (0, 255));
     drop((file, beside));
     volume.close().unwrap();
 }
@@ -386,7 +391,7 @@ fn a_hole_of_terabytes_is_mapped() {
     let (file, size) = (file(&volume, "/a"), 8usize << 40);
     file.write_all_at(b"head", 0).unwrap();
     file.write_all_at(b"end", size as u64 - 3).unwrap();
-    for prefault in [Prefault::Plain, Prefault::Populate, Prefault::Windows] {
+    for prefault in [Prefault::Plain, Prefault::Populate, Prefault::PAPER, Prefault::LONG] {
         let map = file.map_with(prefault).unwrap();
         assert!(!map.is_copied() && map.len() == size);
         let parts = [0..4, size / 2..size / 2 + 4, size - 4..size].map(|range| map.get(range).unwrap().to_vec());
