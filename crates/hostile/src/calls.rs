@@ -230,6 +230,8 @@ impl<'a> Calls<'a> {
             27 => {
                 drop(v.seek(ino, at, Seek::Data));
                 drop(v.extents(ino, at, Self::offset(input)));
+                self.guard.begin("view");
+                drop(v.view(ino, at, 20_000));
             }
             28 => {
                 drop(v.seek(ino, at, Seek::Hole));
@@ -250,7 +252,11 @@ impl<'a> Calls<'a> {
                         break;
                     }
                 }
+                self.guard.begin("writing parts");
+                let parts = [at, at.saturating_add(9000), at.saturating_add(70_000)].map(|at| (at, &[8; 5000][..]));
+                drop(v.write_parts(ino, &parts));
             }
+            31 if at == 0 => drop(v.take_for_memory(100)),
             _ => drop(v.fsync(ino, true)),
         }
     }

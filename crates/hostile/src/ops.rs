@@ -69,15 +69,17 @@ fn offset(input: &mut Input<'_>) -> u64 {
     if input.one_in(8) { u64::from(input.u32()) } else { input.pick(&EDGES) }
 }
 
-/// Calls that a byte below [`HOME`] chooses from; those from there on bring home what is committed.
+/// Calls that a byte below [`HOME`] chooses from; those from there on bring home what is committed, or take memory.
 const CALLS: u8 = 42;
 const HOME: u8 = u8::MAX / CALLS * CALLS;
 
 /// One call.
 pub(crate) fn op(input: &mut Input<'_>) -> Op {
     let n = input.u8();
-    if n >= HOME {
-        return Op::BringHome;
+    match n {
+        u8::MAX => return Op::Scratch { pages: 60 },
+        HOME.. => return Op::BringHome,
+        _ => {}
     }
     match n % CALLS {
         41 => Op::Tmpfile { handle: input.u8() % 3, dir: path(input), mode: 0o640 },
@@ -154,7 +156,11 @@ fn change(n: u8, input: &mut Input<'_>) -> Op {
         }
         21 => Op::Chmod { file: file(input), mode: input.pick(&[0o600, 0o755, 0o700, 0o400, 0o2775]) },
         22 => Op::Mkfifo { path: path(input), mode },
-        23..=24 => Op::Append { file: file(input), len: input.pick(&LENGTHS), fill: fill(input) },
+        24 => {
+            let (at, len, step) = (offset(input), input.pick(&LENGTHS), input.pick(&EDGES));
+            Op::MapCommit { file: file(input), at, len, step, count: u64::from(input.u8() % 4), fill: fill(input) }
+        }
+        23 => Op::Append { file: file(input), len: input.pick(&LENGTHS), fill: fill(input) },
         _ => {
             let how = input.pick(&Fallocate::ALL);
             Op::Fallocate { file: file(input), how, at: offset(input), len: input.pick(&LENGTHS) }

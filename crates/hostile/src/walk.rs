@@ -109,6 +109,8 @@ impl Walk<'_> {
         for at in [0, size / 2, size.saturating_sub(100), size, u64::MAX - 100] {
             self.guard.begin("read");
             let _ = self.volume.read(ino, at, &mut buf);
+            self.guard.begin("view");
+            let _ = self.volume.view(ino, at, buf.len() as u64);
         }
         self.guard.begin("listing extents");
         let _ = self.volume.extents(ino, 0, u64::MAX);
