@@ -69,7 +69,7 @@ fn offset(input: &mut Input<'_>) -> u64 {
     if input.one_in(8) { u64::from(input.u32()) } else { input.pick(&EDGES) }
 }
 
-/// Calls that a byte below [`HOME`] chooses from; those from there on bring home what is committed, or take memory.
+/// Calls that a byte below [`HOME`] chooses from; those from there on bring home what is committed, commit maps, or take memory.
 const CALLS: u8 = 42;
 const HOME: u8 = u8::MAX / CALLS * CALLS;
 
@@ -78,6 +78,11 @@ pub(crate) fn op(input: &mut Input<'_>) -> Op {
     let n = input.u8();
     match n {
         u8::MAX => return Op::Scratch { pages: 60 },
+        254 => {
+            let (at, len, step) = (offset(input), input.pick(&LENGTHS), input.pick(&EDGES));
+            let count = u64::from(input.u8() % 4);
+            return Op::MapCommit { file: file(input), at, len, step, count, fill: fill(input) };
+        }
         HOME.. => return Op::BringHome,
         _ => {}
     }
@@ -156,11 +161,7 @@ fn change(n: u8, input: &mut Input<'_>) -> Op {
         }
         21 => Op::Chmod { file: file(input), mode: input.pick(&[0o600, 0o755, 0o700, 0o400, 0o2775]) },
         22 => Op::Mkfifo { path: path(input), mode },
-        24 => {
-            let (at, len, step) = (offset(input), input.pick(&LENGTHS), input.pick(&EDGES));
-            Op::MapCommit { file: file(input), at, len, step, count: u64::from(input.u8() % 4), fill: fill(input) }
-        }
-        23 => Op::Append { file: file(input), len: input.pick(&LENGTHS), fill: fill(input) },
+        23..=24 => Op::Append { file: file(input), len: input.pick(&LENGTHS), fill: fill(input) },
         _ => {
             let how = input.pick(&Fallocate::ALL);
             Op::Fallocate { file: file(input), how, at: offset(input), len: input.pick(&LENGTHS) }
