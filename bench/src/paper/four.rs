@@ -4,6 +4,7 @@
 //! pages lie apart, each of which is a mapping.
 
 mod access;
+mod commits;
 mod figure;
 mod figures;
 mod rig;

@@ -5,7 +5,7 @@ use super::figure::Value;
 use crate::BenchError;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use ondol_env::{Env, System};
 use std::fs::File;
 use std::path::Path;
@@ -109,6 +109,12 @@ pub(super) fn map(path: &Path, populate: bool) -> Result<Mmap, BenchError> {
     }
     // SAFETY: the file is of this bench's making, in a directory that nobody else works in, and is not written or cut short before the map is gone.
     unsafe { options.map(&file) }.context(|| path.display().to_string())
+}
+
+/// Maps a file to be stored to.
+pub(super) fn map_mut(file: &File) -> Result<MmapMut, BenchError> {
+    // SAFETY: as in `map`; who else writes to it does so in turn.
+    unsafe { MmapOptions::new().map_mut(file) }.context(|| "mapping a file")
 }
 
 fn minor_faults() -> Result<u64, BenchError> {

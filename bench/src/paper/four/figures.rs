@@ -19,7 +19,7 @@ pub(super) struct Drawable {
     pub(super) draw: fn(&Rig, u32, &Interrupt) -> Result<Figure, BenchError>,
 }
 
-pub(super) const FIGURES: [Drawable; 7] = [
+pub(super) const FIGURES: [Drawable; 8] = [
     Drawable { number: 1, title: "what a page fault costs", draw: one },
     Drawable { number: 2, title: "reading in order, 16 bytes at a time", draw: two },
     Drawable { number: 3, title: "where the time goes, with buffers of 64 KiB", draw: three },
@@ -27,12 +27,19 @@ pub(super) const FIGURES: [Drawable; 7] = [
     Drawable { number: 5, title: "4 MiB at random, of which a part is touched", draw: five },
     Drawable { number: 6, title: "opened, read in order, closed", draw: six },
     Drawable { number: 7, title: "4 KiB anywhere (not in the paper)", draw: seven },
+    Drawable { number: 8, title: "stores made durable (not in the paper)", draw: super::commits::eight },
 ];
 
 /// Bytes of buffers.
 const BUFFERS: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 
-fn figure(number: usize, unit: &'static str, columns: Vec<String>, rows: Vec<Row>, paper: &'static str) -> Figure {
+pub(super) fn figure(
+    number: usize,
+    unit: &'static str,
+    columns: Vec<String>,
+    rows: Vec<Row>,
+    paper: &'static str,
+) -> Figure {
     let title = FIGURES[number - 1].title;
     Figure { number: number as u32, title, unit, paper, columns, rows, notes: Vec::new() }
 }
@@ -41,7 +48,7 @@ fn row(name: impl Into<String>, values: impl IntoIterator<Item = Option<Value>>)
     Row { name: name.into(), values: values.into_iter().collect() }
 }
 
-fn per(value: Value, count: f64) -> Value {
+pub(super) fn per(value: Value, count: f64) -> Value {
     Value { median: value.median / count, low: value.low / count, high: value.high / count }
 }
 

@@ -68,7 +68,7 @@ impl Rig {
     pub(super) fn make(sizes: &Sizes, dir: &Path, interrupt: &Interrupt) -> Result<Self, BenchError> {
         // As its peers are.
         let dir = &target::in_memory(dir)?;
-        let bytes = (sizes.long + 3 * sizes.short * PAGE) as u64;
+        let bytes = (sizes.long + 4 * sizes.short * PAGE) as u64;
         let setting = Setting {
             program: std::env::current_exe().context(|| "finding this program")?,
             dir: dir.to_owned(),
@@ -117,6 +117,19 @@ impl Rig {
     /// A file of the volume in this process: `long`; `side`, whose pages lie side by side; `apart`, whose pages do not.
     pub(super) fn file(&self, name: &str) -> Result<File<'_>, BenchError> {
         self.volume()?.open_file(format!("/{name}")).map_err(failed)
+    }
+
+    /// A file of the volume in this process, as long as the short ones, to be written.
+    pub(super) fn writable(&self, name: &str) -> Result<File<'_>, BenchError> {
+        let file = self.volume()?.options().read(true).write(true).create(true).open(format!("/{name}"));
+        let file = file.map_err(failed)?;
+        file.write_all_at(&vec![1; self.sizes.short * PAGE], 0).and_then(|()| file.sync_all()).map_err(failed)?;
+        Ok(file)
+    }
+
+    /// What happens on the NVM of the volume in this process.
+    pub(super) fn meter(&self) -> Result<ondol::NvmMeter, BenchError> {
+        Ok(self.volume()?.nvm_meter())
     }
 
     fn fill(&self, volume: &Volume) -> ondol::Result<()> {
