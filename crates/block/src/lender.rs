@@ -40,7 +40,7 @@ pub trait PageLender: Send + Sync {
     /// # Errors
     /// The store is read-only, or its map has failed; a block out of range; the medium's failure.
     fn own(&self, _blocks: &[Range<u64>]) -> Result<Own> {
-        Ok(Own::Refused)
+        Ok(Own::Refused("its store gives none"))
     }
 
     /// How pages are used now.

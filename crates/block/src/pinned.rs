@@ -55,10 +55,12 @@ pub trait Memory: Send + Sync {
 pub enum Own {
     /// There it is.
     Memory(Box<dyn Memory>),
-    /// The pages of these blocks are spoken of elsewhere: by a log, or a map that is not durable, which is over when everything has been written home; or somebody reads them in place.
+    /// The pages of these blocks are spoken of elsewhere: by a log, which is over when everything has been written home; or somebody reads them in place.
     Busy(Vec<u64>),
-    /// The store cannot give these as memory.
-    Refused,
+    /// The store has too few pages now: others have them in hands, or read what they held.
+    Short,
+    /// The store cannot give these as memory; says why.
+    Refused(&'static str),
 }
 
 /// How the pages of a store are used now. Of those that are pinned, a page with two pins counts twice.

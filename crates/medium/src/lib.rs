@@ -110,7 +110,7 @@ pub use model::{ModelError, NvmModel};
 pub use nvm::Nvm;
 pub use open::{Access, NvmOptions};
 pub use order::{Fenced, Published, Stored, WrittenBack};
-pub use owned::Owned;
+pub use owned::{Owned, Ownership};
 pub use persist::Instructions;
 pub use pin::Pinned;
 pub use pool::{

@@ -10,24 +10,24 @@ use crate::{Nvm, NvmError, PAGE, Result};
 use ondol_env::sync::Arc;
 use std::ops::{Deref, DerefMut, Range};
 
-/// See the module documentation. Nothing of it is durable, and after a crash its pages hold anything. It holds the medium, and its lock.
+/// Pages that somebody has for himself, and nobody maps yet. It holds the medium, and its lock.
 #[derive(Debug)]
-pub struct Owned {
-    stretch: Stretch,
-    held: Held,
-    _mappings: Mappings,
-}
-
-/// What is given back behind the mapping.
-#[derive(Debug)]
-struct Held {
+pub struct Ownership {
     nvm: Arc<Nvm>,
     runs: Vec<Range<u64>>,
 }
 
-impl Owned {
-    /// Takes pages, as they are: ranges of bytes of the medium, whole pages, one behind the other. `None` where that cannot be: one of them is pinned, stored to or owned, or cannot be pinned; the medium
-    /// cannot be mapped again; the process or the kernel has no more mappings.
+/// See the module documentation. Nothing of it is durable, and after a crash its pages hold anything. A child of fork(2) has no part in it.
+#[derive(Debug)]
+pub struct Owned {
+    /// Given back before the pages are.
+    stretch: Stretch,
+    held: Ownership,
+    _mappings: Mappings,
+}
+
+impl Ownership {
+    /// Takes pages, as they are: ranges of bytes of the medium, whole pages. `None` if one of them is pinned, stored to or owned, or cannot be pinned at all.
     ///
     /// # Errors
     /// `OutOfRange`, `Misaligned`.
@@ -38,31 +38,41 @@ impl Owned {
                 return Err(NvmError::Misaligned { name: nvm.name().into(), offset: run.start });
             }
         }
-        let bytes = runs.iter().map(|run| run.end - run.start).sum::<u64>();
-        let (Some(pages), Some(file), Ok(len)) = (nvm.pinnable(), nvm.file(), usize::try_from(bytes)) else {
-            return Ok(None);
-        };
-        if nvm.is_read_only() || runs.is_empty() || rustix::param::page_size() as u64 != PAGE {
-            return Ok(None);
-        }
-        let Some(mappings) = Mappings::take(2 * runs.len() as u64) else { return Ok(None) };
-        let Ok(mut stretch) = Stretch::reserve(len, runs[0].start) else { return Ok(None) };
-        let mut held = Held { nvm: nvm.clone(), runs: Vec::with_capacity(runs.len()) };
-        let mut at = 0;
+        let Some(pages) = nvm.pinnable().filter(|_| !nvm.is_read_only() && !runs.is_empty()) else { return Ok(None) };
+        let mut held = Self { nvm: nvm.clone(), runs: Vec::with_capacity(runs.len()) };
         for run in runs {
             if !pages.own(run) {
                 return Ok(None);
             }
             held.runs.push(run.clone());
-            let len = (run.end - run.start) as usize;
-            if stretch.map_stored(at, len, file, run.start).is_err() {
-                return Ok(None);
-            }
-            at += len;
         }
-        Ok(Some(Self { stretch, held, _mappings: mappings }))
+        Ok(Some(held))
     }
 
+    /// Whether pages of this medium can be somebody's memory at all: they can be pinned and mapped again, and nobody else stores to them.
+    pub fn is_possible(nvm: &Nvm) -> bool {
+        let is_mappable = nvm.file().is_some() && rustix::param::page_size() as u64 == PAGE;
+        is_mappable && nvm.pinnable().is_some() && !nvm.is_read_only()
+    }
+
+    /// Maps them, one behind the other. `None`: the process or the kernel has no more mappings, or the medium cannot be mapped in such pieces.
+    pub fn map(self) -> Option<Owned> {
+        let file = self.nvm.file()?;
+        let len = usize::try_from(self.runs.iter().map(|run| run.end - run.start).sum::<u64>()).ok()?;
+        let mappings = Mappings::take(2 * self.runs.len() as u64)?;
+        let mut stretch = Stretch::reserve(len, self.runs.first()?.start).ok()?;
+        let mut at = 0;
+        for run in &self.runs {
+            let len = (run.end - run.start) as usize;
+            stretch.map_stored(at, len, file, run.start).ok()?;
+            at += len;
+        }
+        stretch.keep_from_children().ok()?;
+        Some(Owned { stretch, held: self, _mappings: mappings })
+    }
+}
+
+impl Owned {
     /// Makes all of it zeros, and whole again what it had lost.
     pub fn clear(&mut self) {
         self.held.runs.iter().for_each(|run| self.held.nvm.clear(run.clone()));
@@ -73,8 +83,8 @@ impl Deref for Owned {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: every page of the mapping is owned by `self` (`new` has looked): stores of this process through the medium are refused, those before have ended, visibly, since `Pinnable::own` found
-        // none, and no other slice of it exists or can be made, here or elsewhere. Other processes have no right to store (as for `Pinned`). Only `deref_mut` changes bytes, through `&mut`.
+        // SAFETY: every page of the mapping is owned by `self` (`Ownership::new` has looked): stores of this process through the medium are refused, those before have ended, visibly, since `Pinnable::own` found
+        // none, and no other slice of it exists or can be made, here or elsewhere. Other processes have no right to store (as for `Pinned`), and a child of this one does not have the mapping. Only `deref_mut` changes bytes, through `&mut`.
         unsafe { self.stretch.bytes() }
     }
 }
@@ -87,7 +97,7 @@ impl DerefMut for Owned {
     }
 }
 
-impl Drop for Held {
+impl Drop for Ownership {
     fn drop(&mut self) {
         let pages = self.nvm.pinnable();
         self.runs.iter().for_each(|run| pages.into_iter().for_each(|pages| pages.disown(run)));

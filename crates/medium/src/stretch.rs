@@ -185,6 +185,17 @@ impl Stretch {
         CAN.load(Relaxed)
     }
 
+    /// A child of fork(2) does not have the mappings.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn keep_from_children(&self) -> rustix::io::Result<()> {
+        let len = self.words * size_of::<AtomicU64>();
+        let at = self.place(0, len)?;
+        // SAFETY: the range lies in the reservation, and no byte changes.
+        unsafe { rustix::mm::madvise(at.cast(), len, Advice::LinuxDontFork) }
+    }
+
     /// All bytes.
     ///
     /// # Safety

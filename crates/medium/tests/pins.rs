@@ -1,6 +1,6 @@
 //! Pages that are pinned: what is lent, what is refused, and that nobody sees a page change.
 
-use ondol_medium::{AreaKind, Nvm, NvmError, Owned, Pool, PoolSpec, Snapshot, Source};
+use ondol_medium::{AreaKind, Nvm, NvmError, Owned, Ownership, Pool, PoolSpec, Snapshot, Source};
 
 const PAGE: u64 = 4096;
 const SIZE: u64 = 16 * PAGE;
@@ -176,6 +176,10 @@ fn what_cannot_be_mapped_is_no_snapshot() {
     assert_eq!(thawed.nvm().pin(start, PAGE).unwrap().unwrap()[..3], [0; 3], "it has pins all the same");
 }
 
+fn own(nvm: &std::sync::Arc<Nvm>, runs: &[std::ops::Range<u64>]) -> Option<Owned> {
+    Ownership::new(nvm, runs).unwrap()?.map()
+}
+
 #[test]
 fn an_owned_page_is_memory_and_nothing_to_others() {
     let (pool, at) = pinnable();
@@ -183,14 +187,14 @@ fn an_owned_page_is_memory_and_nothing_to_others() {
     (0..5).for_each(|page| fill(nvm, at + page * PAGE, 7).unwrap());
     nvm.poison(at + 3 * PAGE + 64);
     let runs = [at + 3 * PAGE..at + 4 * PAGE, at..at + 2 * PAGE];
-    let mut owned = Owned::new(nvm, &runs).unwrap().unwrap();
+    let mut owned = own(nvm, &runs).unwrap();
     assert_eq!(owned[PAGE as usize], 7);
     owned.clear();
     assert!(owned.len() == 3 * PAGE as usize && owned.iter().all(|byte| *byte == 0));
     assert!(nvm.poisoned().is_empty(), "what is owned is whole");
     owned.iter_mut().enumerate().for_each(|(n, byte)| *byte = (n % 251) as u8);
     assert!(matches!(fill(nvm, at, 9), Err(NvmError::Pinned { .. })));
-    assert!(nvm.pin(at, PAGE).unwrap().is_none() && Owned::new(nvm, &runs[1..]).unwrap().is_none());
+    assert!(nvm.pin(at, PAGE).unwrap().is_none() && own(nvm, &runs[1..]).is_none());
     let parts = [(Source::Medium(at), 1)];
     assert!(Snapshot::new(nvm, &parts).unwrap().is_none());
     fill(nvm, at + 2 * PAGE, 9).unwrap();
@@ -202,7 +206,7 @@ fn an_owned_page_is_memory_and_nothing_to_others() {
     drop(owned);
     fill(nvm, at, 9).unwrap();
     let pin = nvm.pin(at + PAGE, PAGE).unwrap().unwrap();
-    assert!(Owned::new(nvm, &runs).unwrap().is_none(), "one of them is pinned");
+    assert!(own(nvm, &runs).is_none(), "one of them is pinned");
     assert_eq!(pin[0], (8192 % 251) as u8);
     fill(nvm, at, 1).unwrap();
 }
@@ -213,15 +217,15 @@ fn what_cannot_be_owned_is_refused() {
     let nvm = pool.nvm();
     let end = at + 5 * PAGE;
     for run in [0..PAGE, at - PAGE..at + PAGE, end - PAGE..end + PAGE] {
-        assert!(Owned::new(nvm, std::slice::from_ref(&run)).unwrap().is_none(), "{run:?}");
+        assert!(own(nvm, std::slice::from_ref(&run)).is_none(), "{run:?}");
     }
-    assert!(Owned::new(nvm, &[]).unwrap().is_none());
+    assert!(own(nvm, &[]).is_none());
     for run in [at + 8..at + PAGE, at..at + 100, at..at] {
-        assert!(matches!(Owned::new(nvm, &[run]), Err(NvmError::Misaligned { .. })));
+        assert!(matches!(Ownership::new(nvm, &[run]), Err(NvmError::Misaligned { .. })));
     }
     let beyond = nvm.size()..nvm.size() + PAGE;
-    assert!(matches!(Owned::new(nvm, &[beyond]), Err(NvmError::OutOfRange { .. })));
+    assert!(matches!(Ownership::new(nvm, &[beyond]), Err(NvmError::OutOfRange { .. })));
     // A page twice is not two pages.
-    assert!(Owned::new(nvm, &[at..at + PAGE, at..at + PAGE]).unwrap().is_none());
+    assert!(own(nvm, &[at..at + PAGE, at..at + PAGE]).is_none());
     assert!(!nvm.is_pinned(at, 5 * PAGE), "nothing stays behind a refusal");
 }

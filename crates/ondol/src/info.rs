@@ -101,7 +101,7 @@ pub struct MountInfo {
     pub survives: &'static str,
 }
 
-/// What the pages of a pool are used for, 4096 bytes each (papers/4, §2.1). All but `read_in_place` add up to `total`, as far as nobody changes them meanwhile.
+/// What the pages of a pool are used for, 4096 bytes each (papers/4, §2.1). `free` is what the others leave of `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pages {
     /// All of them.
@@ -292,6 +292,10 @@ impl Volume {
         let (composed, statfs) = (self.composed(), self.inodes().statfs());
         let lender = composed.store.lender().filter(|lender| lender.page_bytes() == statfs.block_size)?;
         let (used, memory) = (lender.page_use(), composed.inodes.memory_blocks());
+        // Others than a page table lend, too.
+        if used.pages == 0 {
+            return None;
+        }
         let blocks = composed.inodes.blocks();
         let storage = blocks.saturating_sub(statfs.free + memory);
         let taken = storage + used.memory + used.lent + used.held;

@@ -22,9 +22,9 @@ pub enum Prefault {
     Populate,
     /// By windows, where [`crate::Map::get`] reads: if what is read next lies behind the last window, the next is twice as long; otherwise half as long.
     Windows {
-        /// Pages of the first window and of the smallest; at least 1.
+        /// Pages of the first window and of the smallest; 0 counts as 1.
         least: u32,
-        /// Pages of the largest; at least `least`.
+        /// Pages of the largest; less than `least` counts as `least`.
         most: u32,
     },
 }

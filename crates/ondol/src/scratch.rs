@@ -9,7 +9,7 @@ use std::ops::{Deref, DerefMut};
 
 /// Memory in NVM: bytes at addresses that lie in a row, to be read and stored to like any other. Its pages are free blocks of the volume, and are that again when it is dropped, or after a crash.
 ///
-/// Nothing of it is durable, ever: it is for what is larger than the machine's memory, or what would only be in the way there.
+/// Nothing of it is durable, ever: it is for what is larger than the machine's memory, or what would only be in the way there. It must not be used in the child of a fork(2).
 pub struct Scratch<'v> {
     held: Held,
     volume: &'v Volume,
@@ -25,7 +25,7 @@ struct Held {
     /// Given back before its blocks are.
     memory: Box<dyn Memory>,
     len: usize,
-    _blocks: MemoryBlocks,
+    blocks: MemoryBlocks,
 }
 
 /// How often pages that are busy are exchanged for others.
@@ -34,8 +34,8 @@ const ROUNDS: usize = 8;
 impl Volume {
     /// Lends `len` bytes of memory, zeros, out of the free blocks of a volume in an NVM pool: whole pages of 4096 bytes.
     ///
-    /// Who yields to whom: memory takes no block that files have or that is reserved for the privileged; where there are too few free ones it waits until what was removed is durably free, and takes what was set aside
-    /// ([`Scratch::set_aside`]). Memory that somebody has is never taken back: files that find no space are told so, as if another file had it, and [`Volume::statfs`] counts it as used.
+    /// Who yields to whom: memory takes no block that files have or that is reserved for the privileged; where there are too few free ones it waits until what was removed is durably free, and then takes what was set aside
+    /// ([`Scratch::set_aside`]), if that is enough. Memory that somebody has is never taken back: files that find no space are told so, as if another file had it, and [`Volume::statfs`] counts it as used.
     ///
     /// ```
     /// # use ondol::{FormatOptions, Volume};
@@ -54,7 +54,7 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// `NoSpace`; `ReadOnly`; `Unsupported`: the volume does not lie in a pool, or its blocks are smaller than a page, or the process has no more mappings (pages that lie side by side take one).
+    /// `NoSpace`; `ReadOnly`; `Unsupported`: the volume does not lie in a pool, or its blocks are smaller than a page, or others may store to the pool, or the process has no more mappings (pages that lie side by side take one).
     pub fn scratch(&self, len: u64) -> Result<Scratch<'_>> {
         let composed = self.composed();
         let unsupported = |what: String| VolumeError::Unsupported(what);
@@ -72,19 +72,17 @@ impl Volume {
             let runs: Vec<_> = blocks.runs().collect();
             match lender.own(&runs).map_err(JournalError::from).map_err(VolumeError::from)? {
                 Own::Memory(memory) => {
-                    let held = Held { memory, len: bytes, _blocks: blocks };
+                    let held = Held { memory, len: bytes, blocks };
                     return Ok(Scratch { held, volume: self });
                 }
-                Own::Refused => {
-                    let what = format!(
-                        "{wanted} pages of this pool cannot be mapped as memory: the system gives no more mappings, which `ondol pool flatten` makes it need fewer of"
-                    );
-                    return Err(unsupported(what).into());
+                Own::Refused(why) => {
+                    return Err(unsupported(format!("{wanted} pages of this pool cannot be memory: {why}")).into());
                 }
+                Own::Short => composed.inodes.write_home()?,
                 Own::Busy(_) if round == 0 => composed.inodes.write_home()?,
                 Own::Busy(list) => {
                     // Somebody reads what they were in place. Others may be had; these are kept until then, or they would be found again.
-                    busy.push(blocks.split_off(&list));
+                    busy.push(blocks.split_off(list));
                     let more = composed.inodes.take_for_memory(wanted.saturating_sub(blocks.blocks()))?;
                     blocks.join(more);
                     composed.inodes.write_home()?;
@@ -99,7 +97,8 @@ impl<'v> Scratch<'v> {
     /// Keeps what is in it as long as no file, and no other memory, needs the space. What was set aside first goes first.
     pub fn set_aside(self) -> Aside<'v> {
         let Self { held, volume } = self;
-        Aside { held: volume.composed().inodes.set_aside(held), volume }
+        let blocks = held.blocks.blocks();
+        Aside { held: volume.composed().inodes.set_aside(held, blocks), volume }
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Free {
     in_hands: u64,
     /// Pages that are lent, and whether an entry names them.
     lent: BTreeMap<u32, bool>,
+    /// Those of them that no entry names.
+    lent_alone: u64,
     /// Pages that would be free, and are pinned.
     held: BTreeSet<u32>,
     /// Which pages are pinned, where they can be.
@@ -37,6 +39,7 @@ impl Free {
             next: 0,
             in_hands: 0,
             lent: BTreeMap::new(),
+            lent_alone: 0,
             held: BTreeSet::new(),
             sight: None,
         };
@@ -116,7 +119,7 @@ impl Free {
 
     /// Those of them that no entry names.
     pub(crate) fn lent_alone(&self) -> u64 {
-        self.lent.values().filter(|named| !**named).count() as u64
+        self.lent_alone
     }
 
     pub(crate) fn is_lent(&self, page: u32) -> bool {
@@ -136,6 +139,7 @@ impl Free {
         let pages = self.take(n)?;
         self.let_go(n);
         self.lent.extend(pages.iter().map(|page| (*page, false)));
+        self.lent_alone += n;
         Some(pages)
     }
 
@@ -147,11 +151,13 @@ impl Free {
         let is_free = self.clear(page);
         self.count -= u64::from(is_free);
         self.lent.insert(page, !is_free);
+        self.lent_alone += u64::from(is_free);
     }
 
     /// An entry names this page, if it is lent.
     pub(crate) fn is_named(&mut self, page: u32) {
         if let Some(named) = self.lent.get_mut(&page) {
+            self.lent_alone -= u64::from(!*named);
             *named = true;
         }
     }
@@ -159,6 +165,7 @@ impl Free {
     /// The page is lent no more.
     pub(crate) fn end_loan(&mut self, page: u32) {
         if self.lent.remove(&page) == Some(false) {
+            self.lent_alone -= 1;
             self.give(page);
         }
     }
@@ -166,6 +173,7 @@ impl Free {
     /// No entry names this page any more.
     pub(crate) fn give(&mut self, page: u32) {
         if let Some(named) = self.lent.get_mut(&page) {
+            self.lent_alone += u64::from(*named);
             *named = false;
             return;
         }
@@ -267,8 +275,10 @@ mod tests {
     fn a_lent_page_is_free_when_it_is_given_back_and_nothing_names_it() {
         let mut free = Free::all_but(70, &none(70));
         assert_eq!((free.lend(3, 2), free.lend(2, 2), free.lend(1, 2)), (None, Some(vec![0, 1]), None));
-        assert!(free.is_for_an_entry(0) && !free.is_for_an_entry(2));
+        assert!(free.is_for_an_entry(0) && !free.is_for_an_entry(2) && free.lent_alone() == 2);
         free.is_named(0);
+        free.is_named(0);
+        assert_eq!(free.lent_alone(), 1);
         assert!(!free.is_for_an_entry(0));
         free.end_loan(0);
         free.end_loan(1);
@@ -277,7 +287,7 @@ mod tests {
         free.claim(5);
         free.claim(5);
         free.claim(70);
-        assert_eq!((free.count(), free.lent()), (68, 2));
+        assert_eq!((free.count(), free.lent(), free.lent_alone()), (68, 2, 2));
         free.give(0);
         assert_eq!(free.count(), 68, "its entry has gone, and it is lent");
         [0, 5, 5].into_iter().for_each(|page| free.end_loan(page));

@@ -10,7 +10,7 @@ use ondol_block::{Memory, Own};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::Ordering::Relaxed;
-use ondol_medium::{Owned, PAGE};
+use ondol_medium::{Owned, Ownership, PAGE};
 use std::ops::Range;
 
 /// Pages in somebody's hands.
@@ -48,9 +48,14 @@ impl PageTable {
     pub(crate) fn own_blocks(&self, blocks: &[Range<u64>]) -> Result<Own> {
         self.may_change()?;
         blocks.iter().filter(|run| !run.is_empty()).try_for_each(|run| self.in_range(run.end - 1, 0, 0))?;
+        if !Ownership::is_possible(&self.nvm) {
+            return Ok(Own::Refused("others may store to the pool, or it cannot be mapped again"));
+        }
+        // What is late has two pages, or an old one that its block gives up.
+        self.persist()?;
+        let (mut named, mut without, mut busy) = (Vec::new(), 0, Vec::new());
         // As long as it is held no entry changes.
         let state = self.state.read();
-        let (mut named, mut without, mut busy) = (Vec::new(), 0, Vec::new());
         {
             let free = self.free.lock();
             for block in blocks.iter().cloned().flatten() {
@@ -69,13 +74,20 @@ impl PageTable {
             return Ok(Own::Busy(busy));
         }
         // Each of these blocks could be given one by a write.
-        let Some(free) = self.take_to_own(without) else { return Ok(Own::Refused) };
+        let Some(free) = self.take_to_own(without) else { return Ok(Own::Short) };
         let (pins, runs) = (self.pins.clone(), self.runs(named.iter().chain(&free)));
         pins.memory.fetch_add((named.len() + free.len()) as u64, Relaxed);
         let mut hands = Hands { owned: None, named, free, pins };
-        hands.owned = Owned::new(&self.nvm, &runs)?;
+        let ownership = Ownership::new(&self.nvm, &runs)?;
         drop(state);
-        let Some(owned) = &mut hands.owned else { return Ok(Own::Refused) };
+        // Somebody has begun to read one of them in place.
+        let Some(ownership) = ownership else { return Ok(Own::Busy(Vec::new())) };
+        hands.owned = ownership.map();
+        let Some(owned) = &mut hands.owned else {
+            let why =
+                "the system gives no more mappings; `ondol pool flatten` puts pages side by side, which then need one";
+            return Ok(Own::Refused(why));
+        };
         owned.clear();
         Ok(Own::Memory(Box::new(hands)))
     }

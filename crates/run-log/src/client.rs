@@ -13,7 +13,7 @@ use zerocopy::FromZeros;
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
 const OLDEST_NS: u64 = 3_000_000_000;
-/// So long two looks with a write between them may take: nanoseconds. A thread that loses its processor there is away for longer, and others could write unseen meanwhile.
+/// So long two looks with a write between them may take, and a nanosecond more for each byte. A thread that loses its processor there is away for longer, and others could write unseen meanwhile.
 const LONGEST_LOOK_NS: u64 = 200_000;
 /// In how many places a file may have its slot.
 const PROBES: u32 = 16;
@@ -248,7 +248,7 @@ impl Client {
     /// that others may have written in between, or if there is no room.
     fn note<C: Call>(&self, me: u64, (slot, incarnation): (&Slot<'_>, u64), call: &C, wrote: &Wrote) -> Result<bool> {
         let Ok(after) = call.look() else { return Ok(false) };
-        if call.now_ns().saturating_sub(wrote.began) > LONGEST_LOOK_NS {
+        if call.now_ns().saturating_sub(wrote.began) > LONGEST_LOOK_NS + wrote.len {
             return Ok(false);
         }
         let end = wrote.start + wrote.len;

@@ -126,7 +126,7 @@ impl OneCall<'_> {
             k.cursor[self.file] += self.bytes.len() as u64;
         }
         // Nothing tells the size apart, either.
-        if let Some(at) = self.away.filter(|at| at + 1 <= k.cache[self.file].len()) {
+        if let Some(at) = self.away.filter(|at| *at < k.cache[self.file].len()) {
             k.away(self.file, at, &[self.bytes[0] ^ 0xFF]);
         }
     }

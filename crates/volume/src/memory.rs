@@ -12,8 +12,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Weak;
 
-/// Blocks of a run at most: longer ones are found in few groups.
+/// Clusters of a run at most: longer ones are found in few groups.
 const LONGEST: u64 = 2048;
+
+/// Steps home that memory waits for at most: others go on filling the log meanwhile.
+const STEPS_HOME: u32 = 256;
 
 /// Free blocks that no file is given as long as this is there.
 #[derive(Debug)]
@@ -41,7 +44,15 @@ impl<T: Send> Yields for Mutex<Option<T>> {
 /// What was set aside, in the order in which that was done.
 #[derive(Default)]
 pub(crate) struct Asides {
-    queue: Mutex<VecDeque<Weak<dyn Yields>>>,
+    /// Each with how many clusters it has.
+    queue: Mutex<VecDeque<(Weak<dyn Yields>, u64)>>,
+}
+
+impl Asides {
+    fn clusters(&self) -> u64 {
+        let queue = self.queue.lock();
+        queue.iter().filter(|(aside, _)| aside.strong_count() > 0).map(|(_, clusters)| clusters).sum()
+    }
 }
 
 /// Something set aside: there until files need the space that it takes.
@@ -72,9 +83,10 @@ impl MemoryBlocks {
         self.runs.iter().map(|run| u64::from(run.len)).sum()
     }
 
-    /// Takes the clusters out that have one of these blocks, sorted, to be given back on their own.
+    /// Takes the clusters out that have one of these blocks, to be given back on their own.
     #[must_use]
-    pub fn split_off(&mut self, blocks: &[u64]) -> Self {
+    pub fn split_off(&mut self, mut blocks: Vec<u64>) -> Self {
+        blocks.sort_unstable();
         let ratio = u64::from(self.shared.sb.cluster_ratio());
         let (mut kept, mut out) = (Vec::new(), Vec::new());
         for run in self.runs.drain(..) {
@@ -115,8 +127,8 @@ impl Drop for MemoryBlocks {
 }
 
 impl Volume {
-    /// Takes at least so many free blocks, whole clusters, for memory. Nothing of the image changes. Where there are not so many it waits for those whose freeing is not durable, and has what was set aside
-    /// given up; those that are reserved for the privileged stay, whoever asks.
+    /// Takes at least so many free blocks, whole clusters, for memory. Nothing of the image changes. Where there are not so many it waits for those whose freeing is not durable, and then has what was set aside
+    /// given up, if that is enough; those that are reserved for the privileged stay, whoever asks.
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`; corruption, or the store's failure.
@@ -150,31 +162,53 @@ impl Volume {
         self.shared.groups.in_memory.load(SeqCst) * u64::from(self.shared.sb.cluster_ratio())
     }
 
-    /// Keeps something that has [`MemoryBlocks`] as long as no file needs them: the oldest goes first, before a file is told that there is no space.
-    pub fn set_aside<T: Send + 'static>(&self, memory: T) -> Aside<T> {
+    /// Keeps something that has so many blocks of [`MemoryBlocks`] as long as no file needs them: the oldest goes first, before a file is told that there is no space.
+    pub fn set_aside<T: Send + 'static>(&self, memory: T, blocks: u64) -> Aside<T> {
         let slot = Arc::new(Mutex::new(Some(memory)));
         let yields: Weak<dyn Yields> = Arc::downgrade(&slot) as _;
         let mut queue = self.asides.queue.lock();
-        queue.retain(|aside| aside.strong_count() > 0);
-        queue.push_back(yields);
+        queue.retain(|(aside, _)| aside.strong_count() > 0);
+        queue.push_back((yields, blocks / u64::from(self.shared.sb.cluster_ratio())));
         Aside { slot }
     }
 
     /// Gives up what was set aside first; false if there is nothing.
     pub(crate) fn give_up_aside(&self) -> bool {
         loop {
-            let Some(oldest) = self.asides.queue.lock().pop_front() else { return false };
+            let Some((oldest, _)) = self.asides.queue.lock().pop_front() else { return false };
             if oldest.upgrade().is_some_and(|aside| aside.give_up()) {
                 return true;
             }
         }
     }
 
-    /// Writes everything home, so that nothing but the image speaks of its blocks.
+    /// Blocks that are set aside.
+    pub(crate) fn aside_blocks(&self) -> u64 {
+        self.asides.clusters() * u64::from(self.shared.sb.cluster_ratio())
+    }
+
+    /// Promises clusters that are had by giving up what was set aside, and gives nothing up if that is not enough.
+    pub(crate) fn promise_of_asides(&self, clusters: u64, need: Need) -> bool {
+        let groups = &self.shared.groups;
+        while !groups.promise(clusters, need) {
+            if groups.lacks(clusters, need) > self.asides.clusters() || !self.give_up_aside() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Writes home what is done by now, so that nothing but the image speaks of its blocks.
     ///
     /// # Errors
     /// The journal's failure.
     pub fn write_home(&self) -> Result<()> {
-        self.engine.checkpoint_all().map_err(|e| self.noted(Error::Journal(e)))
+        self.sync()?;
+        for _ in 0..STEPS_HOME {
+            if !self.engine.checkpoint().map_err(|e| self.noted(Error::Journal(e)))? {
+                break;
+            }
+        }
+        Ok(())
     }
 }

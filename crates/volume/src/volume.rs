@@ -174,16 +174,6 @@ impl Volume {
         if groups.pending_free.load(Relaxed) > 0 {
             self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
         }
-        while !groups.promise(blocks, need) {
-            if !self.give_up_aside() {
-                return self.promise_late(blocks, need);
-            }
-        }
-        Ok(())
-    }
-
-    fn promise_late(&self, blocks: u64, need: Need) -> Result<()> {
-        let groups = &self.shared.groups;
         // What a running checkpoint may still carry home comes free when it ends.
         for _ in 0..RELEASE_TRIES {
             if groups.promise(blocks, need) {
@@ -198,7 +188,7 @@ impl Volume {
                 self.engine.wait(self.engine.tid()).map_err(|e| self.noted(e.into()))?;
             }
         }
-        Err(Error::NoSpace("blocks"))
+        if self.promise_of_asides(blocks, need) { Ok(()) } else { Err(Error::NoSpace("blocks")) }
     }
 
     /// Zeroes the unused end of a group's inode table before its first inode is taken from it, so that no garbage can

@@ -178,12 +178,21 @@ impl Groups {
         if blocks == 0 {
             return true;
         }
-        let keep = match who {
+        self.free.take(blocks, self.kept_from(who))
+    }
+
+    /// Clusters that stay, whatever is taken.
+    fn kept_from(&self, who: Need) -> u64 {
+        match who {
             Need::Ordinary => self.reserved.max(LAST_RESERVE),
             Need::Privileged => LAST_RESERVE,
             Need::ToFree => 0,
-        };
-        self.free.take(blocks, keep)
+        }
+    }
+
+    /// How many clusters there are too few to promise so many.
+    pub(crate) fn lacks(&self, clusters: u64, who: Need) -> u64 {
+        clusters.saturating_add(self.kept_from(who)).saturating_sub(self.free.sum())
     }
 
     /// Gives promised or released clusters back to the free count.

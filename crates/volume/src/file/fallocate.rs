@@ -116,7 +116,13 @@ impl Volume {
     fn check_space(&self, guard: &NodeGuard, work: &Work) -> Result<()> {
         let have = guard.state.inode.blocks / u64::from(self.shared.sb.block_size() / 512);
         let more = u64::from(work.stop - work.at).saturating_sub(have);
-        if more > crate::behalf::available(self) { Err(Error::NoSpace("blocks")) } else { Ok(()) }
+        let lacks = || more.saturating_sub(crate::behalf::available(self));
+        while lacks() > 0 {
+            if lacks() > self.aside_blocks() || !self.give_up_aside() {
+                return Err(Error::NoSpace("blocks"));
+            }
+        }
+        Ok(())
     }
 }
 
