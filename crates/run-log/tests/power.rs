@@ -126,7 +126,7 @@ impl OneCall<'_> {
             k.cursor[self.file] += self.bytes.len() as u64;
         }
         // Nothing tells the size apart, either.
-        if let Some(at) = self.away.filter(|at| at + 1 <= k.cache[self.file].len()) {
+        if let Some(at) = self.away.filter(|at| *at < k.cache[self.file].len()) {
             k.away(self.file, at, &[self.bytes[0] ^ 0xFF]);
         }
     }
@@ -189,6 +189,10 @@ impl Call for OneCall<'_> {
 
     fn cursor(&self) -> Option<u64> {
         Some(self.kernel.borrow().cursor[self.file])
+    }
+
+    fn moved(&self, end: u64) -> bool {
+        self.cursor() == Some(end)
     }
 
     fn len(&self) -> u64 {
