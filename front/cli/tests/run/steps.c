@@ -36,6 +36,18 @@ static long many(const char *buf, long count, int kind) {
     return 0;
 }
 
+/* Files as SQLite's rollback journals are: made, synced twice, removed. */
+static long journals(const char *buf, long count) {
+    for (long n = 0; n < count; n++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s.%ld", name, n);
+        int new = open(path, O_RDWR | O_CREAT, 0644);
+        if (write(new, buf, 512) != 512 || fsync(new) || pwrite(new, buf, 12, 0) != 12 || fsync(new)) return -1;
+        if (close(new) || unlink(path)) return -1;
+    }
+    return 0;
+}
+
 static long step(const char *call, long a, long b) {
     char buf[65536];
     memset(buf, (int)b, sizeof buf);
@@ -68,6 +80,7 @@ static long step(const char *call, long a, long b) {
     if (!strcmp(call, "writev")) return writev(fd, (struct iovec[]){{buf, a / 2}, {buf, a - a / 2}}, 2) == a ? 0 : -1;
     if (!strcmp(call, "pwrite")) return pwrite(fd, buf, 100, a) == 100 ? 0 : -1;
     if (!strcmp(call, "many")) return many(buf, a, (int)b);
+    if (!strcmp(call, "journals")) return journals(buf, a);
     if (!strcmp(call, "raw")) return syscall(SYS_pwrite64, fd, buf, 100L, a) == 100 ? 0 : -1;
     if (!strcmp(call, "fsync")) return fsync(fd);
     if (!strcmp(call, "fdatasync")) return fdatasync(fd);
