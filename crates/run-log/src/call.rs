@@ -24,6 +24,11 @@ pub trait Call {
     /// The kernel's.
     fn look(&self) -> std::result::Result<Look, Self::Fail>;
 
+    /// The number of the process that calls: another one after fork(2).
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
+
     /// Monotonic time, nanoseconds: how long a thread is away between two looks.
     fn now_ns(&self) -> u64;
 
@@ -61,7 +66,8 @@ pub trait Call {
         false
     }
 
-    /// Does a durable write at `start`, which is where it goes, without making it durable if that can be had; answers how many bytes went in.
+    /// Does a durable write at `start`, which is where it goes, without making it durable if that can be had; answers how many bytes went in. The descriptor's
+    /// offset may stay until [`Call::moved`].
     ///
     /// # Errors
     /// The kernel's.
@@ -72,8 +78,12 @@ pub trait Call {
     /// Where the write goes; none if that cannot be told, or it goes past the page cache.
     fn place(&self) -> Option<Place>;
 
-    /// The descriptor's offset.
+    /// The descriptor's offset, for a write that goes there.
     fn cursor(&self) -> Option<u64>;
+
+    /// A write to the descriptor's offset is over: moves the offset if the write has not done so. True if it is `end` now, where the write ended, and so nobody else has moved it since
+    /// [`Call::cursor`].
+    fn moved(&self, end: u64) -> bool;
 
     /// Bytes of the write.
     fn len(&self) -> u64;

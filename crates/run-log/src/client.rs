@@ -36,7 +36,7 @@ impl Client {
     /// # Errors
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
-        let me = own(&log)?;
+        let me = own(&log, std::process::id())?;
         Ok(Self { log, me: me.into(), lanes: Own::new(), fixed: false })
     }
 
@@ -54,13 +54,13 @@ impl Client {
         &self.log
     }
 
-    /// Process and token; new ones after fork(2).
-    pub(crate) fn me(&self) -> Result<u64> {
+    /// `process`, which calls, and its token; a new one after fork(2).
+    pub(crate) fn me(&self, process: u32) -> Result<u64> {
         let me = self.me.load(Relaxed);
-        if self.fixed || me >> 32 == u64::from(std::process::id()) {
+        if self.fixed || me >> 32 == u64::from(process) {
             return Ok(me);
         }
-        let me = own(&self.log)?;
+        let me = own(&self.log, process)?;
         self.me.store(me, Relaxed);
         self.lanes.forget();
         Ok(me)
@@ -71,7 +71,7 @@ impl Client {
     /// # Errors
     /// The medium's failure.
     pub fn slot(&self, look: &Look) -> Result<Option<(u32, u64)>> {
-        let me = self.me()?;
+        let me = self.me(std::process::id())?;
         let table = self.log.shared(crate::format::shared::TABLE_LOCK);
         let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(None) };
         if let Some(found) = self.find(look)? {
@@ -110,7 +110,7 @@ impl Client {
     /// # Errors
     /// The medium's failure.
     pub fn is_live(&self, look: &Look) -> Result<bool> {
-        let me = self.me()?;
+        let me = self.me(std::process::id())?;
         let table = self.log.shared(crate::format::shared::TABLE_LOCK);
         let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(true) };
         self.find(look)?.map_or(Ok(false), |(index, _)| self.log.slot(index).is_live())
@@ -180,7 +180,7 @@ impl Client {
         call: &C,
         begins: bool,
     ) -> Option<std::result::Result<Written<usize>, C::Fail>> {
-        let locked = self.me().and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
+        let locked = self.me(call.process()).and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
         let Some((me, held)) = locked.ok().flatten() else { return Some(self.around(slot, incarnation, call)) };
         if !slot.is_trusted().unwrap_or(false) {
             return begins.then(|| self.begin(slot, incarnation, call));
@@ -210,8 +210,14 @@ impl Client {
             Ok(wrote) if wrote > 0 => wrote,
             other => return Some(other.map(Written::Done)),
         };
-        let at = Wrote { start, len: wrote as u64, moved: place == Place::Cursor, before, began };
-        let noted = self.note(me, (slot, incarnation), call, &at).unwrap_or(false);
+        let after = call.look().ok().filter(|_| call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS + wrote as u64);
+        // Whatever the look has said: the offset has to move.
+        let moved = place != Place::Cursor || call.moved(start + wrote as u64);
+        let at = Wrote { start, len: wrote as u64, before };
+        let noted = match after {
+            Some(after) if moved => self.note(me, (slot, incarnation), call, &at, &after).unwrap_or(false),
+            _ => false,
+        };
         let synced = match noted {
             true if !durable => Ok(()),
             true if self.acknowledge(slot, incarnation).is_ok() && slot.is_trusted().unwrap_or(false) => {
@@ -244,18 +250,18 @@ impl Client {
         len <= self.log.header.lane_len / LARGEST && young().unwrap_or(false)
     }
 
-    /// Logs what was written. False if what the file looks like now is not what that write alone makes of it, if looking took so long
-    /// that others may have written in between, or if there is no room.
-    fn note<C: Call>(&self, me: u64, (slot, incarnation): (&Slot<'_>, u64), call: &C, wrote: &Wrote) -> Result<bool> {
-        let Ok(after) = call.look() else { return Ok(false) };
-        if call.now_ns().saturating_sub(wrote.began) > LONGEST_LOOK_NS + wrote.len {
-            return Ok(false);
-        }
+    /// Logs what was written. False if what the file looks like `after` it is not what that write alone makes of it, or if there is no room.
+    fn note<C: Call>(
+        &self,
+        me: u64,
+        (slot, incarnation): (&Slot<'_>, u64),
+        call: &C,
+        wrote: &Wrote,
+        after: &Look,
+    ) -> Result<bool> {
         let end = wrote.start + wrote.len;
-        let as_expected = after.same(&wrote.before)
-            && after.size == wrote.before.size.max(end)
-            && after.mtime >= wrote.before.mtime
-            && (!wrote.moved || call.cursor() == Some(end));
+        let as_expected =
+            after.same(&wrote.before) && after.size == wrote.before.size.max(end) && after.mtime >= wrote.before.mtime;
         if !as_expected {
             return Ok(false);
         }
@@ -285,7 +291,7 @@ impl Client {
         }
         slot.set(slot::LAST_LANE, lane.into())?;
         slot.set(slot::LAST_END, end)?;
-        slot.expect(&after)?;
+        slot.expect(after)?;
         slot.set(slot::LAST, sequence)?;
         // A write that went round the lock meanwhile has taken the trust away.
         slot.is_trusted()
@@ -297,7 +303,7 @@ impl Client {
     /// The kernel's.
     pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
         let slot = self.log.slot(index);
-        let Some(_held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else {
+        let Some(_held) = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten() else {
             return self.sync_and_retire(&slot, incarnation, call).map(|()| false);
         };
         if self.logged_all(&slot, incarnation, call) {
@@ -377,7 +383,7 @@ impl Client {
         change: impl FnOnce() -> T,
     ) -> std::result::Result<T, C::Fail> {
         let slot = self.log.slot(index);
-        let held = self.me().and_then(|me| slot.lock(me)).ok().flatten();
+        let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
         let same = slot.incarnation().is_ok_and(|now| now == incarnation);
         if same && slot.is_live().unwrap_or(true) {
             if held.is_none() {
@@ -407,16 +413,12 @@ impl Client {
 struct Wrote {
     start: u64,
     len: u64,
-    /// By the descriptor's offset.
-    moved: bool,
     before: Look,
-    /// When it was looked first.
-    began: u64,
 }
 
 /// Process and token.
-fn own(log: &Log) -> Result<u64> {
-    Ok(u64::from(std::process::id()) << 32 | log.token()?)
+fn own(log: &Log, process: u32) -> Result<u64> {
+    Ok(u64::from(process) << 32 | log.token()?)
 }
 
 /// Nanoseconds since 1970.

@@ -7,8 +7,9 @@ use crate::lock;
 use crate::look::Identity;
 use crate::slot::Slot;
 use crate::{Log, recover};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
+use std::io;
 
 /// How old live records may be: nanoseconds.
 const AGE_NS: u64 = 1_000_000_000;
@@ -19,7 +20,18 @@ pub struct Drain {
     log: Log,
     me: u64,
     files: HashMap<(u32, u64), File>,
-    failed: HashMap<(u32, u64), ()>,
+    /// Removed before they could be opened: they are not looked for again.
+    gone: HashSet<(u32, u64)>,
+    failed: HashSet<(u32, u64)>,
+}
+
+/// A file that is to be synced.
+struct Due {
+    slot: u32,
+    incarnation: u64,
+    /// What was in the page cache before anything is synced for it.
+    last: u64,
+    identity: Identity,
 }
 
 /// What a step has done.
@@ -42,7 +54,7 @@ impl Drain {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = u64::from(std::process::id()) << 32 | log.token()?;
-        Ok(Self { log, me, files: HashMap::new(), failed: HashMap::new() })
+        Ok(Self { log, me, files: HashMap::new(), gone: HashSet::new(), failed: HashSet::new() })
     }
 
     /// Syncs every file whose records are a second old, or all if `now`, or if a lane is a quarter full. Does nothing while another process drains.
@@ -59,68 +71,97 @@ impl Drain {
             pressed |= used > len / 4;
         }
         drained.pressed = pressed;
+        let mut missing = Vec::new();
         for slot in log.slots() {
             let incarnation = slot.load(slot::NAMED)?;
             if !slot.is_live()? {
                 self.files.retain(|(index, _), _| *index != slot.index);
+                self.gone.retain(|(index, _)| *index != slot.index);
                 continue;
             }
-            if !self.files.contains_key(&(slot.index, incarnation)) {
+            let key = (slot.index, incarnation);
+            if !self.files.contains_key(&key) && !self.gone.contains(&key) {
                 // While it has its name still: a file that is removed can be synced like any other then.
                 let named = slot.identity()?.filter(|(named, ..)| *named == incarnation);
-                let file = named.and_then(|(_, _, identity)| opened(&identity));
-                self.files.extend(file.map(|file| ((slot.index, incarnation), file)));
+                let file = named.and_then(|(_, _, identity)| self.open(key, &identity));
+                self.files.extend(file.map(|file| (key, file)));
             }
             let due = pressed || wall_ns() >= slot.load(slot::SINCE)?.saturating_add(AGE_NS);
-            let synced = due && self.sync(&slot, incarnation, &mut drained)?;
-            (drained.synced, drained.live) = (drained.synced + u64::from(synced), drained.live + u64::from(!synced));
+            if !due || self.failed.contains(&key) {
+                drained.live += 1;
+            } else {
+                missing.extend(self.sync(&slot, incarnation, &mut drained)?);
+            }
         }
+        self.sync_missing(missing, &mut drained)?;
         for lane in log.lanes() {
             lane.advance()?;
         }
         Ok(drained)
     }
 
-    /// Syncs a file and retires what was in the page cache before that.
-    fn sync(&mut self, slot: &Slot<'_>, incarnation: u64, drained: &mut Drained) -> Result<bool> {
-        let key = (slot.index, incarnation);
-        if self.failed.contains_key(&key) {
-            return Ok(false);
+    /// Opens a file, if it can be found.
+    fn open(&mut self, key: (u32, u64), identity: &Identity) -> Option<File> {
+        match recover::find(identity, recover::For::Sync) {
+            recover::Place::Here(file, _) => Some(file),
+            recover::Place::Gone => {
+                self.gone.insert(key);
+                None
+            }
+            recover::Place::Unknown(_) => None,
         }
+    }
+
+    /// Syncs a file and retires what was in the page cache before that; answers it if it cannot be found.
+    fn sync(&mut self, slot: &Slot<'_>, incarnation: u64, drained: &mut Drained) -> Result<Option<Due>> {
+        let key = (slot.index, incarnation);
         let last = slot.load(slot::LAST)?;
-        let Some((named, _, identity)) = slot.identity()?.filter(|(named, ..)| *named == incarnation) else {
-            return Ok(false);
+        let Some((_, _, identity)) = slot.identity()?.filter(|(named, ..)| *named == incarnation) else {
+            drained.live += 1;
+            return Ok(None);
         };
-        let file = self.files.remove(&key).or_else(|| opened(&identity));
-        let synced = match &file {
-            Some(file) => file.sync_all(),
-            // Its name is gone, or it has another that we cannot know. Then everything on its file system is synced, and the loss of its name, too.
-            None => match recover::beside_it(&identity) {
-                Some(dir) => rustix::fs::syncfs(dir).map_err(Into::into),
-                None => return Ok(false),
-            },
-        };
-        match synced {
-            Ok(()) => slot.retire(named, last)?,
-            Err(e) => {
-                // The kernel has told this descriptor and will not again: a sync that succeeds now would prove nothing. The program's own is real from here.
-                slot.enter_broken()?;
-                slot.leave()?;
-                self.failed.insert(key, ());
-                drained
-                    .failed
-                    .push(format!("{}: cannot be synced: {e}; `ondol recover` has its bytes", identity.path.display()));
+        let found = self.files.remove(&key);
+        let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, &identity)) };
+        let due = Due { slot: slot.index, incarnation, last, identity };
+        let Some(file) = file else { return Ok(Some(due)) };
+        self.synced(&due, file.sync_all(), drained)?;
+        self.files.insert(key, file);
+        Ok(None)
+    }
+
+    /// Syncs everything on the file systems of files that cannot be found, once for all files of each: their names are gone, or they have others that we cannot know. The loss of a name is synced, too.
+    fn sync_missing(&mut self, missing: Vec<Due>, drained: &mut Drained) -> Result<()> {
+        let mut by_system = BTreeMap::<u64, Vec<Due>>::new();
+        for file in missing {
+            by_system.entry(file.identity.fsid).or_default().push(file);
+        }
+        for files in by_system.into_values() {
+            let Some(dir) = files.iter().find_map(|file| recover::beside_it(&file.identity)) else {
+                drained.live += files.len() as u64;
+                continue;
+            };
+            let synced = rustix::fs::syncfs(dir);
+            for file in files {
+                self.synced(&file, synced.map_err(Into::into), drained)?;
             }
         }
-        self.files.extend(file.map(|file| (key, file)));
-        Ok(!self.failed.contains_key(&key))
+        Ok(())
     }
-}
 
-/// Opens a file, if it can be found.
-fn opened(identity: &Identity) -> Option<File> {
-    match recover::find(identity, recover::For::Sync) {
-        recover::Place::Here(file, _) => Some(file),
-        _ => None,
+    /// A file was synced for real, or could not be.
+    fn synced(&mut self, file: &Due, synced: io::Result<()>, drained: &mut Drained) -> Result<()> {
+        let slot = self.log.slot(file.slot);
+        let Err(e) = synced else {
+            drained.synced += 1;
+            return slot.retire(file.incarnation, file.last);
+        };
+        // The kernel has told this descriptor and will not again: a sync that succeeds now would prove nothing. The program's own is real from here.
+        slot.enter_broken()?;
+        slot.leave()?;
+        self.failed.insert((file.slot, file.incarnation));
+        drained.live += 1;
+        let path = file.identity.path.display();
+        drained.failed.push(format!("{path}: cannot be synced: {e}; `ondol recover` has its bytes"));
+        Ok(())
     }
 }

@@ -21,7 +21,7 @@ impl Client {
             return Ok(false);
         }
         // Where there is no room trust would be lost at once.
-        Ok(self.lane(self.me()?, self.log.header.lane_len / 2)?.is_some())
+        Ok(self.lane(self.me(call.process())?, self.log.header.lane_len / 2)?.is_some())
     }
 
     /// A durable write to a file that is not trusted, and a sync for real behind it, which may begin trust. The caller has the lock, so others with such writes wait and are
@@ -83,7 +83,7 @@ impl Client {
     /// Makes durable what was written to the file, if all of it is in the log: true then. Nothing is synced for real otherwise.
     pub fn sync_logged<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> bool {
         let slot = self.log.slot(index);
-        let Some(_held) = self.me().and_then(|me| slot.lock(me)).ok().flatten() else { return false };
+        let Some(_held) = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten() else { return false };
         self.logged_all(&slot, incarnation, call)
     }
 

@@ -51,6 +51,10 @@ impl Call for Write<'_> {
         None
     }
 
+    fn moved(&self, _end: u64) -> bool {
+        false
+    }
+
     fn len(&self) -> u64 {
         self.bytes.len() as u64
     }

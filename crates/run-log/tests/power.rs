@@ -191,6 +191,10 @@ impl Call for OneCall<'_> {
         Some(self.kernel.borrow().cursor[self.file])
     }
 
+    fn moved(&self, end: u64) -> bool {
+        self.cursor() == Some(end)
+    }
+
     fn len(&self) -> u64 {
         self.bytes.len() as u64
     }

@@ -1,10 +1,10 @@
 //! A call on a descriptor, for the log's protocol.
 
 use crate::raw::{self, Quiet, system};
-use crate::seconds::{self, Second};
+use crate::seconds;
 use libc::{c_int, c_long, iovec};
 use ondol_run_log::{Call, Identity, Look, Place};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::path::PathBuf;
 
 /// Flags that make one write durable.
@@ -28,8 +28,13 @@ pub(crate) struct FdCall<'a> {
 /// What is asked once in a call.
 #[derive(Default)]
 pub(crate) struct Seen {
+    process: OnceCell<u32>,
     flags: Cell<Option<c_int>>,
     look: Cell<Option<Look>>,
+    /// No signal is handled while the offset is not where the write ends: a handler that writes to the same descriptor must not find it as it was.
+    quiet: Cell<Option<Quiet>>,
+    /// By how much the program's offset is yet to be moved.
+    behind: Cell<Option<i64>>,
 }
 
 impl FdCall<'_> {
@@ -48,32 +53,31 @@ impl FdCall<'_> {
     }
 
     /// The second description, of the file that this call has found.
-    fn second(&self) -> Option<Second> {
+    fn second(&self) -> Option<c_int> {
         let look = self.seen.look.get().or_else(|| self.look().ok())?;
-        seconds::of(self.fd, &look)
+        seconds::of(self.fd, self.process(), &look)
     }
 
-    /// Writes to a descriptor; at its own offset if that is -1.
-    fn to(&self, fd: c_int, offset: i64) -> Result<usize, c_int> {
+    /// Writes to a descriptor with flags (`RWF_*`); at its own offset if that is -1.
+    fn to(&self, fd: c_int, offset: i64, flags: c_int) -> Result<usize, c_int> {
         let (parts, count) = (self.parts.as_ptr(), self.parts.len());
-        raw::result(system!(libc::SYS_pwritev2, fd, parts, count, offset, 0, 0)).map(|wrote| wrote as usize)
+        raw::result(system!(libc::SYS_pwritev2, fd, parts, count, offset, 0, flags)).map(|wrote| wrote as usize)
     }
 
-    /// Writes to the second description, at `start` or behind the end, and moves the program's offset as the kernel would.
-    fn to_second(&self, second: Second, start: i64, append: bool) -> Result<usize, c_int> {
-        if !second.append(append) {
-            return self.write();
+    /// Writes to the second description, at `start` or behind the end. The program's offset moves as the kernel would move it, or with [`Call::moved`].
+    fn to_second(&self, second: c_int, start: i64, append: bool) -> Result<usize, c_int> {
+        // A handler that appends moves the offset farther than this does.
+        let _quiet = (append && self.offset.is_none()).then(Quiet::new);
+        let wrote = match self.to(second, start, if append { libc::RWF_APPEND } else { libc::RWF_NOAPPEND }) {
+            // What is there cannot be written to like this: the program has put it there.
+            Err(libc::EBADF | libc::EINVAL | libc::EOPNOTSUPP) => return self.write(),
+            answer => answer?,
+        };
+        match self.offset {
+            Some(_) => {}
+            None if append => drop(system!(libc::SYS_lseek, self.fd, start + wrote as i64, libc::SEEK_SET)),
+            None => self.seen.behind.set(Some(wrote as i64)),
         }
-        if self.offset.is_some() {
-            return self.to(second.fd, start);
-        }
-        // A signal handler that writes to the same descriptor must not find the offset as it was.
-        let _quiet = Quiet::new();
-        if !append && system!(libc::SYS_lseek, self.fd, 0i64, libc::SEEK_CUR) != start {
-            return self.write();
-        }
-        let wrote = self.to(second.fd, start)?;
-        system!(libc::SYS_lseek, self.fd, start + wrote as i64, libc::SEEK_SET);
         Ok(wrote)
     }
 }
@@ -85,6 +89,10 @@ impl Call for FdCall<'_> {
         let look = Look::at(raw::borrow(self.fd).ok_or(libc::EBADF)?).map_err(|e| e.raw_os_error())?;
         self.seen.look.set(Some(look));
         Ok(look)
+    }
+
+    fn process(&self) -> u32 {
+        *self.seen.process.get_or_init(std::process::id)
     }
 
     fn now_ns(&self) -> u64 {
@@ -108,6 +116,8 @@ impl Call for FdCall<'_> {
     }
 
     fn write(&self) -> Result<usize, c_int> {
+        // It moves the offset by itself.
+        drop(self.seen.quiet.take());
         raw::result((self.real)()).map(|wrote| wrote as usize)
     }
 
@@ -129,7 +139,7 @@ impl Call for FdCall<'_> {
         let flags = self.modes();
         if flags & libc::O_DSYNC == 0 && self.flags & !DURABLE == 0 {
             // Durable only by the call's own flags.
-            return self.to(self.fd, self.offset.unwrap_or(-1));
+            return self.to(self.fd, self.offset.unwrap_or(-1), 0);
         }
         match (self.second(), i64::try_from(start)) {
             (Some(second), Ok(start)) => self.to_second(second, start, flags & libc::O_APPEND != 0),
@@ -151,7 +161,18 @@ impl Call for FdCall<'_> {
     }
 
     fn cursor(&self) -> Option<u64> {
+        if self.modes() & libc::O_DSYNC != 0 {
+            self.seen.quiet.set(Some(Quiet::new()));
+        }
         u64::try_from(system!(libc::SYS_lseek, self.fd, 0i64, libc::SEEK_CUR)).ok()
+    }
+
+    fn moved(&self, end: u64) -> bool {
+        // In one step, so that what others have moved it by meanwhile stays.
+        let by = self.seen.behind.take().unwrap_or(0);
+        let now = system!(libc::SYS_lseek, self.fd, by, libc::SEEK_CUR);
+        drop(self.seen.quiet.take());
+        u64::try_from(now) == Ok(end)
     }
 
     fn len(&self) -> u64 {

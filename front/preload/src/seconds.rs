@@ -36,28 +36,17 @@ const SHARE: u64 = 16;
 
 /// What tells a second description from one that the program has put in its place.
 const FLAGS: c_int = libc::O_WRONLY | libc::O_NONBLOCK;
-const TELLING: c_int = libc::O_ACCMODE | libc::O_NONBLOCK | libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
+const TELLING: c_int =
+    libc::O_ACCMODE | libc::O_NONBLOCK | libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT | libc::O_APPEND;
 
-/// A second description.
-#[derive(Clone, Copy)]
-pub(crate) struct Second {
-    pub(crate) fd: c_int,
-    flags: c_int,
+/// Whether a descriptor is of the file that looks like this, whoever has opened it.
+fn is_of(first: &Look, second: c_int) -> bool {
+    look(second).is_some_and(|second| first.same(&second))
 }
 
-impl Second {
-    /// The descriptor, if it is one for the program's, which looks like this.
-    fn new(first: &Look, second: c_int) -> Option<Self> {
-        let flags = raw::flags(second);
-        let same = || look(second).is_some_and(|second| first.same(&second));
-        (flags & TELLING == FLAGS && same()).then_some(Self { fd: second, flags })
-    }
-
-    /// Lets what is written go behind the end, or not; false if that cannot be had.
-    pub(crate) fn append(self, append: bool) -> bool {
-        let wanted = if append { self.flags | libc::O_APPEND } else { self.flags & !libc::O_APPEND };
-        wanted == self.flags || system!(libc::SYS_fcntl, self.fd, libc::F_SETFL, wanted) == 0
-    }
+/// Whether a descriptor is a second description of the file that looks like this, and none of the program's own.
+fn is_ours(first: &Look, second: c_int) -> bool {
+    raw::flags(second) & TELLING == FLAGS && is_of(first, second)
 }
 
 /// The process begins, or fork(2) has made it: it has what its parent had.
@@ -73,24 +62,26 @@ pub(crate) fn begin() {
     }
 }
 
-fn place(fd: c_int) -> Option<&'static AtomicU32> {
+fn place(fd: c_int, process: u32) -> Option<&'static AtomicU32> {
     let place = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd))?;
-    (OWNER.load(Relaxed) == std::process::id()).then_some(place)
+    (OWNER.load(Relaxed) == process).then_some(place)
 }
 
 fn look(fd: c_int) -> Option<Look> {
     Look::at(raw::borrow(fd)?).ok()
 }
 
-/// The second description for a descriptor of the program, which looks like this; it is opened if there is none.
-pub(crate) fn of(fd: c_int, first: &Look) -> Option<Second> {
-    let place = place(fd)?;
+/// The second description for a descriptor of the program (`process`), which looks like this; it is opened if there is none. It may be one that the program has put in its place, of the same file: what
+/// is written there has to say by flags of its own (`RWF_*`) where it goes.
+pub(crate) fn of(fd: c_int, process: u32, first: &Look) -> Option<c_int> {
+    let place = place(fd, process)?;
     match place.load(Relaxed) {
         NONE => return None,
         UNKNOWN => {}
         // Somebody may have closed it who closes everything, and then it may be anything.
         number => {
-            if let Some(second) = Second::new(first, (number - FIRST) as c_int) {
+            let second = (number - FIRST) as c_int;
+            if is_of(first, second) {
                 return Some(second);
             }
         }
@@ -99,12 +90,12 @@ pub(crate) fn of(fd: c_int, first: &Look) -> Option<Second> {
         return None;
     }
     let second = open(fd, first);
-    place.store(second.map_or(NONE, |second| second.fd as u32 + FIRST), Relaxed);
+    place.store(second.map_or(NONE, |second| second as u32 + FIRST), Relaxed);
     OPENING.store(false, Relaxed);
     second
 }
 
-fn open(fd: c_int, first: &Look) -> Option<Second> {
+fn open(fd: c_int, first: &Look) -> Option<c_int> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the structure is this function's own.
     let told = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0;
@@ -130,7 +121,7 @@ fn open(fd: c_int, first: &Look) -> Option<Second> {
     }
     OPEN.fetch_add(1, Relaxed);
     // Otherwise the program has closed `fd` meanwhile; what was opened stays open, whatever it is.
-    Second::new(first, second as c_int)
+    is_ours(first, second as c_int).then_some(second as c_int)
 }
 
 /// Whether the kernel is believed to sync each write to a descriptor of the program.
@@ -152,7 +143,7 @@ fn forget_synced(fd: c_int) {
 /// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
 pub(crate) fn forget(fd: c_int) {
     forget_synced(fd);
-    if let Some(place) = place(fd) {
+    if let Some(place) = place(fd, std::process::id()) {
         place.store(UNKNOWN, Relaxed);
     }
 }
@@ -165,12 +156,10 @@ pub(crate) fn close(fd: c_int) {
     if known == UNKNOWN {
         return;
     }
-    let Some(place) = place(fd) else { return };
+    let Some(place) = place(fd, std::process::id()) else { return };
     let (error, number) = (raw::errno(), place.swap(UNKNOWN, Relaxed));
-    if number >= FIRST
-        && let Some(second) = look(fd).and_then(|first| Second::new(&first, (number - FIRST) as c_int))
-    {
-        system!(libc::SYS_close, second.fd);
+    if number >= FIRST && look(fd).is_some_and(|first| is_ours(&first, (number - FIRST) as c_int)) {
+        system!(libc::SYS_close, number - FIRST);
         OPEN.fetch_sub(1, Relaxed);
     }
     raw::fail(error);

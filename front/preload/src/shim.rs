@@ -82,8 +82,8 @@ fn open() -> Option<Shim> {
     Some(Shim { client: Client::new(log).ok()?, dirs, devices })
 }
 
-/// What is known of a descriptor: none if nothing, else its slot, if it has one.
-fn hint(fd: c_int) -> Option<Option<Slot>> {
+/// What is known of a descriptor: none if nothing, else its slot, if it has one. It may have become another file since, unseen.
+pub(crate) fn hint(fd: c_int) -> Option<Option<Slot>> {
     match HINTS.get(usize::try_from(fd).ok()?)?.load(Relaxed) {
         UNKNOWN => None,
         OTHER => Some(None),

@@ -142,7 +142,14 @@ fn numbers_are_the_programs() {
     // Somebody who closes what it does not know, and opens another file there.
     steps.all(&["osync", "write 3000", "write 3000", "close 4", "other"]);
     end_in_the_pool(&place, &mut steps, &["write 10"], 10);
+    // The same file, by a description that appends: what is written goes where it belongs.
+    steps.all(&["close 4", "otherappend", "seek 100"]);
+    assert_eq!(steps.ask("next"), "5");
+    end_in_the_pool(&place, &mut steps, &["seek 100", "write 10 81"], 10);
     steps.end();
+    let bytes = std::fs::read(place.path("h")).unwrap();
+    assert_eq!(bytes[99..111], *b"xQQQQQQQQQQx");
+    assert!(!bytes[111..].contains(&b'Q'));
 }
 
 /// A file that the process may no longer open is written to as ever.

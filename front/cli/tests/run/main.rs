@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 mod codes;
+mod counts;
 mod cuts;
 mod decisions;
 mod durable;

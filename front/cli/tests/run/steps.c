@@ -27,6 +27,27 @@ static void *large(void *unused) {
     return syscall(SYS_pwrite64, fd, bytes, sizeof bytes, 0L) == sizeof bytes ? NULL : stdout;
 }
 
+/* Many writes of 512 bytes: at the offset (w) or at places (p); in capitals with an fsync behind each. */
+static long many(const char *buf, long count, int kind) {
+    for (long n = 0; n < count; n++) {
+        long wrote = strchr("wW", kind) ? write(fd, buf, 512) : pwrite(fd, buf, 512, n * 512);
+        if (wrote != 512 || (strchr("WP", kind) && fsync(fd))) return -1;
+    }
+    return 0;
+}
+
+/* Files as SQLite's rollback journals are: made, synced twice, removed. */
+static long journals(const char *buf, long count) {
+    for (long n = 0; n < count; n++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s.%ld", name, n);
+        int new = open(path, O_RDWR | O_CREAT, 0644);
+        if (write(new, buf, 512) != 512 || fsync(new) || pwrite(new, buf, 12, 0) != 12 || fsync(new)) return -1;
+        if (close(new) || unlink(path)) return -1;
+    }
+    return 0;
+}
+
 static long step(const char *call, long a, long b) {
     char buf[65536];
     memset(buf, (int)b, sizeof buf);
@@ -38,6 +59,7 @@ static long step(const char *call, long a, long b) {
     if (!strcmp(call, "odsync")) return fd = open(name, O_RDWR | O_CREAT | O_DSYNC | O_CLOEXEC, 0644);
     if (!strcmp(call, "oappend")) return fd = open(name, O_RDWR | O_CREAT | O_SYNC | O_APPEND, 0644);
     if (!strcmp(call, "other")) return open(name, O_RDWR);
+    if (!strcmp(call, "otherappend")) return open(name, O_RDWR | O_APPEND);
     if (!strcmp(call, "flags")) return errno = fcntl(fd, F_GETFL), -1;
     if (!strcmp(call, "setfl")) return fcntl(fd, F_SETFL, a ? O_APPEND : 0);
     if (!strcmp(call, "offset")) return errno = (int)lseek(fd, 0, SEEK_CUR), -1;
@@ -57,6 +79,8 @@ static long step(const char *call, long a, long b) {
     if (!strcmp(call, "write")) return write(fd, buf, a) == a ? 0 : -1;
     if (!strcmp(call, "writev")) return writev(fd, (struct iovec[]){{buf, a / 2}, {buf, a - a / 2}}, 2) == a ? 0 : -1;
     if (!strcmp(call, "pwrite")) return pwrite(fd, buf, 100, a) == 100 ? 0 : -1;
+    if (!strcmp(call, "many")) return many(buf, a, (int)b);
+    if (!strcmp(call, "journals")) return journals(buf, a);
     if (!strcmp(call, "raw")) return syscall(SYS_pwrite64, fd, buf, 100L, a) == 100 ? 0 : -1;
     if (!strcmp(call, "fsync")) return fsync(fd);
     if (!strcmp(call, "fdatasync")) return fdatasync(fd);
