@@ -14,7 +14,7 @@ use ondol_env::apart::{Apart, shard_of};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use ondol_env::sync::{Arc, Mutex};
+use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -129,12 +129,13 @@ impl BufState {
     }
 
     /// Applies a handle's changes to `base`.
-    pub(crate) fn apply(&mut self, kind: Kind, base: Base, changes: &[Change], arena: &[u8], block_size: usize) {
+    pub(crate) fn apply(&mut self, kind: Kind, base: Base<'_>, changes: &[Change], arena: &[u8], block_size: usize) {
         self.kind = kind;
         let was_home = self.home;
         self.home &= (matches!(base, Base::Live) && changes.is_empty()) || plant::is(Defect::StaleHome);
         let new = match base {
             Base::Whole(bytes) => Some(bytes),
+            Base::Lent(bytes) => Some(bytes.into()),
             Base::Live if self.data.is_some() => None,
             Base::Live | Base::Zeros => Some(Block::zeros(block_size)),
         };
@@ -150,6 +151,12 @@ impl BufState {
                 c.apply(arena, bytes, &mut self.dirty);
             }
         }
+    }
+
+    /// All that it holds lies in a page, which the engine knows.
+    pub(crate) fn lies_in_page(&mut self, kind: Kind, block_size: usize) {
+        self.dirty.add(0..block_size as u32);
+        (self.kind, self.data, self.home) = (kind, None, true);
     }
 
     /// Puts derived values into `image`, which was taken from this block, and into the live bytes, which may be the same or
@@ -178,6 +185,17 @@ impl BufState {
 const SHARDS: usize = 1024;
 const ROOMY: usize = 16;
 const FEWEST_SHARDS: usize = 64;
+
+/// A shard of which nobody gets a buffer. Its lock comes before those of buffers.
+pub(crate) struct Closed<'c>(MutexGuard<'c, Shard>);
+
+impl Closed<'_> {
+    /// Whether only the cache and so many `others` have the buffer.
+    pub(crate) fn is_sole(&self, buf: &Arc<Buf>, others: usize) -> bool {
+        let is_here = self.0.map.get(&buf.block).is_some_and(|here| Arc::ptr_eq(here, buf));
+        is_here && Arc::strong_count(buf) == 1 + others
+    }
+}
 
 #[derive(Default)]
 struct Shard {
@@ -290,6 +308,11 @@ impl Cache {
     /// Whether the running or the committing transaction, or an open handle, has the block.
     pub(crate) fn is_running(&self, block: u64) -> bool {
         self.shard(block).lock().map.get(&block).is_some_and(|buf| Arc::strong_count(buf) > 1)
+    }
+
+    /// Has nobody get a buffer of the block's shard until the answer is dropped.
+    pub(crate) fn close(&self, block: u64) -> Closed<'_> {
+        Closed(self.shard(block).lock())
     }
 
     /// Gives up the bytes of a block that home has durably, or whose place is known otherwise, if they are still `image`, no record builds on what was there before and nobody may be about to change them: `others` hold the buffer beside the

@@ -219,7 +219,7 @@ pub trait Engine: Send + Sync {
 
     /// Takes a closed write set into the running transaction in one step, and with it the promise of `reserved`
     /// blocks. Not durable yet: see [`Engine::wait`].
-    fn publish(&self, set: WriteSet, reserved: u32) -> Tid;
+    fn publish(&self, set: WriteSet<'_>, reserved: u32) -> Tid;
 
     /// Writes data at byte `offset` within `block`, at once and outside any transaction. It is readable when this
     /// returns, durable before any transaction is that is committed later, and with the next [`Engine::wait`].

@@ -8,21 +8,23 @@ use std::collections::HashMap;
 
 /// What the changes of a block begin with.
 #[derive(Debug)]
-pub(crate) enum Base {
+pub(crate) enum Base<'d> {
     /// What it holds.
     Live,
     /// Zeros, whatever it held.
     Zeros,
     /// These bytes, whatever it held.
     Whole(Block),
+    /// As `Whole`, where whoever called has them.
+    Lent(&'d [u8]),
 }
 
 /// What one handle stages for one block.
 #[derive(Debug)]
-pub(crate) struct Staged {
+pub(crate) struct Staged<'d> {
     pub(crate) buf: Arc<Buf>,
     pub(crate) kind: Kind,
-    pub(crate) base: Base,
+    pub(crate) base: Base<'d>,
     /// Data in a block that this handle has allocated.
     pub(crate) newborn: bool,
     pub(crate) changes: Changes,
@@ -30,20 +32,45 @@ pub(crate) struct Staged {
     view: Option<Block>,
 }
 
-impl Staged {
+impl<'d> Staged<'d> {
     /// Forgets what was staged before.
-    fn start_from(&mut self, base: Base) {
+    fn start_from(&mut self, base: Base<'d>) {
         (self.base, self.view) = (base, None);
         self.changes.clear();
+    }
+
+    /// Copies what is lent.
+    pub(crate) fn own(&mut self) {
+        if let Base::Lent(bytes) = self.base {
+            self.base = Base::Whole(bytes.into());
+        }
+    }
+}
+
+impl Base<'_> {
+    /// All bytes of the block, where they are said.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Live | Self::Zeros => None,
+            Self::Whole(bytes) => Some(bytes),
+            Self::Lent(bytes) => Some(bytes),
+        }
     }
 }
 
 /// Everything a closed handle hands to its engine.
 #[derive(Debug, Default)]
-pub struct WriteSet {
+pub struct WriteSet<'d> {
     pub(crate) arena: Vec<u8>,
-    pub(crate) blocks: Vec<Staged>,
+    pub(crate) blocks: Vec<Staged<'d>>,
     pub(crate) freed: Vec<(Extent, Kind)>,
+}
+
+impl WriteSet<'_> {
+    /// Copies what is lent: for an engine that keeps it in memory.
+    pub(crate) fn own(&mut self) {
+        self.blocks.iter_mut().for_each(Staged::own);
+    }
 }
 
 /// One operation's changes, private until [`Handle::close`]. Dropping it changes nothing.
@@ -56,7 +83,7 @@ pub struct Handle<'e> {
     index: HashMap<u64, usize, crate::NumberHash>,
     /// The block that was read last: most are changed next.
     seen: Option<Arc<Buf>>,
-    set: WriteSet,
+    set: WriteSet<'e>,
     /// Blocks of the set that hold data which the engine may write home: they are promised less.
     newborn: u32,
 }
@@ -104,6 +131,11 @@ impl<'e> Handle<'e> {
     /// How many blocks of its promise this handle has used so far.
     pub fn used(&self) -> u32 {
         self.set.blocks.len() as u32 - self.newborn + self.engine.new_data_cost(self.newborn)
+    }
+
+    /// Bytes of a block.
+    pub fn block_size(&self) -> usize {
+        self.engine.cache().block_size()
     }
 
     /// Whether `block` is among them.
@@ -254,6 +286,17 @@ impl<'e> Handle<'e> {
         Ok(())
     }
 
+    /// As [`Handle::data`], or [`Handle::new_data`] if the handle has allocated the block, of all bytes of a block, which stay where they are until the handle is
+    /// closed or dropped: an engine that writes them where they stay copies them once, from there.
+    ///
+    /// # Errors
+    /// The handle's promise is used up.
+    pub fn lend(&mut self, block: u64, bytes: &'e [u8], is_new: bool) -> Result<()> {
+        let at = if is_new { self.stage_new(block)? } else { self.stage_block(block, Kind::DATA, true)? };
+        self.set.blocks[at].start_from(Base::Lent(bytes));
+        Ok(())
+    }
+
     /// Writes file data home before the commit. Legal only for blocks whose contents no committed state reaches: after
     /// a crash without the commit nobody can see them.
     ///
@@ -367,7 +410,7 @@ impl Drop for Handle<'_> {
     }
 }
 
-fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
+fn view<'s>(set: &'s mut WriteSet<'_>, at: usize, block_size: usize) -> &'s Block {
     let WriteSet { arena, blocks, .. } = set;
     let staged = &mut blocks[at];
     let Staged { buf, base, changes, view, .. } = staged;
@@ -376,6 +419,7 @@ fn view(set: &mut WriteSet, at: usize, block_size: usize) -> &Block {
             Base::Live => buf.snapshot(),
             Base::Zeros => Block::zeros(block_size),
             Base::Whole(bytes) => bytes.clone(),
+            Base::Lent(bytes) => (*bytes).into(),
         };
         if !changes.is_empty() {
             let bytes = base.make_mut();

@@ -60,7 +60,7 @@ impl Engine for ReadOnlyEngine {
         false
     }
     fn unreserve(&self, _blocks: u32) {}
-    fn publish(&self, _set: WriteSet, _reserved: u32) -> Tid {
+    fn publish(&self, _set: WriteSet<'_>, _reserved: u32) -> Tid {
         // No handle can be open: `reserve` refuses them all.
         Tid(0)
     }

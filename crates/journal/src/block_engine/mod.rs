@@ -322,7 +322,8 @@ impl Engine for BlockEngine {
         self.core.space.give_back(blocks);
     }
 
-    fn publish(&self, set: WriteSet, reserved: u32) -> Tid {
+    fn publish(&self, mut set: WriteSet<'_>, reserved: u32) -> Tid {
+        set.own();
         self.core.handles.fetch_add(1, Relaxed);
         let forget = |freed: &[(Extent, Kind)]| {
             let logged = may_be_logged(freed, self.core.journaled_data.load(SeqCst));
@@ -449,7 +450,7 @@ impl Engine for BlockEngine {
 
 impl BlockEngine {
     /// What [`Defect::TornPublish`] does: publishes half of the blocks, and returns the other half and its promise.
-    fn publish_half(&self, mut set: WriteSet, reserved: u32) -> (WriteSet, u32) {
+    fn publish_half<'d>(&self, mut set: WriteSet<'d>, reserved: u32) -> (WriteSet<'d>, u32) {
         let blocks = set.blocks.split_off(set.blocks.len() / 2);
         let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
         let log = self.core.log.as_ref();

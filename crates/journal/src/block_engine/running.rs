@@ -124,7 +124,7 @@ impl Running {
     /// the blocks that are new in it keep of the handle's promise, which for new data is what `log` says that it costs.
     pub(crate) fn publish(
         &self,
-        set: WriteSet,
+        set: WriteSet<'_>,
         block_size: usize,
         env: &dyn Env,
         forget: impl FnOnce(&[(Extent, Kind)]),

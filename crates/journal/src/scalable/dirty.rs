@@ -45,15 +45,15 @@ impl Dirty {
         &self.shards[shard_of(block, SHARDS)]
     }
 
-    /// The block has a record, and bytes in memory. Takes the place of a buffer of the same block that was freed.
-    pub(super) fn add(&self, buf: &Arc<Buf>) {
-        let old = self.shard(buf.block).lock().insert(buf.block, Entry { buf: buf.clone(), light: false, page: None });
+    /// The block has a record, and bytes in memory, or in `page`. Takes the place of a buffer of the same block that was freed.
+    pub(super) fn add(&self, buf: &Arc<Buf>, page: Option<u32>) {
+        let light = page.is_some();
+        let old = self.shard(buf.block).lock().insert(buf.block, Entry { buf: buf.clone(), light, page });
         if old.is_none() {
             self.added.add(1);
         }
-        if old.is_none_or(|old| old.light) {
-            self.heavy.add(1);
-        }
+        let was_heavy = old.is_some_and(|old| !old.light);
+        self.heavy.add(i64::from(!light) - i64::from(was_heavy));
     }
 
     /// Home has the block's bytes, or `page` if it is one, and the buffer has none any more.

@@ -47,7 +47,7 @@ impl Core {
         let home = match self.write_waiting(&pages::images(&waiting)) {
             Ok(()) => {
                 reach::hit(Place::WaitingHome);
-                pages.are_home(&waiting, |block, image| self.let_go(block, image, None));
+                pages.are_home(&waiting, |block, image| self.let_go(block, Some(image), None));
                 if !waiting.is_empty() {
                     self.home_works();
                 }
@@ -66,10 +66,10 @@ impl Core {
     }
 
     /// Memory need not have what home has, or `page`.
-    pub(super) fn let_go(&self, block: u64, image: &crate::Block, page: Option<u32>) {
+    pub(super) fn let_go(&self, block: u64, image: Option<&crate::Block>, page: Option<u32>) {
         // Beside the cache, those that have records hold it.
-        let gone = self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf, page));
-        reach::hit_if(gone, Place::LetGo);
+        let let_go = |image| self.cache.let_go(block, image, 1, |buf| self.dirty.lighten(buf, page));
+        reach::hit_if(image.is_some_and(let_go), Place::LetGo);
         if let (Some(home), Some(page), true) = (&self.home_pages, page, plant::is(Defect::RemapUncommitted)) {
             drop(home.remap(&[(block, page)]));
         }

@@ -134,7 +134,7 @@ impl Engine for ScalableEngine {
 
     fn unreserve(&self, _blocks: u32) {}
 
-    fn publish(&self, set: WriteSet, _reserved: u32) -> Tid {
+    fn publish(&self, set: WriteSet<'_>, _reserved: u32) -> Tid {
         let _one = self.one();
         // Where the log has failed the engine has stopped, which every wait reports.
         self.core.publish(set).unwrap_or(Tid(u64::MAX))

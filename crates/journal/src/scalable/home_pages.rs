@@ -1,7 +1,7 @@
 //! Free pages of the home for whole blocks of file data: what a record names there needs no copy home, but an entry of the home's map.
 
 use super::Core;
-use super::named::{Named, Naming, PART, bytes_in, whole};
+use super::named::{Image, Named, Naming, PART, bytes_in, whole};
 use super::record::{self, InPage};
 use crate::contract::Kind;
 use crate::handle::{Base, Staged};
@@ -78,18 +78,27 @@ impl HomePages {
 
 impl Core {
     /// Borrows pages for the blocks of file data of which much is written, also of those that build on what they held. What finds none goes into the record.
-    pub(super) fn name_home_pages<'p>(&self, home: &'p HomePages, arena: &[u8], blocks: &mut [Staged]) -> Naming<'p> {
-        let takes = |staged: &Staged| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged, true);
+    pub(super) fn name_home_pages<'p>(
+        &self,
+        home: &'p HomePages,
+        arena: &[u8],
+        blocks: &mut [Staged<'p>],
+    ) -> Naming<'p> {
+        let takes = |staged: &Staged<'_>| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged, true);
         let taking: Vec<usize> = (0..blocks.len()).filter(|n| takes(&blocks[*n])).collect();
         let pages = self.borrow(home, taking.len());
+        taking[pages.len()..].iter().for_each(|n| blocks[*n].own());
         let named = taking.into_iter().zip(pages).map(|(staged, page)| {
             let block = &mut blocks[staged];
             if matches!(block.base, Base::Live) {
                 // Whoever else could change it waits for a lock of its file.
                 block.base = Base::Whole(block.buf.snapshot());
             }
-            let image = whole(block, arena, self.block_size);
-            Named { staged, at: InPage { page, sum: record::sum(&image), or_home: false }, image }
+            let image = match block.base {
+                Base::Lent(bytes) if block.changes.is_empty() => Image::Lent(bytes),
+                _ => Image::Held(whole(block, arena, self.block_size)),
+            };
+            Named { staged, at: InPage { page, sum: record::sum(image.bytes()), or_home: false }, image }
         });
         Naming::in_home(home, named.collect())
     }

@@ -37,7 +37,7 @@ pub use recover::{Replayed, changed, recover};
 
 use crate::Block;
 use crate::block_engine::Config;
-use crate::cache::{Buf, Cache, Home};
+use crate::cache::{Buf, Cache, Closed, Home};
 use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
 use crate::handle::{Base, Staged};
 use crate::in_place::InPlace;
@@ -283,18 +283,33 @@ impl Core {
     }
 
     /// Applies one staged block to the live one, and fills in what its counters are then.
-    fn apply(&self, n: usize, staged: Staged, arena: &[u8], draft: &mut Draft) {
+    fn apply(&self, n: usize, staged: Staged<'_>, (arena, page): (&[u8], Option<u32>), draft: &mut Draft) {
         let Staged { buf, kind, base, changes, .. } = staged;
+        let closed = page.map(|page| (page, self.cache.close(buf.block)));
         let mut state = buf.state.lock();
         reach::hit_if(state.home, Place::LetGoChanged);
         // What home has is as good as what was before its record, which says all of it.
         let builds_on = matches!(base, Base::Live);
-        if state.logged.is_home() || state.home {
+        let is_held = !state.logged.is_home();
+        let begins = !is_held || state.home;
+        if begins {
             let before = if builds_on { state.image() } else { None };
             state.logged.set_before(before);
-            self.dirty.add(&buf);
         }
         state.logged.add(builds_on);
+        // This operation has the buffer, and those that have records.
+        let is_sole = |closed: &Closed<'_>| closed.is_sole(&buf, 1 + usize::from(is_held));
+        let needs_base = page.is_some() && state.logged.needs_base() && !plant::is(Defect::ForgottenBase);
+        reach::hit_if(needs_base, Place::BaseKept);
+        if let Some((page, _closed)) = closed.filter(|(_, closed)| !needs_base && is_sole(closed)) {
+            reach::hit(Place::LetGo);
+            state.lies_in_page(kind, self.block_size);
+            self.dirty.add(&buf, Some(page));
+            return;
+        }
+        if begins {
+            self.dirty.add(&buf, None);
+        }
         state.apply(kind, base, changes.as_slice(), arena, self.block_size);
         if draft.counters.iter().any(|counter| counter.staged == n) {
             draft.fill_in(n, &state.image().unwrap_or_default());
@@ -302,7 +317,7 @@ impl Core {
     }
 
     /// Locks the counters of a draft. They stay locked until its record is complete: who reads a counter then builds on what cannot be voided any more.
-    fn lock_counters(&self, draft: &Draft, blocks: &[Staged]) -> Vec<MutexGuard<'_, ()>> {
+    fn lock_counters(&self, draft: &Draft, blocks: &[Staged<'_>]) -> Vec<MutexGuard<'_, ()>> {
         let shard = |staged: usize| (blocks[staged].buf.block % COUNTERS as u64) as usize;
         let mut shards: Vec<usize> = draft.counters.iter().map(|counter| shard(counter.staged)).collect();
         shards.sort_unstable();
@@ -317,7 +332,7 @@ impl Core {
     fn draft(
         &self,
         arena: &[u8],
-        (blocks, named): (&[Staged], &[Named]),
+        (blocks, named): (&[Staged<'_>], &[Named<'_>]),
         freed: &[(Extent, Kind)],
     ) -> Result<(Draft, Vec<Arc<Buf>>)> {
         loop {
@@ -337,7 +352,10 @@ impl Core {
         }
     }
 
-    fn publish(&self, set: WriteSet) -> Result<Tid> {
+    fn publish(&self, mut set: WriteSet<'_>) -> Result<Tid> {
+        if self.home_pages.is_none() {
+            set.own();
+        }
         let WriteSet { arena, mut blocks, freed } = set;
         for (extent, _) in &freed {
             (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i));
@@ -350,16 +368,19 @@ impl Core {
         let (mut draft, dead) = self.draft(&arena, (&blocks, naming.as_slice()), &freed)?;
         let promise = self.promise(draft.bytes.len() as u64)?;
         let counters = self.lock_counters(&draft, &blocks);
-        naming.wait(&blocks);
+        naming.begin(&blocks);
         let bytes = draft.bytes.len() + naming.bytes();
+        let pages = self.or_abort(naming.store())?;
         // Who builds on this operation waits for one of its locks, and so claims later.
         let slot = promise.claim(draft.bytes.len() as u64);
         let numbers: Vec<u64> = naming.at_home().map(|n| blocks[n].buf.block).collect();
+        let mut lent = naming.lent().peekable();
         for (n, staged) in blocks.into_iter().enumerate() {
-            self.apply(n, staged, &arena, &mut draft);
+            let page = lent.next_if(|(staged, _)| *staged == n).map(|(_, page)| page);
+            self.apply(n, staged, (&arena, page), &mut draft);
         }
+        drop(lent);
         let nth = self.handles.add(1).cast_unsigned();
-        let pages = self.or_abort(naming.store())?;
         let position = self.or_abort(slot.complete_with(&draft.bytes, pages).map_err(JournalError::from))?;
         let much = naming.completed(position, &numbers, |block, image, page| self.let_go(block, image, page));
         self.need_no_more(&dead, position);
@@ -383,7 +404,7 @@ impl Core {
     }
 }
 
-fn is_changed(staged: &Staged) -> bool {
+fn is_changed(staged: &Staged<'_>) -> bool {
     !matches!(staged.base, Base::Live) || !staged.changes.is_empty()
 }
 

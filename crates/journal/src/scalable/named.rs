@@ -23,11 +23,36 @@ pub(super) const PART: usize = 4;
 
 /// A block that is staged, and its page.
 #[derive(Debug)]
-pub(super) struct Named {
+pub(super) struct Named<'d> {
     /// The block's place among those of the write set.
     pub(super) staged: usize,
     pub(super) at: InPage,
-    pub(super) image: Block,
+    pub(super) image: Image<'d>,
+}
+
+/// What lies in a page.
+#[derive(Debug)]
+pub(super) enum Image<'d> {
+    /// In memory, too.
+    Held(Block),
+    /// It is copied there from whoever called, and nowhere else.
+    Lent(&'d [u8]),
+}
+
+impl Image<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Held(image) => image,
+            Self::Lent(bytes) => bytes,
+        }
+    }
+
+    fn held(&self) -> Option<&Block> {
+        match self {
+            Self::Held(image) => Some(image),
+            Self::Lent(_) => None,
+        }
+    }
 }
 
 /// Pages that a record is to name. Dropped, nothing names them.
@@ -35,21 +60,24 @@ pub(super) struct Naming<'p> {
     pages: Option<&'p Pages>,
     /// Or pages of the home.
     home: Option<&'p HomePages>,
-    named: Vec<Named>,
+    named: Vec<Named<'p>>,
     waiting: Vec<Arc<Waiting>>,
     /// Somebody should look how much waits.
     much: bool,
+    /// The record has its place: what it names is given back by nobody but a checkpoint.
+    has_begun: bool,
 }
 
 impl Core {
     /// Finds pages for whole blocks of file data, as far as there are any.
-    pub(super) fn name_pages(&self, arena: &[u8], blocks: &mut [Staged]) -> Naming<'_> {
+    pub(super) fn name_pages<'p>(&'p self, arena: &[u8], blocks: &mut [Staged<'p>]) -> Naming<'p> {
         if let Some(home) = &self.home_pages {
             return self.name_home_pages(home, arena, blocks);
         }
         let mut naming = Naming::new(self.pages.as_ref(), None, Vec::new());
         let Some(pages) = naming.pages else { return naming };
-        let takes = |staged: &Staged| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged, false);
+        let takes =
+            |staged: &Staged<'_>| staged.kind == Kind::DATA && self.block_size <= PART * bytes_in(staged, false);
         let new = blocks.iter().filter(|staged| staged.newborn && takes(staged)).count();
         let all = blocks.iter().filter(|staged| takes(staged)).count();
         if all == 0 {
@@ -70,7 +98,7 @@ impl Core {
         for ((staged, block), page) in whole_ones.zip(pages.take(all)) {
             let image = whole(block, arena, self.block_size);
             let at = InPage { page, sum: record::sum(&image), or_home: block.newborn && are_to_wait };
-            naming.named.push(Named { staged, at, image });
+            naming.named.push(Named { staged, at, image: Image::Held(image) });
         }
         // The record takes them as its blocks come.
         naming.named.sort_unstable_by_key(|named| named.staged);
@@ -86,9 +114,9 @@ impl Core {
     fn write_new_home<'p>(
         &self,
         arena: &[u8],
-        blocks: &mut [Staged],
+        blocks: &mut [Staged<'_>],
         mut naming: Naming<'p>,
-        takes: &dyn Fn(&Staged) -> bool,
+        takes: &dyn Fn(&Staged<'_>) -> bool,
     ) -> Naming<'p> {
         let new = blocks.iter_mut().enumerate().filter(|(_, block)| block.newborn && takes(block));
         let mut images: Vec<(u64, Block, usize)> =
@@ -111,7 +139,7 @@ impl Core {
         images.sort_unstable_by_key(|(.., n)| *n);
         naming.named.extend(images.into_iter().map(|(_, image, staged)| {
             let at = InPage { page: NOWHERE, sum: record::sum(&image), or_home: true };
-            Named { staged, at, image }
+            Named { staged, at, image: Image::Held(image) }
         }));
         naming
     }
@@ -132,30 +160,32 @@ impl Core {
 }
 
 impl<'p> Naming<'p> {
-    fn new(pages: Option<&'p Pages>, home: Option<&'p HomePages>, named: Vec<Named>) -> Self {
-        Self { pages, home, named, waiting: Vec::new(), much: false }
+    fn new(pages: Option<&'p Pages>, home: Option<&'p HomePages>, named: Vec<Named<'p>>) -> Self {
+        Self { pages, home, named, waiting: Vec::new(), much: false, has_begun: false }
     }
 
     /// Pages of the home, which have the contents from the record on.
-    pub(super) fn in_home(home: &'p HomePages, named: Vec<Named>) -> Self {
+    pub(super) fn in_home(home: &'p HomePages, named: Vec<Named<'p>>) -> Self {
         Self::new(None, Some(home), named)
     }
 
-    pub(super) fn as_slice(&self) -> &[Named] {
+    pub(super) fn as_slice(&self) -> &[Named<'p>] {
         &self.named
     }
 
     /// Bytes that lie in pages.
     pub(super) fn bytes(&self) -> usize {
-        self.named.iter().map(|named| named.image.len()).sum()
+        self.named.iter().map(|named| named.image.bytes().len()).sum()
     }
 
-    /// What may wait does so from now on. The record is not complete yet.
-    pub(super) fn wait(&mut self, blocks: &[Staged]) {
+    /// The record gets its place next. What may wait does so from now on.
+    pub(super) fn begin(&mut self, blocks: &[Staged<'_>]) {
+        self.has_begun = true;
         let Some(pages) = self.pages else { return };
         let waits = || self.named.iter().filter(|named| named.at.or_home && named.at.page != NOWHERE);
         let block = |named: &Named| blocks[named.staged].buf.block;
-        let (waiting, much) = pages.wait(waits().map(|named| (named.at.page, block(named), named.image.clone())));
+        let images = waits().filter_map(|named| Some((named.at.page, block(named), named.image.held()?.clone())));
+        let (waiting, much) = pages.wait(images);
         for (named, waiting) in waits().zip(&waiting) {
             blocks[named.staged].buf.state.lock().logged.wait(waiting);
         }
@@ -174,12 +204,18 @@ impl<'p> Naming<'p> {
         if let Some(pages) = self.pages {
             at_once().for_each(|named| pages.is_stored(named.at.page));
         }
-        Ok(Some(area.write(at_once().map(|named| (named.at.page, &*named.image)))?))
+        Ok(Some(area.write(at_once().map(|named| (named.at.page, named.image.bytes())))?))
     }
 
     /// What lies where it stays when the record is complete: its operation has brought it home, or its page is one of the home.
-    fn in_place(&self) -> impl Iterator<Item = &Named> {
+    fn in_place(&self) -> impl Iterator<Item = &Named<'p>> {
         self.named.iter().filter(|named| named.at.page == NOWHERE || self.home.is_some())
+    }
+
+    /// What is lent: its places in the write set, in their order, and pages.
+    pub(super) fn lent(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let lent = self.named.iter().filter(|named| matches!(named.image, Image::Lent(_)));
+        lent.map(|named| (named.staged, named.at.page))
     }
 
     /// Places of that in the write set.
@@ -189,10 +225,14 @@ impl<'p> Naming<'p> {
 
     /// The record at `position` is complete: `told` gets what memory need not have any more, whose blocks are `at_home`, and the page that has it if it is not home. Returns
     /// whether somebody should look how much waits.
-    pub(super) fn completed(mut self, position: u64, at_home: &[u64], told: impl Fn(u64, &Block, Option<u32>)) -> bool {
+    pub(super) fn completed(
+        self,
+        position: u64,
+        at_home: &[u64],
+        told: impl Fn(u64, Option<&Block>, Option<u32>),
+    ) -> bool {
         let page = |named: &Named| self.home.map(|_| named.at.page);
-        at_home.iter().zip(self.in_place()).for_each(|(block, named)| told(*block, &named.image, page(named)));
-        self.named.clear();
+        at_home.iter().zip(self.in_place()).for_each(|(block, named)| told(*block, named.image.held(), page(named)));
         self.waiting.iter().for_each(|waiting| waiting.named_at(position));
         self.much
     }
@@ -200,18 +240,21 @@ impl<'p> Naming<'p> {
 
 impl Drop for Naming<'_> {
     fn drop(&mut self) {
-        // Where somebody waits and the record is not complete, the log has failed: nothing is handed out any more.
-        if let (Some(pages), true) = (self.pages, self.waiting.is_empty()) {
+        // Where it has its place and is not complete, the log has failed: nothing is handed out any more.
+        if self.has_begun {
+            return;
+        }
+        if let Some(pages) = self.pages {
             pages.give(&self.named.iter().map(|named| named.at.page).collect::<Vec<_>>());
         }
-        if let Some(home) = self.home.filter(|_| !self.named.is_empty()) {
+        if let Some(home) = self.home {
             home.give(&self.named.iter().map(|named| named.at.page).collect::<Vec<_>>());
         }
     }
 }
 
 /// Bytes that are written of a block; 0 of one that builds on what it held, unless these count, too.
-pub(super) fn bytes_in(staged: &Staged, on_old: bool) -> usize {
+pub(super) fn bytes_in(staged: &Staged<'_>, on_old: bool) -> usize {
     let changed = |change: &Change| match change {
         Change::Bytes { len, .. } => *len as usize,
         _ => 0,
@@ -220,14 +263,16 @@ pub(super) fn bytes_in(staged: &Staged, on_old: bool) -> usize {
         Base::Live if !on_old => 0,
         Base::Live | Base::Zeros => staged.changes.as_slice().iter().map(changed).sum(),
         Base::Whole(bytes) => bytes.len(),
+        Base::Lent(bytes) => bytes.len(),
     }
 }
 
 /// All of the block, which is what is staged from now on.
-pub(super) fn whole(staged: &mut Staged, arena: &[u8], block_size: usize) -> Block {
+pub(super) fn whole(staged: &mut Staged<'_>, arena: &[u8], block_size: usize) -> Block {
     let base = std::mem::replace(&mut staged.base, Base::Zeros);
     let mut image = match base {
         Base::Whole(bytes) => bytes,
+        Base::Lent(bytes) => bytes.into(),
         Base::Live | Base::Zeros => Block::zeros(block_size),
     };
     if !staged.changes.is_empty() {

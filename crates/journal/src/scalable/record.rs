@@ -74,7 +74,13 @@ pub(super) struct Counter {
 
 impl Draft {
     /// Of the blocks that are staged, those among them that a page holds, and the runs that are freed.
-    pub(super) fn new(arena: &[u8], blocks: &[Staged], freed: &[Extent], named: &[Named], block_size: usize) -> Self {
+    pub(super) fn new(
+        arena: &[u8],
+        blocks: &[Staged<'_>],
+        freed: &[Extent],
+        named: &[Named<'_>],
+        block_size: usize,
+    ) -> Self {
         let mut draft = Self { bytes: Vec::with_capacity(64 * (blocks.len() + 1)), counters: Vec::new() };
         if !freed.is_empty() {
             draft.entry(0, Kind::DATA, REVOKE, (freed.len() * RUN) as u32);
@@ -107,17 +113,17 @@ impl Draft {
     }
 
     /// All of a block, which lies in a page.
-    fn page(&mut self, staged: &Staged, at: InPage) {
+    fn page(&mut self, staged: &Staged<'_>, at: InPage) {
         self.entry(staged.buf.block, staged.kind, FRESH, (CHANGE + PAGE_BYTES) as u32);
         self.change(PAGE, if at.or_home { OR_HOME } else { 0 }, at.page);
         self.bytes.extend_from_slice(&u64::from(at.sum).to_le_bytes());
     }
 
-    fn block(&mut self, n: usize, staged: &Staged, arena: &[u8], block_size: usize) {
+    fn block(&mut self, n: usize, staged: &Staged<'_>, arena: &[u8], block_size: usize) {
         let fresh = if matches!(staged.base, Base::Live) { 0 } else { FRESH };
         let (from, counted) = (self.bytes.len(), self.counters.len());
         self.entry(staged.buf.block, staged.kind, fresh, 0);
-        if let Base::Whole(bytes) = &staged.base {
+        if let Some(bytes) = staged.base.bytes() {
             self.change(BYTES, 0, bytes.len() as u32);
             self.bytes.extend_from_slice(bytes);
         }
@@ -153,10 +159,10 @@ impl Draft {
     }
 
     /// Many small changes as two blocks: which bits they concern, and what these are.
-    fn patch(&mut self, n: usize, staged: &Staged, arena: &[u8], block_size: usize) {
+    fn patch(&mut self, n: usize, staged: &Staged<'_>, arena: &[u8], block_size: usize) {
         let (mut concerned, mut values) = (vec![0; block_size], vec![0; block_size]);
         let mut touched = Ranges::default();
-        if let Base::Whole(bytes) = &staged.base {
+        if let Some(bytes) = staged.base.bytes() {
             concerned.fill(0xFF);
             values.copy_from_slice(bytes);
         }

@@ -8,10 +8,13 @@ use ondol_journal::{Extent, JournalError, Kind};
 
 pub(crate) const DATA: u64 = HOME + 100;
 
-/// Puts data over `len` blocks from `start` on, each full of its `byte`, and says so in [`HOME`].
+/// Puts data over `len` blocks from `start` on, each full of its `byte`, and says so in [`HOME`]. Every other block is lent.
 pub(crate) fn write(b: &Bench, start: u64, len: u64, byte: u8) {
+    let bytes = [byte; BLOCK];
     let mut h = b.handle(len as u32 + 1);
-    (start..start + len).for_each(|block| h.data(block, 0, &[byte; BLOCK]).unwrap());
+    for block in start..start + len {
+        if block % 2 == 0 { h.lend(block, &bytes, false).unwrap() } else { h.data(block, 0, &bytes).unwrap() }
+    }
     h.write(HOME, META, 0, &[byte]).unwrap();
     h.close();
 }
@@ -240,4 +243,87 @@ fn what_a_short_write_builds_on_is_not_forgotten() {
         all[100..200].fill(2);
         assert!(found == all, "{later} {then}: {:?} .. {:?}", &found[..4], &found[98..104]);
     }
+}
+
+/// An operation sees what it was lent, and its own changes of it; what it does not close leaves nothing behind.
+#[test]
+fn lent_bytes_are_a_block_of_their_operation() {
+    let (b, bytes) = (bench(&USUAL), [7; BLOCK]);
+    let mut h = b.handle(2);
+    h.lend(DATA, &bytes, false).unwrap();
+    assert!(h.read(DATA, Kind::DATA).unwrap()[..] == bytes);
+    h.data(DATA, 10, &[8; 20]).unwrap();
+    h.lend(DATA + 1, &bytes, true).unwrap();
+    let mut changed = bytes;
+    changed[10..30].fill(8);
+    assert!(h.read(DATA, Kind::DATA).unwrap()[..] == changed);
+    drop(h);
+    assert_eq!((lent(&b), read(&b, DATA)[0]), (0, 0));
+    let mut h = b.handle(3);
+    h.lend(DATA, &bytes, false).unwrap();
+    h.data(DATA, 10, &[8; 20]).unwrap();
+    h.lend(DATA + 1, &bytes, true).unwrap();
+    // The last word counts.
+    h.data(DATA + 2, 0, &[1; BLOCK]).unwrap();
+    h.lend(DATA + 2, &bytes, false).unwrap();
+    h.close();
+    let is_there = |read: &dyn Fn(u64) -> Vec<u8>| {
+        assert!(read(DATA) == changed && read(DATA + 1) == bytes && read(DATA + 2) == bytes);
+    };
+    is_there(&|block| read(&b, block));
+    b.sync();
+    let after = b.crashed(&USUAL);
+    is_there(&|block| {
+        let mut found = vec![0; BLOCK];
+        after.read(block * BLOCK as u64, &mut found).unwrap();
+        found
+    });
+    b.engine.checkpoint_all().unwrap();
+    is_there(&|block| read(&b, block));
+}
+
+/// What was there before stays in memory where a record of the block builds on it, and where another operation has the block.
+#[test]
+fn lent_bytes_are_kept_where_memory_needs_them() {
+    let (b, bytes) = (bench(&SMALL), [9; BLOCK]);
+    write(&b, DATA, 3, 1);
+    b.sync();
+    b.engine.checkpoint_all().unwrap();
+    let mut h = b.handle(1);
+    h.data(DATA, 5, &[2; 20]).unwrap();
+    h.close();
+    let mut other = b.handle(2);
+    other.data(DATA + 1, 100, &[3; 20]).unwrap();
+    let mut h = b.handle(3);
+    (0..3).for_each(|n| h.lend(DATA + n, &bytes, false).unwrap());
+    h.close();
+    assert!((0..3).all(|n| read(&b, DATA + n) == bytes));
+    other.close();
+    let mut changed = bytes;
+    changed[100..120].fill(3);
+    let is_right = || assert!(read(&b, DATA) == bytes && read(&b, DATA + 1) == changed && read(&b, DATA + 2) == bytes);
+    is_right();
+    b.sync();
+    let after = b.crashed(&SMALL);
+    let mut found = vec![0; BLOCK];
+    after.read((DATA + 1) * BLOCK as u64, &mut found).unwrap();
+    assert!(found == changed && byte_at(&*after, DATA) == 9);
+    b.engine.checkpoint_all().unwrap();
+    is_right();
+}
+
+/// Without a page to lend, lent bytes go into the record.
+#[test]
+fn lent_bytes_need_no_page() {
+    let (b, bytes) = (bench(&USUAL), [4; BLOCK]);
+    let lender = b.store.lender().unwrap();
+    let taken = lender.lend(lender.most_lent()).unwrap().unwrap();
+    let mut h = b.handle(2);
+    h.lend(DATA, &bytes, false).unwrap();
+    h.lend(DATA + 1, &bytes, true).unwrap();
+    h.close();
+    b.sync();
+    assert!(read(&b, DATA) == bytes && read(&b, DATA + 1) == bytes);
+    assert_eq!((byte_at(&*b.crashed(&USUAL), DATA), lent(&b)), (4, taken.len() as u64));
+    lender.give(&taken);
 }

@@ -17,6 +17,7 @@ type Said = Arc<Mutex<[u8; 3]>>;
 
 /// Write `n` of a block that has been filled with 1: parts of it, or all.
 fn write(b: &Bench, block: u64, n: u8) {
+    let all = [10 + n; BLOCK];
     let mut h = b.handle(1);
     match (block, n) {
         // Short ones build on what is there.
@@ -24,7 +25,7 @@ fn write(b: &Bench, block: u64, n: u8) {
         // A short one, then pages.
         (1, 1) => h.data(DATA + 1, 100, &[10 + n; 100]).unwrap(),
         (1, _) => h.data(DATA + 1, 0, &[10 + n; 2000]).unwrap(),
-        _ => h.data(DATA + 2, 0, &[10 + n; BLOCK]).unwrap(),
+        _ => h.lend(DATA + 2, &all, false).unwrap(),
     }
     h.close();
 }

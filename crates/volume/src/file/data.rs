@@ -8,7 +8,9 @@ use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use ondol_format::Inode;
 use ondol_format::inode::InodeFlags;
+use ondol_journal::Handle;
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// Inodes whose data once went through the journal by their flag, since the volume was opened. It goes on doing so, with the
 /// flag or without: an older image in the log must not come home over bytes that were written there since.
@@ -34,6 +36,33 @@ impl OnceJournaled {
 
     fn contains(&self, ino: Ino) -> bool {
         self.any.load(SeqCst) && !plant::is(Defect::ForgottenFlag) && self.inodes.lock().contains(&ino)
+    }
+}
+
+/// What is written, by an operation of lifetime `'v`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bytes<'v, 'b> {
+    /// It stays where it is as long as the operation: whole blocks need no copy before the journal's.
+    Lent(&'v [u8]),
+    /// It is copied at once.
+    Passing(&'b [u8]),
+}
+
+impl<'v, 'b> Bytes<'v, 'b> {
+    /// The bytes, as long as this call.
+    pub(super) fn now(&self) -> &[u8] {
+        match self {
+            Self::Lent(bytes) => bytes,
+            Self::Passing(bytes) => bytes,
+        }
+    }
+
+    /// Some of them.
+    pub(super) fn part(self, range: Range<usize>) -> Self {
+        match self {
+            Self::Lent(bytes) => Self::Lent(&bytes[range]),
+            Self::Passing(bytes) => Self::Passing(&bytes[range]),
+        }
     }
 }
 
@@ -83,28 +112,28 @@ fn to_journal(op: &Op<'_>, ino: Ino) -> Result<bool> {
 ///
 /// # Errors
 /// The store's failure.
-pub(super) fn overwrite(op: &mut Op<'_>, ino: Ino, start: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+pub(super) fn overwrite<'v>(op: &mut Op<'v>, ino: Ino, start: u64, offset: usize, bytes: Bytes<'v, '_>) -> Result<()> {
     let block_size = op.vol().shared.sb.block_size() as usize;
     let (start, offset) = (start + (offset / block_size) as u64, offset % block_size);
     let journaled = to_journal(op, ino)?;
     if !journaled && !op.vol().engine.takes_new_data() {
-        return op.write_over(start, offset, bytes);
+        return op.write_over(start, offset, bytes.now());
     }
     // Consecutive blocks that go home do so as one.
     let mut home: Option<(u64, usize, usize)> = None;
     let mut done = 0;
     for (block, at, part) in parts(block_size, start, offset, bytes) {
-        if journaled || op.takes_over(block, bytes.len()) {
+        if journaled || op.takes_over(block, bytes.now().len()) {
             if let Some((first, at, from)) = home.take() {
-                op.write_over(first, at, &bytes[from..done])?;
+                op.write_over(first, at, &bytes.now()[from..done])?;
             }
-            op.handle()?.data(block, at, part)?;
+            stage(op.handle()?, (block, at), part, How::Over)?;
         } else if home.is_none() {
             home = Some((block, at, done));
         }
-        done += part.len();
+        done += part.now().len();
     }
-    home.map_or(Ok(()), |(first, at, from)| op.write_over(first, at, &bytes[from..]))
+    home.map_or(Ok(()), |(first, at, from)| op.write_over(first, at, &bytes.now()[from..]))
 }
 
 /// Whether no committed state reaches what blocks held that an operation allocates. Those of a cluster that stays in use may hold such.
@@ -126,23 +155,24 @@ pub(super) enum Before {
 ///
 /// # Errors
 /// The store's failure.
-pub(super) fn fill(
-    op: &mut Op<'_>,
+pub(super) fn fill<'v>(
+    op: &mut Op<'v>,
     ino: Ino,
     (run, before): ((u64, u32), Before),
     offset: usize,
-    bytes: &[u8],
+    bytes: Bytes<'v, '_>,
 ) -> Result<()> {
     let (start, blocks) = run;
     let block_size = op.vol().shared.sb.block_size() as usize;
     if to_journal(op, ino)? || op.vol().engine.takes_new_data() {
         let newborn = before == Before::Free && is_newborn(op.vol());
+        let how = if newborn { How::New } else { How::Fresh };
         for (block, at, part) in parts(block_size, start, offset, bytes) {
-            let handle = op.handle()?;
-            if newborn { handle.new_data(block, at, part)? } else { handle.fresh_data(block, at, part)? }
+            stage(op.handle()?, (block, at), part, how)?;
         }
         return Ok(());
     }
+    let bytes = bytes.now();
     let tail = blocks as usize * block_size - offset - bytes.len();
     // The first and the last block are padded with zeros; what lies between goes as it is.
     let head_len = if offset > 0 { (block_size - offset).min(bytes.len()) } else { 0 };
@@ -171,13 +201,42 @@ pub(super) fn fill(
 /// # Errors
 /// The store's failure.
 pub(super) fn zero(op: &mut Op<'_>, ino: Ino, block: u64, from: usize, to: usize) -> Result<()> {
-    if from < to { overwrite(op, ino, block, from, &vec![0; to - from]) } else { Ok(()) }
+    if from < to { overwrite(op, ino, block, from, Bytes::Passing(&vec![0; to - from])) } else { Ok(()) }
 }
 
 /// `bytes` at byte `offset` of block `start`, block by block.
-fn parts(block_size: usize, start: u64, offset: usize, bytes: &[u8]) -> impl Iterator<Item = (u64, usize, &[u8])> {
-    let first = (block_size - offset).min(bytes.len());
-    let (head, rest) = bytes.split_at(first);
-    let whole = rest.chunks(block_size).zip(start + 1..).map(|(part, block)| (block, 0, part));
-    std::iter::once((start, offset, head)).filter(|(.., head)| !head.is_empty()).chain(whole)
+fn parts<'v, 'b>(
+    block_size: usize,
+    start: u64,
+    offset: usize,
+    bytes: Bytes<'v, 'b>,
+) -> impl Iterator<Item = (u64, usize, Bytes<'v, 'b>)> {
+    let len = bytes.now().len();
+    let first = (block_size - offset).min(len);
+    let whole = (first..len).step_by(block_size).zip(start + 1..);
+    let whole = whole.map(move |(at, block)| (block, 0, bytes.part(at..len.min(at + block_size))));
+    std::iter::once((start, offset, bytes.part(0..first))).filter(move |_| first > 0).chain(whole)
+}
+
+/// What a block that is staged held.
+#[derive(Clone, Copy)]
+enum How {
+    /// It is written over.
+    Over,
+    /// Nothing to be seen.
+    Fresh,
+    /// The operation has allocated it.
+    New,
+}
+
+fn stage<'v>(handle: &mut Handle<'v>, (block, at): (u64, usize), part: Bytes<'v, '_>, how: How) -> Result<()> {
+    match (part, how) {
+        (Bytes::Lent(whole), _) if whole.len() == handle.block_size() => {
+            handle.lend(block, whole, matches!(how, How::New))?;
+        }
+        (_, How::Over) => handle.data(block, at, part.now())?,
+        (_, How::Fresh) => handle.fresh_data(block, at, part.now())?,
+        (_, How::New) => handle.new_data(block, at, part.now())?,
+    }
+    Ok(())
 }

@@ -86,7 +86,7 @@ pub(super) fn unfold(op: &mut Op<'_>, ino: Ino) -> Result<()> {
         return Ok(());
     }
     let got = mapping::fill_hole(op, ino, 0, 1, false)?;
-    data::fill(op, ino, ((got.start, 1), Before::Free), 0, &contents)
+    data::fill(op, ino, ((got.start, 1), Before::Free), 0, data::Bytes::Passing(&contents))
 }
 
 /// What [`unfold`] takes: the inode, and if it holds anything, a block for that.

@@ -5,7 +5,7 @@
 //!   many           a file without a name takes whole units, in as many operations as that is  ──▶  one exchange
 //! ```
 
-use super::data;
+use super::data::{self, Bytes};
 use super::exchange::check_exchangeable;
 use super::plan::{check_changeable, plan_write};
 use super::write::{Times, do_write};
@@ -225,14 +225,14 @@ fn lay_over(buf: &mut [u8], from: u64, (offset, bytes): &(u64, &[u8])) {
 }
 
 /// Stages all parts; what the operation must be begun with where it has too little.
-fn put_parts(op: &mut Op<'_>, ino: Ino, parts: Parts<'_, '_>) -> Result<Option<Cost>> {
+fn put_parts<'v>(op: &mut Op<'v>, ino: Ino, parts: Parts<'_, 'v>) -> Result<Option<Cost>> {
     for (offset, bytes) in parts {
         let inode = op.inode(ino)?.clone();
         let (cost, _) = plan_write(op, ino, &inode, *offset, bytes.len())?;
         if let Some(more) = op.grant(cost)? {
             return Ok(Some(more));
         }
-        do_write(op, ino, *offset, bytes)?;
+        do_write(op, ino, *offset, Bytes::Lent(bytes))?;
     }
     Ok(None)
 }

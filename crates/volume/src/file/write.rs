@@ -1,6 +1,6 @@
 //! Write and append.
 
-use super::data::Before;
+use super::data::{Before, Bytes};
 use super::plan::{check_changeable, is_atomic, max_size, plan_write};
 use super::{Mapped, data, inline, mapping, tree};
 use crate::inline::is_inline;
@@ -137,7 +137,7 @@ impl Volume {
         }
         let before = (inode.mtime, inode.ctime);
         let mut op = Op::begin(self, vec![guard], cost)?;
-        do_write(&mut op, ino, offset, &bytes[..n])?;
+        do_write(&mut op, ino, offset, Bytes::Lent(&bytes[..n]))?;
         if times == Times::Keep {
             let inode = op.inode_mut(ino)?;
             (inode.mtime, inode.ctime) = before;
@@ -222,14 +222,14 @@ pub(super) fn place(block_size: u64, byte: u64) -> Result<(u32, usize)> {
 ///
 /// # Errors
 /// As [`Volume::write`].
-pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
+pub(crate) fn do_write<'v>(op: &mut Op<'v>, ino: Ino, offset: u64, bytes: Bytes<'v, '_>) -> Result<()> {
     let block_size = u64::from(op.vol().shared.sb.block_size());
-    let size = op.inode(ino)?.size;
+    let (size, total) = (op.inode(ino)?.size, bytes.now().len());
     check_changeable(ino, op.inode(ino)?, true)?;
     let most = max_size(op.vol(), op.inode(ino)?);
-    let end = offset.checked_add(bytes.len() as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
+    let end = offset.checked_add(total as u64).filter(|&e| e <= most).ok_or(Error::FileTooBig)?;
     if is_inline(op.inode(ino)?) {
-        if inline::write(op, ino, offset, bytes)? {
+        if inline::write(op, ino, offset, bytes.now())? {
             return touch(op, ino);
         }
         inline::unfold(op, ino)?;
@@ -238,28 +238,28 @@ pub(crate) fn do_write(op: &mut Op<'_>, ino: Ino, offset: u64, bytes: &[u8]) -> 
         zero_behind(op, ino, size)?;
     }
     let (mut done, mut mapped) = (0, false);
-    while done < bytes.len() {
-        let rest = &bytes[done..];
+    while done < total {
+        let rest = total - done;
         let (at, skip) = place(block_size, offset + done as u64)?;
-        let blocks = (skip + rest.len()).div_ceil(block_size as usize) as u32;
+        let blocks = (skip + rest).div_ceil(block_size as usize) as u32;
         let run = mapping::map(op, ino, at)?;
         let len = run.len.min(blocks);
-        let part = |len: u32| &rest[..(len as usize * block_size as usize - skip).min(rest.len())];
+        let end_of = |len: u32| done + (len as usize * block_size as usize - skip).min(rest);
         mapped |= !matches!(run.what, Mapped::Written(_));
-        done += match run.what {
+        done = match run.what {
             Mapped::Written(start) => {
-                data::overwrite(op, ino, start, skip, part(len))?;
-                part(len).len()
+                data::overwrite(op, ino, start, skip, bytes.part(done..end_of(len)))?;
+                end_of(len)
             }
             Mapped::Unwritten(start) => {
-                data::fill(op, ino, ((start, len), Before::Unseen), skip, part(len))?;
+                data::fill(op, ino, ((start, len), Before::Unseen), skip, bytes.part(done..end_of(len)))?;
                 convert_all(op, ino, at, at + len)?;
-                part(len).len()
+                end_of(len)
             }
             Mapped::Hole => {
                 let got = mapping::fill_hole(op, ino, at, len, false)?;
-                data::fill(op, ino, ((got.start, got.len), Before::Free), skip, part(got.len))?;
-                part(got.len).len()
+                data::fill(op, ino, ((got.start, got.len), Before::Free), skip, bytes.part(done..end_of(got.len)))?;
+                end_of(got.len)
             }
         };
     }

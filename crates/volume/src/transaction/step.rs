@@ -9,6 +9,7 @@ use crate::dir::ops::{
     Circle, Names, do_create, do_link, do_rename, do_unlink, find, plain, plan_create, plan_link, plan_rename,
     plan_unlink,
 };
+use crate::file::data::Bytes;
 use crate::file::plan;
 use crate::file::truncate::{do_set_size, set_size_cost};
 use crate::file::write::do_write;
@@ -106,7 +107,7 @@ impl Attempt<'_, '_> {
         }
         let (cost, _) = plan::plan_write(&mut self.op, ino, &inode, offset, bytes.len())?;
         self.grant(cost)?;
-        Ok(do_write(&mut self.op, ino, offset, bytes)?)
+        Ok(do_write(&mut self.op, ino, offset, Bytes::Passing(bytes))?)
     }
 
     fn set_len(&mut self, at: &Trail, size: u64) -> Tried<()> {

@@ -100,7 +100,7 @@ pub(super) fn create(op: &mut Op<'_>, owner: Ino, value: &[u8]) -> Result<(Ino, 
     (inode.uid, inode.gid) = (uid, gid);
     init_value_inode(inode, hash);
     file::init_mapping(vol, inode);
-    file::write::do_write(op, ino, 0, value)?;
+    file::write::do_write(op, ino, 0, file::data::Bytes::Passing(value))?;
     set_value_refs(op.inode_mut(ino)?, 0);
     Ok((ino, hash))
 }
