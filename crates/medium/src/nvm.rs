@@ -85,7 +85,9 @@ impl Nvm {
         let pages = len.max(1).checked_next_multiple_of(PAGE).and_then(|len| usize::try_from(len).ok());
         match pages.ok_or(rustix::io::Errno::NOMEM).and_then(Map::memory) {
             Ok((file, map)) => {
-                Ok(Self { file: Some(file), ..Self::new(name, map, MediumKind::Memory, Domain::Volatile) })
+                let mut nvm = Self::new(name, map, MediumKind::Memory, Domain::Volatile);
+                nvm.file = Some(file);
+                Ok(nvm)
             }
             Err(e) => Err(NvmError::Open { what: "map", name, source: e.into() }),
         }
@@ -426,6 +428,16 @@ impl Nvm {
 
     fn poisoned_line(&self, offset: u64) -> NvmError {
         NvmError::Poisoned { name: self.name.clone(), offset }
+    }
+}
+
+impl Drop for Nvm {
+    /// Unmapping and closing alone would leave the lock to children that have not called exec yet. Who stores jointly has it as long as something is mapped.
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // If this fails, closing does it.
+            let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+        }
     }
 }
 

@@ -31,6 +31,8 @@ struct Due {
     incarnation: u64,
     /// What was in the page cache before anything is synced for it.
     last: u64,
+    /// Device number when it was opened: a copy of a file system has its identity, too.
+    dev: u64,
     identity: Identity,
 }
 
@@ -116,13 +118,13 @@ impl Drain {
     fn sync(&mut self, slot: &Slot<'_>, incarnation: u64, drained: &mut Drained) -> Result<Option<Due>> {
         let key = (slot.index, incarnation);
         let last = slot.load(slot::LAST)?;
-        let Some((_, _, identity)) = slot.identity()?.filter(|(named, ..)| *named == incarnation) else {
+        let Some((_, dev, identity)) = slot.identity()?.filter(|(named, ..)| *named == incarnation) else {
             drained.live += 1;
             return Ok(None);
         };
         let found = self.files.remove(&key);
         let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, &identity)) };
-        let due = Due { slot: slot.index, incarnation, last, identity };
+        let due = Due { slot: slot.index, incarnation, last, dev, identity };
         let Some(file) = file else { return Ok(Some(due)) };
         self.synced(&due, file.sync_all(), drained)?;
         self.files.insert(key, file);
@@ -131,9 +133,9 @@ impl Drain {
 
     /// Syncs everything on the file systems of files that cannot be found, once for all files of each: their names are gone, or they have others that we cannot know. The loss of a name is synced, too.
     fn sync_missing(&mut self, missing: Vec<Due>, drained: &mut Drained) -> Result<()> {
-        let mut by_system = BTreeMap::<u64, Vec<Due>>::new();
+        let mut by_system = BTreeMap::<(u64, u64), Vec<Due>>::new();
         for file in missing {
-            by_system.entry(file.identity.fsid).or_default().push(file);
+            by_system.entry((file.dev, file.identity.fsid)).or_default().push(file);
         }
         for files in by_system.into_values() {
             let Some(dir) = files.iter().find_map(|file| recover::beside_it(&file.identity)) else {

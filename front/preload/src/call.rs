@@ -162,6 +162,8 @@ impl Call for FdCall<'_> {
 
     fn cursor(&self) -> Option<u64> {
         if self.modes() & libc::O_DSYNC != 0 {
+            // Before the next one, which would take the mask of this for the program's.
+            drop(self.seen.quiet.take());
             self.seen.quiet.set(Some(Quiet::new()));
         }
         u64::try_from(system!(libc::SYS_lseek, self.fd, 0i64, libc::SEEK_CUR)).ok()
