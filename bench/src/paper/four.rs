@@ -39,7 +39,7 @@ pub(super) fn run(args: &PaperArgs) -> Result<(), BenchError> {
         figures::FIGURES.iter().filter(|figure| args.figure.is_none_or(|n| figure.number == n)).collect();
     if figures.is_empty() {
         return Err(BenchError::Usage(
-            "bench paper 4: there are figures 1 to 6, and 7 for what the paper has not".into(),
+            "bench paper 4: there are figures 1 to 6, and 7 and 8 for what the paper has not".into(),
         ));
     }
     let interrupt = Interrupt::catch()?;

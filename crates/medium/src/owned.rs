@@ -22,7 +22,7 @@ pub struct Ownership {
 pub struct Owned {
     /// Given back before the pages are.
     stretch: Stretch,
-    held: Ownership,
+    _held: Ownership,
     _mappings: Mappings,
 }
 
@@ -49,15 +49,14 @@ impl Ownership {
         Ok(Some(held))
     }
 
-    /// Whether pages of this medium can be somebody's memory at all: they can be pinned and mapped again, and nobody else stores to them.
-    pub fn is_possible(nvm: &Nvm) -> bool {
-        let is_mappable = nvm.file().is_some() && rustix::param::page_size() as u64 == PAGE;
-        is_mappable && nvm.pinnable().is_some() && !nvm.is_read_only()
+    /// Makes all of them zeros, and whole again what they had lost.
+    pub fn clear(&mut self) {
+        self.runs.iter().for_each(|run| self.nvm.clear(run.clone()));
     }
 
-    /// Maps them, one behind the other. `None`: the process or the kernel has no more mappings, or the medium cannot be mapped in such pieces.
+    /// Maps them, one behind the other. `None`: the process or the kernel has no more mappings, or the medium cannot be mapped again, or not in such pieces.
     pub fn map(self) -> Option<Owned> {
-        let file = self.nvm.file()?;
+        let file = self.nvm.file().filter(|_| rustix::param::page_size() as u64 == PAGE)?;
         let len = usize::try_from(self.runs.iter().map(|run| run.end - run.start).sum::<u64>()).ok()?;
         let mappings = Mappings::take(2 * self.runs.len() as u64)?;
         let mut stretch = Stretch::reserve(len, self.runs.first()?.start).ok()?;
@@ -68,14 +67,7 @@ impl Ownership {
             at += len;
         }
         stretch.keep_from_children().ok()?;
-        Some(Owned { stretch, held: self, _mappings: mappings })
-    }
-}
-
-impl Owned {
-    /// Makes all of it zeros, and whole again what it had lost.
-    pub fn clear(&mut self) {
-        self.held.runs.iter().for_each(|run| self.held.nvm.clear(run.clone()));
+        Some(Owned { stretch, _held: self, _mappings: mappings })
     }
 }
 

@@ -67,6 +67,11 @@ impl Nvm {
         Ok(Some(pinned))
     }
 
+    /// Whether pages can be pinned at all: a pool has an area of them, and nobody else stores to the medium.
+    pub fn can_pin(&self) -> bool {
+        self.pinnable().is_some() && !self.is_read_only()
+    }
+
     /// Whether some page that has one of these bytes is pinned.
     pub fn is_pinned(&self, offset: u64, len: u64) -> bool {
         self.pinnable().is_some_and(|pages| pages.has_pinned(&(offset..offset.saturating_add(len))))

@@ -187,9 +187,9 @@ fn an_owned_page_is_memory_and_nothing_to_others() {
     (0..5).for_each(|page| fill(nvm, at + page * PAGE, 7).unwrap());
     nvm.poison(at + 3 * PAGE + 64);
     let runs = [at + 3 * PAGE..at + 4 * PAGE, at..at + 2 * PAGE];
-    let mut owned = own(nvm, &runs).unwrap();
-    assert_eq!(owned[PAGE as usize], 7);
-    owned.clear();
+    let mut ownership = Ownership::new(nvm, &runs).unwrap().unwrap();
+    ownership.clear();
+    let mut owned = ownership.map().unwrap();
     assert!(owned.len() == 3 * PAGE as usize && owned.iter().all(|byte| *byte == 0));
     assert!(nvm.poisoned().is_empty(), "what is owned is whole");
     owned.iter_mut().enumerate().for_each(|(n, byte)| *byte = (n % 251) as u8);

@@ -48,8 +48,8 @@ impl PageTable {
     pub(crate) fn own_blocks(&self, blocks: &[Range<u64>]) -> Result<Own> {
         self.may_change()?;
         blocks.iter().filter(|run| !run.is_empty()).try_for_each(|run| self.in_range(run.end - 1, 0, 0))?;
-        if !Ownership::is_possible(&self.nvm) {
-            return Ok(Own::Refused("others may store to the pool, or it cannot be mapped again"));
+        if !self.nvm.can_pin() {
+            return Ok(Own::Refused("others may store to the pool"));
         }
         // What is late has two pages, or an old one that its block gives up.
         self.persist()?;
@@ -81,14 +81,13 @@ impl PageTable {
         let ownership = Ownership::new(&self.nvm, &runs)?;
         drop(state);
         // Somebody has begun to read one of them in place.
-        let Some(ownership) = ownership else { return Ok(Own::Busy(Vec::new())) };
+        let Some(mut ownership) = ownership else { return Ok(Own::Busy(Vec::new())) };
+        ownership.clear();
         hands.owned = ownership.map();
-        let Some(owned) = &mut hands.owned else {
-            let why =
-                "the system gives no more mappings; `ondol pool flatten` puts pages side by side, which then need one";
+        if hands.owned.is_none() {
+            let why = "they cannot be mapped again: where the system gives no more mappings, `ondol pool flatten` puts pages side by side, which then need one";
             return Ok(Own::Refused(why));
-        };
-        owned.clear();
+        }
         Ok(Own::Memory(Box::new(hands)))
     }
 

@@ -106,7 +106,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("bench run varmail --on tmpfs --dir absent", 2, "--dir absent: not a directory"),
     ("bench paper 5", 2, "invalid value '5' for '<NUMBER>': there are the figures of papers 3 and 4 (`ondol bench paper --help` says more)"),
     ("bench paper 3 --figure 2", 2, "bench paper 3: there are figures 1, 4, 5, 6 and 7"),
-    ("bench paper 4 --figure 8", 2, "bench paper 4: there are figures 1 to 6, and 7 for what the paper has not"),
+    ("bench paper 4 --figure 9", 2, "bench paper 4: there are figures 1 to 6, and 7 and 8 for what the paper has not"),
     ("crash --engine fast", 2, "invalid value 'fast' for '--engine <ENGINE>': `fast` is no journal engine: choose classic, compressed, swap, scalable or remap (`ondol crash --help` says more)"),
     ("crash --sparkle", 2, "unexpected argument '--sparkle' found (`ondol crash --help` says more)"),
     ("completions", 2, "the following required arguments were not provided: <SHELL> (`ondol completions --help` says more)"),
