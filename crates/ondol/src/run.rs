@@ -137,7 +137,7 @@ pub fn recover(path: &Path, force: bool) -> Result<Recovered> {
 }
 
 fn bring_home(path: &Path, log: &Log) -> Result<Recovered> {
-    if found(log)?.files.is_empty() {
+    if found(log)?.is_empty() {
         return Ok(Recovered::default());
     }
     // A pool says which bytes go into which files: root must not do what another user has made up.
@@ -189,5 +189,12 @@ pub(crate) fn files(nvm: Nvm) -> Result<Vec<FileInfo>> {
         bytes: file.records.iter().map(|record| record.bytes.len() as u64).sum(),
         age: now.saturating_sub(file.records.last().map_or(0, |record| record.mtime / 1_000_000_000)),
     };
-    Ok(found(&log)?.files.iter().map(describe).collect())
+    let names = |dir: &ondol_run_log::FoundDir| FileInfo {
+        path: dir.identity.path.display().to_string(),
+        writes: dir.records.len() as u64,
+        bytes: 0,
+        age: now.saturating_sub(dir.records.last().map_or(0, |record| record.ctime / 1_000_000_000)),
+    };
+    let found = found(&log)?;
+    Ok(found.files.iter().map(describe).chain(found.dirs.iter().map(names)).collect())
 }

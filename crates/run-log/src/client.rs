@@ -14,7 +14,7 @@ use zerocopy::FromZeros;
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
 const OLDEST_NS: u64 = 3_000_000_000;
 /// So long two looks with a write between them may take, and a nanosecond more for each byte. A thread that loses its processor there is away for longer, and others could write unseen meanwhile.
-const LONGEST_LOOK_NS: u64 = 200_000;
+pub(crate) const LONGEST_LOOK_NS: u64 = 200_000;
 /// In how many places a file may have its slot.
 const PROBES: u32 = 16;
 /// A record takes at most this part of a lane.
@@ -80,7 +80,7 @@ impl Client {
         // Unused ones first.
         for unused in [true, false] {
             for slot in self.probes(look) {
-                if (slot.incarnation()? == 0 || !unused) && slot.give(me, look)? {
+                if (slot.is_unused()? || !unused) && slot.give(me, look)? {
                     return Ok(Some((slot.index, slot.incarnation()?)));
                 }
             }
@@ -95,7 +95,7 @@ impl Client {
         (0..PROBES.min(slots)).map(move |n| self.log.slot(((hash + u64::from(n)) % u64::from(slots)) as u32))
     }
 
-    fn find(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+    pub(crate) fn find(&self, look: &Look) -> Result<Option<(u32, u64)>> {
         for slot in self.probes(look) {
             let incarnation = slot.incarnation()?;
             if incarnation != 0 && slot.key()? == [look.dev, look.ino, look.birth] {
@@ -105,15 +105,16 @@ impl Client {
         Ok(None)
     }
 
-    /// The file has records that recovery would bring into it.
+    /// The file has records that recovery would bring into it, or is trusted.
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn is_live(&self, look: &Look) -> Result<bool> {
+    pub fn is_logged(&self, look: &Look) -> Result<bool> {
         let me = self.me(std::process::id())?;
         let table = self.log.shared(crate::format::shared::TABLE_LOCK);
         let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(true) };
-        self.find(look)?.map_or(Ok(false), |(index, _)| self.log.slot(index).is_live())
+        let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
+        slot.map_or(Ok(false), |slot| Ok(slot.is_live()? || slot.is_trusted()?))
     }
 
     /// Writes to the file in a slot: as the kernel does it, and if the file is trusted into the log, too.
@@ -233,7 +234,12 @@ impl Client {
     }
 
     /// From now on writes are plain, until the program syncs. What is in the log goes home before, for real.
-    fn give_up<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> std::result::Result<(), C::Fail> {
+    pub(crate) fn give_up<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<(), C::Fail> {
         let live = slot.is_live().unwrap_or(true);
         let synced = if live { self.sync_for_real(slot, incarnation, call) } else { Ok(()) };
         let _ = slot.distrust();
@@ -241,7 +247,7 @@ impl Client {
     }
 
     /// A write of `len` bytes can be logged now.
-    fn fits(&self, slot: &Slot<'_>, incarnation: u64, len: u64) -> bool {
+    pub(crate) fn fits(&self, slot: &Slot<'_>, incarnation: u64, len: u64) -> bool {
         let young = || -> Result<bool> {
             let acked = slot.load(slot::ACKED)?;
             let live = acked > slot.retired(incarnation)?;
@@ -265,17 +271,7 @@ impl Client {
         if !as_expected {
             return Ok(false);
         }
-        // Another lane that is not durable would end recovery's walk before what this one acknowledges.
-        let (lane, last) = (self.lane(me, RecordHead::span(wrote.len))?, slot.load(slot::LAST_LANE)?);
-        let Some(lane) = lane else { return Ok(false) };
-        let was_live = slot.is_live()?;
-        if was_live && last != u64::from(lane) {
-            self.log.lane(last as u32).persist(slot.load(slot::LAST_END)?)?;
-        }
-        let sequence = self.log.sequence()?;
         let head = RecordHead {
-            sequence: sequence.into(),
-            slot: slot.index.into(),
             incarnation: (incarnation as u32).into(),
             offset: wrote.start.into(),
             mtime: after.mtime.into(),
@@ -283,18 +279,41 @@ impl Client {
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
         };
+        if !self.record(me, slot, head, wrote.len, |show| call.bytes(wrote.len as usize, show))? {
+            return Ok(false);
+        }
+        slot.expect(after)?;
+        // A write that went round the lock meanwhile has taken the trust away.
+        slot.is_trusted()
+    }
+
+    /// Stores a record of `len` bytes behind the last one of its file, whose lock the caller has. False if there is no room.
+    pub(crate) fn record(
+        &self,
+        me: u64,
+        slot: &Slot<'_>,
+        head: RecordHead,
+        len: u64,
+        bytes: impl FnOnce(&mut dyn FnMut(&[&[u8]])),
+    ) -> Result<bool> {
+        let Some(lane) = self.lane(me, RecordHead::span(len))? else { return Ok(false) };
+        let (was_live, last) = (slot.is_live()?, slot.load(slot::LAST_LANE)?);
+        // Another lane that is not durable would end recovery's walk before what this one acknowledges.
+        if was_live && last != u64::from(lane) {
+            self.log.lane(last as u32).persist(slot.load(slot::LAST_END)?)?;
+        }
+        let sequence = self.log.sequence()?;
+        let head = RecordHead { sequence: sequence.into(), slot: slot.index.into(), ..head };
         let mut appended = Ok(None);
-        call.bytes(wrote.len as usize, &mut |parts| appended = self.log.lane(lane).append(me, head, parts));
+        bytes(&mut |parts| appended = self.log.lane(lane).append(me, head, parts));
         let Some(end) = appended? else { return Ok(false) };
         if !was_live {
             slot.set(slot::SINCE, wall_ns())?;
         }
         slot.set(slot::LAST_LANE, lane.into())?;
         slot.set(slot::LAST_END, end)?;
-        slot.expect(after)?;
         slot.set(slot::LAST, sequence)?;
-        // A write that went round the lock meanwhile has taken the trust away.
-        slot.is_trusted()
+        Ok(true)
     }
 
     /// Makes durable what was written to the file: in the log, if all of it is there. True if it was.
@@ -321,14 +340,15 @@ impl Client {
             && slot.is_trusted().unwrap_or(false)
     }
 
-    fn acknowledge(&self, slot: &Slot<'_>, incarnation: u64) -> Result<()> {
+    pub(crate) fn acknowledge(&self, slot: &Slot<'_>, incarnation: u64) -> Result<()> {
         let last = slot.load(slot::LAST)?;
         if last > slot.retired(incarnation)? {
             self.log.lane(slot.load(slot::LAST_LANE)? as u32).persist(slot.load(slot::LAST_END)?)?;
             slot.set(slot::ACKED_MTIME, slot.load(slot::MTIME)?)?;
             slot.set(slot::ACKED, last)?;
         }
-        Ok(())
+        // As ext4 does it: with a file its name is durable.
+        self.log.lane(slot.load(slot::NAME_LANE)? as u32).persist(slot.load(slot::NAME_END)?)
     }
 
     /// Syncs for real, retires the file's records, and trusts it if nothing changed meanwhile. The caller has the lock.
@@ -370,33 +390,6 @@ impl Client {
         // Whatever fails here, the file is synced, and untrusted.
         let _ = trusted();
         Ok(())
-    }
-
-    /// Runs a change that is not logged and that live records must not outlive, a truncation: they go home first, and no write comes between.
-    ///
-    /// # Errors
-    /// The kernel's refusal to sync; the change is not made then.
-    pub fn unlogged<C: Call, T>(
-        &self,
-        (index, incarnation): (u32, u64),
-        call: &C,
-        change: impl FnOnce() -> T,
-    ) -> std::result::Result<T, C::Fail> {
-        let slot = self.log.slot(index);
-        let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
-        let same = slot.incarnation().is_ok_and(|now| now == incarnation);
-        if same && slot.is_live().unwrap_or(true) {
-            if held.is_none() {
-                let _ = slot.enter_broken().and_then(|()| slot.leave());
-            }
-            self.sync_for_real(&slot, incarnation, call)?;
-        }
-        if same {
-            let _ = slot.distrust();
-        }
-        let answer = change();
-        drop(held);
-        Ok(answer)
     }
 
     /// Somebody maps the file in a slot, to store to it: it is never trusted again.

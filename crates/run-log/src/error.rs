@@ -55,4 +55,14 @@ pub enum RunLogError {
         /// Its place in the pool.
         offset: u64,
     },
+    /// A record that is whole makes no sense.
+    #[error(
+        "the log of running programs in {pool} is damaged: a record of names in {directory} makes no sense; `ondol pool create -F {pool}` gives up what it holds"
+    )]
+    Names {
+        /// The pool, as the user named it.
+        pool: String,
+        /// Where the directory lay.
+        directory: String,
+    },
 }

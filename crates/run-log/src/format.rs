@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const SIGNATURE: [u8; 8] = *b"ONDOLRN\0";
 /// The version of the format that this program writes.
-pub const RUN_LOG_VERSION: u32 = 1;
+pub const RUN_LOG_VERSION: u32 = 2;
 /// How long after a file's newest durable record this run may have written to it without one that is: nanoseconds.
 pub const HORIZON_NS: u64 = 5_000_000_000;
 
@@ -69,6 +69,11 @@ pub(crate) mod slot {
     /// How many durable writes are left to the kernel before one tries again whether the file can be trusted; and how many after the next such try that is of no use.
     pub(crate) const PAUSE: u64 = 648;
     pub(crate) const NEXT_PAUSE: u64 = 656;
+    /// [`crate::FileKind`] of the file, as in its identity.
+    pub(crate) const KIND: u64 = 664;
+    /// Where the newest record of its names ends, and in which lane.
+    pub(crate) const NAME_LANE: u64 = 672;
+    pub(crate) const NAME_END: u64 = 680;
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -230,7 +235,8 @@ pub(crate) struct RawIdentity {
     pub(crate) handle_len: U32,
     pub(crate) handle: [u8; MAX_HANDLE],
     pub(crate) path_len: U32,
-    pub(crate) reserved: [u8; 12],
+    pub(crate) kind: U32,
+    pub(crate) reserved: [u8; 8],
     pub(crate) path: [u8; MAX_PATH],
 }
 

@@ -29,18 +29,27 @@ impl Handle {
     /// # Errors
     /// The file system has none.
     pub fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        Self::at(fd, c"")
+    }
+
+    /// The handle of what a name in the directory `dir` leads to, itself and not what it points to; with an empty name of what `dir` is open for.
+    ///
+    /// # Errors
+    /// There is nothing of that name, or the file system has no handles.
+    pub fn at(dir: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<Self> {
         let mut raw = Raw { len: MAX_HANDLE as u32, kind: 0, bytes: [0; MAX_HANDLE] };
         let mut mount: libc::c_int = 0;
+        let flags = if name.is_empty() { libc::AT_EMPTY_PATH } else { 0 };
         // SAFETY: the kernel writes at most `len` bytes of handle behind the two numbers, which `raw` has room for, and a number to `mount`; the
-        // path is an empty string.
+        // path is a string.
         let answer = unsafe {
             libc::syscall(
                 libc::SYS_name_to_handle_at,
-                fd.as_raw_fd(),
-                c"".as_ptr(),
+                dir.as_raw_fd(),
+                name.as_ptr(),
                 &raw mut raw,
                 &raw mut mount,
-                libc::AT_EMPTY_PATH,
+                flags,
             )
         };
         if answer != 0 {

@@ -15,6 +15,7 @@
 
 mod area;
 mod call;
+mod changes;
 mod client;
 mod drain;
 mod durable;
@@ -25,6 +26,8 @@ mod lane;
 mod lock;
 mod log;
 mod look;
+mod name_record;
+mod names;
 mod newest;
 mod own;
 mod recover;
@@ -37,6 +40,10 @@ pub use error::{Result, RunLogError};
 pub use format::{HORIZON_NS, RUN_LOG_VERSION};
 pub use handle::Handle;
 pub use log::{Log, LogOptions, Opened};
-pub use look::{Identity, Look, is_ext4, multigrain};
+pub use look::{FileKind, Identity, Look, Subject, is_ext4, multigrain};
+pub use name_record::{Change, NameRecord, Names};
+pub use names::NameCall;
 pub use newest::{Piece, newest};
-pub use recover::{Found, FoundFile, Outcome, Record, Recovered, found, give_up, recover};
+pub use recover::{
+    Found, FoundDir, FoundFile, Kept, Outcome, Record, Recovered, Touched, found, give_up, recover, touched,
+};

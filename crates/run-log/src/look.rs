@@ -1,7 +1,8 @@
 //! What the kernel says of a file: which it is, and whether it changed.
 
 use crate::Handle;
-use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp};
+use crate::client::wall_ns;
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Result;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -23,8 +24,46 @@ pub struct Look {
     pub mtime: u64,
     /// Bytes.
     pub size: u64,
-    /// It is a regular file.
-    pub regular: bool,
+    /// What it is.
+    pub kind: FileKind,
+}
+
+/// What has slots, and what has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    #[default]
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else: it has no slot.
+    Other,
+}
+
+impl FileKind {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            Self::File => 0,
+            Self::Directory => 1,
+            Self::Other => 2,
+        }
+    }
+
+    pub(crate) fn from_number(number: u64) -> Self {
+        match number {
+            0 => Self::File,
+            1 => Self::Directory,
+            _ => Self::Other,
+        }
+    }
+
+    fn of(mode: u16) -> Self {
+        match FileType::from_raw_mode(mode.into()) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// What a file is known by after a restart.
@@ -34,10 +73,43 @@ pub struct Identity {
     pub fsid: u64,
     /// Its inode.
     pub ino: u64,
+    /// What it is.
+    pub kind: FileKind,
     /// Inode and generation, as the file system encodes them.
     pub handle: Handle,
     /// Where it lay: a hint.
     pub path: PathBuf,
+}
+
+/// What is known of a file before or after its names change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// A look at it.
+    pub look: Look,
+    /// Its handle.
+    pub handle: Handle,
+    /// How many names it has.
+    pub links: u32,
+    /// Its permissions (`st_mode`).
+    pub mode: u32,
+    /// The user it belongs to.
+    pub uid: u32,
+    /// The group it belongs to.
+    pub gid: u32,
+}
+
+impl Subject {
+    /// What a name in the directory `dir` leads to, itself and not what it points to; with an empty name what `dir` is open for.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn at(dir: BorrowedFd<'_>, name: &std::ffi::CStr) -> std::io::Result<Self> {
+        let flags = if name.is_empty() { AtFlags::EMPTY_PATH } else { AtFlags::SYMLINK_NOFOLLOW };
+        let seen = rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+        let handle = Handle::at(dir, name)?;
+        let (look, mode) = (Look::from(&seen), seen.stx_mode.into());
+        Ok(Self { look, handle, links: seen.stx_nlink, mode, uid: seen.stx_uid, gid: seen.stx_gid })
+    }
 }
 
 impl Look {
@@ -58,18 +130,26 @@ impl Look {
     }
 
     fn of(fd: BorrowedFd<'_>, path: &std::ffi::CStr, flags: AtFlags) -> Result<Self> {
-        let seen = rustix::fs::statx(fd, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?;
+        Ok(Self::from(&rustix::fs::statx(fd, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?))
+    }
+
+    fn from(seen: &Statx) -> Self {
         let time =
             |at: StatxTimestamp| at.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(at.tv_nsec.into());
-        Ok(Self {
+        Self {
             dev: rustix::fs::makedev(seen.stx_dev_major, seen.stx_dev_minor),
             ino: seen.stx_ino,
             birth: time(seen.stx_btime),
             ctime: time(seen.stx_ctime),
             mtime: time(seen.stx_mtime),
             size: seen.stx_size,
-            regular: FileType::from_raw_mode(seen.stx_mode.into()) == FileType::RegularFile,
-        })
+            kind: FileKind::of(seen.stx_mode),
+        }
+    }
+
+    /// It was made within the last minute.
+    pub fn is_new(&self) -> bool {
+        self.kind == FileKind::File && wall_ns() < self.birth.saturating_add(60_000_000_000)
     }
 
     /// It is the same file.
@@ -83,8 +163,8 @@ impl Identity {
     pub fn of(fd: BorrowedFd<'_>, path: PathBuf) -> Option<Self> {
         let handle = Handle::of(fd).ok()?;
         let fsid = rustix::fs::fstatvfs(fd).ok()?.f_fsid;
-        let ino = rustix::fs::fstat(fd).ok()?.st_ino;
-        Some(Self { fsid, ino, handle, path })
+        let look = Look::at(fd).ok()?;
+        Some(Self { fsid, ino: look.ino, kind: look.kind, handle, path })
     }
 }
 

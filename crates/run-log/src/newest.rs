@@ -14,13 +14,20 @@ pub struct Piece {
     pub offset: u64,
 }
 
-/// What is to be seen of records that were written one after the other, each an offset and a length; by offset.
+/// What is to be seen of records that were written one after the other, each an offset and a length; by offset. A length of 0 is a truncation: nothing that was written before it lies behind its offset.
 pub fn newest(records: &[(u64, usize)]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     // Disjoint ranges that later records cover: start to end.
     let mut covered: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut cut = u64::MAX;
     for (record, (offset, len)) in records.iter().enumerate().rev() {
-        let end = offset + *len as u64;
+        let end = cut.min(offset + *len as u64);
+        if *len == 0 {
+            cut = cut.min(*offset);
+        }
+        if *offset >= end {
+            continue;
+        }
         let mut at = *offset;
         let before = covered.range(..=at).next_back().map(|(_, end)| *end).unwrap_or(0);
         at = at.max(before.min(end));
@@ -44,7 +51,7 @@ pub fn newest(records: &[(u64, usize)]) -> Vec<Piece> {
 mod tests {
     use super::*;
 
-    /// Any records: the pieces make what writing them one after the other makes, and no byte twice.
+    /// Any records: the pieces make what writing and cutting one after the other makes, and no byte twice.
     #[test]
     fn as_if_written_one_after_the_other() {
         let mut state = 7u64;
@@ -57,6 +64,9 @@ mod tests {
             let (mut expected, mut found) = ([None; 64], [None; 64]);
             for (n, (offset, len)) in records.iter().enumerate() {
                 (0..*len).for_each(|at| expected[*offset as usize + at] = Some((n, at)));
+                if *len == 0 {
+                    expected[*offset as usize..].fill(None);
+                }
             }
             for piece in newest(&records) {
                 for (place, at) in (piece.offset as usize..).zip(piece.part) {

@@ -7,7 +7,7 @@ use crate::Log;
 use crate::error::Result;
 use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, checked_word, slot, word_value};
 use crate::lock::{self, Held};
-use crate::look::{Identity, Look};
+use crate::look::{FileKind, Identity, Look};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use zerocopy::{FromZeros, IntoBytes};
@@ -146,7 +146,8 @@ impl Slot<'_> {
     pub(crate) fn expected(&self) -> Result<Look> {
         let [dev, ino, birth] = self.key()?;
         let [ctime, mtime, size] = [slot::CTIME, slot::MTIME, slot::SIZE].map(|word| self.load(word));
-        Ok(Look { dev, ino, birth, ctime: ctime?, mtime: mtime?, size: size?, regular: true })
+        let kind = FileKind::from_number(self.load(slot::KIND)?);
+        Ok(Look { dev, ino, birth, ctime: ctime?, mtime: mtime?, size: size?, kind })
     }
 
     pub(crate) fn expect(&self, look: &Look) -> Result<()> {
@@ -179,6 +180,20 @@ impl Slot<'_> {
         Ok(())
     }
 
+    /// Behind which sequence recovery has begun to bring records into a directory.
+    pub(crate) fn names_begun(&self, incarnation: u64) -> Result<Option<u64>> {
+        let named = [self.index.into(), incarnation];
+        let word = self.load(slot::RECOVERING)?;
+        Ok(word_value(self.log.seal, &named, word).and_then(|value| value.checked_sub(1)))
+    }
+
+    /// Recovery begins to bring records behind a sequence into a directory; durable.
+    pub(crate) fn begin_names(&self, incarnation: u64, behind: u64) -> Result<()> {
+        let word = checked_word(self.log.seal, &[self.index.into(), incarnation], behind + 1);
+        self.log.nvm.fenced_by_others().publish(self.at + slot::RECOVERING, word)?;
+        Ok(())
+    }
+
     /// There are records that recovery would bring into the file.
     pub(crate) fn is_live(&self) -> Result<bool> {
         let named = self.load(slot::NAMED)?;
@@ -202,6 +217,17 @@ impl Slot<'_> {
         }
     }
 
+    /// No file has the slot.
+    pub(crate) fn is_unused(&self) -> Result<bool> {
+        Ok(self.incarnation()? == 0 || self.load(slot::INO)? == 0)
+    }
+
+    /// The file has no name any more, and nothing live: the slot is for others.
+    pub(crate) fn free(&self) -> Result<()> {
+        self.distrust()?;
+        self.set(slot::INO, 0)
+    }
+
     /// Gives the slot to a file, if it is nobody's or its file has nothing live. The caller has the lock of the table.
     pub(crate) fn give(&self, me: u64, look: &Look) -> Result<bool> {
         let Some(_held) = lock::try_lock(&self.log.nvm, self.at + slot::LOCK, me) else { return Ok(false) };
@@ -217,8 +243,11 @@ impl Slot<'_> {
             for (word, value) in [(slot::DEV, look.dev), (slot::INO, look.ino), (slot::BIRTH, look.birth)] {
                 self.set(word, value)?;
             }
+            self.set(slot::KIND, look.kind.number().into())?;
             self.set(slot::LAST, 0)?;
             self.set(slot::ACKED, 0)?;
+            self.set(slot::NAME_LANE, 0)?;
+            self.set(slot::NAME_END, 0)?;
             // A file that is written to once would gain nothing.
             self.set(slot::PAUSE, 1)?;
             self.set(slot::NEXT_PAUSE, 0)?;
@@ -242,6 +271,7 @@ impl Slot<'_> {
             handle_type: identity.handle.kind.cast_unsigned().into(),
             handle_len: (identity.handle.bytes.len() as u32).into(),
             path_len: (path.len() as u32).into(),
+            kind: look.kind.number().into(),
             ..RawIdentity::new_zeroed()
         };
         raw.handle.iter_mut().zip(&identity.handle.bytes).for_each(|(to, from)| *to = *from);
@@ -270,7 +300,8 @@ impl Slot<'_> {
         }
         let handle = crate::Handle { kind: raw.handle_type.get().cast_signed(), bytes: handle.to_vec() };
         let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
-        let identity = Identity { fsid: raw.fsid.get(), ino: raw.ino.get(), handle, path };
+        let kind = FileKind::from_number(raw.kind.get().into());
+        let identity = Identity { fsid: raw.fsid.get(), ino: raw.ino.get(), kind, handle, path };
         Ok(Some((raw.incarnation.get().into(), raw.dev.get(), identity)))
     }
 }

@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use ondol_medium::{Nvm, Pool, PoolSpec};
-use ondol_run_log::{Call, Client, Drain, Handle, Identity, Log, LogOptions, Look, Place, found};
+use ondol_run_log::{Call, Client, Drain, FileKind, Handle, Identity, Log, LogOptions, Look, Place, found};
 use std::cell::Cell;
 
 /// A file that is nothing but its size and times.
@@ -17,7 +17,7 @@ impl Call for Write<'_> {
 
     fn look(&self) -> Result<Look, ()> {
         let now = self.ticks.get();
-        Ok(Look { dev: 1, ino: 2, birth: 3, ctime: now, mtime: now, size: self.size.get(), regular: true })
+        Ok(Look { dev: 1, ino: 2, birth: 3, ctime: now, mtime: now, size: self.size.get(), kind: FileKind::File })
     }
 
     fn now_ns(&self) -> u64 {
@@ -34,7 +34,13 @@ impl Call for Write<'_> {
 
     fn identity(&self) -> Option<Identity> {
         // Of a file that is nowhere.
-        Some(Identity { fsid: 1, ino: 2, handle: Handle { kind: 1, bytes: vec![1; 8] }, path: "/no/such/file".into() })
+        Some(Identity {
+            fsid: 1,
+            ino: 2,
+            kind: FileKind::File,
+            handle: Handle { kind: 1, bytes: vec![1; 8] },
+            path: "/no/such/file".into(),
+        })
     }
 
     fn write(&self) -> Result<usize, ()> {

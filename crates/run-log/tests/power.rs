@@ -7,7 +7,7 @@
 use ondol_env::sync::Arc;
 use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_run_log::{Call, Client, Handle, Identity, Log, LogOptions, Look, Place, Written, found};
+use ondol_run_log::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, Place, Written, found};
 use std::cell::RefCell;
 
 /// The pool: room for a few records, so that lanes run over and wrap.
@@ -138,7 +138,7 @@ impl Call for OneCall<'_> {
     fn look(&self) -> Result<Look, ()> {
         let (k, n) = (self.kernel.borrow(), self.file);
         let (ctime, mtime, size) = (k.ctime[n], k.mtime[n], k.cache[n].len() as u64);
-        Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, regular: true })
+        Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, kind: FileKind::File })
     }
 
     fn now_ns(&self) -> u64 {
@@ -158,7 +158,13 @@ impl Call for OneCall<'_> {
 
     fn identity(&self) -> Option<Identity> {
         let handle = Handle { kind: 1, bytes: vec![self.file as u8; 8] };
-        Some(Identity { fsid: 5, ino: self.file as u64 + 1, handle, path: format!("/f{}", self.file).into() })
+        Some(Identity {
+            fsid: 5,
+            ino: self.file as u64 + 1,
+            kind: FileKind::File,
+            handle,
+            path: format!("/f{}", self.file).into(),
+        })
     }
 
     fn write(&self) -> Result<usize, ()> {

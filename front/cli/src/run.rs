@@ -273,6 +273,8 @@ fn report(pool: &Path, recovered: &Recovered, say: &mut dyn FnMut(&str)) {
     for (path, became) in &recovered.files {
         let what = match became {
             Became::Replayed(bytes) => format!("{} brought home", counted(*bytes, "byte")),
+            Became::Made(bytes) => format!("made again, with {}", counted(*bytes, "byte")),
+            Became::Named(names) => format!("{} given or taken", counted(*names, "name")),
             Became::Whole => "had everything already".into(),
             Became::Gone => "was removed".into(),
             Became::Beside(beside) => {

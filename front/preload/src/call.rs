@@ -3,12 +3,18 @@
 use crate::raw::{self, Quiet, system};
 use crate::seconds;
 use libc::{c_int, c_long, iovec};
-use ondol_run_log::{Call, Identity, Look, Place};
+use ondol_run_log::{Call, FileKind, Identity, Look, Place};
 use std::cell::{Cell, OnceCell};
 use std::path::PathBuf;
 
 /// Flags that make one write durable.
 const DURABLE: c_int = libc::RWF_DSYNC | libc::RWF_SYNC;
+
+/// Monotonic time, nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.cast_unsigned())
+}
 
 /// A call on a descriptor.
 pub(crate) struct FdCall<'a> {
@@ -96,11 +102,14 @@ impl Call for FdCall<'_> {
     }
 
     fn now_ns(&self) -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.cast_unsigned())
+        now_ns()
     }
 
     fn settle(&self) -> bool {
+        // A change of names has its directory's ctime after it, and in the same transaction.
+        if self.seen.look.get().is_some_and(|look| look.kind == FileKind::Directory) {
+            return true;
+        }
         // A write of no bytes takes the lock that every change of the file holds from its ctime to its end. Direct writes may go on without it.
         let direct = self.modes() & libc::O_DIRECT != 0;
         !direct && system!(libc::SYS_pwrite64, self.fd, c"".as_ptr(), 0usize, 0i64) == 0

@@ -6,7 +6,7 @@ use crate::shim;
 use libc::{
     AT_FDCWD, FILE, O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_char, c_int, mode_t, off_t,
 };
-use ondol_run_log::Look;
+use ondol_run_log::{FileKind, Look};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -16,31 +16,35 @@ fn kernel_open(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c
 }
 
 /// A path that the program has handed in.
-fn text<'a>(path: *const c_char) -> Option<&'a CStr> {
+pub(crate) fn text<'a>(path: *const c_char) -> Option<&'a CStr> {
     // SAFETY: the program hands it to a function that reads a string there.
     (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) })
 }
 
-fn directory<'a>(dir: c_int) -> Option<BorrowedFd<'a>> {
+pub(crate) fn directory<'a>(dir: c_int) -> Option<BorrowedFd<'a>> {
     if dir == AT_FDCWD { Some(rustix::fs::CWD) } else { raw::borrow(dir) }
 }
 
-/// There is a file with live records at the path.
-fn is_live(dir: c_int, path: *const c_char) -> bool {
+/// There is a file at the path that has live records, or is trusted.
+fn is_logged(dir: c_int, path: *const c_char) -> bool {
     let Some((shim, _inside)) = shim::enter() else { return false };
     let look = directory(dir).zip(text(path)).and_then(|(dir, path)| Look::path(dir, path).ok());
-    look.is_some_and(|look| shim.is_candidate(&look) && shim.client.is_live(&look).unwrap_or(true))
+    let look = look.filter(|look| look.kind == FileKind::File && shim.is_on(look));
+    look.is_some_and(|look| shim.client.is_logged(&look).unwrap_or(true))
 }
 
 fn open_at(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
+    if let Some(made) = crate::names::create(dir, path, flags, mode) {
+        return opened(made, flags);
+    }
     let truncates =
         flags & O_TRUNC != 0 && flags & O_ACCMODE != O_RDONLY && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
-    if !truncates || !is_live(dir, path) {
+    if !truncates || !is_logged(dir, path) {
         return opened(kernel_open(dir, path, flags, mode), flags);
     }
     // Open first: then there is a descriptor to sync what is to be truncated.
     let fd = opened(kernel_open(dir, path, flags & !O_TRUNC, mode), flags);
-    if fd >= 0 && crate::syncs::unlogged(fd, || system!(libc::SYS_ftruncate, fd, 0i64) as c_int) < 0 {
+    if fd >= 0 && crate::syncs::cut(fd, 0, || system!(libc::SYS_ftruncate, fd, 0i64) as c_int) < 0 {
         let error = raw::errno();
         system!(libc::SYS_close, fd);
         return raw::fail(error);
@@ -112,12 +116,12 @@ extern "C" fn __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_i
 #[unsafe(no_mangle)]
 extern "C" fn truncate64(path: *const c_char, len: off_t) -> c_int {
     let real = || system!(libc::SYS_truncate, path, len) as c_int;
-    if !is_live(AT_FDCWD, path) {
+    if !is_logged(AT_FDCWD, path) {
         return real();
     }
     match kernel_open(AT_FDCWD, path, O_WRONLY | libc::O_CLOEXEC, 0) {
         // It stays open: closing it would drop the record locks that the program has on the file.
-        fd if fd >= 0 => crate::syncs::unlogged(fd, real),
+        fd if fd >= 0 => crate::syncs::cut(fd, len, real),
         _ => real(),
     }
 }
@@ -146,7 +150,7 @@ fn libcs_fopen() -> Option<Fopen> {
 extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
     let words = text(mode).map(CStr::to_bytes).unwrap_or_default();
     let truncates = words.first() == Some(&b'w') && !words.contains(&b'x');
-    if truncates && is_live(AT_FDCWD, path) {
+    if truncates && is_logged(AT_FDCWD, path) {
         let access = if words.contains(&b'+') { O_RDWR } else { O_WRONLY };
         let exec = if words.contains(&b'e') { libc::O_CLOEXEC } else { 0 };
         let fd = open_at(AT_FDCWD, path, access | exec | O_CREAT | O_TRUNC, 0o666);

@@ -11,6 +11,7 @@
 mod call;
 mod descriptors;
 mod files;
+mod names;
 mod raw;
 mod seconds;
 mod shim;

@@ -3,7 +3,7 @@
 use crate::raw;
 use libc::c_int;
 use ondol_medium::{Access, Nvm, NvmOptions};
-use ondol_run_log::{Client, Log, LogOptions, Look};
+use ondol_run_log::{Client, FileKind, Log, LogOptions, Look};
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -118,9 +118,8 @@ impl Shim {
 
     /// As [`Shim::slot`], by a look at the file.
     pub(crate) fn resolve(&self, fd: c_int) -> Option<Slot> {
-        let open = raw::borrow(fd)?;
-        let look = Look::at(open).ok()?;
-        if !self.is_candidate(&look) || !self.is_below(&self.path(fd)?) {
+        let look = Look::at(raw::borrow(fd)?).ok()?;
+        if !self.is_fit(fd, &look) {
             note(fd, OTHER);
             return None;
         }
@@ -129,9 +128,20 @@ impl Shim {
         Some((slot, incarnation))
     }
 
-    /// It is a regular file on a file system of the directories.
-    pub(crate) fn is_candidate(&self, look: &Look) -> bool {
-        look.regular && self.devices.contains(&look.dev)
+    /// As [`Shim::resolve`], of a descriptor that the program does not know.
+    pub(crate) fn unnoted(&self, fd: c_int) -> Option<Slot> {
+        let look = Look::at(raw::borrow(fd)?).ok()?;
+        if self.is_fit(fd, &look) { self.client.slot(&look).ok().flatten() } else { None }
+    }
+
+    /// It is a file or directory of the directories.
+    fn is_fit(&self, fd: c_int, look: &Look) -> bool {
+        look.kind != FileKind::Other && self.is_on(look) && self.path(fd).is_some_and(|path| self.is_below(&path))
+    }
+
+    /// It is on a file system of the directories.
+    pub(crate) fn is_on(&self, look: &Look) -> bool {
+        self.devices.contains(&look.dev)
     }
 
     /// Where an open file lies.

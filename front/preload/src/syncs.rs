@@ -21,7 +21,12 @@ fn sync_file(fd: c_int, real: c_long) -> c_int {
         let _ = shim.client.map(slot);
     }
     match shim.client.sync(slot, &call) {
-        Ok(_) => 0,
+        Ok(logged) => {
+            if !logged {
+                crate::names::begin(shim, fd);
+            }
+            0
+        }
         Err(error) => raw::fail(error),
     }
 }
@@ -98,10 +103,24 @@ pub(crate) fn unlogged(fd: c_int, real: impl Fn() -> c_int) -> c_int {
     }
 }
 
+/// Cuts an open file to `len` bytes, or extends it.
+pub(crate) fn cut(fd: c_int, len: off_t, real: impl Fn() -> c_int) -> c_int {
+    let Some((shim, _inside)) = shim::enter() else {
+        shim::unseen_write(fd);
+        return real();
+    };
+    let Some((slot, bytes)) = shim.resolve(fd).zip(u64::try_from(len).ok()) else { return real() };
+    let change = || if real() < 0 { Err(raw::errno()) } else { Ok(()) };
+    match shim.client.truncate(slot, &FdCall::sync(fd), bytes, change) {
+        Ok(()) => 0,
+        Err(error) => raw::fail(error),
+    }
+}
+
 /// ftruncate(2)
 #[unsafe(no_mangle)]
 extern "C" fn ftruncate64(fd: c_int, len: off_t) -> c_int {
-    unlogged(fd, || system!(libc::SYS_ftruncate, fd, len) as c_int)
+    cut(fd, len, || system!(libc::SYS_ftruncate, fd, len) as c_int)
 }
 
 /// ftruncate(2)

@@ -4,7 +4,7 @@
 //!
 //! A few rounds; 24 of each kind in `cargo xtask hunt`, or as many as `ONDOL_RUN_CUTS` says.
 
-use crate::{compiled, ondol, succeeds};
+use crate::{compiled, names, ondol, succeeds};
 use ondol_skips::{missing, skips};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeSet;
@@ -276,6 +276,26 @@ fn every_acknowledged_byte_is_there_after_a_power_cut() {
     println!("{rounds} cuts, something was lost without recovery in {needed}");
     assert_eq!(wrong, [""; 0]);
     // Otherwise all of it was on the disk anyway, and nothing is shown.
+    assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+}
+
+#[test]
+fn every_acknowledged_name_is_there_after_a_power_cut() {
+    if skips(unavailable(&["cc"])) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let program = compiled(place.path(), "namer.c", &[]);
+    let (rounds, mut needed, mut wrong) = (rounds(6), 0, Vec::new());
+    for round in 0..rounds {
+        let seed = (u64::from(std::process::id()) + round).to_string();
+        let after = Duration::from_millis(150 + (round * 397) % 1300);
+        let (lost, bad) = cut("3M", &[program.as_os_str()], &seed, after, names::check);
+        needed += u64::from(!lost.is_empty());
+        wrong.extend(bad.into_iter().map(|what| format!("seed {seed}: {what}")));
+    }
+    println!("{rounds} cuts, something was lost without recovery in {needed}");
+    assert_eq!(wrong, [""; 0]);
     assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
 }
 

@@ -36,11 +36,8 @@ fn what_the_library_does_not_see_makes_the_next_sync_real() {
         &["raw 200"][..],
         &["fopena", "fprintf 50"],
         &["fopena", "fprintf 50", "fsyncs"],
-        &["ftruncate 100"],
-        &["ftruncate 90000"],
-        &["truncate 100"],
-        &["trunc"],
         &["fopenw", "fprintf 10"],
+        &["fallocate 90000"],
         &["rename"],
         &["map", "store 7"],
         &["raw 200", "pwrite 300"],
@@ -61,6 +58,23 @@ fn what_the_library_does_not_see_makes_the_next_sync_real() {
         steps.end();
     }
     assert_eq!(wrong, [""; 0]);
+}
+
+/// What is cut off, or added, is in the pool, too.
+#[test]
+fn truncations_are_logged() {
+    let Some(place) = Place::new() else { return };
+    for cut in ["ftruncate 100", "ftruncate 90000", "truncate 100", "trunc"] {
+        let mut steps = Steps::new(&place, &cut.replace(' ', ""));
+        let logged = (0..5).any(|_| {
+            steps.all(&FAST);
+            steps.all(&[cut, "pwrite 200", "fsync"]);
+            place.live() >= 200 && steps.ask("dirty") != "0"
+        });
+        assert!(logged, "{cut}");
+        steps.end();
+    }
+    assert_eq!(place.live(), 0);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod cuts;
 mod decisions;
 mod durable;
 mod kills;
+mod names;
 mod programs;
 
 use ondol_skips::{missing, skip, skips};

@@ -1,0 +1,123 @@
+//! Changes of a file that are no writes: truncations, and what leaves it as it is.
+
+use crate::call::Call;
+use crate::client::{Client, LONGEST_LOOK_NS};
+use crate::error::Result;
+use crate::format::{RecordHead, slot};
+use crate::look::Look;
+use crate::slot::Slot;
+use zerocopy::FromZeros;
+
+/// A file whose lock the caller has, and what it looks like.
+struct Locked<'c> {
+    me: u64,
+    slot: Slot<'c>,
+    incarnation: u64,
+    before: Look,
+}
+
+impl Client {
+    /// Cuts or extends a file to `len` bytes by `change`. In the log, if all of the file is there and this can be; otherwise as [`Client::unlogged`].
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn truncate<C: Call>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+        len: u64,
+        change: impl Fn() -> std::result::Result<(), C::Fail>,
+    ) -> std::result::Result<(), C::Fail> {
+        let slot = self.log.slot(index);
+        let locked = self.me(call.process()).and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
+        if let Some((me, _held)) = locked.ok().flatten() {
+            let began = call.now_ns();
+            let before = self.expected(&slot, incarnation, call).filter(|_| self.fits(&slot, incarnation, 0));
+            if let Some(before) = before {
+                let begins = call.now_ns();
+                change()?;
+                let ends = call.now_ns();
+                let locked = Locked { me, slot, incarnation, before };
+                // The change itself may wait for the kernel's journal, with the file locked.
+                let away = |now: u64| begins.saturating_sub(began) + now.saturating_sub(ends);
+                let after = call.look().ok().filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
+                let noted = after.is_some_and(|after| self.note_length(&locked, len, &after).unwrap_or(false));
+                return if noted { Ok(()) } else { self.give_up(&slot, incarnation, call) };
+            }
+        }
+        self.unlogged((index, incarnation), call, change)?
+    }
+
+    /// What a trusted file looks like, if it is as expected. The caller has the lock.
+    fn expected<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C) -> Option<Look> {
+        let trusted = slot.is_trusted().ok()? && slot.incarnation().ok()? == incarnation;
+        let expected = slot.expected().ok()?;
+        call.look().ok().filter(|now| trusted && *now == expected)
+    }
+
+    /// Logs that a file has `len` bytes now: a record without bytes.
+    fn note_length(&self, locked: &Locked<'_>, len: u64, after: &Look) -> Result<bool> {
+        let Locked { me, slot, incarnation, before } = locked;
+        if !after.same(before) || after.size != len || after.mtime < before.mtime {
+            return Ok(false);
+        }
+        // From now on it may be as short as this on the disk.
+        slot.set(slot::BASE_SIZE, len.min(slot.load(slot::BASE_SIZE)?))?;
+        let head = RecordHead {
+            incarnation: (*incarnation as u32).into(),
+            offset: len.into(),
+            mtime: after.mtime.into(),
+            base_mtime: slot.load(slot::BASE_MTIME)?.into(),
+            base_size: slot.load(slot::BASE_SIZE)?.into(),
+            ..RecordHead::new_zeroed()
+        };
+        if !self.record(*me, slot, head, 0, |show| show(&[]))? {
+            return Ok(false);
+        }
+        slot.expect(after)?;
+        slot.is_trusted()
+    }
+
+    /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says whether it is as it was.
+    pub fn kept<C: Call>(&self, (index, incarnation): (u32, u64), call: &C, change: impl FnOnce() -> bool) {
+        let slot = self.log.slot(index);
+        let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
+        let before = held.as_ref().and_then(|_| self.expected(&slot, incarnation, call));
+        let began = call.now_ns();
+        let unchanged = change();
+        let soon = call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS;
+        if let (true, true, Some(before), Ok(after)) = (unchanged, soon, before, call.look())
+            && after == (Look { ctime: after.ctime, ..before })
+        {
+            // If the memory fails nothing is trusted anyway.
+            let _ = slot.expect(&after);
+        }
+    }
+
+    /// Runs a change that is not logged and that live records must not outlive, a truncation: they go home first, and no write comes between.
+    ///
+    /// # Errors
+    /// The kernel's refusal to sync; the change is not made then.
+    pub fn unlogged<C: Call, T>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+        change: impl FnOnce() -> T,
+    ) -> std::result::Result<T, C::Fail> {
+        let slot = self.log.slot(index);
+        let held = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten();
+        let same = slot.incarnation().is_ok_and(|now| now == incarnation);
+        if same && slot.is_live().unwrap_or(true) {
+            if held.is_none() {
+                let _ = slot.enter_broken().and_then(|()| slot.leave());
+            }
+            self.sync_for_real(&slot, incarnation, call)?;
+        }
+        if same {
+            let _ = slot.distrust();
+        }
+        let answer = change();
+        drop(held);
+        Ok(answer)
+    }
+}

@@ -1,0 +1,172 @@
+//! Records of names: their bytes. `docs/design/run.md` has the same as a table.
+
+use crate::handle::Handle;
+use crate::look::Subject;
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What was done with names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A file was made.
+    Create,
+    /// A name was removed.
+    Remove,
+    /// A file was given another name in the same directory.
+    Rename,
+    /// A file was given one more name.
+    Link,
+}
+
+impl Change {
+    const ALL: [Self; 4] = [Self::Create, Self::Remove, Self::Rename, Self::Link];
+}
+
+/// A change of names in one directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    /// Which.
+    pub change: Change,
+    /// The name that is made or removed; the new one of a rename.
+    pub name: Vec<u8>,
+    /// The old name of a rename.
+    pub old: Vec<u8>,
+}
+
+/// A change that was logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NameRecord {
+    /// Its place in the order of all records.
+    pub sequence: u64,
+    /// ctime of the directory after it: nanoseconds.
+    pub ctime: u64,
+    /// What was done.
+    pub names: Names,
+    /// The file's handle.
+    pub handle: Handle,
+    /// Handle of the file that had the new name before.
+    pub replaced: Option<Handle>,
+    /// The file that was removed or replaced had no other name.
+    pub last: bool,
+    /// Permissions of a file that was made (`st_mode`).
+    pub mode: u32,
+    /// The user it belongs to.
+    pub uid: u32,
+    /// The group it belongs to.
+    pub gid: u32,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Raw {
+    change: u8,
+    last: u8,
+    handle_len: u8,
+    replaced_len: u8,
+    handle_type: U32,
+    replaced_type: U32,
+    mode: U32,
+    uid: U32,
+    gid: U32,
+    name_len: U16,
+    old_len: U16,
+}
+
+impl Names {
+    /// The payload of a record. Handles of more than 255 bytes do not exist (`MAX_HANDLE_SZ` is 128).
+    pub(crate) fn encode(&self, subject: &Subject, replaced: Option<&Subject>) -> Vec<u8> {
+        let none = Handle::default();
+        let over = replaced.map_or(&none, |replaced| &replaced.handle);
+        let gone = if self.change == Change::Remove { Some(subject) } else { replaced };
+        let raw = Raw {
+            change: Change::ALL.iter().position(|change| *change == self.change).unwrap_or(0) as u8,
+            last: gone.is_some_and(|gone| gone.links == 1).into(),
+            handle_len: subject.handle.bytes.len() as u8,
+            replaced_len: over.bytes.len() as u8,
+            handle_type: subject.handle.kind.cast_unsigned().into(),
+            replaced_type: over.kind.cast_unsigned().into(),
+            mode: subject.mode.into(),
+            uid: subject.uid.into(),
+            gid: subject.gid.into(),
+            name_len: (self.name.len() as u16).into(),
+            old_len: (self.old.len() as u16).into(),
+        };
+        [raw.as_bytes(), &subject.handle.bytes, &over.bytes, &self.name, &self.old].concat()
+    }
+}
+
+/// It can be a name in a directory.
+fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && name.len() <= 255 && !name.contains(&b'/') && !name.contains(&0)
+}
+
+impl NameRecord {
+    /// Reads a payload; none if it makes no sense.
+    pub(crate) fn decode(sequence: u64, ctime: u64, payload: &[u8]) -> Option<Self> {
+        let (raw, mut rest) = Raw::read_from_prefix(payload).ok()?;
+        let mut take = |len: usize| {
+            let (first, behind) = rest.split_at_checked(len)?;
+            rest = behind;
+            Some(first.to_vec())
+        };
+        let handle = take(raw.handle_len.into())?;
+        let replaced = take(raw.replaced_len.into())?;
+        let (name, old) = (take(raw.name_len.get().into())?, take(raw.old_len.get().into())?);
+        let change = *Change::ALL.get(usize::from(raw.change))?;
+        let named = is_name(&name) && if change == Change::Rename { is_name(&old) } else { old.is_empty() };
+        let kinds = [raw.handle_type.get(), raw.replaced_type.get()].map(u32::cast_signed);
+        let replaced = (!replaced.is_empty()).then_some(Handle { kind: kinds[1], bytes: replaced });
+        (rest.is_empty() && named && !handle.is_empty()).then_some(Self {
+            sequence,
+            ctime,
+            names: Names { change, name, old },
+            handle: Handle { kind: kinds[0], bytes: handle },
+            replaced,
+            last: raw.last != 0,
+            mode: raw.mode.get(),
+            uid: raw.uid.get(),
+            gid: raw.gid.get(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_makes_no_sense_is_not() {
+        let file = |n: u8| Subject {
+            handle: Handle { kind: n.into(), bytes: vec![n; 8] },
+            links: 1,
+            mode: 0o100_640,
+            uid: 7,
+            gid: 8,
+            ..Subject::default()
+        };
+        let names = Names { change: Change::Rename, name: b"new".to_vec(), old: b"old name".to_vec() };
+        let bytes = names.encode(&file(3), Some(&file(4)));
+        let read = NameRecord::decode(5, 6, &bytes).unwrap();
+        assert_eq!(
+            (read.names.clone(), read.handle.clone(), read.replaced.clone()),
+            (names, file(3).handle, Some(file(4).handle))
+        );
+        assert_eq!(
+            (read.sequence, read.ctime, read.mode, read.uid, read.gid, read.last),
+            (5, 6, 0o100_640, 7, 8, true)
+        );
+        for len in 0..bytes.len() {
+            assert_eq!(NameRecord::decode(5, 6, &bytes[..len]), None, "{len}");
+        }
+        for (change, name, old) in [
+            (Change::Create, &b"a/b"[..], &b""[..]),
+            (Change::Create, b"..", b""),
+            (Change::Remove, b"", b""),
+            (Change::Link, b"a", b"b"),
+            (Change::Rename, b"a", b""),
+        ] {
+            let names = Names { change, name: name.to_vec(), old: old.to_vec() };
+            assert_eq!(NameRecord::decode(1, 1, &names.encode(&file(1), None)), None, "{names:?}");
+        }
+    }
+}

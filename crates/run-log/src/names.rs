@@ -1,0 +1,291 @@
+//! Changes of names: what a program makes, removes, renames and links in a directory whose changes are all in the log.
+//!
+//! A directory is trusted as a file is: its ctime tells whether anybody else has changed it. Its lock comes before that of a file.
+
+use crate::call::Written;
+use crate::client::{Client, LONGEST_LOOK_NS};
+use crate::error::Result;
+use crate::format::{RecordHead, slot};
+use crate::lock::Held;
+use crate::look::{FileKind, Identity, Look, Subject};
+use crate::name_record::{Change, Names};
+use crate::slot::Slot;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use zerocopy::FromZeros;
+
+/// A program's change of names in one directory, and how it is done.
+pub trait NameCall {
+    /// Why the kernel refuses.
+    type Fail;
+
+    /// The number of the process that calls: another one after fork(2).
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
+
+    /// Monotonic time, nanoseconds.
+    fn now_ns(&self) -> u64;
+
+    /// Which names.
+    fn names(&self) -> &Names;
+
+    /// Looks at the directory.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn look(&self) -> std::result::Result<Look, Self::Fail>;
+
+    /// The file that is made, removed, renamed or linked, by the name that it has now: `done` says whether the change is over. None if there is none.
+    fn subject(&self, done: bool) -> Option<Subject>;
+
+    /// What has the new name of a rename before it.
+    fn replaced(&self) -> Option<Subject>;
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn run(&self) -> std::result::Result<(), Self::Fail>;
+}
+
+/// A directory whose lock is held.
+struct Dir<'c> {
+    slot: Slot<'c>,
+    incarnation: u64,
+    me: u64,
+}
+
+/// A trusted file that gets another name, locked.
+struct Carried<'s> {
+    slot: &'s Slot<'s>,
+    _held: Held<'s>,
+}
+
+impl Client {
+    /// The slot of a directory all of whose changes are in the log. It may be another one's by the time it is locked, which is seen then.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn trusted_dir(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+        if look.kind != FileKind::Directory {
+            return Ok(None);
+        }
+        let Some((index, incarnation)) = self.find(look)? else { return Ok(None) };
+        Ok(self.log.slot(index).is_trusted()?.then_some((index, incarnation)))
+    }
+
+    /// A file that is new in a directory was synced for real: whether the directory is to be synced, too, so that its names are logged from then on.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn wants_names(&self, (index, incarnation): (u32, u64)) -> Result<bool> {
+        let slot = self.log.slot(index);
+        if slot.incarnation()? != incarnation || !slot.may_trust()? {
+            return Ok(false);
+        }
+        match slot.load(slot::PAUSE)? {
+            0 => slot.tried().map(|()| true),
+            pause => slot.set(slot::PAUSE, pause - 1).map(|()| false),
+        }
+    }
+
+    /// Names in the directory in a slot are about to be changed past the log.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn unlogged_names(&self, (index, incarnation): (u32, u64)) -> Result<()> {
+        let slot = self.log.slot(index);
+        if slot.incarnation()? == incarnation { slot.distrust() } else { Ok(()) }
+    }
+
+    /// Changes names in the directory in a slot, as the kernel does it, and logs that. A file that is made is trusted from birth. `Stale`: nothing was done, and the caller is to do it past the log.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn change_names<C: NameCall>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+    ) -> std::result::Result<Written<()>, C::Fail> {
+        let slot = self.log.slot(index);
+        let locked = self.me(call.process()).and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
+        let Some((me, _held)) = locked.ok().flatten() else { return Ok(Written::Stale) };
+        let dir = Dir { slot, incarnation, me };
+        let began = call.now_ns();
+        let Some(before) = self.expected_dir(&dir, call) else { return Ok(Written::Stale) };
+        let change = call.names().change;
+        let (subject, replaced) = match change {
+            Change::Create => (None, None),
+            Change::Rename => (call.subject(false), call.replaced()),
+            Change::Remove | Change::Link => (call.subject(false), None),
+        };
+        let file = subject.as_ref().and_then(|subject| self.find(&subject.look).ok().flatten());
+        let file = file.map(|(index, _)| self.log.slot(index));
+        let carried = match (change, &subject) {
+            (Change::Create, _) => None,
+            // The kernel will say that there is nothing.
+            (_, None) => return Ok(Written::Stale),
+            (Change::Remove, _) => None,
+            (Change::Rename | Change::Link, Some(subject)) => {
+                let carried = file.as_ref().and_then(|slot| self.carried(me, slot, subject));
+                let Some(carried) = carried else {
+                    let _ = dir.slot.distrust();
+                    return Ok(Written::Stale);
+                };
+                Some(carried)
+            }
+        };
+        let begins = call.now_ns();
+        call.run()?;
+        let ends = call.now_ns();
+        // The change itself may wait for the kernel's journal, with the directory locked.
+        let away = |now: u64| begins.saturating_sub(began) + now.saturating_sub(ends);
+        let after = call.look().ok().filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
+        let subject = if change == Change::Create { call.subject(true) } else { subject };
+        let noted = match (after, subject) {
+            (Some(after), Some(subject)) => {
+                let made = Made { names: call.names(), subject, replaced, before, after };
+                self.note_names(&dir, &made).unwrap_or(None)
+            }
+            _ => None,
+        };
+        if noted.is_none() {
+            let _ = dir.slot.distrust();
+        }
+        if let Some(carried) = carried {
+            // If the memory fails nothing is trusted anyway.
+            let _ = carried.renamed(call.subject(true), noted);
+        }
+        Ok(Written::Done(()))
+    }
+
+    /// What a trusted directory looks like, if it is as expected and the next change can be logged.
+    fn expected_dir<C: NameCall>(&self, dir: &Dir<'_>, call: &C) -> Option<Look> {
+        let slot = &dir.slot;
+        let trusted = slot.is_trusted().ok()? && slot.incarnation().ok()? == dir.incarnation;
+        if !trusted {
+            return None;
+        }
+        let before = call.look().ok()?;
+        let fits = slot.expected().is_ok_and(|expected| expected == before) && self.fits(slot, dir.incarnation, 0);
+        if !fits {
+            let _ = slot.distrust();
+        }
+        fits.then_some(before)
+    }
+
+    /// Locks a trusted file that is to get another name, and makes durable what was written to it.
+    fn carried<'s>(&self, me: u64, slot: &'s Slot<'s>, subject: &Subject) -> Option<Carried<'s>> {
+        let held = slot.lock(me).ok().flatten()?;
+        let incarnation = slot.incarnation().ok()?;
+        let trusted = slot.is_trusted().ok()? && slot.expected().ok()? == subject.look;
+        (trusted && self.acknowledge(slot, incarnation).is_ok()).then_some(Carried { slot, _held: held })
+    }
+
+    /// Logs a change. Answers where its record ends; none if the directory is not what that change alone makes of it, or if there is no room.
+    fn note_names(&self, dir: &Dir<'_>, made: &Made<'_>) -> Result<Option<Logged>> {
+        let Made { names, subject, replaced, before, after } = made;
+        if !after.same(before) || after.ctime <= before.ctime || after.mtime != after.ctime {
+            return Ok(None);
+        }
+        let born = if names.change == Change::Create { self.prepare_born(dir, names, subject)? } else { None };
+        let payload = names.encode(subject, replaced.as_ref());
+        let head = RecordHead {
+            incarnation: (dir.incarnation as u32).into(),
+            mtime: after.ctime.into(),
+            ..RecordHead::new_zeroed()
+        };
+        if !self.record(dir.me, &dir.slot, head, payload.len() as u64, |show| show(&[&payload]))? {
+            return Ok(None);
+        }
+        dir.slot.expect(after)?;
+        dir.slot.served()?;
+        let logged = Logged { lane: dir.slot.load(slot::LAST_LANE)?, end: dir.slot.load(slot::LAST_END)? };
+        if let Some((slot, incarnation)) = born {
+            self.begin_born(dir.me, &self.log.slot(slot), incarnation, subject, logged)?;
+        }
+        let gone = if names.change == Change::Remove { Some(subject) } else { replaced.as_ref() };
+        if let Some(gone) = gone.filter(|gone| gone.links == 1 && gone.look.kind == FileKind::File) {
+            self.forget(gone, logged)?;
+        }
+        Ok(Some(logged))
+    }
+
+    /// Gives a slot to a file that was made, and writes down which it is.
+    fn prepare_born(&self, dir: &Dir<'_>, names: &Names, subject: &Subject) -> Result<Option<(u32, u64)>> {
+        if subject.look.kind != FileKind::File || subject.look.size != 0 || subject.links != 1 {
+            return Ok(None);
+        }
+        let Some((_, _, of_dir)) = dir.slot.identity()? else { return Ok(None) };
+        let Some((index, incarnation)) = self.slot(&subject.look)? else { return Ok(None) };
+        let path = of_dir.path.join(OsStr::from_bytes(&names.name));
+        let (ino, handle) = (subject.look.ino, subject.handle.clone());
+        let identity = Identity { fsid: of_dir.fsid, ino, kind: FileKind::File, handle, path };
+        let slot = self.log.slot(index);
+        Ok(slot.name(incarnation, &subject.look, &identity)?.then_some((index, incarnation)))
+    }
+
+    /// The record that a file was made is stored: from now on its writes are logged.
+    fn begin_born(&self, me: u64, slot: &Slot<'_>, incarnation: u64, subject: &Subject, logged: Logged) -> Result<()> {
+        let Some(_held) = slot.lock(me)? else { return Ok(()) };
+        if slot.incarnation()? != incarnation || slot.is_trusted()? {
+            return Ok(());
+        }
+        slot.expect(&subject.look)?;
+        slot.set(slot::BASE_MTIME, subject.look.mtime)?;
+        slot.set(slot::BASE_SIZE, 0)?;
+        logged.is_name_of(slot)?;
+        slot.trust().map(drop)
+    }
+
+    /// A file has lost its last name: once that is durable, nobody wants its records.
+    fn forget(&self, gone: &Subject, logged: Logged) -> Result<()> {
+        let Some((index, incarnation)) = self.find(&gone.look)? else { return Ok(()) };
+        let slot = self.log.slot(index);
+        if slot.is_live()? {
+            self.log.lane(logged.lane as u32).persist(logged.end)?;
+            slot.retire(incarnation, slot.load(slot::LAST)?)?;
+        }
+        slot.free()
+    }
+}
+
+/// A change that the kernel has made.
+struct Made<'a> {
+    names: &'a Names,
+    subject: Subject,
+    replaced: Option<Subject>,
+    before: Look,
+    after: Look,
+}
+
+/// Where a record ends.
+#[derive(Clone, Copy, Debug)]
+struct Logged {
+    lane: u64,
+    end: u64,
+}
+
+impl Logged {
+    /// A sync of the file is to make this record durable, too.
+    fn is_name_of(self, slot: &Slot<'_>) -> Result<()> {
+        slot.set(slot::NAME_LANE, self.lane)?;
+        slot.set(slot::NAME_END, self.end)
+    }
+}
+
+impl Carried<'_> {
+    /// The file has another name: its ctime alone has changed by that.
+    fn renamed(&self, now: Option<Subject>, logged: Option<Logged>) -> Result<()> {
+        let slot = self.slot;
+        let before = slot.expected()?;
+        match (now, logged) {
+            (Some(Subject { look, .. }), Some(logged)) if look == (Look { ctime: look.ctime, ..before }) => {
+                slot.expect(&look)?;
+                logged.is_name_of(slot)
+            }
+            _ => slot.distrust(),
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What is live in a log after a crash, and bringing it into the files.
+
+mod bring;
+mod names;
+mod place;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Result, RunLogError};
+use crate::format::SKIP;
+use crate::look::{FileKind, Identity};
+use crate::name_record::NameRecord;
+use crate::newest::{Piece, newest};
+use crate::{Log, LogOptions};
+pub use names::{Kept, Touched, touched};
+pub(crate) use place::{For, Place, beside_it, find};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// A write that was logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its place in the order of all writes.
+    pub sequence: u64,
+    /// Where in the file.
+    pub offset: u64,
+    /// What was written; nothing: the file was cut, or extended, to end here.
+    pub bytes: Vec<u8>,
+    /// mtime of the file after it: nanoseconds.
+    pub mtime: u64,
+    /// mtime of the file when it became trusted.
+    pub base_mtime: u64,
+    /// Its size then.
+    pub base_size: u64,
+}
+
+/// A file with live records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    slot: u32,
+    incarnation: u64,
+    /// What it is known by; none if that is damaged.
+    pub identity: Option<Identity>,
+    /// Its device number when the records were made.
+    pub dev: u64,
+    /// By sequence.
+    pub records: Vec<Record>,
+}
+
+impl FoundFile {
+    /// The newest bytes of it.
+    fn pieces(&self) -> Vec<Piece> {
+        newest(&self.records.iter().map(|r| (r.offset, r.bytes.len())).collect::<Vec<_>>())
+    }
+
+    /// The shortest that it ever was, as far as truncations were logged, and its length at the end.
+    fn lengths(&self) -> Option<(u64, u64)> {
+        let mut lengths = None;
+        for record in &self.records {
+            let end = record.offset + record.bytes.len() as u64;
+            lengths = match (lengths, record.bytes.is_empty()) {
+                (None, true) => Some((end, end)),
+                (Some((shortest, _)), true) => Some((end.min(shortest), end)),
+                (lengths, false) => lengths.map(|(shortest, len)| (shortest, end.max(len))),
+            };
+        }
+        lengths
+    }
+}
+
+/// A directory with live records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundDir {
+    slot: u32,
+    incarnation: u64,
+    /// What it is known by.
+    pub identity: Identity,
+    /// Its device number when the records were made.
+    pub dev: u64,
+    /// By sequence.
+    pub records: Vec<NameRecord>,
+}
+
+/// What is live in a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// Files with live records.
+    pub files: Vec<FoundFile>,
+    /// Directories with live records.
+    pub dirs: Vec<FoundDir>,
+}
+
+impl Found {
+    /// Nothing is live.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.dirs.is_empty()
+    }
+
+    /// Bytes in live records.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().flat_map(|file| &file.records).map(|record| record.bytes.len() as u64).sum()
+    }
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// So many bytes were written, and synced.
+    Replayed(u64),
+    /// The kernel had not kept it: it was made again, with so many bytes.
+    Made(u64),
+    /// So many names in this directory were given or taken.
+    Named(u64),
+    /// It had everything, and was synced.
+    Whole,
+    /// It was removed.
+    Gone,
+    /// Somebody else has changed it: what was logged is in this file beside it.
+    Beside(PathBuf),
+    /// It cannot be reached, and why: the records stay.
+    Unreachable(String),
+}
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Each file, by the path that was known, and what became of it.
+    pub files: Vec<(PathBuf, Outcome)>,
+}
+
+impl Recovered {
+    /// Nothing is left in the log.
+    pub fn is_complete(&self) -> bool {
+        self.files.iter().all(|(_, outcome)| !matches!(outcome, Outcome::Unreachable(_)))
+    }
+}
+
+/// What is live in a log that nobody else uses. Changes nothing.
+///
+/// # Errors
+/// A damaged word, or the medium's failure.
+pub fn found(log: &Log) -> Result<Found> {
+    let mut slots: BTreeMap<(u32, u64), Vec<Record>> = BTreeMap::new();
+    for lane in log.lanes() {
+        let mut at = lane.head()?;
+        while let Some((head, bytes, behind)) = lane.record(at)? {
+            at = behind;
+            let index = head.slot.get();
+            if index == SKIP || index >= log.header.slots {
+                continue;
+            }
+            slots.entry((index, head.incarnation.get().into())).or_default().push(Record {
+                sequence: head.sequence.get(),
+                offset: head.offset.get(),
+                bytes,
+                mtime: head.mtime.get(),
+                base_mtime: head.base_mtime.get(),
+                base_size: head.base_size.get(),
+            });
+        }
+    }
+    let mut found = Found::default();
+    for ((slot, incarnation), mut records) in slots {
+        let named = log.slot(slot).identity()?;
+        if named.as_ref().is_some_and(|(now, ..)| *now != incarnation) {
+            // The slot was given to another file, which it is only when nothing of this one is live.
+            continue;
+        }
+        let retired = match log.slot(slot).retired(incarnation) {
+            Ok(retired) => retired,
+            // A slot that was being named anew has the word of the file before, all of whose records are retired.
+            Err(_) if named.is_none() => continue,
+            Err(e) => return Err(e),
+        };
+        records.retain(|record| record.sequence > retired);
+        records.sort_unstable_by_key(|record| record.sequence);
+        if records.is_empty() {
+            continue;
+        }
+        match named {
+            Some((_, dev, identity)) if identity.kind == FileKind::Directory => {
+                let read = |r: &Record| NameRecord::decode(r.sequence, r.mtime, &r.bytes);
+                let records = records.iter().map(read).collect::<Option<_>>();
+                let records = records.ok_or_else(|| RunLogError::Names {
+                    pool: log.nvm.name().into(),
+                    directory: identity.path.display().to_string(),
+                })?;
+                found.dirs.push(FoundDir { slot, incarnation, identity, dev, records });
+            }
+            named => {
+                let (identity, dev) = named.map_or((None, 0), |(_, dev, identity)| (Some(identity), dev));
+                found.files.push(FoundFile { slot, incarnation, identity, dev, records });
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Log {
+    /// Gives up what is live of a file that a simulator has brought home.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn retire(&self, file: &FoundFile) -> Result<()> {
+        let last = file.records.last().map_or(0, |record| record.sequence);
+        self.slot(file.slot).retire(file.incarnation, last)
+    }
+
+    /// Gives up what is live of a directory that a simulator has brought home.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn retire_dir(&self, dir: &FoundDir) -> Result<()> {
+        let last = dir.records.last().map_or(0, |record| record.sequence);
+        self.slot(dir.slot).retire(dir.incarnation, last)
+    }
+}
+
+/// Gives up what is live, of all files.
+///
+/// # Errors
+/// A damaged word, or the medium's failure.
+pub fn give_up(log: &Log) -> Result<()> {
+    let Found { files, dirs } = found(log)?;
+    dirs.iter().try_for_each(|dir| log.retire_dir(dir))?;
+    files.iter().try_for_each(|file| log.retire(file))
+}
+
+/// Brings what is live into the directories and files, syncs them, and retires it. May be repeated; nobody else uses the log.
+///
+/// # Errors
+/// A damaged word, or the medium's failure. What fails with one file is its [`Outcome`].
+pub fn recover(log: &Log) -> Result<Recovered> {
+    let same_boot = log.machine().boot == LogOptions::here().boot;
+    let Found { mut files, dirs } = found(log)?;
+    let mut recovered = Recovered::default();
+    // Of all directories before anything is changed in one.
+    let plans: Vec<_> = dirs.iter().map(|dir| names::plan(log, dir, same_boot)).collect::<Result<_>>()?;
+    for (dir, plan) in dirs.iter().zip(plans) {
+        let (told, done) = names::bring(log, dir, plan, &mut files)?;
+        if !told.iter().any(|(_, outcome)| matches!(outcome, Outcome::Unreachable(_))) {
+            // Before its files: what stands there for one has another handle.
+            log.retire_dir(dir)?;
+            done.iter().try_for_each(|file| log.retire(file))?;
+        }
+        recovered.files.extend(told);
+    }
+    for file in files {
+        let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
+        let outcome = match &file.identity {
+            None => Outcome::Unreachable("the slot that names it is damaged".into()),
+            Some(identity) => bring::bring(log, identity, &file, same_boot)?,
+        };
+        if !matches!(outcome, Outcome::Unreachable(_)) {
+            log.retire(&file)?;
+        }
+        recovered.files.push((path, outcome));
+    }
+    Ok(recovered)
+}

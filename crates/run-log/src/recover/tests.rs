@@ -1,0 +1,277 @@
+//! Names brought into a real directory, and recoveries that were cut.
+
+use crate::name_record::{Change, Names};
+use crate::recover::Outcome;
+use crate::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Subject, Written};
+use ondol_medium::{Nvm, Pool, PoolSpec};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+/// A device that the directory is not on: the page cache is another one.
+const DEV: u64 = 1;
+
+/// A directory that the kernel has not kept what the log has of: its ctime is long before the log's.
+struct Lost<'d> {
+    dir: &'d Path,
+    client: Client,
+    clock: Cell<u64>,
+}
+
+struct OneChange<'l> {
+    lost: &'l Lost<'l>,
+    names: Names,
+    subject: Subject,
+    replaced: Option<Subject>,
+}
+
+struct OneCall {
+    look: Look,
+    identity: Option<Identity>,
+    bytes: &'static [u8],
+    size: Cell<u64>,
+}
+
+fn later(lost: &Lost<'_>) -> u64 {
+    lost.clock.set(lost.clock.get() + 1);
+    lost.clock.get()
+}
+
+impl NameCall for OneChange<'_> {
+    type Fail = ();
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn look(&self) -> Result<Look, ()> {
+        Ok(self.lost.look())
+    }
+
+    fn subject(&self, done: bool) -> Option<Subject> {
+        let ctime = self.subject.look.ctime + u64::from(done);
+        Some(Subject { look: Look { ctime, ..self.subject.look }, ..self.subject.clone() })
+    }
+
+    fn replaced(&self) -> Option<Subject> {
+        self.replaced.clone()
+    }
+
+    fn run(&self) -> Result<(), ()> {
+        later(self.lost);
+        Ok(())
+    }
+}
+
+impl Call for OneCall {
+    type Fail = ();
+
+    fn look(&self) -> Result<Look, ()> {
+        Ok(Look { size: self.size.get(), ..self.look })
+    }
+
+    fn now_ns(&self) -> u64 {
+        0
+    }
+
+    fn settle(&self) -> bool {
+        true
+    }
+
+    fn sync(&self) -> Result<(), ()> {
+        Ok(())
+    }
+
+    fn identity(&self) -> Option<Identity> {
+        self.identity.clone()
+    }
+
+    fn write(&self) -> Result<usize, ()> {
+        self.size.set(self.size.get() + self.bytes.len() as u64);
+        Ok(self.bytes.len())
+    }
+
+    fn place(&self) -> Option<Place> {
+        Some(Place::Append)
+    }
+
+    fn cursor(&self) -> Option<u64> {
+        None
+    }
+
+    fn moved(&self, _end: u64) -> bool {
+        true
+    }
+
+    fn len(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]])) {
+        show(&[&self.bytes[..len]]);
+    }
+}
+
+impl<'d> Lost<'d> {
+    fn new(dir: &'d Path) -> Self {
+        let pool = Nvm::volatile(2 << 20).unwrap();
+        let mut pool = Pool::create(pool, &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+        let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+        // An hour from now.
+        let clock = crate::client::wall_ns() + 3_600_000_000_000;
+        let lost = Self { dir, client: Client::new(log).unwrap(), clock: Cell::new(clock) };
+        let identity = Identity::of(File::open(dir).unwrap().as_fd(), dir.into());
+        let call = OneCall { look: lost.look(), identity, bytes: b"", size: Cell::new(0) };
+        let slot = lost.client.slot(&lost.look()).unwrap().unwrap();
+        assert_eq!(lost.client.sync(slot, &call), Ok(false));
+        lost
+    }
+
+    fn look(&self) -> Look {
+        let (now, kind) = (self.clock.get(), FileKind::Directory);
+        Look { dev: DEV, ino: 2, birth: 1, ctime: now, mtime: now, size: 0, kind }
+    }
+
+    fn change(&self, change: Change, old: &str, name: &str, subject: &Subject, replaced: Option<Subject>) {
+        let names = Names { change, name: name.into(), old: old.into() };
+        let slot = self.client.trusted_dir(&self.look()).unwrap().unwrap();
+        let call = OneChange { lost: self, names, subject: subject.clone(), replaced };
+        assert_eq!(self.client.change_names(slot, &call), Ok(Written::Done(())), "{name}");
+    }
+
+    /// A file that the kernel has not kept, with these bytes.
+    fn born(&self, name: &str, ino: u64, bytes: &'static [u8]) -> Subject {
+        let now = crate::client::wall_ns();
+        let look = Look { dev: DEV, ino, birth: ino, ctime: now, mtime: now, size: 0, kind: FileKind::File };
+        let (handle, owner) = (Handle { kind: 1, bytes: vec![ino as u8; 8] }, fs::metadata(self.dir).unwrap());
+        let subject = Subject { look, handle, links: 1, mode: 0o100_604, uid: owner.uid(), gid: owner.gid() };
+        self.change(Change::Create, "", name, &subject, None);
+        // Its ctime is one later when it is looked at the second time.
+        let look = Look { ctime: now + 1, ..look };
+        let call = OneCall { look, identity: None, bytes, size: Cell::new(0) };
+        let slot = self.client.slot(&look).unwrap().unwrap();
+        if !bytes.is_empty() {
+            assert_eq!(self.client.write(slot, &call), Ok(Written::Done(bytes.len())));
+        }
+        Subject { look: call.look().unwrap(), ..subject }
+    }
+
+    /// What is there on the disk.
+    fn real(&self, name: &str) -> Subject {
+        let dir = File::open(self.dir).unwrap();
+        Subject::at(dir.as_fd(), &std::ffi::CString::new(name).unwrap()).unwrap()
+    }
+
+    /// Recovery, of the log as it is now, which stays so.
+    fn recover(&self, begun: bool) -> Vec<Outcome> {
+        let log = &self.client.log;
+        self.client.persist().unwrap();
+        let copy = Nvm::from_bytes(&log.nvm.to_bytes().unwrap()).unwrap();
+        let log = Log::join(copy).unwrap();
+        if begun {
+            let found = crate::found(&log).unwrap();
+            let dir = &found.dirs[0];
+            log.slot(dir.slot).begin_names(dir.incarnation, dir.records[0].sequence - 1).unwrap();
+        }
+        let recovered = crate::recover(&log).unwrap();
+        assert!(recovered.is_complete() && crate::found(&log).unwrap().is_empty(), "{recovered:?}");
+        recovered.files.into_iter().map(|(_, outcome)| outcome).collect()
+    }
+
+    fn contents(&self) -> BTreeMap<String, Vec<u8>> {
+        let entries = fs::read_dir(self.dir).unwrap().map(|entry| entry.unwrap());
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+    }
+}
+
+/// Saved over an old file, removed, made and removed, linked twice.
+fn changed(dir: &Path) -> (Lost<'_>, BTreeMap<String, Vec<u8>>) {
+    for name in ["gone", "kept", "old"] {
+        fs::write(dir.join(name), name).unwrap();
+    }
+    let lost = Lost::new(dir);
+    let saved = lost.born("tmp", 70, b"saved");
+    lost.change(Change::Rename, "tmp", "old", &saved, Some(lost.real("old")));
+    lost.change(Change::Remove, "", "gone", &lost.real("gone"), None);
+    let short = lost.born("short", 71, b"never seen");
+    lost.change(Change::Remove, "", "short", &short, None);
+    let twin = lost.born("twin-1", 72, b"twins");
+    lost.change(Change::Link, "", "twin-2", &twin, None);
+    lost.born("void", 73, b"");
+    let after = [("kept", "kept"), ("old", "saved"), ("twin-1", "twins"), ("twin-2", "twins"), ("void", "")];
+    let after = after.map(|(name, bytes)| (name.to_owned(), bytes.as_bytes().to_vec()));
+    (lost, BTreeMap::from(after))
+}
+
+#[test]
+fn names_and_new_files_that_the_kernel_has_lost_are_there_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lost, after) = changed(dir.path());
+    let told = lost.recover(false);
+    assert_eq!(lost.contents(), after);
+    for outcome in [Outcome::Made(5), Outcome::Made(0), Outcome::Named(5)] {
+        assert!(told.contains(&outcome), "{told:?}");
+    }
+    let old = fs::metadata(dir.path().join("old")).unwrap();
+    assert_eq!((old.permissions().mode() & 0o7777, old.nlink()), (0o604, 1));
+    let twins = ["twin-1", "twin-2"].map(|name| fs::metadata(dir.path().join(name)).unwrap());
+    assert_eq!((twins[0].ino(), twins[0].nlink()), (twins[1].ino(), 2));
+}
+
+/// Cut before the first change, after the last, and in between, recovery comes to the same.
+#[test]
+fn recovery_of_names_may_be_cut_and_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lost, after) = changed(dir.path());
+    lost.recover(true);
+    assert_eq!(lost.contents(), after);
+    let made = |name: &str| fs::metadata(dir.path().join(name)).unwrap().ino();
+    let before = ["old", "twin-1", "void"].map(made);
+    lost.recover(true);
+    assert_eq!((lost.contents(), ["old", "twin-1", "void"].map(made)), (after.clone(), before));
+    // By name: gone, old, short, tmp, twin-1, twin-2, void.
+    let own = |n: u32| dir.path().join(format!(".ondol-{}-{}-{n}", lost.client.log.epoch(), lost.slot()));
+    for (name, n) in [("twin-1", 4), ("void", 6)] {
+        fs::rename(dir.path().join(name), own(n)).unwrap();
+        lost.recover(true);
+        assert_eq!((lost.contents(), ["old", "twin-1", "void"].map(made)), (after.clone(), before), "{name}");
+    }
+    fs::remove_file(dir.path().join("twin-2")).unwrap();
+    lost.recover(true);
+    assert_eq!(lost.contents(), after);
+}
+
+/// What others have done with a name since is not undone: the bytes go beside it.
+#[test]
+fn names_that_others_have_taken_stay_theirs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lost, mut after) = changed(dir.path());
+    for (name, bytes) in [("old", "theirs"), ("twin-1", "theirs too")] {
+        fs::remove_file(dir.path().join(name)).unwrap_or_default();
+        fs::write(dir.path().join(name), bytes).unwrap();
+        after.insert(name.into(), bytes.into());
+    }
+    let told = lost.recover(false);
+    let beside = told.iter().filter_map(|outcome| match outcome {
+        Outcome::Beside(path) => Some(fs::read(path).unwrap()),
+        _ => None,
+    });
+    // The twins have a name left.
+    assert_eq!(beside.collect::<Vec<_>>(), [b"saved"]);
+    let mut found = lost.contents();
+    found.retain(|name, _| !name.contains(".ondol-"));
+    assert_eq!(found, after);
+}
+
+impl Lost<'_> {
+    fn slot(&self) -> u32 {
+        self.client.trusted_dir(&self.look()).unwrap().unwrap().0
+    }
+}
