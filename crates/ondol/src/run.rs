@@ -151,6 +151,14 @@ fn bring_home(path: &Path, log: &Log) -> Result<Recovered> {
     Ok(ondol_run_log::recover(log)?)
 }
 
+/// Why the first fsync of new files below `dir`, and that of directories, is not made faster; none if it is.
+pub fn names_why_not(dir: &Path) -> Option<String> {
+    match ondol_run_log::names_why_not(dir) {
+        Ok(why) => why.map(Into::into),
+        Err(e) => Some(e.to_string()),
+    }
+}
+
 /// Why files below `dir` are not made faster; none if they are.
 pub fn why_not(dir: &Path) -> Option<String> {
     let tried = is_ext4(dir).and_then(|ext4| Ok((ext4, multigrain(dir)?)));

@@ -1,20 +1,12 @@
 //! Changes of a file that are no writes: truncations, and what leaves it as it is.
 
 use crate::call::Call;
-use crate::client::{Client, LONGEST_LOOK_NS};
+use crate::client::{Client, LONGEST_LOOK_NS, wall_ns};
 use crate::error::Result;
 use crate::format::{RecordHead, slot};
 use crate::look::Look;
 use crate::slot::Slot;
 use zerocopy::FromZeros;
-
-/// A file whose lock the caller has, and what it looks like.
-struct Locked<'c> {
-    me: u64,
-    slot: Slot<'c>,
-    incarnation: u64,
-    before: Look,
-}
 
 impl Client {
     /// Cuts or extends a file to `len` bytes by `change`. In the log, if all of the file is there and this can be; otherwise as [`Client::unlogged`].
@@ -33,16 +25,20 @@ impl Client {
         if let Some((me, _held)) = locked.ok().flatten() {
             let began = call.now_ns();
             let before = self.expected(&slot, incarnation, call).filter(|_| self.fits(&slot, incarnation, 0));
-            if let Some(before) = before {
+            if let Some(before) = before
+                && self.note_length(me, &slot, incarnation, len).unwrap_or(false)
+            {
                 let begins = call.now_ns();
-                change()?;
+                let done = change();
                 let ends = call.now_ns();
-                let locked = Locked { me, slot, incarnation, before };
                 // The change itself may wait for the kernel's journal, with the file locked.
                 let away = |now: u64| begins.saturating_sub(began) + now.saturating_sub(ends);
-                let after = call.look().ok().filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
-                let noted = after.is_some_and(|after| self.note_length(&locked, len, &after).unwrap_or(false));
-                return if noted { Ok(()) } else { self.give_up(&slot, incarnation, call) };
+                let after = call.look().ok().filter(|_| done.is_ok() && away(call.now_ns()) <= LONGEST_LOOK_NS);
+                let as_expected =
+                    |after: &Look| after.same(&before) && after.size == len && after.mtime >= before.mtime;
+                let kept = after.filter(as_expected).is_some_and(|after| slot.expect(&after).is_ok());
+                // Otherwise what was logged does not tell what the file is.
+                return if kept { done } else { self.give_up(&slot, incarnation, call).and(done) };
             }
         }
         self.unlogged((index, incarnation), call, change)?
@@ -55,27 +51,19 @@ impl Client {
         call.look().ok().filter(|now| trusted && *now == expected)
     }
 
-    /// Logs that a file has `len` bytes now: a record without bytes.
-    fn note_length(&self, locked: &Locked<'_>, len: u64, after: &Look) -> Result<bool> {
-        let Locked { me, slot, incarnation, before } = locked;
-        if !after.same(before) || after.size != len || after.mtime < before.mtime {
-            return Ok(false);
-        }
+    /// Logs that a file is about to have `len` bytes, a record without bytes, and makes that durable: the kernel may commit it at any time, and what is cut off must not come back in part.
+    fn note_length(&self, me: u64, slot: &Slot<'_>, incarnation: u64, len: u64) -> Result<bool> {
         // From now on it may be as short as this on the disk.
         slot.set(slot::BASE_SIZE, len.min(slot.load(slot::BASE_SIZE)?))?;
         let head = RecordHead {
-            incarnation: (*incarnation as u32).into(),
+            incarnation: (incarnation as u32).into(),
             offset: len.into(),
-            mtime: after.mtime.into(),
+            mtime: wall_ns().into(),
             base_mtime: slot.load(slot::BASE_MTIME)?.into(),
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
         };
-        if !self.record(*me, slot, head, 0, |show| show(&[]))? {
-            return Ok(false);
-        }
-        slot.expect(after)?;
-        slot.is_trusted()
+        Ok(self.record(me, slot, head, 0, |show| show(&[]))? && self.acknowledge(slot, incarnation).is_ok())
     }
 
     /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says whether it is as it was.

@@ -298,6 +298,9 @@ impl Client {
     ) -> Result<bool> {
         let Some(lane) = self.lane(me, RecordHead::span(len))? else { return Ok(false) };
         let (was_live, last) = (slot.is_live()?, slot.load(slot::LAST_LANE)?);
+        if slot.load(slot::NAME_LANE)? != u64::from(lane) {
+            self.persist_name(slot)?;
+        }
         // Another lane that is not durable would end recovery's walk before what this one acknowledges.
         if was_live && last != u64::from(lane) {
             self.log.lane(last as u32).persist(slot.load(slot::LAST_END)?)?;
@@ -341,13 +344,19 @@ impl Client {
     }
 
     pub(crate) fn acknowledge(&self, slot: &Slot<'_>, incarnation: u64) -> Result<()> {
+        // As ext4 does it: with a file its name is durable; and before it, so that no bytes are there without.
+        self.persist_name(slot)?;
         let last = slot.load(slot::LAST)?;
         if last > slot.retired(incarnation)? {
             self.log.lane(slot.load(slot::LAST_LANE)? as u32).persist(slot.load(slot::LAST_END)?)?;
             slot.set(slot::ACKED_MTIME, slot.load(slot::MTIME)?)?;
             slot.set(slot::ACKED, last)?;
         }
-        // As ext4 does it: with a file its name is durable.
+        Ok(())
+    }
+
+    /// Makes the newest record of a file's names durable.
+    fn persist_name(&self, slot: &Slot<'_>) -> Result<()> {
         self.log.lane(slot.load(slot::NAME_LANE)? as u32).persist(slot.load(slot::NAME_END)?)
     }
 

@@ -13,6 +13,8 @@ use std::io;
 
 /// How old live records may be: nanoseconds.
 const AGE_NS: u64 = 1_000_000_000;
+/// From so many files on, everything on their file system is synced at once.
+const MANY: usize = 32;
 
 /// Syncs files for real. One process of all that use a pool does it at a time; another takes over when that is gone.
 #[derive(Debug)]
@@ -34,6 +36,7 @@ struct Due {
     /// Device number when it was opened: a copy of a file system has its identity, too.
     dev: u64,
     identity: Identity,
+    file: Option<File>,
 }
 
 /// What a step has done.
@@ -73,7 +76,7 @@ impl Drain {
             pressed |= used > len / 4;
         }
         drained.pressed = pressed;
-        let mut missing = Vec::new();
+        let mut by_system = BTreeMap::<(u64, u64), Vec<Due>>::new();
         for slot in log.slots() {
             let incarnation = slot.load(slot::NAMED)?;
             if !slot.is_live()? {
@@ -89,13 +92,15 @@ impl Drain {
                 self.files.extend(file.map(|file| (key, file)));
             }
             let due = pressed || wall_ns() >= slot.load(slot::SINCE)?.saturating_add(AGE_NS);
-            if !due || self.failed.contains(&key) {
-                drained.live += 1;
-            } else {
-                missing.extend(self.sync(&slot, incarnation, &mut drained)?);
+            let due = if due && !self.failed.contains(&key) { self.due(&slot, incarnation)? } else { None };
+            match due {
+                Some(due) => by_system.entry((due.dev, due.identity.fsid)).or_default().push(due),
+                None => drained.live += 1,
             }
         }
-        self.sync_missing(missing, &mut drained)?;
+        for files in by_system.into_values() {
+            self.sync(files, &mut drained)?;
+        }
         for lane in log.lanes() {
             lane.advance()?;
         }
@@ -114,38 +119,45 @@ impl Drain {
         }
     }
 
-    /// Syncs a file and retires what was in the page cache before that; answers it if it cannot be found.
-    fn sync(&mut self, slot: &Slot<'_>, incarnation: u64, drained: &mut Drained) -> Result<Option<Due>> {
+    /// A file that is to be synced, open if it can be found; none if nobody knows which it is.
+    fn due(&mut self, slot: &Slot<'_>, incarnation: u64) -> Result<Option<Due>> {
         let key = (slot.index, incarnation);
         let last = slot.load(slot::LAST)?;
         let Some((_, dev, identity)) = slot.identity()?.filter(|(named, ..)| *named == incarnation) else {
-            drained.live += 1;
             return Ok(None);
         };
         let found = self.files.remove(&key);
         let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, &identity)) };
-        let due = Due { slot: slot.index, incarnation, last, dev, identity };
-        let Some(file) = file else { return Ok(Some(due)) };
-        self.synced(&due, file.sync_all(), drained)?;
-        self.files.insert(key, file);
-        Ok(None)
+        Ok(Some(Due { slot: slot.index, incarnation, last, dev, identity, file }))
     }
 
-    /// Syncs everything on the file systems of files that cannot be found, once for all files of each: their names are gone, or they have others that we cannot know. The loss of a name is synced, too.
-    fn sync_missing(&mut self, missing: Vec<Due>, drained: &mut Drained) -> Result<()> {
-        let mut by_system = BTreeMap::<(u64, u64), Vec<Due>>::new();
-        for file in missing {
-            by_system.entry((file.dev, file.identity.fsid)).or_default().push(file);
-        }
-        for files in by_system.into_values() {
-            let Some(dir) = files.iter().find_map(|file| recover::beside_it(&file.identity)) else {
-                drained.live += files.len() as u64;
-                continue;
-            };
-            let synced = rustix::fs::syncfs(dir);
-            for file in files {
-                self.synced(&file, synced.map_err(Into::into), drained)?;
+    /// Syncs files of one file system and retires what was in the page cache before that: each by itself, or everything on the file system where there are many, or where one cannot be found: its names are gone, or it has others that we cannot know.
+    /// The loss of a name is synced, too.
+    fn sync(&mut self, files: Vec<Due>, drained: &mut Drained) -> Result<()> {
+        let missing = files.iter().any(|due| due.file.is_none());
+        let whole = if missing || files.len() >= MANY {
+            let beside = || files.iter().find_map(|due| recover::beside_it(&due.identity));
+            let open = files.iter().find_map(|due| due.file.as_ref());
+            match open {
+                Some(file) => Some(rustix::fs::syncfs(file)),
+                None => beside().map(rustix::fs::syncfs),
             }
+        } else {
+            None
+        };
+        for mut due in files {
+            let synced = match (due.file.take(), whole) {
+                (file, Some(Ok(()))) => Ok(file),
+                // Whose fault it is.
+                (Some(file), _) => file.sync_all().map(|()| Some(file)),
+                (None, Some(Err(e))) => Err(e.into()),
+                (None, None) => {
+                    drained.live += 1;
+                    continue;
+                }
+            };
+            let synced = synced.map(|file| self.files.extend(file.map(|file| ((due.slot, due.incarnation), file))));
+            self.synced(&due, synced, drained)?;
         }
         Ok(())
     }

@@ -177,6 +177,28 @@ pub fn is_ext4(dir: &Path) -> Result<bool> {
     Ok(rustix::fs::statfs(dir)?.f_type.cast_unsigned() == EXT4)
 }
 
+/// Why changes of names on the ext4 file system of `dir` cannot be logged; none if they can. Its journal has to commit them in their order, all that is changed with each at once: there is one, and no fast
+/// commits (`fast_commit`), whose replay is later changes to the kernel.
+///
+/// # Errors
+/// The system's.
+pub fn names_why_not(dir: &Path) -> Result<Option<&'static str>> {
+    let device = rustix::fs::stat(dir)?.st_dev;
+    let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let name = std::fs::read_link(link).ok().and_then(|link| link.file_name().map(std::ffi::OsStr::to_owned));
+    let options = name.map(|name| Path::new("/proc/fs/ext4").join(name).join("options"));
+    let Some(options) = options.and_then(|file| std::fs::read_to_string(file).ok()) else {
+        return Ok(Some("its options are not to be seen in /proc/fs/ext4"));
+    };
+    // Each on a line of its own; the second stands there for the feature without the option.
+    let has = |wanted: &str| options.lines().any(|line| line.starts_with(wanted));
+    Ok(match () {
+        () if !has("data=") => Some("it has no journal"),
+        () if has("fast_commit") || has("fc_debug_force") => Some("it has fast commits"),
+        () => None,
+    })
+}
+
 /// Whether a change after a look always has another ctime on the file system of `dir` (multigrain timestamps). Tried with a file without a name.
 ///
 /// # Errors

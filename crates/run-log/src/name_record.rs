@@ -10,7 +10,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub enum Change {
     /// A file was made.
     Create,
-    /// A name was removed.
+    /// A file's last name was removed.
     Remove,
     /// A file was given another name in the same directory.
     Rename,
@@ -44,10 +44,8 @@ pub struct NameRecord {
     pub names: Names,
     /// The file's handle.
     pub handle: Handle,
-    /// Handle of the file that had the new name before.
+    /// Handle of the file that had the new name before, and no other.
     pub replaced: Option<Handle>,
-    /// The file that was removed or replaced had no other name.
-    pub last: bool,
     /// Permissions of a file that was made (`st_mode`).
     pub mode: u32,
     /// The user it belongs to.
@@ -60,9 +58,9 @@ pub struct NameRecord {
 #[repr(C)]
 struct Raw {
     change: u8,
-    last: u8,
     handle_len: u8,
     replaced_len: u8,
+    reserved: u8,
     handle_type: U32,
     replaced_type: U32,
     mode: U32,
@@ -77,12 +75,11 @@ impl Names {
     pub(crate) fn encode(&self, subject: &Subject, replaced: Option<&Subject>) -> Vec<u8> {
         let none = Handle::default();
         let over = replaced.map_or(&none, |replaced| &replaced.handle);
-        let gone = if self.change == Change::Remove { Some(subject) } else { replaced };
         let raw = Raw {
             change: Change::ALL.iter().position(|change| *change == self.change).unwrap_or(0) as u8,
-            last: gone.is_some_and(|gone| gone.links == 1).into(),
             handle_len: subject.handle.bytes.len() as u8,
             replaced_len: over.bytes.len() as u8,
+            reserved: 0,
             handle_type: subject.handle.kind.cast_unsigned().into(),
             replaced_type: over.kind.cast_unsigned().into(),
             mode: subject.mode.into(),
@@ -122,7 +119,6 @@ impl NameRecord {
             names: Names { change, name, old },
             handle: Handle { kind: kinds[0], bytes: handle },
             replaced,
-            last: raw.last != 0,
             mode: raw.mode.get(),
             uid: raw.uid.get(),
             gid: raw.gid.get(),
@@ -151,10 +147,7 @@ mod tests {
             (read.names.clone(), read.handle.clone(), read.replaced.clone()),
             (names, file(3).handle, Some(file(4).handle))
         );
-        assert_eq!(
-            (read.sequence, read.ctime, read.mode, read.uid, read.gid, read.last),
-            (5, 6, 0o100_640, 7, 8, true)
-        );
+        assert_eq!((read.sequence, read.ctime, read.mode, read.uid, read.gid), (5, 6, 0o100_640, 7, 8));
         for len in 0..bytes.len() {
             assert_eq!(NameRecord::decode(5, 6, &bytes[..len]), None, "{len}");
         }

@@ -56,9 +56,10 @@ struct Dir<'c> {
     me: u64,
 }
 
-/// A trusted file that gets another name, locked.
-struct Carried<'s> {
-    slot: &'s Slot<'s>,
+/// A file with a slot whose names change, locked.
+struct Known<'s> {
+    slot: Slot<'s>,
+    incarnation: u64,
     _held: Held<'s>,
 }
 
@@ -115,25 +116,17 @@ impl Client {
         let began = call.now_ns();
         let Some(before) = self.expected_dir(&dir, call) else { return Ok(Written::Stale) };
         let change = call.names().change;
-        let (subject, replaced) = match change {
-            Change::Create => (None, None),
-            Change::Rename => (call.subject(false), call.replaced()),
-            Change::Remove | Change::Link => (call.subject(false), None),
-        };
-        let file = subject.as_ref().and_then(|subject| self.find(&subject.look).ok().flatten());
-        let file = file.map(|(index, _)| self.log.slot(index));
-        let carried = match (change, &subject) {
-            (Change::Create, _) => None,
-            // The kernel will say that there is nothing.
-            (_, None) => return Ok(Written::Stale),
-            (Change::Remove, _) => None,
-            (Change::Rename | Change::Link, Some(subject)) => {
-                let carried = file.as_ref().and_then(|slot| self.carried(me, slot, subject));
-                let Some(carried) = carried else {
+        let (subject, replaced, known) = match change {
+            Change::Create => (None, None, [None, None]),
+            _ => {
+                // The kernel will say that there is nothing.
+                let Some(subject) = call.subject(false) else { return Ok(Written::Stale) };
+                let replaced = if change == Change::Rename { call.replaced() } else { None };
+                let Some(known) = self.known(&dir, call, (&subject, replaced.as_ref())) else {
                     let _ = dir.slot.distrust();
                     return Ok(Written::Stale);
                 };
-                Some(carried)
+                (Some(subject), replaced, known)
             }
         };
         let begins = call.now_ns();
@@ -153,10 +146,8 @@ impl Client {
         if noted.is_none() {
             let _ = dir.slot.distrust();
         }
-        if let Some(carried) = carried {
-            // If the memory fails nothing is trusted anyway.
-            let _ = carried.renamed(call.subject(true), noted);
-        }
+        // If the memory fails nothing is trusted anyway.
+        let _ = self.follow(change, &known, noted, || call.subject(true));
         Ok(Written::Done(()))
     }
 
@@ -175,12 +166,72 @@ impl Client {
         fits.then_some(before)
     }
 
-    /// Locks a trusted file that is to get another name, and makes durable what was written to it.
-    fn carried<'s>(&self, me: u64, slot: &'s Slot<'s>, subject: &Subject) -> Option<Carried<'s>> {
-        let held = slot.lock(me).ok().flatten()?;
-        let incarnation = slot.incarnation().ok()?;
-        let trusted = slot.is_trusted().ok()? && slot.expected().ok()? == subject.look;
-        (trusted && self.acknowledge(slot, incarnation).is_ok()).then_some(Carried { slot, _held: held })
+    /// Locks what has a slot of the files whose names are to change: the one that gets another name or loses its last, and the one that is replaced. None if such a change is not logged: only trusted files get
+    /// other names, their contents durable before, and only the last name of a file is taken from it, since nobody knows where its others are.
+    fn known<'s, C: NameCall>(
+        &'s self,
+        dir: &Dir<'_>,
+        call: &C,
+        (subject, replaced): (&Subject, Option<&Subject>),
+    ) -> Option<[Option<Known<'s>>; 2]> {
+        let change = call.names().change;
+        if [Some(subject), replaced].into_iter().flatten().any(|file| file.look.kind != FileKind::File) {
+            return None;
+        }
+        let first = self.lock_known(dir.me, subject, Slot::lock)?;
+        // Whoever else links or removes it, and is seen, waits.
+        let now = call.subject(false)?;
+        let second = replaced.map(|replaced| self.lock_known(dir.me, replaced, Slot::try_lock));
+        let gone = if change == Change::Remove { Some(&now) } else { replaced };
+        let last = gone.is_none_or(|gone| gone.links == 1);
+        let carried = match (change, &first) {
+            (Change::Remove, _) => true,
+            (_, Some(file)) => {
+                file.slot.is_trusted().ok()?
+                    && file.slot.expected().ok()? == now.look
+                    && self.acknowledge(&file.slot, file.incarnation).is_ok()
+            }
+            (_, None) => false,
+        };
+        let second = second.unwrap_or(Some(None))?;
+        (last && carried && now.look.same(&subject.look)).then_some([first, second])
+    }
+
+    /// Locks the slot of a file, if it has one; none if that cannot be had. The second file is only tried, since two are locked here in any order.
+    fn lock_known<'s>(
+        &'s self,
+        me: u64,
+        file: &Subject,
+        lock: impl FnOnce(&Slot<'s>, u64) -> Result<Option<Held<'s>>>,
+    ) -> Option<Option<Known<'s>>> {
+        let Some((index, incarnation)) = self.find(&file.look).ok()? else { return Some(None) };
+        let slot = self.log.slot(index);
+        let held = lock(&slot, me).ok()??;
+        let same = slot.incarnation().ok()? == incarnation;
+        same.then_some(Some(Known { slot, incarnation, _held: held }))
+    }
+
+    /// What a change of names does to the files: the one with another name has another ctime by that alone; one without a name is nobody's.
+    fn follow(
+        &self,
+        change: Change,
+        [file, replaced]: &[Option<Known<'_>>; 2],
+        noted: Option<Logged>,
+        now: impl FnOnce() -> Option<Subject>,
+    ) -> Result<()> {
+        let gone = if change == Change::Remove { file } else { replaced };
+        if let (Some(known), Some(logged)) = (gone, noted) {
+            self.forget(known, logged)?;
+        }
+        let Some(known) = file.as_ref().filter(|_| change != Change::Remove) else { return Ok(()) };
+        let before = known.slot.expected()?;
+        match (now(), noted) {
+            (Some(Subject { look, .. }), Some(logged)) if look == (Look { ctime: look.ctime, ..before }) => {
+                known.slot.expect(&look)?;
+                logged.is_name_of(&known.slot)
+            }
+            _ => known.slot.distrust(),
+        }
     }
 
     /// Logs a change. Answers where its record ends; none if the directory is not what that change alone makes of it, or if there is no room.
@@ -204,10 +255,6 @@ impl Client {
         let logged = Logged { lane: dir.slot.load(slot::LAST_LANE)?, end: dir.slot.load(slot::LAST_END)? };
         if let Some((slot, incarnation)) = born {
             self.begin_born(dir.me, &self.log.slot(slot), incarnation, subject, logged)?;
-        }
-        let gone = if names.change == Change::Remove { Some(subject) } else { replaced.as_ref() };
-        if let Some(gone) = gone.filter(|gone| gone.links == 1 && gone.look.kind == FileKind::File) {
-            self.forget(gone, logged)?;
         }
         Ok(Some(logged))
     }
@@ -240,14 +287,27 @@ impl Client {
     }
 
     /// A file has lost its last name: once that is durable, nobody wants its records.
-    fn forget(&self, gone: &Subject, logged: Logged) -> Result<()> {
-        let Some((index, incarnation)) = self.find(&gone.look)? else { return Ok(()) };
-        let slot = self.log.slot(index);
+    fn forget(&self, known: &Known<'_>, logged: Logged) -> Result<()> {
+        let Known { slot, incarnation, .. } = known;
         if slot.is_live()? {
             self.log.lane(logged.lane as u32).persist(logged.end)?;
-            slot.retire(incarnation, slot.load(slot::LAST)?)?;
+            slot.retire(*incarnation, slot.load(slot::LAST)?)?;
         }
         slot.free()
+    }
+
+    /// Gives a file one more name past the log, by `change`: nobody who is seen takes its names away meanwhile.
+    ///
+    /// # Errors
+    /// The medium's failure; the change was not made then.
+    pub fn unlogged_link<T>(&self, look: &Look, change: impl FnOnce() -> T) -> Result<T> {
+        let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
+        let me = self.me(std::process::id())?;
+        let _held = match &slot {
+            Some(slot) => slot.lock(me)?,
+            None => None,
+        };
+        Ok(change())
     }
 }
 
@@ -272,20 +332,5 @@ impl Logged {
     fn is_name_of(self, slot: &Slot<'_>) -> Result<()> {
         slot.set(slot::NAME_LANE, self.lane)?;
         slot.set(slot::NAME_END, self.end)
-    }
-}
-
-impl Carried<'_> {
-    /// The file has another name: its ctime alone has changed by that.
-    fn renamed(&self, now: Option<Subject>, logged: Option<Logged>) -> Result<()> {
-        let slot = self.slot;
-        let before = slot.expected()?;
-        match (now, logged) {
-            (Some(Subject { look, .. }), Some(logged)) if look == (Look { ctime: look.ctime, ..before }) => {
-                slot.expect(&look)?;
-                logged.is_name_of(slot)
-            }
-            _ => slot.distrust(),
-        }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) enum Enter {
     Stale,
 }
 
-impl Slot<'_> {
+impl<'l> Slot<'l> {
     pub(crate) fn load(&self, word: u64) -> Result<u64> {
         Ok(self.log.nvm.load_u64(self.at + word)?)
     }
@@ -134,8 +134,17 @@ impl Slot<'_> {
     }
 
     /// The file's lock. Who takes it from somebody that is gone finds the file untrusted.
-    pub(crate) fn lock(&self, me: u64) -> Result<Option<Held<'_>>> {
+    pub(crate) fn lock(&self, me: u64) -> Result<Option<Held<'l>>> {
         let held = lock::lock(&self.log.nvm, self.at + slot::LOCK, me);
+        if held.as_ref().is_some_and(|held| held.relieved) {
+            self.distrust()?;
+        }
+        Ok(held)
+    }
+
+    /// As [`Slot::lock`], if nobody has it.
+    pub(crate) fn try_lock(&self, me: u64) -> Result<Option<Held<'l>>> {
+        let held = lock::try_lock(&self.log.nvm, self.at + slot::LOCK, me);
         if held.as_ref().is_some_and(|held| held.relieved) {
             self.distrust()?;
         }

@@ -286,14 +286,23 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
                 kernel.borrow_mut().write(file, random.below(200) as usize, &bytes);
                 unseen[file] = true;
             }
-            18 => client
-                .unlogged(slot, &call, || {
+            18 => {
+                let len = random.below(100);
+                let cut = || {
                     let mut k = kernel.borrow_mut();
-                    let len = random.below(100) as usize;
-                    k.cache[file].resize(len, 0);
+                    k.cache[file].resize(len as usize, 0);
                     k.changed(file);
-                })
-                .unwrap(),
+                    // A commit of the kernel's at once.
+                    if len % 3 == 0 {
+                        k.write_back(file);
+                    }
+                    Ok(())
+                };
+                match len % 2 {
+                    0 => client.unlogged(slot, &call, cut).unwrap().unwrap(),
+                    _ => client.truncate(slot, &call, len, cut).unwrap(),
+                }
+            }
             _ => drop(ondol_run_log::Drain::new(client.log().clone()).unwrap().step(false).unwrap()),
         }
     }
@@ -307,7 +316,7 @@ fn recovered(log: &Log, home: &[Vec<u8>]) -> Vec<Vec<u8>> {
         let n = file.identity.as_ref().unwrap().handle.bytes[0] as usize;
         for record in &file.records {
             let (at, bytes) = (record.offset as usize, &record.bytes);
-            let len = files[n].len().max(at + bytes.len());
+            let len = if bytes.is_empty() { at } else { files[n].len().max(at + bytes.len()) };
             files[n].resize(len, 0);
             files[n][at..at + bytes.len()].copy_from_slice(bytes);
         }

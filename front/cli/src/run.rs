@@ -95,9 +95,12 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let mut command = Command::new(program);
     command.args(arguments);
     if !dirs.is_empty() {
-        let listed =
-            std::env::join_paths(&dirs).map_err(|e| Failure::new(USAGE, format!("a directory's name: {e}")))?;
-        command.env("LD_PRELOAD", preloads(&library)).env("ONDOL_RUN_POOL", &pool).env("ONDOL_RUN_DIRS", listed);
+        let listed = |dirs: &[PathBuf]| {
+            std::env::join_paths(dirs).map_err(|e| Failure::new(USAGE, format!("a directory's name: {e}")))
+        };
+        let named: Vec<_> = dirs.iter().filter(|dir| names(dir, args.quiet)).cloned().collect();
+        command.env("LD_PRELOAD", preloads(&library)).env("ONDOL_RUN_POOL", &pool);
+        command.env("ONDOL_RUN_DIRS", listed(&dirs)?).env("ONDOL_RUN_NAMES", listed(&named)?);
     }
     let child = command.spawn().map_err(|e| {
         let code = if e.kind() == io::ErrorKind::NotFound { MISSING } else { CANNOT };
@@ -123,6 +126,16 @@ fn directories(args: &RunArgs) -> Result<Vec<PathBuf>, Failure> {
         }
     }
     Ok(dirs)
+}
+
+/// Names in the directory are logged; says why not.
+fn names(dir: &Path, quiet: bool) -> bool {
+    let why_not = ondol::run::names_why_not(dir);
+    if let Some(why) = why_not.as_ref().filter(|_| !quiet) {
+        let what = "the first fsync of a new file, and that of a directory, is as without this command";
+        eprintln!("ondol: {}: {what}: {why}", shown(dir));
+    }
+    why_not.is_none()
 }
 
 fn at(path: &Path, e: &io::Error) -> Failure {

@@ -5,6 +5,7 @@ use crate::seconds;
 use libc::{c_int, c_long, iovec};
 use ondol_run_log::{Call, FileKind, Identity, Look, Place};
 use std::cell::{Cell, OnceCell};
+use std::ffi::CString;
 use std::path::PathBuf;
 
 /// Flags that make one write durable.
@@ -116,7 +117,16 @@ impl Call for FdCall<'_> {
     }
 
     fn sync(&self) -> Result<(), c_int> {
-        raw::result(system!(libc::SYS_fsync, self.fd)).map(drop)
+        match raw::result(system!(libc::SYS_fsync, self.fd)) {
+            // Open for its name only (`truncate`). What is opened for this stays open: closing it would drop the record locks that the program has on the file.
+            Err(libc::EBADF) if self.modes() & libc::O_PATH != 0 => {
+                let path = CString::new(format!("/proc/thread-self/fd/{}", self.fd)).map_err(|_| libc::EBADF)?;
+                let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_CLOEXEC;
+                let fd = raw::result(system!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0))?;
+                raw::result(system!(libc::SYS_fsync, fd)).map(drop)
+            }
+            answer => answer.map(drop),
+        }
     }
 
     fn identity(&self) -> Option<Identity> {

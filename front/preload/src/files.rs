@@ -119,9 +119,15 @@ extern "C" fn truncate64(path: *const c_char, len: off_t) -> c_int {
     if !is_logged(AT_FDCWD, path) {
         return real();
     }
-    match kernel_open(AT_FDCWD, path, O_WRONLY | libc::O_CLOEXEC, 0) {
-        // It stays open: closing it would drop the record locks that the program has on the file.
-        fd if fd >= 0 => crate::syncs::cut(fd, len, real),
+    // Closing one that is open for more would drop the record locks that the program has on the file.
+    match kernel_open(AT_FDCWD, path, libc::O_PATH | libc::O_CLOEXEC, 0) {
+        fd if fd >= 0 => {
+            let answer = crate::syncs::cut(fd, len, real);
+            let error = raw::errno();
+            system!(libc::SYS_close, fd);
+            raw::fail(error);
+            answer
+        }
         _ => real(),
     }
 }

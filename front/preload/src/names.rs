@@ -11,26 +11,16 @@ use ondol_run_log::{Change, Look, NameCall, Names, Subject, Written};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-/// A trusted directory that a path leads into, open until this is dropped.
+/// A trusted directory that a path leads into. It is gone by by its path, so that no descriptor is open that the program does not know: whether it is still the same is looked at behind each change.
 struct Parent {
     shim: &'static Shim,
     slot: Slot,
-    fd: c_int,
+    dir: c_int,
+    before: CString,
     /// The path's last part.
     name: CString,
-    /// The descriptor's number is the program's now.
-    given: Cell<bool>,
+    look: Look,
     _inside: Inside,
-}
-
-impl Drop for Parent {
-    fn drop(&mut self) {
-        if !self.given.get() {
-            let error = raw::errno();
-            system!(libc::SYS_close, self.fd);
-            raw::fail(error);
-        }
-    }
 }
 
 /// Splits a path before its last part; none if that names no file.
@@ -47,15 +37,31 @@ fn split(path: &CStr) -> Option<(CString, CString)> {
 impl Parent {
     /// The directory that a path leads into, if all its changes are in the log.
     fn of(dir: c_int, path: *const c_char) -> Option<Self> {
-        let (shim, inside) = shim::enter()?;
+        let (shim, inside) = shim::enter_for_names()?;
         let (before, name) = split(text(path)?)?;
         let look = Look::path(directory(dir)?, &before).ok()?;
         if !shim.is_on(&look) {
             return None;
         }
         let slot = shim.client.trusted_dir(&look).ok().flatten()?;
-        let fd = system!(libc::SYS_openat, dir, before.as_ptr(), O_PATH | O_DIRECTORY | O_CLOEXEC, 0) as c_int;
-        (fd >= 0).then(|| Self { shim, slot, fd, name, given: Cell::new(false), _inside: inside })
+        Some(Self { shim, slot, dir, before, name, look, _inside: inside })
+    }
+
+    /// Does a change by `real`, into the log, too; none if the kernel is to be asked without: it refuses, or the directory is not trusted after all.
+    fn change(
+        &self,
+        change: Change,
+        old: Option<CString>,
+        path: *const c_char,
+        real: &dyn Fn() -> c_int,
+    ) -> Option<c_int> {
+        let bytes = |name: &CString| name.to_bytes().to_vec();
+        let names = Names { change, name: bytes(&self.name), old: old.as_ref().map(bytes).unwrap_or_default() };
+        let call = OneChange { parent: self, names, path, real, answer: Cell::new(-1) };
+        match self.shim.client.change_names(self.slot, &call) {
+            Ok(Written::Done(())) => Some(call.answer.get()),
+            Ok(Written::Stale) | Err(_) => None,
+        }
     }
 }
 
@@ -63,11 +69,17 @@ impl Parent {
 struct OneChange<'a> {
     parent: &'a Parent,
     names: Names,
-    /// Where the file has a name before, from which directory; for a rename and a link.
-    from: (c_int, CString),
+    /// The name that the file has before, in the same directory: the old one of a rename or a link.
+    path: *const c_char,
     real: &'a dyn Fn() -> c_int,
     /// What the kernel has answered: the descriptor of a file that was made.
     answer: Cell<c_int>,
+}
+
+impl OneChange<'_> {
+    fn at(&self, path: &CStr) -> Option<Subject> {
+        Subject::at(directory(self.parent.dir)?, path).ok()
+    }
 }
 
 impl NameCall for OneChange<'_> {
@@ -82,19 +94,25 @@ impl NameCall for OneChange<'_> {
     }
 
     fn look(&self) -> Result<Look, c_int> {
-        Look::at(raw::borrow(self.parent.fd).ok_or(libc::EBADF)?).map_err(|e| e.raw_os_error())
+        if shim::seen_inside() {
+            // A signal handler has changed names meanwhile, which nobody has seen.
+            return Err(libc::EINTR);
+        }
+        let dir = directory(self.parent.dir).ok_or(libc::EBADF)?;
+        Look::path(dir, &self.parent.before).map_err(|e| e.raw_os_error())
     }
 
     fn subject(&self, done: bool) -> Option<Subject> {
         match (self.names.change, done) {
             (Change::Create, _) => Subject::at(raw::borrow(self.answer.get())?, c"").ok(),
-            (Change::Rename | Change::Link, false) => Subject::at(directory(self.from.0)?, &self.from.1).ok(),
+            (Change::Rename | Change::Link, false) => self.at(text(self.path)?),
             _ => self.replaced(),
         }
     }
 
     fn replaced(&self) -> Option<Subject> {
-        Subject::at(raw::borrow(self.parent.fd)?, &self.parent.name).ok()
+        let whole = [self.parent.before.to_bytes(), b"/", self.parent.name.to_bytes()].concat();
+        self.at(&CString::new(whole).ok()?)
     }
 
     fn run(&self) -> Result<(), c_int> {
@@ -103,25 +121,28 @@ impl NameCall for OneChange<'_> {
     }
 }
 
-impl Parent {
-    /// Does a change by `real`, into the log, too; none if the kernel is to be asked without: it refuses, or the directory is not trusted after all.
-    fn change(&self, change: Change, from: (c_int, CString), real: &dyn Fn() -> c_int) -> Option<c_int> {
-        let old = if change == Change::Rename { from.1.to_bytes().to_vec() } else { Vec::new() };
-        let names = Names { change, name: self.name.to_bytes().to_vec(), old };
-        let call = OneChange { parent: self, names, from, real, answer: Cell::new(-1) };
-        match self.shim.client.change_names(self.slot, &call) {
-            Ok(Written::Done(())) => Some(call.answer.get()),
-            Ok(Written::Stale) | Err(_) => None,
+/// A name is about to be changed past the log: its directory is not trusted, whoever syncs it before the change is over.
+struct Past(Option<(&'static Shim, Slot)>);
+
+impl Past {
+    fn of(dir: c_int, path: *const c_char) -> Self {
+        let past = Self(Parent::of(dir, path).map(|parent| (parent.shim, parent.slot)));
+        past.distrust();
+        past
+    }
+
+    fn distrust(&self) {
+        if let Some((shim, slot)) = self.0 {
+            // If the memory fails nothing is trusted anyway.
+            let _ = shim.client.unlogged_names(slot);
         }
     }
 }
 
-/// A name is about to be changed past the log.
-fn past(dir: c_int, path: *const c_char) -> Option<c_int> {
-    let parent = Parent::of(dir, path)?;
-    // If the memory fails nothing is trusted anyway.
-    let _ = parent.shim.client.unlogged_names(parent.slot);
-    None
+impl Drop for Past {
+    fn drop(&mut self) {
+        self.distrust();
+    }
 }
 
 /// open(2) of a file that is not there yet, in a trusted directory; none if it is not that.
@@ -130,64 +151,76 @@ pub(crate) fn create(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t
     if flags & O_CREAT == 0 || flags & other != 0 {
         return None;
     }
-    let parent = Parent::of(dir, path)?;
-    let real = || system!(libc::SYS_openat, parent.fd, parent.name.as_ptr(), flags | O_EXCL, mode) as c_int;
-    let made = parent.change(Change::Create, (parent.fd, CString::default()), &real)?;
-    if made < parent.fd {
-        return Some(made);
-    }
-    // The program gets the lowest number that was free, as from open(2).
-    let lowest = system!(libc::SYS_dup3, made, parent.fd, flags & O_CLOEXEC) as c_int;
-    if lowest < 0 {
-        return Some(made);
-    }
-    system!(libc::SYS_close, made);
-    parent.given.set(true);
-    Some(lowest)
+    let real = || system!(libc::SYS_openat, dir, path, flags | O_EXCL, mode) as c_int;
+    Parent::of(dir, path)?.change(Change::Create, None, path, &real)
 }
 
-/// unlink(2) of a name in a trusted directory.
-fn remove_name(dir: c_int, path: *const c_char) -> Option<c_int> {
-    let parent = Parent::of(dir, path)?;
-    let real = || system!(libc::SYS_unlinkat, parent.fd, parent.name.as_ptr(), 0) as c_int;
-    parent.change(Change::Remove, (parent.fd, CString::default()), &real)
+/// Removes a name by `real`: into the log, too, in a trusted directory.
+fn remove_by(dir: c_int, path: *const c_char, real: &dyn Fn() -> c_int) -> c_int {
+    let logged = Parent::of(dir, path).and_then(|parent| parent.change(Change::Remove, None, path, real));
+    logged.unwrap_or_else(real)
 }
 
 /// unlinkat(2)
 #[unsafe(no_mangle)]
 extern "C" fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
-    let logged = if flags == 0 { remove_name(dir, path) } else { past(dir, path) };
-    logged.unwrap_or_else(|| system!(libc::SYS_unlinkat, dir, path, flags) as c_int)
+    let real = || system!(libc::SYS_unlinkat, dir, path, flags) as c_int;
+    if flags == 0 {
+        return remove_by(dir, path, &real);
+    }
+    let _past = Past::of(dir, path);
+    real()
 }
 
 /// unlink(2)
 #[unsafe(no_mangle)]
 extern "C" fn unlink(path: *const c_char) -> c_int {
-    unlinkat(AT_FDCWD, path, 0)
+    remove_by(AT_FDCWD, path, &|| old::unlink(path))
 }
 
 /// remove(3)
 #[unsafe(no_mangle)]
 extern "C" fn remove(path: *const c_char) -> c_int {
     match unlink(path) {
-        -1 if raw::errno() == libc::EISDIR => unlinkat(AT_FDCWD, path, libc::AT_REMOVEDIR),
+        -1 if raw::errno() == libc::EISDIR => rmdir(path),
         answer => answer,
     }
 }
 
-/// rename(2) of a trusted file within a trusted directory.
-fn rename_within(old_dir: c_int, old: *const c_char, new_dir: c_int, new: *const c_char) -> Option<c_int> {
-    let (before, name) = split(text(old)?)?;
-    let from = Look::path(directory(old_dir)?, &before).ok()?;
-    let parent = Parent::of(new_dir, new)?;
-    let to = Look::at(raw::borrow(parent.fd)?).ok()?;
-    if !from.same(&to) {
-        drop(parent);
-        return past(old_dir, old).or_else(|| past(new_dir, new));
+/// A change that takes a file from one name to another.
+struct Moved {
+    change: Change,
+    old: (c_int, *const c_char),
+    new: (c_int, *const c_char),
+}
+
+impl Moved {
+    /// Does it by `real`: into the log, too, within one trusted directory.
+    fn by(&self, real: &dyn Fn() -> c_int) -> c_int {
+        if let Some(answer) = self.logged(real) {
+            return answer;
+        }
+        let _past = (Past::of(self.old.0, self.old.1), Past::of(self.new.0, self.new.1));
+        let source = || {
+            let (shim, inside) = shim::enter()?;
+            let look = Look::path(directory(self.old.0)?, text(self.old.1)?).ok()?;
+            Some((shim, inside, look))
+        };
+        match source().filter(|_| self.change == Change::Link) {
+            // Whoever removes the file's other name meanwhile must not take that for its last.
+            Some((shim, _inside, look)) => shim.client.unlogged_link(&look, real).unwrap_or_else(|_| real()),
+            None => real(),
+        }
     }
-    let (at, was) = (parent.fd, name.clone());
-    let real = || system!(libc::SYS_renameat2, at, was.as_ptr(), at, parent.name.as_ptr(), 0) as c_int;
-    parent.change(Change::Rename, (at, name), &real)
+
+    fn logged(&self, real: &dyn Fn() -> c_int) -> Option<c_int> {
+        let parent = Parent::of(self.new.0, self.new.1)?;
+        let (before, name) = split(text(self.old.1)?)?;
+        let from = Look::path(directory(self.old.0)?, &before).ok()?;
+        let same = from.same(&parent.look) && self.old.0 == self.new.0;
+        let old = (self.change == Change::Rename).then_some(name);
+        if same { parent.change(self.change, old, self.old.1, real) } else { None }
+    }
 }
 
 /// renameat2(2)
@@ -199,11 +232,12 @@ extern "C" fn renameat2(
     new: *const c_char,
     flags: c_uint,
 ) -> c_int {
-    let logged = match flags {
-        0 => rename_within(old_dir, old, new_dir, new),
-        _ => past(old_dir, old).or_else(|| past(new_dir, new)),
-    };
-    logged.unwrap_or_else(|| system!(libc::SYS_renameat2, old_dir, old, new_dir, new, flags) as c_int)
+    let real = || system!(libc::SYS_renameat2, old_dir, old, new_dir, new, flags) as c_int;
+    if flags == 0 {
+        return Moved { change: Change::Rename, old: (old_dir, old), new: (new_dir, new) }.by(&real);
+    }
+    let _past = (Past::of(old_dir, old), Past::of(new_dir, new));
+    real()
 }
 
 /// renameat(2)
@@ -215,66 +249,107 @@ extern "C" fn renameat(old_dir: c_int, old: *const c_char, new_dir: c_int, new: 
 /// rename(2)
 #[unsafe(no_mangle)]
 extern "C" fn rename(old: *const c_char, new: *const c_char) -> c_int {
-    renameat2(AT_FDCWD, old, AT_FDCWD, new, 0)
-}
-
-/// link(2) of a trusted file into a trusted directory.
-fn link_into(old_dir: c_int, old: *const c_char, new_dir: c_int, new: *const c_char) -> Option<c_int> {
-    let parent = Parent::of(new_dir, new)?;
-    let from = (old_dir, text(old)?.to_owned());
-    let real = || system!(libc::SYS_linkat, old_dir, old, parent.fd, parent.name.as_ptr(), 0) as c_int;
-    parent.change(Change::Link, from, &real)
+    let moved = Moved { change: Change::Rename, old: (AT_FDCWD, old), new: (AT_FDCWD, new) };
+    moved.by(&|| old::rename(old, new))
 }
 
 /// linkat(2)
 #[unsafe(no_mangle)]
 extern "C" fn linkat(old_dir: c_int, old: *const c_char, new_dir: c_int, new: *const c_char, flags: c_int) -> c_int {
-    let logged = if flags == 0 { link_into(old_dir, old, new_dir, new) } else { past(new_dir, new) };
-    logged.unwrap_or_else(|| system!(libc::SYS_linkat, old_dir, old, new_dir, new, flags) as c_int)
+    let real = || system!(libc::SYS_linkat, old_dir, old, new_dir, new, flags) as c_int;
+    if flags == 0 {
+        return Moved { change: Change::Link, old: (old_dir, old), new: (new_dir, new) }.by(&real);
+    }
+    let _past = Past::of(new_dir, new);
+    real()
 }
 
 /// link(2)
 #[unsafe(no_mangle)]
 extern "C" fn link(old: *const c_char, new: *const c_char) -> c_int {
-    linkat(AT_FDCWD, old, AT_FDCWD, new, 0)
+    let moved = Moved { change: Change::Link, old: (AT_FDCWD, old), new: (AT_FDCWD, new) };
+    moved.by(&|| old::link(old, new))
+}
+
+/// The system calls that libc makes where the processor has them: a filter of a program's may know no others.
+mod old {
+    use crate::raw::system;
+    use libc::{c_char, c_int, mode_t};
+
+    macro_rules! either {
+        ($old:ident($($word:expr),*), $new:ident($($words:expr),*)) => {{
+            #[cfg(target_arch = "x86_64")]
+            let answer = system!(libc::$old, $($word),*) as c_int;
+            #[cfg(not(target_arch = "x86_64"))]
+            let answer = system!(libc::$new, $($words),*) as c_int;
+            answer
+        }};
+    }
+
+    pub(super) fn unlink(path: *const c_char) -> c_int {
+        either!(SYS_unlink(path), SYS_unlinkat(libc::AT_FDCWD, path, 0))
+    }
+
+    pub(super) fn rmdir(path: *const c_char) -> c_int {
+        either!(SYS_rmdir(path), SYS_unlinkat(libc::AT_FDCWD, path, libc::AT_REMOVEDIR))
+    }
+
+    pub(super) fn rename(old: *const c_char, new: *const c_char) -> c_int {
+        either!(SYS_rename(old, new), SYS_renameat2(libc::AT_FDCWD, old, libc::AT_FDCWD, new, 0))
+    }
+
+    pub(super) fn link(old: *const c_char, new: *const c_char) -> c_int {
+        either!(SYS_link(old, new), SYS_linkat(libc::AT_FDCWD, old, libc::AT_FDCWD, new, 0))
+    }
+
+    pub(super) fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
+        either!(SYS_mkdir(path, mode), SYS_mkdirat(libc::AT_FDCWD, path, mode))
+    }
+
+    pub(super) fn symlink(target: *const c_char, path: *const c_char) -> c_int {
+        either!(SYS_symlink(target, path), SYS_symlinkat(target, libc::AT_FDCWD, path))
+    }
 }
 
 /// mkdirat(2)
 #[unsafe(no_mangle)]
 extern "C" fn mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
-    past(dir, path);
+    let _past = Past::of(dir, path);
     system!(libc::SYS_mkdirat, dir, path, mode) as c_int
 }
 
 /// mkdir(2)
 #[unsafe(no_mangle)]
 extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-    mkdirat(AT_FDCWD, path, mode)
+    let _past = Past::of(AT_FDCWD, path);
+    old::mkdir(path, mode)
 }
 
 /// rmdir(2)
 #[unsafe(no_mangle)]
 extern "C" fn rmdir(path: *const c_char) -> c_int {
-    unlinkat(AT_FDCWD, path, libc::AT_REMOVEDIR)
+    let _past = Past::of(AT_FDCWD, path);
+    old::rmdir(path)
 }
 
 /// symlinkat(2)
 #[unsafe(no_mangle)]
 extern "C" fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int {
-    past(dir, path);
+    let _past = Past::of(dir, path);
     system!(libc::SYS_symlinkat, target, dir, path) as c_int
 }
 
 /// symlink(2)
 #[unsafe(no_mangle)]
 extern "C" fn symlink(target: *const c_char, path: *const c_char) -> c_int {
-    symlinkat(target, AT_FDCWD, path)
+    let _past = Past::of(AT_FDCWD, path);
+    old::symlink(target, path)
 }
 
 /// mknodat(2)
 #[unsafe(no_mangle)]
 extern "C" fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
-    past(dir, path);
+    let _past = Past::of(dir, path);
     system!(libc::SYS_mknodat, dir, path, mode, device) as c_int
 }
 

@@ -27,6 +27,8 @@ const FIRST: u64 = 2;
 thread_local! {
     /// This thread is inside the library: what it calls, or a signal handler, goes to the kernel.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// A signal handler of this thread has changed names while it was inside.
+    static SEEN: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What the library works with.
@@ -34,6 +36,8 @@ pub(crate) struct Shim {
     pub(crate) client: Client,
     dirs: Vec<PathBuf>,
     devices: Vec<u64>,
+    /// Of directories in which names are logged.
+    named: Vec<u64>,
 }
 
 /// This thread is inside until it is dropped.
@@ -50,6 +54,19 @@ pub(crate) fn enter() -> Option<(&'static Shim, Inside)> {
     let shim = SHIM.get()?;
     // Made only where this thread was outside: dropping it ends that.
     (!INSIDE.replace(true)).then(|| (shim, Inside))
+}
+
+/// As [`enter`], to change names.
+pub(crate) fn enter_for_names() -> Option<(&'static Shim, Inside)> {
+    let entered = enter();
+    // Whoever is inside already is told.
+    SEEN.set(entered.is_none());
+    entered
+}
+
+/// A signal handler has changed names, or tried to, since this thread has last entered for names.
+pub(crate) fn seen_inside() -> bool {
+    SEEN.get()
 }
 
 /// A write by a signal handler that came while this thread was inside: nobody sees it, so its file is not trusted any more.
@@ -74,12 +91,15 @@ pub(crate) fn begin() {
 fn open() -> Option<Shim> {
     let pool = std::env::var_os("ONDOL_RUN_POOL")?;
     let dirs: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("ONDOL_RUN_DIRS")?).collect();
-    let devices = dirs.iter().filter_map(|dir| rustix::fs::stat(dir).ok()).map(|stat| stat.st_dev).collect();
+    let devices = |dirs: &[PathBuf]| -> Vec<u64> {
+        dirs.iter().filter_map(|dir| rustix::fs::stat(dir).ok()).map(|stat| stat.st_dev).collect()
+    };
+    let named: Vec<PathBuf> = std::env::split_paths(&std::env::var_os("ONDOL_RUN_NAMES")?).collect();
     let nvm = Nvm::open(Path::new(&pool), &NvmOptions { access: Access::Joint, ..NvmOptions::default() }).ok()?;
     let log = Log::join(nvm).ok()?;
     // Elsewhere process numbers mean something else, and locks would be taken from the living.
     (log.machine() == LogOptions::here()).then_some(())?;
-    Some(Shim { client: Client::new(log).ok()?, dirs, devices })
+    Some(Shim { client: Client::new(log).ok()?, devices: devices(&dirs), named: devices(&named), dirs })
 }
 
 /// What is known of a descriptor: none if nothing, else its slot, if it has one. It may have become another file since, unseen.
@@ -136,7 +156,12 @@ impl Shim {
 
     /// It is a file or directory of the directories.
     fn is_fit(&self, fd: c_int, look: &Look) -> bool {
-        look.kind != FileKind::Other && self.is_on(look) && self.path(fd).is_some_and(|path| self.is_below(&path))
+        let kind = match look.kind {
+            FileKind::File => self.is_on(look),
+            FileKind::Directory => self.named.contains(&look.dev),
+            FileKind::Other => false,
+        };
+        kind && self.path(fd).is_some_and(|path| self.is_below(&path))
     }
 
     /// It is on a file system of the directories.

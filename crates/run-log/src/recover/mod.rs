@@ -239,9 +239,9 @@ pub fn recover(log: &Log) -> Result<Recovered> {
     for (dir, plan) in dirs.iter().zip(plans) {
         let (told, done) = names::bring(log, dir, plan, &mut files)?;
         if !told.iter().any(|(_, outcome)| matches!(outcome, Outcome::Unreachable(_))) {
-            // Before its files: what stands there for one has another handle.
-            log.retire_dir(dir)?;
+            // Its files first: it knows still that they stand there.
             done.iter().try_for_each(|file| log.retire(file))?;
+            log.retire_dir(dir)?;
         }
         recovered.files.extend(told);
     }

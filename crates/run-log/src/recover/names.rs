@@ -51,8 +51,9 @@ pub(super) fn plan(log: &Log, dir: &FoundDir, same_boot: bool) -> Result<Plan> {
     if let Some(behind) = log.slot(dir.slot).names_begun(dir.incarnation)? {
         return Ok(Plan::Names { dir: file, path, behind, begun: true });
     }
-    if same_boot && now.dev == dir.dev {
-        // The page cache outlived the programs.
+    // Where the page cache outlived the programs it has all changes, of others, too.
+    let newest = dir.records.last().map_or(0, |record| record.ctime);
+    if same_boot && now.dev == dir.dev && now.ctime >= newest {
         return Ok(Plan::Whole(file));
     }
     Ok(match dir.kept(now.ctime) {
@@ -121,10 +122,10 @@ pub(super) fn bring(
     let Bringing { mut told, taken, files, .. } = bringing;
     let Err(e) = done else { return Ok((told, taken)) };
     // What was born here is nowhere else: it must not be taken for removed.
-    let born: BTreeSet<&[u8]> = births(&dir.records).map(|record| &*record.handle.bytes).collect();
+    let named: BTreeSet<&[u8]> = dir.records.iter().map(|record| &*record.handle.bytes).collect();
     let here = |file: &FoundFile| {
         let identity = file.identity.as_ref();
-        identity.is_some_and(|id| id.fsid == dir.identity.fsid && born.contains(&*id.handle.bytes))
+        identity.is_some_and(|id| id.fsid == dir.identity.fsid && named.contains(&*id.handle.bytes))
     };
     let waiting = files.extract_if(.., |file| here(file)).chain(taken);
     let paths = waiting.filter_map(|file| file.identity.map(|identity| identity.path));
@@ -233,7 +234,7 @@ impl Bringing<'_> {
         for record in &self.dir.records {
             let gone =
                 if record.names.change == Change::Remove { Some(&record.handle) } else { record.replaced.as_ref() };
-            if let Some(gone) = gone.filter(|_| record.last)
+            if let Some(gone) = gone
                 && let Some(path) = self.take(gone).and_then(|file| file.identity.as_ref()).map(|id| id.path.clone())
             {
                 self.told.push((path, Outcome::Gone));
@@ -251,10 +252,16 @@ impl Bringing<'_> {
         let mut ready = Vec::new();
         for (n, (name, touched)) in names.iter().enumerate() {
             let by = format!(".ondol-{}-{}-{n}", self.log.epoch(), self.dir.slot);
-            if let Some(handle) = &touched.now
-                && self.prepare(&mut target, name, touched, handle, &by, &names)?
-            {
-                ready.push((by, name));
+            let Some(handle) = &touched.now else { continue };
+            match self.prepare(&mut target, name, touched, handle, &by, &names) {
+                Ok(true) => ready.push((by, name)),
+                Ok(false) => {}
+                Err(e) => {
+                    // Its bytes stay in the log.
+                    self.take(handle);
+                    let why = format!("the name cannot be given: {e}");
+                    self.told.push((path.join(OsStr::from_bytes(name)), Outcome::Unreachable(why)));
+                }
             }
         }
         for (path, handle) in std::mem::take(&mut target.taken) {
@@ -316,6 +323,9 @@ impl Bringing<'_> {
         record: &NameRecord,
     ) -> io::Result<bool> {
         let (current, ours) = (target.at(name)?, target.at(by.as_bytes())?);
+        if current.as_ref() == Some(handle) {
+            return Ok(false);
+        }
         let made = target.made.get(&handle.bytes).map(|file| Handle::of(file.as_fd())).transpose()?;
         if made.is_some() && made == current {
             return Ok(false);
@@ -358,6 +368,13 @@ impl Bringing<'_> {
                 return target.open(name, OFlags::PATH);
             }
         }
+        // Names that no record touches.
+        for entry in std::fs::read_dir(target.path)? {
+            let name = entry?.file_name();
+            if target.at(name.as_bytes())?.as_ref() == Some(handle) {
+                return target.open(name.as_bytes(), OFlags::PATH);
+            }
+        }
         let known = self.files.iter().filter_map(|file| file.identity.as_ref());
         let mut known = known.filter(|identity| identity.fsid == self.dir.identity.fsid && identity.handle == *handle);
         match known.next().map(|identity| find(identity, For::Sync)) {
@@ -374,7 +391,8 @@ impl Bringing<'_> {
         let mut logged = self.files.iter().filter(|file| {
             file.identity.as_ref().is_some_and(|identity| identity.fsid == fsid && identity.handle == *handle)
         });
-        let Some(logged) = logged.next() else { return Ok(look.kind == FileKind::File && look.size == 0) };
+        // Without records it was brought in, and they were retired.
+        let Some(logged) = logged.next() else { return Ok(look.kind == FileKind::File) };
         let pieces = logged.pieces();
         let end = pieces.iter().map(|piece| piece.offset + piece.part.len() as u64).max().unwrap_or(0);
         let len = logged.lengths().map_or(end, |(_, len)| len);

@@ -1,5 +1,5 @@
-/* Makes, writes, syncs, renames, links and removes files of one directory at random, and says on standard output what it is about to do: "C process name id" makes a file, "W process id record" appends a
-   record of 64 bytes to it, "U process name" removes, "R process old new" renames, "L process old new" links; and what it has synced: "F process id" a file, "D process" the directory. Two processes, each with
+/* Makes, writes, syncs, renames, links and removes files of two directories (names from 6 on are in the second) at random, and says on standard output what it is about to do: "C process name id" makes a file, "W process id record" appends a
+   record of 64 bytes to it, "U process name" removes, "R process old new" renames, "L process old new" links; and what it has synced: "F process id" a file, "D process directory" a directory. Two processes, each with
    names of its own. With an even seed a tenth of the changes are made by raw system calls, which the library does not see; they never come in the midst of a change of the other process, which is what
    `docs/design/run.md` leaves to chance. Until it is killed. */
 #define _GNU_SOURCE
@@ -12,9 +12,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { NAMES = 6 };
+enum { HALF = 6, NAMES = 2 * HALF };
 static struct { int fd, id; long records; } files[NAMES * 1000];
-static int bound[NAMES], process, made, dir;
+static int bound[NAMES], process, made, dirs[2];
 static char *place;
 
 static void say(const char *form, int a, int b, long c) {
@@ -36,7 +36,7 @@ static void take(int raw) {
 static void give(int raw) { atomic_fetch_add(turn, raw ? 1 : -1); }
 
 static char *path(int name, char *to) {
-    sprintf(to, "%s/p%d-%d", place, process, name);
+    sprintf(to, "%s/%sp%d-%d", place, name < HALF ? "" : "sub/", process, name);
     return to;
 }
 
@@ -54,11 +54,13 @@ static void sync_file(int file) {
     say("F %d %d\n", files[file].id, 0, 0);
 }
 
-static void sync_dir(void) {
-    int fd = rand() % 2 ? dir : open(place, O_RDONLY | O_DIRECTORY);
+static void sync_dir(int which) {
+    char path[600];
+    sprintf(path, "%s/%s", place, which ? "sub" : "");
+    int fd = rand() % 2 ? dirs[which] : open(path, O_RDONLY | O_DIRECTORY);
     if (fsync(fd)) _exit(4);
-    say("D %d\n", 0, 0, 0);
-    if (fd != dir) close(fd);
+    say("D %d %d\n", which, 0, 0);
+    if (fd != dirs[which]) close(fd);
 }
 
 static int create(int name) {
@@ -101,12 +103,17 @@ int main(int argc, char **argv) {
     place = argv[1];
     turn = mmap(0, sizeof *turn, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     srand(atoi(argv[2]));
+    char sub[600];
+    sprintf(sub, "%s/sub", place);
+    if (mkdir(sub, 0755)) return 7;
+    dirs[0] = open(place, O_RDONLY | O_DIRECTORY), dirs[1] = open(sub, O_RDONLY | O_DIRECTORY);
+    if (fsync(dirs[0]) || fsync(dirs[1])) return 8;
     if (!fork()) process = 1, srand(atoi(argv[2]) + 1);
     memset(bound, -1, sizeof bound);
-    dir = open(place, O_RDONLY | O_DIRECTORY);
     for (;;) {
         int name = rand() % NAMES, other = rand() % NAMES, kind = rand() % 100, raw = rand() % 10 == 0 && !odd;
         int file = bound[name];
+        if (rand() % 5) other = name / HALF * HALF + other % HALF;
         if (file < 0) {
             file = create(name);
             if (kind < 60) append(file, 1 + rand() % 4);
@@ -117,7 +124,7 @@ int main(int argc, char **argv) {
         } else if (kind < 60) {
             sync_file(file);
         } else if (kind < 72) {
-            sync_dir();
+            sync_dir(rand() % 2);
         } else if (kind < 84) {
             change('U', name, name, raw);
         } else if (kind < 92) {

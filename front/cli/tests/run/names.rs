@@ -6,25 +6,31 @@ use std::path::Path;
 /// Bytes of a record of `namer.c`.
 const RECORD: usize = 64;
 
-/// One change of names.
+/// One change of names. A file that is linked, or comes from another directory, is made with what it has.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Create(u32, u32),
     Remove(u32),
     Rename(u32, u32),
-    Link(u32, u32),
 }
 
-/// What is known of one process's names and files.
+/// Names from this one on are in the second directory.
+const HALF: u32 = 6;
+
+fn dir(name: u32) -> usize {
+    usize::from(name >= HALF)
+}
+
+/// What is known of one process's names and files. Each directory is looked at by itself: nothing says that two are as they were at one time.
 #[derive(Default)]
 struct Model {
-    changes: Vec<Change>,
+    changes: [Vec<Change>; 2],
     /// What the names stand for now.
     bound: BTreeMap<u32, u32>,
-    /// The last change of a file's names, as a number of changes.
-    newest: BTreeMap<u32, usize>,
+    /// The last change of a file's names, as a number of changes in each directory.
+    newest: BTreeMap<u32, [usize; 2]>,
     /// So many changes are there for sure.
-    acked: usize,
+    acked: [usize; 2],
     /// Records written to each file, and those that are there for sure.
     records: BTreeMap<u32, (usize, usize)>,
 }
@@ -38,34 +44,39 @@ impl Model {
                 let id = bound.remove(&old).unwrap();
                 bound.insert(new, id);
             }
-            Change::Link(old, new) => drop(bound.insert(new, bound[&old])),
         }
     }
 
-    fn change(&mut self, change: Change) {
-        let file = match change {
-            Change::Create(_, id) => id,
-            Change::Remove(name) | Change::Rename(name, _) | Change::Link(name, _) => self.bound[&name],
-        };
-        self.changes.push(change);
-        self.newest.insert(file, self.changes.len());
+    /// A change in one directory.
+    fn change(&mut self, file: u32, change: Change) {
+        let (Change::Create(name, _) | Change::Remove(name) | Change::Rename(name, _)) = change;
+        let changes = &mut self.changes[dir(name)];
+        changes.push(change);
+        self.newest.entry(file).or_default()[dir(name)] = changes.len();
         Self::apply(&mut self.bound, change);
     }
 
     fn line(&mut self, kind: &str, numbers: &[u32]) {
         match (kind, numbers) {
-            ("C", [name, id]) => self.change(Change::Create(*name, *id)),
-            ("U", [name]) => self.change(Change::Remove(*name)),
-            ("R", [old, new]) => self.change(Change::Rename(*old, *new)),
-            ("L", [old, new]) => self.change(Change::Link(*old, *new)),
+            ("C", [name, id]) => self.change(*id, Change::Create(*name, *id)),
+            ("U", [name]) => self.change(self.bound[name], Change::Remove(*name)),
+            ("R", [old, new]) if dir(*old) == dir(*new) => self.change(self.bound[old], Change::Rename(*old, *new)),
+            ("R", [old, new]) => {
+                let file = self.bound[old];
+                self.change(file, Change::Remove(*old));
+                self.change(file, Change::Create(*new, file));
+            }
+            ("L", [old, new]) => self.change(self.bound[old], Change::Create(*new, self.bound[old])),
             ("W", [id, _]) => self.records.entry(*id).or_default().0 += 1,
             ("F", [id]) => {
                 let (written, acked) = self.records.entry(*id).or_default();
                 *acked = *written;
-                // With the file its name, and what was done to names before.
-                self.acked = self.acked.max(self.newest[id]);
+                // With the file its names, and what was done in their directories before.
+                for (acked, newest) in self.acked.iter_mut().zip(self.newest[id]) {
+                    *acked = newest.max(*acked);
+                }
             }
-            ("D", []) => self.acked = self.changes.len(),
+            ("D", [dir]) => self.acked[*dir as usize] = self.changes[*dir as usize].len(),
             other => panic!("{other:?}"),
         }
     }
@@ -82,15 +93,16 @@ impl Model {
             && rest.iter().zip(&all[sure.len()..]).all(|(found, wrote)| found == wrote || *found == 0)
     }
 
-    /// The names stand for what they stood for after some number of changes, all that were acknowledged among them.
-    fn check(&self, found: &BTreeMap<u32, Vec<u8>>) -> Option<String> {
+    /// The names of a directory stand for what they stood for after some number of changes, all that were acknowledged among them.
+    fn check(&self, dir: usize, found: &BTreeMap<u32, Vec<u8>>) -> Option<String> {
+        let (changes, acked) = (&self.changes[dir], self.acked[dir]);
         let mut bound = BTreeMap::new();
         let mut nearest = String::new();
-        for done in 0..=self.changes.len() {
+        for done in 0..=changes.len() {
             if done > 0 {
-                Self::apply(&mut bound, self.changes[done - 1]);
+                Self::apply(&mut bound, changes[done - 1]);
             }
-            if done < self.acked {
+            if done < acked {
                 continue;
             }
             let names = bound.keys().eq(found.keys());
@@ -109,8 +121,8 @@ impl Model {
             }
         }
         let names: Vec<_> = found.keys().collect();
-        let (acked, all) = (self.acked, self.changes.len());
-        let last = &self.changes[acked.saturating_sub(3)..(acked + 6).min(all)];
+        let all = changes.len();
+        let last = &changes[acked.saturating_sub(3)..(acked + 6).min(all)];
         Some(format!("{names:?} of {acked} to {all} changes, about {last:?}; {nearest}"))
     }
 }
@@ -128,17 +140,19 @@ pub(crate) fn check(said: &str, dir: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
     for (process, model) in models.iter().enumerate() {
         let own = format!("p{process}-");
-        let mut found = BTreeMap::new();
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            if let Some(name) = name.strip_prefix(&own) {
-                match name.parse() {
-                    Ok(number) => drop(found.insert(number, std::fs::read(dir.join(format!("{own}{name}"))).unwrap())),
-                    Err(_) => wrong.push(format!("{own}{name} is no name of the program's")),
+        for (n, dir) in [dir.to_owned(), dir.join("sub")].iter().enumerate() {
+            let mut found = BTreeMap::new();
+            // The second directory may not be there yet.
+            for entry in std::fs::read_dir(dir).into_iter().flatten() {
+                let name = entry.unwrap().file_name().into_string().unwrap();
+                if let Some(number) = name.strip_prefix(&own).and_then(|number| number.parse().ok()) {
+                    found.insert(number, std::fs::read(dir.join(&name)).unwrap());
+                } else if name.starts_with(&own) || name.starts_with(".ondol") {
+                    wrong.push(format!("{name} is no name of the program's"));
                 }
             }
+            wrong.extend(model.check(n, &found).map(|what| format!("process {process}, directory {n}: {what}")));
         }
-        wrong.extend(model.check(&found).map(|what| format!("process {process}: {what}")));
     }
     wrong
 }
