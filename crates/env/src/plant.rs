@@ -115,6 +115,8 @@ defects! {
     SplitExchange "split-exchange" All "Ranges of files are exchanged in two transactions.",
     SplitStores "split-stores" All "Stores of a map are committed in two transactions.",
     StoredInPlace "stored-in-place" All "Stores of a map are written in place where contents are not journaled.",
+    StoresApart "stores-apart" All "Each store of a map is an operation of its own.",
+    StoredPages "stored-pages" All "A map's commit writes whole pages, with what they held when the map was made.",
     TornPublish "torn-publish" All "The blocks of a handle join the running transaction in two steps.",
     UnwrittenLate "unwritten-late" All "An extent is published as written before its data is on the way.",
     UnmarkedMount "unmarked-mount" All "A mount does not set RECOVER.",

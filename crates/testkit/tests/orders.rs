@@ -167,3 +167,110 @@ fn no_space_changes_nothing_and_a_short_write_writes_less() {
     let after = model("create /b 0644\nwrite /b 0 40 #1").snapshot();
     assert!(Orders::find(&model("create /b 0644"), &calls, &events("0+ 1+ 0- 1-"), &after).is_ok());
 }
+
+/// The stores of one call, and those of another thread's calls at the same time.
+fn found(commit: Outcome, others: &[&str], order: &str) -> bool {
+    let start = model("create /a 0644\nwrite /a 0 90 #1");
+    let calls = [
+        vec![call("map-commit /a 40 10 20 2 #2", commit)],
+        others.iter().map(|line| Call { op: op(line), outcome: Ok(0), failure: None }).collect(),
+    ];
+    let mut after = start.clone();
+    others.iter().for_each(|line| assert_eq!(after.apply(&op(line)), Ok(0)));
+    if commit.is_ok() {
+        after.apply(&calls[0][0].op).unwrap();
+    }
+    Orders::find(&start, &calls, &events(order), &after.snapshot()).is_ok()
+}
+
+#[test]
+fn a_map_may_be_too_short_when_it_is_made_and_when_it_is_committed() {
+    let short = ["truncate /a 60", "truncate /a 90"];
+    let (beside, behind, before) = ("0+ 1+ 1- 1+ 1- 0-", "0+ 0- 1+ 1- 1+ 1-", "1+ 1- 1+ 1- 0+ 0-");
+    for order in [beside, behind, before] {
+        assert_eq!(found(Err(Fail::Invalid), &short, order), order == beside, "{order}");
+        assert_eq!(found(Ok(0), &short, order), order != behind, "{order}");
+    }
+    // It stays so: made before, and committed after that.
+    assert!(found(Err(Fail::Invalid), &["truncate /a 60"], "0+ 1+ 1- 0-"));
+    assert!(!found(Err(Fail::Invalid), &["truncate /a 70"], "0+ 1+ 1- 0-"));
+    assert!(!found(Err(Fail::NotFound), &short, beside));
+}
+
+#[test]
+fn a_commit_writes_to_what_its_path_led_to_and_leaves_what_others_write_beside_its_stores() {
+    const START: &str = "create /a 0644\nwrite /a 0 90 #1\ncreate /b 0644\nwrite /b 0 90 #3\n";
+    let other = [call("rename /b /a", Ok(0)), call("write /a 45 9 #4", Ok(9))];
+    let is_found = |file: &str, order: &str, after: &str| {
+        let commit = call(&format!("map-commit {file} 40 10 20 2 #2"), Ok(0));
+        let calls = [vec![call("open @0 /a", Ok(0)), commit, call("close @0", Ok(0))], other.to_vec()];
+        let after = model(&(START.to_owned() + after)).snapshot();
+        Orders::find(&model(START), &calls, &events(&format!("0+ 0- {order} 0+ 0-")), &after).is_ok()
+    };
+    let (beside, behind) = ("0+ 1+ 1- 1+ 1- 0-", "1+ 1- 1+ 1- 0+ 0-");
+    let lost = "rename /b /a\nwrite /a 45 9 #4";
+    let first = "rename /b /a\nmap-commit /a 40 10 20 2 #2\nwrite /a 45 9 #4";
+    let last = "rename /b /a\nwrite /a 45 9 #4\nmap-commit /a 40 10 20 2 #2";
+    // A path may lead to either file, one of which has no name then.
+    assert!([lost, first, last].iter().all(|after| is_found("/a", beside, after)));
+    assert_eq!([lost, first, last].map(|after| is_found("/a", behind, after)), [false, false, true]);
+    // The handle leads to the file that was.
+    assert!(is_found("@0", beside, lost) && is_found("@0", behind, lost) && !is_found("@0", beside, last));
+    // What the map was made of does not come back.
+    assert!(!is_found("/a", beside, "rename /b /a\nmap-commit /a 40 10 20 2 #2"));
+}
+
+#[test]
+fn a_commit_is_durable_with_what_returned_before_it_began() {
+    const START: &str = "create /a 0644\nwrite /a 0 8 #1\ncreate /b 0644\n";
+    let commit = "map-commit /a 0 8 8 1 #2";
+    let orders = |threads: [&[&str]; 2], order: &str, done: &[&str]| {
+        let calls = threads.map(|lines| lines.iter().map(|line| call(line, Ok(0))).collect::<Vec<_>>());
+        let after = model(&(START.to_owned() + &done.join("\n"))).snapshot();
+        let orders = Orders::find(&model(START), &calls, &events(order), &after).unwrap();
+        (orders.clone(), orders.by_file(&calls))
+    };
+    let one = ["chmod /a 0600", commit, "chmod /b 0600"];
+    let other = ["chmod /a 0640", "chmod /b 0640"];
+    let done = [one[0], other[0], commit, other[1], one[2]];
+    let (all, by_file) = orders([&one, &other], "1+ 0+ 0- 1- 1+ 0+ 0- 1- 0+ 0-", &done);
+    assert_eq!(all.allowed(6), (vec![0, 0], vec![2, 2]));
+    assert_eq!(all.allowed(7), (vec![2, 1], vec![2, 2]));
+    assert_eq!(all.allowed(10), (vec![2, 1], vec![3, 2]));
+    assert_eq!(by_file.allowed(10), (vec![2, 1], vec![3, 2]));
+    // With a contract by file it covers itself, and with that what its thread did before.
+    let (_, by_file) = orders([&one, &[]], "0+ 0- 0+ 0- 0+ 0-", &one);
+    assert_eq!((by_file.allowed(3).0, by_file.allowed(4).0), (vec![0, 0], vec![2, 0]));
+    // One that changes nothing covers nothing of others.
+    let same = ["chmod /b 0600", "map-commit /a 0 8 8 1 #1"];
+    let (all, by_file) = orders([&same, &[]], "0+ 0- 0+ 0-", &same);
+    assert_eq!((all.allowed(4).0, by_file.allowed(4).0), (vec![2, 0], vec![0, 0]));
+}
+
+#[test]
+fn bytes_of_a_commit_are_there_with_all_of_it_or_not_at_all() {
+    const START: &str = "create /a 0644\nwrite /a 0 90 #1\n";
+    let lines = ["map-commit /a 0 16 60 2 #2", "write /a 20 30 #3"];
+    let calls = [vec![call(lines[0], Ok(0))], vec![call(lines[1], Ok(30))]];
+    let shown = |line: &str| model(&(START.to_owned() + line)).snapshot();
+    let all = lines.join("\n");
+    let orders = Orders::find(&model(START), &calls, &events("0+ 1+ 0- 1-"), &shown(&all)).unwrap();
+    let judge = |data, events, line: &str| orders.judge(data, events, &shown(line)).is_ok();
+    for data in [DataMode::Journal, DataMode::Ordered, DataMode::Writeback] {
+        // Neither, either, both.
+        assert!(judge(data, 2, "") && judge(data, 2, lines[0]) && judge(data, 2, lines[1]) && judge(data, 2, &all));
+        for part in ["write /a 0 16 #2", "write /a 60 16 #2", "write /a 4 2 #2"] {
+            assert!(!judge(data, 1, part), "{data:?}: {part}");
+        }
+        assert!(!judge(data, 2, "write /a 0 16 #2") && !judge(data, 2, "write /a 0 16 #2\nwrite /a 20 30 #3"));
+        // Durable with its return, the other is not.
+        assert!(!judge(data, 3, "") && !judge(data, 3, lines[1]) && judge(data, 3, lines[0]));
+        // Part of the write.
+        let torn = format!("{}\nwrite /a 23 3 #3", lines[0]);
+        assert_eq!(judge(data, 3, &torn), data != DataMode::Journal, "{data:?}");
+    }
+    // What the write has not made of a byte that it changes.
+    let stale = format!("{}\nwrite /a 23 3 #9", lines[0]);
+    assert!(!judge(DataMode::Ordered, 3, &stale) && judge(DataMode::Writeback, 3, &stale));
+    assert!(!judge(DataMode::Writeback, 3, &format!("{}\nwrite /a 4 3 #9", lines[0])));
+}

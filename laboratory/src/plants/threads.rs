@@ -45,6 +45,10 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
         of(Defect::LostNewerImage, &crowded, "idle 6", "chown / 1 0\nsync"),
         // A block of its own, which only the running transaction holds.
         of(Defect::EarlyForget, "create /a 0644", "setxattr /a user.x 600 #1\nremovexattr /a user.x", "sync"),
+        // One thread alone has all stores in one transaction.
+        of(Defect::StoresApart, FILE, "map-commit /a 500 1000 2000 3 #2", "sync\nsync"),
+        // Between the map and its commit somebody else writes between its stores.
+        of(Defect::StoredPages, FILE, "map-commit /a 0 300 1500 2 #2", "write /a 900 300 #3"),
     ];
     let gap = Threaded {
         data: DataMode::Journal,
@@ -83,6 +87,9 @@ pub fn threaded(engine: JournalEngine) -> Vec<Threaded> {
     let own = if engine == JournalEngine::Classic { vec![unwritten, reuse, gap] } else { vec![staging] };
     shared.into_iter().chain(own).collect()
 }
+
+/// A file of several blocks.
+const FILE: &str = "create /a 0644\nwrite /a 0 9000 #1\nsync";
 
 /// So many transactions of about 66 blocks each.
 fn log(transactions: u32) -> String {

@@ -109,16 +109,38 @@ impl Model {
     }
 
     pub(super) fn map_commit(&mut self, file: &File, stores: &[(u64, u64)], fill: Fill) -> Outcome {
-        let id = self.opened_for_writing(file)?;
-        let size = self.content(id).ok_or(Fail::IsDirectory)?.len();
-        if stores.iter().any(|(at, len)| at.checked_add(*len).is_none_or(|end| end > size)) {
-            return Err(Fail::Invalid);
-        }
+        self.check_holds(file, stores)?;
         if !stores.is_empty() {
             let content = self.regular(file, true)?;
             stores.iter().for_each(|(at, len)| content.fill(*at, *len, fill));
         }
         Ok(0)
+    }
+
+    /// Makes the map that `op` commits later, of what its path has led to and `hold` holds, or of what it has a handle of: `hold` holds that from then on.
+    pub(crate) fn map(&mut self, hold: u8, op: &Op) -> Result<(), Fail> {
+        let Op::MapCommit { file, .. } = op else { return Err(Fail::Unsupported) };
+        let held = File::Handle(hold);
+        if file.is_path() {
+            self.check_is_regular(&held)?;
+            self.check_writes(self.openable(&held)?, false)?;
+        } else {
+            self.handles.insert(hold, self.openable(file)?);
+        }
+        self.check_holds(&held, &op.stores())
+    }
+
+    /// Whether a file that is open for writing, or can be opened, reaches over all of `stores`.
+    fn check_holds(&self, file: &File, stores: &[(u64, u64)]) -> Result<(), Fail> {
+        let id = self.opened_for_writing(file)?;
+        let size = self.content(id).ok_or(Fail::IsDirectory)?.len();
+        let is_within = |(at, len): &(u64, u64)| at.checked_add(*len).is_some_and(|end| end <= size);
+        stores.iter().all(is_within).then_some(()).ok_or(Fail::Invalid)
+    }
+
+    /// Whether `op` commits a map, and one operation has to take it: nothing of a file can be exchanged.
+    pub(crate) fn commits_in_one(&self, op: &Op) -> bool {
+        matches!(op, Op::MapCommit { .. }) && !self.mapping.extents
     }
 
     /// Bytes of `lens` from `places` on change places; up to the ends, if that is how far they reach.

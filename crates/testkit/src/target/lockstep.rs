@@ -65,7 +65,7 @@ impl<T: Target> Lockstep<T> {
             // It may also have come to the end of space before it came to the call that fails.
             (_, Err(Fail::TooBig | Fail::NoSpace)) if matches!(op, Op::Transaction(_)) => {}
             // Where no blocks can be exchanged, as much as one operation takes.
-            (Ok(_), Err(Fail::TooBig)) if matches!(op, Op::MapCommit { .. }) && !self.model.has_extents() => {}
+            (Ok(_), Err(Fail::TooBig)) if self.model.commits_in_one(op) => {}
             (Ok(wanted), Ok(written)) if written < wanted => self.short_write(op, written)?,
             (expected, got) if expected == got => self.model = after,
             _ => return Err(self.disagree(format!("`{op}` returned {got:?}, the model {expected:?}"))),

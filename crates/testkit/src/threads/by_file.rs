@@ -3,7 +3,6 @@
 use super::order::{Orders, Progress, State};
 use super::{Call, step};
 use crate::model::Id;
-use crate::op::Op;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is the same in all orders, by thread and step.
@@ -17,34 +16,33 @@ struct Known {
 
 impl Orders {
     /// The same with `fsync=file`: a `fsync` is known to cover the calls that had returned before it began and that were, in every order, done to its file or
-    /// a name of it. `calls` are those that the orders were found for.
+    /// a name of it; so is a map's commit, which is such a call itself. `calls` are those that the orders were found for.
     #[must_use]
     pub fn by_file(mut self, calls: &[Vec<Call>]) -> Self {
         let known = self.known(calls);
         for (thread, calls) in calls.iter().enumerate() {
             for (call, Call { op, .. }) in calls.iter().enumerate() {
-                if matches!(op, Op::Fsync { .. }) && self.history.covered[thread][call].is_some() {
+                if let (Some(_), Some(all)) = (op.synced_file(), self.history.covered[thread][call].clone()) {
                     let last = self.history.first[thread][call + 1] - 1;
                     let id = known.synced.get(&(thread, last)).copied().flatten();
-                    let before = self.history.before[thread][call].clone();
-                    self.history.covered[thread][call] = Some(self.covering(&known, id, &before));
+                    self.history.covered[thread][call] = Some(self.covering(&known, id, &all));
                 }
             }
         }
         self
     }
 
-    /// The calls up to the last of each thread that had returned by `before` and was done to `id`.
-    fn covering(&self, known: &Known, id: Option<Id>, before: &Progress) -> Progress {
+    /// The calls up to the last of each thread that is within `all` and was done to `id`.
+    fn covering(&self, known: &Known, id: Option<Id>, all: &Progress) -> Progress {
         let touches = |thread: usize, step: usize| {
             id.is_some_and(|id| known.touched.get(&(thread, step)).is_some_and(|touched| touched.contains(&id)))
         };
-        let of_thread = |(thread, before): (usize, &usize)| {
-            let last = (0..*before).rev().find(|step| touches(thread, *step));
+        let of_thread = |(thread, all): (usize, &usize)| {
+            let last = (0..*all).rev().find(|step| touches(thread, *step));
             let ends = |step: usize| self.history.first[thread].iter().copied().find(|first| *first > step);
             last.and_then(ends).unwrap_or(0)
         };
-        before.iter().enumerate().map(of_thread).collect()
+        all.iter().enumerate().map(of_thread).collect()
     }
 
     fn known(&self, calls: &[Vec<Call>]) -> Known {
@@ -61,9 +59,7 @@ impl Orders {
 impl Known {
     /// Of one step that leads from `one` state to `other`.
     fn learn(&mut self, one: &State, other: &State, calls: &[Vec<Call>], first: &[Vec<usize>]) {
-        let moved = (0..calls.len()).find(|thread| one.progress[*thread] != other.progress[*thread]);
-        let Some(thread) = moved else { return };
-        let step = one.progress[thread];
+        let Some((thread, step)) = one.step_to(other) else { return };
         let touched = other.model.touched_since(&one.model);
         self.touched
             .entry((thread, step))

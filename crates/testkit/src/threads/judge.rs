@@ -83,17 +83,23 @@ impl Judge<'_> {
         if self.data == DataMode::Journal {
             return Some(first);
         }
-        let others: Vec<Option<&Content>> =
-            self.others(i).into_iter().map(|other| self.orders.states[other].model.content(id)).collect();
-        let can_be_there = |at: &u64| match self.data {
-            DataMode::Writeback => others.iter().any(|c| c.map(|c| c.byte(*at)) != Some(want.byte(*at))),
-            _ => others.iter().flatten().any(|content| content.byte(*at) == found.byte(*at)),
+        let content = |state: usize| self.orders.states[state].model.content(id);
+        let mut changes: Vec<_> = self.alone(i).into_iter().map(|(one, next)| (content(one), content(next))).collect();
+        changes.retain(|(old, new)| old != new);
+        let can_be_there = |at: &u64| {
+            let byte = |content: &Option<&Content>| content.map(|content| content.byte(*at));
+            let mut made = changes.iter().filter(|(old, new)| byte(old) != byte(new));
+            match self.data {
+                DataMode::Writeback => made.next().is_some(),
+                _ => made.any(|(_, new)| byte(new) == Some(found.byte(*at))),
+            }
         };
         std::iter::once(first).chain(differing).find(|at| !can_be_there(at))
     }
 
-    /// The states whose bytes may show in this one: those that follow; for `writeback` also those that went before.
-    fn others(&self, i: usize) -> Vec<usize> {
+    /// The steps that may show in this state without the rest of what they did, as the states before and after each: those that follow; for `writeback` also those that
+    /// went before. A map's commit never does.
+    fn alone(&self, i: usize) -> Vec<(usize, usize)> {
         let states = &self.orders.states;
         let mut follow = vec![false; states.len()];
         follow[i] = true;
@@ -109,8 +115,13 @@ impl Judge<'_> {
                 leads[at] = states[at].next.iter().any(|next| leads[*next]);
             }
         }
-        let possible = |at: &usize| *at != i && (follow[*at] || leads[*at]);
-        self.allowed().filter(possible).collect()
+        let is_possible = |(one, next): &(usize, usize)| {
+            (follow[*one] || leads[*next])
+                && is_within(&states[*next].progress, self.may)
+                && !self.orders.history.is_commit(&states[*one], &states[*next])
+        };
+        let steps = self.allowed().flat_map(|one| states[one].next.iter().map(move |next| (one, *next)));
+        steps.filter(is_possible).collect()
     }
 
     fn explain(&self, found: &Snapshot) -> String {

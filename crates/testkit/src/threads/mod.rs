@@ -2,11 +2,13 @@
 //!
 //! **Without a crash.** The calls are as if they had been done one after the other, in an order in which a call comes after all
 //! that had returned before it began, and in which each returns what it did return ([`Orders`]: all such orders). A call on a
-//! file that it names by path is two: the path is followed, then the file it led to is changed, wherever that is by then.
+//! file that it names by path is two: the path is followed, then the file it led to is changed, wherever that is by then. A
+//! commit of a map is one more: the map is made of the file as it is then, and its stores are there with the last step.
 //!
 //! **After a crash.** A recovered volume is the model after a beginning of such an order: without calls that had not begun,
 //! and with all that had returned before a `fsync` or `sync` began that had completed. What is found of data in place is as
 //! for one thread: `ordered` may show bytes of a later call, `writeback` any that a call since the last sync could change.
+//! What a map's commit has made of bytes is there with the whole call in every data mode, and durable when it has returned.
 //!
 //! ```text
 //!   Program ──▶ perform: tasks of a Schedule over an open volume, marks in its power domain ──▶ calls, events
@@ -120,7 +122,6 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
         Op::Fallocate { how: Fallocate::CollapseRange | Fallocate::InsertRange, .. } | Op::Exchange { .. } => {
             return Err("bytes that move cannot be followed through every order");
         }
-        Op::MapCommit { .. } => return Err("a map is made at one moment and committed at another"),
         op if op.is_stepwise(ATOMIC_WRITE) => return Err("it is not atomic"),
         _ => {}
     }
@@ -128,21 +129,13 @@ fn check(op: &mut Op, thread: usize) -> Result<(), &'static str> {
 }
 
 fn handles(op: &mut Op) -> Vec<&mut u8> {
-    match op {
-        Op::Open { handle, .. } | Op::Close { handle } => vec![handle],
-        Op::Write { file: File::Handle(handle), .. }
-        | Op::Append { file: File::Handle(handle), .. }
-        | Op::Truncate { file: File::Handle(handle), .. }
-        | Op::Fallocate { file: File::Handle(handle), .. }
-        | Op::Copy { from: File::Path(_), to: File::Handle(handle), .. }
-        | Op::Copy { from: File::Handle(handle), to: File::Path(_), .. }
-        | Op::SetXattr { file: File::Handle(handle), .. }
-        | Op::RemoveXattr { file: File::Handle(handle), .. }
-        | Op::Chmod { file: File::Handle(handle), .. }
-        | Op::Chown { file: File::Handle(handle), .. }
-        | Op::Utimens { file: File::Handle(handle), .. }
-        | Op::Fsync { file: File::Handle(handle), .. } => vec![handle],
-        Op::Copy { from: File::Handle(from), to: File::Handle(to), .. } => vec![from, to],
+    let file = match op {
+        Op::Open { handle, .. } | Op::Tmpfile { handle, .. } | Op::Close { handle } => return vec![handle],
+        Op::Link { from, .. } => Some(from),
+        op => op.file_mut(),
+    };
+    match file {
+        Some(File::Handle(handle)) => vec![handle],
         _ => Vec::new(),
     }
 }
@@ -188,6 +181,10 @@ mod tests {
         let program = Program::new(vec![ops("open @1 /a"), ops("open @1 /a\nwrite @1 0 5 #1\nclose @1")]).unwrap();
         assert_eq!(program.threads()[0], ops("open @1 /a"));
         assert_eq!(program.threads()[1], ops("open @33 /a\nwrite @33 0 5 #1\nclose @33"));
+        let all = "link @1 /b\nchattr @1 A\nsetacl @1 -\nmap-commit @1 0 4 8 2 #1\ntmpfile @2 / 0600\nfsync @1";
+        let program = Program::new(vec![Vec::new(), ops(all)]).unwrap();
+        let numbered = all.replace("@1", "@33").replace("@2", "@34");
+        assert_eq!(program.threads()[1], ops(&numbered));
         for line in ["append /a 5 #1", "write /a 0 70000 #1", "remount", "close @31"] {
             assert!(Program::new(vec![Vec::new(), ops(line)]).is_err(), "{line}");
         }

@@ -3,12 +3,13 @@
 use super::{Call, Mark, step};
 use crate::dump::{Snapshot, Strictness};
 use crate::model::Model;
+use crate::op::Op;
 use ondol_power::Event;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-/// How many of its steps each thread has done. A call is one step or two ([`steps_of`]).
+/// How many of its steps each thread has done. A call is one step or more ([`step::steps_of`]).
 pub(super) type Progress = Vec<usize>;
 
 /// No order of the calls explains what they returned. Its text has the calls.
@@ -50,6 +51,8 @@ pub(super) struct History {
     pub(super) first: Vec<Vec<usize>>,
     /// By thread and call: what it made durable.
     pub(super) covered: Vec<Vec<Option<Progress>>>,
+    /// Steps that commit a map, as thread and step.
+    commits: BTreeSet<(usize, usize)>,
     threads: usize,
 }
 
@@ -129,12 +132,18 @@ impl History {
                 before[mark.thread].push(returned.clone());
             }
         }
-        let is_sync = |call: &Call| call.op.is_sync() && call.outcome.is_ok();
-        let covered = |(calls, before): (&Vec<Call>, &Vec<Progress>)| {
-            calls.iter().zip(before).map(|(call, before)| is_sync(call).then(|| before.clone())).collect()
-        };
-        let covered = calls.iter().zip(&before).map(covered).collect();
-        Self { marks, before, first, covered, threads: calls.len() }
+        let ends = calls.iter().zip(&first).enumerate().flat_map(|(thread, (calls, first))| {
+            let commits = calls.iter().zip(&first[1..]).filter(|(call, _)| matches!(call.op, Op::MapCommit { .. }));
+            commits.map(move |(_, end)| (thread, end - 1))
+        });
+        let commits = ends.collect();
+        let covered = covered(calls, &before, &first);
+        Self { marks, before, first, covered, commits, threads: calls.len() }
+    }
+
+    /// Whether the step that leads from one state to the next commits a map.
+    pub(super) fn is_commit(&self, one: &State, next: &State) -> bool {
+        one.step_to(next).is_some_and(|step| self.commits.contains(&step))
     }
 
     fn range(&self, events: usize) -> (Progress, Progress) {
@@ -180,6 +189,21 @@ impl History {
         }
         text
     }
+}
+
+/// By thread and call: the steps that it made durable. A sync covers the calls that had returned `before` it began, and a map's commit itself, too.
+fn covered(calls: &[Vec<Call>], before: &[Vec<Progress>], first: &[Vec<usize>]) -> Vec<Vec<Option<Progress>>> {
+    let of_call = |thread: usize, n: usize, Call { op, outcome, .. }: &Call| {
+        let mut covered = before[thread].get(n).filter(|_| op.is_sync() && outcome.is_ok())?.clone();
+        if matches!(op, Op::MapCommit { .. }) {
+            covered[thread] = first[thread][n + 1];
+        }
+        Some(covered)
+    };
+    let of_thread = |(thread, calls): (usize, &Vec<Call>)| {
+        calls.iter().enumerate().map(|(n, call)| of_call(thread, n, call)).collect()
+    };
+    calls.iter().enumerate().map(of_thread).collect()
 }
 
 /// The number of each call's first step, and of all steps.
@@ -235,6 +259,12 @@ impl State {
             crashed.drop_handles();
             crashed.snapshot()
         })
+    }
+
+    /// The step that leads from here to one of the `next` states, as thread and step.
+    pub(super) fn step_to(&self, next: &Self) -> Option<(usize, usize)> {
+        let thread = self.progress.iter().zip(&next.progress).position(|(one, next)| one != next)?;
+        Some((thread, self.progress[thread]))
     }
 
     /// Where the next step of `thread` leads, if it may come next and the model then returns what the volume did.

@@ -36,7 +36,7 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
     let fill = Fill { id: *fills, magic: random.below(8) == 0 };
     let path = name(random);
     let file = if random.below(6) == 0 { File::Handle(random.below(2) as u8) } else { path.clone().into() };
-    match random.below(24) {
+    match random.below(26) {
         0..2 => Op::Create { path, mode: 0o600 + random.below(64) as u16 },
         2 => Op::Unlink { path },
         3..6 => Op::Rename { from: path, to: name(random), how: how(random) },
@@ -58,12 +58,19 @@ fn op(random: &mut Random, fills: &mut u32) -> Op {
         19 => Op::Rmdir { path },
         20 => Op::BringHome,
         21 => Op::Scratch { pages: 1 + random.below(300) },
+        22..24 => map_commit(random, file, fill),
         _ => Op::Transaction(vec![
             Op::Write { file: path.clone().into(), at: 0, len: 1200, fill },
             Op::Rename { from: path, to: name(random), how: Rename::Replace },
             Op::Create { path: name(random), mode: 0o640 },
         ]),
     }
+}
+
+/// Stores in a few blocks.
+fn map_commit(random: &mut Random, file: File, fill: Fill) -> Op {
+    let (at, len) = (random.below(3) * 500, 1 + random.below(600));
+    Op::MapCommit { file, at, len, step: len + random.below(900), count: 1 + random.below(3), fill }
 }
 
 fn name(random: &mut Random) -> Path {

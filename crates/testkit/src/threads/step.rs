@@ -2,15 +2,31 @@
 
 use super::HANDLES;
 use crate::model::Model;
-use crate::op::{File, Op};
+use crate::op::{File, Op, Path};
 use crate::{Fail, Outcome};
 
-/// Number of steps of a call. One that changes a file which it names by path first follows the path and holds the file.
+/// One of them.
+enum Step {
+    /// The path of the file that the call changes is followed, and the file is held.
+    Find(Path),
+    /// A map is made of a file, which it holds.
+    Map,
+    /// All the rest.
+    Act,
+}
+
+fn steps(op: &Op) -> Vec<Step> {
+    let path = match op {
+        Op::Link { from, .. } => from.path().cloned(),
+        op => held(&mut op.clone()).and_then(|file| file.path().cloned()),
+    };
+    let map = matches!(op, Op::MapCommit { .. }).then_some(Step::Map);
+    path.map(Step::Find).into_iter().chain(map).chain([Step::Act]).collect()
+}
+
+/// Number of steps of a call. One that changes a file which it names by path first follows the path and holds the file; one that commits a map first makes it.
 pub(super) fn steps_of(op: &Op) -> usize {
-    match op {
-        Op::Link { from, .. } => 1 + usize::from(from.is_path()),
-        op => 1 + usize::from(held(&mut op.clone()).is_some()),
-    }
+    steps(op).len()
 }
 
 /// Where a call has the path of the file that it changes.
@@ -18,10 +34,10 @@ fn held(op: &mut Op) -> Option<&mut File> {
     op.file_mut().filter(|file| file.is_path())
 }
 
-/// The file that the last step of an fsync is of.
+/// The file that the last step of a call makes durable.
 pub(super) fn synced(thread: usize, op: &Op) -> Option<File> {
     match op {
-        Op::Fsync { file: File::Path(_), .. } => Some(File::Handle(hold_of(thread))),
+        Op::Fsync { file: File::Path(_), .. } | Op::MapCommit { .. } => Some(File::Handle(hold_of(thread))),
         Op::Fsync { file, .. } => Some(file.clone()),
         _ => None,
     }
@@ -36,28 +52,34 @@ fn hold_of(thread: usize) -> u8 {
 pub(super) fn explains(model: &mut Model, thread: usize, op: &Op, step: usize, outcome: Outcome) -> bool {
     let hold = hold_of(thread);
     let mut op = op.clone();
-    let path = match (&op, held(&mut op.clone())) {
-        (Op::Link { from: File::Path(from), .. }, _) => from.clone(),
-        (_, Some(File::Path(path))) => path.clone(),
-        _ => return agrees(model, outcome, |model| model.apply(&op), &op),
-    };
-    if step == 0 {
-        return match model.hold(hold, &path) {
+    match steps(&op).remove(step) {
+        Step::Find(path) => match model.hold(hold, &path) {
             Ok(()) => true,
             Err(fail) => outcome == Err(fail),
-        };
+        },
+        // What was not found, or not mapped, has been explained by that step.
+        _ if step > 0 && !model.holds(hold) => true,
+        Step::Map => match model.map(hold, &op) {
+            Ok(()) => true,
+            Err(fail) => {
+                model.let_go(hold);
+                outcome == Err(fail)
+            }
+        },
+        Step::Act if step == 0 => agrees(model, outcome, |model| model.apply(&op), &op),
+        Step::Act => {
+            if let Some(file) = op.file_mut() {
+                *file = File::Handle(hold);
+            }
+            let act = |model: &mut Model| match &op {
+                Op::Link { to, .. } => model.link_held(hold, to).map(|()| 0),
+                op => model.apply(op),
+            };
+            let explained = agrees(model, outcome, act, &op);
+            model.let_go(hold);
+            explained
+        }
     }
-    if let Some(file) = held(&mut op) {
-        *file = File::Handle(hold);
-    }
-    let act = |model: &mut Model| match &op {
-        Op::Link { to, .. } => model.link_held(hold, to).map(|()| 0),
-        op => model.apply(op),
-    };
-    // What was not found has been explained by the first step.
-    let explained = !model.holds(hold) || agrees(model, outcome, act, &op);
-    model.let_go(hold);
-    explained
 }
 
 /// Whether the model returns what the volume did; then it has done the same.
@@ -68,6 +90,7 @@ fn agrees(model: &mut Model, outcome: Outcome, act: impl Fn(&mut Model) -> Outco
         // The model has no limits of space: it goes along with whatever was done.
         (Ok(_), Err(Fail::NoSpace)) => return true,
         (Ok(_), Err(Fail::NotPermitted)) if model.repeats_immutable(op) => return true,
+        (Ok(_), Err(Fail::TooBig)) if model.commits_in_one(op) => return true,
         (Ok(wanted), Ok(written)) if written < wanted => {
             let Op::Write { file, at, fill, .. } = op.clone() else { return false };
             return model.apply(&Op::Write { file, at, len: written, fill }).is_ok();

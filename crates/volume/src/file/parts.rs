@@ -98,6 +98,9 @@ impl Volume {
             self.sync()?;
             return self.parts_in_one(node, &parts[1..]);
         }
+        if plant::is(Defect::StoresApart) {
+            return parts.iter().try_for_each(|part| self.parts_in_one(node, std::slice::from_ref(part)));
+        }
         self.parts_in_one(node, parts)
     }
 

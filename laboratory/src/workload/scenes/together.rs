@@ -6,7 +6,32 @@ pub(super) fn scenes() -> Vec<Scene> {
     let mut all = checkpoints();
     all.extend(commits());
     all.extend(values());
+    all.extend(maps());
     all
+}
+
+/// Commits of maps, and others who change the file, or make it durable, between the map and its commit and during that.
+fn maps() -> Vec<Scene> {
+    let before = "create /a 0644\nwrite /a 0 20000 #1\ncreate /b 0644\nsync";
+    // More than one operation takes.
+    let long = "create /a 0644\n".to_owned() + &lines(0..5, |n| format!("write /a {}K 60K #{n}1", 60 * n)) + "sync";
+    vec![
+        scene("stores-beside-sync", before, "map-commit /a 500 1000 4000 3 #2\nmap-commit /a 0 300 5000 4 #3")
+            .beside("chmod /b 0600\nsync\nchmod /b 0640\nsync"),
+        scene("stores-beside-writes", before, "map-commit /a 500 1000 4000 3 #2\nmap-commit /a 300 3000 0 1 #3")
+            .beside("write /a 1500 3000 #4\nfsync /a\nwrite /a 0 9000 #5\nwrite /b 0 900 #6"),
+        scene("stores-beside-stores", before, "map-commit /a 0 700 2000 4 #2\nmap-commit /a 100 50 1000 2 #3")
+            .beside("map-commit /a 500 700 2000 4 #4\nmap-commit /a 6000 4096 0 1 #5")
+            .beside("write /a 19000 3000 #6\nsync"),
+        scene("stores-beside-truncate", before, "map-commit /a 500 1000 9000 2 #2\nmap-commit /a 10 9 300 2 #3")
+            .beside("truncate /a 9000\nwrite /a 9000 6000 #4\nfsync /a"),
+        scene("stores-beside-unlink", before, "map-commit /a 500 1000 9000 2 #2\nmap-commit /b 0 9 0 1 #3")
+            .beside("rename /b /a\nwrite /a 0 3000 #4\nsync"),
+        scene("stores-exchanged-beside-writes", long.clone(), "map-commit /a 100 140K 150K 2 #6\nwrite /a 1K 700 #7")
+            .beside("write /a 139K 12K #8\nfsync /a\nwrite /a 0 3000 #9"),
+        scene("stores-exchanged-beside-stores", long, "map-commit /a 100 140K 150K 2 #6\ntruncate /a 200K")
+            .beside("map-commit /a 50 1000 145K 2 #7\nmap-commit /a 0 290K 0 1 #8"),
+    ]
 }
 
 /// Values of attributes in inodes of their own, which go with what names them, and commits at that moment.
