@@ -73,7 +73,7 @@ pub struct SuiteArgs {
     /// Write the result as JSON; `-` is standard output, without the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write mount.json and mount.md into this directory
+    /// Write mount.json, mount.md and mount.html into this directory, and its charts as SVG and CSV into mount
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
@@ -177,7 +177,7 @@ pub struct PaperArgs {
     /// Write the result as JSON; `-` is standard output, without the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write paperN.json and paperN.md into this directory
+    /// Write paperN.json, paperN.md and paperN.html into this directory, and its charts as SVG and CSV into paperN
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
@@ -231,7 +231,7 @@ pub struct RunArgs {
     /// Write the result as JSON; `-` is standard output, without the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write WORKLOAD.json and WORKLOAD.md into this directory
+    /// Write WORKLOAD.json, WORKLOAD.md and WORKLOAD.html into this directory, and its charts as SVG and CSV into WORKLOAD
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }

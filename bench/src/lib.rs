@@ -4,7 +4,7 @@
 //! of each target to the first one in the same round. Every figure stands beside the guarantee that it was bought with.
 //!
 //! A run goes through four parts: `target` makes and mounts what is measured and takes it away again, `workload`
-//! says what to do, `measure` does it on threads and keeps the latencies, `report` writes JSON and tables.
+//! says what to do, `measure` does it on threads and keeps the latencies, `report` and `html` write JSON, tables and the page.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures by the real clock")]
 
@@ -17,6 +17,7 @@ mod counters;
 mod error;
 mod fs;
 mod guarantee;
+mod html;
 mod interrupt;
 mod list;
 mod machine;
@@ -24,6 +25,7 @@ mod measure;
 mod paper;
 mod processes;
 mod report;
+mod results;
 mod rng;
 mod run;
 mod series;

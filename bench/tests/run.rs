@@ -91,6 +91,14 @@ fn reports_are_written() {
     assert!(markdown.contains("| tmpfs |"), "{markdown}");
     let json = std::fs::read(report.join("create-fsync.json")).expect("json");
     assert_eq!(serde_json::from_slice::<Value>(&json).expect("json")["workload"], "create-fsync");
+    let page = std::fs::read_to_string(report.join("create-fsync.html")).expect("page");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("create-fsync: operations a second"), "{page}");
+    for chart in ["rate", "latency", "fsync", "costs"] {
+        for ending in ["svg", "csv"] {
+            let file = report.join(format!("create-fsync/01-create-fsync-{chart}.{ending}"));
+            assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0), "{}", file.display());
+        }
+    }
 }
 
 #[test]

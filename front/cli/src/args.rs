@@ -427,7 +427,7 @@ mod tests {
             "check -n x.img",
             "recover x.img",
             "info --json --stats x.img",
-            "bench run varmail --on dir:/tmp --json out",
+            "bench run varmail --on dir:/tmp --json out --report dir",
             "tune --journal classic --journal-size 64M x.img",
             "pool create --size 1G /dev/dax0.0",
             "pool create --domain eadr -F /dev/dax0.0",
