@@ -32,6 +32,8 @@ pub enum BenchCommand {
     Paper(PaperArgs),
     /// Run all of a list of workloads on a mount and its peers, beside its floors, and put them into one table
     Suite(SuiteArgs),
+    /// Show what has changed significantly from one result to another
+    Compare(CompareArgs),
     /// Be one client of a run
     #[command(hide = true)]
     Client(ClientArgs),
@@ -87,6 +89,15 @@ pub enum SuiteMedium {
     Ssd,
     /// The disk of --dir.
     Disk,
+}
+
+/// `ondol bench compare …`
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// The result to compare with: a JSON file that --json or --report has written
+    pub old: PathBuf,
+    /// The other result
+    pub new: PathBuf,
 }
 
 /// `ondol bench client …`, which `bench run --clients` starts: says `ready` on standard output, waits for a byte on standard

@@ -12,6 +12,7 @@ mod args;
 mod background;
 mod clients;
 mod command;
+mod compare;
 mod contents;
 mod counters;
 mod error;
@@ -37,7 +38,8 @@ mod units;
 mod workload;
 
 pub use args::{
-    BenchArgs, BenchCommand, ClientArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs, SuiteMedium,
+    BenchArgs, BenchCommand, ClientArgs, CompareArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs,
+    SuiteMedium,
 };
 pub use contents::Class;
 pub use error::BenchError;
@@ -61,6 +63,7 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::Run(args) => run::run(&args),
         BenchCommand::Paper(args) => paper::run(&args),
         BenchCommand::Suite(args) => suite::run(&args),
+        BenchCommand::Compare(args) => compare::run(&args),
         BenchCommand::Client(args) => clients::work(&args),
         BenchCommand::Serve(args) => serve::run(&args),
     };

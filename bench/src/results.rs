@@ -1,4 +1,4 @@
-//! Results read back from the JSON that a bench has written: what is drawn.
+//! Results read back from the JSON that a bench has written: what is drawn, and what is compared.
 
 use crate::contents::Payload;
 use crate::counters::Counters;
@@ -92,24 +92,30 @@ pub(crate) struct Middle {
 pub(crate) struct Cost {
     /// What is counted, and for each what.
     pub(crate) name: &'static str,
+    /// How busy the machine is has no part in it.
+    pub(crate) is_steady: bool,
     /// The value; `None`: not told, or nothing was asked for.
     pub(crate) of: fn(&Counters) -> Option<f64>,
 }
 
-const fn cost(name: &'static str, of: fn(&Counters) -> Option<f64>) -> Cost {
-    Cost { name, of }
+const fn steady(name: &'static str, of: fn(&Counters) -> Option<f64>) -> Cost {
+    Cost { name, is_steady: true, of }
+}
+
+const fn unsteady(name: &'static str, of: fn(&Counters) -> Option<f64>) -> Cost {
+    Cost { name, is_steady: false, of }
 }
 
 /// What an operation costs beside time.
 pub(crate) const COSTS: [Cost; 8] = [
-    cost("device flushes / fsync", |c| each(c.device.device_flushes, c.fsyncs)),
-    cost("device bytes / user byte", |c| each(c.device.device_bytes, c.user_bytes)),
-    cost("NVM bytes / user byte", |c| each(c.device.nvm_reached(), c.user_bytes)),
-    cost("NVM fences / op", |c| each(c.device.nvm_fences, c.ops)),
-    cost("FUSE requests / op", |c| each(c.device.fuse_requests, c.ops)),
-    cost("client calls / op", |c| each(Some(c.client.calls), c.ops)),
-    cost("client waits / op", |c| each(Some(c.client.switches.voluntary), c.ops)),
-    cost("server waits / op", |c| each(c.device.server.map(|server| server.switches.voluntary), c.ops)),
+    steady("device flushes / fsync", |c| each(c.device.device_flushes, c.fsyncs)),
+    steady("device bytes / user byte", |c| each(c.device.device_bytes, c.user_bytes)),
+    steady("NVM bytes / user byte", |c| each(c.device.nvm_reached(), c.user_bytes)),
+    steady("NVM fences / op", |c| each(c.device.nvm_fences, c.ops)),
+    steady("FUSE requests / op", |c| each(c.device.fuse_requests, c.ops)),
+    steady("client calls / op", |c| each(Some(c.client.calls), c.ops)),
+    unsteady("client waits / op", |c| each(Some(c.client.switches.voluntary), c.ops)),
+    unsteady("server waits / op", |c| each(c.device.server.map(|server| server.switches.voluntary), c.ops)),
 ];
 
 fn each(count: Option<u64>, of: u64) -> Option<f64> {

@@ -99,6 +99,13 @@ fn reports_are_written() {
             assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0), "{}", file.display());
         }
     }
+    let json = report.join("create-fsync.json");
+    let json = json.to_str().expect("path");
+    bench(&["compare", json, json]).expect("compared");
+    let text = dir.path().join("text");
+    std::fs::write(&text, "{}").expect("written");
+    let refusal = bench(&["compare", json, text.to_str().expect("path")]).expect_err("no result").to_string();
+    assert!(refusal.contains("no run and no table in it"), "{refusal}");
 }
 
 #[test]
