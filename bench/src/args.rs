@@ -32,6 +32,8 @@ pub enum BenchCommand {
     Paper(PaperArgs),
     /// Run all of a list of workloads on a mount and its peers, beside its floors, and put them into one table
     Suite(SuiteArgs),
+    /// Show what has changed significantly from one result to another
+    Compare(CompareArgs),
     /// Be one client of a run
     #[command(hide = true)]
     Client(ClientArgs),
@@ -73,7 +75,7 @@ pub struct SuiteArgs {
     /// Write the result as JSON; `-` is standard output, without the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write mount.json and mount.md into this directory
+    /// Write mount.json, mount.md and mount.html into this directory, and its charts as SVG and CSV into mount
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
@@ -87,6 +89,15 @@ pub enum SuiteMedium {
     Ssd,
     /// The disk of --dir.
     Disk,
+}
+
+/// `ondol bench compare …`
+#[derive(Clone, Debug, Args)]
+pub struct CompareArgs {
+    /// The result to compare with: a JSON file that --json or --report has written
+    pub old: PathBuf,
+    /// The other result
+    pub new: PathBuf,
 }
 
 /// `ondol bench client …`, which `bench run --clients` starts: says `ready` on standard output, waits for a byte on standard
@@ -177,7 +188,7 @@ pub struct PaperArgs {
     /// Write the result as JSON; `-` is standard output, without the tables
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write paperN.json and paperN.md into this directory
+    /// Write paperN.json, paperN.md and paperN.html into this directory, and its charts as SVG and CSV into paperN
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }
@@ -231,7 +242,7 @@ pub struct RunArgs {
     /// Write the result as JSON; `-` is standard output, without the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write WORKLOAD.json and WORKLOAD.md into this directory
+    /// Write WORKLOAD.json, WORKLOAD.md and WORKLOAD.html into this directory, and its charts as SVG and CSV into WORKLOAD
     #[arg(long, value_name = "DIR")]
     pub report: Option<PathBuf>,
 }

@@ -11,7 +11,7 @@ mod words;
 use crate::rng::Rng;
 use crate::units::MIB;
 use lz4_flex::block::{compress_into, get_maximum_output_size};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A kind of contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -46,7 +46,7 @@ pub(crate) struct Contents {
 }
 
 /// What a report says of contents.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Payload {
     /// The class.
     pub(crate) class: String,

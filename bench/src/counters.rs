@@ -7,7 +7,7 @@ use crate::processes::Server;
 use crate::target::Slow;
 use ondol::{NvmCounts, Volume};
 use ondol_block::BlockStore;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io;
 use std::ops::AddAssign;
@@ -22,7 +22,7 @@ const SECTOR: u64 = 512;
 const LINE: u64 = 64;
 
 /// Totals over all measured rounds of a target. `None` (null in JSON): the target does not tell.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Counters {
     /// Operations of the workload.
     pub(crate) ops: u64,
@@ -37,8 +37,9 @@ pub(crate) struct Counters {
     pub(crate) device: Device,
 }
 
-/// What a journal engine of ours did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+/// What a journal engine of ours did. A counter that a file does not have is 0, as of an engine that does not have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Engine {
     /// Transactions committed.
     pub(crate) commits: u64,
@@ -97,7 +98,7 @@ impl Engine {
 }
 
 /// What happened on the media of a target.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Device {
     /// Bytes stored to NVM.
     pub(crate) nvm_bytes: Option<u64>,

@@ -4,7 +4,7 @@
 //! of each target to the first one in the same round. Every figure stands beside the guarantee that it was bought with.
 //!
 //! A run goes through four parts: `target` makes and mounts what is measured and takes it away again, `workload`
-//! says what to do, `measure` does it on threads and keeps the latencies, `report` writes JSON and tables.
+//! says what to do, `measure` does it on threads and keeps the latencies, `report` and `html` write JSON, tables and the page.
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures by the real clock")]
 
@@ -12,11 +12,13 @@ mod args;
 mod background;
 mod clients;
 mod command;
+mod compare;
 mod contents;
 mod counters;
 mod error;
 mod fs;
 mod guarantee;
+mod html;
 mod interrupt;
 mod list;
 mod machine;
@@ -24,6 +26,7 @@ mod measure;
 mod paper;
 mod processes;
 mod report;
+mod results;
 mod rng;
 mod run;
 mod series;
@@ -35,7 +38,8 @@ mod units;
 mod workload;
 
 pub use args::{
-    BenchArgs, BenchCommand, ClientArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs, SuiteMedium,
+    BenchArgs, BenchCommand, ClientArgs, CompareArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs,
+    SuiteMedium,
 };
 pub use contents::Class;
 pub use error::BenchError;
@@ -59,6 +63,7 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::Run(args) => run::run(&args),
         BenchCommand::Paper(args) => paper::run(&args),
         BenchCommand::Suite(args) => suite::run(&args),
+        BenchCommand::Compare(args) => compare::run(&args),
         BenchCommand::Client(args) => clients::work(&args),
         BenchCommand::Serve(args) => serve::run(&args),
     };

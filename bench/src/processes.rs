@@ -35,7 +35,7 @@ impl Switches {
 }
 
 /// What a server's process did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Server {
     /// Switches of the threads that it has.
     #[serde(flatten)]

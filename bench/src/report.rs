@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::measure::Sample;
 use crate::stats::{Ratio, Spread, ratio, spread};
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// The result of `bench run`. Its field names are part of the product: scripts read them.
@@ -36,7 +36,7 @@ pub(crate) struct Report {
 }
 
 /// What one target did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TargetReport {
     /// As it was written on the command line.
     pub(crate) target: String,
@@ -59,7 +59,7 @@ pub(crate) struct TargetReport {
 }
 
 /// Latencies of one operation, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
     /// Half of the operations took at most this.
     pub(crate) p50: f64,

@@ -4,6 +4,7 @@ use crate::args::{RunArgs, Settle};
 use crate::clients::Clients;
 use crate::contents::Contents;
 use crate::error::Context;
+use crate::html;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::measure::{self, Limit, Sample};
@@ -283,8 +284,10 @@ fn write(args: &RunArgs, report: &Report) -> Result<(), BenchError> {
         save(file, &json)?;
     }
     if let Some(dir) = &args.report {
+        let markdown = markdown(report);
         save(&dir.join(format!("{}.json", report.workload)), &json)?;
-        save(&dir.join(format!("{}.md", report.workload)), &markdown(report))?;
+        save(&dir.join(format!("{}.md", report.workload)), &markdown)?;
+        html::write(dir, report.workload, &json, &markdown)?;
     }
     Ok(())
 }

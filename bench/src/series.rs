@@ -2,6 +2,7 @@
 
 use crate::BenchError;
 use crate::error::Context;
+use crate::html;
 use crate::report::{Report, terminal};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -17,7 +18,7 @@ pub(crate) struct Places<'a> {
     pub(crate) part: &'a str,
     /// The file for JSON; `-` is standard output.
     pub(crate) json: Option<&'a Path>,
-    /// The directory for a JSON and a Markdown file.
+    /// The directory for a JSON and a Markdown file, and for the page and its charts.
     pub(crate) report: Option<&'a Path>,
     /// Their name without its ending.
     pub(crate) stem: &'a str,
@@ -109,7 +110,9 @@ fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), BenchError> {
     if let Some(dir) = places.report {
         std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
         save(&dir.join(places.stem).with_extension("json"), &json)?;
-        save(&dir.join(places.stem).with_extension("md"), &outcome.markdown())?;
+        let markdown = outcome.markdown();
+        save(&dir.join(places.stem).with_extension("md"), &markdown)?;
+        html::write(dir, places.stem, &json, &markdown)?;
     }
     Ok(())
 }

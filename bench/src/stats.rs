@@ -1,9 +1,9 @@
 //! Medians, spreads and ratios over rounds.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The middle and the ends of some figures.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     /// The middle one; of an even number the mean of the two in the middle.
     pub(crate) median: f64,
@@ -14,7 +14,7 @@ pub(crate) struct Spread {
 }
 
 /// A target's rate as a multiple of the first target's, over rounds. Above 1: faster.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     /// The middle round.
     pub(crate) median: f64,

@@ -11,7 +11,7 @@ mod spec;
 
 pub(crate) use device::Slow;
 pub(crate) use session::{Session, Setting, open};
-pub(crate) use spec::Target;
+pub(crate) use spec::{FrontEnd, Target};
 
 use crate::BenchError;
 use std::path::{Path, PathBuf};

@@ -91,6 +91,21 @@ fn reports_are_written() {
     assert!(markdown.contains("| tmpfs |"), "{markdown}");
     let json = std::fs::read(report.join("create-fsync.json")).expect("json");
     assert_eq!(serde_json::from_slice::<Value>(&json).expect("json")["workload"], "create-fsync");
+    let page = std::fs::read_to_string(report.join("create-fsync.html")).expect("page");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("create-fsync: operations a second"), "{page}");
+    for chart in ["rate", "latency", "fsync", "costs"] {
+        for ending in ["svg", "csv"] {
+            let file = report.join(format!("create-fsync/01-create-fsync-{chart}.{ending}"));
+            assert!(std::fs::metadata(&file).is_ok_and(|file| file.len() > 0), "{}", file.display());
+        }
+    }
+    let json = report.join("create-fsync.json");
+    let json = json.to_str().expect("path");
+    bench(&["compare", json, json]).expect("compared");
+    let text = dir.path().join("text");
+    std::fs::write(&text, "{}").expect("written");
+    let refusal = bench(&["compare", json, text.to_str().expect("path")]).expect_err("no result").to_string();
+    assert!(refusal.contains("no run and no table in it"), "{refusal}");
 }
 
 #[test]

@@ -66,6 +66,21 @@ impl KernelFs {
     }
 }
 
+/// What stands between a workload and a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrontEnd {
+    /// Calls of our library: no system call.
+    InProcess,
+    /// Our mount: system calls, and requests to our server.
+    Mount,
+    /// System calls that the kernel answers itself.
+    Kernel,
+    /// A server without a volume: no peer.
+    Floor,
+    /// Another server, or a directory on whatever is mounted there.
+    Other,
+}
+
 /// An image by name: it may exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
@@ -113,6 +128,17 @@ impl Target {
     /// Only this process can work on it.
     pub(crate) fn in_process(&self) -> bool {
         matches!(self.kind, Kind::Lib(_))
+    }
+
+    /// Through what its operations go.
+    pub(crate) fn front_end(&self) -> FrontEnd {
+        match self.kind {
+            Kind::Lib(_) => FrontEnd::InProcess,
+            Kind::Fuse(_) => FrontEnd::Mount,
+            Kind::Kernel(..) | Kind::Tmpfs => FrontEnd::Kernel,
+            Kind::Null(_) | Kind::Passthrough(_) => FrontEnd::Floor,
+            Kind::Dir(_) | Kind::Fuse2fs(_) => FrontEnd::Other,
+        }
     }
 }
 

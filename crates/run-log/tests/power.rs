@@ -231,6 +231,24 @@ fn medium(base: &[u8], domain: Domain) -> Nvm {
     Nvm::from_bytes(base).unwrap().with_domain(domain).unwrap()
 }
 
+/// Cuts a file, or extends it: past the log, or in it.
+fn cut(client: &Client, slot: (u32, u64), call: &OneCall<'_>, len: u64) {
+    let change = || {
+        let mut k = call.kernel.borrow_mut();
+        k.cache[call.file].resize(len as usize, 0);
+        k.changed(call.file);
+        // A commit of the kernel's at once.
+        if len.is_multiple_of(3) {
+            k.write_back(call.file);
+        }
+        Ok(())
+    };
+    match len % 2 {
+        0 => client.unlogged(slot, call, change).unwrap().unwrap(),
+        _ => client.truncate(slot, call, len, change).unwrap(),
+    }
+}
+
 /// Random calls by two processes on a few files.
 fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
     let mut pool =
@@ -286,23 +304,7 @@ fn record(seed: u64, domain: Domain, steps: usize, most: u64) -> Run {
                 kernel.borrow_mut().write(file, random.below(200) as usize, &bytes);
                 unseen[file] = true;
             }
-            18 => {
-                let len = random.below(100);
-                let cut = || {
-                    let mut k = kernel.borrow_mut();
-                    k.cache[file].resize(len as usize, 0);
-                    k.changed(file);
-                    // A commit of the kernel's at once.
-                    if len % 3 == 0 {
-                        k.write_back(file);
-                    }
-                    Ok(())
-                };
-                match len % 2 {
-                    0 => client.unlogged(slot, &call, cut).unwrap().unwrap(),
-                    _ => client.truncate(slot, &call, len, cut).unwrap(),
-                }
-            }
+            18 => cut(client, slot, &call, random.below(100)),
             _ => drop(ondol_run_log::Drain::new(client.log().clone()).unwrap().step(false).unwrap()),
         }
     }

@@ -41,7 +41,7 @@ fn every_figure_is_drawn() {
     assert!(text.contains("## Figure 8") && !text.contains("PARTIAL"), "{text}");
     let left: Vec<_> =
         std::fs::read_dir(dir.path()).expect("a directory").map(|entry| entry.expect("an entry").file_name()).collect();
-    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(left.len(), 4, "{left:?}");
 }
 
 #[test]
