@@ -156,7 +156,7 @@ pub enum Served {
 /// `ondol bench paper …`
 #[derive(Clone, Debug, Args)]
 pub struct PaperArgs {
-    /// The paper: 3, the compressed journal, or 4, access to files in storage-class memory
+    /// The paper: 1, the persistent page table and block swap; 3, the compressed journal; 4, access to files in storage-class memory; 5, the lock-free NVM journal
     #[arg(value_parser = paper)]
     pub number: u32,
     /// Smaller sets, fewer operations, one round
@@ -168,7 +168,7 @@ pub struct PaperArgs {
     /// How often every target has its turn [default: 3, of paper 4 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// What is written, of paper 3; Filebench itself writes zeros
+    /// What is written, but of paper 4; Filebench itself writes zeros
     #[arg(long, value_enum, default_value_t = Class::Text)]
     pub class: Class,
     /// Where images are made, if it is in memory; otherwise /dev/shm
@@ -184,9 +184,11 @@ pub struct PaperArgs {
 
 fn paper(number: &str) -> Result<u32, String> {
     match number {
+        "1" => Ok(1),
         "3" => Ok(3),
         "4" => Ok(4),
-        _ => Err("there are the figures of papers 3 and 4".into()),
+        "5" => Ok(5),
+        _ => Err("there are the figures of papers 1, 3, 4 and 5".into()),
     }
 }
 

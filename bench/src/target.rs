@@ -46,7 +46,10 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
     ("size=SIZE", "size of an image that the bench makes [default: what the workload needs, at least 1G]"),
     ("on=ram|disk", "where an image that the bench makes lies: /dev/shm, or a disk [default: --dir]"),
     ("on=ssd|hdd", "the same in memory behind a modelled disk, whose requests take their time (docs/design/bench.md)"),
-    ("pool=SIZE", "an NVM pool of this size in /dev/shm, made in front of an image, lib: and fuse: only"),
+    (
+        "pool=SIZE",
+        "an NVM pool of this size, made in --dir if that is in memory or else in /dev/shm, in front of an image, lib: and fuse: only",
+    ),
     (
         "journal=fg",
         "engine scalable with one lock and one thread for checkpoints, lib: with pool= only: what papers/5 compares itself with",
