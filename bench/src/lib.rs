@@ -33,9 +33,11 @@ mod suite;
 mod target;
 mod units;
 mod workload;
+mod writer;
 
 pub use args::{
     BenchArgs, BenchCommand, ClientArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs, SuiteMedium,
+    WriteArgs,
 };
 pub use contents::Class;
 pub use error::BenchError;
@@ -45,8 +47,8 @@ use std::process::ExitCode;
 /// Exit code after SIGINT or SIGTERM, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Runs `ondol bench`. `fuse:` targets are mounted with the `mount` command of the current executable; clients and
-/// the servers of `null` and `passthrough` are this command of it.
+/// Runs `ondol bench`. `fuse:` targets are mounted with the `mount` command of the current executable; clients,
+/// the servers of `null` and `passthrough` and paper 2's program are this command of it.
 ///
 /// After SIGINT or SIGTERM everything that was made is taken away and the exit code is 130.
 ///
@@ -61,6 +63,7 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::Suite(args) => suite::run(&args),
         BenchCommand::Client(args) => clients::work(&args),
         BenchCommand::Serve(args) => serve::run(&args),
+        BenchCommand::Write(args) => writer::run(&args),
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -8,6 +8,7 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod three;
+mod two;
 
 use crate::BenchError;
 use crate::args::PaperArgs;
@@ -16,6 +17,7 @@ use crate::args::PaperArgs;
 pub(crate) fn run(args: &PaperArgs) -> Result<(), BenchError> {
     match args.number {
         1 => frame::run(&one::LIST, args),
+        2 => two::run(args),
         4 => four::run(args),
         5 => frame::run(&five::LIST, args),
         _ => frame::run(&three::LIST, args),

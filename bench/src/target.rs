@@ -10,6 +10,7 @@ mod session;
 mod spec;
 
 pub(crate) use device::Slow;
+pub(crate) use image::WorkDir;
 pub(crate) use session::{Session, Setting, open};
 pub(crate) use spec::Target;
 
@@ -66,6 +67,14 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
 /// There is none.
 pub(crate) fn in_memory(dir: &Path) -> Result<PathBuf, BenchError> {
     if image::is_memory(dir)? { Ok(dir.to_owned()) } else { image::directory(Some(spec::On::Ram), dir) }
+}
+
+/// `dir` if it is on a disk, or where disks are.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn on_disk(dir: &Path) -> Result<PathBuf, BenchError> {
+    image::directory(Some(spec::On::Disk), dir)
 }
 
 /// A name that no other bench and no other round uses.

@@ -70,6 +70,7 @@ const fn quick(ops: u64) -> Size {
 const OWN: &str = "the paper's 500 threads, Filebench's own 10,000 files";
 
 const PROCESSORS: &str = "the paper's 500 threads wait for memory that 16 processors share; few processors are waited for themselves, and an exchange takes of their time what the copy did that it saves";
+const METADATA: &str = "metadata alone is journaled, and a block that changes again before a checkpoint goes home once for all of them: a run as short as these leaves little to exchange; the paper does not say how long its runs were";
 const CHANNEL: &str = "where all bytes share a channel, half as many are worth something; but reads go through the same channel, and images of metadata are written to the log by both";
 
 const VARMAIL: Panel = Panel {
@@ -87,7 +88,7 @@ const VARMAIL: Panel = Panel {
     contenders: &ALL,
     fill: ORDERED,
     paper: Paper::ratio("1.54"),
-    why: PROCESSORS,
+    why: METADATA,
 };
 
 const FILESERVER: Panel = Panel {
@@ -109,12 +110,12 @@ const WEBPROXY: Panel = Panel {
 
 /// The same in `journal`.
 const fn journaled(panel: Panel, workload: &'static str, ratio: &'static str) -> Panel {
-    Panel { figures: &[4], workload, fill: JOURNAL, paper: Paper::ratio(ratio), ..panel }
+    Panel { figures: &[4], workload, fill: JOURNAL, paper: Paper::ratio(ratio), why: PROCESSORS, ..panel }
 }
 
 /// The same in memory that is as slow as a device.
-const fn slow(panel: Panel, fill: &'static [(&'static str, &'static str)]) -> Panel {
-    Panel { device: SLOW, contenders: &LIBRARY, fill, why: CHANNEL, ..panel }
+const fn slow(panel: Panel, fill: &'static [(&'static str, &'static str)], why: &'static str) -> Panel {
+    Panel { device: SLOW, contenders: &LIBRARY, fill, why, ..panel }
 }
 
 const VARMAIL_JOURNAL: Panel = journaled(VARMAIL, "varmail, journal", "1.46");
@@ -128,10 +129,10 @@ const PANELS: [Panel; 12] = [
     FILESERVER_JOURNAL,
     VARMAIL_JOURNAL,
     WEBPROXY_JOURNAL,
-    slow(FILESERVER, ORDERED_SLOW),
-    slow(VARMAIL, ORDERED_SLOW),
-    slow(WEBPROXY, ORDERED_SLOW),
-    slow(FILESERVER_JOURNAL, JOURNAL_SLOW),
-    slow(VARMAIL_JOURNAL, JOURNAL_SLOW),
-    slow(WEBPROXY_JOURNAL, JOURNAL_SLOW),
+    slow(FILESERVER, ORDERED_SLOW, METADATA),
+    slow(VARMAIL, ORDERED_SLOW, METADATA),
+    slow(WEBPROXY, ORDERED_SLOW, METADATA),
+    slow(FILESERVER_JOURNAL, JOURNAL_SLOW, CHANNEL),
+    slow(VARMAIL_JOURNAL, JOURNAL_SLOW, CHANNEL),
+    slow(WEBPROXY_JOURNAL, JOURNAL_SLOW, CHANNEL),
 ];

@@ -134,7 +134,11 @@ fn notes(drawing: &Drawing) -> Vec<String> {
                 None => seen.push((said, vec![drawn.panel.heading()])),
             }
         }
-        notes.extend(seen.into_iter().map(|(text, headings)| format!("{head} ({}): {text}", headings.join("; "))));
+        let all = seen.len() == 1;
+        notes.extend(seen.into_iter().map(|(text, headings)| {
+            let of = if all { "all".to_owned() } else { headings.join("; ") };
+            format!("{head} ({of}): {text}.")
+        }));
     }
     notes
 }
