@@ -40,6 +40,9 @@ pub enum BenchCommand {
     /// Serve a file system without a volume
     #[command(hide = true)]
     Serve(ServeArgs),
+    /// Write a new file with O_SYNC on each of some threads
+    #[command(hide = true)]
+    Write(WriteArgs),
 }
 
 /// `ondol bench suite …`
@@ -164,25 +167,42 @@ pub enum Served {
     },
 }
 
+/// `ondol bench write …`, which `bench paper 2` starts, by itself and under `ondol run`.
+#[derive(Clone, Debug, Args)]
+pub struct WriteArgs {
+    /// Where the files are made
+    #[arg(long)]
+    pub dir: PathBuf,
+    /// Threads, each with a file of its own
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: u32,
+    /// Bytes in all files together
+    #[arg(long)]
+    pub bytes: u64,
+    /// Bytes in a write
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub unit: u64,
+}
+
 /// `ondol bench paper …`
 #[derive(Clone, Debug, Args)]
 pub struct PaperArgs {
-    /// The paper: 3, the compressed journal, or 4, access to files in storage-class memory
+    /// The paper: 1, the persistent page table and block swap; 2, the NVM write buffer; 3, the compressed journal; 4, access to files in storage-class memory; 5, the lock-free NVM journal
     #[arg(value_parser = paper)]
     pub number: u32,
     /// Smaller sets, fewer operations, one round
     #[arg(long)]
     pub quick: bool,
-    /// Only this figure
+    /// Only this figure, or table
     #[arg(long, value_name = "N")]
     pub figure: Option<u32>,
     /// How often every target has its turn [default: 3, of paper 4 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// What is written, of paper 3; Filebench itself writes zeros
+    /// What is written, but of papers 2 and 4; Filebench itself writes zeros
     #[arg(long, value_enum, default_value_t = Class::Text)]
     pub class: Class,
-    /// Where images are made, if it is in memory; otherwise /dev/shm
+    /// Where images are made, if it is in memory; otherwise /dev/shm. Files of paper 2 lie there if it is on a disk; otherwise in /var/tmp
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     pub dir: PathBuf,
     /// Write the result as JSON; `-` is standard output, without the tables
@@ -195,9 +215,12 @@ pub struct PaperArgs {
 
 fn paper(number: &str) -> Result<u32, String> {
     match number {
+        "1" => Ok(1),
+        "2" => Ok(2),
         "3" => Ok(3),
         "4" => Ok(4),
-        _ => Err("there are the figures of papers 3 and 4".into()),
+        "5" => Ok(5),
+        _ => Err("there are papers 1 to 5".into()),
     }
 }
 

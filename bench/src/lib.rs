@@ -36,10 +36,11 @@ mod suite;
 mod target;
 mod units;
 mod workload;
+mod writer;
 
 pub use args::{
     BenchArgs, BenchCommand, ClientArgs, CompareArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs,
-    SuiteMedium,
+    SuiteMedium, WriteArgs,
 };
 pub use contents::Class;
 pub use error::BenchError;
@@ -49,8 +50,8 @@ use std::process::ExitCode;
 /// Exit code after SIGINT or SIGTERM, as shells report SIGINT.
 const INTERRUPTED: u8 = 130;
 
-/// Runs `ondol bench`. `fuse:` targets are mounted with the `mount` command of the current executable; clients and
-/// the servers of `null` and `passthrough` are this command of it.
+/// Runs `ondol bench`. `fuse:` targets are mounted with the `mount` command of the current executable; clients,
+/// the servers of `null` and `passthrough` and paper 2's program are this command of it.
 ///
 /// After SIGINT or SIGTERM everything that was made is taken away and the exit code is 130.
 ///
@@ -66,6 +67,7 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::Compare(args) => compare::run(&args),
         BenchCommand::Client(args) => clients::work(&args),
         BenchCommand::Serve(args) => serve::run(&args),
+        BenchCommand::Write(args) => writer::run(&args),
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),

@@ -7,7 +7,7 @@ use crate::report::{Report, terminal};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where the outcome goes.
 #[derive(Clone, Copy, Debug)]
@@ -67,8 +67,9 @@ pub(crate) fn run<P, O: Outcome, R: Part>(
     let to_stdout = places.json == Some(Path::new("-"));
     let mut failed = None;
     for (n, one) in parts.iter().enumerate() {
-        let (n, of, minutes, head) = (n + 1, parts.len(), begun.elapsed().as_secs() / 60, head(one));
-        eprintln!("ondol bench {name}: {part} {n} of {of}, {head}; {minutes} min so far");
+        let (passed, of, head) = (so_far(begun.elapsed(), n, parts.len()), parts.len(), head(one));
+        let n = n + 1;
+        eprintln!("ondol bench {name}: {part} {n} of {of}, {head}; {passed}");
         let result = match measure(one) {
             Ok(result) => result,
             Err(e) => {
@@ -95,6 +96,20 @@ pub(crate) fn run<P, O: Outcome, R: Part>(
     failed.map_or(Ok(()), Err)
 }
 
+/// How long `done` of `of` parts took, and how long the rest will at that rate.
+fn so_far(passed: Duration, done: usize, of: usize) -> String {
+    if done == 0 {
+        return "just begun".to_owned();
+    }
+    let left = passed.as_secs_f64() / done as f64 * of.saturating_sub(done) as f64;
+    format!("{} so far, about {} left", span(passed.as_secs()), span(left.ceil() as u64))
+}
+
+/// Seconds as people say them.
+fn span(seconds: u64) -> String {
+    if seconds < 100 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
+}
+
 fn json(outcome: &impl Outcome) -> Result<String, BenchError> {
     let json = serde_json::to_string_pretty(outcome).map_err(io::Error::from).context(|| "JSON")?;
     Ok(json + "\n")
@@ -115,4 +130,18 @@ fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), BenchError> {
         html::write(dir, places.stem, &json, &markdown)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_follows_from_what_is_done() {
+        let after = |seconds, done| so_far(Duration::from_secs(seconds), done, 8);
+        assert_eq!(after(0, 0), "just begun");
+        assert_eq!(after(10, 2), "10 s so far, about 30 s left");
+        assert_eq!(after(121, 1), "3 min so far, about 15 min left");
+        assert_eq!(after(90, 8), "90 s so far, about 0 s left");
+    }
 }

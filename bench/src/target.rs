@@ -10,6 +10,7 @@ mod session;
 mod spec;
 
 pub(crate) use device::Slow;
+pub(crate) use image::WorkDir;
 pub(crate) use session::{Session, Setting, open};
 pub(crate) use spec::{FrontEnd, Target};
 
@@ -46,7 +47,10 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
     ("size=SIZE", "size of an image that the bench makes [default: what the workload needs, at least 1G]"),
     ("on=ram|disk", "where an image that the bench makes lies: /dev/shm, or a disk [default: --dir]"),
     ("on=ssd|hdd", "the same in memory behind a modelled disk, whose requests take their time (docs/design/bench.md)"),
-    ("pool=SIZE", "an NVM pool of this size in /dev/shm, made in front of an image, lib: and fuse: only"),
+    (
+        "pool=SIZE",
+        "an NVM pool of this size, made in --dir if that is in memory or else in /dev/shm, in front of an image, lib: and fuse: only",
+    ),
     (
         "journal=fg",
         "engine scalable with one lock and one thread for checkpoints, lib: with pool= only: what papers/5 compares itself with",
@@ -63,6 +67,14 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
 /// There is none.
 pub(crate) fn in_memory(dir: &Path) -> Result<PathBuf, BenchError> {
     if image::is_memory(dir)? { Ok(dir.to_owned()) } else { image::directory(Some(spec::On::Ram), dir) }
+}
+
+/// `dir` if it is on a disk, or where disks are.
+///
+/// # Errors
+/// There is none.
+pub(crate) fn on_disk(dir: &Path) -> Result<PathBuf, BenchError> {
+    image::directory(Some(spec::On::Disk), dir)
 }
 
 /// A name that no other bench and no other round uses.

@@ -4,7 +4,7 @@ use super::device::Modelled;
 use super::image::{self, ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::session::{Session, Setting};
-use super::spec::{Image, On};
+use super::spec::Image;
 use super::unique_name;
 use crate::BenchError;
 use crate::command::Program;
@@ -17,6 +17,7 @@ use crate::interrupt::Interrupt;
 use ondol::pool::CreateOptions;
 use ondol::{FormatOptions, Options, Volume};
 use ondol_env::System;
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +43,7 @@ impl Ours {
 
 /// An image, opened in this process.
 pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchError> {
-    let (pool, options) = with_pool(image)?;
+    let (pool, options) = with_pool(image, setting)?;
     let options = Options::parse(&options).map_err(|e| BenchError::Usage(format!("lib: {e}")))?;
     let options = if image.one_lock { options.with_one_lock() } else { options };
     let (path, made) = find_or_make(image, setting)?;
@@ -72,7 +73,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
 /// An image, mounted by this program's `mount` command.
 pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
     let (path, made) = find_or_make(image, setting)?;
-    let (pool, options) = with_pool(image)?;
+    let (pool, options) = with_pool(image, setting)?;
     let mut device = Modelled::of(image.on, &path)?;
     let path = device.as_mut().map_or(Ok(path), Modelled::serve)?;
     let program = setting.program.to_string_lossy();
@@ -101,9 +102,9 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
 }
 
 /// The pool that is made for an image, if one is, and the image's mount options with it.
-fn with_pool(image: &Image) -> Result<(Option<ImageFile>, String), BenchError> {
+fn with_pool(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, String), BenchError> {
     let Some(bytes) = image.pool else { return Ok((None, image.options.clone())) };
-    let file = ImageFile::create_in(&image::directory(Some(On::Ram), Path::new(""))?, bytes)?;
+    let file = ImageFile::create_in(&super::in_memory(&setting.dir)?, bytes)?;
     ondol::pool::create(file.path(), &CreateOptions::new()).map_err(|e| failed(file.path().display(), &e))?;
     let options = format!("nvm={},{}", file.path().display(), image.options);
     Ok((Some(file), options.trim_end_matches(',').to_owned()))
@@ -128,7 +129,7 @@ fn find_or_make(image: &Image, setting: &Setting) -> Result<(PathBuf, Option<Ima
     Ok((path, Some(made)))
 }
 
-/// As [`find_or_make`], of an image in a pool.
+/// As [`find_or_make`], of an image in a pool. A bare name is the pool's.
 fn find_or_make_in(pool: &Path, image: &Image, setting: &Setting) -> Result<(PathBuf, Option<ImageFile>), BenchError> {
     if image.on.is_some() {
         return Err(BenchError::Usage("lib: an image in a pool lies where the pool does: `on=` is for files".into()));
@@ -136,10 +137,15 @@ fn find_or_make_in(pool: &Path, image: &Image, setting: &Setting) -> Result<(Pat
     if pool.exists() {
         return Ok((image.path.clone(), None));
     }
+    let bare = pool.components().count() == 1;
+    let pool = if bare { setting.dir.join(pool) } else { pool.to_owned() };
+    let mut target = OsString::from("nvm:");
+    target.push(&pool);
+    let path = PathBuf::from(target);
     image::check_room(pool.parent().unwrap_or(Path::new("/")), setting.footprint)?;
     let format = FormatOptions::new().size(image.size.unwrap_or(setting.image_size));
-    Volume::format(&image.path, &format).map_err(|e| failed(image.path.display(), &e))?;
-    Ok((image.path.clone(), Some(ImageFile::made(pool.to_owned()))))
+    Volume::format(&path, &format).map_err(|e| failed(path.display(), &e))?;
+    Ok((path, Some(ImageFile::made(pool))))
 }
 
 fn failed(what: impl ToString, error: &ondol::Error) -> BenchError {

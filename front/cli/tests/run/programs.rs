@@ -1,8 +1,9 @@
 //! Programs that know nothing of it.
 
-use crate::{Place, compiled, succeeds};
+use crate::{Place, compiled, eventually, ondol, succeeds};
 use ondol_skips::{missing, skips};
-use std::process::Command;
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::{Command, Stdio};
 
 #[test]
 fn sqlite_is_as_it_was() {
@@ -60,4 +61,43 @@ fn static_programs_are_unharmed() {
     let script = format!("printf 'open\\nwrite 10\\nfsync\\npwrite 5\\nfsync\\n' | '{}' f", program.display());
     assert_eq!(succeeds(place.run().args(["sh", "-c", &script])), "ok\n".repeat(5));
     assert_eq!(std::fs::read(place.path("f")).unwrap().len(), 105);
+}
+
+/// What `ondol bench paper 2` measures: each thread's file is whole, with the buffer and without.
+#[test]
+fn the_program_of_paper_2_writes_whole_files() {
+    let Some(place) = Place::new() else { return };
+    let (plain, buffered) = (place.path("plain"), place.path("buffered"));
+    for dir in [&plain, &buffered] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    let words = ["bench", "write", "--threads", "3", "--bytes", "3145728", "--unit"];
+    succeeds(ondol().args(words).args(["16384", "--dir"]).arg(&plain));
+    succeeds(place.run().arg(env!("CARGO_BIN_EXE_ondol")).args(words).args(["1024", "--dir"]).arg(&buffered));
+    assert_eq!(place.live(), 0);
+    for dir in [&plain, &buffered] {
+        let sizes: Vec<_> =
+            std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().metadata().unwrap().len()).collect();
+        assert_eq!(sizes, [1 << 20; 3], "{}", dir.display());
+    }
+}
+
+#[test]
+fn a_table_of_paper_2_that_is_interrupted_leaves_nothing() {
+    let Some(place) = Place::new() else { return };
+    let entries = || std::fs::read_dir(place.dir.path()).unwrap().flatten();
+    let mut command = ondol();
+    command.args(["bench", "paper", "2", "--quick", "--dir"]).arg(place.dir.path());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let works = eventually(|| entries().any(|entry| entry.path().join("file000").exists()));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let status = child.wait().unwrap();
+    assert!(works, "nothing was written");
+    assert_eq!((status.code(), entries().count()), (Some(130), 0));
+    let mine = format!("ondol-bench-{}-", child.id());
+    let left = |dir: &str| {
+        let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&mine)).count()
+    };
+    assert_eq!(left("/dev/shm"), 0);
 }

@@ -1,0 +1,274 @@
+//! Papers whose figures show workloads on file systems: a list of panels, each a run in which the targets take turns, and one table of
+//! all of them.
+
+use super::summary;
+use crate::BenchError;
+use crate::args::{PaperArgs, RunArgs, Settle};
+use crate::interrupt::Interrupt;
+use crate::machine::{Machine, commit};
+use crate::report::Report;
+use crate::run;
+use crate::series::{self, Outcome, Places};
+use crate::target;
+use serde::Serialize;
+use std::path::Path;
+use summary::Column;
+
+/// A paper.
+pub(super) struct List {
+    pub(super) number: u32,
+    /// What it is about.
+    pub(super) title: &'static str,
+    /// In the order in which they are measured.
+    pub(super) panels: &'static [Panel],
+    /// Of the table, after the first one, which names the panel.
+    pub(super) columns: &'static [Column],
+    /// What the paper leaves open or has otherwise, and how that is read here.
+    pub(super) readings: &'static [&'static str],
+}
+
+/// A workload on a medium.
+#[derive(Debug, Serialize)]
+pub(super) struct Panel {
+    /// The paper's figures that it belongs to.
+    pub(super) figures: &'static [u32],
+    /// The medium, as it is called here.
+    pub(super) device: &'static str,
+    /// What it shows.
+    pub(super) workload: &'static str,
+    /// The workload to run.
+    #[serde(skip)]
+    pub(super) run: &'static str,
+    #[serde(skip)]
+    pub(super) params: &'static [&'static str],
+    #[serde(skip)]
+    pub(super) full: Size,
+    #[serde(skip)]
+    pub(super) quick: Size,
+    /// Who takes part. Ratios of the panel's own tables are to the first.
+    #[serde(skip)]
+    pub(super) contenders: &'static [Contender],
+    /// What stands in place of words in braces in their targets.
+    #[serde(skip)]
+    pub(super) fill: &'static [(&'static str, &'static str)],
+    /// What the paper says.
+    pub(super) paper: Paper,
+    /// Why figures here are not the paper's.
+    pub(super) why: &'static str,
+}
+
+/// How much of a workload.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) ops: u64,
+    /// Threads; `None`: the workload's own number.
+    pub(super) threads: Option<u32>,
+    pub(super) params: &'static [&'static str],
+    /// What part of the paper's that is.
+    pub(super) scale: &'static str,
+}
+
+/// A file system that takes part in panels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contender {
+    /// Its name in columns.
+    pub(super) name: &'static str,
+    /// What it runs on, with words in braces that panels fill in.
+    pub(super) target: &'static str,
+}
+
+/// What a paper says of a panel: in its text or in a table, as bars have no numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Paper {
+    /// Its scheme in multiples of its ext4, in its own words.
+    pub(super) ratio: &'static str,
+    /// The same in multiples of another scheme that it has built.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rival: Option<&'static str>,
+    /// Its rates, with their unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) rates: Option<&'static str>,
+    /// Mean microseconds for compressing a commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compression_us: Option<f64>,
+}
+
+impl Paper {
+    /// Nothing but this ratio to its ext4.
+    pub(super) const fn ratio(ratio: &'static str) -> Self {
+        Self { ratio, rival: None, rates: None, compression_us: None }
+    }
+}
+
+/// A panel, measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Drawn {
+    #[serde(flatten)]
+    pub(super) panel: &'static Panel,
+    /// What part of the paper's workload was run.
+    pub(super) scale: &'static str,
+    /// What came out here.
+    pub(super) result: Report,
+}
+
+/// All panels, for the JSON.
+#[derive(Serialize)]
+pub(super) struct Drawing {
+    #[serde(skip)]
+    pub(super) list: &'static List,
+    pub(super) paper: u32,
+    pub(super) quick: bool,
+    /// Panels or rounds are missing: the run was interrupted, or a panel failed.
+    pub(super) partial: bool,
+    pub(super) machine: Machine,
+    pub(super) commit: &'static str,
+    /// Who could not take part here, and why.
+    pub(super) missing: Vec<String>,
+    pub(super) readings: &'static [&'static str],
+    pub(super) panels: Vec<Drawn>,
+}
+
+/// Draws the figures that were asked for.
+pub(super) fn run(list: &'static List, args: &PaperArgs) -> Result<(), BenchError> {
+    let panels = chosen(list, args.figure)?;
+    if !args.dir.is_dir() {
+        return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
+    }
+    let dir = target::in_memory(&args.dir)?;
+    let root = rustix::process::geteuid().is_root();
+    // Between the panels, too.
+    let interrupt = Interrupt::catch()?;
+    draw(list, &panels, root, args, |panel| {
+        interrupt.check().and_then(|()| run::report(&run_args(panel, root, args, &dir)))
+    })
+}
+
+/// The panels of a figure, or all.
+pub(super) fn chosen(list: &'static List, figure: Option<u32>) -> Result<Vec<&'static Panel>, BenchError> {
+    let panels: Vec<_> = list.panels.iter().filter(|panel| figure.is_none_or(|n| panel.figures.contains(&n))).collect();
+    if !panels.is_empty() {
+        return Ok(panels);
+    }
+    let mut figures: Vec<u32> = list.panels.iter().flat_map(|panel| panel.figures).copied().collect();
+    figures.sort_unstable();
+    figures.dedup();
+    let figures: Vec<_> = figures.iter().map(u32::to_string).collect();
+    let figures = match figures.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => figures.concat(),
+    };
+    Err(BenchError::Usage(format!("bench paper {}: there are figures {figures}", list.number)))
+}
+
+/// Measures panel after panel and keeps what was measured, whatever becomes of the rest. Only root may mount.
+pub(super) fn draw(
+    list: &'static List,
+    panels: &[&'static Panel],
+    root: bool,
+    args: &PaperArgs,
+    mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
+) -> Result<(), BenchError> {
+    let mut drawing = Drawing {
+        list,
+        paper: list.number,
+        quick: args.quick,
+        partial: true,
+        machine: Machine::here(),
+        commit: commit(),
+        missing: missing(panels, root),
+        readings: list.readings,
+        panels: Vec::new(),
+    };
+    let (json, report) = (args.json.as_deref(), args.report.as_deref());
+    let (name, stem) = (format!("paper {}", list.number), format!("paper{}", list.number));
+    let places = Places { name: &name, part: "panel", json, report, stem: &stem };
+    series::run(
+        places,
+        panels,
+        &mut drawing,
+        |panel| format!("figure {}", panel.heading()),
+        |panel| measure(panel),
+        |drawing, panel, result, partial| {
+            let scale = panel.size(args.quick).scale;
+            drawing.panels.push(Drawn { panel, scale, result });
+            drawing.partial = partial;
+        },
+    )
+}
+
+impl Outcome for Drawing {
+    fn terminal(&self) -> String {
+        summary::terminal(self)
+    }
+
+    fn markdown(&self) -> String {
+        summary::markdown(self)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.panels.is_empty()
+    }
+}
+
+impl Panel {
+    /// Its figures, workload and medium.
+    pub(super) fn heading(&self) -> String {
+        let figures: Vec<_> = self.figures.iter().map(u32::to_string).collect();
+        format!("{}: {}, {}", figures.join(", "), self.workload, self.device)
+    }
+
+    fn size(&self, quick: bool) -> &Size {
+        if quick { &self.quick } else { &self.full }
+    }
+
+    /// What a contender runs on here.
+    fn target(&self, contender: &Contender) -> String {
+        self.fill.iter().fold(contender.target.to_owned(), |target, (word, text)| target.replace(word, text))
+    }
+
+    /// What the contender of this name runs on here; `None` if it does not take part.
+    pub(super) fn target_of(&self, name: &str) -> Option<String> {
+        self.contenders.iter().find(|contender| contender.name == name).map(|contender| self.target(contender))
+    }
+}
+
+impl Contender {
+    /// Whether it is here for whom is root, or is not: mounts are root's.
+    fn is_here(&self, root: bool) -> bool {
+        root || self.target.starts_with("lib:")
+    }
+}
+
+/// Who takes no part, and why.
+fn missing(panels: &[&'static Panel], root: bool) -> Vec<String> {
+    let mut missing = Vec::new();
+    for contender in panels.iter().flat_map(|panel| panel.contenders).filter(|contender| !contender.is_here(root)) {
+        let what = format!("{}: needs root, which mounts", contender.name);
+        if !missing.contains(&what) {
+            missing.push(what);
+        }
+    }
+    missing
+}
+
+/// The run that measures a panel, with images in `dir`.
+pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) -> RunArgs {
+    let size = panel.size(args.quick);
+    let here = panel.contenders.iter().filter(|contender| contender.is_here(root));
+    RunArgs {
+        workload: panel.run.to_owned(),
+        on: here.map(|contender| panel.target(contender)).collect(),
+        rounds: args.rounds.unwrap_or(if args.quick { 1 } else { 3 }),
+        threads: size.threads,
+        clients: None,
+        seconds: None,
+        ops: Some(size.ops),
+        class: args.class,
+        settle: Some(Settle::Close),
+        setting: None,
+        params: size.params.iter().chain(panel.params).map(|&param| param.to_owned()).collect(),
+        dir: dir.to_owned(),
+        json: None,
+        report: None,
+    }
+}

@@ -1,0 +1,152 @@
+//! All panels of a paper in one table, and why they are not the paper's.
+
+use super::frame::{Drawing, Drawn, Paper};
+use crate::report::{TargetReport, aligned, pipes};
+use crate::stats::{Ratio, ratio};
+use ondol::counted;
+use std::fmt::Write;
+
+/// A column of the table.
+pub(super) struct Column {
+    pub(super) head: &'static str,
+    pub(super) shows: Shows,
+}
+
+/// What a column shows.
+pub(super) enum Shows {
+    /// One contender's rate in multiples of another's, in the same round.
+    Ratio(&'static str, &'static str),
+    /// Something of a contender's result.
+    Result(&'static str, fn(&TargetReport) -> Option<String>),
+    /// What the paper says.
+    Said(fn(&Paper) -> Option<String>),
+}
+
+impl Column {
+    /// `of` in multiples of `to`, both by name.
+    pub(super) const fn ratio(head: &'static str, of: &'static str, to: &'static str) -> Self {
+        Self { head, shows: Shows::Ratio(of, to) }
+    }
+
+    /// Something of a contender's result.
+    pub(super) const fn result(
+        head: &'static str,
+        of: &'static str,
+        result: fn(&TargetReport) -> Option<String>,
+    ) -> Self {
+        Self { head, shows: Shows::Result(of, result) }
+    }
+
+    /// What the paper says.
+    pub(super) const fn said(head: &'static str, said: fn(&Paper) -> Option<String>) -> Self {
+        Self { head, shows: Shows::Said(said) }
+    }
+
+    fn cell(&self, drawn: &Drawn) -> String {
+        let find = |name: &str| {
+            let target = drawn.panel.target_of(name)?;
+            drawn.result.targets.iter().find(move |report| report.target == target)
+        };
+        let cell = match self.shows {
+            Shows::Ratio(of, to) => find(of).zip(find(to)).map(|(of, to)| multiple(ratio(&to.rates, &of.rates))),
+            Shows::Result(of, result) => find(of).and_then(result),
+            Shows::Said(said) => said(&drawn.panel.paper),
+        };
+        cell.unwrap_or_else(|| "-".to_owned())
+    }
+}
+
+/// The median, and what it lies between if there is more than one round.
+fn multiple(Ratio { median, low, high }: Ratio) -> String {
+    if low < high { format!("{median:.2} ({low:.2} .. {high:.2})") } else { format!("{median:.2}") }
+}
+
+/// For the terminal.
+pub(super) fn terminal(drawing: &Drawing) -> String {
+    let mut out = head(drawing);
+    aligned(&mut out, &heads(drawing), &rows(drawing));
+    out.push('\n');
+    for line in notes(drawing) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    out
+}
+
+/// As Markdown.
+pub(super) fn markdown(drawing: &Drawing) -> String {
+    let machine = &drawing.machine;
+    let (number, title) = (drawing.paper, drawing.list.title);
+    let mut out = format!("# Paper {number}: {title}\n\n{}", head(drawing));
+    let _ = writeln!(
+        out,
+        "{}, {} cores, Linux {}, commit {}.\n",
+        machine.cpu, machine.cores, machine.kernel, drawing.commit
+    );
+    pipes(&mut out, &heads(drawing), &rows(drawing));
+    out.push('\n');
+    for line in notes(drawing) {
+        let _ = writeln!(out, "- {line}");
+    }
+    out
+}
+
+/// Says what is missing, and what was not run in full.
+fn head(drawing: &Drawing) -> String {
+    let mut out = String::new();
+    if drawing.partial {
+        let panels = counted(drawing.panels.len() as u64, "panel");
+        let _ = writeln!(out, "PARTIAL: the run has ended early, after {panels}.\n");
+    }
+    if drawing.quick {
+        out.push_str("QUICK: smaller sets, fewer operations.\n\n");
+    }
+    for what in &drawing.missing {
+        let _ = writeln!(out, "Not here: {what}.\n");
+    }
+    out
+}
+
+fn heads(drawing: &Drawing) -> Vec<&'static str> {
+    std::iter::once("figure: workload, medium").chain(drawing.list.columns.iter().map(|column| column.head)).collect()
+}
+
+fn rows(drawing: &Drawing) -> Vec<Vec<String>> {
+    let row = |drawn: &Drawn| {
+        let cells = drawing.list.columns.iter().map(|column| column.cell(drawn));
+        std::iter::once(drawn.panel.heading()).chain(cells).collect()
+    };
+    drawing.panels.iter().map(row).collect()
+}
+
+/// How the table is to be read, how much was run, and why it is not the paper's.
+fn notes(drawing: &Drawing) -> Vec<String> {
+    let how = "Medians over rounds, and what they lie between, of ratios within a round, until everything is home and \
+               closed. A library's calls are in this process; a mount's and the kernel's are system calls.";
+    let readings = drawing.readings.iter().map(|&reading| reading.to_owned());
+    let mut notes: Vec<String> = std::iter::once(how.to_owned()).chain(readings).collect();
+    for (head, said) in [("What was run", scale as fn(&Drawn) -> &'static str), ("Why not as in the paper", why)] {
+        let mut seen: Vec<(&str, Vec<String>)> = Vec::new();
+        for drawn in &drawing.panels {
+            let said = said(drawn);
+            match seen.iter_mut().find(|(text, _)| *text == said) {
+                Some((_, headings)) => headings.push(drawn.panel.heading()),
+                None => seen.push((said, vec![drawn.panel.heading()])),
+            }
+        }
+        let all = seen.len() == 1;
+        notes.extend(seen.into_iter().map(|(text, headings)| {
+            let of = if all { "all".to_owned() } else { headings.join("; ") };
+            format!("{head} ({of}): {text}.")
+        }));
+    }
+    notes
+}
+
+fn scale(drawn: &Drawn) -> &'static str {
+    drawn.scale
+}
+
+fn why(drawn: &Drawn) -> &'static str {
+    drawn.panel.why
+}

@@ -1,0 +1,281 @@
+//! The lists can be run, their tables say what the papers say, and what was measured is kept.
+
+use super::frame::{Contender, Drawing, Drawn, List, Panel, chosen, draw, run_args};
+use super::summary::{self, Shows};
+use super::{five, one, three};
+use crate::BenchError;
+use crate::args::{PaperArgs, RunArgs};
+use crate::contents::{Class, Payload};
+use crate::counters::{Device, Engine};
+use crate::machine::{Machine, commit};
+use crate::measure::{Asked, Sample};
+use crate::report::{self, Report, Turns};
+use crate::run;
+use crate::target::Target;
+use crate::workload::{self, Params};
+use hdrhistogram::Histogram;
+use ondol::Options;
+use serde_json::Map;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+static LISTS: [List; 3] = [one::LIST, three::LIST, five::LIST];
+
+fn args(quick: bool) -> PaperArgs {
+    let dir = "/dev/shm".into();
+    PaperArgs { number: 3, quick, figure: None, rounds: None, class: Class::Text, dir, json: None, report: None }
+}
+
+fn panel_args(panel: &Panel, quick: bool) -> RunArgs {
+    run_args(panel, true, &args(quick), Path::new("/dev/shm"))
+}
+
+#[test]
+fn every_panel_is_a_valid_run() {
+    for panel in LISTS.iter().flat_map(|list| list.panels) {
+        for quick in [false, true] {
+            let run = panel_args(panel, quick);
+            let definition = workload::find(&run.workload).expect("workload");
+            let params = Params::new(definition, None, &run.params).expect("params");
+            (definition.build)(&params).expect("build");
+            assert_eq!(run.on.len(), panel.contenders.len());
+            for target in &run.on {
+                target.parse::<Target>().expect("target");
+                assert!(!target.contains(['{', '}']), "{target}");
+            }
+            let files = params.number("files");
+            let threads = run.threads.unwrap_or(definition.threads);
+            assert!(files == 0 || definition.name == "postmark" || files >= 10 * u64::from(threads), "{panel:?}");
+            assert!(run.ops > Some(0) && run.rounds == if quick { 1 } else { 3 });
+        }
+    }
+}
+
+#[test]
+fn our_options_are_the_librarys() {
+    for panel in LISTS.iter().flat_map(|list| list.panels) {
+        let ours = panel.contenders.iter().filter(|contender| !contender.target.starts_with("kernel:"));
+        for Contender { name, .. } in ours {
+            let target = panel.target_of(name).expect("a target");
+            let (_, options) = target.split_once(',').expect("options");
+            let benchs = ["on=", "pool=", "journal=fg"];
+            let passed_on: Vec<_> =
+                options.split(',').filter(|option| !benchs.iter().any(|word| option.starts_with(word))).collect();
+            Options::parse(&passed_on.join(",")).expect(&target);
+        }
+    }
+}
+
+#[test]
+fn ours_come_first_and_columns_name_who_takes_part() {
+    for list in &LISTS {
+        for panel in list.panels {
+            let fronts: Vec<_> =
+                panel.contenders.iter().map(|one| one.target.split(':').next().unwrap_or_default()).collect();
+            let order = |front: &str| ["lib", "fuse", "kernel"].iter().position(|one| *one == front);
+            assert!(fronts.is_sorted_by_key(|front| order(front)), "{fronts:?}");
+            let names: BTreeSet<_> = panel.contenders.iter().map(|one| one.name).collect();
+            assert_eq!(names.len(), panel.contenders.len());
+        }
+        for column in list.columns {
+            let named = match column.shows {
+                Shows::Ratio(of, to) => vec![of, to],
+                Shows::Result(of, _) => vec![of],
+                Shows::Said(_) => vec![],
+            };
+            let full = list.panels.first().expect("a panel").contenders;
+            assert!(named.iter().all(|name| full.iter().any(|one| one.name == *name)), "{}", column.head);
+        }
+    }
+}
+
+#[test]
+fn figures_are_the_papers() {
+    let figures = |list: &List| -> Vec<(u32, usize)> {
+        let all: BTreeSet<u32> = list.panels.iter().flat_map(|panel| panel.figures).copied().collect();
+        all.into_iter().map(|n| (n, list.panels.iter().filter(|panel| panel.figures.contains(&n)).count())).collect()
+    };
+    assert_eq!(figures(&one::LIST), [(3, 6), (4, 6)]);
+    assert_eq!(figures(&three::LIST), [(1, 4), (4, 2), (5, 2), (6, 2), (7, 2)]);
+    assert_eq!(figures(&five::LIST), [(4, 4), (5, 4)]);
+    assert_eq!(chosen(&LISTS[2], Some(5)).expect("a figure").len(), 4);
+    assert_eq!(chosen(&LISTS[2], None).expect("all").len(), 8);
+    for (list, text) in LISTS.iter().zip(["figures 3 and 4", "figures 1, 4, 5, 6 and 7", "figures 4 and 5"]) {
+        let refusal = chosen(list, Some(99)).expect_err("no such figure");
+        assert!(refusal.is_usage() && refusal.to_string().ends_with(text), "{refusal}");
+    }
+}
+
+/// What panels ask for, but little of it, on what needs no mount: all engines open what they are given, and nothing is left.
+#[test]
+fn every_library_target_of_papers_1_and_5_is_made_and_taken_away() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+    let mut seen = BTreeSet::new();
+    for panel in one::LIST.panels.iter().chain(five::LIST.panels).filter(|panel| panel.run == "varmail") {
+        let mut small = run_args(panel, false, &args(true), dir.path());
+        if !seen.insert(small.on.clone()) {
+            continue;
+        }
+        (small.ops, small.threads) = (Some(100), Some(2));
+        small.params.extend(["files=40".into(), "size=4k".into()]);
+        let report = run::report(&small).expect("a run");
+        assert_eq!(report.targets.len(), 3);
+        for (target, contender) in report.targets.iter().zip(panel.contenders) {
+            assert_eq!(Some(&target.target), panel.target_of(contender.name).as_ref());
+            assert!(target.counters.ops >= 100, "{}", target.target);
+            if contender.target.contains("nvm:") || contender.target.contains("pool=") {
+                assert!(target.counters.device.nvm_reached() > Some(0), "{}", target.target);
+            }
+        }
+        let left = std::fs::read_dir(dir.path()).expect("a directory").count();
+        assert_eq!(left, 0, "{}", panel.heading());
+    }
+    assert_eq!(seen.len(), 6);
+}
+
+#[test]
+fn who_may_not_mount_is_told_who_takes_no_part() {
+    let panel = five::LIST.panels.first().expect("a panel");
+    let run = run_args(panel, false, &args(true), Path::new("/dev/shm"));
+    assert!(run.on.len() == 3 && run.on.iter().all(|target| target.starts_with("lib:")), "{:?}", run.on);
+    let (_, json, text) = drawn(&LISTS[2], false, || Ok(report(&LISTS[2], false)));
+    let missing = ["mount classic", "mount scalable", "kernel"].map(|name| format!("{name}: needs root, which mounts"));
+    assert_eq!(json["missing"], serde_json::json!(missing));
+    assert!(text.contains("Not here: kernel: needs root"), "{text}");
+}
+
+fn turns(ops: u64, engine: Option<Engine>) -> Turns {
+    let latency = Histogram::new(3).expect("histogram");
+    let elapsed = Duration::from_secs(1);
+    let sample = Sample {
+        asked: Asked::default(),
+        begin: Instant::now(),
+        ops,
+        user_bytes: ops << 20,
+        fsyncs: 0,
+        elapsed,
+        latency: latency.clone(),
+        sync: latency,
+    };
+    let nvm = Device { nvm_copied_bytes: Some(ops << 21), nvm_lines: Some(0), ..Device::default() };
+    Turns { guarantee: String::new(), samples: vec![(sample, Device { engine, ..nvm })] }
+}
+
+/// What came out of the first panel of a list, in which the n-th contender did 50 n operations a second.
+fn report(list: &List, partial: bool) -> Report {
+    let panel = list.panels.first().expect("a panel");
+    let names: Vec<_> = panel.contenders.iter().filter_map(|contender| panel.target_of(contender.name)).collect();
+    let engine = Engine {
+        commits: 10,
+        compress_ns: 500_000,
+        compress_bytes_in: 30,
+        compress_bytes_out: 10,
+        ..Engine::default()
+    };
+    let turns: Vec<_> = (1..=names.len() as u64).map(|n| turns(50 * n, Some(engine))).collect();
+    Report {
+        workload: "varmail",
+        params: Map::new(),
+        contents: Payload { class: "text".into(), lz4_ratio: 2.5 },
+        machine: Machine::here(),
+        commit: commit(),
+        rounds: 1,
+        partial,
+        targets: report::targets(&names, &turns),
+    }
+}
+
+/// The first row of each list's table with such a report.
+const ROWS: [&str; 3] = [
+    "| 3: fileserver, ordered, memory | 2.00 | 1.25 | 3.00 | 0.33 | 0.83 | 2.00 | 2.00 | 1.02 to 1.54 |",
+    "| 1, 4: varmail, ssd | 2.00 | 3.00 | 0.50 | 1.17 | 8.3 | 50 (3.00) | 107 |",
+    "| 4: varmail, 1 thread, memory | 1.50 | 3.00 | 1.25 | 0.50 | 0.83 | 150 | 300 | - | not stated | - |",
+];
+
+/// Draws two panels, of which the second ends as it is said, into files: the outcome, and both files.
+fn drawn(
+    list: &'static List,
+    root: bool,
+    second: impl Fn() -> Result<Report, BenchError>,
+) -> (Result<(), BenchError>, serde_json::Value, String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let args = PaperArgs { report: Some(dir.path().to_owned()), ..args(true) };
+    let mut first = true;
+    let panels: Vec<_> = list.panels.iter().take(2).collect();
+    let done =
+        draw(
+            list,
+            &panels,
+            root,
+            &args,
+            |_| {
+                if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() }
+            },
+        );
+    let read = |ending: &str| {
+        std::fs::read_to_string(dir.path().join(format!("paper{}.{ending}", list.number))).expect("a file")
+    };
+    (done, serde_json::from_str(&read("json")).expect("JSON"), read("md"))
+}
+
+#[test]
+fn what_was_measured_is_kept_and_marked() {
+    for (list, row) in LISTS.iter().zip(ROWS) {
+        let (done, json, text) = drawn(list, true, || Ok(report(list, false)));
+        assert!(done.is_ok() && !text.contains("PARTIAL") && text.contains(row), "{text}");
+        assert_eq!((&json["partial"], json["panels"].as_array().map(Vec::len)), (&false.into(), Some(2)));
+        // A signal before the first round of a panel, and after it; and a panel that fails.
+        let lost = || BenchError::Unfit("no such disk".into());
+        type Second<'a> = &'a dyn Fn() -> Result<Report, BenchError>;
+        let ends: [(Second<'_>, bool, usize); 3] = [
+            (&|| Err(BenchError::Interrupted), true, 1),
+            (&|| Ok(report(list, true)), true, 2),
+            (&|| Err(lost()), false, 1),
+        ];
+        for (second, interrupted, panels) in ends {
+            let (done, json, text) = drawn(list, true, second);
+            assert_eq!(matches!(done, Err(BenchError::Interrupted)), interrupted);
+            assert!(done.is_err() && text.contains("PARTIAL") && text.contains(row), "{text}");
+            assert_eq!((&json["partial"], json["panels"].as_array().map(Vec::len)), (&true.into(), Some(panels)));
+        }
+    }
+}
+
+#[test]
+fn what_the_paper_says_and_why_it_differs_stand_beside() {
+    for list in &LISTS {
+        let (_, json, text) = drawn(list, true, || Ok(report(list, false)));
+        let (panel, first) = (list.panels.first().expect("a panel"), &json["panels"][0]);
+        assert_eq!(first["paper"]["ratio"], panel.paper.ratio);
+        assert_eq!(first["scale"], panel.quick.scale);
+        for said in [panel.why, panel.quick.scale].iter().chain(list.readings) {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+        assert_eq!(first["figures"], serde_json::json!(panel.figures));
+        assert!(first["result"]["targets"].is_array() && first.get("contenders").is_none(), "{first}");
+    }
+}
+
+#[test]
+fn several_rounds_show_what_a_ratio_lies_between() {
+    let list = &LISTS[1];
+    let mut report = report(list, false);
+    report.targets[0].rates = vec![50.0, 100.0, 50.0];
+    report.targets[1].rates = vec![100.0, 100.0, 150.0];
+    let panel = list.panels.first().expect("a panel");
+    let drawing = Drawing {
+        list,
+        paper: 3,
+        quick: false,
+        partial: false,
+        machine: Machine::here(),
+        commit: commit(),
+        missing: Vec::new(),
+        readings: &[],
+        panels: vec![Drawn { panel, scale: "", result: report }],
+    };
+    for text in [summary::markdown(&drawing), summary::terminal(&drawing)] {
+        assert!(text.contains("2.00 (1.00 .. 3.00)") && !text.contains("QUICK"), "{text}");
+    }
+}

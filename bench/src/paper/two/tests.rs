@@ -1,0 +1,75 @@
+//! The table can be drawn, says what the paper says, and keeps what was measured.
+
+use super::{LINES, Line, Measured, WAYS, draw, words};
+use crate::BenchError;
+use crate::args::PaperArgs;
+use crate::contents::Class;
+use std::path::Path;
+
+fn args(quick: bool) -> PaperArgs {
+    let dir = "/var/tmp".into();
+    PaperArgs { number: 2, quick, figure: None, rounds: None, class: Class::Text, dir, json: None, report: None }
+}
+
+/// Of two rounds.
+fn measured(line: &Line) -> Measured {
+    Measured::of(line, &[vec![8.0, 6.0], vec![2.0, 2.0], vec![3.0, 5.0]])
+}
+
+const ROW: &str = "| 1 | 7.00 (6.00 .. 8.00) | 2.00 | 4.00 (3.00 .. 5.00) | 3.50 (3.00 .. 4.00) | 2.00 (1.50 .. 2.50) | 730.7 | 72.0 | 81.2 | 10.1 | 1.1 |";
+
+#[test]
+fn what_was_measured_is_kept_beside_the_papers() {
+    let drawn = |whole: usize, last: fn() -> BenchError| {
+        let dir = tempfile::tempdir().expect("a directory");
+        let args = PaperArgs { report: Some(dir.path().to_owned()), ..args(true) };
+        let mut done = 0;
+        let result = draw(&args, |line| {
+            done += 1;
+            if done > whole { Err(last()) } else { Ok(measured(line)) }
+        });
+        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("a file");
+        let json: serde_json::Value = serde_json::from_str(&read("paper2.json")).expect("JSON");
+        (result, json, read("paper2.md"))
+    };
+    let (result, json, text) = drawn(6, || BenchError::Interrupted);
+    assert!(result.is_ok() && text.contains(ROW) && !text.contains("PARTIAL"), "{text}");
+    assert!(text.contains("160M with a buffer of 16M"), "{text}");
+    let threads: Vec<_> =
+        json["lines"].as_array().expect("lines").iter().map(|line| line["threads"].as_u64()).collect();
+    assert_eq!(threads, [1, 2, 4, 8, 16, 32].map(Some));
+    assert_eq!((&json["partial"], &json["lines"][5]["paper"]["sync_16k"]), (&false.into(), &87.8.into()));
+    for (last, interrupted) in
+        [(|| BenchError::Interrupted) as fn() -> BenchError, || BenchError::Unfit("a full disk".into())]
+            .into_iter()
+            .zip([true, false])
+    {
+        let (result, json, text) = drawn(2, last);
+        assert_eq!(matches!(result, Err(BenchError::Interrupted)), interrupted);
+        assert!(result.is_err() && text.contains("PARTIAL") && text.contains(ROW), "{text}");
+        assert_eq!((&json["partial"], json["lines"].as_array().map(Vec::len)), (&true.into(), Some(2)));
+    }
+}
+
+#[test]
+fn programs_write_ten_times_the_buffer() {
+    let told = |way: usize| {
+        let words = words("/ondol", WAYS[way], 4, 16 << 20, Path::new("/var/tmp/d"), Path::new("/dev/shm/p"));
+        words.join(" ")
+    };
+    let write = "bench write --dir /var/tmp/d --threads 4 --bytes 167772160 --unit";
+    let run = "run --quiet --buffer /dev/shm/p/buffer.pool --size 16777216 --dir /var/tmp/d -- /ondol";
+    assert_eq!(told(0), format!("{write} 16384"));
+    assert_eq!(told(1), format!("{run} {write} 16384"));
+    assert_eq!(told(2), format!("{run} {write} 1024"));
+    // All threads have whole writes.
+    assert!(LINES.iter().all(|line| (160 << 20) % (u64::from(line.threads) * (16 << 10)) == 0));
+}
+
+#[test]
+fn what_is_not_there_is_said() {
+    let other = PaperArgs { figure: Some(2), ..args(true) };
+    assert!(super::run(&other).is_err_and(|e| e.is_usage() && e.to_string().contains("table 1")));
+    let nowhere = PaperArgs { dir: "/nowhere".into(), ..args(true) };
+    assert!(super::run(&nowhere).is_err_and(|e| e.is_usage() && e.to_string().contains("/nowhere")));
+}
