@@ -115,7 +115,7 @@ impl Drain {
                 self.gone.insert(key);
                 None
             }
-            recover::Place::Unknown(_) => None,
+            recover::Place::Hidden(..) | recover::Place::Unknown(_) => None,
         }
     }
 

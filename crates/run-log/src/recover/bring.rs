@@ -6,7 +6,8 @@ use crate::error::Result;
 use crate::format::HORIZON_NS;
 use crate::look::{Identity, Look};
 use crate::newest::Piece;
-use crate::recover::place::{For, Place, find};
+use crate::recover::elsewhere::Elsewhere;
+use crate::recover::place::{For, Place};
 use crate::recover::{FoundFile, Outcome};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -24,11 +25,17 @@ enum Plan {
     Beside,
 }
 
-pub(super) fn bring(log: &Log, identity: &Identity, file: &FoundFile, same_boot: bool) -> Result<Outcome> {
-    let (target, path) = match find(identity, For::Write) {
+pub(super) fn bring(
+    log: &Log,
+    elsewhere: &mut Elsewhere,
+    identity: &Identity,
+    file: &FoundFile,
+    same_boot: bool,
+) -> Result<Outcome> {
+    let (target, path) = match elsewhere.find(identity, For::Write) {
         Place::Here(target, path) => (target, path),
         Place::Gone => return Ok(Outcome::Gone),
-        Place::Unknown(why) => return Ok(Outcome::Unreachable(why)),
+        Place::Unknown(why) | Place::Hidden(why, _) => return Ok(Outcome::Unreachable(why)),
     };
     let pieces = file.pieces();
     let slot = log.slot(file.slot);

@@ -1,6 +1,7 @@
 //! What is live in a log after a crash, and bringing it into the files.
 
 mod bring;
+mod elsewhere;
 mod names;
 mod place;
 #[cfg(test)]
@@ -12,6 +13,7 @@ use crate::look::{FileKind, Identity};
 use crate::name_record::NameRecord;
 use crate::newest::{Piece, newest};
 use crate::{Log, LogOptions};
+use elsewhere::Elsewhere;
 pub use names::{Kept, Touched, touched};
 pub(crate) use place::{For, Place, beside_it, find};
 use std::collections::BTreeMap;
@@ -235,7 +237,9 @@ pub fn recover(log: &Log) -> Result<Recovered> {
     let Found { mut files, dirs } = found(log)?;
     let mut recovered = Recovered::default();
     // Of all directories before anything is changed in one.
-    let plans: Vec<_> = dirs.iter().map(|dir| names::plan(log, dir, same_boot)).collect::<Result<_>>()?;
+    let mut elsewhere = Elsewhere::new(dirs.iter().map(|dir| &dir.identity));
+    let plans: Vec<_> =
+        dirs.iter().map(|dir| names::plan(log, &mut elsewhere, dir, same_boot)).collect::<Result<_>>()?;
     for (dir, plan) in dirs.iter().zip(plans) {
         let (told, done) = names::bring(log, dir, plan, &mut files)?;
         if !told.iter().any(|(_, outcome)| matches!(outcome, Outcome::Unreachable(_))) {
@@ -245,11 +249,12 @@ pub fn recover(log: &Log) -> Result<Recovered> {
         }
         recovered.files.extend(told);
     }
+    let mut elsewhere = Elsewhere::new(files.iter().filter_map(|file| file.identity.as_ref()));
     for file in files {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
         let outcome = match &file.identity {
             None => Outcome::Unreachable("the slot that names it is damaged".into()),
-            Some(identity) => bring::bring(log, identity, &file, same_boot)?,
+            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot)?,
         };
         if !matches!(outcome, Outcome::Unreachable(_)) {
             log.retire(&file)?;

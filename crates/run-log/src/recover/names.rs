@@ -7,6 +7,7 @@ use crate::handle::Handle;
 use crate::look::{FileKind, Look};
 use crate::name_record::{Change, NameRecord};
 use crate::recover::bring::{beside, has, write};
+use crate::recover::elsewhere::Elsewhere;
 use crate::recover::place::{For, Place, find};
 use crate::recover::{FoundDir, FoundFile, Outcome};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
@@ -38,11 +39,11 @@ pub(super) enum Plan {
 type Told = Vec<(PathBuf, Outcome)>;
 
 /// Looks at a directory before anything is changed.
-pub(super) fn plan(log: &Log, dir: &FoundDir, same_boot: bool) -> Result<Plan> {
-    let (file, path) = match find(&dir.identity, For::Sync) {
+pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere, dir: &FoundDir, same_boot: bool) -> Result<Plan> {
+    let (file, path) = match elsewhere.find(&dir.identity, For::Sync) {
         Place::Here(file, path) => (file, path.unwrap_or_else(|| dir.identity.path.clone())),
         Place::Gone => return Ok(Plan::Gone),
-        Place::Unknown(why) => return Ok(Plan::Unreachable(why)),
+        Place::Unknown(why) | Place::Hidden(why, _) => return Ok(Plan::Unreachable(why)),
     };
     let now = match Look::at(file.as_fd()) {
         Ok(now) => now,

@@ -17,6 +17,8 @@ pub(crate) enum Place {
     Here(File, Option<PathBuf>),
     /// Its file system says that it is no more.
     Gone,
+    /// It is not at its path, and this user may not open handles: the file system lies here.
+    Hidden(String, PathBuf),
     /// Nobody knows.
     Unknown(String),
 }
@@ -31,7 +33,7 @@ pub(crate) enum For {
 }
 
 /// Opens what lies at a path, if it is the file.
-fn at_path(identity: &Identity, path: &Path, purpose: For) -> io::Result<Option<File>> {
+pub(super) fn at_path(identity: &Identity, path: &Path, purpose: For) -> io::Result<Option<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(purpose == For::Write).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let file = options.open(path)?;
@@ -66,13 +68,16 @@ pub(crate) fn find(identity: &Identity, purpose: For) -> Place {
         }
         Ok(_) => Place::Gone,
         Err(e) if e.raw_os_error() == Some(Errno::STALE.raw_os_error()) => Place::Gone,
-        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => match (renamed(identity, purpose), refused) {
-            (Some((file, path)), _) => Place::Here(file, Some(path)),
-            (None, Some(refused)) => {
-                why(&format!("it is not at its path ({refused}), and only root may look for it elsewhere"))
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            if let Some((file, path)) = renamed(identity, purpose) {
+                return Place::Here(file, Some(path));
             }
-            (None, None) => why("another file is at its path, and only root may look for it elsewhere"),
-        },
+            let there =
+                refused.map_or("another file is at its path".into(), |why| format!("it is not at its path ({why})"));
+            let what =
+                format!("{there}, and only root may look for it elsewhere; it lay at {}", identity.path.display());
+            Place::Hidden(what, point.clone())
+        }
         Err(e) => why(&e.to_string()),
     }
 }

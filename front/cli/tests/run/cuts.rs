@@ -12,6 +12,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
 use std::ops::Range;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -181,37 +182,68 @@ fn still(image: &Path) -> Vec<u8> {
     }
 }
 
-/// One cut, `after` so long a time of a program that is told its directory and `word`, with a pool of a `size`. `judge` is shown what the program has said (whole lines) and the directory:
-/// without recovery first, whose faults it answers; then after recovery. Answers both lots.
-fn cut(
-    size: &str,
-    program: &[&OsStr],
-    word: &str,
+/// What is cut.
+struct Cut<'a> {
+    /// Bytes of the image.
+    image: u64,
+    /// Of the pool, as `ondol run` is told.
+    pool: &'a str,
+    /// The program; it is told its directory, and `word`.
+    program: &'a [&'a OsStr],
+    word: &'a str,
+    /// As an ordinary user, who recovers, too.
+    by_user: bool,
+    /// When.
     after: Duration,
-    judge: impl Fn(&str, &Path) -> Vec<String>,
-) -> (Vec<String>, Vec<String>) {
+}
+
+/// The user with the fewest rights.
+const NOBODY: u32 = 65534;
+
+/// Cuts the power of a program. `judge` is shown what the program has said (whole lines) and the directory: without recovery first, whose faults it answers; then after recovery. Answers both lots.
+fn cut(cut: &Cut<'_>, judge: impl Fn(&str, &Path) -> Vec<String>) -> (Vec<String>, Vec<String>) {
     let place = tempfile::tempdir_in("/dev/shm").unwrap();
-    let [image, copy, pool, saved, dir] = ["image", "copy", "pool", "saved", "mnt"].map(|name| place.path().join(name));
-    fs::create_dir(&dir).unwrap();
-    fs::File::create(&image).unwrap().set_len(48 << 20).unwrap();
+    let [image, copy, pool, saved, dir] =
+        ["image", "copy", "own/pool", "own/saved", "mnt"].map(|name| place.path().join(name));
+    let own = place.path().join("own");
+    for dir in [&own, &dir] {
+        fs::create_dir(dir).unwrap();
+    }
+    fs::File::create(&image).unwrap().set_len(cut.image).unwrap();
     succeeds(Command::new("mke2fs").args(["-q", "-t", "ext4"]).arg(&image));
     let mut mounted = Mounted::new(&image, &dir);
+    let ondol = || {
+        let mut command = ondol();
+        if cut.by_user {
+            command.uid(NOBODY).gid(NOBODY).env("XDG_CACHE_HOME", own.join("cache"));
+        }
+        command
+    };
+    if cut.by_user {
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        for dir in [&own, &dir] {
+            std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
     let mut command = ondol();
-    command.args(["run", "-q", "--size", size, "--buffer"]).arg(&pool).arg("--dir").arg(&dir).arg("--");
-    command.args(program).arg(&dir).arg(word).stdout(Stdio::piped()).process_group(0);
+    command.args(["run", "-q", "--size", cut.pool, "--buffer"]).arg(&pool).arg("--dir").arg(&dir).arg("--");
+    command.args(cut.program).arg(&dir).arg(cut.word).stdout(Stdio::piped()).process_group(0);
     let mut group = Group(command.spawn().unwrap());
     let mut from = group.0.stdout.take().unwrap();
     let reader = std::thread::spawn(move || {
         let mut text = String::new();
         from.read_to_string(&mut text).map(|_| text)
     });
-    std::thread::sleep(after);
+    std::thread::sleep(cut.after);
     group.signal(Signal::STOP);
     while !group.is_stopped() {
         std::thread::sleep(Duration::from_millis(1));
     }
     fs::write(&copy, still(&image)).unwrap();
     fs::copy(&pool, &saved).unwrap();
+    if cut.by_user {
+        std::os::unix::fs::chown(&saved, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
     drop(group);
     let said = reader.join().unwrap().unwrap();
     mounted.unmount();
@@ -265,7 +297,9 @@ fn every_acknowledged_byte_is_there_after_a_power_cut() {
     for round in 0..rounds {
         let seed = (u64::from(std::process::id()) + round).to_string();
         let after = Duration::from_millis(150 + (round * 397) % 1300);
-        let (lost, bad) = cut("3M", &[program.as_os_str()], &seed, after, |said, dir| {
+        let program = [program.as_os_str()];
+        let what = Cut { image: 48 << 20, pool: "3M", program: &program, word: &seed, by_user: false, after };
+        let (lost, bad) = cut(&what, |said, dir| {
             let mut model = Model::default();
             said.lines().for_each(|line| model.line(line));
             model.check(dir)
@@ -290,7 +324,9 @@ fn every_acknowledged_name_is_there_after_a_power_cut() {
     for round in 0..rounds {
         let seed = (u64::from(std::process::id()) + round).to_string();
         let after = Duration::from_millis(150 + (round * 397) % 1300);
-        let (lost, bad) = cut("3M", &[program.as_os_str()], &seed, after, names::check);
+        let (program, by_user) = ([program.as_os_str()], round % 4 > 1);
+        let what = Cut { image: 48 << 20, pool: "3M", program: &program, word: &seed, by_user, after };
+        let (lost, bad) = cut(&what, names::check);
         needed += u64::from(!lost.is_empty());
         wrong.extend(bad.into_iter().map(|what| format!("seed {seed}: {what}")));
     }
@@ -326,7 +362,8 @@ fn committed_transactions_are_there_after_a_power_cut() {
     for (round, mode) in (0..rounds).zip(modes.into_iter().cycle()) {
         let after = Duration::from_millis(700 + (round * 397) % 1300);
         let program = ["python3", "-c", COMMITS].map(OsStr::new);
-        let (lost, bad) = cut("24M", &program, mode, after, |said, dir| {
+        let what = Cut { image: 48 << 20, pool: "24M", program: &program, word: mode, by_user: false, after };
+        let (lost, bad) = cut(&what, |said, dir| {
             let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
             let ask = "pragma integrity_check; select count(*) from t; select max(a) from t";
             // Where nothing is left of it, there is no table.
@@ -348,4 +385,79 @@ fn committed_transactions_are_there_after_a_power_cut() {
     println!("{rounds} cuts, something was lost without recovery in {needed}");
     assert_eq!(wrong, [""; 0]);
     assert!(needed > 0, "nothing was lost without recovery in {rounds} cuts");
+}
+
+/// Commits in a cluster of PostgreSQL that one process works on, and says so.
+const CLUSTER: &str = r#"
+import subprocess, sys, os
+bin, dir = sys.argv[1], sys.argv[2] + "/pg"
+with open(os.devnull, "w") as null:
+    made = [bin + "/initdb", "-D", dir, "-A", "trust", "-U", "me", "--wal-segsize=1", "--no-sync", "--no-locale", "-E", "UTF8"]
+    subprocess.check_call(made, stdout=null, stderr=null)
+    subprocess.check_call(["sync", "-f", dir])
+    server = [bin + "/postgres", "--single", "-D", dir, "-c", "checkpoint_timeout=30", "-c", "max_wal_size=2MB", "postgres"]
+    db = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=null, bufsize=0)
+def ask(sql):
+    db.stdin.write(sql.encode() + b"\n")
+    seen = b""
+    while not seen.endswith(b"backend> "):
+        more = db.stdout.read(1)
+        if not more: sys.exit(1)
+        seen += more
+seen = b""
+while not seen.endswith(b"backend> "): seen += db.stdout.read(1)
+ask("create table t(a integer primary key, b text)")
+n = 0
+while True:
+    n += 1
+    ask("insert into t values(%d, repeat('%d', %d))" % (n, n, n * 37 % 3000))
+    if n % 50 == 0: ask("checkpoint")
+    os.write(1, b"%d\n" % n)
+"#;
+
+/// Where PostgreSQL's programs are.
+fn cluster_programs() -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    versions.map(|version| version.path().join("bin")).find(|bin| bin.join("initdb").exists())
+}
+
+#[test]
+fn a_cluster_has_what_it_has_committed_after_a_power_cut() {
+    let bin = cluster_programs();
+    let missing = bin.is_none().then(|| "PostgreSQL is not in /usr/lib/postgresql".to_owned());
+    if skips(unavailable(&["python3", "sync"]).or(missing)) {
+        return;
+    }
+    let bin = bin.unwrap();
+    let (rounds, mut needed, mut wrong) = (rounds(1), 0, Vec::new());
+    for round in 0..rounds {
+        let after = Duration::from_millis(6000 + (round * 397) % 3000);
+        let program = [OsStr::new("python3"), OsStr::new("-c"), OsStr::new(CLUSTER), bin.as_os_str()];
+        let what = Cut { image: 200 << 20, pool: "24M", program: &program, word: "", by_user: true, after };
+        let (lost, bad) = cut(&what, |said, dir| {
+            let committed: u64 = said.lines().last().map_or(0, |line| line.parse().unwrap());
+            // After a real cut there is no process of this number.
+            let _ = fs::remove_file(dir.join("pg/postmaster.pid"));
+            let mut server = Command::new(bin.join("postgres"));
+            server.args(["--single", "-D"]).arg(dir.join("pg")).arg("postgres").uid(NOBODY).gid(NOBODY);
+            let ask = "select 'rows ' || count(*) || ' ' || coalesce(max(a), 0) from t where b = repeat(a::text, a * 37 % 3000)";
+            let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            std::io::Write::write_all(&mut child.stdin.take().unwrap(), format!("{ask}\n").as_bytes()).unwrap();
+            let out = child.wait_with_output().unwrap();
+            let text = String::from_utf8_lossy(&out.stdout).into_owned();
+            let row = text.split("\"rows ").nth(1).and_then(|rest| rest.split('"').next());
+            let numbers: Vec<u64> =
+                row.into_iter().flat_map(|row| row.split(' ').map(|n| n.parse().unwrap())).collect();
+            let whole = numbers.len() == 2 && numbers[0] == numbers[1] && numbers[1] >= committed;
+            if whole || committed == 0 {
+                Vec::new()
+            } else {
+                vec![format!("{committed} committed, {text}{}", String::from_utf8_lossy(&out.stderr))]
+            }
+        });
+        needed += u64::from(!lost.is_empty());
+        wrong.extend(bad);
+    }
+    println!("{rounds} cuts, something was lost without recovery in {needed}");
+    assert_eq!(wrong, [""; 0]);
 }

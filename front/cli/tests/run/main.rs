@@ -33,7 +33,8 @@ fn output(command: &mut Command) -> Output {
 #[track_caller]
 fn succeeds(command: &mut Command) -> String {
     let out = output(command);
-    assert!(out.status.success(), "{command:?}: {}: {}", out.status, String::from_utf8_lossy(&out.stderr));
+    let [said, wrong] = [&out.stdout, &out.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    assert!(out.status.success(), "{command:?}: {}: {wrong}{said}", out.status);
     String::from_utf8(out.stdout).unwrap()
 }
 
