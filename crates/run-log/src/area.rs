@@ -16,7 +16,7 @@ pub(crate) struct Places {
 const COPIES: [u64; 2] = [0, PAGE];
 
 /// Slots of a pool that is large enough for them.
-const SLOTS: u64 = 1024;
+const SLOTS: u64 = 4096;
 /// Lanes of a pool that is large enough for them, and bytes that a lane has at least.
 const LANES: u64 = 32;
 const LANE: u64 = 256 << 10;

@@ -75,6 +75,11 @@ pub trait Call {
         self.write()
     }
 
+    /// The program may change the file's length by this call, as far as it can be told without trying.
+    fn may_cut(&self) -> bool {
+        true
+    }
+
     /// Where the write goes; none if that cannot be told, or it goes past the page cache.
     fn place(&self) -> Option<Place>;
 

@@ -25,9 +25,10 @@ impl Client {
         if let Some((me, _held)) = locked.ok().flatten() {
             let began = call.now_ns();
             let before = self.expected(&slot, incarnation, call).filter(|_| self.fits(&slot, incarnation, 0));
-            if let Some(before) = before
-                && self.note_length(me, &slot, incarnation, len).unwrap_or(false)
-            {
+            let note = || self.note_length(me, &slot, incarnation, len).unwrap_or(false);
+            // One that is longer brings nothing back.
+            let ahead = |before: &Look| len >= before.size || note() && self.acknowledge(&slot, incarnation).is_ok();
+            if let Some(before) = before.filter(|before| call.may_cut() && ahead(before)) {
                 let begins = call.now_ns();
                 let done = change();
                 let ends = call.now_ns();
@@ -36,7 +37,8 @@ impl Client {
                 let after = call.look().ok().filter(|_| done.is_ok() && away(call.now_ns()) <= LONGEST_LOOK_NS);
                 let as_expected =
                     |after: &Look| after.same(&before) && after.size == len && after.mtime >= before.mtime;
-                let kept = after.filter(as_expected).is_some_and(|after| slot.expect(&after).is_ok());
+                // Once more: what was logged ahead may have been retired by a sync that came before the change.
+                let kept = after.filter(as_expected).is_some_and(|after| note() && slot.expect(&after).is_ok());
                 // Otherwise what was logged does not tell what the file is.
                 return if kept { done } else { self.give_up(&slot, incarnation, call).and(done) };
             }
@@ -51,7 +53,7 @@ impl Client {
         call.look().ok().filter(|now| trusted && *now == expected)
     }
 
-    /// Logs that a file is about to have `len` bytes, a record without bytes, and makes that durable: the kernel may commit it at any time, and what is cut off must not come back in part.
+    /// Logs that a file has `len` bytes, or is about to: a record without bytes. That is durable before a file is cut: the kernel may commit it at any time, and what is cut off must not come back in part.
     fn note_length(&self, me: u64, slot: &Slot<'_>, incarnation: u64, len: u64) -> Result<bool> {
         // From now on it may be as short as this on the disk.
         slot.set(slot::BASE_SIZE, len.min(slot.load(slot::BASE_SIZE)?))?;
@@ -63,7 +65,7 @@ impl Client {
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
         };
-        Ok(self.record(me, slot, head, 0, |show| show(&[]))? && self.acknowledge(slot, incarnation).is_ok())
+        self.record(me, slot, head, 0, |show| show(&[]))
     }
 
     /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says whether it is as it was.

@@ -7,6 +7,7 @@ use crate::lock;
 use crate::look::Identity;
 use crate::slot::Slot;
 use crate::{Log, recover};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -25,6 +26,10 @@ pub struct Drain {
     /// Removed before they could be opened: they are not looked for again.
     gone: HashSet<(u32, u64)>,
     failed: HashSet<(u32, u64)>,
+    /// Devices whose file system could not be synced as a whole.
+    broken: HashSet<u64>,
+    /// Files that had live records at the last step.
+    live: usize,
 }
 
 /// A file that is to be synced.
@@ -59,7 +64,15 @@ impl Drain {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = u64::from(std::process::id()) << 32 | log.token()?;
-        Ok(Self { log, me, files: HashMap::new(), gone: HashSet::new(), failed: HashSet::new() })
+        Ok(Self {
+            log,
+            me,
+            files: HashMap::new(),
+            gone: HashSet::new(),
+            failed: HashSet::new(),
+            broken: HashSet::new(),
+            live: 0,
+        })
     }
 
     /// Syncs every file whose records are a second old, or all if `now`, or if a lane is a quarter full. Does nothing while another process drains.
@@ -75,6 +88,9 @@ impl Drain {
             let (used, len) = lane.used()?;
             pressed |= used > len / 4;
         }
+        // Others find no slot then.
+        pressed |= self.live > log.header.slots as usize / 2;
+        self.live = 0;
         drained.pressed = pressed;
         let mut by_system = BTreeMap::<(u64, u64), Vec<Due>>::new();
         for slot in log.slots() {
@@ -84,6 +100,7 @@ impl Drain {
                 self.gone.retain(|(index, _)| *index != slot.index);
                 continue;
             }
+            self.live += 1;
             let key = (slot.index, incarnation);
             if !self.files.contains_key(&key) && !self.gone.contains(&key) {
                 // While it has its name still: a file that is removed can be synced like any other then.
@@ -98,8 +115,8 @@ impl Drain {
                 None => drained.live += 1,
             }
         }
-        for files in by_system.into_values() {
-            self.sync(files, &mut drained)?;
+        for ((dev, _), files) in by_system {
+            self.sync(dev, files, &mut drained)?;
         }
         for lane in log.lanes() {
             lane.advance()?;
@@ -128,15 +145,21 @@ impl Drain {
         };
         let found = self.files.remove(&key);
         let file = if self.gone.contains(&key) { found } else { found.or_else(|| self.open(key, &identity)) };
+        // A copy of the file system may lie over it.
+        let file = file.filter(|file| rustix::fs::fstat(file).is_ok_and(|stat| stat.st_dev == dev));
         Ok(Some(Due { slot: slot.index, incarnation, last, dev, identity, file }))
     }
 
     /// Syncs files of one file system and retires what was in the page cache before that: each by itself, or everything on the file system where there are many, or where one cannot be found: its names are gone, or it has others that we cannot know.
     /// The loss of a name is synced, too.
-    fn sync(&mut self, files: Vec<Due>, drained: &mut Drained) -> Result<()> {
+    fn sync(&mut self, dev: u64, files: Vec<Due>, drained: &mut Drained) -> Result<()> {
         let missing = files.iter().any(|due| due.file.is_none());
-        let whole = if missing || files.len() >= MANY {
-            let beside = || files.iter().find_map(|due| recover::beside_it(&due.identity));
+        let broken = self.broken.contains(&dev);
+        let whole = if broken {
+            missing.then_some(Err(Errno::IO))
+        } else if missing || files.len() >= MANY {
+            let here = |dir: &File| rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_dev == dev);
+            let beside = || files.iter().filter_map(|due| recover::beside_it(&due.identity)).find(here);
             let open = files.iter().find_map(|due| due.file.as_ref());
             match open {
                 Some(file) => Some(rustix::fs::syncfs(file)),
@@ -145,6 +168,10 @@ impl Drain {
         } else {
             None
         };
+        if matches!(whole, Some(Err(_))) {
+            // The kernel tells it once, and not of which file: from now on each is asked by itself.
+            self.broken.insert(dev);
+        }
         for mut due in files {
             let synced = match (due.file.take(), whole) {
                 (file, Some(Ok(()))) => Ok(file),

@@ -64,14 +64,11 @@ struct Known<'s> {
 }
 
 impl Client {
-    /// The slot of a directory all of whose changes are in the log. It may be another one's by the time it is locked, which is seen then.
+    /// The slot of a trusted file or directory: all its changes are in the log. It may be another one's by the time it is locked, which is seen then.
     ///
     /// # Errors
     /// The medium's failure.
-    pub fn trusted_dir(&self, look: &Look) -> Result<Option<(u32, u64)>> {
-        if look.kind != FileKind::Directory {
-            return Ok(None);
-        }
+    pub fn trusted(&self, look: &Look) -> Result<Option<(u32, u64)>> {
         let Some((index, incarnation)) = self.find(look)? else { return Ok(None) };
         Ok(self.log.slot(index).is_trusted()?.then_some((index, incarnation)))
     }
@@ -111,7 +108,11 @@ impl Client {
     ) -> std::result::Result<Written<()>, C::Fail> {
         let slot = self.log.slot(index);
         let locked = self.me(call.process()).and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
-        let Some((me, _held)) = locked.ok().flatten() else { return Ok(Written::Stale) };
+        let Some((me, _held)) = locked.ok().flatten() else {
+            // Whoever has it must not take what this does for its own.
+            let _ = slot.distrust();
+            return Ok(Written::Stale);
+        };
         let dir = Dir { slot, incarnation, me };
         let began = call.now_ns();
         let Some(before) = self.expected_dir(&dir, call) else { return Ok(Written::Stale) };
@@ -194,6 +195,14 @@ impl Client {
             (_, None) => false,
         };
         let second = second.unwrap_or(Some(None))?;
+        // One that lost another name past the log may be there again under that one.
+        let (gone, known) = if change == Change::Remove { (Some(&now), &first) } else { (replaced, &second) };
+        if let (Some(gone), Some(known)) = (gone, known)
+            && known.slot.is_live().ok()?
+            && !(known.slot.is_trusted().ok()? && known.slot.expected().ok()? == gone.look)
+        {
+            return None;
+        }
         (last && carried && now.look.same(&subject.look)).then_some([first, second])
     }
 
@@ -270,7 +279,10 @@ impl Client {
         let (ino, handle) = (subject.look.ino, subject.handle.clone());
         let identity = Identity { fsid: of_dir.fsid, ino, kind: FileKind::File, handle, path };
         let slot = self.log.slot(index);
-        Ok(slot.name(incarnation, &subject.look, &identity)?.then_some((index, incarnation)))
+        let Some(_held) = slot.try_lock(dir.me)? else { return Ok(None) };
+        // Somebody else may have opened and synced it already.
+        let fresh = slot.incarnation()? == incarnation && slot.load(slot::NAMED)? != incarnation;
+        Ok((fresh && slot.name(incarnation, &subject.look, &identity)?).then_some((index, incarnation)))
     }
 
     /// The record that a file was made is stored: from now on its writes are logged.

@@ -239,7 +239,7 @@ impl<'l> Slot<'l> {
 
     /// Gives the slot to a file, if it is nobody's or its file has nothing live. The caller has the lock of the table.
     pub(crate) fn give(&self, me: u64, look: &Look) -> Result<bool> {
-        let Some(_held) = lock::try_lock(&self.log.nvm, self.at + slot::LOCK, me) else { return Ok(false) };
+        let Some(_held) = self.try_lock(me)? else { return Ok(false) };
         if self.is_live()? {
             return Ok(false);
         }

@@ -308,7 +308,7 @@ fn record(seed: u64, domain: Domain, steps: usize) -> (Kernel, Vec<u8>, usize) {
             n => {
                 let names = change(&mut random, kernel.borrow().bound());
                 let call = OneChange { kernel: &kernel, names, made: Cell::new(0) };
-                let trusted = client.trusted_dir(&kernel.borrow().look(DIR)).unwrap().filter(|_| n != 14);
+                let trusted = client.trusted(&kernel.borrow().look(DIR)).unwrap().filter(|_| n != 14);
                 match trusted.map(|slot| client.change_names(slot, &call)) {
                     Some(Ok(Written::Done(()))) => fast += 1,
                     // Past the log: seen to be so, or not.

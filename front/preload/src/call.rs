@@ -166,6 +166,11 @@ impl Call for FdCall<'_> {
         }
     }
 
+    fn may_cut(&self) -> bool {
+        // By name: the caller has asked.
+        self.modes() & (libc::O_ACCMODE | libc::O_PATH) != libc::O_RDONLY
+    }
+
     fn place(&self) -> Option<Place> {
         let flags = self.modes();
         if flags & libc::O_DIRECT != 0 || self.flags & !DURABLE != 0 {

@@ -3,11 +3,12 @@
 use crate::call::{FdCall, now_ns};
 use crate::files::{directory, text};
 use crate::raw::{self, system};
+use crate::seconds;
 use crate::shim::{self, Inside, Shim, Slot};
 use libc::{
     AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_PATH, c_char, c_int, c_uint, dev_t, gid_t, mode_t, uid_t,
 };
-use ondol_run_log::{Change, Look, NameCall, Names, Subject, Written};
+use ondol_run_log::{Change, FileKind, Look, NameCall, Names, Subject, Written};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
@@ -26,6 +27,7 @@ struct Parent {
 /// Splits a path before its last part; none if that names no file.
 fn split(path: &CStr) -> Option<(CString, CString)> {
     let bytes = path.to_bytes();
+    let bytes = bytes.get(..bytes.iter().rposition(|byte| *byte != b'/')? + 1)?;
     let (before, name) = match bytes.iter().rposition(|byte| *byte == b'/') {
         Some(at) => bytes.split_at_checked(at + 1)?,
         None => (&b"."[..], bytes),
@@ -43,7 +45,11 @@ impl Parent {
         if !shim.is_on(&look) {
             return None;
         }
-        let slot = shim.client.trusted_dir(&look).ok().flatten()?;
+        let slot = shim.client.trusted(&look).ok().flatten().filter(|_| look.kind == FileKind::Directory)?;
+        // A child of vfork(2) has this memory, and its parent's number in it.
+        if !seconds::is_owner() {
+            return None;
+        }
         Some(Self { shim, slot, dir, before, name, look, _inside: inside })
     }
 
@@ -197,13 +203,18 @@ struct Moved {
 impl Moved {
     /// Does it by `real`: into the log, too, within one trusted directory.
     fn by(&self, real: &dyn Fn() -> c_int) -> c_int {
-        if let Some(answer) = self.logged(real) {
-            return answer;
-        }
+        self.logged(real).unwrap_or_else(|| self.past(real))
+    }
+
+    /// Does it past the log.
+    fn past(&self, real: &dyn Fn() -> c_int) -> c_int {
         let _past = (Past::of(self.old.0, self.old.1), Past::of(self.new.0, self.new.1));
         let source = || {
             let (shim, inside) = shim::enter()?;
-            let look = Look::path(directory(self.old.0)?, text(self.old.1)?).ok()?;
+            let look = match text(self.old.1)? {
+                path if path.is_empty() => Look::at(raw::borrow(self.old.0)?).ok()?,
+                path => Look::path(directory(self.old.0)?, path).ok()?,
+            };
             Some((shim, inside, look))
         };
         match source().filter(|_| self.change == Change::Link) {
@@ -257,11 +268,8 @@ extern "C" fn rename(old: *const c_char, new: *const c_char) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn linkat(old_dir: c_int, old: *const c_char, new_dir: c_int, new: *const c_char, flags: c_int) -> c_int {
     let real = || system!(libc::SYS_linkat, old_dir, old, new_dir, new, flags) as c_int;
-    if flags == 0 {
-        return Moved { change: Change::Link, old: (old_dir, old), new: (new_dir, new) }.by(&real);
-    }
-    let _past = Past::of(new_dir, new);
-    real()
+    let moved = Moved { change: Change::Link, old: (old_dir, old), new: (new_dir, new) };
+    if flags == 0 { moved.by(&real) } else { moved.past(&real) }
 }
 
 /// link(2)
@@ -364,7 +372,9 @@ extern "C" fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
 extern "C" fn fchown(fd: c_int, owner: uid_t, group: gid_t) -> c_int {
     let real = || system!(libc::SYS_fchown, fd, owner, group) as c_int;
     let Some((shim, _inside)) = shim::enter() else { return real() };
-    let Some(slot) = shim.resolve(fd) else { return real() };
+    let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok());
+    let slot = look.and_then(|look| shim.client.trusted(&look).ok().flatten());
+    let Some(slot) = slot else { return real() };
     let answer = Cell::new(-1);
     shim.client.kept(slot, &FdCall::sync(fd), || {
         let subject = || raw::borrow(fd).and_then(|fd| Subject::at(fd, c"").ok());

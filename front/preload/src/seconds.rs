@@ -49,6 +49,11 @@ fn is_ours(first: &Look, second: c_int) -> bool {
     raw::flags(second) & TELLING == FLAGS && is_of(first, second)
 }
 
+/// This process is the one that has this memory, and no child of vfork(2).
+pub(crate) fn is_owner() -> bool {
+    OWNER.load(Relaxed) == std::process::id()
+}
+
 /// The process begins, or fork(2) has made it: it has what its parent had.
 pub(crate) fn begin() {
     extern "C" fn child() {

@@ -7,7 +7,11 @@ use libc::{c_int, c_long, c_uint, c_void, off_t, size_t};
 
 fn sync_file(fd: c_int, real: c_long) -> c_int {
     let Some((shim, _inside)) = shim::enter() else { return system!(real, fd) as c_int };
-    let direct = raw::flags(fd) & libc::O_DIRECT != 0;
+    let flags = raw::flags(fd);
+    if flags & libc::O_PATH != 0 {
+        return system!(real, fd) as c_int;
+    }
+    let direct = flags & libc::O_DIRECT != 0;
     let call = FdCall::sync(fd);
     // A trusted file is told by what is expected of it, so the descriptor needs no look of its own to say which file it is.
     if let (false, Some(Some(slot))) = (direct, shim::hint(fd))

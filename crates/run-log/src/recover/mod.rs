@@ -234,6 +234,10 @@ pub fn give_up(log: &Log) -> Result<()> {
 /// A damaged word, or the medium's failure. What fails with one file is its [`Outcome`].
 pub fn recover(log: &Log) -> Result<Recovered> {
     let same_boot = log.machine().boot == LogOptions::here().boot;
+    // Each directory with records is open for a while.
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let most = rustix::process::Rlimit { current: limit.maximum, ..limit };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, most);
     let Found { mut files, dirs } = found(log)?;
     let mut recovered = Recovered::default();
     // Of all directories before anything is changed in one.

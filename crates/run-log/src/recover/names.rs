@@ -4,7 +4,7 @@ use crate::Log;
 use crate::error::Result;
 use crate::format::HORIZON_NS;
 use crate::handle::Handle;
-use crate::look::{FileKind, Look};
+use crate::look::{FileKind, Look, Subject};
 use crate::name_record::{Change, NameRecord};
 use crate::recover::bring::{beside, has, write};
 use crate::recover::elsewhere::Elsewhere;
@@ -186,8 +186,8 @@ struct Target<'t> {
     begun: bool,
     /// Files that the records made, by handle.
     births: BTreeMap<&'t [u8], &'t NameRecord>,
-    /// Those that are made again.
-    made: BTreeMap<Vec<u8>, File>,
+    /// Those that are made again: the handle that each has now, and a name of it.
+    made: BTreeMap<Vec<u8>, (Handle, Vec<u8>)>,
     /// Names that somebody else has taken since, and for which of those files.
     taken: Vec<(PathBuf, Handle)>,
 }
@@ -273,19 +273,52 @@ impl Bringing<'_> {
         }
         // A cut finds each of them complete.
         dir.sync_all()?;
-        let mut changed = ready.len() as u64;
-        for (by, name) in ready {
-            rustix::fs::renameat(dir, by, dir, &*c_name(name)?)?;
+        if self.told.iter().any(|(_, outcome)| matches!(outcome, Outcome::Unreachable(_))) {
+            // Names that are taken away might be the last ones of what could not be given its own.
+            return Ok(());
         }
-        for (name, touched) in names.iter().filter(|(_, touched)| touched.now.is_none()) {
-            if touched.before.is_some() && target.at(name)? == touched.before {
-                rustix::fs::unlinkat(dir, &*c_name(name)?, AtFlags::empty())?;
-                changed += 1;
-            }
-        }
+        let changed = self.place(&target, &names, ready)?;
         dir.sync_all()?;
         self.told.push((path.into(), Outcome::Named(changed)));
         Ok(())
+    }
+
+    /// Gives files the names that they are to have, and takes those away that are to be gone. No name is taken from a file that is to have one and has it not.
+    fn place(
+        &mut self,
+        target: &Target<'_>,
+        names: &BTreeMap<Vec<u8>, Touched>,
+        ready: Vec<(String, &Vec<u8>)>,
+    ) -> io::Result<u64> {
+        let mut changed = ready.len() as u64;
+        let by: BTreeMap<&Vec<u8>, &String> = ready.iter().map(|(by, name)| (*name, by)).collect();
+        // It has its own name, or is about to.
+        let placed = |handle: &Handle| -> io::Result<bool> {
+            let mut wanted = names.iter().filter(|(_, touched)| touched.now.as_ref() == Some(handle)).peekable();
+            if wanted.peek().is_none() {
+                return Ok(true);
+            }
+            for (name, _) in wanted {
+                let about = by.get(name).map_or(Ok(None), |by| target.at(by.as_bytes()))?;
+                if about.as_ref() == Some(handle) || target.at(name)?.as_ref() == Some(handle) {
+                    return Ok(true);
+                }
+            }
+            Ok(false)
+        };
+        for (by, name) in &ready {
+            if target.at(name)?.map_or(Ok(true), |old| placed(&old))? {
+                rustix::fs::renameat(target.dir, by, target.dir, &*c_name(name)?)?;
+            }
+        }
+        for (name, touched) in names.iter().filter(|(_, touched)| touched.now.is_none()) {
+            let Some(before) = touched.before.as_ref() else { continue };
+            if target.at(name)?.as_ref() == Some(before) && placed(before)? {
+                rustix::fs::unlinkat(target.dir, &*c_name(name)?, AtFlags::empty())?;
+                changed += 1;
+            }
+        }
+        Ok(changed)
     }
 
     /// Sees to it that the file that a name is to stand for has the name `by`; false if the name stands for it already, or is somebody else's by now.
@@ -305,11 +338,16 @@ impl Bringing<'_> {
         if current.as_ref() == Some(handle) {
             return Ok(false);
         }
-        if target.begun && target.at(by.as_bytes())?.as_ref() == Some(handle) {
-            return Ok(true);
-        }
+        let linked = target.begun && target.at(by.as_bytes())?.as_ref() == Some(handle);
         if current != touched.before {
+            // Somebody else's by now.
+            if linked {
+                rustix::fs::unlinkat(target.dir, by, AtFlags::empty())?;
+            }
             return Ok(false);
+        }
+        if linked {
+            return Ok(true);
         }
         let file = self.existing(target, handle, names)?;
         target.link(&file, by).map(|()| true)
@@ -327,39 +365,49 @@ impl Bringing<'_> {
         if current.as_ref() == Some(handle) {
             return Ok(false);
         }
-        let made = target.made.get(&handle.bytes).map(|file| Handle::of(file.as_fd())).transpose()?;
+        let made = target.made.get(&handle.bytes).map(|(made, _)| made.clone());
         if made.is_some() && made == current {
             return Ok(false);
         }
-        if made.is_some() && made == ours {
-            return Ok(true);
-        }
         let path = target.path.join(OsStr::from_bytes(name));
-        if made.is_none() && target.begun {
-            // A recovery that was cut has made it.
-            for (candidate, found, there) in [(name, current != touched.before, false), (by.as_bytes(), true, true)] {
-                if found && target.at(candidate)?.is_some() && self.is_made(target, candidate, handle)? {
-                    let pieces = self.take(handle).map_or_else(Vec::new, FoundFile::pieces);
-                    let bytes = pieces.iter().map(|piece| piece.part.len() as u64).sum();
-                    self.told.push((path, Outcome::Made(bytes)));
-                    target.made.insert(handle.bytes.clone(), target.open(candidate, OFlags::PATH)?);
-                    return Ok(there);
-                }
-            }
-        }
         if current != touched.before {
+            if target.begun && made.is_none() && ours.is_none() && self.is_made(target, name, handle)? {
+                self.was_made(target, handle, name, path)?;
+                return Ok(false);
+            }
+            // Somebody else's by now.
+            if target.begun && ours.is_some() {
+                rustix::fs::unlinkat(target.dir, by, AtFlags::empty())?;
+            }
             target.taken.push((path, handle.clone()));
             return Ok(false);
         }
-        if made.is_none() {
+        if ours.is_some() && made == ours {
+            return Ok(true);
+        }
+        if ours.is_some() && target.begun && made.is_none() && self.is_made(target, by.as_bytes(), handle)? {
+            self.was_made(target, handle, by.as_bytes(), path)?;
+            return Ok(true);
+        }
+        let Some((_, at)) = target.made.get(&handle.bytes) else {
             let (file, outcome) = self.make(target.dir, handle, record)?;
+            target.link(&file, by)?;
+            target.made.insert(handle.bytes.clone(), (Handle::of(file.as_fd())?, by.into()));
             self.told.push((path, outcome));
-            target.made.insert(handle.bytes.clone(), file);
+            return Ok(true);
+        };
+        target.link(&target.open(at, OFlags::PATH)?, by).map(|()| true)
+    }
+
+    /// A recovery that was cut has made the file that has this name.
+    fn was_made(&mut self, target: &mut Target<'_>, handle: &Handle, at: &[u8], path: PathBuf) -> io::Result<()> {
+        let pieces = self.take(handle).map_or_else(Vec::new, FoundFile::pieces);
+        let bytes = pieces.iter().map(|piece| piece.part.len() as u64).sum();
+        self.told.push((path, Outcome::Made(bytes)));
+        if let Some(now) = target.at(at)? {
+            target.made.insert(handle.bytes.clone(), (now, at.to_vec()));
         }
-        match target.made.get(&handle.bytes) {
-            Some(file) => target.link(file, by).map(|()| true),
-            None => Ok(false),
-        }
+        Ok(())
     }
 
     /// A file that exists, by one of its names or its handle.
@@ -386,8 +434,7 @@ impl Bringing<'_> {
 
     /// The file at a name is what a recovery that was cut has made for a handle.
     fn is_made(&self, target: &Target<'_>, name: &[u8], handle: &Handle) -> io::Result<bool> {
-        let file = target.open(name, OFlags::RDONLY)?;
-        let look = Look::at(file.as_fd())?;
+        let look = Subject::at(target.dir.as_fd(), &c_name(name)?)?.look;
         let fsid = self.dir.identity.fsid;
         let mut logged = self.files.iter().filter(|file| {
             file.identity.as_ref().is_some_and(|identity| identity.fsid == fsid && identity.handle == *handle)
@@ -397,7 +444,15 @@ impl Bringing<'_> {
         let pieces = logged.pieces();
         let end = pieces.iter().map(|piece| piece.offset + piece.part.len() as u64).max().unwrap_or(0);
         let len = logged.lengths().map_or(end, |(_, len)| len);
-        Ok(look.kind == FileKind::File && look.size == len && has(&file, logged, &pieces)?)
+        if look.kind != FileKind::File || look.size != len {
+            return Ok(false);
+        }
+        match target.open(name, OFlags::RDONLY) {
+            Ok(file) => has(&file, logged, &pieces),
+            // It may have been made so that this user cannot read it.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+            Err(e) => Err(e),
+        }
     }
 
     /// Makes a file again that the kernel has not kept; it has no name yet.

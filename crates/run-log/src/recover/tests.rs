@@ -141,7 +141,7 @@ impl<'d> Lost<'d> {
 
     fn change(&self, change: Change, old: &str, name: &str, subject: &Subject, replaced: Option<Subject>) {
         let names = Names { change, name: name.into(), old: old.into() };
-        let slot = self.client.trusted_dir(&self.look()).unwrap().unwrap();
+        let slot = self.client.trusted(&self.look()).unwrap().unwrap();
         let call = OneChange { lost: self, names, subject: subject.clone(), replaced };
         assert_eq!(self.client.change_names(slot, &call), Ok(Written::Done(())), "{name}");
     }
@@ -248,6 +248,45 @@ fn recovery_of_names_may_be_cut_and_repeated() {
     assert_eq!(lost.contents(), after);
 }
 
+/// Somebody makes a file of a name while recovery is cut: it is not replaced.
+#[test]
+fn names_that_are_taken_between_two_recoveries_stay_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lost, mut after) = changed(dir.path());
+    lost.recover(true);
+    // By name: gone, old, short, tmp, twin-1, twin-2, void.
+    let own = dir.path().join(format!(".ondol-{}-{}-6", lost.client.log.epoch(), lost.slot()));
+    fs::rename(dir.path().join("void"), own).unwrap();
+    fs::write(dir.path().join("void"), "theirs").unwrap();
+    lost.recover(true);
+    after.insert("void".into(), b"theirs".to_vec());
+    assert_eq!(lost.contents(), after);
+}
+
+/// A file that is to have another name, which somebody else has taken, keeps the old one.
+#[test]
+fn no_file_loses_its_last_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["one", "two"] {
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    let lost = Lost::new(dir.path());
+    // It is trusted: nothing was written to it.
+    let one = Subject { look: Look { dev: DEV, ..lost.real("one").look }, ..lost.real("one") };
+    let identity = Identity::of(File::open(dir.path().join("one")).unwrap().as_fd(), dir.path().join("one"));
+    let call = OneCall { look: one.look, identity, bytes: b"", size: Cell::new(one.look.size) };
+    let slot = lost.client.slot(&one.look).unwrap().unwrap();
+    assert_eq!(lost.client.sync(slot, &call), Ok(false));
+    lost.change(Change::Rename, "one", "three", &one, None);
+    fs::write(dir.path().join("three"), "theirs").unwrap();
+    lost.recover(false);
+    let after = [("one", "one"), ("three", "theirs"), ("two", "two")];
+    assert_eq!(
+        lost.contents(),
+        BTreeMap::from(after.map(|(name, bytes)| (name.to_owned(), bytes.as_bytes().to_vec())))
+    );
+}
+
 /// What others have done with a name since is not undone: the bytes go beside it.
 #[test]
 fn names_that_others_have_taken_stay_theirs() {
@@ -272,6 +311,6 @@ fn names_that_others_have_taken_stay_theirs() {
 
 impl Lost<'_> {
     fn slot(&self) -> u32 {
-        self.client.trusted_dir(&self.look()).unwrap().unwrap().0
+        self.client.trusted(&self.look()).unwrap().unwrap().0
     }
 }
