@@ -2,6 +2,7 @@
 
 mod bring;
 mod elsewhere;
+mod kept;
 mod names;
 mod place;
 #[cfg(test)]
@@ -14,7 +15,7 @@ use crate::name_record::NameRecord;
 use crate::newest::{Piece, newest};
 use crate::{Log, LogOptions};
 use elsewhere::Elsewhere;
-pub use names::{Kept, Touched, touched};
+pub use kept::{Kept, Touched, touched};
 pub(crate) use place::{For, Place, beside_it, find};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -2,12 +2,12 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::HORIZON_NS;
 use crate::handle::Handle;
 use crate::look::{FileKind, Look, Subject};
 use crate::name_record::{Change, NameRecord};
 use crate::recover::bring::{beside, has, write};
 use crate::recover::elsewhere::Elsewhere;
+use crate::recover::kept::{Kept, Touched, touched};
 use crate::recover::place::{For, Place, find};
 use crate::recover::{FoundDir, FoundFile, Outcome};
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
@@ -64,32 +64,6 @@ pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere, dir: &FoundDir, same_bo
     })
 }
 
-/// What the kernel had kept of a directory's records by a cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// Everything.
-    All,
-    /// Nothing behind this sequence.
-    Behind(u64),
-    /// The directory was changed later than any record tells.
-    Unknown,
-}
-
-impl FoundDir {
-    /// What the kernel had kept, by the directory's ctime on the disk: it commits changes in their order, and no two have the same ctime.
-    pub fn kept(&self, ctime: u64) -> Kept {
-        let (Some(first), Some(last)) = (self.records.first(), self.records.last()) else { return Kept::All };
-        if ctime > last.ctime.saturating_add(HORIZON_NS) {
-            return Kept::Unknown;
-        }
-        let kept = self.records.iter().rfind(|record| record.ctime <= ctime);
-        match kept.map_or(first.sequence.saturating_sub(1), |record| record.sequence) {
-            behind if behind >= last.sequence => Kept::All,
-            behind => Kept::Behind(behind),
-        }
-    }
-}
-
 /// Does it. Takes those files out of `files` that are done with, and answers them, too, if all is well: they are to be retired after the directory.
 pub(super) fn bring(
     log: &Log,
@@ -138,36 +112,6 @@ pub(super) fn bring(
 
 fn births(records: &[NameRecord]) -> impl Iterator<Item = &NameRecord> {
     records.iter().filter(|record| record.names.change == Change::Create)
-}
-
-/// What a name stands for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Touched {
-    /// Before all records.
-    pub before: Option<Handle>,
-    /// After them.
-    pub now: Option<Handle>,
-}
-
-/// What each name that records touch stood for before them, and stands for after them.
-pub fn touched(records: &[&NameRecord]) -> BTreeMap<Vec<u8>, Touched> {
-    let mut names = BTreeMap::<Vec<u8>, Touched>::new();
-    let mut touch = |name: &[u8], before: Option<&Handle>, now: Option<&Handle>| {
-        let entry = names.entry(name.to_vec());
-        entry.or_insert_with(|| Touched { before: before.cloned(), now: None }).now = now.cloned();
-    };
-    for record in records {
-        let (names, file) = (&record.names, Some(&record.handle));
-        match names.change {
-            Change::Create | Change::Link => touch(&names.name, None, file),
-            Change::Remove => touch(&names.name, file, None),
-            Change::Rename => {
-                touch(&names.old, file, None);
-                touch(&names.name, record.replaced.as_ref(), file);
-            }
-        }
-    }
-    names
 }
 
 struct Bringing<'r> {
