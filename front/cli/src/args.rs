@@ -351,7 +351,7 @@ mod tests {
     }
 
     /// What the bench starts itself, and nobody else.
-    const OWN: [&str; 2] = ["client", "serve"];
+    const OWN: [&str; 3] = ["client", "serve", "write"];
 
     /// What a command says of itself, and those below it; none is hidden that anybody is to call.
     fn help(command: &mut clap::Command) -> String {

@@ -148,7 +148,10 @@ fn forget_synced(fd: c_int) {
 /// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
 pub(crate) fn forget(fd: c_int) {
     forget_synced(fd);
-    if let Some(place) = place(fd, std::process::id()) {
+    // Most have none, and whose process this is takes a call.
+    let has = |place: &AtomicU32| place.load(Relaxed) != UNKNOWN;
+    let known = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd)).is_some_and(has);
+    if let Some(place) = known.then(|| place(fd, std::process::id())).flatten() {
         place.store(UNKNOWN, Relaxed);
     }
 }
