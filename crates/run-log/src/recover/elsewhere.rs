@@ -2,7 +2,7 @@
 
 use crate::handle::Handle;
 use crate::look::Identity;
-use crate::recover::place::{For, Place, at_path, find};
+use crate::recover::place::{For, Place, at_path, find, mounts};
 use rustix::fs::{Access, CWD};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -51,24 +51,31 @@ impl Elsewhere {
                 Ok(None) => Place::Unknown(why),
                 Err(e) => Place::Unknown(format!("{}: {e}", path.display())),
             },
-            None if walk.complete => Place::Gone,
+            None if walk.complete && !is_shut(&identity.path) => Place::Gone,
             None => Place::Unknown(why),
         }
     }
 }
 
+/// This user may not enter a directory on the way to a path: what lies there cannot be told.
+fn is_shut(path: &Path) -> bool {
+    path.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
+}
+
 impl Walk {
     /// Walks through what is mounted at `point`.
     fn through(point: &Path, wanted: &BTreeSet<u64>) -> Self {
-        let mut walk = Self { paths: BTreeMap::new(), complete: true };
+        // Of a part of the file system (a bind mount) the rest is not to be seen.
+        let complete = mounts().iter().any(|mount| mount.point == point && mount.root == Path::new("/"));
+        let mut walk = Self { paths: BTreeMap::new(), complete };
         let Ok(device) = point.metadata().map(|meta| meta.dev()) else { return Self { complete: false, ..walk } };
         let mut dirs = vec![point.to_owned()];
         while let Some(dir) = dirs.pop() {
             match walk.look(&dir, device, wanted) {
                 Ok(below) => dirs.extend(below),
-                // What this user may not enter, it has moved nothing into.
+                // What this user may not enter, it has moved nothing into. One that it may enter and not list hides what is below.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    walk.complete &= rustix::fs::access(&dir, Access::WRITE_OK | Access::EXEC_OK).is_err();
+                    walk.complete &= dir != point && rustix::fs::access(&dir, Access::EXEC_OK).is_err();
                 }
                 // Removed meanwhile.
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -91,5 +98,23 @@ impl Walk {
             }
         }
         Ok(below)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is not a whole file system, or no mount, was not looked through.
+    #[test]
+    fn a_part_of_a_file_system_says_nothing_of_the_rest() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("below")).unwrap();
+        std::fs::write(dir.path().join("below/file"), b"").unwrap();
+        let ino = dir.path().join("below/file").metadata().unwrap().ino();
+        let walk = Walk::through(dir.path(), &BTreeSet::from([ino]));
+        assert_eq!(walk.paths[&ino], [dir.path().join("below/file")]);
+        assert!(!walk.complete);
+        assert!(mounts().iter().any(|mount| mount.point == Path::new("/")));
     }
 }

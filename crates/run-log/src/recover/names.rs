@@ -64,7 +64,7 @@ pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere, dir: &FoundDir, same_bo
     })
 }
 
-/// Does it. Takes those files out of `files` that are done with, and answers them, too, if all is well: they are to be retired after the directory.
+/// Does it. Takes those files out of `files` that are done with, and answers them, too, if all is well: they are to be retired before the directory.
 pub(super) fn bring(
     log: &Log,
     dir: &FoundDir,

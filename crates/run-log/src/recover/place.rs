@@ -57,9 +57,11 @@ pub(crate) fn find(identity: &Identity, purpose: For) -> Place {
         return Place::Here(file, Some(identity.path.clone()));
     }
     let why = |what: &str| Place::Unknown(format!("{what}; it lay at {}", identity.path.display()));
-    let points = mount_points();
-    let mounted = |point: &&PathBuf| rustix::fs::statvfs(point.as_path()).is_ok_and(|fs| fs.f_fsid == identity.fsid);
-    let Some(point) = points.iter().find(mounted) else { return why("its file system is not mounted") };
+    let mut mounts = mounts();
+    mounts.retain(|mount| rustix::fs::statvfs(&mount.point).is_ok_and(|fs| fs.f_fsid == identity.fsid));
+    // All of it rather than a part.
+    let whole = mounts.iter().find(|mount| mount.root == Path::new("/")).or(mounts.first());
+    let Some(Mount { point, .. }) = whole else { return why("its file system is not mounted") };
     let opened = File::open(point).and_then(|mount| identity.handle.open(mount.as_fd(), purpose == For::Write));
     match opened {
         Ok(file) if Handle::of(file.as_fd()).is_ok_and(|handle| handle == identity.handle) => {
@@ -88,8 +90,17 @@ pub(crate) fn beside_it(identity: &Identity) -> Option<File> {
     identity.path.ancestors().skip(1).filter(on_it).find_map(|dir| File::open(dir).ok())
 }
 
-/// What is mounted where, by mountinfo's escapes.
-fn mount_points() -> Vec<PathBuf> {
+/// What is mounted.
+#[derive(Debug)]
+pub(super) struct Mount {
+    /// Which directory of its file system: `/`, but for a bind mount.
+    pub(super) root: PathBuf,
+    /// Where.
+    pub(super) point: PathBuf,
+}
+
+/// All mounts, by mountinfo's escapes.
+pub(super) fn mounts() -> Vec<Mount> {
     use std::os::unix::ffi::OsStringExt;
     let text = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
     let unescape = |word: &[u8]| {
@@ -103,5 +114,9 @@ fn mount_points() -> Vec<PathBuf> {
         }
         PathBuf::from(OsString::from_vec(out))
     };
-    text.split(|b| *b == b'\n').filter_map(|line| line.split(|b| *b == b' ').nth(4)).map(unescape).collect()
+    let mount = |line: &[u8]| {
+        let mut words = line.split(|b| *b == b' ').skip(3).map(unescape);
+        Some(Mount { root: words.next()?, point: words.next()? })
+    };
+    text.split(|b| *b == b'\n').filter_map(mount).collect()
 }
