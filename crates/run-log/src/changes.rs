@@ -65,7 +65,7 @@ impl Client {
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
         };
-        self.record(me, slot, head, 0, |show| show(&[]))
+        self.record(me, &[slot], head, 0, |show| show(&[]))
     }
 
     /// Runs a change after which the file is what it was, but for its ctime: a trusted one stays so. `change` says whether it is as it was.

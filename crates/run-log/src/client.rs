@@ -279,7 +279,7 @@ impl Client {
             base_size: slot.load(slot::BASE_SIZE)?.into(),
             ..RecordHead::new_zeroed()
         };
-        if !self.record(me, slot, head, wrote.len, |show| call.bytes(wrote.len as usize, show))? {
+        if !self.record(me, &[slot], head, wrote.len, |show| call.bytes(wrote.len as usize, show))? {
             return Ok(false);
         }
         slot.expect(after)?;
@@ -287,35 +287,41 @@ impl Client {
         slot.is_trusted()
     }
 
-    /// Stores a record of `len` bytes behind the last one of its file, whose lock the caller has. False if there is no room.
+    /// Stores a record of `len` bytes behind the last one of its file or directory, whose lock the caller has; of a move behind those of both directories, which `head` names the second of. False if there is no room.
     pub(crate) fn record(
         &self,
         me: u64,
-        slot: &Slot<'_>,
+        slots: &[&Slot<'_>],
         head: RecordHead,
         len: u64,
         bytes: impl FnOnce(&mut dyn FnMut(&[&[u8]])),
     ) -> Result<bool> {
-        let Some(lane) = self.lane(me, RecordHead::span(len))? else { return Ok(false) };
-        let (was_live, last) = (slot.is_live()?, slot.load(slot::LAST_LANE)?);
-        if slot.load(slot::NAME_LANE)? != u64::from(lane) {
-            self.persist_name(slot)?;
-        }
-        // Another lane that is not durable would end recovery's walk before what this one acknowledges.
-        if was_live && last != u64::from(lane) {
-            self.log.lane(last as u32).persist(slot.load(slot::LAST_END)?)?;
+        let (Some(first), Some(lane)) = (slots.first(), self.lane(me, RecordHead::span(len))?) else {
+            return Ok(false);
+        };
+        for slot in slots {
+            if slot.load(slot::NAME_LANE)? != u64::from(lane) {
+                self.persist_name(slot)?;
+            }
+            // Another lane that is not durable would end recovery's walk before what this one acknowledges.
+            let last = slot.load(slot::LAST_LANE)?;
+            if slot.is_live()? && last != u64::from(lane) {
+                self.log.lane(last as u32).persist(slot.load(slot::LAST_END)?)?;
+            }
         }
         let sequence = self.log.sequence()?;
-        let head = RecordHead { sequence: sequence.into(), slot: slot.index.into(), ..head };
+        let head = RecordHead { sequence: sequence.into(), slot: first.index.into(), ..head };
         let mut appended = Ok(None);
         bytes(&mut |parts| appended = self.log.lane(lane).append(me, head, parts));
         let Some(end) = appended? else { return Ok(false) };
-        if !was_live {
-            slot.set(slot::SINCE, wall_ns())?;
+        for slot in slots {
+            if !slot.is_live()? {
+                slot.set(slot::SINCE, wall_ns())?;
+            }
+            slot.set(slot::LAST_LANE, lane.into())?;
+            slot.set(slot::LAST_END, end)?;
+            slot.set(slot::LAST, sequence)?;
         }
-        slot.set(slot::LAST_LANE, lane.into())?;
-        slot.set(slot::LAST_END, end)?;
-        slot.set(slot::LAST, sequence)?;
         Ok(true)
     }
 
@@ -356,7 +362,7 @@ impl Client {
     }
 
     /// Makes the newest record of a file's names durable.
-    fn persist_name(&self, slot: &Slot<'_>) -> Result<()> {
+    pub(crate) fn persist_name(&self, slot: &Slot<'_>) -> Result<()> {
         self.log.lane(slot.load(slot::NAME_LANE)? as u32).persist(slot.load(slot::NAME_END)?)
     }
 

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub(crate) const SIGNATURE: [u8; 8] = *b"ONDOLRN\0";
 /// The version of the format that this program writes.
-pub const RUN_LOG_VERSION: u32 = 2;
+pub const RUN_LOG_VERSION: u32 = 3;
 /// How long after a file's newest durable record this run may have written to it without one that is: nanoseconds.
 pub const HORIZON_NS: u64 = 5_000_000_000;
 
@@ -74,6 +74,8 @@ pub(crate) mod slot {
     /// Where the newest record of its names ends, and in which lane.
     pub(crate) const NAME_LANE: u64 = 672;
     pub(crate) const NAME_END: u64 = 680;
+    /// The slot of the directory that it is of, plus 1.
+    pub(crate) const NAME_DIR: u64 = 688;
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -198,9 +200,12 @@ pub(crate) struct RecordHead {
     pub(crate) position: U64,
     pub(crate) sequence: U64,
     pub(crate) slot: U32,
+    /// Of the slot; [`RecordHead::MOVE`] above it.
     pub(crate) incarnation: U32,
+    /// Of a move the second slot, with its incarnation in the upper half.
     pub(crate) offset: U64,
     pub(crate) mtime: U64,
+    /// Of a move the ctime of the directory in the second slot.
     pub(crate) base_mtime: U64,
     pub(crate) base_size: U64,
 }
@@ -208,6 +213,16 @@ pub(crate) struct RecordHead {
 const _: () = assert!(size_of::<RecordHead>() == HEAD);
 
 impl RecordHead {
+    /// The record is of two directories: the one that a file came to and the one that it left.
+    pub(crate) const MOVE: u32 = 1 << 31;
+
+    /// The slots that the record is of, with their incarnations.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, u64)> {
+        let (named, offset) = (self.incarnation.get(), self.offset.get());
+        let left = (named & Self::MOVE != 0).then_some((offset as u32, offset >> 32));
+        [(self.slot.get(), u64::from(named & !Self::MOVE))].into_iter().chain(left)
+    }
+
     /// The checksum over the head and the parts of the payload.
     pub(crate) fn sum(&self, seal: u32, lane: u32, payload: &[&[u8]]) -> u32 {
         let head = self.as_bytes().get(4..).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::{HEAD, LINE, RecordHead, SKIP, VALUE, checked_word, lane, slot};
+use crate::format::{HEAD, LINE, RecordHead, SKIP, VALUE, checked_word, lane};
 use crate::lock;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -155,6 +155,16 @@ impl Lane<'_> {
         }
     }
 
+    /// Recovery would bring the record in.
+    fn is_live(&self, record: &RecordHead) -> Result<bool> {
+        for (index, incarnation) in record.slots().filter(|(index, _)| *index < self.log.header.slots) {
+            if self.log.slot(index).has_live(incarnation, record.sequence.get())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Moves the head over what is retired, durably. Whoever finds that another has done so meanwhile leaves it.
     pub(crate) fn advance(&self) -> Result<()> {
         let at_head = self.words + lane::HEAD;
@@ -167,12 +177,8 @@ impl Lane<'_> {
                 // The head has moved, and somebody has written here.
                 return Ok(());
             }
-            if record.slot.get() != SKIP {
-                let slot = self.log.slot(record.slot.get());
-                let named = slot.load(slot::NAMED)?;
-                if named == u64::from(record.incarnation.get()) && record.sequence.get() > slot.retired(named)? {
-                    break;
-                }
+            if record.slot.get() != SKIP && self.is_live(&record)? {
+                break;
             }
             at = self.behind(at, &record);
         }

@@ -42,7 +42,7 @@ pub use handle::Handle;
 pub use log::{Log, LogOptions, Opened};
 pub use look::{FileKind, Identity, Look, Subject, is_ext4, multigrain, names_why_not};
 pub use name_record::{Change, NameRecord, Names};
-pub use names::NameCall;
+pub use names::{NameCall, Side};
 pub use newest::{Piece, newest};
 pub use recover::{
     Found, FoundDir, FoundFile, Kept, Outcome, Record, Recovered, Touched, found, give_up, recover, touched,

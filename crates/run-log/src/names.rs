@@ -1,4 +1,4 @@
-//! Changes of names: what a program makes, removes, renames and links in a directory whose changes are all in the log.
+//! Changes of names: what a program makes, removes, renames and links in directories whose changes are all in the log.
 //!
 //! A directory is trusted as a file is: its ctime tells whether anybody else has changed it. Its lock comes before that of a file.
 
@@ -14,7 +14,16 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use zerocopy::FromZeros;
 
-/// A program's change of names in one directory, and how it is done.
+/// A directory of a change of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that has the name that is made or removed.
+    There,
+    /// The one that a file leaves for another.
+    Left,
+}
+
+/// A program's change of names, and how it is done.
 pub trait NameCall {
     /// Why the kernel refuses.
     type Fail;
@@ -27,17 +36,20 @@ pub trait NameCall {
     /// Monotonic time, nanoseconds.
     fn now_ns(&self) -> u64;
 
-    /// Which names.
+    /// Which names. A removal is [`Change::Remove`], whatever names the file has besides.
     fn names(&self) -> &Names;
 
-    /// Looks at the directory.
+    /// Looks at a directory.
     ///
     /// # Errors
     /// The kernel's.
-    fn look(&self) -> std::result::Result<Look, Self::Fail>;
+    fn look(&self, side: Side) -> std::result::Result<Look, Self::Fail>;
 
-    /// The file that is made, removed, renamed or linked, by the name that it has now: `done` says whether the change is over. None if there is none.
+    /// The file that is made, removed, renamed or linked: `done` says whether the change is over. It goes by the name that it has then; if that was removed by what [`NameCall::hold`] has kept. None if there is none.
     fn subject(&self, done: bool) -> Option<Subject>;
+
+    /// Keeps the file, whose name is about to be removed, to be looked at without it. False if it cannot be had.
+    fn hold(&self) -> bool;
 
     /// What has the new name of a rename before it.
     fn replaced(&self) -> Option<Subject>;
@@ -51,9 +63,23 @@ pub trait NameCall {
 
 /// A directory whose lock is held.
 struct Dir<'c> {
+    side: Side,
     slot: Slot<'c>,
     incarnation: u64,
+    _held: Held<'c>,
+}
+
+/// The directories of a change, locked: where the name is, and behind it the one that is left.
+struct Dirs<'c> {
     me: u64,
+    all: Vec<Dir<'c>>,
+}
+
+impl Dirs<'_> {
+    fn distrust(&self) {
+        // If the memory fails nothing is trusted anyway.
+        self.all.iter().for_each(|dir| drop(dir.slot.distrust()));
+    }
 }
 
 /// A file with a slot whose names change, locked.
@@ -97,36 +123,38 @@ impl Client {
         if slot.incarnation()? == incarnation { slot.distrust() } else { Ok(()) }
     }
 
-    /// Changes names in the directory in a slot, as the kernel does it, and logs that. A file that is made is trusted from birth. `Stale`: nothing was done, and the caller is to do it past the log.
+    /// Changes names in the directory in a slot, as the kernel does it, and logs that; of a move the directory that is `left` has the second slot. A file that is made is trusted from birth. `Stale`: nothing was done, and the caller is to do it past the log.
     ///
     /// # Errors
     /// The kernel's.
     pub fn change_names<C: NameCall>(
         &self,
-        (index, incarnation): (u32, u64),
+        there: (u32, u64),
+        left: Option<(u32, u64)>,
         call: &C,
     ) -> std::result::Result<Written<()>, C::Fail> {
-        let slot = self.log.slot(index);
-        let locked = self.me(call.process()).and_then(|me| Ok(slot.lock(me)?.map(|held| (me, held))));
-        let Some((me, _held)) = locked.ok().flatten() else {
-            // Whoever has it must not take what this does for its own.
-            let _ = slot.distrust();
+        let Some(dirs) = self.lock_dirs(there, left, call) else {
+            // Whoever has them must not take what this does for its own.
+            for (index, _) in [there].into_iter().chain(left) {
+                let _ = self.log.slot(index).distrust();
+            }
             return Ok(Written::Stale);
         };
-        let dir = Dir { slot, incarnation, me };
         let began = call.now_ns();
-        let Some(before) = self.expected_dir(&dir, call) else { return Ok(Written::Stale) };
-        let change = call.names().change;
+        let Some(before) = self.expected_dirs(&dirs, call) else { return Ok(Written::Stale) };
+        let mut change = call.names().change;
         let (subject, replaced, known) = match change {
             Change::Create => (None, None, [None, None]),
             _ => {
                 // The kernel will say that there is nothing.
                 let Some(subject) = call.subject(false) else { return Ok(Written::Stale) };
-                let replaced = if change == Change::Rename { call.replaced() } else { None };
-                let Some(known) = self.known(&dir, call, (&subject, replaced.as_ref())) else {
-                    let _ = dir.slot.distrust();
+                let renames = matches!(change, Change::Rename | Change::Arrive);
+                let replaced = if renames { call.replaced() } else { None };
+                let Some((actual, known)) = self.known(&dirs, call, (&subject, replaced.as_ref())) else {
+                    dirs.distrust();
                     return Ok(Written::Stale);
                 };
+                change = actual;
                 (Some(subject), replaced, known)
             }
         };
@@ -135,75 +163,111 @@ impl Client {
         let ends = call.now_ns();
         // The change itself may wait for the kernel's journal, with the directory locked.
         let away = |now: u64| begins.saturating_sub(began) + now.saturating_sub(ends);
-        let after = call.look().ok().filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
+        let after: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
+        let after = after.filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
         let subject = if change == Change::Create { call.subject(true) } else { subject };
         let noted = match (after, subject) {
             (Some(after), Some(subject)) => {
-                let made = Made { names: call.names(), subject, replaced, before, after };
-                self.note_names(&dir, &made).unwrap_or(None)
+                let names = Names { change, ..call.names().clone() };
+                let made = Made { names, subject, replaced, before, after };
+                self.note_names(&dirs, &made).unwrap_or(None)
             }
             _ => None,
         };
         if noted.is_none() {
-            let _ = dir.slot.distrust();
+            dirs.distrust();
         }
         // If the memory fails nothing is trusted anyway.
         let _ = self.follow(change, &known, noted, || call.subject(true));
         Ok(Written::Done(()))
     }
 
-    /// What a trusted directory looks like, if it is as expected and the next change can be logged.
-    fn expected_dir<C: NameCall>(&self, dir: &Dir<'_>, call: &C) -> Option<Look> {
-        let slot = &dir.slot;
-        let trusted = slot.is_trusted().ok()? && slot.incarnation().ok()? == dir.incarnation;
-        if !trusted {
-            return None;
+    /// Locks the directories of a change: those of two in the order of their slots, as everybody does.
+    fn lock_dirs<C: NameCall>(&self, there: (u32, u64), left: Option<(u32, u64)>, call: &C) -> Option<Dirs<'_>> {
+        let me = self.me(call.process()).ok()?;
+        let mut wanted = vec![(there, Side::There)];
+        wanted.extend(left.map(|left| (left, Side::Left)));
+        wanted.sort_unstable_by_key(|((index, _), _)| *index);
+        let mut all = Vec::new();
+        for ((index, incarnation), side) in wanted {
+            let slot = self.log.slot(index);
+            let held = slot.lock(me).ok()??;
+            all.push(Dir { side, slot, incarnation, _held: held });
         }
-        let before = call.look().ok()?;
-        let fits = slot.expected().is_ok_and(|expected| expected == before) && self.fits(slot, dir.incarnation, 0);
-        if !fits {
-            let _ = slot.distrust();
-        }
-        fits.then_some(before)
+        all.sort_unstable_by_key(|dir| dir.side == Side::Left);
+        Some(Dirs { me, all })
     }
 
-    /// Locks what has a slot of the files whose names are to change: the one that gets another name or loses its last, and the one that is replaced. None if such a change is not logged: only trusted files get
-    /// other names, their contents durable before, and only the last name of a file is taken from it, since nobody knows where its others are.
+    /// What trusted directories look like, if they are as expected and the next change can be logged.
+    fn expected_dirs<C: NameCall>(&self, dirs: &Dirs<'_>, call: &C) -> Option<Vec<Look>> {
+        let trusted =
+            |dir: &Dir<'_>| Some(dir.slot.is_trusted().ok()? && dir.slot.incarnation().ok()? == dir.incarnation);
+        if !dirs.all.iter().all(|dir| trusted(dir) == Some(true)) {
+            return None;
+        }
+        let looks: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
+        let fits = |(dir, before): (&Dir<'_>, &Look)| {
+            dir.slot.expected().is_ok_and(|expected| expected == *before) && self.fits(&dir.slot, dir.incarnation, 0)
+        };
+        let looks = looks.filter(|looks| dirs.all.iter().zip(looks).all(fits));
+        if looks.is_none() {
+            dirs.distrust();
+        }
+        looks
+    }
+
+    /// Locks what has a slot of the files whose names are to change: the one that gets another name or loses one, and the one that is replaced. Answers which change it is, a removal of a last name or of another. None if such a
+    /// change is not logged: only trusted files get other names, their contents durable before, and only of those it is known that their other names are durable, or in the log.
     fn known<'s, C: NameCall>(
         &'s self,
-        dir: &Dir<'_>,
+        dirs: &Dirs<'_>,
         call: &C,
         (subject, replaced): (&Subject, Option<&Subject>),
-    ) -> Option<[Option<Known<'s>>; 2]> {
-        let change = call.names().change;
+    ) -> Option<(Change, [Option<Known<'s>>; 2])> {
         if [Some(subject), replaced].into_iter().flatten().any(|file| file.look.kind != FileKind::File) {
             return None;
         }
-        let first = self.lock_known(dir.me, subject, Slot::lock)?;
+        let first = self.lock_known(dirs.me, subject, Slot::lock)?;
         // Whoever else links or removes it, and is seen, waits.
         let now = call.subject(false)?;
-        let second = replaced.map(|replaced| self.lock_known(dir.me, replaced, Slot::try_lock));
-        let gone = if change == Change::Remove { Some(&now) } else { replaced };
-        let last = gone.is_none_or(|gone| gone.links == 1);
+        let second = replaced.map(|replaced| self.lock_known(dirs.me, replaced, Slot::try_lock));
+        let change = match call.names().change {
+            Change::Remove if now.links > 1 => Change::Unlink,
+            change => change,
+        };
+        let whole = |file: &Known<'_>| Some(file.slot.is_trusted().ok()? && file.slot.expected().ok()? == now.look);
         let carried = match (change, &first) {
             (Change::Remove, _) => true,
-            (_, Some(file)) => {
-                file.slot.is_trusted().ok()?
-                    && file.slot.expected().ok()? == now.look
-                    && self.acknowledge(&file.slot, file.incarnation).is_ok()
-            }
+            (Change::Unlink, Some(file)) => whole(file)? && call.hold() && self.in_order(&file.slot, dirs).is_ok(),
+            (_, Some(file)) => whole(file)? && self.acknowledge(&file.slot, file.incarnation).is_ok(),
             (_, None) => false,
         };
         let second = second.unwrap_or(Some(None))?;
+        let (gone, known) = match change {
+            Change::Remove => (Some(&now), &first),
+            Change::Unlink => (None, &None),
+            _ => (replaced, &second),
+        };
         // One that lost another name past the log may be there again under that one.
-        let (gone, known) = if change == Change::Remove { (Some(&now), &first) } else { (replaced, &second) };
-        if let (Some(gone), Some(known)) = (gone, known)
-            && known.slot.is_live().ok()?
-            && !(known.slot.is_trusted().ok()? && known.slot.expected().ok()? == gone.look)
-        {
-            return None;
+        if let (Some(gone), Some(known)) = (gone, known) {
+            let whole = known.slot.is_trusted().ok()? && known.slot.expected().ok()? == gone.look;
+            if known.slot.is_live().ok()? && !whole {
+                return None;
+            }
+            self.in_order(&known.slot, dirs).ok()?;
         }
-        (last && carried && now.look.same(&subject.look)).then_some([first, second])
+        let last = gone.is_none_or(|gone| gone.links == 1);
+        (last && carried && now.look.same(&subject.look)).then_some((change, [first, second]))
+    }
+
+    /// The newest record of a file's names is durable, or in one of these directories: it is durable before the next one.
+    fn in_order(&self, slot: &Slot<'_>, dirs: &Dirs<'_>) -> Result<()> {
+        let dir = slot.load(slot::NAME_DIR)?;
+        if dirs.all.iter().any(|known| u64::from(known.slot.index) + 1 == dir) {
+            Ok(())
+        } else {
+            self.persist_name(slot)
+        }
     }
 
     /// Locks the slot of a file, if it has one; none if that cannot be had. The second file is only tried, since two are locked here in any order.
@@ -220,7 +284,7 @@ impl Client {
         same.then_some(Some(Known { slot, incarnation, _held: held }))
     }
 
-    /// What a change of names does to the files: the one with another name has another ctime by that alone; one without a name is nobody's.
+    /// What a change of names does to the files: the one with other names has another ctime by that alone; one without a name is nobody's.
     fn follow(
         &self,
         change: Change,
@@ -243,33 +307,46 @@ impl Client {
         }
     }
 
-    /// Logs a change. Answers where its record ends; none if the directory is not what that change alone makes of it, or if there is no room.
-    fn note_names(&self, dir: &Dir<'_>, made: &Made<'_>) -> Result<Option<Logged>> {
+    /// Logs a change. Answers where its record ends; none if the directories are not what that change alone makes of them, or if there is no room.
+    fn note_names(&self, dirs: &Dirs<'_>, made: &Made) -> Result<Option<Logged>> {
         let Made { names, subject, replaced, before, after } = made;
-        if !after.same(before) || after.ctime <= before.ctime || after.mtime != after.ctime {
+        let alone = |(before, after): (&Look, &Look)| {
+            after.same(before) && after.ctime > before.ctime && after.mtime == after.ctime
+        };
+        let (Some(dir), Some(now)) = (dirs.all.first(), after.first()) else { return Ok(None) };
+        if !before.iter().zip(after).all(alone) {
             return Ok(None);
         }
-        let born = if names.change == Change::Create { self.prepare_born(dir, names, subject)? } else { None };
+        let born = if names.change == Change::Create { self.prepare_born(dirs.me, dir, names, subject)? } else { None };
         let payload = names.encode(subject, replaced.as_ref());
-        let head = RecordHead {
+        let mut head = RecordHead {
             incarnation: (dir.incarnation as u32).into(),
-            mtime: after.ctime.into(),
+            mtime: now.ctime.into(),
             ..RecordHead::new_zeroed()
         };
-        if !self.record(dir.me, &dir.slot, head, payload.len() as u64, |show| show(&[&payload]))? {
+        if let (Some(left), Some(now)) = (dirs.all.get(1), after.get(1)) {
+            head.incarnation |= RecordHead::MOVE;
+            head.offset = (u64::from(left.slot.index) | left.incarnation << 32).into();
+            head.base_mtime = now.ctime.into();
+        }
+        let slots: Vec<_> = dirs.all.iter().map(|dir| &dir.slot).collect();
+        if !self.record(dirs.me, &slots, head, payload.len() as u64, |show| show(&[&payload]))? {
             return Ok(None);
         }
-        dir.slot.expect(after)?;
-        dir.slot.served()?;
-        let logged = Logged { lane: dir.slot.load(slot::LAST_LANE)?, end: dir.slot.load(slot::LAST_END)? };
+        for (slot, after) in slots.into_iter().zip(after) {
+            slot.expect(after)?;
+            slot.served()?;
+        }
+        let (lane, end) = (dir.slot.load(slot::LAST_LANE)?, dir.slot.load(slot::LAST_END)?);
+        let logged = Logged { lane, end, dir: u64::from(dir.slot.index) + 1 };
         if let Some((slot, incarnation)) = born {
-            self.begin_born(dir.me, &self.log.slot(slot), incarnation, subject, logged)?;
+            self.begin_born(dirs.me, &self.log.slot(slot), incarnation, subject, logged)?;
         }
         Ok(Some(logged))
     }
 
     /// Gives a slot to a file that was made, and writes down which it is.
-    fn prepare_born(&self, dir: &Dir<'_>, names: &Names, subject: &Subject) -> Result<Option<(u32, u64)>> {
+    fn prepare_born(&self, me: u64, dir: &Dir<'_>, names: &Names, subject: &Subject) -> Result<Option<(u32, u64)>> {
         if subject.look.kind != FileKind::File || subject.look.size != 0 || subject.links != 1 {
             return Ok(None);
         }
@@ -279,7 +356,7 @@ impl Client {
         let (ino, handle) = (subject.look.ino, subject.handle.clone());
         let identity = Identity { fsid: of_dir.fsid, ino, kind: FileKind::File, handle, path };
         let slot = self.log.slot(index);
-        let Some(_held) = slot.try_lock(dir.me)? else { return Ok(None) };
+        let Some(_held) = slot.try_lock(me)? else { return Ok(None) };
         // Somebody else may have opened and synced it already.
         let fresh = slot.incarnation()? == incarnation && slot.load(slot::NAMED)? != incarnation;
         Ok((fresh && slot.name(incarnation, &subject.look, &identity)?).then_some((index, incarnation)))
@@ -324,12 +401,13 @@ impl Client {
 }
 
 /// A change that the kernel has made.
-struct Made<'a> {
-    names: &'a Names,
+struct Made {
+    names: Names,
     subject: Subject,
     replaced: Option<Subject>,
-    before: Look,
-    after: Look,
+    /// Of the directories.
+    before: Vec<Look>,
+    after: Vec<Look>,
 }
 
 /// Where a record ends.
@@ -337,12 +415,15 @@ struct Made<'a> {
 struct Logged {
     lane: u64,
     end: u64,
+    /// The slot of its directory, plus 1.
+    dir: u64,
 }
 
 impl Logged {
     /// A sync of the file is to make this record durable, too.
     fn is_name_of(self, slot: &Slot<'_>) -> Result<()> {
         slot.set(slot::NAME_LANE, self.lane)?;
+        slot.set(slot::NAME_DIR, self.dir)?;
         slot.set(slot::NAME_END, self.end)
     }
 }

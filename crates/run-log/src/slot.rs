@@ -206,7 +206,20 @@ impl<'l> Slot<'l> {
     /// There are records that recovery would bring into the file.
     pub(crate) fn is_live(&self) -> Result<bool> {
         let named = self.load(slot::NAMED)?;
-        Ok(named != 0 && named == self.incarnation()? && self.load(slot::LAST)? > self.retired(named)?)
+        Ok(named != 0 && self.has_live(named, self.load(slot::LAST)?)?)
+    }
+
+    /// Recovery would bring the record of this sequence into the file of this incarnation.
+    pub(crate) fn has_live(&self, incarnation: u64, sequence: u64) -> Result<bool> {
+        if self.load(slot::NAMED)? != incarnation || self.incarnation()? != incarnation {
+            return Ok(false);
+        }
+        match self.retired(incarnation) {
+            Ok(retired) => Ok(sequence > retired),
+            // Given to another file meanwhile, which it is only when nothing is live: the word is that one's.
+            Err(_) if self.incarnation()? != incarnation => Ok(false),
+            Err(e) => Err(e),
+        }
     }
 
     /// Records up to `sequence` count no more, durably: a real fsync that began after them is over. Does nothing if the slot is another file's by now.
@@ -257,6 +270,7 @@ impl<'l> Slot<'l> {
             self.set(slot::ACKED, 0)?;
             self.set(slot::NAME_LANE, 0)?;
             self.set(slot::NAME_END, 0)?;
+            self.set(slot::NAME_DIR, 0)?;
             // A file that is written to once would gain nothing.
             self.set(slot::PAUSE, 1)?;
             self.set(slot::NEXT_PAUSE, 0)?;
@@ -312,5 +326,44 @@ impl<'l> Slot<'l> {
         let kind = FileKind::from_number(raw.kind.get().into());
         let identity = Identity { fsid: raw.fsid.get(), ino: raw.ino.get(), kind, handle, path };
         Ok(Some((raw.incarnation.get().into(), raw.dev.get(), identity)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Handle, LogOptions};
+    use ondol_medium::{Nvm, Pool, PoolSpec};
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    /// Whoever reads a slot while it goes from file to file finds no damage.
+    #[test]
+    fn a_slot_may_be_given_away_while_it_is_looked_at() {
+        let mut pool = Pool::create(Nvm::volatile(2 << 20).unwrap(), &PoolSpec::default()).unwrap();
+        let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+        let me = u64::from(std::process::id()) << 32 | log.token().unwrap();
+        let (slot, done) = (log.slot(0), AtomicBool::new(false));
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for ino in 1..20_000 {
+                    let look = Look { ino, ..Look::default() };
+                    assert!(slot.give(me, &look).unwrap());
+                    let handle = Handle { kind: 1, bytes: vec![1; 8] };
+                    let identity = Identity { ino, handle, ..Identity::default() };
+                    let incarnation = slot.incarnation().unwrap();
+                    assert!(slot.name(incarnation, &look, &identity).unwrap());
+                    slot.set(slot::LAST, ino).unwrap();
+                    slot.retire(incarnation, ino).unwrap();
+                }
+                done.store(true, Relaxed);
+            });
+            while !done.load(Relaxed) {
+                if let Err(e) = slot.is_live() {
+                    done.store(true, Relaxed);
+                    panic!("{e}");
+                }
+            }
+        });
+        assert!(!slot.is_live().unwrap());
     }
 }

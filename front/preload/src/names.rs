@@ -4,24 +4,22 @@ use crate::call::{FdCall, now_ns};
 use crate::files::{directory, text};
 use crate::raw::{self, system};
 use crate::seconds;
-use crate::shim::{self, Inside, Shim, Slot};
+use crate::shim::{self, Shim, Slot};
 use libc::{
     AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_PATH, c_char, c_int, c_uint, dev_t, gid_t, mode_t, uid_t,
 };
-use ondol_run_log::{Change, FileKind, Look, NameCall, Names, Subject, Written};
+use ondol_run_log::{Change, FileKind, Look, NameCall, Names, Side, Subject, Written};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 /// A trusted directory that a path leads into. It is gone by by its path, so that no descriptor is open that the program does not know: whether it is still the same is looked at behind each change.
 struct Parent {
-    shim: &'static Shim,
     slot: Slot,
     dir: c_int,
     before: CString,
     /// The path's last part.
     name: CString,
     look: Look,
-    _inside: Inside,
 }
 
 /// Splits a path before its last part; none if that names no file.
@@ -38,8 +36,7 @@ fn split(path: &CStr) -> Option<(CString, CString)> {
 
 impl Parent {
     /// The directory that a path leads into, if all its changes are in the log.
-    fn of(dir: c_int, path: *const c_char) -> Option<Self> {
-        let (shim, inside) = shim::enter_for_names()?;
+    fn of(shim: &Shim, dir: c_int, path: *const c_char) -> Option<Self> {
         let (before, name) = split(text(path)?)?;
         let look = Look::path(directory(dir)?, &before).ok()?;
         if !shim.is_on(&look) {
@@ -50,42 +47,64 @@ impl Parent {
         if !seconds::is_owner() {
             return None;
         }
-        Some(Self { shim, slot, dir, before, name, look, _inside: inside })
+        Some(Self { slot, dir, before, name, look })
     }
 
-    /// Does a change by `real`, into the log, too; none if the kernel is to be asked without: it refuses, or the directory is not trusted after all.
-    fn change(
-        &self,
-        change: Change,
-        old: Option<CString>,
-        path: *const c_char,
-        real: &dyn Fn() -> c_int,
-    ) -> Option<c_int> {
-        let bytes = |name: &CString| name.to_bytes().to_vec();
-        let names = Names { change, name: bytes(&self.name), old: old.as_ref().map(bytes).unwrap_or_default() };
-        let call = OneChange { parent: self, names, path, real, answer: Cell::new(-1) };
-        match self.shim.client.change_names(self.slot, &call) {
-            Ok(Written::Done(())) => Some(call.answer.get()),
-            Ok(Written::Stale) | Err(_) => None,
-        }
+    fn look(&self) -> Result<Look, c_int> {
+        let dir = directory(self.dir).ok_or(libc::EBADF)?;
+        Look::path(dir, &self.before).map_err(|e| e.raw_os_error())
+    }
+
+    /// The path whose directory this is.
+    fn whole(&self) -> Option<CString> {
+        CString::new([self.before.to_bytes(), b"/", self.name.to_bytes()].concat()).ok()
     }
 }
 
 /// A change of names and how the kernel does it.
 struct OneChange<'a> {
-    parent: &'a Parent,
+    /// Where the name is that is made or removed.
+    there: &'a Parent,
+    /// The directory that a file leaves for that one.
+    left: Option<&'a Parent>,
     names: Names,
-    /// The name that the file has before, in the same directory: the old one of a rename or a link.
-    path: *const c_char,
+    /// The name that a renamed or linked file has before.
+    old: (c_int, *const c_char),
     real: &'a dyn Fn() -> c_int,
     /// What the kernel has answered: the descriptor of a file that was made.
     answer: Cell<c_int>,
+    /// A descriptor of a file that loses one of its names.
+    held: Cell<Option<c_int>>,
 }
 
-impl OneChange<'_> {
-    fn at(&self, path: &CStr) -> Option<Subject> {
-        Subject::at(directory(self.parent.dir)?, path).ok()
+impl<'a> OneChange<'a> {
+    fn new(there: &'a Parent, change: Change, real: &'a dyn Fn() -> c_int) -> Self {
+        let names = Names { change, name: there.name.to_bytes().to_vec(), old: Vec::new() };
+        let (answer, held) = (Cell::new(-1), Cell::new(None));
+        Self { there, left: None, names, old: (AT_FDCWD, std::ptr::null()), real, answer, held }
     }
+
+    /// Does it, into the log, too; none if the kernel is to be asked without: it refuses, or a directory is not trusted after all.
+    fn done(&self, shim: &Shim) -> Option<c_int> {
+        match shim.client.change_names(self.there.slot, self.left.map(|left| left.slot), self) {
+            Ok(Written::Done(())) => Some(self.answer.get()),
+            Ok(Written::Stale) | Err(_) => None,
+        }
+    }
+}
+
+impl Drop for OneChange<'_> {
+    fn drop(&mut self) {
+        if let Some(held) = self.held.take() {
+            let error = raw::errno();
+            system!(libc::SYS_close, held);
+            raw::fail(error);
+        }
+    }
+}
+
+fn subject(dir: c_int, path: &CStr) -> Option<Subject> {
+    Subject::at(directory(dir)?, path).ok()
 }
 
 impl NameCall for OneChange<'_> {
@@ -99,26 +118,37 @@ impl NameCall for OneChange<'_> {
         &self.names
     }
 
-    fn look(&self) -> Result<Look, c_int> {
+    fn look(&self, side: Side) -> Result<Look, c_int> {
         if shim::seen_inside() {
             // A signal handler has changed names meanwhile, which nobody has seen.
             return Err(libc::EINTR);
         }
-        let dir = directory(self.parent.dir).ok_or(libc::EBADF)?;
-        Look::path(dir, &self.parent.before).map_err(|e| e.raw_os_error())
+        match (side, self.left) {
+            (Side::Left, Some(left)) => left.look(),
+            _ => self.there.look(),
+        }
     }
 
     fn subject(&self, done: bool) -> Option<Subject> {
         match (self.names.change, done) {
             (Change::Create, _) => Subject::at(raw::borrow(self.answer.get())?, c"").ok(),
-            (Change::Rename | Change::Link, false) => self.at(text(self.path)?),
-            _ => self.replaced(),
+            (Change::Rename | Change::Arrive | Change::Link, false) => subject(self.old.0, text(self.old.1)?),
+            _ => match self.held.get() {
+                Some(held) => Subject::at(raw::borrow(held)?, c"").ok(),
+                None => self.replaced(),
+            },
         }
     }
 
+    fn hold(&self) -> bool {
+        let flags = O_PATH | O_CLOEXEC | libc::O_NOFOLLOW;
+        let open = |path: CString| system!(libc::SYS_openat, self.there.dir, path.as_ptr(), flags, 0) as c_int;
+        self.held.set(self.there.whole().map(open).filter(|fd| *fd >= 0));
+        self.held.get().is_some()
+    }
+
     fn replaced(&self) -> Option<Subject> {
-        let whole = [self.parent.before.to_bytes(), b"/", self.parent.name.to_bytes()].concat();
-        self.at(&CString::new(whole).ok()?)
+        subject(self.there.dir, &self.there.whole()?)
     }
 
     fn run(&self) -> Result<(), c_int> {
@@ -132,7 +162,11 @@ struct Past(Option<(&'static Shim, Slot)>);
 
 impl Past {
     fn of(dir: c_int, path: *const c_char) -> Self {
-        let past = Self(Parent::of(dir, path).map(|parent| (parent.shim, parent.slot)));
+        let trusted = || {
+            let (shim, _inside) = shim::enter_for_names()?;
+            Some((shim, Parent::of(shim, dir, path)?.slot))
+        };
+        let past = Self(trusted());
         past.distrust();
         past
     }
@@ -158,13 +192,17 @@ pub(crate) fn create(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t
         return None;
     }
     let real = || system!(libc::SYS_openat, dir, path, flags | O_EXCL, mode) as c_int;
-    Parent::of(dir, path)?.change(Change::Create, None, path, &real)
+    let (shim, _inside) = shim::enter_for_names()?;
+    OneChange::new(&Parent::of(shim, dir, path)?, Change::Create, &real).done(shim)
 }
 
 /// Removes a name by `real`: into the log, too, in a trusted directory.
 fn remove_by(dir: c_int, path: *const c_char, real: &dyn Fn() -> c_int) -> c_int {
-    let logged = Parent::of(dir, path).and_then(|parent| parent.change(Change::Remove, None, path, real));
-    logged.unwrap_or_else(real)
+    let logged = || {
+        let (shim, _inside) = shim::enter_for_names()?;
+        OneChange::new(&Parent::of(shim, dir, path)?, Change::Remove, real).done(shim)
+    };
+    logged().unwrap_or_else(real)
 }
 
 /// unlinkat(2)
@@ -201,14 +239,29 @@ struct Moved {
 }
 
 impl Moved {
-    /// Does it by `real`: into the log, too, within one trusted directory.
+    /// Does it by `real`: into the log, too, where the directories are trusted.
     fn by(&self, real: &dyn Fn() -> c_int) -> c_int {
         self.logged(real).unwrap_or_else(|| self.past(real))
     }
 
     /// Does it past the log.
     fn past(&self, real: &dyn Fn() -> c_int) -> c_int {
-        let _past = (Past::of(self.old.0, self.old.1), Past::of(self.new.0, self.new.1));
+        let synced = Cell::new(false);
+        let answer = {
+            let _past = (Past::of(self.old.0, self.old.1), Past::of(self.new.0, self.new.1));
+            self.past_both(real, &synced)
+        };
+        // A program that syncs new files and moves them elsewhere will do so again.
+        if let (true, 0, Some((shim, _inside))) = (synced.get(), answer, shim::enter()) {
+            for (dir, path) in [self.new, self.old] {
+                begin_at(shim, dir, path);
+            }
+        }
+        answer
+    }
+
+    /// Does it, with both directories untrusted; says whether the file is a new one that was synced.
+    fn past_both(&self, real: &dyn Fn() -> c_int, synced: &Cell<bool>) -> c_int {
         let source = || {
             let (shim, inside) = shim::enter()?;
             let look = match text(self.old.1)? {
@@ -217,20 +270,31 @@ impl Moved {
             };
             Some((shim, inside, look))
         };
-        match source().filter(|_| self.change == Change::Link) {
+        let Some((shim, _inside, look)) = source() else { return real() };
+        synced.set(look.is_new() && shim.client.trusted(&look).is_ok_and(|trusted| trusted.is_some()));
+        match self.change {
             // Whoever removes the file's other name meanwhile must not take that for its last.
-            Some((shim, _inside, look)) => shim.client.unlogged_link(&look, real).unwrap_or_else(|_| real()),
-            None => real(),
+            Change::Link => shim.client.unlogged_link(&look, real).unwrap_or_else(|_| real()),
+            _ => real(),
         }
     }
 
     fn logged(&self, real: &dyn Fn() -> c_int) -> Option<c_int> {
-        let parent = Parent::of(self.new.0, self.new.1)?;
+        let (shim, _inside) = shim::enter_for_names()?;
+        let there = Parent::of(shim, self.new.0, self.new.1)?;
+        if self.change == Change::Link {
+            let mut call = OneChange::new(&there, self.change, real);
+            call.old = self.old;
+            return call.done(shim);
+        }
         let (before, name) = split(text(self.old.1)?)?;
-        let from = Look::path(directory(self.old.0)?, &before).ok()?;
-        let same = from.same(&parent.look) && self.old.0 == self.new.0;
-        let old = (self.change == Change::Rename).then_some(name);
-        if same { parent.change(self.change, old, self.old.1, real) } else { None }
+        let same = Look::path(directory(self.old.0)?, &before).ok()?.same(&there.look);
+        let left = if same { None } else { Some(Parent::of(shim, self.old.0, self.old.1)?) };
+        let mut call = OneChange::new(&there, if same { Change::Rename } else { Change::Arrive }, real);
+        call.old = self.old;
+        call.names.old = name.to_bytes().to_vec();
+        call.left = left.as_ref();
+        call.done(shim)
     }
 }
 
@@ -390,11 +454,22 @@ extern "C" fn fchown(fd: c_int, owner: uid_t, group: gid_t) -> c_int {
 pub(crate) fn begin(shim: &Shim, fd: c_int) {
     let is_new = raw::borrow(fd).and_then(|fd| Look::at(fd).ok()).is_some_and(|look| look.is_new());
     let path = if is_new { shim.path(fd) } else { None };
-    let Some(path) = path.as_deref().and_then(|path| CString::new(path.parent()?.as_os_str().as_encoded_bytes()).ok())
-    else {
-        return;
-    };
-    let dir = system!(libc::SYS_openat, AT_FDCWD, path.as_ptr(), O_DIRECTORY | O_CLOEXEC, 0) as c_int;
+    let dir = path.as_deref().and_then(|path| CString::new(path.parent()?.as_os_str().as_encoded_bytes()).ok());
+    if let Some(dir) = dir {
+        begin_in(shim, AT_FDCWD, &dir);
+    }
+}
+
+/// A file that is synced was moved past the log: the names in the directory that a path leads into are logged soon.
+fn begin_at(shim: &Shim, dir: c_int, path: *const c_char) {
+    if let Some((before, _)) = text(path).and_then(split) {
+        begin_in(shim, dir, &before);
+    }
+}
+
+/// Syncs a directory for real, if it is one whose names would better be logged.
+fn begin_in(shim: &Shim, at: c_int, path: &CStr) {
+    let dir = system!(libc::SYS_openat, at, path.as_ptr(), O_DIRECTORY | O_CLOEXEC, 0) as c_int;
     if dir < 0 {
         return;
     }

@@ -28,9 +28,9 @@ struct Walk {
 }
 
 impl Elsewhere {
-    /// For these files.
-    pub(super) fn new<'i>(identities: impl Iterator<Item = &'i Identity>) -> Self {
-        Self { wanted: identities.map(|identity| identity.ino).collect(), walks: BTreeMap::new() }
+    /// For files with these inodes.
+    pub(super) fn new(wanted: impl Iterator<Item = u64>) -> Self {
+        Self { wanted: wanted.collect(), walks: BTreeMap::new() }
     }
 
     /// As [`find`].

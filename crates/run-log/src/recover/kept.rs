@@ -52,11 +52,12 @@ pub fn touched(records: &[&NameRecord]) -> BTreeMap<Vec<u8>, Touched> {
         let (names, file) = (&record.names, Some(&record.handle));
         match names.change {
             Change::Create | Change::Link => touch(&names.name, None, file),
-            Change::Remove => touch(&names.name, file, None),
+            Change::Remove | Change::Unlink | Change::Leave => touch(&names.name, file, None),
             Change::Rename => {
                 touch(&names.old, file, None);
                 touch(&names.name, record.replaced.as_ref(), file);
             }
+            Change::Arrive => touch(&names.name, record.replaced.as_ref(), file),
         }
     }
     names

@@ -7,9 +7,10 @@ mod names;
 mod place;
 #[cfg(test)]
 mod tests;
+mod together;
 
 use crate::error::{Result, RunLogError};
-use crate::format::SKIP;
+use crate::format::{RecordHead, SKIP};
 use crate::look::{FileKind, Identity};
 use crate::name_record::NameRecord;
 use crate::newest::{Piece, newest};
@@ -143,23 +144,17 @@ impl Recovered {
 /// # Errors
 /// A damaged word, or the medium's failure.
 pub fn found(log: &Log) -> Result<Found> {
-    let mut slots: BTreeMap<(u32, u64), Vec<Record>> = BTreeMap::new();
+    let mut slots: BTreeMap<(u32, u64), Vec<Raw>> = BTreeMap::new();
     for lane in log.lanes() {
         let mut at = lane.head()?;
         while let Some((head, bytes, behind)) = lane.record(at)? {
             at = behind;
-            let index = head.slot.get();
-            if index == SKIP || index >= log.header.slots {
+            if head.slot.get() == SKIP {
                 continue;
             }
-            slots.entry((index, head.incarnation.get().into())).or_default().push(Record {
-                sequence: head.sequence.get(),
-                offset: head.offset.get(),
-                bytes,
-                mtime: head.mtime.get(),
-                base_mtime: head.base_mtime.get(),
-                base_size: head.base_size.get(),
-            });
+            for (n, key) in head.slots().enumerate().filter(|(_, (index, _))| *index < log.header.slots) {
+                slots.entry(key).or_default().push(Raw { head, bytes: bytes.clone(), left: n > 0 });
+            }
         }
     }
     let mut found = Found::default();
@@ -175,15 +170,14 @@ pub fn found(log: &Log) -> Result<Found> {
             Err(_) if named.is_none() => continue,
             Err(e) => return Err(e),
         };
-        records.retain(|record| record.sequence > retired);
-        records.sort_unstable_by_key(|record| record.sequence);
+        records.retain(|raw| raw.head.sequence.get() > retired);
+        records.sort_unstable_by_key(|raw| raw.head.sequence.get());
         if records.is_empty() {
             continue;
         }
         match named {
             Some((_, dev, identity)) if identity.kind == FileKind::Directory => {
-                let read = |r: &Record| NameRecord::decode(r.sequence, r.mtime, &r.bytes);
-                let records = records.iter().map(read).collect::<Option<_>>();
+                let records = records.iter().map(Raw::names).collect::<Option<_>>();
                 let records = records.ok_or_else(|| RunLogError::Names {
                     pool: log.nvm.name().into(),
                     directory: identity.path.display().to_string(),
@@ -192,11 +186,39 @@ pub fn found(log: &Log) -> Result<Found> {
             }
             named => {
                 let (identity, dev) = named.map_or((None, 0), |(_, dev, identity)| (Some(identity), dev));
+                let records = records.into_iter().map(Raw::of_a_file).collect();
                 found.files.push(FoundFile { slot, incarnation, identity, dev, records });
             }
         }
     }
     Ok(found)
+}
+
+/// A record as it lies in a lane, for one of its slots.
+struct Raw {
+    head: RecordHead,
+    bytes: Vec<u8>,
+    /// For the directory that a file has left.
+    left: bool,
+}
+
+impl Raw {
+    fn names(&self) -> Option<NameRecord> {
+        let ctime = if self.left { self.head.base_mtime } else { self.head.mtime };
+        NameRecord::decode(self.head.sequence.get(), ctime.get(), &self.bytes, self.left)
+    }
+
+    fn of_a_file(self) -> Record {
+        let Self { head, bytes, .. } = self;
+        Record {
+            sequence: head.sequence.get(),
+            offset: head.offset.get(),
+            bytes,
+            mtime: head.mtime.get(),
+            base_mtime: head.base_mtime.get(),
+            base_size: head.base_size.get(),
+        }
+    }
 }
 
 impl Log {
@@ -241,20 +263,24 @@ pub fn recover(log: &Log) -> Result<Recovered> {
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, most);
     let Found { mut files, dirs } = found(log)?;
     let mut recovered = Recovered::default();
+    let inodes = dirs.iter().flat_map(|dir| dir.records.iter().map(|record| record.ino).chain([dir.identity.ino]));
     // Of all directories before anything is changed in one.
-    let mut elsewhere = Elsewhere::new(dirs.iter().map(|dir| &dir.identity));
-    let plans: Vec<_> =
-        dirs.iter().map(|dir| names::plan(log, &mut elsewhere, dir, same_boot)).collect::<Result<_>>()?;
-    for (dir, plan) in dirs.iter().zip(plans) {
-        let (told, done) = names::bring(log, dir, plan, &mut files)?;
+    let mut elsewhere = Elsewhere::new(inodes);
+    let mut plans = Vec::new();
+    for dir in &dirs {
+        plans.push((dir, names::plan(log, &mut elsewhere, dir, same_boot)?));
+    }
+    for group in names::groups(plans) {
+        let slots: Vec<&FoundDir> = group.iter().map(|(dir, _)| *dir).collect();
+        let (told, done) = names::bring(log, &mut elsewhere, group, &mut files)?;
         if !told.iter().any(|(_, outcome)| matches!(outcome, Outcome::Unreachable(_))) {
-            // Its files first: it knows still that they stand there.
+            // Their files first: it is known still that they stand there.
             done.iter().try_for_each(|file| log.retire(file))?;
-            log.retire_dir(dir)?;
+            slots.into_iter().try_for_each(|dir| log.retire_dir(dir))?;
         }
         recovered.files.extend(told);
     }
-    let mut elsewhere = Elsewhere::new(files.iter().filter_map(|file| file.identity.as_ref()));
+    let mut elsewhere = Elsewhere::new(files.iter().filter_map(|file| file.identity.as_ref()).map(|known| known.ino));
     for file in files {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
         let outcome = match &file.identity {

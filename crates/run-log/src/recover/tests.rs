@@ -1,8 +1,10 @@
 //! Names brought into a real directory, and recoveries that were cut.
 
 use crate::name_record::{Change, Names};
-use crate::recover::Outcome;
-use crate::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Subject, Written};
+use crate::recover::elsewhere::Elsewhere;
+use crate::recover::names::{self, Plan};
+use crate::recover::{Found, Outcome};
+use crate::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Side, Subject, Written};
 use ondol_medium::{Nvm, Pool, PoolSpec};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,16 +16,18 @@ use std::path::Path;
 /// A device that the directory is not on: the page cache is another one.
 const DEV: u64 = 1;
 
-/// A directory that the kernel has not kept what the log has of: its ctime is long before the log's.
+/// A directory that the kernel has not kept what the log has of, and one in it, `sub`: their ctimes are long before the log's.
 struct Lost<'d> {
     dir: &'d Path,
     client: Client,
-    clock: Cell<u64>,
+    clocks: [Cell<u64>; 2],
 }
 
 struct OneChange<'l> {
     lost: &'l Lost<'l>,
     names: Names,
+    there: usize,
+    left: Option<usize>,
     subject: Subject,
     replaced: Option<Subject>,
 }
@@ -35,9 +39,9 @@ struct OneCall {
     size: Cell<u64>,
 }
 
-fn later(lost: &Lost<'_>) -> u64 {
-    lost.clock.set(lost.clock.get() + 1);
-    lost.clock.get()
+/// Which directory a path is in, and the name.
+fn split(path: &str) -> (usize, &str) {
+    path.strip_prefix("sub/").map_or((0, path), |name| (1, name))
 }
 
 impl NameCall for OneChange<'_> {
@@ -51,8 +55,8 @@ impl NameCall for OneChange<'_> {
         &self.names
     }
 
-    fn look(&self) -> Result<Look, ()> {
-        Ok(self.lost.look())
+    fn look(&self, side: Side) -> Result<Look, ()> {
+        Ok(self.lost.look(if side == Side::Left { self.left.unwrap() } else { self.there }))
     }
 
     fn subject(&self, done: bool) -> Option<Subject> {
@@ -60,12 +64,19 @@ impl NameCall for OneChange<'_> {
         Some(Subject { look: Look { ctime, ..self.subject.look }, ..self.subject.clone() })
     }
 
+    fn hold(&self) -> bool {
+        true
+    }
+
     fn replaced(&self) -> Option<Subject> {
         self.replaced.clone()
     }
 
     fn run(&self) -> Result<(), ()> {
-        later(self.lost);
+        for dir in [self.there].into_iter().chain(self.left) {
+            let clock = &self.lost.clocks[dir];
+            clock.set(clock.get() + 1);
+        }
         Ok(())
     }
 }
@@ -126,24 +137,34 @@ impl<'d> Lost<'d> {
         let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
         // An hour from now.
         let clock = crate::client::wall_ns() + 3_600_000_000_000;
-        let lost = Self { dir, client: Client::new(log).unwrap(), clock: Cell::new(clock) };
-        let identity = Identity::of(File::open(dir).unwrap().as_fd(), dir.into());
-        let call = OneCall { look: lost.look(), identity, bytes: b"", size: Cell::new(0) };
-        let slot = lost.client.slot(&lost.look()).unwrap().unwrap();
-        assert_eq!(lost.client.sync(slot, &call), Ok(false));
+        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: [clock, clock + 1000].map(Cell::new) };
+        fs::create_dir(dir.join("sub")).unwrap();
+        for (which, path) in [dir.to_owned(), dir.join("sub")].into_iter().enumerate() {
+            let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
+            let call = OneCall { look: lost.look(which), identity, bytes: b"", size: Cell::new(0) };
+            let slot = lost.client.slot(&lost.look(which)).unwrap().unwrap();
+            assert_eq!(lost.client.sync(slot, &call), Ok(false));
+        }
         lost
     }
 
-    fn look(&self) -> Look {
-        let (now, kind) = (self.clock.get(), FileKind::Directory);
-        Look { dev: DEV, ino: 2, birth: 1, ctime: now, mtime: now, size: 0, kind }
+    fn look(&self, dir: usize) -> Look {
+        let (now, kind) = (self.clocks[dir].get(), FileKind::Directory);
+        Look { dev: DEV, ino: 2 + dir as u64, birth: 1, ctime: now, mtime: now, size: 0, kind }
+    }
+
+    fn slot(&self, dir: usize) -> (u32, u64) {
+        self.client.trusted(&self.look(dir)).unwrap().unwrap()
     }
 
     fn change(&self, change: Change, old: &str, name: &str, subject: &Subject, replaced: Option<Subject>) {
+        let ((there, name), (from, old)) = (split(name), split(old));
+        let left = (change == Change::Rename && from != there).then_some(from);
+        let change = if left.is_some() { Change::Arrive } else { change };
         let names = Names { change, name: name.into(), old: old.into() };
-        let slot = self.client.trusted(&self.look()).unwrap().unwrap();
-        let call = OneChange { lost: self, names, subject: subject.clone(), replaced };
-        assert_eq!(self.client.change_names(slot, &call), Ok(Written::Done(())), "{name}");
+        let call = OneChange { lost: self, names, there, left, subject: subject.clone(), replaced };
+        let done = self.client.change_names(self.slot(there), left.map(|left| self.slot(left)), &call);
+        assert_eq!(done, Ok(Written::Done(())), "{name}");
     }
 
     /// A file that the kernel has not kept, with these bytes.
@@ -163,6 +184,17 @@ impl<'d> Lost<'d> {
         Subject { look: call.look().unwrap(), ..subject }
     }
 
+    /// A file that is there, and trusted: nothing was written to it.
+    fn trust(&self, name: &str) -> Subject {
+        let path = self.dir.join(name);
+        let file = Subject { look: Look { dev: DEV, ..self.real(name).look }, ..self.real(name) };
+        let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
+        let call = OneCall { look: file.look, identity, bytes: b"", size: Cell::new(file.look.size) };
+        let slot = self.client.slot(&file.look).unwrap().unwrap();
+        assert_eq!(self.client.sync(slot, &call), Ok(false));
+        file
+    }
+
     /// What is there on the disk.
     fn real(&self, name: &str) -> Subject {
         let dir = File::open(self.dir).unwrap();
@@ -171,14 +203,24 @@ impl<'d> Lost<'d> {
 
     /// Recovery, of the log as it is now, which stays so.
     fn recover(&self, begun: bool) -> Vec<Outcome> {
+        self.recover_but(begun, &[])
+    }
+
+    /// As [`Lost::recover`], if one that was cut had retired these directories.
+    fn recover_but(&self, begun: bool, retired: &[usize]) -> Vec<Outcome> {
         let log = &self.client.log;
         self.client.persist().unwrap();
         let copy = Nvm::from_bytes(&log.nvm.to_bytes().unwrap()).unwrap();
         let log = Log::join(copy).unwrap();
         if begun {
-            let found = crate::found(&log).unwrap();
-            let dir = &found.dirs[0];
-            log.slot(dir.slot).begin_names(dir.incarnation, dir.records[0].sequence - 1).unwrap();
+            for dir in &crate::found(&log).unwrap().dirs {
+                log.slot(dir.slot).begin_names(dir.incarnation, dir.records[0].sequence - 1).unwrap();
+            }
+        }
+        for dir in &crate::found(&log).unwrap().dirs {
+            if retired.iter().any(|retired| self.slot(*retired).0 == dir.slot) {
+                log.retire_dir(dir).unwrap();
+            }
         }
         let recovered = crate::recover(&log).unwrap();
         assert!(recovered.is_complete() && crate::found(&log).unwrap().is_empty(), "{recovered:?}");
@@ -186,8 +228,16 @@ impl<'d> Lost<'d> {
     }
 
     fn contents(&self) -> BTreeMap<String, Vec<u8>> {
-        let entries = fs::read_dir(self.dir).unwrap().map(|entry| entry.unwrap());
-        entries.map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap())).collect()
+        let mut contents = BTreeMap::new();
+        for (dir, before) in [(self.dir.to_owned(), ""), (self.dir.join("sub"), "sub/")] {
+            for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
+                let name = entry.file_name().into_string().unwrap();
+                if name != "sub" {
+                    contents.insert(format!("{before}{name}"), fs::read(entry.path()).unwrap());
+                }
+            }
+        }
+        contents
     }
 }
 
@@ -237,7 +287,7 @@ fn recovery_of_names_may_be_cut_and_repeated() {
     lost.recover(true);
     assert_eq!((lost.contents(), ["old", "twin-1", "void"].map(made)), (after.clone(), before));
     // By name: gone, old, short, tmp, twin-1, twin-2, void.
-    let own = |n: u32| dir.path().join(format!(".ondol-{}-{}-{n}", lost.client.log.epoch(), lost.slot()));
+    let own = |n: u32| dir.path().join(format!(".ondol-{}-{}-{n}", lost.client.log.epoch(), lost.slot(0).0));
     for (name, n) in [("twin-1", 4), ("void", 6)] {
         fs::rename(dir.path().join(name), own(n)).unwrap();
         lost.recover(true);
@@ -255,7 +305,7 @@ fn names_that_are_taken_between_two_recoveries_stay_taken() {
     let (lost, mut after) = changed(dir.path());
     lost.recover(true);
     // By name: gone, old, short, tmp, twin-1, twin-2, void.
-    let own = dir.path().join(format!(".ondol-{}-{}-6", lost.client.log.epoch(), lost.slot()));
+    let own = dir.path().join(format!(".ondol-{}-{}-6", lost.client.log.epoch(), lost.slot(0).0));
     fs::rename(dir.path().join("void"), own).unwrap();
     fs::write(dir.path().join("void"), "theirs").unwrap();
     lost.recover(true);
@@ -271,12 +321,7 @@ fn no_file_loses_its_last_name() {
         fs::write(dir.path().join(name), name).unwrap();
     }
     let lost = Lost::new(dir.path());
-    // It is trusted: nothing was written to it.
-    let one = Subject { look: Look { dev: DEV, ..lost.real("one").look }, ..lost.real("one") };
-    let identity = Identity::of(File::open(dir.path().join("one")).unwrap().as_fd(), dir.path().join("one"));
-    let call = OneCall { look: one.look, identity, bytes: b"", size: Cell::new(one.look.size) };
-    let slot = lost.client.slot(&one.look).unwrap().unwrap();
-    assert_eq!(lost.client.sync(slot, &call), Ok(false));
+    let one = lost.trust("one");
     lost.change(Change::Rename, "one", "three", &one, None);
     fs::write(dir.path().join("three"), "theirs").unwrap();
     lost.recover(false);
@@ -309,8 +354,89 @@ fn names_that_others_have_taken_stay_theirs() {
     assert_eq!(found, after);
 }
 
-impl Lost<'_> {
-    fn slot(&self) -> u32 {
-        self.client.trusted(&self.look()).unwrap().unwrap().0
+/// A maildir: files are made in one directory and moved to the other, by a rename or by a link and the removal of the first name; one is moved back, one there and removed.
+fn moved(dir: &Path) -> (Lost<'_>, BTreeMap<String, Vec<u8>>) {
+    for name in ["kept", "old"] {
+        fs::write(dir.join(name), name).unwrap();
     }
+    let lost = Lost::new(dir);
+    fs::write(dir.join("sub/over"), "over").unwrap();
+    let one = lost.born("one", 80, b"first");
+    lost.change(Change::Rename, "one", "sub/one", &one, None);
+    let two = lost.born("two", 81, b"second");
+    lost.change(Change::Link, "", "sub/two", &two, None);
+    lost.change(Change::Remove, "", "two", &Subject { links: 2, ..seen(&two, 1) }, None);
+    let old = lost.trust("old");
+    lost.change(Change::Rename, "old", "sub/over", &old, Some(lost.real("sub/over")));
+    let back = lost.born("sub/back", 82, b"third");
+    lost.change(Change::Rename, "sub/back", "back", &back, None);
+    let gone = lost.born("gone", 83, b"fourth");
+    lost.change(Change::Rename, "gone", "sub/gone", &gone, None);
+    lost.change(Change::Remove, "", "sub/gone", &seen(&gone, 1), None);
+    let after = [("back", "third"), ("kept", "kept"), ("sub/one", "first"), ("sub/over", "old"), ("sub/two", "second")];
+    let after = after.map(|(name, bytes)| (name.to_owned(), bytes.as_bytes().to_vec()));
+    (lost, BTreeMap::from(after))
+}
+
+/// A file whose ctime has changed so many times.
+fn seen(file: &Subject, times: u64) -> Subject {
+    Subject { look: Look { ctime: file.look.ctime + times, ..file.look }, ..file.clone() }
+}
+
+#[test]
+fn files_that_were_moved_to_another_directory_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lost, after) = moved(dir.path());
+    let ino = fs::metadata(dir.path().join("old")).unwrap().ino();
+    lost.recover(false);
+    assert_eq!(lost.contents(), after);
+    let links = after.keys().map(|name| fs::metadata(dir.path().join(name)).unwrap().nlink());
+    assert_eq!(links.collect::<Vec<_>>(), [1; 5]);
+    assert_eq!(fs::metadata(dir.path().join("sub/over")).unwrap().ino(), ino);
+}
+
+/// Whether it had done with one of the directories or with none, recovery comes to the same.
+#[test]
+fn recovery_of_moves_may_be_cut_and_repeated() {
+    for retired in [&[][..], &[0], &[1]] {
+        let dir = tempfile::tempdir().unwrap();
+        let (lost, after) = moved(dir.path());
+        lost.recover(true);
+        assert_eq!(lost.contents(), after);
+        lost.recover_but(true, retired);
+        assert_eq!(lost.contents(), after, "{retired:?}");
+        // Somebody moves a file back by himself, and recovery is repeated: it has no other name.
+        fs::rename(dir.path().join("sub/over"), dir.path().join("old")).unwrap();
+        lost.recover_but(true, retired);
+        let mut now = lost.contents();
+        let kept = now.remove("old").or_else(|| now.remove("sub/over"));
+        assert_eq!(kept.as_deref(), Some(&b"old"[..]), "{retired:?}");
+    }
+}
+
+/// One of two directories is not to be found: nothing is done to the other, and all that they share stays in the log.
+#[test]
+fn directories_that_share_files_wait_for_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let (lost, _) = moved(dir.path());
+    let (log, before) = (&lost.client.log, lost.contents());
+    let Found { dirs, mut files } = crate::found(log).unwrap();
+    let mut elsewhere = Elsewhere::new([].into_iter());
+    let plans = dirs.iter().map(|dir| {
+        let plan = if dir.slot == lost.slot(0).0 {
+            names::plan(log, &mut elsewhere, dir, false).unwrap()
+        } else {
+            Plan::Unreachable("away".into())
+        };
+        assert!(matches!(plan, Plan::Names { .. } | Plan::Unreachable(_)), "{plan:?}");
+        (dir, plan)
+    });
+    let mut groups = names::groups(plans);
+    assert_eq!(groups.len(), 1);
+    let mut elsewhere = Elsewhere::new([].into_iter());
+    let (told, done) = names::bring(log, &mut elsewhere, groups.remove(0), &mut files).unwrap();
+    // Two directories, and the three files that were made and are there.
+    assert_eq!((told.len(), files.len(), done.len()), (5, 0, 0), "{told:?}");
+    assert!(told.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unreachable(why) if why == "away")));
+    assert_eq!(lost.contents(), before);
 }

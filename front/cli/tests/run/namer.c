@@ -113,7 +113,7 @@ int main(int argc, char **argv) {
     for (;;) {
         int name = rand() % NAMES, other = rand() % NAMES, kind = rand() % 100, raw = rand() % 10 == 0 && !odd;
         int file = bound[name];
-        if (rand() % 5) other = name / HALF * HALF + other % HALF;
+        if (rand() % 2) other = name / HALF * HALF + other % HALF;
         if (file < 0) {
             file = create(name);
             if (kind < 60) append(file, 1 + rand() % 4);
@@ -130,7 +130,11 @@ int main(int argc, char **argv) {
         } else if (kind < 92) {
             if (name != other && bound[other] != file) change('R', name, other, raw);
         } else if (kind < 96) {
-            if (bound[other] < 0) change('L', name, other, raw);
+            if (bound[other] < 0) {
+                change('L', name, other, raw);
+                /* As a maildir gets its letters. */
+                if (rand() % 2) change('U', name, name, raw);
+            }
         } else {
             usleep(rand() % 3000);
         }

@@ -21,7 +21,7 @@ fn dir(name: u32) -> usize {
     usize::from(name >= HALF)
 }
 
-/// What is known of one process's names and files. Each directory is looked at by itself: nothing says that two are as they were at one time.
+/// What is known of one process's names and files. Nothing says that two directories are as they were at one time, but that a file that was moved is in one of them, and none is in neither.
 #[derive(Default)]
 struct Model {
     changes: [Vec<Change>; 2],
@@ -33,6 +33,11 @@ struct Model {
     acked: [usize; 2],
     /// Records written to each file, and those that are there for sure.
     records: BTreeMap<u32, (usize, usize)>,
+    /// Moves from one directory to the other, as a number of changes in each.
+    moves: Vec<[usize; 2]>,
+    /// When a file was made, and when it lost its last name: the directory, and a number of changes there.
+    born: BTreeMap<u32, (usize, usize)>,
+    died: BTreeMap<u32, (usize, usize)>,
 }
 
 impl Model {
@@ -52,8 +57,14 @@ impl Model {
         let (Change::Create(name, _) | Change::Remove(name) | Change::Rename(name, _)) = change;
         let changes = &mut self.changes[dir(name)];
         changes.push(change);
-        self.newest.entry(file).or_default()[dir(name)] = changes.len();
+        let step = (dir(name), changes.len());
+        self.newest.entry(file).or_default()[step.0] = step.1;
+        let before: Vec<u32> = self.bound.values().copied().collect();
         Self::apply(&mut self.bound, change);
+        self.born.entry(file).or_insert(step);
+        for lost in before.into_iter().filter(|id| !self.bound.values().any(|bound| bound == id)) {
+            self.died.insert(lost, step);
+        }
     }
 
     fn line(&mut self, kind: &str, numbers: &[u32]) {
@@ -62,9 +73,11 @@ impl Model {
             ("U", [name]) => self.change(self.bound[name], Change::Remove(*name)),
             ("R", [old, new]) if dir(*old) == dir(*new) => self.change(self.bound[old], Change::Rename(*old, *new)),
             ("R", [old, new]) => {
+                // First where it comes to: it is never without a name.
                 let file = self.bound[old];
-                self.change(file, Change::Remove(*old));
                 self.change(file, Change::Create(*new, file));
+                self.change(file, Change::Remove(*old));
+                self.moves.push([0, 1].map(|dir| self.changes[dir].len()));
             }
             ("L", [old, new]) => self.change(self.bound[old], Change::Create(*new, self.bound[old])),
             ("W", [id, _]) => self.records.entry(*id).or_default().0 += 1,
@@ -93,23 +106,21 @@ impl Model {
             && rest.iter().zip(&all[sure.len()..]).all(|(found, wrote)| found == wrote || *found == 0)
     }
 
-    /// The names of a directory stand for what they stood for after some number of changes, all that were acknowledged among them.
-    fn check(&self, dir: usize, found: &BTreeMap<u32, Vec<u8>>) -> Option<String> {
+    /// The names of a directory stand for what they stood for after some number of changes, all that were acknowledged among them: which numbers those may be, and which files the names are then.
+    fn done(&self, dir: usize, found: &BTreeMap<u32, Vec<u8>>) -> Result<Vec<(usize, Vec<u32>)>, String> {
         let (changes, acked) = (&self.changes[dir], self.acked[dir]);
-        let mut bound = BTreeMap::new();
+        let (mut bound, mut fitting) = (BTreeMap::new(), Vec::new());
         let mut nearest = String::new();
         for done in 0..=changes.len() {
             if done > 0 {
                 Self::apply(&mut bound, changes[done - 1]);
             }
-            if done < acked {
+            if done < acked || !bound.keys().eq(found.keys()) {
                 continue;
             }
-            let names = bound.keys().eq(found.keys());
-            let wrong = bound.iter().find(|(name, id)| found.get(name).is_some_and(|bytes| !self.fits(**id, bytes)));
-            match (names, wrong) {
-                (true, None) => return None,
-                (true, Some((name, id))) => {
+            match bound.iter().find(|(name, id)| !self.fits(**id, &found[*name])) {
+                None => fitting.push((done, bound.values().copied().collect())),
+                Some((name, id)) => {
                     let (records, found) = (self.records.get(id), &found[name]);
                     nearest = format!(
                         "after {done} changes name {name} is file {id}, (written, acknowledged) {records:?}, found {} bytes, {:?}",
@@ -117,13 +128,34 @@ impl Model {
                         String::from_utf8_lossy(&found[..found.len().min(RECORD)])
                     );
                 }
-                (false, _) => {}
             }
+        }
+        if !fitting.is_empty() {
+            return Ok(fitting);
         }
         let names: Vec<_> = found.keys().collect();
         let all = changes.len();
         let last = &changes[acked.saturating_sub(3)..(acked + 6).min(all)];
-        Some(format!("{names:?} of {acked} to {all} changes, about {last:?}; {nearest}"))
+        Err(format!("directory {dir}: {names:?} of {acked} to {all} changes, about {last:?}; {nearest}"))
+    }
+
+    /// Both directories, each by itself and together.
+    fn check(&self, found: &[BTreeMap<u32, Vec<u8>>; 2]) -> Option<String> {
+        let done = [0, 1].map(|dir| self.done(dir, &found[dir]));
+        let [Ok(first), Ok(second)] = &done else { return done.into_iter().find_map(Result::err) };
+        let fits = |((one, here), (two, there)): &(&(usize, Vec<u32>), &(usize, Vec<u32>))| {
+            let done = [*one, *two];
+            let has = |step: &(usize, usize)| step.1 <= done[step.0];
+            let lost = |(id, born): (&u32, &(usize, usize))| {
+                has(born) && !here.contains(id) && !there.contains(id) && !self.died.get(id).is_some_and(has)
+            };
+            self.moves.iter().all(|moved| (moved[0] <= done[0]) == (moved[1] <= done[1])) && !self.born.iter().any(lost)
+        };
+        let mut pairs = first.iter().flat_map(|one| second.iter().map(move |two| (one, two)));
+        let numbers = |done: &[(usize, Vec<u32>)]| done.iter().map(|(done, _)| *done).collect::<Vec<_>>();
+        let (one, two) = (numbers(first), numbers(second));
+        (!pairs.any(|pair| fits(&pair)))
+            .then(|| format!("after {one:?} and {two:?} changes a file is moved in one directory alone, or lost"))
     }
 }
 
@@ -140,10 +172,10 @@ pub(crate) fn check(said: &str, dir: &Path) -> Vec<String> {
     let mut wrong = Vec::new();
     for (process, model) in models.iter().enumerate() {
         let own = format!("p{process}-");
-        for (n, dir) in [dir.to_owned(), dir.join("sub")].iter().enumerate() {
-            let mut found = BTreeMap::new();
+        let mut found = [BTreeMap::new(), BTreeMap::new()];
+        for (found, dir) in found.iter_mut().zip([dir.to_owned(), dir.join("sub")]) {
             // The second directory may not be there yet.
-            for entry in std::fs::read_dir(dir).into_iter().flatten() {
+            for entry in std::fs::read_dir(&dir).into_iter().flatten() {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 if let Some(number) = name.strip_prefix(&own).and_then(|number| number.parse().ok()) {
                     found.insert(number, std::fs::read(dir.join(&name)).unwrap());
@@ -151,8 +183,8 @@ pub(crate) fn check(said: &str, dir: &Path) -> Vec<String> {
                     wrong.push(format!("{name} is no name of the program's"));
                 }
             }
-            wrong.extend(model.check(n, &found).map(|what| format!("process {process}, directory {n}: {what}")));
         }
+        wrong.extend(model.check(&found).map(|what| format!("process {process}: {what}")));
     }
     wrong
 }

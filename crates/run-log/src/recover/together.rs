@@ -1,0 +1,415 @@
+//! Bringing names into directories together: each file that is to have a name has it before another one is taken from it.
+
+use crate::handle::Handle;
+use crate::look::{FileKind, Identity, Subject};
+use crate::name_record::{Change, NameRecord};
+use crate::recover::bring::{beside, has, write};
+use crate::recover::elsewhere::Elsewhere;
+use crate::recover::kept::{Touched, touched};
+use crate::recover::names::Told;
+use crate::recover::place::{For, Place};
+use crate::recover::{FoundDir, FoundFile, Outcome};
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// A directory that records are brought into.
+pub(super) struct Target<'d> {
+    pub(super) found: &'d FoundDir,
+    pub(super) dir: File,
+    pub(super) path: PathBuf,
+    /// The sequence behind which they are.
+    pub(super) behind: u64,
+    /// A recovery before this one may have made files already.
+    pub(super) begun: bool,
+}
+
+/// Directories whose records name the same files, on one file system.
+pub(super) struct Bringing<'r> {
+    pub(super) epoch: u64,
+    pub(super) dirs: &'r [&'r FoundDir],
+    pub(super) elsewhere: &'r mut Elsewhere,
+    pub(super) files: &'r mut Vec<FoundFile>,
+    pub(super) taken: Vec<FoundFile>,
+    pub(super) told: Told,
+}
+
+/// A name in one of the directories.
+struct Name<'t> {
+    target: &'t Target<'t>,
+    name: Vec<u8>,
+    /// The name that recovery gives first.
+    by: String,
+    touched: Touched,
+}
+
+/// What is known while names are given.
+struct Work<'t> {
+    names: &'t [Name<'t>],
+    /// Files that have lost their last name.
+    dead: BTreeSet<&'t [u8]>,
+    /// Files that the records made and the kernel has not kept, by handle.
+    births: BTreeMap<&'t [u8], &'t NameRecord>,
+    /// Those that are made again: the handle that each has now, and a name of it.
+    made: BTreeMap<Vec<u8>, (Handle, &'t Target<'t>, Vec<u8>)>,
+    /// Names that somebody else has taken since, and for which of those files.
+    taken: Vec<(PathBuf, Handle)>,
+}
+
+fn c_name(name: &[u8]) -> io::Result<CString> {
+    Ok(CString::new(name)?)
+}
+
+impl Target<'_> {
+    /// What a name stands for on the disk.
+    fn at(&self, name: &[u8]) -> io::Result<Option<Handle>> {
+        match Handle::at(self.dir.as_fd(), &c_name(name)?) {
+            Ok(handle) => Ok(Some(handle)),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn open(&self, name: &[u8], flags: OFlags) -> io::Result<File> {
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(rustix::fs::openat(&self.dir, &*c_name(name)?, flags, Mode::empty())?.into())
+    }
+
+    /// Gives a file one more name.
+    fn link(&self, file: &File, name: &str) -> io::Result<()> {
+        let from = format!("/proc/self/fd/{}", file.as_raw_fd());
+        Ok(rustix::fs::linkat(rustix::fs::CWD, from, &self.dir, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    fn unlink(&self, name: &[u8]) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.dir, &*c_name(name)?, AtFlags::empty())?)
+    }
+}
+
+impl Name<'_> {
+    fn path(&self) -> PathBuf {
+        self.target.path.join(OsStr::from_bytes(&self.name))
+    }
+
+    /// What it stands for on the disk.
+    fn now(&self) -> io::Result<Option<Handle>> {
+        self.target.at(&self.name)
+    }
+
+    /// What recovery's own name stands for.
+    fn ours(&self) -> io::Result<Option<Handle>> {
+        self.target.at(self.by.as_bytes())
+    }
+}
+
+impl Work<'_> {
+    /// A file has a name that it is to have, or is about to; or is to have none.
+    fn placed(&self, handle: &Handle) -> io::Result<bool> {
+        let mut wanted = self.names.iter().filter(|name| name.touched.now.as_ref() == Some(handle)).peekable();
+        if wanted.peek().is_none() {
+            return Ok(true);
+        }
+        for name in wanted {
+            if name.ours()?.as_ref() == Some(handle) || name.now()?.as_ref() == Some(handle) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Gives files the names that they are to have, and takes those away that are to be gone. No name is taken from a file that is to have one and has it not, and a last one only where a record says so. Answers how many in each directory.
+    fn place(&self, ready: &[&Name<'_>]) -> io::Result<BTreeMap<PathBuf, u64>> {
+        let mut changed = BTreeMap::<_, u64>::new();
+        let mut count = |name: &Name<'_>| *changed.entry(name.target.path.clone()).or_default() += 1;
+        for name in ready {
+            if name.now()?.map_or(Ok(true), |old| self.placed(&old))? {
+                let dir = &name.target.dir;
+                rustix::fs::renameat(dir, &name.by, dir, &*c_name(&name.name)?)?;
+            }
+            count(name);
+        }
+        for name in self.names.iter().filter(|name| name.touched.now.is_none()) {
+            let Some(before) = name.touched.before.as_ref() else { continue };
+            if name.now()?.as_ref() != Some(before) || !self.placed(before)? {
+                continue;
+            }
+            let links = Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?)?.links;
+            if links > 1 || self.dead.contains(&*before.bytes) {
+                name.target.unlink(&name.name)?;
+                count(name);
+            }
+        }
+        Ok(changed)
+    }
+}
+
+impl Bringing<'_> {
+    fn fsid(&self) -> u64 {
+        self.dirs.first().map_or(0, |dir| dir.identity.fsid)
+    }
+
+    /// Takes a file with live records.
+    fn take(&mut self, handle: &Handle) -> Option<&FoundFile> {
+        let fsid = self.fsid();
+        let is_it = |file: &FoundFile| {
+            file.identity.as_ref().is_some_and(|identity| identity.fsid == fsid && identity.handle == *handle)
+        };
+        let found = self.files.iter().position(is_it)?;
+        self.taken.push(self.files.remove(found));
+        self.taken.last()
+    }
+
+    /// Nobody wants the records of files that have lost their last name.
+    pub(super) fn removed(&mut self) {
+        for gone in self.dirs.iter().flat_map(|dir| &dir.records).filter_map(NameRecord::dead) {
+            if let Some(path) = self.take(gone).and_then(|file| file.identity.as_ref()).map(|id| id.path.clone()) {
+                self.told.push((path, Outcome::Gone));
+            }
+        }
+    }
+
+    /// Brings the records in that the kernel has not kept. First every file has a name of recovery's own, so that none is without one at any time; then these become the names that are wanted. Directories that somebody else has
+    /// changed stay as they are: what was born there, or came there, and is not to be found goes beside its name.
+    pub(super) fn names(&mut self, targets: &[Target<'_>], others: &[(&FoundDir, PathBuf)]) -> io::Result<()> {
+        let names: Vec<Name<'_>> = targets.iter().flat_map(|target| wanted(target, self.epoch)).collect();
+        let births = targets.iter().flat_map(Target::births).chain(self.lost(others));
+        let births = births.map(|record| (&*record.handle.bytes, record)).collect();
+        let dead = self.dirs.iter().flat_map(|dir| &dir.records).filter_map(NameRecord::dead);
+        let dead = dead.map(|handle| &*handle.bytes).collect();
+        let mut work = Work { names: &names, dead, births, made: BTreeMap::new(), taken: Vec::new() };
+        let mut ready = Vec::new();
+        for name in &names {
+            let Some(handle) = &name.touched.now else { continue };
+            match self.prepare(&mut work, name, handle) {
+                Ok(true) => ready.push(name),
+                Ok(false) => {}
+                Err(e) => {
+                    // Its bytes stay in the log.
+                    self.take(handle);
+                    let why = format!("the name cannot be given: {e}");
+                    self.told.push((name.path(), Outcome::Unreachable(why)));
+                }
+            }
+        }
+        for (dir, path) in others {
+            let records: Vec<_> = dir.records.iter().collect();
+            for (name, touched) in touched(&records) {
+                let born = touched.now.filter(|handle| work.births.contains_key(&*handle.bytes));
+                work.taken.extend(born.map(|handle| (path.join(OsStr::from_bytes(&name)), handle)));
+            }
+        }
+        for (path, handle) in std::mem::take(&mut work.taken) {
+            // It may have another name still.
+            if !work.made.contains_key(&handle.bytes) {
+                self.aside(&path, &handle)?;
+            }
+        }
+        // A cut finds each of them complete.
+        targets.iter().try_for_each(|target| target.dir.sync_all())?;
+        if self.told.iter().any(|(_, outcome)| matches!(outcome, Outcome::Unreachable(_))) {
+            // Names that are taken away might be the last ones of what could not be given its own.
+            return Ok(());
+        }
+        let mut changed = work.place(&ready)?;
+        targets.iter().try_for_each(|target| target.dir.sync_all())?;
+        for path in targets.iter().map(|target| &target.path) {
+            self.told.push((path.clone(), Outcome::Named(changed.remove(path).unwrap_or(0))));
+        }
+        Ok(())
+    }
+
+    /// Files that were made in directories that somebody else has changed since, and are not to be found.
+    fn lost<'d>(&mut self, others: &[(&'d FoundDir, PathBuf)]) -> Vec<&'d NameRecord> {
+        let mut lost = Vec::new();
+        for record in others.iter().flat_map(|(dir, _)| &dir.records).filter(|record| record.is_birth()) {
+            if matches!(self.find(&record.handle), Place::Gone) {
+                lost.push(record);
+            }
+        }
+        lost
+    }
+
+    /// Looks for a file that records name, all over its file system.
+    fn find(&mut self, handle: &Handle) -> Place {
+        let records = self.dirs.iter().flat_map(|dir| dir.records.iter().map(move |record| (dir, record)));
+        let Some((dir, record)) = records.into_iter().find(|(_, record)| record.handle == *handle) else {
+            return Place::Unknown("no record names it".into());
+        };
+        let names = &record.names;
+        let name = if names.change == Change::Rename { &names.old } else { &names.name };
+        let path = dir.identity.path.join(OsStr::from_bytes(name));
+        let (fsid, ino, handle) = (dir.identity.fsid, record.ino, handle.clone());
+        self.elsewhere.find(&Identity { fsid, ino, kind: FileKind::File, handle, path }, For::Sync)
+    }
+
+    /// Sees to it that the file that a name is to stand for has the name `by`; false if the name stands for it already, or is somebody else's by now.
+    fn prepare<'t>(&mut self, work: &mut Work<'t>, name: &'t Name<'t>, handle: &Handle) -> io::Result<bool> {
+        if let Some(record) = work.births.get(&*handle.bytes).copied() {
+            return self.prepare_born(work, name, handle, record);
+        }
+        let current = name.now()?;
+        if current.as_ref() == Some(handle) {
+            return Ok(false);
+        }
+        let linked = name.target.begun && name.ours()?.as_ref() == Some(handle);
+        if current != name.touched.before {
+            // Somebody else's by now.
+            if linked {
+                name.target.unlink(name.by.as_bytes())?;
+            }
+            return Ok(false);
+        }
+        if linked {
+            return Ok(true);
+        }
+        let file = self.existing(work, name, handle)?;
+        name.target.link(&file, &name.by).map(|()| true)
+    }
+
+    /// As [`Bringing::prepare`], for a file that the kernel has not kept: whatever stands for it has another handle.
+    fn prepare_born<'t>(
+        &mut self,
+        work: &mut Work<'t>,
+        name: &'t Name<'t>,
+        handle: &Handle,
+        record: &NameRecord,
+    ) -> io::Result<bool> {
+        let (target, by) = (name.target, name.by.as_bytes());
+        let (current, ours) = (name.now()?, name.ours()?);
+        if current.as_ref() == Some(handle) {
+            return Ok(false);
+        }
+        let made = work.made.get(&handle.bytes).map(|(made, ..)| made.clone());
+        if made.is_some() && made == current {
+            return Ok(false);
+        }
+        if current != name.touched.before {
+            if target.begun && made.is_none() && ours.is_none() && self.is_made(target, &name.name, handle)? {
+                self.was_made(work, name, handle, &name.name)?;
+                return Ok(false);
+            }
+            // Somebody else's by now.
+            if target.begun && ours.is_some() {
+                target.unlink(by)?;
+            }
+            work.taken.push((name.path(), handle.clone()));
+            return Ok(false);
+        }
+        if ours.is_some() && made == ours {
+            return Ok(true);
+        }
+        if ours.is_some() && target.begun && made.is_none() && self.is_made(target, by, handle)? {
+            self.was_made(work, name, handle, by)?;
+            return Ok(true);
+        }
+        let Some((_, there, at)) = work.made.get(&handle.bytes) else {
+            let (file, outcome) = self.make(&target.dir, handle, record)?;
+            target.link(&file, &name.by)?;
+            work.made.insert(handle.bytes.clone(), (Handle::of(file.as_fd())?, target, by.into()));
+            self.told.push((name.path(), outcome));
+            return Ok(true);
+        };
+        target.link(&there.open(at, OFlags::PATH)?, &name.by).map(|()| true)
+    }
+
+    /// A recovery that was cut has made the file that has the name `at`.
+    fn was_made<'t>(&mut self, work: &mut Work<'t>, name: &'t Name<'t>, handle: &Handle, at: &[u8]) -> io::Result<()> {
+        let pieces = self.take(handle).map_or_else(Vec::new, FoundFile::pieces);
+        let bytes = pieces.iter().map(|piece| piece.part.len() as u64).sum();
+        self.told.push((name.path(), Outcome::Made(bytes)));
+        if let Some(now) = name.target.at(at)? {
+            work.made.insert(handle.bytes.clone(), (now, name.target, at.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// A file that exists, by one of its names or its handle.
+    fn existing(&mut self, work: &Work<'_>, wanted: &Name<'_>, handle: &Handle) -> io::Result<File> {
+        let named = |name: &&Name<'_>| [&name.touched.before, &name.touched.now].contains(&&Some(handle.clone()));
+        for name in work.names.iter().filter(named) {
+            if name.now()?.as_ref() == Some(handle) {
+                return name.target.open(&name.name, OFlags::PATH);
+            }
+        }
+        match self.find(handle) {
+            Place::Here(file, _) => Ok(file),
+            Place::Gone => Err(io::Error::other(format!("what {} is to be is no more", wanted.path().display()))),
+            Place::Unknown(why) | Place::Hidden(why, _) => Err(io::Error::other(why)),
+        }
+    }
+
+    /// The file at a name is what a recovery that was cut has made for a handle.
+    fn is_made(&self, target: &Target<'_>, name: &[u8], handle: &Handle) -> io::Result<bool> {
+        let look = Subject::at(target.dir.as_fd(), &c_name(name)?)?.look;
+        let fsid = self.fsid();
+        let mut logged = self.files.iter().filter(|file| {
+            file.identity.as_ref().is_some_and(|identity| identity.fsid == fsid && identity.handle == *handle)
+        });
+        // Without records it was brought in, and they were retired.
+        let Some(logged) = logged.next() else { return Ok(look.kind == FileKind::File) };
+        let pieces = logged.pieces();
+        let end = pieces.iter().map(|piece| piece.offset + piece.part.len() as u64).max().unwrap_or(0);
+        let len = logged.lengths().map_or(end, |(_, len)| len);
+        if look.kind != FileKind::File || look.size != len {
+            return Ok(false);
+        }
+        match target.open(name, OFlags::RDONLY) {
+            Ok(file) => has(&file, logged, &pieces),
+            // It may have been made so that this user cannot read it.
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Makes a file again that the kernel has not kept; it has no name yet.
+    fn make(&mut self, dir: &File, handle: &Handle, record: &NameRecord) -> io::Result<(File, Outcome)> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(dir, ".", flags, Mode::RUSR | Mode::WUSR)?);
+        let now = file.metadata()?;
+        if (now.uid(), now.gid()) != (record.uid, record.gid) {
+            rustix::fs::fchown(&file, Some(Uid::from_raw(record.uid)), Some(Gid::from_raw(record.gid)))?;
+        }
+        file.set_permissions(std::fs::Permissions::from_mode(record.mode & 0o7777))?;
+        let bytes = match self.take(handle) {
+            Some(logged) => write(&file, logged, &logged.pieces())?,
+            None => file.sync_all().map(|()| 0)?,
+        };
+        Ok((file, Outcome::Made(bytes)))
+    }
+
+    /// A name is somebody else's by now: what was logged of the file goes beside it.
+    fn aside(&mut self, path: &Path, handle: &Handle) -> io::Result<()> {
+        let epoch = self.epoch;
+        let done = match self.take(handle) {
+            Some(logged) => beside(path, logged, &logged.pieces(), epoch)?,
+            None => return Ok(()),
+        };
+        self.told.push((path.into(), done));
+        Ok(())
+    }
+}
+
+impl Target<'_> {
+    /// Records that the kernel has not kept.
+    fn pending(&self) -> impl Iterator<Item = &NameRecord> {
+        self.found.records.iter().filter(|record| record.sequence > self.behind)
+    }
+
+    fn births(&self) -> impl Iterator<Item = &NameRecord> {
+        self.pending().filter(|record| record.is_birth())
+    }
+}
+
+/// The names that records touch which the kernel has not kept.
+fn wanted<'t>(target: &'t Target<'t>, epoch: u64) -> Vec<Name<'t>> {
+    let pending: Vec<_> = target.pending().collect();
+    let slot = target.found.slot;
+    let names = touched(&pending).into_iter().enumerate();
+    names.map(|(n, (name, touched))| Name { target, name, by: format!(".ondol-{epoch}-{slot}-{n}"), touched }).collect()
+}
