@@ -371,7 +371,7 @@ impl Nvm {
         Ok(())
     }
 
-    fn word(&self, op: &'static str, offset: u64) -> Result<&AtomicU64> {
+    pub(crate) fn word(&self, op: &'static str, offset: u64) -> Result<&AtomicU64> {
         let bytes = self.check(op, offset, 8)?;
         if !offset.is_multiple_of(8) {
             return Err(NvmError::Misaligned { name: self.name.clone(), offset });

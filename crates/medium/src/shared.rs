@@ -14,6 +14,14 @@ impl Nvm {
         self.put(offset, bytes)
     }
 
+    /// A word that processes share, as it is now. Such words lie in the processor's caches: this is counted as no read of the medium, and takes as long as it does.
+    ///
+    /// # Errors
+    /// As for [`Nvm::load_u64`].
+    pub fn shared_u64(&self, offset: u64) -> Result<u64> {
+        Ok(u64::from_le(self.word("read", offset)?.load(Acquire)))
+    }
+
     /// Stores a word in one step; who sees it sees what this thread has stored before.
     ///
     /// # Errors

@@ -3,8 +3,8 @@
 use crate::Log;
 use crate::call::{Call, Place, Written};
 use crate::error::Result;
-use crate::format::{RecordHead, slot};
-use crate::look::Look;
+use crate::format::{RecordHead, shared, slot};
+use crate::look::{FileKind, Look};
 use crate::own::Own;
 use crate::slot::{Enter, Slot};
 use ondol_env::{Env, System};
@@ -72,8 +72,12 @@ impl Client {
     /// The medium's failure.
     pub fn slot(&self, look: &Look) -> Result<Option<(u32, u64)>> {
         let me = self.me(std::process::id())?;
-        let table = self.log.shared(crate::format::shared::TABLE_LOCK);
-        let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(None) };
+        let table = self.log.shared(shared::TABLE_LOCK);
+        let Some(held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(None) };
+        if held.relieved {
+            // It may have given one, and not counted that.
+            self.log.count(shared::GIVEN)?;
+        }
         if let Some(found) = self.find(look)? {
             return Ok(Some(found));
         }
@@ -81,6 +85,8 @@ impl Client {
         for unused in [true, false] {
             for slot in self.probes(look) {
                 if (slot.is_unused()? || !unused) && slot.give(me, look)? {
+                    // Only now: whoever finds this count finds the slot.
+                    self.log.count(shared::GIVEN)?;
                     return Ok(Some((slot.index, slot.incarnation()?)));
                 }
             }
@@ -95,7 +101,26 @@ impl Client {
         (0..PROBES.min(slots)).map(move |n| self.log.slot(((hash + u64::from(n)) % u64::from(slots)) as u32))
     }
 
-    pub(crate) fn find(&self, look: &Look) -> Result<Option<(u32, u64)>> {
+    /// How often a file was given a slot, in this epoch: for as long as that is the same, a file without one has none. A write to it that finds another number afterwards came to a file that may be trusted by then, and is [`Client::unseen`].
+    pub fn given(&self) -> u64 {
+        // If the memory fails nothing is trusted anyway.
+        self.log.nvm.shared_u64(self.log.shared(shared::GIVEN)).unwrap_or_default()
+    }
+
+    /// A file without a slot was written to, and has one now: its next sync is real.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn unseen(&self, (index, incarnation): (u32, u64)) -> Result<()> {
+        let slot = self.log.slot(index);
+        if slot.incarnation()? == incarnation { slot.distrust() } else { Ok(()) }
+    }
+
+    /// The slot of a file, if it has one.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn find(&self, look: &Look) -> Result<Option<(u32, u64)>> {
         for slot in self.probes(look) {
             let incarnation = slot.incarnation()?;
             if incarnation != 0 && slot.key()? == [look.dev, look.ino, look.birth] {
@@ -111,7 +136,7 @@ impl Client {
     /// The medium's failure.
     pub fn is_logged(&self, look: &Look) -> Result<bool> {
         let me = self.me(std::process::id())?;
-        let table = self.log.shared(crate::format::shared::TABLE_LOCK);
+        let table = self.log.shared(shared::TABLE_LOCK);
         let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(true) };
         let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
         slot.map_or(Ok(false), |slot| Ok(slot.is_live()? || slot.is_trusted()?))
@@ -400,6 +425,9 @@ impl Client {
             slot.expect(&after)?;
             slot.set(slot::BASE_MTIME, after.mtime)?;
             slot.set(slot::BASE_SIZE, after.size)?;
+            if after.kind == FileKind::Directory {
+                self.log.count(shared::NAMES)?;
+            }
             slot.trust()
         };
         // Whatever fails here, the file is synced, and untrusted.

@@ -32,6 +32,10 @@ pub(crate) mod shared {
     pub(crate) const TABLE_LOCK: u64 = 1088;
     pub(crate) const DRAIN_LOCK: u64 = 1152;
     pub(crate) const TOKEN: u64 = 1216;
+    /// How often a file was given a slot.
+    pub(crate) const GIVEN: u64 = 1280;
+    /// How often a directory became trusted.
+    pub(crate) const NAMES: u64 = 1344;
 }
 
 /// Places of words in a lane's words.

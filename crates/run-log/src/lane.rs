@@ -23,7 +23,7 @@ impl Lane<'_> {
     }
 
     fn load(&self, word: u64) -> Result<u64> {
-        Ok(self.log.nvm.load_u64(self.words + word)?)
+        Ok(self.log.nvm.shared_u64(self.words + word)?)
     }
 
     /// The position of the first record that may be live.

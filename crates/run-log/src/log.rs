@@ -169,6 +169,11 @@ impl Log {
         Ok(self.nvm.share_add(self.shared(shared::TOKEN), 1)? & u64::from(u32::MAX))
     }
 
+    /// Counts one more in a shared word.
+    pub(crate) fn count(&self, word: u64) -> Result<()> {
+        Ok(self.nvm.share_add(self.shared(word), 1).map(drop)?)
+    }
+
     /// The next sequence number.
     pub(crate) fn sequence(&self) -> Result<u64> {
         Ok(self.nvm.share_add(self.shared(shared::SEQUENCE), 1)?)

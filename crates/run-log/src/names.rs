@@ -5,7 +5,7 @@
 use crate::call::Written;
 use crate::client::{Client, LONGEST_LOOK_NS};
 use crate::error::Result;
-use crate::format::{RecordHead, slot};
+use crate::format::{RecordHead, shared, slot};
 use crate::lock::Held;
 use crate::look::{FileKind, Identity, Look, Subject};
 use crate::name_record::{Change, Names};
@@ -114,13 +114,10 @@ impl Client {
         }
     }
 
-    /// Names in the directory in a slot are about to be changed past the log.
-    ///
-    /// # Errors
-    /// The medium's failure.
-    pub fn unlogged_names(&self, (index, incarnation): (u32, u64)) -> Result<()> {
-        let slot = self.log.slot(index);
-        if slot.incarnation()? == incarnation { slot.distrust() } else { Ok(()) }
+    /// How often a directory became trusted, in this epoch. A change of names past the log that finds another number afterwards came to a directory that may be trusted by then, and is [`Client::unseen`].
+    pub fn named(&self) -> u64 {
+        // If the memory fails nothing is trusted anyway.
+        self.log.nvm.shared_u64(self.log.shared(shared::NAMES)).unwrap_or_default()
     }
 
     /// Changes names in the directory in a slot, as the kernel does it, and logs that; of a move the directory that is `left` has the second slot. A file that is made is trusted from birth. `Stale`: nothing was done, and the caller is to do it past the log.

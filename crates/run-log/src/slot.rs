@@ -46,7 +46,7 @@ pub(crate) enum Enter {
 
 impl<'l> Slot<'l> {
     pub(crate) fn load(&self, word: u64) -> Result<u64> {
-        Ok(self.log.nvm.load_u64(self.at + word)?)
+        Ok(self.log.nvm.shared_u64(self.at + word)?)
     }
 
     pub(crate) fn set(&self, word: u64, value: u64) -> Result<()> {

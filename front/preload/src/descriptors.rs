@@ -73,7 +73,7 @@ extern "C" fn mmap(at: *mut c_void, len: size_t, prot: c_int, flags: c_int, fd: 
 /// A descriptor that is opened for direct writes: its file is not trusted again.
 pub(crate) fn opened(fd: c_int, flags: c_int) -> c_int {
     shim::forget(fd);
-    seconds::forget(fd);
+    seconds::opened(fd, flags);
     let direct = flags & libc::O_DIRECT != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && fd >= 0;
     if direct
         && let Some((shim, _inside)) = shim::enter()

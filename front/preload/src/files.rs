@@ -27,16 +27,17 @@ pub(crate) fn directory<'a>(dir: c_int) -> Option<BorrowedFd<'a>> {
 
 /// There is a file at the path that has live records, or is trusted.
 fn is_logged(dir: c_int, path: *const c_char) -> bool {
-    let Some((shim, _inside)) = shim::enter() else { return false };
+    let Some((shim, _inside)) = shim::enter().filter(|(shim, _)| shim.client.given() != 0) else { return false };
     let look = directory(dir).zip(text(path)).and_then(|(dir, path)| Look::path(dir, path).ok());
     let look = look.filter(|look| look.kind == FileKind::File && shim.is_on(look));
     look.is_some_and(|look| shim.client.is_logged(&look).unwrap_or(true))
 }
 
 fn open_at(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    if let Some(made) = crate::names::create(dir, path, flags, mode) {
-        return opened(made, flags);
-    }
+    let _past = match crate::names::create(dir, path, flags, mode) {
+        Ok(made) => return opened(made, flags),
+        Err(past) => past,
+    };
     let truncates =
         flags & O_TRUNC != 0 && flags & O_ACCMODE != O_RDONLY && flags & (O_CREAT | O_EXCL) != O_CREAT | O_EXCL;
     if !truncates || !is_logged(dir, path) {

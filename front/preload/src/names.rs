@@ -1,14 +1,16 @@
 //! Making, removing, renaming and linking files, in directories whose changes are all in the log; and who a file belongs to.
 
-use crate::call::{FdCall, now_ns};
+mod calls;
+mod change;
+
+use crate::call::FdCall;
 use crate::files::{directory, text};
 use crate::raw::{self, system};
 use crate::seconds;
-use crate::shim::{self, Shim, Slot};
-use libc::{
-    AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_PATH, c_char, c_int, c_uint, dev_t, gid_t, mode_t, uid_t,
-};
-use ondol_run_log::{Change, FileKind, Look, NameCall, Names, Side, Subject, Written};
+use crate::shim::{self, Hint, Shim, Slot};
+use change::OneChange;
+use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_PATH, c_char, c_int, gid_t, mode_t, uid_t};
+use ondol_run_log::{Change, FileKind, Look, Subject};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
@@ -37,6 +39,9 @@ fn split(path: &CStr) -> Option<(CString, CString)> {
 impl Parent {
     /// The directory that a path leads into, if all its changes are in the log.
     fn of(shim: &Shim, dir: c_int, path: *const c_char) -> Option<Self> {
+        if shim.client.named() == 0 {
+            return None;
+        }
         let (before, name) = split(text(path)?)?;
         let look = Look::path(directory(dir)?, &before).ok()?;
         if !shim.is_on(&look) {
@@ -61,174 +66,70 @@ impl Parent {
     }
 }
 
-/// A change of names and how the kernel does it.
-struct OneChange<'a> {
-    /// Where the name is that is made or removed.
-    there: &'a Parent,
-    /// The directory that a file leaves for that one.
-    left: Option<&'a Parent>,
-    names: Names,
-    /// The name that a renamed or linked file has before.
-    old: (c_int, *const c_char),
-    real: &'a dyn Fn() -> c_int,
-    /// What the kernel has answered: the descriptor of a file that was made.
-    answer: Cell<c_int>,
-    /// A descriptor of a file that loses one of its names.
-    held: Cell<Option<c_int>>,
+/// A name is changed past the log: its directory is not trusted, even if somebody syncs it before the change is over.
+pub(crate) struct Past {
+    dir: c_int,
+    path: *const c_char,
+    /// How often directories had become trusted before this one was not.
+    named: u64,
 }
-
-impl<'a> OneChange<'a> {
-    fn new(there: &'a Parent, change: Change, real: &'a dyn Fn() -> c_int) -> Self {
-        let names = Names { change, name: there.name.to_bytes().to_vec(), old: Vec::new() };
-        let (answer, held) = (Cell::new(-1), Cell::new(None));
-        Self { there, left: None, names, old: (AT_FDCWD, std::ptr::null()), real, answer, held }
-    }
-
-    /// Does it, into the log, too; none if the kernel is to be asked without: it refuses, or a directory is not trusted after all.
-    fn done(&self, shim: &Shim) -> Option<c_int> {
-        match shim.client.change_names(self.there.slot, self.left.map(|left| left.slot), self) {
-            Ok(Written::Done(())) => Some(self.answer.get()),
-            Ok(Written::Stale) | Err(_) => None,
-        }
-    }
-}
-
-impl Drop for OneChange<'_> {
-    fn drop(&mut self) {
-        if let Some(held) = self.held.take() {
-            let error = raw::errno();
-            system!(libc::SYS_close, held);
-            raw::fail(error);
-        }
-    }
-}
-
-fn subject(dir: c_int, path: &CStr) -> Option<Subject> {
-    Subject::at(directory(dir)?, path).ok()
-}
-
-impl NameCall for OneChange<'_> {
-    type Fail = c_int;
-
-    fn now_ns(&self) -> u64 {
-        now_ns()
-    }
-
-    fn names(&self) -> &Names {
-        &self.names
-    }
-
-    fn look(&self, side: Side) -> Result<Look, c_int> {
-        if shim::seen_inside() {
-            // A signal handler has changed names meanwhile, which nobody has seen.
-            return Err(libc::EINTR);
-        }
-        match (side, self.left) {
-            (Side::Left, Some(left)) => left.look(),
-            _ => self.there.look(),
-        }
-    }
-
-    fn subject(&self, done: bool) -> Option<Subject> {
-        match (self.names.change, done) {
-            (Change::Create, _) => Subject::at(raw::borrow(self.answer.get())?, c"").ok(),
-            (Change::Rename | Change::Arrive | Change::Link, false) => subject(self.old.0, text(self.old.1)?),
-            _ => match self.held.get() {
-                Some(held) => Subject::at(raw::borrow(held)?, c"").ok(),
-                None => self.replaced(),
-            },
-        }
-    }
-
-    fn hold(&self) -> bool {
-        let flags = O_PATH | O_CLOEXEC | libc::O_NOFOLLOW;
-        let open = |path: CString| system!(libc::SYS_openat, self.there.dir, path.as_ptr(), flags, 0) as c_int;
-        self.held.set(self.there.whole().map(open).filter(|fd| *fd >= 0));
-        self.held.get().is_some()
-    }
-
-    fn replaced(&self) -> Option<Subject> {
-        subject(self.there.dir, &self.there.whole()?)
-    }
-
-    fn run(&self) -> Result<(), c_int> {
-        self.answer.set((self.real)());
-        if self.answer.get() < 0 { Err(raw::errno()) } else { Ok(()) }
-    }
-}
-
-/// A name is about to be changed past the log: its directory is not trusted, whoever syncs it before the change is over.
-struct Past(Option<(&'static Shim, Slot)>);
 
 impl Past {
+    /// Takes the directory's trust away.
     fn of(dir: c_int, path: *const c_char) -> Self {
-        let trusted = || {
-            let (shim, _inside) = shim::enter_for_names()?;
-            Some((shim, Parent::of(shim, dir, path)?.slot))
-        };
-        let past = Self(trusted());
+        let past = Self { dir, path, named: shim::named() };
         past.distrust();
         past
     }
 
     fn distrust(&self) {
-        if let Some((shim, slot)) = self.0 {
+        let trusted = || {
+            let (shim, _inside) = shim::enter_for_names()?;
             // If the memory fails nothing is trusted anyway.
-            let _ = shim.client.unlogged_names(slot);
-        }
+            drop(shim.client.unseen(Parent::of(shim, self.dir, self.path)?.slot));
+            Some(())
+        };
+        let _ = trusted();
     }
 }
 
 impl Drop for Past {
     fn drop(&mut self) {
-        self.distrust();
+        if shim::named() != self.named {
+            let error = raw::errno();
+            self.distrust();
+            raw::fail(error);
+        }
     }
 }
 
-/// open(2) of a file that is not there yet, in a trusted directory; none if it is not that.
-pub(crate) fn create(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Option<c_int> {
-    let other = O_DIRECTORY | O_PATH | libc::O_DIRECT;
-    if flags & O_CREAT == 0 || flags & other != 0 {
-        return None;
+/// open(2) of a file that is not there yet, in a trusted directory. Otherwise the caller is to ask the kernel, and to drop what this answers after that.
+pub(crate) fn create(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> Result<c_int, Option<Past>> {
+    if flags & O_CREAT == 0 {
+        return Err(None);
     }
+    let named = shim::named();
     let real = || system!(libc::SYS_openat, dir, path, flags | O_EXCL, mode) as c_int;
-    let (shim, _inside) = shim::enter_for_names()?;
-    OneChange::new(&Parent::of(shim, dir, path)?, Change::Create, &real).done(shim)
+    let logged = || {
+        let (shim, _inside) = shim::enter_for_names()?;
+        OneChange::new(&Parent::of(shim, dir, path)?, Change::Create, &real).done(shim)
+    };
+    let other = flags & (O_DIRECTORY | O_PATH | libc::O_DIRECT) != 0;
+    let made = if other { None } else { logged() };
+    made.ok_or(Some(Past { dir, path, named }))
 }
 
 /// Removes a name by `real`: into the log, too, in a trusted directory.
 fn remove_by(dir: c_int, path: *const c_char, real: &dyn Fn() -> c_int) -> c_int {
+    let named = shim::named();
     let logged = || {
         let (shim, _inside) = shim::enter_for_names()?;
         OneChange::new(&Parent::of(shim, dir, path)?, Change::Remove, real).done(shim)
     };
-    logged().unwrap_or_else(real)
-}
-
-/// unlinkat(2)
-#[unsafe(no_mangle)]
-extern "C" fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int {
-    let real = || system!(libc::SYS_unlinkat, dir, path, flags) as c_int;
-    if flags == 0 {
-        return remove_by(dir, path, &real);
-    }
-    let _past = Past::of(dir, path);
-    real()
-}
-
-/// unlink(2)
-#[unsafe(no_mangle)]
-extern "C" fn unlink(path: *const c_char) -> c_int {
-    remove_by(AT_FDCWD, path, &|| old::unlink(path))
-}
-
-/// remove(3)
-#[unsafe(no_mangle)]
-extern "C" fn remove(path: *const c_char) -> c_int {
-    match unlink(path) {
-        -1 if raw::errno() == libc::EISDIR => rmdir(path),
-        answer => answer,
-    }
+    logged().unwrap_or_else(|| {
+        let _past = Past { dir, path, named };
+        real()
+    })
 }
 
 /// A change that takes a file from one name to another.
@@ -298,144 +199,16 @@ impl Moved {
     }
 }
 
-/// renameat2(2)
-#[unsafe(no_mangle)]
-extern "C" fn renameat2(
-    old_dir: c_int,
-    old: *const c_char,
-    new_dir: c_int,
-    new: *const c_char,
-    flags: c_uint,
-) -> c_int {
-    let real = || system!(libc::SYS_renameat2, old_dir, old, new_dir, new, flags) as c_int;
-    if flags == 0 {
-        return Moved { change: Change::Rename, old: (old_dir, old), new: (new_dir, new) }.by(&real);
-    }
-    let _past = (Past::of(old_dir, old), Past::of(new_dir, new));
-    real()
-}
-
-/// renameat(2)
-#[unsafe(no_mangle)]
-extern "C" fn renameat(old_dir: c_int, old: *const c_char, new_dir: c_int, new: *const c_char) -> c_int {
-    renameat2(old_dir, old, new_dir, new, 0)
-}
-
-/// rename(2)
-#[unsafe(no_mangle)]
-extern "C" fn rename(old: *const c_char, new: *const c_char) -> c_int {
-    let moved = Moved { change: Change::Rename, old: (AT_FDCWD, old), new: (AT_FDCWD, new) };
-    moved.by(&|| old::rename(old, new))
-}
-
-/// linkat(2)
-#[unsafe(no_mangle)]
-extern "C" fn linkat(old_dir: c_int, old: *const c_char, new_dir: c_int, new: *const c_char, flags: c_int) -> c_int {
-    let real = || system!(libc::SYS_linkat, old_dir, old, new_dir, new, flags) as c_int;
-    let moved = Moved { change: Change::Link, old: (old_dir, old), new: (new_dir, new) };
-    if flags == 0 { moved.by(&real) } else { moved.past(&real) }
-}
-
-/// link(2)
-#[unsafe(no_mangle)]
-extern "C" fn link(old: *const c_char, new: *const c_char) -> c_int {
-    let moved = Moved { change: Change::Link, old: (AT_FDCWD, old), new: (AT_FDCWD, new) };
-    moved.by(&|| old::link(old, new))
-}
-
-/// The system calls that libc makes where the processor has them: a filter of a program's may know no others.
-mod old {
-    use crate::raw::system;
-    use libc::{c_char, c_int, mode_t};
-
-    macro_rules! either {
-        ($old:ident($($word:expr),*), $new:ident($($words:expr),*)) => {{
-            #[cfg(target_arch = "x86_64")]
-            let answer = system!(libc::$old, $($word),*) as c_int;
-            #[cfg(not(target_arch = "x86_64"))]
-            let answer = system!(libc::$new, $($words),*) as c_int;
-            answer
-        }};
-    }
-
-    pub(super) fn unlink(path: *const c_char) -> c_int {
-        either!(SYS_unlink(path), SYS_unlinkat(libc::AT_FDCWD, path, 0))
-    }
-
-    pub(super) fn rmdir(path: *const c_char) -> c_int {
-        either!(SYS_rmdir(path), SYS_unlinkat(libc::AT_FDCWD, path, libc::AT_REMOVEDIR))
-    }
-
-    pub(super) fn rename(old: *const c_char, new: *const c_char) -> c_int {
-        either!(SYS_rename(old, new), SYS_renameat2(libc::AT_FDCWD, old, libc::AT_FDCWD, new, 0))
-    }
-
-    pub(super) fn link(old: *const c_char, new: *const c_char) -> c_int {
-        either!(SYS_link(old, new), SYS_linkat(libc::AT_FDCWD, old, libc::AT_FDCWD, new, 0))
-    }
-
-    pub(super) fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-        either!(SYS_mkdir(path, mode), SYS_mkdirat(libc::AT_FDCWD, path, mode))
-    }
-
-    pub(super) fn symlink(target: *const c_char, path: *const c_char) -> c_int {
-        either!(SYS_symlink(target, path), SYS_symlinkat(target, libc::AT_FDCWD, path))
-    }
-}
-
-/// mkdirat(2)
-#[unsafe(no_mangle)]
-extern "C" fn mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int {
-    let _past = Past::of(dir, path);
-    system!(libc::SYS_mkdirat, dir, path, mode) as c_int
-}
-
-/// mkdir(2)
-#[unsafe(no_mangle)]
-extern "C" fn mkdir(path: *const c_char, mode: mode_t) -> c_int {
-    let _past = Past::of(AT_FDCWD, path);
-    old::mkdir(path, mode)
-}
-
-/// rmdir(2)
-#[unsafe(no_mangle)]
-extern "C" fn rmdir(path: *const c_char) -> c_int {
-    let _past = Past::of(AT_FDCWD, path);
-    old::rmdir(path)
-}
-
-/// symlinkat(2)
-#[unsafe(no_mangle)]
-extern "C" fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int {
-    let _past = Past::of(dir, path);
-    system!(libc::SYS_symlinkat, target, dir, path) as c_int
-}
-
-/// symlink(2)
-#[unsafe(no_mangle)]
-extern "C" fn symlink(target: *const c_char, path: *const c_char) -> c_int {
-    let _past = Past::of(AT_FDCWD, path);
-    old::symlink(target, path)
-}
-
-/// mknodat(2)
-#[unsafe(no_mangle)]
-extern "C" fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
-    let _past = Past::of(dir, path);
-    system!(libc::SYS_mknodat, dir, path, mode, device) as c_int
-}
-
-/// mknod(2)
-#[unsafe(no_mangle)]
-extern "C" fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int {
-    mknodat(AT_FDCWD, path, mode, device)
-}
-
 /// fchown(2). One that changes nothing but the ctime leaves a file trusted.
 #[unsafe(no_mangle)]
 extern "C" fn fchown(fd: c_int, owner: uid_t, group: gid_t) -> c_int {
     let real = || system!(libc::SYS_fchown, fd, owner, group) as c_int;
     let Some((shim, _inside)) = shim::enter() else { return real() };
+    let given = shim.client.given();
+    // No file has a slot, or this one had none.
+    if given == 0 || shim::hint(fd) == Hint::Later(given as u32) {
+        return real();
+    }
     let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok());
     let slot = look.and_then(|look| shim.client.trusted(&look).ok().flatten());
     let Some(slot) = slot else { return real() };

@@ -133,9 +133,13 @@ fn open(fd: c_int, first: &Look) -> Option<c_int> {
 pub(crate) fn is_synced(fd: c_int) -> bool {
     let Some(known) = usize::try_from(fd).ok().and_then(|fd| SYNCED.get(fd)) else { return false };
     if known.load(Relaxed) == 0 {
-        known.store(if raw::flags(fd) & libc::O_DSYNC != 0 { YES } else { NO }, Relaxed);
+        note_synced(known, raw::flags(fd));
     }
     known.load(Relaxed) == YES
+}
+
+fn note_synced(known: &AtomicU8, flags: c_int) {
+    known.store(if flags & libc::O_DSYNC != 0 { YES } else { NO }, Relaxed);
 }
 
 /// The descriptor will be another one.
@@ -145,9 +149,11 @@ fn forget_synced(fd: c_int) {
     }
 }
 
-/// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
-pub(crate) fn forget(fd: c_int) {
-    forget_synced(fd);
+/// A descriptor is a new one, opened with these flags. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
+pub(crate) fn opened(fd: c_int, flags: c_int) {
+    if let Some(known) = usize::try_from(fd).ok().and_then(|fd| SYNCED.get(fd)) {
+        note_synced(known, flags);
+    }
     // Most have none, and whose process this is takes a call.
     let has = |place: &AtomicU32| place.load(Relaxed) != UNKNOWN;
     let known = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd)).is_some_and(has);

@@ -21,8 +21,10 @@ static HINTS: [AtomicU64; 1024] = [const { AtomicU64::new(UNKNOWN) }; 1024];
 const UNKNOWN: u64 = 0;
 /// No file of the directories.
 const OTHER: u64 = 1;
+/// A file without a slot, with the number of slots that were given by then in the upper half.
+const LATER: u64 = 2;
 /// A slot's number plus this, with the incarnation in the upper half.
-const FIRST: u64 = 2;
+const FIRST: u64 = 3;
 
 thread_local! {
     /// This thread is inside the library: what it calls, or a signal handler, goes to the kernel.
@@ -64,6 +66,11 @@ pub(crate) fn enter_for_names() -> Option<(&'static Shim, Inside)> {
     entered
 }
 
+/// How often directories became trusted.
+pub(crate) fn named() -> u64 {
+    SHIM.get().map_or(0, |shim| shim.client.named())
+}
+
 /// A signal handler has changed names, or tried to, since this thread has last entered for names.
 pub(crate) fn seen_inside() -> bool {
     SEEN.get()
@@ -71,7 +78,7 @@ pub(crate) fn seen_inside() -> bool {
 
 /// A write by a signal handler that came while this thread was inside: nobody sees it, so its file is not trusted any more.
 pub(crate) fn unseen_write(fd: c_int) {
-    if let (true, Some(shim), Some(Some(slot))) = (INSIDE.get(), SHIM.get(), hint(fd)) {
+    if let (true, Some(shim), Hint::Slot(slot)) = (INSIDE.get(), SHIM.get(), hint(fd)) {
         // If the memory fails nothing is trusted anyway.
         let _ = shim.client.map(slot);
     }
@@ -102,12 +109,24 @@ fn open() -> Option<Shim> {
     Some(Shim { client: Client::new(log).ok()?, devices: devices(&dirs), named: devices(&named), dirs })
 }
 
-/// What is known of a descriptor: none if nothing, else its slot, if it has one. It may have become another file since, unseen.
-pub(crate) fn hint(fd: c_int) -> Option<Option<Slot>> {
-    match HINTS.get(usize::try_from(fd).ok()?)?.load(Relaxed) {
-        UNKNOWN => None,
-        OTHER => Some(None),
-        hint => Some(Some((((hint & 0xFFFF_FFFF) - FIRST) as u32, hint >> 32))),
+/// What is known of a descriptor. It may have become another file since, unseen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    Unknown,
+    /// No file of the directories.
+    Other,
+    /// No file with a slot, when so many had been given.
+    Later(u32),
+    Slot(Slot),
+}
+
+pub(crate) fn hint(fd: c_int) -> Hint {
+    let hint = usize::try_from(fd).ok().and_then(|fd| HINTS.get(fd)).map_or(UNKNOWN, |hint| hint.load(Relaxed));
+    match hint & 0xFFFF_FFFF {
+        UNKNOWN => Hint::Unknown,
+        OTHER => Hint::Other,
+        LATER => Hint::Later((hint >> 32) as u32),
+        slot => Hint::Slot(((slot - FIRST) as u32, hint >> 32)),
     }
 }
 
@@ -131,9 +150,50 @@ impl Shim {
     /// The slot of an open file, if it is a file of the directories and there is a slot for it.
     pub(crate) fn slot(&self, fd: c_int) -> Option<Slot> {
         match hint(fd) {
-            Some(known) => known,
-            None => self.resolve(fd),
+            Hint::Slot(slot) => Some(slot),
+            Hint::Other => None,
+            Hint::Unknown | Hint::Later(_) => self.resolve(fd),
         }
+    }
+
+    /// The number of slots that were given by now, if the descriptor's file has none: what is written to it need not be counted. [`Shim::was_later`] comes after it.
+    pub(crate) fn is_later(&self, fd: c_int) -> Option<u32> {
+        // Before anything is looked for.
+        let given = self.client.given() as u32;
+        match hint(fd) {
+            Hint::Slot(_) | Hint::Other => return None,
+            Hint::Later(then) if then == given => return Some(given),
+            Hint::Unknown | Hint::Later(_) => {}
+        }
+        // Where no file has a slot this one has none.
+        let found = || {
+            let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok());
+            look.is_none_or(|look| {
+                look.kind != FileKind::File
+                    || !self.is_on(&look)
+                    || !self.client.find(&look).is_ok_and(|slot| slot.is_none())
+            })
+        };
+        if given != 0 && found() {
+            return None;
+        }
+        note(fd, u64::from(given) << 32 | LATER);
+        Some(given)
+    }
+
+    /// A descriptor's file without a slot was written to. If it has one by now, it is not trusted.
+    pub(crate) fn was_later(&self, fd: c_int, given: u32) {
+        if self.client.given() as u32 == given {
+            return;
+        }
+        let error = raw::errno();
+        forget(fd);
+        let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok()).filter(|look| self.is_on(look));
+        if let Some(slot) = look.and_then(|look| self.client.find(&look).ok().flatten()) {
+            // If the memory fails nothing is trusted anyway.
+            let _ = self.client.unseen(slot);
+        }
+        raw::fail(error);
     }
 
     /// As [`Shim::slot`], by a look at the file.

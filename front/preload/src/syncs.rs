@@ -2,7 +2,7 @@
 
 use crate::call::FdCall;
 use crate::raw::{self, system};
-use crate::shim;
+use crate::shim::{self, Hint};
 use libc::{c_int, c_long, c_uint, c_void, off_t, size_t};
 
 fn sync_file(fd: c_int, real: c_long) -> c_int {
@@ -14,7 +14,7 @@ fn sync_file(fd: c_int, real: c_long) -> c_int {
     let direct = flags & libc::O_DIRECT != 0;
     let call = FdCall::sync(fd);
     // A trusted file is told by what is expected of it, so the descriptor needs no look of its own to say which file it is.
-    if let (false, Some(Some(slot))) = (direct, shim::hint(fd))
+    if let (false, Hint::Slot(slot)) = (direct, shim::hint(fd))
         && shim.client.sync_logged(slot, &call)
     {
         return 0;

@@ -105,7 +105,7 @@ fn record(seed: u64, domain: Domain, steps: usize) -> (Kernel, Vec<u8>, usize) {
                 let known = there.filter(|_| left != Some(None));
                 if known.is_none() && n != 14 {
                     for slot in [there, left.flatten()].into_iter().flatten() {
-                        client.unlogged_names(slot).unwrap();
+                        client.unseen(slot).unwrap();
                     }
                 }
                 match known.map(|slot| client.change_names(slot, left.flatten(), &call)) {

@@ -29,9 +29,13 @@ fn script(place: &Place, program: &Path, steps: &str) -> String {
 
 /// System calls of a program that does this.
 fn calls(place: &Place, program: &Path, steps: &str) -> Option<u64> {
+    calls_of(place.run(), place, program, steps)
+}
+
+/// As [`calls`], as the last words of a command.
+fn calls_of(mut run: Command, place: &Place, program: &Path, steps: &str) -> Option<u64> {
     let _ = std::fs::remove_file(place.path("f"));
     counted(place, "raw_syscalls:sys_enter", |perf| {
-        let mut run = place.run();
         run.args(perf).args(["sh", "-c", &script(place, program, steps)]);
         run
     })
@@ -58,6 +62,30 @@ fn a_write_takes_few_system_calls() {
         let fewest = (0..5).map(|_| run(50 + MORE).saturating_sub(run(50))).min().unwrap();
         assert!(fewest <= most * MORE + MORE / 10, "{begin}, {kind}: {fewest} system calls for {MORE} writes");
     }
+}
+
+/// Where nobody syncs, no file costs a system call more than without `ondol run`.
+#[test]
+fn what_nobody_syncs_costs_no_system_call() {
+    let Some(place) = Place::new() else { return };
+    if skips(missing(&["perf"])) {
+        return;
+    }
+    let program = compiled(place.memory.path(), "steps.c", &["-pthread"]);
+    if calls(&place, &program, "open").is_none() {
+        skip("perf may not count system calls");
+        return;
+    }
+    let count = |run: &dyn Fn() -> Command, files: u64| {
+        let steps = format!("open\\nplain {files}\\nmany {files} 112\\n");
+        calls_of(run(), &place, &program, &steps).unwrap()
+    };
+    let fewest =
+        |run: &dyn Fn() -> Command| (0..3).map(|_| count(run, 50 + MORE).saturating_sub(count(run, 50))).min().unwrap();
+    let (without, with) = (fewest(&|| Command::new("env")), fewest(&|| place.run()));
+    // Nine for each: those of `plain`, and one write.
+    assert!(without >= 9 * MORE, "{without}");
+    assert!(with <= without + MORE / 10, "{with} system calls, {without} without");
 }
 
 /// Files that are removed before the drain has them open cost one sync of their file system together.

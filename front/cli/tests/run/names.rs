@@ -40,6 +40,9 @@ struct Model {
     died: BTreeMap<u32, (usize, usize)>,
 }
 
+/// A number of changes of a directory, and the files that its names stand for after them.
+type Done = (usize, Vec<u32>);
+
 impl Model {
     fn apply(bound: &mut BTreeMap<u32, u32>, change: Change) {
         match change {
@@ -107,7 +110,7 @@ impl Model {
     }
 
     /// The names of a directory stand for what they stood for after some number of changes, all that were acknowledged among them: which numbers those may be, and which files the names are then.
-    fn done(&self, dir: usize, found: &BTreeMap<u32, Vec<u8>>) -> Result<Vec<(usize, Vec<u32>)>, String> {
+    fn done(&self, dir: usize, found: &BTreeMap<u32, Vec<u8>>) -> Result<Vec<Done>, String> {
         let (changes, acked) = (&self.changes[dir], self.acked[dir]);
         let (mut bound, mut fitting) = (BTreeMap::new(), Vec::new());
         let mut nearest = String::new();
@@ -143,7 +146,7 @@ impl Model {
     fn check(&self, found: &[BTreeMap<u32, Vec<u8>>; 2]) -> Option<String> {
         let done = [0, 1].map(|dir| self.done(dir, &found[dir]));
         let [Ok(first), Ok(second)] = &done else { return done.into_iter().find_map(Result::err) };
-        let fits = |((one, here), (two, there)): &(&(usize, Vec<u32>), &(usize, Vec<u32>))| {
+        let fits = |((one, here), (two, there)): &(&Done, &Done)| {
             let done = [*one, *two];
             let has = |step: &(usize, usize)| step.1 <= done[step.0];
             let lost = |(id, born): (&u32, &(usize, usize))| {
@@ -152,7 +155,7 @@ impl Model {
             self.moves.iter().all(|moved| (moved[0] <= done[0]) == (moved[1] <= done[1])) && !self.born.iter().any(lost)
         };
         let mut pairs = first.iter().flat_map(|one| second.iter().map(move |two| (one, two)));
-        let numbers = |done: &[(usize, Vec<u32>)]| done.iter().map(|(done, _)| *done).collect::<Vec<_>>();
+        let numbers = |done: &[Done]| done.iter().map(|(done, _)| *done).collect::<Vec<_>>();
         let (one, two) = (numbers(first), numbers(second));
         (!pairs.any(|pair| fits(&pair)))
             .then(|| format!("after {one:?} and {two:?} changes a file is moved in one directory alone, or lost"))

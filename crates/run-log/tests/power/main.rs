@@ -7,209 +7,15 @@
 use ondol_env::sync::Arc;
 use ondol_medium::{Domain, Nvm, Pool, PoolSpec};
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
-use ondol_run_log::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, Place, Written, found};
+use ondol_run_log::{Call, Client, Log, LogOptions, Place, Written, found};
 use std::cell::RefCell;
+
+mod kernel;
+
+use kernel::{Kernel, Moment, OneCall};
 
 /// The pool: room for a few records, so that lanes run over and wrap.
 const POOL: u64 = 2 << 20;
-
-/// What a cut may find, from a mark on.
-#[derive(Clone, Default)]
-struct Moment {
-    /// What the disk holds, by file.
-    home: Vec<Vec<u8>>,
-    /// How many of each file's states recovery may not fall behind.
-    acked: Vec<usize>,
-}
-
-/// All files, the disk and the clock.
-struct Kernel {
-    power: Arc<PowerDomain>,
-    cache: Vec<Vec<u8>>,
-    ctime: Vec<u64>,
-    mtime: Vec<u64>,
-    cursor: Vec<u64>,
-    now: Moment,
-    moments: Vec<Moment>,
-    /// What each file was after each change.
-    states: Vec<Vec<Vec<u8>>>,
-    syncs: usize,
-    monotonic_ns: u64,
-}
-
-impl Kernel {
-    fn new(power: Arc<PowerDomain>, files: usize) -> Self {
-        let now = Moment { home: vec![Vec::new(); files], acked: vec![0; files] };
-        Self {
-            power,
-            cache: vec![Vec::new(); files],
-            ctime: vec![1; files],
-            mtime: vec![1; files],
-            cursor: vec![0; files],
-            moments: vec![now.clone()],
-            now,
-            states: vec![vec![Vec::new()]; files],
-            syncs: 0,
-            monotonic_ns: 0,
-        }
-    }
-
-    fn mark(&mut self) {
-        self.power.mark(self.moments.len() as u64);
-        self.moments.push(self.now.clone());
-    }
-
-    fn changed(&mut self, file: usize) {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-        self.mtime[file] = now.max(self.mtime[file] + 1);
-        self.ctime[file] = self.mtime[file];
-        let state = self.cache[file].clone();
-        self.states[file].push(state);
-    }
-
-    fn write(&mut self, file: usize, at: usize, bytes: &[u8]) {
-        self.store(file, at, bytes);
-        self.changed(file);
-    }
-
-    fn store(&mut self, file: usize, at: usize, bytes: &[u8]) {
-        let cache = &mut self.cache[file];
-        cache.resize(cache.len().max(at + bytes.len()), 0);
-        cache[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// The thread loses its processor, and meanwhile somebody whom nobody sees writes, within the same tick of the kernel's clock: nothing tells it.
-    fn away(&mut self, file: usize, at: usize, bytes: &[u8]) {
-        self.store(file, at, bytes);
-        let state = self.cache[file].clone();
-        self.states[file].push(state);
-        self.monotonic_ns += 3_000_000;
-    }
-
-    /// The kernel writes back on its own.
-    fn write_back(&mut self, file: usize) {
-        self.now.home[file] = self.cache[file].clone();
-        self.mark();
-    }
-
-    fn acknowledged(&mut self, file: usize) {
-        self.now.acked[file] = self.states[file].len() - 1;
-        self.mark();
-    }
-}
-
-/// One call of a program.
-struct OneCall<'k> {
-    kernel: &'k RefCell<Kernel>,
-    file: usize,
-    place: Place,
-    bytes: &'k [u8],
-    durable: bool,
-    /// Where somebody else writes, in the middle of the call.
-    away: Option<usize>,
-}
-
-impl OneCall<'_> {
-    fn at(&self) -> usize {
-        let k = self.kernel.borrow();
-        match self.place {
-            Place::At(at) => at as usize,
-            Place::Append => k.cache[self.file].len(),
-            Place::Cursor => k.cursor[self.file] as usize,
-        }
-    }
-
-    fn cache(&self, at: usize) {
-        let mut k = self.kernel.borrow_mut();
-        k.write(self.file, at, self.bytes);
-        if self.place == Place::Cursor {
-            k.cursor[self.file] += self.bytes.len() as u64;
-        }
-        // Nothing tells the size apart, either.
-        if let Some(at) = self.away.filter(|at| *at < k.cache[self.file].len()) {
-            k.away(self.file, at, &[self.bytes[0] ^ 0xFF]);
-        }
-    }
-}
-
-impl Call for OneCall<'_> {
-    type Fail = ();
-
-    fn look(&self) -> Result<Look, ()> {
-        let (k, n) = (self.kernel.borrow(), self.file);
-        let (ctime, mtime, size) = (k.ctime[n], k.mtime[n], k.cache[n].len() as u64);
-        Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, kind: FileKind::File })
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.kernel.borrow().monotonic_ns
-    }
-
-    fn settle(&self) -> bool {
-        true
-    }
-
-    fn sync(&self) -> Result<(), ()> {
-        let mut k = self.kernel.borrow_mut();
-        k.syncs += 1;
-        k.write_back(self.file);
-        Ok(())
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        let handle = Handle { kind: 1, bytes: vec![self.file as u8; 8] };
-        Some(Identity {
-            fsid: 5,
-            ino: self.file as u64 + 1,
-            kind: FileKind::File,
-            handle,
-            path: format!("/f{}", self.file).into(),
-        })
-    }
-
-    fn write(&self) -> Result<usize, ()> {
-        self.cache(self.at());
-        if self.durable {
-            self.kernel.borrow_mut().write_back(self.file);
-        }
-        Ok(self.bytes.len())
-    }
-
-    fn durable(&self) -> bool {
-        self.durable
-    }
-
-    fn lazy(&self) -> bool {
-        true
-    }
-
-    fn write_lazily(&self, start: u64) -> Result<usize, ()> {
-        assert_eq!(start as usize, self.at());
-        self.cache(start as usize);
-        Ok(self.bytes.len())
-    }
-
-    fn place(&self) -> Option<Place> {
-        Some(self.place)
-    }
-
-    fn cursor(&self) -> Option<u64> {
-        Some(self.kernel.borrow().cursor[self.file])
-    }
-
-    fn moved(&self, end: u64) -> bool {
-        self.cursor() == Some(end)
-    }
-
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]])) {
-        let (first, second) = self.bytes[..len].split_at(len / 3);
-        show(&[first, second]);
-    }
-}
 
 struct Random(u64);
 
@@ -445,6 +251,38 @@ fn unseen_changes_make_syncs_real() {
     assert!(!sync() && sync());
     client.map(slot).unwrap();
     assert!(!sync() && !sync());
+}
+
+/// A write to a file without a slot that is over only when the file has one and is trusted, in the midst of a logged write: nothing tells it but the number of slots that were given.
+#[test]
+fn a_write_that_was_not_counted_tells_afterwards() {
+    let mut pool =
+        Pool::create(Nvm::volatile(POOL).unwrap(), &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+    let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
+    let kernel = RefCell::new(Kernel::new(PowerDomain::new(), 2));
+    let client = Client::new(log).unwrap();
+    let call =
+        |file| OneCall { kernel: &kernel, file, place: Place::Append, bytes: b"abc", durable: false, away: None };
+    let look = |file| call(file).look().unwrap();
+    assert_eq!((client.given(), client.find(&look(0)).unwrap()), (0, None));
+    let began = client.given();
+    let slot = client.slot(&look(0)).unwrap().unwrap();
+    assert!(!client.sync(slot, &call(0)).unwrap());
+    // The other one's bytes come between the two looks, and take no time: the log alone would answer.
+    kernel.borrow_mut().away_ns = 0;
+    let unlucky = || client.write(slot, &OneCall { place: Place::At(0), away: Some(0), ..call(0) }).unwrap();
+    unlucky();
+    assert!(client.sync(slot, &call(0)).unwrap());
+    unlucky();
+    assert_ne!(client.given(), began);
+    client.unseen(client.find(&look(0)).unwrap().unwrap()).unwrap();
+    assert!(!client.sync(slot, &call(0)).unwrap() && client.sync(slot, &call(0)).unwrap());
+    // A file that has one is given no other; each new one is counted.
+    let given = client.given();
+    assert_eq!(client.slot(&look(0)).unwrap(), Some(slot));
+    assert_eq!(client.given(), given);
+    client.slot(&look(1)).unwrap().unwrap();
+    assert_eq!(client.given(), given + 1);
 }
 
 /// Durable writes alone make a file trusted, and end in the log then; where that is of no use they stop trying.
