@@ -2,7 +2,7 @@
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
-//! `cargo xtask dist`: the tarball and the Debian package.
+//! `cargo xtask dist`: the tarball and the Debian package; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
 
 mod dist;
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check]";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }

@@ -19,9 +19,7 @@ crash-consistent ext4 in user space
 pub(super) fn make(release: &Release, tree: &Path, dir: &Path) -> Result<PathBuf, String> {
     let stage = dir.join("deb");
     empty(&stage)?;
-    let mut install = Command::new("make");
-    install.arg("-C").arg(tree).args(["install", "PREFIX=/usr", "ZSHDIR=/usr/share/zsh/vendor-completions"]);
-    said(install.arg(format!("DESTDIR={}", stage.display())))?;
+    install(tree, &stage)?;
     compress(&stage)?;
     let needs = needs(release, dir)?;
     let architecture = said(Command::new("dpkg").arg("--print-architecture"))?;
@@ -38,6 +36,13 @@ pub(super) fn make(release: &Release, tree: &Path, dir: &Path) -> Result<PathBuf
     build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]).arg(&stage).arg(&deb);
     said(build.env("SOURCE_DATE_EPOCH", &release.time))?;
     Ok(deb)
+}
+
+/// Installs the tarball's tree with Debian's paths into `stage`.
+pub(super) fn install(tree: &Path, stage: &Path) -> Result<(), String> {
+    let mut install = Command::new("make");
+    install.arg("-C").arg(tree).args(["install", "PREFIX=/usr", "ZSHDIR=/usr/share/zsh/vendor-completions"]);
+    said(install.arg(format!("DESTDIR={}", stage.display()))).map(|_| ())
 }
 
 fn control(version: &str, architecture: &str, kibibytes: &str, needs: &str) -> String {

@@ -1,5 +1,6 @@
 //! `cargo xtask dist`: what is handed out, a tarball and a Debian package, made from the program. `docs/install.md` says what is in them and why they are made so.
 
+mod check;
 mod copyright;
 mod deb;
 mod tree;
@@ -7,13 +8,19 @@ mod tree;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Makes everything below `target/dist`.
+/// Makes everything below `target/dist`; with `--check` installs it, too, and tries it.
 pub(crate) fn run(words: &[String]) -> Result<(), String> {
-    if let Some(word) = words.first() {
-        return Err(format!("dist: unknown word `{word}`; usage: cargo xtask dist"));
-    }
+    let is_checked = match words {
+        [] => false,
+        [word] if word == "--check" => true,
+        _ => return Err("usage: cargo xtask dist [--check]".into()),
+    };
     let release = Release::new()?;
-    make(&release, &release.dir)
+    let made = make(&release, &release.dir)?;
+    for path in std::iter::once(&made.tarball).chain(&made.deb) {
+        println!("{}: {}", path.display(), mebibytes(path)?);
+    }
+    if is_checked { check::check(&release, &made) } else { Ok(()) }
 }
 
 /// What all packages are made from.
@@ -53,20 +60,27 @@ impl Release {
     }
 }
 
+/// The packages that were made.
+struct Made {
+    tarball: PathBuf,
+    /// The Debian package, where there are dpkg's tools.
+    deb: Option<PathBuf>,
+}
+
 /// Makes all packages in `dir`.
-fn make(release: &Release, dir: &Path) -> Result<(), String> {
+fn make(release: &Release, dir: &Path) -> Result<Made, String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let tree = tree::make(release, dir)?;
     let tarball = tree::pack(release, &tree)?;
-    println!("{}: {}", tarball.display(), mebibytes(&tarball)?);
     let missing = ["dpkg-deb", "dpkg-shlibdeps"].into_iter().find(|tool| !is_there(tool));
-    if let Some(tool) = missing {
-        println!("no Debian package: there is no `{tool}` (Debian's packages dpkg and dpkg-dev)");
-        return Ok(());
-    }
-    let deb = deb::make(release, &tree, dir)?;
-    println!("{}: {}", deb.display(), mebibytes(&deb)?);
-    Ok(())
+    let deb = match missing {
+        Some(tool) => {
+            println!("no Debian package: there is no `{tool}` (Debian's packages dpkg and dpkg-dev)");
+            None
+        }
+        None => Some(deb::make(release, &tree, dir)?),
+    };
+    Ok(Made { tarball, deb })
 }
 
 /// Makes a directory anew.
