@@ -1,4 +1,4 @@
-//! `cargo xtask dist --check`: the packages once more, which must be the same bytes; the tarball's list of files against the package's; and both installed into a fresh root and tried.
+//! `cargo xtask dist --check`: the packages once more, which must be the same bytes; the tarball's list of files against the package's; both installed into a fresh root and tried; and the container's recipe on another.
 
 use super::{Made, Release, copy, empty, is_there, said};
 use std::collections::BTreeSet;
@@ -25,8 +25,9 @@ pub(super) fn check(release: &Release, made: &Made) -> Result<(), String> {
     copy(deb, &root.join("tmp/ondol.deb"))?;
     unpack(&made.tarball, &root.join("tmp/ondol"))?;
     copy(&release.root.join("dist/check/package.sh"), &root.join("package.sh"))?;
-    in_root(&root, ENTER)?;
-    remove(&root)
+    in_namespaces(&root, ENTER, &[], &[])?;
+    remove(&root)?;
+    container(release, deb)
 }
 
 /// Why no root can be made here.
@@ -128,13 +129,83 @@ mount --rbind /sys \"$0/sys\"
 mount -t tmpfs run \"$0/run\"
 exec chroot \"$0\" /bin/sh /package.sh";
 
-fn in_root(root: &Path, script: &str) -> Result<(), String> {
+/// As a runtime of containers does it: a root that is not above another one, few devices, no capability.
+const CONTAIN: &str = "\
+mount --bind \"$0\" \"$0\"
+cd \"$0\"
+mount -t proc proc proc
+mount -t tmpfs dev dev
+for device in null zero urandom fuse; do touch dev/$device; mount --bind /dev/$device dev/$device; done
+mount -t tmpfs tmp tmp
+mount --bind volume volume
+mkdir before
+pivot_root . before
+cd /
+umount -l /before
+mount -o remount,bind,ro /
+exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs sh /container.sh \"$1\"";
+
+/// Runs a script with a root and what follows it as its words, in a mount and process namespace of its own.
+fn in_namespaces(root: &Path, script: &str, words: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
     let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script]).arg(root);
-    crate::run(&mut unshare)
+    unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script]).arg(root).args(words);
+    crate::run(unshare.envs(variables.iter().copied()))
+}
+
+/// The recipe of the container's image on a fresh root, and what it is for.
+fn container(release: &Release, deb: &Path) -> Result<(), String> {
+    let root = fresh_root(release)?;
+    println!("as an ordinary user in a container, {}:", root.display());
+    let oci = release.root.join("dist/oci");
+    let name = deb.file_name().unwrap_or_default();
+    copy(deb, &root.join("tmp").join(name))?;
+    for file in ["install", "with-volume"] {
+        copy(&oci.join(file), &root.join("tmp").join(file))?;
+    }
+    said(Command::new("chroot").arg(&root).args(["sh", "/tmp/install"]))?;
+    copy(&release.root.join("dist/check/container.sh"), &root.join("container.sh"))?;
+    let recipe = oci.join("Containerfile");
+    let recipe = std::fs::read_to_string(&recipe).map_err(|e| format!("{}: {e}", recipe.display()))?;
+    let recipe = Recipe::read(&recipe)?;
+    in_namespaces(&root, CONTAIN, &[recipe.entry], &recipe.variables)?;
+    remove(&root)
+}
+
+/// What a recipe starts, and the variables that it sets.
+struct Recipe<'a> {
+    entry: &'a str,
+    variables: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Recipe<'a> {
+    fn read(text: &'a str) -> Result<Self, String> {
+        let entry = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT [\"")?.strip_suffix("\"]"));
+        let variables = text.lines().filter_map(|line| line.strip_prefix("ENV ")?.split_once('='));
+        let entry = entry.ok_or("the Containerfile has no entry point of one word")?;
+        Ok(Self { entry, variables: variables.collect() })
+    }
 }
 
 /// Removes a root, and nothing that is mounted in it.
 fn remove(root: &Path) -> Result<(), String> {
     said(Command::new("rm").args(["-r", "--one-file-system"]).arg(root)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recipe_is_read() {
+        let recipe = include_str!("../../../dist/oci/Containerfile");
+        let read = Recipe::read(recipe).expect("recipe");
+        assert_eq!(read.entry, "/usr/bin/with-volume");
+        let names: Vec<&str> = read.variables.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["ONDOL_IMAGE", "ONDOL_SIZE", "ONDOL_OPTIONS", "ONDOL_DIR"]);
+        let script = include_str!("../../../dist/oci/with-volume");
+        for name in names {
+            assert!(script.contains(&format!("${name}")), "{name} is set and not used");
+        }
+        assert!(Recipe::read("FROM debian").is_err());
+    }
 }
