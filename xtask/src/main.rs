@@ -13,6 +13,7 @@ mod lines;
 mod plant;
 mod plants;
 mod programs;
+mod publish;
 mod sizes;
 
 use std::path::PathBuf;
@@ -21,11 +22,12 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
     ("licences", licences::check),
+    ("publish", publish::check),
     ("plant", plant::check),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
     ("docs", docs),
