@@ -29,6 +29,13 @@ trying "the command's exit code"
 code=0 && "$1" sh -c 'exit 7' || code=$?
 [ "$code" = 7 ]
 
+trying "nothing to mount, and no command"
+code=0 && ONDOL_IMAGE=/etc/passwd "$1" true 2> /tmp/said || code=$?
+[ "$code" = 32 ]
+grep -q /etc/passwd /tmp/said
+code=0 && "$1" 2> /tmp/said || code=$?
+[ "$code" = 1 ]
+
 trying "a signal ends the command, and the image is clean"
 mkfifo /tmp/ready
 "$1" sh -c 'echo late > /data/late && echo > /tmp/ready && exec sleep infinity' &
