@@ -2,8 +2,10 @@
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
+//! `cargo xtask dist`: the tarball and the Debian package; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
 
+mod dist;
 mod fuzz;
 mod layers;
 mod licences;
@@ -11,6 +13,7 @@ mod lines;
 mod plant;
 mod plants;
 mod programs;
+mod publish;
 mod sizes;
 
 use std::path::PathBuf;
@@ -19,11 +22,12 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
     ("licences", licences::check),
+    ("publish", publish::check),
     ("plant", plant::check),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
     ("docs", docs),
@@ -45,6 +49,9 @@ fn main() -> ExitCode {
     if wanted == "lines" {
         return lines::run(words).map_or_else(fail, |()| ExitCode::SUCCESS);
     }
+    if wanted == "dist" {
+        return dist::run(&words.collect::<Vec<_>>()).map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if wanted == "fuzz" {
         let result = fuzz::run(&words.collect::<Vec<_>>());
         return result.map_or_else(fail, |()| ExitCode::SUCCESS);
@@ -56,7 +63,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]...";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check]";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }

@@ -33,6 +33,11 @@
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
 #![forbid(unsafe_code)]
 
+/// The README's example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod attributes;
 mod background;
 mod compose;

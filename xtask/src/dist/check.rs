@@ -1,0 +1,211 @@
+//! `cargo xtask dist --check`: the packages once more, which must be the same bytes; the tarball's list of files against the package's; both installed into a fresh root and tried; and the container's recipe on another.
+
+use super::{Made, Release, copy, empty, is_there, said};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the root has besides Debian's smallest: what the package recommends, and what reads its files.
+const INCLUDED: &str = "bash-completion,e2fsprogs,fish,fuse3,make,man-db,mount,systemd,zsh";
+
+/// Fails at the first thing that is not as it should be. What cannot be tried here is named on a line.
+pub(super) fn check(release: &Release, made: &Made) -> Result<(), String> {
+    is_reproducible(release, made)?;
+    let Some(deb) = &made.deb else {
+        println!("skipped: the package is not compared and not installed, since there is none");
+        return Ok(());
+    };
+    lists_are_the_same(release, made, deb)?;
+    if let Some(why) = missing() {
+        println!("skipped: the packages are not installed into a fresh root: {why}");
+        return Ok(());
+    }
+    let root = fresh_root(release)?;
+    println!("in a fresh root, {}:", root.display());
+    copy(deb, &root.join("tmp/ondol.deb"))?;
+    unpack(&made.tarball, &root.join("tmp/ondol"))?;
+    copy(&release.root.join("dist/check/package.sh"), &root.join("package.sh"))?;
+    in_namespaces(&root, ENTER, &[], &[])?;
+    remove(&root)?;
+    container(release, deb)
+}
+
+/// Why no root can be made here.
+fn missing() -> Option<String> {
+    let is_root = said(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
+    if !is_root {
+        return Some("only root can make one".into());
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return Some("there is no /dev/fuse".into());
+    }
+    let tool = ["debootstrap", "unshare", "apt-get"].into_iter().find(|tool| !is_there(tool));
+    tool.map(|tool| format!("there is no `{tool}`"))
+}
+
+fn is_reproducible(release: &Release, made: &Made) -> Result<(), String> {
+    let again = super::make(release, &release.dir.join("again"))?;
+    let pairs = std::iter::once((&made.tarball, &again.tarball)).chain(made.deb.iter().zip(&again.deb));
+    for (first, second) in pairs {
+        let [first_bytes, second_bytes] =
+            [first, second].map(|path| std::fs::read(path).map_err(|e| format!("{}: {e}", path.display())));
+        if first_bytes? != second_bytes? {
+            return Err(format!("{} and {} differ: made twice of the same", first.display(), second.display()));
+        }
+    }
+    println!("made twice: the same bytes");
+    Ok(())
+}
+
+/// The tarball's `make install` must install what the package does.
+fn lists_are_the_same(release: &Release, made: &Made, deb: &Path) -> Result<(), String> {
+    let (tree, stage) = (release.dir.join("unpacked"), release.dir.join("installed"));
+    unpack(&made.tarball, &tree)?;
+    empty(&stage)?;
+    super::deb::install(&tree, &stage)?;
+    let files = |dir: &Path| -> Result<BTreeSet<String>, String> {
+        let found = said(Command::new("find").current_dir(dir).args([".", "!", "-type", "d"]))?;
+        // Debian's policy compresses these, and names the changelog.
+        let name = |line: &str| line.trim_end_matches(".gz").replace("CHANGELOG.md", "changelog");
+        Ok(found.lines().map(name).collect())
+    };
+    let of_deb = release.dir.join("of-deb");
+    empty(&of_deb)?;
+    said(Command::new("dpkg-deb").arg("--extract").arg(deb).arg(&of_deb))?;
+    let (ours, packaged) = (files(&stage)?, files(&of_deb)?);
+    let differences: Vec<&String> = ours.symmetric_difference(&packaged).collect();
+    if !differences.is_empty() || ours.is_empty() {
+        return Err(format!("the package and `make install` do not install the same files: {differences:?}"));
+    }
+    println!("the package and `make install` install the same {} files", ours.len());
+    Ok(())
+}
+
+/// Unpacks the tarball so that its tree is `dir`.
+fn unpack(tarball: &Path, dir: &Path) -> Result<(), String> {
+    empty(dir)?;
+    said(Command::new("tar").arg("-xf").arg(tarball).arg("--strip-components=1").arg("-C").arg(dir)).map(|_| ())
+}
+
+/// A root of this system's release that nothing was installed into. What debootstrap makes is kept as an archive, and unpacked each time.
+fn fresh_root(release: &Release) -> Result<PathBuf, String> {
+    let roots = release.dir.with_file_name("dist-roots");
+    let root = release.dir.join("root");
+    let (suite, mirror) = suite_and_mirror()?;
+    let archive = roots.join(format!("{suite}.tar"));
+    if !archive.exists() {
+        let made = roots.join(&suite);
+        empty(&made)?;
+        println!("debootstrap {suite} from {mirror}: some minutes, once");
+        let mut bootstrap = Command::new("debootstrap");
+        bootstrap.args(["--variant=minbase", "--include", INCLUDED, &suite]).arg(&made).arg(&mirror);
+        said(&mut bootstrap)?;
+        let new = roots.join("new.tar");
+        said(Command::new("tar").args(["--numeric-owner", "-C"]).arg(&made).arg("-cf").arg(&new).arg("."))?;
+        std::fs::rename(&new, &archive).map_err(|e| format!("{}: {e}", new.display()))?;
+        remove(&made)?;
+    }
+    empty(&root)?;
+    said(Command::new("tar").args(["--numeric-owner", "-C"]).arg(&root).arg("-xpf").arg(&archive))?;
+    Ok(root)
+}
+
+/// The release of this system, and where apt has it from.
+fn suite_and_mirror() -> Result<(String, String), String> {
+    let release = std::fs::read_to_string("/etc/os-release").map_err(|e| format!("/etc/os-release: {e}"))?;
+    let suite = release.lines().find_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    let suite = suite.ok_or("/etc/os-release has no VERSION_CODENAME")?.trim_matches('"').to_owned();
+    let targets = said(Command::new("apt-get").args(["indextargets", "--format", "$(RELEASE) $(REPO_URI)"]))?;
+    let mirror = targets.lines().find_map(|line| line.strip_prefix(&format!("{suite} ")));
+    let mirror = mirror.ok_or_else(|| format!("apt has no source of {suite}: look into /etc/apt"))?;
+    Ok((suite.clone(), mirror.to_owned()))
+}
+
+/// What is done in a mount and process namespace of its own: what is left of mounts and servers goes with it.
+const ENTER: &str = "\
+mount -t proc proc \"$0/proc\"
+mount --rbind /dev \"$0/dev\"
+mount --rbind /sys \"$0/sys\"
+mount -t tmpfs run \"$0/run\"
+exec chroot \"$0\" /bin/sh /package.sh";
+
+/// As a runtime of containers does it: a root that is not above another one, few devices, no capability.
+const CONTAIN: &str = "\
+mount --bind \"$0\" \"$0\"
+cd \"$0\"
+mount -t proc proc proc
+mount -t tmpfs dev dev
+for device in null zero urandom fuse; do touch dev/$device; mount --bind /dev/$device dev/$device; done
+mount -t tmpfs tmp tmp
+mount --bind volume volume
+mkdir before
+pivot_root . before
+cd /
+umount -l /before
+mount -o remount,bind,ro /
+exec setpriv --reuid=1000 --regid=1000 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs sh /container.sh \"$1\"";
+
+/// Runs a script with a root and what follows it as its words, in a mount and process namespace of its own.
+fn in_namespaces(root: &Path, script: &str, words: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--mount", "--pid", "--fork", "--kill-child", "sh", "-euc", script]).arg(root).args(words);
+    crate::run(unshare.envs(variables.iter().copied()))
+}
+
+/// The recipe of the container's image on a fresh root, and what it is for.
+fn container(release: &Release, deb: &Path) -> Result<(), String> {
+    let root = fresh_root(release)?;
+    println!("as an ordinary user in a container, {}:", root.display());
+    let oci = release.root.join("dist/oci");
+    let name = deb.file_name().unwrap_or_default();
+    copy(deb, &root.join("tmp").join(name))?;
+    for file in ["install", "with-volume"] {
+        copy(&oci.join(file), &root.join("tmp").join(file))?;
+    }
+    said(Command::new("chroot").arg(&root).args(["sh", "/tmp/install"]))?;
+    copy(&release.root.join("dist/check/container.sh"), &root.join("container.sh"))?;
+    let recipe = oci.join("Containerfile");
+    let recipe = std::fs::read_to_string(&recipe).map_err(|e| format!("{}: {e}", recipe.display()))?;
+    let recipe = Recipe::read(&recipe)?;
+    in_namespaces(&root, CONTAIN, &[recipe.entry], &recipe.variables)?;
+    remove(&root)
+}
+
+/// What a recipe starts, and the variables that it sets.
+struct Recipe<'a> {
+    entry: &'a str,
+    variables: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Recipe<'a> {
+    fn read(text: &'a str) -> Result<Self, String> {
+        let entry = text.lines().find_map(|line| line.strip_prefix("ENTRYPOINT [\"")?.strip_suffix("\"]"));
+        let variables = text.lines().filter_map(|line| line.strip_prefix("ENV ")?.split_once('='));
+        let entry = entry.ok_or("the Containerfile has no entry point of one word")?;
+        Ok(Self { entry, variables: variables.collect() })
+    }
+}
+
+/// Removes a root, and nothing that is mounted in it.
+fn remove(root: &Path) -> Result<(), String> {
+    said(Command::new("rm").args(["-r", "--one-file-system"]).arg(root)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recipe_is_read() {
+        let recipe = include_str!("../../../dist/oci/Containerfile");
+        let read = Recipe::read(recipe).expect("recipe");
+        assert_eq!(read.entry, "/usr/bin/with-volume");
+        let names: Vec<&str> = read.variables.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["ONDOL_IMAGE", "ONDOL_SIZE", "ONDOL_OPTIONS", "ONDOL_DIR"]);
+        let script = include_str!("../../../dist/oci/with-volume");
+        for name in names {
+            assert!(script.contains(&format!("${name}")), "{name} is set and not used");
+        }
+        assert!(Recipe::read("FROM debian").is_err());
+    }
+}
