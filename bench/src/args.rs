@@ -32,6 +32,8 @@ pub enum BenchCommand {
     Paper(PaperArgs),
     /// Run all of a list of workloads on a mount and its peers, beside its floors, and put them into one table
     Suite(SuiteArgs),
+    /// Draw the figures of all papers and run the suite, into one result
+    All(AllArgs),
     /// Show what has changed significantly from one result to another
     Compare(CompareArgs),
     /// Be one client of a run
@@ -92,6 +94,26 @@ pub enum SuiteMedium {
     Ssd,
     /// The disk of --dir.
     Disk,
+}
+
+/// `ondol bench all …`
+#[derive(Clone, Debug, Args)]
+pub struct AllArgs {
+    /// Smaller sets, fewer operations, one round
+    #[arg(long)]
+    pub quick: bool,
+    /// How often every target has its turn [default: of papers 3, of paper 4 and the suite 5, or 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// As of `bench paper`; the suite's images are made where those of papers are
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// Write the result as JSON; `-` is standard output, without the tables
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write all.json, all.md and all.html into this directory, and their charts as SVG and CSV into all
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
 }
 
 /// `ondol bench compare …`

@@ -12,14 +12,22 @@ mod two;
 
 use crate::BenchError;
 use crate::args::PaperArgs;
+use crate::series::{Alone, Book, Places};
 
 /// Runs the list of a paper and writes what came out. Files hold after each part what was measured so far.
 pub(crate) fn run(args: &PaperArgs) -> Result<(), BenchError> {
+    let stem = format!("paper{}", args.number);
+    let places = Places { json: args.json.as_deref(), report: args.report.as_deref(), stem: &stem };
+    draw(args, &mut Alone::new(format!("paper {}", args.number), places))
+}
+
+/// Runs the list of a paper, part after part, and lets `book` keep what comes out. Files of `args` are not written.
+pub(crate) fn draw<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
     match args.number {
-        1 => frame::run(&one::LIST, args),
-        2 => two::run(args),
-        4 => four::run(args),
-        5 => frame::run(&five::LIST, args),
-        _ => frame::run(&three::LIST, args),
+        1 => frame::run(&one::LIST, args, book),
+        2 => two::run(args, book),
+        4 => four::run(args, book),
+        5 => frame::run(&five::LIST, args, book),
+        _ => frame::run(&three::LIST, args, book),
     }
 }

@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::report::Report;
 use crate::run;
-use crate::series::{self, Outcome, Places};
+use crate::series::{self, Book, Outcome};
 use crate::target;
 use serde::Serialize;
 use std::path::Path;
@@ -129,7 +129,7 @@ pub(super) struct Drawing {
 }
 
 /// Draws the figures that were asked for.
-pub(super) fn run(list: &'static List, args: &PaperArgs) -> Result<(), BenchError> {
+pub(super) fn run<B: Book>(list: &'static List, args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
     let panels = chosen(list, args.figure)?;
     if !args.dir.is_dir() {
         return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
@@ -138,7 +138,7 @@ pub(super) fn run(list: &'static List, args: &PaperArgs) -> Result<(), BenchErro
     let root = rustix::process::geteuid().is_root();
     // Between the panels, too.
     let interrupt = Interrupt::catch()?;
-    draw(list, &panels, root, args, |panel| {
+    draw(list, &panels, root, args, book, |panel| {
         interrupt.check().and_then(|()| run::report(&run_args(panel, root, args, &dir)))
     })
 }
@@ -161,11 +161,12 @@ pub(super) fn chosen(list: &'static List, figure: Option<u32>) -> Result<Vec<&'s
 }
 
 /// Measures panel after panel and keeps what was measured, whatever becomes of the rest. Only root may mount.
-pub(super) fn draw(
+pub(super) fn draw<B: Book>(
     list: &'static List,
     panels: &[&'static Panel],
     root: bool,
     args: &PaperArgs,
+    book: &mut B,
     mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
 ) -> Result<(), BenchError> {
     let mut drawing = Drawing {
@@ -179,12 +180,9 @@ pub(super) fn draw(
         readings: list.readings,
         panels: Vec::new(),
     };
-    let (json, report) = (args.json.as_deref(), args.report.as_deref());
-    let (name, stem) = (format!("paper {}", list.number), format!("paper{}", list.number));
-    let places = Places { name: &name, part: "panel", json, report, stem: &stem };
     series::run(
-        places,
-        panels,
+        book,
+        ("panel", panels),
         &mut drawing,
         |panel| format!("figure {}", panel.heading()),
         |panel| measure(panel),

@@ -11,6 +11,7 @@ use crate::machine::{Machine, commit};
 use crate::measure::{Asked, Sample};
 use crate::report::{self, Report, Turns};
 use crate::run;
+use crate::series::{Alone, Places};
 use crate::target::Target;
 use crate::workload::{self, Params};
 use hdrhistogram::Histogram;
@@ -200,22 +201,14 @@ fn drawn(
     second: impl Fn() -> Result<Report, BenchError>,
 ) -> (Result<(), BenchError>, serde_json::Value, String) {
     let dir = tempfile::tempdir().expect("a directory");
-    let args = PaperArgs { report: Some(dir.path().to_owned()), ..args(true) };
+    let stem = format!("paper{}", list.number);
+    let mut book = Alone::new(stem.clone(), Places { json: None, report: Some(dir.path()), stem: &stem });
     let mut first = true;
     let panels: Vec<_> = list.panels.iter().take(2).collect();
-    let done =
-        draw(
-            list,
-            &panels,
-            root,
-            &args,
-            |_| {
-                if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() }
-            },
-        );
-    let read = |ending: &str| {
-        std::fs::read_to_string(dir.path().join(format!("paper{}.{ending}", list.number))).expect("a file")
-    };
+    let done = draw(list, &panels, root, &args(true), &mut book, |_| {
+        if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() }
+    });
+    let read = |ending: &str| std::fs::read_to_string(dir.path().join(format!("{stem}.{ending}"))).expect("a file");
     (done, serde_json::from_str(&read("json")).expect("JSON"), read("md"))
 }
 

@@ -11,7 +11,7 @@ use crate::command::{Program, last_line};
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
-use crate::series::{self, Outcome, Part, Places};
+use crate::series::{self, Book, Outcome, Part};
 use crate::stats::{Ratio, Spread, ratio, spread};
 use crate::target::{self, WorkDir};
 use crate::units::MIB;
@@ -38,7 +38,7 @@ struct Paper {
 
 /// A line of the table, as the paper has it.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+pub(super) struct Line {
     threads: u32,
     paper: Paper,
 }
@@ -48,7 +48,7 @@ const fn line(threads: u32, sync_16k: f64, buffer_16k: f64, buffer_1k: f64) -> L
 }
 
 /// Table 1.
-const LINES: [Line; 6] = [
+pub(super) const LINES: [Line; 6] = [
     line(1, 730.7, 72.0, 81.2),
     line(2, 397.9, 33.7, 42.4),
     line(4, 221.1, 30.9, 40.8),
@@ -119,7 +119,7 @@ struct Drawing {
     lines: Vec<Measured>,
 }
 
-pub(super) fn run(args: &PaperArgs) -> Result<(), BenchError> {
+pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
     if args.figure.is_some_and(|n| n != 1) {
         return Err(BenchError::Usage("bench paper 2: there is table 1".into()));
     }
@@ -136,7 +136,7 @@ pub(super) fn run(args: &PaperArgs) -> Result<(), BenchError> {
     let memory = target::in_memory(&args.dir)?;
     let interrupt = Interrupt::catch()?;
     let buffer = buffer(args.quick);
-    draw(args, |line| measure(line, rounds(args), buffer, &dir, &memory, &interrupt))
+    draw(args, book, |line| measure(line, rounds(args), buffer, &dir, &memory, &interrupt))
 }
 
 /// Bytes of the buffer.
@@ -149,7 +149,11 @@ fn rounds(args: &PaperArgs) -> u32 {
 }
 
 /// Measures line after line and keeps what was measured, whatever becomes of the rest.
-fn draw(args: &PaperArgs, mut measure: impl FnMut(&Line) -> Result<Measured, BenchError>) -> Result<(), BenchError> {
+fn draw<B: Book>(
+    args: &PaperArgs,
+    book: &mut B,
+    mut measure: impl FnMut(&Line) -> Result<Measured, BenchError>,
+) -> Result<(), BenchError> {
     let buffer = buffer(args.quick);
     let mut drawing = Drawing {
         paper: 2,
@@ -162,11 +166,9 @@ fn draw(args: &PaperArgs, mut measure: impl FnMut(&Line) -> Result<Measured, Ben
         rounds: rounds(args),
         lines: Vec::new(),
     };
-    let (json, report) = (args.json.as_deref(), args.report.as_deref());
-    let places = Places { name: "paper 2", part: "line", json, report, stem: "paper2" };
     series::run(
-        places,
-        &LINES,
+        book,
+        ("line", &LINES),
         &mut drawing,
         |line| format!("table 1, {}", ondol::counted(line.threads.into(), "thread")),
         |line| measure(line),

@@ -428,6 +428,7 @@ mod tests {
             "recover x.img",
             "info --json --stats x.img",
             "bench run varmail --on dir:/tmp --json out --report dir",
+            "bench all --quick --rounds 2 --report dir",
             "bench compare old.json new.json",
             "tune --journal classic --journal-size 64M x.img",
             "pool create --size 1G /dev/dax0.0",

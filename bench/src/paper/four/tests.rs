@@ -20,7 +20,7 @@ fn every_figure_is_drawn() {
         json: None,
         report,
     };
-    super::run(&args).expect("drawn");
+    crate::paper::run(&args).expect("drawn");
     let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("a file");
     let (json, text): (Json, _) = (serde_json::from_str(&read("paper4.json")).expect("JSON"), read("paper4.md"));
     assert_eq!(json["partial"], false);
@@ -56,9 +56,9 @@ fn what_is_not_there_is_said() {
         json: None,
         report: None,
     };
-    assert!(super::run(&args).is_err_and(|e| e.is_usage()));
+    assert!(crate::paper::run(&args).is_err_and(|e| e.is_usage()));
     (args.figure, args.dir) = (Some(1), "/nowhere".into());
-    assert!(super::run(&args).is_err_and(|e| e.to_string().contains("/nowhere")));
+    assert!(crate::paper::run(&args).is_err_and(|e| e.to_string().contains("/nowhere")));
 }
 
 #[test]

@@ -4,11 +4,16 @@ use super::{LINES, Line, Measured, WAYS, draw, words};
 use crate::BenchError;
 use crate::args::PaperArgs;
 use crate::contents::Class;
+use crate::series::{Alone, Places};
 use std::path::Path;
 
 fn args(quick: bool) -> PaperArgs {
     let dir = "/var/tmp".into();
     PaperArgs { number: 2, quick, figure: None, rounds: None, class: Class::Text, dir, json: None, report: None }
+}
+
+fn book(report: Option<&Path>) -> Alone<'_> {
+    Alone::new("paper 2".into(), Places { json: None, report, stem: "paper2" })
 }
 
 /// Of two rounds.
@@ -22,9 +27,9 @@ const ROW: &str = "| 1 | 7.00 (6.00 .. 8.00) | 2.00 | 4.00 (3.00 .. 5.00) | 3.50
 fn what_was_measured_is_kept_beside_the_papers() {
     let drawn = |whole: usize, last: fn() -> BenchError| {
         let dir = tempfile::tempdir().expect("a directory");
-        let args = PaperArgs { report: Some(dir.path().to_owned()), ..args(true) };
+        let mut book = book(Some(dir.path()));
         let mut done = 0;
-        let result = draw(&args, |line| {
+        let result = draw(&args(true), &mut book, |line| {
             done += 1;
             if done > whole { Err(last()) } else { Ok(measured(line)) }
         });
@@ -69,7 +74,7 @@ fn programs_write_ten_times_the_buffer() {
 #[test]
 fn what_is_not_there_is_said() {
     let other = PaperArgs { figure: Some(2), ..args(true) };
-    assert!(super::run(&other).is_err_and(|e| e.is_usage() && e.to_string().contains("table 1")));
+    assert!(super::run(&other, &mut book(None)).is_err_and(|e| e.is_usage() && e.to_string().contains("table 1")));
     let nowhere = PaperArgs { dir: "/nowhere".into(), ..args(true) };
-    assert!(super::run(&nowhere).is_err_and(|e| e.is_usage() && e.to_string().contains("/nowhere")));
+    assert!(super::run(&nowhere, &mut book(None)).is_err_and(|e| e.is_usage() && e.to_string().contains("/nowhere")));
 }

@@ -112,6 +112,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("bench paper 5 --figure 3", 2, "bench paper 5: there are figures 4 and 5"),
     ("bench paper 5 --dir absent", 2, "--dir absent: not a directory"),
     ("bench paper 4 --figure 9", 2, "bench paper 4: there are figures 1 to 6, and 7 and 8 for what the paper has not"),
+    ("bench all --dir absent", 2, "--dir absent: not a directory"),
     ("bench compare there.json", 2, "the following required arguments were not provided: <NEW> (`ondol bench compare --help` says more)"),
     ("bench compare absent.json absent.json", 1, "cannot read absent.json: No such file or directory"),
     ("bench compare text text", 1, "text: no JSON: expected ident at line 1 column 2; name a JSON file that `ondol bench` has written with --json or --report"),
