@@ -214,6 +214,7 @@ fn paper_args(number: u32, args: &AllArgs) -> PaperArgs {
         quick: args.quick,
         figure: None,
         rounds: args.rounds,
+        nvm_model: None,
         class: Class::Text,
         dir: args.dir.clone(),
         json: None,

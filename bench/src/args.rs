@@ -221,6 +221,9 @@ pub struct PaperArgs {
     /// How often every target has its turn [default: 3, of paper 4 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
+    /// A kind of NVM, as `ondol bench list` names it, in place of this machine's memory; of papers 1 and 5
+    #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
+    pub nvm_model: Option<&'static str>,
     /// What is written, but of papers 2 and 4; Filebench itself writes zeros
     #[arg(long, value_enum, default_value_t = Class::Text)]
     pub class: Class,
@@ -275,6 +278,9 @@ pub struct RunArgs {
     /// Count also what a turn leaves to be done later: a sync at its end, or closing, which brings everything home
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "sync")]
     pub settle: Option<Settle>,
+    /// A kind of NVM, as `ondol bench list` names it, for each target that has NVM and no nvm_model= of its own
+    #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
+    pub nvm_model: Option<&'static str>,
     /// Set several parameters of the workload by a name that they have together; --param changes them again
     #[arg(long, value_name = "NAME")]
     pub setting: Option<String>,

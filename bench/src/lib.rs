@@ -24,6 +24,7 @@ mod interrupt;
 mod list;
 mod machine;
 mod measure;
+mod nvm;
 mod paper;
 mod processes;
 mod report;

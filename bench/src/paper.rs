@@ -23,6 +23,14 @@ pub(crate) fn run(args: &PaperArgs) -> Result<(), BenchError> {
 
 /// Runs the list of a paper, part after part, and lets `book` keep what comes out. Files of `args` are not written.
 pub(crate) fn draw<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
+    if args.nvm_model.is_some() && !matches!(args.number, 1 | 5) {
+        let why = match args.number {
+            2 => "the buffer of `ondol run` has no model",
+            3 => "it has no NVM",
+            _ => "what is read through a lent page does not wait",
+        };
+        return Err(BenchError::Usage(format!("--nvm-model: not of paper {}: {why}", args.number)));
+    }
     match args.number {
         1 => frame::run(&one::LIST, args, book),
         2 => two::run(args, book),

@@ -197,6 +197,7 @@ fn run_args(row: &Row, targets: &[String], args: &SuiteArgs) -> RunArgs {
         class: args.class,
         // What a turn leaves to be done later is compared on a disk.
         settle: (args.on != SuiteMedium::Ram).then_some(crate::args::Settle::Sync),
+        nvm_model: None,
         setting: row.setting.map(str::to_owned),
         params: size.params.iter().map(|&param| param.to_owned()).collect(),
         dir: args.dir.clone(),

@@ -122,6 +122,8 @@ pub(super) struct Drawing {
     pub(super) partial: bool,
     pub(super) machine: Machine,
     pub(super) commit: &'static str,
+    /// The NVM's model; `None`: this machine's memory as it is.
+    pub(super) nvm_model: Option<&'static str>,
     /// Who could not take part here, and why.
     pub(super) missing: Vec<String>,
     pub(super) readings: &'static [&'static str],
@@ -176,7 +178,8 @@ pub(super) fn draw<B: Book>(
         partial: true,
         machine: Machine::here(),
         commit: commit(),
-        missing: missing(panels, root),
+        nvm_model: args.nvm_model,
+        missing: missing(panels, root, args.nvm_model),
         readings: list.readings,
         panels: Vec::new(),
     };
@@ -230,18 +233,24 @@ impl Panel {
     }
 }
 
-impl Contender {
-    /// Whether it is here for whom is root, or is not: mounts are root's.
-    fn is_here(&self, root: bool) -> bool {
-        root || self.target.starts_with("lib:")
+/// Why a contender takes no part in a panel; `None`: it does. Mounts are root's, and where ours lie in a modelled NVM the kernel's memory would be another.
+fn refusal(panel: &Panel, contender: &Contender, root: bool, nvm_model: Option<&str>) -> Option<&'static str> {
+    let is_kernel = contender.target.starts_with("kernel:");
+    if !root && !contender.target.starts_with("lib:") {
+        Some("needs root, which mounts")
+    } else if is_kernel && nvm_model.is_some() && panel.contenders.iter().any(|one| one.target.contains(":nvm:")) {
+        Some("its memory cannot be slowed as `--nvm-model` does")
+    } else {
+        None
     }
 }
 
 /// Who takes no part, and why.
-fn missing(panels: &[&'static Panel], root: bool) -> Vec<String> {
+fn missing(panels: &[&'static Panel], root: bool, nvm_model: Option<&str>) -> Vec<String> {
     let mut missing = Vec::new();
-    for contender in panels.iter().flat_map(|panel| panel.contenders).filter(|contender| !contender.is_here(root)) {
-        let what = format!("{}: needs root, which mounts", contender.name);
+    for (panel, contender) in panels.iter().flat_map(|panel| panel.contenders.iter().map(move |one| (panel, one))) {
+        let Some(why) = refusal(panel, contender, root, nvm_model) else { continue };
+        let what = format!("{}: {why}", contender.name);
         if !missing.contains(&what) {
             missing.push(what);
         }
@@ -252,7 +261,7 @@ fn missing(panels: &[&'static Panel], root: bool) -> Vec<String> {
 /// The run that measures a panel, with images in `dir`.
 pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) -> RunArgs {
     let size = panel.size(args.quick);
-    let here = panel.contenders.iter().filter(|contender| contender.is_here(root));
+    let here = panel.contenders.iter().filter(|one| refusal(panel, one, root, args.nvm_model).is_none());
     RunArgs {
         workload: panel.run.to_owned(),
         on: here.map(|contender| panel.target(contender)).collect(),
@@ -263,6 +272,7 @@ pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) 
         ops: Some(size.ops),
         class: args.class,
         settle: Some(Settle::Close),
+        nvm_model: args.nvm_model,
         setting: None,
         params: size.params.iter().chain(panel.params).map(|&param| param.to_owned()).collect(),
         dir: dir.to_owned(),

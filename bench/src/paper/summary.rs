@@ -1,6 +1,7 @@
 //! All panels of a paper in one table, and why they are not the paper's.
 
 use super::frame::{Drawing, Drawn, Paper};
+use crate::nvm::modelled;
 use crate::report::{TargetReport, aligned, pipes};
 use crate::stats::{Ratio, ratio};
 use ondol::counted;
@@ -42,9 +43,9 @@ impl Column {
         Self { head, shows: Shows::Said(said) }
     }
 
-    fn cell(&self, drawn: &Drawn) -> String {
+    fn cell(&self, drawn: &Drawn, nvm_model: Option<&str>) -> String {
         let find = |name: &str| {
-            let target = drawn.panel.target_of(name)?;
+            let target = modelled(&drawn.panel.target_of(name)?, nvm_model);
             drawn.result.targets.iter().find(move |report| report.target == target)
         };
         let cell = match self.shows {
@@ -101,6 +102,12 @@ fn head(drawing: &Drawing) -> String {
     if drawing.quick {
         out.push_str("QUICK: smaller sets, fewer operations.\n\n");
     }
+    if let Some(model) = drawing.nvm_model {
+        let _ = writeln!(
+            out,
+            "NVM is modelled as `{model}` (`ondol bench list` has its parameters), but where a panel's medium says otherwise.\n"
+        );
+    }
     for what in &drawing.missing {
         let _ = writeln!(out, "Not here: {what}.\n");
     }
@@ -113,7 +120,7 @@ fn heads(drawing: &Drawing) -> Vec<&'static str> {
 
 fn rows(drawing: &Drawing) -> Vec<Vec<String>> {
     let row = |drawn: &Drawn| {
-        let cells = drawing.list.columns.iter().map(|column| column.cell(drawn));
+        let cells = drawing.list.columns.iter().map(|column| column.cell(drawn, drawing.nvm_model));
         std::iter::once(drawn.panel.heading()).chain(cells).collect()
     };
     drawing.panels.iter().map(row).collect()

@@ -25,7 +25,17 @@ static LISTS: [List; 3] = [one::LIST, three::LIST, five::LIST];
 
 fn args(quick: bool) -> PaperArgs {
     let dir = "/dev/shm".into();
-    PaperArgs { number: 3, quick, figure: None, rounds: None, class: Class::Text, dir, json: None, report: None }
+    PaperArgs {
+        number: 3,
+        quick,
+        figure: None,
+        rounds: None,
+        nvm_model: None,
+        class: Class::Text,
+        dir,
+        json: None,
+        report: None,
+    }
 }
 
 fn panel_args(panel: &Panel, quick: bool) -> RunArgs {
@@ -146,6 +156,50 @@ fn who_may_not_mount_is_told_who_takes_no_part() {
     assert!(text.contains("Not here: kernel: needs root"), "{text}");
 }
 
+/// With a model, what has NVM has it in the run and in the table alike, and the kernel's memory is nobody's peer.
+#[test]
+fn a_model_of_nvm_is_given_to_all_that_have_one() {
+    let list = &LISTS[0];
+    let slow = PaperArgs { nvm_model: Some("pcm"), ..args(true) };
+    let panel = list.panels.first().expect("a panel");
+    let run = run_args(panel, true, &slow, Path::new("/dev/shm"));
+    assert!(run.nvm_model == Some("pcm") && run.on.len() == 5 && run.on.iter().all(|target| target.contains(":nvm:")));
+    let run = run_args(five::LIST.panels.first().expect("a panel"), true, &slow, Path::new("/dev/shm"));
+    assert!(run.on.iter().any(|target| target.starts_with("kernel:")), "its disk is not modelled");
+    let mut report = report(list, false);
+    report.targets.pop();
+    for target in &mut report.targets {
+        target.target = crate::nvm::modelled(&target.target, Some("pcm"));
+    }
+    let mut book = Alone::new("paper 1".into(), Places { json: None, report: None, stem: "" });
+    let mut shown = String::new();
+    draw(list, &[panel], true, &slow, &mut book, |_| {
+        let drawn = Drawn { panel, scale: "", result: report.clone() };
+        let missing = vec!["kernel: slow".to_owned()];
+        let (machine, commit) = (Machine::here(), commit());
+        let drawing = Drawing {
+            list,
+            paper: 1,
+            quick: true,
+            partial: false,
+            machine,
+            commit,
+            nvm_model: Some("pcm"),
+            missing,
+            readings: &[],
+            panels: vec![drawn],
+        };
+        shown = summary::markdown(&drawing);
+        Ok(report.clone())
+    })
+    .expect("drawn");
+    assert!(shown.contains("modelled as `pcm`") && shown.contains("| 2.00 | 1.25 | 3.00 | - |"), "{shown}");
+    for (number, why) in [(2, "`ondol run`"), (3, "no NVM"), (4, "lent page")] {
+        let refusal = super::run(&PaperArgs { number, ..slow.clone() }).expect_err("no model");
+        assert!(refusal.is_usage() && refusal.to_string().contains(why), "{refusal}");
+    }
+}
+
 fn turns(ops: u64, engine: Option<Engine>) -> Turns {
     let latency = Histogram::new(3).expect("histogram");
     let elapsed = Duration::from_secs(1);
@@ -264,6 +318,7 @@ fn several_rounds_show_what_a_ratio_lies_between() {
         partial: false,
         machine: Machine::here(),
         commit: commit(),
+        nvm_model: None,
         missing: Vec::new(),
         readings: &[],
         panels: vec![Drawn { panel, scale: "", result: report }],

@@ -9,7 +9,17 @@ use std::path::Path;
 
 fn args(quick: bool) -> PaperArgs {
     let dir = "/var/tmp".into();
-    PaperArgs { number: 2, quick, figure: None, rounds: None, class: Class::Text, dir, json: None, report: None }
+    PaperArgs {
+        number: 2,
+        quick,
+        figure: None,
+        rounds: None,
+        nvm_model: None,
+        class: Class::Text,
+        dir,
+        json: None,
+        report: None,
+    }
 }
 
 fn book(report: Option<&Path>) -> Alone<'_> {
