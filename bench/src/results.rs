@@ -4,7 +4,8 @@ use crate::contents::Payload;
 use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::report::TargetReport;
-use serde::Deserialize;
+use crate::stats::{Ratio, Spread};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What a file holds.
@@ -83,11 +84,23 @@ pub(crate) struct Row {
 }
 
 /// The middle and the ends of some rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Middle {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
+}
+
+impl From<Spread> for Middle {
+    fn from(Spread { median, min, max }: Spread) -> Self {
+        Self { median, low: min, high: max }
+    }
+}
+
+impl From<Ratio> for Middle {
+    fn from(Ratio { median, low, high }: Ratio) -> Self {
+        Self { median, low, high }
+    }
 }
 
 /// A counter of a run in proportion to what was asked for.
