@@ -212,6 +212,7 @@ fn paper_args(number: u32, args: &AllArgs) -> PaperArgs {
     PaperArgs {
         number,
         quick: args.quick,
+        ablate: false,
         figure: None,
         rounds: args.rounds,
         nvm_model: None,

@@ -215,6 +215,9 @@ pub struct PaperArgs {
     /// Smaller sets, fewer operations, one round
     #[arg(long)]
     pub quick: bool,
+    /// Each idea of the paper off by itself, too, beside the full system; of papers 1, 3 and 5
+    #[arg(long)]
+    pub ablate: bool,
     /// Only this figure, or table
     #[arg(long, value_name = "N")]
     pub figure: Option<u32>,

@@ -31,6 +31,13 @@ pub(crate) fn draw<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchE
         };
         return Err(BenchError::Usage(format!("--nvm-model: not of paper {}: {why}", args.number)));
     }
+    if args.ablate && matches!(args.number, 2 | 4) {
+        let why = match args.number {
+            2 => "`ondol run` has no option that switches an idea off",
+            _ => "its figures have each idea beside what is without it",
+        };
+        return Err(BenchError::Usage(format!("--ablate: not of paper {}: {why}", args.number)));
+    }
     match args.number {
         1 => frame::run(&one::LIST, args, book),
         2 => two::run(args, book),

@@ -1,6 +1,6 @@
 //! All panels of a paper in one table, and why they are not the paper's.
 
-use super::frame::{Drawing, Drawn, Paper};
+use super::frame::{Ablation, Drawing, Drawn, Paper};
 use crate::nvm::modelled;
 use crate::report::{TargetReport, aligned, pipes};
 use crate::stats::{Ratio, ratio};
@@ -44,10 +44,7 @@ impl Column {
     }
 
     fn cell(&self, drawn: &Drawn, nvm_model: Option<&str>) -> String {
-        let find = |name: &str| {
-            let target = modelled(&drawn.panel.target_of(name)?, nvm_model);
-            drawn.result.targets.iter().find(move |report| report.target == target)
-        };
+        let find = |name: &str| found(drawn, name, nvm_model);
         let cell = match self.shows {
             Shows::Ratio(of, to) => find(of).zip(find(to)).map(|(of, to)| multiple(ratio(&to.rates, &of.rates))),
             Shows::Result(of, result) => find(of).and_then(result),
@@ -55,6 +52,12 @@ impl Column {
         };
         cell.unwrap_or_else(|| "-".to_owned())
     }
+}
+
+/// What came out for the contender of this name, if it took part.
+fn found<'d>(drawn: &'d Drawn, name: &str, nvm_model: Option<&str>) -> Option<&'d TargetReport> {
+    let target = modelled(&drawn.panel.target_of(name)?, nvm_model);
+    drawn.result.targets.iter().find(move |report| report.target == target)
 }
 
 /// The median, and what it lies between if there is more than one round.
@@ -67,6 +70,12 @@ pub(super) fn terminal(drawing: &Drawing) -> String {
     let mut out = head(drawing);
     aligned(&mut out, &heads(drawing), &rows(drawing));
     out.push('\n');
+    if drawing.ablate {
+        let (heads, rows) = ablations(drawing);
+        out += &format!("{ABLATIONS}\n\n");
+        aligned(&mut out, &heads, &rows);
+        out.push('\n');
+    }
     for line in notes(drawing) {
         out.push_str(&line);
         out.push('\n');
@@ -86,6 +95,12 @@ pub(super) fn markdown(drawing: &Drawing) -> String {
     );
     pipes(&mut out, &heads(drawing), &rows(drawing));
     out.push('\n');
+    if drawing.ablate {
+        let (heads, rows) = ablations(drawing);
+        out += &format!("{ABLATIONS}:\n\n");
+        pipes(&mut out, &heads, &rows);
+        out.push('\n');
+    }
     for line in notes(drawing) {
         let _ = writeln!(out, "- {line}");
     }
@@ -126,12 +141,39 @@ fn rows(drawing: &Drawing) -> Vec<Vec<String>> {
     drawing.panels.iter().map(row).collect()
 }
 
+const ABLATIONS: &str =
+    "Ablations: rates in multiples of the full system's in the same round; below 1, what is off is worth something";
+
+/// A column for each ablation that some panel has, with the name of the full system.
+fn ablations(drawing: &Drawing) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut columns: Vec<Ablation> = Vec::new();
+    for ablation in drawing.panels.iter().flat_map(|drawn| drawn.panel.ablations) {
+        if columns.iter().all(|known| known.without.name != ablation.without.name) {
+            columns.push(*ablation);
+        }
+    }
+    let head = |ablation: &Ablation| format!("{} / {}", ablation.without.name, ablation.full);
+    let heads = std::iter::once("figure: workload, medium".to_owned()).chain(columns.iter().map(head)).collect();
+    let row = |drawn: &Drawn| {
+        let cell = |Ablation { without, full }: &Ablation| {
+            let find = |name| found(drawn, name, drawing.nvm_model);
+            let both = find(without.name).zip(find(full));
+            both.map_or_else(|| "-".to_owned(), |(without, full)| multiple(ratio(&full.rates, &without.rates)))
+        };
+        std::iter::once(drawn.panel.heading()).chain(columns.iter().map(cell)).collect()
+    };
+    (heads, drawing.panels.iter().map(row).collect())
+}
+
 /// How the table is to be read, how much was run, and why it is not the paper's.
 fn notes(drawing: &Drawing) -> Vec<String> {
     let how = "Medians over rounds, and what they lie between, of ratios within a round, until everything is home and \
                closed. A library's calls are in this process; a mount's and the kernel's are system calls.";
     let readings = drawing.readings.iter().map(|&reading| reading.to_owned());
     let mut notes: Vec<String> = std::iter::once(how.to_owned()).chain(readings).collect();
+    if drawing.ablate {
+        notes.extend(drawing.list.fixed.iter().map(|fixed| format!("Not switched off: {fixed}")));
+    }
     for (head, said) in [("What was run", scale as fn(&Drawn) -> &'static str), ("Why not as in the paper", why)] {
         let mut seen: Vec<(&str, Vec<String>)> = Vec::new();
         for drawn in &drawing.panels {

@@ -13,6 +13,7 @@ fn every_figure_is_drawn() {
     let args = PaperArgs {
         number: 4,
         quick: true,
+        ablate: false,
         figure: None,
         rounds: Some(1),
         nvm_model: None,
@@ -50,6 +51,7 @@ fn what_is_not_there_is_said() {
     let mut args = PaperArgs {
         number: 4,
         quick: true,
+        ablate: false,
         figure: Some(9),
         rounds: None,
         nvm_model: None,

@@ -13,6 +13,7 @@ fn args(quick: bool) -> PaperArgs {
     PaperArgs {
         number: 2,
         quick,
+        ablate: false,
         figure: None,
         rounds: None,
         nvm_model: None,

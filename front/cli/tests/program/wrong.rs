@@ -107,6 +107,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("bench run varmail --on tmpfs --nvm-model pcm", 2, "--nvm-model: no target has NVM: name one in a pool (lib:nvm:NAME), or with pool=SIZE"),
     ("bench run varmail --on lib:nvm:a --nvm-model optane", 2, "invalid value 'optane' for '--nvm-model <NAME>': there are dram, nvdimm, cxl, xpoint, pcm; a target's nvm_model= takes other numbers (`ondol bench run --help` says more)"),
     ("bench paper 3 --nvm-model pcm", 2, "--nvm-model: not of paper 3: it has no NVM"),
+    ("bench paper 4 --ablate", 2, "--ablate: not of paper 4: its figures have each idea beside what is without it"),
     ("bench paper 6", 2, "invalid value '6' for '<NUMBER>': there are papers 1 to 5 (`ondol bench paper --help` says more)"),
     ("bench paper 2 --figure 3", 2, "bench paper 2: there is table 1"),
     ("bench write --dir . --threads 4 --bytes 40 --unit 16", 2, "--bytes 40: less than --unit 16 for each thread"),
