@@ -39,7 +39,7 @@ struct Paper {
 
 /// A line of the table, as the paper has it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
+struct Line {
     threads: u32,
     paper: Paper,
 }
@@ -49,7 +49,7 @@ const fn line(threads: u32, sync_16k: f64, buffer_16k: f64, buffer_1k: f64) -> L
 }
 
 /// Table 1.
-pub(super) const LINES: [Line; 6] = [
+const LINES: [Line; 6] = [
     line(1, 730.7, 72.0, 81.2),
     line(2, 397.9, 33.7, 42.4),
     line(4, 221.1, 30.9, 40.8),
