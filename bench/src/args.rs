@@ -32,6 +32,8 @@ pub enum BenchCommand {
     Paper(PaperArgs),
     /// Run all of a list of workloads on a mount and its peers, beside its floors, and put them into one table
     Suite(SuiteArgs),
+    /// Draw the figures of all papers and run the suite, into one result
+    All(AllArgs),
     /// Show what has changed significantly from one result to another
     Compare(CompareArgs),
     /// Be one client of a run
@@ -92,6 +94,26 @@ pub enum SuiteMedium {
     Ssd,
     /// The disk of --dir.
     Disk,
+}
+
+/// `ondol bench all …`
+#[derive(Clone, Debug, Args)]
+pub struct AllArgs {
+    /// Smaller sets, fewer operations, one round
+    #[arg(long)]
+    pub quick: bool,
+    /// How often every target has its turn [default: of papers 3, of paper 4 and the suite 5, or 1 with --quick]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// As of `bench paper`; the suite's images are made where those of papers are
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    pub dir: PathBuf,
+    /// Write the result as JSON; `-` is standard output, without the tables
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write all.json, all.md and all.html into this directory, and their charts as SVG and CSV into all
+    #[arg(long, value_name = "DIR")]
+    pub report: Option<PathBuf>,
 }
 
 /// `ondol bench compare …`
@@ -193,12 +215,18 @@ pub struct PaperArgs {
     /// Smaller sets, fewer operations, one round
     #[arg(long)]
     pub quick: bool,
+    /// Each idea of the paper off by itself, too, beside the full system; of papers 1, 3 and 5
+    #[arg(long)]
+    pub ablate: bool,
     /// Only this figure, or table
     #[arg(long, value_name = "N")]
     pub figure: Option<u32>,
     /// How often every target has its turn [default: 3, of paper 4 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
+    /// A kind of NVM, as `ondol bench list` names it, in place of this machine's memory; of papers 1 and 5
+    #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
+    pub nvm_model: Option<&'static str>,
     /// What is written, but of papers 2 and 4; Filebench itself writes zeros
     #[arg(long, value_enum, default_value_t = Class::Text)]
     pub class: Class,
@@ -253,6 +281,9 @@ pub struct RunArgs {
     /// Count also what a turn leaves to be done later: a sync at its end, or closing, which brings everything home
     #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, default_missing_value = "sync")]
     pub settle: Option<Settle>,
+    /// A kind of NVM, as `ondol bench list` names it, for each target that has NVM and no nvm_model= of its own
+    #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
+    pub nvm_model: Option<&'static str>,
     /// Set several parameters of the workload by a name that they have together; --param changes them again
     #[arg(long, value_name = "NAME")]
     pub setting: Option<String>,

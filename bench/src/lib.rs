@@ -8,6 +8,7 @@
 #![deny(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench measures by the real clock")]
 
+mod all;
 mod args;
 mod background;
 mod clients;
@@ -23,6 +24,7 @@ mod interrupt;
 mod list;
 mod machine;
 mod measure;
+mod nvm;
 mod paper;
 mod processes;
 mod report;
@@ -39,8 +41,8 @@ mod workload;
 mod writer;
 
 pub use args::{
-    BenchArgs, BenchCommand, ClientArgs, CompareArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle, SuiteArgs,
-    SuiteMedium, WriteArgs,
+    AllArgs, BenchArgs, BenchCommand, ClientArgs, CompareArgs, PaperArgs, RunArgs, ServeArgs, Served, Settle,
+    SuiteArgs, SuiteMedium, WriteArgs,
 };
 pub use contents::Class;
 pub use error::BenchError;
@@ -63,6 +65,7 @@ pub fn main(args: BenchArgs) -> Result<ExitCode, BenchError> {
         BenchCommand::List => list::print(),
         BenchCommand::Run(args) => run::run(&args),
         BenchCommand::Paper(args) => paper::run(&args),
+        BenchCommand::All(args) => all::run(&args),
         BenchCommand::Suite(args) => suite::run(&args),
         BenchCommand::Compare(args) => compare::run(&args),
         BenchCommand::Client(args) => clients::work(&args),

@@ -2,6 +2,7 @@
 
 use crate::BenchError;
 use crate::error::Context;
+use crate::nvm::{PRESETS, Preset};
 use crate::target::{KINDS, OPTIONS};
 use crate::workload::ALL;
 use std::io::{self, Write};
@@ -31,6 +32,10 @@ fn write(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\nOptions of targets (others are mount options)\n")?;
     for (option, about) in OPTIONS {
         writeln!(out, "  {option:<14}  {about}")?;
+    }
+    writeln!(out, "\nModels of NVM (--nvm-model; on top of the memory that stands for NVM)\n")?;
+    for Preset { name, about, model, source, assumed } in PRESETS {
+        writeln!(out, "  {name}\n      {about}: {model}\n      source: {source}\n      assumed: {assumed}")?;
     }
     Ok(())
 }
@@ -66,6 +71,8 @@ mod tests {
             "on=ssd|hdd",
             "null[,OPTIONS]",
             "passthrough[:DIR]",
+            "xpoint",
+            "arXiv 1903.05714",
         ] {
             assert!(text.contains(word), "{word} is not listed");
         }

@@ -4,7 +4,8 @@ use crate::contents::Payload;
 use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::report::TargetReport;
-use serde::Deserialize;
+use crate::stats::{Ratio, Spread};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// What a file holds.
@@ -25,6 +26,9 @@ pub(crate) struct Results {
 /// A run or a table, named by what is around it.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
+    /// What it is a chapter of: one of `bench all`.
+    pub(crate) chapter: Option<String>,
+    /// With the chapter's name before it.
     pub(crate) title: String,
     pub(crate) what: What,
 }
@@ -80,11 +84,23 @@ pub(crate) struct Row {
 }
 
 /// The middle and the ends of some rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Middle {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
+}
+
+impl From<Spread> for Middle {
+    fn from(Spread { median, min, max }: Spread) -> Self {
+        Self { median, low: min, high: max }
+    }
+}
+
+impl From<Ratio> for Middle {
+    fn from(Ratio { median, low, high }: Ratio) -> Self {
+        Self { median, low, high }
+    }
 }
 
 /// A counter of a run in proportion to what was asked for.
@@ -126,7 +142,7 @@ impl Results {
     /// From what a file holds.
     pub(crate) fn of(json: &Value) -> Self {
         let mut parts = Vec::new();
-        find(json, &Map::new(), &mut parts);
+        find(json, &Map::new(), None, &mut parts);
         let truth = |name: &str| json.get(name).and_then(Value::as_bool).unwrap_or(false);
         let first = parts.iter().find_map(|part| match &part.what {
             What::Run(run) => Some(run),
@@ -144,20 +160,32 @@ impl Results {
     }
 }
 
-/// Collects what reads as a run or a table. `around` is the object that `value` lies in.
-fn find(value: &Value, around: &Map<String, Value>, parts: &mut Vec<Part>) {
+/// Collects what reads as a run or a table. `around` is the object that `value` lies in, `chapter` the nearest name of one.
+fn find(value: &Value, around: &Map<String, Value>, chapter: Option<&str>, parts: &mut Vec<Part>) {
     match value {
-        Value::Array(values) => values.iter().for_each(|value| find(value, around, parts)),
+        Value::Array(values) => values.iter().for_each(|value| find(value, around, chapter, parts)),
         Value::Object(own) => {
+            let chapter = own.get("chapter").and_then(Value::as_str).or(chapter);
             let run = own.get("targets").and_then(|_| Run::deserialize(value).ok()).map(|run| What::Run(Box::new(run)));
             let table = || own.get("columns").and_then(|_| Table::deserialize(value).ok()).map(What::Table);
             match run.or_else(table) {
-                Some(what) => parts.push(Part { title: title(own, around), what }),
-                None => own.values().for_each(|value| find(value, own, parts)),
+                Some(what) => {
+                    let title = in_chapter(chapter, title(own, around));
+                    parts.push(Part { chapter: chapter.map(str::to_owned), title, what });
+                }
+                None => own.values().for_each(|value| find(value, own, chapter, parts)),
             }
         }
         _ => {}
     }
+}
+
+/// `paper 3, figures 1, 4: varmail, ssd`, so that every part has a title of its own.
+fn in_chapter(chapter: Option<&str>, title: String) -> String {
+    let Some(chapter) = chapter else { return title };
+    let mut letters = title.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    format!("{chapter}, {}{}", first.into_iter().collect::<String>(), letters.as_str())
 }
 
 /// Figure, name and device, as far as they are known: `Figures 1, 4: varmail, ssd`.

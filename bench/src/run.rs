@@ -8,6 +8,7 @@ use crate::html;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::measure::{self, Limit, Sample};
+use crate::nvm;
 use crate::report::{Report, Turns, markdown, targets, terminal};
 use crate::target::{self, Session, Setting, Target};
 use crate::workload::{self, Definition, Params, Plan, Prepared, Workload};
@@ -44,7 +45,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), BenchError> {
 /// Runs the workload on the targets. An interrupted run is reported as far as it went in whole rounds, if there was one.
 pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let job = job(args)?;
-    let on = args.on.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
+    let names = nvm::all_modelled(&args.on, args.nvm_model)?;
+    let on = names.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
     check_places(args)?;
     if let Some((_, target)) = job.clients.as_ref().zip(on.iter().find(|target| target.in_process())) {
         let text = &target.text;
@@ -70,7 +72,7 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
         commit: commit(),
         rounds: done,
         partial: done < args.rounds,
-        targets: targets(&args.on, &turns),
+        targets: targets(&names, &turns),
     })
 }
 
@@ -93,6 +95,9 @@ fn job(args: &RunArgs) -> Result<Job, BenchError> {
     shown.insert("threads".into(), json!(threads));
     if let Some(clients) = args.clients {
         shown.insert("clients".into(), json!(clients));
+    }
+    if let Some(model) = args.nvm_model {
+        shown.insert("nvm_model".into(), json!(model));
     }
     if let Some(setting) = &args.setting {
         shown.insert("setting".into(), json!(setting));

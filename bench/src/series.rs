@@ -12,16 +12,85 @@ use std::time::{Duration, Instant};
 /// Where the outcome goes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places<'a> {
-    /// What is run, as it is called on the command line: `paper 3`.
-    pub(crate) name: &'a str,
-    /// What one run of it is called: `panel`.
-    pub(crate) part: &'a str,
     /// The file for JSON; `-` is standard output.
     pub(crate) json: Option<&'a Path>,
     /// The directory for a JSON and a Markdown file, and for the page and its charts.
     pub(crate) report: Option<&'a Path>,
     /// Their name without its ending.
     pub(crate) stem: &'a str,
+}
+
+/// The next part of a series.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step<'a> {
+    /// What a part is called: `panel`.
+    pub(crate) part: &'static str,
+    /// How many parts are done.
+    pub(crate) done: usize,
+    /// How many there are.
+    pub(crate) of: usize,
+    /// The name of the next one.
+    pub(crate) head: &'a str,
+}
+
+/// Who is told how a series goes, and keeps what it comes to.
+pub(crate) trait Book {
+    /// Standard output is for JSON alone.
+    fn is_silent(&self) -> bool;
+    /// Says what is measured next.
+    fn begin(&mut self, step: Step<'_>);
+    /// Keeps the outcome so far.
+    ///
+    /// # Errors
+    /// A file cannot be written; the error names it.
+    fn keep<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError>;
+    /// Shows an outcome to which nothing is added any more.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    fn end<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError>;
+}
+
+/// A series by itself: its outcome is what the files hold.
+#[derive(Debug)]
+pub(crate) struct Alone<'a> {
+    /// What is run, as it is called on the command line: `paper 3`.
+    name: String,
+    places: Places<'a>,
+    begun: Instant,
+}
+
+impl<'a> Alone<'a> {
+    /// One that begins now.
+    pub(crate) fn new(name: String, places: Places<'a>) -> Self {
+        Self { name, places, begun: Instant::now() }
+    }
+}
+
+impl Book for Alone<'_> {
+    fn is_silent(&self) -> bool {
+        self.places.has_stdout()
+    }
+
+    fn begin(&mut self, Step { part, done, of, head }: Step<'_>) {
+        let passed = so_far(self.begun.elapsed(), done as f64, of as f64);
+        eprintln!("ondol bench {}: {part} {} of {of}, {head}; {passed}", self.name, done + 1);
+    }
+
+    fn keep<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError> {
+        save(self.places, outcome)
+    }
+
+    fn end<O: Outcome>(&mut self, outcome: &O) -> Result<(), BenchError> {
+        show(&if self.is_silent() { json(outcome)? } else { outcome.terminal() })
+    }
+}
+
+impl Places<'_> {
+    /// Standard output is for JSON alone.
+    pub(crate) fn has_stdout(self) -> bool {
+        self.json == Some(Path::new("-"))
+    }
 }
 
 /// The outcome so far.
@@ -52,24 +121,21 @@ impl Part for Report {
     }
 }
 
-/// Measures one after the other of `parts`, each named by `head`, and keeps what was measured, whatever becomes of the rest. `keep` is told of
+/// Measures one after the other of `parts`, each named by `head` and called `part`, and keeps what was measured, whatever becomes of the rest. `keep` is told of
 /// each, and whether the outcome is still partial.
-pub(crate) fn run<P, O: Outcome, R: Part>(
-    places: Places<'_>,
-    parts: &[P],
+pub(crate) fn run<B: Book, P, O: Outcome, R: Part>(
+    book: &mut B,
+    (part, parts): (&'static str, &[P]),
     outcome: &mut O,
     head: impl Fn(&P) -> String,
     mut measure: impl FnMut(&P) -> Result<R, BenchError>,
     mut keep: impl FnMut(&mut O, &P, R, bool),
 ) -> Result<(), BenchError> {
-    let Places { name, part, .. } = places;
-    let begun = Instant::now();
-    let to_stdout = places.json == Some(Path::new("-"));
+    let of = parts.len();
     let mut failed = None;
-    for (n, one) in parts.iter().enumerate() {
-        let (passed, of, head) = (so_far(begun.elapsed(), n, parts.len()), parts.len(), head(one));
-        let n = n + 1;
-        eprintln!("ondol bench {name}: {part} {n} of {of}, {head}; {passed}");
+    for (done, one) in parts.iter().enumerate() {
+        let head = head(one);
+        book.begin(Step { part, done, of, head: &head });
         let result = match measure(one) {
             Ok(result) => result,
             Err(e) => {
@@ -77,31 +143,34 @@ pub(crate) fn run<P, O: Outcome, R: Part>(
                 break;
             }
         };
-        if !to_stdout {
-            let text = format!("== {head}\n{}\n", result.terminal());
-            io::stdout().lock().write_all(text.as_bytes()).context(|| "standard output")?;
+        if !book.is_silent() {
+            show(&format!("== {head}\n{}\n", result.terminal()))?;
         }
         let cut = result.is_partial();
-        keep(outcome, one, result, cut || n < of);
-        save(places, outcome)?;
+        keep(outcome, one, result, cut || done + 1 < of);
+        book.keep(outcome)?;
         if cut {
             failed = Some(BenchError::Interrupted);
             break;
         }
     }
     if !outcome.is_empty() {
-        let shown = if to_stdout { json(outcome)? } else { outcome.terminal() };
-        io::stdout().lock().write_all(shown.as_bytes()).context(|| "standard output")?;
+        book.end(outcome)?;
     }
     failed.map_or(Ok(()), Err)
 }
 
-/// How long `done` of `of` parts took, and how long the rest will at that rate.
-fn so_far(passed: Duration, done: usize, of: usize) -> String {
-    if done == 0 {
+/// Prints a text.
+pub(crate) fn show(text: &str) -> Result<(), BenchError> {
+    io::stdout().lock().write_all(text.as_bytes()).context(|| "standard output")
+}
+
+/// How long what is `done` took, and how long the rest of `of` will at that rate.
+pub(crate) fn so_far(passed: Duration, done: f64, of: f64) -> String {
+    if done <= 0.0 {
         return "just begun".to_owned();
     }
-    let left = passed.as_secs_f64() / done as f64 * of.saturating_sub(done) as f64;
+    let left = passed.as_secs_f64() / done * (of - done).max(0.0);
     format!("{} so far, about {} left", span(passed.as_secs()), span(left.ceil() as u64))
 }
 
@@ -110,13 +179,14 @@ fn span(seconds: u64) -> String {
     if seconds < 100 { format!("{seconds} s") } else { format!("{} min", seconds.div_ceil(60)) }
 }
 
-fn json(outcome: &impl Outcome) -> Result<String, BenchError> {
+/// An outcome as it stands in files.
+pub(crate) fn json(outcome: &impl Outcome) -> Result<String, BenchError> {
     let json = serde_json::to_string_pretty(outcome).map_err(io::Error::from).context(|| "JSON")?;
     Ok(json + "\n")
 }
 
 /// Writes the files that were asked for.
-fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), BenchError> {
+pub(crate) fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), BenchError> {
     let json = json(outcome)?;
     let save = |path: &Path, text: &str| std::fs::write(path, text).context(|| path.display().to_string());
     if let Some(file) = places.json.filter(|file| *file != Path::new("-")) {
@@ -138,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_left_follows_from_what_is_done() {
-        let after = |seconds, done| so_far(Duration::from_secs(seconds), done, 8);
+        let after = |seconds, done| so_far(Duration::from_secs(seconds), f64::from(done), 8.0);
         assert_eq!(after(0, 0), "just begun");
         assert_eq!(after(10, 2), "10 s so far, about 30 s left");
         assert_eq!(after(121, 1), "3 min so far, about 15 min left");

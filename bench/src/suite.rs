@@ -16,7 +16,7 @@ use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::report::Report;
 use crate::run;
-use crate::series::{self, Outcome, Places};
+use crate::series::{self, Alone, Book, Outcome, Places};
 use list::{LIST, Row};
 use ondol_fuse::Transport;
 use serde::Serialize;
@@ -65,6 +65,20 @@ impl Outcome for Table {
 
 /// Runs the list and writes what came out. Files hold after each row what was measured so far.
 pub(crate) fn run(args: &SuiteArgs) -> Result<(), BenchError> {
+    draw(args, &mut alone(args))
+}
+
+/// The suite by itself, into its files.
+fn alone(args: &SuiteArgs) -> Alone<'_> {
+    let places = Places { json: args.json.as_deref(), report: args.report.as_deref(), stem: &args.name };
+    Alone::new(format!("suite {}", args.name), places)
+}
+
+/// Runs the list, row after row, and lets `book` keep what comes out. Files of `args` are read to go on with, and not written.
+///
+/// # Errors
+/// `Unfit` without root, among others.
+pub(crate) fn draw<B: Book>(args: &SuiteArgs, book: &mut B) -> Result<(), BenchError> {
     if !rustix::process::geteuid().is_root() {
         return Err(BenchError::Unfit("bench suite mount needs root: it mounts the kernel's ext4 beside ours".into()));
     }
@@ -79,7 +93,7 @@ pub(crate) fn run(args: &SuiteArgs) -> Result<(), BenchError> {
     let targets = list::targets(args.on, rings);
     // Between the rows, too.
     let interrupt = Interrupt::catch()?;
-    measure(args, &rows, |row| interrupt.check().and_then(|()| run::report(&run_args(row, &targets, args))))
+    measure(args, &rows, book, |row| interrupt.check().and_then(|()| run::report(&run_args(row, &targets, args))))
 }
 
 /// The rows that were asked for.
@@ -93,9 +107,10 @@ fn chosen(args: &SuiteArgs) -> Result<Vec<&'static Row>, BenchError> {
 }
 
 /// Measures row after row, but for those that the file holds that is to be gone on with.
-fn measure(
+fn measure<B: Book>(
     args: &SuiteArgs,
     rows: &[&'static Row],
+    book: &mut B,
     mut measure: impl FnMut(&Row) -> Result<Report, BenchError>,
 ) -> Result<(), BenchError> {
     let mut table = Table {
@@ -115,9 +130,6 @@ fn measure(
     if missing.is_empty() {
         table.partial = false;
     }
-    let name = format!("suite {}", args.name);
-    let (json, report) = (args.json.as_deref(), args.report.as_deref());
-    let places = Places { name: &name, part: "workload", json, report, stem: &args.name };
     let order = |name: &str| LIST.iter().position(|row| row.name == name);
     let keep = |table: &mut Table, row: &&'static Row, result: Report, partial| {
         // Numbers and texts are JSON whatever they are.
@@ -126,7 +138,7 @@ fn measure(
         table.rows.sort_by_key(|kept| order(&kept.row));
         table.partial = partial;
     };
-    series::run(places, &missing, &mut table, |row| row.name.to_owned(), |row| measure(row), keep)
+    series::run(book, ("workload", &missing), &mut table, |row| row.name.to_owned(), |row| measure(row), keep)
 }
 
 /// What makes figures of one run comparable with another's.
@@ -185,6 +197,7 @@ fn run_args(row: &Row, targets: &[String], args: &SuiteArgs) -> RunArgs {
         class: args.class,
         // What a turn leaves to be done later is compared on a disk.
         settle: (args.on != SuiteMedium::Ram).then_some(crate::args::Settle::Sync),
+        nvm_model: None,
         setting: row.setting.map(str::to_owned),
         params: size.params.iter().map(|&param| param.to_owned()).collect(),
         dir: args.dir.clone(),

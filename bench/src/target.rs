@@ -12,7 +12,7 @@ mod spec;
 pub(crate) use device::Slow;
 pub(crate) use image::WorkDir;
 pub(crate) use session::{Session, Setting, open};
-pub(crate) use spec::{FrontEnd, Target};
+pub(crate) use spec::{FrontEnd, Kind, Target};
 
 use crate::BenchError;
 use std::path::{Path, PathBuf};

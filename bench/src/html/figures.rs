@@ -13,6 +13,8 @@ use serde_json::Value;
 
 /// What was measured together.
 pub(super) struct Section {
+    /// What it is a part of, if the result has chapters.
+    pub(super) chapter: Option<String>,
     pub(super) title: String,
     /// What it was measured with.
     pub(super) facts: Vec<String>,
@@ -44,16 +46,25 @@ impl Figure {
     }
 }
 
-/// One for each part, with an overview before them where there are several runs.
+/// One for each part, with an overview before those of a chapter, or before all, where there are several runs.
 pub(super) fn sections(results: &Results) -> Vec<Section> {
-    let parts = results.parts.iter().enumerate().map(|(at, Part { title, what })| {
-        let file = format!("{:02}-{}", at + 1, plain(title));
-        match what {
-            What::Run(run) => of_run(title, run, &file),
-            What::Table(table) => of_table(title, table, &file),
+    let mut sections = Vec::new();
+    let mut at = 0;
+    for parts in results.parts.chunk_by(|one, next| one.chapter == next.chapter) {
+        if let Some(overview) = overview(parts) {
+            sections.push(overview);
         }
-    });
-    overview(&results.parts).into_iter().chain(parts).collect()
+        for Part { chapter, title, what } in parts {
+            at += 1;
+            let file = format!("{at:02}-{}", plain(title));
+            let section = match what {
+                What::Run(run) => of_run(title, run, &file),
+                What::Table(table) => of_table(title, table, &file),
+            };
+            sections.push(Section { chapter: chapter.clone(), ..section });
+        }
+    }
+    sections
 }
 
 /// Letters and digits, and `-` for what is between them.
@@ -78,6 +89,7 @@ const PLAIN: Colour = Colour { class: "plain", words: "" };
 
 /// The ratios of all runs, where there are two or more.
 fn overview(parts: &[Part]) -> Option<Section> {
+    let chapter = parts.first().and_then(|part| part.chapter.clone());
     let runs: Vec<(&str, &Run)> = parts
         .iter()
         .filter_map(|part| match &part.what {
@@ -110,10 +122,13 @@ fn overview(parts: &[Part]) -> Option<Section> {
     };
     let sheet = Sheet { head, rows: rows.iter().map(cells).collect() };
     let unit = "times the rate of A in the same round, median; blue: faster, orange: slower";
-    let figure =
-        Figure { file: "00-overview".into(), svg: heat("Ratio to the first target", unit, &columns, &rows), sheet };
+    let name = chapter.as_deref().map(|name| format!("-{}", plain(name))).unwrap_or_default();
+    let file = format!("00-overview{name}");
+    let figure = Figure { file, svg: heat("Ratio to the first target", unit, &columns, &rows), sheet };
+    let title = chapter.as_deref().map_or_else(|| "Overview".to_owned(), |name| format!("{name}, overview"));
     Some(Section {
-        title: "Overview".into(),
+        chapter,
+        title,
         facts: Vec::new(),
         paper: None,
         notes: Vec::new(),
@@ -145,7 +160,7 @@ fn of_run(title: &str, run: &Run, file: &str) -> Section {
     figures.extend(fsyncs.map(|(svg, sheet)| figure("fsync", svg, sheet)));
     figures.extend(costs(title, run).map(|(svg, sheet)| figure("costs", svg, sheet)));
     let guarantees = run.targets.iter().map(|target| (target.target.clone(), target.guarantee.clone())).collect();
-    Section { title: title.to_owned(), facts, paper: None, notes: Vec::new(), figures, guarantees }
+    Section { chapter: None, title: title.to_owned(), facts, paper: None, notes: Vec::new(), figures, guarantees }
 }
 
 fn first_rates(run: &Run) -> &[f64] {
@@ -261,6 +276,7 @@ fn of_table(title: &str, values: &Table, file: &str) -> Section {
         rows: values.rows.iter().map(cells).collect(),
     };
     Section {
+        chapter: None,
         title: title.to_owned(),
         facts: Vec::new(),
         paper: values.paper.clone(),

@@ -19,8 +19,9 @@ pub(super) fn page(
 ) -> Result<String, BenchError> {
     let prose = prose::read(markdown);
     let title = prose.title.clone().unwrap_or_else(|| stem.to_owned());
-    // A single run is looked at first; a section for each figure repeats what the charts show.
-    let tables_first = results.parts.len() > 1 && !prose.has_sections;
+    // A single run is looked at first; a section for each figure repeats what the charts show, but a chapter's is its summary.
+    let has_chapters = results.parts.iter().any(|part| part.chapter.is_some());
+    let tables_first = has_chapters || results.parts.len() > 1 && !prose.has_sections;
     let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:";
     let mut parts = Vec::new();
     for (at, section) in sections.iter().enumerate() {
@@ -96,17 +97,29 @@ fn facts(results: &Results) -> Markup {
     }
 }
 
+/// The index: every section, below the chapter that it belongs to.
 fn contents(sections: &[Section]) -> Markup {
+    let numbered: Vec<(usize, &Section)> = sections.iter().enumerate().collect();
     html! {
         nav aria-label="Contents" {
-            ul {
-                @for (at, section) in sections.iter().enumerate() {
-                    li { a href=(format!("#part-{at}")) { (section.title) } }
+            ul { li { a href="#tables" { "Tables" } } }
+            @for group in numbered.chunk_by(|(_, one), (_, next)| one.chapter == next.chapter) {
+                @if let Some(chapter) = group.first().and_then(|(_, section)| section.chapter.as_ref()) { b { (chapter) } }
+                ul {
+                    @for (at, section) in group {
+                        li { a href=(format!("#part-{at}")) { (within(section)) } }
+                    }
                 }
-                li { a href="#tables" { "Tables" } }
             }
         }
     }
+}
+
+/// A section's title without its chapter.
+fn within(section: &Section) -> &str {
+    let chapter = section.chapter.as_deref();
+    let rest = chapter.and_then(|name| section.title.strip_prefix(name)).and_then(|rest| rest.strip_prefix(", "));
+    rest.unwrap_or(&section.title)
 }
 
 fn tables(prose: &Prose) -> Markup {

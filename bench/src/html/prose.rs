@@ -41,11 +41,19 @@ fn harmless(event: Event<'_>) -> Option<Event<'_>> {
 /// A heading of the page is above those of the text.
 fn lowered(event: Event<'_>) -> Event<'_> {
     match event {
-        Event::Start(Tag::Heading { id, classes, attrs, .. }) => {
-            Event::Start(Tag::Heading { level: HeadingLevel::H3, id, classes, attrs })
+        Event::Start(Tag::Heading { level, id, classes, attrs }) => {
+            Event::Start(Tag::Heading { level: below(level), id, classes, attrs })
         }
-        Event::End(TagEnd::Heading(_)) => Event::End(TagEnd::Heading(HeadingLevel::H3)),
+        Event::End(TagEnd::Heading(level)) => Event::End(TagEnd::Heading(below(level))),
         other => other,
+    }
+}
+
+/// The page's second level has its sections.
+fn below(level: HeadingLevel) -> HeadingLevel {
+    match level {
+        HeadingLevel::H1 | HeadingLevel::H2 => HeadingLevel::H3,
+        _ => HeadingLevel::H4,
     }
 }
 

@@ -15,7 +15,7 @@ use crate::BenchError;
 use crate::args::PaperArgs;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
-use crate::series::{self, Outcome, Places};
+use crate::series::{self, Book, Outcome};
 use figure::Figure;
 use rig::{Rig, Sizes};
 use serde::Serialize;
@@ -34,7 +34,7 @@ struct Drawing {
     figures: Vec<Figure>,
 }
 
-pub(super) fn run(args: &PaperArgs) -> Result<(), BenchError> {
+pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
     let figures: Vec<_> =
         figures::FIGURES.iter().filter(|figure| args.figure.is_none_or(|n| figure.number == n)).collect();
     if figures.is_empty() {
@@ -53,12 +53,10 @@ pub(super) fn run(args: &PaperArgs) -> Result<(), BenchError> {
         missing: rig.missing().to_vec(),
         figures: Vec::new(),
     };
-    let (json, report) = (args.json.as_deref(), args.report.as_deref());
-    let places = Places { name: "paper 4", part: "figure", json, report, stem: "paper4" };
     let rounds = args.rounds.unwrap_or(if args.quick { 1 } else { 5 });
     series::run(
-        places,
-        &figures,
+        book,
+        ("figure", &figures),
         &mut drawing,
         |figure| format!("figure {}: {}", figure.number, figure.title),
         |figure| (figure.draw)(&rig, rounds, &interrupt),

@@ -8,7 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::report::Report;
 use crate::run;
-use crate::series::{self, Outcome, Places};
+use crate::series::{self, Book, Outcome};
 use crate::target;
 use serde::Serialize;
 use std::path::Path;
@@ -25,6 +25,17 @@ pub(super) struct List {
     pub(super) columns: &'static [Column],
     /// What the paper leaves open or has otherwise, and how that is read here.
     pub(super) readings: &'static [&'static str],
+    /// Ideas that no option switches off by itself, and why.
+    pub(super) fixed: &'static [&'static str],
+}
+
+/// The full system with one idea off, or what the paper has and the full system has not on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ablation {
+    /// What is off, as it is called in columns: `without ...`.
+    pub(super) without: Contender,
+    /// The contender that has it, by name.
+    pub(super) full: &'static str,
 }
 
 /// A workload on a medium.
@@ -48,6 +59,9 @@ pub(super) struct Panel {
     /// Who takes part. Ratios of the panel's own tables are to the first.
     #[serde(skip)]
     pub(super) contenders: &'static [Contender],
+    /// Who takes part, too, with `--ablate`.
+    #[serde(skip)]
+    pub(super) ablations: &'static [Ablation],
     /// What stands in place of words in braces in their targets.
     #[serde(skip)]
     pub(super) fill: &'static [(&'static str, &'static str)],
@@ -122,6 +136,10 @@ pub(super) struct Drawing {
     pub(super) partial: bool,
     pub(super) machine: Machine,
     pub(super) commit: &'static str,
+    /// Each idea is off by itself, too.
+    pub(super) ablate: bool,
+    /// The NVM's model; `None`: this machine's memory as it is.
+    pub(super) nvm_model: Option<&'static str>,
     /// Who could not take part here, and why.
     pub(super) missing: Vec<String>,
     pub(super) readings: &'static [&'static str],
@@ -129,7 +147,7 @@ pub(super) struct Drawing {
 }
 
 /// Draws the figures that were asked for.
-pub(super) fn run(list: &'static List, args: &PaperArgs) -> Result<(), BenchError> {
+pub(super) fn run<B: Book>(list: &'static List, args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
     let panels = chosen(list, args.figure)?;
     if !args.dir.is_dir() {
         return Err(BenchError::Usage(format!("--dir {}: not a directory", args.dir.display())));
@@ -138,7 +156,7 @@ pub(super) fn run(list: &'static List, args: &PaperArgs) -> Result<(), BenchErro
     let root = rustix::process::geteuid().is_root();
     // Between the panels, too.
     let interrupt = Interrupt::catch()?;
-    draw(list, &panels, root, args, |panel| {
+    draw(list, &panels, root, args, book, |panel| {
         interrupt.check().and_then(|()| run::report(&run_args(panel, root, args, &dir)))
     })
 }
@@ -161,11 +179,12 @@ pub(super) fn chosen(list: &'static List, figure: Option<u32>) -> Result<Vec<&'s
 }
 
 /// Measures panel after panel and keeps what was measured, whatever becomes of the rest. Only root may mount.
-pub(super) fn draw(
+pub(super) fn draw<B: Book>(
     list: &'static List,
     panels: &[&'static Panel],
     root: bool,
     args: &PaperArgs,
+    book: &mut B,
     mut measure: impl FnMut(&Panel) -> Result<Report, BenchError>,
 ) -> Result<(), BenchError> {
     let mut drawing = Drawing {
@@ -175,16 +194,15 @@ pub(super) fn draw(
         partial: true,
         machine: Machine::here(),
         commit: commit(),
-        missing: missing(panels, root),
+        ablate: args.ablate,
+        nvm_model: args.nvm_model,
+        missing: missing(panels, root, args),
         readings: list.readings,
         panels: Vec::new(),
     };
-    let (json, report) = (args.json.as_deref(), args.report.as_deref());
-    let (name, stem) = (format!("paper {}", list.number), format!("paper{}", list.number));
-    let places = Places { name: &name, part: "panel", json, report, stem: &stem };
     series::run(
-        places,
-        panels,
+        book,
+        ("panel", panels),
         &mut drawing,
         |panel| format!("figure {}", panel.heading()),
         |panel| measure(panel),
@@ -226,24 +244,41 @@ impl Panel {
         self.fill.iter().fold(contender.target.to_owned(), |target, (word, text)| target.replace(word, text))
     }
 
-    /// What the contender of this name runs on here; `None` if it does not take part.
+    /// What the contender of this name runs on here, or what the ablation does; `None` if there is none.
     pub(super) fn target_of(&self, name: &str) -> Option<String> {
-        self.contenders.iter().find(|contender| contender.name == name).map(|contender| self.target(contender))
+        let ablations = self.ablations.iter().map(|ablation| &ablation.without);
+        let contender = self.contenders.iter().chain(ablations).find(|contender| contender.name == name);
+        contender.map(|contender| self.target(contender))
+    }
+
+    /// Who takes part: ours on one front end side by side, so ablations, which are the library's, come after the library's.
+    pub(super) fn taking_part(&self, ablate: bool) -> Vec<Contender> {
+        let (library, others): (Vec<_>, Vec<_>) =
+            self.contenders.iter().partition(|one| one.target.starts_with("lib:"));
+        let ablations = self.ablations.iter().filter(|_| ablate).map(|ablation| ablation.without);
+        library.into_iter().copied().chain(ablations).chain(others.into_iter().copied()).collect()
     }
 }
 
-impl Contender {
-    /// Whether it is here for whom is root, or is not: mounts are root's.
-    fn is_here(&self, root: bool) -> bool {
-        root || self.target.starts_with("lib:")
+/// Why a contender takes no part in a panel; `None`: it does. Mounts are root's, and where ours lie in a modelled NVM all else would lie in faster memory.
+fn refusal(panel: &Panel, contender: &Contender, root: bool, nvm_model: Option<&str>) -> Option<&'static str> {
+    let elsewhere = !contender.target.contains(":nvm:");
+    if !root && !contender.target.starts_with("lib:") {
+        Some("needs root, which mounts")
+    } else if elsewhere && nvm_model.is_some() && panel.contenders.iter().any(|one| one.target.contains(":nvm:")) {
+        Some("its memory cannot be slowed as `--nvm-model` does")
+    } else {
+        None
     }
 }
 
 /// Who takes no part, and why.
-fn missing(panels: &[&'static Panel], root: bool) -> Vec<String> {
+fn missing(panels: &[&'static Panel], root: bool, args: &PaperArgs) -> Vec<String> {
     let mut missing = Vec::new();
-    for contender in panels.iter().flat_map(|panel| panel.contenders).filter(|contender| !contender.is_here(root)) {
-        let what = format!("{}: needs root, which mounts", contender.name);
+    let all = panels.iter().flat_map(|panel| panel.taking_part(args.ablate).into_iter().map(move |one| (panel, one)));
+    for (panel, contender) in all {
+        let Some(why) = refusal(panel, &contender, root, args.nvm_model) else { continue };
+        let what = format!("{}: {why}", contender.name);
         if !missing.contains(&what) {
             missing.push(what);
         }
@@ -254,7 +289,8 @@ fn missing(panels: &[&'static Panel], root: bool) -> Vec<String> {
 /// The run that measures a panel, with images in `dir`.
 pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) -> RunArgs {
     let size = panel.size(args.quick);
-    let here = panel.contenders.iter().filter(|contender| contender.is_here(root));
+    let all = panel.taking_part(args.ablate);
+    let here = all.iter().filter(|one| refusal(panel, one, root, args.nvm_model).is_none());
     RunArgs {
         workload: panel.run.to_owned(),
         on: here.map(|contender| panel.target(contender)).collect(),
@@ -265,6 +301,7 @@ pub(super) fn run_args(panel: &Panel, root: bool, args: &PaperArgs, dir: &Path) 
         ops: Some(size.ops),
         class: args.class,
         settle: Some(Settle::Close),
+        nvm_model: args.nvm_model,
         setting: None,
         params: size.params.iter().chain(panel.params).map(|&param| param.to_owned()).collect(),
         dir: dir.to_owned(),

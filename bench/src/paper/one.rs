@@ -1,7 +1,7 @@
 //! Paper 1, the persistent page table. Its figures show Filebench on NVM in memory, with ext4 in `ordered` (figure 3) and `journal` (figure 4):
 //! a journal whose checkpoints swap blocks beside one whose checkpoints copy them.
 
-use super::frame::{Contender, List, Panel, Paper, Size};
+use super::frame::{Ablation, Contender, List, Panel, Paper, Size};
 use super::summary::Column;
 use crate::report::TargetReport;
 
@@ -27,6 +27,11 @@ pub(super) const LIST: List = List {
         "The paper's ordered mode is with DAX, which needs a device of persistent memory: the kernel's ext4 is on a loop device in memory, with its page cache.",
         "\"1 GiB/s\" is `nvm_model=bandwidth=1G`: all threads' bytes share one channel. The kernel's memory cannot be slowed so, so that it takes no part there.",
     ],
+    fixed: &[
+        "the exchange at a checkpoint: `classic` is the full system without it, and stands in the table above.",
+        "the exchange without the page table, which it is made of.",
+        "the undo log of the page table: without it a cut loses the map.",
+    ],
 };
 
 const CLASSIC: Contender =
@@ -40,6 +45,11 @@ const MOUNT_CLASSIC: Contender =
 const MOUNT_SWAP: Contender =
     Contender { name: "mount swap", target: "fuse:nvm:swap.pool,data={mode},journal=swap,cache=2G{model}" };
 const KERNEL: Contender = Contender { name: "kernel", target: "kernel:ext4,data={mode}" };
+
+/// An image that is a file in memory: no table between its blocks and pages.
+const PLAIN: Contender =
+    Contender { name: "without page table", target: "lib:plain.img,on=ram,data={mode},journal=classic,cache=2G" };
+const ABLATIONS: [Ablation; 1] = [Ablation { without: PLAIN, full: CLASSIC.name }];
 
 const ALL: [Contender; 6] = [CLASSIC, SWAP, REMAP, MOUNT_CLASSIC, MOUNT_SWAP, KERNEL];
 const LIBRARY: [Contender; 3] = [CLASSIC, SWAP, REMAP];
@@ -86,6 +96,7 @@ const VARMAIL: Panel = Panel {
     ),
     quick: quick(30_000),
     contenders: &ALL,
+    ablations: &ABLATIONS,
     fill: ORDERED,
     paper: Paper::ratio("1.54"),
     why: METADATA,
@@ -115,7 +126,7 @@ const fn journaled(panel: Panel, workload: &'static str, ratio: &'static str) ->
 
 /// The same in memory that is as slow as a device.
 const fn slow(panel: Panel, fill: &'static [(&'static str, &'static str)], why: &'static str) -> Panel {
-    Panel { device: SLOW, contenders: &LIBRARY, fill, why, ..panel }
+    Panel { device: SLOW, contenders: &LIBRARY, ablations: &[], fill, why, ..panel }
 }
 
 const VARMAIL_JOURNAL: Panel = journaled(VARMAIL, "varmail, journal", "1.46");

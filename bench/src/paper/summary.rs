@@ -1,6 +1,7 @@
 //! All panels of a paper in one table, and why they are not the paper's.
 
-use super::frame::{Drawing, Drawn, Paper};
+use super::frame::{Ablation, Drawing, Drawn, Paper};
+use crate::nvm::modelled;
 use crate::report::{TargetReport, aligned, pipes};
 use crate::stats::{Ratio, ratio};
 use ondol::counted;
@@ -42,11 +43,8 @@ impl Column {
         Self { head, shows: Shows::Said(said) }
     }
 
-    fn cell(&self, drawn: &Drawn) -> String {
-        let find = |name: &str| {
-            let target = drawn.panel.target_of(name)?;
-            drawn.result.targets.iter().find(move |report| report.target == target)
-        };
+    fn cell(&self, drawn: &Drawn, nvm_model: Option<&str>) -> String {
+        let find = |name: &str| found(drawn, name, nvm_model);
         let cell = match self.shows {
             Shows::Ratio(of, to) => find(of).zip(find(to)).map(|(of, to)| multiple(ratio(&to.rates, &of.rates))),
             Shows::Result(of, result) => find(of).and_then(result),
@@ -54,6 +52,12 @@ impl Column {
         };
         cell.unwrap_or_else(|| "-".to_owned())
     }
+}
+
+/// What came out for the contender of this name, if it took part.
+fn found<'d>(drawn: &'d Drawn, name: &str, nvm_model: Option<&str>) -> Option<&'d TargetReport> {
+    let target = modelled(&drawn.panel.target_of(name)?, nvm_model);
+    drawn.result.targets.iter().find(move |report| report.target == target)
 }
 
 /// The median, and what it lies between if there is more than one round.
@@ -66,6 +70,12 @@ pub(super) fn terminal(drawing: &Drawing) -> String {
     let mut out = head(drawing);
     aligned(&mut out, &heads(drawing), &rows(drawing));
     out.push('\n');
+    if drawing.ablate {
+        let (heads, rows) = ablations(drawing);
+        out += &format!("{ABLATIONS}\n\n");
+        aligned(&mut out, &heads, &rows);
+        out.push('\n');
+    }
     for line in notes(drawing) {
         out.push_str(&line);
         out.push('\n');
@@ -85,6 +95,12 @@ pub(super) fn markdown(drawing: &Drawing) -> String {
     );
     pipes(&mut out, &heads(drawing), &rows(drawing));
     out.push('\n');
+    if drawing.ablate {
+        let (heads, rows) = ablations(drawing);
+        out += &format!("{ABLATIONS}:\n\n");
+        pipes(&mut out, &heads, &rows);
+        out.push('\n');
+    }
     for line in notes(drawing) {
         let _ = writeln!(out, "- {line}");
     }
@@ -101,6 +117,12 @@ fn head(drawing: &Drawing) -> String {
     if drawing.quick {
         out.push_str("QUICK: smaller sets, fewer operations.\n\n");
     }
+    if let Some(model) = drawing.nvm_model {
+        let _ = writeln!(
+            out,
+            "NVM is modelled as `{model}` (`ondol bench list` has its parameters), but where a panel's medium says otherwise.\n"
+        );
+    }
     for what in &drawing.missing {
         let _ = writeln!(out, "Not here: {what}.\n");
     }
@@ -113,10 +135,34 @@ fn heads(drawing: &Drawing) -> Vec<&'static str> {
 
 fn rows(drawing: &Drawing) -> Vec<Vec<String>> {
     let row = |drawn: &Drawn| {
-        let cells = drawing.list.columns.iter().map(|column| column.cell(drawn));
+        let cells = drawing.list.columns.iter().map(|column| column.cell(drawn, drawing.nvm_model));
         std::iter::once(drawn.panel.heading()).chain(cells).collect()
     };
     drawing.panels.iter().map(row).collect()
+}
+
+const ABLATIONS: &str =
+    "Ablations: rates in multiples of the full system's in the same round; below 1, what is off is worth something";
+
+/// A column for each ablation that some panel has, with the name of the full system.
+fn ablations(drawing: &Drawing) -> (Vec<String>, Vec<Vec<String>>) {
+    let mut columns: Vec<Ablation> = Vec::new();
+    for ablation in drawing.panels.iter().flat_map(|drawn| drawn.panel.ablations) {
+        if columns.iter().all(|known| known.without.name != ablation.without.name) {
+            columns.push(*ablation);
+        }
+    }
+    let head = |ablation: &Ablation| format!("{} / {}", ablation.without.name, ablation.full);
+    let heads = std::iter::once("figure: workload, medium".to_owned()).chain(columns.iter().map(head)).collect();
+    let row = |drawn: &Drawn| {
+        let cell = |Ablation { without, full }: &Ablation| {
+            let find = |name| found(drawn, name, drawing.nvm_model);
+            let both = find(without.name).zip(find(full));
+            both.map_or_else(|| "-".to_owned(), |(without, full)| multiple(ratio(&full.rates, &without.rates)))
+        };
+        std::iter::once(drawn.panel.heading()).chain(columns.iter().map(cell)).collect()
+    };
+    (heads, drawing.panels.iter().map(row).collect())
 }
 
 /// How the table is to be read, how much was run, and why it is not the paper's.
@@ -125,6 +171,9 @@ fn notes(drawing: &Drawing) -> Vec<String> {
                closed. A library's calls are in this process; a mount's and the kernel's are system calls.";
     let readings = drawing.readings.iter().map(|&reading| reading.to_owned());
     let mut notes: Vec<String> = std::iter::once(how.to_owned()).chain(readings).collect();
+    if drawing.ablate {
+        notes.extend(drawing.list.fixed.iter().map(|fixed| format!("Not switched off: {fixed}")));
+    }
     for (head, said) in [("What was run", scale as fn(&Drawn) -> &'static str), ("Why not as in the paper", why)] {
         let mut seen: Vec<(&str, Vec<String>)> = Vec::new();
         for drawn in &drawing.panels {

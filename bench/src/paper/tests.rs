@@ -1,6 +1,6 @@
 //! The lists can be run, their tables say what the papers say, and what was measured is kept.
 
-use super::frame::{Contender, Drawing, Drawn, List, Panel, chosen, draw, run_args};
+use super::frame::{Ablation, Contender, Drawing, Drawn, List, Panel, chosen, draw, run_args};
 use super::summary::{self, Shows};
 use super::{five, one, three};
 use crate::BenchError;
@@ -11,6 +11,7 @@ use crate::machine::{Machine, commit};
 use crate::measure::{Asked, Sample};
 use crate::report::{self, Report, Turns};
 use crate::run;
+use crate::series::{Alone, Places};
 use crate::target::Target;
 use crate::workload::{self, Params};
 use hdrhistogram::Histogram;
@@ -24,11 +25,23 @@ static LISTS: [List; 3] = [one::LIST, three::LIST, five::LIST];
 
 fn args(quick: bool) -> PaperArgs {
     let dir = "/dev/shm".into();
-    PaperArgs { number: 3, quick, figure: None, rounds: None, class: Class::Text, dir, json: None, report: None }
+    PaperArgs {
+        number: 3,
+        quick,
+        ablate: false,
+        figure: None,
+        rounds: None,
+        nvm_model: None,
+        class: Class::Text,
+        dir,
+        json: None,
+        report: None,
+    }
 }
 
+/// With all ablations.
 fn panel_args(panel: &Panel, quick: bool) -> RunArgs {
-    run_args(panel, true, &args(quick), Path::new("/dev/shm"))
+    run_args(panel, true, &PaperArgs { ablate: true, ..args(quick) }, Path::new("/dev/shm"))
 }
 
 #[test]
@@ -39,7 +52,7 @@ fn every_panel_is_a_valid_run() {
             let definition = workload::find(&run.workload).expect("workload");
             let params = Params::new(definition, None, &run.params).expect("params");
             (definition.build)(&params).expect("build");
-            assert_eq!(run.on.len(), panel.contenders.len());
+            assert_eq!(run.on.len(), panel.contenders.len() + panel.ablations.len());
             for target in &run.on {
                 target.parse::<Target>().expect("target");
                 assert!(!target.contains(['{', '}']), "{target}");
@@ -55,7 +68,8 @@ fn every_panel_is_a_valid_run() {
 #[test]
 fn our_options_are_the_librarys() {
     for panel in LISTS.iter().flat_map(|list| list.panels) {
-        let ours = panel.contenders.iter().filter(|contender| !contender.target.starts_with("kernel:"));
+        let all = panel.taking_part(true);
+        let ours = all.iter().filter(|contender| !contender.target.starts_with("kernel:"));
         for Contender { name, .. } in ours {
             let target = panel.target_of(name).expect("a target");
             let (_, options) = target.split_once(',').expect("options");
@@ -71,12 +85,16 @@ fn our_options_are_the_librarys() {
 fn ours_come_first_and_columns_name_who_takes_part() {
     for list in &LISTS {
         for panel in list.panels {
-            let fronts: Vec<_> =
-                panel.contenders.iter().map(|one| one.target.split(':').next().unwrap_or_default()).collect();
+            let all = panel.taking_part(true);
+            let fronts: Vec<_> = all.iter().map(|one| one.target.split(':').next().unwrap_or_default()).collect();
             let order = |front: &str| ["lib", "fuse", "kernel"].iter().position(|one| *one == front);
             assert!(fronts.is_sorted_by_key(|front| order(front)), "{fronts:?}");
-            let names: BTreeSet<_> = panel.contenders.iter().map(|one| one.name).collect();
-            assert_eq!(names.len(), panel.contenders.len());
+            let names: BTreeSet<_> = all.iter().map(|one| one.name).collect();
+            assert_eq!(names.len(), all.len());
+            for Ablation { without, full } in panel.ablations {
+                assert!(without.target.starts_with("lib:") && panel.contenders.iter().any(|one| one.name == *full));
+                assert_eq!(panel.taking_part(false), panel.contenders);
+            }
         }
         for column in list.columns {
             let named = match column.shows {
@@ -109,19 +127,20 @@ fn figures_are_the_papers() {
 
 /// What panels ask for, but little of it, on what needs no mount: all engines open what they are given, and nothing is left.
 #[test]
-fn every_library_target_of_papers_1_and_5_is_made_and_taken_away() {
+fn every_library_target_of_the_papers_is_made_and_taken_away() {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
     let mut seen = BTreeSet::new();
-    for panel in one::LIST.panels.iter().chain(five::LIST.panels).filter(|panel| panel.run == "varmail") {
-        let mut small = run_args(panel, false, &args(true), dir.path());
+    for panel in LISTS.iter().flat_map(|list| list.panels).filter(|panel| panel.run == "varmail") {
+        let mut small = run_args(panel, false, &PaperArgs { ablate: true, ..args(true) }, dir.path());
         if !seen.insert(small.on.clone()) {
             continue;
         }
         (small.ops, small.threads) = (Some(100), Some(2));
         small.params.extend(["files=40".into(), "size=4k".into()]);
         let report = run::report(&small).expect("a run");
-        assert_eq!(report.targets.len(), 3);
-        for (target, contender) in report.targets.iter().zip(panel.contenders) {
+        let here: Vec<_> = panel.taking_part(true).into_iter().filter(|one| one.target.starts_with("lib:")).collect();
+        assert_eq!(report.targets.len(), 3 + panel.ablations.len());
+        for (target, contender) in report.targets.iter().zip(&here) {
             assert_eq!(Some(&target.target), panel.target_of(contender.name).as_ref());
             assert!(target.counters.ops >= 100, "{}", target.target);
             if contender.target.contains("nvm:") || contender.target.contains("pool=") {
@@ -131,7 +150,7 @@ fn every_library_target_of_papers_1_and_5_is_made_and_taken_away() {
         let left = std::fs::read_dir(dir.path()).expect("a directory").count();
         assert_eq!(left, 0, "{}", panel.heading());
     }
-    assert_eq!(seen.len(), 6);
+    assert_eq!(seen.len(), 8);
 }
 
 #[test]
@@ -143,6 +162,97 @@ fn who_may_not_mount_is_told_who_takes_no_part() {
     let missing = ["mount classic", "mount scalable", "kernel"].map(|name| format!("{name}: needs root, which mounts"));
     assert_eq!(json["missing"], serde_json::json!(missing));
     assert!(text.contains("Not here: kernel: needs root"), "{text}");
+}
+
+/// With a model, what has NVM has it in the run and in the table alike, and the kernel's memory is nobody's peer.
+#[test]
+fn a_model_of_nvm_is_given_to_all_that_have_one() {
+    let list = &LISTS[0];
+    let slow = PaperArgs { nvm_model: Some("pcm"), ..args(true) };
+    let panel = list.panels.first().expect("a panel");
+    let run = run_args(panel, true, &slow, Path::new("/dev/shm"));
+    assert!(run.nvm_model == Some("pcm") && run.on.len() == 5 && run.on.iter().all(|target| target.contains(":nvm:")));
+    let run = run_args(five::LIST.panels.first().expect("a panel"), true, &slow, Path::new("/dev/shm"));
+    assert!(run.on.iter().any(|target| target.starts_with("kernel:")), "its disk is not modelled");
+    let mut report = report(list, false);
+    report.targets.pop();
+    for target in &mut report.targets {
+        target.target = crate::nvm::modelled(&target.target, Some("pcm"));
+    }
+    let mut book = Alone::new("paper 1".into(), Places { json: None, report: None, stem: "" });
+    let mut shown = String::new();
+    draw(list, &[panel], true, &slow, &mut book, |_| {
+        let drawn = Drawn { panel, scale: "", result: report.clone() };
+        let missing = vec!["kernel: slow".to_owned()];
+        let (machine, commit) = (Machine::here(), commit());
+        let drawing = Drawing {
+            list,
+            paper: 1,
+            quick: true,
+            partial: false,
+            machine,
+            commit,
+            ablate: false,
+            nvm_model: Some("pcm"),
+            missing,
+            readings: &[],
+            panels: vec![drawn],
+        };
+        shown = summary::markdown(&drawing);
+        Ok(report.clone())
+    })
+    .expect("drawn");
+    assert!(shown.contains("modelled as `pcm`") && shown.contains("| 2.00 | 1.25 | 3.00 | - |"), "{shown}");
+    for (number, why) in [(2, "`ondol run`"), (3, "no NVM"), (4, "lent page")] {
+        let refusal = super::run(&PaperArgs { number, ..slow.clone() }).expect_err("no model");
+        assert!(refusal.is_usage() && refusal.to_string().contains(why), "{refusal}");
+    }
+}
+
+/// What is off by itself stands beside the full system, and what cannot be is named.
+#[test]
+fn ablations_are_in_multiples_of_the_full_system() {
+    let rows = [
+        "| 3: fileserver, ordered, memory | 0.50 |",
+        "| 1, 4: varmail, ssd | 0.50 | 0.50 |",
+        "| 4: varmail, 1 thread, memory | 0.50 | 0.50 |",
+    ];
+    for (list, row) in LISTS.iter().zip(rows) {
+        let panel = list.panels.first().expect("a panel");
+        let mut report = report(list, false);
+        for Ablation { without, full } in panel.ablations {
+            let full = panel.target_of(full).expect("a target");
+            let mut half = report.targets.iter().find(|target| target.target == full).expect("full").clone();
+            half.rates.iter_mut().for_each(|rate| *rate /= 2.0);
+            half.target = panel.target_of(without.name).expect("a target");
+            report.targets.push(half);
+        }
+        let (machine, commit) = (Machine::here(), commit());
+        let panels = vec![Drawn { panel, scale: "", result: report }];
+        let mut drawing = Drawing {
+            list,
+            paper: list.number,
+            quick: true,
+            partial: false,
+            machine,
+            commit,
+            ablate: true,
+            nvm_model: None,
+            missing: Vec::new(),
+            readings: &[],
+            panels,
+        };
+        let text = summary::markdown(&drawing);
+        assert!(text.contains(row) && text.contains("Ablations: "), "{text}");
+        assert!(!list.fixed.is_empty() && list.fixed.iter().all(|fixed| text.contains(fixed)), "{text}");
+        assert!(summary::terminal(&drawing).contains("Ablations: "));
+        drawing.ablate = false;
+        assert!(!summary::markdown(&drawing).contains("Ablations: "));
+    }
+    for (number, why) in [(2, "no option"), (4, "beside what is without it")] {
+        let refusal = super::run(&PaperArgs { number, ablate: true, ..args(true) }).expect_err("no ablations");
+        assert!(refusal.is_usage() && refusal.to_string().contains(why), "{refusal}");
+    }
 }
 
 fn turns(ops: u64, engine: Option<Engine>) -> Turns {
@@ -200,22 +310,14 @@ fn drawn(
     second: impl Fn() -> Result<Report, BenchError>,
 ) -> (Result<(), BenchError>, serde_json::Value, String) {
     let dir = tempfile::tempdir().expect("a directory");
-    let args = PaperArgs { report: Some(dir.path().to_owned()), ..args(true) };
+    let stem = format!("paper{}", list.number);
+    let mut book = Alone::new(stem.clone(), Places { json: None, report: Some(dir.path()), stem: &stem });
     let mut first = true;
     let panels: Vec<_> = list.panels.iter().take(2).collect();
-    let done =
-        draw(
-            list,
-            &panels,
-            root,
-            &args,
-            |_| {
-                if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() }
-            },
-        );
-    let read = |ending: &str| {
-        std::fs::read_to_string(dir.path().join(format!("paper{}.{ending}", list.number))).expect("a file")
-    };
+    let done = draw(list, &panels, root, &args(true), &mut book, |_| {
+        if std::mem::take(&mut first) { Ok(report(list, false)) } else { second() }
+    });
+    let read = |ending: &str| std::fs::read_to_string(dir.path().join(format!("{stem}.{ending}"))).expect("a file");
     (done, serde_json::from_str(&read("json")).expect("JSON"), read("md"))
 }
 
@@ -271,6 +373,8 @@ fn several_rounds_show_what_a_ratio_lies_between() {
         partial: false,
         machine: Machine::here(),
         commit: commit(),
+        ablate: false,
+        nvm_model: None,
         missing: Vec::new(),
         readings: &[],
         panels: vec![Drawn { panel, scale: "", result: report }],

@@ -11,8 +11,9 @@ use crate::command::{Program, last_line};
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
-use crate::series::{self, Outcome, Part, Places};
-use crate::stats::{Ratio, Spread, ratio, spread};
+use crate::results::Middle;
+use crate::series::{self, Book, Outcome, Part};
+use crate::stats::{ratio, spread};
 use crate::target::{self, WorkDir};
 use crate::units::MIB;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -73,33 +74,36 @@ const WAYS: [Way; 3] = [
     Way { buffered: true, unit: 1 << 10 },
 ];
 
-/// A line, measured: seconds from the program's start until everything is on the disk and the program has ended.
+/// A line, measured.
 #[derive(Clone, Debug, Serialize)]
 struct Measured {
-    threads: u32,
-    sync_16k: Spread,
-    buffer_16k: Spread,
-    buffer_1k: Spread,
-    /// How many times as fast the buffer is with 16 KiB, by round.
-    faster: Ratio,
-    /// How many times as long 1 KiB takes as 16 KiB, both with the buffer, by round.
-    longer: Ratio,
+    name: String,
+    /// One for each column: seconds from the program's start until everything is on the disk and the program has ended, of each way; how many times as fast the
+    /// buffer is with 16 KiB, by round; how many times as long 1 KiB takes as 16 KiB, both with the buffer, by round.
+    values: [Middle; 5],
     paper: Paper,
 }
 
 impl Measured {
     fn of(line: &Line, seconds: &[Vec<f64>; 3]) -> Self {
         let [sync, large, small] = seconds;
-        Self {
-            threads: line.threads,
-            sync_16k: spread(sync),
-            buffer_16k: spread(large),
-            buffer_1k: spread(small),
-            faster: ratio(large, sync),
-            longer: ratio(large, small),
-            paper: line.paper,
-        }
+        let [faster, longer] = [ratio(large, sync), ratio(large, small)].map(Middle::from);
+        let [sync, large, small] = [sync, large, small].map(|seconds| spread(seconds).into());
+        let name = ondol::counted(line.threads.into(), "thread");
+        Self { name, values: [sync, large, small, faster, longer], paper: line.paper }
     }
+}
+
+/// The lines so far, as the page draws them and `bench compare` compares them.
+#[derive(Debug, Serialize)]
+struct Table {
+    /// With the sizes: with others it is another table.
+    title: String,
+    unit: &'static str,
+    columns: [&'static str; 5],
+    rows: Vec<Measured>,
+    /// What the paper says.
+    paper: &'static str,
 }
 
 /// The table, for the JSON.
@@ -116,10 +120,10 @@ struct Drawing {
     /// Bytes that are written in each turn, by all threads.
     total: u64,
     rounds: u32,
-    lines: Vec<Measured>,
+    table: Table,
 }
 
-pub(super) fn run(args: &PaperArgs) -> Result<(), BenchError> {
+pub(super) fn run<B: Book>(args: &PaperArgs, book: &mut B) -> Result<(), BenchError> {
     if args.figure.is_some_and(|n| n != 1) {
         return Err(BenchError::Usage("bench paper 2: there is table 1".into()));
     }
@@ -136,7 +140,7 @@ pub(super) fn run(args: &PaperArgs) -> Result<(), BenchError> {
     let memory = target::in_memory(&args.dir)?;
     let interrupt = Interrupt::catch()?;
     let buffer = buffer(args.quick);
-    draw(args, |line| measure(line, rounds(args), buffer, &dir, &memory, &interrupt))
+    draw(args, book, |line| measure(line, rounds(args), buffer, &dir, &memory, &interrupt))
 }
 
 /// Bytes of the buffer.
@@ -149,7 +153,11 @@ fn rounds(args: &PaperArgs) -> u32 {
 }
 
 /// Measures line after line and keeps what was measured, whatever becomes of the rest.
-fn draw(args: &PaperArgs, mut measure: impl FnMut(&Line) -> Result<Measured, BenchError>) -> Result<(), BenchError> {
+fn draw<B: Book>(
+    args: &PaperArgs,
+    book: &mut B,
+    mut measure: impl FnMut(&Line) -> Result<Measured, BenchError>,
+) -> Result<(), BenchError> {
     let buffer = buffer(args.quick);
     let mut drawing = Drawing {
         paper: 2,
@@ -160,18 +168,16 @@ fn draw(args: &PaperArgs, mut measure: impl FnMut(&Line) -> Result<Measured, Ben
         buffer,
         total: buffer * TIMES,
         rounds: rounds(args),
-        lines: Vec::new(),
+        table: table::of(buffer, buffer * TIMES),
     };
-    let (json, report) = (args.json.as_deref(), args.report.as_deref());
-    let places = Places { name: "paper 2", part: "line", json, report, stem: "paper2" };
     series::run(
-        places,
-        &LINES,
+        book,
+        ("line", &LINES),
         &mut drawing,
         |line| format!("table 1, {}", ondol::counted(line.threads.into(), "thread")),
         |line| measure(line),
         |drawing, _, line, partial| {
-            drawing.lines.push(line);
+            drawing.table.rows.push(line);
             drawing.partial = partial;
         },
     )
@@ -187,7 +193,7 @@ impl Outcome for Drawing {
     }
 
     fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.table.rows.is_empty()
     }
 }
 

@@ -7,19 +7,20 @@ use ondol::counted;
 use serde_json::Value;
 use std::fmt::Write;
 
-const HEAD: [&str; 8] = [
+const HEAD: [&str; 9] = [
     "target",
     "ops/s (min .. max)",
     "ratio (low .. high)",
     "p50 µs",
     "p99 µs",
     "p99.9 µs",
+    "max µs",
     "device B/op",
     "flushes/fsync",
 ];
 
 /// What the media and the journal had to do.
-const HEAD_BELOW: [&str; 10] = [
+const HEAD_BELOW: [&str; 11] = [
     "target",
     "device B/user B",
     "NVM B/user B",
@@ -27,6 +28,7 @@ const HEAD_BELOW: [&str; 10] = [
     "fsync p50 µs",
     "fsync p99 µs",
     "fsync p99.9 µs",
+    "fsync max µs",
     "foreground checkpoints",
     "stalls ms",
     "compression µs/commit (ratio)",
@@ -132,7 +134,7 @@ fn title(report: &Report) -> String {
     format!("{} ({}), {class} (LZ4 {ratio:.2}), {rounds}{partial}", report.workload, params.join(" "))
 }
 
-fn row(target: &TargetReport) -> [String; 8] {
+fn row(target: &TargetReport) -> [String; 9] {
     let TargetReport { ops_per_s: rate, ratio, latency_us: latency, counters, .. } = target;
     [
         target.target.clone(),
@@ -141,6 +143,7 @@ fn row(target: &TargetReport) -> [String; 8] {
         format!("{:.1}", latency.p50),
         format!("{:.1}", latency.p99),
         format!("{:.1}", latency.p999),
+        format!("{:.1}", latency.max),
         per(counters.device.device_bytes, counters.ops),
         per(counters.device.device_flushes, counters.fsyncs),
     ]
@@ -153,7 +156,7 @@ fn per(count: Option<u64>, of: u64) -> String {
     }
 }
 
-fn row_below(target: &TargetReport) -> [String; 10] {
+fn row_below(target: &TargetReport) -> [String; 11] {
     let counters = &target.counters;
     let sync = |get: fn(&Latency) -> f64| target.fsync_us.as_ref().map_or("-".to_owned(), |l| format!("{:.1}", get(l)));
     let engine = |get: &dyn Fn(&Engine) -> String| counters.device.engine.as_ref().map_or("-".to_owned(), get);
@@ -165,6 +168,7 @@ fn row_below(target: &TargetReport) -> [String; 10] {
         sync(|l| l.p50),
         sync(|l| l.p99),
         sync(|l| l.p999),
+        sync(|l| l.max),
         engine(&|e| e.foreground_checkpoints.to_string()),
         engine(&|e| format!("{:.1}", e.stall_ns as f64 / 1e6)),
         engine(&compression),

@@ -117,6 +117,12 @@ fn tables_show_every_target() {
         assert!(text.contains("2.50 (2.00 .. 3.00)"), "{text}");
         assert!(text.contains("requests/op") && text.contains("7.00") && text.contains("1.50"), "{text}");
         assert!(text.contains("80.00") && text.contains("1.00"), "{text}");
+        let quantiles = ["p50 µs", "p99 µs", "p99.9 µs", "max µs", "fsync p99.9 µs", "fsync max µs"];
+        assert!(
+            quantiles.iter().all(|head| text.contains(head))
+                && text.contains(&format!("{:.1}", report.targets[0].latency_us.max)),
+            "{text}"
+        );
         assert!(text.contains("5 (1.50)") && text.contains("text (LZ4 2.50)"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! The list can be run; what was measured is put beside what it is compared with, and a run that was cut goes on.
 
 use super::list::{LIST, targets};
-use super::{Row, chosen, measure, run_args};
+use super::{Row, alone, chosen, measure, run_args};
 use crate::BenchError;
 use crate::args::{SuiteArgs, SuiteMedium};
 use crate::contents::{Class, Payload};
@@ -103,7 +103,7 @@ fn a_cut_run_goes_on_where_it_ended() {
 
     // The second is cut short by a signal.
     let mut seen = Vec::new();
-    let cut = measure(&args, &rows, |row| {
+    let cut = measure(&args, &rows, &mut alone(&args), |row| {
         seen.push(row.name);
         Ok(report(row, seen.len() == 2))
     });
@@ -111,7 +111,7 @@ fn a_cut_run_goes_on_where_it_ended() {
     assert_eq!((seen, read()["partial"].clone()), (vec!["fs-mark 1", "fs-mark 4"], true.into()));
 
     let mut seen = Vec::new();
-    measure(&args, &rows, |row| {
+    measure(&args, &rows, &mut alone(&args), |row| {
         seen.push(row.name);
         Ok(report(row, false))
     })
@@ -131,11 +131,12 @@ fn a_cut_run_goes_on_where_it_ended() {
 
     // Another way to measure is another file.
     let other = SuiteArgs { rounds: Some(3), ..args.clone() };
-    let refusal = measure(&other, &rows, |row| Ok(report(row, false))).expect_err("another number of rounds");
+    let refusal =
+        measure(&other, &rows, &mut alone(&other), |row| Ok(report(row, false))).expect_err("another number of rounds");
     assert!(refusal.is_usage() && refusal.to_string().contains("--resume: "), "{refusal}");
     // A failure leaves what was there.
     let anew = SuiteArgs { resume: false, ..args };
-    measure(&anew, &rows, |row| match row.name {
+    measure(&anew, &rows, &mut alone(&anew), |row| match row.name {
         "fs-mark 1" => Ok(report(row, false)),
         _ => Err(BenchError::Unfit("full".into())),
     })

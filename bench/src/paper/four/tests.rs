@@ -13,14 +13,16 @@ fn every_figure_is_drawn() {
     let args = PaperArgs {
         number: 4,
         quick: true,
+        ablate: false,
         figure: None,
         rounds: Some(1),
+        nvm_model: None,
         class: Class::Text,
         dir: dir.path().to_owned(),
         json: None,
         report,
     };
-    super::run(&args).expect("drawn");
+    crate::paper::run(&args).expect("drawn");
     let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).expect("a file");
     let (json, text): (Json, _) = (serde_json::from_str(&read("paper4.json")).expect("JSON"), read("paper4.md"));
     assert_eq!(json["partial"], false);
@@ -49,16 +51,18 @@ fn what_is_not_there_is_said() {
     let mut args = PaperArgs {
         number: 4,
         quick: true,
+        ablate: false,
         figure: Some(9),
         rounds: None,
+        nvm_model: None,
         class: Class::Text,
         dir: "/dev/shm".into(),
         json: None,
         report: None,
     };
-    assert!(super::run(&args).is_err_and(|e| e.is_usage()));
+    assert!(crate::paper::run(&args).is_err_and(|e| e.is_usage()));
     (args.figure, args.dir) = (Some(1), "/nowhere".into());
-    assert!(super::run(&args).is_err_and(|e| e.to_string().contains("/nowhere")));
+    assert!(crate::paper::run(&args).is_err_and(|e| e.to_string().contains("/nowhere")));
 }
 
 #[test]

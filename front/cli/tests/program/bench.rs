@@ -1,8 +1,10 @@
 //! `ondol bench` with what takes more than one process: clients, mounts, and file systems without a volume on both transports.
 
-use crate::place::{fails, ondol, output, succeeds};
+use crate::place::{eventually, fails, ondol, output, succeeds};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::Path;
+use std::process::Stdio;
 
 /// Small runs of all workloads that the table of a mount has, with what each is to sync at least, of all operations.
 const WORKLOADS: [(&str, &str, &[&str], bool); 7] = [
@@ -171,10 +173,15 @@ fn settings_are_listed_and_taken() {
     );
 }
 
+/// Whether the kernel's ext4 can be made and mounted here, beside ours.
+fn can_make() -> bool {
+    let tools = ["mke2fs", "losetup"];
+    can_serve() && !ondol_skips::skips(ondol_skips::missing(&tools)) && Path::new("/dev/loop-control").exists()
+}
+
 #[test]
 fn the_suite_of_a_mount_is_one_command() {
-    let tools = ["mke2fs", "losetup"];
-    if !can_serve() || ondol_skips::skips(ondol_skips::missing(&tools)) || !Path::new("/dev/loop-control").exists() {
+    if !can_make() {
         return;
     }
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
@@ -197,6 +204,31 @@ fn the_suite_of_a_mount_is_one_command() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "something is left");
     let said = fails(ondol().args(["bench", "suite", "mount", "--only", "fs-mark"]), 2);
     assert!(said.contains("--only fs-mark: unknown; there are fs-mark 1, "), "{said}");
+}
+
+/// Interrupted once the first part of the first paper is in the file: it stays there, and nothing else does.
+#[test]
+fn all_papers_keep_what_was_measured() {
+    if !can_make() {
+        return;
+    }
+    let (dir, images) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+    let json = dir.path().join("all.json");
+    let mut all = ondol();
+    all.args(["bench", "all", "--quick", "--dir"]).arg(images.path()).arg("--json").arg(&json);
+    let mut child = all.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut is_due = || json.exists() || child.try_wait().unwrap().is_some();
+    // A part takes a while where the processors are busy.
+    assert!((0..5).any(|_| eventually(&mut is_due)), "no part is done");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let all: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+    let (chapters, first) = (all["chapters"].as_array().unwrap(), &all["chapters"][0]);
+    assert_eq!((chapters.len(), &first["chapter"], &all["missing"]), (1, &"paper 1".into(), &serde_json::json!([])));
+    assert_eq!((&all["partial"], &first["result"]["partial"]), (&true.into(), &true.into()));
+    let panels = first["result"]["panels"].as_array().unwrap();
+    assert!((1..12).contains(&panels.len()) && panels[0]["result"]["targets"].as_array().unwrap().len() == 6);
+    assert_eq!(std::fs::read_dir(images.path()).unwrap().count(), 0, "an image is left");
 }
 
 #[test]
