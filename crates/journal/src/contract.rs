@@ -233,6 +233,14 @@ pub trait Engine: Send + Sync {
     /// blocks: see [`Engine::takes_over`].
     fn takes_new_data(&self) -> bool;
 
+    /// Whether `bytes` bytes for newly allocated blocks that follow each other are nevertheless to be written by [`Engine::write_data`], before the
+    /// handle that allocates them is closed: where memory and a log would only add to what that takes. To be asked once for each such run, where
+    /// [`Engine::takes_new_data`].
+    fn passes_new_data(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        false
+    }
+
     /// How much of its promise a handle needs for [`crate::Handle::new_data`] in `blocks` blocks: less than as many where the engine can write them
     /// home.
     fn new_data_cost(&self, blocks: u32) -> u32;

@@ -79,6 +79,20 @@ pub(crate) trait LogFormat: Send + Sync {
     fn stages_from(&self) -> Option<u32> {
         None
     }
+    /// Whether new data of `bytes` bytes that lies together is to be written home now, and named by no transaction.
+    fn passes(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        false
+    }
+    /// Whether it wants to know what writing `bytes` bytes in place takes.
+    fn measures_writes(&self, bytes: usize) -> bool {
+        let _ = bytes;
+        false
+    }
+    /// Writing `bytes` bytes in place has taken `ns`.
+    fn wrote_home(&self, bytes: usize, ns: u64) {
+        let _ = (bytes, ns);
+    }
     /// How many images' room contents of `blocks` newly allocated blocks are promised.
     fn new_data_cost(&self, blocks: u32) -> u32 {
         blocks
@@ -354,7 +368,11 @@ impl Engine for BlockEngine {
         self.core.check_alive()?;
         let core = &self.core;
         let dirty = core.in_place.write(bytes.len(), || {
+            let began = core.log.measures_writes(bytes.len()).then(|| core.env.monotonic_ns());
             let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
+            if let Some(began) = began {
+                core.log.wrote_home(bytes.len(), core.env.monotonic_ns() - began);
+            }
             let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
             self.cache.drop_clean(block..block + blocks);
             Ok(written?)
@@ -371,6 +389,10 @@ impl Engine for BlockEngine {
 
     fn new_data_cost(&self, blocks: u32) -> u32 {
         self.core.log.new_data_cost(blocks)
+    }
+
+    fn passes_new_data(&self, bytes: usize) -> bool {
+        self.core.log.passes(bytes)
     }
 
     fn takes_over(&self, extent: Extent, bytes: usize) -> bool {

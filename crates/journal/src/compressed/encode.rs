@@ -22,15 +22,28 @@ pub(super) struct Encoded {
     pub(super) chunks: Vec<Chunk<Block>>,
     /// Images that were not tried.
     pub(super) stored: u64,
+    /// Bytes that were tried, what came of them, and the nanoseconds that judging and compressing took.
+    pub(super) tried: u64,
+    pub(super) out: u64,
+    pub(super) ns: u64,
 }
 
-/// Encodes a transaction as unit number `sequence`.
+/// Encodes a transaction as unit number `sequence`. Of what is not to be `compressed` the images are stored as they are.
 ///
 /// # Errors
 /// A thread that helped has panicked.
-pub(super) fn encode(tx: &Sealed, sequence: u64, env: &dyn Env, seed: u32, block_size: usize) -> Result<Encoded> {
+pub(super) fn encode(
+    tx: &Sealed,
+    (sequence, compressed): (u64, bool),
+    env: &dyn Env,
+    seed: u32,
+    block_size: usize,
+) -> Result<Encoded> {
     let now = env.now();
-    let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(|(_, image)| unit::looks_random(image));
+    let began = env.monotonic_ns();
+    let stays = |(_, image): &(u64, Block)| !compressed || unit::looks_random(image);
+    let (dense, plain): (Vec<_>, Vec<_>) = tx.images.iter().cloned().partition(stays);
+    let judged = env.monotonic_ns() - began;
     let blocks: Vec<u64> = plain.iter().chain(&dense).map(|(block, _)| *block).collect();
     let staged = runs(&tx.staged, seed);
     let tables = unit::tables(&Tables {
@@ -43,12 +56,16 @@ pub(super) fn encode(tx: &Sealed, sequence: u64, env: &dyn Env, seed: u32, block
     });
     let stored = dense.len() as u64;
     reach::hit_if(stored > 0, Place::StoredChunk);
-    let mut chunks = compress(Contents { tables, images: images(plain), block_size }, env.processors())?;
+    let contents = Contents { tables, images: images(plain), block_size };
+    let (tried, began) = (contents.len() as u64, env.monotonic_ns());
+    let mut chunks = compress(contents, env.processors())?;
+    let ns = judged + env.monotonic_ns() - began;
+    let out = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     reach::hit_if(chunks.len() > 1, Place::SeveralChunks);
     let whole = CHUNK / block_size;
     let parts = |some: &[(u64, Block)]| Chunk::stored(some.iter().map(|(_, image)| image.clone()).collect());
     chunks.extend(dense.chunks(whole).map(parts));
-    Ok(Encoded { chunks, stored })
+    Ok(Encoded { chunks, stored, tried, out, ns })
 }
 
 fn images(blocks: Vec<(u64, Block)>) -> Vec<Block> {

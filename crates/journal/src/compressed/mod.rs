@@ -2,6 +2,7 @@
 //!
 //! Source: papers/3. Design: `docs/design/compressed.md`; bytes: `ondol_format::unit`.
 
+mod costs;
 mod encode;
 mod recover;
 mod writer;

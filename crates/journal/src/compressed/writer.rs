@@ -1,5 +1,6 @@
 //! Writing units into the ring.
 
+use super::costs::Costs;
 use super::{IMAGES_PER_BLOCK, RING_MAX, encode};
 use crate::Block;
 use crate::area::{Area, LogMap};
@@ -29,6 +30,10 @@ pub(super) struct UnitLog {
     seed: u32,
     /// Number of the newest unit that is durable.
     durable: AtomicU64,
+    costs: Costs,
+    /// Bytes that the commit under way makes durable, and when it began to write its unit.
+    writing: AtomicU64,
+    began: AtomicU64,
     compress_ns: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
@@ -51,6 +56,9 @@ impl UnitLog {
             area: Area::new(store, map, sb, most),
             seed,
             durable: AtomicU64::new(0),
+            costs: Costs::default(),
+            writing: AtomicU64::new(0),
+            began: AtomicU64::new(0),
             compress_ns: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
@@ -99,7 +107,12 @@ impl LogFormat for UnitLog {
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let (number, durable) = (tx.tid.0, self.durable.load(Relaxed));
         let began = self.env.monotonic_ns();
-        let encoded = encode::encode(tx, number, self.env.as_ref(), self.seed, self.area.block_size())?;
+        let compresses = self.costs.compresses();
+        let how = (number, compresses);
+        let encoded = encode::encode(tx, how, self.env.as_ref(), self.seed, self.area.block_size())?;
+        if compresses {
+            self.costs.compressed(encoded.tried, encoded.out, encoded.ns);
+        }
         let head = unit::head(number, durable, &encoded.chunks, self.seed);
         self.compress_ns.fetch_add(self.env.monotonic_ns() - began, Relaxed);
         self.stored.fetch_add(encoded.stored, Relaxed);
@@ -111,6 +124,8 @@ impl LogFormat for UnitLog {
         let size: usize = parts.iter().map(|part| part.len()).sum();
         let padding = vec![0; size.next_multiple_of(self.area.block_size()) - size];
         parts.push(&padding);
+        self.began.store(self.env.monotonic_ns(), Relaxed);
+        self.writing.store((size + tx.staged.len() * self.area.block_size()) as u64, Relaxed);
         self.area.write(at, &parts)?;
         Ok(size.div_ceil(self.area.block_size()) as u64)
     }
@@ -121,6 +136,20 @@ impl LogFormat for UnitLog {
 
     fn durable(&self, tid: Tid) {
         self.durable.store(tid.0, Relaxed);
+        let took = self.env.monotonic_ns().saturating_sub(self.began.load(Relaxed));
+        self.costs.committed(self.writing.load(Relaxed), took);
+    }
+
+    fn passes(&self, bytes: usize) -> bool {
+        self.costs.passes(bytes)
+    }
+
+    fn measures_writes(&self, bytes: usize) -> bool {
+        bytes >= self.area.block_size()
+    }
+
+    fn wrote_home(&self, bytes: usize, ns: u64) {
+        self.costs.wrote_home(bytes, ns);
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {

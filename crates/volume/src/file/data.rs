@@ -164,8 +164,9 @@ pub(super) fn fill<'v>(
 ) -> Result<()> {
     let (start, blocks) = run;
     let block_size = op.vol().shared.sb.block_size() as usize;
-    if to_journal(op, ino)? || op.vol().engine.takes_new_data() {
-        let newborn = before == Before::Free && is_newborn(op.vol());
+    let newborn = before == Before::Free && is_newborn(op.vol());
+    let passes = newborn && op.vol().engine.passes_new_data(bytes.now().len());
+    if (to_journal(op, ino)? || op.vol().engine.takes_new_data()) && !passes {
         let how = if newborn { How::New } else { How::Fresh };
         for (block, at, part) in parts(block_size, start, offset, bytes) {
             stage(op.handle()?, (block, at), part, how)?;

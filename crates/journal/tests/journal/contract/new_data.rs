@@ -18,6 +18,11 @@ fn slot(n: u8) -> Extent {
 pub(crate) fn new_data_is_there_when_it_is_named(rig: &dyn Rig) {
     let stats = write_new_data(rig, config());
     assert_eq!(stats.staged_early_blocks, 0);
+    assert_eq!(
+        stats.early_flushes > 0,
+        stats.staged_blocks > 0,
+        "some of it passes the engine that takes new data: {stats:?}"
+    );
 }
 
 /// The same where each long run is more than may wait: the next handle writes it home, and its transaction changes it afterwards.
@@ -33,8 +38,10 @@ fn write_new_data(rig: &dyn Rig, config: Config) -> EngineStats {
         let mut h = b.handle(RUN as u32 + 4);
         // Odd ones are short and do not compress, even ones are long and do.
         let len = if n.is_multiple_of(2) { RUN } else { RUN / 4 };
+        let passes = b.engine.passes_new_data(len as usize * BLOCK);
         for i in 0..len {
-            h.new_data(slot(n).start + i, 0, &contents(n, i)).unwrap();
+            let (block, bytes) = (slot(n).start + i, contents(n, i));
+            if passes { h.stage(block, 0, &bytes) } else { h.new_data(block, 0, &bytes) }.unwrap();
         }
         h.write(HOME, META, 0, &[n]).unwrap();
         if n > 1 {
