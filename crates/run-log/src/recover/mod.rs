@@ -19,7 +19,7 @@ use elsewhere::Elsewhere;
 pub use kept::{Kept, Touched, touched};
 pub(crate) use place::{For, Place, beside_it, find};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A write that was logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,14 +175,17 @@ pub fn found(log: &Log) -> Result<Found> {
         if records.is_empty() {
             continue;
         }
+        let senseless =
+            |path: &Path| RunLogError::Names { pool: log.nvm.name().into(), directory: path.display().to_string() };
         match named {
             Some((_, dev, identity)) if identity.kind == FileKind::Directory => {
                 let records = records.iter().map(Raw::names).collect::<Option<_>>();
-                let records = records.ok_or_else(|| RunLogError::Names {
-                    pool: log.nvm.name().into(),
-                    directory: identity.path.display().to_string(),
-                })?;
+                let records = records.ok_or_else(|| senseless(&identity.path))?;
                 found.dirs.push(FoundDir { slot, incarnation, identity, dev, records });
+            }
+            // Only directories are moved from and to.
+            Some((_, _, identity)) if records.iter().any(|raw| raw.head.slots().count() > 1) => {
+                return Err(senseless(&identity.path));
             }
             named => {
                 let (identity, dev) = named.map_or((None, 0), |(_, dev, identity)| (Some(identity), dev));

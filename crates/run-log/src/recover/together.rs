@@ -331,7 +331,10 @@ impl Bringing<'_> {
 
     /// A file that exists, by one of its names or its handle.
     fn existing(&mut self, work: &Work<'_>, wanted: &Name<'_>, handle: &Handle) -> io::Result<File> {
-        let named = |name: &&Name<'_>| [&name.touched.before, &name.touched.now].contains(&&Some(handle.clone()));
+        let named = |name: &&Name<'_>| {
+            let Touched { before, now } = &name.touched;
+            before.as_ref() == Some(handle) || now.as_ref() == Some(handle)
+        };
         for name in work.names.iter().filter(named) {
             if name.now()?.as_ref() == Some(handle) {
                 return name.target.open(&name.name, OFlags::PATH);
