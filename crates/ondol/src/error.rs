@@ -29,6 +29,14 @@ pub enum Error {
         /// What failed.
         source: VolumeError,
     },
+    /// A file that was read as text is none.
+    #[error("{path}: not UTF-8 text from byte {at} on; read it as bytes")]
+    NotText {
+        /// The path inside the volume.
+        path: PathBuf,
+        /// Its first byte that is no text.
+        at: usize,
+    },
     /// A mount option cannot be taken.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -117,6 +125,7 @@ impl Error {
         match self {
             Self::Volume(e) | Self::Path { source: e, .. } => errno_of(e),
             Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
+            Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
             Self::Holds { .. } | Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),

@@ -197,14 +197,14 @@ impl<'v> File<'v> {
     /// what goes beyond, and what lies elsewhere, is. A range that goes beyond the end of the file has fewer bytes.
     ///
     /// ```
-    /// # use ondol::{FormatOptions, Volume};
+    /// # use ondol::{FormatOptions, OpenOptions, Volume};
     /// # let dir = tempfile::tempdir()?;
     /// # let pool = format!("nvm:{}", dir.path().join("pool").display());
     /// # Volume::format(&pool, &FormatOptions::new().size(8 << 20))?;
     /// let volume = Volume::open(&pool)?;
     /// volume.write("/words", b"warm floor".repeat(1000))?;
     ///
-    /// let file = volume.options().read(true).write(true).open("/words")?;
+    /// let file = OpenOptions::new().read(true).write(true).open(&volume, "/words")?;
     /// let view = file.view(..)?;
     /// file.write_all_at(b"cold", 0)?;
     /// assert_eq!((view.slices().next().unwrap().starts_with(b"warm floor"), view.copied()), (true, 0));
