@@ -128,6 +128,7 @@ fn text_is_read_as_text_only() {
     assert_eq!(volume.read_to_string("/text").unwrap(), "온돌");
     let error = volume.read_to_string("/bytes").unwrap_err();
     assert!(matches!(&error, Error::NotText { at: 2, .. }), "{error}");
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
     volume.close().unwrap();
 }
 
@@ -182,5 +183,24 @@ fn a_tree_is_removed_and_links_in_it_are_not_followed() {
     assert_eq!(refused(volume.remove_dir_all("/kept/file")).0, ErrorKind::NotADirectory);
     volume.write("/file", b"").unwrap();
     assert_eq!(refused(volume.create_dir_all("/file/below")).0, ErrorKind::AlreadyExists);
+    volume.close().unwrap();
+}
+
+#[test]
+fn an_error_has_the_kind_of_std_and_names_the_path_and_no_inode() {
+    let (_dir, volume) = volume();
+    volume.create_dir_all("/d/e").unwrap();
+    volume.write("/f", b"").unwrap();
+    let cases: [(Result<()>, ErrorKind, &str); 4] = [
+        (volume.write("/d", b"x"), ErrorKind::IsADirectory, "/d: it is a directory"),
+        (volume.read_dir("/f").map(drop), ErrorKind::NotADirectory, "/f: not a directory"),
+        (volume.remove_dir("/d"), ErrorKind::DirectoryNotEmpty, "/d: the directory is not empty"),
+        (volume.remove_file("/g"), ErrorKind::NotFound, "/g: no such file or directory"),
+    ];
+    for (result, kind, text) in cases {
+        let error = result.unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (kind, text));
+        assert_eq!(std::io::Error::from(error).kind(), kind);
+    }
     volume.close().unwrap();
 }
