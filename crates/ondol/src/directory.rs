@@ -75,7 +75,7 @@ impl DirEntry<'_> {
     /// # Errors
     /// As lstat(2): `ENOENT` when it was removed since.
     pub fn metadata(&self) -> Result<Metadata> {
-        let attr = self.dir.volume.inodes().lookup(self.dir.ino, self.found.name.as_bytes());
+        let attr = self.dir.volume.usable()?.lookup(self.dir.ino, self.found.name.as_bytes());
         at(&self.path(), attr).map(Metadata::new)
     }
 }
@@ -97,7 +97,7 @@ impl<'v> Iterator for ReadDir<'v> {
 impl ReadDir<'_> {
     fn read_on(&mut self, mut cookie: u64) -> Result<()> {
         let Self { dir, read, cookie: rest } = self;
-        let listed = dir.volume.inodes().readdir(dir.ino, cookie, &mut |entry| {
+        let listed = dir.volume.usable()?.readdir(dir.ino, cookie, &mut |entry| {
             if read.len() == BATCH {
                 *rest = Some(cookie);
                 return false;
@@ -128,8 +128,8 @@ impl Volume {
     /// As mkdir(2).
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), path)?;
-        at(path, self.inodes().mkdir(parent, name, 0o755, self.caller())).map(|_| ())
+        let (parent, name) = resolve_parent(self.usable()?, path)?;
+        at(path, self.usable()?.mkdir(parent, name, 0o755, self.caller())).map(|_| ())
     }
 
     /// Creates a directory and all that are missing above it.
@@ -176,11 +176,11 @@ impl Volume {
     /// As opendir(3); the iterator's items have those of readdir(3).
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir<'_>> {
         let path = path.as_ref();
-        let found = resolve(self.inodes(), path, Follow::Yes)?;
+        let found = resolve(self.usable()?, path, Follow::Yes)?;
         if found.file_type != FileType::Directory {
             return at(path, Err(VolumeError::NotDirectory(found.ino)));
         }
-        at(path, self.inodes().open(found.ino))?;
+        at(path, self.usable()?.open(found.ino))?;
         let dir = Arc::new(OpenDir { volume: self, ino: found.ino, path: path.to_owned() });
         Ok(ReadDir { dir, read: VecDeque::new(), cookie: Some(0) })
     }
@@ -191,8 +191,8 @@ impl Volume {
     /// As rmdir(2).
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), path)?;
-        at(path, self.inodes().rmdir(parent, name))
+        let (parent, name) = resolve_parent(self.usable()?, path)?;
+        at(path, self.usable()?.rmdir(parent, name))
     }
 
     /// Removes a directory and everything below it, entry by entry. Symbolic links are removed and not followed, at `path`, too.

@@ -39,6 +39,11 @@ pub enum Error {
         /// Its first byte that is no text.
         at: usize,
     },
+    /// The volume is called while a transaction of it is recorded.
+    #[error(
+        "the volume is called within the closure of its own transaction: read before, and change by what the closure is given"
+    )]
+    Recording,
     /// A mount option cannot be taken.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -127,6 +132,7 @@ impl Error {
         match self {
             Self::Volume(e) | Self::Path { source: e, .. } => errno_of(e),
             Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
+            Self::Recording => Errno::DEADLK.raw_os_error(),
             Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),

@@ -98,7 +98,7 @@ impl OpenOptions {
     pub fn open<'v>(&self, volume: &'v Volume, path: impl AsRef<Path>) -> Result<File<'v>> {
         let path = path.as_ref();
         at(path, self.check())?;
-        let inodes = volume.inodes();
+        let inodes = volume.usable()?;
         let attr = match self.find_or_create(volume, path)? {
             attr if attr.file_type == FileType::Directory && (self.write || self.append) => {
                 return at(path, Err(VolumeError::IsDirectory(attr.ino)));
@@ -123,7 +123,7 @@ impl OpenOptions {
     /// As open(2).
     pub fn open_unnamed<'v>(&self, volume: &'v Volume, dir: impl AsRef<Path>) -> Result<File<'v>> {
         let path = dir.as_ref();
-        let inodes = volume.inodes();
+        let inodes = volume.usable()?;
         let parent = resolve(inodes, path, Follow::Yes)?;
         let attr = at(path, inodes.tmpfile(parent.ino, self.mode, volume.caller()))?;
         Ok(self.opened(volume, attr.ino, path))
@@ -135,8 +135,8 @@ impl OpenOptions {
     /// `ENOENT` when it is gone, and for inodes that are the file system's own.
     pub fn reopen<'v>(&self, volume: &'v Volume, ino: Ino) -> Result<File<'v>> {
         let path = PathBuf::from(format!("inode {ino}"));
-        at(&path, volume.inodes().by_number(ino))?;
-        at(&path, volume.inodes().open(ino))?;
+        at(&path, volume.usable()?.by_number(ino))?;
+        at(&path, volume.usable()?.open(ino))?;
         Ok(self.opened(volume, ino, &path))
     }
 
@@ -166,7 +166,7 @@ impl OpenOptions {
     }
 
     fn find_or_create(&self, volume: &Volume, path: &Path) -> Result<Attr> {
-        let inodes = volume.inodes();
+        let inodes = volume.usable()?;
         let create = || {
             let (parent, name) = resolve_parent(inodes, path)?;
             at(path, inodes.create(parent, name, self.mode, volume.caller()))
@@ -216,7 +216,7 @@ impl<'v> File<'v> {
     /// # Errors
     /// As open(2).
     pub(crate) fn again(&self) -> Result<Self> {
-        at(&self.path, self.volume.inodes().open(self.ino))?;
+        at(&self.path, self.volume.usable()?.open(self.ino))?;
         let Self { volume, ino, ref path, readable, writable, append, .. } = *self;
         Ok(Self { volume, ino, path: path.clone(), readable, writable, append, position: Arc::default() })
     }
@@ -244,7 +244,7 @@ impl File<'_> {
     /// As pread(2).
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.check_readable()?;
-        at(&self.path, self.volume.inodes().read(self.ino, offset, buf))
+        at(&self.path, self.volume.usable()?.read(self.ino, offset, buf))
     }
 
     /// Writes all of `data` at `offset`. One atomic operation up to the volume's atomic size.
@@ -279,7 +279,7 @@ impl File<'_> {
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.check_writable()?;
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        at(&self.path, self.volume.inodes().setattr(self.ino, &set)).map(|_| ())
+        at(&self.path, self.volume.usable()?.setattr(self.ino, &set)).map(|_| ())
     }
 
     /// Gives the file another name, or its first if it was opened without one.
@@ -288,7 +288,7 @@ impl File<'_> {
     /// As linkat(2) with AT_EMPTY_PATH.
     pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.volume.inodes(), path)?;
+        let (parent, name) = resolve_parent(self.volume.usable()?, path)?;
         at(path, self.volume.act(|inodes| inodes.link(self.ino, parent, name))).map(|_| ())
     }
 
@@ -297,7 +297,7 @@ impl File<'_> {
     /// # Errors
     /// As fsync(2): after an error nothing may be taken as durable that was not so before.
     pub fn sync_all(&self) -> Result<()> {
-        at(&self.path, self.volume.inodes().fsync(self.ino, false))
+        at(&self.path, self.volume.usable()?.fsync(self.ino, false))
     }
 
     /// As [`File::sync_all`].
@@ -305,10 +305,11 @@ impl File<'_> {
     /// # Errors
     /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
-        at(&self.path, self.volume.inodes().fsync(self.ino, true))
+        at(&self.path, self.volume.usable()?.fsync(self.ino, true))
     }
 
     pub(crate) fn check_readable(&self) -> Result<()> {
+        self.volume.usable()?;
         if self.readable {
             return Ok(());
         }
@@ -326,6 +327,7 @@ impl File<'_> {
     }
 
     fn check_writable(&self) -> Result<()> {
+        self.volume.usable()?;
         if self.writable {
             return Ok(());
         }

@@ -58,6 +58,7 @@ mod options;
 mod path;
 pub mod pool;
 mod prefault;
+mod recording;
 pub mod run;
 mod salvage;
 mod scratch;

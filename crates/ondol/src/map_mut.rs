@@ -120,7 +120,7 @@ impl MapMut<'_> {
         if !parts.is_empty() {
             at(path, self.file.volume().act(|inodes| inodes.write_parts(ino, &parts)))?;
         }
-        at(path, self.file.volume().inodes().fsync(ino, true))?;
+        at(path, self.file.volume().usable()?.fsync(ino, true))?;
         self.stores = Stores::default();
         Ok(())
     }
@@ -139,7 +139,7 @@ impl MapMut<'_> {
 /// Part of a file, mapped if that can be.
 fn bytes_of(file: &File<'_>, range: (u64, u64)) -> Result<Bytes> {
     let volume = file.volume();
-    let mapped = volume.inodes().view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
+    let mapped = volume.usable()?.view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
     at(file.path(), mapped.and_then(|bytes| bytes))
 }
 

@@ -136,7 +136,7 @@ impl Volume {
     /// # Errors
     /// As stat(2).
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
-        resolve(self.inodes(), path.as_ref(), Follow::Yes).map(Metadata)
+        resolve(self.usable()?, path.as_ref(), Follow::Yes).map(Metadata)
     }
 
     /// What lstat(2) tells.
@@ -144,7 +144,7 @@ impl Volume {
     /// # Errors
     /// As lstat(2).
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
-        resolve(self.inodes(), path.as_ref(), Follow::No).map(Metadata)
+        resolve(self.usable()?, path.as_ref(), Follow::No).map(Metadata)
     }
 
     /// Changes the permission bits (0o7777).
@@ -188,8 +188,8 @@ impl Volume {
     }
 
     fn change(&self, path: &Path, set: &SetAttr) -> Result<()> {
-        let ino = resolve(self.inodes(), path, Follow::Yes)?.ino;
-        at(path, self.inodes().setattr(ino, set)).map(|_| ())
+        let ino = resolve(self.usable()?, path, Follow::Yes)?.ino;
+        at(path, self.usable()?.setattr(ino, set)).map(|_| ())
     }
 }
 
@@ -199,7 +199,7 @@ impl File<'_> {
     /// # Errors
     /// As fstat(2).
     pub fn metadata(&self) -> Result<Metadata> {
-        at(self.path(), self.volume().inodes().getattr(self.ino())).map(Metadata)
+        at(self.path(), self.volume().usable()?.getattr(self.ino())).map(Metadata)
     }
 
     /// As [`Volume::set_permissions`].
@@ -219,7 +219,7 @@ impl File<'_> {
     }
 
     fn change(&self, set: &SetAttr) -> Result<()> {
-        at(self.path(), self.volume().inodes().setattr(self.ino(), set)).map(|_| ())
+        at(self.path(), self.volume().usable()?.setattr(self.ino(), set)).map(|_| ())
     }
 }
 

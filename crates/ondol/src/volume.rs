@@ -79,6 +79,7 @@ impl Volume {
     /// # Errors
     /// The first failure of a step.
     pub fn step_until_idle(&self) -> Result<()> {
+        self.usable()?;
         background::run_until_idle(self.composed())
     }
 
@@ -88,6 +89,7 @@ impl Volume {
     /// # Errors
     /// The journal's or the store's failure; nothing that was durable is lost.
     pub fn checkpoint(&self) -> Result<bool> {
+        self.usable()?;
         Ok(self.composed().engine.checkpoint()?)
     }
 
@@ -127,7 +129,7 @@ impl Volume {
     /// # Errors
     /// The journal's failure: then nothing that was not durable before may be taken as durable.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.inodes().sync()?)
+        Ok(self.usable()?.sync()?)
     }
 
     /// Whether changes are refused.
@@ -141,7 +143,7 @@ impl Volume {
     /// # Errors
     /// As the FITRIM ioctl: `EOPNOTSUPP` when the medium keeps what is discarded.
     pub fn trim(&self, start: u64, len: u64, minimum: u64) -> Result<u64> {
-        Ok(self.inodes().trim(start, len, minimum)?)
+        Ok(self.usable()?.trim(start, len, minimum)?)
     }
 
     /// Space and inodes.
@@ -191,8 +193,8 @@ impl Volume {
     /// As renameat2(2).
     pub fn rename_with(&self, from: impl AsRef<Path>, to: impl AsRef<Path>, how: Rename) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        let (from_dir, from_name) = resolve_parent(self.inodes(), from)?;
-        let (to_dir, to_name) = resolve_parent(self.inodes(), to)?;
+        let (from_dir, from_name) = resolve_parent(self.usable()?, from)?;
+        let (to_dir, to_name) = resolve_parent(self.usable()?, to)?;
         at(from, self.act(|inodes| inodes.rename(from_dir, from_name, to_dir, to_name, how)))
     }
 
@@ -239,8 +241,8 @@ impl Volume {
     /// As unlink(2).
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), path)?;
-        at(path, self.inodes().unlink(parent, name))
+        let (parent, name) = resolve_parent(self.usable()?, path)?;
+        at(path, self.usable()?.unlink(parent, name))
     }
 
     /// Gives the file at `original` a further name.
@@ -249,8 +251,8 @@ impl Volume {
     /// As link(2).
     pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (original, link) = (original.as_ref(), link.as_ref());
-        let ino = resolve(self.inodes(), original, Follow::No)?.ino;
-        let (parent, name) = resolve_parent(self.inodes(), link)?;
+        let ino = resolve(self.usable()?, original, Follow::No)?.ino;
+        let (parent, name) = resolve_parent(self.usable()?, link)?;
         at(link, self.act(|inodes| inodes.link(ino, parent, name))).map(|_| ())
     }
 
@@ -260,8 +262,8 @@ impl Volume {
     /// As symlink(2).
     pub fn symlink(&self, target: impl AsRef<OsStr>, link: impl AsRef<Path>) -> Result<()> {
         let link = link.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), link)?;
-        at(link, self.inodes().symlink(parent, name, target.as_ref().as_bytes(), self.caller)).map(|_| ())
+        let (parent, name) = resolve_parent(self.usable()?, link)?;
+        at(link, self.usable()?.symlink(parent, name, target.as_ref().as_bytes(), self.caller)).map(|_| ())
     }
 
     /// What a symbolic link says.
@@ -270,8 +272,8 @@ impl Volume {
     /// As readlink(2).
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
-        let ino = resolve(self.inodes(), path, Follow::No)?.ino;
-        Ok(PathBuf::from(OsString::from_vec(at(path, self.inodes().readlink(ino))?)))
+        let ino = resolve(self.usable()?, path, Follow::No)?.ino;
+        Ok(PathBuf::from(OsString::from_vec(at(path, self.usable()?.readlink(ino))?)))
     }
 
     /// From now on new files belong to `caller` instead of the process's own user and group.

@@ -16,11 +16,11 @@ impl Volume {
     /// As open(2) and read(2); `FileTooBig` for what memory does not hold.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
         let path = path.as_ref();
-        let attr = resolve(self.inodes(), path, Follow::Yes)?;
+        let attr = resolve(self.usable()?, path, Follow::Yes)?;
         let (mut bytes, size) = (Vec::new(), usize::try_from(attr.size).unwrap_or(usize::MAX));
         at(path, bytes.try_reserve_exact(size).map_err(|_| VolumeError::FileTooBig))?;
         bytes.resize(size, 0);
-        let n = at(path, self.inodes().read(attr.ino, 0, &mut bytes))?;
+        let n = at(path, self.usable()?.read(attr.ino, 0, &mut bytes))?;
         bytes.truncate(n);
         Ok(bytes)
     }

@@ -1,9 +1,10 @@
 //! Transactions by path, and the example of them.
 
 use ondol::pool::CreateOptions;
-use ondol::{Error, FormatOptions, Rename, SetXattr, Volume};
+use ondol::{Error, FormatOptions, OpenOptions, Rename, SetXattr, Volume};
 use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 #[path = "../examples/config_swap.rs"]
@@ -13,6 +14,7 @@ over_setups! {
     every_kind_of_step_by_path,
     an_error_of_the_closure_or_of_a_step_leaves_everything,
     an_open_file_outlives_the_transaction_that_removes_it,
+    calls_of_the_volume_within_the_closure_are_refused,
 }
 
 fn volume(dir: &Path) -> Volume {
@@ -82,9 +84,10 @@ fn an_error_of_the_closure_or_of_a_step_leaves_everything() {
     let v = volume(dir.path());
     v.write("/f", b"as it was").expect("a file");
     v.symlink("f", "/link").expect("a link");
+    let missing = v.read("/missing").map(drop);
     let abandoned = v.transaction(|tx| {
         tx.remove_file("/f");
-        v.read("/missing").map(|_| ())
+        missing
     });
     assert_eq!(errno(abandoned).0, ENOENT);
     let (number, text) = errno(v.transaction(|tx| {
@@ -126,5 +129,44 @@ fn an_open_file_outlives_the_transaction_that_removes_it() {
     assert_eq!(&buf, b"still here");
     drop(file);
     assert_eq!(v.statfs().files_free, free + 1);
+    v.close().expect("a clean image");
+}
+
+fn calls_of_the_volume_within_the_closure_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let v = volume(dir.path());
+    v.write("/f", b"as it was").expect("a file");
+    let file = OpenOptions::new().read(true).write(true).open(&v, "/f").expect("an open file");
+    v.transaction(|tx| {
+        tx.write("/g", b"noted");
+        let calls: [(&str, Result<(), Error>); 12] = [
+            ("read", v.read("/f").map(drop)),
+            ("write", v.write("/f", b"x")),
+            ("metadata", v.metadata("/f").map(drop)),
+            ("rename", v.rename("/f", "/h")),
+            ("read_dir", v.read_dir("/").map(drop)),
+            ("sync", v.sync()),
+            ("checkpoint", v.checkpoint().map(drop)),
+            ("transaction", v.transaction(|_| Ok(()))),
+            ("read_at", file.read_at(&mut [0], 0).map(drop)),
+            ("write_at", file.write_at(b"x", 0).map(drop)),
+            ("set_len", file.set_len(0)),
+            ("sync_all", file.sync_all()),
+        ];
+        for (call, result) in calls {
+            assert!(matches!(result, Err(Error::Recording)), "{call}: {result:?}");
+        }
+        Ok(())
+    })
+    .expect("a transaction");
+    // Only within the closure, however it ends.
+    let failed = v.transaction(|_| v.sync());
+    assert!(matches!(failed, Err(Error::Recording)));
+    let panicked =
+        std::panic::catch_unwind(AssertUnwindSafe(|| v.transaction(|_| -> Result<(), Error> { panic!("as meant") })));
+    assert!(panicked.is_err());
+    assert_eq!(v.read("/f").expect("a file"), b"as it was");
+    assert_eq!(v.read("/g").expect("a file"), b"noted");
+    drop(file);
     v.close().expect("a clean image");
 }
