@@ -1,7 +1,7 @@
 //! Images with a compressed journal, and everybody else: while one may hold what only Ondol can replay it is refused, not misread; afterwards
 //! it is an image as any other, and its choice of engine outlives what others do to it.
 
-use ondol::{DataMode, FormatOptions, JournalEngine, Options, Volume};
+use ondol::{DataMode, FormatOptions, JournalEngine, OpenOptions, Options, Volume};
 use ondol_skips::skips;
 use ondol_testkit::image::{self, KernelMount, Spec, read_sparse, scratch_dir, write_sparse};
 use ondol_tests::{no_kernel_mount, parameter};
@@ -175,7 +175,7 @@ fn large_transactions_come_back_whole() {
     let all = 12 << 20;
     volume.write("/f", vec![0; all]).expect("write");
     volume.sync().expect("sync");
-    let file = volume.options().write(true).open("/f").expect("open");
+    let file = OpenOptions::new().write(true).open(&volume, "/f").expect("open");
     // Blocks that compress and blocks that do not, in turn.
     let bytes: Vec<u8> = (0..all as u64 / 4096).flat_map(|n| contents(n, 4096)).collect();
     // What is not worth it on this machine is tried again from time to time.

@@ -1,7 +1,7 @@
 //! Calls on ranges of files, side by side with the kernel's ext4: contents, sizes, what is allocated and written where, holes as
 //! lseek tells them, and error numbers.
 
-use ondol::{Extent, Fallocate, File, Options, Seek, Volume};
+use ondol::{Extent, Fallocate, File, OpenOptions, Options, Seek, Volume};
 use ondol_skips::skips;
 use ondol_testkit::image::{KernelMount, Spec, scratch_dir};
 use ondol_testkit::target::fallocate_flags;
@@ -64,7 +64,7 @@ impl Pair<'_> {
 
     fn size(&self) -> u64 {
         let there = self.kernel.metadata().unwrap().len();
-        assert_eq!(self.ours.metadata().unwrap().size, there);
+        assert_eq!(self.ours.metadata().unwrap().len(), there);
         there
     }
 
@@ -154,7 +154,7 @@ fn side_by_side(spec: &Spec, test: impl FnOnce(&[Pair<'_>])) {
     let open = |i: usize| {
         let path = mount.dir().join(format!("f{i}"));
         let kernel = KernelFile::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        let ours = volume.options().read(true).write(true).create_new(true).open(format!("f{i}")).unwrap();
+        let ours = OpenOptions::new().read(true).write(true).create_new(true).open(&volume, format!("f{i}")).unwrap();
         Pair { kernel, path: path.to_str().unwrap().to_owned(), ours }
     };
     let pairs: Vec<Pair<'_>> = (0..FILES).map(open).collect();

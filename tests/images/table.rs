@@ -134,7 +134,7 @@ fn change(volume: &Volume) {
     volume.remove_file("/sparse").expect("unlink");
     volume.write("/large", vec![9; 50_000]).expect("write");
     volume.symlink("where/".repeat(60), "/longer").expect("symlink");
-    let ino = volume.metadata("/small").expect("stat").ino;
+    let ino = volume.metadata("/small").expect("stat").ino();
     volume.inodes().setxattr(ino, b"user.ours", &[5; 300], SetXattr::Any).expect("setxattr");
     volume.inodes().removexattr(ino, b"user.small").expect("removexattr");
 }

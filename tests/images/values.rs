@@ -139,7 +139,7 @@ fn the_kernels_values_are_ours_and_ours_the_kernels() {
 fn ours(store: &Arc<RamStore>) {
     let volume = open(store);
     let vol = volume.inodes();
-    let ino = |name: &str| volume.metadata(format!("/{name}")).expect(name).ino;
+    let ino = |name: &str| volume.metadata(format!("/{name}")).expect(name).ino();
     for name in ["a", "b", "c", "d"] {
         assert_eq!(vol.getxattr(ino(name), b"user.same").expect("same"), value(1, 50_000));
         assert_eq!(vol.getxattr(ino(name), b"user.also").expect("also"), value(2, 10_000));
@@ -161,7 +161,7 @@ fn a_crash_after_any_synced_step_leaves_nothing_to_mend() {
         let volume = open(&store);
         let vol = volume.inodes();
         volume.write("/f", b"x").expect("write");
-        let file = volume.metadata("/f").expect("stat").ino;
+        let file = volume.metadata("/f").expect("stat").ino();
         for step in 0..5 {
             match step {
                 0 | 1 => vol.setxattr(file, b"user.v", &value(step, 40_000), SetXattr::Any).expect("set"),

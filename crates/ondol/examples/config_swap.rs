@@ -36,8 +36,8 @@ pub(crate) fn run(dir: &Path) -> Result<()> {
     volume.sync()?;
 
     for entry in volume.read_dir("/etc/service")? {
-        let content = volume.read(Path::new("/etc/service").join(&entry.name))?;
-        println!("{}:\n{}", entry.name.display(), String::from_utf8_lossy(&content));
+        let entry = entry?;
+        println!("{}:\n{}", entry.file_name().display(), volume.read_to_string(entry.path())?);
     }
 
     // There is no legacy.conf to remove now: nothing of a second upgrade is done.

@@ -7,7 +7,7 @@
 //! loops gives up the processor, so they are waits for locks. They do not depend on how busy the machine is.
 #![allow(clippy::disallowed_methods, reason = "a program that measures")]
 
-use ondol::{FormatOptions, Volume};
+use ondol::{FormatOptions, OpenOptions, Volume};
 use std::error::Error;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -61,7 +61,7 @@ fn measure(volume: &Volume, threads: u64, work: Work) -> Result<(f64, f64), Box<
 }
 
 fn overwrite(volume: &Volume, thread: u64, n: u64) -> ondol::Result<()> {
-    let file = volume.options().write(true).open(format!("/{thread}/file"))?;
+    let file = OpenOptions::new().write(true).open(volume, format!("/{thread}/file"))?;
     file.write_all_at(&[n as u8; 4096], n * 7919 % 256 * 4096)
 }
 

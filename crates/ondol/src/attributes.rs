@@ -9,7 +9,7 @@ use std::path::Path;
 
 impl Volume {
     fn named(&self, path: &Path) -> Result<Ino> {
-        resolve(self.inodes(), path, Follow::Yes).map(|attr| attr.ino)
+        resolve(self.usable()?, path, Follow::Yes).map(|attr| attr.ino)
     }
 
     /// The value of an extended attribute, such as `user.origin`. POSIX ACLs are attributes too
@@ -19,7 +19,7 @@ impl Volume {
     /// As getxattr(2).
     pub fn xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<Vec<u8>> {
         let path = path.as_ref();
-        at(path, self.inodes().getxattr(self.named(path)?, name.as_ref().as_bytes()))
+        at(path, self.usable()?.getxattr(self.named(path)?, name.as_ref().as_bytes()))
     }
 
     /// The names of all extended attributes.
@@ -28,7 +28,7 @@ impl Volume {
     /// As listxattr(2).
     pub fn xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         let path = path.as_ref();
-        let names = at(path, self.inodes().listxattr(self.named(path)?))?;
+        let names = at(path, self.usable()?.listxattr(self.named(path)?))?;
         Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
@@ -64,7 +64,7 @@ impl Volume {
     /// As stat(2).
     pub fn flags(&self, path: impl AsRef<Path>) -> Result<u32> {
         let path = path.as_ref();
-        at(path, self.inodes().flags(self.named(path)?))
+        at(path, self.usable()?.flags(self.named(path)?))
     }
 
     /// Makes these the flags of chattr(1); bits that nobody can change are left as they are.
@@ -74,6 +74,6 @@ impl Volume {
     /// another change of what stays immutable.
     pub fn set_flags(&self, path: impl AsRef<Path>, flags: u32) -> Result<()> {
         let path = path.as_ref();
-        at(path, self.inodes().set_flags(self.named(path)?, flags, u32::MAX))
+        at(path, self.usable()?.set_flags(self.named(path)?, flags, u32::MAX))
     }
 }

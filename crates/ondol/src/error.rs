@@ -9,6 +9,8 @@ use ondol_page_table::TableError;
 use ondol_run_log::RunLogError;
 use ondol_volume::Error as VolumeError;
 use rustix::io::Errno;
+use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// The result of a facade operation.
@@ -22,13 +24,26 @@ pub enum Error {
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The same, for an operation on a path.
-    #[error("{path}: {source}")]
+    #[error("{path}: {}", without_inode(source))]
     Path {
         /// The path inside the volume.
         path: PathBuf,
         /// What failed.
         source: VolumeError,
     },
+    /// A file that was read as text is none.
+    #[error("{path}: not UTF-8 text from byte {at} on; read it as bytes")]
+    NotText {
+        /// The path inside the volume.
+        path: PathBuf,
+        /// Its first byte that is no text.
+        at: usize,
+    },
+    /// The volume is called while a transaction of it is recorded.
+    #[error(
+        "the volume is called within the closure of its own transaction: read before, and change by what the closure is given"
+    )]
+    Recording,
     /// A mount option cannot be taken.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -117,6 +132,8 @@ impl Error {
         match self {
             Self::Volume(e) | Self::Path { source: e, .. } => errno_of(e),
             Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
+            Self::Recording => Errno::DEADLK.raw_os_error(),
+            Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
             Self::Holds { .. } | Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),
@@ -134,10 +151,46 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The kind that `std::fs` would give for this, as `std::io::Error::kind`.
+    ///
+    /// ```
+    /// # use ondol::{FormatOptions, Volume};
+    /// # use std::io::ErrorKind;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let image = dir.path().join("disk.img");
+    /// # Volume::format(&image, &FormatOptions::new().size(64 << 20))?;
+    /// let volume = Volume::open(&image)?;
+    /// match volume.read_to_string("/settings") {
+    ///     Ok(text) => println!("{text}"),
+    ///     Err(e) if e.kind() == ErrorKind::NotFound => println!("no settings yet"),
+    ///     Err(e) => return Err(e.into()),
+    /// }
+    /// # volume.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotText { .. } => ErrorKind::InvalidData,
+            e => std::io::Error::from_raw_os_error(e.errno()).kind(),
+        }
+    }
+}
+
 impl From<Error> for std::io::Error {
     fn from(e: Error) -> Self {
-        let kind = std::io::Error::from_raw_os_error(e.errno()).kind();
-        Self::new(kind, e)
+        Self::new(e.kind(), e)
+    }
+}
+
+/// What failed, said of a path: its inode's number says nothing more.
+fn without_inode(e: &VolumeError) -> Cow<'static, str> {
+    match e {
+        VolumeError::NotDirectory(_) => "not a directory".into(),
+        VolumeError::IsDirectory(_) => "it is a directory".into(),
+        VolumeError::NotEmpty(_) => "the directory is not empty".into(),
+        VolumeError::TooManyLinks(_) => "it has as many names as it can have".into(),
+        e => e.to_string().into(),
     }
 }
 

@@ -4,14 +4,29 @@ mod ranges;
 
 use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Error, Result, Volume};
+use ondol_env::sync::{Arc, Mutex};
 use ondol_volume::{Attr, Error as VolumeError, FileType, Ino, SetAttr};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// How a file is opened: as `std::fs::OpenOptions`.
-#[derive(Clone)]
-pub struct OpenOptions<'v> {
-    volume: &'v Volume,
+/// How a file is opened: as `std::fs::OpenOptions`, on a volume.
+///
+/// ```
+/// # use ondol::{FormatOptions, OpenOptions, Volume};
+/// # use std::io::Write;
+/// # let dir = tempfile::tempdir()?;
+/// # let image = dir.path().join("disk.img");
+/// # Volume::format(&image, &FormatOptions::new().size(64 << 20))?;
+/// let volume = Volume::open(&image)?;
+/// let mut log = OpenOptions::new().append(true).create(true).open(&volume, "/log")?;
+/// writeln!(log, "begun")?;
+/// log.sync_all()?;
+/// # drop(log);
+/// # volume.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
     read: bool,
     write: bool,
     append: bool,
@@ -21,57 +36,57 @@ pub struct OpenOptions<'v> {
     mode: u16,
 }
 
-impl<'v> OpenOptions<'v> {
-    pub(crate) fn new(volume: &'v Volume) -> Self {
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl OpenOptions {
+    /// Nothing is allowed yet.
+    pub fn new() -> Self {
         let (read, write, append, truncate, create, create_new) = (false, false, false, false, false, false);
-        Self { volume, read, write, append, truncate, create, create_new, mode: 0o644 }
+        Self { read, write, append, truncate, create, create_new, mode: 0o644 }
     }
 
     /// For reading.
-    #[must_use]
-    pub fn read(mut self, yes: bool) -> Self {
+    pub fn read(&mut self, yes: bool) -> &mut Self {
         self.read = yes;
         self
     }
 
     /// For writing.
-    #[must_use]
-    pub fn write(mut self, yes: bool) -> Self {
+    pub fn write(&mut self, yes: bool) -> &mut Self {
         self.write = yes;
         self
     }
 
     /// For writing at the end, wherever that is when the write takes effect.
-    #[must_use]
-    pub fn append(mut self, yes: bool) -> Self {
+    pub fn append(&mut self, yes: bool) -> &mut Self {
         self.append = yes;
         self
     }
 
     /// Empty the file.
-    #[must_use]
-    pub fn truncate(mut self, yes: bool) -> Self {
+    pub fn truncate(&mut self, yes: bool) -> &mut Self {
         self.truncate = yes;
         self
     }
 
     /// Create the file if it is missing.
-    #[must_use]
-    pub fn create(mut self, yes: bool) -> Self {
+    pub fn create(&mut self, yes: bool) -> &mut Self {
         self.create = yes;
         self
     }
 
     /// Create the file; fail if it exists.
-    #[must_use]
-    pub fn create_new(mut self, yes: bool) -> Self {
+    pub fn create_new(&mut self, yes: bool) -> &mut Self {
         self.create_new = yes;
         self
     }
 
     /// Permission bits of a file that is created (0o644 unless set).
-    #[must_use]
-    pub fn mode(mut self, mode: u16) -> Self {
+    pub fn mode(&mut self, mode: u16) -> &mut Self {
         self.mode = mode;
         self
     }
@@ -79,11 +94,12 @@ impl<'v> OpenOptions<'v> {
     /// Opens the file.
     ///
     /// # Errors
-    /// As open(2).
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<File<'v>> {
+    /// As open(2). `EINVAL` when it is opened neither to read, write nor append; to create or truncate without writing; or to append and truncate.
+    pub fn open<'v>(&self, volume: &'v Volume, path: impl AsRef<Path>) -> Result<File<'v>> {
         let path = path.as_ref();
-        let inodes = self.volume.inodes();
-        let attr = match self.find_or_create(path)? {
+        at(path, self.check())?;
+        let inodes = volume.usable()?;
+        let attr = match self.find_or_create(volume, path)? {
             attr if attr.file_type == FileType::Directory && (self.write || self.append) => {
                 return at(path, Err(VolumeError::IsDirectory(attr.ino)));
             }
@@ -93,7 +109,7 @@ impl<'v> OpenOptions<'v> {
                 at(path, inodes.open(attr.ino))?
             }
         };
-        let file = self.opened(attr.ino, path);
+        let file = self.opened(volume, attr.ino, path);
         if self.truncate && attr.size > 0 {
             file.set_len(0)?;
         }
@@ -105,42 +121,55 @@ impl<'v> OpenOptions<'v> {
     ///
     /// # Errors
     /// As open(2).
-    pub fn open_unnamed(&self, dir: impl AsRef<Path>) -> Result<File<'v>> {
+    pub fn open_unnamed<'v>(&self, volume: &'v Volume, dir: impl AsRef<Path>) -> Result<File<'v>> {
         let path = dir.as_ref();
-        let inodes = self.volume.inodes();
+        let inodes = volume.usable()?;
         let parent = resolve(inodes, path, Follow::Yes)?;
-        let attr = at(path, inodes.tmpfile(parent.ino, self.mode, self.volume.caller()))?;
-        Ok(self.opened(attr.ino, path))
+        let attr = at(path, inodes.tmpfile(parent.ino, self.mode, volume.caller()))?;
+        Ok(self.opened(volume, attr.ino, path))
     }
 
     /// Opens a file once more that somebody has open, by its inode number ([`File::ino`]): whether it may be written to anywhere was asked then. It is not made, nor made empty.
     ///
     /// # Errors
     /// `ENOENT` when it is gone, and for inodes that are the file system's own.
-    pub fn reopen(&self, ino: Ino) -> Result<File<'v>> {
+    pub fn reopen<'v>(&self, volume: &'v Volume, ino: Ino) -> Result<File<'v>> {
         let path = PathBuf::from(format!("inode {ino}"));
-        at(&path, self.volume.inodes().by_number(ino))?;
-        at(&path, self.volume.inodes().open(ino))?;
-        Ok(self.opened(ino, &path))
+        at(&path, volume.usable()?.by_number(ino))?;
+        at(&path, volume.usable()?.open(ino))?;
+        Ok(self.opened(volume, ino, &path))
     }
 
-    fn opened(&self, ino: Ino, path: &Path) -> File<'v> {
+    fn opened<'v>(&self, volume: &'v Volume, ino: Ino, path: &Path) -> File<'v> {
         File {
-            volume: self.volume,
+            volume,
             ino,
             path: path.to_owned(),
             readable: self.read,
             writable: self.write || self.append,
             append: self.append,
-            position: 0,
+            position: Arc::new(Mutex::new(0)),
         }
     }
 
-    fn find_or_create(&self, path: &Path) -> Result<Attr> {
-        let inodes = self.volume.inodes();
+    /// What std::fs refuses, too.
+    fn check(&self) -> std::result::Result<(), VolumeError> {
+        let what = match (self.write, self.append) {
+            (_, true) if self.truncate => "a file cannot be opened to append and to be truncated",
+            (false, false) if self.truncate || self.create || self.create_new => {
+                "a file is created or truncated only if it is opened to write or append"
+            }
+            (false, false) if !self.read => "a file is opened to read, write or append: none of these is set",
+            _ => return Ok(()),
+        };
+        Err(VolumeError::Invalid(what))
+    }
+
+    fn find_or_create(&self, volume: &Volume, path: &Path) -> Result<Attr> {
+        let inodes = volume.usable()?;
         let create = || {
             let (parent, name) = resolve_parent(inodes, path)?;
-            at(path, inodes.create(parent, name, self.mode, self.volume.caller()))
+            at(path, inodes.create(parent, name, self.mode, volume.caller()))
         };
         if self.create_new {
             return create();
@@ -169,7 +198,8 @@ pub struct File<'v> {
     readable: bool,
     writable: bool,
     append: bool,
-    position: u64,
+    /// In bytes. Clones share it, and so a read or write through it has it locked.
+    position: Arc<Mutex<u64>>,
 }
 
 impl<'v> File<'v> {
@@ -186,8 +216,19 @@ impl<'v> File<'v> {
     /// # Errors
     /// As open(2).
     pub(crate) fn again(&self) -> Result<Self> {
-        at(&self.path, self.volume.inodes().open(self.ino))?;
-        Ok(Self { path: self.path.clone(), position: 0, ..*self })
+        at(&self.path, self.volume.usable()?.open(self.ino))?;
+        let Self { volume, ino, ref path, readable, writable, append, .. } = *self;
+        Ok(Self { volume, ino, path: path.clone(), readable, writable, append, position: Arc::default() })
+    }
+
+    /// The same file, opened once more in the same way. Both read and write at one position, as with dup(2).
+    ///
+    /// # Errors
+    /// As open(2).
+    pub fn try_clone(&self) -> Result<Self> {
+        let mut file = self.again()?;
+        file.position = Arc::clone(&self.position);
+        Ok(file)
     }
 }
 
@@ -197,21 +238,13 @@ impl File<'_> {
         self.ino
     }
 
-    /// What fstat(2) tells.
-    ///
-    /// # Errors
-    /// As fstat(2).
-    pub fn metadata(&self) -> Result<Attr> {
-        at(&self.path, self.volume.inodes().getattr(self.ino))
-    }
-
     /// Reads at `offset`; fewer bytes than asked for only at the end of the file.
     ///
     /// # Errors
     /// As pread(2).
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         self.check_readable()?;
-        at(&self.path, self.volume.inodes().read(self.ino, offset, buf))
+        at(&self.path, self.volume.usable()?.read(self.ino, offset, buf))
     }
 
     /// Writes all of `data` at `offset`. One atomic operation up to the volume's atomic size.
@@ -246,7 +279,7 @@ impl File<'_> {
     pub fn set_len(&self, size: u64) -> Result<()> {
         self.check_writable()?;
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        at(&self.path, self.volume.inodes().setattr(self.ino, &set)).map(|_| ())
+        at(&self.path, self.volume.usable()?.setattr(self.ino, &set)).map(|_| ())
     }
 
     /// Gives the file another name, or its first if it was opened without one.
@@ -255,7 +288,7 @@ impl File<'_> {
     /// As linkat(2) with AT_EMPTY_PATH.
     pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.volume.inodes(), path)?;
+        let (parent, name) = resolve_parent(self.volume.usable()?, path)?;
         at(path, self.volume.act(|inodes| inodes.link(self.ino, parent, name))).map(|_| ())
     }
 
@@ -264,7 +297,7 @@ impl File<'_> {
     /// # Errors
     /// As fsync(2): after an error nothing may be taken as durable that was not so before.
     pub fn sync_all(&self) -> Result<()> {
-        at(&self.path, self.volume.inodes().fsync(self.ino, false))
+        at(&self.path, self.volume.usable()?.fsync(self.ino, false))
     }
 
     /// As [`File::sync_all`].
@@ -272,10 +305,11 @@ impl File<'_> {
     /// # Errors
     /// As [`File::sync_all`].
     pub fn sync_data(&self) -> Result<()> {
-        at(&self.path, self.volume.inodes().fsync(self.ino, true))
+        at(&self.path, self.volume.usable()?.fsync(self.ino, true))
     }
 
     pub(crate) fn check_readable(&self) -> Result<()> {
+        self.volume.usable()?;
         if self.readable {
             return Ok(());
         }
@@ -293,6 +327,7 @@ impl File<'_> {
     }
 
     fn check_writable(&self) -> Result<()> {
+        self.volume.usable()?;
         if self.writable {
             return Ok(());
         }
@@ -302,24 +337,24 @@ impl File<'_> {
 
 impl Read for File<'_> {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-        let offset = self.position;
-        let n = self.read_at(buf, offset)?;
-        self.position += n as u64;
+        let mut position = self.position.lock();
+        let n = self.read_at(buf, *position)?;
+        *position += n as u64;
         Ok(n)
     }
 }
 
 impl Write for File<'_> {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
-        let offset = self.position;
+        let mut position = self.position.lock();
         if self.append {
             self.check_writable()?;
             let begun = at(&self.path, self.volume.act(|inodes| inodes.append(self.ino, data)))?;
-            self.position = begun + data.len() as u64;
+            *position = begun + data.len() as u64;
             return Ok(data.len());
         }
-        let n = self.write_at(data, offset)?;
-        self.position += n as u64;
+        let n = self.write_at(data, *position)?;
+        *position += n as u64;
         Ok(n)
     }
 
@@ -331,15 +366,16 @@ impl Write for File<'_> {
 
 impl Seek for File<'_> {
     fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        let mut position = self.position.lock();
         let base = match to {
             SeekFrom::Start(n) => Some(n),
-            SeekFrom::Current(d) => self.position.checked_add_signed(d),
-            SeekFrom::End(d) => self.metadata()?.size.checked_add_signed(d),
+            SeekFrom::Current(d) => position.checked_add_signed(d),
+            SeekFrom::End(d) => self.metadata()?.len().checked_add_signed(d),
         };
         let before_start =
             || std::io::Error::new(std::io::ErrorKind::InvalidInput, "a seek before the start of the file");
-        self.position = base.ok_or_else(before_start)?;
-        Ok(self.position)
+        *position = base.ok_or_else(before_start)?;
+        Ok(*position)
     }
 }
 

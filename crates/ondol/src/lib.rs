@@ -42,6 +42,7 @@ mod attributes;
 mod background;
 mod compose;
 mod contents;
+mod directory;
 mod error;
 mod fast_commit;
 mod file;
@@ -55,12 +56,14 @@ mod maintain;
 mod map_mut;
 mod media;
 mod memory;
+mod metadata;
 mod nvm;
 mod nvm_meter;
 mod options;
 mod path;
 pub mod pool;
 mod prefault;
+mod recording;
 pub mod run;
 mod salvage;
 mod scratch;
@@ -68,8 +71,10 @@ mod transaction;
 mod transfer;
 mod view;
 mod volume;
+mod whole;
 mod words;
 
+pub use directory::{DirEntry, ReadDir};
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
@@ -81,14 +86,15 @@ pub use maintain::{
 };
 pub use map_mut::MapMut;
 pub use media::Media;
+pub use metadata::{FileTimes, Metadata};
 pub use nvm::{Discarded, Lost, discard as discard_nvm};
 pub use nvm_meter::{NvmCounts, NvmMeter};
 pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
 pub use ondol_format::{is_printable, printable};
 pub use ondol_volume::{
-    Atime, Attr, Caller, DataMode, DirEntry, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT,
-    Rename, Seek, SetAttr, SetTime, SetXattr, StatFs,
+    Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
+    Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use prefault::{MapStats, Prefault};
@@ -97,10 +103,10 @@ pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;
 pub use transfer::{Transferred, export, import};
 pub use view::{Map, View};
-pub use volume::{Entry, Volume};
+pub use volume::Volume;
 pub use words::counted;
 
 /// The inode-level API.
 pub mod inodes {
-    pub use ondol_volume::{Error, Volume as Inodes};
+    pub use ondol_volume::{DirEntry, Error, Volume as Inodes};
 }

@@ -120,7 +120,7 @@ impl MapMut<'_> {
         if !parts.is_empty() {
             at(path, self.file.volume().act(|inodes| inodes.write_parts(ino, &parts)))?;
         }
-        at(path, self.file.volume().inodes().fsync(ino, true))?;
+        at(path, self.file.volume().usable()?.fsync(ino, true))?;
         self.stores = Stores::default();
         Ok(())
     }
@@ -139,7 +139,7 @@ impl MapMut<'_> {
 /// Part of a file, mapped if that can be.
 fn bytes_of(file: &File<'_>, range: (u64, u64)) -> Result<Bytes> {
     let volume = file.volume();
-    let mapped = volume.inodes().view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
+    let mapped = volume.usable()?.view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
     at(file.path(), mapped.and_then(|bytes| bytes))
 }
 
@@ -165,14 +165,14 @@ impl<'v> File<'v> {
     /// It must not be used in the child of a fork(2).
     ///
     /// ```
-    /// # use ondol::{FormatOptions, Volume};
+    /// # use ondol::{FormatOptions, OpenOptions, Volume};
     /// # let dir = tempfile::tempdir()?;
     /// # let pool = format!("nvm:{}", dir.path().join("pool").display());
     /// # Volume::format(&pool, &FormatOptions::new().size(8 << 20))?;
     /// let volume = Volume::open(&pool)?;
     /// volume.write("/accounts", vec![100; 1 << 16])?;
     ///
-    /// let file = volume.options().read(true).write(true).open("/accounts")?;
+    /// let file = OpenOptions::new().read(true).write(true).open(&volume, "/accounts")?;
     /// let mut accounts = file.map_mut()?;
     /// accounts.bytes_mut(0..1)?[0] -= 30;
     /// accounts.bytes_mut(50_000..50_001)?[0] += 30;

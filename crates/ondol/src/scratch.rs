@@ -56,6 +56,7 @@ impl Volume {
     /// # Errors
     /// `NoSpace`; `ReadOnly`; `Unsupported`: the volume does not lie in a pool, or its blocks are smaller than a page, or others may store to the pool, or the process has no more mappings (pages that lie side by side take one).
     pub fn scratch(&self, len: u64) -> Result<Scratch<'_>> {
+        self.usable()?;
         let composed = self.composed();
         let unsupported = |what: String| VolumeError::Unsupported(what);
         let block_size = u64::from(self.statfs().block_size);

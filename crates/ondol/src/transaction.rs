@@ -1,5 +1,6 @@
 //! Transactions: changes of several files as one.
 
+use crate::recording::Recording;
 use crate::{Error, Result, Volume};
 use ondol_volume::{Rename, SetXattr, Step, Trail, TransactionError};
 use std::ffi::OsStr;
@@ -22,6 +23,9 @@ pub struct Transaction {
 impl Volume {
     /// Makes several changes as one. `record` notes them; when it returns, they are made, in the order in which they were noted:
     /// all of them, or, when one cannot be made, none. If `record` fails, nothing is done.
+    ///
+    /// `record` must not call the volume, nor files of it, to read or to change: that would not be part of the transaction, and is
+    /// refused. What the changes depend on is read before.
     ///
     /// Nobody ever sees a part of a transaction: not other threads, for which it takes effect in one instant, and not
     /// whoever opens the volume after a crash. Like every operation it is seen at once and durable with the next [`Volume::sync`].
@@ -56,12 +60,15 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// What `record` returns; or what the step that cannot be made would return alone, with its path; or E2BIG when the
+    /// What `record` returns; [`Error::Recording`] from calls of the volume within it; or what the step that cannot be made would return alone, with its path; or E2BIG when the
     /// journal cannot take all of it as one operation: about a quarter of the journal, with `data=journal` file data included.
     /// Nothing has changed then.
     pub fn transaction<T>(&self, record: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.usable()?;
         let mut tx = Transaction::default();
+        let recording = Recording::of(self);
         let value = record(&mut tx)?;
+        drop(recording);
         self.act(|inodes| inodes.apply(&tx.steps, self.caller())).map_err(|e| tx.explain(e))?;
         Ok(value)
     }

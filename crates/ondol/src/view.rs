@@ -197,14 +197,14 @@ impl<'v> File<'v> {
     /// what goes beyond, and what lies elsewhere, is. A range that goes beyond the end of the file has fewer bytes.
     ///
     /// ```
-    /// # use ondol::{FormatOptions, Volume};
+    /// # use ondol::{FormatOptions, OpenOptions, Volume};
     /// # let dir = tempfile::tempdir()?;
     /// # let pool = format!("nvm:{}", dir.path().join("pool").display());
     /// # Volume::format(&pool, &FormatOptions::new().size(8 << 20))?;
     /// let volume = Volume::open(&pool)?;
     /// volume.write("/words", b"warm floor".repeat(1000))?;
     ///
-    /// let file = volume.options().read(true).write(true).open("/words")?;
+    /// let file = OpenOptions::new().read(true).write(true).open(&volume, "/words")?;
     /// let view = file.view(..)?;
     /// file.write_all_at(b"cold", 0)?;
     /// assert_eq!((view.slices().next().unwrap().starts_with(b"warm floor"), view.copied()), (true, 0));
@@ -232,7 +232,7 @@ impl<'v> File<'v> {
     pub fn view(&self, range: impl RangeBounds<u64>) -> Result<View<'v>> {
         self.check_readable()?;
         let (start, len) = start_and_len(&range);
-        let pieces = at(self.path(), self.volume().inodes().view(self.ino(), start, len))?;
+        let pieces = at(self.path(), self.volume().usable()?.view(self.ino(), start, len))?;
         Ok(View { pieces, volume: PhantomData })
     }
 
@@ -254,7 +254,7 @@ impl<'v> File<'v> {
     pub fn map_with(&self, prefault: Prefault) -> Result<Map<'v>> {
         self.check_readable()?;
         let whole = (0, u64::MAX);
-        let mapped = self.volume().inodes().view_held(self.ino(), whole, |pieces| {
+        let mapped = self.volume().usable()?.view_held(self.ino(), whole, |pieces| {
             let bytes = Bytes::of(self.volume(), &pieces)?;
             let is_populated = prefault == Prefault::Populate && !bytes.is_copied();
             let at_once = if is_populated { stored(&pieces) } else { Vec::new() };

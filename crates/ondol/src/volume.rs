@@ -8,23 +8,10 @@ use crate::path::{Follow, at, resolve, resolve_parent};
 use crate::{Options, RecoverReport, Result};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
-use ondol_volume::{
-    Attr, Caller, Error as VolumeError, Exchange, FileType, Ino, Rename, SetAttr, StatFs, Volume as Inodes,
-};
+use ondol_volume::{Caller, Error as VolumeError, Exchange, Rename, StatFs, Volume as Inodes};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-
-/// One entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name.
-    pub name: OsString,
-    /// The inode it names.
-    pub ino: Ino,
-    /// Its type; `None` where the image keeps none in its entries and the inode cannot be read.
-    pub file_type: Option<FileType>,
-}
 
 /// An opened ext4 image. Share it between threads by reference or `Arc`; all calls take `&self`.
 ///
@@ -92,6 +79,7 @@ impl Volume {
     /// # Errors
     /// The first failure of a step.
     pub fn step_until_idle(&self) -> Result<()> {
+        self.usable()?;
         background::run_until_idle(self.composed())
     }
 
@@ -101,6 +89,7 @@ impl Volume {
     /// # Errors
     /// The journal's or the store's failure; nothing that was durable is lost.
     pub fn checkpoint(&self) -> Result<bool> {
+        self.usable()?;
         Ok(self.composed().engine.checkpoint()?)
     }
 
@@ -140,7 +129,7 @@ impl Volume {
     /// # Errors
     /// The journal's failure: then nothing that was not durable before may be taken as durable.
     pub fn sync(&self) -> Result<()> {
-        Ok(self.inodes().sync()?)
+        Ok(self.usable()?.sync()?)
     }
 
     /// Whether changes are refused.
@@ -154,7 +143,7 @@ impl Volume {
     /// # Errors
     /// As the FITRIM ioctl: `EOPNOTSUPP` when the medium keeps what is discarded.
     pub fn trim(&self, start: u64, len: u64, minimum: u64) -> Result<u64> {
-        Ok(self.inodes().trim(start, len, minimum)?)
+        Ok(self.usable()?.trim(start, len, minimum)?)
     }
 
     /// Space and inodes.
@@ -167,7 +156,7 @@ impl Volume {
     /// # Errors
     /// As open(2).
     pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File<'_>> {
-        self.options().read(true).open(path)
+        OpenOptions::new().read(true).open(self, path)
     }
 
     /// Opens a file for writing, creating it or truncating it.
@@ -175,104 +164,7 @@ impl Volume {
     /// # Errors
     /// As open(2).
     pub fn create(&self, path: impl AsRef<Path>) -> Result<File<'_>> {
-        self.options().write(true).create(true).truncate(true).open(path)
-    }
-
-    /// Options for opening a file in every other way.
-    pub fn options(&self) -> OpenOptions<'_> {
-        OpenOptions::new(self)
-    }
-
-    /// The whole content of a file.
-    ///
-    /// # Errors
-    /// As open(2) and read(2); `FileTooBig` for what memory does not hold.
-    pub fn read(&self, path: impl AsRef<Path>) -> Result<Vec<u8>> {
-        let path = path.as_ref();
-        let attr = resolve(self.inodes(), path, Follow::Yes)?;
-        let (mut bytes, size) = (Vec::new(), usize::try_from(attr.size).unwrap_or(usize::MAX));
-        at(path, bytes.try_reserve_exact(size).map_err(|_| VolumeError::FileTooBig))?;
-        bytes.resize(size, 0);
-        let n = at(path, self.inodes().read(attr.ino, 0, &mut bytes))?;
-        bytes.truncate(n);
-        Ok(bytes)
-    }
-
-    /// Creates a file or replaces its content. Not atomic beyond the atomic size: see [`Volume::options`] and rename for
-    /// replacing a file as a whole.
-    ///
-    /// # Errors
-    /// As open(2) and write(2).
-    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> Result<()> {
-        let file = self.create(path)?;
-        file.write_all_at(content.as_ref(), 0)
-    }
-
-    /// Creates a directory with mode 0o755.
-    ///
-    /// # Errors
-    /// As mkdir(2).
-    pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), path)?;
-        at(path, self.inodes().mkdir(parent, name, 0o755, self.caller)).map(|_| ())
-    }
-
-    /// Creates a directory and all that are missing above it.
-    ///
-    /// # Errors
-    /// As mkdir(2).
-    pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        let mut here = PathBuf::from("/");
-        for part in path.as_ref().components() {
-            here.push(part);
-            match self.metadata(&here) {
-                Ok(found) if found.file_type == FileType::Directory => {}
-                Ok(_) => return at(&here, Err(VolumeError::Exists)),
-                Err(crate::Error::Path { source: VolumeError::NotFound, .. }) => self.create_dir(&here)?,
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
-    }
-
-    /// The entries of a directory, without `.` and `..`, in no particular order.
-    ///
-    /// # Errors
-    /// As readdir(3).
-    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<Vec<Entry>> {
-        let path = path.as_ref();
-        let dir = resolve(self.inodes(), path, Follow::Yes)?;
-        let mut found: Vec<(Vec<u8>, Ino, Option<FileType>)> = Vec::new();
-        let listed = self.inodes().readdir(dir.ino, 0, &mut |e| {
-            if e.name != b"." && e.name != b".." {
-                found.push((e.name.to_vec(), e.ino, e.file_type));
-            }
-            true
-        });
-        at(path, listed)?;
-        let typed = |(name, ino, stored): (Vec<u8>, Ino, Option<FileType>)| {
-            // A name is listed whatever is found behind it.
-            let file_type = stored.or_else(|| self.inodes().getattr(ino).ok().map(|attr| attr.file_type));
-            Entry { name: OsString::from_vec(name), ino, file_type }
-        };
-        Ok(found.into_iter().map(typed).collect())
-    }
-
-    /// What stat(2) tells.
-    ///
-    /// # Errors
-    /// As stat(2).
-    pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Attr> {
-        resolve(self.inodes(), path.as_ref(), Follow::Yes)
-    }
-
-    /// What lstat(2) tells.
-    ///
-    /// # Errors
-    /// As lstat(2).
-    pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Attr> {
-        resolve(self.inodes(), path.as_ref(), Follow::No)
+        OpenOptions::new().write(true).create(true).truncate(true).open(self, path)
     }
 
     /// Whether the path names something.
@@ -285,16 +177,6 @@ impl Volume {
             Err(crate::Error::Path { source: VolumeError::NotFound, .. }) => Ok(false),
             Err(e) => Err(e),
         }
-    }
-
-    /// Changes the permission bits (0o7777).
-    ///
-    /// # Errors
-    /// As chmod(2).
-    pub fn set_permissions(&self, path: impl AsRef<Path>, perm: u16) -> Result<()> {
-        let path = path.as_ref();
-        let ino = resolve(self.inodes(), path, Follow::Yes)?.ino;
-        at(path, self.inodes().setattr(ino, &SetAttr { perm: Some(perm), ..SetAttr::default() })).map(|_| ())
     }
 
     /// Moves `from` to `to`, replacing what is there.
@@ -311,8 +193,8 @@ impl Volume {
     /// As renameat2(2).
     pub fn rename_with(&self, from: impl AsRef<Path>, to: impl AsRef<Path>, how: Rename) -> Result<()> {
         let (from, to) = (from.as_ref(), to.as_ref());
-        let (from_dir, from_name) = resolve_parent(self.inodes(), from)?;
-        let (to_dir, to_name) = resolve_parent(self.inodes(), to)?;
+        let (from_dir, from_name) = resolve_parent(self.usable()?, from)?;
+        let (to_dir, to_name) = resolve_parent(self.usable()?, to)?;
         at(from, self.act(|inodes| inodes.rename(from_dir, from_name, to_dir, to_name, how)))
     }
 
@@ -349,7 +231,7 @@ impl Volume {
     /// # Errors
     /// As open(2) and [`File::exchange`].
     pub fn exchange(&self, one: (impl AsRef<Path>, u64), other: (impl AsRef<Path>, u64), how: &Exchange) -> Result<()> {
-        let open = |path: &Path| self.options().read(true).write(true).open(path);
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(self, path);
         open(one.0.as_ref())?.exchange(one.1, &open(other.0.as_ref())?, other.1, how)
     }
 
@@ -359,35 +241,8 @@ impl Volume {
     /// As unlink(2).
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), path)?;
-        at(path, self.inodes().unlink(parent, name))
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// As rmdir(2).
-    pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), path)?;
-        at(path, self.inodes().rmdir(parent, name))
-    }
-
-    /// Removes a directory and everything below it, entry by entry.
-    ///
-    /// # Errors
-    /// As the removals it consists of; what was removed before an error stays removed.
-    pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        for entry in self.read_dir(path)? {
-            let below = path.join(&entry.name);
-            if entry.file_type == Some(FileType::Directory) {
-                self.remove_dir_all(&below)?;
-            } else {
-                self.remove_file(&below)?;
-            }
-        }
-        self.remove_dir(path)
+        let (parent, name) = resolve_parent(self.usable()?, path)?;
+        at(path, self.usable()?.unlink(parent, name))
     }
 
     /// Gives the file at `original` a further name.
@@ -396,8 +251,8 @@ impl Volume {
     /// As link(2).
     pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
         let (original, link) = (original.as_ref(), link.as_ref());
-        let ino = resolve(self.inodes(), original, Follow::No)?.ino;
-        let (parent, name) = resolve_parent(self.inodes(), link)?;
+        let ino = resolve(self.usable()?, original, Follow::No)?.ino;
+        let (parent, name) = resolve_parent(self.usable()?, link)?;
         at(link, self.act(|inodes| inodes.link(ino, parent, name))).map(|_| ())
     }
 
@@ -407,8 +262,8 @@ impl Volume {
     /// As symlink(2).
     pub fn symlink(&self, target: impl AsRef<OsStr>, link: impl AsRef<Path>) -> Result<()> {
         let link = link.as_ref();
-        let (parent, name) = resolve_parent(self.inodes(), link)?;
-        at(link, self.inodes().symlink(parent, name, target.as_ref().as_bytes(), self.caller)).map(|_| ())
+        let (parent, name) = resolve_parent(self.usable()?, link)?;
+        at(link, self.usable()?.symlink(parent, name, target.as_ref().as_bytes(), self.caller)).map(|_| ())
     }
 
     /// What a symbolic link says.
@@ -417,8 +272,8 @@ impl Volume {
     /// As readlink(2).
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let path = path.as_ref();
-        let ino = resolve(self.inodes(), path, Follow::No)?.ino;
-        Ok(PathBuf::from(OsString::from_vec(at(path, self.inodes().readlink(ino))?)))
+        let ino = resolve(self.usable()?, path, Follow::No)?.ino;
+        Ok(PathBuf::from(OsString::from_vec(at(path, self.usable()?.readlink(ino))?)))
     }
 
     /// From now on new files belong to `caller` instead of the process's own user and group.

@@ -1,6 +1,6 @@
 //! The mappings of a process come to their end: a test binary of its own, since all others of one share them.
 
-use ondol::{FormatOptions, Map, Volume};
+use ondol::{FormatOptions, Map, OpenOptions, Volume};
 
 const BLOCK: usize = 4096;
 
@@ -12,7 +12,7 @@ fn a_file_in_too_many_pieces_is_copied() {
     Volume::format(&pool, &FormatOptions::new().size(16 << 20)).unwrap();
     let volume = Volume::open(&pool).unwrap();
     let whole: Vec<u8> = (0..400 * BLOCK).map(|n| (n / BLOCK) as u8).collect();
-    let open = |path| volume.options().read(true).write(true).create(true).open(path).unwrap();
+    let open = |path| OpenOptions::new().read(true).write(true).create(true).open(&volume, path).unwrap();
     let (file, beside) = (open("/a"), open("/b"));
     for (at, block) in (0..).step_by(BLOCK).zip(whole.chunks(BLOCK)) {
         file.write_all_at(block, at).unwrap();

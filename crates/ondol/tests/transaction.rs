@@ -1,9 +1,10 @@
 //! Transactions by path, and the example of them.
 
 use ondol::pool::CreateOptions;
-use ondol::{Error, FormatOptions, Rename, SetXattr, Volume};
+use ondol::{Error, FormatOptions, OpenOptions, Rename, SetXattr, Volume};
 use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 
 #[path = "../examples/config_swap.rs"]
@@ -13,6 +14,7 @@ over_setups! {
     every_kind_of_step_by_path,
     an_error_of_the_closure_or_of_a_step_leaves_everything,
     an_open_file_outlives_the_transaction_that_removes_it,
+    calls_of_the_volume_within_the_closure_are_refused,
 }
 
 fn volume(dir: &Path) -> Volume {
@@ -44,7 +46,8 @@ fn the_example_swaps_a_configuration() {
     let dir = tempfile::tempdir().expect("a directory");
     config_swap::run(dir.path()).expect("the example");
     let volume = Volume::open(dir.path().join("service.img")).expect("its volume");
-    let names: Vec<_> = volume.read_dir("/etc/service").expect("a listing").into_iter().map(|e| e.name).collect();
+    let names: Vec<_> =
+        volume.read_dir("/etc/service").expect("a listing").map(|e| e.expect("an entry").file_name()).collect();
     assert_eq!(names.len(), 2, "{names:?}");
     assert_eq!(volume.read("/etc/service/main.conf").expect("a file"), b"version = 2\nworkers = 8\n");
     assert_eq!(volume.read("/etc/service/routes.conf").expect("a file"), b"/ -> pool\n");
@@ -68,10 +71,10 @@ fn every_kind_of_step_by_path() {
     assert_eq!(v.read("/old").expect("a file"), b"\0\0cdefg");
     assert_eq!(v.read("/g").expect("a file"), b"new");
     let g = v.metadata("/g").expect("attributes");
-    assert_eq!((g.nlink, g.perm), (2, 0o600));
-    assert_eq!(v.metadata("/d/link").expect("attributes").ino, g.ino);
+    assert_eq!((g.nlink(), g.permissions()), (2, 0o600));
+    assert_eq!(v.metadata("/d/link").expect("attributes").ino(), g.ino());
     assert_eq!(v.read_link("/d/soft").expect("a link"), Path::new("../old"));
-    assert_eq!(v.inodes().listxattr(g.ino).expect("attributes"), [b"user.a"]);
+    assert_eq!(v.inodes().listxattr(g.ino()).expect("attributes"), [b"user.a"]);
     assert!(!v.exists("/d/e").expect("an answer"));
     v.close().expect("a clean image");
 }
@@ -81,9 +84,10 @@ fn an_error_of_the_closure_or_of_a_step_leaves_everything() {
     let v = volume(dir.path());
     v.write("/f", b"as it was").expect("a file");
     v.symlink("f", "/link").expect("a link");
+    let missing = v.read("/missing").map(drop);
     let abandoned = v.transaction(|tx| {
         tx.remove_file("/f");
-        v.read("/missing").map(|_| ())
+        missing
     });
     assert_eq!(errno(abandoned).0, ENOENT);
     let (number, text) = errno(v.transaction(|tx| {
@@ -125,5 +129,44 @@ fn an_open_file_outlives_the_transaction_that_removes_it() {
     assert_eq!(&buf, b"still here");
     drop(file);
     assert_eq!(v.statfs().files_free, free + 1);
+    v.close().expect("a clean image");
+}
+
+fn calls_of_the_volume_within_the_closure_are_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let v = volume(dir.path());
+    v.write("/f", b"as it was").expect("a file");
+    let file = OpenOptions::new().read(true).write(true).open(&v, "/f").expect("an open file");
+    v.transaction(|tx| {
+        tx.write("/g", b"noted");
+        let calls: [(&str, Result<(), Error>); 12] = [
+            ("read", v.read("/f").map(drop)),
+            ("write", v.write("/f", b"x")),
+            ("metadata", v.metadata("/f").map(drop)),
+            ("rename", v.rename("/f", "/h")),
+            ("read_dir", v.read_dir("/").map(drop)),
+            ("sync", v.sync()),
+            ("checkpoint", v.checkpoint().map(drop)),
+            ("transaction", v.transaction(|_| Ok(()))),
+            ("read_at", file.read_at(&mut [0], 0).map(drop)),
+            ("write_at", file.write_at(b"x", 0).map(drop)),
+            ("set_len", file.set_len(0)),
+            ("sync_all", file.sync_all()),
+        ];
+        for (call, result) in calls {
+            assert!(matches!(result, Err(Error::Recording)), "{call}: {result:?}");
+        }
+        Ok(())
+    })
+    .expect("a transaction");
+    // Only within the closure, however it ends.
+    let failed = v.transaction(|_| v.sync());
+    assert!(matches!(failed, Err(Error::Recording)));
+    let panicked =
+        std::panic::catch_unwind(AssertUnwindSafe(|| v.transaction(|_| -> Result<(), Error> { panic!("as meant") })));
+    assert!(panicked.is_err());
+    assert_eq!(v.read("/f").expect("a file"), b"as it was");
+    assert_eq!(v.read("/g").expect("a file"), b"noted");
+    drop(file);
     v.close().expect("a clean image");
 }

@@ -6,7 +6,7 @@ use crate::args::PaperArgs;
 use crate::error::Context;
 use crate::interrupt::Interrupt;
 use crate::target::{self, Session, Setting, Target};
-use ondol::{File, Volume};
+use ondol::{File, OpenOptions, Volume};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -121,7 +121,7 @@ impl Rig {
 
     /// A file of the volume in this process, as long as the short ones, to be written.
     pub(super) fn writable(&self, name: &str) -> Result<File<'_>, BenchError> {
-        let file = self.volume()?.options().read(true).write(true).create(true).open(format!("/{name}"));
+        let file = OpenOptions::new().read(true).write(true).create(true).open(self.volume()?, format!("/{name}"));
         let file = file.map_err(failed)?;
         file.write_all_at(&vec![1; self.sizes.short * PAGE], 0).and_then(|()| file.sync_all()).map_err(failed)?;
         Ok(file)
@@ -133,7 +133,7 @@ impl Rig {
     }
 
     fn fill(&self, volume: &Volume) -> ondol::Result<()> {
-        let create = |name: &str| volume.options().read(true).write(true).create(true).open(name);
+        let create = |name: &str| OpenOptions::new().read(true).write(true).create(true).open(volume, name);
         let (long, side, apart, between) = (create("/long")?, create("/side")?, create("/apart")?, create("/between")?);
         let piece = piece();
         for at in (0..self.sizes.long).step_by(piece.len()) {

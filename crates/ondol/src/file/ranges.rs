@@ -13,7 +13,7 @@ impl File<'_> {
     /// As fallocate(2).
     pub fn fallocate(&self, how: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.check_writable()?;
-        at(&self.path, self.volume.inodes().fallocate(self.ino, how, offset, len))
+        at(&self.path, self.volume.usable()?.fallocate(self.ino, how, offset, len))
     }
 
     /// Where the next data, or the next hole, begins at or behind `offset`: lseek(2) with `SEEK_DATA` and `SEEK_HOLE`. The end of the
@@ -22,7 +22,7 @@ impl File<'_> {
     /// # Errors
     /// `ENXIO` when the offset is not before the end of the file, or no data follows.
     pub fn find(&self, what: Seek, offset: u64) -> Result<u64> {
-        at(&self.path, self.volume.inodes().seek(self.ino, offset, what))
+        at(&self.path, self.volume.usable()?.seek(self.ino, offset, what))
     }
 
     /// Copies up to `len` bytes from `offset` on to `to_offset` of `to`, a file of the same volume, and returns how many: less than
@@ -38,7 +38,7 @@ impl File<'_> {
         self.check_readable()?;
         to.check_writable()?;
         let kill_suid = to.volume.caller().uid != 0;
-        let inodes = self.volume.inodes();
+        let inodes = self.volume.usable()?;
         at(&to.path, inodes.copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
     }
 
@@ -68,6 +68,6 @@ impl File<'_> {
     /// # Errors
     /// Corruption, or the store's failure.
     pub fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
-        at(&self.path, self.volume.inodes().extents(self.ino, offset, len))
+        at(&self.path, self.volume.usable()?.extents(self.ino, offset, len))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::direct::{Random, file};
 use crate::in_nvm::{attached, made};
-use ondol::{Error, Exchange, Fallocate, FormatOptions, MapMut, Media, Options, Volume};
+use ondol::{Error, Exchange, Fallocate, FormatOptions, MapMut, Media, OpenOptions, Options, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_medium::Nvm;
 use ondol_testkit::image;
@@ -300,7 +300,7 @@ fn a_large_commit_is_one() {
         assert_eq!((counters.map_commits, counters.map_commit_exchanges, map.uncommitted()), (1, 1, 0), "{options}");
         assert!(map[50] != 3, "the map shows what it was made of");
         map.discard().unwrap();
-        assert!(map[..] == expected[..] && file.metadata().unwrap().size == len as u64);
+        assert!(map[..] == expected[..] && file.metadata().unwrap().len() == len as u64);
         // A small one comes after it, and one that has nothing.
         map.store(0, &[4; 10]).unwrap();
         map.commit().unwrap();
@@ -357,9 +357,10 @@ fn who_may_not_write_may_not_map_so() {
     let volume = opened(&media, &Options::default());
     volume.write("/a", [1; 10_000]).unwrap();
     assert!(volume.open_file("/a").unwrap().map_mut().is_err());
-    let how = volume.options();
-    assert!(how.clone().write(true).open("/a").unwrap().map_mut().is_err());
-    assert_eq!(errno(how.clone().read(true).append(true).open("/a").unwrap().map_mut()), 1);
+    let written = OpenOptions::new().write(true).open(&volume, "/a");
+    assert!(written.unwrap().map_mut().is_err());
+    let appended = OpenOptions::new().read(true).append(true).open(&volume, "/a");
+    assert_eq!(errno(appended.unwrap().map_mut()), 1);
     let file = file(&volume, "/a");
     assert_eq!(errno(file.map_mut_range(100..)), EINVAL);
     let mut map = file.map_mut_range(4096..9000).unwrap();
@@ -367,7 +368,7 @@ fn who_may_not_write_may_not_map_so() {
     assert!(file.map_mut_range(1 << 30..).unwrap().is_empty());
     map.store(0, &[2; 5]).unwrap();
     // Another opener of the same inode, by number, and one that made it immutable.
-    let again = how.read(true).write(true).reopen(file.ino()).unwrap();
+    let again = OpenOptions::new().read(true).write(true).reopen(&volume, file.ino()).unwrap();
     let inodes = volume.inodes();
     let flags = inodes.flags(file.ino()).unwrap();
     inodes.set_flags(file.ino(), flags | IMMUTABLE, u32::MAX).unwrap();

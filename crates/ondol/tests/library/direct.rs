@@ -1,7 +1,7 @@
 //! Views and maps of files in a pool, held while the files change, against a model of them.
 
 use crate::in_nvm::{attached, made};
-use ondol::{Counters, Exchange, Fallocate, File, Map, MapStats, Options, Prefault, View, Volume};
+use ondol::{Counters, Exchange, Fallocate, File, Map, MapStats, OpenOptions, Options, Prefault, View, Volume};
 use ondol_testkit::image;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn opened(media: &ondol::Media, options: &str) -> Volume {
 
 /// A file that is made if there is none.
 pub(crate) fn file<'v>(volume: &'v Volume, path: &str) -> File<'v> {
-    volume.options().read(true).write(true).create(true).open(path).unwrap()
+    OpenOptions::new().read(true).write(true).create(true).open(volume, path).unwrap()
 }
 
 /// Numbers that a seed decides.
@@ -287,7 +287,7 @@ fn a_volume_in_a_file_is_viewed_by_copies() {
     assert!(map.is_copied() && map[..] == [3; 10_000] && view.to_vec() == [3; 9_900]);
     assert!(volume.open_file("/empty").unwrap().map().unwrap().is_empty());
     assert!(volume.open_file("/").is_ok_and(|dir| dir.view(..).is_err() && dir.map().is_err()));
-    let closed = volume.options().write(true).open("/a").unwrap();
+    let closed = OpenOptions::new().write(true).open(&volume, "/a").unwrap();
     assert!(closed.view(..).is_err() && closed.map().is_err(), "not open for reading");
     drop((view, map, file, closed));
     volume.close().unwrap();

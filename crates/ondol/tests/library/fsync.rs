@@ -1,6 +1,6 @@
 //! What an fsync waits for with `fsync=file`: for what was done to its file, and for nothing else.
 
-use ondol::{DataMode, FormatOptions, Fsync, JournalEngine, Options, SetXattr, Volume};
+use ondol::{DataMode, FormatOptions, Fsync, JournalEngine, OpenOptions, Options, SetXattr, Volume};
 use ondol_block::{BlockStore, RamStore};
 use ondol_testkit::image;
 use ondol_testkit::rig::Setup;
@@ -31,7 +31,7 @@ fn commits(volume: &Volume) -> u64 {
 }
 
 fn fsync(volume: &Volume, path: &str) {
-    let ino = volume.metadata(path).expect(path).ino;
+    let ino = volume.metadata(path).expect(path).ino();
     volume.inodes().fsync(ino, false).expect("fsync");
 }
 
@@ -51,13 +51,13 @@ type Change = (&'static str, fn(&Volume) -> ondol::Result<()>, &'static [&'stati
 
 fn changes() -> Vec<Change> {
     vec![
-        ("a write", |v| v.options().write(true).open("/a")?.write_all_at(&[2; 5000], 100), &["/a"]),
-        ("an overwrite", |v| v.options().write(true).open("/a")?.write_all_at(&[3; 150_000], 4096), &["/a"]),
-        ("a truncate", |v| v.options().write(true).open("/a")?.set_len(3), &["/a"]),
+        ("a write", |v| OpenOptions::new().write(true).open(v, "/a")?.write_all_at(&[2; 5000], 100), &["/a"]),
+        ("an overwrite", |v| OpenOptions::new().write(true).open(v, "/a")?.write_all_at(&[3; 150_000], 4096), &["/a"]),
+        ("a truncate", |v| OpenOptions::new().write(true).open(v, "/a")?.set_len(3), &["/a"]),
         ("new permissions", |v| v.set_permissions("/a", 0o600), &["/a"]),
         (
             "an attribute",
-            |v| Ok(v.inodes().setxattr(v.metadata("/a")?.ino, b"user.x", &[1; 90], SetXattr::Any)?),
+            |v| Ok(v.inodes().setxattr(v.metadata("/a")?.ino(), b"user.x", &[1; 90], SetXattr::Any)?),
             &["/a"],
         ),
         ("a link", |v| v.hard_link("/a", "/d/l"), &["/a", "/d"]),
@@ -111,7 +111,7 @@ fn data_in_place_is_flushed_for_its_own_file() {
     let volume = by_file(setup);
     let flushes = || volume.counters().device_flushes;
     // No clock goes here, so not even a time changes.
-    volume.options().write(true).open("/a").expect("open").write_all_at(&[7; 9000], 0).expect("write");
+    OpenOptions::new().write(true).open(&volume, "/a").expect("open").write_all_at(&[7; 9000], 0).expect("write");
     let before = (commits(&volume), flushes());
     fsync(&volume, "/b");
     assert_eq!((commits(&volume), flushes()), before, "it is not /b's");
@@ -129,9 +129,9 @@ fn what_was_forgotten_is_waited_for() {
     others.iter().for_each(|path| volume.write(path, b"").expect("write"));
     volume.sync().expect("sync");
     volume.set_permissions("/a", 0o600).expect("chmod");
-    let ino = volume.metadata("/a").expect("a file").ino;
+    let ino = volume.metadata("/a").expect("a file").ino();
     // Eight inodes of each shard stay.
-    others.iter().for_each(|path| assert_eq!(volume.metadata(path).expect("a file").size, 0));
+    others.iter().for_each(|path| assert_eq!(volume.metadata(path).expect("a file").len(), 0));
     let cached = volume.counters().cached_inodes;
     assert!(cached < 600, "{cached}");
     let before = commits(&volume);

@@ -3,6 +3,7 @@
 mod commits;
 mod direct;
 mod failures;
+mod files;
 mod fsync;
 mod in_nvm;
 mod listing;

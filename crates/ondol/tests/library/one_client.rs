@@ -1,6 +1,6 @@
 //! One client that never syncs: the background commits and checkpoints early enough that no operation has to do it itself.
 
-use ondol::{FormatOptions, Options, Volume};
+use ondol::{FormatOptions, OpenOptions, Options, Volume};
 use ondol_block::{Access, FileStore};
 use ondol_env::sync::Arc;
 use ondol_testkit::image;
@@ -40,8 +40,8 @@ fn day(volume: &Volume, transactions: u32) {
             }
             3 if !there.is_empty() => {
                 let file = there[random(there.len() as u32) as usize];
-                let file = volume.options().write(true).open(path(file)).unwrap();
-                file.write_at(&vec![2; random(8_000) as usize], file.metadata().unwrap().size).unwrap();
+                let file = OpenOptions::new().write(true).open(volume, path(file)).unwrap();
+                file.write_at(&vec![2; random(8_000) as usize], file.metadata().unwrap().len()).unwrap();
             }
             _ if !there.is_empty() => {
                 volume.read(path(there[random(there.len() as u32) as usize])).unwrap();

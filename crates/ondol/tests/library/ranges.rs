@@ -1,6 +1,6 @@
 //! Ranges of files through the library's own words, and space that goes back to the image's file.
 
-use ondol::{Caller, Exchange, Fallocate, FormatOptions, Options, Seek, Volume};
+use ondol::{Caller, Exchange, Fallocate, FormatOptions, OpenOptions, Options, Seek, Volume};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -11,9 +11,9 @@ fn ranges_of_open_files() {
     let volume = Volume::open(&image).unwrap();
     let block = u64::from(volume.statfs().block_size);
     volume.write("/a", vec![1; 10 * block as usize]).unwrap();
-    let (a, b) = (volume.options().read(true).write(true).open("/a").unwrap(), volume.create("/b").unwrap());
+    let (a, b) = (OpenOptions::new().read(true).write(true).open(&volume, "/a").unwrap(), volume.create("/b").unwrap());
     a.fallocate(Fallocate::InsertRange, 2 * block, 3 * block).unwrap();
-    assert_eq!(a.metadata().unwrap().size, 13 * block);
+    assert_eq!(a.metadata().unwrap().len(), 13 * block);
     assert_eq!(a.find(Seek::Hole, 0).unwrap(), 2 * block);
     assert_eq!(a.find(Seek::Data, 2 * block).unwrap(), 5 * block);
     assert_eq!(a.copy_range(block, &b, 0, 100 * block).unwrap(), 12 * block);
@@ -51,7 +51,7 @@ fn what_two_files_hold_changes_places() {
     volume.act_as(Caller::new(1000, 1000));
     volume.exchange(("/a", 0), ("/b", 0), &part).unwrap();
     assert_eq!(volume.read("/a").unwrap(), [filled(2, 2 * block), filled(2, 5 * block)].concat());
-    assert_eq!(volume.metadata("/a").unwrap().perm, 0o755, "as by a write");
+    assert_eq!(volume.metadata("/a").unwrap().permissions(), 0o755, "as by a write");
     let errno = |done: ondol::Result<()>| done.unwrap_err().errno();
     assert_eq!(errno(volume.exchange(("/a", 1), ("/b", 0), &part)), 22);
     assert_eq!(errno(volume.exchange(("/a", 0), ("/none", 0), &part)), 2);
@@ -59,7 +59,7 @@ fn what_two_files_hold_changes_places() {
     assert_eq!(errno(volume.exchange(("/a", 0), ("/d", 0), &part)), 21);
     {
         let (reading, both) =
-            (volume.open_file("/a").unwrap(), volume.options().read(true).write(true).open("/b").unwrap());
+            (volume.open_file("/a").unwrap(), OpenOptions::new().read(true).write(true).open(&volume, "/b").unwrap());
         assert!(both.exchange(0, &reading, 0, &part).is_err(), "not open for writing");
         assert!(reading.exchange(0, &both, 0, &part).is_err(), "not open for writing");
     }

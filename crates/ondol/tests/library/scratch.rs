@@ -1,7 +1,7 @@
 //! Memory out of the free space of a volume: whose it is when, and that nothing of it is left behind, with each engine.
 
 use crate::in_nvm::{attached, made};
-use ondol::{Fallocate, FormatOptions, Media, Options, Scratch, Volume, check_media, recover_media};
+use ondol::{Fallocate, FormatOptions, Media, OpenOptions, Options, Scratch, Volume, check_media, recover_media};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_testkit::image;
@@ -81,7 +81,7 @@ fn all_free_pages_move_from_files_to_memory_and_back() {
             let beyond = vec![2; free(&volume) as usize + 1];
             assert_eq!(volume.write("/new", beyond).unwrap_err().errno(), ENOSPC, "{options}");
             volume.remove_file("/new").unwrap();
-            let file = volume.options().write(true).open("/kept").unwrap();
+            let file = OpenOptions::new().write(true).open(&volume, "/kept").unwrap();
             (0..20).for_each(|n| {
                 file.write_all_at(&vec![n; 50_000], 0).unwrap();
                 volume.sync().unwrap();
@@ -147,7 +147,7 @@ fn what_was_set_aside_stays_where_it_would_not_help() {
     let aside = memory.set_aside();
     for len in [u64::MAX, free(&volume) + empty] {
         assert_eq!(volume.scratch(len).unwrap_err().errno(), ENOSPC);
-        let file = volume.options().write(true).create(true).open("/a").unwrap();
+        let file = OpenOptions::new().write(true).create(true).open(&volume, "/a").unwrap();
         assert_eq!(file.fallocate(Fallocate::Allocate, 0, len.min(1 << 40)).unwrap_err().errno(), ENOSPC);
     }
     assert!(aside.is_there());
@@ -158,7 +158,7 @@ fn what_was_set_aside_stays_where_it_would_not_help() {
     drop(volume.scratch(available(&volume)).unwrap());
     assert!(aside.is_there());
     // Space that is reserved for a file at once is one more need.
-    let file = volume.options().write(true).create(true).open("/c").unwrap();
+    let file = OpenOptions::new().write(true).create(true).open(&volume, "/c").unwrap();
     file.fallocate(Fallocate::Allocate, 0, free(&volume) + empty / 4).unwrap();
     assert!(!aside.is_there() && aside.take_up().is_none());
     drop(file);
@@ -262,7 +262,7 @@ fn power_cuts_leave_nothing_of_memory() {
             volume.sync().unwrap();
             known.push(byte);
             power.mark(known.len() as u64);
-            let file = volume.options().write(true).open("/a").unwrap();
+            let file = OpenOptions::new().write(true).open(&volume, "/a").unwrap();
             file.write_all_at(&[byte + 100; 5000], 10_000).unwrap();
             assert!(is_scribbled(&memory, 3), "{options}");
         }

@@ -8,7 +8,7 @@ use crate::image::clock;
 use crate::model::Mapping;
 use crate::op::{File, Fill, Flags, Op, Path, SetXattr};
 use crate::{Fail, Outcome};
-use ondol::{Media, Options, Volume};
+use ondol::{Media, OpenOptions, Options, Volume};
 use ondol_env::Fixed;
 use ondol_env::sync::Arc;
 use ondol_volume::{Attr, Caller, Exchange, FileType, Ino, ROOT, SetAttr, SetTime, Volume as Inodes};
@@ -167,7 +167,7 @@ pub(super) fn do_op(
 fn map_commit(volume: &Volume, ino: Ino, stores: &[(u64, u64)], fill: Fill) -> Result<(), Why> {
     let ends = stores.iter().map(|(at, len)| at.saturating_add(*len));
     let first = stores.first().map_or(0, |(at, _)| at / PAGE * PAGE);
-    let file = volume.options().read(true).write(true).reopen(ino)?;
+    let file = OpenOptions::new().read(true).write(true).reopen(volume, ino)?;
     let mut map = file.map_mut_range(first..ends.max().unwrap_or(first))?;
     for (at, len) in stores {
         map.store((at - first) as usize, &fill.bytes(*at, *len))?;
