@@ -4,6 +4,7 @@ use crate::Log;
 use crate::call::{Call, Place, Written};
 use crate::error::Result;
 use crate::format::{RecordHead, shared, slot};
+use crate::lock::{self, Held};
 use crate::look::{FileKind, Look};
 use crate::own::Own;
 use crate::slot::{Enter, Slot};
@@ -56,14 +57,19 @@ impl Client {
 
     /// `process`, which calls, and its token; a new one after fork(2).
     pub(crate) fn me(&self, process: u32) -> Result<u64> {
-        let me = self.me.load(Relaxed);
-        if self.fixed || me >> 32 == u64::from(process) {
-            return Ok(me);
+        let before = self.me.load(Relaxed);
+        if self.fixed || before >> 32 == u64::from(process) {
+            return Ok(before);
         }
         let me = own(&self.log, process)?;
-        self.me.store(me, Relaxed);
-        self.lanes.forget();
-        Ok(me)
+        match self.me.compare_exchange(before, me, Relaxed, Relaxed) {
+            Ok(_) => {
+                self.lanes.forget();
+                Ok(me)
+            }
+            // Another thread of the child was first: both are the same owner.
+            Err(theirs) => Ok(theirs),
+        }
     }
 
     /// The slot of a file and its incarnation; one is given to it if there is one. None: the file goes the slow way.
@@ -72,12 +78,7 @@ impl Client {
     /// The medium's failure.
     pub fn slot(&self, look: &Look) -> Result<Option<(u32, u64)>> {
         let me = self.me(std::process::id())?;
-        let table = self.log.shared(shared::TABLE_LOCK);
-        let Some(held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(None) };
-        if held.relieved {
-            // It may have given one, and not counted that.
-            self.log.count(shared::GIVEN)?;
-        }
+        let Some(_held) = self.lock_table(me)? else { return Ok(None) };
         if let Some(found) = self.find(look)? {
             return Ok(Some(found));
         }
@@ -92,6 +93,16 @@ impl Client {
             }
         }
         Ok(None)
+    }
+
+    /// The lock of the table.
+    fn lock_table(&self, me: u64) -> Result<Option<Held<'_>>> {
+        let held = lock::lock(&self.log.nvm, self.log.shared(shared::TABLE_LOCK), me);
+        if held.as_ref().is_some_and(|held| held.relieved) {
+            // Whoever had it may have given a slot, and not counted that.
+            self.log.count(shared::GIVEN)?;
+        }
+        Ok(held)
     }
 
     /// Where a file may have its slot.
@@ -136,8 +147,7 @@ impl Client {
     /// The medium's failure.
     pub fn is_logged(&self, look: &Look) -> Result<bool> {
         let me = self.me(std::process::id())?;
-        let table = self.log.shared(shared::TABLE_LOCK);
-        let Some(_held) = crate::lock::lock(&self.log.nvm, table, me) else { return Ok(true) };
+        let Some(_held) = self.lock_table(me)? else { return Ok(true) };
         let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
         slot.map_or(Ok(false), |slot| Ok(slot.is_live()? || slot.is_trusted()?))
     }
@@ -336,16 +346,19 @@ impl Client {
         }
         let sequence = self.log.sequence()?;
         let head = RecordHead { sequence: sequence.into(), slot: first.index.into(), ..head };
-        let mut appended = Ok(None);
-        bytes(&mut |parts| appended = self.log.lane(lane).append(me, head, parts));
-        let Some(end) = appended? else { return Ok(false) };
         for slot in slots {
             if !slot.is_live()? {
                 slot.set(slot::SINCE, wall_ns())?;
             }
+            // Before the record is there: whoever is killed behind it must not leave one that nobody retires.
+            slot.set(slot::LAST, sequence)?;
+        }
+        let mut appended = Ok(None);
+        bytes(&mut |parts| appended = self.log.lane(lane).append(me, head, parts));
+        let Some(end) = appended? else { return Ok(false) };
+        for slot in slots {
             slot.set(slot::LAST_LANE, lane.into())?;
             slot.set(slot::LAST_END, end)?;
-            slot.set(slot::LAST, sequence)?;
         }
         Ok(true)
     }

@@ -127,6 +127,12 @@ impl Log {
         self.header.epoch
     }
 
+    /// What names begin with that recovery gives: no other pool's are the same.
+    pub(crate) fn mark(&self) -> String {
+        let uuid: String = self.header.uuid.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        format!(".ondol-{uuid}-{}", self.header.epoch)
+    }
+
     /// Bytes of all lanes.
     pub fn room(&self) -> u64 {
         self.header.lane_len * u64::from(self.header.lanes)

@@ -51,8 +51,11 @@ pub trait NameCall {
     /// Keeps the file, whose name is about to be removed, to be looked at without it. False if it cannot be had.
     fn hold(&self) -> bool;
 
-    /// What has the new name of a rename before it.
-    fn replaced(&self) -> Option<Subject>;
+    /// What has the new name of a rename before it; none if nothing has.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn replaced(&self) -> std::result::Result<Option<Subject>, Self::Fail>;
 
     /// Does it.
     ///
@@ -76,6 +79,12 @@ struct Dirs<'c> {
 }
 
 impl Dirs<'_> {
+    fn are_trusted(&self) -> bool {
+        let trusted =
+            |dir: &Dir<'_>| Some(dir.slot.is_trusted().ok()? && dir.slot.incarnation().ok()? == dir.incarnation);
+        self.all.iter().all(|dir| trusted(dir) == Some(true))
+    }
+
     fn distrust(&self) {
         // If the memory fails nothing is trusted anyway.
         self.all.iter().for_each(|dir| drop(dir.slot.distrust()));
@@ -137,8 +146,9 @@ impl Client {
             }
             return Ok(Written::Stale);
         };
-        let began = call.now_ns();
-        let Some(before) = self.expected_dirs(&dirs, call) else { return Ok(Written::Stale) };
+        if !dirs.are_trusted() {
+            return Ok(Written::Stale);
+        }
         let mut change = call.names().change;
         let (subject, replaced, known) = match change {
             Change::Create => (None, None, [None, None]),
@@ -146,7 +156,10 @@ impl Client {
                 // The kernel will say that there is nothing.
                 let Some(subject) = call.subject(false) else { return Ok(Written::Stale) };
                 let renames = matches!(change, Change::Rename | Change::Arrive);
-                let replaced = if renames { call.replaced() } else { None };
+                let Ok(replaced) = (if renames { call.replaced() } else { Ok(None) }) else {
+                    dirs.distrust();
+                    return Ok(Written::Stale);
+                };
                 let Some((actual, known)) = self.known(&dirs, call, (&subject, replaced.as_ref())) else {
                     dirs.distrust();
                     return Ok(Written::Stale);
@@ -155,6 +168,9 @@ impl Client {
                 (Some(subject), replaced, known)
             }
         };
+        // Only now: others may have the file's lock, and what is made durable may be much.
+        let began = call.now_ns();
+        let Some(before) = self.expected_dirs(&dirs, call) else { return Ok(Written::Stale) };
         let begins = call.now_ns();
         call.run()?;
         let ends = call.now_ns();
@@ -201,11 +217,6 @@ impl Client {
 
     /// What trusted directories look like, if they are as expected and the next change can be logged.
     fn expected_dirs<C: NameCall>(&self, dirs: &Dirs<'_>, call: &C) -> Option<Vec<Look>> {
-        let trusted =
-            |dir: &Dir<'_>| Some(dir.slot.is_trusted().ok()? && dir.slot.incarnation().ok()? == dir.incarnation);
-        if !dirs.all.iter().all(|dir| trusted(dir) == Some(true)) {
-            return None;
-        }
         let looks: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
         let fits = |(dir, before): (&Dir<'_>, &Look)| {
             dir.slot.expected().is_ok_and(|expected| expected == *before) && self.fits(&dir.slot, dir.incarnation, 0)
@@ -281,7 +292,9 @@ impl Client {
         let Some((index, incarnation)) = self.find(&file.look).ok()? else { return Some(None) };
         let slot = self.log.slot(index);
         let held = lock(&slot, me).ok()??;
-        let same = slot.incarnation().ok()? == incarnation;
+        // It may just be given to another file, which has this incarnation then.
+        let Look { dev, ino, birth, .. } = file.look;
+        let same = slot.incarnation().ok()? == incarnation && slot.key().ok()? == [dev, ino, birth];
         same.then_some(Some(Known { slot, incarnation, _held: held }))
     }
 
@@ -386,11 +399,11 @@ impl Client {
         slot.free()
     }
 
-    /// Gives a file one more name past the log, by `change`: nobody who is seen takes its names away meanwhile.
+    /// Gives a file another name past the log, by `change`: nobody who is seen takes its names away meanwhile, or takes this for part of a change of its own.
     ///
     /// # Errors
     /// The medium's failure; the change was not made then.
-    pub fn unlogged_link<T>(&self, look: &Look, change: impl FnOnce() -> T) -> Result<T> {
+    pub fn unlogged_names<T>(&self, look: &Look, change: impl FnOnce() -> T) -> Result<T> {
         let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
         let me = self.me(std::process::id())?;
         let _held = match &slot {

@@ -288,6 +288,9 @@ fn report(pool: &Path, recovered: &Recovered, say: &mut dyn FnMut(&str)) {
             Became::Replayed(bytes) => format!("{} brought home", counted(*bytes, "byte")),
             Became::Made(bytes) => format!("made again, with {}", counted(*bytes, "byte")),
             Became::Named(names) => format!("{} given or taken", counted(*names, "name")),
+            Became::Changed(names) => {
+                format!("somebody else has changed it since; {} in it were left as they are", counted(*names, "change"))
+            }
             Became::Whole => "had everything already".into(),
             Became::Gone => "was removed".into(),
             Became::Beside(beside) => {

@@ -1,8 +1,10 @@
 //! What descriptors stand for, and mappings.
 
+use crate::raw::behind;
 use crate::raw::{self, system};
 use crate::{seconds, shim};
-use libc::{c_int, c_uint, c_void, off_t, size_t};
+use libc::{FILE, c_int, c_long, c_uint, c_void, off_t, size_t};
+use std::sync::OnceLock;
 
 /// close(2)
 #[unsafe(no_mangle)]
@@ -24,6 +26,63 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn closefrom(first: c_int) {
     close_range(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+/// dup(2)
+#[unsafe(no_mangle)]
+extern "C" fn dup(fd: c_int) -> c_int {
+    new(system!(libc::SYS_dup, fd) as c_int)
+}
+
+/// A descriptor that is new, by whatever way: what was known of its number was of one that was closed unseen.
+fn new(fd: c_int) -> c_int {
+    if fd >= 0 {
+        shim::forget(fd);
+        seconds::forget(fd);
+    }
+    fd
+}
+
+/// fcntl(2). What the program has not handed in is looked at by nobody.
+#[unsafe(no_mangle)]
+extern "C" fn fcntl64(fd: c_int, command: c_int, word: c_long) -> c_int {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        return new(system!(libc::SYS_fcntl, fd, command, word) as c_int);
+    }
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    match behind(&FOUND, &[c"fcntl64", c"fcntl"]) {
+        // SAFETY: libc's function of this name, which takes a third word of this size or none.
+        at if at != 0 => unsafe { std::mem::transmute::<usize, Fcntl>(at)(fd, command, word) },
+        _ => system!(libc::SYS_fcntl, fd, command, word) as c_int,
+    }
+}
+
+type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
+
+/// fcntl(2)
+#[unsafe(no_mangle)]
+extern "C" fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int {
+    fcntl64(fd, command, word)
+}
+
+/// fclose(3). Its descriptor is closed by libc itself.
+#[unsafe(no_mangle)]
+extern "C" fn fclose(stream: *mut FILE) -> c_int {
+    static FOUND: OnceLock<usize> = OnceLock::new();
+    let found = behind(&FOUND, &[c"fclose"]);
+    if found == 0 {
+        return raw::fail(libc::ENOSYS);
+    }
+    if !stream.is_null() {
+        // SAFETY: the program hands a stream to a function that closes it.
+        let fd = unsafe { libc::fileno(stream) };
+        if fd >= 0 {
+            seconds::close(fd);
+            shim::forget(fd);
+        }
+    }
+    // SAFETY: libc's function of this name; the stream is the program's.
+    unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut FILE) -> c_int>(found)(stream) }
 }
 
 /// dup2(2)

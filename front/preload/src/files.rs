@@ -148,10 +148,8 @@ type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// libc's own `fopen`: streams are libc's.
 fn libcs_fopen() -> Option<Fopen> {
     static FOUND: OnceLock<usize> = OnceLock::new();
-    // SAFETY: asks for a name behind this library.
-    let behind = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance();
     // musl has one name only.
-    let found = *FOUND.get_or_init(|| [c"fopen64", c"fopen"].into_iter().map(behind).find(|at| *at != 0).unwrap_or(0));
+    let found = raw::behind(&FOUND, &[c"fopen64", c"fopen"]);
     // SAFETY: libc's function of this name has this type; 0 is none.
     unsafe { std::mem::transmute::<usize, Option<Fopen>>(found) }
 }

@@ -20,7 +20,7 @@ mod writes;
 
 /// An allocator of its own: a signal handler may write while the program is inside its own allocator.
 #[global_allocator]
-static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Called by the loader before the program begins.
 #[used]
@@ -28,8 +28,6 @@ static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
-    // SAFETY: the loader calls this once, before anything here has asked for memory. A child of fork(2) finds the allocator free then, whatever other threads were at.
-    unsafe { dlmalloc::enable_alloc_after_fork() };
     seconds::begin();
     shim::begin();
 }

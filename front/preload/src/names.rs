@@ -14,7 +14,7 @@ use ondol_run_log::{Change, FileKind, Look, Subject};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-/// A trusted directory that a path leads into. It is gone by by its path, so that no descriptor is open that the program does not know: whether it is still the same is looked at behind each change.
+/// A trusted directory that a path leads into. It is reached by its path, so that no descriptor is open that the program does not know: whether it is still the same is looked at behind each change.
 struct Parent {
     slot: Slot,
     dir: c_int,
@@ -42,7 +42,10 @@ impl Parent {
         if shim.client.named() == 0 {
             return None;
         }
-        let (before, name) = split(text(path)?)?;
+        let path = text(path)?;
+        // Whatever the descriptor is then.
+        let dir = if path.to_bytes().starts_with(b"/") { AT_FDCWD } else { dir };
+        let (before, name) = split(path)?;
         let look = Look::path(directory(dir)?, &before).ok()?;
         if !shim.is_on(&look) {
             return None;
@@ -108,15 +111,18 @@ pub(crate) fn create(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t
     if flags & O_CREAT == 0 {
         return Err(None);
     }
+    if flags & (O_DIRECTORY | O_PATH | libc::O_DIRECT) != 0 {
+        return Err(Some(Past::of(dir, path)));
+    }
     let named = shim::named();
     let real = || system!(libc::SYS_openat, dir, path, flags | O_EXCL, mode) as c_int;
     let logged = || {
         let (shim, _inside) = shim::enter_for_names()?;
         OneChange::new(&Parent::of(shim, dir, path)?, Change::Create, &real).done(shim)
     };
-    let other = flags & (O_DIRECTORY | O_PATH | libc::O_DIRECT) != 0;
-    let made = if other { None } else { logged() };
-    made.ok_or(Some(Past { dir, path, named }))
+    // One that is there is opened by the kernel, if the program has not asked for a new one.
+    let is_there = |made: &c_int| *made < 0 && flags & O_EXCL == 0 && raw::errno() == libc::EEXIST;
+    logged().filter(|made| !is_there(made)).ok_or(Some(Past { dir, path, named }))
 }
 
 /// Removes a name by `real`: into the log, too, in a trusted directory.
@@ -173,11 +179,8 @@ impl Moved {
         };
         let Some((shim, _inside, look)) = source() else { return real() };
         synced.set(look.is_new() && shim.client.trusted(&look).is_ok_and(|trusted| trusted.is_some()));
-        match self.change {
-            // Whoever removes the file's other name meanwhile must not take that for its last.
-            Change::Link => shim.client.unlogged_link(&look, real).unwrap_or_else(|_| real()),
-            _ => real(),
-        }
+        // Whoever removes the file's other name meanwhile must not take that for its last, and whoever writes to it must not take this for his own.
+        shim.client.unlogged_names(&look, real).unwrap_or_else(|_| real())
     }
 
     fn logged(&self, real: &dyn Fn() -> c_int) -> Option<c_int> {

@@ -1,7 +1,9 @@
 //! System calls, as libc would make them: the answer is the call's, and errno is set.
 
 use libc::{c_int, c_long, iovec};
+use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
 
 /// Makes a system call with arguments that the program has given for the very same call.
 macro_rules! system {
@@ -86,4 +88,11 @@ pub(crate) fn copy(parts: &[iovec], len: usize) -> Vec<u8> {
         }
     }
     bytes
+}
+
+/// libc's own function of the first of these names that is there, behind this library's; 0 if there is none.
+pub(crate) fn behind(found: &OnceLock<usize>, names: &[&CStr]) -> usize {
+    // SAFETY: asks for a name behind this library.
+    let address = |name: &&CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance();
+    *found.get_or_init(|| names.iter().map(address).find(|at| *at != 0).unwrap_or(0))
 }

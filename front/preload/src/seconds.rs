@@ -149,11 +149,17 @@ fn forget_synced(fd: c_int) {
     }
 }
 
-/// A descriptor is a new one, opened with these flags. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
+/// A descriptor is a new one, opened with these flags.
 pub(crate) fn opened(fd: c_int, flags: c_int) {
+    forget(fd);
     if let Some(known) = usize::try_from(fd).ok().and_then(|fd| SYNCED.get(fd)) {
         note_synced(known, flags);
     }
+}
+
+/// A descriptor is a new one. If nobody has seen the old one closed, its second description stays open: the program may have locks on that file again.
+pub(crate) fn forget(fd: c_int) {
+    forget_synced(fd);
     // Most have none, and whose process this is takes a call.
     let has = |place: &AtomicU32| place.load(Relaxed) != UNKNOWN;
     let known = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd)).is_some_and(has);

@@ -1,6 +1,6 @@
 //! What the library knows in this process: the log, the directories, and which descriptor is which file.
 
-use crate::raw;
+use crate::{raw, seconds};
 use libc::c_int;
 use ondol_medium::{Access, Nvm, NvmOptions};
 use ondol_run_log::{Client, FileKind, Log, LogOptions, Look};
@@ -179,7 +179,10 @@ impl Shim {
                 return None;
             }
         }
-        note(fd, u64::from(given) << 32 | LATER);
+        // A child of vfork(2) has this memory, and descriptors of its own.
+        if given == 0 || seconds::is_owner() {
+            note(fd, u64::from(given) << 32 | LATER);
+        }
         Some(given)
     }
 

@@ -115,6 +115,8 @@ pub enum Outcome {
     Made(u64),
     /// So many names in this directory were given or taken.
     Named(u64),
+    /// Somebody else has changed this directory: so many of its changes of names were left.
+    Changed(u64),
     /// It had everything, and was synced.
     Whole,
     /// It was removed.

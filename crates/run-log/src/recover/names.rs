@@ -91,17 +91,24 @@ pub(super) fn bring(
         Plan::Unreachable(why) => Some(io::Error::other(why.clone())),
         _ => None,
     });
-    let mut bringing =
-        Bringing { epoch: log.epoch(), dirs: &dirs, elsewhere, files, taken: Vec::new(), told: Vec::new() };
+    let mut bringing = Bringing {
+        epoch: log.epoch(),
+        mark: log.mark(),
+        dirs: &dirs,
+        elsewhere,
+        files,
+        taken: Vec::new(),
+        told: Vec::new(),
+    };
+    // All of them before the first change: what the disk has of one is not told any more when another one was changed; nor when somebody changes it while it waits for the others.
+    for (dir, plan) in &group {
+        if let Plan::Names { behind, begun: false, .. } = plan {
+            log.slot(dir.slot).begin_names(dir.incarnation, *behind)?;
+        }
+    }
     let done = match why {
         Some(e) => Err(e),
         None => {
-            // All of them before the first change: what the disk has of one is not told any more when another one was changed.
-            for (dir, plan) in &group {
-                if let Plan::Names { behind, begun: false, .. } = plan {
-                    log.slot(dir.slot).begin_names(dir.incarnation, *behind)?;
-                }
-            }
             bringing.removed();
             bring_all(&mut bringing, group)
         }

@@ -13,6 +13,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
+/// An hour, nanoseconds.
+const HOUR: i64 = 3_600_000_000_000;
+
 /// A device that the directory is not on: the page cache is another one.
 const DEV: u64 = 1;
 
@@ -68,8 +71,8 @@ impl NameCall for OneChange<'_> {
         true
     }
 
-    fn replaced(&self) -> Option<Subject> {
-        self.replaced.clone()
+    fn replaced(&self) -> Result<Option<Subject>, ()> {
+        Ok(self.replaced.clone())
     }
 
     fn run(&self) -> Result<(), ()> {
@@ -132,12 +135,16 @@ impl Call for OneCall {
 
 impl<'d> Lost<'d> {
     fn new(dir: &'d Path) -> Self {
+        Self::with(dir, HOUR)
+    }
+
+    /// With times in `sub` that lie so far from now: nanoseconds.
+    fn with(dir: &'d Path, sub: i64) -> Self {
         let pool = Nvm::volatile(2 << 20).unwrap();
         let mut pool = Pool::create(pool, &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
         let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-        // An hour from now.
-        let clock = crate::client::wall_ns() + 3_600_000_000_000;
-        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: [clock, clock + 1000].map(Cell::new) };
+        let clock = |from_now: i64| Cell::new(crate::client::wall_ns().saturating_add_signed(from_now));
+        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: [clock(HOUR), clock(sub)] };
         fs::create_dir(dir.join("sub")).unwrap();
         for (which, path) in [dir.to_owned(), dir.join("sub")].into_iter().enumerate() {
             let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
@@ -287,7 +294,7 @@ fn recovery_of_names_may_be_cut_and_repeated() {
     lost.recover(true);
     assert_eq!((lost.contents(), ["old", "twin-1", "void"].map(made)), (after.clone(), before));
     // By name: gone, old, short, tmp, twin-1, twin-2, void.
-    let own = |n: u32| dir.path().join(format!(".ondol-{}-{}-{n}", lost.client.log.epoch(), lost.slot(0).0));
+    let own = |n: u32| dir.path().join(format!("{}-{}-{n}", lost.client.log.mark(), lost.slot(0).0));
     for (name, n) in [("twin-1", 4), ("void", 6)] {
         fs::rename(dir.path().join(name), own(n)).unwrap();
         lost.recover(true);
@@ -305,7 +312,7 @@ fn names_that_are_taken_between_two_recoveries_stay_taken() {
     let (lost, mut after) = changed(dir.path());
     lost.recover(true);
     // By name: gone, old, short, tmp, twin-1, twin-2, void.
-    let own = dir.path().join(format!(".ondol-{}-{}-6", lost.client.log.epoch(), lost.slot(0).0));
+    let own = dir.path().join(format!("{}-{}-6", lost.client.log.mark(), lost.slot(0).0));
     fs::rename(dir.path().join("void"), own).unwrap();
     fs::write(dir.path().join("void"), "theirs").unwrap();
     lost.recover(true);
@@ -439,4 +446,39 @@ fn directories_that_share_files_wait_for_each_other() {
     assert_eq!((told.len(), files.len(), done.len()), (5, 0, 0), "{told:?}");
     assert!(told.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unreachable(why) if why == "away")));
     assert_eq!(lost.contents(), before);
+}
+
+/// A file that was moved to a directory which somebody has changed since keeps its name, and the one that was to have that gets another.
+#[test]
+fn a_file_that_cannot_have_its_new_name_is_not_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("log"), "old").unwrap();
+    let lost = Lost::with(dir.path(), -HOUR);
+    let old = lost.trust("log");
+    lost.change(Change::Rename, "log", "sub/log.1", &old, None);
+    lost.born("log", 90, b"new");
+    let told = lost.recover(false);
+    assert!(told.contains(&Outcome::Changed(1)), "{told:?}");
+    let beside = told.iter().find_map(|outcome| match outcome {
+        Outcome::Beside(path) => Some(fs::read(path).unwrap()),
+        _ => None,
+    });
+    assert_eq!(beside.as_deref(), Some(&b"new"[..]), "{told:?}");
+    assert_eq!(lost.contents()["log"], b"old");
+}
+
+/// Somebody removes a file before it is moved again: that is all that is not done.
+#[test]
+fn a_file_that_was_removed_since_is_not_moved() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["one", "two"] {
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    let lost = Lost::new(dir.path());
+    let [one, two] = ["one", "two"].map(|name| lost.trust(name));
+    lost.change(Change::Rename, "one", "sub/one", &one, None);
+    lost.change(Change::Rename, "two", "sub/two", &two, None);
+    fs::remove_file(dir.path().join("one")).unwrap();
+    assert!(lost.recover(false).contains(&Outcome::Gone));
+    assert_eq!(lost.contents(), BTreeMap::from([("sub/two".to_owned(), b"two".to_vec())]));
 }

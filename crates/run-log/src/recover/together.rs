@@ -33,6 +33,8 @@ pub(super) struct Target<'d> {
 /// Directories whose records name the same files, on one file system.
 pub(super) struct Bringing<'r> {
     pub(super) epoch: u64,
+    /// What names of recovery's own begin with.
+    pub(super) mark: String,
     pub(super) dirs: &'r [&'r FoundDir],
     pub(super) elsewhere: &'r mut Elsewhere,
     pub(super) files: &'r mut Vec<FoundFile>,
@@ -123,29 +125,34 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// Gives files the names that they are to have, and takes those away that are to be gone. No name is taken from a file that is to have one and has it not, and a last one only where a record says so. Answers how many in each directory.
-    fn place(&self, ready: &[&Name<'_>]) -> io::Result<BTreeMap<PathBuf, u64>> {
+    /// The name may be taken from what it stands for: that has the name that it is to have, and another one, unless a record says that it lost its last.
+    fn may_lose(&self, name: &Name<'_>, old: &Handle) -> io::Result<bool> {
+        let links = || Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?).map(|subject| subject.links);
+        Ok(self.placed(old)? && (self.dead.contains(&*old.bytes) || links()? > 1))
+    }
+
+    /// Gives files the names that they are to have, and takes those away that are to be gone. A file that cannot have its name, because another one would be lost, keeps the one that recovery has given it. Answers how many in each directory, and these.
+    fn place(&self, ready: &[&Name<'_>]) -> io::Result<(BTreeMap<PathBuf, u64>, Told)> {
         let mut changed = BTreeMap::<_, u64>::new();
         let mut count = |name: &Name<'_>| *changed.entry(name.target.path.clone()).or_default() += 1;
+        let mut kept = Vec::new();
         for name in ready {
-            if name.now()?.map_or(Ok(true), |old| self.placed(&old))? {
+            if name.now()?.map_or(Ok(true), |old| self.may_lose(name, &old))? {
                 let dir = &name.target.dir;
                 rustix::fs::renameat(dir, &name.by, dir, &*c_name(&name.name)?)?;
+                count(name);
+            } else {
+                kept.push((name.path(), Outcome::Beside(name.target.path.join(&name.by))));
             }
-            count(name);
         }
         for name in self.names.iter().filter(|name| name.touched.now.is_none()) {
             let Some(before) = name.touched.before.as_ref() else { continue };
-            if name.now()?.as_ref() != Some(before) || !self.placed(before)? {
-                continue;
-            }
-            let links = Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?)?.links;
-            if links > 1 || self.dead.contains(&*before.bytes) {
+            if name.now()?.as_ref() == Some(before) && self.may_lose(name, before)? {
                 name.target.unlink(&name.name)?;
                 count(name);
             }
         }
-        Ok(changed)
+        Ok((changed, kept))
     }
 }
 
@@ -154,13 +161,22 @@ impl Bringing<'_> {
         self.dirs.first().map_or(0, |dir| dir.identity.fsid)
     }
 
-    /// Takes a file with live records.
-    fn take(&mut self, handle: &Handle) -> Option<&FoundFile> {
+    /// Where a file with live records is among them.
+    fn position(&self, handle: &Handle) -> Option<usize> {
         let fsid = self.fsid();
         let is_it = |file: &FoundFile| {
             file.identity.as_ref().is_some_and(|identity| identity.fsid == fsid && identity.handle == *handle)
         };
-        let found = self.files.iter().position(is_it)?;
+        self.files.iter().position(is_it)
+    }
+
+    fn is_logged(&self, handle: &Handle) -> bool {
+        self.position(handle).is_some()
+    }
+
+    /// Takes a file with live records.
+    fn take(&mut self, handle: &Handle) -> Option<&FoundFile> {
+        let found = self.position(handle)?;
         self.taken.push(self.files.remove(found));
         self.taken.last()
     }
@@ -177,7 +193,7 @@ impl Bringing<'_> {
     /// Brings the records in that the kernel has not kept. First every file has a name of recovery's own, so that none is without one at any time; then these become the names that are wanted. Directories that somebody else has
     /// changed stay as they are: what was born there, or came there, and is not to be found goes beside its name.
     pub(super) fn names(&mut self, targets: &[Target<'_>], others: &[(&FoundDir, PathBuf)]) -> io::Result<()> {
-        let names: Vec<Name<'_>> = targets.iter().flat_map(|target| wanted(target, self.epoch)).collect();
+        let names: Vec<Name<'_>> = targets.iter().flat_map(|target| wanted(target, &self.mark)).collect();
         let births = targets.iter().flat_map(Target::births).chain(self.lost(others));
         let births = births.map(|record| (&*record.handle.bytes, record)).collect();
         let dead = self.dirs.iter().flat_map(|dir| &dir.records).filter_map(NameRecord::dead);
@@ -199,6 +215,7 @@ impl Bringing<'_> {
         }
         for (dir, path) in others {
             let records: Vec<_> = dir.records.iter().collect();
+            self.told.push((path.clone(), Outcome::Changed(records.len() as u64)));
             for (name, touched) in touched(&records) {
                 let born = touched.now.filter(|handle| work.births.contains_key(&*handle.bytes));
                 work.taken.extend(born.map(|handle| (path.join(OsStr::from_bytes(&name)), handle)));
@@ -216,7 +233,8 @@ impl Bringing<'_> {
             // Names that are taken away might be the last ones of what could not be given its own.
             return Ok(());
         }
-        let mut changed = work.place(&ready)?;
+        let (mut changed, kept) = work.place(&ready)?;
+        self.told.extend(kept);
         targets.iter().try_for_each(|target| target.dir.sync_all())?;
         for path in targets.iter().map(|target| &target.path) {
             self.told.push((path.clone(), Outcome::Named(changed.remove(path).unwrap_or(0))));
@@ -224,11 +242,11 @@ impl Bringing<'_> {
         Ok(())
     }
 
-    /// Files that were made in directories that somebody else has changed since, and are not to be found.
+    /// Files with bytes in the log that were made in directories that somebody else has changed since, and are not to be found.
     fn lost<'d>(&mut self, others: &[(&'d FoundDir, PathBuf)]) -> Vec<&'d NameRecord> {
         let mut lost = Vec::new();
         for record in others.iter().flat_map(|(dir, _)| &dir.records).filter(|record| record.is_birth()) {
-            if matches!(self.find(&record.handle), Place::Gone) {
+            if self.is_logged(&record.handle) && matches!(self.find(&record.handle), Place::Gone) {
                 lost.push(record);
             }
         }
@@ -268,7 +286,11 @@ impl Bringing<'_> {
         if linked {
             return Ok(true);
         }
-        let file = self.existing(work, name, handle)?;
+        let Some(file) = self.existing(work, handle)? else {
+            // Somebody has removed it since.
+            self.told.push((name.path(), Outcome::Gone));
+            return Ok(false);
+        };
         name.target.link(&file, &name.by).map(|()| true)
     }
 
@@ -329,20 +351,20 @@ impl Bringing<'_> {
         Ok(())
     }
 
-    /// A file that exists, by one of its names or its handle.
-    fn existing(&mut self, work: &Work<'_>, wanted: &Name<'_>, handle: &Handle) -> io::Result<File> {
+    /// A file that was not made by these records, by one of its names or its handle; none if it is no more.
+    fn existing(&mut self, work: &Work<'_>, handle: &Handle) -> io::Result<Option<File>> {
         let named = |name: &&Name<'_>| {
             let Touched { before, now } = &name.touched;
             before.as_ref() == Some(handle) || now.as_ref() == Some(handle)
         };
         for name in work.names.iter().filter(named) {
             if name.now()?.as_ref() == Some(handle) {
-                return name.target.open(&name.name, OFlags::PATH);
+                return name.target.open(&name.name, OFlags::PATH).map(Some);
             }
         }
         match self.find(handle) {
-            Place::Here(file, _) => Ok(file),
-            Place::Gone => Err(io::Error::other(format!("what {} is to be is no more", wanted.path().display()))),
+            Place::Here(file, _) => Ok(Some(file)),
+            Place::Gone => Ok(None),
             Place::Unknown(why) | Place::Hidden(why, _) => Err(io::Error::other(why)),
         }
     }
@@ -350,12 +372,10 @@ impl Bringing<'_> {
     /// The file at a name is what a recovery that was cut has made for a handle.
     fn is_made(&self, target: &Target<'_>, name: &[u8], handle: &Handle) -> io::Result<bool> {
         let look = Subject::at(target.dir.as_fd(), &c_name(name)?)?.look;
-        let fsid = self.fsid();
-        let mut logged = self.files.iter().filter(|file| {
-            file.identity.as_ref().is_some_and(|identity| identity.fsid == fsid && identity.handle == *handle)
-        });
         // Without records it was brought in, and they were retired.
-        let Some(logged) = logged.next() else { return Ok(look.kind == FileKind::File) };
+        let Some(logged) = self.position(handle).and_then(|at| self.files.get(at)) else {
+            return Ok(look.kind == FileKind::File);
+        };
         let pieces = logged.pieces();
         let end = pieces.iter().map(|piece| piece.offset + piece.part.len() as u64).max().unwrap_or(0);
         let len = logged.lengths().map_or(end, |(_, len)| len);
@@ -410,9 +430,9 @@ impl Target<'_> {
 }
 
 /// The names that records touch which the kernel has not kept.
-fn wanted<'t>(target: &'t Target<'t>, epoch: u64) -> Vec<Name<'t>> {
+fn wanted<'t>(target: &'t Target<'t>, mark: &str) -> Vec<Name<'t>> {
     let pending: Vec<_> = target.pending().collect();
     let slot = target.found.slot;
     let names = touched(&pending).into_iter().enumerate();
-    names.map(|(n, (name, touched))| Name { target, name, by: format!(".ondol-{epoch}-{slot}-{n}"), touched }).collect()
+    names.map(|(n, (name, touched))| Name { target, name, by: format!("{mark}-{slot}-{n}"), touched }).collect()
 }

@@ -237,8 +237,8 @@ impl NameCall for OneChange<'_> {
         true
     }
 
-    fn replaced(&self) -> Option<Subject> {
-        self.at(self.there)
+    fn replaced(&self) -> Result<Option<Subject>, ()> {
+        Ok(self.at(self.there))
     }
 
     fn run(&self) -> Result<(), ()> {

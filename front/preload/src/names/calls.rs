@@ -41,7 +41,8 @@ extern "C" fn renameat2(
     flags: c_uint,
 ) -> c_int {
     let real = || system!(libc::SYS_renameat2, old_dir, old, new_dir, new, flags) as c_int;
-    if flags == 0 {
+    // Where there is something of that name the kernel refuses.
+    if flags == 0 || flags == libc::RENAME_NOREPLACE {
         return Moved { change: Change::Rename, old: (old_dir, old), new: (new_dir, new) }.by(&real);
     }
     let _past = (Past::of(old_dir, old), Past::of(new_dir, new));

@@ -33,11 +33,13 @@ impl<'a> OneChange<'a> {
         Self { there, left: None, names, old: (AT_FDCWD, std::ptr::null()), real, answer, held }
     }
 
-    /// Does it, into the log, too; none if the kernel is to be asked without: it refuses, or a directory is not trusted after all.
+    /// Does it, into the log, too; none if nothing was done, since a directory is not trusted after all.
     pub(super) fn done(&self, shim: &Shim) -> Option<c_int> {
         match shim.client.change_names(self.there.slot, self.left.map(|left| left.slot), self) {
             Ok(Written::Done(())) => Some(self.answer.get()),
-            Ok(Written::Stale) | Err(_) => None,
+            Ok(Written::Stale) => None,
+            // Not once more: by now it might be done, unseen.
+            Err(error) => Some(raw::fail(error)),
         }
     }
 }
@@ -84,7 +86,7 @@ impl NameCall for OneChange<'_> {
             (Change::Rename | Change::Arrive | Change::Link, false) => subject(self.old.0, text(self.old.1)?),
             _ => match self.held.get() {
                 Some(held) => Subject::at(raw::borrow(held)?, c"").ok(),
-                None => self.replaced(),
+                None => self.replaced().ok()?,
             },
         }
     }
@@ -96,8 +98,14 @@ impl NameCall for OneChange<'_> {
         self.held.get().is_some()
     }
 
-    fn replaced(&self) -> Option<Subject> {
-        subject(self.there.dir, &self.there.whole()?)
+    fn replaced(&self) -> Result<Option<Subject>, c_int> {
+        let whole = self.there.whole().ok_or(libc::EINVAL)?;
+        let dir = directory(self.there.dir).ok_or(libc::EBADF)?;
+        match Subject::at(dir, &whole) {
+            Ok(subject) => Ok(Some(subject)),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(e.raw_os_error().unwrap_or(libc::EIO)),
+        }
     }
 
     fn run(&self) -> Result<(), c_int> {
