@@ -35,8 +35,12 @@ fn servers_that_break_a_rule_are_found() {
         ("classic", Defect::TailTooFar),
     ] {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let words = ["--kill", "12", "--engine", engine, "--image-size", "32M", "--plant", defect.name()];
-        let (code, found) = killed(dir.path(), &words);
+        // When a server is killed is chance: on a machine that is busy elsewhere it may have done little by then.
+        let kills = |rounds| {
+            let words = ["--kill", rounds, "--engine", engine, "--image-size", "32M", "--plant", defect.name()];
+            killed(dir.path(), &words)
+        };
+        let (code, found) = Some(kills("12")).filter(|(code, _)| *code == Some(1)).unwrap_or_else(|| kills("36"));
         assert_eq!(code, Some(1), "{engine} {defect}: {found}");
         assert!(found["violations"].as_u64().unwrap() > 0 && found["lacks"] == serde_json::json!([]), "{found}");
         // What the kill left is kept under a name that says of which engine.
