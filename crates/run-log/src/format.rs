@@ -23,6 +23,8 @@ pub(crate) const MAX_HANDLE: usize = 128;
 pub(crate) const MAX_PATH: usize = 256;
 /// A record of this slot says that the rest of the ring is not used.
 pub(crate) const SKIP: u32 = u32::MAX;
+/// Numbers of records are below this.
+pub(crate) const SEQUENCES: u64 = 1 << 47;
 /// The value of a checked word.
 pub(crate) const VALUE: u64 = (1 << 48) - 1;
 

@@ -2,7 +2,7 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::{HEAD, LINE, RecordHead, SKIP, VALUE, checked_word, lane};
+use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, checked_word, lane};
 use crate::lock;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -144,7 +144,7 @@ impl Lane<'_> {
         self.log.nvm.read(self.ring + at + HEAD as u64, &mut payload)?;
         let in_a_file = head.offset.get().checked_add(len).is_some_and(|end| i64::try_from(end).is_ok());
         // Words that tell what is retired have no room for more.
-        let known = head.sequence.get() < VALUE;
+        let known = head.sequence.get() < SEQUENCES;
         let whole = in_a_file && known && head.checksum.get() == head.sum(self.log.seal, self.index, &[&payload]);
         Ok(whole.then(|| (head, payload, self.behind(position, &head))))
     }

@@ -129,6 +129,14 @@ impl Look {
         Self::of(dir, path, AtFlags::empty())
     }
 
+    /// Looks at what has a name, itself and not what it points to.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn name(dir: BorrowedFd<'_>, path: &std::ffi::CStr) -> Result<Self> {
+        Self::of(dir, path, AtFlags::SYMLINK_NOFOLLOW)
+    }
+
     fn of(fd: BorrowedFd<'_>, path: &std::ffi::CStr, flags: AtFlags) -> Result<Self> {
         Ok(Self::from(&rustix::fs::statx(fd, path, flags, StatxFlags::BASIC_STATS | StatxFlags::BTIME)?))
     }

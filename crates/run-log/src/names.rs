@@ -149,28 +149,31 @@ impl Client {
         if !dirs.are_trusted() {
             return Ok(Written::Stale);
         }
-        let mut change = call.names().change;
-        let (subject, replaced, known) = match change {
-            Change::Create => (None, None, [None, None]),
-            _ => {
-                // The kernel will say that there is nothing.
-                let Some(subject) = call.subject(false) else { return Ok(Written::Stale) };
-                let renames = matches!(change, Change::Rename | Change::Arrive);
-                let Ok(replaced) = (if renames { call.replaced() } else { Ok(None) }) else {
-                    dirs.distrust();
-                    return Ok(Written::Stale);
-                };
-                let Some((actual, known)) = self.known(&dirs, call, (&subject, replaced.as_ref())) else {
-                    dirs.distrust();
-                    return Ok(Written::Stale);
-                };
-                change = actual;
-                (Some(subject), replaced, known)
-            }
+        let stale = || {
+            dirs.distrust();
+            Ok(Written::Stale)
         };
-        // Only now: others may have the file's lock, and what is made durable may be much.
+        let mut files = None;
+        if call.names().change != Change::Create {
+            let Some(subject) = call.subject(false) else {
+                // The kernel says that there is nothing; if there is by now, nobody whom this sees has made it.
+                call.run()?;
+                dirs.distrust();
+                return Ok(Written::Done(()));
+            };
+            files = self.lock_files(&dirs, call, subject);
+            if files.is_none() {
+                return stale();
+            }
+        }
+        // Only now: others may have a file's lock, and what is made durable may be much.
         let began = call.now_ns();
         let Some(before) = self.expected_dirs(&dirs, call) else { return Ok(Written::Stale) };
+        let (change, files) = match files.map(|files| files.look(call)) {
+            None => (Change::Create, None),
+            Some(Some((change, files))) => (change, Some(files)),
+            Some(None) => return stale(),
+        };
         let begins = call.now_ns();
         call.run()?;
         let ends = call.now_ns();
@@ -178,10 +181,11 @@ impl Client {
         let away = |now: u64| begins.saturating_sub(began) + now.saturating_sub(ends);
         let after: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
         let after = after.filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
-        let subject = if change == Change::Create { call.subject(true) } else { subject };
+        let subject = files.as_ref().map_or_else(|| call.subject(true), |files| Some(files.subject.clone()));
         let noted = match (after, subject) {
             (Some(after), Some(subject)) => {
                 let names = Names { change, ..call.names().clone() };
+                let replaced = files.as_ref().and_then(|files| files.replaced.clone());
                 let made = Made { names, subject, replaced, before, after };
                 self.note_names(&dirs, &made).unwrap_or(None)
             }
@@ -190,8 +194,10 @@ impl Client {
         if noted.is_none() {
             dirs.distrust();
         }
-        // If the memory fails nothing is trusted anyway.
-        let _ = self.follow(change, &known, noted, || call.subject(true));
+        if let Some(files) = &files {
+            // If the memory fails nothing is trusted anyway.
+            let _ = self.follow(change, &files.known, noted, || call.subject(true));
+        }
         Ok(Written::Done(()))
     }
 
@@ -228,48 +234,24 @@ impl Client {
         looks
     }
 
-    /// Locks what has a slot of the files whose names are to change: the one that gets another name or loses one, and the one that is replaced. Answers which change it is, a removal of a last name or of another. None if such a
-    /// change is not logged: only trusted files get other names, their contents durable before, and only of those it is known that their other names are durable, or in the log.
-    fn known<'s, C: NameCall>(
-        &'s self,
-        dirs: &Dirs<'_>,
-        call: &C,
-        (subject, replaced): (&Subject, Option<&Subject>),
-    ) -> Option<(Change, [Option<Known<'s>>; 2])> {
-        if [Some(subject), replaced].into_iter().flatten().any(|file| file.look.kind != FileKind::File) {
+    /// Locks what has a slot of the files whose names are to change: the one that gets another name or loses one, and the one that is replaced; and makes durable what has to be before that. None if such a change is not logged: only
+    /// trusted files get other names, their contents durable before.
+    fn lock_files<'s, C: NameCall>(&'s self, dirs: &Dirs<'_>, call: &C, subject: Subject) -> Option<Files<'s>> {
+        let change = call.names().change;
+        let renames = matches!(change, Change::Rename | Change::Arrive);
+        let replaced = if renames { call.replaced().ok()? } else { None };
+        if [Some(&subject), replaced.as_ref()].into_iter().flatten().any(|file| file.look.kind != FileKind::File) {
             return None;
         }
-        let first = self.lock_known(dirs.me, subject, Slot::lock)?;
-        // Whoever else links or removes it, and is seen, waits.
-        let now = call.subject(false)?;
-        let second = replaced.map(|replaced| self.lock_known(dirs.me, replaced, Slot::try_lock));
-        let change = match call.names().change {
-            Change::Remove if now.links > 1 => Change::Unlink,
-            change => change,
-        };
-        let whole = |file: &Known<'_>| Some(file.slot.is_trusted().ok()? && file.slot.expected().ok()? == now.look);
-        let carried = match (change, &first) {
-            (Change::Remove, _) => true,
-            (Change::Unlink, Some(file)) => whole(file)? && call.hold() && self.in_order(&file.slot, dirs).is_ok(),
-            (_, Some(file)) => whole(file)? && self.acknowledge(&file.slot, file.incarnation).is_ok(),
-            (_, None) => false,
-        };
-        let second = second.unwrap_or(Some(None))?;
-        let (gone, known) = match change {
-            Change::Remove => (Some(&now), &first),
-            Change::Unlink => (None, &None),
-            _ => (replaced, &second),
-        };
-        // One that lost another name past the log may be there again under that one.
-        if let (Some(gone), Some(known)) = (gone, known) {
-            let whole = known.slot.is_trusted().ok()? && known.slot.expected().ok()? == gone.look;
-            if known.slot.is_live().ok()? && !whole {
-                return None;
-            }
-            self.in_order(&known.slot, dirs).ok()?;
+        let first = self.lock_known(dirs.me, &subject, Slot::lock)?;
+        let second = replaced.as_ref().map_or(Some(None), |file| self.lock_known(dirs.me, file, Slot::try_lock))?;
+        if change != Change::Remove {
+            let file = first.as_ref().filter(|file| file.slot.is_trusted().unwrap_or(false))?;
+            self.acknowledge(&file.slot, file.incarnation).ok()?;
         }
-        let last = gone.is_none_or(|gone| gone.links == 1);
-        (last && carried && now.look.same(&subject.look)).then_some((change, [first, second]))
+        let known = [first, second];
+        known.iter().flatten().try_for_each(|file| self.in_order(&file.slot, dirs)).ok()?;
+        Some(Files { subject, replaced, known })
     }
 
     /// The newest record of a file's names is durable, or in one of these directories: it is durable before the next one.
@@ -411,6 +393,60 @@ impl Client {
             None => None,
         };
         Ok(change())
+    }
+}
+
+/// Files whose names change, locked: whoever else gives or takes them names, and is seen, waits.
+struct Files<'s> {
+    /// The one that gets another name or loses one.
+    subject: Subject,
+    /// The one in whose place it comes.
+    replaced: Option<Subject>,
+    known: [Option<Known<'s>>; 2],
+}
+
+impl Files<'_> {
+    /// Looks at them, now that they are locked. Answers which change it is, a removal of a last name or of another. None if they are other files by now, or the change is not logged: only of a trusted file it is known that its other names are
+    /// durable, or in the log.
+    fn look<C: NameCall>(self, call: &C) -> Option<(Change, Self)> {
+        let subject = call.subject(false)?;
+        let replaced = self.replaced.as_ref().map_or(Ok(None), |_| call.replaced()).ok()?;
+        let same = |one: &Subject, other: &Subject| one.look.same(&other.look);
+        let still = match (&self.replaced, &replaced) {
+            (Some(before), Some(now)) => same(before, now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        if !still || !same(&self.subject, &subject) {
+            return None;
+        }
+        let files = Self { subject, replaced, ..self };
+        let change = match call.names().change {
+            Change::Remove if files.subject.links > 1 => Change::Unlink,
+            change => change,
+        };
+        let [first, second] = &files.known;
+        let whole = |known: &Known<'_>, file: &Subject| {
+            Some(known.slot.is_trusted().ok()? && known.slot.expected().ok()? == file.look)
+        };
+        let carried = match (change, first) {
+            (Change::Remove, _) => true,
+            (_, Some(known)) => whole(known, &files.subject)? && (change != Change::Unlink || call.hold()),
+            (_, None) => false,
+        };
+        let (gone, known) = match change {
+            Change::Remove => (Some(&files.subject), first),
+            Change::Unlink => (None, &None),
+            _ => (files.replaced.as_ref(), second),
+        };
+        // One that lost another name past the log may be there again under that one.
+        if let (Some(gone), Some(known)) = (gone, known)
+            && known.slot.is_live().ok()?
+            && !whole(known, gone)?
+        {
+            return None;
+        }
+        let last = gone.is_none_or(|gone| gone.links == 1);
+        (last && carried).then_some((change, files))
     }
 }
 

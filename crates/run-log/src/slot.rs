@@ -5,7 +5,7 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, checked_word, slot, word_value};
+use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, SEQUENCES, checked_word, slot, word_value};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Identity, Look};
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +31,15 @@ pub(crate) struct Slot<'l> {
     pub(crate) index: u32,
     /// Where it lies in the pool.
     pub(crate) at: u64,
+}
+
+/// How far recovery is with a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// Records behind this sequence are to be brought in.
+    pub(crate) behind: u64,
+    /// Nothing was changed yet: another directory could not be reached.
+    pub(crate) waits: bool,
 }
 
 /// What a write is to do.
@@ -189,16 +198,18 @@ impl<'l> Slot<'l> {
         Ok(())
     }
 
-    /// Behind which sequence recovery has begun to bring records into a directory.
-    pub(crate) fn names_begun(&self, incarnation: u64) -> Result<Option<u64>> {
+    /// How far recovery is with a directory, if it has looked at it before.
+    pub(crate) fn names_begun(&self, incarnation: u64) -> Result<Option<Begun>> {
         let named = [self.index.into(), incarnation];
         let word = self.load(slot::RECOVERING)?;
-        Ok(word_value(self.log.seal, &named, word).and_then(|value| value.checked_sub(1)))
+        let value = word_value(self.log.seal, &named, word).filter(|value| *value > 0);
+        Ok(value.map(|value| Begun { behind: value % SEQUENCES - 1, waits: value >= SEQUENCES }))
     }
 
-    /// Recovery begins to bring records behind a sequence into a directory; durable.
-    pub(crate) fn begin_names(&self, incarnation: u64, behind: u64) -> Result<()> {
-        let word = checked_word(self.log.seal, &[self.index.into(), incarnation], behind + 1);
+    /// Recovery begins to bring records into a directory, or knows which and waits; durable.
+    pub(crate) fn begin_names(&self, incarnation: u64, begun: Begun) -> Result<()> {
+        let value = begun.behind + 1 + if begun.waits { SEQUENCES } else { 0 };
+        let word = checked_word(self.log.seal, &[self.index.into(), incarnation], value);
         self.log.nvm.fenced_by_others().publish(self.at + slot::RECOVERING, word)?;
         Ok(())
     }

@@ -1,10 +1,8 @@
 //! What descriptors stand for, and mappings.
 
-use crate::raw::behind;
-use crate::raw::{self, system};
+use crate::raw::{self, Behind, system};
 use crate::{seconds, shim};
 use libc::{FILE, c_int, c_long, c_uint, c_void, off_t, size_t};
-use std::sync::OnceLock;
 
 /// close(2)
 #[unsafe(no_mangle)]
@@ -43,21 +41,30 @@ fn new(fd: c_int) -> c_int {
     fd
 }
 
+type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
+type Fclose = unsafe extern "C" fn(*mut FILE) -> c_int;
+
+static FCNTL: Behind = Behind::new(&[c"fcntl64", c"fcntl"]);
+static FCLOSE: Behind = Behind::new(&[c"fclose"]);
+
+/// The library is loaded.
+pub(crate) fn begin() {
+    FCNTL.address();
+    FCLOSE.address();
+}
+
 /// fcntl(2). What the program has not handed in is looked at by nobody.
 #[unsafe(no_mangle)]
 extern "C" fn fcntl64(fd: c_int, command: c_int, word: c_long) -> c_int {
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
         return new(system!(libc::SYS_fcntl, fd, command, word) as c_int);
     }
-    static FOUND: OnceLock<usize> = OnceLock::new();
-    match behind(&FOUND, &[c"fcntl64", c"fcntl"]) {
+    match FCNTL.address() {
+        0 => system!(libc::SYS_fcntl, fd, command, word) as c_int,
         // SAFETY: libc's function of this name, which takes a third word of this size or none.
-        at if at != 0 => unsafe { std::mem::transmute::<usize, Fcntl>(at)(fd, command, word) },
-        _ => system!(libc::SYS_fcntl, fd, command, word) as c_int,
+        at => unsafe { std::mem::transmute::<usize, Fcntl>(at)(fd, command, word) },
     }
 }
-
-type Fcntl = unsafe extern "C" fn(c_int, c_int, ...) -> c_int;
 
 /// fcntl(2)
 #[unsafe(no_mangle)]
@@ -68,21 +75,24 @@ extern "C" fn fcntl(fd: c_int, command: c_int, word: c_long) -> c_int {
 /// fclose(3). Its descriptor is closed by libc itself.
 #[unsafe(no_mangle)]
 extern "C" fn fclose(stream: *mut FILE) -> c_int {
-    static FOUND: OnceLock<usize> = OnceLock::new();
-    let found = behind(&FOUND, &[c"fclose"]);
-    if found == 0 {
-        return raw::fail(libc::ENOSYS);
-    }
-    if !stream.is_null() {
-        // SAFETY: the program hands a stream to a function that closes it.
-        let fd = unsafe { libc::fileno(stream) };
-        if fd >= 0 {
-            seconds::close(fd);
-            shim::forget(fd);
+    // SAFETY: the program hands a stream to a function that closes it.
+    let fd = if stream.is_null() { -1 } else { unsafe { libc::fileno(stream) } };
+    let mut error = None;
+    if fd >= 0 {
+        // The program's record locks go with a second description: what libc has kept is written before.
+        // SAFETY: as above.
+        if seconds::has(fd) && unsafe { libc::fflush(stream) } != 0 {
+            error = Some(raw::errno());
         }
+        seconds::close(fd);
+        shim::forget(fd);
     }
-    // SAFETY: libc's function of this name; the stream is the program's.
-    unsafe { std::mem::transmute::<usize, unsafe extern "C" fn(*mut FILE) -> c_int>(found)(stream) }
+    let closed = match FCLOSE.address() {
+        0 => return raw::fail(libc::ENOSYS),
+        // SAFETY: libc's function of this name; the stream is the program's.
+        at => unsafe { std::mem::transmute::<usize, Fclose>(at)(stream) },
+    };
+    error.map_or(closed, raw::fail)
 }
 
 /// dup2(2)

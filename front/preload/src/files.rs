@@ -1,7 +1,7 @@
 //! Opening and truncating by name.
 
 use crate::descriptors::opened;
-use crate::raw::{self, system};
+use crate::raw::{self, Behind, system};
 use crate::shim;
 use libc::{
     AT_FDCWD, FILE, O_ACCMODE, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, c_char, c_int, mode_t, off_t,
@@ -9,7 +9,6 @@ use libc::{
 use ondol_run_log::{FileKind, Look};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
 
 fn kernel_open(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     system!(libc::SYS_openat, dir, path, flags, mode) as c_int
@@ -145,13 +144,12 @@ extern "C" fn truncate(path: *const c_char, len: off_t) -> c_int {
 
 type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 
-/// libc's own `fopen`: streams are libc's.
+/// libc's own: streams are libc's. musl has one name only.
+static FOPEN: Behind = Behind::new(&[c"fopen64", c"fopen"]);
+
 fn libcs_fopen() -> Option<Fopen> {
-    static FOUND: OnceLock<usize> = OnceLock::new();
-    // musl has one name only.
-    let found = raw::behind(&FOUND, &[c"fopen64", c"fopen"]);
     // SAFETY: libc's function of this name has this type; 0 is none.
-    unsafe { std::mem::transmute::<usize, Option<Fopen>>(found) }
+    unsafe { std::mem::transmute::<usize, Option<Fopen>>(FOPEN.address()) }
 }
 
 /// fopen(3)

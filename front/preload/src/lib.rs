@@ -28,6 +28,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
+    descriptors::begin();
     seconds::begin();
     shim::begin();
 }

@@ -133,9 +133,33 @@ fn remove_by(dir: c_int, path: *const c_char, real: &dyn Fn() -> c_int) -> c_int
         OneChange::new(&Parent::of(shim, dir, path)?, Change::Remove, real).done(shim)
     };
     logged().unwrap_or_else(|| {
-        let _past = Past { dir, path, named };
+        let (_past, _file) = (Past { dir, path, named }, PastFile::of(dir, path));
         real()
     })
+}
+
+/// Names of a file are changed past the log: whoever writes to it meanwhile must not take that for his own doing, so its next sync is real.
+struct PastFile(Option<(&'static Shim, Slot)>);
+
+impl PastFile {
+    /// What a path leads to, itself and not what it points to.
+    fn of(dir: c_int, path: *const c_char) -> Self {
+        let slot = || {
+            let (shim, _inside) = shim::enter().filter(|(shim, _)| shim.client.given() != 0)?;
+            let look = Look::name(directory(dir)?, text(path)?).ok().filter(|look| shim.is_on(look))?;
+            Some((shim, shim.client.find(&look).ok().flatten()?))
+        };
+        Self(slot())
+    }
+}
+
+impl Drop for PastFile {
+    fn drop(&mut self) {
+        if let Some((shim, slot)) = self.0 {
+            // If the memory fails nothing is trusted anyway.
+            let _ = shim.client.unseen(slot);
+        }
+    }
 }
 
 /// A change that takes a file from one name to another.
@@ -156,6 +180,7 @@ impl Moved {
         let synced = Cell::new(false);
         let answer = {
             let _past = (Past::of(self.old.0, self.old.1), Past::of(self.new.0, self.new.1));
+            let _replaced = PastFile::of(self.new.0, self.new.1);
             self.past_both(real, &synced)
         };
         // A program that syncs new files and moves them elsewhere will do so again.

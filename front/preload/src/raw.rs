@@ -3,7 +3,7 @@
 use libc::{c_int, c_long, iovec};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Makes a system call with arguments that the program has given for the very same call.
 macro_rules! system {
@@ -90,9 +90,29 @@ pub(crate) fn copy(parts: &[iovec], len: usize) -> Vec<u8> {
     bytes
 }
 
-/// libc's own function of the first of these names that is there, behind this library's; 0 if there is none.
-pub(crate) fn behind(found: &OnceLock<usize>, names: &[&CStr]) -> usize {
-    // SAFETY: asks for a name behind this library.
-    let address = |name: &&CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance();
-    *found.get_or_init(|| names.iter().map(address).find(|at| *at != 0).unwrap_or(0))
+/// A function of libc's that has a namesake here.
+pub(crate) struct Behind {
+    /// Under which names: the first that is there.
+    names: &'static [&'static CStr],
+    at: AtomicUsize,
+}
+
+impl Behind {
+    pub(crate) const fn new(names: &'static [&'static CStr]) -> Self {
+        Self { names, at: AtomicUsize::new(0) }
+    }
+
+    /// Its address; 0 if there is none. Looked up when the library is loaded, since a signal handler or a child may call the namesake.
+    pub(crate) fn address(&self) -> usize {
+        match self.at.load(Relaxed) {
+            0 => {
+                // SAFETY: asks for a name behind this library.
+                let find = |name: &&CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance();
+                let at = self.names.iter().map(find).find(|at| *at != 0).unwrap_or(0);
+                self.at.store(at, Relaxed);
+                at
+            }
+            at => at,
+        }
+    }
 }

@@ -149,6 +149,12 @@ fn forget_synced(fd: c_int) {
     }
 }
 
+/// There may be a second description.
+pub(crate) fn has(fd: c_int) -> bool {
+    let known = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd));
+    known.is_some_and(|place| place.load(Relaxed) != UNKNOWN)
+}
+
 /// A descriptor is a new one, opened with these flags.
 pub(crate) fn opened(fd: c_int, flags: c_int) {
     forget(fd);
@@ -161,9 +167,7 @@ pub(crate) fn opened(fd: c_int, flags: c_int) {
 pub(crate) fn forget(fd: c_int) {
     forget_synced(fd);
     // Most have none, and whose process this is takes a call.
-    let has = |place: &AtomicU32| place.load(Relaxed) != UNKNOWN;
-    let known = usize::try_from(fd).ok().and_then(|fd| SECONDS.get(fd)).is_some_and(has);
-    if let Some(place) = known.then(|| place(fd, std::process::id())).flatten() {
+    if let Some(place) = has(fd).then(|| place(fd, std::process::id())).flatten() {
         place.store(UNKNOWN, Relaxed);
     }
 }

@@ -9,6 +9,7 @@ use crate::recover::kept::Kept;
 use crate::recover::place::{For, Place};
 use crate::recover::together::{Bringing, Target};
 use crate::recover::{FoundDir, FoundFile, Outcome};
+use crate::slot::Begun;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -47,8 +48,8 @@ pub(super) fn plan(log: &Log, elsewhere: &mut Elsewhere, dir: &FoundDir, same_bo
         Ok(now) => now,
         Err(e) => return Ok(Plan::Unreachable(format!("{}: {e}", path.display()))),
     };
-    if let Some(behind) = log.slot(dir.slot).names_begun(dir.incarnation)? {
-        return Ok(Plan::Names { dir: file, path, behind, begun: true });
+    if let Some(Begun { behind, waits }) = log.slot(dir.slot).names_begun(dir.incarnation)? {
+        return Ok(Plan::Names { dir: file, path, behind, begun: !waits });
     }
     // Where the page cache outlived the programs it has all changes, of others, too.
     let newest = dir.records.last().map_or(0, |record| record.ctime);
@@ -101,9 +102,10 @@ pub(super) fn bring(
         told: Vec::new(),
     };
     // All of them before the first change: what the disk has of one is not told any more when another one was changed; nor when somebody changes it while it waits for the others.
+    let waits = why.is_some();
     for (dir, plan) in &group {
         if let Plan::Names { behind, begun: false, .. } = plan {
-            log.slot(dir.slot).begin_names(dir.incarnation, *behind)?;
+            log.slot(dir.slot).begin_names(dir.incarnation, Begun { behind: *behind, waits })?;
         }
     }
     let done = match why {

@@ -1,5 +1,6 @@
 //! Bringing names into directories together: each file that is to have a name has it before another one is taken from it.
 
+use crate::format::HORIZON_NS;
 use crate::handle::Handle;
 use crate::look::{FileKind, Identity, Subject};
 use crate::name_record::{Change, NameRecord};
@@ -125,10 +126,15 @@ impl Work<'_> {
         Ok(false)
     }
 
-    /// The name may be taken from what it stands for: that has the name that it is to have, and another one, unless a record says that it lost its last.
+    /// The name may be taken from what it stands for: that has the name that it is to have, and another one, unless a record says that it lost its last and nobody has written to it since.
     fn may_lose(&self, name: &Name<'_>, old: &Handle) -> io::Result<bool> {
-        let links = || Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?).map(|subject| subject.links);
-        Ok(self.placed(old)? && (self.dead.contains(&*old.bytes) || links()? > 1))
+        if !self.placed(old)? {
+            return Ok(false);
+        }
+        let now = Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?)?;
+        let newest = name.target.found.records.last().map_or(0, |record| record.ctime);
+        let since = now.look.mtime > newest.saturating_add(HORIZON_NS);
+        Ok(now.links > 1 || self.dead.contains(&*old.bytes) && !since)
     }
 
     /// Gives files the names that they are to have, and takes those away that are to be gone. A file that cannot have its name, because another one would be lost, keeps the one that recovery has given it. Answers how many in each directory, and these.
@@ -147,9 +153,14 @@ impl Work<'_> {
         }
         for name in self.names.iter().filter(|name| name.touched.now.is_none()) {
             let Some(before) = name.touched.before.as_ref() else { continue };
-            if name.now()?.as_ref() == Some(before) && self.may_lose(name, before)? {
+            if name.now()?.as_ref() != Some(before) {
+                continue;
+            }
+            if self.may_lose(name, before)? {
                 name.target.unlink(&name.name)?;
                 count(name);
+            } else {
+                kept.push((name.path(), Outcome::Changed(1)));
             }
         }
         Ok((changed, kept))

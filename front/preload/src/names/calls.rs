@@ -1,6 +1,6 @@
 //! The calls that change names.
 
-use crate::names::{Moved, Past, remove_by};
+use crate::names::{Moved, Past, PastFile, remove_by};
 use crate::raw::{self, system};
 use libc::{AT_FDCWD, c_char, c_int, c_uint, dev_t, mode_t};
 use ondol_run_log::Change;
@@ -46,6 +46,7 @@ extern "C" fn renameat2(
         return Moved { change: Change::Rename, old: (old_dir, old), new: (new_dir, new) }.by(&real);
     }
     let _past = (Past::of(old_dir, old), Past::of(new_dir, new));
+    let _files = (PastFile::of(old_dir, old), PastFile::of(new_dir, new));
     real()
 }
 

@@ -1,252 +1,18 @@
-//! Names brought into a real directory, and recoveries that were cut.
+//! Names brought into real directories, and recoveries that were cut.
 
-use crate::name_record::{Change, Names};
+mod rig;
+
+use crate::name_record::Change;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::names::{self, Plan};
 use crate::recover::{Found, Outcome};
-use crate::{Call, Client, FileKind, Handle, Identity, Log, LogOptions, Look, NameCall, Place, Side, Subject, Written};
-use ondol_medium::{Nvm, Pool, PoolSpec};
-use std::cell::Cell;
+use crate::slot::Begun;
+use crate::{Look, Subject, Written};
+use rig::{HOUR, Lost};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-
-/// An hour, nanoseconds.
-const HOUR: i64 = 3_600_000_000_000;
-
-/// A device that the directory is not on: the page cache is another one.
-const DEV: u64 = 1;
-
-/// A directory that the kernel has not kept what the log has of, and one in it, `sub`: their ctimes are long before the log's.
-struct Lost<'d> {
-    dir: &'d Path,
-    client: Client,
-    clocks: [Cell<u64>; 2],
-}
-
-struct OneChange<'l> {
-    lost: &'l Lost<'l>,
-    names: Names,
-    there: usize,
-    left: Option<usize>,
-    subject: Subject,
-    replaced: Option<Subject>,
-}
-
-struct OneCall {
-    look: Look,
-    identity: Option<Identity>,
-    bytes: &'static [u8],
-    size: Cell<u64>,
-}
-
-/// Which directory a path is in, and the name.
-fn split(path: &str) -> (usize, &str) {
-    path.strip_prefix("sub/").map_or((0, path), |name| (1, name))
-}
-
-impl NameCall for OneChange<'_> {
-    type Fail = ();
-
-    fn now_ns(&self) -> u64 {
-        0
-    }
-
-    fn names(&self) -> &Names {
-        &self.names
-    }
-
-    fn look(&self, side: Side) -> Result<Look, ()> {
-        Ok(self.lost.look(if side == Side::Left { self.left.unwrap() } else { self.there }))
-    }
-
-    fn subject(&self, done: bool) -> Option<Subject> {
-        let ctime = self.subject.look.ctime + u64::from(done);
-        Some(Subject { look: Look { ctime, ..self.subject.look }, ..self.subject.clone() })
-    }
-
-    fn hold(&self) -> bool {
-        true
-    }
-
-    fn replaced(&self) -> Result<Option<Subject>, ()> {
-        Ok(self.replaced.clone())
-    }
-
-    fn run(&self) -> Result<(), ()> {
-        for dir in [self.there].into_iter().chain(self.left) {
-            let clock = &self.lost.clocks[dir];
-            clock.set(clock.get() + 1);
-        }
-        Ok(())
-    }
-}
-
-impl Call for OneCall {
-    type Fail = ();
-
-    fn look(&self) -> Result<Look, ()> {
-        Ok(Look { size: self.size.get(), ..self.look })
-    }
-
-    fn now_ns(&self) -> u64 {
-        0
-    }
-
-    fn settle(&self) -> bool {
-        true
-    }
-
-    fn sync(&self) -> Result<(), ()> {
-        Ok(())
-    }
-
-    fn identity(&self) -> Option<Identity> {
-        self.identity.clone()
-    }
-
-    fn write(&self) -> Result<usize, ()> {
-        self.size.set(self.size.get() + self.bytes.len() as u64);
-        Ok(self.bytes.len())
-    }
-
-    fn place(&self) -> Option<Place> {
-        Some(Place::Append)
-    }
-
-    fn cursor(&self) -> Option<u64> {
-        None
-    }
-
-    fn moved(&self, _end: u64) -> bool {
-        true
-    }
-
-    fn len(&self) -> u64 {
-        self.bytes.len() as u64
-    }
-
-    fn bytes(&self, len: usize, show: &mut dyn FnMut(&[&[u8]])) {
-        show(&[&self.bytes[..len]]);
-    }
-}
-
-impl<'d> Lost<'d> {
-    fn new(dir: &'d Path) -> Self {
-        Self::with(dir, HOUR)
-    }
-
-    /// With times in `sub` that lie so far from now: nanoseconds.
-    fn with(dir: &'d Path, sub: i64) -> Self {
-        let pool = Nvm::volatile(2 << 20).unwrap();
-        let mut pool = Pool::create(pool, &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
-        let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
-        let clock = |from_now: i64| Cell::new(crate::client::wall_ns().saturating_add_signed(from_now));
-        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: [clock(HOUR), clock(sub)] };
-        fs::create_dir(dir.join("sub")).unwrap();
-        for (which, path) in [dir.to_owned(), dir.join("sub")].into_iter().enumerate() {
-            let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
-            let call = OneCall { look: lost.look(which), identity, bytes: b"", size: Cell::new(0) };
-            let slot = lost.client.slot(&lost.look(which)).unwrap().unwrap();
-            assert_eq!(lost.client.sync(slot, &call), Ok(false));
-        }
-        lost
-    }
-
-    fn look(&self, dir: usize) -> Look {
-        let (now, kind) = (self.clocks[dir].get(), FileKind::Directory);
-        Look { dev: DEV, ino: 2 + dir as u64, birth: 1, ctime: now, mtime: now, size: 0, kind }
-    }
-
-    fn slot(&self, dir: usize) -> (u32, u64) {
-        self.client.trusted(&self.look(dir)).unwrap().unwrap()
-    }
-
-    fn change(&self, change: Change, old: &str, name: &str, subject: &Subject, replaced: Option<Subject>) {
-        let ((there, name), (from, old)) = (split(name), split(old));
-        let left = (change == Change::Rename && from != there).then_some(from);
-        let change = if left.is_some() { Change::Arrive } else { change };
-        let names = Names { change, name: name.into(), old: old.into() };
-        let call = OneChange { lost: self, names, there, left, subject: subject.clone(), replaced };
-        let done = self.client.change_names(self.slot(there), left.map(|left| self.slot(left)), &call);
-        assert_eq!(done, Ok(Written::Done(())), "{name}");
-    }
-
-    /// A file that the kernel has not kept, with these bytes.
-    fn born(&self, name: &str, ino: u64, bytes: &'static [u8]) -> Subject {
-        let now = crate::client::wall_ns();
-        let look = Look { dev: DEV, ino, birth: ino, ctime: now, mtime: now, size: 0, kind: FileKind::File };
-        let (handle, owner) = (Handle { kind: 1, bytes: vec![ino as u8; 8] }, fs::metadata(self.dir).unwrap());
-        let subject = Subject { look, handle, links: 1, mode: 0o100_604, uid: owner.uid(), gid: owner.gid() };
-        self.change(Change::Create, "", name, &subject, None);
-        // Its ctime is one later when it is looked at the second time.
-        let look = Look { ctime: now + 1, ..look };
-        let call = OneCall { look, identity: None, bytes, size: Cell::new(0) };
-        let slot = self.client.slot(&look).unwrap().unwrap();
-        if !bytes.is_empty() {
-            assert_eq!(self.client.write(slot, &call), Ok(Written::Done(bytes.len())));
-        }
-        Subject { look: call.look().unwrap(), ..subject }
-    }
-
-    /// A file that is there, and trusted: nothing was written to it.
-    fn trust(&self, name: &str) -> Subject {
-        let path = self.dir.join(name);
-        let file = Subject { look: Look { dev: DEV, ..self.real(name).look }, ..self.real(name) };
-        let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
-        let call = OneCall { look: file.look, identity, bytes: b"", size: Cell::new(file.look.size) };
-        let slot = self.client.slot(&file.look).unwrap().unwrap();
-        assert_eq!(self.client.sync(slot, &call), Ok(false));
-        file
-    }
-
-    /// What is there on the disk.
-    fn real(&self, name: &str) -> Subject {
-        let dir = File::open(self.dir).unwrap();
-        Subject::at(dir.as_fd(), &std::ffi::CString::new(name).unwrap()).unwrap()
-    }
-
-    /// Recovery, of the log as it is now, which stays so.
-    fn recover(&self, begun: bool) -> Vec<Outcome> {
-        self.recover_but(begun, &[])
-    }
-
-    /// As [`Lost::recover`], if one that was cut had retired these directories.
-    fn recover_but(&self, begun: bool, retired: &[usize]) -> Vec<Outcome> {
-        let log = &self.client.log;
-        self.client.persist().unwrap();
-        let copy = Nvm::from_bytes(&log.nvm.to_bytes().unwrap()).unwrap();
-        let log = Log::join(copy).unwrap();
-        if begun {
-            for dir in &crate::found(&log).unwrap().dirs {
-                log.slot(dir.slot).begin_names(dir.incarnation, dir.records[0].sequence - 1).unwrap();
-            }
-        }
-        for dir in &crate::found(&log).unwrap().dirs {
-            if retired.iter().any(|retired| self.slot(*retired).0 == dir.slot) {
-                log.retire_dir(dir).unwrap();
-            }
-        }
-        let recovered = crate::recover(&log).unwrap();
-        assert!(recovered.is_complete() && crate::found(&log).unwrap().is_empty(), "{recovered:?}");
-        recovered.files.into_iter().map(|(_, outcome)| outcome).collect()
-    }
-
-    fn contents(&self) -> BTreeMap<String, Vec<u8>> {
-        let mut contents = BTreeMap::new();
-        for (dir, before) in [(self.dir.to_owned(), ""), (self.dir.join("sub"), "sub/")] {
-            for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap()) {
-                let name = entry.file_name().into_string().unwrap();
-                if name != "sub" {
-                    contents.insert(format!("{before}{name}"), fs::read(entry.path()).unwrap());
-                }
-            }
-        }
-        contents
-    }
-}
 
 /// Saved over an old file, removed, made and removed, linked twice.
 fn changed(dir: &Path) -> (Lost<'_>, BTreeMap<String, Vec<u8>>) {
@@ -442,6 +208,12 @@ fn directories_that_share_files_wait_for_each_other() {
     assert_eq!(groups.len(), 1);
     let mut elsewhere = Elsewhere::new([].into_iter());
     let (told, done) = names::bring(log, &mut elsewhere, groups.remove(0), &mut files).unwrap();
+    let begun = |which: usize| {
+        let (index, incarnation) = lost.slot(which);
+        log.slot(index).names_begun(incarnation).unwrap()
+    };
+    // Its place is known whatever becomes of its ctime; nothing was changed.
+    assert!(begun(0).is_some_and(|begun| begun.waits) && begun(1).is_none());
     // Two directories, and the three files that were made and are there.
     assert_eq!((told.len(), files.len(), done.len()), (5, 0, 0), "{told:?}");
     assert!(told.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unreachable(why) if why == "away")));
@@ -481,4 +253,47 @@ fn a_file_that_was_removed_since_is_not_moved() {
     fs::remove_file(dir.path().join("one")).unwrap();
     assert!(lost.recover(false).contains(&Outcome::Gone));
     assert_eq!(lost.contents(), BTreeMap::from([("sub/two".to_owned(), b"two".to_vec())]));
+}
+
+/// While a directory waits for another one somebody writes to a file that was removed, and makes one of a name that is to be made: both are his.
+#[test]
+fn what_is_done_to_a_directory_that_waits_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["gone", "gone-too"] {
+        fs::write(dir.path().join(name), name).unwrap();
+    }
+    let lost = Lost::new(dir.path());
+    for name in ["gone", "gone-too"] {
+        lost.change(Change::Remove, "", name, &lost.real(name), None);
+    }
+    let void = lost.born("void", 91, b"");
+    lost.change(Change::Link, "", "void-2", &void, None);
+    let log = &lost.client.log;
+    for dir in &crate::found(log).unwrap().dirs {
+        let begun = Begun { behind: dir.records[0].sequence - 1, waits: true };
+        log.slot(dir.slot).begin_names(dir.incarnation, begun).unwrap();
+    }
+    let file = File::options().append(true).open(dir.path().join("gone")).unwrap();
+    // After all that is logged.
+    let later = std::time::Duration::from_nanos(2 * HOUR as u64);
+    file.set_modified(file.metadata().unwrap().modified().unwrap() + later).unwrap();
+    fs::write(dir.path().join("void"), "theirs").unwrap();
+    let told = lost.recover(false);
+    assert!(told.contains(&Outcome::Changed(1)), "{told:?}");
+    let after = [("gone", "gone"), ("void", "theirs"), ("void-2", "")];
+    let after = after.map(|(name, bytes)| (name.to_owned(), bytes.as_bytes().to_vec()));
+    assert_eq!(lost.contents(), BTreeMap::from(after));
+}
+
+/// A file gets another name while the one that comes in its place waits for a lock: it is not taken for gone, and keeps what is logged of it.
+#[test]
+fn a_file_that_is_linked_meanwhile_is_not_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("new"), "new").unwrap();
+    let lost = Lost::new(dir.path());
+    let (old, new) = (lost.born("old", 92, b"logged"), lost.trust("new"));
+    let done = lost.changed(Change::Rename, ("new", "old"), &new, Some(old.clone()), true);
+    assert_eq!(done, Ok(Written::Stale));
+    let live = crate::found(&lost.client.log).unwrap().files;
+    assert!(live.iter().any(|file| file.identity.as_ref().is_some_and(|known| known.handle == old.handle)));
 }
