@@ -40,6 +40,21 @@ fn every_way_to_write_durably_ends_in_the_pool() {
     assert_eq!(place.live(), 0);
 }
 
+/// What is known of a descriptor's number is not taken for another file's, whatever was not seen.
+#[test]
+fn a_number_that_is_used_again_is_another_file() {
+    let Some(place) = Place::new() else { return };
+    for way in ["reused 0", "reused 1", "reused 2"] {
+        let mut steps = Steps::new(&place, &way.replace(' ', "-"));
+        steps.all(&["osync"]);
+        end_on_the_disk(&mut steps, &["write 2000", "write 1000"]);
+        end_in_the_pool(&place, &mut steps, &["write 100"], 100);
+        steps.all(&[way]);
+        end_in_the_pool(&place, &mut steps, &["write 200"], 200);
+        steps.end();
+    }
+}
+
 /// Under `ondol run` and without it: the same answers, and the same bytes in the file.
 #[test]
 fn offsets_and_ends_are_the_kernels() {

@@ -60,6 +60,18 @@ static long plain(const char *buf, long count) {
     return 0;
 }
 
+/* The file gets the number of another one that was written to, of which one end was not seen: 0 by libc, then dup past it; else past it, then 1 dup, 2 fcntl. */
+static int reused(int way) {
+    char path[600];
+    snprintf(path, sizeof path, "%s.other", name);
+    int other = open(path, O_WRONLY | O_CREAT, 0644);
+    if (write(other, "x", 1) != 1) return -1;
+    if (way ? syscall(SYS_close, other) : fclose(fdopen(other, "w"))) return -1;
+    int again = way == 0 ? (int)syscall(SYS_dup, fd) : way == 1 ? dup(fd) : fcntl(fd, F_DUPFD_CLOEXEC, other);
+    if (again != other || close(fd)) return -1;
+    return fd = again;
+}
+
 static long step(const char *call, long a, long b) {
     char buf[65536];
     memset(buf, (int)b, sizeof buf);
@@ -93,6 +105,7 @@ static long step(const char *call, long a, long b) {
     if (!strcmp(call, "pwrite")) return pwrite(fd, buf, 100, a) == 100 ? 0 : -1;
     if (!strcmp(call, "many")) return many(buf, a, (int)b);
     if (!strcmp(call, "journals")) return journals(buf, a);
+    if (!strcmp(call, "reused")) return reused((int)a);
     if (!strcmp(call, "plain")) return plain(buf, a);
     if (!strcmp(call, "raw")) return syscall(SYS_pwrite64, fd, buf, 100L, a) == 100 ? 0 : -1;
     if (!strcmp(call, "fsync")) return fsync(fd);
