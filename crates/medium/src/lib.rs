@@ -116,6 +116,7 @@ pub use pin::Pinned;
 pub use pool::{
     AREAS_START, Area, AreaKind, HEADERS, Header, POOL_VERSION, Pool, PoolError, PoolReport, PoolSpec, inspect,
 };
+pub use shared::SharedWord;
 pub use snapshot::{Parter, Snapshot, Source};
 pub use stats::NvmStats;
 pub use windows::{ClosedWindows, Windows, WindowsSpec, WindowsStats, most_mappings};

@@ -3,7 +3,20 @@
 
 use crate::nvm::exchange;
 use crate::{Nvm, Result};
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// A word that processes share, to be read often.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedWord<'a>(&'a AtomicU64);
+
+impl SharedWord<'_> {
+    /// As it is now; counted as no read of the medium, as by [`Nvm::shared_u64`].
+    #[inline]
+    pub fn get(self) -> u64 {
+        u64::from_le(self.0.load(Acquire))
+    }
+}
 
 impl Nvm {
     /// Stores `bytes` at any `offset`.
@@ -19,7 +32,15 @@ impl Nvm {
     /// # Errors
     /// As for [`Nvm::load_u64`].
     pub fn shared_u64(&self, offset: u64) -> Result<u64> {
-        Ok(u64::from_le(self.word("read", offset)?.load(Acquire)))
+        Ok(self.shared_word(offset)?.get())
+    }
+
+    /// Such a word, checked once and read many times.
+    ///
+    /// # Errors
+    /// As for [`Nvm::load_u64`].
+    pub fn shared_word(&self, offset: u64) -> Result<SharedWord<'_>> {
+        self.word("read", offset).map(SharedWord)
     }
 
     /// Stores a word in one step; who sees it sees what this thread has stored before.

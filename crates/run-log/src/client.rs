@@ -9,6 +9,7 @@ use crate::look::{FileKind, Look};
 use crate::own::Own;
 use crate::slot::{Enter, Slot};
 use ondol_env::{Env, System};
+use ondol_medium::SharedWord;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zerocopy::FromZeros;
 
@@ -116,6 +117,14 @@ impl Client {
     pub fn given(&self) -> u64 {
         // If the memory fails nothing is trusted anyway.
         self.log.nvm.shared_u64(self.log.shared(shared::GIVEN)).unwrap_or_default()
+    }
+
+    /// [`Client::given`], to be read at each write.
+    ///
+    /// # Errors
+    /// The medium's failure.
+    pub fn given_word(&self) -> Result<SharedWord<'_>> {
+        Ok(self.log.nvm.shared_word(self.log.shared(shared::GIVEN))?)
     }
 
     /// A file without a slot was written to, and has one now: its next sync is real.

@@ -2,7 +2,7 @@
 
 use crate::{raw, seconds};
 use libc::c_int;
-use ondol_medium::{Access, Nvm, NvmOptions};
+use ondol_medium::{Access, Nvm, NvmOptions, SharedWord};
 use ondol_run_log::{Client, FileKind, Log, LogOptions, Look};
 use std::cell::Cell;
 use std::os::unix::ffi::OsStrExt;
@@ -15,6 +15,8 @@ pub(crate) type Slot = (u32, u64);
 
 /// The log and the directories; none where the program was started without, or they cannot be had.
 static SHIM: OnceLock<Shim> = OnceLock::new();
+/// How many slots were given, of that log.
+static GIVEN: OnceLock<SharedWord<'static>> = OnceLock::new();
 
 /// What is known of the first descriptors. A closing that is not seen (libc's own) leaves what it was: a slot is verified before anything is logged to it.
 static HINTS: [AtomicU64; 1024] = [const { AtomicU64::new(UNKNOWN) }; 1024];
@@ -91,6 +93,9 @@ pub(crate) fn begin() {
     if let Some(shim) = open() {
         // The loader calls this once.
         let _ = SHIM.set(shim);
+        if let Some(given) = SHIM.get().and_then(|shim| shim.client.given_word().ok()) {
+            let _ = GIVEN.set(given);
+        }
     }
     drop(inside);
 }
@@ -133,6 +138,43 @@ pub(crate) fn hint(fd: c_int) -> Hint {
 fn note(fd: c_int, hint: u64) {
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| HINTS.get(fd)) {
         place.store(hint, Relaxed);
+    }
+}
+
+/// A write that need not be counted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Uncounted {
+    /// It goes to no file of the directories.
+    Other,
+    /// It goes to a file that had no slot when so many were given; [`written`] comes after it.
+    Later(u32),
+}
+
+/// Whether a write to a descriptor need not be counted, by what the last one has found. Most writes are such: this takes no call and no lock, and a signal handler may come at any time.
+#[inline]
+pub(crate) fn uncounted(fd: c_int) -> Option<Uncounted> {
+    let hint = HINTS.get(usize::try_from(fd).ok()?)?.load(Relaxed);
+    if hint == OTHER {
+        return Some(Uncounted::Other);
+    }
+    let given = GIVEN.get()?.get();
+    (hint == given << 32 | LATER).then_some(Uncounted::Later(given as u32))
+}
+
+/// A write is over that was not counted.
+#[inline]
+pub(crate) fn written(fd: c_int, write: Uncounted) {
+    if let Uncounted::Later(given) = write
+        && GIVEN.get().is_some_and(|now| now.get() as u32 != given)
+    {
+        written_late(fd, given);
+    }
+}
+
+#[cold]
+fn written_late(fd: c_int, given: u32) {
+    if let Some(shim) = SHIM.get() {
+        shim.was_later(fd, given);
     }
 }
 

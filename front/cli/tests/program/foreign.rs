@@ -99,6 +99,9 @@ for umount in "$D/ondol umount" umount.ondol; do
     "$D/ondol" mount --create 64M -o data=journal,commit=1 "$D/small/x.img" "$M"
     echo text > "$M/early"; "$D/ondol" sync "$M"
     dd if=/dev/urandom of="$M/large" bs=64k count=400 || :
+    # Whatever of it has room is written: the next commit finds none for its journal blocks.
+    ! dd if=/dev/zero of="$D/small/rest" bs=4k
+    chmod 600 "$M/early"
     sleep 2
     fails 2 $umount "$M"; says "is unmounted, but $D/small/x.img is not clean"; says "ondol recover $D/small/x.img"
     ! mounted
