@@ -3,9 +3,13 @@
 use crate::nvm::exchange;
 use crate::stats::LINE;
 use crate::{Domain, Nvm, NvmError, Result};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+/// Ranges of lines, of which most batches have few: those take no allocation, which a signal handler may not make.
+type Lines = SmallVec<[Range<u64>; 4]>;
 
 /// Neither `Send` nor `Sync`: write-backs and non-temporal stores are completed by a fence of the thread that began them.
 type OfThisThread = PhantomData<*const ()>;
@@ -18,7 +22,7 @@ type OfThisThread = PhantomData<*const ()>;
 pub struct Stored<'n> {
     nvm: &'n Nvm,
     /// Numbers of the lines to write back, as ranges.
-    lines: Vec<Range<u64>>,
+    lines: Lines,
     /// Bytes that were copied past the caches.
     copied: u64,
     thread: OfThisThread,
@@ -30,7 +34,7 @@ pub struct Stored<'n> {
 pub struct WrittenBack<'n> {
     nvm: &'n Nvm,
     /// Numbers of the lines that are left to `msync`.
-    lines: Vec<Range<u64>>,
+    lines: Lines,
     bytes: u64,
     thread: OfThisThread,
 }
@@ -49,7 +53,7 @@ pub struct Published<'n> {
 
 impl<'n> Stored<'n> {
     pub(crate) fn new(nvm: &'n Nvm) -> Self {
-        Self { nvm, lines: Vec::new(), copied: 0, thread: PhantomData }
+        Self { nvm, lines: Lines::new(), copied: 0, thread: PhantomData }
     }
 
     /// Stores `bytes` at any `offset`: for a changed part of a line.
@@ -159,7 +163,7 @@ impl<'n> Stored<'n> {
     pub fn write_back(mut self) -> WrittenBack<'n> {
         merge(&mut self.lines);
         let bytes = self.lines.iter().map(|l| (l.end - l.start) * LINE).sum::<u64>() + self.copied;
-        let mut lines = Vec::new();
+        let mut lines = Lines::new();
         match self.nvm.domain() {
             Domain::Msync => lines = self.lines,
             domain if domain.caches_survive() => {}
@@ -180,7 +184,7 @@ impl<'n> Stored<'n> {
 }
 
 /// Sorts ranges and joins those that touch.
-fn merge(lines: &mut Vec<Range<u64>>) {
+fn merge(lines: &mut Lines) {
     lines.sort_unstable_by_key(|range| range.start);
     lines.dedup_by(|next, range| {
         let joins = next.start <= range.end;

@@ -42,6 +42,9 @@ pub trait Call {
     /// The kernel's.
     fn sync(&self) -> std::result::Result<(), Self::Fail>;
 
+    /// What a sync answers where the disk has refused what is in the log of the file: EIO.
+    fn refused(&self) -> Self::Fail;
+
     /// What the file is to be known by; none if it has no handle.
     fn identity(&self) -> Option<Identity>;
 

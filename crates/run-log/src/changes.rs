@@ -99,7 +99,7 @@ impl Client {
         let same = slot.incarnation().is_ok_and(|now| now == incarnation);
         if same && slot.is_live().unwrap_or(true) {
             if held.is_none() {
-                let _ = slot.enter_broken().and_then(|()| slot.leave());
+                let _ = slot.give_up();
             }
             self.sync_for_real(&slot, incarnation, call)?;
         }

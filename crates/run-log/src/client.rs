@@ -1,13 +1,13 @@
 //! A process that writes: which of its calls may end in the log.
 
-use crate::Log;
 use crate::call::{Call, Place, Written};
-use crate::error::Result;
+use crate::error::{Result, RunLogError};
 use crate::format::{RecordHead, shared, slot};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Look};
 use crate::own::Own;
 use crate::slot::{Enter, Slot};
+use crate::{Log, LogOptions};
 use ondol_env::{Env, System};
 use ondol_medium::SharedWord;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,6 +21,8 @@ pub(crate) const LONGEST_LOOK_NS: u64 = 200_000;
 const PROBES: u32 = 16;
 /// A record takes at most this part of a lane.
 const LARGEST: u64 = 8;
+/// Whoever it is has not been asked yet.
+const NOBODY: u64 = 0;
 
 /// The log, as one process uses it.
 #[derive(Debug)]
@@ -56,19 +58,29 @@ impl Client {
         &self.log
     }
 
-    /// `process`, which calls, and its token; a new one after fork(2).
+    /// fork(2) has made this process, and no other thread is in it yet: it is another owner than its parent.
+    pub fn forked(&self) {
+        self.me.store(NOBODY, Relaxed);
+        self.lanes.forget();
+    }
+
+    /// `process`, which calls, and its token.
+    ///
+    /// # Errors
+    /// `Stranger`: a child of vfork(2) or clone(2) has the memory of another process, and one in another PID namespace a number that means something else. The medium's failure.
     pub(crate) fn me(&self, process: u32) -> Result<u64> {
         let before = self.me.load(Relaxed);
         if self.fixed || before >> 32 == u64::from(process) {
             return Ok(before);
         }
+        let foreign = || LogOptions::namespace_here() != self.log.machine().namespace;
+        if before != NOBODY || foreign() {
+            return Err(RunLogError::Stranger { pool: self.log.nvm.name().into() });
+        }
         let me = own(&self.log, process)?;
         match self.me.compare_exchange(before, me, Relaxed, Relaxed) {
-            Ok(_) => {
-                self.lanes.forget();
-                Ok(me)
-            }
-            // Another thread of the child was first: both are the same owner.
+            Ok(_) => Ok(me),
+            // Another thread was first: both are the same owner.
             Err(theirs) => Ok(theirs),
         }
     }
@@ -177,6 +189,10 @@ impl Client {
             if !begins {
                 match slot.enter(incarnation) {
                     Ok(Enter::Stale) => return Ok(Written::Stale),
+                    Ok(Enter::Plain) if call.may_be_durable() && !is_of(&slot, call) => {
+                        let _ = slot.leave();
+                        return Ok(Written::Stale);
+                    }
                     Ok(Enter::Plain) => return self.plain(&slot, incarnation, call),
                     Ok(Enter::Trusted) => {}
                     Err(_) => return call.write().map(Written::Done),
@@ -378,7 +394,16 @@ impl Client {
     /// The kernel's.
     pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
         let slot = self.log.slot(index);
-        let Some(_held) = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten() else {
+        let me = self.me(call.process());
+        let held = me.as_ref().ok().and_then(|me| match slot.is_broken() {
+            Ok(true) => slot.try_lock(*me).ok()?,
+            _ => slot.lock(*me).ok()?,
+        });
+        let Some(_held) = held else {
+            if me.is_ok() {
+                // Nobody is to wait for it again.
+                let _ = slot.give_up();
+            }
             return self.sync_and_retire(&slot, incarnation, call).map(|()| false);
         };
         if self.logged_all(&slot, incarnation, call) {
@@ -425,6 +450,9 @@ impl Client {
         // A write has its ctime before its bytes: one that is under way now would change the file without another ctime.
         let settled = call.settle();
         call.sync()?;
+        if slot.has_failed().unwrap_or(false) {
+            return Err(call.refused());
+        }
         let trusted = || -> Result<bool> {
             // The slot may have gone to another file, which is not the one that was synced.
             let (before, after) = match (before, call.look()) {
@@ -435,7 +463,7 @@ impl Client {
                 return Ok(false);
             }
             slot.retire(incarnation, last?)?;
-            if before != after || !settled {
+            if before != after || !settled || after.set_id {
                 return Ok(false);
             }
             if slot.load(slot::NAMED)? != incarnation {
@@ -465,6 +493,11 @@ impl Client {
         let slot = self.log.slot(index);
         if slot.incarnation()? == incarnation { slot.map() } else { Ok(()) }
     }
+}
+
+/// The slot is that of the file that a call is on: what is known of a descriptor may be of another one, which had its number before.
+pub(crate) fn is_of<C: Call>(slot: &Slot<'_>, call: &C) -> bool {
+    call.look().is_ok_and(|look| slot.key().is_ok_and(|key| key == [look.dev, look.ino, look.birth]))
 }
 
 /// A write that the kernel has done.

@@ -25,7 +25,6 @@ pub struct Drain {
     files: HashMap<(u32, u64), File>,
     /// Removed before they could be opened: they are not looked for again.
     gone: HashSet<(u32, u64)>,
-    failed: HashSet<(u32, u64)>,
     /// Devices whose file system could not be synced as a whole.
     broken: HashSet<u64>,
     /// Files that had live records at the last step.
@@ -64,15 +63,7 @@ impl Drain {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = u64::from(std::process::id()) << 32 | log.token()?;
-        Ok(Self {
-            log,
-            me,
-            files: HashMap::new(),
-            gone: HashSet::new(),
-            failed: HashSet::new(),
-            broken: HashSet::new(),
-            live: 0,
-        })
+        Ok(Self { log, me, files: HashMap::new(), gone: HashSet::new(), broken: HashSet::new(), live: 0 })
     }
 
     /// Syncs every file whose records are a second old, or all if `now`, or if a lane is a quarter full. Does nothing while another process drains.
@@ -109,7 +100,7 @@ impl Drain {
                 self.files.extend(file.map(|file| (key, file)));
             }
             let due = pressed || wall_ns() >= slot.load(slot::SINCE)?.saturating_add(AGE_NS);
-            let due = if due && !self.failed.contains(&key) { self.due(&slot, incarnation)? } else { None };
+            let due = if due && !slot.has_failed()? { self.due(&slot, incarnation)? } else { None };
             match due {
                 Some(due) => by_system.entry((due.dev, due.identity.fsid)).or_default().push(due),
                 None => drained.live += 1,
@@ -196,13 +187,13 @@ impl Drain {
             drained.synced += 1;
             return slot.retire(file.incarnation, file.last);
         };
-        // The kernel has told this descriptor and will not again: a sync that succeeds now would prove nothing. The program's own is real from here.
-        slot.enter_broken()?;
-        slot.leave()?;
-        self.failed.insert((file.slot, file.incarnation));
+        // The kernel has told this descriptor and will not again: a sync that succeeds now, by whomever, would prove nothing.
+        slot.fail()?;
         drained.live += 1;
         let path = file.identity.path.display();
-        drained.failed.push(format!("{path}: cannot be synced: {e}; `ondol recover` has its bytes"));
+        drained.failed.push(format!(
+            "{path}: cannot be synced: {e}; its fsync fails until `ondol recover` has brought its bytes home"
+        ));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Writes that are durable when they return, and what syncs past the log.
 
 use crate::call::{Call, Written};
-use crate::client::Client;
+use crate::client::{Client, is_of};
 use crate::error::Result;
 use crate::format::slot;
 use crate::slot::Slot;
@@ -32,9 +32,8 @@ impl Client {
         incarnation: u64,
         call: &C,
     ) -> std::result::Result<Written<usize>, C::Fail> {
-        let look = call.look()?;
-        let same = slot.key().is_ok_and(|key| key == [look.dev, look.ino, look.birth]);
-        if !same || slot.incarnation().is_ok_and(|now| now != incarnation) {
+        call.look()?;
+        if !is_of(slot, call) || slot.incarnation().is_ok_and(|now| now != incarnation) {
             return Ok(Written::Stale);
         }
         let wrote = call.write()?;
@@ -46,7 +45,7 @@ impl Client {
         Ok(Written::Done(wrote))
     }
 
-    /// What a write past the log has done. If the kernel has promised it, no older record may come back over it.
+    /// What a write past the log has done. If the kernel has promised it, no older record may come back over it; nor may the file be written to for long while records are live, which recovery would take for somebody else's doing.
     pub(crate) fn promised<C: Call>(
         &self,
         slot: &Slot<'_>,
@@ -56,7 +55,7 @@ impl Client {
     ) -> std::result::Result<Written<usize>, C::Fail> {
         let wrote = answer?;
         // Trust may have been taken away with records left: by a mapping, or from somebody that is gone.
-        if wrote > 0 && slot.is_live().unwrap_or(true) && call.durable() {
+        if wrote > 0 && slot.is_live().unwrap_or(true) && (call.durable() || !self.fits(slot, incarnation, 0)) {
             self.sync_and_retire(slot, incarnation, call)?;
         }
         Ok(Written::Done(wrote))
@@ -71,6 +70,9 @@ impl Client {
     ) -> std::result::Result<(), C::Fail> {
         let last = slot.load(slot::LAST);
         call.sync()?;
+        if slot.has_failed().unwrap_or(false) {
+            return Err(call.refused());
+        }
         if let (Ok(last), Ok(look), Ok(key)) = (last, call.look(), slot.key())
             && key == [look.dev, look.ino, look.birth]
         {
@@ -83,8 +85,41 @@ impl Client {
     /// Makes durable what was written to the file, if all of it is in the log: true then. Nothing is synced for real otherwise.
     pub fn sync_logged<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> bool {
         let slot = self.log.slot(index);
+        if !slot.is_trusted().unwrap_or(false) {
+            return false;
+        }
         let Some(_held) = self.me(call.process()).and_then(|me| slot.lock(me)).ok().flatten() else { return false };
         self.logged_all(&slot, incarnation, call)
+    }
+
+    /// A sync by whoever may not wait for locks, and allocates nothing: a signal handler that came while its thread had some. Durable when it returns.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn sync_at_once<C: Call>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+    ) -> std::result::Result<(), C::Fail> {
+        self.sync_and_retire(&self.log.slot(index), incarnation, call)
+    }
+
+    /// A write by such a one, unseen: the file is not trusted any more, and what the write has promised is synced.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn write_at_once<C: Call>(
+        &self,
+        (index, incarnation): (u32, u64),
+        call: &C,
+    ) -> std::result::Result<usize, C::Fail> {
+        // If the memory fails nothing is trusted anyway.
+        let _ = self.map((index, incarnation));
+        let wrote = call.write()?;
+        if wrote > 0 && call.durable() {
+            self.sync_at_once((index, incarnation), call)?;
+        }
+        Ok(wrote)
     }
 
     /// Makes durable what is in the log, of all files. Whoever syncs for real what this log does not see synced (sync(2), msync(2)) does it before: afterwards an

@@ -21,6 +21,20 @@ pub enum RunLogError {
         /// The pool, as the user named it.
         pool: String,
     },
+    /// Something that was written to the pool did not reach its medium.
+    #[error(
+        "{pool} has failed while programs ran with it: end them, and bring its data home with `ondol recover {pool}`"
+    )]
+    Failed {
+        /// The pool, as the user named it.
+        pool: String,
+    },
+    /// The process has the memory of another one that uses the log, or its process numbers mean something else.
+    #[error("this process cannot use {pool}: it shares the memory of another one, or has a PID namespace of its own")]
+    Stranger {
+        /// The pool, as the user named it.
+        pool: String,
+    },
     /// There is too little room for the areas.
     #[error(
         "{pool} has too little free space ({free} bytes) for a log of running programs, which takes {least}: make a larger pool"

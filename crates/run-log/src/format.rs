@@ -38,6 +38,8 @@ pub(crate) mod shared {
     pub(crate) const GIVEN: u64 = 1280;
     /// How often a directory became trusted.
     pub(crate) const NAMES: u64 = 1344;
+    /// The pool has failed: not 0.
+    pub(crate) const STOPPED: u64 = 1408;
 }
 
 /// Places of words in a lane's words.

@@ -2,7 +2,7 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, checked_word, lane};
+use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, checked_word, lane, shared};
 use crate::lock;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -114,7 +114,11 @@ impl Lane<'_> {
             batch.others(self.ring, to)?;
             batch.others(self.ring + from, self.len() - from)?;
         }
-        batch.write_back().fence()?;
+        if let Err(e) = batch.write_back().fence() {
+            // The kernel tells those who have the pool open, and not who opens it later.
+            self.log.nvm.share_u64(self.log.shared(shared::STOPPED), 1)?;
+            return Err(e.into());
+        }
         let mut seen = durable;
         while seen < end {
             match nvm.share_if(self.words + lane::DURABLE, seen, end)? {

@@ -73,8 +73,11 @@ pub(crate) fn is_gone(owner: u64, me: u64) -> bool {
         return true;
     }
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process(owner))).unwrap_or_default();
-    let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());
-    stat.contains(')') && matches!(state, Some('Z' | 'X'))
+    let mut words = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+    let state = words.next().filter(|_| stat.contains(')'));
+    // Field 20: the first thread may have ended alone.
+    let threads = words.nth(16).and_then(|threads| threads.parse::<u32>().ok());
+    matches!(state, Some("Z" | "X")) && threads.is_none_or(|threads| threads <= 1)
 }
 
 #[cfg(test)]

@@ -24,8 +24,11 @@ impl LogOptions {
         let digits: Vec<u8> = text.bytes().filter_map(|b| char::from(b).to_digit(16)).map(|d| d as u8).collect();
         let mut boot = [0; 16];
         boot.iter_mut().zip(digits.chunks_exact(2)).for_each(|(byte, pair)| *byte = pair[0] << 4 | pair[1]);
-        let namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino);
-        Self { boot, namespace }
+        Self { boot, namespace: Self::namespace_here() }
+    }
+
+    pub(crate) fn namespace_here() -> u64 {
+        rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino)
     }
 }
 
@@ -83,14 +86,19 @@ impl Log {
     /// The log in an opened medium with a pool, side by side with other processes. Changes nothing.
     ///
     /// # Errors
-    /// `NoArea`, `Header`, what is wrong with the pool, or the medium's failure.
+    /// `NoArea`, `Failed`, `Header`, what is wrong with the pool, or the medium's failure.
     pub fn join(nvm: Nvm) -> Result<Self> {
         let pool = inspect(&nvm)?.header(nvm.name(), nvm.size())?.clone();
         let places = Places::of(nvm.name(), &pool.areas)?;
         // A copy of a pool need not be on a medium of the same kind; nothing is stored to one that is only looked at.
         let nvm = if nvm.is_read_only() { nvm } else { nvm.with_domain(pool.domain)? };
         match places.read(&nvm)? {
-            Some(header) if !header.resetting => Ok(Self::new(Arc::new(nvm), places, header)),
+            Some(header) if !header.resetting => {
+                if nvm.shared_u64(places.files + shared::STOPPED)? != 0 {
+                    return Err(RunLogError::Failed { pool: nvm.name().into() });
+                }
+                Ok(Self::new(Arc::new(nvm), places, header))
+            }
             _ => Err(RunLogError::NoArea { pool: nvm.name().into() }),
         }
     }

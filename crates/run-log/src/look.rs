@@ -26,6 +26,8 @@ pub struct Look {
     pub size: u64,
     /// What it is.
     pub kind: FileKind,
+    /// A write by whoever may not set them takes its setuid and setgid bits away, which no record tells: it is never as expected.
+    pub set_id: bool,
 }
 
 /// What has slots, and what has none.
@@ -110,6 +112,11 @@ impl Subject {
         let (look, mode) = (Look::from(&seen), seen.stx_mode.into());
         Ok(Self { look, handle, links: seen.stx_nlink, mode, uid: seen.stx_uid, gid: seen.stx_gid })
     }
+
+    /// It is the same file.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.look.same(&other.look) && self.handle == other.handle
+    }
 }
 
 impl Look {
@@ -152,6 +159,7 @@ impl Look {
             mtime: time(seen.stx_mtime),
             size: seen.stx_size,
             kind: FileKind::of(seen.stx_mode),
+            set_id: seen.stx_mode & 0o6000 != 0 && FileKind::of(seen.stx_mode) == FileKind::File,
         }
     }
 

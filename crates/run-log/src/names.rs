@@ -169,7 +169,7 @@ impl Client {
         // Only now: others may have a file's lock, and what is made durable may be much.
         let began = call.now_ns();
         let Some(before) = self.expected_dirs(&dirs, call) else { return Ok(Written::Stale) };
-        let (change, files) = match files.map(|files| files.look(call)) {
+        let (change, files) = match files.map(|files| files.look(self, call)) {
             None => (Change::Create, None),
             Some(Some((change, files))) => (change, Some(files)),
             Some(None) => return stale(),
@@ -181,7 +181,13 @@ impl Client {
         let away = |now: u64| begins.saturating_sub(began) + now.saturating_sub(ends);
         let after: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
         let after = after.filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
-        let subject = files.as_ref().map_or_else(|| call.subject(true), |files| Some(files.subject.clone()));
+        let now = if change == Change::Remove { None } else { call.subject(true) };
+        // A path may lead to another file by now.
+        let is_it = |files: &Files<'_>| now.as_ref().is_some_and(|now| now.is(&files.subject));
+        let subject = match &files {
+            None => now.clone(),
+            Some(files) => Some(files.subject.clone()).filter(|_| change == Change::Remove || is_it(files)),
+        };
         let noted = match (after, subject) {
             (Some(after), Some(subject)) => {
                 let names = Names { change, ..call.names().clone() };
@@ -196,7 +202,7 @@ impl Client {
         }
         if let Some(files) = &files {
             // If the memory fails nothing is trusted anyway.
-            let _ = self.follow(change, &files.known, noted, || call.subject(true));
+            let _ = self.follow(change, &files.known, noted, now);
         }
         Ok(Written::Done(()))
     }
@@ -286,7 +292,7 @@ impl Client {
         change: Change,
         [file, replaced]: &[Option<Known<'_>>; 2],
         noted: Option<Logged>,
-        now: impl FnOnce() -> Option<Subject>,
+        now: Option<Subject>,
     ) -> Result<()> {
         let gone = if change == Change::Remove { file } else { replaced };
         if let (Some(known), Some(logged)) = (gone, noted) {
@@ -294,7 +300,7 @@ impl Client {
         }
         let Some(known) = file.as_ref().filter(|_| change != Change::Remove) else { return Ok(()) };
         let before = known.slot.expected()?;
-        match (now(), noted) {
+        match (now, noted) {
             (Some(Subject { look, .. }), Some(logged)) if look == (Look { ctime: look.ctime, ..before }) => {
                 known.slot.expect(&look)?;
                 logged.is_name_of(&known.slot)
@@ -381,17 +387,16 @@ impl Client {
         slot.free()
     }
 
-    /// Gives a file another name past the log, by `change`: nobody who is seen takes its names away meanwhile, or takes this for part of a change of its own.
+    /// Gives a file another name past the log by `change`, or takes one away: nobody who is seen changes its names meanwhile, or takes this for part of a change of its own. A file that `gets` a name is given a slot
+    /// for that, where names are logged.
     ///
     /// # Errors
     /// The medium's failure; the change was not made then.
-    pub fn unlogged_names<T>(&self, look: &Look, change: impl FnOnce() -> T) -> Result<T> {
-        let slot = self.find(look)?.map(|(index, _)| self.log.slot(index));
-        let me = self.me(std::process::id())?;
-        let _held = match &slot {
-            Some(slot) => slot.lock(me)?,
-            None => None,
-        };
+    pub fn unlogged_names<T>(&self, look: &Look, gets: bool, change: impl FnOnce() -> T) -> Result<T> {
+        let slot = if gets && self.named() != 0 { self.slot(look)? } else { self.find(look)? };
+        let Some((index, _)) = slot else { return Ok(change()) };
+        let slot = self.log.slot(index);
+        let _held = slot.lock(self.me(std::process::id())?)?;
         Ok(change())
     }
 }
@@ -408,23 +413,30 @@ struct Files<'s> {
 impl Files<'_> {
     /// Looks at them, now that they are locked. Answers which change it is, a removal of a last name or of another. None if they are other files by now, or the change is not logged: only of a trusted file it is known that its other names are
     /// durable, or in the log.
-    fn look<C: NameCall>(self, call: &C) -> Option<(Change, Self)> {
+    fn look<C: NameCall>(self, client: &Client, call: &C) -> Option<(Change, Self)> {
         let subject = call.subject(false)?;
         let replaced = self.replaced.as_ref().map_or(Ok(None), |_| call.replaced()).ok()?;
-        let same = |one: &Subject, other: &Subject| one.look.same(&other.look);
         let still = match (&self.replaced, &replaced) {
-            (Some(before), Some(now)) => same(before, now),
+            (Some(before), Some(now)) => before.is(now),
             (before, now) => before.is_none() && now.is_none(),
         };
-        if !still || !same(&self.subject, &subject) {
+        if !still || !self.subject.is(&subject) {
             return None;
         }
         let files = Self { subject, replaced, ..self };
+        let [first, second] = &files.known;
+        // Whoever gives such a file another name past the log gives it a slot first.
+        let unknown = |known: &Option<Known<'_>>, file: &Subject| {
+            Some(known.is_some() || client.find(&file.look).ok()?.is_none())
+        };
+        let all = [(first, Some(&files.subject)), (second, files.replaced.as_ref())];
+        for (known, file) in all.into_iter().filter_map(|(known, file)| Some((known, file?))) {
+            unknown(known, file)?.then_some(())?;
+        }
         let change = match call.names().change {
             Change::Remove if files.subject.links > 1 => Change::Unlink,
             change => change,
         };
-        let [first, second] = &files.known;
         let whole = |known: &Known<'_>, file: &Subject| {
             Some(known.slot.is_trusted().ok()? && known.slot.expected().ok()? == file.look)
         };

@@ -17,6 +17,8 @@ const TRUSTED: u64 = 1;
 const BROKEN: u64 = 2;
 /// Somebody has it mapped and may store to it at any time.
 const MAPPED: u64 = 4;
+/// The disk has refused what is in the log: no later sync proves that it is there.
+const FAILED: u64 = 8;
 /// How many durable writes are left to the kernel at most before trust is tried again.
 const LONGEST_PAUSE: u64 = 255;
 const INCARNATION: u32 = 8;
@@ -93,6 +95,26 @@ impl<'l> Slot<'l> {
         self.change(|state| (Some((state & !TRUSTED | BROKEN).wrapping_add(PLAIN)), ()))
     }
 
+    /// Takes the trust away for good.
+    pub(crate) fn give_up(&self) -> Result<()> {
+        self.change(|state| (Some(state & !TRUSTED | BROKEN), ()))
+    }
+
+    /// The lock is not waited for.
+    pub(crate) fn is_broken(&self) -> Result<bool> {
+        Ok(self.load(slot::STATE)? & BROKEN != 0)
+    }
+
+    /// The drain could not sync the file.
+    pub(crate) fn fail(&self) -> Result<()> {
+        self.change(|state| (Some(state & !TRUSTED | BROKEN | FAILED), ()))
+    }
+
+    /// The drain could not sync the file, and its records are live still.
+    pub(crate) fn has_failed(&self) -> Result<bool> {
+        Ok(self.load(slot::STATE)? & FAILED != 0 && self.is_live()?)
+    }
+
     /// Counts a plain write out.
     pub(crate) fn leave(&self) -> Result<()> {
         self.change(|state| (Some(state.saturating_sub(PLAIN)), ()))
@@ -165,7 +187,7 @@ impl<'l> Slot<'l> {
         let [dev, ino, birth] = self.key()?;
         let [ctime, mtime, size] = [slot::CTIME, slot::MTIME, slot::SIZE].map(|word| self.load(word));
         let kind = FileKind::from_number(self.load(slot::KIND)?);
-        Ok(Look { dev, ino, birth, ctime: ctime?, mtime: mtime?, size: size?, kind })
+        Ok(Look { dev, ino, birth, ctime: ctime?, mtime: mtime?, size: size?, kind, set_id: false })
     }
 
     pub(crate) fn expect(&self, look: &Look) -> Result<()> {

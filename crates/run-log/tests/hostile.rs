@@ -17,7 +17,16 @@ impl Call for Write<'_> {
 
     fn look(&self) -> Result<Look, ()> {
         let now = self.ticks.get();
-        Ok(Look { dev: 1, ino: 2, birth: 3, ctime: now, mtime: now, size: self.size.get(), kind: FileKind::File })
+        Ok(Look {
+            dev: 1,
+            ino: 2,
+            birth: 3,
+            ctime: now,
+            mtime: now,
+            size: self.size.get(),
+            kind: FileKind::File,
+            set_id: false,
+        })
     }
 
     fn now_ns(&self) -> u64 {
@@ -31,6 +40,8 @@ impl Call for Write<'_> {
     fn sync(&self) -> Result<(), ()> {
         Ok(())
     }
+
+    fn refused(&self) {}
 
     fn identity(&self) -> Option<Identity> {
         // Of a file that is nowhere.

@@ -223,13 +223,15 @@ fn attend(mut child: Child, mut run: Run, signals: &mut Signals) -> io::Result<E
             break status;
         }
     };
+    let mut live = true;
     for _ in 0..LAST_STEPS {
-        if broken || run.step(true).is_ok_and(|drained| drained.live == 0) {
+        if broken || !live {
             break;
         }
+        let drained = drain(&mut run, true);
+        (broken, live) = (drained.is_none(), drained.is_some_and(|drained| drained.live > 0));
     }
-    broken = broken || drain(&mut run, true).is_none();
-    if broken {
+    if broken || live {
         eprintln!("ondol: what is not synced is in the pool; `ondol recover` brings it home");
     }
     Ok(status)

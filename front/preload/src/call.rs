@@ -129,6 +129,10 @@ impl Call for FdCall<'_> {
         }
     }
 
+    fn refused(&self) -> c_int {
+        libc::EIO
+    }
+
     fn identity(&self) -> Option<Identity> {
         let path = std::fs::read_link(format!("/proc/self/fd/{}", self.fd)).unwrap_or_else(|_| PathBuf::new());
         Identity::of(raw::borrow(self.fd)?, path)

@@ -15,8 +15,12 @@ extern "C" fn close(fd: c_int) -> c_int {
 /// close_range(2)
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    seconds::close_range(first, last, flags as c_uint & libc::CLOSE_RANGE_CLOEXEC != 0);
-    shim::forget_from(first);
+    let known = libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE;
+    // What the kernel refuses closes nothing.
+    if first <= last && flags as c_uint & !known == 0 {
+        seconds::close_range(first, last, flags as c_uint & libc::CLOSE_RANGE_CLOEXEC != 0);
+        shim::forget_from(first);
+    }
     system!(libc::SYS_close_range, first, last, flags) as c_int
 }
 
@@ -109,11 +113,18 @@ extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     // Where it is refused nothing is closed.
-    if old != new && system!(libc::SYS_fcntl, old, libc::F_GETFD) >= 0 {
+    let closes = old != new && flags & !libc::O_CLOEXEC == 0 && system!(libc::SYS_fcntl, old, libc::F_GETFD) >= 0;
+    if closes {
         seconds::close(new);
         shim::forget(new);
     }
-    system!(libc::SYS_dup3, old, new, flags) as c_int
+    let answer = system!(libc::SYS_dup3, old, new, flags) as c_int;
+    if closes {
+        // Another thread may have written to the old one meanwhile.
+        shim::forget(new);
+        seconds::forget(new);
+    }
+    answer
 }
 
 /// mmap(2)

@@ -147,6 +147,11 @@ type Fopen = unsafe extern "C" fn(*const c_char, *const c_char) -> *mut FILE;
 /// libc's own: streams are libc's. musl has one name only.
 static FOPEN: Behind = Behind::new(&[c"fopen64", c"fopen"]);
 
+/// The library is loaded.
+pub(crate) fn begin() {
+    FOPEN.address();
+}
+
 fn libcs_fopen() -> Option<Fopen> {
     // SAFETY: libc's function of this name has this type; 0 is none.
     unsafe { std::mem::transmute::<usize, Option<Fopen>>(FOPEN.address()) }

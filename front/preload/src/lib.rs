@@ -28,7 +28,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 static BEGIN: extern "C" fn() = begin;
 
 extern "C" fn begin() {
+    raw::syscall();
     descriptors::begin();
+    files::begin();
+    syncs::begin();
     seconds::begin();
     shim::begin();
 }

@@ -7,7 +7,7 @@ use crate::call::FdCall;
 use crate::files::{directory, text};
 use crate::raw::{self, system};
 use crate::seconds;
-use crate::shim::{self, Hint, Shim, Slot};
+use crate::shim::{self, Hint, Inside, Shim, Slot};
 use change::OneChange;
 use libc::{AT_FDCWD, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_PATH, c_char, c_int, gid_t, mode_t, uid_t};
 use ondol_run_log::{Change, FileKind, Look, Subject};
@@ -133,9 +133,27 @@ fn remove_by(dir: c_int, path: *const c_char, real: &dyn Fn() -> c_int) -> c_int
         OneChange::new(&Parent::of(shim, dir, path)?, Change::Remove, real).done(shim)
     };
     logged().unwrap_or_else(|| {
-        let (_past, _file) = (Past { dir, path, named }, PastFile::of(dir, path));
-        real()
+        let _past = Past { dir, path, named };
+        remove_past(dir, path, real)
     })
+}
+
+/// Removes a name past the log: its file is not trusted after that, and nobody who is seen changes its names meanwhile.
+fn remove_past(dir: c_int, path: *const c_char, real: &dyn Fn() -> c_int) -> c_int {
+    let Some((shim, look, _inside)) = known(dir, path) else { return real() };
+    let _file = PastFile(shim.client.find(&look).ok().flatten().map(|slot| (shim, slot)));
+    let answer = Cell::new(None);
+    let once = || answer.set(Some(real()));
+    // Otherwise nothing was done.
+    let _ = shim.client.unlogged_names(&look, false, once);
+    answer.get().unwrap_or_else(real)
+}
+
+/// What a path leads to, itself and not what it points to, if it may have a slot.
+fn known(dir: c_int, path: *const c_char) -> Option<(&'static Shim, Look, Inside)> {
+    let (shim, inside) = shim::enter().filter(|(shim, _)| shim.client.given() != 0)?;
+    let look = Look::name(directory(dir)?, text(path)?).ok().filter(|look| shim.is_on(look))?;
+    Some((shim, look, inside))
 }
 
 /// Names of a file are changed past the log: whoever writes to it meanwhile must not take that for his own doing, so its next sync is real.
@@ -145,8 +163,7 @@ impl PastFile {
     /// What a path leads to, itself and not what it points to.
     fn of(dir: c_int, path: *const c_char) -> Self {
         let slot = || {
-            let (shim, _inside) = shim::enter().filter(|(shim, _)| shim.client.given() != 0)?;
-            let look = Look::name(directory(dir)?, text(path)?).ok().filter(|look| shim.is_on(look))?;
+            let (shim, look, _inside) = known(dir, path)?;
             Some((shim, shim.client.find(&look).ok().flatten()?))
         };
         Self(slot())
@@ -205,7 +222,7 @@ impl Moved {
         let Some((shim, _inside, look)) = source() else { return real() };
         synced.set(look.is_new() && shim.client.trusted(&look).is_ok_and(|trusted| trusted.is_some()));
         // Whoever removes the file's other name meanwhile must not take that for its last, and whoever writes to it must not take this for his own.
-        shim.client.unlogged_names(&look, real).unwrap_or_else(|_| real())
+        shim.client.unlogged_names(&look, true, real).unwrap_or_else(|_| real())
     }
 
     fn logged(&self, real: &dyn Fn() -> c_int) -> Option<c_int> {

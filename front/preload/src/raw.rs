@@ -9,10 +9,30 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 macro_rules! system {
     ($number:expr $(, $argument:expr)* $(,)?) => {
         // SAFETY: whatever the arguments point to, the program has handed it to the libc function of this name, whose contract is the system call's.
-        unsafe { libc::syscall($number $(, $argument)*) }
+        unsafe { ($crate::raw::syscall())($number $(, $argument)*) }
     };
 }
 pub(crate) use system;
+
+type Syscall = unsafe extern "C" fn(c_long, ...) -> c_long;
+
+static SYSCALL: Behind = Behind::new(&[c"syscall"]);
+
+/// libc's syscall(2): the one here is for programs.
+#[inline]
+pub(crate) fn syscall() -> Syscall {
+    match SYSCALL.address() {
+        // SAFETY: a function that looks at fewer words than it is given.
+        0 => unsafe { std::mem::transmute::<extern "C" fn() -> c_long, Syscall>(missing) },
+        // SAFETY: libc's function of this name.
+        at => unsafe { std::mem::transmute::<usize, Syscall>(at) },
+    }
+}
+
+/// Every libc has it: whoever gets here has none.
+extern "C" fn missing() -> c_long {
+    fail(libc::ENOSYS).into()
+}
 
 /// The error of the last system call.
 pub(crate) fn errno() -> c_int {

@@ -59,6 +59,7 @@ pub(crate) fn begin() {
     extern "C" fn child() {
         OWNER.store(std::process::id(), Relaxed);
         OPENING.store(false, Relaxed);
+        crate::shim::forked();
     }
     // SAFETY: the handler lives as long as the process, and does nothing that a child of a program with threads may not.
     let registered = unsafe { libc::pthread_atfork(None, None, Some(child)) };

@@ -21,7 +21,7 @@ static GIVEN: OnceLock<SharedWord<'static>> = OnceLock::new();
 /// What is known of the first descriptors. A closing that is not seen (libc's own) leaves what it was: a slot is verified before anything is logged to it.
 static HINTS: [AtomicU64; 1024] = [const { AtomicU64::new(UNKNOWN) }; 1024];
 const UNKNOWN: u64 = 0;
-/// No file of the directories.
+/// No file on a file system of the directories.
 const OTHER: u64 = 1;
 /// A file without a slot, with the number of slots that were given by then in the upper half.
 const LATER: u64 = 2;
@@ -44,12 +44,38 @@ pub(crate) struct Shim {
     named: Vec<u64>,
 }
 
-/// This thread is inside until it is dropped.
-pub(crate) struct Inside;
+/// This thread is inside until it is dropped, and is not cancelled: a thread that goes would take the locks with it that it has.
+pub(crate) struct Inside {
+    /// Whether it could be cancelled before.
+    cancel: c_int,
+}
+
+unsafe extern "C" {
+    /// pthread_setcancelstate(3), which is a system call nowhere.
+    fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
+}
+
+/// No cancellation; the same number in all libcs.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+fn cancellation(state: c_int) -> c_int {
+    let mut before = 0;
+    // SAFETY: the word is this function's own; a wrong state is refused.
+    unsafe { pthread_setcancelstate(state, &raw mut before) };
+    before
+}
+
+impl Inside {
+    /// The caller has found that this thread was outside.
+    fn new() -> Self {
+        Self { cancel: cancellation(PTHREAD_CANCEL_DISABLE) }
+    }
+}
 
 impl Drop for Inside {
     fn drop(&mut self) {
         INSIDE.set(false);
+        cancellation(self.cancel);
     }
 }
 
@@ -57,7 +83,7 @@ impl Drop for Inside {
 pub(crate) fn enter() -> Option<(&'static Shim, Inside)> {
     let shim = SHIM.get()?;
     // Made only where this thread was outside: dropping it ends that.
-    (!INSIDE.replace(true)).then(|| (shim, Inside))
+    (!INSIDE.replace(true)).then(|| (shim, Inside::new()))
 }
 
 /// As [`enter`], to change names.
@@ -78,18 +104,32 @@ pub(crate) fn seen_inside() -> bool {
     SEEN.get()
 }
 
-/// A write by a signal handler that came while this thread was inside: nobody sees it, so its file is not trusted any more.
-pub(crate) fn unseen_write(fd: c_int) {
-    if let (true, Some(shim), Hint::Slot(slot)) = (INSIDE.get(), SHIM.get(), hint(fd)) {
-        // If the memory fails nothing is trusted anyway.
-        let _ = shim.client.map(slot);
+/// What a signal handler needs that came while this thread was inside, and may neither wait for a lock nor allocate: the log, and the slot of its file.
+pub(crate) fn interrupted(fd: c_int) -> Option<(&'static Shim, Slot)> {
+    let shim = SHIM.get().filter(|_| INSIDE.get())?;
+    match hint(fd) {
+        Hint::Slot(slot) => Some((shim, slot)),
+        Hint::Other => None,
+        _ => Some((shim, shim.client.find(&Look::at(raw::borrow(fd)?).ok()?).ok()??)),
+    }
+}
+
+/// As [`interrupted`], of no file.
+pub(crate) fn interrupted_at_all() -> Option<&'static Shim> {
+    SHIM.get().filter(|_| INSIDE.get())
+}
+
+/// fork(2) has made this process.
+pub(crate) fn forked() {
+    if let Some(shim) = SHIM.get() {
+        shim.client.forked();
     }
 }
 
 /// Opens the log that `ondol run` names in the environment.
 pub(crate) fn begin() {
     INSIDE.set(true);
-    let inside = Inside;
+    let inside = Inside::new();
     if let Some(shim) = open() {
         // The loader calls this once.
         let _ = SHIM.set(shim);
@@ -118,7 +158,7 @@ fn open() -> Option<Shim> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hint {
     Unknown,
-    /// No file of the directories.
+    /// No file on a file system of the directories.
     Other,
     /// No file with a slot, when so many had been given.
     Later(u32),
@@ -135,7 +175,11 @@ pub(crate) fn hint(fd: c_int) -> Hint {
     }
 }
 
+/// Notes what a descriptor is. A child of vfork(2) has this memory, and descriptors of its own: what it finds is not noted. That no file has a slot it may.
 fn note(fd: c_int, hint: u64) {
+    if hint != UNKNOWN && hint != LATER && !seconds::is_owner() {
+        return;
+    }
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| HINTS.get(fd)) {
         place.store(hint, Relaxed);
     }
@@ -198,22 +242,27 @@ impl Shim {
         }
     }
 
+    /// As [`Shim::slot`], for a write that is durable when it returns.
+    pub(crate) fn durable_slot(&self, fd: c_int) -> Option<Slot> {
+        match hint(fd) {
+            Hint::Slot(slot) => Some(slot),
+            _ => self.resolve(fd),
+        }
+    }
+
     /// The number of slots that were given by now, if the descriptor's file has none: what is written to it need not be counted. [`Shim::was_later`] comes after it.
     pub(crate) fn is_later(&self, fd: c_int) -> Option<u32> {
         // Before anything is looked for.
         let given = self.client.given() as u32;
-        let again = match hint(fd) {
+        match hint(fd) {
             Hint::Slot(_) | Hint::Other => return None,
             Hint::Later(then) if then == given => return Some(given),
-            Hint::Later(_) => true,
-            Hint::Unknown => false,
-        };
+            Hint::Later(_) | Hint::Unknown => {}
+        }
         // Where no file has a slot this one has none.
         if given != 0 {
             let look = raw::borrow(fd).and_then(|fd| Look::at(fd).ok())?;
-            // Its path is asked for when it is written to again: most files are small.
-            let other = look.kind != FileKind::File || !self.is_on(&look) || again && !self.is_fit(fd, &look);
-            if other {
+            if look.kind != FileKind::File || !self.is_on(&look) {
                 note(fd, OTHER);
                 return None;
             }
@@ -221,10 +270,7 @@ impl Shim {
                 return None;
             }
         }
-        // A child of vfork(2) has this memory, and descriptors of its own.
-        if given == 0 || seconds::is_owner() {
-            note(fd, u64::from(given) << 32 | LATER);
-        }
+        note(fd, u64::from(given) << 32 | LATER);
         Some(given)
     }
 
@@ -246,11 +292,11 @@ impl Shim {
     /// As [`Shim::slot`], by a look at the file.
     pub(crate) fn resolve(&self, fd: c_int) -> Option<Slot> {
         let look = Look::at(raw::borrow(fd)?).ok()?;
-        if !self.is_fit(fd, &look) {
+        if !self.may_be_fit(&look) {
             note(fd, OTHER);
             return None;
         }
-        let (slot, incarnation) = self.client.slot(&look).ok().flatten()?;
+        let (slot, incarnation) = self.slot_of(fd, &look)?;
         note(fd, incarnation << 32 | (u64::from(slot) + FIRST));
         Some((slot, incarnation))
     }
@@ -258,17 +304,25 @@ impl Shim {
     /// As [`Shim::resolve`], of a descriptor that the program does not know.
     pub(crate) fn unnoted(&self, fd: c_int) -> Option<Slot> {
         let look = Look::at(raw::borrow(fd)?).ok()?;
-        if self.is_fit(fd, &look) { self.client.slot(&look).ok().flatten() } else { None }
+        if self.may_be_fit(&look) { self.slot_of(fd, &look) } else { None }
     }
 
-    /// It is a file or directory of the directories.
-    fn is_fit(&self, fd: c_int, look: &Look) -> bool {
-        let kind = match look.kind {
+    /// The slot of an open file. One that has a slot has live records, perhaps, wherever its path is by now; it is given one only if it is in the directories.
+    fn slot_of(&self, fd: c_int, look: &Look) -> Option<Slot> {
+        if let Some(found) = self.client.find(look).ok()? {
+            return Some(found);
+        }
+        let is_below = self.path(fd).is_some_and(|path| self.is_below(&path));
+        if is_below { self.client.slot(look).ok().flatten() } else { None }
+    }
+
+    /// It may be a file or directory of the directories.
+    fn may_be_fit(&self, look: &Look) -> bool {
+        match look.kind {
             FileKind::File => self.is_on(look),
             FileKind::Directory => self.named.contains(&look.dev),
             FileKind::Other => false,
-        };
-        kind && self.path(fd).is_some_and(|path| self.is_below(&path))
+        }
     }
 
     /// It is on a file system of the directories.

@@ -1,12 +1,18 @@
 //! `fsync`, `fdatasync` and what else syncs; and truncations, before which everything goes home.
 
 use crate::call::FdCall;
-use crate::raw::{self, system};
+use crate::raw::{self, Behind, system};
 use crate::shim::{self, Hint};
 use libc::{c_int, c_long, c_uint, c_void, off_t, size_t};
 
 fn sync_file(fd: c_int, real: c_long) -> c_int {
-    let Some((shim, _inside)) = shim::enter() else { return system!(real, fd) as c_int };
+    let Some((shim, _inside)) = shim::enter() else {
+        return match shim::interrupted(fd).map(|(shim, slot)| shim.client.sync_at_once(slot, &FdCall::sync(fd))) {
+            Some(Ok(())) => 0,
+            Some(Err(error)) => raw::fail(error),
+            None => system!(real, fd) as c_int,
+        };
+    };
     let flags = raw::flags(fd);
     if flags & libc::O_PATH != 0 {
         return system!(real, fd) as c_int;
@@ -49,10 +55,50 @@ extern "C" fn fdatasync(fd: c_int) -> c_int {
 
 /// What the log does not see synced will be on the disk. An older record that alone is durable must not come after it.
 fn persist() {
-    if let Some((shim, _inside)) = shim::enter() {
-        // Where the memory fails there are no records to find either.
-        let _ = shim.client.persist();
+    let entered = shim::enter();
+    let shim = entered.as_ref().map(|(shim, _)| *shim).or_else(shim::interrupted_at_all);
+    // Where the memory fails there are no records to find either.
+    let _ = shim.map(|shim| shim.client.persist());
+}
+
+/// The program's own system calls, which are the kernel's but for those that sync: what is written by libc's functions and synced by them must not come back older.
+/// A word more than the program has given is looked at by nobody.
+#[unsafe(no_mangle)]
+extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+    match number {
+        libc::SYS_fsync | libc::SYS_fdatasync => sync_file(a as c_int, number).into(),
+        libc::SYS_sync | libc::SYS_syncfs | libc::SYS_msync | libc::SYS_sync_file_range => {
+            persist();
+            system!(number, a, b, c, d, e, f)
+        }
+        _ => system!(number, a, b, c, d, e, f),
     }
+}
+
+type AioFsync = unsafe extern "C" fn(c_int, *mut libc::aiocb) -> c_int;
+
+static AIO_FSYNC: Behind = Behind::new(&[c"aio_fsync"]);
+
+/// aio_fsync(3): libc syncs in a thread of its own.
+#[unsafe(no_mangle)]
+extern "C" fn aio_fsync(operation: c_int, block: *mut libc::aiocb) -> c_int {
+    persist();
+    match AIO_FSYNC.address() {
+        0 => raw::fail(libc::ENOSYS),
+        // SAFETY: libc's function of this name, with the program's arguments for it.
+        at => unsafe { std::mem::transmute::<usize, AioFsync>(at)(operation, block) },
+    }
+}
+
+/// aio_fsync(3); the same on 64 bits.
+#[unsafe(no_mangle)]
+extern "C" fn aio_fsync64(operation: c_int, block: *mut libc::aiocb) -> c_int {
+    aio_fsync(operation, block)
+}
+
+/// The library is loaded.
+pub(crate) fn begin() {
+    AIO_FSYNC.address();
 }
 
 /// sync(2)
@@ -94,10 +140,18 @@ extern "C" fn sync_file_range(fd: c_int, offset: off_t, len: off_t, flags: c_uin
     system!(libc::SYS_sync_file_range, fd, offset, len, flags) as c_int
 }
 
+/// A change by a signal handler that came while its thread was inside: the file is not trusted any more.
+fn unseen(fd: c_int) {
+    if let Some((shim, slot)) = shim::interrupted(fd) {
+        // If the memory fails nothing is trusted anyway.
+        let _ = shim.client.map(slot);
+    }
+}
+
 /// A change of an open file that is not logged and that no live record may outlive.
 pub(crate) fn unlogged(fd: c_int, real: impl Fn() -> c_int) -> c_int {
     let Some((shim, _inside)) = shim::enter() else {
-        shim::unseen_write(fd);
+        unseen(fd);
         return real();
     };
     let Some(slot) = shim.resolve(fd) else { return real() };
@@ -110,7 +164,7 @@ pub(crate) fn unlogged(fd: c_int, real: impl Fn() -> c_int) -> c_int {
 /// Cuts an open file to `len` bytes, or extends it.
 pub(crate) fn cut(fd: c_int, len: off_t, real: impl Fn() -> c_int) -> c_int {
     let Some((shim, _inside)) = shim::enter() else {
-        shim::unseen_write(fd);
+        unseen(fd);
         return real();
     };
     let Some((slot, bytes)) = shim.resolve(fd).zip(u64::try_from(len).ok()) else { return real() };

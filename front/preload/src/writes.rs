@@ -23,11 +23,14 @@ fn write_to(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, rea
 /// A write of whose file more is to be known.
 #[inline(never)]
 fn counted(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, real: &dyn Fn() -> c_long) -> ssize_t {
-    let Some((shim, _inside)) = shim::enter() else {
-        shim::unseen_write(fd);
-        return real() as ssize_t;
-    };
     let call = FdCall { fd, parts, offset, flags, real, seen: Seen::default() };
+    let Some((shim, _inside)) = shim::enter() else {
+        return match shim::interrupted(fd).map(|(shim, slot)| shim.client.write_at_once(slot, &call)) {
+            Some(Ok(wrote)) => wrote as ssize_t,
+            Some(Err(error)) => raw::fail(error) as ssize_t,
+            None => real() as ssize_t,
+        };
+    };
     if !call.may_be_durable()
         && let Some(given) = shim.is_later(fd)
     {
@@ -35,7 +38,8 @@ fn counted(fd: c_int, parts: &[iovec], offset: Option<off_t>, flags: c_int, real
         shim.was_later(fd, given);
         return wrote as ssize_t;
     }
-    let mut slot = shim.slot(fd);
+    // What a write has promised no older record may outlive, whatever was known of the descriptor.
+    let mut slot = if call.may_be_durable() { shim.durable_slot(fd) } else { shim.slot(fd) };
     // A slot is another file's at most once in a while.
     for _ in 0..4 {
         let Some(known) = slot else { break };

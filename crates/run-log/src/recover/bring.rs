@@ -9,8 +9,10 @@ use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::place::{For, Place};
 use crate::recover::{FoundFile, Outcome};
+use rustix::fs::Advice;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -40,7 +42,12 @@ pub(super) fn bring(
     let pieces = file.pieces();
     let slot = log.slot(file.slot);
     let begun = slot.recovering(file.incarnation)?;
+    let refused = slot.has_failed()?;
     let done = match plan(&target, file, &pieces, same_boot, begun) {
+        // The page cache has what the disk has refused, as if it were there.
+        Ok(Plan::Nothing) if refused => {
+            forget(&target, &pieces).and_then(|()| write(&target, file, &pieces)).map(Outcome::Replayed)
+        }
         Ok(Plan::Nothing) => target.sync_all().map(|()| Outcome::Whole),
         Ok(Plan::Write) => {
             if begun.is_none() {
@@ -103,6 +110,17 @@ pub(super) fn has(target: &File, file: &FoundFile, pieces: &[Piece]) -> io::Resu
         }
     }
     Ok(true)
+}
+
+/// Lets the page cache forget what the disk has refused: ext4 takes blocks whose first write has failed for written ones as long as it has the pages, and what is written once more would read as zeros later.
+fn forget(target: &File, pieces: &[Piece]) -> io::Result<()> {
+    let page = rustix::param::page_size() as u64;
+    for piece in pieces {
+        let (start, end) = (piece.offset / page * page, piece.offset + piece.part.len() as u64);
+        let len = NonZeroU64::new(end.next_multiple_of(page) - start);
+        rustix::fs::fadvise(target, start, len, Advice::DontNeed)?;
+    }
+    Ok(())
 }
 
 /// Writes what was logged into the file, and syncs it; answers how many bytes.

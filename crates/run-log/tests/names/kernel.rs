@@ -98,7 +98,16 @@ impl Kernel {
     pub(crate) fn look(&self, file: usize) -> Look {
         let Inode { bytes, ctime, mtime, .. } = &self.files[file];
         let kind = if file < DIRS { FileKind::Directory } else { FileKind::File };
-        Look { dev: 7, ino: file as u64 + 1, birth: 1, ctime: *ctime, mtime: *mtime, size: bytes.len() as u64, kind }
+        Look {
+            dev: 7,
+            ino: file as u64 + 1,
+            birth: 1,
+            ctime: *ctime,
+            mtime: *mtime,
+            size: bytes.len() as u64,
+            kind,
+            set_id: false,
+        }
     }
 
     pub(crate) fn acknowledged(&mut self, file: usize) {
@@ -146,6 +155,8 @@ impl Call for OneCall<'_> {
         k.commit();
         Ok(())
     }
+
+    fn refused(&self) {}
 
     fn identity(&self) -> Option<Identity> {
         let kind = self.look().ok()?.kind;

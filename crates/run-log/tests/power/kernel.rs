@@ -133,7 +133,7 @@ impl Call for OneCall<'_> {
     fn look(&self) -> Result<Look, ()> {
         let (k, n) = (self.kernel.borrow(), self.file);
         let (ctime, mtime, size) = (k.ctime[n], k.mtime[n], k.cache[n].len() as u64);
-        Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, kind: FileKind::File })
+        Ok(Look { dev: 7, ino: n as u64 + 1, birth: 1, ctime, mtime, size, kind: FileKind::File, set_id: false })
     }
 
     fn now_ns(&self) -> u64 {
@@ -150,6 +150,8 @@ impl Call for OneCall<'_> {
         k.write_back(self.file);
         Ok(())
     }
+
+    fn refused(&self) {}
 
     fn identity(&self) -> Option<Identity> {
         let handle = Handle { kind: 1, bytes: vec![self.file as u8; 8] };

@@ -19,14 +19,14 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A file system on a loop device, mounted until it is dropped.
-struct Mounted {
+pub(crate) struct Mounted {
     device: String,
     dir: PathBuf,
     mounted: bool,
 }
 
 impl Mounted {
-    fn new(image: &Path, dir: &Path) -> Self {
+    pub(crate) fn new(image: &Path, dir: &Path) -> Self {
         let device = succeeds(Command::new("losetup").args(["--find", "--show"]).arg(image)).trim().to_owned();
         let mut mounted = Self { device, dir: dir.into(), mounted: false };
         succeeds(Command::new("mount").args(["-t", "ext4", &mounted.device]).arg(dir));
@@ -35,7 +35,7 @@ impl Mounted {
     }
 
     /// Unmounts; the device stays, so that another one gets another number.
-    fn unmount(&mut self) {
+    pub(crate) fn unmount(&mut self) {
         while !Command::new("umount").arg(&self.dir).stderr(Stdio::null()).status().unwrap().success() {
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -280,7 +280,7 @@ fn cut(cut: &Cut<'_>, judge: impl Fn(&str, &Path) -> Vec<String>) -> (Vec<String
 }
 
 /// Why nothing can be cut here.
-fn unavailable(programs: &[&str]) -> Option<String> {
+pub(crate) fn unavailable(programs: &[&str]) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("needs root".into());
     }

@@ -11,6 +11,7 @@ mod decisions;
 mod durable;
 mod kills;
 mod names;
+mod past;
 mod programs;
 
 use ondol_skips::{missing, skip, skips};
@@ -119,9 +120,14 @@ struct Steps {
 
 impl Steps {
     fn new(place: &Place, name: &str) -> Self {
+        Self::within(place, place.dir.path(), name)
+    }
+
+    /// With `dir` as the only directory.
+    fn within(place: &Place, dir: &Path, name: &str) -> Self {
         let program = compiled(place.memory.path(), "steps.c", &["-pthread"]);
         let mut command = place.run();
-        command.arg(program).arg(place.path(name)).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(program).arg(dir.join(name)).current_dir(dir).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (to, from) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
         Self { child, to, from }

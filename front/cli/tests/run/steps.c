@@ -1,14 +1,18 @@
 /* Does what it is told on standard input, one call a line, and says "ok" or errno. Calls are as in any C program, but "raw" ones. */
 #define _GNU_SOURCE
+#include <aio.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,6 +76,73 @@ static int reused(int way) {
     return fd = again;
 }
 
+/* The file goes out of the directories, by another name: 0 it is moved there, else linked, and open by that name alone: 2 with O_DSYNC. */
+static long out(int way) {
+    if (!way) return rename(name, "../out");
+    return link(name, "../out") || close(fd) ? -1 : (fd = open("../out", way == 2 ? O_RDWR | O_DSYNC : O_RDWR));
+}
+
+/* A child that has this memory makes the file's number another file's, and writes to that. */
+static long vforks(void) {
+    int status;
+    pid_t child = vfork();
+    if (!child) {
+        close(fd);
+        int null = open("/dev/null", O_WRONLY);
+        _exit(null != fd || write(null, "x", 1) != 1);
+    }
+    return waitpid(child, &status, 0) == child && !status ? 0 : -1;
+}
+
+static long aio(void) {
+    struct aiocb block = {.aio_fildes = fd, .aio_sigevent.sigev_notify = SIGEV_NONE};
+    const struct aiocb *one[] = {&block};
+    while (aio_fsync(O_SYNC, &block) || aio_suspend(one, 1, NULL)) return -1;
+    return aio_return(&block);
+}
+
+/* A child whose number means something else. */
+static long newpid(const char *buf) {
+    int status;
+    if (unshare(CLONE_NEWPID)) return -1;
+    pid_t child = fork();
+    if (!child) _exit(pwrite(fd, buf, 100, 0) == 100 && !fsync(fd) ? 0 : 1);
+    return waitpid(child, &status, 0) == child && !status ? 0 : -1;
+}
+
+static void *syncs(void *unused) {
+    (void)unused;
+    for (;;) fsync(fd), pthread_testcancel();
+}
+
+/* Threads that wait for each other in fsync are cancelled. */
+static long cancel(void) {
+    pthread_t all[8];
+    for (int n = 0; n < 8; n++)
+        if (pthread_create(&all[n], NULL, syncs, NULL)) return -1;
+    usleep(50000);
+    long failed = 0;
+    for (int n = 0; n < 8; n++) failed |= pthread_cancel(all[n]) || pthread_join(all[n], NULL);
+    return -failed;
+}
+
+static volatile int came;
+
+static void comes(int signal) {
+    (void)signal;
+    if (pwrite(fd, "S", 1, 4096) == 1 && !fsync(fd)) came++;
+}
+
+/* A handler writes and syncs wherever the program is with its own writes and syncs. */
+static long signals(const char *buf, long count) {
+    struct sigaction act = {.sa_handler = comes, .sa_flags = SA_RESTART};
+    struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+    if (sigaction(SIGALRM, &act, NULL) || setitimer(ITIMER_REAL, &often, NULL)) return -1;
+    long failed = 0;
+    for (long n = 0; n < count || came < 20; n++) failed |= pwrite(fd, buf, 100, 0) != 100 || fsync(fd);
+    return setitimer(ITIMER_REAL, &never, NULL) || failed ? -1 : 0;
+}
+
 static long step(const char *call, long a, long b) {
     char buf[65536];
     memset(buf, (int)b, sizeof buf);
@@ -133,6 +204,13 @@ static long step(const char *call, long a, long b) {
         return errno = (int)(pages[1] + pages[2]), -1;
     }
     if (!strcmp(call, "badfd")) return fsync(a);
+    if (!strcmp(call, "out")) return out((int)a);
+    if (!strcmp(call, "vfork")) return vforks();
+    if (!strcmp(call, "rawsync")) return syscall(SYS_fsync, fd);
+    if (!strcmp(call, "aiosync")) return aio();
+    if (!strcmp(call, "newpid")) return newpid(buf);
+    if (!strcmp(call, "cancel")) return cancel();
+    if (!strcmp(call, "signals")) return signals(buf, a);
     if (!strcmp(call, "fork")) {
         int status;
         pid_t child = fork();

@@ -106,6 +106,8 @@ impl Call for OneCall {
         Ok(())
     }
 
+    fn refused(&self) {}
+
     fn identity(&self) -> Option<Identity> {
         self.identity.clone()
     }
@@ -160,7 +162,7 @@ impl<'d> Lost<'d> {
 
     pub(super) fn look(&self, dir: usize) -> Look {
         let (now, kind) = (self.clocks[dir].get(), FileKind::Directory);
-        Look { dev: DEV, ino: 2 + dir as u64, birth: 1, ctime: now, mtime: now, size: 0, kind }
+        Look { dev: DEV, ino: 2 + dir as u64, birth: 1, ctime: now, mtime: now, size: 0, kind, set_id: false }
     }
 
     pub(super) fn slot(&self, dir: usize) -> (u32, u64) {
@@ -193,7 +195,8 @@ impl<'d> Lost<'d> {
     /// A file that the kernel has not kept, with these bytes.
     pub(super) fn born(&self, name: &str, ino: u64, bytes: &'static [u8]) -> Subject {
         let now = crate::client::wall_ns();
-        let look = Look { dev: DEV, ino, birth: ino, ctime: now, mtime: now, size: 0, kind: FileKind::File };
+        let look =
+            Look { dev: DEV, ino, birth: ino, ctime: now, mtime: now, size: 0, kind: FileKind::File, set_id: false };
         let (handle, owner) = (Handle { kind: 1, bytes: vec![ino as u8; 8] }, fs::metadata(self.dir).unwrap());
         let subject = Subject { look, handle, links: 1, mode: 0o100_604, uid: owner.uid(), gid: owner.gid() };
         self.change(Change::Create, "", name, &subject, None);
