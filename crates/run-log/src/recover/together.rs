@@ -133,7 +133,8 @@ impl Work<'_> {
         }
         let now = Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?)?;
         let newest = name.target.found.records.last().map_or(0, |record| record.ctime);
-        let since = now.look.mtime > newest.saturating_add(HORIZON_NS);
+        // Anybody may set an mtime, to the future, too, and recovery's own removal of another name sets the ctime: a write sets both.
+        let since = now.look.mtime.min(now.look.ctime) > newest.saturating_add(HORIZON_NS);
         Ok(now.links > 1 || self.dead.contains(&*old.bytes) && !since)
     }
 

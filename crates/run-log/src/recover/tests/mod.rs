@@ -11,6 +11,7 @@ use crate::{Look, Subject, Written};
 use rig::{HOUR, Lost};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -225,7 +226,7 @@ fn directories_that_share_files_wait_for_each_other() {
 fn a_file_that_cannot_have_its_new_name_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("log"), "old").unwrap();
-    let lost = Lost::with(dir.path(), -HOUR);
+    let lost = Lost::with(dir.path(), [HOUR, -HOUR]);
     let old = lost.trust("log");
     lost.change(Change::Rename, "log", "sub/log.1", &old, None);
     lost.born("log", 90, b"new");
@@ -262,7 +263,7 @@ fn what_is_done_to_a_directory_that_waits_stays() {
     for name in ["gone", "gone-too"] {
         fs::write(dir.path().join(name), name).unwrap();
     }
-    let lost = Lost::new(dir.path());
+    let lost = Lost::with(dir.path(), [-HOUR; 2]);
     for name in ["gone", "gone-too"] {
         lost.change(Change::Remove, "", name, &lost.real(name), None);
     }
@@ -273,16 +274,35 @@ fn what_is_done_to_a_directory_that_waits_stays() {
         let begun = Begun { behind: dir.records[0].sequence - 1, waits: true };
         log.slot(dir.slot).begin_names(dir.incarnation, begun).unwrap();
     }
-    let file = File::options().append(true).open(dir.path().join("gone")).unwrap();
-    // After all that is logged.
-    let later = std::time::Duration::from_nanos(2 * HOUR as u64);
-    file.set_modified(file.metadata().unwrap().modified().unwrap() + later).unwrap();
+    // Long after all that is logged; the other file's mtime is as old as the records.
+    File::options().append(true).open(dir.path().join("gone")).unwrap().write_all(b"!").unwrap();
+    let file = File::options().append(true).open(dir.path().join("gone-too")).unwrap();
+    let before = std::time::Duration::from_nanos(HOUR as u64);
+    file.set_modified(file.metadata().unwrap().modified().unwrap() - before).unwrap();
     fs::write(dir.path().join("void"), "theirs").unwrap();
     let told = lost.recover(false);
     assert!(told.contains(&Outcome::Changed(1)), "{told:?}");
-    let after = [("gone", "gone"), ("void", "theirs"), ("void-2", "")];
+    let after = [("gone", "gone!"), ("void", "theirs"), ("void-2", "")];
     let after = after.map(|(name, bytes)| (name.to_owned(), bytes.as_bytes().to_vec()));
     assert_eq!(lost.contents(), BTreeMap::from(after));
+}
+
+/// Files whose mtime somebody has set to the future before they were removed and replaced are not taken for written to since.
+#[test]
+fn an_mtime_in_the_future_is_no_write() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["gone", "over"] {
+        fs::write(dir.path().join(name), name).unwrap();
+        let file = File::options().append(true).open(dir.path().join(name)).unwrap();
+        let later = std::time::Duration::from_nanos(3 * HOUR as u64);
+        file.set_modified(file.metadata().unwrap().modified().unwrap() + later).unwrap();
+    }
+    let lost = Lost::new(dir.path());
+    lost.change(Change::Remove, "", "gone", &lost.real("gone"), None);
+    let saved = lost.born("tmp", 93, b"saved");
+    lost.change(Change::Rename, "tmp", "over", &saved, Some(lost.real("over")));
+    let told = lost.recover(false);
+    assert_eq!(lost.contents(), BTreeMap::from([("over".to_owned(), b"saved".to_vec())]), "{told:?}");
 }
 
 /// A file gets another name while the one that comes in its place waits for a lock: it is not taken for gone, and keeps what is logged of it.

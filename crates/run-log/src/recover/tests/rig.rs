@@ -138,16 +138,16 @@ impl Call for OneCall {
 
 impl<'d> Lost<'d> {
     pub(super) fn new(dir: &'d Path) -> Self {
-        Self::with(dir, HOUR)
+        Self::with(dir, [HOUR; 2])
     }
 
-    /// With times in `sub` that lie so far from now: nanoseconds.
-    pub(super) fn with(dir: &'d Path, sub: i64) -> Self {
+    /// With times of the directory and of `sub` that lie so far from now: nanoseconds.
+    pub(super) fn with(dir: &'d Path, from_now: [i64; 2]) -> Self {
         let pool = Nvm::volatile(2 << 20).unwrap();
         let mut pool = Pool::create(pool, &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
         let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
         let clock = |from_now: i64| Cell::new(crate::client::wall_ns().saturating_add_signed(from_now));
-        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: [clock(HOUR), clock(sub)] };
+        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: from_now.map(clock) };
         fs::create_dir(dir.join("sub")).unwrap();
         for (which, path) in [dir.to_owned(), dir.join("sub")].into_iter().enumerate() {
             let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
