@@ -117,10 +117,10 @@ pub(super) fn bring(
     };
     let Bringing { mut told, taken, files, .. } = bringing;
     let Err(e) = done else { return Ok((told, taken)) };
-    // What was born here is nowhere else: it must not be taken for removed.
+    // What was born here is nowhere else: it must not be taken for removed. What was replaced here must not be written to: it would be taken for somebody's.
     let fsid = dirs.first().map_or(0, |dir| dir.identity.fsid);
     let records = dirs.iter().flat_map(|dir| &dir.records);
-    let named: BTreeSet<&[u8]> = records.map(|record| &*record.handle.bytes).collect();
+    let named: BTreeSet<&[u8]> = records.flat_map(NameRecord::handles).map(|handle| &*handle.bytes).collect();
     let here = |file: &FoundFile| {
         let identity = file.identity.as_ref();
         identity.is_some_and(|id| id.fsid == fsid && named.contains(&*id.handle.bytes))

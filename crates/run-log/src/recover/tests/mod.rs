@@ -193,8 +193,16 @@ fn recovery_of_moves_may_be_cut_and_repeated() {
 fn directories_that_share_files_wait_for_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let (lost, _) = moved(dir.path());
-    let (log, before) = (&lost.client.log, lost.contents());
+    let (over, log) = (lost.write(&lost.trust("kept"), b"replaced"), &lost.client.log);
+    let Found { files: mut before, .. } = crate::found(log).unwrap();
+    before.retain(|file| file.identity.as_ref().is_some_and(|known| known.handle == over.handle));
+    assert_eq!(before.len(), 1);
+    let last = lost.born("last", 84, b"last");
+    lost.change(Change::Rename, "last", "kept", &last, Some(over));
     let Found { dirs, mut files } = crate::found(log).unwrap();
+    // Cut between the record and the end of what it has replaced.
+    files.extend(before);
+    let before = lost.contents();
     let mut elsewhere = Elsewhere::new([].into_iter());
     let plans = dirs.iter().map(|dir| {
         let plan = if dir.slot == lost.slot(0).0 {
@@ -215,8 +223,8 @@ fn directories_that_share_files_wait_for_each_other() {
     };
     // Its place is known whatever becomes of its ctime; nothing was changed.
     assert!(begun(0).is_some_and(|begun| begun.waits) && begun(1).is_none());
-    // Two directories, and the three files that were made and are there.
-    assert_eq!((told.len(), files.len(), done.len()), (5, 0, 0), "{told:?}");
+    // Two directories, the four files that were made and are there, and the one that was replaced.
+    assert_eq!((told.len(), files.len(), done.len()), (7, 0, 0), "{told:?}");
     assert!(told.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unreachable(why) if why == "away")));
     assert_eq!(lost.contents(), before);
 }

@@ -198,13 +198,8 @@ impl<'d> Lost<'d> {
         let subject = Subject { look, handle, links: 1, mode: 0o100_604, uid: owner.uid(), gid: owner.gid() };
         self.change(Change::Create, "", name, &subject, None);
         // Its ctime is one later when it is looked at the second time.
-        let look = Look { ctime: now + 1, ..look };
-        let call = OneCall { look, identity: None, bytes, size: Cell::new(0) };
-        let slot = self.client.slot(&look).unwrap().unwrap();
-        if !bytes.is_empty() {
-            assert_eq!(self.client.write(slot, &call), Ok(Written::Done(bytes.len())));
-        }
-        Subject { look: call.look().unwrap(), ..subject }
+        let subject = Subject { look: Look { ctime: now + 1, ..look }, ..subject };
+        if bytes.is_empty() { subject } else { self.write(&subject, bytes) }
     }
 
     /// A file that is there, and trusted: nothing was written to it.
@@ -216,6 +211,14 @@ impl<'d> Lost<'d> {
         let slot = self.client.slot(&file.look).unwrap().unwrap();
         assert_eq!(self.client.sync(slot, &call), Ok(false));
         file
+    }
+
+    /// Logs bytes at the end of a trusted file.
+    pub(super) fn write(&self, file: &Subject, bytes: &'static [u8]) -> Subject {
+        let call = OneCall { look: file.look, identity: None, bytes, size: Cell::new(file.look.size) };
+        let slot = self.client.slot(&file.look).unwrap().unwrap();
+        assert_eq!(self.client.write(slot, &call), Ok(Written::Done(bytes.len())));
+        Subject { look: call.look().unwrap(), ..file.clone() }
     }
 
     /// What is there on the disk.
