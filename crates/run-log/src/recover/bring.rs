@@ -9,14 +9,19 @@ use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::place::{For, Place};
 use crate::recover::{FoundFile, Outcome};
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How long a recovery may have written to a file before it was cut: nanoseconds.
 const RECOVERY_NS: u64 = 60_000_000_000;
+
+/// Bytes of the longest name that a file may have.
+const NAME_MAX: usize = 255;
 
 /// What is to be done with a file that was found.
 enum Plan {
@@ -48,7 +53,7 @@ pub(super) fn bring(
             }
             write(&target, file, &pieces).map(Outcome::Replayed)
         }
-        Ok(Plan::Beside) => beside(&path.unwrap_or_else(|| identity.path.clone()), file, &pieces, log.epoch()),
+        Ok(Plan::Beside) => beside(&path.unwrap_or_else(|| identity.path.clone()), file, &pieces, &log.mark()),
         Err(e) => Err(e),
     };
     Ok(done.unwrap_or_else(|e| Outcome::Unreachable(format!("{}: {e}", identity.path.display()))))
@@ -68,11 +73,21 @@ fn plan(target: &File, file: &FoundFile, pieces: &[Piece], same_boot: bool, begu
     Ok(if ours { Plan::Write } else { Plan::Beside })
 }
 
-/// Writes what was logged of a file into one beside it.
-pub(super) fn beside(path: &Path, file: &FoundFile, pieces: &[Piece], epoch: u64) -> io::Result<Outcome> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".ondol-{epoch}-{}", file.slot));
-    let beside = PathBuf::from(beside);
+/// As much of a name as fits into so many bytes, without half of a character at its end.
+fn fitting(name: &[u8], room: usize) -> &[u8] {
+    let Some(short) = name.get(..room) else { return name };
+    match std::str::from_utf8(short) {
+        Err(e) if e.error_len().is_none() => short.get(..e.valid_up_to()).unwrap_or(short),
+        _ => short,
+    }
+}
+
+/// Writes what was logged of a file into one beside it, whose name has the log's mark: recovery of another pool never writes to it, one that is repeated does.
+pub(super) fn beside(path: &Path, file: &FoundFile, pieces: &[Piece], mark: &str) -> io::Result<Outcome> {
+    let suffix = format!("{mark}-{}", file.slot);
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let name = [fitting(name, NAME_MAX.saturating_sub(suffix.len())), suffix.as_bytes()].concat();
+    let beside = path.with_file_name(OsStr::from_bytes(&name));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     write(&options.open(&beside)?, file, pieces)?;

@@ -92,15 +92,8 @@ pub(super) fn bring(
         Plan::Unreachable(why) => Some(io::Error::other(why.clone())),
         _ => None,
     });
-    let mut bringing = Bringing {
-        epoch: log.epoch(),
-        mark: log.mark(),
-        dirs: &dirs,
-        elsewhere,
-        files,
-        taken: Vec::new(),
-        told: Vec::new(),
-    };
+    let mut bringing =
+        Bringing { mark: log.mark(), dirs: &dirs, elsewhere, files, taken: Vec::new(), told: Vec::new() };
     // All of them before the first change: what the disk has of one is not told any more when another one was changed; nor when somebody changes it while it waits for the others.
     let waits = why.is_some();
     for (dir, plan) in &group {

@@ -33,7 +33,6 @@ pub(super) struct Target<'d> {
 
 /// Directories whose records name the same files, on one file system.
 pub(super) struct Bringing<'r> {
-    pub(super) epoch: u64,
     /// What names of recovery's own begin with.
     pub(super) mark: String,
     pub(super) dirs: &'r [&'r FoundDir],
@@ -420,11 +419,9 @@ impl Bringing<'_> {
 
     /// A name is somebody else's by now: what was logged of the file goes beside it.
     fn aside(&mut self, path: &Path, handle: &Handle) -> io::Result<()> {
-        let epoch = self.epoch;
-        let done = match self.take(handle) {
-            Some(logged) => beside(path, logged, &logged.pieces(), epoch)?,
-            None => return Ok(()),
-        };
+        let mark = self.mark.clone();
+        let Some(logged) = self.take(handle) else { return Ok(()) };
+        let done = beside(path, logged, &logged.pieces(), &mark)?;
         self.told.push((path.into(), done));
         Ok(())
     }

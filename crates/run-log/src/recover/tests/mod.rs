@@ -128,6 +128,38 @@ fn names_that_others_have_taken_stay_theirs() {
     assert_eq!(found, after);
 }
 
+/// A new pool meets a file that another one has met: it leaves what that has put beside it. The name of what is put there is never too long.
+#[test]
+fn what_is_beside_a_file_is_there_until_somebody_removes_it() {
+    // In one of the last two the cut is in the middle of a character.
+    for name in ["name".to_owned(), "n".repeat(255), "\u{fc}".repeat(127), format!("n{}", "\u{fc}".repeat(127))] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(&name), "theirs").unwrap();
+        let mut beside = BTreeMap::new();
+        for (uuid, bytes) in [([8; 16], &b"first"[..]), ([7; 16], b"second")] {
+            let lost = Lost::in_pool(uuid, dir.path(), [HOUR; 2]);
+            lost.born(&name, 94, bytes);
+            // Repeated, it writes to its own.
+            for told in [lost.recover(false), lost.recover(true)] {
+                let path = told.into_iter().find_map(|outcome| match outcome {
+                    Outcome::Beside(path) => Some(path),
+                    _ => None,
+                });
+                let path = path.unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+                assert!(
+                    path.contains(&lost.client.log.mark()) && path.starts_with(&name[..name.floor_char_boundary(200)]),
+                    "{path}"
+                );
+                beside.insert(path, bytes.to_vec());
+            }
+        }
+        assert_eq!(beside.len(), 2, "{beside:?}");
+        beside.insert(name, b"theirs".to_vec());
+        let lost = Lost::new(dir.path());
+        assert_eq!(lost.contents(), beside);
+    }
+}
+
 /// A maildir: files are made in one directory and moved to the other, by a rename or by a link and the removal of the first name; one is moved back, one there and removed.
 fn moved(dir: &Path) -> (Lost<'_>, BTreeMap<String, Vec<u8>>) {
     for name in ["kept", "old"] {

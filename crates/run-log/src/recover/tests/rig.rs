@@ -143,12 +143,17 @@ impl<'d> Lost<'d> {
 
     /// With times of the directory and of `sub` that lie so far from now: nanoseconds.
     pub(super) fn with(dir: &'d Path, from_now: [i64; 2]) -> Self {
+        Self::in_pool([9; 16], dir, from_now)
+    }
+
+    /// As [`Lost::with`], in a pool with this UUID.
+    pub(super) fn in_pool(uuid: [u8; 16], dir: &'d Path, from_now: [i64; 2]) -> Self {
         let pool = Nvm::volatile(2 << 20).unwrap();
-        let mut pool = Pool::create(pool, &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+        let mut pool = Pool::create(pool, &PoolSpec { uuid, ..PoolSpec::default() }).unwrap();
         let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
         let clock = |from_now: i64| Cell::new(crate::client::wall_ns().saturating_add_signed(from_now));
         let lost = Self { dir, client: Client::new(log).unwrap(), clocks: from_now.map(clock) };
-        fs::create_dir(dir.join("sub")).unwrap();
+        fs::create_dir_all(dir.join("sub")).unwrap();
         for (which, path) in [dir.to_owned(), dir.join("sub")].into_iter().enumerate() {
             let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
             let call = OneCall { look: lost.look(which), identity, bytes: b"", size: Cell::new(0) };
