@@ -9,6 +9,7 @@ mod place;
 mod tests;
 mod together;
 
+use crate::client::wall_ns;
 use crate::error::{Result, RunLogError};
 use crate::format::{RecordHead, SKIP};
 use crate::look::{FileKind, Identity};
@@ -290,7 +291,7 @@ pub fn recover(log: &Log) -> Result<Recovered> {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
         let outcome = match &file.identity {
             None => Outcome::Unreachable("the slot that names it is damaged".into()),
-            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot)?,
+            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot, &wall_ns)?,
         };
         if !matches!(outcome, Outcome::Unreachable(_)) {
             log.retire(&file)?;

@@ -1,5 +1,6 @@
 //! Names brought into real directories, and recoveries that were cut.
 
+mod cuts;
 mod rig;
 
 use crate::name_record::Change;
