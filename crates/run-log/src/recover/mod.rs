@@ -48,6 +48,8 @@ pub struct FoundFile {
     pub identity: Option<Identity>,
     /// Its device number when the records were made.
     pub dev: u64,
+    /// A real sync has retired some of what was logged: the rest does not make the file.
+    in_part: bool,
     /// By sequence.
     pub records: Vec<Record>,
 }
@@ -193,7 +195,7 @@ pub fn found(log: &Log) -> Result<Found> {
             named => {
                 let (identity, dev) = named.map_or((None, 0), |(_, dev, identity)| (Some(identity), dev));
                 let records = records.into_iter().map(Raw::of_a_file).collect();
-                found.files.push(FoundFile { slot, incarnation, identity, dev, records });
+                found.files.push(FoundFile { slot, incarnation, identity, dev, in_part: retired > 0, records });
             }
         }
     }

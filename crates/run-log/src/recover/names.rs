@@ -127,11 +127,14 @@ pub(super) fn bring(
 }
 
 fn bring_all(bringing: &mut Bringing<'_>, group: Group<'_>) -> io::Result<()> {
-    let (mut targets, mut changed_by_others) = (Vec::new(), Vec::new());
+    let (mut targets, mut changed_by_others, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     for (dir, plan) in group {
         match plan {
             Plan::Unreachable(why) => return Err(io::Error::other(why)),
-            Plan::Gone => bringing.told.push((dir.identity.path.clone(), Outcome::Gone)),
+            Plan::Gone => {
+                gone.push(dir);
+                bringing.told.push((dir.identity.path.clone(), Outcome::Gone));
+            }
             Plan::Whole(file) => file.sync_all()?,
             Plan::Beside(path) => changed_by_others.push((dir, path)),
             Plan::Names { dir: file, path, behind, begun } => {
@@ -139,5 +142,5 @@ fn bring_all(bringing: &mut Bringing<'_>, group: Group<'_>) -> io::Result<()> {
             }
         }
     }
-    bringing.names(&targets, &changed_by_others)
+    bringing.names(&targets, &changed_by_others, &gone)
 }

@@ -1,6 +1,7 @@
 //! Names brought into real directories, and recoveries that were cut.
 
 mod cuts;
+mod gone;
 mod rig;
 
 use crate::name_record::Change;
