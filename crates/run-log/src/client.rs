@@ -1,16 +1,16 @@
 //! A process that writes: which of its calls may end in the log.
 
+use crate::Log;
 use crate::call::{Call, Place, Written};
-use crate::error::{Result, RunLogError};
+use crate::error::Result;
 use crate::format::{RecordHead, shared, slot};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Look};
-use crate::own::Own;
+use crate::own::{Own, own};
 use crate::slot::{Enter, Slot};
-use crate::{Log, LogOptions};
 use ondol_env::{Env, System};
 use ondol_medium::SharedWord;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
 use zerocopy::FromZeros;
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
@@ -21,17 +21,15 @@ pub(crate) const LONGEST_LOOK_NS: u64 = 200_000;
 const PROBES: u32 = 16;
 /// A record takes at most this part of a lane.
 const LARGEST: u64 = 8;
-/// Whoever it is has not been asked yet.
-const NOBODY: u64 = 0;
 
 /// The log, as one process uses it.
 #[derive(Debug)]
 pub struct Client {
     pub(crate) log: Log,
-    me: AtomicU64,
+    pub(crate) me: AtomicU64,
     pub(crate) lanes: Own,
     /// It is always this process, for simulators.
-    fixed: bool,
+    pub(crate) fixed: bool,
 }
 
 impl Client {
@@ -56,33 +54,6 @@ impl Client {
     /// The log.
     pub fn log(&self) -> &Log {
         &self.log
-    }
-
-    /// fork(2) has made this process, and no other thread is in it yet: it is another owner than its parent.
-    pub fn forked(&self) {
-        self.me.store(NOBODY, Relaxed);
-        self.lanes.forget();
-    }
-
-    /// `process`, which calls, and its token.
-    ///
-    /// # Errors
-    /// `Stranger`: a child of vfork(2) or clone(2) has the memory of another process, and one in another PID namespace a number that means something else. The medium's failure.
-    pub(crate) fn me(&self, process: u32) -> Result<u64> {
-        let before = self.me.load(Relaxed);
-        if self.fixed || before >> 32 == u64::from(process) {
-            return Ok(before);
-        }
-        let foreign = || LogOptions::namespace_here() != self.log.machine().namespace;
-        if before != NOBODY || foreign() {
-            return Err(RunLogError::Stranger { pool: self.log.nvm.name().into() });
-        }
-        let me = own(&self.log, process)?;
-        match self.me.compare_exchange(before, me, Relaxed, Relaxed) {
-            Ok(_) => Ok(me),
-            // Another thread was first: both are the same owner.
-            Err(theirs) => Ok(theirs),
-        }
     }
 
     /// The slot of a file and its incarnation; one is given to it if there is one. None: the file goes the slow way.
@@ -505,11 +476,6 @@ struct Wrote {
     start: u64,
     len: u64,
     before: Look,
-}
-
-/// Process and token.
-fn own(log: &Log, process: u32) -> Result<u64> {
-    Ok(u64::from(process) << 32 | log.token()?)
 }
 
 /// Nanoseconds since 1970.

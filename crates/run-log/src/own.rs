@@ -1,7 +1,8 @@
-//! The lanes of a process: one until it is full, then more, as long as others find some, too.
+//! Who a process is, as an owner of locks, and its lanes: one until it is full, then more, as long as others find some, too.
 
 use crate::client::Client;
-use crate::error::Result;
+use crate::error::{Result, RunLogError};
+use crate::{Log, LogOptions};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Lanes that a process has at most.
@@ -9,6 +10,8 @@ const MOST: usize = 32;
 /// Of how many lanes one is left to others by whoever has one already.
 const LEFT: u32 = 4;
 const NONE: u32 = u32::MAX;
+/// Whoever it is has not been asked yet.
+const NOBODY: u64 = 0;
 
 /// Which lanes a process has.
 #[derive(Debug)]
@@ -46,6 +49,33 @@ impl Own {
 }
 
 impl Client {
+    /// fork(2) has made this process, and no other thread is in it yet: it is another owner than its parent.
+    pub fn forked(&self) {
+        self.me.store(NOBODY, Relaxed);
+        self.lanes.forget();
+    }
+
+    /// `process`, which calls, and its token.
+    ///
+    /// # Errors
+    /// `Stranger`: a child of vfork(2) or clone(2) has the memory of another process, and one in another PID namespace a number that means something else. The medium's failure.
+    pub(crate) fn me(&self, process: u32) -> Result<u64> {
+        let before = self.me.load(Relaxed);
+        if self.fixed || before >> 32 == u64::from(process) {
+            return Ok(before);
+        }
+        let foreign = || LogOptions::namespace_here() != self.log.machine().namespace;
+        if before != NOBODY || foreign() {
+            return Err(RunLogError::Stranger { pool: self.log.nvm.name().into() });
+        }
+        let me = own(&self.log, process)?;
+        match self.me.compare_exchange(before, me, Relaxed, Relaxed) {
+            Ok(_) => Ok(me),
+            // Another thread was first: both are the same owner.
+            Err(theirs) => Ok(theirs),
+        }
+    }
+
     /// A lane of this process (`me`) with room for `span` bytes; one is claimed if there is none.
     pub(crate) fn lane(&self, me: u64, span: u64) -> Result<Option<u32>> {
         let mut first = true;
@@ -82,4 +112,9 @@ impl Client {
         }
         Ok(None)
     }
+}
+
+/// Process and token.
+pub(crate) fn own(log: &Log, process: u32) -> Result<u64> {
+    Ok(u64::from(process) << 32 | log.token()?)
 }

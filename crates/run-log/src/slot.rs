@@ -206,7 +206,7 @@ impl<'l> Slot<'l> {
         self.log.checked(self.at + slot::RETIRED, &[self.index.into(), incarnation], "what a file has retired")
     }
 
-    /// When recovery first began to write to the file: nanoseconds.
+    /// When recovery began to write to the file, or has said anew that it does: nanoseconds.
     pub(crate) fn recovering(&self, incarnation: u64) -> Result<Option<u64>> {
         let named = [self.index.into(), incarnation];
         let word = self.load(slot::RECOVERING)?;

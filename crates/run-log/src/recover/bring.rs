@@ -1,24 +1,33 @@
 //! Bringing what is live of a file into it.
 
 use crate::Log;
-use crate::client::wall_ns;
-use crate::error::Result;
+use crate::error::{Result, RunLogError};
 use crate::format::HORIZON_NS;
 use crate::look::{Identity, Look};
 use crate::newest::Piece;
 use crate::recover::elsewhere::Elsewhere;
 use crate::recover::place::{For, Place};
 use crate::recover::{FoundFile, Outcome};
+use crate::slot::Slot;
 use rustix::fs::Advice;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// How long a recovery may have written to a file before it was cut: nanoseconds.
 const RECOVERY_NS: u64 = 60_000_000_000;
+
+/// How far the clock that the kernel sets times by may be behind: nanoseconds, two ticks.
+const TICKS_NS: u64 = 20_000_000;
+
+/// Bytes of the longest name that a file may have.
+const NAME_MAX: usize = 255;
 
 /// What is to be done with a file that was found.
 enum Plan {
@@ -27,12 +36,48 @@ enum Plan {
     Beside,
 }
 
+/// The word that tells recovery's own writes from those of others, near to the file's mtime at any time.
+struct Recovering<'l, 'c> {
+    slot: Slot<'l>,
+    file: &'c FoundFile,
+    /// What it says.
+    begun: Option<u64>,
+    /// It is of this recovery.
+    ours: bool,
+    clock: &'c dyn Fn() -> u64,
+}
+
+impl Recovering<'_, '_> {
+    /// Before each change of the file.
+    fn before_a_write(&mut self, target: &File) -> io::Result<()> {
+        let now = (self.clock)();
+        if let Some(begun) = self.begun {
+            if self.ours && now.abs_diff(begun) <= RECOVERY_NS / 2 {
+                return Ok(());
+            }
+            // What was written by now is ours by its mtime until the word tells it again.
+            let mtime = self.file.records.last().map_or(0, |record| record.mtime);
+            match target.set_modified(UNIX_EPOCH + Duration::from_nanos(mtime)) {
+                // It is somebody else's file.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+                set => set?,
+            }
+            target.sync_all()?;
+        }
+        self.slot.begin_recovery(self.file.incarnation, now).map_err(io::Error::other)?;
+        (self.begun, self.ours) = (Some(now), true);
+        Ok(())
+    }
+}
+
+/// Brings what is live into a file, at times that a clock tells: nanoseconds since 1970.
 pub(super) fn bring(
     log: &Log,
     elsewhere: &mut Elsewhere,
     identity: &Identity,
     file: &FoundFile,
     same_boot: bool,
+    clock: &dyn Fn() -> u64,
 ) -> Result<Outcome> {
     let (target, path) = match elsewhere.find(identity, For::Write) {
         Place::Here(target, path) => (target, path),
@@ -42,23 +87,21 @@ pub(super) fn bring(
     let pieces = file.pieces();
     let slot = log.slot(file.slot);
     let begun = slot.recovering(file.incarnation)?;
-    let refused = slot.has_failed()?;
+    let mut recovering = Recovering { slot, file, begun, ours: false, clock };
+    let mut home = || write_after(&target, file, &pieces, || recovering.before_a_write(&target)).map(Outcome::Replayed);
     let done = match plan(&target, file, &pieces, same_boot, begun) {
         // The page cache has what the disk has refused, as if it were there.
-        Ok(Plan::Nothing) if refused => {
-            forget(&target, &pieces).and_then(|()| write(&target, file, &pieces)).map(Outcome::Replayed)
-        }
+        Ok(Plan::Nothing) if slot.has_failed()? => forget(&target, &pieces).and_then(|()| home()),
         Ok(Plan::Nothing) => target.sync_all().map(|()| Outcome::Whole),
-        Ok(Plan::Write) => {
-            if begun.is_none() {
-                slot.begin_recovery(file.incarnation, wall_ns())?;
-            }
-            write(&target, file, &pieces).map(Outcome::Replayed)
-        }
-        Ok(Plan::Beside) => beside(&path.unwrap_or_else(|| identity.path.clone()), file, &pieces, log.epoch()),
+        Ok(Plan::Write) => home(),
+        Ok(Plan::Beside) => beside(&path.unwrap_or_else(|| identity.path.clone()), file, &pieces, &log.mark()),
         Err(e) => Err(e),
     };
-    Ok(done.unwrap_or_else(|e| Outcome::Unreachable(format!("{}: {e}", identity.path.display()))))
+    match done.map_err(io::Error::downcast::<RunLogError>) {
+        Ok(outcome) => Ok(outcome),
+        Err(Ok(log)) => Err(log),
+        Err(Err(e)) => Ok(Outcome::Unreachable(format!("{}: {e}", identity.path.display()))),
+    }
 }
 
 fn plan(target: &File, file: &FoundFile, pieces: &[Piece], same_boot: bool, begun: Option<u64>) -> io::Result<Plan> {
@@ -69,17 +112,28 @@ fn plan(target: &File, file: &FoundFile, pieces: &[Piece], same_boot: bool, begu
     }
     let Some(last) = file.records.last() else { return Ok(Plan::Nothing) };
     let horizon = last.mtime.saturating_add(if same_cache { 0 } else { HORIZON_NS });
-    // The word has milliseconds.
-    let by_recovery = begun.is_some_and(|begun| (begun..=begun.saturating_add(RECOVERY_NS)).contains(&now.mtime));
+    // The word has milliseconds. What others had written before it was published was no reason to begin.
+    let written = |begun: u64| begun.saturating_sub(TICKS_NS)..=begun.saturating_add(RECOVERY_NS);
+    let by_recovery = begun.is_some_and(|begun| written(begun).contains(&now.mtime));
     let ours = now.size >= last.base_size && ((last.base_mtime..=horizon).contains(&now.mtime) || by_recovery);
     Ok(if ours { Plan::Write } else { Plan::Beside })
 }
 
-/// Writes what was logged of a file into one beside it.
-pub(super) fn beside(path: &Path, file: &FoundFile, pieces: &[Piece], epoch: u64) -> io::Result<Outcome> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".ondol-{epoch}-{}", file.slot));
-    let beside = PathBuf::from(beside);
+/// As much of a name as fits into so many bytes, without half of a character at its end.
+fn fitting(name: &[u8], room: usize) -> &[u8] {
+    let Some(short) = name.get(..room) else { return name };
+    match std::str::from_utf8(short) {
+        Err(e) if e.error_len().is_none() => short.get(..e.valid_up_to()).unwrap_or(short),
+        _ => short,
+    }
+}
+
+/// Writes what was logged of a file into one beside it, whose name has the log's mark: recovery of another pool never writes to it, one that is repeated does.
+pub(super) fn beside(path: &Path, file: &FoundFile, pieces: &[Piece], mark: &str) -> io::Result<Outcome> {
+    let suffix = format!("{mark}-{}", file.slot);
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let name = [fitting(name, NAME_MAX.saturating_sub(suffix.len())), suffix.as_bytes()].concat();
+    let beside = path.with_file_name(OsStr::from_bytes(&name));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     write(&options.open(&beside)?, file, pieces)?;
@@ -125,17 +179,30 @@ fn forget(target: &File, pieces: &[Piece]) -> io::Result<()> {
 
 /// Writes what was logged into the file, and syncs it; answers how many bytes.
 pub(super) fn write(target: &File, file: &FoundFile, pieces: &[Piece]) -> io::Result<u64> {
+    write_after(target, file, pieces, || Ok(()))
+}
+
+/// As [`write`], with something before each change of the file.
+fn write_after(
+    target: &File,
+    file: &FoundFile,
+    pieces: &[Piece],
+    mut before: impl FnMut() -> io::Result<()>,
+) -> io::Result<u64> {
     let mut written = 0;
     if let Some((shortest, _)) = file.lengths()
         && target.metadata()?.len() > shortest
     {
+        before()?;
         target.set_len(shortest)?;
     }
     for piece in pieces {
+        before()?;
         target.write_all_at(part(file, piece), piece.offset)?;
         written += piece.part.len() as u64;
     }
     if let Some((_, len)) = file.lengths() {
+        before()?;
         target.set_len(len)?;
     }
     target.sync_all()?;

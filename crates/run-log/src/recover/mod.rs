@@ -9,6 +9,7 @@ mod place;
 mod tests;
 mod together;
 
+use crate::client::wall_ns;
 use crate::error::{Result, RunLogError};
 use crate::format::{RecordHead, SKIP};
 use crate::look::{FileKind, Identity};
@@ -47,6 +48,8 @@ pub struct FoundFile {
     pub identity: Option<Identity>,
     /// Its device number when the records were made.
     pub dev: u64,
+    /// A real sync has retired some of what was logged: the rest does not make the file.
+    in_part: bool,
     /// By sequence.
     pub records: Vec<Record>,
 }
@@ -192,7 +195,7 @@ pub fn found(log: &Log) -> Result<Found> {
             named => {
                 let (identity, dev) = named.map_or((None, 0), |(_, dev, identity)| (Some(identity), dev));
                 let records = records.into_iter().map(Raw::of_a_file).collect();
-                found.files.push(FoundFile { slot, incarnation, identity, dev, records });
+                found.files.push(FoundFile { slot, incarnation, identity, dev, in_part: retired > 0, records });
             }
         }
     }
@@ -290,7 +293,7 @@ pub fn recover(log: &Log) -> Result<Recovered> {
         let path = file.identity.as_ref().map_or_else(PathBuf::new, |identity| identity.path.clone());
         let outcome = match &file.identity {
             None => Outcome::Unreachable("the slot that names it is damaged".into()),
-            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot)?,
+            Some(identity) => bring::bring(log, &mut elsewhere, identity, &file, same_boot, &wall_ns)?,
         };
         if !matches!(outcome, Outcome::Unreachable(_)) {
             log.retire(&file)?;

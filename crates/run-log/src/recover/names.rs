@@ -92,15 +92,8 @@ pub(super) fn bring(
         Plan::Unreachable(why) => Some(io::Error::other(why.clone())),
         _ => None,
     });
-    let mut bringing = Bringing {
-        epoch: log.epoch(),
-        mark: log.mark(),
-        dirs: &dirs,
-        elsewhere,
-        files,
-        taken: Vec::new(),
-        told: Vec::new(),
-    };
+    let mut bringing =
+        Bringing { mark: log.mark(), dirs: &dirs, elsewhere, files, taken: Vec::new(), told: Vec::new() };
     // All of them before the first change: what the disk has of one is not told any more when another one was changed; nor when somebody changes it while it waits for the others.
     let waits = why.is_some();
     for (dir, plan) in &group {
@@ -117,10 +110,10 @@ pub(super) fn bring(
     };
     let Bringing { mut told, taken, files, .. } = bringing;
     let Err(e) = done else { return Ok((told, taken)) };
-    // What was born here is nowhere else: it must not be taken for removed.
+    // What was born here is nowhere else: it must not be taken for removed. What was replaced here must not be written to: it would be taken for somebody's.
     let fsid = dirs.first().map_or(0, |dir| dir.identity.fsid);
     let records = dirs.iter().flat_map(|dir| &dir.records);
-    let named: BTreeSet<&[u8]> = records.map(|record| &*record.handle.bytes).collect();
+    let named: BTreeSet<&[u8]> = records.flat_map(NameRecord::handles).map(|handle| &*handle.bytes).collect();
     let here = |file: &FoundFile| {
         let identity = file.identity.as_ref();
         identity.is_some_and(|id| id.fsid == fsid && named.contains(&*id.handle.bytes))
@@ -134,11 +127,14 @@ pub(super) fn bring(
 }
 
 fn bring_all(bringing: &mut Bringing<'_>, group: Group<'_>) -> io::Result<()> {
-    let (mut targets, mut changed_by_others) = (Vec::new(), Vec::new());
+    let (mut targets, mut changed_by_others, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     for (dir, plan) in group {
         match plan {
             Plan::Unreachable(why) => return Err(io::Error::other(why)),
-            Plan::Gone => bringing.told.push((dir.identity.path.clone(), Outcome::Gone)),
+            Plan::Gone => {
+                gone.push(dir);
+                bringing.told.push((dir.identity.path.clone(), Outcome::Gone));
+            }
             Plan::Whole(file) => file.sync_all()?,
             Plan::Beside(path) => changed_by_others.push((dir, path)),
             Plan::Names { dir: file, path, behind, begun } => {
@@ -146,5 +142,5 @@ fn bring_all(bringing: &mut Bringing<'_>, group: Group<'_>) -> io::Result<()> {
             }
         }
     }
-    bringing.names(&targets, &changed_by_others)
+    bringing.names(&targets, &changed_by_others, &gone)
 }

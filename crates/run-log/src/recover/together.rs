@@ -33,7 +33,6 @@ pub(super) struct Target<'d> {
 
 /// Directories whose records name the same files, on one file system.
 pub(super) struct Bringing<'r> {
-    pub(super) epoch: u64,
     /// What names of recovery's own begin with.
     pub(super) mark: String,
     pub(super) dirs: &'r [&'r FoundDir],
@@ -133,7 +132,8 @@ impl Work<'_> {
         }
         let now = Subject::at(name.target.dir.as_fd(), &c_name(&name.name)?)?;
         let newest = name.target.found.records.last().map_or(0, |record| record.ctime);
-        let since = now.look.mtime > newest.saturating_add(HORIZON_NS);
+        // Anybody may set an mtime, to the future, too, and recovery's own removal of another name sets the ctime: a write sets both.
+        let since = now.look.mtime.min(now.look.ctime) > newest.saturating_add(HORIZON_NS);
         Ok(now.links > 1 || self.dead.contains(&*old.bytes) && !since)
     }
 
@@ -181,10 +181,6 @@ impl Bringing<'_> {
         self.files.iter().position(is_it)
     }
 
-    fn is_logged(&self, handle: &Handle) -> bool {
-        self.position(handle).is_some()
-    }
-
     /// Takes a file with live records.
     fn take(&mut self, handle: &Handle) -> Option<&FoundFile> {
         let found = self.position(handle)?;
@@ -202,10 +198,16 @@ impl Bringing<'_> {
     }
 
     /// Brings the records in that the kernel has not kept. First every file has a name of recovery's own, so that none is without one at any time; then these become the names that are wanted. Directories that somebody else has
-    /// changed stay as they are: what was born there, or came there, and is not to be found goes beside its name.
-    pub(super) fn names(&mut self, targets: &[Target<'_>], others: &[(&FoundDir, PathBuf)]) -> io::Result<()> {
+    /// changed stay as they are: what was born there, or came there, and is not to be found goes beside its name. What was born in one that is gone is made where another one is to have it.
+    pub(super) fn names(
+        &mut self,
+        targets: &[Target<'_>],
+        others: &[(&FoundDir, PathBuf)],
+        gone: &[&FoundDir],
+    ) -> io::Result<()> {
         let names: Vec<Name<'_>> = targets.iter().flat_map(|target| wanted(target, &self.mark)).collect();
-        let births = targets.iter().flat_map(Target::births).chain(self.lost(others));
+        let elsewhere = others.iter().map(|(dir, _)| *dir).chain(gone.iter().copied());
+        let births = targets.iter().flat_map(Target::births).chain(self.lost(elsewhere, targets, &names));
         let births = births.map(|record| (&*record.handle.bytes, record)).collect();
         let dead = self.dirs.iter().flat_map(|dir| &dir.records).filter_map(NameRecord::dead);
         let dead = dead.map(|handle| &*handle.bytes).collect();
@@ -253,11 +255,23 @@ impl Bringing<'_> {
         Ok(())
     }
 
-    /// Files with bytes in the log that were made in directories that somebody else has changed since, and are not to be found.
-    fn lost<'d>(&mut self, others: &[(&'d FoundDir, PathBuf)]) -> Vec<&'d NameRecord> {
+    /// Files all of whose bytes are in the log, that were made in these directories, which somebody else has changed or removed since, and are not to be found; but those that the kernel has kept in one of the targets were removed.
+    fn lost<'d>(
+        &mut self,
+        dirs: impl Iterator<Item = &'d FoundDir>,
+        targets: &[Target<'_>],
+        names: &[Name<'_>],
+    ) -> Vec<&'d NameRecord> {
+        let kept =
+            targets.iter().flat_map(|target| target.found.records.iter().filter(|r| r.sequence <= target.behind));
+        let kept =
+            kept.flat_map(NameRecord::handles).chain(names.iter().filter_map(|name| name.touched.before.as_ref()));
+        let kept: BTreeSet<&[u8]> = kept.map(|handle| &*handle.bytes).collect();
         let mut lost = Vec::new();
-        for record in others.iter().flat_map(|(dir, _)| &dir.records).filter(|record| record.is_birth()) {
-            if self.is_logged(&record.handle) && matches!(self.find(&record.handle), Place::Gone) {
+        for record in dirs.flat_map(|dir| &dir.records).filter(|record| record.is_birth()) {
+            let logged = self.position(&record.handle).and_then(|at| self.files.get(at));
+            let all = logged.is_some_and(|file| !file.in_part) && !kept.contains(&*record.handle.bytes);
+            if all && matches!(self.find(&record.handle), Place::Gone) {
                 lost.push(record);
             }
         }
@@ -419,11 +433,9 @@ impl Bringing<'_> {
 
     /// A name is somebody else's by now: what was logged of the file goes beside it.
     fn aside(&mut self, path: &Path, handle: &Handle) -> io::Result<()> {
-        let epoch = self.epoch;
-        let done = match self.take(handle) {
-            Some(logged) => beside(path, logged, &logged.pieces(), epoch)?,
-            None => return Ok(()),
-        };
+        let mark = self.mark.clone();
+        let Some(logged) = self.take(handle) else { return Ok(()) };
+        let done = beside(path, logged, &logged.pieces(), &mark)?;
         self.told.push((path.into(), done));
         Ok(())
     }

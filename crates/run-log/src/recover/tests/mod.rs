@@ -1,5 +1,7 @@
 //! Names brought into real directories, and recoveries that were cut.
 
+mod cuts;
+mod gone;
 mod rig;
 
 use crate::name_record::Change;
@@ -11,6 +13,7 @@ use crate::{Look, Subject, Written};
 use rig::{HOUR, Lost};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
@@ -127,6 +130,38 @@ fn names_that_others_have_taken_stay_theirs() {
     assert_eq!(found, after);
 }
 
+/// A new pool meets a file that another one has met: it leaves what that has put beside it. The name of what is put there is never too long.
+#[test]
+fn what_is_beside_a_file_is_there_until_somebody_removes_it() {
+    // In one of the last two the cut is in the middle of a character.
+    for name in ["name".to_owned(), "n".repeat(255), "\u{fc}".repeat(127), format!("n{}", "\u{fc}".repeat(127))] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(&name), "theirs").unwrap();
+        let mut beside = BTreeMap::new();
+        for (uuid, bytes) in [([8; 16], &b"first"[..]), ([7; 16], b"second")] {
+            let lost = Lost::in_pool(uuid, dir.path(), [HOUR; 2]);
+            lost.born(&name, 94, bytes);
+            // Repeated, it writes to its own.
+            for told in [lost.recover(false), lost.recover(true)] {
+                let path = told.into_iter().find_map(|outcome| match outcome {
+                    Outcome::Beside(path) => Some(path),
+                    _ => None,
+                });
+                let path = path.unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+                assert!(
+                    path.contains(&lost.client.log.mark()) && path.starts_with(&name[..name.floor_char_boundary(200)]),
+                    "{path}"
+                );
+                beside.insert(path, bytes.to_vec());
+            }
+        }
+        assert_eq!(beside.len(), 2, "{beside:?}");
+        beside.insert(name, b"theirs".to_vec());
+        let lost = Lost::new(dir.path());
+        assert_eq!(lost.contents(), beside);
+    }
+}
+
 /// A maildir: files are made in one directory and moved to the other, by a rename or by a link and the removal of the first name; one is moved back, one there and removed.
 fn moved(dir: &Path) -> (Lost<'_>, BTreeMap<String, Vec<u8>>) {
     for name in ["kept", "old"] {
@@ -192,8 +227,16 @@ fn recovery_of_moves_may_be_cut_and_repeated() {
 fn directories_that_share_files_wait_for_each_other() {
     let dir = tempfile::tempdir().unwrap();
     let (lost, _) = moved(dir.path());
-    let (log, before) = (&lost.client.log, lost.contents());
+    let (over, log) = (lost.write(&lost.trust("kept"), b"replaced"), &lost.client.log);
+    let Found { files: mut before, .. } = crate::found(log).unwrap();
+    before.retain(|file| file.identity.as_ref().is_some_and(|known| known.handle == over.handle));
+    assert_eq!(before.len(), 1);
+    let last = lost.born("last", 84, b"last");
+    lost.change(Change::Rename, "last", "kept", &last, Some(over));
     let Found { dirs, mut files } = crate::found(log).unwrap();
+    // Cut between the record and the end of what it has replaced.
+    files.extend(before);
+    let before = lost.contents();
     let mut elsewhere = Elsewhere::new([].into_iter());
     let plans = dirs.iter().map(|dir| {
         let plan = if dir.slot == lost.slot(0).0 {
@@ -214,8 +257,8 @@ fn directories_that_share_files_wait_for_each_other() {
     };
     // Its place is known whatever becomes of its ctime; nothing was changed.
     assert!(begun(0).is_some_and(|begun| begun.waits) && begun(1).is_none());
-    // Two directories, and the three files that were made and are there.
-    assert_eq!((told.len(), files.len(), done.len()), (5, 0, 0), "{told:?}");
+    // Two directories, the four files that were made and are there, and the one that was replaced.
+    assert_eq!((told.len(), files.len(), done.len()), (7, 0, 0), "{told:?}");
     assert!(told.iter().all(|(_, outcome)| matches!(outcome, Outcome::Unreachable(why) if why == "away")));
     assert_eq!(lost.contents(), before);
 }
@@ -225,7 +268,7 @@ fn directories_that_share_files_wait_for_each_other() {
 fn a_file_that_cannot_have_its_new_name_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("log"), "old").unwrap();
-    let lost = Lost::with(dir.path(), -HOUR);
+    let lost = Lost::with(dir.path(), [HOUR, -HOUR]);
     let old = lost.trust("log");
     lost.change(Change::Rename, "log", "sub/log.1", &old, None);
     lost.born("log", 90, b"new");
@@ -262,7 +305,7 @@ fn what_is_done_to_a_directory_that_waits_stays() {
     for name in ["gone", "gone-too"] {
         fs::write(dir.path().join(name), name).unwrap();
     }
-    let lost = Lost::new(dir.path());
+    let lost = Lost::with(dir.path(), [-HOUR; 2]);
     for name in ["gone", "gone-too"] {
         lost.change(Change::Remove, "", name, &lost.real(name), None);
     }
@@ -273,16 +316,35 @@ fn what_is_done_to_a_directory_that_waits_stays() {
         let begun = Begun { behind: dir.records[0].sequence - 1, waits: true };
         log.slot(dir.slot).begin_names(dir.incarnation, begun).unwrap();
     }
-    let file = File::options().append(true).open(dir.path().join("gone")).unwrap();
-    // After all that is logged.
-    let later = std::time::Duration::from_nanos(2 * HOUR as u64);
-    file.set_modified(file.metadata().unwrap().modified().unwrap() + later).unwrap();
+    // Long after all that is logged; the other file's mtime is as old as the records.
+    File::options().append(true).open(dir.path().join("gone")).unwrap().write_all(b"!").unwrap();
+    let file = File::options().append(true).open(dir.path().join("gone-too")).unwrap();
+    let before = std::time::Duration::from_nanos(HOUR as u64);
+    file.set_modified(file.metadata().unwrap().modified().unwrap() - before).unwrap();
     fs::write(dir.path().join("void"), "theirs").unwrap();
     let told = lost.recover(false);
     assert!(told.contains(&Outcome::Changed(1)), "{told:?}");
-    let after = [("gone", "gone"), ("void", "theirs"), ("void-2", "")];
+    let after = [("gone", "gone!"), ("void", "theirs"), ("void-2", "")];
     let after = after.map(|(name, bytes)| (name.to_owned(), bytes.as_bytes().to_vec()));
     assert_eq!(lost.contents(), BTreeMap::from(after));
+}
+
+/// Files whose mtime somebody has set to the future before they were removed and replaced are not taken for written to since.
+#[test]
+fn an_mtime_in_the_future_is_no_write() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["gone", "over"] {
+        fs::write(dir.path().join(name), name).unwrap();
+        let file = File::options().append(true).open(dir.path().join(name)).unwrap();
+        let later = std::time::Duration::from_nanos(3 * HOUR as u64);
+        file.set_modified(file.metadata().unwrap().modified().unwrap() + later).unwrap();
+    }
+    let lost = Lost::new(dir.path());
+    lost.change(Change::Remove, "", "gone", &lost.real("gone"), None);
+    let saved = lost.born("tmp", 93, b"saved");
+    lost.change(Change::Rename, "tmp", "over", &saved, Some(lost.real("over")));
+    let told = lost.recover(false);
+    assert_eq!(lost.contents(), BTreeMap::from([("over".to_owned(), b"saved".to_vec())]), "{told:?}");
 }
 
 /// A file gets another name while the one that comes in its place waits for a lock: it is not taken for gone, and keeps what is logged of it.

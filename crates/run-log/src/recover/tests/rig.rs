@@ -140,17 +140,22 @@ impl Call for OneCall {
 
 impl<'d> Lost<'d> {
     pub(super) fn new(dir: &'d Path) -> Self {
-        Self::with(dir, HOUR)
+        Self::with(dir, [HOUR; 2])
     }
 
-    /// With times in `sub` that lie so far from now: nanoseconds.
-    pub(super) fn with(dir: &'d Path, sub: i64) -> Self {
+    /// With times of the directory and of `sub` that lie so far from now: nanoseconds.
+    pub(super) fn with(dir: &'d Path, from_now: [i64; 2]) -> Self {
+        Self::in_pool([9; 16], dir, from_now)
+    }
+
+    /// As [`Lost::with`], in a pool with this UUID.
+    pub(super) fn in_pool(uuid: [u8; 16], dir: &'d Path, from_now: [i64; 2]) -> Self {
         let pool = Nvm::volatile(2 << 20).unwrap();
-        let mut pool = Pool::create(pool, &PoolSpec { uuid: [9; 16], ..PoolSpec::default() }).unwrap();
+        let mut pool = Pool::create(pool, &PoolSpec { uuid, ..PoolSpec::default() }).unwrap();
         let log = Log::prepare(&mut pool, &LogOptions::here()).unwrap().log;
         let clock = |from_now: i64| Cell::new(crate::client::wall_ns().saturating_add_signed(from_now));
-        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: [clock(HOUR), clock(sub)] };
-        fs::create_dir(dir.join("sub")).unwrap();
+        let lost = Self { dir, client: Client::new(log).unwrap(), clocks: from_now.map(clock) };
+        fs::create_dir_all(dir.join("sub")).unwrap();
         for (which, path) in [dir.to_owned(), dir.join("sub")].into_iter().enumerate() {
             let identity = Identity::of(File::open(&path).unwrap().as_fd(), path);
             let call = OneCall { look: lost.look(which), identity, bytes: b"", size: Cell::new(0) };
@@ -201,13 +206,8 @@ impl<'d> Lost<'d> {
         let subject = Subject { look, handle, links: 1, mode: 0o100_604, uid: owner.uid(), gid: owner.gid() };
         self.change(Change::Create, "", name, &subject, None);
         // Its ctime is one later when it is looked at the second time.
-        let look = Look { ctime: now + 1, ..look };
-        let call = OneCall { look, identity: None, bytes, size: Cell::new(0) };
-        let slot = self.client.slot(&look).unwrap().unwrap();
-        if !bytes.is_empty() {
-            assert_eq!(self.client.write(slot, &call), Ok(Written::Done(bytes.len())));
-        }
-        Subject { look: call.look().unwrap(), ..subject }
+        let subject = Subject { look: Look { ctime: now + 1, ..look }, ..subject };
+        if bytes.is_empty() { subject } else { self.write(&subject, bytes) }
     }
 
     /// A file that is there, and trusted: nothing was written to it.
@@ -219,6 +219,14 @@ impl<'d> Lost<'d> {
         let slot = self.client.slot(&file.look).unwrap().unwrap();
         assert_eq!(self.client.sync(slot, &call), Ok(false));
         file
+    }
+
+    /// Logs bytes at the end of a trusted file.
+    pub(super) fn write(&self, file: &Subject, bytes: &'static [u8]) -> Subject {
+        let call = OneCall { look: file.look, identity: None, bytes, size: Cell::new(file.look.size) };
+        let slot = self.client.slot(&file.look).unwrap().unwrap();
+        assert_eq!(self.client.write(slot, &call), Ok(Written::Done(bytes.len())));
+        Subject { look: call.look().unwrap(), ..file.clone() }
     }
 
     /// What is there on the disk.
