@@ -182,12 +182,7 @@ impl Client {
         let after: Option<Vec<Look>> = dirs.all.iter().map(|dir| call.look(dir.side).ok()).collect();
         let after = after.filter(|_| away(call.now_ns()) <= LONGEST_LOOK_NS);
         let now = if change == Change::Remove { None } else { call.subject(true) };
-        // A path may lead to another file by now.
-        let is_it = |files: &Files<'_>| now.as_ref().is_some_and(|now| now.is(&files.subject));
-        let subject = match &files {
-            None => now.clone(),
-            Some(files) => Some(files.subject.clone()).filter(|_| change == Change::Remove || is_it(files)),
-        };
+        let subject = whose(change, files.as_ref(), now.as_ref());
         let noted = match (after, subject) {
             (Some(after), Some(subject)) => {
                 let names = Names { change, ..call.names().clone() };
@@ -459,6 +454,17 @@ impl Files<'_> {
         }
         let last = gone.is_none_or(|gone| gone.links == 1);
         (last && carried).then_some((change, files))
+    }
+}
+
+/// Which file's names were changed, if it is the one that was looked at before: a path may lead to another one by `now`.
+fn whose(change: Change, files: Option<&Files<'_>>, now: Option<&Subject>) -> Option<Subject> {
+    match files {
+        None => now.cloned(),
+        Some(files) => {
+            let same = change == Change::Remove || now.is_some_and(|now| now.is(&files.subject));
+            same.then(|| files.subject.clone())
+        }
     }
 }
 
