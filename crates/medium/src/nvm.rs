@@ -30,7 +30,6 @@ pub struct Nvm {
     domain: Domain,
     /// The domain was asked for, not found out.
     chosen: bool,
-    instructions: Instructions,
     pace: Pace,
     stats: Stats,
     poison: Poison,
@@ -53,7 +52,6 @@ impl Nvm {
             kind,
             domain,
             chosen: false,
-            instructions: Instructions::detect(),
             pace: Pace::default(),
             stats: Stats::default(),
             poison: Poison::default(),
@@ -170,7 +168,7 @@ impl Nvm {
 
     /// How lines are written back here.
     pub fn instructions(&self) -> Instructions {
-        self.instructions
+        Instructions::detect()
     }
 
     /// The NVM that is imitated.
@@ -342,7 +340,7 @@ impl Nvm {
         self.stats.written_back(lines.end - lines.start);
         if self.domain != Domain::Msync {
             let words = lines.start as usize * 8..(lines.end as usize * 8).min(self.map.words().len());
-            self.instructions.write_back(self.map.words().get(words).unwrap_or_default());
+            Instructions::detect().write_back(self.map.words().get(words).unwrap_or_default());
         }
     }
 

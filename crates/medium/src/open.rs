@@ -85,9 +85,9 @@ impl Nvm {
         let (device, size) = if kind.is_char_device() {
             let device = detect::device(sysfs, "char", meta.rdev());
             let size = device.size.filter(|_| device.dax);
-            (device, size.ok_or_else(|| unfit(&name, "it is no DAX device"))?)
+            (Some(device), size.ok_or_else(|| unfit(&name, "it is no DAX device"))?)
         } else if kind.is_file() {
-            (detect::device(sysfs, "block", meta.dev()), meta.len())
+            (None, meta.len())
         } else if kind.is_block_device() {
             return Err(unfit(&name, "block devices are not byte-addressable: use its DAX device, or a file on it"));
         } else {
@@ -103,6 +103,10 @@ impl Nvm {
             reserve(&file, size).map_err(|e| fail("reserve the space of", e))?;
         }
         let (map, kind) = map(&file, len, writable, kind.is_char_device()).map_err(|e| fail("map", e))?;
+        // An ordinary file's device says nothing of it, and asking takes long beside the start of a program.
+        let below =
+            || if kind == MediumKind::DaxFile { detect::device(sysfs, "block", meta.dev()) } else { Device::default() };
+        let device = device.unwrap_or_else(below);
         let domain = resolve(&name, kind, options.domain, &device)?;
         let nvm = Self::new(name, map, kind, domain).with_model(options.model);
         device.bad.iter().for_each(|bad| nvm.add_poison(bad.clone()));

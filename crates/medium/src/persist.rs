@@ -11,6 +11,7 @@
 #![expect(unsafe_code, reason = "writes back and loads cache lines")]
 
 use crate::stats::LINE;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 /// How this processor writes a line back.
@@ -32,7 +33,9 @@ const WORDS: usize = LINE as usize / size_of::<AtomicU64>();
 impl Instructions {
     /// What this processor has.
     pub fn detect() -> Self {
-        imp::detect()
+        // Asking a virtual machine's processor takes microseconds.
+        static BEST: OnceLock<Instructions> = OnceLock::new();
+        *BEST.get_or_init(imp::detect)
     }
 
     /// The instruction's name.

@@ -123,16 +123,21 @@ impl Behind {
     }
 
     /// Its address; 0 if there is none. Looked up when the library is loaded, since a signal handler or a child may call the namesake.
+    #[inline]
     pub(crate) fn address(&self) -> usize {
         match self.at.load(Relaxed) {
-            0 => {
-                // SAFETY: asks for a name behind this library.
-                let find = |name: &&CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance();
-                let at = self.names.iter().map(find).find(|at| *at != 0).unwrap_or(0);
-                self.at.store(at, Relaxed);
-                at
-            }
+            0 => self.look_up(),
             at => at,
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self) -> usize {
+        // SAFETY: asks for a name behind this library.
+        let find = |name: &&CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance();
+        let at = self.names.iter().map(find).find(|at| *at != 0).unwrap_or(0);
+        self.at.store(at, Relaxed);
+        at
     }
 }
