@@ -165,6 +165,7 @@ fn draw(
 ) -> Result<(), BenchError> {
     let Some(&first) = chapters.first() else { return Ok(()) };
     let places = Places { json: args.json.as_deref(), report: args.report.as_deref(), stem: "all" };
+    series::check(places)?;
     let whole = Whole {
         quick: args.quick,
         partial: true,
@@ -212,10 +213,10 @@ fn paper_args(number: u32, args: &AllArgs) -> PaperArgs {
     PaperArgs {
         number,
         quick: args.quick,
-        ablate: false,
+        ablate: args.ablate && paper::has_ablations(number),
         figure: None,
         rounds: args.rounds,
-        nvm_model: None,
+        nvm_model: args.nvm_model.filter(|_| paper::has_nvm(number)),
         class: Class::Text,
         dir: args.dir.clone(),
         json: None,

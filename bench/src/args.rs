@@ -102,6 +102,12 @@ pub struct AllArgs {
     /// Smaller sets, fewer operations, one round
     #[arg(long)]
     pub quick: bool,
+    /// Each idea of papers 1, 3 and 5 off by itself, too, beside the full system
+    #[arg(long)]
+    pub ablate: bool,
+    /// A kind of NVM, as `ondol bench list` names it, in place of this machine's memory, for papers 1 and 5
+    #[arg(long, value_name = "NAME", value_parser = crate::nvm::preset)]
+    pub nvm_model: Option<&'static str>,
     /// How often every target has its turn [default: of papers 3, of paper 4 and the suite 5, or 1 with --quick]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,

@@ -65,6 +65,11 @@ impl<'a> Alone<'a> {
     pub(crate) fn new(name: String, places: Places<'a>) -> Self {
         Self { name, places, begun: Instant::now() }
     }
+
+    /// As [`check`].
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        check(self.places)
+    }
 }
 
 impl Book for Alone<'_> {
@@ -185,6 +190,28 @@ pub(crate) fn json(outcome: &impl Outcome) -> Result<String, BenchError> {
     Ok(json + "\n")
 }
 
+/// Whether the files that were asked for can be written: it is said before anything is measured for hours. What they hold stays.
+///
+/// # Errors
+/// The system's, with the path.
+pub(crate) fn check(places: Places<'_>) -> Result<(), BenchError> {
+    let may_write = |path: &Path| {
+        let new = !path.exists();
+        let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        opened
+            .and_then(|_| if new { std::fs::remove_file(path) } else { Ok(()) })
+            .context(|| path.display().to_string())
+    };
+    if let Some(file) = places.json.filter(|file| *file != Path::new("-")) {
+        may_write(file)?;
+    }
+    if let Some(dir) = places.report {
+        std::fs::create_dir_all(dir).context(|| dir.display().to_string())?;
+        may_write(&dir.join(places.stem).with_extension("json"))?;
+    }
+    Ok(())
+}
+
 /// Writes the files that were asked for.
 pub(crate) fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), BenchError> {
     let json = json(outcome)?;
@@ -205,6 +232,21 @@ pub(crate) fn save(places: Places<'_>, outcome: &impl Outcome) -> Result<(), Ben
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_written_is_said_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, old) = (dir.path().join("new.json"), dir.path().join("old.json"));
+        std::fs::write(&old, "kept").unwrap();
+        let checked = |json: Option<&Path>, report: Option<&Path>| {
+            check(Places { json, report, stem: "old" }).map_err(|e| e.to_string())
+        };
+        assert_eq!(checked(Some(&new), Some(dir.path())), Ok(()));
+        assert!(!new.exists() && std::fs::read(&old).unwrap() == b"kept");
+        assert!(checked(Some(&old.join("below")), None).unwrap_err().contains("below"));
+        assert!(checked(None, Some(&old)).unwrap_err().contains("old.json"));
+        assert_eq!(checked(Some(Path::new("-")), None), Ok(()));
+    }
 
     #[test]
     fn what_is_left_follows_from_what_is_done() {

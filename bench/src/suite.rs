@@ -65,7 +65,9 @@ impl Outcome for Table {
 
 /// Runs the list and writes what came out. Files hold after each row what was measured so far.
 pub(crate) fn run(args: &SuiteArgs) -> Result<(), BenchError> {
-    draw(args, &mut alone(args))
+    let book = &mut alone(args);
+    book.check()?;
+    draw(args, book)
 }
 
 /// The suite by itself, into its files.

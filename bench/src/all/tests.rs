@@ -1,6 +1,6 @@
 //! Everything is in one result, what was measured is kept, and the page leads to all of it.
 
-use super::{CHAPTERS, Collection, What, chapters, draw, suite_args};
+use super::{CHAPTERS, Collection, What, chapters, draw, paper_args, suite_args};
 use crate::BenchError;
 use crate::args::AllArgs;
 use crate::results::Results;
@@ -11,7 +11,15 @@ use std::path::Path;
 
 fn args(report: Option<&Path>) -> AllArgs {
     let report = report.map(Path::to_owned);
-    AllArgs { quick: true, rounds: Some(2), dir: "/dev/shm".into(), json: None, report }
+    AllArgs {
+        quick: true,
+        ablate: true,
+        nvm_model: Some("pcm"),
+        rounds: Some(2),
+        dir: "/dev/shm".into(),
+        json: None,
+        report,
+    }
 }
 
 /// An outcome of tables.
@@ -124,6 +132,20 @@ fn what_fails_is_named_and_the_rest_is_measured() {
         (11, &true.into(), &json!(["paper 3: no such disk"]))
     );
     assert!(text.contains("PARTIAL") && text.contains("Not here: paper 3: no such disk"), "{text}");
+}
+
+#[test]
+fn papers_are_asked_for_what_they_have() {
+    let asked = [1, 2, 3, 4, 5].map(|number| paper_args(number, &args(None)));
+    assert_eq!(asked.each_ref().map(|one| one.ablate), [true, false, true, false, true]);
+    assert_eq!(asked.each_ref().map(|one| one.nvm_model.is_some()), [true, false, false, false, true]);
+}
+
+#[test]
+fn what_cannot_be_written_is_said_before_anything_is_measured() {
+    let nowhere = AllArgs { json: Some("/proc/no/file".into()), ..args(None) };
+    let result = draw(&nowhere, &CHAPTERS, Vec::new(), |_, _| panic!("measured"));
+    assert!(result.expect_err("no such directory").to_string().contains("/proc/no/file"));
 }
 
 #[test]

@@ -428,7 +428,7 @@ mod tests {
             "recover x.img",
             "info --json --stats x.img",
             "bench run varmail --on dir:/tmp --json out --report dir",
-            "bench all --quick --rounds 2 --report dir",
+            "bench all --quick --ablate --nvm-model pcm --rounds 2 --report dir",
             "bench paper 5 --ablate --quick",
             "bench run varmail --on lib:nvm:a.pool --nvm-model xpoint",
             "bench compare old.json new.json",
