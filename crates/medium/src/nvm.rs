@@ -141,6 +141,12 @@ impl Nvm {
         self
     }
 
+    /// The mapping has this address: a call on it is the medium's own.
+    pub fn covers(&self, address: usize) -> bool {
+        let words = self.map.words().as_ptr_range();
+        (words.start.addr()..words.end.addr()).contains(&address)
+    }
+
     /// The medium, as the user named it.
     pub fn name(&self) -> &str {
         &self.name

@@ -45,6 +45,12 @@ pub trait Call {
     /// What a sync answers where the disk has refused what is in the log of the file: EIO.
     fn refused(&self) -> Self::Fail;
 
+    /// A sync that fails so has told that the disk did not take what was written before.
+    fn refuses_sync(&self, fail: &Self::Fail) -> bool;
+
+    /// As [`Call::refuses_sync`], of a durable write. It may be refused for lack of room without having written anything.
+    fn refuses_write(&self, fail: &Self::Fail) -> bool;
+
     /// What the file is to be known by; none if it has no handle.
     fn identity(&self) -> Option<Identity>;
 

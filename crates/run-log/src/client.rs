@@ -10,7 +10,7 @@ use crate::own::{Own, own};
 use crate::slot::{Enter, Slot};
 use ondol_env::{Env, System};
 use ondol_medium::SharedWord;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use zerocopy::FromZeros;
 
 /// How old acknowledged live records may be when another write is logged: nanoseconds. The rest of the horizon is for a thread that loses its processor.
@@ -27,6 +27,8 @@ const LARGEST: u64 = 8;
 pub struct Client {
     pub(crate) log: Log,
     pub(crate) me: AtomicU64,
+    /// The process whose memory this is.
+    pub(crate) process: AtomicU32,
     pub(crate) lanes: Own,
     /// It is always this process, for simulators.
     pub(crate) fixed: bool,
@@ -39,7 +41,7 @@ impl Client {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = own(&log, std::process::id())?;
-        Ok(Self { log, me: me.into(), lanes: Own::new(), fixed: false })
+        Ok(Self { log, me: me.into(), process: std::process::id().into(), lanes: Own::new(), fixed: false })
     }
 
     /// As if another process used the log, for tests and simulators: one that lives.
@@ -48,7 +50,7 @@ impl Client {
     /// The medium's failure.
     pub fn of_process(log: Log, pid: u32) -> Result<Self> {
         let me = u64::from(pid) << 32 | log.token()?;
-        Ok(Self { log, me: me.into(), lanes: Own::new(), fixed: true })
+        Ok(Self { log, me: me.into(), process: std::process::id().into(), lanes: Own::new(), fixed: true })
     }
 
     /// The log.
@@ -274,7 +276,8 @@ impl Client {
         let live = slot.is_live().unwrap_or(true);
         let synced = if live { self.sync_for_real(slot, incarnation, call) } else { Ok(()) };
         let _ = slot.distrust();
-        synced
+        // What the disk has refused the next sync will say.
+        if slot.has_failed().unwrap_or(false) { Ok(()) } else { synced }
     }
 
     /// A write of `len` bytes can be logged now.
@@ -420,10 +423,7 @@ impl Client {
         let before = call.look();
         // A write has its ctime before its bytes: one that is under way now would change the file without another ctime.
         let settled = call.settle();
-        call.sync()?;
-        if slot.has_failed().unwrap_or(false) {
-            return Err(call.refused());
-        }
+        self.sync_file(slot, incarnation, call)?;
         let trusted = || -> Result<bool> {
             // The slot may have gone to another file, which is not the one that was synced.
             let (before, after) = match (before, call.look()) {
@@ -469,6 +469,11 @@ impl Client {
 /// The slot is that of the file that a call is on: what is known of a descriptor may be of another one, which had its number before.
 pub(crate) fn is_of<C: Call>(slot: &Slot<'_>, call: &C) -> bool {
     call.look().is_ok_and(|look| slot.key().is_ok_and(|key| key == [look.dev, look.ino, look.birth]))
+}
+
+/// As [`is_of`], and nobody else has got it since.
+pub(crate) fn is_still<C: Call>(slot: &Slot<'_>, incarnation: u64, call: &C) -> bool {
+    is_of(slot, call) && slot.incarnation().is_ok_and(|now| now == incarnation)
 }
 
 /// A write that the kernel has done.

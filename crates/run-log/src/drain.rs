@@ -1,7 +1,7 @@
 //! The drain: syncs the files of running programs for real, and gives the room of their records back.
 
 use crate::client::wall_ns;
-use crate::error::Result;
+use crate::error::{Result, RunLogError};
 use crate::format::{shared, slot};
 use crate::lock;
 use crate::look::Identity;
@@ -25,6 +25,10 @@ pub struct Drain {
     files: HashMap<(u32, u64), File>,
     /// Removed before they could be opened: they are not looked for again.
     gone: HashSet<(u32, u64)>,
+    /// Not to be found where their file system could not be synced: said once.
+    lost: HashSet<(u32, u64)>,
+    /// Heads of lanes that a step in haste has left where they were: what lies there cannot be synced.
+    stuck: HashMap<u32, u64>,
     /// Devices whose file system could not be synced as a whole.
     broken: HashSet<u64>,
     /// Files that had live records at the last step.
@@ -63,7 +67,16 @@ impl Drain {
     /// The medium's failure.
     pub fn new(log: Log) -> Result<Self> {
         let me = u64::from(std::process::id()) << 32 | log.token()?;
-        Ok(Self { log, me, files: HashMap::new(), gone: HashSet::new(), broken: HashSet::new(), live: 0 })
+        Ok(Self {
+            log,
+            me,
+            files: HashMap::new(),
+            gone: HashSet::new(),
+            lost: HashSet::new(),
+            stuck: HashMap::new(),
+            broken: HashSet::new(),
+            live: 0,
+        })
     }
 
     /// Syncs every file whose records are a second old, or all if `now`, or if a lane is a quarter full. Does nothing while another process drains.
@@ -71,13 +84,22 @@ impl Drain {
     /// # Errors
     /// The medium's failure, or that a word in the pool is damaged.
     pub fn step(&mut self, now: bool) -> Result<Drained> {
+        let stepped = self.steps(now);
+        if matches!(stepped, Err(RunLogError::Nvm(_))) {
+            // Whoever begins later is not told by the kernel.
+            self.log.stop()?;
+        }
+        stepped
+    }
+
+    fn steps(&mut self, now: bool) -> Result<Drained> {
         let log = self.log.clone();
         let mut drained = Drained::default();
         let Some(_held) = lock::try_lock(&log.nvm, log.shared(shared::DRAIN_LOCK), self.me) else { return Ok(drained) };
         let mut pressed = now;
         for lane in log.lanes() {
             let (used, len) = lane.used()?;
-            pressed |= used > len / 4;
+            pressed |= used > len / 4 && self.stuck.get(&lane.index) != Some(&lane.head()?);
         }
         // Others find no slot then.
         pressed |= self.live > log.header.slots as usize / 2;
@@ -100,7 +122,11 @@ impl Drain {
                 self.files.extend(file.map(|file| (key, file)));
             }
             let due = pressed || wall_ns() >= slot.load(slot::SINCE)?.saturating_add(AGE_NS);
-            let due = if due && !slot.has_failed()? { self.due(&slot, incarnation)? } else { None };
+            let due = if due && !slot.has_failed()? && !self.lost.contains(&key) {
+                self.due(&slot, incarnation)?
+            } else {
+                None
+            };
             match due {
                 Some(due) => by_system.entry((due.dev, due.identity.fsid)).or_default().push(due),
                 None => drained.live += 1,
@@ -110,7 +136,12 @@ impl Drain {
             self.sync(dev, files, &mut drained)?;
         }
         for lane in log.lanes() {
+            let head = lane.head()?;
             lane.advance()?;
+            let (used, len) = lane.used()?;
+            if pressed && used > len / 4 && lane.head()? == head {
+                self.stuck.insert(lane.index, head);
+            }
         }
         Ok(drained)
     }
@@ -168,7 +199,10 @@ impl Drain {
                 (file, Some(Ok(()))) => Ok(file),
                 // Whose fault it is.
                 (Some(file), _) => file.sync_all().map(|()| Some(file)),
-                (None, Some(Err(e))) => Err(e.into()),
+                (None, Some(Err(e))) => {
+                    self.lose(&due, e, drained)?;
+                    continue;
+                }
                 (None, None) => {
                     drained.live += 1;
                     continue;
@@ -180,6 +214,18 @@ impl Drain {
         Ok(())
     }
 
+    /// A file cannot be found, nor its file system be synced as a whole: whether it is on the disk its program's own syncs will tell.
+    fn lose(&mut self, file: &Due, e: Errno, drained: &mut Drained) -> Result<()> {
+        self.log.slot(file.slot).give_up()?;
+        self.lost.insert((file.slot, file.incarnation));
+        drained.live += 1;
+        let path = file.identity.path.display();
+        drained.failed.push(format!(
+            "{path}: not found, and its file system cannot be synced: {e}; `ondol recover` has its bytes"
+        ));
+        Ok(())
+    }
+
     /// A file was synced for real, or could not be.
     fn synced(&mut self, file: &Due, synced: io::Result<()>, drained: &mut Drained) -> Result<()> {
         let slot = self.log.slot(file.slot);
@@ -188,7 +234,7 @@ impl Drain {
             return slot.retire(file.incarnation, file.last);
         };
         // The kernel has told this descriptor and will not again: a sync that succeeds now, by whomever, would prove nothing.
-        slot.fail()?;
+        slot.fail(file.incarnation)?;
         drained.live += 1;
         let path = file.identity.path.display();
         drained.failed.push(format!(

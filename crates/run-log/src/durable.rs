@@ -1,7 +1,7 @@
 //! Writes that are durable when they return, and what syncs past the log.
 
 use crate::call::{Call, Written};
-use crate::client::{Client, is_of};
+use crate::client::{Client, is_of, is_still};
 use crate::error::Result;
 use crate::format::slot;
 use crate::slot::Slot;
@@ -33,7 +33,7 @@ impl Client {
         call: &C,
     ) -> std::result::Result<Written<usize>, C::Fail> {
         call.look()?;
-        if !is_of(slot, call) || slot.incarnation().is_ok_and(|now| now != incarnation) {
+        if !is_still(slot, incarnation, call) {
             return Ok(Written::Stale);
         }
         let wrote = call.write()?;
@@ -53,10 +53,15 @@ impl Client {
         call: &C,
         answer: std::result::Result<usize, C::Fail>,
     ) -> std::result::Result<Written<usize>, C::Fail> {
-        let wrote = answer?;
+        let wrote = answer.inspect_err(|e| self.refused(slot, incarnation, call, call.refuses_write(e)))?;
         // Trust may have been taken away with records left: by a mapping, or from somebody that is gone.
-        if wrote > 0 && slot.is_live().unwrap_or(true) && (call.durable() || !self.fits(slot, incarnation, 0)) {
-            self.sync_and_retire(slot, incarnation, call)?;
+        if wrote > 0 && slot.is_live().unwrap_or(true) {
+            if call.durable() {
+                self.sync_and_retire(slot, incarnation, call)?;
+            } else if !self.fits(slot, incarnation, 0) && is_of(slot, call) && !slot.has_failed().unwrap_or(true) {
+                // What the disk refuses the next sync will say.
+                let _ = self.sync_and_retire(slot, incarnation, call);
+            }
         }
         Ok(Written::Done(wrote))
     }
@@ -69,10 +74,7 @@ impl Client {
         call: &C,
     ) -> std::result::Result<(), C::Fail> {
         let last = slot.load(slot::LAST);
-        call.sync()?;
-        if slot.has_failed().unwrap_or(false) {
-            return Err(call.refused());
-        }
+        self.sync_file(slot, incarnation, call)?;
         if let (Ok(last), Ok(look), Ok(key)) = (last, call.look(), slot.key())
             && key == [look.dev, look.ino, look.birth]
         {
@@ -80,6 +82,26 @@ impl Client {
             let _ = slot.retire(incarnation, last);
         }
         Ok(())
+    }
+
+    /// Syncs the file for real. What the disk refuses, now or before, stays in the log: the kernel says it once, and a sync that succeeds after that proves nothing.
+    pub(crate) fn sync_file<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+    ) -> std::result::Result<(), C::Fail> {
+        call.sync().inspect_err(|e| self.refused(slot, incarnation, call, call.refuses_sync(e)))?;
+        let failed = slot.has_failed().unwrap_or(false) && is_still(slot, incarnation, call);
+        if failed { Err(call.refused()) } else { Ok(()) }
+    }
+
+    /// Notes that the disk has refused what is in the log, if it has.
+    fn refused<C: Call>(&self, slot: &Slot<'_>, incarnation: u64, call: &C, by_disk: bool) {
+        if by_disk && slot.is_live().unwrap_or(true) && is_still(slot, incarnation, call) {
+            // If the memory fails nothing is trusted anyway.
+            let _ = slot.fail(incarnation);
+        }
     }
 
     /// Makes durable what was written to the file, if all of it is in the log: true then. Nothing is synced for real otherwise.
@@ -113,6 +135,9 @@ impl Client {
         (index, incarnation): (u32, u64),
         call: &C,
     ) -> std::result::Result<usize, C::Fail> {
+        if !is_still(&self.log.slot(index), incarnation, call) {
+            return call.write();
+        }
         // If the memory fails nothing is trusted anyway.
         let _ = self.map((index, incarnation));
         let wrote = call.write()?;

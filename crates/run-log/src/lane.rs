@@ -2,7 +2,7 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, checked_word, lane, shared};
+use crate::format::{HEAD, LINE, RecordHead, SEQUENCES, SKIP, VALUE, checked_word, lane};
 use crate::lock;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -116,7 +116,7 @@ impl Lane<'_> {
         }
         if let Err(e) = batch.write_back().fence() {
             // The kernel tells those who have the pool open, and not who opens it later.
-            self.log.nvm.share_u64(self.log.shared(shared::STOPPED), 1)?;
+            self.log.stop()?;
             return Err(e.into());
         }
         let mut seen = durable;

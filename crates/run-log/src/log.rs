@@ -188,6 +188,16 @@ impl Log {
         Ok(self.nvm.share_add(self.shared(word), 1).map(drop)?)
     }
 
+    /// The pool has failed: nobody joins it until its data is home.
+    pub(crate) fn stop(&self) -> Result<()> {
+        Ok(self.nvm.share_u64(self.shared(shared::STOPPED), 1)?)
+    }
+
+    /// Nothing is left in the pool.
+    pub(crate) fn go_on(&self) -> Result<()> {
+        Ok(self.nvm.share_u64(self.shared(shared::STOPPED), 0)?)
+    }
+
     /// The next sequence number.
     pub(crate) fn sequence(&self) -> Result<u64> {
         Ok(self.nvm.share_add(self.shared(shared::SEQUENCE), 1)?)

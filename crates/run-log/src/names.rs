@@ -391,7 +391,11 @@ impl Client {
         let slot = if gets && self.named() != 0 { self.slot(look)? } else { self.find(look)? };
         let Some((index, _)) = slot else { return Ok(change()) };
         let slot = self.log.slot(index);
-        let _held = slot.lock(self.me(std::process::id())?)?;
+        let me = self.me(std::process::id())?;
+        let held = if slot.is_broken()? { slot.try_lock(me)? } else { slot.lock(me)? };
+        if held.is_none() {
+            slot.give_up()?;
+        }
         Ok(change())
     }
 }

@@ -50,7 +50,8 @@ impl Own {
 
 impl Client {
     /// fork(2) has made this process, and no other thread is in it yet: it is another owner than its parent.
-    pub fn forked(&self) {
+    pub fn forked(&self, process: u32) {
+        self.process.store(process, Relaxed);
         self.me.store(NOBODY, Relaxed);
         self.lanes.forget();
     }
@@ -65,7 +66,7 @@ impl Client {
             return Ok(before);
         }
         let foreign = || LogOptions::namespace_here() != self.log.machine().namespace;
-        if before != NOBODY || foreign() {
+        if before != NOBODY || self.process.load(Relaxed) != process || foreign() {
             return Err(RunLogError::Stranger { pool: self.log.nvm.name().into() });
         }
         let me = own(&self.log, process)?;

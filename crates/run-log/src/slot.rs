@@ -105,12 +105,15 @@ impl<'l> Slot<'l> {
         Ok(self.load(slot::STATE)? & BROKEN != 0)
     }
 
-    /// The drain could not sync the file.
-    pub(crate) fn fail(&self) -> Result<()> {
-        self.change(|state| (Some(state & !TRUSTED | BROKEN | FAILED), ()))
+    /// The disk has refused what is in the log of the file, if it still has the slot.
+    pub(crate) fn fail(&self, incarnation: u64) -> Result<()> {
+        self.change(|state| match state >> INCARNATION & INCARNATIONS == incarnation {
+            true => (Some(state & !TRUSTED | BROKEN | FAILED), ()),
+            false => (None, ()),
+        })
     }
 
-    /// The drain could not sync the file, and its records are live still.
+    /// The disk has refused what is in the log of the file, and that is live still.
     pub(crate) fn has_failed(&self) -> Result<bool> {
         Ok(self.load(slot::STATE)? & FAILED != 0 && self.is_live()?)
     }
@@ -286,16 +289,23 @@ impl<'l> Slot<'l> {
     /// Gives the slot to a file, if it is nobody's or its file has nothing live. The caller has the lock of the table.
     pub(crate) fn give(&self, me: u64, look: &Look) -> Result<bool> {
         let Some(_held) = self.try_lock(me)? else { return Ok(false) };
-        if self.is_live()? {
-            return Ok(false);
-        }
-        let given = self.change(|state| {
+        let next = |state: u64| {
             let next = (state >> INCARNATION & INCARNATIONS) + 1;
             let taken = state >= PLAIN || state & MAPPED != 0 || next > INCARNATIONS;
-            ((!taken).then_some(next << INCARNATION), !taken)
-        })?;
+            (!taken).then_some(next << INCARNATION)
+        };
+        if self.is_live()? || next(self.load(slot::STATE)?).is_none() {
+            return Ok(false);
+        }
+        // Before another file has the slot: who looks without the lock of the table must not take this one for it.
+        let ino = self.load(slot::INO)?;
+        self.set(slot::INO, 0)?;
+        let given = self.change(|state| (next(state), next(state).is_some()))?;
+        if !given {
+            self.set(slot::INO, ino)?;
+        }
         if given {
-            for (word, value) in [(slot::DEV, look.dev), (slot::INO, look.ino), (slot::BIRTH, look.birth)] {
+            for (word, value) in [(slot::DEV, look.dev), (slot::BIRTH, look.birth), (slot::INO, look.ino)] {
                 self.set(word, value)?;
             }
             self.set(slot::KIND, look.kind.number().into())?;

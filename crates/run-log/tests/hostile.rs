@@ -43,6 +43,14 @@ impl Call for Write<'_> {
 
     fn refused(&self) {}
 
+    fn refuses_sync(&self, (): &()) -> bool {
+        false
+    }
+
+    fn refuses_write(&self, (): &()) -> bool {
+        false
+    }
+
     fn identity(&self) -> Option<Identity> {
         // Of a file that is nowhere.
         Some(Identity {

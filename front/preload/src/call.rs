@@ -133,6 +133,14 @@ impl Call for FdCall<'_> {
         libc::EIO
     }
 
+    fn refuses_sync(&self, fail: &c_int) -> bool {
+        matches!(*fail, libc::EIO | libc::ENOSPC | libc::EDQUOT)
+    }
+
+    fn refuses_write(&self, fail: &c_int) -> bool {
+        *fail == libc::EIO && self.durable()
+    }
+
     fn identity(&self) -> Option<Identity> {
         let path = std::fs::read_link(format!("/proc/self/fd/{}", self.fd)).unwrap_or_else(|_| PathBuf::new());
         Identity::of(raw::borrow(self.fd)?, path)

@@ -46,6 +46,7 @@ fn open_at(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int
     let fd = opened(kernel_open(dir, path, flags & !O_TRUNC, mode), flags);
     if fd >= 0 && crate::syncs::cut(fd, 0, || system!(libc::SYS_ftruncate, fd, 0i64) as c_int) < 0 {
         let error = raw::errno();
+        shim::forget(fd);
         system!(libc::SYS_close, fd);
         return raw::fail(error);
     }
@@ -128,6 +129,7 @@ extern "C" fn truncate64(path: *const c_char, len: off_t) -> c_int {
         fd if fd >= 0 => {
             let answer = crate::syncs::cut(fd, len, real);
             let error = raw::errno();
+            shim::forget(fd);
             system!(libc::SYS_close, fd);
             raw::fail(error);
             answer

@@ -222,7 +222,7 @@ impl Moved {
         let Some((shim, _inside, look)) = source() else { return real() };
         synced.set(look.is_new() && shim.client.trusted(&look).is_ok_and(|trusted| trusted.is_some()));
         // Whoever removes the file's other name meanwhile must not take that for its last, and whoever writes to it must not take this for his own.
-        shim.client.unlogged_names(&look, true, real).unwrap_or_else(|_| real())
+        shim.client.unlogged_names(&look, shim.logs_names_of(&look), real).unwrap_or_else(|_| real())
     }
 
     fn logged(&self, real: &dyn Fn() -> c_int) -> Option<c_int> {

@@ -114,6 +114,11 @@ pub(crate) fn interrupted(fd: c_int) -> Option<(&'static Shim, Slot)> {
     }
 }
 
+/// The pool is mapped at this address: whoever calls something on it is this library.
+pub(crate) fn is_pool(at: usize) -> bool {
+    SHIM.get().is_some_and(|shim| shim.client.log().nvm().covers(at))
+}
+
 /// As [`interrupted`], of no file.
 pub(crate) fn interrupted_at_all() -> Option<&'static Shim> {
     SHIM.get().filter(|_| INSIDE.get())
@@ -122,7 +127,7 @@ pub(crate) fn interrupted_at_all() -> Option<&'static Shim> {
 /// fork(2) has made this process.
 pub(crate) fn forked() {
     if let Some(shim) = SHIM.get() {
-        shim.client.forked();
+        shim.client.forked(std::process::id());
     }
 }
 
@@ -323,6 +328,11 @@ impl Shim {
             FileKind::Directory => self.named.contains(&look.dev),
             FileKind::Other => false,
         }
+    }
+
+    /// It is a file on a file system where names are logged.
+    pub(crate) fn logs_names_of(&self, look: &Look) -> bool {
+        look.kind == FileKind::File && self.named.contains(&look.dev)
     }
 
     /// It is on a file system of the directories.

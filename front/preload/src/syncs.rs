@@ -7,6 +7,9 @@ use libc::{c_int, c_long, c_uint, c_void, off_t, size_t};
 
 fn sync_file(fd: c_int, real: c_long) -> c_int {
     let Some((shim, _inside)) = shim::enter() else {
+        if raw::flags(fd) & libc::O_PATH != 0 {
+            return system!(real, fd) as c_int;
+        }
         return match shim::interrupted(fd).map(|(shim, slot)| shim.client.sync_at_once(slot, &FdCall::sync(fd))) {
             Some(Ok(())) => 0,
             Some(Err(error)) => raw::fail(error),
@@ -67,6 +70,7 @@ fn persist() {
 extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
     match number {
         libc::SYS_fsync | libc::SYS_fdatasync => sync_file(a as c_int, number).into(),
+        libc::SYS_msync if shim::is_pool(a as usize) => system!(number, a, b, c),
         libc::SYS_sync | libc::SYS_syncfs | libc::SYS_msync | libc::SYS_sync_file_range => {
             persist();
             system!(number, a, b, c, d, e, f)
@@ -118,7 +122,8 @@ extern "C" fn syncfs(fd: c_int) -> c_int {
 /// msync(2). The kernel does it: what was stored through a mapping nobody sees.
 #[unsafe(no_mangle)]
 extern "C" fn msync(at: *mut c_void, len: size_t, flags: c_int) -> c_int {
-    if flags & libc::MS_SYNC != 0 {
+    // What makes the log durable comes here, too.
+    if flags & libc::MS_SYNC != 0 && !shim::is_pool(at.addr()) {
         persist();
     }
     system!(libc::SYS_msync, at, len, flags) as c_int

@@ -89,9 +89,10 @@ pub(super) fn bring(
     let begun = slot.recovering(file.incarnation)?;
     let mut recovering = Recovering { slot, file, begun, ours: false, clock };
     let mut home = || write_after(&target, file, &pieces, || recovering.before_a_write(&target)).map(Outcome::Replayed);
+    let refused = slot.has_failed()?;
     let done = match plan(&target, file, &pieces, same_boot, begun) {
         // The page cache has what the disk has refused, as if it were there.
-        Ok(Plan::Nothing) if slot.has_failed()? => forget(&target, &pieces).and_then(|()| home()),
+        Ok(Plan::Nothing | Plan::Write) if refused => forget(&target, &pieces).and_then(|()| home()),
         Ok(Plan::Nothing) => target.sync_all().map(|()| Outcome::Whole),
         Ok(Plan::Write) => home(),
         Ok(Plan::Beside) => beside(&path.unwrap_or_else(|| identity.path.clone()), file, &pieces, &log.mark()),

@@ -300,5 +300,8 @@ pub fn recover(log: &Log) -> Result<Recovered> {
         }
         recovered.files.push((path, outcome));
     }
+    if recovered.is_complete() {
+        log.go_on()?;
+    }
     Ok(recovered)
 }

@@ -158,6 +158,14 @@ impl Call for OneCall<'_> {
 
     fn refused(&self) {}
 
+    fn refuses_sync(&self, (): &()) -> bool {
+        false
+    }
+
+    fn refuses_write(&self, (): &()) -> bool {
+        false
+    }
+
     fn identity(&self) -> Option<Identity> {
         let kind = self.look().ok()?.kind;
         let path = format!("/{}", self.file).into();

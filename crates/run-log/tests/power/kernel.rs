@@ -153,6 +153,14 @@ impl Call for OneCall<'_> {
 
     fn refused(&self) {}
 
+    fn refuses_sync(&self, (): &()) -> bool {
+        false
+    }
+
+    fn refuses_write(&self, (): &()) -> bool {
+        false
+    }
+
     fn identity(&self) -> Option<Identity> {
         let handle = Handle { kind: 1, bytes: vec![self.file as u8; 8] };
         Some(Identity {

@@ -84,6 +84,14 @@ impl Place {
         Some(Self { dir: tempfile::tempdir_in(fit).unwrap(), memory: memory.unwrap() })
     }
 
+    /// As [`Place::new`], with the pool beside the files, where making it durable is a system call.
+    #[track_caller]
+    fn on_disk() -> Option<Self> {
+        let place = Self::new()?;
+        let memory = tempfile::tempdir_in(place.dir.path().parent().unwrap()).unwrap();
+        Some(Self { memory, ..place })
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

@@ -40,6 +40,40 @@ fn a_file_that_leaves_the_directories_takes_its_records_along() {
     }
 }
 
+/// The pool is an ordinary file: what makes the log durable is a call that the library has a namesake of.
+#[test]
+fn a_pool_on_a_disk_is_a_pool() {
+    let Some(place) = Place::on_disk() else { return };
+    let mut steps = Steps::new(&place, "f");
+    steps.all(&TRUSTED);
+    end_in_the_pool(&place, &mut steps, &["write 100", "fsync"], 100);
+    end_in_the_pool(&place, &mut steps, &["write 100", "rawsync"], 100);
+    steps.all(&["write 100", "aiosync", "map", "store 5", "fsync", "signals 100 66", "fsync"]);
+    steps.end();
+    assert_eq!(place.live(), 0);
+}
+
+#[test]
+fn a_number_that_was_the_librarys_is_another_file() {
+    let Some(place) = Place::new() else { return };
+    let mut steps = Steps::new(&place, "f");
+    steps.all(&TRUSTED);
+    steps.all(&["null 1000"]);
+    // Live, and not trusted, for as long as nobody drains.
+    let run = rustix::process::Pid::from_child(&steps.child);
+    let live = (0..5).any(|_| {
+        steps.all(&["pwrite 10", "fsync", "fsync", "pwrite 20", "fsync"]);
+        rustix::process::kill_process(run, rustix::process::Signal::STOP).unwrap();
+        place.live() > 0 || rustix::process::kill_process(run, rustix::process::Signal::CONT).is_err()
+    });
+    assert!(live);
+    steps.all(&["map"]);
+    std::thread::sleep(std::time::Duration::from_millis(3200));
+    steps.all(&["nullwrite"]);
+    rustix::process::kill_process(run, rustix::process::Signal::CONT).unwrap();
+    steps.end();
+}
+
 #[test]
 fn a_child_with_this_memory_changes_nothing_of_it() {
     let Some(place) = Place::new() else { return };

@@ -108,6 +108,14 @@ impl Call for OneCall {
 
     fn refused(&self) {}
 
+    fn refuses_sync(&self, (): &()) -> bool {
+        false
+    }
+
+    fn refuses_write(&self, (): &()) -> bool {
+        false
+    }
+
     fn identity(&self) -> Option<Identity> {
         self.identity.clone()
     }
