@@ -172,7 +172,7 @@ pub enum Served {
     /// Names and sizes in memory
     Null {
         /// Mount options
-        #[arg(short = 'o', default_value = "")]
+        #[arg(short = 'o', long, default_value = "")]
         options: String,
         /// Where to mount it
         point: PathBuf,
@@ -180,7 +180,7 @@ pub enum Served {
     /// A directory, handed on
     Passthrough {
         /// Mount options
-        #[arg(short = 'o', default_value = "")]
+        #[arg(short = 'o', long, default_value = "")]
         options: String,
         /// The directory
         below: PathBuf,
