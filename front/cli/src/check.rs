@@ -5,7 +5,7 @@
 
 use crate::args;
 use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, Failure, Outcome};
-use crate::image::{refuse_mount_point, warn_of_users};
+use crate::image::{refuse_mount_point, unopened, warn_of_users};
 use crate::progress::Line;
 use crate::say::say;
 use ondol::counted;
@@ -68,7 +68,7 @@ impl Check<'_> {
     }
 
     fn info(&self) -> Result<ondol::Info, Failure> {
-        ondol::info(self.target).map_err(Failure::with(CHECK_OPERATION))
+        ondol::info(self.target).map_err(|e| Failure::new(CHECK_OPERATION, unopened(e, self.target)))
     }
 
     /// Checks everything. `marked` says that the superblock asks for it, which it no longer does if nothing is

@@ -31,6 +31,22 @@ pub(crate) fn file(target: &Path) -> &Path {
     ondol::pool_of(target).or_else(part).unwrap_or(target)
 }
 
+/// Why an image could not be opened. Of a disk with partitions, also how one of them is named.
+pub(crate) fn unopened(e: ondol::Error, target: &Path) -> String {
+    let said = e.to_string();
+    if e.errno() != OPNOTSUPP || file(target) != target {
+        return said;
+    }
+    let found = ondol::partitions(target).unwrap_or_default();
+    let Some(first) = found.first() else { return said };
+    let numbers: Vec<String> = found.iter().map(|partition| partition.number.to_string()).collect();
+    let (numbers, target) = (numbers.join(", "), ondol::Part::Partition(first.number).target(target));
+    format!("{said}; it has a partition table: `{}` names an image in one of the partitions {numbers}", shown(&target))
+}
+
+/// There is nothing of the kind (EOPNOTSUPP).
+const OPNOTSUPP: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
+
 /// Says on standard error if the kernel uses what is only looked at. Whatever fails here, looking at it will tell.
 pub(crate) fn warn_of_users(target: &Path) {
     for by in ondol::machine::users(target).unwrap_or_default() {

@@ -52,7 +52,7 @@ fn read(target: &Path) -> Result<Map<String, Value>, Failure> {
 
 fn of_image(target: &Path) -> Result<serde_json::Result<Value>, Failure> {
     image::warn_of_users(target);
-    Ok(serde_json::to_value(ondol::info(target).map_err(Failure::with(FAILED))?))
+    Ok(serde_json::to_value(ondol::info(target).map_err(|e| Failure::new(FAILED, image::unopened(e, target)))?))
 }
 
 /// A directory of the mounted volume: `target` itself, or where the image `target` is served.

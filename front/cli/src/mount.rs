@@ -225,7 +225,7 @@ fn open(request: &Request<'_>, target: &Path) -> Result<Volume, Failure> {
             tracing::warn!("{} is write-protected, mounted read-only", request.target.display());
             Volume::open_with(target, &options.with_read_only(true)).map_err(Failure::with(MOUNT))
         }
-        other => other.map_err(Failure::with(MOUNT)),
+        other => other.map_err(|e| Failure::new(MOUNT, image::unopened(e, request.target))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::args;
 use crate::failure::{FAILED, Failure};
+use crate::image::unopened;
 use crate::log;
 use crate::options::{located, volume_options};
 use crate::passed::source;
@@ -36,10 +37,10 @@ impl Opened {
     /// # Errors
     /// It is mounted, and the message says where; it is in use, or cannot be opened, or cannot be written.
     pub(crate) fn new(image: &args::Image, what_for: For) -> Result<Self, Failure> {
-        let fail = |e: Error| Failure::new(FAILED, e);
         let (options, part) = volume_options(&image.options, FAILED)?;
         let target = &located(&image.image, part, image.partition).map_err(Failure::with(FAILED))?;
         refuse_mounted(target)?;
+        let fail = |e: Error| Failure::new(FAILED, unopened(e, target));
         let volume = match what_for {
             For::Reading => Volume::open_with(target, &options.with_read_only(true)).map_err(fail)?,
             For::Writing if options.read_only() => {

@@ -106,6 +106,12 @@ fn partitions_of_a_gpt_are_images() {
     }
     let said = fails(ondol().args(["ls", "--partition", "7"]).arg(disk.image()), 2);
     assert!(said.contains("it has no partition 7; there are 1, 2, 3"), "{said}");
+    // Who names the disk alone is told of them.
+    for (command, code) in [("ls", 2), ("info", 1), ("check", 8)] {
+        let said = fails(ondol().arg(command).arg(disk.image()), code);
+        let hint = format!("`{}` names an image in one of the partitions 1, 2, 3", disk.part(1));
+        assert!(said.contains("holds no ext4 file system") && said.contains(&hint), "{said}");
+    }
     // By the copy at the end, if the first table is damaged.
     let file = File::options().write(true).open(disk.image()).unwrap();
     file.write_all_at(b"x", 512 + 60).unwrap();
