@@ -178,7 +178,7 @@ pub enum Served {
     /// Names and sizes in memory
     Null {
         /// Mount options
-        #[arg(short = 'o', default_value = "")]
+        #[arg(short = 'o', long, default_value = "")]
         options: String,
         /// Where to mount it
         point: PathBuf,
@@ -186,7 +186,7 @@ pub enum Served {
     /// A directory, handed on
     Passthrough {
         /// Mount options
-        #[arg(short = 'o', default_value = "")]
+        #[arg(short = 'o', long, default_value = "")]
         options: String,
         /// The directory
         below: PathBuf,

@@ -25,6 +25,8 @@ pub enum Access {
 pub struct FileStore {
     name: String,
     file: File,
+    /// The byte of the file with which it begins, if it is a part of that.
+    part: Option<u64>,
     size: u64,
     access: Access,
     on_memory: bool,
@@ -101,12 +103,52 @@ impl FileStore {
         self.file.metadata().is_ok_and(|meta| meta.file_type().is_block_device())
     }
 
+    /// The same restricted to `len` bytes from `start` on, which are all there is of it then: what lies outside is neither read nor written.
+    ///
+    /// # Errors
+    /// `OutOfRange` when that is not within it.
+    pub fn into_part(mut self, start: u64, len: u64) -> Result<Self> {
+        check_range("use", &self.name, start, len, self.size)?;
+        self.part = Some(self.base() + start);
+        self.size = len;
+        Ok(self)
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: String) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// The byte of the file with which the part begins that it is restricted to, and its length.
+    pub fn part(&self) -> Option<(u64, u64)> {
+        self.part.map(|start| (start, self.size))
+    }
+
+    /// Whether its size is as it is: that of a block device, or of a part.
+    pub fn has_fixed_size(&self) -> bool {
+        self.part.is_some() || self.is_device()
+    }
+
+    fn base(&self) -> u64 {
+        self.part.unwrap_or(0)
+    }
+
     /// Gives a regular file another size. What is added holds zeros.
     ///
     /// # Errors
-    /// `ReadOnly`; the system's refusal.
+    /// `ReadOnly`; the system's refusal; it is a part of something.
     pub fn resize(&mut self, size: u64) -> Result<()> {
         self.check("write", 0, 0)?;
+        if self.part.is_some() {
+            return Err(self.io(
+                "resize",
+                0,
+                size,
+                std::io::Error::new(ErrorKind::Unsupported, "it is a part of a disk"),
+            ));
+        }
         self.file.set_len(size).map_err(|e| self.io("resize", 0, size, e))?;
         self.size = size;
         Ok(())
@@ -119,7 +161,7 @@ impl FileStore {
     /// No space; the system's refusal.
     pub fn reserve(&self, offset: u64, len: u64) -> Result<bool> {
         self.check("write", 0, 0)?;
-        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, len) {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, self.base() + offset, len) {
             Ok(()) => Ok(true),
             Err(Errno::OPNOTSUPP | Errno::NODEV | Errno::INVAL | Errno::NOSYS) => Ok(false),
             Err(e) => Err(self.io("reserve", offset, len, e.into())),
@@ -150,6 +192,7 @@ impl FileStore {
         Ok(Self {
             name,
             file,
+            part: None,
             size,
             access,
             on_memory,
@@ -194,14 +237,16 @@ impl FileStore {
             return false;
         }
         let len = buf.len();
-        let read = rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT);
+        let read =
+            rustix::io::preadv2(&self.file, &mut [IoSliceMut::new(buf)], self.base() + offset, ReadWriteFlags::NOWAIT);
         if matches!(read, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
             self.refuses_at_once.store(true, Relaxed);
         }
         read == Ok(len)
     }
 
-    fn write_all(&self, mut offset: u64, bufs: &[IoSlice<'_>]) -> std::io::Result<()> {
+    fn write_all(&self, offset: u64, bufs: &[IoSlice<'_>]) -> std::io::Result<()> {
+        let mut offset = self.base() + offset;
         for part in bufs.chunks(IOV_MAX) {
             let want: usize = part.iter().map(|b| b.len()).sum();
             let mut done = loop {
@@ -333,7 +378,7 @@ impl BlockStore for FileStore {
         if self.read_at_once(offset, buf) {
             return Ok(());
         }
-        let read = self.waiting(|| self.file.read_exact_at(buf, offset));
+        let read = self.waiting(|| self.file.read_exact_at(buf, self.base() + offset));
         read.map_err(|e| self.io("read", offset, buf.len() as u64, e))
     }
 
@@ -355,7 +400,7 @@ impl BlockStore for FileStore {
     fn discard(&self, offset: u64, len: u64) -> Result<bool> {
         self.check("discard", offset, len)?;
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.file, mode, offset, len) {
+        match rustix::fs::fallocate(&self.file, mode, self.base() + offset, len) {
             Ok(()) => {
                 self.counters.discard(len);
                 Ok(true)
@@ -368,5 +413,48 @@ impl BlockStore for FileStore {
 
     fn stats(&self) -> BlockStats {
         self.counters.snapshot()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_part_is_all_there_is() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 16384]).unwrap();
+        let whole = FileStore::from_file(file.try_clone().unwrap(), "disk".into(), Access::Write).unwrap();
+        assert!(whole.part().is_none() && !whole.has_fixed_size());
+        let mut part = whole.into_part(4096, 8192).unwrap().named("part".into());
+        assert_eq!((part.size(), part.part(), part.name()), (8192, Some((4096, 8192)), "part"));
+        assert!(part.has_fixed_size());
+        part.write_vectored(0, &[IoSlice::new(&[1; 100]), IoSlice::new(&[2; 100])]).unwrap();
+        part.write(8000, &[3; 192]).unwrap();
+        let mut read = [0; 300];
+        part.read(0, &mut read).unwrap();
+        assert!(read[..100] == [1; 100] && read[100..200] == [2; 100] && read[200..] == [7; 100]);
+        let zeroed = part.discard(4096, 1024).unwrap();
+        // Nothing reaches beyond it.
+        for (offset, len) in [(8192, 1), (8000, 193), (u64::MAX, 1)] {
+            assert!(part.write(offset, &vec![9; len]).is_err() && part.read(offset, &mut vec![0; len]).is_err());
+            assert!(part.discard(offset, len as u64).is_err());
+        }
+        assert!(part.resize(16384).is_err() && part.resize(0).is_err());
+        let mut bytes = vec![0; 16384];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let mut expected = vec![7; 16384];
+        expected[4096..4196].fill(1);
+        expected[4196..4296].fill(2);
+        expected[12096..12288].fill(3);
+        if zeroed {
+            expected[8192..9216].fill(0);
+        }
+        assert!(bytes == expected && file.metadata().unwrap().len() == 16384);
+        // A part of a part lies in that.
+        let inner = part.into_part(8000, 192).unwrap();
+        assert_eq!(inner.part(), Some((12096, 192)));
+        assert!(inner.into_part(100, 100).is_err());
     }
 }

@@ -9,7 +9,7 @@ use crate::{DataMode, Error, JournalEngine, Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::{Env, System};
 use ondol_format::jbd2::Extension;
-use ondol_format::mkfs::{self, Chunk, Plan};
+use ondol_format::mkfs::{self, Chunk, Plan, Usage};
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -28,6 +28,10 @@ pub struct FormatOptions {
     journal: Option<JournalEngine>,
     data: Option<DataMode>,
     journal_size: Option<u64>,
+    uuid: Option<[u8; 16]>,
+    reserved_share: Option<u16>,
+    bytes_per_inode: Option<u64>,
+    usage: Option<Usage>,
 }
 
 impl FormatOptions {
@@ -97,6 +101,34 @@ impl FormatOptions {
         self
     }
 
+    /// UUID of the volume; a random one without it.
+    #[must_use]
+    pub fn uuid(mut self, uuid: [u8; 16]) -> Self {
+        self.uuid = Some(uuid);
+        self
+    }
+
+    /// Blocks that only the privileged may use, in hundredths of a percent of the volume, at most 5000: 500.
+    #[must_use]
+    pub fn reserved_share(mut self, hundredths: u16) -> Self {
+        self.reserved_share = Some(hundredths);
+        self
+    }
+
+    /// Bytes of the volume for each inode, where their number is not set: 1024 to 64 MiB.
+    #[must_use]
+    pub fn bytes_per_inode(mut self, bytes: u64) -> Self {
+        self.bytes_per_inode = Some(bytes);
+        self
+    }
+
+    /// What the volume is for, which decides the size of blocks and the number of inodes where they are not set.
+    #[must_use]
+    pub fn usage(mut self, usage: Usage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
     /// The same, with this engine if none was asked for.
     pub(crate) fn journal_or(mut self, engine: JournalEngine) -> Self {
         self.journal.get_or_insert(engine);
@@ -135,7 +167,7 @@ impl Volume {
         let mut given_up = GivenUp::default();
         let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
         match std::fs::metadata(path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => {
+            Err(e) if e.kind() == ErrorKind::NotFound && crate::part_of(path).is_none() => {
                 let size =
                     options.size.ok_or_else(|| fail("it does not exist: say how large it shall be (--size)".into()))?;
                 let plan = plan(size, true)?;
@@ -158,9 +190,10 @@ impl Volume {
                     drop(store);
                     return Err(Error::Holds { target, what: what + &pool::also(path) });
                 }
-                if store.is_device() {
+                if store.has_fixed_size() {
+                    let what = if store.part().is_some() { "the part of the disk" } else { "the device" };
                     if options.size.is_some_and(|s| s > store.size()) {
-                        return Err(fail(format!("the device has only {} bytes", store.size())));
+                        return Err(fail(format!("{what} has only {} bytes", store.size())));
                     }
                     write(&store, &plan(store.size(), false)?)?;
                     return Ok(given_up);
@@ -181,8 +214,11 @@ pub(crate) fn plan(
     zeroed: bool,
 ) -> std::result::Result<Plan, ondol_format::FormatError> {
     let env = System;
-    let mut o = mkfs::Options::new(env.random_uuid(), env.random_uuid(), env.now().sec);
-    o.block_size = options.block_size;
+    let uuid = options.uuid.unwrap_or_else(|| env.random_uuid());
+    let mut o = mkfs::Options::new(uuid, env.random_uuid(), env.now().sec);
+    o.block_size = options.block_size.or(options.usage.map(|usage| usage.block_size));
+    o.bytes_per_inode = options.bytes_per_inode.or(options.usage.map(|usage| usage.bytes_per_inode));
+    o.reserved_share = options.reserved_share.unwrap_or(o.reserved_share);
     o.inodes = options.inodes;
     o.label = options.label.clone().into_bytes();
     o.features = o.features.apply(&options.features)?;

@@ -60,9 +60,11 @@ mod metadata;
 mod nvm;
 mod nvm_meter;
 mod options;
+mod part;
 mod path;
 pub mod pool;
 mod prefault;
+mod progress;
 mod recording;
 pub mod run;
 mod salvage;
@@ -81,8 +83,8 @@ pub use format::FormatOptions;
 pub use home::{TableInfo, attach as attach_table, pool_of};
 pub use info::{Counters, Info, Pages, info};
 pub use maintain::{
-    CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, mark_checked, recover, recover_media,
-    recover_with_pool, tune, tune_store,
+    CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, check_telling, mark_checked, recover,
+    recover_media, recover_telling, recover_with_pool, tune, tune_store,
 };
 pub use map_mut::MapMut;
 pub use media::Media;
@@ -91,17 +93,20 @@ pub use nvm::{Discarded, Lost, discard as discard_nvm};
 pub use nvm_meter::{NvmCounts, NvmMeter};
 pub use ondol_block::{Access, open_file, passed, reopen};
 pub use ondol_env::{Timestamp, waits};
+pub use ondol_format::mkfs::Usage;
 pub use ondol_format::{is_printable, printable};
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
     Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
+pub use part::{Part, Partition, part_in, part_of, partitions};
 pub use prefault::{MapStats, Prefault};
+pub use progress::{Progress, Told};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;
-pub use transfer::{Transferred, export, import};
+pub use transfer::{Transferred, export, export_telling, import};
 pub use view::{Map, View};
 pub use volume::Volume;
 pub use words::counted;

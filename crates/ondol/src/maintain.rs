@@ -4,6 +4,7 @@ use crate::compose::{self, Composed};
 use crate::home;
 use crate::media::Media;
 use crate::options::data_code;
+use crate::progress::{Progress, Told};
 use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
@@ -55,6 +56,18 @@ pub fn recover(path: impl AsRef<Path>) -> Result<RecoverReport> {
 /// As [`recover`]; the pool is in use, is none, or is another.
 pub fn recover_with_pool(path: impl AsRef<Path>, pool: impl AsRef<Path>) -> Result<RecoverReport> {
     let media = home::media(path.as_ref(), Access::Write)?.with_pool(nvm::open(pool.as_ref(), false)?);
+    compose::recover(&media, Arc::new(System))
+}
+
+/// As [`recover`], or with a pool as [`recover_with_pool`], telling what is written.
+///
+/// # Errors
+/// As those.
+pub fn recover_telling(path: impl AsRef<Path>, pool: Option<&Path>, told: Told) -> Result<RecoverReport> {
+    let mut media = home::media(path.as_ref(), Access::Write)?.watched(told);
+    if let Some(pool) = pool {
+        media = media.with_pool(nvm::open(pool, false)?);
+    }
     compose::recover(&media, Arc::new(System))
 }
 
@@ -165,8 +178,20 @@ impl CheckReport {
 /// # Errors
 /// The image is in use, is not ext4, or has structures that are not known here.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
+    check_telling(path, None, &mut |_| {})
+}
+
+/// As [`check`], or by a copy of the superblock as [`check_by_copy`], telling how far it is.
+///
+/// # Errors
+/// As those.
+pub fn check_telling(path: impl AsRef<Path>, copy: Option<u64>, tell: &mut dyn FnMut(Progress)) -> Result<CheckReport> {
     let store = home::look(path.as_ref())?;
-    check_media(store)
+    let image = match copy {
+        None => Image::open(store.clone())?,
+        Some(block) => by_copy(&store, block)?,
+    };
+    check_image(&Media::image(store), &image, tell)
 }
 
 /// As [`check`], by the copy of the superblock in block number `block` of the image, whatever the size of its blocks.
@@ -174,14 +199,17 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
 /// # Errors
 /// No superblock begins there; or as [`check`].
 pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> {
-    let store = home::look(path.as_ref())?;
+    check_telling(path, Some(block), &mut |_| {})
+}
+
+fn by_copy(store: &Arc<dyn BlockStore>, block: u64) -> Result<Image> {
     let none =
         || Error::State { target: store.name().to_owned(), what: format!("no superblock begins in block {block}") };
     let mut offsets = Superblock::copy_offsets(block);
     let image = offsets.find_map(|(size, offset)| {
         Image::open_copy(store.clone(), offset).ok().filter(|image| image.superblock().block_size() == size)
     });
-    check_image(&Media::image(store.clone()), &image.ok_or_else(none)?)
+    image.ok_or_else(none)
 }
 
 /// Records in the image at `path` that [`check`] found it clean: the mark of earlier errors, which kernels and fsck look at,
@@ -202,10 +230,10 @@ pub fn mark_checked(path: impl AsRef<Path>) -> Result<()> {
 /// As [`check`].
 pub fn check_media(media: impl Into<Media>) -> Result<CheckReport> {
     let media = media.into();
-    check_image(&media, &Image::open(media.store.clone())?)
+    check_image(&media, &Image::open(media.store.clone())?, &mut |_| {})
 }
 
-fn check_image(media: &Media, image: &Image) -> Result<CheckReport> {
+fn check_image(media: &Media, image: &Image, tell: &mut dyn FnMut(Progress)) -> Result<CheckReport> {
     image.require_unused(&System)?;
     let unclean = image.needs_recovery();
     match holds_transactions(media, image) {
@@ -218,7 +246,7 @@ fn check_image(media: &Media, image: &Image) -> Result<CheckReport> {
         Err(Error::Volume(VolumeError::Corrupt(_))) => {}
         Err(e) => return Err(e),
     }
-    let found = ondol_volume::check(image, &mut |_| {})?;
+    let found = ondol_volume::check(image, &mut |progress| tell(progress.into()))?;
     Ok(CheckReport {
         needs_recovery: false,
         unclean,

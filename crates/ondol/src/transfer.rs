@@ -3,6 +3,7 @@
 use crate::machine::claim;
 use crate::media::Media;
 use crate::pool::GivenUp;
+use crate::progress::Progress;
 use crate::{Error, Result, compose, contents, home, maintain, pool_of};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::System;
@@ -35,14 +36,27 @@ pub struct Transferred {
 /// # Errors
 /// The target is in use, is not ext4, or is corrupt; `Holds` when there is something at `to` and `force` is not set; a store's failure.
 pub fn export(target: impl AsRef<Path>, to: impl AsRef<Path>, force: bool) -> Result<Transferred> {
+    export_telling(target, to, force, &mut |_| {})
+}
+
+/// As [`export`], telling how far it is.
+///
+/// # Errors
+/// As [`export`].
+pub fn export_telling(
+    target: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    force: bool,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<Transferred> {
     let (store, transactions) = clean(home::media(target.as_ref(), Access::Read)?)?;
     let image = Image::open(store.clone())?;
     let sb = image.superblock();
     let size = (sb.blocks_count() * u64::from(sb.block_size())).min(store.size());
     let to = to.as_ref();
-    let copy = |to: &FileStore| copy(&*store, to, size, !to.is_device());
+    let mut copy = |to: &FileStore| copy(&*store, to, size, !to.has_fixed_size(), tell);
     let written = match std::fs::metadata(to) {
-        Err(e) if e.kind() == ErrorKind::NotFound => {
+        Err(e) if e.kind() == ErrorKind::NotFound && crate::part_of(to).is_none() => {
             let file = FileStore::create(to, size)?;
             copy(&file).inspect_err(|_| {
                 // The failure that led here is the one to tell.
@@ -55,11 +69,11 @@ pub fn export(target: impl AsRef<Path>, to: impl AsRef<Path>, force: bool) -> Re
             if !force && let Some(what) = contents::of(&file)? {
                 return Err(Error::Holds { target: name(), what });
             }
-            if file.is_device() && file.size() < size {
-                let what = format!("the device has only {} bytes, and the image {size}", file.size());
+            if file.has_fixed_size() && file.size() < size {
+                let what = format!("it has only {} bytes, and the image {size}", file.size());
                 return Err(Error::State { target: name(), what });
             }
-            if !file.is_device() {
+            if !file.has_fixed_size() {
                 // Cut to nothing and extended again, it holds zeros.
                 file.resize(0)?;
                 file.resize(size)?;
@@ -115,16 +129,23 @@ pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> 
     let mut written = 0;
     let ready = |_| Ok(());
     let given_up = home::make(pool, Some(size), force, ready, |(), table| {
-        written = copy(&*store, table, size, true)?;
+        written = copy(&*store, table, size, true, &mut |_| {})?;
         Ok(())
     })?;
     Ok(Transferred { size, written, transactions: 0, given_up })
 }
 
 /// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written.
-fn copy(from: &dyn BlockStore, to: &dyn BlockStore, size: u64, has_zeros: bool) -> Result<u64> {
+fn copy(
+    from: &dyn BlockStore,
+    to: &dyn BlockStore,
+    size: u64,
+    has_zeros: bool,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<u64> {
     let (mut piece, mut written) = (vec![0; PIECE as usize], 0);
     for start in (0..size).step_by(PIECE as usize) {
+        tell(Progress { what: "copied", done: start, total: size, bytes: true });
         let piece = &mut piece[..PIECE.min(size - start) as usize];
         from.read(start, piece)?;
         let pages: Vec<&[u8]> = piece.chunks(PAGE as usize).collect();

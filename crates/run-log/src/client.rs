@@ -368,16 +368,7 @@ impl Client {
     /// The kernel's.
     pub fn sync<C: Call>(&self, (index, incarnation): (u32, u64), call: &C) -> std::result::Result<bool, C::Fail> {
         let slot = self.log.slot(index);
-        let me = self.me(call.process());
-        let held = me.as_ref().ok().and_then(|me| match slot.is_broken() {
-            Ok(true) => slot.try_lock(*me).ok()?,
-            _ => slot.lock(*me).ok()?,
-        });
-        let Some(_held) = held else {
-            if me.is_ok() {
-                // Nobody is to wait for it again.
-                let _ = slot.give_up();
-            }
+        let Some(_held) = self.me(call.process()).and_then(|me| slot.lock_once(me)).ok().flatten() else {
             return self.sync_and_retire(&slot, incarnation, call).map(|()| false);
         };
         if self.logged_all(&slot, incarnation, call) {

@@ -391,11 +391,7 @@ impl Client {
         let slot = if gets && self.named() != 0 { self.slot(look)? } else { self.find(look)? };
         let Some((index, _)) = slot else { return Ok(change()) };
         let slot = self.log.slot(index);
-        let me = self.me(std::process::id())?;
-        let held = if slot.is_broken()? { slot.try_lock(me)? } else { slot.lock(me)? };
-        if held.is_none() {
-            slot.give_up()?;
-        }
+        let _held = slot.lock_once(self.me(std::process::id())?)?;
         Ok(change())
     }
 }

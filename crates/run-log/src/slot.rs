@@ -176,6 +176,15 @@ impl<'l> Slot<'l> {
         Ok(held)
     }
 
+    /// As [`Slot::lock`]. Whoever does not get it takes the trust away for good, and nobody waits for it again.
+    pub(crate) fn lock_once(&self, me: u64) -> Result<Option<Held<'l>>> {
+        let held = if self.is_broken()? { self.try_lock(me)? } else { self.lock(me)? };
+        if held.is_none() {
+            self.give_up()?;
+        }
+        Ok(held)
+    }
+
     /// As [`Slot::lock`], if nobody has it.
     pub(crate) fn try_lock(&self, me: u64) -> Result<Option<Held<'l>>> {
         let held = lock::try_lock(&self.log.nvm, self.at + slot::LOCK, me);

@@ -1,14 +1,18 @@
 //! The command lines of the program and of the helpers that it is under other names.
 
+mod making;
 mod pools;
 
+use crate::options::partition_number;
 use crate::size;
+use crate::tools::args as tools;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use ondol::{DataMode, JournalEngine};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub(crate) use making::Mkfs;
 pub(crate) use pools::{Export, Import, Pool, PoolCreate, PoolDump, PoolFlatten, PoolInfo, PoolMeasure};
 
 /// Crash-consistent ext4 in user space.
@@ -37,6 +41,16 @@ pub(crate) enum Command {
     Recover(Recover),
     /// Show geometry, features, journal and counters
     Info(Info),
+    // What it does, its arguments say.
+    Ls(tools::Ls),
+    // What it does, its arguments say.
+    Cat(tools::Cat),
+    // What it does, its arguments say.
+    Cp(tools::Cp),
+    // What it does, its arguments say.
+    Rm(tools::Rm),
+    // What it does, its arguments say.
+    Find(tools::Find),
     /// Measure against other file systems
     Bench(ondol_bench::BenchArgs),
     /// Change how a clean image is journaled
@@ -56,39 +70,6 @@ pub(crate) enum Command {
     Completions(Completions),
     /// Write the manual's pages into a directory
     Manual(Manual),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Mkfs {
-    /// Size of the file system; a file is made this large, an existing one keeps its size without it, and in a pool it takes what is free
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
-    pub(crate) size: Option<u64>,
-    /// Volume label, up to 16 bytes
-    #[arg(short = 'L', value_name = "LABEL")]
-    pub(crate) label: Option<String>,
-    /// Block size in bytes: 1024, 2048 or 4096
-    #[arg(short = 'b', value_name = "BYTES")]
-    pub(crate) block_size: Option<u32>,
-    /// Number of inodes
-    #[arg(short = 'N', value_name = "NUMBER")]
-    pub(crate) inodes: Option<u32>,
-    /// Features to turn on, or off with ^, separated by commas
-    #[arg(short = 'O', value_name = "FEATURES")]
-    pub(crate) features: Option<String>,
-    /// Journal engine that the image asks for: classic, compressed, swap or remap (the last two in a pool) [default: compressed; in a pool remap]
-    #[arg(long, value_name = "ENGINE")]
-    pub(crate) journal: Option<JournalEngine>,
-    /// Data mode that the image asks for: journal, ordered or writeback [default: journal; with `classic`, ordered]
-    #[arg(long, value_name = "MODE")]
-    pub(crate) data: Option<DataMode>,
-    /// Size of the journal [default: by the size of the volume]
-    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
-    pub(crate) journal_size: Option<u64>,
-    /// Make it even where there is something already, which is then lost
-    #[arg(short = 'F')]
-    pub(crate) force: bool,
-    /// Image file, block device, or nvm:POOL for the image in an NVM pool
-    pub(crate) target: PathBuf,
 }
 
 /// Change how a clean image is journaled
@@ -124,6 +105,8 @@ Mount options:
   cache=SIZE                      memory for blocks, inodes, images and large requests: 128M
   buffer=SIZE                     of a new NVM pool for file data: half of it, at most 256M
   checkpoint_threads=N            threads that write blocks home at a checkpoint: 4, or 1 on one processor
+  partition=N                     the image is this partition of a disk or its image, by GPT or MBR; logical ones count from 5
+  offset=SIZE, sizelimit=SIZE     the image begins with this byte of the file or device, and has so many
   norecovery, noload              with ro: do not replay the journal
   ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
@@ -141,10 +124,13 @@ pub(crate) struct Mount {
     #[arg(long, value_parser = size::parse, value_name = "SIZE")]
     pub(crate) create: Option<u64>,
     /// Mount options, separated by commas
-    #[arg(short = 'o', value_name = "OPTIONS", allow_hyphen_values = true)]
+    #[arg(short = 'o', long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) options: Vec<String>,
+    /// The image is this partition of a disk or its image, as with -o partition=N
+    #[arg(long, value_name = "N", value_parser = partition_number, conflicts_with = "create")]
+    pub(crate) partition: Option<u32>,
     /// Stay in the foreground, with messages on standard error
-    #[arg(short = 'f')]
+    #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
     /// Image file, block device, or nvm:POOL for the image in an NVM pool
     pub(crate) target: PathBuf,
@@ -154,6 +140,12 @@ pub(crate) struct Mount {
 
 #[derive(Debug, Args)]
 pub(crate) struct Umount {
+    /// Cut off whoever uses it
+    #[arg(short = 'f', long)]
+    pub(crate) force: bool,
+    /// Take it out of sight now; it ends with its last user, and this command does not wait for that
+    #[arg(short = 'l', long, conflicts_with = "force")]
+    pub(crate) lazy: bool,
     /// Where the volume is mounted
     pub(crate) dir: PathBuf,
 }
@@ -173,10 +165,10 @@ pub(crate) struct Sync {
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Change nothing
-    #[arg(short = 'n')]
+    #[arg(short = 'n', long)]
     pub(crate) read_only: bool,
     /// Go by the copy of the superblock in this block; changes nothing
-    #[arg(short = 'b', value_name = "BLOCK")]
+    #[arg(short = 'b', long, value_name = "BLOCK")]
     pub(crate) superblock: Option<u64>,
     /// Image file, block device, or nvm:POOL for the image in an NVM pool
     pub(crate) target: PathBuf,
@@ -231,25 +223,25 @@ pub(crate) struct Manual {
 #[command(name = "mount.ondol", version, max_term_width = 100, after_long_help = MOUNT_OPTIONS)]
 pub(crate) struct MountHelper {
     /// Pass over unknown options
-    #[arg(short = 's')]
+    #[arg(short = 's', long)]
     pub(crate) sloppy: bool,
     /// Do everything but the mount itself
-    #[arg(short = 'f')]
+    #[arg(short = 'f', long)]
     pub(crate) fake: bool,
     /// Taken and ignored: mount tables are the kernel's
-    #[arg(short = 'n')]
+    #[arg(short = 'n', long = "no-mtab")]
     _no_table: bool,
     /// Say what was mounted
-    #[arg(short = 'v')]
+    #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
     /// Mount in the namespace of this process number or file
-    #[arg(short = 'N', value_name = "NAMESPACE")]
+    #[arg(short = 'N', long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<OsString>,
     /// Mount options, separated by commas
-    #[arg(short = 'o', value_name = "OPTIONS", allow_hyphen_values = true)]
+    #[arg(short = 'o', long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub(crate) options: Vec<String>,
     /// Taken and ignored: the type with which mount(8) found this helper
-    #[arg(short = 't', value_name = "TYPE")]
+    #[arg(short = 't', long = "types", value_name = "TYPE")]
     _fs_type: Option<String>,
     /// Image file, block device, or nvm:POOL
     pub(crate) source: PathBuf,
@@ -264,25 +256,25 @@ pub(crate) struct MountHelper {
 #[command(name = "umount.ondol", version, max_term_width = 100)]
 pub(crate) struct UmountHelper {
     /// Cut off whoever uses it
-    #[arg(short = 'f')]
+    #[arg(short = 'f', long)]
     pub(crate) force: bool,
     /// Take it out of sight now; it ends with its last user
-    #[arg(short = 'l')]
+    #[arg(short = 'l', long)]
     pub(crate) lazy: bool,
     /// Taken and ignored: mount tables are the kernel's
-    #[arg(short = 'n')]
+    #[arg(short = 'n', long = "no-mtab")]
     _no_table: bool,
     /// If it is in use, make it read-only instead
-    #[arg(short = 'r')]
+    #[arg(short = 'r', long)]
     pub(crate) read_only: bool,
     /// Say what was unmounted
-    #[arg(short = 'v')]
+    #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
     /// Unmount in the namespace of this process number or file
-    #[arg(short = 'N', value_name = "NAMESPACE")]
+    #[arg(short = 'N', long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<OsString>,
     /// Taken and ignored: the type with which umount(8) found this helper
-    #[arg(short = 't', value_name = "TYPE")]
+    #[arg(short = 't', long = "types", value_name = "TYPE")]
     _fs_type: Option<String>,
     /// Where the volume is mounted
     pub(crate) dir: PathBuf,
@@ -298,28 +290,28 @@ pub(crate) struct UmountHelper {
 #[command(name = "fsck.ondol", version, disable_version_flag = true, max_term_width = 100)]
 pub(crate) struct Fsck {
     /// Correct what needs no question, without asking
-    #[arg(short = 'p', short_alias = 'a', conflicts_with_all = ["yes", "read_only"])]
+    #[arg(short = 'p', short_alias = 'a', long = "preen", conflicts_with_all = ["yes", "read_only"])]
     _preen: bool,
     /// Answer yes to all questions; none are asked
-    #[arg(short = 'y', conflicts_with = "read_only")]
+    #[arg(short = 'y', long, conflicts_with = "read_only")]
     yes: bool,
     /// Change nothing
-    #[arg(short = 'n')]
+    #[arg(short = 'n', long)]
     pub(crate) read_only: bool,
     /// Look at everything even if it is marked as clean
-    #[arg(short = 'f')]
+    #[arg(short = 'f', long)]
     pub(crate) force: bool,
     /// Go by the copy of the superblock in this block; changes nothing
-    #[arg(short = 'b', value_name = "BLOCK")]
+    #[arg(short = 'b', long, value_name = "BLOCK")]
     pub(crate) superblock: Option<u64>,
     /// Taken and ignored, as by e2fsck
-    #[arg(short = 'r')]
+    #[arg(short = 'r', long = "interactive")]
     _interactive: bool,
     /// Taken and ignored: all that is found is said
-    #[arg(short = 'v')]
+    #[arg(short = 'v', long = "verbose")]
     _verbose: bool,
-    /// Taken and ignored: no progress is shown
-    #[arg(short = 'C', value_name = "DESCRIPTOR", allow_hyphen_values = true)]
+    /// Taken and ignored: progress is shown on a terminal
+    #[arg(short = 'C', long = "progress", value_name = "DESCRIPTOR", allow_hyphen_values = true)]
     _progress: Option<String>,
     /// Print the version
     #[arg(short = 'V', long, action = clap::ArgAction::Version)]
@@ -364,6 +356,19 @@ mod tests {
             })
             .collect();
         own + &below.concat()
+    }
+
+    /// Whoever writes scripts writes words.
+    #[test]
+    fn every_option_has_a_long_form() {
+        fn look(command: &clap::Command) {
+            for argument in command.get_arguments().filter(|argument| argument.get_short().is_some()) {
+                let (command, letter) = (command.get_name(), argument.get_short());
+                assert!(argument.get_long().is_some(), "{command}: {letter:?} has no long form");
+            }
+            command.get_subcommands().for_each(look);
+        }
+        all().iter().for_each(look);
     }
 
     /// `a, b or c`.
@@ -423,6 +428,11 @@ mod tests {
             "mkfs --size 1G -L label -b 4096 -N 1000 -O ^has_journal -F x.img",
             "mount --create 1G -o ro,data=journal -o allow_other -f x.img /mnt",
             "umount /mnt",
+            "umount --force /mnt",
+            "umount -l /mnt",
+            "mount --partition 2 --foreground --options ro disk.img /mnt",
+            "mount -o offset=1M,sizelimit=64M disk.img /mnt",
+            "ls --partition 2 disk.img",
             "sync /mnt",
             "check -n x.img",
             "recover x.img",
@@ -445,6 +455,13 @@ mod tests {
             "crash --engine classic --data journal",
             "run --buffer /dev/dax0.0 --size 1G --dir /a --dir /b -q -- sqlite3 -batch x.db",
             "run true --help",
+            "ls -alhRrtS1i x.img / :/etc",
+            "cat x.img /a - :/b",
+            "cp -a x.img dir :/",
+            "cp -R -o nvm=/pool x.img :/a -t /tmp -v",
+            "rm -rf x.img /a /b",
+            "find x.img / --name *.log --type f,d --size +1M --maxdepth 3 --print0",
+            "mkfs --size 1G -d /srv -U random -m 0.5 -T news -i 8K -q x.img",
         ] {
             let words = std::iter::once("ondol").chain(line.split(' '));
             Arguments::try_parse_from(words).unwrap_or_else(|e| panic!("{line}: {e}"));

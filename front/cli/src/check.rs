@@ -5,7 +5,8 @@
 
 use crate::args;
 use crate::failure::{CHECK_CORRECTED, CHECK_LEFT, CHECK_OPERATION, Failure, Outcome};
-use crate::image::{refuse_mount_point, warn_of_users};
+use crate::image::{refuse_mount_point, unopened, warn_of_users};
+use crate::progress::Line;
 use crate::say::say;
 use ondol::counted;
 use std::path::Path;
@@ -46,7 +47,9 @@ impl Check<'_> {
         let mut replayed = false;
         let mut info = self.info()?;
         if info.state == "dirty" && !self.read_only {
-            let recovered = ondol::recover(self.target);
+            let line = Line::new("recovering");
+            let recovered = ondol::recover_telling(self.target, None, line.told());
+            line.end();
             info = self.info()?;
             match recovered {
                 Ok(report) => say!("{target}: {} replayed", counted(report.transactions, "transaction")),
@@ -65,17 +68,16 @@ impl Check<'_> {
     }
 
     fn info(&self) -> Result<ondol::Info, Failure> {
-        ondol::info(self.target).map_err(Failure::with(CHECK_OPERATION))
+        ondol::info(self.target).map_err(|e| Failure::new(CHECK_OPERATION, unopened(e, self.target)))
     }
 
     /// Checks everything. `marked` says that the superblock asks for it, which it no longer does if nothing is
     /// wrong.
     fn look(&self, replayed: bool, marked: bool) -> Outcome {
         let target = self.target.display();
-        let report = match self.superblock {
-            Some(block) => ondol::check_by_copy(self.target, block),
-            None => ondol::check(self.target),
-        };
+        let line = Line::new("checking");
+        let report = ondol::check_telling(self.target, self.superblock, &mut |progress| line.tell(progress));
+        line.end();
         let report = report.map_err(Failure::with(CHECK_OPERATION))?;
         for problem in &report.problems {
             say!("{target}: {problem}");

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 /// All but mount, umount and check: the command line makes no sense.
 pub(crate) const USAGE: u8 = 2;
-/// mkfs, sync, info, recover: it did not work.
+/// mkfs, sync, info, recover and others: it did not work.
 pub(crate) const FAILED: u8 = 1;
 /// mount(8): the command line makes no sense.
 pub(crate) const MOUNT_USAGE: u8 = 1;

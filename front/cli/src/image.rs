@@ -2,7 +2,9 @@
 
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
+use crate::progress::Line;
 use crate::say::say;
+use crate::tools;
 use ondol::machine::locks::shown;
 use ondol::machine::mountinfo::Entry;
 use ondol::pool::GivenUp;
@@ -25,8 +27,25 @@ pub(crate) fn refuse_mount_point(target: &Path, code: u8) -> Result<(), Failure>
 
 /// The file or device that a target lies in.
 pub(crate) fn file(target: &Path) -> &Path {
-    ondol::pool_of(target).unwrap_or(target)
+    let part = || ondol::part_of(target).map(|(file, _)| file);
+    ondol::pool_of(target).or_else(part).unwrap_or(target)
 }
+
+/// Why an image could not be opened. Of a disk with partitions, also how one of them is named.
+pub(crate) fn unopened(e: ondol::Error, target: &Path) -> String {
+    let said = e.to_string();
+    if e.errno() != OPNOTSUPP || file(target) != target {
+        return said;
+    }
+    let found = ondol::partitions(target).unwrap_or_default();
+    let Some(first) = found.first() else { return said };
+    let numbers: Vec<String> = found.iter().map(|partition| partition.number.to_string()).collect();
+    let (numbers, target) = (numbers.join(", "), ondol::Part::Partition(first.number).target(target));
+    format!("{said}; it has a partition table: `{}` names an image in one of the partitions {numbers}", shown(&target))
+}
+
+/// There is nothing of the kind (EOPNOTSUPP).
+const OPNOTSUPP: i32 = rustix::io::Errno::OPNOTSUPP.raw_os_error();
 
 /// Says on standard error if the kernel uses what is only looked at. Whatever fails here, looking at it will tell.
 pub(crate) fn warn_of_users(target: &Path) {
@@ -76,9 +95,34 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     if let Some(bytes) = args.journal_size {
         options = options.journal_size(bytes);
     }
+    if let Some(uuid) = args.uuid.and_then(|uuid| uuid.0) {
+        options = options.uuid(uuid);
+    }
+    if let Some(bytes) = args.bytes_per_inode {
+        options = options.bytes_per_inode(bytes);
+    }
+    if let Some(usage) = args.usage {
+        options = options.usage(usage);
+    }
+    options = options.reserved_share(args.reserved.0);
+    let directory = args.directory.as_deref();
+    directory.map_or(Ok(()), require_directory)?;
+    let is_new = !file(&args.target).exists();
     let given_up = Volume::format(&args.target, &options).map_err(|e| hint(e, "a file system"))?;
     tell_lost(&args.target, &given_up);
-    Ok(ExitCode::SUCCESS)
+    let Some(directory) = directory else { return Ok(ExitCode::SUCCESS) };
+    let code = tools::fill(&args.target, directory);
+    if is_new && code.as_ref().map_or(true, |code| *code != ExitCode::SUCCESS) {
+        // A part of what was to be in it is of no use; what went wrong is the thing to tell.
+        let _ = std::fs::remove_file(file(&args.target));
+    }
+    code
+}
+
+/// Refuses a directory to copy from that cannot be read, before anything is made.
+fn require_directory(dir: &Path) -> Result<(), Failure> {
+    let fail = |e| Failure::new(FAILED, format!("cannot read the directory {}: {e}", shown(dir)));
+    std::fs::read_dir(dir).map(drop).map_err(fail)
 }
 
 /// Says what is lost with what a pool had.
@@ -106,7 +150,9 @@ pub(crate) fn create(target: &Path, size: u64) -> Result<(), ondol::Error> {
 /// Writes an image to a file or device.
 pub(crate) fn export(args: &args::Export) -> Outcome {
     refuse_mount_point(&args.target, FAILED)?;
-    let done = ondol::export(&args.target, &args.image, args.force);
+    let line = Line::new("exporting");
+    let done = ondol::export_telling(&args.target, &args.image, args.force, &mut |progress| line.tell(progress));
+    line.end();
     told(&args.image, &done.map_err(|e| hint(e, "a copy of the image"))?)
 }
 
@@ -140,10 +186,9 @@ pub(crate) fn recover(args: &args::Recover) -> Outcome {
     if args.discard_nvm {
         return discard_nvm(args);
     }
-    let recovered = match &args.nvm {
-        Some(pool) => ondol::recover_with_pool(&args.target, pool),
-        None => ondol::recover(&args.target),
-    };
+    let line = Line::new("recovering");
+    let recovered = ondol::recover_telling(&args.target, args.nvm.as_deref(), line.told());
+    line.end();
     let report = recovered.map_err(|e| match e {
         ondol::Error::State { .. } => Failure::new(FAILED, e),
         e if e.errno() == UCLEAN => {

@@ -3,7 +3,7 @@
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome};
 use crate::passed::source;
-use crate::{image, say};
+use crate::{image, say, size};
 use ondol::machine::locks::shown;
 use ondol::printable;
 use ondol_fuse::{ClientError, client};
@@ -52,7 +52,7 @@ fn read(target: &Path) -> Result<Map<String, Value>, Failure> {
 
 fn of_image(target: &Path) -> Result<serde_json::Result<Value>, Failure> {
     image::warn_of_users(target);
-    Ok(serde_json::to_value(ondol::info(target).map_err(Failure::with(FAILED))?))
+    Ok(serde_json::to_value(ondol::info(target).map_err(|e| Failure::new(FAILED, image::unopened(e, target)))?))
 }
 
 /// A directory of the mounted volume: `target` itself, or where the image `target` is served.
@@ -63,32 +63,127 @@ fn mounted(target: &Path) -> Option<PathBuf> {
     client::serving(&source(target).ok()?).map(|e| e.point)
 }
 
+/// Fields in the order in which they are shown; all others come behind them by name. Those that have parts come last.
+const ORDER: [&str; 38] = [
+    "target",
+    "pool",
+    "label",
+    "uuid",
+    "state",
+    "engine",
+    "data",
+    "fsync",
+    "read_only",
+    "dirty",
+    "stopped",
+    "not_home",
+    "medium",
+    "domain",
+    "survives",
+    "size",
+    "block_size",
+    "blocks",
+    "bytes",
+    "free_blocks",
+    "reserved_blocks",
+    "inodes",
+    "free_inodes",
+    "inode_size",
+    "groups",
+    "total",
+    "pages",
+    "mapped",
+    "storage",
+    "read_in_place",
+    "memory",
+    "log",
+    "held",
+    "free",
+    "atomic_bytes",
+    "memory_bound",
+    "options",
+    "features",
+];
+
+/// The same of fields that have parts.
+const PARTS: [&str; 4] = ["mount", "journal", "table", "pages"];
+
+/// Bytes of a page of a pool.
+const PAGE: u64 = 4096;
+
 /// One line for each field, parts of a field indented below it.
 pub(crate) fn text(fields: &Map<String, Value>) -> String {
     let mut out = String::new();
-    lines(&mut out, fields, 0);
+    let block = fields.get("block_size").and_then(Value::as_u64);
+    lines(&mut out, fields, &Units { block, pages: false }, 0);
     out
 }
 
-fn lines(out: &mut String, fields: &Map<String, Value>, depth: usize) {
+/// What numbers of a group of fields count.
+struct Units {
+    /// Bytes of a block, where there are any.
+    block: Option<u64>,
+    /// Whether everything counts pages.
+    pages: bool,
+}
+
+impl Units {
+    /// How many bytes the number of this field stands for, unless it stands for something else.
+    fn bytes(&self, name: &str, number: u64) -> Option<u64> {
+        let unit = match name {
+            "blocks" | "free_blocks" | "reserved_blocks" => self.block?,
+            "pages" | "mapped" => PAGE,
+            "memory_bound" | "size" => 1,
+            _ if name == "bytes" || name.ends_with("_bytes") => 1,
+            _ if self.pages => PAGE,
+            // What a pool has left.
+            "free" => 1,
+            _ => return None,
+        };
+        number.checked_mul(unit)
+    }
+}
+
+fn lines(out: &mut String, fields: &Map<String, Value>, units: &Units, depth: usize) {
     let indent = "  ".repeat(depth);
-    let width = fields.keys().map(String::len).max().unwrap_or(0);
-    for (name, value) in fields {
-        let name = name.replace('_', " ");
+    let width = fields.iter().filter(|(_, value)| !value.is_object()).map(|(name, _)| name.len()).max().unwrap_or(0);
+    let rank = |name: &str, order: &[&str]| order.iter().position(|known| *known == name).unwrap_or(order.len());
+    let mut sorted: Vec<(&String, &Value)> = fields.iter().collect();
+    sorted.sort_by_key(|(name, value)| {
+        let has_parts = value.is_object();
+        (has_parts, rank(name, if has_parts { &PARTS } else { &ORDER }), *name)
+    });
+    for (name, value) in sorted {
+        let shown = name.replace('_', " ");
         // Writing to a string cannot fail.
         let _ = match value {
-            Value::Object(parts) => writeln!(out, "{indent}{name}:").map(|()| lines(out, parts, depth + 1)),
-            other => writeln!(out, "{indent}{name:width$}  {}", plain(other)),
+            Value::Object(parts) => {
+                let units = Units { block: units.block, pages: name == "pages" };
+                writeln!(out, "{indent}{shown}:").map(|()| lines(out, parts, &units, depth + 1))
+            }
+            other => writeln!(out, "{indent}{shown:width$}  {}", with_size(name, other, units)),
         };
+    }
+}
+
+/// A value, and behind a number that counts bytes, blocks or pages, how much that is.
+fn with_size(name: &str, value: &Value, units: &Units) -> String {
+    let size = value.as_u64().and_then(|number| units.bytes(name, number)).filter(|bytes| *bytes >= 1024);
+    match size {
+        Some(bytes) => format!("{} ({})", plain(value), size::human(bytes)),
+        None => plain(value),
     }
 }
 
 pub(crate) fn plain(value: &Value) -> String {
     match value {
+        Value::String(text) if text.is_empty() => "-".into(),
         Value::String(text) => printable(text.as_bytes()),
         Value::Array(items) if items.is_empty() => "-".into(),
         Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
         Value::Null => "-".into(),
+        Value::Bool(true) => "yes".into(),
+        Value::Bool(false) => "no".into(),
         other => other.to_string(),
     }
 }
@@ -100,10 +195,26 @@ mod tests {
     #[test]
     fn fields_become_aligned_lines() {
         let value = serde_json::json!({
-            "label": "home", "block_size": 4096, "features": ["extents", "dir_index"], "journal": {"blocks": 1024, "uuid": null}
+            "label": "", "block_size": 4096, "blocks": 25600, "state": "clean", "sparkles": true, "features": ["extents", "dir_index"],
+            "journal": {"blocks": 1024, "uuid": null, "bytes": 4_194_304, "dirty": false}, "pages": {"total": 3, "free": 0}
         });
         let Value::Object(fields) = value else { unreachable!() };
-        let expected = "block size  4096\nfeatures    extents dir_index\njournal:\n  blocks  1024\n  uuid    -\nlabel       home\n";
+        let expected = "\
+label       -
+state       clean
+block size  4096
+blocks      25600 (100 MiB)
+features    extents dir_index
+sparkles    yes
+journal:
+  uuid    -
+  dirty   no
+  blocks  1024 (4 MiB)
+  bytes   4194304 (4 MiB)
+pages:
+  total  3 (12 KiB)
+  free   0
+";
         assert_eq!(text(&fields), expected);
     }
 }

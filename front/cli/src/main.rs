@@ -20,10 +20,12 @@ mod mount;
 mod options;
 mod passed;
 mod pool;
+mod progress;
 mod remount;
 mod run;
 mod say;
 mod size;
+mod tools;
 mod umount;
 
 use args::{Arguments, Command};
@@ -69,7 +71,7 @@ fn main() -> ExitCode {
 }
 
 fn parsed<A: Parser>(called: Called, run: impl FnOnce(A) -> Outcome) -> Outcome {
-    match A::try_parse() {
+    match A::try_parse_from(tools::with_two_dashes(std::env::args_os())) {
         Ok(arguments) => run(arguments),
         Err(e) => usage(called, &e),
     }
@@ -85,6 +87,11 @@ fn run(command: Command) -> Outcome {
         Command::Check(args) => check::check(&args),
         Command::Recover(args) => image::recover(&args),
         Command::Info(args) => bounded::bounded(|| info::info(&args)),
+        Command::Ls(args) => tools::ls(&args),
+        Command::Cat(args) => tools::cat(&args),
+        Command::Cp(args) => tools::cp(&args),
+        Command::Rm(args) => tools::rm(&args),
+        Command::Find(args) => tools::find(&args),
         Command::Bench(args) => bench(args),
         Command::Tune(args) => image::tune(&args),
         Command::Export(args) => image::export(&args),
@@ -150,6 +157,8 @@ fn usage_code(called: Called) -> u8 {
     match (called, command.to_str()) {
         (Called::Mount | Called::Umount, _) | (Called::Ondol, Some("mount" | "umount")) => failure::MOUNT_USAGE,
         (Called::Fsck, _) | (Called::Ondol, Some("check")) => failure::CHECK_USAGE,
+        // As the programs have it whose names they bear.
+        (Called::Ondol, Some("cat" | "cp" | "rm" | "find")) => FAILED,
         _ => USAGE,
     }
 }

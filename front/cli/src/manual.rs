@@ -1,9 +1,12 @@
 //! `ondol completions` and `ondol manual`: what shells and man(1) are to know of the program, made from its definitions.
 
+mod sections;
+
 use crate::args::{self, Arguments};
 use crate::failure::{FAILED, Failure, Outcome};
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, bold, roman};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,7 +40,24 @@ pub(crate) fn pages(args: &args::Manual) -> Outcome {
     ] {
         helper_page(command, &helpers).map_err(fail)?;
     }
+    [commands, helpers].iter().try_for_each(|dir| complete(dir)).map_err(fail)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds what the definitions do not say to the pages in a directory: examples, and where to read on.
+fn complete(dir: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let path = entry?.path();
+        let Some(found) = path.file_stem().and_then(|name| sections::of(name.to_str()?)) else { continue };
+        let mut page = Roff::new();
+        page.control("SH", ["EXAMPLES"]);
+        for (call, what) in found.examples {
+            page.control("TP", []).text([bold(*call)]).text([roman(*what)]);
+        }
+        page.control("SH", ["SEE", "ALSO"]).text([roman(found.see_also.join(", "))]);
+        std::fs::OpenOptions::new().append(true).open(&path)?.write_all(page.render().as_bytes())?;
+    }
+    Ok(())
 }
 
 fn helper_page(command: Command, dir: &Path) -> std::io::Result<()> {
@@ -45,4 +65,67 @@ fn helper_page(command: Command, dir: &Path) -> std::io::Result<()> {
     let mut page = Vec::new();
     Man::new(command).section("8").render(&mut page)?;
     std::fs::write(path, page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sections::PAGES;
+    use super::*;
+    use clap::Parser;
+    use std::collections::BTreeSet;
+
+    /// The names of all pages that are made.
+    fn pages_of(command: &Command, name: &str, all: &mut BTreeSet<String>) {
+        all.insert(name.to_owned());
+        for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+            pages_of(below, &format!("{name}-{}", below.get_name()), all);
+        }
+    }
+
+    #[test]
+    fn each_page_has_its_sections_and_leads_to_pages_that_are_there() {
+        let mut all = BTreeSet::new();
+        pages_of(&Arguments::command(), "ondol", &mut all);
+        all.extend(["mount.ondol", "umount.ondol", "fsck.ondol", "mkfs.ondol"].map(String::from));
+        let described: BTreeSet<String> = PAGES.iter().map(|page| page.page.to_owned()).collect();
+        assert_eq!(described, all);
+        for page in PAGES {
+            assert!(!page.examples.is_empty() && !page.see_also.is_empty(), "{}", page.page);
+            for other in page.see_also.iter().filter(|other| other.contains("ondol")) {
+                let (name, section) = other.split_once('(').unwrap();
+                assert!(all.contains(name) && name != page.page, "{}: {other}", page.page);
+                assert_eq!(section, if name.contains('.') { "8)" } else { "1)" }, "{}: {other}", page.page);
+            }
+        }
+    }
+
+    /// What examples call is understood.
+    #[test]
+    fn examples_are_calls() {
+        let mut count = 0;
+        for (call, _) in PAGES.iter().flat_map(|page| page.examples) {
+            for part in call.split(" | ") {
+                let part = part.split(" > ").next().unwrap();
+                let words: Vec<String> = part.split(' ').map(|word| word.trim_matches('\'').to_owned()).collect();
+                // What xargs(1) adds, one argument stands for.
+                let added = words.starts_with(&["xargs".into(), "-0".into()]).then(|| "/x".to_owned());
+                let words: Vec<String> =
+                    words.into_iter().skip(if added.is_some() { 2 } else { 0 }).chain(added).collect();
+                let understood = match words[0].as_str() {
+                    "ondol" => {
+                        let words = crate::tools::with_two_dashes(words.iter().map(Into::into));
+                        Arguments::try_parse_from(words).map(drop)
+                    }
+                    "umount.ondol" => args::UmountHelper::try_parse_from(&words).map(drop),
+                    "fsck.ondol" => args::Fsck::try_parse_from(&words).map(drop),
+                    "mkfs.ondol" => args::MkfsHelper::try_parse_from(&words).map(drop),
+                    "mount" | "tar" => continue,
+                    other => panic!("{other}: {call}"),
+                };
+                understood.unwrap_or_else(|e| panic!("{call}: {e}"));
+                count += 1;
+            }
+        }
+        assert!(count > 50, "only {count} calls");
+    }
 }

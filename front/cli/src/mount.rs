@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Outcome, SYSTEM};
 use crate::log::Log;
-use crate::options::Wishes;
+use crate::options::{Wishes, located};
 use crate::passed::{enter_namespace, in_pool, source};
 use crate::say::say;
 use crate::{args, background, image, log, remount};
@@ -38,7 +38,8 @@ pub(crate) fn mount(args: &args::Mount) -> Outcome {
         return Err(Failure::new(MOUNT_USAGE, format!("remount is for mount(8) to ask: `mount -o remount,… {dir}`")));
     }
     let wishes = Wishes::read(&args.options, false)?;
-    let (target, dir, foreground) = (&*args.target, &*args.dir, args.foreground);
+    let target = &*located(&args.target, wishes.part, args.partition).map_err(Failure::with(MOUNT_USAGE))?;
+    let (dir, foreground) = (&*args.dir, args.foreground);
     start(&Request { target, dir, create: args.create, namespace: None, wishes, foreground })
 }
 
@@ -57,7 +58,8 @@ pub(crate) fn helper(args: &args::MountHelper) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let namespace = args.namespace.as_deref();
-    let (target, dir) = (&*args.source, &*args.dir);
+    let target = &*located(&args.source, wishes.part, None).map_err(Failure::with(MOUNT_USAGE))?;
+    let dir = &*args.dir;
     let code = start(&Request { target, dir, create: None, namespace, wishes, foreground: false })?;
     if args.verbose && code == ExitCode::SUCCESS && !background::is_child() {
         say!("{} mounted on {}", args.source.display(), args.dir.display());
@@ -183,7 +185,11 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
         let image = open_image(request)
             .map_err(|e| Failure::new(MOUNT, format!("cannot open {}: {e}", request.target.display())))?;
         let open = PathBuf::from(format!("/dev/fd/{}", image.as_raw_fd()));
-        prepared.target = if ondol::pool_of(request.target).is_some() { in_pool(&open) } else { open };
+        prepared.target = match ondol::part_of(request.target) {
+            Some((_, part)) => part.target(&open),
+            None if ondol::pool_of(request.target).is_some() => in_pool(&open),
+            None => open,
+        };
         prepared._image = Some(image);
         enter_namespace(namespace)?;
     }
@@ -219,7 +225,7 @@ fn open(request: &Request<'_>, target: &Path) -> Result<Volume, Failure> {
             tracing::warn!("{} is write-protected, mounted read-only", request.target.display());
             Volume::open_with(target, &options.with_read_only(true)).map_err(Failure::with(MOUNT))
         }
-        other => other.map_err(Failure::with(MOUNT)),
+        other => other.map_err(|e| Failure::new(MOUNT, image::unopened(e, request.target))),
     }
 }
 

@@ -1,12 +1,12 @@
 //! What `-o` says, by whom it concerns: the mount, the volume, or this program.
 
 use crate::failure::{Failure, MOUNT_USAGE};
-use ondol::{OptionError, Options};
+use ondol::{OptionError, Options, Part, parse_size};
 use ondol_fuse::MountOptions;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The names of the options that this program takes itself.
-const OWN_NAMES: [&str; 1] = ["log="];
+const OWN_NAMES: [&str; 4] = ["log=", "offset=", "sizelimit=", "partition="];
 
 /// Options of a mount.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct Wishes {
     pub(crate) volume: Options,
     /// Where messages of a server in the background go.
     pub(crate) log: Option<PathBuf>,
+    /// Which part of the file or device is the image.
+    pub(crate) part: Option<Part>,
 }
 
 impl Wishes {
@@ -35,12 +37,73 @@ impl Wishes {
     pub(crate) fn read_over(now: MountOptions, lists: &[String], sloppy: bool) -> Result<Self, Failure> {
         let (mount, rest) = now.with(&lists.join(",")).map_err(Failure::with(MOUNT_USAGE))?;
         let (log, rest): (Vec<&str>, Vec<&str>) = rest.split(',').partition(|w| w.starts_with("log="));
+        let (part, rest) = take_part(rest).map_err(Failure::with(MOUNT_USAGE))?;
         let known = |word: &&&str| !sloppy || !matches!(Options::parse(word), Err(OptionError::Unknown(_)));
         let rest: Vec<&str> = rest.iter().filter(known).copied().collect();
         let volume = Options::parse(&rest.join(",")).map_err(|e| Failure::new(MOUNT_USAGE, explained(&e)))?;
         let log = log.last().and_then(|w| w.strip_prefix("log=")).map(PathBuf::from);
-        Ok(Self { mount, volume, log })
+        Ok(Self { mount, volume, log, part })
     }
+}
+
+/// How a volume is opened that nobody mounts, and which part of a file or device it is: of the options of a mount those that concern the volume.
+///
+/// # Errors
+/// As [`Wishes::read`], with this exit code.
+pub(crate) fn volume_options(lists: &[String], code: u8) -> Result<(Options, Option<Part>), Failure> {
+    let joined = lists.join(",");
+    let (part, rest) = take_part(joined.split(',').collect()).map_err(Failure::with(code))?;
+    let volume = Options::parse(&rest.join(",")).map_err(|e| Failure::new(code, explained(&e)))?;
+    Ok((volume, part))
+}
+
+/// Takes out what says which part of a file or device is the image.
+fn take_part(words: Vec<&str>) -> Result<(Option<Part>, Vec<&str>), String> {
+    let (mut offset, mut size, mut partition, mut rest) = (None, None, None, Vec::new());
+    let bytes =
+        |text: &str| parse_size(text).ok_or_else(|| format!("`{text}` is not a number of bytes, as in 1048576 or 1M"));
+    for word in words {
+        match word.split_once('=') {
+            Some(("offset", value)) => offset = Some(bytes(value)?),
+            Some(("sizelimit", value)) => size = Some(bytes(value)?),
+            Some(("partition", value)) => partition = Some(partition_number(value)?),
+            _ => rest.push(word),
+        }
+    }
+    let part = match (partition, offset, size) {
+        (None, None, None) => None,
+        (Some(number), None, None) => Some(Part::Partition(number)),
+        (Some(_), ..) => return Err("`partition=` goes with neither `offset=` nor `sizelimit=`".into()),
+        (None, offset, size) => Some(Part::Bytes { offset: offset.unwrap_or(0), size }),
+    };
+    Ok((part, rest))
+}
+
+/// Reads the number of a partition.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn partition_number(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number: &u32| *number > 0 && !text.starts_with('+'));
+    number.ok_or_else(|| format!("`{text}` is no number of a partition: they count from 1"))
+}
+
+/// The target of an image that is a part of a file or device: by a mount option, or `--partition`.
+///
+/// # Errors
+/// Both say something, or the target itself does, or the image lies in a pool.
+pub(crate) fn located(target: &Path, by_option: Option<Part>, partition: Option<u32>) -> Result<PathBuf, String> {
+    let part = match (by_option, partition.map(Part::Partition)) {
+        (None, None) => return Ok(target.to_owned()),
+        (Some(part), None) | (None, Some(part)) => part,
+        (Some(_), Some(_)) => {
+            return Err("--partition goes with none of `offset=`, `sizelimit=` and `partition=`".into());
+        }
+    };
+    if ondol::pool_of(target).is_some() || ondol::part_of(target).is_some() {
+        return Err(format!("{} names a part already, or an image in a pool, which has none", target.display()));
+    }
+    Ok(part.target(target))
 }
 
 fn explained(e: &OptionError) -> String {
@@ -80,6 +143,29 @@ mod tests {
         assert!(refused("lgo=/x").contains("did you mean `log=`?"));
         assert_eq!(refused("sparkle"), "unknown mount option `sparkle`");
         assert!(!refused("data=fast").contains("did you mean"));
+    }
+
+    #[test]
+    fn a_part_is_named_once() {
+        let part = |list: &str| Wishes::read(&[list.to_owned()], false).unwrap().part;
+        assert_eq!(part("ro"), None);
+        assert_eq!(part("partition=3,ro"), Some(Part::Partition(3)));
+        assert_eq!(part("offset=1M,sizelimit=2M"), Some(Part::Bytes { offset: 1 << 20, size: Some(2 << 20) }));
+        assert_eq!(part("offset=512"), Some(Part::Bytes { offset: 512, size: None }));
+        for (list, said) in [
+            ("partition=0", "count from 1"),
+            ("partition=+1", "count from 1"),
+            ("offset=x", "not a number of bytes"),
+            ("partition=1,offset=512", "neither `offset=` nor"),
+        ] {
+            assert!(refused(list).contains(said), "{list}: {}", refused(list));
+        }
+        let disk = Path::new("/no/disk.img");
+        assert_eq!(located(disk, None, None).unwrap(), disk);
+        assert_eq!(located(disk, None, Some(2)).unwrap(), Path::new("/no/disk.img?partition=2"));
+        assert!(located(disk, Some(Part::Partition(1)), Some(1)).is_err());
+        assert!(located(Path::new("/no/disk.img?partition=2"), None, Some(2)).is_err());
+        assert!(located(Path::new("nvm:/no/pool"), None, Some(2)).is_err());
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub(crate) fn source(target: &Path) -> Result<PathBuf, Failure> {
     if let Some(pool) = ondol::pool_of(target) {
         return Ok(in_pool(&pool.canonicalize().map_err(fail)?));
     }
+    if let Some((file, part)) = ondol::part_of(target) {
+        return Ok(part.target(&source(file)?));
+    }
     let Some(number) = ondol::passed::number(target) else {
         return target.canonicalize().map_err(fail);
     };

@@ -8,9 +8,10 @@ use ondol_fuse::{ClientError, MountOptions, client};
 use rustix::mount::MountFlags;
 use std::process::ExitCode;
 
-/// Unmounts, and returns when the image is clean.
+/// Unmounts, and returns when the image is clean, unless nobody is to be waited for.
 pub(crate) fn umount(args: &args::Umount) -> Outcome {
-    client::unmount(&args.dir, false).map(|()| ExitCode::SUCCESS).map_err(failed)
+    let done = if args.lazy { client::detach(&args.dir) } else { client::unmount(&args.dir, args.force) };
+    done.map(|()| ExitCode::SUCCESS).map_err(failed)
 }
 
 /// Also says whether it is unmounted.

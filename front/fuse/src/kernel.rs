@@ -120,7 +120,8 @@ pub(crate) fn unmount_when_free(dir: &Path) -> io::Result<()> {
 
 /// Cuts off whoever uses the mount on `dir`, and unmounts it; needs the privilege.
 pub(crate) fn unmount_by_force(dir: &Path) -> io::Result<()> {
-    Ok(rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::NOFOLLOW)?)
+    // Files that are open keep a mount, though nobody answers for them any more; so it is also taken out of sight.
+    Ok(rustix::mount::unmount(dir, UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 
 /// Takes the mount on `dir` out of sight; it ends when its last user is gone.

@@ -3,6 +3,7 @@
 //! The mount may be a hostile user's: its server may answer anything or never, and what the mount table shows as its source is a
 //! string that its user chose. So nothing is asked of the server, and nothing is opened that the table names.
 
+use ondol::Part;
 use ondol::machine::locks::{self, Lock, shown};
 use ondol::machine::mountinfo::{self, Entry};
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -27,10 +28,19 @@ struct Held {
     descriptor: u32,
     lock: Lock,
     path: PathBuf,
-    /// It is a pool, with the image under a page table.
-    is_pool: bool,
+    /// How the image lies in it.
+    lies: Lies,
     /// The same, opened as a mere place (`O_PATH`), if it can be opened further without asking a server for it.
     place: Option<File>,
+}
+
+/// How an image lies in what is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lies {
+    Whole,
+    /// In a pool, under a page table.
+    InPool,
+    AsPart(Part),
 }
 
 /// How a wait for a server went.
@@ -57,7 +67,8 @@ impl Server {
         let open = descriptors(pid);
         let device = open.iter().filter(|(_, link)| link.file_name().is_some_and(|name| name == "fuse"));
         let told: Vec<Option<u32>> = device.map(|(fd, _)| connection_of(pid, *fd)).collect();
-        let (source, is_pool) = named(&entry.source);
+        let has = |path: &Path| open.iter().any(|(_, link)| link == path);
+        let (source, lies) = named(&entry.source, &has);
         let named = open.iter().any(|(_, link)| *link == source);
         // Kernels before 6.16 do not say which connection it is: then the image is a sign.
         let serves = told.contains(&Some(connection)) || (told.contains(&None) && named);
@@ -71,8 +82,8 @@ impl Server {
         let held = |(descriptor, path): (u32, PathBuf)| {
             let lock = locks::by_descriptor(pid, descriptor)?;
             let place = place(pid, descriptor, own);
-            let is_pool = is_pool && path == source;
-            Some(Held { descriptor, lock, path, is_pool, place })
+            let lies = if path == source { lies } else { Lies::Whole };
+            Some(Held { descriptor, lock, path, lies, place })
         };
         let mut images: Vec<Held> = descriptors(pid).into_iter().filter_map(held).collect();
         if images.iter().any(|held| held.path == source) {
@@ -83,8 +94,8 @@ impl Server {
 
     /// Whether it has the image at `path` locked.
     pub(crate) fn has(&self, path: &Path) -> bool {
-        let (path, is_pool) = named(path);
-        self.images.iter().any(|held| held.path == path && held.is_pool == is_pool)
+        let (path, lies) = named(path, &|path| self.images.iter().any(|held| held.path == path));
+        self.images.iter().any(|held| held.path == path && held.lies == lies)
     }
 
     /// Which process it is, for messages.
@@ -117,23 +128,33 @@ impl Server {
 
     /// The image that it could write, if that is not clean.
     pub(crate) fn left_dirty(&self) -> Option<PathBuf> {
-        let dirty = |held: &&Held| {
-            held.lock.exclusive && held.place.as_ref().is_some_and(|place| is_dirty(place, held.is_pool))
-        };
+        let dirty =
+            |held: &&Held| held.lock.exclusive && held.place.as_ref().is_some_and(|place| is_dirty(place, held.lies));
         self.images.iter().find(dirty).map(|held| held.path.clone())
     }
 }
 
-/// The file that a target names, and whether it is a pool.
-fn named(target: &Path) -> (&Path, bool) {
-    ondol::pool_of(target).map_or((target, false), |pool| (pool, true))
+/// The file that a target names, and how the image lies in it. A name of a part may be a file's, too, if that is what somebody has open.
+fn named<'t>(target: &'t Path, has: &dyn Fn(&Path) -> bool) -> (&'t Path, Lies) {
+    if let Some(pool) = ondol::pool_of(target) {
+        return (pool, Lies::InPool);
+    }
+    match ondol::part_in(target).filter(|_| !has(target)) {
+        Some((file, part)) => (file, Lies::AsPart(part)),
+        None => (target, Lies::Whole),
+    }
 }
 
 /// Whether an image's journal holds transactions. Somebody who has it open by now has seen to that.
-fn is_dirty(place: &File, is_pool: bool) -> bool {
+fn is_dirty(place: &File, lies: Lies) -> bool {
     let Ok(file) = ondol::reopen(place, ondol::Access::Read) else { return false };
-    let prefix = if is_pool { "nvm:" } else { "" };
-    ondol::info(format!("{prefix}/proc/self/fd/{}", file.as_raw_fd())).is_ok_and(|info| info.state == "dirty")
+    let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let target = match lies {
+        Lies::Whole => open,
+        Lies::InPool => PathBuf::from(format!("nvm:{}", open.display())),
+        Lies::AsPart(part) => part.target(&open),
+    };
+    ondol::info(target).is_ok_and(|info| info.state == "dirty")
 }
 
 /// What process `pid` has open as `fd`; nothing that another user's server would be asked for.
@@ -269,7 +290,7 @@ ctypes.CDLL(None).syscall(60, 0)
         let (pid, descriptor) = (child.id(), said.trim().parse().unwrap());
         let lock = locks::by_descriptor(pid, descriptor).unwrap();
         let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
-        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), is_pool: false, place: None }];
+        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), lies: Lies::Whole, place: None }];
         let server = Server { pid, process, own: true, images };
         drop(child.stdin.take());
         while !descriptors(pid).is_empty() {

@@ -19,6 +19,8 @@ use crate::superblock::{OFFSET, Superblock};
 use space::Space;
 use zerocopy::IntoBytes;
 
+pub use shape::Usage;
+
 /// What the caller decides. Identity and time are given, so that the same options make the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -30,8 +32,10 @@ pub struct Options {
     pub label: Vec<u8>,
     /// Number of inodes; None chooses by the size of the volume.
     pub inodes: Option<u32>,
-    /// Blocks only root may use, percent of the volume, at most 50.
-    pub reserved_percent: u8,
+    /// Bytes of the volume for each inode, where their number is not given; None chooses by the size of the volume.
+    pub bytes_per_inode: Option<u64>,
+    /// Blocks only root may use, hundredths of a percent of the volume, at most 5000.
+    pub reserved_share: u16,
     /// Blocks of the journal; None chooses by the size of the volume.
     pub journal_blocks: Option<u32>,
     /// A journal that is to hold file data, too: by default it is larger than mke2fs makes it, so that checkpoints can wait.
@@ -58,7 +62,8 @@ impl Options {
             features: Features::UPSTREAM,
             label: Vec::new(),
             inodes: None,
-            reserved_percent: 5,
+            bytes_per_inode: None,
+            reserved_share: 500,
             journal_blocks: None,
             roomy_journal: false,
             journal_extension: Extension::default(),

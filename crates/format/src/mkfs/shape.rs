@@ -56,6 +56,36 @@ fn defaults(mib: u64) -> (u32, u64) {
     }
 }
 
+/// What a volume is for: its type in mke2fs.conf, in place of one that goes by the size of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Bytes of the volume for each inode.
+    pub bytes_per_inode: u64,
+}
+
+impl Usage {
+    /// The names of all types.
+    pub const NAMES: [&str; 8] = ["floppy", "small", "default", "news", "big", "huge", "largefile", "largefile4"];
+
+    /// The type of this name.
+    pub fn of(name: &str) -> Option<Self> {
+        let (block_size, bytes_per_inode) = match name {
+            "floppy" => (1024, 8 * KIB),
+            "small" => (1024, 4 * KIB),
+            "default" => (4096, 16 * KIB),
+            "news" => (4096, 4 * KIB),
+            "big" => (4096, 32 * KIB),
+            "huge" => (4096, 64 * KIB),
+            "largefile" => (4096, MIB),
+            "largefile4" => (4096, 4 * MIB),
+            _ => return None,
+        };
+        Some(Self { block_size, bytes_per_inode })
+    }
+}
+
 /// Default blocks of a journal for a volume of `blocks` blocks.
 fn default_journal(blocks: u64) -> u32 {
     match blocks / KIB {
@@ -81,6 +111,7 @@ impl Shape {
     pub(super) fn choose(options: &Options, size: u64) -> Result<Shape> {
         let (block_size, ratio) = defaults(size.div_ceil(MIB));
         let block_size = options.block_size.unwrap_or(block_size);
+        let ratio = options.bytes_per_inode.unwrap_or(ratio);
         if ![1024, 2048, 4096].contains(&block_size) {
             return refuse(format!("block size {block_size}: 1024, 2048 and 4096 are possible"));
         }
@@ -233,7 +264,7 @@ impl Shape {
         raw.set_features(self.features);
         raw.s_inodes_count.set(self.inodes_per_group * self.groups);
         raw.set_blocks_count(self.blocks);
-        raw.set_r_blocks_count(self.reserved(options.reserved_percent));
+        raw.set_r_blocks_count(self.reserved(options.reserved_share));
         raw.s_first_data_block.set(self.first_data_block());
         let log = self.block_size.trailing_zeros() - 10;
         raw.s_log_block_size.set(log);
@@ -266,9 +297,9 @@ impl Shape {
     }
 
     /// Blocks only root may use: a share of what was asked for, cut with the volume.
-    fn reserved(&self, percent: u8) -> u64 {
+    fn reserved(&self, share: u16) -> u64 {
         let (asked, blocks) = (u128::from(self.asked_blocks), u128::from(self.blocks));
-        (asked * u128::from(percent) / 100 * blocks / asked.max(1)) as u64
+        (asked * u128::from(share) / 10_000 * blocks / asked.max(1)) as u64
     }
 
     /// Label, UUID, seeds, times and the inodes of journal and orphan file.
@@ -334,8 +365,14 @@ fn check_options(options: &Options) -> Result<()> {
     if options.label.len() > 16 {
         return refuse(format!("the label has {} bytes, at most 16 are possible", options.label.len()));
     }
-    if options.reserved_percent > 50 {
-        return refuse(format!("{} percent reserved, at most 50 are possible", options.reserved_percent));
+    if options.reserved_share > 5000 {
+        let (whole, rest) = (options.reserved_share / 100, options.reserved_share % 100);
+        return refuse(format!("{whole}.{rest:02} percent reserved, at most 50 are possible"));
+    }
+    if let Some(bytes) = options.bytes_per_inode
+        && !(1024..=1 << 26).contains(&bytes)
+    {
+        return refuse(format!("{bytes} bytes for each inode: 1024 to {} are possible", 1 << 26));
     }
     Ok(())
 }

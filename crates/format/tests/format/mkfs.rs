@@ -183,7 +183,7 @@ fn label_owner_and_journal_are_as_asked() {
     options.label = b"sixteen letters!".to_vec();
     options.root_owner = (1000, 100_000);
     options.journal_blocks = Some(2000);
-    options.reserved_percent = 0;
+    options.reserved_share = 0;
     let plan = make(&path, 64 * MIB, &options);
     assert_eq!(plan.journal_blocks(), 2000);
     assert_clean(&path, "with options");

@@ -3,12 +3,13 @@
 //! The same bytes can be reached by many ways: a file, loop devices over it (whole, from an offset on, over each other), and their
 //! partitions. Each opening therefore locks the file at the bottom, alone if it takes all of it; and takes every other device that shows
 //! some of its bytes for itself, which the kernel refuses while one is mounted, and which keeps it from mounting them later. What is not
-//! covered: loop devices that are made afterwards.
+//! covered: loop devices that are made afterwards. Of a part of a file or disk, only what shows bytes of that part is taken, but the file or disk itself is locked
+//! as a whole.
 
 use super::devices::{Base, Device, Devices, Extent, open_device};
 use super::holders::{self, Holder};
 use super::mountinfo::{self, Entry};
-use crate::Result;
+use crate::{Error, Result, part};
 use ondol_block::{Access, BlockError, FileStore};
 use ondol_env::sync::thread;
 use ondol_env::{Env, System};
@@ -41,7 +42,7 @@ pub(crate) fn open(path: &Path, access: Access) -> Result<FileStore> {
 /// As [`open`].
 pub(crate) fn look(path: &Path) -> Result<FileStore> {
     patiently(path, || {
-        let store = FileStore::open(path, Access::Read).map_err(|e| refused(e, path))?;
+        let store = open_store(path, Access::Read)?;
         let target = Target::of(&store, path)?;
         let claims = target.lock_base(Access::Read)?;
         Ok(store.with_claims(claims))
@@ -72,6 +73,8 @@ pub fn users(path: impl AsRef<Path>) -> Result<Vec<String>> {
 enum Refused {
     Held(Vec<Holder>),
     Failed(BlockError),
+    /// There is no such part.
+    Unfit(Error),
 }
 
 impl From<BlockError> for Refused {
@@ -81,10 +84,11 @@ impl From<BlockError> for Refused {
 }
 
 impl Refused {
-    fn into_error(self, path: &Path) -> BlockError {
+    fn into_error(self, path: &Path) -> Error {
         match self {
-            Self::Held(by) => BlockError::Locked { name: path.display().to_string(), by: holders::text(&by) },
-            Self::Failed(e) => e,
+            Self::Held(by) => BlockError::Locked { name: path.display().to_string(), by: holders::text(&by) }.into(),
+            Self::Failed(e) => e.into(),
+            Self::Unfit(e) => e,
         }
     }
 }
@@ -103,14 +107,24 @@ fn patiently(path: &Path, attempt: impl Fn() -> std::result::Result<FileStore, R
             _ => false,
         };
         if !passes {
-            return Err(refused.into_error(path).into());
+            return Err(refused.into_error(path));
         }
         thread::sleep(TRY_AGAIN);
     }
 }
 
+/// Opens a file or device, or the part of one that the target names.
+fn open_store(path: &Path, access: Access) -> std::result::Result<FileStore, Refused> {
+    let (file, part) = part::split(path);
+    let store = FileStore::open(file, access).map_err(|e| refused(e, file))?;
+    match part {
+        Some(part) => part.of(store, path).map_err(Refused::Unfit),
+        None => Ok(store),
+    }
+}
+
 fn attempt(path: &Path, access: Access) -> std::result::Result<FileStore, Refused> {
-    let store = FileStore::open(path, access).map_err(|e| refused(e, path))?;
+    let store = open_store(path, access)?;
     let target = Target::of(&store, path)?;
     let mut claims = target.lock_base(access)?;
     match access {
@@ -157,7 +171,11 @@ impl Target {
     fn of(store: &FileStore, path: &Path) -> std::result::Result<Self, Refused> {
         let open = |source| BlockError::Open { what: "open", name: path.display().to_string(), source };
         let meta = store.file().metadata().map_err(open)?;
-        Ok(Self::new(meta, path, mountinfo::read().unwrap_or_default()))
+        let mut target = Self::new(meta, part::split(path).0, mountinfo::read().unwrap_or_default());
+        if let (Some(extent), Some((start, len))) = (target.extent, store.part()) {
+            target.extent = Some(extent.part(start, len));
+        }
+        Ok(target)
     }
 
     fn new(meta: Metadata, path: &Path, mounts: Vec<Entry>) -> Self {

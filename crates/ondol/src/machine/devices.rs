@@ -33,7 +33,8 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    fn part(self, offset: u64, len: u64) -> Self {
+    /// `len` of its bytes from `offset` on, as far as they are its.
+    pub(crate) fn part(self, offset: u64, len: u64) -> Self {
         let start = self.start.saturating_add(offset).min(self.end);
         Self { start, end: start.saturating_add(len).min(self.end), ..self }
     }

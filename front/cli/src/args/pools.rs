@@ -11,7 +11,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// Make it even where there is something already, which is then lost
-    #[arg(short = 'F')]
+    #[arg(short = 'F', long)]
     pub(crate) force: bool,
     /// nvm:POOL, or an image file or block device
     pub(crate) target: PathBuf,
@@ -25,7 +25,7 @@ pub(crate) struct Export {
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// Do it even where the pool has an image already, which is then lost
-    #[arg(short = 'F')]
+    #[arg(short = 'F', long)]
     pub(crate) force: bool,
     /// Image file or block device
     pub(crate) image: PathBuf,
@@ -58,7 +58,7 @@ pub(crate) struct PoolCreate {
     #[arg(long, value_name = "DOMAIN", default_value = "auto")]
     pub(crate) domain: Domain,
     /// Make it even where there is something already, which is then lost
-    #[arg(short = 'F')]
+    #[arg(short = 'F', long)]
     pub(crate) force: bool,
     /// DAX device or file
     pub(crate) pool: PathBuf,

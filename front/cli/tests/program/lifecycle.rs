@@ -113,6 +113,28 @@ fn a_lazily_unmounted_volume_lives_as_long_as_it_is_used() {
 }
 
 #[test]
+fn a_mount_in_use_is_unmounted_as_it_is_asked_for() {
+    let Some(place) = Place::mounted("rw") else { return };
+    let file = File::create(place.on("file")).unwrap();
+    // By force: whoever uses it is cut off, and the image is clean when this returns.
+    succeeds(ondol().args(["umount", "--force"]).arg(place.mount_point()));
+    assert!(!place.is_mounted() && place.is_unlocked());
+    assert!(file.sync_all().is_err());
+    drop(file);
+    place.is_clean();
+    // Lazily: out of sight, and used as before.
+    place.mount("rw");
+    let mut file = File::create(place.on("file")).unwrap();
+    succeeds(ondol().args(["umount", "-l"]).arg(place.mount_point()));
+    assert!(!place.is_mounted() && !place.is_unlocked());
+    file.write_all(b"still").unwrap();
+    drop(file);
+    assert!(eventually(|| place.is_unlocked()));
+    place.is_clean();
+    assert_eq!(succeeds(ondol().arg("cat").arg(place.image()).arg("/file")), "still");
+}
+
+#[test]
 fn a_mount_in_use_is_not_unmounted() {
     let Some(place) = Place::mounted("rw") else { return };
     let file = File::create(place.on("open")).unwrap();

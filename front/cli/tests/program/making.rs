@@ -147,3 +147,83 @@ e2fsck -fn "$T"
 "#,
     );
 }
+
+/// Lines of `dumpe2fs -h` that say how an image was made.
+const MADE: [&str; 6] =
+    ["Filesystem UUID", "Reserved block count", "Inode count", "Block size", "Block count", "Inodes per group"];
+
+/// What mke2fs makes of the same options.
+#[test]
+fn options_of_mke2fs_mean_the_same() {
+    if ondol_skips::skips(ondol_skips::missing(&["mke2fs", "dumpe2fs", "e2fsck"])) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+    let tool = |name: &str| Command::new(ondol_skips::find(name).unwrap());
+    let header = |path: &Path| -> Vec<String> {
+        let told = tool("dumpe2fs").arg("-h").arg(path).output().unwrap().stdout;
+        let told = String::from_utf8(told).unwrap();
+        told.lines().filter(|line| MADE.iter().any(|key| line.starts_with(key))).map(str::to_owned).collect()
+    };
+    const UUID: &str = "12345678-9abc-def0-0102-030405060708";
+    let mut wishes: Vec<Vec<&str>> = vec![
+        vec!["-m", "0"],
+        vec!["-m", "0.5"],
+        vec!["-m", "33.33"],
+        vec!["-i", "65536"],
+        vec!["-T", "news,big"],
+        vec!["-T", "news", "-b", "1024"],
+        vec!["-T", "huge", "-N", "5000"],
+    ];
+    let types = ["floppy", "small", "default", "news", "big", "huge", "largefile", "largefile4"];
+    wishes.extend(types.iter().filter(|name| **name != "default").map(|name| vec!["-T", name]));
+    for wish in wishes {
+        let _ = (fs::remove_file(&ours), fs::remove_file(&theirs));
+        File::create(&theirs).unwrap().set_len(300 << 20).unwrap();
+        let made = tool("mke2fs").args(["-q", "-t", "ext4", "-U", UUID]).args(&wish).arg(&theirs).output().unwrap();
+        assert!(made.status.success(), "{wish:?}: {}", String::from_utf8_lossy(&made.stderr));
+        let (code, said) = tried(&[&["mkfs", "-q", "--size", "300M", "-U", UUID], &wish[..]].concat(), &ours, &[]);
+        assert_eq!(code, Some(0), "{wish:?}: {said}");
+        assert_eq!(header(&ours), header(&theirs), "{wish:?}");
+        assert!(tool("e2fsck").arg("-fn").arg(&ours).output().unwrap().status.success(), "{wish:?}");
+    }
+    assert_eq!(tried(&["mkfs", "-F", "-U", "clear"], &ours, &[]).0, Some(0));
+    assert!(header(&ours).iter().any(|line| line.contains("<none>")));
+}
+
+#[test]
+fn a_directory_is_copied_into_what_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, image) = (dir.path().join("files"), dir.path().join("image"));
+    let make = r#"
+mkdir -p "$1/sub"; printf text > "$1/sub/file"; chmod 600 "$1/sub/file"; ln "$1/sub/file" "$1/other"; ln -s sub/file "$1/link"
+touch -d '2001-02-03 04:05:06 UTC' "$1/other"; chmod 751 "$1"
+"#;
+    assert!(Command::new("sh").args(["-ec", make, "-"]).arg(&files).status().unwrap().success());
+    let with: Vec<&str> = vec!["mkfs", "--size", "16M", "-d", files.to_str().unwrap()];
+    assert_eq!(tried(&with, &image, &[]), (Some(0), String::new()));
+    let said = |args: &[&str]| {
+        let out = ondol().args(args).arg(&image).arg("/").output().unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert_eq!(said(&["find"]), "/\n/link\n/lost+found\n/other\n/sub\n/sub/file\n");
+    let long = said(&["ls", "-l"]);
+    assert!(long.contains(" 2001-02-03 04:05 other\n") && long.contains("-rw------- 2 "), "{long}");
+    assert!(said(&["ls", "-ld"]).starts_with("drwxr-x--x "));
+    let clean = Command::new("e2fsck").arg("-fn").arg(&image).env("PATH", path()).output();
+    assert!(clean.is_ok_and(|out| out.status.success()));
+    // What does not fit leaves no image, and what cannot be read costs nothing.
+    fs::write(files.join("large"), vec![1; 20 << 20]).unwrap();
+    let new = dir.path().join("new");
+    let (code, said) = tried(&with, &new, &[]);
+    assert!(code == Some(1) && said.contains("no space left on the volume") && !new.exists(), "{code:?} {said}");
+    let absent = dir.path().join("absent");
+    let before = state(&image);
+    for target in [&image, &new] {
+        let (code, said) = tried(&["mkfs", "-F", "--size", "16M", "-d", absent.to_str().unwrap()], target, &[]);
+        assert!(code == Some(1) && said.contains("cannot read the directory"), "{code:?} {said}");
+    }
+    assert!(state(&image) == before && !new.exists());
+}
