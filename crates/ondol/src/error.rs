@@ -1,6 +1,6 @@
 //! The facade's errors, and the only place that knows errno.
 
-use crate::OptionError;
+use crate::{Open, OptionError};
 use ondol_block::BlockError;
 use ondol_journal::JournalError;
 use ondol_medium::{NvmError, PoolError};
@@ -44,6 +44,9 @@ pub enum Error {
         "the volume is called within the closure of its own transaction: read before, and change by what the closure is given"
     )]
     Recording,
+    /// The volume cannot be closed yet.
+    #[error("the volume is still in use by {}; it is closed when the last of it is dropped", crate::open::all(.0))]
+    StillOpen(Vec<Open>),
     /// A mount option cannot be taken.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -133,6 +136,7 @@ impl Error {
             Self::Volume(e) | Self::Path { source: e, .. } => errno_of(e),
             Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
             Self::Recording => Errno::DEADLK.raw_os_error(),
+            Self::StillOpen(_) => Errno::BUSY.raw_os_error(),
             Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),

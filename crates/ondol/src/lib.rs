@@ -57,8 +57,10 @@ mod map_mut;
 mod media;
 mod memory;
 mod metadata;
+mod mounted;
 mod nvm;
 mod nvm_meter;
+mod open;
 mod options;
 mod path;
 pub mod pool;
@@ -74,7 +76,7 @@ mod volume;
 mod whole;
 mod words;
 
-pub use directory::{DirEntry, ReadDir};
+pub use directory::{DirBuilder, DirEntry, ReadDir};
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
@@ -96,6 +98,7 @@ pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
     Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
+pub use open::Open;
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use prefault::{MapStats, Prefault};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
