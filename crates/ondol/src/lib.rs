@@ -66,6 +66,7 @@ mod path;
 pub mod pool;
 mod prefault;
 mod recording;
+mod remedy;
 pub mod run;
 mod salvage;
 mod scratch;
@@ -101,6 +102,7 @@ pub use ondol_volume::{
 pub use open::Open;
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use prefault::{MapStats, Prefault};
+pub use remedy::Remedy;
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;

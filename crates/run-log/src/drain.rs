@@ -202,7 +202,7 @@ impl Drain {
         self.failed.insert((file.slot, file.incarnation));
         drained.live += 1;
         let path = file.identity.path.display();
-        drained.failed.push(format!("{path}: cannot be synced: {e}; `ondol recover` has its bytes"));
+        drained.failed.push(format!("{path}: cannot be synced: {e}; recovering the pool writes its bytes again"));
         Ok(())
     }
 }
