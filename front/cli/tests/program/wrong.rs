@@ -89,7 +89,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("info dir", 1, "dir is not on a volume mounted by ondol"),
     ("tune there.img", 2, "nothing to change: say --journal ENGINE, --data MODE or --journal-size SIZE"),
     ("tune --data fast there.img", 2, "invalid value 'fast' for '--data <MODE>': `fast` is no data mode: choose journal, ordered or writeback (`ondol tune --help` says more)"),
-    ("tune --journal scalable there.img", 1, "there.img: an image cannot ask for engine scalable: `mount -o nvm=POOL` names the pool that it needs"),
+    ("tune --journal scalable there.img", 1, "there.img: an image cannot ask for engine scalable: the pool that it needs is named when it is opened (mount option `nvm=POOL`)"),
     ("tune --journal-size 1K there.img", 1, "there.img: a journal of 1 block: the least is 1024"),
     ("tune --journal classic absent.img", 1, "cannot open absent.img: No such file or directory"),
     ("pool create pool", 2, "there is no pool; --size SIZE makes a pool of that size"),
