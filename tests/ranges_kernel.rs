@@ -25,10 +25,10 @@ impl Random {
 const FILES: usize = 2;
 
 /// One file here and there.
-struct Pair<'v> {
+struct Pair {
     kernel: KernelFile,
     path: String,
-    ours: File<'v>,
+    ours: File,
 }
 
 type Errno = Result<u64, i32>;
@@ -41,7 +41,7 @@ fn ours<T>(result: ondol::Result<T>, value: impl FnOnce(T) -> u64) -> Errno {
     result.map(value).map_err(|e| e.errno())
 }
 
-impl Pair<'_> {
+impl Pair {
     fn fallocate(&self, how: Fallocate, at: u64, len: u64) -> (Errno, Errno) {
         let there = rustix::fs::fallocate(&self.kernel, fallocate_flags(how), at, len);
         (kernel(there, |()| 0), ours(self.ours.fallocate(how, at, len), |()| 0))
@@ -143,7 +143,7 @@ fn no_zeroout(dir: &Path) {
 }
 
 /// Mounts two images that are alike, and lets `test` use a few files in both.
-fn side_by_side(spec: &Spec, test: impl FnOnce(&[Pair<'_>])) {
+fn side_by_side(spec: &Spec, test: impl FnOnce(&[Pair])) {
     let dir = scratch_dir().unwrap();
     let (theirs, mine) = (dir.path().join("kernel"), dir.path().join("ours"));
     spec.make_file(&theirs).unwrap();
@@ -157,7 +157,7 @@ fn side_by_side(spec: &Spec, test: impl FnOnce(&[Pair<'_>])) {
         let ours = OpenOptions::new().read(true).write(true).create_new(true).open(&volume, format!("f{i}")).unwrap();
         Pair { kernel, path: path.to_str().unwrap().to_owned(), ours }
     };
-    let pairs: Vec<Pair<'_>> = (0..FILES).map(open).collect();
+    let pairs: Vec<Pair> = (0..FILES).map(open).collect();
     test(&pairs);
     drop(pairs);
     volume.close().unwrap();
@@ -167,7 +167,7 @@ fn side_by_side(spec: &Spec, test: impl FnOnce(&[Pair<'_>])) {
 }
 
 /// One random call on both sides.
-fn step(pairs: &[Pair<'_>], random: &mut Random, block: u64, copies: bool) -> String {
+fn step(pairs: &[Pair], random: &mut Random, block: u64, copies: bool) -> String {
     let span = 200 * block;
     let file = random.below(FILES as u64) as usize;
     let any = |random: &mut Random| match random.below(3) {

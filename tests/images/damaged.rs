@@ -251,7 +251,7 @@ fn a_damaged_journal_inode_is_refused_by_name() {
     let mut bytes = image(Left::Clean, "");
     let at = inode_at(&bytes, 8) + 0x08;
     bytes[at] ^= 0x10;
-    let why = open(&store(&bytes), JournalEngine::Classic).err().expect("a refusal").to_string();
+    let why = open(&store(&bytes), JournalEngine::Classic).expect_err("a refusal").to_string();
     assert!(why.contains("journal (inode 8)") && why.contains("checksum"), "{why}");
     let volume = Volume::open_stepped(store(&bytes), &Options::parse("ro").unwrap(), image::clock(3)).unwrap();
     assert_eq!(volume.read("/a").unwrap(), [1; 20_000]);
@@ -333,7 +333,7 @@ pub(crate) fn a_damaged_mmp_block_is_refused_and_mended() {
         let mut damaged = whole.clone();
         damaged[at + byte] ^= 0x10;
         let store = store(&damaged);
-        let why = open(&store, JournalEngine::Compressed).err().expect("a refusal").to_string();
+        let why = open(&store, JournalEngine::Compressed).expect_err("a refusal").to_string();
         assert!(why.contains("MMP") || why.contains("multiple mount protection"), "byte {byte}: {why}");
         assert!(store.to_bytes() == damaged, "byte {byte}: a refused mount wrote");
         let image: Arc<dyn BlockStore> = store.clone();

@@ -73,11 +73,11 @@ fn a_journal_on_another_device() {
         drop(device);
 
         // Not named, or another.
-        let why = Volume::open(&image).err().expect("a refusal").to_string();
+        let why = Volume::open(&image).expect_err("a refusal").to_string();
         assert!(why.contains("journal_path=") && why.contains("UUID"), "{why}");
-        let why = open(&image, Options::default(), &other).err().expect("a refusal").to_string();
+        let why = open(&image, Options::default(), &other).expect_err("a refusal").to_string();
         assert!(why.contains("is the journal with UUID"), "{why}");
-        let why = open(&image, Options::default(), &image).err().expect("a refusal").to_string();
+        let why = open(&image, Options::default(), &image).expect_err("a refusal").to_string();
         assert!(why.contains("journal device") || why.contains("in use"), "{why}");
         Volume::open_with(&image, &Options::default().with_read_only(true))
             .expect("nothing to replay")
@@ -109,7 +109,7 @@ fn a_journal_on_another_device() {
         let crashed = copies(dir.path(), &image, &journal, "theirs");
         mount.close().expect("umount");
         drop(device);
-        let why = Volume::open_with(&crashed.0, &Options::default().with_read_only(true)).err().expect("a refusal");
+        let why = Volume::open_with(&crashed.0, &Options::default().with_read_only(true)).expect_err("a refusal");
         assert!(why.to_string().contains("journal_path="), "{why}");
         let before = (std::fs::read(&crashed.0).expect("read"), std::fs::read(&crashed.1).expect("read"));
         let reading = open(&crashed.0, Options::default().with_read_only(true), &crashed.1).expect("open");

@@ -214,7 +214,7 @@ fn what_cannot_be_is_refused_by_name() {
     let (said, _) = refused(&Spec::new(32 << 20, 1024).with("-O ^has_journal").make().expect("mke2fs"), 2 * MIB);
     assert!(said.contains("no journal of its own"), "{said}");
     let options = Options::default().with_journal_size(1000);
-    let said = Volume::open_stepped(store, &options, image::clock(1)).err().expect("a refusal").to_string();
+    let said = Volume::open_stepped(store, &options, image::clock(1)).expect_err("a refusal").to_string();
     assert!(said.contains("the least is 1024"), "{said}");
 }
 

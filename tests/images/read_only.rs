@@ -52,7 +52,7 @@ fn not_one_byte_changes() {
     assert!(std::fs::read(&path).expect("read") == before, "a read-only mount wrote");
 
     std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).expect("chmod");
-    let why = Volume::open_with(&path, &Options::parse("norecovery").expect("options")).err().expect("a refusal");
+    let why = Volume::open_with(&path, &Options::parse("norecovery").expect("options")).expect_err("a refusal");
     assert!(why.to_string().contains("norecovery"), "{why}");
     assert!(std::fs::read(&path).expect("read") == before, "a refused mount wrote");
 

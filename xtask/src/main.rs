@@ -2,11 +2,14 @@
 //! `cargo xtask hunt`: the tests that take long, at full depth; with `--short` those that nothing else runs; with `--states N` the crash laboratory, until it has seen so many states of each engine.
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
+//! `cargo xtask capi DIR`: `libondol`, as an installation. `cargo xtask header --write`: the C header, made anew from the source.
 //! `cargo xtask dist`: the tarball and the Debian package; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
 
+mod capi;
 mod dist;
 mod fuzz;
+mod header;
 mod layers;
 mod licences;
 mod lines;
@@ -22,13 +25,14 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 9] = [
+const CHECKS: [Check; 10] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
     ("licences", licences::check),
     ("publish", publish::check),
     ("plant", plant::check),
+    ("header", header::check),
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--quiet"])),
@@ -52,18 +56,24 @@ fn main() -> ExitCode {
     if wanted == "dist" {
         return dist::run(&words.collect::<Vec<_>>()).map_or_else(fail, |()| ExitCode::SUCCESS);
     }
+    let words: Vec<String> = words.collect();
+    if wanted == "capi" {
+        return capi::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
+    if wanted == "header" && words == ["--write"] {
+        return header::write().map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if wanted == "fuzz" {
-        let result = fuzz::run(&words.collect::<Vec<_>>());
+        let result = fuzz::run(&words);
         return result.map_or_else(fail, |()| ExitCode::SUCCESS);
     }
-    let words: Vec<String> = words.collect();
     let skipped: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix("--skip=")).collect();
     let known = skipped.len() == words.len() && skipped.iter().all(|s| CHECKS.iter().any(|(name, _)| name == s));
     let chosen: Vec<&Check> =
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check]";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }

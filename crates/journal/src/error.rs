@@ -31,11 +31,11 @@ pub enum JournalError {
     #[error(transparent)]
     Corrupt(#[from] Corrupt),
     /// An earlier journal write or flush failed: nothing more is written, and no fsync succeeds any more.
-    #[error("the journal was stopped after a failed write or flush ({0}); unmount, then run `ondol recover`")]
+    #[error("the journal was stopped after a failed write or flush ({0}): the volume must be closed and recovered")]
     Aborted(String),
     /// Nothing can be written home, and the log has no room for more. What was acknowledged is in the log; when home works again, so does the engine.
     #[error(
-        "changes cannot be written to the image ({0}): what was synced is safe in the NVM pool; mend the disk, or unmount and run `ondol recover --nvm POOL`"
+        "changes cannot be written to the image ({0}): what was synced is safe in the NVM pool; mend the disk, or close the volume and recover it with its pool"
     )]
     Home(String),
     /// File data that a record of the NVM log names is neither in the pool nor at home.

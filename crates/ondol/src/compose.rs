@@ -71,9 +71,8 @@ pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>)
         media = media.with_pool(nvm::open_modelled(pool, options.read_only, options.nvm_model)?);
     }
     if !options.nvm_model.is_off() && media.nvm().is_empty() {
-        let target = media.store.name().to_owned();
         let what = "`nvm_model=` makes an NVM slower, and there is none: name a pool in front of the image (nvm=POOL), or open an image in one (nvm:POOL)";
-        return Err(Error::State { target, what: what.into() });
+        return Err(Error::state(media.store.name(), what));
     }
     let image = open_image(media.store.clone(), options)?;
     if options.read_only {
@@ -201,14 +200,12 @@ fn why_read_only(image: &Image) -> Option<Error> {
 
 /// Refuses to write what cannot be written safely.
 fn require_whole(image: &Image, options: &Options) -> Result<()> {
-    let state = |what: String| Err(Error::State { target: image.name().to_owned(), what });
+    let state = |what: &str| Err(Error::state(image.name(), what));
     if image.is_by_copy() {
-        return state(
-            "a copy of the superblock is good for reading only: mount it with `ro`, or mend it with e2fsck".into(),
-        );
+        return state("a copy of the superblock is good for reading only: open it with `ro`, or mend it with e2fsck");
     }
     if !options.recovery && image.needs_recovery() {
-        return state("its journal holds transactions: `norecovery` goes with `ro`".into());
+        return state("its journal holds transactions: `norecovery` goes with `ro`");
     }
     Ok(())
 }
@@ -217,10 +214,8 @@ fn require_journal(image: &Image) -> Result<()> {
     if Media::has_journal(image) {
         return Ok(());
     }
-    Err(Error::State {
-        target: image.name().to_owned(),
-        what: "it has no journal, without which it cannot be written safely (`tune2fs -j` gives it one)".into(),
-    })
+    let what = "it has no journal, without which it cannot be written safely (`tune2fs -j` gives it one)";
+    Err(Error::state(image.name(), what))
 }
 
 /// Replays the journal of the image on `media` if it holds anything, and marks the image recovered.

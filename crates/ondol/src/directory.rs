@@ -1,8 +1,9 @@
 //! Directories: listed, made and removed.
 
 use crate::metadata::Metadata;
+use crate::mounted::Hold;
 use crate::path::{Follow, at, resolve, resolve_parent};
-use crate::{Error, FileType, Ino, Result, Volume};
+use crate::{Error, FileType, Ino, Open, Result, Volume};
 use ondol_env::sync::Arc;
 use ondol_volume::Error as VolumeError;
 use std::collections::VecDeque;
@@ -17,18 +18,18 @@ const BATCH: usize = 256;
 ///
 /// It has the directory open. An entry that is there all the while comes exactly once, whatever else is made, removed or renamed
 /// meanwhile. It ends after an error.
-pub struct ReadDir<'v> {
-    dir: Arc<OpenDir<'v>>,
+pub struct ReadDir {
+    dir: Arc<OpenDir>,
     read: VecDeque<Found>,
     /// Where reading goes on; `None`: all is read.
     cookie: Option<u64>,
 }
 
 /// A directory that is open as long as its listing or an entry of it is there.
-struct OpenDir<'v> {
-    volume: &'v Volume,
+struct OpenDir {
+    volume: Hold,
     ino: Ino,
-    path: PathBuf,
+    path: Arc<Path>,
 }
 
 struct Found {
@@ -38,12 +39,12 @@ struct Found {
 }
 
 /// One entry of a directory: as `std::fs::DirEntry`.
-pub struct DirEntry<'v> {
-    dir: Arc<OpenDir<'v>>,
+pub struct DirEntry {
+    dir: Arc<OpenDir>,
     found: Found,
 }
 
-impl DirEntry<'_> {
+impl DirEntry {
     /// Its name.
     pub fn file_name(&self) -> OsString {
         self.found.name.clone()
@@ -80,8 +81,8 @@ impl DirEntry<'_> {
     }
 }
 
-impl<'v> Iterator for ReadDir<'v> {
-    type Item = Result<DirEntry<'v>>;
+impl Iterator for ReadDir {
+    type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.read.is_empty()
@@ -94,7 +95,7 @@ impl<'v> Iterator for ReadDir<'v> {
     }
 }
 
-impl ReadDir<'_> {
+impl ReadDir {
     fn read_on(&mut self, mut cookie: u64) -> Result<()> {
         let Self { dir, read, cookie: rest } = self;
         let listed = dir.volume.usable()?.readdir(dir.ino, cookie, &mut |entry| {
@@ -113,11 +114,75 @@ impl ReadDir<'_> {
     }
 }
 
-impl Drop for OpenDir<'_> {
+impl Drop for OpenDir {
     fn drop(&mut self) {
         if let Err(e) = self.volume.inodes().release(self.ino) {
             tracing::error!("{}: closing: {e}", self.path.display());
         }
+    }
+}
+
+/// How a directory is made: as `std::fs::DirBuilder`, on a volume.
+#[derive(Clone, Debug)]
+pub struct DirBuilder {
+    recursive: bool,
+    mode: u16,
+}
+
+impl Default for DirBuilder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DirBuilder {
+    /// One directory with mode 0o755.
+    pub fn new() -> Self {
+        Self { recursive: false, mode: 0o755 }
+    }
+
+    /// With all that are missing above it. A directory that is there already is no error then.
+    pub fn recursive(&mut self, yes: bool) -> &mut Self {
+        self.recursive = yes;
+        self
+    }
+
+    /// Permission bits of what is made.
+    pub fn mode(&mut self, mode: u16) -> &mut Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// As mkdir(2).
+    pub fn create(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        if self.recursive { self.all(volume, path) } else { self.one(volume, path) }
+    }
+
+    fn one(&self, volume: &Volume, path: &Path) -> Result<()> {
+        let (parent, name) = resolve_parent(volume.usable()?, path)?;
+        at(path, volume.usable()?.mkdir(parent, name, self.mode, volume.caller())).map(|_| ())
+    }
+
+    fn all(&self, volume: &Volume, path: &Path) -> Result<()> {
+        let mut here = PathBuf::from("/");
+        for part in path.components() {
+            here.push(part);
+            match volume.metadata(&here) {
+                Ok(found) if found.is_dir() => {}
+                Ok(_) => return at(&here, Err(VolumeError::Exists)),
+                Err(Error::Path { source: VolumeError::NotFound, .. }) => match self.one(volume, &here) {
+                    // Somebody else created it in between.
+                    Err(Error::Path { source: VolumeError::Exists, .. }) if volume.metadata(&here)?.is_dir() => {}
+                    made => made?,
+                },
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -127,9 +192,7 @@ impl Volume {
     /// # Errors
     /// As mkdir(2).
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let (parent, name) = resolve_parent(self.usable()?, path)?;
-        at(path, self.usable()?.mkdir(parent, name, 0o755, self.caller())).map(|_| ())
+        DirBuilder::new().create(self, path)
     }
 
     /// Creates a directory and all that are missing above it.
@@ -137,21 +200,7 @@ impl Volume {
     /// # Errors
     /// As mkdir(2).
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        let mut here = PathBuf::from("/");
-        for part in path.as_ref().components() {
-            here.push(part);
-            match self.metadata(&here) {
-                Ok(found) if found.is_dir() => {}
-                Ok(_) => return at(&here, Err(VolumeError::Exists)),
-                Err(Error::Path { source: VolumeError::NotFound, .. }) => match self.create_dir(&here) {
-                    // Somebody else created it in between.
-                    Err(Error::Path { source: VolumeError::Exists, .. }) if self.metadata(&here)?.is_dir() => {}
-                    made => made?,
-                },
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(())
+        DirBuilder::new().recursive(true).create(self, path)
     }
 
     /// The entries of a directory, without `.` and `..`, in no particular order.
@@ -174,14 +223,16 @@ impl Volume {
     ///
     /// # Errors
     /// As opendir(3); the iterator's items have those of readdir(3).
-    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir<'_>> {
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
         let path = path.as_ref();
         let found = resolve(self.usable()?, path, Follow::Yes)?;
         if found.file_type != FileType::Directory {
             return at(path, Err(VolumeError::NotDirectory(found.ino)));
         }
         at(path, self.usable()?.open(found.ino))?;
-        let dir = Arc::new(OpenDir { volume: self, ino: found.ino, path: path.to_owned() });
+        let named: Arc<Path> = path.into();
+        let volume = self.hold(Open::Directory(named.clone()));
+        let dir = Arc::new(OpenDir { volume, ino: found.ino, path: named });
         Ok(ReadDir { dir, read: VecDeque::new(), cookie: Some(0) })
     }
 

@@ -1,6 +1,6 @@
 //! The facade's errors, and the only place that knows errno.
 
-use crate::OptionError;
+use crate::{Open, OptionError, Remedy};
 use ondol_block::BlockError;
 use ondol_journal::JournalError;
 use ondol_medium::{NvmError, PoolError};
@@ -9,7 +9,6 @@ use ondol_page_table::TableError;
 use ondol_run_log::RunLogError;
 use ondol_volume::Error as VolumeError;
 use rustix::io::Errno;
-use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -24,7 +23,7 @@ pub enum Error {
     #[error(transparent)]
     Volume(#[from] VolumeError),
     /// The same, for an operation on a path.
-    #[error("{path}: {}", without_inode(source))]
+    #[error("{path}: {source}")]
     Path {
         /// The path inside the volume.
         path: PathBuf,
@@ -44,6 +43,9 @@ pub enum Error {
         "the volume is called within the closure of its own transaction: read before, and change by what the closure is given"
     )]
     Recording,
+    /// The volume cannot be closed yet.
+    #[error("the volume is still in use by {}; it is closed when the last of it is dropped", crate::open::all(.0))]
+    StillOpen(Vec<Open>),
     /// A mount option cannot be taken.
     #[error(transparent)]
     Option(#[from] OptionError),
@@ -54,6 +56,8 @@ pub enum Error {
         target: String,
         /// Why.
         what: String,
+        /// What helps.
+        remedy: Option<Remedy>,
     },
     /// Something would be made over something else.
     #[error("{target} is not empty: it holds {what}")]
@@ -62,6 +66,8 @@ pub enum Error {
         target: String,
         /// What it holds, in words.
         what: String,
+        /// What helps, besides making it nevertheless.
+        remedy: Option<Remedy>,
     },
     /// NVM failed, or cannot be used.
     #[error(transparent)]
@@ -75,13 +81,15 @@ pub enum Error {
     /// The log of running programs in a pool cannot be used.
     #[error(transparent)]
     Run(Box<RunLogError>),
-    /// The image is in a state in which this cannot be done; says what to do.
+    /// The image is in a state in which this cannot be done.
     #[error("{target}: {what}")]
     State {
         /// The image.
         target: String,
-        /// What is in the way, and what helps.
+        /// What is in the way.
         what: String,
+        /// What helps.
+        remedy: Option<Remedy>,
     },
 }
 
@@ -127,12 +135,33 @@ impl From<RunLogError> for Error {
 }
 
 impl Error {
+    pub(crate) fn state(target: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::State { target: target.into(), what: what.into(), remedy: None }
+    }
+
+    pub(crate) fn format(target: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Format { target: target.into(), what: what.into(), remedy: None }
+    }
+
+    pub(crate) fn holds(target: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Holds { target: target.into(), what: what.into(), remedy: None }
+    }
+
+    /// With what helps.
+    pub(crate) fn helped(mut self, by: impl Into<Option<Remedy>>) -> Self {
+        if let Self::State { remedy, .. } | Self::Format { remedy, .. } | Self::Holds { remedy, .. } = &mut self {
+            *remedy = by.into();
+        }
+        self
+    }
+
     /// The error number that a system call would give for this.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Volume(e) | Self::Path { source: e, .. } => errno_of(e),
             Self::Option(_) | Self::Format { .. } => Errno::INVAL.raw_os_error(),
             Self::Recording => Errno::DEADLK.raw_os_error(),
+            Self::StillOpen(_) => Errno::BUSY.raw_os_error(),
             Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
@@ -180,17 +209,6 @@ impl Error {
 impl From<Error> for std::io::Error {
     fn from(e: Error) -> Self {
         Self::new(e.kind(), e)
-    }
-}
-
-/// What failed, said of a path: its inode's number says nothing more.
-fn without_inode(e: &VolumeError) -> Cow<'static, str> {
-    match e {
-        VolumeError::NotDirectory(_) => "not a directory".into(),
-        VolumeError::IsDirectory(_) => "it is a directory".into(),
-        VolumeError::NotEmpty(_) => "the directory is not empty".into(),
-        VolumeError::TooManyLinks(_) => "it has as many names as it can have".into(),
-        e => e.to_string().into(),
     }
 }
 

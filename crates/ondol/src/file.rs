@@ -2,10 +2,12 @@
 
 mod ranges;
 
+use crate::mounted::{Hold, Mounted};
 use crate::path::{Follow, at, resolve, resolve_parent};
-use crate::{Error, Result, Volume};
+use crate::{Error, Open, Result, Volume};
 use ondol_env::sync::{Arc, Mutex};
-use ondol_volume::{Attr, Error as VolumeError, FileType, Ino, SetAttr};
+use ondol_volume::{Attr, Caller, Error as VolumeError, FileType, Ino, SetAttr, Volume as Inodes};
+use std::fmt;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -95,7 +97,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// As open(2). `EINVAL` when it is opened neither to read, write nor append; to create or truncate without writing; or to append and truncate.
-    pub fn open<'v>(&self, volume: &'v Volume, path: impl AsRef<Path>) -> Result<File<'v>> {
+    pub fn open(&self, volume: &Volume, path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
         at(path, self.check())?;
         let inodes = volume.usable()?;
@@ -121,7 +123,7 @@ impl OpenOptions {
     ///
     /// # Errors
     /// As open(2).
-    pub fn open_unnamed<'v>(&self, volume: &'v Volume, dir: impl AsRef<Path>) -> Result<File<'v>> {
+    pub fn open_unnamed(&self, volume: &Volume, dir: impl AsRef<Path>) -> Result<File> {
         let path = dir.as_ref();
         let inodes = volume.usable()?;
         let parent = resolve(inodes, path, Follow::Yes)?;
@@ -133,18 +135,20 @@ impl OpenOptions {
     ///
     /// # Errors
     /// `ENOENT` when it is gone, and for inodes that are the file system's own.
-    pub fn reopen<'v>(&self, volume: &'v Volume, ino: Ino) -> Result<File<'v>> {
+    pub fn reopen(&self, volume: &Volume, ino: Ino) -> Result<File> {
         let path = PathBuf::from(format!("inode {ino}"));
         at(&path, volume.usable()?.by_number(ino))?;
         at(&path, volume.usable()?.open(ino))?;
         Ok(self.opened(volume, ino, &path))
     }
 
-    fn opened<'v>(&self, volume: &'v Volume, ino: Ino, path: &Path) -> File<'v> {
+    fn opened(&self, volume: &Volume, ino: Ino, path: &Path) -> File {
+        let path: Arc<Path> = path.into();
         File {
-            volume,
+            volume: Arc::new(volume.hold(Open::File(path.clone()))),
+            caller: volume.caller(),
             ino,
-            path: path.to_owned(),
+            path,
             readable: self.read,
             writable: self.write || self.append,
             append: self.append,
@@ -190,11 +194,37 @@ impl OpenOptions {
 
 /// An open file. It stays readable and writable when its last name is removed, until it is dropped.
 ///
-/// As with `std::fs::File`, dropping it makes nothing durable: [`File::sync_all`] does.
-pub struct File<'v> {
-    volume: &'v Volume,
+/// It does not borrow its volume. It may go to another thread, or live beside the volume in a struct, and the volume stays mounted until it is
+/// dropped ([`Volume::close`]). As with `std::fs::File`, dropping it makes nothing durable: [`File::sync_all`] does.
+///
+/// ```
+/// # use ondol::{File, FormatOptions, Volume};
+/// # use std::io::Write;
+/// # let dir = tempfile::tempdir()?;
+/// # let image = dir.path().join("disk.img");
+/// # Volume::format(&image, &FormatOptions::new().size(64 << 20))?;
+/// struct Store {
+///     volume: Volume,
+///     log: File,
+/// }
+///
+/// let volume = Volume::open(&image)?;
+/// let store = Store { log: volume.create("/log")?, volume };
+/// let mut log = store.log.try_clone()?;
+/// let writer = std::thread::spawn(move || log.write_all(b"from a thread"));
+/// writer.join().unwrap()?;
+/// drop(store.log);
+/// assert_eq!(store.volume.read("/log")?, b"from a thread");
+/// store.volume.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct File {
+    /// Clones share it; so do views and maps.
+    volume: Arc<Hold>,
+    /// For whom it was opened.
+    caller: Caller,
     ino: Ino,
-    path: PathBuf,
+    path: Arc<Path>,
     readable: bool,
     writable: bool,
     append: bool,
@@ -202,9 +232,19 @@ pub struct File<'v> {
     position: Arc<Mutex<u64>>,
 }
 
-impl<'v> File<'v> {
-    pub(crate) fn volume(&self) -> &'v Volume {
-        self.volume
+impl File {
+    pub(crate) fn volume(&self) -> &Mounted {
+        &self.volume
+    }
+
+    /// What keeps the volume mounted, for what lends bytes of the file.
+    pub(crate) fn hold(&self) -> Arc<Hold> {
+        self.volume.clone()
+    }
+
+    /// Does something that may need space.
+    pub(crate) fn act<T>(&self, work: impl FnOnce(&Inodes) -> T) -> T {
+        self.volume.act(self.caller, work)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -216,9 +256,14 @@ impl<'v> File<'v> {
     /// # Errors
     /// As open(2).
     pub(crate) fn again(&self) -> Result<Self> {
+        let volume = self.volume.another(Open::File(self.path.clone()));
+        self.opened_again(Arc::new(volume), Arc::default())
+    }
+
+    fn opened_again(&self, volume: Arc<Hold>, position: Arc<Mutex<u64>>) -> Result<Self> {
         at(&self.path, self.volume.usable()?.open(self.ino))?;
-        let Self { volume, ino, ref path, readable, writable, append, .. } = *self;
-        Ok(Self { volume, ino, path: path.clone(), readable, writable, append, position: Arc::default() })
+        let Self { caller, ino, ref path, readable, writable, append, .. } = *self;
+        Ok(Self { volume, caller, ino, path: path.clone(), readable, writable, append, position })
     }
 
     /// The same file, opened once more in the same way. Both read and write at one position, as with dup(2).
@@ -226,13 +271,11 @@ impl<'v> File<'v> {
     /// # Errors
     /// As open(2).
     pub fn try_clone(&self) -> Result<Self> {
-        let mut file = self.again()?;
-        file.position = Arc::clone(&self.position);
-        Ok(file)
+        self.opened_again(self.volume.clone(), self.position.clone())
     }
 }
 
-impl File<'_> {
+impl File {
     /// Its inode number.
     pub fn ino(&self) -> Ino {
         self.ino
@@ -269,7 +312,7 @@ impl File<'_> {
     /// As pwrite(2).
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.check_writable()?;
-        at(&self.path, self.volume.act(|inodes| inodes.write(self.ino, offset, data)))
+        at(&self.path, self.act(|inodes| inodes.write(self.ino, offset, data)))
     }
 
     /// Truncates the file or extends it with zeros.
@@ -289,7 +332,7 @@ impl File<'_> {
     pub fn link(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let (parent, name) = resolve_parent(self.volume.usable()?, path)?;
-        at(path, self.volume.act(|inodes| inodes.link(self.ino, parent, name))).map(|_| ())
+        at(path, self.act(|inodes| inodes.link(self.ino, parent, name))).map(|_| ())
     }
 
     /// Makes every earlier operation of the volume durable, this file's included.
@@ -335,7 +378,7 @@ impl File<'_> {
     }
 }
 
-impl Read for File<'_> {
+impl Read for &File {
     fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
         let mut position = self.position.lock();
         let n = self.read_at(buf, *position)?;
@@ -344,12 +387,12 @@ impl Read for File<'_> {
     }
 }
 
-impl Write for File<'_> {
+impl Write for &File {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
         let mut position = self.position.lock();
         if self.append {
             self.check_writable()?;
-            let begun = at(&self.path, self.volume.act(|inodes| inodes.append(self.ino, data)))?;
+            let begun = at(&self.path, self.act(|inodes| inodes.append(self.ino, data)))?;
             *position = begun + data.len() as u64;
             return Ok(data.len());
         }
@@ -364,7 +407,7 @@ impl Write for File<'_> {
     }
 }
 
-impl Seek for File<'_> {
+impl Seek for &File {
     fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
         let mut position = self.position.lock();
         let base = match to {
@@ -379,7 +422,36 @@ impl Seek for File<'_> {
     }
 }
 
-impl Drop for File<'_> {
+impl Read for File {
+    fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
+        (&*self).read(buf)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        (&*self).write(data)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
+        (&*self).seek(to)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, readable, writable, .. } = self;
+        f.debug_struct("File").field("path", path).field("read", readable).field("write", writable).finish()
+    }
+}
+
+impl Drop for File {
     fn drop(&mut self) {
         if let Err(e) = self.volume.inodes().release(self.ino) {
             tracing::error!("{}: closing: {e}", self.path.display());

@@ -5,7 +5,7 @@ use crate::home;
 use crate::machine::claim;
 use crate::options::data_code;
 use crate::pool::{self, GivenUp};
-use crate::{DataMode, Error, JournalEngine, Result, Volume};
+use crate::{DataMode, Error, JournalEngine, Remedy, Result, Volume};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::{Env, System};
 use ondol_format::jbd2::Extension;
@@ -160,16 +160,17 @@ impl Volume {
         if let Some(pool) = crate::pool_of(path) {
             return home::format(pool, options);
         }
-        let fail = |what: String| Error::Format { target: path.display().to_string(), what };
+        let fail = |what: String| Error::format(path.display().to_string(), what);
         if let Some(engine @ (JournalEngine::Swap | JournalEngine::Remap)) = options.journal {
-            return Err(fail(format!("engine {} needs {}", engine.name(), crate::nvm::IN_POOL)));
+            let needs = fail(format!("engine {} needs {}", engine.name(), crate::nvm::IN_POOL));
+            return Err(needs.helped(Remedy::MakeInPool { pool: None }));
         }
         let mut given_up = GivenUp::default();
         let plan = |size, zeroed| plan(options, size, zeroed).map_err(|e| fail(e.to_string()));
         match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound && crate::part_of(path).is_none() => {
-                let size =
-                    options.size.ok_or_else(|| fail("it does not exist: say how large it shall be (--size)".into()))?;
+                let no_size = || fail("it does not exist: say how large it shall be".into()).helped(Remedy::Size);
+                let size = options.size.ok_or_else(no_size)?;
                 let plan = plan(size, true)?;
                 let store = FileStore::create(path, size)?;
                 write(&store, &plan).inspect_err(|_| {
@@ -188,7 +189,7 @@ impl Volume {
                 {
                     let target = store.name().to_owned();
                     drop(store);
-                    return Err(Error::Holds { target, what: what + &pool::also(path) });
+                    return Err(pool::also(path, Error::holds(target, what)));
                 }
                 if store.has_fixed_size() {
                     let what = if store.part().is_some() { "the part of the disk" } else { "the device" };

@@ -39,10 +39,7 @@ impl Holding {
             Ok(thread) => Ok(Self(Some(Kept { hold, ended, thread }))),
             Err(e) => {
                 hold.release()?;
-                Err(Error::State {
-                    target: image.name().to_owned(),
-                    what: format!("no thread to keep hold of it: {e}"),
-                })
+                Err(Error::state(image.name(), format!("no thread to keep hold of it: {e}")))
             }
         }
     }

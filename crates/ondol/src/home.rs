@@ -6,7 +6,7 @@ use crate::info::uuid_text;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::pool::{GivenUp, GivenUpChanges, GivenUpImage};
-use crate::{Error, FormatOptions, JournalEngine, Result, nvm};
+use crate::{Error, FormatOptions, JournalEngine, Remedy, Result, nvm};
 use ondol_block::{Access, BlockStore, PageLender};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::{Arc, Mutex};
@@ -171,7 +171,7 @@ pub(crate) fn table_in(pool: &Path) -> Result<Option<TableInfo>> {
 /// Makes an empty volume in a pool. It asks for engine `remap` unless told otherwise. Returns what the pool had before.
 pub(crate) fn format(pool: &Path, options: &FormatOptions) -> Result<GivenUp> {
     let target = target_of(pool);
-    let fail = |what: String| Error::Format { target: target.display().to_string(), what };
+    let fail = |what: String| Error::format(target.display().to_string(), what);
     let (size, block_size, force) = options.asked();
     if block_size.is_some_and(|bytes| u64::from(bytes) != PAGE) {
         return Err(fail(format!("a page table has blocks of {PAGE} bytes, and the volume must have the same")));
@@ -203,18 +203,16 @@ pub(crate) fn make<T>(
 ) -> Result<GivenUp> {
     let target = || target_of(path).display().to_string();
     let is_new = !path.try_exists().unwrap_or(true);
-    let no_size = || {
-        let what = "the pool does not exist: say how large the image shall be (--size)".to_owned();
-        Error::Format { target: target(), what }
-    };
+    let no_size =
+        || Error::format(target(), "the pool does not exist: say how large the image shall be").helped(Remedy::Size);
     let made = (|| {
         let mut pool = match is_new {
             true => create(path, size.ok_or_else(no_size)?)?,
             false => open_pool(path, Access::Write)?,
         };
         let has_image = has_table(&pool)?;
-        if !force && let Some(what) = in_the_way(&pool, has_image) {
-            return Err(Error::Holds { target: target(), what });
+        if !force && let Some(holds) = in_the_way(&pool, has_image, target()) {
+            return Err(holds);
         }
         let given_up = GivenUp::of(&pool, has_image);
         let log = nvm::new_log(&pool, size);
@@ -239,13 +237,14 @@ pub(crate) fn make<T>(
     made
 }
 
-/// What in a pool is lost when an image is made in it.
-fn in_the_way(pool: &Pool, has_image: bool) -> Option<String> {
+/// That something in a pool is lost when an image is made in it, if that is so.
+fn in_the_way(pool: &Pool, has_image: bool, target: String) -> Option<Error> {
     let image = has_image.then(|| GivenUpImage::of(pool));
-    let changes = GivenUpChanges::of(pool, image.as_ref()).map(|changes| changes.in_the_way());
-    let found: Vec<String> =
-        image.map(|_| "an image under a page table".to_owned()).into_iter().chain(changes).collect();
-    (!found.is_empty()).then(|| found.join(", and "))
+    let changes = GivenUpChanges::of(pool, image.as_ref());
+    let image = image.map(|_| "an image under a page table".to_owned());
+    let found: Vec<String> = image.into_iter().chain(changes.as_ref().map(GivenUpChanges::in_the_way)).collect();
+    let remedy = changes.map(|changes| changes.remedy());
+    (!found.is_empty()).then(|| Error::holds(target, found.join(", and ")).helped(remedy))
 }
 
 /// Why there is no room; also who has it, where that is an image elsewhere.
@@ -254,18 +253,14 @@ fn no_room(pool: &Pool, has_image: bool, e: TableError) -> Error {
         return e.into();
     }
     let name = pool.nvm().name();
-    let what = format!(
-        "it is laid out to stand in front of an image, and has no room for one: `ondol pool create -F {name}` makes it anew, and says what is lost then"
-    );
-    Error::State { target: name.to_owned(), what }
+    let what = "it is laid out to stand in front of an image, and has no room for one";
+    Error::state(name, what).helped(Remedy::RemakePool { pool: name.to_owned() })
 }
 
 /// A new pool that has room for the image and nothing else.
 fn create(path: &Path, size: u64) -> Result<Pool> {
-    let too_large = || Error::Format {
-        target: target_of(path).display().to_string(),
-        what: format!("{size} bytes are no size of an image in a pool"),
-    };
+    let what = || format!("{size} bytes are no size of an image in a pool");
+    let too_large = || Error::format(target_of(path).display().to_string(), what());
     let bytes = pool_size(size).ok_or_else(too_large)? + nvm::log_bytes(size);
     let nvm = Nvm::create(path, bytes, &NvmOptions { access: NvmAccess::Write, ..NvmOptions::default() })?;
     Ok(Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?)

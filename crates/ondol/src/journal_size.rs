@@ -25,7 +25,7 @@ const CHUNK: u64 = 1 << 20;
 /// store's failure. The old journal is in its place then, or the new one after recovery.
 pub(crate) fn ensure(media: &Media, bytes: u64, options: &Options, env: &Arc<dyn Env>) -> Result<bool> {
     let image = Image::open(media.store.clone())?;
-    let state = |what: String| Error::State { target: image.name().to_owned(), what };
+    let state = |what: String| Error::state(image.name(), what);
     let sb = image.superblock();
     if sb.journal_inum().is_none() {
         return Err(state("its journal is not in it, and has the size of its own device".into()));
@@ -66,7 +66,7 @@ fn prepare(composed: &Composed, image: &Image, blocks: u64) -> Result<Ino> {
     let free = inodes.statfs().free;
     if blocks > free / 2 {
         let what = format!("a journal of {}: more than half of the {free} that are free", counted(blocks, "block"));
-        return Err(Error::State { target: image.name().to_owned(), what });
+        return Err(Error::state(image.name(), what));
     }
     let twin = inodes.journal_twin(image)?.ino;
     let written = write_zeros(inodes, twin, blocks * u64::from(image.superblock().block_size()));

@@ -57,8 +57,10 @@ mod map_mut;
 mod media;
 mod memory;
 mod metadata;
+mod mounted;
 mod nvm;
 mod nvm_meter;
+mod open;
 mod options;
 mod part;
 mod path;
@@ -66,6 +68,7 @@ pub mod pool;
 mod prefault;
 mod progress;
 mod recording;
+mod remedy;
 pub mod run;
 mod salvage;
 mod scratch;
@@ -76,7 +79,7 @@ mod volume;
 mod whole;
 mod words;
 
-pub use directory::{DirEntry, ReadDir};
+pub use directory::{DirBuilder, DirEntry, ReadDir};
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
@@ -99,10 +102,12 @@ pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
     Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
+pub use open::Open;
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use part::{Part, Partition, part_in, part_of, partitions};
 pub use prefault::{MapStats, Prefault};
 pub use progress::{Progress, Told};
+pub use remedy::Remedy;
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;

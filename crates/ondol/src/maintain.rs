@@ -5,7 +5,7 @@ use crate::home;
 use crate::media::Media;
 use crate::options::data_code;
 use crate::progress::{Progress, Told};
-use crate::{DataMode, Error, JournalEngine, Options, Result, journal_size, nvm};
+use crate::{DataMode, Error, JournalEngine, Options, Remedy, Result, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
@@ -106,7 +106,7 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<()> {
 /// As [`tune`].
 pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) -> Result<()> {
     let image = Image::open(store.clone())?;
-    let state = |what: &str| Error::State { target: image.name().to_owned(), what: what.to_owned() };
+    let state = |what: &str| Error::state(image.name(), what);
     if tune.journal == Some(JournalEngine::Scalable) {
         return Err(state(nvm::NOT_ASKED_FOR));
     }
@@ -117,7 +117,8 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
         _ => true,
     };
     if let (Some(engine), false) = (tune.journal, is_possible) {
-        return Err(state(&format!("engine {} needs {}", engine.name(), nvm::IN_POOL)));
+        let needs = state(&format!("engine {} needs {}", engine.name(), nvm::IN_POOL));
+        return Err(needs.helped(Remedy::MakeInPool { pool: None }));
     }
     image.require_unused(&*env)?;
     if image.superblock().journal_inum().is_none() {
@@ -126,7 +127,8 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
     let map = LogMap::new(image.superblock().block_size(), image.journal_map()?);
     let journal = jbd2::info(&*store, &map)?;
     if image.needs_recovery() || journal.dirty || journal.nvm.is_some() {
-        return Err(state("it was not unmounted cleanly: run `ondol recover` first"));
+        let image = Some(image.name().to_owned());
+        return Err(state("it was not closed cleanly: recover it first").helped(Remedy::Recover { image }));
     }
     if let Some(bytes) = tune.journal_size {
         image.require_writable()?;
@@ -203,8 +205,7 @@ pub fn check_by_copy(path: impl AsRef<Path>, block: u64) -> Result<CheckReport> 
 }
 
 fn by_copy(store: &Arc<dyn BlockStore>, block: u64) -> Result<Image> {
-    let none =
-        || Error::State { target: store.name().to_owned(), what: format!("no superblock begins in block {block}") };
+    let none = || Error::state(store.name(), format!("no superblock begins in block {block}"));
     let mut offsets = Superblock::copy_offsets(block);
     let image = offsets.find_map(|(size, offset)| {
         Image::open_copy(store.clone(), offset).ok().filter(|image| image.superblock().block_size() == size)

@@ -15,9 +15,9 @@ const PAGE: u64 = ondol_medium::PAGE;
 /// A file, or a part of it, as it was when [`File::map_mut`] was called, and what has been stored to it since: by whoever has this, who alone sees it until [`MapMut::commit`].
 ///
 /// Dropping it gives up what is not committed.
-pub struct MapMut<'v> {
+pub struct MapMut {
     /// The file, open once more: it stays when its last name goes.
-    file: File<'v>,
+    file: File,
     /// What of the file was asked for: first byte, and how many at most.
     range: (u64, u64),
     bytes: Bytes,
@@ -51,7 +51,7 @@ impl Stores {
     }
 }
 
-impl MapMut<'_> {
+impl MapMut {
     /// Where the map begins in the file, bytes.
     pub fn offset(&self) -> u64 {
         self.range.0
@@ -118,7 +118,7 @@ impl MapMut<'_> {
         let parts: Vec<(u64, &[u8])> = self.stores.iter().filter_map(stored).collect();
         let (path, ino) = (self.file.path(), self.file.ino());
         if !parts.is_empty() {
-            at(path, self.file.volume().act(|inodes| inodes.write_parts(ino, &parts)))?;
+            at(path, self.file.act(|inodes| inodes.write_parts(ino, &parts)))?;
         }
         at(path, self.file.volume().usable()?.fsync(ino, true))?;
         self.stores = Stores::default();
@@ -137,13 +137,13 @@ impl MapMut<'_> {
 }
 
 /// Part of a file, mapped if that can be.
-fn bytes_of(file: &File<'_>, range: (u64, u64)) -> Result<Bytes> {
+fn bytes_of(file: &File, range: (u64, u64)) -> Result<Bytes> {
     let volume = file.volume();
     let mapped = volume.usable()?.view_held(file.ino(), range, |pieces| Bytes::of(volume, &pieces));
     at(file.path(), mapped.and_then(|bytes| bytes))
 }
 
-impl Deref for MapMut<'_> {
+impl Deref for MapMut {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -151,14 +151,14 @@ impl Deref for MapMut<'_> {
     }
 }
 
-impl fmt::Debug for MapMut<'_> {
+impl fmt::Debug for MapMut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.is_copied() { "copied" } else { "mapped" };
         write!(f, "MapMut({} bytes from {} on, {how}, {} not committed)", self.len(), self.offset(), self.uncommitted())
     }
 }
 
-impl<'v> File<'v> {
+impl File {
     /// Maps all of the file, as [`File::map`], so that it can be stored to: see [`MapMut`]. On a volume in an NVM pool it is mapped, and takes memory for the pages that are stored to; elsewhere it is a
     /// copy. Both are committed in the same way.
     ///
@@ -189,7 +189,7 @@ impl<'v> File<'v> {
     ///
     /// # Errors
     /// As pread(2), and as pwrite(2) of a file that is not open for writing; `EPERM` of one that is open for appending; `FileTooBig` for what memory does not hold, where it is a copy.
-    pub fn map_mut(&self) -> Result<MapMut<'v>> {
+    pub fn map_mut(&self) -> Result<MapMut> {
         self.map_mut_range(..)
     }
 
@@ -197,7 +197,7 @@ impl<'v> File<'v> {
     ///
     /// # Errors
     /// As [`File::map_mut`]; `EINVAL` for another first byte.
-    pub fn map_mut_range(&self, range: impl RangeBounds<u64>) -> Result<MapMut<'v>> {
+    pub fn map_mut_range(&self, range: impl RangeBounds<u64>) -> Result<MapMut> {
         self.check_storable()?;
         let range = start_and_len(&range);
         if !range.0.is_multiple_of(PAGE) {

@@ -53,7 +53,7 @@ impl Media {
     /// As [`Media::with_journal`], of an image with blocks of `block_size` bytes.
     pub(crate) fn joined(image: Arc<dyn BlockStore>, journal: Arc<dyn BlockStore>, block_size: u32) -> Result<Self> {
         let name = journal.name().to_owned();
-        let state = |what: String| Error::State { target: name.clone(), what };
+        let state = |what: String| Error::state(name.clone(), what);
         let mut bytes = [0; SIZE];
         if journal.size() < OFFSET + SIZE as u64 {
             return Err(state("too small for a journal".into()));
@@ -106,7 +106,7 @@ impl Media {
         let Some(uuid) = sb.journal_device_uuid() else {
             return Ok(LogMap::new(sb.block_size(), image.journal_map()?));
         };
-        let state = |what: String| Error::State { target: image.name().to_owned(), what };
+        let state = |what: String| Error::state(image.name(), what);
         let wanted = uuid_text(uuid);
         let Some(External { name, device, base }) = &self.journal else {
             return Err(state(format!(

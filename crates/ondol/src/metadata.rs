@@ -193,7 +193,7 @@ impl Volume {
     }
 }
 
-impl File<'_> {
+impl File {
     /// What fstat(2) tells.
     ///
     /// # Errors

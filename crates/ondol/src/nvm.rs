@@ -6,7 +6,7 @@
 use crate::home;
 use crate::info::uuid_text;
 use crate::media::Media;
-use crate::{Error, JournalEngine, Options, Result};
+use crate::{Error, JournalEngine, Options, Remedy, Result};
 use ondol_block::BlockStore;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
@@ -23,8 +23,7 @@ use serde::Serialize;
 use std::path::Path;
 
 /// Why neither mkfs nor tune take `scalable`.
-pub(crate) const NOT_ASKED_FOR: &str =
-    "an image cannot ask for engine scalable: `mount -o nvm=POOL` names the pool that it needs";
+pub(crate) const NOT_ASKED_FOR: &str = "an image cannot ask for engine scalable: the pool that it needs is named when it is opened (mount option `nvm=POOL`)";
 
 /// Opens the pool at `path`.
 pub(crate) fn open(path: &Path, read_only: bool) -> Result<Pool> {
@@ -38,11 +37,16 @@ pub(crate) fn open_modelled(path: &Path, read_only: bool, model: NvmModel) -> Re
 }
 
 /// What an image that can have engines `swap` and `remap` lies on.
-pub(crate) const IN_POOL: &str =
-    "an image in an NVM pool, and its journal in the image: `ondol mkfs nvm:POOL` makes one";
+pub(crate) const IN_POOL: &str = "an image in an NVM pool, and its journal in the image";
 
 fn state<T>(image: &Image, what: String) -> Result<T> {
-    Err(Error::State { target: image.name().to_owned(), what })
+    Err(Error::state(image.name(), what))
+}
+
+/// Engine `engine` was asked for, of an image that cannot have it.
+fn needs_pool(image: &Image, engine: &str) -> Error {
+    let what = format!("`journal={engine}` needs {IN_POOL}: choose another journal, or such an image");
+    Error::state(image.name(), what).helped(Remedy::MakeInPool { pool: None })
 }
 
 /// The options with the engine that they come to, where those of the image are `asks`: a pool and `scalable` go together.
@@ -58,14 +62,14 @@ pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Ext
     let asked = options.journal;
     let mut options = options.over(image.superblock(), asks);
     if media.pool.is_none() && options.journal == Some(JournalEngine::Scalable) {
-        let what = "`journal=scalable` needs an NVM pool: name it with `nvm=POOL` (`ondol pool create` makes one), or choose another journal";
-        return state(image, what.into());
+        let what = "`journal=scalable` needs an NVM pool: name it with `nvm=POOL`, or choose another journal";
+        return Err(Error::state(image.name(), what).helped(Remedy::MakePool { pool: None }));
     }
     if options.journal == Some(JournalEngine::Swap)
         && !swap::is_possible(&*media.store, image.superblock().block_size())
     {
         if asked.is_some() {
-            return state(image, format!("`journal=swap` needs {IN_POOL}, or choose another journal"));
+            return Err(needs_pool(image, "swap"));
         }
         // An image that asks for it may have been exported: the log is the same.
         options.journal = Some(JournalEngine::Classic);
@@ -83,7 +87,7 @@ fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Op
     let Some(home) = media.home.as_ref().filter(|_| remap::is_possible(&*media.store, image.superblock().block_size()))
     else {
         if asked == Some(JournalEngine::Remap) {
-            return state(image, format!("`journal=remap` needs {IN_POOL}, or choose another journal"));
+            return Err(needs_pool(image, "remap"));
         }
         // An image that asks for it may have been exported: its journal is empty.
         options.journal = options.journal.map(|_| JournalEngine::Classic);
@@ -93,10 +97,10 @@ fn remap_or_other(media: &Media, image: &Image, options: &mut Options, asked: Op
     if home.area(AreaKind::JOURNAL_LOG).is_none() && room(&home) < LEAST_LOG {
         let name = home.nvm().name();
         let what = format!(
-            "the pool {name} has no log for `journal=remap`, and no room for one: `ondol export` the image and `ondol import` it into a new pool, or choose another journal"
+            "the pool {name} has no log for `journal=remap`, and no room for one: move the image into a new pool, or choose another journal"
         );
         if asked == Some(JournalEngine::Remap) {
-            return state(image, what);
+            return Err(Error::state(image.name(), what).helped(Remedy::MoveToNewPool));
         }
         tracing::debug!("{what}");
         options.journal = options.journal.map(|_| JournalEngine::Classic);
@@ -360,12 +364,12 @@ fn lay_out(pool: &mut Pool, image: &Image, buffer: Option<u64>) -> Result<()> {
         let found = pool.area(AreaKind::JOURNAL_PAGES).map_or(0, |area| area.len);
         return match wanted.filter(|wanted| *wanted != found) {
             None => Ok(()),
-            Some(wanted) => state(
-                image,
-                format!(
-                    "the pool {name} was laid out with {found} bytes for file data, not {wanted}: leave `buffer=` out, or make the pool anew (`ondol pool create -F`)"
-                ),
-            ),
+            Some(wanted) => {
+                let what = format!(
+                    "the pool {name} was laid out with {found} bytes for file data, not {wanted}: leave `buffer=` out, or make the pool anew"
+                );
+                Err(Error::state(image.name(), what).helped(Remedy::RemakePool { pool: name }))
+            }
         };
     }
     let room = pool.header().free().map(|range| range.end - range.start).max().unwrap_or(0);

@@ -52,7 +52,7 @@ impl Part {
 
     /// This part of an open file or device, named as the target is.
     pub(crate) fn of(self, store: FileStore, target: &Path) -> Result<FileStore> {
-        let state = |what: String| Error::State { target: target.display().to_string(), what };
+        let state = |what: String| Error::state(target.display().to_string(), what);
         let (offset, size) = match self {
             Self::Bytes { offset, size } => {
                 if offset % SECTOR != 0 {

@@ -160,7 +160,7 @@ fn make(path: &Path, options: &CreateOptions) -> Result<()> {
         if let Some(what) = contents::of(&store)? {
             let target = store.name().to_owned();
             drop(store);
-            return Err(Error::Holds { target, what: what + &also(path) });
+            return Err(also(path, Error::holds(target, what)));
         }
     }
     let opened = NvmOptions { domain: options.domain, ..NvmOptions::default() };
@@ -202,10 +202,15 @@ pub fn info(path: impl AsRef<Path>) -> Result<PoolInfo> {
     }
 }
 
-/// What a file is said to hold besides, where it is a pool that is attached to a volume.
-pub(crate) fn also(path: &Path) -> String {
+/// What a file holds besides, where it is a pool that is attached to a volume; and what helps.
+pub(crate) fn also(path: &Path, holds: Error) -> Error {
     let changes = GivenUp::in_pool(path).ok().and_then(|given_up| given_up.changes);
-    changes.map_or_else(String::new, |changes| format!(", with {}", changes.in_the_way()))
+    match (holds, changes) {
+        (Error::Holds { target, what, .. }, Some(changes)) => {
+            Error::holds(target, format!("{what}, with {}", changes.in_the_way())).helped(changes.remedy())
+        }
+        (holds, _) => holds,
+    }
 }
 
 fn look(path: &Path, domain: Domain) -> Result<(Nvm, PoolReport)> {

@@ -4,7 +4,7 @@
 //! step, while programs with the preloaded library work. [`recover`] does the bringing home alone. `docs/design/run.md` says how.
 
 use crate::pool::{self, CreateOptions};
-use crate::{Error, Result};
+use crate::{Error, Remedy, Result};
 use ondol_env::{Env, System};
 use ondol_medium::{Access, AreaKind, Nvm, NvmError, NvmOptions, Pool, inspect};
 use ondol_run_log::{Drain, Log, LogOptions, found, is_ext4, multigrain};
@@ -64,8 +64,8 @@ pub fn start(path: &Path, size: u64) -> Result<Start> {
     let log = Log::join(nvm)?;
     if log.machine() != LogOptions::here() {
         // Somebody had it locked when what is left in it was to be brought home.
-        let what = "it is in use, from another PID namespace or to be looked at: try again, or use another --buffer";
-        return Err(Error::State { target: path.display().to_string(), what: what.into() });
+        let what = "it is in use, from another PID namespace or to be looked at: try again, or use another pool";
+        return Err(Error::state(path.display().to_string(), what).helped(Remedy::RunElsewhere));
     }
     let (survives, on_disk) = (log.nvm().describe(), log.nvm().domain() == pool::Domain::Msync);
     Ok(Start { run: Run { drain: Drain::new(log)? }, recovered, survives, on_disk })
@@ -89,11 +89,9 @@ fn prepare(path: &Path) -> Result<Recovered> {
     let mut log = Log::prepare(&mut pool, &LogOptions::here())?.log;
     let recovered = bring_home(path, &log)?;
     if !recovered.is_complete() {
-        let what = format!(
-            "it has writes for files that cannot be reached; `ondol recover {}` names them, another --buffer goes on without them",
-            path.display()
-        );
-        return Err(Error::State { target: path.display().to_string(), what });
+        let pool = path.display().to_string();
+        let what = "it has writes for files that cannot be reached: recovering it names them, another pool goes on without them";
+        return Err(Error::state(pool.clone(), what).helped(Remedy::RecoverRun { pool }));
     }
     log.reset(&LogOptions::here())?;
     Ok(recovered)
@@ -146,7 +144,7 @@ fn bring_home(path: &Path, log: &Log) -> Result<Recovered> {
         let what = format!(
             "it belongs to the user with number {owner}, whose files it names: let that user recover it, or give it to root"
         );
-        return Err(Error::State { target: path.display().to_string(), what });
+        return Err(Error::state(path.display().to_string(), what));
     }
     Ok(ondol_run_log::recover(log)?)
 }

@@ -140,7 +140,7 @@ fn replay(media: &Media, image: &Image, env: &dyn Env, why: VolumeError) -> Resu
     if !guarded && image.needs_recovery() && fast_commits() {
         // They would be lost here, and e2fsck can take the image as it is.
         let what = format!("{why}; e2fsck replays its fast commits");
-        return Err(Error::State { target: image.name().to_owned(), what });
+        return Err(Error::state(image.name(), what));
     }
     let salvaged = salvage_log(media, image, &map);
     if let Err(Error::Volume(VolumeError::Corrupt(_))) = salvaged {

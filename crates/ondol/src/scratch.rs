@@ -1,6 +1,7 @@
 //! Working memory out of the free space of a volume in a pool (papers/4, §2.1). Design: `docs/design/direct.md`.
 
-use crate::{Result, Volume};
+use crate::mounted::Hold;
+use crate::{Open, Result, Volume};
 use ondol_block::{Memory, Own};
 use ondol_journal::JournalError;
 use ondol_volume::{Error as VolumeError, MemoryBlocks};
@@ -10,15 +11,17 @@ use std::ops::{Deref, DerefMut};
 /// Memory in NVM: bytes at addresses that lie in a row, to be read and stored to like any other. Its pages are free blocks of the volume, and are that again when it is dropped, or after a crash.
 ///
 /// Nothing of it is durable, ever: it is for what is larger than the machine's memory, or what would only be in the way there. It must not be used in the child of a fork(2).
-pub struct Scratch<'v> {
+pub struct Scratch {
     held: Held,
-    volume: &'v Volume,
+    /// Dropped after it.
+    volume: Hold,
 }
 
 /// A [`Scratch`] that was set aside: files may take its space if they find no other.
-pub struct Aside<'v> {
+pub struct Aside {
     held: ondol_volume::Aside<Held>,
-    volume: &'v Volume,
+    /// Dropped after it.
+    volume: Hold,
 }
 
 struct Held {
@@ -55,7 +58,7 @@ impl Volume {
     ///
     /// # Errors
     /// `NoSpace`; `ReadOnly`; `Unsupported`: the volume does not lie in a pool, or its blocks are smaller than a page, or others may store to the pool, or the process has no more mappings (pages that lie side by side take one).
-    pub fn scratch(&self, len: u64) -> Result<Scratch<'_>> {
+    pub fn scratch(&self, len: u64) -> Result<Scratch> {
         self.usable()?;
         let composed = self.composed();
         let unsupported = |what: String| VolumeError::Unsupported(what);
@@ -74,7 +77,7 @@ impl Volume {
             match lender.own(&runs).map_err(JournalError::from).map_err(VolumeError::from)? {
                 Own::Memory(memory) => {
                     let held = Held { memory, len: bytes, blocks };
-                    return Ok(Scratch { held, volume: self });
+                    return Ok(Scratch { held, volume: self.hold(Open::Memory) });
                 }
                 Own::Refused(why) => {
                     return Err(unsupported(format!("{wanted} pages of this pool cannot be memory: {why}")).into());
@@ -94,20 +97,20 @@ impl Volume {
     }
 }
 
-impl<'v> Scratch<'v> {
+impl Scratch {
     /// Keeps what is in it as long as no file, and no other memory, needs the space. What was set aside first goes first.
-    pub fn set_aside(self) -> Aside<'v> {
+    pub fn set_aside(self) -> Aside {
         let Self { held, volume } = self;
         let blocks = held.blocks.blocks();
         Aside { held: volume.composed().inodes.set_aside(held, blocks), volume }
     }
 }
 
-impl<'v> Aside<'v> {
+impl Aside {
     /// The memory again, with what was in it; `None` if somebody needed its space.
-    pub fn take_up(self) -> Option<Scratch<'v>> {
-        let volume = self.volume;
-        self.held.take_up().map(|held| Scratch { held, volume })
+    pub fn take_up(self) -> Option<Scratch> {
+        let Self { held, volume } = self;
+        held.take_up().map(|held| Scratch { held, volume })
     }
 
     /// Whether it is there still. It may be taken at any moment.
@@ -116,7 +119,7 @@ impl<'v> Aside<'v> {
     }
 }
 
-impl Deref for Scratch<'_> {
+impl Deref for Scratch {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -124,20 +127,20 @@ impl Deref for Scratch<'_> {
     }
 }
 
-impl DerefMut for Scratch<'_> {
+impl DerefMut for Scratch {
     fn deref_mut(&mut self) -> &mut [u8] {
         let len = self.held.len;
         self.held.memory.bytes_mut().get_mut(..len).unwrap_or_default()
     }
 }
 
-impl fmt::Debug for Scratch<'_> {
+impl fmt::Debug for Scratch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Scratch({} bytes)", self.len())
     }
 }
 
-impl fmt::Debug for Aside<'_> {
+impl fmt::Debug for Aside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Aside({})", if self.is_there() { "there" } else { "gone" })
     }

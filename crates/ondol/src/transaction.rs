@@ -66,7 +66,7 @@ impl Volume {
     pub fn transaction<T>(&self, record: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         self.usable()?;
         let mut tx = Transaction::default();
-        let recording = Recording::of(self);
+        let recording = Recording::of(self.mounted());
         let value = record(&mut tx)?;
         drop(recording);
         self.act(|inodes| inodes.apply(&tx.steps, self.caller())).map_err(|e| tx.explain(e))?;

@@ -4,7 +4,7 @@ use crate::machine::claim;
 use crate::media::Media;
 use crate::pool::GivenUp;
 use crate::progress::Progress;
-use crate::{Error, Result, compose, contents, home, maintain, pool_of};
+use crate::{Error, Remedy, Result, compose, contents, home, maintain, pool_of};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::System;
 use ondol_env::sync::Arc;
@@ -67,11 +67,11 @@ pub fn export_telling(
             let mut file = claim::open(to, Access::Write)?;
             let name = || file.name().to_owned();
             if !force && let Some(what) = contents::of(&file)? {
-                return Err(Error::Holds { target: name(), what });
+                return Err(Error::holds(name(), what));
             }
             if file.has_fixed_size() && file.size() < size {
                 let what = format!("it has only {} bytes, and the image {size}", file.size());
-                return Err(Error::State { target: name(), what });
+                return Err(Error::state(name(), what));
             }
             if !file.has_fixed_size() {
                 // Cut to nothing and extended again, it holds zeros.
@@ -106,16 +106,18 @@ fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
 /// the pool has no room; a store's failure.
 pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> Result<Transferred> {
     let (from, target) = (from.as_ref(), target.as_ref());
-    let state = |of: &Path, what: String| Error::State { target: of.display().to_string(), what };
+    let state = |of: &Path, what: String| Error::state(of.display().to_string(), what);
     let pool = pool_of(target).ok_or_else(|| {
         let named = target.display();
-        state(target, format!("it names no pool: say nvm:{named} for the image in a pool, and `cp` copies files"))
+        state(target, format!("it names no pool: nvm:{named} is the image in a pool"))
     })?;
     let store = home::open(from, Access::Read)?;
     let image = Image::open(store.clone())?;
     image.require_unused(&System)?;
     if pool_of(from).is_some() && maintain::holds_transactions(&Media::image(store.clone()), &image)? {
-        return Err(state(from, "its last changes may lie in its pool: run `ondol recover` first".into()));
+        let image = Some(from.display().to_string());
+        let what = "its last changes may lie in its pool: recover it first";
+        return Err(state(from, what.into()).helped(Remedy::Recover { image }));
     }
     let sb = image.superblock();
     if u64::from(sb.block_size()) != PAGE {

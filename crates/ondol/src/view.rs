@@ -1,13 +1,14 @@
 //! Files without a copy (papers/4): the stored pages themselves, as slices or at addresses that lie in a row. Design: `docs/design/direct.md`.
 
+use crate::mounted::{Hold, Mounted};
 use crate::path::at;
 use crate::prefault::{MapStats, Prefault, Windows};
-use crate::{File, Result, Volume};
+use crate::{File, Result};
 use ondol_block::{MapPart, Mapped};
+use ondol_env::sync::Arc;
 use ondol_journal::JournalError;
 use ondol_volume::{Error as VolumeError, Piece};
 use std::fmt;
-use std::marker::PhantomData;
 use std::ops::{Bound, Deref, Range, RangeBounds};
 
 /// Bytes of a page.
@@ -17,17 +18,19 @@ const PAGE: u64 = ondol_medium::PAGE;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
 /// Bytes of a file as they were when [`File::view`] was called, one slice behind the other. They do not change, whatever is done to the file; pages that it lends are not used again before it is dropped.
-pub struct View<'v> {
+pub struct View {
     pieces: Vec<Piece>,
-    volume: PhantomData<&'v Volume>,
+    /// Dropped after them.
+    _volume: Arc<Hold>,
 }
 
 /// All of a file as it was when [`File::map`] was called: one slice. It does not change, whatever is done to the file.
-pub struct Map<'v> {
+pub struct Map {
     bytes: Bytes,
     /// Where pages are entered by windows, or were entered at once.
     windows: Option<Windows>,
-    volume: PhantomData<&'v Volume>,
+    /// Dropped after them.
+    _volume: Arc<Hold>,
 }
 
 /// The bytes of a map.
@@ -36,7 +39,7 @@ pub(crate) enum Bytes {
     Copied(Vec<u8>),
 }
 
-impl View<'_> {
+impl View {
     /// How many bytes it has: as many as were asked for, but at the end of the file.
     pub fn len(&self) -> u64 {
         self.pieces.iter().map(Piece::len).sum()
@@ -63,7 +66,7 @@ impl View<'_> {
     }
 }
 
-impl Map<'_> {
+impl Map {
     /// Whether it is a copy, because the file could not be mapped.
     pub fn is_copied(&self) -> bool {
         self.bytes.is_copied()
@@ -104,7 +107,7 @@ fn enter(bytes: &dyn Mapped, pages: Range<u64>) -> bool {
     bytes.enter((pages.start * PAGE) as usize, ((pages.end - pages.start) * PAGE) as usize)
 }
 
-impl Deref for Map<'_> {
+impl Deref for Map {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -125,7 +128,7 @@ impl Bytes {
     }
 
     /// What these pieces hold, in a map if that can be.
-    pub(crate) fn of(volume: &Volume, pieces: &[Piece]) -> std::result::Result<Self, VolumeError> {
+    pub(crate) fn of(volume: &Mounted, pieces: &[Piece]) -> std::result::Result<Self, VolumeError> {
         let lender = volume.composed().store.lender();
         let parts: Vec<MapPart<'_>> = pieces.iter().map(Piece::part).collect();
         match lender.map_or(Ok(None), |lender| lender.map(&parts)).map_err(JournalError::from)? {
@@ -180,19 +183,19 @@ pub(crate) fn start_and_len(range: &impl RangeBounds<u64>) -> (u64, u64) {
     start.map_or((0, 0), |start| (start, end.saturating_sub(start)))
 }
 
-impl fmt::Debug for View<'_> {
+impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "View({} bytes in {} pieces, {} copied)", self.len(), self.pieces.len(), self.copied())
     }
 }
 
-impl fmt::Debug for Map<'_> {
+impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Map({} bytes, {})", self.len(), if self.is_copied() { "copied" } else { "mapped" })
     }
 }
 
-impl<'v> File<'v> {
+impl File {
     /// Lends bytes of the file where they are stored, as they are now. On a volume in an NVM pool nothing is copied, up to a number of pages at a time ([`crate::Counters`]: `pinnable_pages`);
     /// what goes beyond, and what lies elsewhere, is. A range that goes beyond the end of the file has fewer bytes.
     ///
@@ -215,25 +218,15 @@ impl<'v> File<'v> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A view ends before its volume:
-    ///
-    /// ```compile_fail,E0505
-    /// # use ondol::{Result, Volume};
-    /// # fn f(volume: Volume) -> Result<()> {
-    /// let view = volume.open_file("/words")?.view(..)?;
-    /// volume.close()?;
-    /// println!("{view:?}");
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// A view keeps its volume from being closed, and may outlive its file.
     ///
     /// # Errors
     /// As pread(2).
-    pub fn view(&self, range: impl RangeBounds<u64>) -> Result<View<'v>> {
+    pub fn view(&self, range: impl RangeBounds<u64>) -> Result<View> {
         self.check_readable()?;
         let (start, len) = start_and_len(&range);
         let pieces = at(self.path(), self.volume().usable()?.view(self.ino(), start, len))?;
-        Ok(View { pieces, volume: PhantomData })
+        Ok(View { pieces, _volume: self.hold() })
     }
 
     /// All of the file, at addresses that lie in a row, as it is now. On a volume in an NVM pool it is mapped: it takes no memory but for what is overwritten while it is there and needed elsewhere, and
@@ -243,7 +236,7 @@ impl<'v> File<'v> {
     ///
     /// # Errors
     /// As pread(2); `FileTooBig` for what memory does not hold, where it is a copy.
-    pub fn map(&self) -> Result<Map<'v>> {
+    pub fn map(&self) -> Result<Map> {
         self.map_with(Prefault::Plain)
     }
 
@@ -251,7 +244,7 @@ impl<'v> File<'v> {
     ///
     /// # Errors
     /// As [`File::map`].
-    pub fn map_with(&self, prefault: Prefault) -> Result<Map<'v>> {
+    pub fn map_with(&self, prefault: Prefault) -> Result<Map> {
         self.check_readable()?;
         let whole = (0, u64::MAX);
         let mapped = self.volume().usable()?.view_held(self.ino(), whole, |pieces| {
@@ -261,7 +254,7 @@ impl<'v> File<'v> {
             Ok((bytes, at_once))
         });
         let (bytes, at_once) = at(self.path(), mapped.and_then(|mapped| mapped))?;
-        let mut map = Map { bytes, windows: None, volume: PhantomData };
+        let mut map = Map { bytes, windows: None, _volume: self.hold() };
         if let Bytes::Mapped(bytes) = &map.bytes {
             let windows = Windows::new((map.len() as u64).div_ceil(PAGE), prefault);
             if let Some(windows) = &windows {

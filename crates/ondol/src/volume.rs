@@ -4,29 +4,28 @@ use crate::background::{self, Background};
 use crate::compose::{self, Composed};
 use crate::file::{File, OpenOptions};
 use crate::media::Media;
+use crate::mounted::{Doors, Hold, Mounted};
 use crate::path::{Follow, at, resolve, resolve_parent};
-use crate::{Options, RecoverReport, Result};
+use crate::{Open, Options, RecoverReport, Result};
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_volume::{Caller, Error as VolumeError, Exchange, Rename, StatFs, Volume as Inodes};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// An opened ext4 image. Share it between threads by reference or `Arc`; all calls take `&self`.
+/// An opened ext4 image. Share it between threads by reference or `Arc`; all calls take `&self`. What is opened of it (files, listings,
+/// views, maps, memory) does not borrow it: it can go to other threads and live beside its volume in a struct, and keeps it mounted.
 ///
 /// Paths are paths inside the volume; relative ones start at its root. New files belong to the process's own user and
 /// group. Nothing checks permissions: who can open the image can do everything in it.
 ///
-/// Dropping a volume closes it and logs an error where [`Volume::close`] would return it. The exception are volumes of
-/// [`Volume::open_stepped`].
+/// Dropping a volume, or the last of what is open of it if that comes later, closes it and logs an error where [`Volume::close`] would
+/// return it. The exception are volumes of [`Volume::open_stepped`].
 pub struct Volume {
-    // The thread must end before what it steps.
-    background: Background,
-    composed: Option<Composed>,
+    doors: Doors,
     caller: Caller,
-    /// Dropping closes.
-    closes: bool,
 }
 
 impl Volume {
@@ -71,7 +70,7 @@ impl Volume {
 
     fn new(background: Background, composed: Composed, closes: bool) -> Self {
         let caller = Caller::new(rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Self { background, composed: Some(composed), caller, closes }
+        Self { doors: Doors::new(Mounted::new(background, composed, closes)), caller }
     }
 
     /// Runs all background work that is due by the volume's clock, until nothing is left to do.
@@ -100,28 +99,58 @@ impl Volume {
 
     /// Commits everything, writes it home, marks the image clean and unlocks it. Durable when this returns.
     ///
+    /// ```
+    /// # use ondol::{Error, FormatOptions, Volume};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let image = dir.path().join("disk.img");
+    /// # Volume::format(&image, &FormatOptions::new().size(64 << 20))?;
+    /// let volume = Volume::open(&image)?;
+    /// let log = volume.create("/log")?;
+    /// let refused = volume.close().unwrap_err();
+    /// assert!(matches!(&refused, Error::StillOpen(open) if open.len() == 1));
+    /// assert!(refused.to_string().contains("the file /log"));
+    ///
+    /// // The file is as good as before, and with it the volume is closed.
+    /// log.write_all_at(b"the end", 0)?;
+    /// drop(log);
+    /// assert_eq!(Volume::open(&image)?.read("/log")?, b"the end");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// The journal's or the store's failure: the image then still needs recovery, and nothing that was synced is lost.
-    pub fn close(mut self) -> Result<()> {
-        self.shut_down()
+    /// [`Error::StillOpen`](crate::Error::StillOpen) when something of it is open ([`Volume::still_open`]): nothing is closed then, and whatever is dropped last closes, as if the
+    /// volume had been dropped. Otherwise the journal's or the store's failure: the image then still needs recovery, and nothing that was synced is
+    /// lost.
+    pub fn close(self) -> Result<()> {
+        self.doors.close()
     }
 
-    fn shut_down(&mut self) -> Result<()> {
-        self.background.stop();
-        match self.composed.take() {
-            Some(composed) => composed.close(),
-            None => Ok(()),
-        }
+    /// What of it is open now, and would keep [`Volume::close`] from closing it.
+    pub fn still_open(&self) -> Vec<Open> {
+        self.doors.open()
+    }
+
+    pub(crate) fn mounted(&self) -> &Mounted {
+        &self.doors
+    }
+
+    /// Keeps the image mounted for `open`.
+    pub(crate) fn hold(&self, open: Open) -> Hold {
+        self.doors.hold(open)
     }
 
     pub(crate) fn composed(&self) -> &Composed {
-        // Taken only by `shut_down`, which consumes or drops the volume.
-        self.composed.as_ref().expect("an open volume")
+        self.doors.composed()
+    }
+
+    /// As [`Mounted::usable`].
+    pub(crate) fn usable(&self) -> Result<&Inodes> {
+        self.doors.usable()
     }
 
     /// The layer below: calls by inode number.
     pub fn inodes(&self) -> &Inodes {
-        &self.composed().inodes
+        self.doors.inodes()
     }
 
     /// Makes everything that has returned so far durable.
@@ -155,7 +184,7 @@ impl Volume {
     ///
     /// # Errors
     /// As open(2).
-    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File<'_>> {
+    pub fn open_file(&self, path: impl AsRef<Path>) -> Result<File> {
         OpenOptions::new().read(true).open(self, path)
     }
 
@@ -163,7 +192,7 @@ impl Volume {
     ///
     /// # Errors
     /// As open(2).
-    pub fn create(&self, path: impl AsRef<Path>) -> Result<File<'_>> {
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<File> {
         OpenOptions::new().write(true).create(true).truncate(true).open(self, path)
     }
 
@@ -276,7 +305,7 @@ impl Volume {
         Ok(PathBuf::from(OsString::from_vec(at(path, self.usable()?.readlink(ino))?)))
     }
 
-    /// From now on new files belong to `caller` instead of the process's own user and group.
+    /// From now on new files belong to `caller` instead of the process's own user and group. Files that are open stay with whom they were opened for.
     pub fn act_as(&mut self, caller: Caller) {
         self.caller = caller;
     }
@@ -287,18 +316,12 @@ impl Volume {
 
     /// Does something that may need space, for whom the volume's calls are made.
     pub(crate) fn act<T>(&self, work: impl FnOnce(&Inodes) -> T) -> T {
-        let inodes = self.inodes();
-        inodes.on_behalf_of(self.caller, || work(inodes))
+        self.doors.act(self.caller, work)
     }
 }
 
-impl Drop for Volume {
-    fn drop(&mut self) {
-        if !self.closes {
-            return;
-        }
-        if let Err(e) = self.shut_down() {
-            tracing::error!("closing a volume: {e}");
-        }
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Volume({})", self.composed().store.name())
     }
 }

@@ -83,7 +83,7 @@ impl Volume {
     }
 }
 
-fn copy_all(from: &File<'_>, to: &File<'_>) -> Result<u64> {
+fn copy_all(from: &File, to: &File) -> Result<u64> {
     let mut done = 0;
     loop {
         match from.copy_range(done, to, done, COPY)? {

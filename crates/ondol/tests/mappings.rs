@@ -18,7 +18,7 @@ fn a_file_in_too_many_pieces_is_copied() {
         file.write_all_at(block, at).unwrap();
         beside.write_all_at(block, at).unwrap();
     }
-    let maps: Vec<Map<'_>> = (0..200).map(|_| file.map().unwrap()).collect();
+    let maps: Vec<Map> = (0..200).map(|_| file.map().unwrap()).collect();
     assert!(maps.iter().all(|map| map[..] == whole[..]));
     let copied = maps.iter().filter(|map| map.is_copied()).count();
     assert!(copied > 0 && copied < 200, "{copied} of 200 maps are copies");

@@ -17,7 +17,7 @@ pub enum TableError {
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// The pool has no page table.
-    #[error("{pool} holds no image: `ondol mkfs nvm:{pool}` makes one, `ondol import IMAGE nvm:{pool}` brings one")]
+    #[error("{pool} holds no image")]
     NoTable {
         /// The pool, as the user named it.
         pool: String,

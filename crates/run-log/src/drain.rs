@@ -221,7 +221,7 @@ impl Drain {
         drained.live += 1;
         let path = file.identity.path.display();
         drained.failed.push(format!(
-            "{path}: not found, and its file system cannot be synced: {e}; `ondol recover` has its bytes"
+            "{path}: not found, and its file system cannot be synced: {e}; recovering the pool writes its bytes again"
         ));
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Drain {
         drained.live += 1;
         let path = file.identity.path.display();
         drained.failed.push(format!(
-            "{path}: cannot be synced: {e}; its fsync fails until `ondol recover` has brought its bytes home"
+            "{path}: cannot be synced: {e}; its fsync fails until recovering the pool has brought its bytes home"
         ));
         Ok(())
     }

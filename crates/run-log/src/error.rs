@@ -16,15 +16,13 @@ pub enum RunLogError {
     #[error(transparent)]
     Pool(#[from] PoolError),
     /// The pool has no areas for running programs.
-    #[error("{pool} has no log of running programs: `ondol run --buffer {pool}` makes it")]
+    #[error("{pool} has no log of running programs")]
     NoArea {
         /// The pool, as the user named it.
         pool: String,
     },
     /// Something that was written to the pool did not reach its medium.
-    #[error(
-        "{pool} has failed while programs ran with it: end them, and bring its data home with `ondol recover {pool}`"
-    )]
+    #[error("{pool} has failed while programs ran with it: its data is to be brought home when they have ended")]
     Failed {
         /// The pool, as the user named it.
         pool: String,
@@ -48,9 +46,7 @@ pub enum RunLogError {
         least: u64,
     },
     /// Neither copy of the header can be used.
-    #[error(
-        "the log of running programs in {pool} is damaged: {what}; `ondol pool create -F {pool}` gives up what it holds"
-    )]
+    #[error("the log of running programs in {pool} is damaged: {what}: made anew, the pool gives up what it holds")]
     Header {
         /// The pool, as the user named it.
         pool: String,
@@ -59,7 +55,7 @@ pub enum RunLogError {
     },
     /// A word's check is wrong: what is live cannot be told.
     #[error(
-        "the log of running programs in {pool} is damaged: {what} at byte {offset}; `ondol pool create -F {pool}` gives up what it holds"
+        "the log of running programs in {pool} is damaged: {what} at byte {offset}: made anew, the pool gives up what it holds"
     )]
     Word {
         /// The pool, as the user named it.
@@ -71,7 +67,7 @@ pub enum RunLogError {
     },
     /// A record that is whole makes no sense.
     #[error(
-        "the log of running programs in {pool} is damaged: a record of names in {directory} makes no sense; `ondol pool create -F {pool}` gives up what it holds"
+        "the log of running programs in {pool} is damaged: a record of names in {directory} makes no sense: made anew, the pool gives up what it holds"
     )]
     Names {
         /// The pool, as the user named it.

@@ -37,7 +37,7 @@ impl Home {
 }
 
 fn damaged(what: String) -> ondol::Error {
-    ondol::Error::State { target: "the pool".into(), what }
+    ondol::Error::State { target: "the pool".into(), what, remedy: None }
 }
 
 /// NVM that holds a pool, or what was one.

@@ -20,13 +20,13 @@ pub enum Error {
     #[error("the name exists already")]
     Exists,
     /// The operation needs a directory.
-    #[error("inode {0} is not a directory")]
+    #[error("not a directory")]
     NotDirectory(Ino),
     /// The operation is not for directories.
-    #[error("inode {0} is a directory")]
+    #[error("it is a directory")]
     IsDirectory(Ino),
     /// The directory still has entries.
-    #[error("directory {0} is not empty")]
+    #[error("the directory is not empty")]
     NotEmpty(Ino),
     /// A name is longer than 255 bytes.
     #[error("a name is longer than 255 bytes")]
@@ -50,7 +50,7 @@ pub enum Error {
     #[error("the file would be too large")]
     FileTooBig,
     /// The inode has as many names as it can have.
-    #[error("inode {0} has too many links")]
+    #[error("it has as many names as it can have")]
     TooManyLinks(Ino),
     /// The volume is mounted read-only, or became so after an error.
     #[error("the volume is read-only{0}")]

@@ -1,7 +1,8 @@
 //! How commands fail: one line and an exit code.
 
+use crate::advice;
 use ondol::printable;
-use std::fmt::Display;
+use ondol_fuse::{ClientError, MountError};
 use std::process::ExitCode;
 
 /// All but mount, umount and check: the command line makes no sense.
@@ -47,15 +48,59 @@ fn without_numbers(message: &str) -> String {
 /// What a command answers: an exit code, or why it failed.
 pub(crate) type Outcome = Result<ExitCode, Failure>;
 
+/// What failures are made of.
+pub(crate) trait Message {
+    /// What is wrong, and what helps.
+    fn said(&self) -> String;
+}
+
+impl Message for ondol::Error {
+    fn said(&self) -> String {
+        advice::said(self)
+    }
+}
+
+impl Message for MountError {
+    fn said(&self) -> String {
+        match self {
+            Self::Close(e) => e.said(),
+            e => e.to_string(),
+        }
+    }
+}
+
+/// These have nothing to add.
+macro_rules! as_displayed {
+    ($($message:ty),* $(,)?) => {
+        $(impl Message for $message {
+            fn said(&self) -> String {
+                self.to_string()
+            }
+        })*
+    };
+}
+
+as_displayed!(
+    &str,
+    String,
+    ClientError,
+    ondol::OptionError,
+    ondol_bench::BenchError,
+    ondol_laboratory::LaboratoryError,
+    std::io::Error,
+    rustix::io::Errno,
+    serde_json::Error,
+);
+
 impl Failure {
-    pub(crate) fn new(code: u8, message: impl Display) -> Self {
+    pub(crate) fn new(code: u8, message: impl Message) -> Self {
         // One line, whatever a helper program wrote.
-        let message = message.to_string().trim().replace('\n', "; ");
+        let message = message.said().trim().replace('\n', "; ");
         Self { code, message: printable(without_numbers(&message).as_bytes()) }
     }
 
     /// For `map_err`.
-    pub(crate) fn with<E: Display>(code: u8) -> impl FnOnce(E) -> Self {
+    pub(crate) fn with<E: Message>(code: u8) -> impl FnOnce(E) -> Self {
         move |e| Self::new(code, e)
     }
 }

@@ -1,13 +1,13 @@
 //! `ondol mkfs`, `tune`, `recover`, `export` and `import`: commands about an image that is not mounted.
 
 use crate::args;
-use crate::failure::{FAILED, Failure, Outcome, USAGE};
+use crate::failure::{FAILED, Failure, Message, Outcome, USAGE};
 use crate::progress::Line;
 use crate::say::say;
 use crate::tools;
 use ondol::machine::locks::shown;
 use ondol::machine::mountinfo::Entry;
-use ondol::pool::GivenUp;
+use ondol::pool::{GivenUp, GivenUpChanges};
 use ondol::{FormatOptions, RecoverReport, Transferred, Volume, counted, printable};
 use ondol_fuse::client;
 use std::path::Path;
@@ -54,10 +54,13 @@ pub(crate) fn warn_of_users(target: &Path) {
     }
 }
 
+/// Something is there (EEXIST).
+const EEXIST: i32 = rustix::io::Errno::EXIST.raw_os_error();
+
 /// Why `what` was not made. What is in the way, `-F` takes away.
 pub(crate) fn hint(e: ondol::Error, what: &str) -> Failure {
     match e {
-        e @ ondol::Error::Holds { .. } => Failure::new(FAILED, format!("{e}; -F makes {what} in its place")),
+        e if e.errno() == EEXIST => Failure::new(FAILED, format!("{}; -F makes {what} in its place", e.said())),
         e @ ondol::Error::Format { .. } => Failure::new(USAGE, e),
         e => Failure::new(FAILED, e),
     }
@@ -130,6 +133,10 @@ pub(crate) fn tell_lost(what: &Path, given_up: &GivenUp) {
     for line in given_up.lines() {
         say!("{}: given up: {}", what.display(), printable(line.as_bytes()));
     }
+    let is_named = |changes: &GivenUpChanges| changes.lost.as_ref().is_some_and(|lost| lost.commits == 0);
+    if given_up.changes.as_ref().is_some_and(is_named) {
+        say!("{}: `ondol recover --discard-nvm IMAGE` gives it up there", what.display());
+    }
 }
 
 /// Changes how an image is journaled.
@@ -192,7 +199,7 @@ pub(crate) fn recover(args: &args::Recover) -> Outcome {
     let report = recovered.map_err(|e| match e {
         ondol::Error::State { .. } => Failure::new(FAILED, e),
         e if e.errno() == UCLEAN => {
-            Failure::new(FAILED, format!("{e}; --force gives up what is damaged in the journal"))
+            Failure::new(FAILED, format!("{}; --force gives up what is damaged in the journal", e.said()))
         }
         e => Failure::new(FAILED, e),
     })?;

@@ -5,6 +5,7 @@
 //! what, where, and what to do.
 #![forbid(unsafe_code)]
 
+mod advice;
 mod args;
 mod background;
 mod bounded;

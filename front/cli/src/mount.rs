@@ -1,6 +1,6 @@
 //! `ondol mount`, and the helper that mount(8) calls.
 
-use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Outcome, SYSTEM};
+use crate::failure::{Failure, INTERRUPTED, MOUNT, MOUNT_USAGE, Message, Outcome, SYSTEM};
 use crate::log::Log;
 use crate::options::{Wishes, located};
 use crate::passed::{enter_namespace, in_pool, source};
@@ -119,7 +119,7 @@ fn serve(request: &Request<'_>) -> Outcome {
     if request.foreground {
         notify(NotifyState::Stopping);
     }
-    mount.finish().map_err(|e| Failure::new(MOUNT, format!("{}: {e}", log.what)))?;
+    mount.finish().map_err(|e| Failure::new(MOUNT, format!("{}: {}", log.what, e.said())))?;
     log.end();
     told_caller.map(|()| ExitCode::SUCCESS).map_err(Failure::with(SYSTEM))
 }

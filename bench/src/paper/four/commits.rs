@@ -29,7 +29,7 @@ fn made(system: &System, bytes: usize) -> Result<fs::File, BenchError> {
 }
 
 /// The ways to change these pages, each with its name and what it does once.
-fn ways<'r>(rig: &'r Rig, ours: &'r File<'r>, which: &'r [usize]) -> Result<Vec<Way<'r>>, BenchError> {
+fn ways<'r>(rig: &'r Rig, ours: &'r File, which: &'r [usize]) -> Result<Vec<Way<'r>>, BenchError> {
     let bytes = rig.sizes.short * PAGE;
     let mut ways = Vec::new();
     let mut map = ours.map_mut().map_err(failed)?;
@@ -104,7 +104,7 @@ pub(super) fn eight(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Fig
 }
 
 /// What a commit, and the same by calls, take of NVM.
-fn counted(rig: &Rig, ours: &File<'_>, which: &[usize]) -> Result<String, BenchError> {
+fn counted(rig: &Rig, ours: &File, which: &[usize]) -> Result<String, BenchError> {
     let meter = rig.meter()?;
     let since = |before: ondol::NvmCounts| {
         let now = meter.read();

@@ -103,19 +103,19 @@ fn less(whole: Value, part: Value) -> Value {
 }
 
 /// A map that is one.
-fn mapped_whole<'r>(file: &File<'r>, prefault: Prefault) -> Result<Map<'r>, BenchError> {
+fn mapped_whole(file: &File, prefault: Prefault) -> Result<Map, BenchError> {
     let map = file.map_with(prefault).map_err(failed)?;
     if map.is_copied() { Err(BenchError::Unfit("a file could not be mapped".into())) } else { Ok(map) }
 }
 
 /// A view that is none of copies.
-fn lent<'r>(file: &File<'r>, at: u64, len: usize) -> Result<View<'r>, BenchError> {
+fn lent(file: &File, at: u64, len: usize) -> Result<View, BenchError> {
     let view = file.view(at..at + len as u64).map_err(failed)?;
     if view.copied() > 0 { Err(BenchError::Unfit("pages could not be lent".into())) } else { Ok(view) }
 }
 
 /// Makes a map, and touches pages of it.
-fn touched(file: &File<'_>, prefault: Prefault, which: &[usize]) -> Result<Option<Sum>, BenchError> {
+fn touched(file: &File, prefault: Prefault, which: &[usize]) -> Result<Option<Sum>, BenchError> {
     let map = mapped_whole(file, prefault)?;
     let touch = |page: &usize| map.get(page * PAGE..page * PAGE + 16).map_or(0, chunks);
     Ok(Some(which.iter().map(touch).fold(0, u64::wrapping_add)))
@@ -129,7 +129,7 @@ fn by_calls(system: &System, len: usize, buffer: usize, uses: bool) -> Result<Op
 }
 
 /// The same of ours, in this process.
-fn in_process(file: &File<'_>, len: usize, buffer: usize, uses: bool) -> Result<Option<Sum>, BenchError> {
+fn in_process(file: &File, len: usize, buffer: usize, uses: bool) -> Result<Option<Sum>, BenchError> {
     all_parts(len, buffer, |buffer, at| file.read_at(buffer, at).map_err(failed), uses)
 }
 
@@ -149,7 +149,7 @@ fn all_parts(
 }
 
 /// The same through views of so many bytes each.
-fn viewed(file: &File<'_>, len: usize, at_once: usize, uses: bool) -> Result<Option<Sum>, BenchError> {
+fn viewed(file: &File, len: usize, at_once: usize, uses: bool) -> Result<Option<Sum>, BenchError> {
     let mut sum: Sum = 0;
     for at in (0..len as u64).step_by(at_once) {
         let view = lent(file, at, at_once)?;
@@ -170,7 +170,7 @@ fn used(bytes: &[u8], uses: bool) -> Sum {
 }
 
 /// The ways that need no buffer, of the long file.
-fn mapped<'r>(rig: &'r Rig, ours: &'r File<'r>, uses: bool) -> Vec<Way<'r>> {
+fn mapped<'r>(rig: &'r Rig, ours: &'r File, uses: bool) -> Vec<Way<'r>> {
     let mut ways = Vec::new();
     for system in rig.systems() {
         let whole = move |populate| {
@@ -201,7 +201,7 @@ const PREFAULTS: [(&str, Prefault); 4] = [
 ];
 
 /// The ways that read so many bytes at a time.
-fn buffered<'r>(rig: &'r Rig, ours: &'r File<'r>, buffer: usize, uses: bool) -> Vec<Way<'r>> {
+fn buffered<'r>(rig: &'r Rig, ours: &'r File, buffer: usize, uses: bool) -> Vec<Way<'r>> {
     let len = rig.sizes.long;
     let calls = rig
         .systems()
@@ -272,8 +272,8 @@ fn three(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchE
 const EACH: usize = 4;
 
 /// The ways of figures 4 and 5: pages apart, where a fault enters one, and side by side, where the kernel enters 16.
-fn faulting<'r>(side: &'r File<'r>, apart: &'r File<'r>, which: &'r [usize]) -> Vec<Way<'r>> {
-    let way = |name: &str, file: &'r File<'r>, prefault| Way::new(name, move || touched(file, prefault, which));
+fn faulting<'r>(side: &'r File, apart: &'r File, which: &'r [usize]) -> Vec<Way<'r>> {
+    let way = |name: &str, file: &'r File, prefault| Way::new(name, move || touched(file, prefault, which));
     vec![
         way("faults, each of one page (pages apart)", apart, Prefault::Plain),
         way("populated (pages apart)", apart, Prefault::Populate),
@@ -419,7 +419,7 @@ fn seven(rig: &Rig, rounds: u32, interrupt: &Interrupt) -> Result<Figure, BenchE
 /// So many pages are read in a round.
 const PLACES: usize = 10_000;
 
-fn anywhere<'r>(rig: &'r Rig, ours: &'r File<'r>, places: &'r [u64]) -> Result<Vec<Way<'r>>, BenchError> {
+fn anywhere<'r>(rig: &'r Rig, ours: &'r File, places: &'r [u64]) -> Result<Vec<Way<'r>>, BenchError> {
     let mut ways = Vec::new();
     for system in rig.systems() {
         let file = fs::File::open(system.path()).context(|| system.path().display().to_string())?;

@@ -115,12 +115,12 @@ impl Rig {
     }
 
     /// A file of the volume in this process: `long`; `side`, whose pages lie side by side; `apart`, whose pages do not.
-    pub(super) fn file(&self, name: &str) -> Result<File<'_>, BenchError> {
+    pub(super) fn file(&self, name: &str) -> Result<File, BenchError> {
         self.volume()?.open_file(format!("/{name}")).map_err(failed)
     }
 
     /// A file of the volume in this process, as long as the short ones, to be written.
-    pub(super) fn writable(&self, name: &str) -> Result<File<'_>, BenchError> {
+    pub(super) fn writable(&self, name: &str) -> Result<File, BenchError> {
         let file = OpenOptions::new().read(true).write(true).create(true).open(self.volume()?, format!("/{name}"));
         let file = file.map_err(failed)?;
         file.write_all_at(&vec![1; self.sizes.short * PAGE], 0).and_then(|()| file.sync_all()).map_err(failed)?;

@@ -15,7 +15,7 @@ pub enum PoolError {
     #[error(transparent)]
     Nvm(#[from] NvmError),
     /// The medium has no pool's signature.
-    #[error("{name} is no pool: there is no signature at byte 0 or 4096; `ondol pool create {name}` makes one")]
+    #[error("{name} is no pool: there is no signature at byte 0 or 4096")]
     NotAPool {
         /// The pool, as the user named it.
         name: String,
@@ -33,7 +33,7 @@ pub enum PoolError {
     /// Neither copy of the header can be used.
     #[error(
         "{name} is damaged: header at byte 0: {first}; header at byte 4096: {second}; restore it from a copy, or give up what it holds \
-         with `ondol pool create -F {name}`"
+         and make it anew"
     )]
     Damaged {
         /// The pool, as the user named it.
@@ -46,7 +46,7 @@ pub enum PoolError {
     /// Two intact copies of one generation say different things.
     #[error(
         "{name} is damaged: its two headers are of one generation and differ; restore it from a copy, or give up what it holds \
-         with `ondol pool create -F {name}`"
+         and make it anew"
     )]
     Differ {
         /// The pool, as the user named it.
@@ -71,7 +71,7 @@ pub enum PoolError {
         volume: [u8; 16],
     },
     /// A pool would be made over something else.
-    #[error("{name} is not empty (a pool or something else begins there); -F makes a pool over it and gives that up")]
+    #[error("{name} is not empty: a pool or something else begins there")]
     Holds {
         /// The medium, as the user named it.
         name: String,
@@ -93,9 +93,7 @@ pub enum PoolError {
         size: u64,
     },
     /// All of it belongs to areas.
-    #[error(
-        "{name} has no free space: all of it belongs to areas; make a pool of its own on the same medium (`ondol pool create`)"
-    )]
+    #[error("{name} has no free space: all of it belongs to areas; make a pool of its own on the same medium")]
     NoFree {
         /// The pool, as the user named it.
         name: String,

@@ -5,7 +5,7 @@ use crate::path::at;
 use crate::{Exchange, Extent, Fallocate, Result, Seek};
 use ondol_volume::Error as VolumeError;
 
-impl File<'_> {
+impl File {
     /// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on. A sequence of atomic operations, each of
     /// which leaves the file sound; the move of [`Fallocate::CollapseRange`] and [`Fallocate::InsertRange`] is one of them.
     ///
@@ -31,13 +31,13 @@ impl File<'_> {
     ///
     /// # Errors
     /// As copy_file_range(2).
-    pub fn copy_range(&self, offset: u64, to: &File<'_>, to_offset: u64, len: u64) -> Result<u64> {
-        if !std::ptr::eq(self.volume, to.volume) {
+    pub fn copy_range(&self, offset: u64, to: &File, to_offset: u64, len: u64) -> Result<u64> {
+        if !self.volume.is_of(&to.volume) {
             return at(&to.path, Err(VolumeError::Invalid("the files are not on one volume")));
         }
         self.check_readable()?;
         to.check_writable()?;
-        let kill_suid = to.volume.caller().uid != 0;
+        let kill_suid = to.caller.uid != 0;
         let inodes = self.volume.usable()?;
         at(&to.path, inodes.copy_range(self.ino, offset, to.ino, to_offset, len, kill_suid))
     }
@@ -50,17 +50,17 @@ impl File<'_> {
     /// # Errors
     /// As the XFS_IOC_EXCHANGE_RANGE ioctl: `EINVAL` for other offsets and lengths, and for ranges that overlap; `EPERM` for an immutable or
     /// append-only file; `E2BIG` for more extents than one operation changes; `ENOSPC`. Nothing has changed then.
-    pub fn exchange(&self, offset: u64, other: &File<'_>, other_offset: u64, how: &Exchange) -> Result<()> {
-        if !std::ptr::eq(self.volume, other.volume) {
+    pub fn exchange(&self, offset: u64, other: &File, other_offset: u64, how: &Exchange) -> Result<()> {
+        if !self.volume.is_of(&other.volume) {
             return at(&other.path, Err(VolumeError::Invalid("the files are not on one volume")));
         }
         for file in [self, other] {
             file.check_readable()?;
             file.check_writable()?;
         }
-        let how = Exchange { kill_suid: how.kill_suid || self.volume.caller().uid != 0, ..*how };
+        let how = Exchange { kill_suid: how.kill_suid || self.caller.uid != 0, ..*how };
         let (one, two) = ((self.ino, offset), (other.ino, other_offset));
-        at(&self.path, self.volume.act(|inodes| inodes.exchange(one, two, &how)))
+        at(&self.path, self.act(|inodes| inodes.exchange(one, two, &how)))
     }
 
     /// The allocated parts of the file that lie in `len` bytes from `offset` on, in order, as the FIEMAP ioctl tells.

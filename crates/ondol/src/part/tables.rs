@@ -57,7 +57,7 @@ pub(super) fn read(disk: &FileStore) -> Result<Vec<Partition>> {
 }
 
 fn damaged(disk: &FileStore, what: &str) -> Error {
-    Error::State { target: disk.name().to_owned(), what: format!("its partition table is damaged: {what}") }
+    Error::state(disk.name(), format!("its partition table is damaged: {what}"))
 }
 
 /// One entry of an MBR, in sectors.

@@ -1,6 +1,6 @@
 //! Making the image in a pool flat: block n in page n.
 
-use crate::{Error, Result, nvm};
+use crate::{Error, Remedy, Result, nvm};
 use ondol_journal::JournalError;
 use ondol_medium::{AreaKind, Pool};
 use ondol_nvm_log::{Contents, OnDamage};
@@ -37,9 +37,9 @@ pub fn flatten(path: impl AsRef<Path>) -> Result<FlattenedPool> {
     let name = pool.nvm().name().to_owned();
     if commits > 0 {
         let what = format!(
-            "its log has {commits} commits that are not at home yet: mount and unmount the volume that it belongs to, or `ondol recover` it"
+            "its log has {commits} commits that are not at home yet: open and close the volume that it belongs to, or recover it"
         );
-        return Err(Error::State { target: name, what });
+        return Err(Error::state(name, what).helped(Remedy::Recover { image: None }));
     }
     let mut table = PageTable::attach(&pool)?;
     let before = table.flatness();

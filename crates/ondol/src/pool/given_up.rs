@@ -2,7 +2,7 @@
 
 use crate::info::uuid_text;
 use crate::nvm::Lost;
-use crate::{Result, counted, home, nvm};
+use crate::{Remedy, Result, counted, home, nvm};
 use ondol_medium::Pool;
 use ondol_page_table::{PageTable, has_table};
 use serde::Serialize;
@@ -99,7 +99,7 @@ impl GivenUpChanges {
         let of = self.of_volume();
         let Some(lost) = &self.lost else { return vec![format!("a log {of} that cannot be read")] };
         if lost.commits == 0 {
-            return vec![format!("nothing {of}, which takes no other pool until `ondol recover --discard-nvm IMAGE`")];
+            return vec![format!("nothing {of}, which takes no other pool until this one is given up there, too")];
         }
         let (commits, operations) = (counted(lost.commits, "commit"), counted(lost.operations, "operation"));
         let mut lines = vec![format!("{commits} {of}: {operations}, which changed {}", counted(lost.blocks, "block"))];
@@ -109,20 +109,22 @@ impl GivenUpChanges {
         lines
     }
 
-    /// What is in the way of making something else, and the command that helps.
+    /// What is in the way of making something else.
     pub(crate) fn in_the_way(&self) -> String {
-        let (of, pool) = (self.of_volume(), &self.pool);
-        let helps = match self.is_inside {
-            true => format!("`ondol recover nvm:{pool}`"),
-            false => format!("`ondol recover --nvm {pool} IMAGE`"),
-        };
+        let of = self.of_volume();
         match &self.lost {
-            None => format!("a log {of} that cannot be read ({helps} says more)"),
-            Some(lost) if lost.commits == 0 => format!("nothing {of}, which names the pool until {helps}"),
-            Some(lost) => {
-                let commits = counted(lost.commits, "commit");
-                format!("{commits} {of} that nothing else has ({helps} brings them home)")
-            }
+            None => format!("a log {of} that cannot be read"),
+            Some(lost) if lost.commits == 0 => format!("nothing {of}, which names the pool until it is recovered"),
+            Some(lost) => format!("{} {of} that nothing else has", counted(lost.commits, "commit")),
+        }
+    }
+
+    /// What brings it home.
+    pub(crate) fn remedy(&self) -> Remedy {
+        let pool = self.pool.clone();
+        match self.is_inside {
+            true => Remedy::Recover { image: Some(format!("nvm:{pool}")) },
+            false => Remedy::RecoverWithPool { pool: Some(pool) },
         }
     }
 }

@@ -67,8 +67,8 @@ fn errno<T>(result: Result<T, Error>) -> i32 {
 }
 
 /// A map, and what it must show.
-struct Held<'v> {
-    map: MapMut<'v>,
+struct Held {
+    map: MapMut,
     /// Its file's place among all files, and where it begins in that.
     file: usize,
     from: usize,
@@ -83,7 +83,7 @@ struct Run<'v> {
     names: [usize; 3],
     /// All files that there ever were.
     files: Vec<Vec<u8>>,
-    held: Vec<Held<'v>>,
+    held: Vec<Held>,
     random: Random,
     commits: usize,
     refused: usize,

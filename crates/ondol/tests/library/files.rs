@@ -1,6 +1,6 @@
 //! Files, directories and what is known of them, as programs that know `std::fs` use them.
 
-use ondol::{Error, FileTimes, FileType, FormatOptions, OpenOptions, Result, Volume};
+use ondol::{DirBuilder, Error, FileTimes, FileType, FormatOptions, OpenOptions, Result, Volume};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::time::{Duration, UNIX_EPOCH};
@@ -203,4 +203,17 @@ fn an_error_has_the_kind_of_std_and_names_the_path_and_no_inode() {
         assert_eq!(std::io::Error::from(error).kind(), kind);
     }
     volume.close().unwrap();
+}
+
+#[test]
+fn directories_are_made_with_a_mode_and_with_those_above() {
+    let (_dir, volume) = volume();
+    let make = |path: &str, recursive| DirBuilder::new().mode(0o1710).recursive(recursive).create(&volume, path);
+    assert_eq!(refused(make("/a/b", false)).0, ErrorKind::NotFound);
+    make("/a/b", true).unwrap();
+    make("/a/b", true).unwrap();
+    assert_eq!(refused(make("/a/b", false)).0, ErrorKind::AlreadyExists);
+    assert_eq!(["/a", "/a/b"].map(|path| volume.metadata(path).unwrap().permissions()), [0o1710; 2]);
+    volume.create_dir("/c").unwrap();
+    assert_eq!(volume.metadata("/c").unwrap().permissions(), 0o755);
 }

@@ -184,7 +184,7 @@ fn swap_brings_home_without_copies_and_is_refused_elsewhere() {
 
     export(&target, &image, false).unwrap();
     let asked = Options::default().with_journal(JournalEngine::Swap);
-    let refused = Volume::open_with(&image, &asked).err().expect("a refusal").to_string();
+    let refused = Volume::open_with(&image, &asked).expect_err("a refusal").to_string();
     assert!(refused.contains("`journal=swap` needs an image in an NVM pool"), "{refused}");
     // It asks for what it cannot have here.
     let volume = Volume::open(&image).unwrap();

@@ -8,5 +8,6 @@ mod fsync;
 mod in_nvm;
 mod listing;
 mod one_client;
+mod owned;
 mod ranges;
 mod scratch;

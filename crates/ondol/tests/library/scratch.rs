@@ -32,11 +32,11 @@ fn available(volume: &Volume) -> u64 {
     volume.statfs().available * BLOCK
 }
 
-fn scribble(memory: &mut Scratch<'_>, salt: usize) {
+fn scribble(memory: &mut Scratch, salt: usize) {
     memory.iter_mut().enumerate().for_each(|(n, byte)| *byte = (n / 11 + salt) as u8);
 }
 
-fn is_scribbled(memory: &Scratch<'_>, salt: usize) -> bool {
+fn is_scribbled(memory: &Scratch, salt: usize) -> bool {
     memory.iter().enumerate().all(|(n, byte)| *byte == (n / 11 + salt) as u8)
 }
 

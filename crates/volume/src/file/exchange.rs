@@ -329,9 +329,9 @@ fn inode_of(guards: &[NodeGuard], ino: Ino) -> Result<&Inode> {
 pub(super) fn check_exchangeable(ino: Ino, inode: &Inode) -> Result<()> {
     check_changeable(ino, inode, false)?;
     if inode.flags.intersects(BOUND) {
-        return Err(Error::Unsupported(format!("exchanging contents of inode {ino}, which belong to it alone")));
+        return Err(Error::Unsupported("exchanging contents that belong to their inode alone".into()));
     }
-    if is_inline(inode) { Ok(()) } else { mapping::require_extents(ino, inode) }
+    if is_inline(inode) { Ok(()) } else { mapping::require_extents(inode) }
 }
 
 /// Gives extents from logical block `old` on to another file, from `new` on, and the clusters that they lie in.

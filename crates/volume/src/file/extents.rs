@@ -24,7 +24,7 @@ impl Volume {
 
     fn extents_in(&self, ino: Ino, inode: &Inode, offset: u64, len: u64) -> Result<Vec<Extent>> {
         if is_inline(inode) {
-            return Err(Error::Unsupported(format!("extents of inode {ino}, which holds its contents itself")));
+            return Err(Error::Unsupported("extents of a file whose contents lie in its inode".into()));
         }
         let block_size = u64::from(self.shared.sb.block_size());
         let most = u64::from(MAX_LOGICAL);

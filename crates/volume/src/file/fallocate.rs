@@ -71,11 +71,10 @@ impl Volume {
 
     /// Refuses what cannot be done, before anything changes.
     fn check_range(&self, guard: &NodeGuard, how: Fallocate, offset: u64, len: u64) -> Result<()> {
-        let ino = guard.node.ino;
         let unfolded = is_inline(&guard.state.inode).then(|| inline::unfolded(self, &guard.state.inode).0);
         let inode = unfolded.as_ref().unwrap_or(&guard.state.inode);
         if how != Fallocate::PunchHole {
-            mapping::require_extents(ino, inode)?;
+            mapping::require_extents(inode)?;
         }
         if offset.checked_add(len).is_none_or(|end| end > max_size(self, inode)) {
             return Err(Error::FileTooBig);

@@ -16,11 +16,11 @@ use ondol_journal::Extent as Blocks;
 ///
 /// # Errors
 /// `Unsupported`.
-pub(super) fn require_extents(ino: Ino, inode: &Inode) -> Result<()> {
+pub(super) fn require_extents(inode: &Inode) -> Result<()> {
     if inode.has_extents() {
         return Ok(());
     }
-    Err(Error::Unsupported(format!("this change of inode {ino}, which has a block map and no extents")))
+    Err(Error::Unsupported("this change of a file that has a block map and no extents".into()))
 }
 
 /// The run at `at` as the operation has it so far.
@@ -45,7 +45,7 @@ pub(super) fn fill_hole(op: &mut Op<'_>, ino: Ino, at: u32, want: u32, unwritten
         return tree::fill_hole(op, ino, at, want, unwritten);
     }
     if unwritten {
-        require_extents(ino, op.inode(ino)?)?;
+        require_extents(op.inode(ino)?)?;
     }
     no_clusters(op.vol(), ino)?;
     blocks::fill_hole(op, ino, at, want)
@@ -64,7 +64,7 @@ fn no_clusters(vol: &Volume, ino: Ino) -> Result<()> {
 /// # Errors
 /// `Unsupported` for a block map; as [`fill_hole`]; `Invalid` when nothing is mapped there.
 pub(super) fn convert(op: &mut Op<'_>, ino: Ino, at: u32, end: u32, unwritten: bool) -> Result<u32> {
-    require_extents(ino, op.inode(ino)?)?;
+    require_extents(op.inode(ino)?)?;
     tree::convert(op, ino, at, end, unwritten)
 }
 

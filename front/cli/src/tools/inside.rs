@@ -183,7 +183,7 @@ fn refusal(what: &'static str) -> Error {
 struct Stored<'v> {
     opened: &'v Opened,
     path: PathBuf,
-    file: File<'v>,
+    file: File,
 }
 
 impl Stored<'_> {

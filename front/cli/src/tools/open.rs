@@ -1,6 +1,7 @@
 //! Opening an image for a command, and telling what fails on it.
 
 use super::args;
+use crate::failure::Message;
 use crate::failure::{FAILED, Failure};
 use crate::image::unopened;
 use crate::log;
@@ -10,7 +11,6 @@ use ondol::machine::locks::shown;
 use ondol::{Attr, Caller, Error, Ino, ROOT, Volume, inodes};
 use ondol_fuse::client;
 use std::ffi::OsStr;
-use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -154,7 +154,7 @@ pub(crate) struct Troubles(u8);
 
 impl Troubles {
     /// Tells of one; the exit code is at least this.
-    pub(crate) fn tell(&mut self, code: u8, what: impl Display) {
+    pub(crate) fn tell(&mut self, code: u8, what: impl Message) {
         let failure = Failure::new(code, what);
         log::failure("ondol", &failure.message);
         self.0 = self.0.max(failure.code);

@@ -224,7 +224,7 @@ fn wrong_calls_are_refused() {
         place.is_clean();
     }
     let said = fails(ondol().args(["tune", "--journal", "scalable"]).arg(place.image()), 1);
-    assert!(said.contains("mount -o nvm=POOL"), "{said}");
+    assert!(said.contains("(mount option `nvm=POOL`)"), "{said}");
     place.mount(&option(&pool));
     let elsewhere = Place::new().unwrap();
     let said = fails(elsewhere.mount_command().arg("-o").arg(option(&pool)), 32);

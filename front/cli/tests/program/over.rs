@@ -166,7 +166,7 @@ fn an_image_of_its_own_is_recovered_by_its_own_name() {
     succeeds(ondol().args(["mkfs", "--size", "16M"]).arg(&target));
     let server = place.serve_target(&target, "rw");
     kill(&mut place, server, 2);
-    let helps = format!("`ondol recover {}` brings them home", target.display());
+    let helps = format!("`ondol recover {}` brings home what is left", target.display());
     refused(&words(&["mkfs"], &target), &pool, &["under a page table, and", &helps, "-F"]);
     succeeds(ondol().arg("recover").arg(&target));
     refused(&words(&["mkfs"], &target), &pool, &["an image under a page table", "-F"]);
