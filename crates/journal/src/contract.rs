@@ -233,12 +233,20 @@ pub trait Engine: Send + Sync {
     /// blocks: see [`Engine::takes_over`].
     fn takes_new_data(&self) -> bool;
 
-    /// Whether `bytes` bytes for newly allocated blocks that follow each other are nevertheless to be written by [`Engine::write_data`], before the
+    /// Whether `bytes` bytes for newly allocated blocks that follow each other are nevertheless to be written by [`Engine::pass_new_data`], before the
     /// handle that allocates them is closed: where memory and a log would only add to what that takes. To be asked once for each such run, where
     /// [`Engine::takes_new_data`].
     fn passes_new_data(&self, bytes: usize) -> bool {
         let _ = bytes;
         false
+    }
+
+    /// Writes what passes, as [`Engine::write_data`] does. False: the engine could not write it there, and goes on all the same; the handle is to have it.
+    ///
+    /// # Errors
+    /// The store's failure.
+    fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
+        self.write_data(block, 0, bytes).map(|()| true)
     }
 
     /// How much of its promise a handle needs for [`crate::Handle::new_data`] in `blocks` blocks: less than as many where the engine can write them

@@ -306,6 +306,14 @@ impl<'e> Handle<'e> {
         self.engine.write_data(block, offset, bytes)
     }
 
+    /// As [`Handle::stage`], of what [`Engine::passes_new_data`] was told of. False: the handle is to have it.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub fn pass(&mut self, block: u64, bytes: &[u8]) -> Result<bool> {
+        self.engine.pass_new_data(block, bytes)
+    }
+
     /// Frees a run of blocks that held `kind`. Their pending checkpoints are dropped and revoked with the commit, and
     /// the client may allocate them again when [`crate::Client::release`] says so.
     pub fn free(&mut self, extent: Extent, kind: Kind) {

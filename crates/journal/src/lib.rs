@@ -30,6 +30,7 @@ mod error;
 mod handle;
 mod in_place;
 pub mod jbd2;
+mod passing;
 mod piece;
 mod ranges;
 mod read_only;

@@ -2,69 +2,63 @@
 //!
 //! Design: `docs/design/compressed.md`, "By measurement". Nothing here tells the time: what a thing took is told.
 
-use super::writer::STAGE_EARLY;
+use crate::passing::{Fast, Mean, NO_DEVICE};
 use ondol_env::sync::Mutex;
+use std::collections::BTreeMap;
 
 /// Of so many commits one is done the other way, so that both are known: the second of them, so that it is known soon.
 const PROBE: u64 = 16;
 const SECOND: u64 = 1;
-/// Of so many long runs one is written home to see what that takes: the fourth of them.
-const RUN_PROBE: u64 = 64;
-const FOURTH: u64 = 3;
-/// Commits of which the older half counts a third.
-const MEMORY: f64 = 32.0;
 /// How much less the other way has to take, so that units change over.
 const CLEARLY: f64 = 0.8;
-/// Nanoseconds a byte at which a disk takes writes as memory does: a gigabyte a second. Whoever lies below it keeps them in memory then.
-const AS_MEMORY: f64 = 1.0;
-/// Nanoseconds that a byte saves which is not kept in memory until its commit, to be set against the flush that it costs.
-const KEPT: f64 = 0.5;
+/// Commits whose lengths differ by less than a quarter are of one class, and so many of them are as good as more.
+const CLASSES: f64 = 4.0;
+const ENOUGH: u32 = 8;
 
-/// A mean in which what is older counts less.
+/// A length that none of so many commits had is not known any more: the disk may have changed.
+const LATELY: u64 = 64;
+
+/// Commits that are about as long.
 #[derive(Clone, Copy, Debug, Default)]
-struct Mean {
-    sum: f64,
-    weight: f64,
+struct Class {
+    count: u32,
+    /// The number of the last one among all commits.
+    last: u64,
+    bytes: Mean,
+    ns: Fast,
 }
 
-impl Mean {
-    fn add(&mut self, value: f64) {
-        let kept = 1.0 - 1.0 / MEMORY;
-        (self.sum, self.weight) = (self.sum * kept + value, self.weight * kept + 1.0);
-    }
-
-    fn now(self) -> Option<f64> {
-        (self.weight > 0.0).then(|| self.sum / self.weight)
-    }
+/// What a byte adds to a commit: by least squares through what commits of each length take at best. So one that had to wait for a processor makes bytes no dearer.
+#[derive(Debug, Default)]
+struct Disk {
+    classes: BTreeMap<u32, Class>,
+    commits: u64,
 }
 
-/// What a commit takes that writes so many bytes: a fixed time, and one for each byte, by least squares.
-#[derive(Clone, Copy, Debug, Default)]
-struct Line {
-    x: Mean,
-    y: Mean,
-    xx: Mean,
-    xy: Mean,
-}
-
-impl Line {
+impl Disk {
     fn add(&mut self, bytes: f64, ns: f64) {
-        self.x.add(bytes);
-        self.y.add(ns);
-        self.xx.add(bytes * bytes);
-        self.xy.add(bytes * ns);
+        self.commits += 1;
+        self.classes.retain(|_, class| class.last + LATELY > self.commits);
+        let class = self.classes.entry((bytes.max(1.0).log2() * CLASSES) as u32).or_default();
+        (class.count, class.last) = (class.count + 1, self.commits);
+        class.bytes.add(bytes);
+        class.ns.add(ns);
     }
 
-    /// Nanoseconds for a commit, and for each byte of it; `None` while all that were seen are as long.
-    fn now(self) -> Option<(f64, f64)> {
-        let (x, y) = (self.x.now()?, self.y.now()?);
-        let (spread, both) = (self.xx.now()? - x * x, self.xy.now()? - x * y);
-        if spread < x * x / 1000.0 {
-            return None;
-        }
-        // Neither is less than nothing, and bytes take no more than all of it.
-        let each = (both / spread).clamp(0.0, y / x);
-        Some((y - each * x, each))
+    /// Nanoseconds for each byte; `None` while all commits that were seen are as long.
+    fn each(&self) -> Option<f64> {
+        let points = || {
+            let point = |class: &Class| Some((f64::from(class.count.min(ENOUGH)), class.bytes.now()?, class.ns.now()?));
+            self.classes.values().filter_map(point)
+        };
+        let mean = |of: &dyn Fn(f64, f64) -> f64| {
+            let (sum, weight) = points().fold((0.0, 0.0), |(sum, all), (w, x, y)| (sum + w * of(x, y), all + w));
+            (weight > 0.0).then(|| sum / weight)
+        };
+        let (x, y) = (mean(&|x, _| x)?, mean(&|_, y| y)?);
+        let (spread, both) = (mean(&|x, _| x * x)? - x * x, mean(&|x, y| x * y)? - x * y);
+        // Bytes take neither less than nothing nor more than all of it.
+        (spread >= x * x / 1000.0).then(|| (both / spread).clamp(0.0, y / x))
     }
 }
 
@@ -75,14 +69,7 @@ struct State {
     /// Nanoseconds that compressing takes for each byte, and the share of it that is gone then.
     compressing: Mean,
     saved: Mean,
-    disk: Line,
-    /// Long runs of new data so far.
-    runs: u64,
-    /// Bytes of new data since the last commit, and in a commit.
-    new: u64,
-    new_of_a_commit: Mean,
-    /// Nanoseconds for each byte of what is written home, of the faster quarter.
-    home: f64,
+    disk: Disk,
 }
 
 /// See the module documentation.
@@ -90,6 +77,11 @@ struct State {
 pub(super) struct Costs(Mutex<State>);
 
 impl Costs {
+    /// Before the first commit a flush of little has taken `ns`.
+    pub(super) fn begins(&self, ns: u64) {
+        self.0.lock().stores = (1..NO_DEVICE).contains(&ns);
+    }
+
     /// Whether the next unit is to be compressed. Asked once for each.
     pub(super) fn compresses(&self) -> bool {
         let mut state = self.0.lock();
@@ -111,51 +103,19 @@ impl Costs {
     pub(super) fn committed(&self, bytes: u64, ns: u64) {
         let mut state = self.0.lock();
         state.disk.add(bytes as f64, ns as f64);
-        let new = std::mem::take(&mut state.new) as f64;
-        state.new_of_a_commit.add(new);
         state.decide();
-    }
-
-    /// Whether new data of `bytes` bytes that lies together is to be written home now, and not to be kept until its commit. Asked once for each.
-    pub(super) fn passes(&self, bytes: usize) -> bool {
-        let mut state = self.0.lock();
-        state.new += bytes as u64;
-        let long = bytes >= STAGE_EARLY;
-        let probe = long && state.runs % RUN_PROBE == FOURTH;
-        state.runs += u64::from(long);
-        let as_memory = state.home > 0.0 && state.home <= AS_MEMORY;
-        (as_memory || probe) && state.is_worth_a_flush()
-    }
-
-    /// Writing `bytes` bytes home has taken `ns`.
-    pub(super) fn wrote_home(&self, bytes: usize, ns: u64) {
-        let mut state = self.0.lock();
-        let now = ns as f64 / bytes.max(1) as f64;
-        // A thread that has lost its processor tells nothing of the disk.
-        state.home = match state.home {
-            0.0 => now,
-            before if now < before => before + (now - before) / 4.0,
-            before => before + (now - before).min(before) / 16.0,
-        };
     }
 }
 
 impl State {
     fn decide(&mut self) {
         let (Some(takes), Some(saved)) = (self.compressing.now(), self.saved.now()) else { return };
-        let Some((_, each)) = self.disk.now() else { return };
+        let Some(each) = self.disk.each() else { return };
         let spares = saved * each;
         let (now, other) = if self.stores { (spares, takes) } else { (takes, spares) };
         if other < now * CLEARLY {
             self.stores = !self.stores;
         }
-    }
-
-    /// Whether one flush more in a commit takes less than keeping its new data in memory.
-    fn is_worth_a_flush(&self) -> bool {
-        let flush = self.disk.now().map(|(fixed, _)| fixed).or(self.disk.y.now());
-        let kept = self.new_of_a_commit.now().unwrap_or(0.0).max(self.new as f64) * KEPT;
-        flush.is_some_and(|flush| flush < kept)
     }
 }
 
@@ -218,8 +178,6 @@ mod tests {
     fn nothing_measured_changes_nothing() {
         let (costs, still) = (Costs::default(), Machine { flush: 0.0, byte: 0.0, lz4: 0.0 });
         assert!(still.commits(&costs, 400) > 180, "no clock");
-        let passed = (0..5 * RUN_PROBE).filter(|_| costs.passes(1 << 20)).count();
-        assert_eq!(passed, 5, "as many as it takes to measure");
         let noise = Costs::default();
         for _ in 0..400 {
             noise.compresses();
@@ -229,52 +187,33 @@ mod tests {
         assert!(!noise.0.lock().stores, "units that are all as long tell nothing of a byte");
     }
 
-    /// Long runs that pass of two hundred, in commits of `runs`.
-    fn passing(costs: &Costs, machine: Machine, runs: u64) -> usize {
-        let mut passed = 0;
-        for i in 0..200 {
-            if costs.passes(128 << 10) {
-                passed += 1;
-                costs.wrote_home(128 << 10, ((128 << 10) as f64 * machine.byte) as u64);
-            }
-            if i % runs == runs - 1 {
-                costs.committed(16 << 10, machine.flush as u64);
-            }
-        }
-        passed
-    }
-
     #[test]
-    fn long_runs_pass_the_cache_where_a_disk_is_as_fast_as_memory_and_flushes_are_few() {
-        for (machine, runs, most) in [
-            (MEMORY_BELOW, 10, true),
-            (MEMORY_BELOW, 1, true),
-            (Machine { flush: 2e5, ..MEMORY_BELOW }, 1, false),
-            (SSD, 50, false),
-        ] {
+    fn where_no_flush_reaches_a_device_units_are_stored_from_the_first_one_on() {
+        let costs = Costs::default();
+        costs.begins(500);
+        assert!(!costs.compresses() && costs.compresses() && !costs.compresses(), "but for the second, to measure it");
+        let costs = Costs::default();
+        costs.begins(500);
+        assert!(DISK.commits(&costs, 400) > 150, "what a byte takes counts, once it is known");
+        for flush in [0, 1_000_000] {
             let costs = Costs::default();
-            passing(&costs, machine, runs);
-            let passed = passing(&costs, machine, runs);
-            assert_eq!(passed > 100, most, "{passed} of 200 in commits of {runs}");
-            assert_eq!(costs.passes(100), most, "what is short, too");
+            costs.begins(flush);
+            assert!(costs.compresses());
         }
     }
 
     #[test]
-    fn what_is_short_costs_no_flush_to_see_whether_it_should() {
+    fn commits_that_had_to_wait_for_a_processor_make_bytes_no_dearer() {
         let costs = Costs::default();
-        MEMORY_BELOW.commits(&costs, 4);
-        assert!(!(0..1000).any(|_| costs.passes(STAGE_EARLY - 1)));
-    }
-
-    #[test]
-    fn a_write_that_was_interrupted_does_not_count_for_much() {
-        let costs = Costs::default();
-        for i in 0..200u64 {
-            costs.wrote_home(1000, if i % 5 == 0 { 100_000 } else { 300 });
+        for i in 0..400u64 {
+            let raw = (16 << 10) * (1 + i * 7 % 16);
+            if costs.compresses() {
+                costs.compressed(raw, raw / 3, 2 * raw);
+            }
+            // Of each length every other one waits, the longer the more it writes.
+            let waits = if (i / 16) % 2 == 0 { 50 * raw } else { 0 };
+            costs.committed(raw, 20_000 + raw * 3 / 10 + waits);
         }
-        assert!(costs.0.lock().home < AS_MEMORY);
-        (0..200).for_each(|_| costs.wrote_home(1000, 3000));
-        assert!(costs.0.lock().home > 2.0 * AS_MEMORY);
+        assert!(costs.0.lock().stores);
     }
 }

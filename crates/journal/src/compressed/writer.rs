@@ -6,6 +6,7 @@ use crate::Block;
 use crate::area::{Area, LogMap};
 use crate::block_engine::{LogFormat, Sealed};
 use crate::contract::{EngineStats, Tid};
+use crate::passing::{LONG, Passing};
 use crate::{JournalError, Result};
 use ondol_block::BlockStore;
 use ondol_env::Env;
@@ -21,7 +22,7 @@ pub const STAGE_PLAIN: usize = 64 << 10;
 /// The same for data that does not compress.
 pub const STAGE_DENSE: usize = 16 << 10;
 /// Bytes in one run from which on they may be written home before their commit begins, where much waits for it.
-pub const STAGE_EARLY: usize = 32 << 10;
+pub const STAGE_EARLY: usize = LONG;
 
 /// A compressed journal on a block store.
 pub(super) struct UnitLog {
@@ -31,9 +32,12 @@ pub(super) struct UnitLog {
     /// Number of the newest unit that is durable.
     durable: AtomicU64,
     costs: Costs,
-    /// Bytes that the commit under way makes durable, and when it began to write its unit.
+    passing: Passing,
+    /// Bytes that the commit under way makes durable, those of its unit among them, when it began to write that, and when it was written.
     writing: AtomicU64,
+    unit: AtomicU64,
     began: AtomicU64,
+    wrote: AtomicU64,
     compress_ns: AtomicU64,
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
@@ -53,18 +57,27 @@ impl UnitLog {
         let most = RING_MAX / map.block_size() as u64;
         let log = Self {
             env,
-            area: Area::new(store, map, sb, most),
+            area: Area::new(store.clone(), map, sb, most),
             seed,
             durable: AtomicU64::new(0),
             costs: Costs::default(),
+            passing: Passing::default(),
             writing: AtomicU64::new(0),
+            unit: AtomicU64::new(0),
             began: AtomicU64::new(0),
+            wrote: AtomicU64::new(0),
             compress_ns: AtomicU64::new(0),
             bytes_in: AtomicU64::new(0),
             bytes_out: AtomicU64::new(0),
             stored: AtomicU64::new(0),
         };
         log.set_tail(Tid(next), None)?;
+        // What a flush takes here: the first operations have to know.
+        let began = log.env.monotonic_ns();
+        store.flush()?;
+        let took = log.env.monotonic_ns() - began;
+        log.costs.begins(took);
+        log.passing.flushed(took);
         Ok(log)
     }
 }
@@ -126,7 +139,9 @@ impl LogFormat for UnitLog {
         parts.push(&padding);
         self.began.store(self.env.monotonic_ns(), Relaxed);
         self.writing.store((size + tx.staged.len() * self.area.block_size()) as u64, Relaxed);
+        self.unit.store((size + padding.len()) as u64, Relaxed);
         self.area.write(at, &parts)?;
+        self.wrote.store(self.env.monotonic_ns(), Relaxed);
         Ok(size.div_ceil(self.area.block_size()) as u64)
     }
 
@@ -136,12 +151,15 @@ impl LogFormat for UnitLog {
 
     fn durable(&self, tid: Tid) {
         self.durable.store(tid.0, Relaxed);
-        let took = self.env.monotonic_ns().saturating_sub(self.began.load(Relaxed));
-        self.costs.committed(self.writing.load(Relaxed), took);
+        let (began, wrote, now) = (self.began.load(Relaxed), self.wrote.load(Relaxed), self.env.monotonic_ns());
+        self.costs.committed(self.writing.load(Relaxed), now.saturating_sub(began));
+        self.passing.wrote(self.unit.load(Relaxed) as usize, wrote.saturating_sub(began));
+        self.passing.flushed(now.saturating_sub(wrote));
+        self.passing.committed();
     }
 
     fn passes(&self, bytes: usize) -> bool {
-        self.costs.passes(bytes)
+        self.passing.passes(bytes)
     }
 
     fn measures_writes(&self, bytes: usize) -> bool {
@@ -149,7 +167,7 @@ impl LogFormat for UnitLog {
     }
 
     fn wrote_home(&self, bytes: usize, ns: u64) {
-        self.costs.wrote_home(bytes, ns);
+        self.passing.wrote_home(bytes, ns);
     }
 
     fn set_tail(&self, tid: Tid, at: Option<u64>) -> Result<()> {

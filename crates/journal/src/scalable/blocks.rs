@@ -8,7 +8,7 @@ use ondol_env::reach::{self, Place};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What one record has of one block: where its changes lie.
+/// What one record has of one block: where its changes lie. A batch has hundreds of thousands of them, so they are short.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     block: u64,
@@ -18,11 +18,11 @@ struct Part {
     /// A later record frees the block.
     dropped: bool,
     /// Its place among all parts, in the order of records.
-    nth: usize,
+    nth: u32,
     /// Which of the texts, and where in it.
-    text: usize,
-    at: usize,
-    len: usize,
+    text: u32,
+    at: u32,
+    len: u32,
     /// The changes are all that lies in this page.
     page: Option<InPage>,
 }
@@ -66,7 +66,8 @@ impl Piece {
                     return Err(JournalError::Unsupported(what));
                 }
                 Entry::Changed { block, kind, fresh, at, changes } => {
-                    let (at, len, page) = (contents.start + at, changes.len(), record::page_of(changes));
+                    let (at, len) = ((contents.start + at) as u32, changes.len() as u32);
+                    let page = record::page_of(changes);
                     self.parts.push(Part { block, kind, fresh, dropped: false, nth: 0, text: 0, at, len, page });
                 }
             }
@@ -121,17 +122,17 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// Of all records of a batch, in their order.
-    pub(super) fn of(pieces: impl IntoIterator<Item = Piece>) -> Self {
-        let (mut all, mut freed) = (Self::default(), Vec::new());
-        for (text, piece) in pieces.into_iter().enumerate() {
+    pub(super) fn of(pieces: Vec<Piece>) -> Self {
+        let count = pieces.iter().map(|piece| piece.parts.len()).sum();
+        let (mut all, mut freed) = (Self { parts: Vec::with_capacity(count), ..Self::default() }, Vec::new());
+        for (text, piece) in (0..).zip(pieces) {
             let before = all.parts.len();
             freed.extend(piece.freed.into_iter().map(|(extent, parts)| (extent, before + parts)));
-            all.parts.extend((before..).zip(piece.parts).map(|(nth, part)| Part { nth, text, ..part }));
+            all.parts.extend((before as u32..).zip(piece.parts).map(|(nth, part)| Part { nth, text, ..part }));
             all.texts.push(piece.text);
         }
         all.pages.extend(all.parts.iter().filter_map(|part| part.page).map(|page| page.page));
-        // They stay in their order.
-        all.parts.sort_by_key(|part| part.block);
+        all.parts.sort_unstable_by_key(|part| (part.block, part.nth));
         all.drop_freed(&freed);
         all.freed = freed.into_iter().map(|(extent, _)| extent).collect();
         let mut first = 0;
@@ -157,7 +158,7 @@ impl Blocks {
             let mut group = unseen(&mut next, first);
             while let Some(at) = groups.get(group).filter(|at| self.parts[**at].block < end) {
                 let behind = groups.get(group + 1).map_or(self.parts.len(), |at| *at);
-                for part in self.parts[*at..behind].iter_mut().take_while(|part| part.nth < *before) {
+                for part in self.parts[*at..behind].iter_mut().take_while(|part| (part.nth as usize) < *before) {
                     self.dropped = true;
                     part.dropped = !plant::is(Defect::UnreadRevoke);
                 }
@@ -206,7 +207,7 @@ impl Blocks {
         fetch: Fetch<'_>,
     ) -> Result<()> {
         for part in &self.parts[changed.parts.clone()] {
-            let changes = &self.texts[part.text][part.at..part.at + part.len];
+            let changes = &self.texts[part.text as usize][part.at as usize..][..part.len as usize];
             record::apply(changes, image, dirty, fetch)?;
         }
         Ok(())

@@ -19,6 +19,7 @@ use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::{Arc, thread};
 use ondol_nvm_log::Batch as Committed;
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 /// A checkpoint takes so great a part of the log: who waits for room waits for that much. Blocks that change all the time are written once for each.
 const SLICES: u64 = 8;
@@ -173,8 +174,8 @@ impl Core {
     fn slice_from(&self, batches: &mut Vec<Committed>) -> Result<Slice> {
         let mut commits = true;
         loop {
-            let others = self.freed.begin_checkpoint(end_of(batches));
-            match self.slice_of(batches, others) {
+            let later = self.freed.begin_checkpoint(end_of(batches));
+            match self.slice_of(batches, &later) {
                 Err(JournalError::LostData { .. }) if self.take_more(batches, &mut commits)? => {}
                 made => return made,
             }
@@ -206,9 +207,9 @@ impl Core {
         }
     }
 
-    /// The images of what the batches have changed, sealed. Blocks of `others` have been freed by later records, and others have them by now.
-    fn slice_of(&self, batches: &[Committed], others: HashSet<u64, NumberHash>) -> Result<Slice> {
-        let found = Arc::new(self.found(batches, others)?);
+    /// The images of what the batches have changed, sealed. Blocks that records in `later` have freed others may have by now.
+    fn slice_of(&self, batches: &[Committed], later: &Range<u64>) -> Result<Slice> {
+        let found = Arc::new(self.found(batches, later)?);
         let count = found.blocks.changed().len();
         let images = {
             let found = found.clone();
@@ -238,7 +239,7 @@ impl Core {
     }
 
     /// Reads the records of the batches.
-    fn found(&self, batches: &[Committed], others: HashSet<u64, NumberHash>) -> Result<Found> {
+    fn found(&self, batches: &[Committed], later: &Range<u64>) -> Result<Found> {
         let positions: Vec<u64> = batches.iter().flat_map(|batch| &batch.records).copied().collect();
         let pieces = positions.len().div_ceil(RECORDS);
         let read = move |core: &Self, n: usize| {
@@ -249,6 +250,7 @@ impl Core {
         let pieces = self.each((pieces, 1, WORTH_THREADS / RECORDS), read)?;
         let mut blocks = Blocks::of(pieces.into_iter().collect::<Result<Vec<_>>>()?);
         let derived = blocks.add_derived(&*self.client);
+        let others = self.freed.freed_in(later, blocks.changed().iter().map(|changed| changed.block));
         Ok(Found { blocks, derived, others })
     }
 

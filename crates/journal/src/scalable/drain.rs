@@ -79,7 +79,9 @@ impl Core {
         if images.is_empty() {
             return Ok(());
         }
+        let began = self.env.monotonic_ns();
         write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
+        self.passing.wrote(images.len() * self.block_size, self.env.monotonic_ns() - began);
         if plant::is(Defect::UnflushedPages) {
             return Ok(());
         }

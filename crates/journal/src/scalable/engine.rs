@@ -11,10 +11,12 @@ use crate::block_engine::{Config, IN_PLACE};
 use crate::cache::Cache;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::in_place::InPlace;
+use crate::passing::Passing;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::apart::Striped;
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use ondol_env::{Env, Step};
@@ -87,6 +89,7 @@ impl ScalableEngine {
             aborted: OnceLock::new(),
             failing: Failing::default(),
             in_place: InPlace::default(),
+            passing: Passing::default(),
             bells: Bells::default(),
             stats: Mutex::default(),
             handles: Striped::default(),
@@ -95,6 +98,7 @@ impl ScalableEngine {
             is_flooded: AtomicBool::new(false),
             uncommitted_since: AtomicU64::new(0),
         });
+        core.see_what_a_flush_takes();
         Self { core, one: config.one_lock.then(Mutex::default) }
     }
 
@@ -143,20 +147,33 @@ impl Engine for ScalableEngine {
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
         let core = &self.core;
         core.check_alive()?;
-        let dirty = core.in_place.write(bytes.len(), || {
-            let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
-            let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
-            self.core.cache.drop_clean(block..block + blocks);
-            Ok(written?)
-        })?;
-        if dirty >= core.config.dirty_bytes {
-            core.bells.flusher.ring();
-        }
+        let dirty = core.in_place.write(bytes.len(), || core.write_in_place(block, offset, bytes))?;
+        core.is_dirty(dirty);
         Ok(())
     }
 
     fn takes_new_data(&self) -> bool {
         true
+    }
+
+    fn passes_new_data(&self, bytes: usize) -> bool {
+        self.core.pages.is_some() && !self.core.home_rests() && self.core.passing.passes(bytes)
+    }
+
+    fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
+        let core = &self.core;
+        core.check_alive()?;
+        match core.in_place.write_or_leave(bytes.len(), || core.write_in_place(block, 0, bytes)) {
+            Ok(dirty) => {
+                reach::hit(Place::BroughtHome);
+                core.is_dirty(dirty);
+                Ok(true)
+            }
+            Err(e) => {
+                drop(core.home_fails(e));
+                Ok(false)
+            }
+        }
     }
 
     fn new_data_cost(&self, blocks: u32) -> u32 {

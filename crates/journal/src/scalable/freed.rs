@@ -10,7 +10,8 @@ use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use ondol_env::sync::{Arc, Mutex};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 #[derive(Debug, Default)]
 pub(super) struct Freed {
@@ -28,6 +29,8 @@ struct State {
     released: u64,
     /// Buffers of blocks with older records, by the position of the record that frees them.
     dead: BTreeMap<u64, Vec<Arc<Buf>>>,
+    /// The positions of these records by block. A block can be freed again before the tail has passed the first of them.
+    freed_at: HashMap<u64, Vec<u64>, NumberHash>,
 }
 
 impl Freed {
@@ -35,21 +38,29 @@ impl Freed {
     pub(super) fn add(&self, position: u64, extents: Vec<Extent>, bufs: Vec<Arc<Buf>>) {
         let mut state = self.state.lock();
         if !bufs.is_empty() {
+            bufs.iter().for_each(|buf| state.freed_at.entry(buf.block).or_default().push(position));
             state.dead.insert(position, bufs);
         }
         state.waiting.insert(position, extents);
         self.waiting.store(state.waiting.len() as u64, SeqCst);
     }
 
-    /// A checkpoint begins that takes everything below `end`. Returns the blocks that later records have freed and others may have by now.
-    pub(super) fn begin_checkpoint(&self, end: u64) -> HashSet<u64, NumberHash> {
+    /// A checkpoint begins that takes everything below `end`. Returns where the later records lie whose blocks others may have by now: until [`Freed::end_checkpoint`] it
+    /// stays so.
+    pub(super) fn begin_checkpoint(&self, end: u64) -> Range<u64> {
         let mut state = self.state.lock();
         state.checkpoint = true;
-        if state.released <= end || plant::is(Defect::UntoldOwner) {
+        if plant::is(Defect::UntoldOwner) { end..end } else { end..state.released.max(end) }
+    }
+
+    /// Which of `blocks` records in `later` have freed, if the log has older records of them.
+    pub(super) fn freed_in(&self, later: &Range<u64>, blocks: impl Iterator<Item = u64>) -> HashSet<u64, NumberHash> {
+        if later.is_empty() {
             return HashSet::default();
         }
-        let later = state.dead.range(end..state.released);
-        later.flat_map(|(_, bufs)| bufs).map(|buf| buf.block).collect()
+        let state = self.state.lock();
+        let is_freed = |block: &u64| state.freed_at.get(block).is_some_and(|at| at.iter().any(|at| later.contains(at)));
+        blocks.filter(is_freed).collect()
     }
 
     /// Nobody gets a block that was freed, until [`Freed::end_checkpoint`].
@@ -61,7 +72,16 @@ impl Freed {
     pub(super) fn take_dead(&self, end: u64) -> Vec<Arc<Buf>> {
         let mut state = self.state.lock();
         let later = state.dead.split_off(&end);
-        std::mem::replace(&mut state.dead, later).into_values().flatten().collect()
+        let dead: Vec<Arc<Buf>> = std::mem::replace(&mut state.dead, later).into_values().flatten().collect();
+        for buf in &dead {
+            if let Some(at) = state.freed_at.get_mut(&buf.block) {
+                at.retain(|at| *at >= end);
+                if at.is_empty() {
+                    state.freed_at.remove(&buf.block);
+                }
+            }
+        }
+        dead
     }
 
     pub(super) fn end_checkpoint(&self) {

@@ -41,6 +41,7 @@ use crate::cache::{Buf, Cache, Closed, Home};
 use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
 use crate::handle::{Base, Staged};
 use crate::in_place::InPlace;
+use crate::passing::Passing;
 use crate::{JournalError, Result, WriteSet};
 use dirty::Dirty;
 use failing::Failing;
@@ -97,6 +98,7 @@ pub(crate) struct Core {
     aborted: OnceLock<String>,
     failing: Failing,
     in_place: InPlace,
+    passing: Passing,
     bells: Bells,
     stats: Mutex<EngineStats>,
     /// Handles closed.
@@ -156,7 +158,41 @@ impl Core {
                 self.abort(e);
             }
         };
-        self.in_place.flush(&*self.store, failed, || self.check_alive())
+        let began = self.env.monotonic_ns();
+        self.in_place.flush(&*self.store, failed, || self.check_alive())?;
+        self.passing.flushed(self.env.monotonic_ns() - began);
+        Ok(())
+    }
+
+    /// The first operations have to know. Where nothing was written a flush tells nothing, so the first block is written as it is.
+    fn see_what_a_flush_takes(&self) {
+        if self.pages.is_none() {
+            return;
+        }
+        let mut first = vec![0; self.block_size];
+        let written = self.store.read(0, &mut first).and_then(|()| self.store.write(0, &first));
+        // A home that fails is found by whoever needs it.
+        if let Err(e) = written.map_err(JournalError::from).and_then(|()| self.flush()) {
+            tracing::debug!("what a flush takes is not known: {e}");
+        }
+    }
+
+    fn write_in_place(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        let began = self.env.monotonic_ns();
+        let written = self.store.write(self.byte_offset(block) + offset as u64, bytes);
+        if bytes.len() >= self.block_size {
+            self.passing.wrote_home(bytes.len(), self.env.monotonic_ns() - began);
+        }
+        let blocks = (offset + bytes.len()).div_ceil(self.block_size) as u64;
+        self.cache.drop_clean(block..block + blocks);
+        Ok(written?)
+    }
+
+    /// So many bytes wait for a flush.
+    fn is_dirty(&self, bytes: u64) {
+        if bytes >= self.config.dirty_bytes {
+            self.bells.flusher.ring();
+        }
     }
 
     fn tid(&self) -> Tid {
@@ -170,6 +206,7 @@ impl Core {
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         self.check_alive()?;
         self.or_abort(self.log.commit_after(tid.0, |end| {
+            self.passing.committed();
             self.flush_data()?;
             self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
         }))?;

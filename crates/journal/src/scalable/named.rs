@@ -132,9 +132,7 @@ impl Core {
             }
         };
         reach::hit(Place::BroughtHome);
-        if dirty >= self.config.dirty_bytes {
-            self.bells.flusher.ring();
-        }
+        self.is_dirty(dirty);
         self.brought.add(home.len() as i64);
         images.sort_unstable_by_key(|(.., n)| *n);
         naming.named.extend(images.into_iter().map(|(_, image, staged)| {

@@ -1,6 +1,6 @@
 //! Engine `scalable`: new data that nobody syncs, written home by its operation.
 
-use crate::contract::{BLOCK, Bench, HOME, bench_with, config};
+use crate::contract::{BLOCK, Bench, HOME, bench, bench_with, config};
 use crate::scalable::{USUAL, block_of};
 use crate::scalable_pages::{DATA, allocate, beside_others, committer, free, unnamed_contents};
 use ondol_block::{BlockStore, FaultPlan};
@@ -80,6 +80,22 @@ fn what_is_home_and_what_lies_in_pages_are_told_apart() {
     b.engine.checkpoint_all().unwrap();
     right(&*b.store);
     assert_eq!(b.engine.stats().buffer_used_blocks, 0, "no page is lost");
+}
+
+/// What would pass goes into the handle where home cannot be written to, and nothing stops; nothing more passes then.
+#[test]
+fn what_cannot_pass_belongs_into_the_handle() {
+    let b = bench(&USUAL);
+    let asked = [(); 4].map(|()| b.engine.passes_new_data(64 << 10));
+    assert_eq!(asked, [false, false, false, true], "without a clock the fourth long run, and no other");
+    b.store.arm(FaultPlan { writes: Some(0), ..FaultPlan::default() });
+    assert!(!b.engine.pass_new_data(DATA, &[5; BLOCK]).unwrap());
+    assert!(b.engine.home_failure().is_some() && b.engine.aborted().is_none());
+    assert!(!(0..128).any(|_| b.engine.passes_new_data(64 << 10)), "home rests");
+    allocate(&b, DATA, 1, 5);
+    b.sync();
+    b.store.arm(FaultPlan::default());
+    assert_eq!(block_of(&*b.crashed(&USUAL), DATA), [5; BLOCK]);
 }
 
 /// A home that cannot be written to leaves what an operation brings to the pool, and nothing stops.

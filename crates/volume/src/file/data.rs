@@ -165,15 +165,31 @@ pub(super) fn fill<'v>(
     let (start, blocks) = run;
     let block_size = op.vol().shared.sb.block_size() as usize;
     let newborn = before == Before::Free && is_newborn(op.vol());
+    let in_handle = to_journal(op, ino)? || op.vol().engine.takes_new_data();
+    if !in_handle {
+        let stage = |op: &mut Op<'v>, block, bytes: &[u8]| op.stage(block, bytes).map(|()| true);
+        return write_home(op, (start, blocks), offset, bytes.now(), stage).map(drop);
+    }
     let passes = newborn && op.vol().engine.passes_new_data(bytes.now().len());
-    if (to_journal(op, ino)? || op.vol().engine.takes_new_data()) && !passes {
-        let how = if newborn { How::New } else { How::Fresh };
-        for (block, at, part) in parts(block_size, start, offset, bytes) {
-            stage(op.handle()?, (block, at), part, how)?;
-        }
+    if passes && write_home(op, (start, blocks), offset, bytes.now(), Op::pass)? {
         return Ok(());
     }
-    let bytes = bytes.now();
+    let how = if newborn { How::New } else { How::Fresh };
+    for (block, at, part) in parts(block_size, start, offset, bytes) {
+        stage(op.handle()?, (block, at), part, how)?;
+    }
+    Ok(())
+}
+
+/// Has `put` write what [`fill`] says, in whole blocks; until it says that it cannot.
+fn write_home<'v>(
+    op: &mut Op<'v>,
+    (start, blocks): (u64, u32),
+    offset: usize,
+    bytes: &[u8],
+    put: impl Fn(&mut Op<'v>, u64, &[u8]) -> Result<bool>,
+) -> Result<bool> {
+    let block_size = op.vol().shared.sb.block_size() as usize;
     let tail = blocks as usize * block_size - offset - bytes.len();
     // The first and the last block are padded with zeros; what lies between goes as it is.
     let head_len = if offset > 0 { (block_size - offset).min(bytes.len()) } else { 0 };
@@ -181,20 +197,22 @@ pub(super) fn fill<'v>(
     if !head.is_empty() {
         let mut block = vec![0; block_size];
         block[offset..offset + head.len()].copy_from_slice(head);
-        op.stage(start, &block)?;
+        if !put(op, start, &block)? {
+            return Ok(false);
+        }
     }
     let start = start + u64::from(!head.is_empty());
     let whole = if tail > 0 { rest.len() / block_size * block_size } else { rest.len() };
     let (whole, last) = rest.split_at(whole);
-    if !whole.is_empty() {
-        op.stage(start, whole)?;
+    if !whole.is_empty() && !put(op, start, whole)? {
+        return Ok(false);
     }
-    if !last.is_empty() {
-        let mut block = vec![0; block_size];
-        block[..last.len()].copy_from_slice(last);
-        op.stage(start + (whole.len() / block_size) as u64, &block)?;
+    if last.is_empty() {
+        return Ok(true);
     }
-    Ok(())
+    let mut block = vec![0; block_size];
+    block[..last.len()].copy_from_slice(last);
+    put(op, start + (whole.len() / block_size) as u64, &block)
 }
 
 /// Puts zeros at `from..to` (bytes within the block) of a stored block.
