@@ -33,7 +33,7 @@ pub(crate) fn file(target: &Path) -> &Path {
 
 /// Why an image could not be opened. Of a disk with partitions, also how one of them is named.
 pub(crate) fn unopened(e: ondol::Error, target: &Path) -> String {
-    let said = e.to_string();
+    let said = e.said();
     if e.errno() != OPNOTSUPP || file(target) != target {
         return said;
     }

@@ -118,7 +118,7 @@ impl Opened {
     /// Something could not be written.
     pub(crate) fn close(self) -> Result<(), Failure> {
         let Self { volume, name, .. } = self;
-        volume.close().map_err(|e| Failure::new(FAILED, format!("{name}: {e}")))
+        volume.close().map_err(|e| Failure::new(FAILED, format!("{name}: {}", e.said())))
     }
 }
 
