@@ -210,7 +210,7 @@ fn what_cannot_be_is_refused_by_name() {
     volume.sync().expect("sync");
     drop(volume);
     let (said, _) = refused(&store.to_bytes(), 2 * MIB);
-    assert!(said.contains("ondol recover"), "{said}");
+    assert!(said.contains("recover it first"), "{said}");
     let (said, _) = refused(&Spec::new(32 << 20, 1024).with("-O ^has_journal").make().expect("mke2fs"), 2 * MIB);
     assert!(said.contains("no journal of its own"), "{said}");
     let options = Options::default().with_journal_size(1000);

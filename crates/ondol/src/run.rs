@@ -8,10 +8,13 @@ use crate::{Error, Remedy, Result};
 use ondol_env::{Env, System};
 use ondol_medium::{Access, AreaKind, Nvm, NvmError, NvmOptions, Pool, inspect};
 use ondol_run_log::{Drain, Log, LogOptions, found, is_ext4, multigrain};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 pub use ondol_run_log::{Drained, Outcome, Recovered};
 
@@ -27,6 +30,10 @@ pub struct Start {
     /// What an fsync takes there is that of a disk.
     pub on_disk: bool,
 }
+
+/// How often, and after what time each, a pool is tried to be opened that somebody else has to himself: five seconds together.
+const TRIES: u32 = 250;
+const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// A run: syncs files of programs for real, and gives the room of their writes back.
 #[derive(Debug)]
@@ -52,6 +59,17 @@ pub struct FileInfo {
 /// # Errors
 /// It cannot be made or opened; what an earlier run left in it cannot be brought home.
 pub fn start(path: &Path, size: u64) -> Result<Start> {
+    for _ in 0..TRIES {
+        match try_start(path, size) {
+            // Another run that begins has it to itself for a moment.
+            Err(Error::Nvm(NvmError::Locked { .. })) => std::thread::sleep(TRY_AGAIN),
+            started => return started,
+        }
+    }
+    try_start(path, size)
+}
+
+fn try_start(path: &Path, size: u64) -> Result<Start> {
     if !path.exists() {
         make(path, size)?;
     }
@@ -73,14 +91,24 @@ pub fn start(path: &Path, size: u64) -> Result<Start> {
 
 /// Makes a pool for its owner's eyes only: it will hold what programs write to files that others may not read.
 fn make(path: &Path, size: u64) -> Result<()> {
-    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    made.map_err(|source| NvmError::Open { what: "create", name: path.display().to_string(), source })?;
-    let created = pool::create(path, &CreateOptions::new().size(size));
-    if created.is_err() {
-        // What is left of a file that nobody had.
-        let _ = std::fs::remove_file(path);
-    }
-    created.map(drop)
+    let fail = |source| Error::from(NvmError::Open { what: "create", name: path.display().to_string(), source });
+    // Under another name first: nobody is to see half of it.
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".new-{}", std::process::id()));
+    let new = Path::new(&new);
+    let _ = std::fs::remove_file(new);
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(new).map_err(fail)?;
+    let made = pool::create(new, &CreateOptions::new().size(size)).and_then(|_| {
+        match rustix::fs::renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
+            // Another run was first.
+            Err(Errno::EXIST) => Ok(()),
+            // A file system that does not know this.
+            Err(Errno::INVAL) => std::fs::rename(new, path).map_err(fail),
+            renamed => renamed.map_err(|e| fail(e.into())),
+        }
+    });
+    let _ = std::fs::remove_file(new);
+    made
 }
 
 /// With nobody else in the pool: what is left goes home, and the log begins anew.

@@ -242,7 +242,7 @@ impl Client {
         let durable = call.durable();
         let wrote = match if durable { call.write_lazily(start) } else { call.write() } {
             Ok(wrote) if wrote > 0 => wrote,
-            other => return Some(other.map(Written::Done)),
+            other => return Some(self.told(slot, incarnation, call, other).map(Written::Done)),
         };
         let after = call.look().ok().filter(|_| call.now_ns().saturating_sub(began) <= LONGEST_LOOK_NS + wrote as u64);
         // Whatever the look has said: the offset has to move.

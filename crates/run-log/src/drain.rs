@@ -97,9 +97,13 @@ impl Drain {
         let mut drained = Drained::default();
         let Some(_held) = lock::try_lock(&log.nvm, log.shared(shared::DRAIN_LOCK), self.me) else { return Ok(drained) };
         let mut pressed = now;
+        let mut full = HashSet::new();
         for lane in log.lanes() {
             let (used, len) = lane.used()?;
-            pressed |= used > len / 4 && self.stuck.get(&lane.index) != Some(&lane.head()?);
+            if used > len / 4 {
+                full.insert(lane.index);
+                pressed |= self.stuck.get(&lane.index) != Some(&lane.head()?);
+            }
         }
         // Others find no slot then.
         pressed |= self.live > log.header.slots as usize / 2;
@@ -138,8 +142,7 @@ impl Drain {
         for lane in log.lanes() {
             let head = lane.head()?;
             lane.advance()?;
-            let (used, len) = lane.used()?;
-            if pressed && used > len / 4 && lane.head()? == head {
+            if pressed && full.contains(&lane.index) && lane.head()? == head {
                 self.stuck.insert(lane.index, head);
             }
         }

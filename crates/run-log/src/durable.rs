@@ -36,7 +36,7 @@ impl Client {
         if !is_still(slot, incarnation, call) {
             return Ok(Written::Stale);
         }
-        let wrote = call.write()?;
+        let wrote = self.told(slot, incarnation, call, call.write())?;
         if wrote > 0 {
             self.sync_for_real(slot, incarnation, call)?;
             // If the memory fails nothing is trusted anyway.
@@ -53,7 +53,7 @@ impl Client {
         call: &C,
         answer: std::result::Result<usize, C::Fail>,
     ) -> std::result::Result<Written<usize>, C::Fail> {
-        let wrote = answer.inspect_err(|e| self.refused(slot, incarnation, call, call.refuses_write(e)))?;
+        let wrote = self.told(slot, incarnation, call, answer)?;
         // Trust may have been taken away with records left: by a mapping, or from somebody that is gone.
         if wrote > 0 && slot.is_live().unwrap_or(true) {
             if call.durable() {
@@ -94,6 +94,17 @@ impl Client {
         call.sync().inspect_err(|e| self.refused(slot, incarnation, call, call.refuses_sync(e)))?;
         let failed = slot.has_failed().unwrap_or(false) && is_still(slot, incarnation, call);
         if failed { Err(call.refused()) } else { Ok(()) }
+    }
+
+    /// What the kernel has answered to a write: it may have told that the disk refuses what was written before.
+    pub(crate) fn told<C: Call>(
+        &self,
+        slot: &Slot<'_>,
+        incarnation: u64,
+        call: &C,
+        answer: std::result::Result<usize, C::Fail>,
+    ) -> std::result::Result<usize, C::Fail> {
+        answer.inspect_err(|e| self.refused(slot, incarnation, call, call.refuses_write(e)))
     }
 
     /// Notes that the disk has refused what is in the log, if it has.
@@ -140,7 +151,7 @@ impl Client {
         }
         // If the memory fails nothing is trusted anyway.
         let _ = self.map((index, incarnation));
-        let wrote = call.write()?;
+        let wrote = self.told(&self.log.slot(index), incarnation, call, call.write())?;
         if wrote > 0 && call.durable() {
             self.sync_at_once((index, incarnation), call)?;
         }

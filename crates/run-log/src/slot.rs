@@ -5,7 +5,7 @@
 
 use crate::Log;
 use crate::error::Result;
-use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, SEQUENCES, checked_word, slot, word_value};
+use crate::format::{IDENTITY, MAX_HANDLE, MAX_PATH, RawIdentity, SEQUENCES, checked_word, shared, slot, word_value};
 use crate::lock::{self, Held};
 use crate::look::{FileKind, Identity, Look};
 use std::os::unix::ffi::OsStrExt;
@@ -312,6 +312,8 @@ impl<'l> Slot<'l> {
         let given = self.change(|state| (next(state), next(state).is_some()))?;
         if !given {
             self.set(slot::INO, ino)?;
+            // Who has not found it meanwhile looks again.
+            self.log.count(shared::GIVEN)?;
         }
         if given {
             for (word, value) in [(slot::DEV, look.dev), (slot::BIRTH, look.birth), (slot::INO, look.ino)] {

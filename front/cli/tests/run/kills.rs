@@ -94,6 +94,25 @@ fn a_file_is_found_by_its_handle_or_known_to_be_gone() {
 }
 
 /// A program that lives on after `ondol run` was killed goes on writing, and another `ondol run` drains for it.
+/// All of them find, or make, the one pool.
+#[test]
+fn several_may_begin_at_once() {
+    let Some(place) = Place::new() else { return };
+    for round in 0..6 {
+        let begin = |n: u32| {
+            let script = format!("echo {n} > {n}; sync {n}; sleep 0.1");
+            place.run().args(["sh", "-c", &script]).spawn().unwrap()
+        };
+        let all: Vec<_> = (0..3).map(begin).collect();
+        for mut run in all {
+            assert!(run.wait().unwrap().success(), "round {round}");
+        }
+        if round % 2 == 0 {
+            std::fs::remove_file(place.pool()).unwrap();
+        }
+    }
+}
+
 #[test]
 fn another_run_takes_over() {
     let Some(place) = Place::new() else { return };
