@@ -2,6 +2,7 @@
 //!
 //! Design: `docs/design/compressed.md`, "By measurement". Nothing here tells the time: what a thing took is told.
 
+use ondol_env::apart::{Apart, STRIPES, stripe};
 use ondol_env::sync::Mutex;
 
 /// Bytes of a run that is long, which may be written home to see what that takes.
@@ -127,6 +128,22 @@ impl Passing {
         let mut state = self.0.lock();
         let new = std::mem::take(&mut state.new) as f64;
         state.new_of_a_commit.add(new);
+    }
+}
+
+/// As [`Passing`], where threads must not meet: each goes by the new data that it commits itself, by what its own writes took, and by what all are told.
+#[derive(Debug, Default)]
+pub(crate) struct PassingByThread([Apart<Passing>; STRIPES]);
+
+impl PassingByThread {
+    /// The calling thread's.
+    pub(crate) fn mine(&self) -> &Passing {
+        &self.0[stripe()]
+    }
+
+    /// Everybody's, for what is seldom.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Passing> {
+        self.0.iter().map(|part| &**part)
     }
 }
 

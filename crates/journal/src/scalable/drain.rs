@@ -81,7 +81,8 @@ impl Core {
         }
         let began = self.env.monotonic_ns();
         write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
-        self.passing.wrote(images.len() * self.block_size, self.env.monotonic_ns() - began);
+        let (bytes, took) = (images.len() * self.block_size, self.env.monotonic_ns() - began);
+        self.passing.all().for_each(|passing| passing.wrote(bytes, took));
         if plant::is(Defect::UnflushedPages) {
             return Ok(());
         }

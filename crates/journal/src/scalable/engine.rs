@@ -11,7 +11,7 @@ use crate::block_engine::{Config, IN_PLACE};
 use crate::cache::Cache;
 use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
 use crate::in_place::InPlace;
-use crate::passing::Passing;
+use crate::passing::PassingByThread;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
@@ -89,7 +89,7 @@ impl ScalableEngine {
             aborted: OnceLock::new(),
             failing: Failing::default(),
             in_place: InPlace::default(),
-            passing: Passing::default(),
+            passing: PassingByThread::default(),
             bells: Bells::default(),
             stats: Mutex::default(),
             handles: Striped::default(),
@@ -157,7 +157,7 @@ impl Engine for ScalableEngine {
     }
 
     fn passes_new_data(&self, bytes: usize) -> bool {
-        self.core.pages.is_some() && !self.core.home_rests() && self.core.passing.passes(bytes)
+        self.core.pages.is_some() && !self.core.home_rests() && self.core.passing.mine().passes(bytes)
     }
 
     fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {

@@ -41,7 +41,7 @@ use crate::cache::{Buf, Cache, Closed, Home};
 use crate::contract::{Client, EngineStats, Extent, Kind, Tid};
 use crate::handle::{Base, Staged};
 use crate::in_place::InPlace;
-use crate::passing::Passing;
+use crate::passing::PassingByThread;
 use crate::{JournalError, Result, WriteSet};
 use dirty::Dirty;
 use failing::Failing;
@@ -98,7 +98,7 @@ pub(crate) struct Core {
     aborted: OnceLock<String>,
     failing: Failing,
     in_place: InPlace,
-    passing: Passing,
+    passing: PassingByThread,
     bells: Bells,
     stats: Mutex<EngineStats>,
     /// Handles closed.
@@ -160,7 +160,7 @@ impl Core {
         };
         let began = self.env.monotonic_ns();
         self.in_place.flush(&*self.store, failed, || self.check_alive())?;
-        self.passing.flushed(self.env.monotonic_ns() - began);
+        self.passing.mine().flushed(self.env.monotonic_ns() - began);
         Ok(())
     }
 
@@ -171,9 +171,14 @@ impl Core {
         }
         let mut first = vec![0; self.block_size];
         let written = self.store.read(0, &mut first).and_then(|()| self.store.write(0, &first));
-        // A home that fails is found by whoever needs it.
-        if let Err(e) = written.map_err(JournalError::from).and_then(|()| self.flush()) {
-            tracing::debug!("what a flush takes is not known: {e}");
+        let began = self.env.monotonic_ns();
+        match written.map_err(JournalError::from).and_then(|()| self.flush()) {
+            Ok(()) => {
+                let took = self.env.monotonic_ns() - began;
+                self.passing.all().for_each(|passing| passing.flushed(took));
+            }
+            // A home that fails is found by whoever needs it.
+            Err(e) => tracing::debug!("what a flush takes is not known: {e}"),
         }
     }
 
@@ -181,7 +186,7 @@ impl Core {
         let began = self.env.monotonic_ns();
         let written = self.store.write(self.byte_offset(block) + offset as u64, bytes);
         if bytes.len() >= self.block_size {
-            self.passing.wrote_home(bytes.len(), self.env.monotonic_ns() - began);
+            self.passing.mine().wrote_home(bytes.len(), self.env.monotonic_ns() - began);
         }
         let blocks = (offset + bytes.len()).div_ceil(self.block_size) as u64;
         self.cache.drop_clean(block..block + blocks);
@@ -206,7 +211,7 @@ impl Core {
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         self.check_alive()?;
         self.or_abort(self.log.commit_after(tid.0, |end| {
-            self.passing.committed();
+            self.passing.mine().committed();
             self.flush_data()?;
             self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
         }))?;
