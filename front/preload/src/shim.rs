@@ -193,7 +193,7 @@ fn note(fd: c_int, hint: u64) {
 /// A write that need not be counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Uncounted {
-    /// It goes to no file of the directories.
+    /// It goes to no file on a file system of the directories.
     Other,
     /// It goes to a file that had no slot when so many were given; [`written`] comes after it.
     Later(u32),
