@@ -12,6 +12,7 @@ use rustix::fs::{CWD, RenameFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -102,8 +103,11 @@ fn make(path: &Path, size: u64) -> Result<()> {
         match rustix::fs::renameat_with(CWD, new, CWD, path, RenameFlags::NOREPLACE) {
             // Another run was first.
             Err(Errno::EXIST) => Ok(()),
-            // A file system that does not know this.
-            Err(Errno::INVAL) => std::fs::rename(new, path).map_err(fail),
+            // A file system that does not know this. Nobody's pool is to be replaced: another run may use it already.
+            Err(Errno::INVAL) => match std::fs::hard_link(new, path) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => Ok(()),
+                linked => linked.map_err(fail),
+            },
             renamed => renamed.map_err(|e| fail(e.into())),
         }
     });

@@ -1,6 +1,6 @@
 //! What is known of a file, as C has it.
 
-use ondol::{FileType, Metadata};
+use ondol::Metadata;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A time: seconds and nanoseconds since 1970. Times before have negative seconds; nanoseconds always count forwards.
@@ -45,19 +45,6 @@ pub struct Attr {
     pub created: Time,
 }
 
-/// As in `st_mode`.
-pub(crate) fn type_bits(file_type: FileType) -> u32 {
-    match file_type {
-        FileType::Regular => libc::S_IFREG,
-        FileType::Directory => libc::S_IFDIR,
-        FileType::CharDevice => libc::S_IFCHR,
-        FileType::BlockDevice => libc::S_IFBLK,
-        FileType::Fifo => libc::S_IFIFO,
-        FileType::Socket => libc::S_IFSOCK,
-        FileType::Symlink => libc::S_IFLNK,
-    }
-}
-
 impl Attr {
     pub(crate) fn of(metadata: &Metadata) -> Self {
         let (rdev_major, rdev_minor) = metadata.rdev();
@@ -65,7 +52,7 @@ impl Attr {
             ino: metadata.ino().into(),
             size: metadata.len(),
             blocks: metadata.blocks(),
-            mode: type_bits(metadata.file_type()) | u32::from(metadata.permissions()),
+            mode: u32::from(metadata.file_type().mode_bits()) | u32::from(metadata.permissions()),
             nlink: metadata.nlink(),
             uid: metadata.uid(),
             gid: metadata.gid(),

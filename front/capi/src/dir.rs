@@ -1,6 +1,5 @@
 //! Listing directories.
 
-use crate::attr::type_bits;
 use crate::call::{call, needed};
 use crate::memory::Text;
 use crate::volume::Volume;
@@ -51,7 +50,7 @@ pub extern "C" fn ondol_dir_next(dir: Option<&mut Dir>, entry: Option<&mut Maybe
         let (dir, room) = (needed(dir, "dir")?, needed(entry, "entry")?);
         let Some(next) = dir.entries.next() else { return Ok(()) };
         let next = next?;
-        let mode = type_bits(next.file_type()?);
+        let mode = u32::from(next.file_type()?.mode_bits());
         // No name has a zero byte.
         dir.name = CString::new(next.file_name().into_vec()).unwrap_or_default();
         room.write(Entry { name: dir.name.as_ptr(), ino: next.ino().into(), mode });

@@ -31,22 +31,9 @@ pub(crate) fn sender(header: &Header) -> Sender {
     Sender { uid: header.uid, gid: header.gid, umask: 0, thread: header.pid }
 }
 
-/// The type as the upper bits of a mode.
-fn type_bits(file_type: FileType) -> u16 {
-    match file_type {
-        FileType::Fifo => 0o010_000,
-        FileType::CharDevice => 0o020_000,
-        FileType::Directory => 0o040_000,
-        FileType::BlockDevice => 0o060_000,
-        FileType::Regular => 0o100_000,
-        FileType::Symlink => 0o120_000,
-        FileType::Socket => 0o140_000,
-    }
-}
-
 /// The type as listings name it (`DT_DIR` and so on; `DT_UNKNOWN` is 0).
 pub(crate) fn listed(file_type: Option<FileType>) -> u32 {
-    file_type.map_or(0, |known| u32::from(type_bits(known) >> 12))
+    file_type.map_or(0, |known| u32::from(known.mode_bits() >> 12))
 }
 
 /// Seconds of a time travel as the bits of a signed number.
@@ -66,7 +53,7 @@ pub(crate) fn attr(a: &Attr) -> wire::Attr {
         atimensec: a.atime.nsec,
         mtimensec: a.mtime.nsec,
         ctimensec: a.ctime.nsec,
-        mode: u32::from(type_bits(a.file_type) | a.perm),
+        mode: u32::from(a.file_type.mode_bits() | a.perm),
         nlink: a.nlink,
         uid: a.uid,
         gid: a.gid,
@@ -90,7 +77,7 @@ pub(crate) fn statx(a: &Attr, seconds: u64) -> StatxOut {
         nlink: a.nlink,
         uid: a.uid,
         gid: a.gid,
-        mode: type_bits(a.file_type) | a.perm,
+        mode: a.file_type.mode_bits() | a.perm,
         ino: a.ino.into(),
         size: a.size,
         blocks: a.blocks,

@@ -56,19 +56,6 @@ fn stat(attr: &Attr) -> Stat {
     }
 }
 
-/// The type of a file as mknod(2) has it.
-fn type_bits(kind: FileType) -> u16 {
-    match kind {
-        FileType::Fifo => 0o010_000,
-        FileType::CharDevice => 0o020_000,
-        FileType::BlockDevice => 0o060_000,
-        FileType::Socket => 0o140_000,
-        FileType::Regular => 0o100_000,
-        FileType::Directory => 0o040_000,
-        FileType::Symlink => 0o120_000,
-    }
-}
-
 impl Tree for Inside<'_> {
     fn side(&self) -> Side {
         Side::Image
@@ -137,7 +124,7 @@ impl Tree for Inside<'_> {
         let parent = path.parent().unwrap_or(Path::new("/"));
         let dir = self.at(parent, self.opened.volume.metadata(parent))?.ino();
         let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
-        let mode = type_bits(stat.kind) | (stat.perm & 0o777);
+        let mode = stat.kind.mode_bits() | (stat.perm & 0o777);
         let made = self.opened.inodes().mknod(dir, name, mode, stat.rdev, self.caller);
         self.by_number(path, made).map(drop)
     }
