@@ -120,13 +120,18 @@ fn is_live(file: &Path) -> bool {
     named.is_some_and(|(pid, start): (u32, u64)| Process::read(pid).is_ok_and(|process| process.start == start))
 }
 
-/// `target/skipped`: the directory of build results is the one above this program that cargo has marked.
+/// `target/skipped`, in the directory for build results that this program lies in.
 fn directory() -> io::Result<PathBuf> {
     let program = std::env::current_exe()?;
-    let target = program.ancestors().find(|dir| dir.join("CACHEDIR.TAG").exists());
-    target.map(|dir| dir.join("skipped")).ok_or_else(|| {
+    results(&program).map(|dir| dir.join("skipped")).ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, format!("{} is not below a target directory", program.display()))
     })
+}
+
+/// The directory for build results: cargo puts tests into `PROFILE/deps` below it. Its mark, `CACHEDIR.TAG`, is missing where somebody
+/// else has made the directory.
+fn results(program: &Path) -> Option<&Path> {
+    program.ancestors().find(|dir| dir.file_name().is_some_and(|name| name == "deps"))?.parent()?.parent()
 }
 
 /// A process, told from a later one with its number by when it began.
@@ -197,6 +202,14 @@ mod tests {
         assert_eq!(run.skips().expect("no skips"), []);
         assert!(!over.file.exists(), "its process is not there any more");
         assert_eq!(other.skips().expect("skips").len(), 1, "its process lives");
+    }
+
+    #[test]
+    fn the_directory_for_results_is_known_by_where_tests_lie() {
+        let of = |program: &str| results(Path::new(program)).map(|dir| dir.display().to_string());
+        assert_eq!(of("/here/target/debug/deps/a-1"), Some("/here/target".to_owned()));
+        assert_eq!(of("/here/deps/target/debug/deps/a-1"), Some("/here/deps/target".to_owned()));
+        assert_eq!(of("/usr/bin/a"), None);
     }
 
     #[test]
