@@ -101,6 +101,32 @@ fn the_example_keeps_notes() {
     volume.close().expect("a clean image");
 }
 
+/// The block that docs/c.md begins with does what it says.
+#[test]
+fn the_document_shows_a_program() {
+    if ondol_skips::skips(ondol_skips::missing(&["cc"])) {
+        return;
+    }
+    let installed = Installed::new();
+    let text = std::fs::read_to_string(Path::new(HERE).join("../../docs/c.md")).expect("the document");
+    let shown = text.split("```c\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a block");
+    let source = installed.dir.path().join("shown.c");
+    let around = format!("#include <err.h>\n#include \"ondol.h\"\n\nint main(void)\n{{\n{shown}\nreturn 0;\n}}\n");
+    std::fs::write(&source, around).expect("a source");
+    let program = installed.compile(source.to_str().expect("a path"), Linked::Shared);
+    let image = installed.dir.path().join("notes.img");
+    ondol::Volume::format(&image, &ondol::FormatOptions::new().size(16 << 20)).expect("a file system");
+    let volume = ondol::Volume::open(&image).expect("a volume");
+    volume.write("/today", b"warm floor\n").expect("a file");
+    volume.close().expect("a clean image");
+    let said = succeeds(Command::new(program).current_dir(installed.dir.path()));
+    assert_eq!(said, "");
+    let volume = ondol::Volume::open(&image).expect("its volume");
+    assert_eq!(volume.read("/today").expect("a file"), b"warmer floor\n");
+    assert_eq!(volume.read("/yesterday").expect("a file"), b"warm floor\n");
+    volume.close().expect("a clean image");
+}
+
 #[test]
 fn valgrind_finds_no_error_and_no_leak() {
     if ondol_skips::skips(ondol_skips::missing(&["cc", "valgrind"])) {

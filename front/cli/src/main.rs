@@ -11,6 +11,8 @@ mod background;
 mod bounded;
 mod called;
 mod check;
+#[cfg(test)]
+mod documented;
 mod exchange;
 mod failure;
 mod image;

@@ -1,11 +1,11 @@
 //! What follows in a page of the manual behind what the definitions say: examples, and where to read on.
 
 /// The sections of one page.
-pub(super) struct Sections {
+pub(crate) struct Sections {
     /// What the page is called.
     pub(super) page: &'static str,
     /// A call, as a shell takes it, and what it does.
-    pub(super) examples: &'static [(&'static str, &'static str)],
+    pub(crate) examples: &'static [(&'static str, &'static str)],
     /// Other pages.
     pub(super) see_also: &'static [&'static str],
 }
@@ -24,7 +24,7 @@ pub(super) fn of(page: &str) -> Option<&'static Sections> {
 }
 
 #[rustfmt::skip]
-pub(super) const PAGES: &[Sections] = &[
+pub(crate) const PAGES: &[Sections] = &[
     page("ondol", &[
         ("ondol mount --create 1G disk.img mnt", "Make a volume in disk.img, if there is none, and mount it on mnt."),
         ("ondol umount mnt", "Unmount it; the image is clean when this returns."),

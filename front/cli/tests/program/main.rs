@@ -7,6 +7,7 @@ mod bench;
 mod calls;
 mod confined;
 mod damaged;
+mod documented;
 mod exchange;
 mod files;
 mod flags;
