@@ -77,6 +77,15 @@ shells() {
     grep -q '^mount' /tmp/said
 }
 
+# The example in C, where it could be compiled; $1: the image that it makes.
+notes() {
+    [ -e "/tmp/notes-$1" ] || return 0
+    trying "a program in C with the $1 library"
+    "/tmp/notes-$1" "/tmp/$1.img" > /tmp/said
+    grep -q 'warm floor' /tmp/said
+    e2fsck -fn "/tmp/$1.img" > /tmp/said 2>&1
+}
+
 export HOME=/tmp LC_ALL=C.UTF-8
 files > /tmp/before
 trying "the package: installing"
@@ -85,8 +94,13 @@ dpkg --install /tmp/ondol.deb > /tmp/said
 volumes /usr/lib/systemd/system /usr/share/doc/ondol/examples
 manual /usr/share/man
 shells
+trying "the packages of the library: installing"
+dpkg --install /tmp/libondol0.deb /tmp/libondol-dev.deb > /tmp/said
+[ -z "$(dpkg --verify libondol0 libondol-dev)" ]
+notes shared
+notes static
 trying "purging"
-dpkg --purge ondol > /tmp/said
+dpkg --purge ondol libondol-dev libondol0 > /tmp/said
 files > /tmp/after
 diff /tmp/before /tmp/after
 
@@ -95,8 +109,13 @@ make -C /tmp/ondol install > /tmp/said
 volumes /usr/local/lib/systemd/system /usr/local/share/doc/ondol/examples
 manual /usr/local/share/man
 shells
+trying "the tarball: make install-library"
+make -C /tmp/ondol install-library > /tmp/said
+ldconfig
+notes shared
 trying "make uninstall"
-make -C /tmp/ondol uninstall > /tmp/said
+make -C /tmp/ondol uninstall uninstall-library > /tmp/said
+ldconfig
 # Directories may stay: nobody knows who else uses them.
 find /usr/local -depth -type d -empty -delete
 files > /tmp/after

@@ -1,55 +1,50 @@
-//! `cargo xtask capi DIR`: `libondol` below DIR as an installation: libraries, header, and what pkg-config reads.
+//! `libondol`, built for speed: its parts for the packages, and `cargo xtask capi DIR`, which installs them below DIR.
 
 use std::path::Path;
 use std::process::Command;
 
 /// The package.
 const PACKAGE: &str = "front/capi";
-/// As the library is asked for when a program starts, and when it is linked.
+/// As the library is asked for when a program starts.
 const SONAME: &str = "libondol.so.0";
-const LINKED: &str = "libondol.so";
 
-/// Builds for speed, and lays out what was built.
+/// Installs what was built.
 pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let [dir] = words else { return Err("usage: cargo xtask capi DIR".into()) };
     let dir = std::path::absolute(dir).map_err(|e| format!("{dir}: {e}"))?;
+    let metadata = crate::metadata()?;
+    let tree = metadata.target_directory.join("capi").into_std_path_buf();
+    parts(&tree.join("lib"))?;
+    copy(metadata.workspace_root.join("dist/Makefile").as_std_path(), &tree.join("Makefile"))?;
+    let mut install = Command::new("make");
+    install.arg("-C").arg(&tree).args(["--quiet", "install-library"]).arg(format!("PREFIX={}", dir.display()));
+    crate::run(&mut install)
+}
+
+/// Builds the libraries and puts them into a directory, without symbols that nobody can call, with the header and what pkg-config's file is made from.
+pub(crate) fn parts(dir: &Path) -> Result<(), String> {
     crate::cargo(&["build", "--release", "--quiet", "-p", "ondol-capi"])?;
     let metadata = crate::metadata()?;
     let package = metadata.workspace_root.join(PACKAGE).into_std_path_buf();
     let built = metadata.target_directory.join("release").into_std_path_buf();
     let version = metadata.workspace_packages().into_iter().find(|p| p.name.as_str() == "ondol-capi");
     let version = version.ok_or("there is no package `ondol-capi`")?.version.to_string();
-    lay_out(&package, &built, &dir, &version)
-}
-
-fn lay_out(package: &Path, built: &Path, dir: &Path, version: &str) -> Result<(), String> {
-    let lib = dir.join("lib");
-    for below in [lib.join("pkgconfig"), dir.join("include")] {
-        std::fs::create_dir_all(&below).map_err(|e| format!("{}: {e}", below.display()))?;
-    }
-    copy(&package.join("include/ondol.h"), &dir.join("include/ondol.h"))?;
-    copy(&built.join("libondol_capi.so"), &lib.join(SONAME))?;
-    copy(&built.join("libondol_capi.a"), &lib.join("libondol.a"))?;
-    crate::run(Command::new("strip").arg("--strip-unneeded").arg(lib.join(SONAME)))?;
-    let link = lib.join(LINKED);
-    if link.is_symlink() {
-        std::fs::remove_file(&link).map_err(|e| format!("{}: {e}", link.display()))?;
-    }
-    std::os::unix::fs::symlink(SONAME, &link).map_err(|e| format!("{}: {e}", link.display()))?;
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    copy(&package.join("include/ondol.h"), &dir.join("ondol.h"))?;
+    copy(&built.join("libondol_capi.so"), &dir.join(SONAME))?;
+    copy(&built.join("libondol_capi.a"), &dir.join("libondol.a"))?;
+    crate::run(Command::new("strip").arg("--strip-unneeded").arg(dir.join(SONAME)))?;
+    crate::run(
+        Command::new("strip").args(["--strip-debug", "--enable-deterministic-archives"]).arg(dir.join("libondol.a")),
+    )?;
     let template = package.join("ondol.pc.in");
     let template = std::fs::read_to_string(&template).map_err(|e| format!("{}: {e}", template.display()))?;
-    let made = lib.join("pkgconfig/ondol.pc");
-    let prefix = dir.display().to_string();
-    std::fs::write(&made, description(&template, &prefix, version)).map_err(|e| format!("{}: {e}", made.display()))
+    let made = dir.join("ondol.pc.in");
+    std::fs::write(&made, template.replace("@VERSION@", &version)).map_err(|e| format!("{}: {e}", made.display()))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {
     std::fs::copy(from, to).map(drop).map_err(|e| format!("{} to {}: {e}", from.display(), to.display()))
-}
-
-/// What pkg-config reads of an installation below `prefix`.
-fn description(template: &str, prefix: &str, version: &str) -> String {
-    template.replace("@PREFIX@", prefix).replace("@VERSION@", version)
 }
 
 #[cfg(test)]
@@ -58,20 +53,36 @@ mod tests {
 
     #[test]
     fn pkg_config_is_told_where_everything_is() {
-        if ondol_skips::skips(ondol_skips::missing(&["pkg-config"])) {
+        if ondol_skips::skips(ondol_skips::missing(&["make", "pkg-config"])) {
             return;
         }
         let dir = tempfile::tempdir().expect("directory");
-        let template = crate::metadata().expect("metadata").workspace_root.join(PACKAGE).join("ondol.pc.in");
-        let template = std::fs::read_to_string(template).expect("template");
-        std::fs::write(dir.path().join("ondol.pc"), description(&template, "/opt/ondol", "1.2.3")).expect("file");
+        let (tree, at) = (dir.path().join("tree"), dir.path().join("opt"));
+        std::fs::create_dir_all(tree.join("lib")).expect("directory");
+        let root = crate::metadata().expect("metadata").workspace_root.into_std_path_buf();
+        copy(&root.join("dist/Makefile"), &tree.join("Makefile")).expect("copy");
+        for part in [SONAME, "libondol.a", "ondol.h"] {
+            std::fs::write(tree.join("lib").join(part), part).expect("file");
+        }
+        let template = std::fs::read_to_string(root.join(PACKAGE).join("ondol.pc.in")).expect("template");
+        std::fs::write(tree.join("lib/ondol.pc.in"), template.replace("@VERSION@", "1.2.3")).expect("file");
+        let make = |target: &str| {
+            let mut make = Command::new("make");
+            make.arg("-C").arg(&tree).args(["--quiet", target]).arg(format!("PREFIX={}", at.display()));
+            crate::run(&mut make).expect(target);
+        };
+        make("install-library");
         let asked = |what: &[&str]| {
             let mut ask = Command::new("pkg-config");
-            let answer = ask.args(what).arg("ondol").env("PKG_CONFIG_PATH", dir.path()).output().expect("pkg-config");
-            String::from_utf8_lossy(&answer.stdout).trim().to_owned()
+            let answer = ask.args(what).arg("ondol").env("PKG_CONFIG_PATH", at.join("lib/pkgconfig")).output();
+            String::from_utf8_lossy(&answer.expect("pkg-config").stdout).trim().to_owned()
         };
         assert_eq!(asked(&["--modversion"]), "1.2.3");
-        assert_eq!(asked(&["--cflags", "--libs"]), "-I/opt/ondol/include -L/opt/ondol/lib -londol");
+        assert_eq!(asked(&["--cflags", "--libs"]), format!("-I{0}/include -L{0}/lib -londol", at.display()));
         assert!(asked(&["--libs", "--static"]).ends_with("-lgcc_s -lutil -lpthread -lm -ldl"));
+        assert_eq!(std::fs::read_to_string(at.join("lib/libondol.so")).expect("a link"), SONAME);
+        make("uninstall-library");
+        let left = Command::new("find").arg(&at).args(["!", "-type", "d"]).output().expect("find").stdout;
+        assert_eq!(String::from_utf8_lossy(&left), "");
     }
 }

@@ -11,18 +11,22 @@ const INCLUDED: &str = "bash-completion,e2fsprogs,fish,fuse3,make,man-db,mount,s
 /// Fails at the first thing that is not as it should be. What cannot be tried here is named on a line.
 pub(super) fn check(release: &Release, made: &Made) -> Result<(), String> {
     is_reproducible(release, made)?;
-    let Some(deb) = &made.deb else {
-        println!("skipped: the package is not compared and not installed, since there is none");
+    let Some(deb) = made.debs.first() else {
+        println!("skipped: packages are not compared and not installed, since there are none");
         return Ok(());
     };
-    lists_are_the_same(release, made, deb)?;
+    lists_are_the_same(release, made)?;
     if let Some(why) = missing() {
         println!("skipped: the packages are not installed into a fresh root: {why}");
         return Ok(());
     }
     let root = fresh_root(release)?;
     println!("in a fresh root, {}:", root.display());
-    copy(deb, &root.join("tmp/ondol.deb"))?;
+    for deb in &made.debs {
+        let name = deb.file_name().unwrap_or_default().to_string_lossy();
+        copy(deb, &root.join("tmp").join(format!("{}.deb", name.split('_').next().unwrap_or_default())))?;
+    }
+    notes(release, &root)?;
     unpack(&made.tarball, &root.join("tmp/ondol"))?;
     copy(&release.root.join("dist/check/package.sh"), &root.join("package.sh"))?;
     in_namespaces(&root, ENTER, &[], &[])?;
@@ -45,7 +49,7 @@ fn missing() -> Option<String> {
 
 fn is_reproducible(release: &Release, made: &Made) -> Result<(), String> {
     let again = super::make(release, &release.dir.join("again"))?;
-    let pairs = std::iter::once((&made.tarball, &again.tarball)).chain(made.deb.iter().zip(&again.deb));
+    let pairs = std::iter::once((&made.tarball, &again.tarball)).chain(made.debs.iter().zip(&again.debs));
     for (first, second) in pairs {
         let [first_bytes, second_bytes] =
             [first, second].map(|path| std::fs::read(path).map_err(|e| format!("{}: {e}", path.display())));
@@ -57,27 +61,53 @@ fn is_reproducible(release: &Release, made: &Made) -> Result<(), String> {
     Ok(())
 }
 
-/// The tarball's `make install` must install what the package does.
-fn lists_are_the_same(release: &Release, made: &Made, deb: &Path) -> Result<(), String> {
+/// What the tarball's tree installs must be what the packages do.
+fn lists_are_the_same(release: &Release, made: &Made) -> Result<(), String> {
     let (tree, stage) = (release.dir.join("unpacked"), release.dir.join("installed"));
     unpack(&made.tarball, &tree)?;
     empty(&stage)?;
-    super::deb::install(&tree, &stage)?;
+    super::deb::install(&tree, &stage, "install")?;
+    super::deb::install(&tree, &stage, "install-library")?;
     let files = |dir: &Path| -> Result<BTreeSet<String>, String> {
         let found = said(Command::new("find").current_dir(dir).args([".", "!", "-type", "d"]))?;
-        // Debian's policy compresses these, and names the changelog.
+        // Debian's policy compresses these, and names the changelog; each package has one, and its terms.
         let name = |line: &str| line.trim_end_matches(".gz").replace("CHANGELOG.md", "changelog");
-        Ok(found.lines().map(name).collect())
+        Ok(found.lines().map(name).filter(|line| !line.contains("/doc/libondol")).collect())
     };
-    let of_deb = release.dir.join("of-deb");
-    empty(&of_deb)?;
-    said(Command::new("dpkg-deb").arg("--extract").arg(deb).arg(&of_deb))?;
-    let (ours, packaged) = (files(&stage)?, files(&of_deb)?);
+    let of_debs = release.dir.join("of-debs");
+    empty(&of_debs)?;
+    for deb in &made.debs {
+        said(Command::new("dpkg-deb").arg("--extract").arg(deb).arg(&of_debs))?;
+    }
+    let (ours, packaged) = (files(&stage)?, files(&of_debs)?);
     let differences: Vec<&String> = ours.symmetric_difference(&packaged).collect();
     if !differences.is_empty() || ours.is_empty() {
-        return Err(format!("the package and `make install` do not install the same files: {differences:?}"));
+        return Err(format!("the packages and `make install` do not install the same files: {differences:?}"));
     }
-    println!("the package and `make install` install the same {} files", ours.len());
+    println!("the packages and `make install` install the same {} files", ours.len());
+    Ok(())
+}
+
+/// Compiles the example in C, as pkg-config says for what the packages install, into a root: that has no compiler, and the same libc.
+fn notes(release: &Release, root: &Path) -> Result<(), String> {
+    if let Some(tool) = ["cc", "pkg-config"].into_iter().find(|tool| !is_there(tool)) {
+        println!("skipped: no program is linked with libondol: there is no `{tool}`");
+        return Ok(());
+    }
+    let of_debs = release.dir.join("of-debs");
+    let described = said(Command::new("find").arg(&of_debs).args(["-name", "ondol.pc"]))?;
+    let described = Path::new(described.trim()).parent().unwrap_or(&of_debs);
+    for (name, how) in [("notes-shared", &[][..]), ("notes-static", &["--static"][..])] {
+        let mut flags = Command::new("pkg-config");
+        flags.args(["--cflags", "--libs"]).args(how).arg("ondol");
+        let flags = said(flags.env("PKG_CONFIG_LIBDIR", described).env("PKG_CONFIG_SYSROOT_DIR", &of_debs))?;
+        // The linker takes the shared library where there are both.
+        let flags = flags
+            .split_whitespace()
+            .map(|flag| if flag == "-londol" && !how.is_empty() { "-l:libondol.a" } else { flag });
+        let source = release.root.join("front/capi/examples/notes.c");
+        said(Command::new("cc").arg(source).arg("-o").arg(root.join("tmp").join(name)).args(flags))?;
+    }
     Ok(())
 }
 

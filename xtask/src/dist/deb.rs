@@ -1,11 +1,29 @@
-//! The Debian package: what `make install` installs, as Debian wants it, and the files that say what the package needs.
+//! The Debian packages: what `make` installs, as Debian wants it, and the files that say what each package needs.
 
-use super::{Release, empty, said, write};
+use super::{Release, copy, empty, said, write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What apt shows of the package.
-const DESCRIPTION: &str = "\
+/// A package: what `make` installs into it, what it needs of others of ours, and what apt shows of it.
+struct Package {
+    name: &'static str,
+    /// What `make` installs, and what of that belongs to another package.
+    targets: &'static [&'static str],
+    without: &'static [&'static str],
+    /// Its place in Debian's archive.
+    section: &'static str,
+    recommends: &'static str,
+    description: &'static str,
+}
+
+const PACKAGES: [Package; 3] = [
+    Package {
+        name: "ondol",
+        targets: &["install"],
+        without: &[],
+        section: "admin",
+        recommends: "fuse3, e2fsprogs",
+        description: "\
 crash-consistent ext4 in user space
  Ondol makes, checks and mounts ordinary ext4 images without a kernel module and
  without root. It keeps the data of files as safe as their metadata, and makes
@@ -13,63 +31,129 @@ crash-consistent ext4 in user space
  .
  The package has the program, the helpers of mount(8), umount(8), fsck(8) and
  mkfs(8), their manual pages, completions for bash, zsh and fish, a unit for
- systemd, and examples.";
+ systemd, and examples.",
+    },
+    Package {
+        name: "libondol0",
+        targets: &["install-shared"],
+        without: &[],
+        section: "libs",
+        recommends: "",
+        description: "\
+crash-consistent ext4 in user space, as a library
+ Programs read and write ext4 images with it, without a kernel module, without a
+ mount and without root; what they change as one is there after a crash as one.
+ .
+ The package has the shared library.",
+    },
+    Package {
+        name: "libondol-dev",
+        targets: &["install-library"],
+        without: &["libondol.so.0"],
+        section: "libdevel",
+        recommends: "",
+        description: "\
+crash-consistent ext4 in user space, as a library: development files
+ Programs read and write ext4 images with it, without a kernel module, without a
+ mount and without root; what they change as one is there after a crash as one.
+ .
+ The package has the header, the static library, and what pkg-config reads.",
+    },
+];
 
-/// Makes the package in `dir` from the tarball's tree.
-pub(super) fn make(release: &Release, tree: &Path, dir: &Path) -> Result<PathBuf, String> {
-    let stage = dir.join("deb");
-    empty(&stage)?;
-    install(tree, &stage)?;
-    compress(&stage)?;
-    let needs = needs(release, dir)?;
-    let architecture = said(Command::new("dpkg").arg("--print-architecture"))?;
-    let kibibytes = said(Command::new("du").args(["-sk", "--apparent-size"]).arg(&stage))?;
-    let kibibytes = kibibytes.split_whitespace().next().unwrap_or_default();
-    let sums = sums(&stage)?;
-    let about = stage.join("DEBIAN");
-    empty(&about)?;
-    write(&about.join("control"), control(&release.version, architecture.trim(), kibibytes, &needs))?;
-    write(&about.join("md5sums"), sums)?;
-    let deb = dir.join(format!("ondol_{}_{}.deb", release.version, architecture.trim()));
-    let mut build = Command::new("dpkg-deb");
-    // One thread: how many there are changes the bytes.
-    build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]).arg(&stage).arg(&deb);
-    said(build.env("SOURCE_DATE_EPOCH", &release.time))?;
-    Ok(deb)
+/// Makes the packages in `dir` from the tarball's tree.
+pub(super) fn make(release: &Release, tree: &Path, dir: &Path) -> Result<Vec<PathBuf>, String> {
+    PACKAGES.iter().map(|package| package.make(release, tree, dir)).collect()
 }
 
-/// Installs the tarball's tree with Debian's paths into `stage`.
-pub(super) fn install(tree: &Path, stage: &Path) -> Result<(), String> {
+impl Package {
+    fn make(&self, release: &Release, tree: &Path, dir: &Path) -> Result<PathBuf, String> {
+        let stage = dir.join("deb");
+        empty(&stage)?;
+        for target in self.targets {
+            install(tree, &stage, target)?;
+        }
+        let libraries = stage.join("usr/lib").join(multiarch()?);
+        for file in self.without {
+            let path = libraries.join(file);
+            std::fs::remove_file(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        self.document(release, tree, &stage)?;
+        let architecture = said(Command::new("dpkg").arg("--print-architecture"))?;
+        let kibibytes = said(Command::new("du").args(["-sk", "--apparent-size"]).arg(&stage))?;
+        let kibibytes = kibibytes.split_whitespace().next().unwrap_or_default();
+        let sums = sums(&stage)?;
+        let about = stage.join("DEBIAN");
+        empty(&about)?;
+        let needs = match self.name {
+            "ondol" => needs(release, dir, &[release.program.clone(), preloaded(release, dir)?])?,
+            "libondol0" => needs(release, dir, &[libraries.join("libondol.so.0")])?,
+            _ => format!("libondol0 (= {})", release.version),
+        };
+        write(&about.join("control"), self.control(&release.version, architecture.trim(), kibibytes, &needs))?;
+        write(&about.join("md5sums"), sums)?;
+        if self.name == "libondol0" {
+            // Which package a program needs that is linked with it, and that the loader is to look for new libraries.
+            write(&about.join("shlibs"), "libondol 0 libondol0\n")?;
+            write(&about.join("triggers"), "activate-noawait ldconfig\n")?;
+        }
+        let deb = dir.join(format!("{}_{}_{}.deb", self.name, release.version, architecture.trim()));
+        let mut build = Command::new("dpkg-deb");
+        // One thread: how many there are changes the bytes.
+        build.args(["--root-owner-group", "-Zxz", "--threads-max=1", "--build"]).arg(&stage).arg(&deb);
+        said(build.env("SOURCE_DATE_EPOCH", &release.time))?;
+        Ok(deb)
+    }
+
+    /// Each package says what it may be used for; manual pages and changelogs are compressed, as Debian's policy has it.
+    fn document(&self, release: &Release, tree: &Path, stage: &Path) -> Result<(), String> {
+        let documents = stage.join("usr/share/doc").join(self.name);
+        std::fs::create_dir_all(&documents).map_err(|e| format!("{}: {e}", documents.display()))?;
+        for (file, name) in [("copyright", "copyright"), ("CHANGELOG.md", "changelog")] {
+            copy(&tree.join(file), &documents.join(name))?;
+        }
+        let installed = documents.join("CHANGELOG.md");
+        if installed.exists() {
+            std::fs::remove_file(&installed).map_err(|e| format!("{}: {e}", installed.display()))?;
+        }
+        let mut find = Command::new("find");
+        find.arg(stage.join("usr/share")).args(["(", "-path", "*/man/*", "-o", "-name", "changelog", ")"]);
+        said(find.args(["-type", "f", "-exec", "gzip", "-9n", "{}", "+"])).map(|_| ())?;
+        // gzip keeps the time of what it compresses.
+        said(Command::new("touch").arg(format!("--date=@{}", release.time)).arg(documents.join("changelog.gz")))
+            .map(|_| ())
+    }
+
+    fn control(&self, version: &str, architecture: &str, kibibytes: &str, needs: &str) -> String {
+        let Self { name, section, description, .. } = self;
+        let recommends =
+            if self.recommends.is_empty() { String::new() } else { format!("Recommends: {}\n", self.recommends) };
+        format!(
+            "Package: {name}\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: The Ondol developers\n\
+             Installed-Size: {kibibytes}\nDepends: {needs}\n{recommends}Section: {section}\n\
+             Priority: optional\nDescription: {description}\n"
+        )
+    }
+}
+
+/// The directory below `/usr/lib` for libraries of this architecture.
+fn multiarch() -> Result<String, String> {
+    let name = said(Command::new("dpkg-architecture").args(["--query", "DEB_HOST_MULTIARCH"]))?;
+    Ok(name.trim().to_owned())
+}
+
+/// Installs a part of the tarball's tree with Debian's paths into `stage`.
+pub(super) fn install(tree: &Path, stage: &Path, target: &str) -> Result<(), String> {
     let mut install = Command::new("make");
-    install.arg("-C").arg(tree).args(["install", "PREFIX=/usr", "ZSHDIR=/usr/share/zsh/vendor-completions"]);
+    install.arg("-C").arg(tree).args([target, "PREFIX=/usr", "ZSHDIR=/usr/share/zsh/vendor-completions"]);
+    install.arg(format!("LIBDIR=/usr/lib/{}", multiarch()?));
     said(install.arg(format!("DESTDIR={}", stage.display()))).map(|_| ())
 }
 
-fn control(version: &str, architecture: &str, kibibytes: &str, needs: &str) -> String {
-    format!(
-        "Package: ondol\nVersion: {version}\nArchitecture: {architecture}\nMaintainer: The Ondol developers\n\
-         Installed-Size: {kibibytes}\nDepends: {needs}\nRecommends: fuse3, e2fsprogs\nSection: admin\n\
-         Priority: optional\nDescription: {DESCRIPTION}\n"
-    )
-}
-
-/// Manual pages and the changelog are compressed, as Debian's policy has it.
-fn compress(stage: &Path) -> Result<(), String> {
-    let share = stage.join("usr/share");
-    let (changes, name) = (share.join("doc/ondol/CHANGELOG.md"), share.join("doc/ondol/changelog"));
-    std::fs::rename(&changes, &name).map_err(|e| format!("{}: {e}", changes.display()))?;
-    let mut find = Command::new("find");
-    find.arg(share.join("man")).arg(&name).args(["-type", "f", "-exec", "gzip", "-9n", "{}", "+"]);
-    said(&mut find).map(|_| ())
-}
-
-/// The packages that the program's shared libraries come from, and those of the library that it carries for `ondol run`.
-fn needs(release: &Release, dir: &Path) -> Result<String, String> {
-    let scratch = dir.join("needs");
-    empty(&scratch.join("debian"))?;
-    // What dpkg-shlibdeps asks for.
-    write(&scratch.join("debian/control"), "Source: ondol\n\nPackage: ondol\nArchitecture: any\n")?;
-    // The program writes the library where a program can preload it.
+/// The library that the program carries for `ondol run`: the program writes it where a program can preload it.
+fn preloaded(release: &Release, dir: &Path) -> Result<PathBuf, String> {
+    let scratch = dir.join("preloaded");
+    empty(&scratch)?;
     let mut run = Command::new(&release.program);
     run.args(["run", "--quiet", "--buffer"]).arg(scratch.join("pool")).arg("--dir").arg(&scratch);
     said(run.args(["--", "true"]).env("XDG_CACHE_HOME", &scratch))?;
@@ -77,12 +161,25 @@ fn needs(release: &Release, dir: &Path) -> Result<String, String> {
     let entries = std::fs::read_dir(&libraries).map_err(|e| format!("{}: {e}", libraries.display()))?;
     let library =
         entries.filter_map(|entry| Some(entry.ok()?.path())).find(|path| path.extension().is_some_and(|e| e == "so"));
-    let library = library.ok_or_else(|| format!("{}: no library of `ondol run`", libraries.display()))?;
+    library.ok_or_else(|| format!("{}: no library of `ondol run`", libraries.display()))
+}
+
+/// The packages that the shared libraries of programs and libraries come from.
+fn needs(release: &Release, dir: &Path, files: &[PathBuf]) -> Result<String, String> {
+    let scratch = dir.join("needs");
+    empty(&scratch.join("debian"))?;
+    // What dpkg-shlibdeps asks for.
+    write(&scratch.join("debian/control"), "Source: ondol\n\nPackage: ondol\nArchitecture: any\n")?;
     let mut resolve = Command::new("dpkg-shlibdeps");
-    resolve.current_dir(&scratch).arg("-O").arg("-e").arg(&release.program).arg("-e").arg(&library);
+    resolve.current_dir(&scratch).arg("-O");
+    for file in files {
+        resolve.arg("-e").arg(file);
+    }
     let said = said(&mut resolve)?;
     let needs = said.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
-    needs.map(str::to_owned).ok_or_else(|| format!("dpkg-shlibdeps names no package: {said}"))
+    needs
+        .map(str::to_owned)
+        .ok_or_else(|| format!("dpkg-shlibdeps names no package for version {}: {said}", release.version))
 }
 
 /// The sums of all files, as debsums(1) and `dpkg --verify` read them.

@@ -17,7 +17,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     };
     let release = Release::new()?;
     let made = make(&release, &release.dir)?;
-    for path in std::iter::once(&made.tarball).chain(&made.deb) {
+    for path in std::iter::once(&made.tarball).chain(&made.debs) {
         println!("{}: {}", path.display(), mebibytes(path)?);
     }
     if is_checked { check::check(&release, &made) } else { Ok(()) }
@@ -63,8 +63,8 @@ impl Release {
 /// The packages that were made.
 struct Made {
     tarball: PathBuf,
-    /// The Debian package, where there are dpkg's tools.
-    deb: Option<PathBuf>,
+    /// The Debian packages, where there are dpkg's tools: the program's, the library's, and that for who links with it.
+    debs: Vec<PathBuf>,
 }
 
 /// Makes all packages in `dir`.
@@ -73,14 +73,14 @@ fn make(release: &Release, dir: &Path) -> Result<Made, String> {
     let tree = tree::make(release, dir)?;
     let tarball = tree::pack(release, &tree)?;
     let missing = ["dpkg-deb", "dpkg-shlibdeps"].into_iter().find(|tool| !is_there(tool));
-    let deb = match missing {
+    let debs = match missing {
         Some(tool) => {
-            println!("no Debian package: there is no `{tool}` (Debian's packages dpkg and dpkg-dev)");
-            None
+            println!("no Debian packages: there is no `{tool}` (Debian's packages dpkg and dpkg-dev)");
+            Vec::new()
         }
-        None => Some(deb::make(release, &tree, dir)?),
+        None => deb::make(release, &tree, dir)?,
     };
-    Ok(Made { tarball, deb })
+    Ok(Made { tarball, debs })
 }
 
 /// Makes a directory anew.
