@@ -186,6 +186,27 @@ pub enum Fallocate {
 }
 
 impl Fallocate {
+    /// What fallocate(2) calls by these flags (`FALLOC_FL_…`); `None` for those that are not offered.
+    pub fn of_flags(flags: u32) -> Option<Self> {
+        const KEEP_SIZE: u32 = 0x01;
+        const PUNCH_HOLE: u32 = 0x02;
+        const COLLAPSE_RANGE: u32 = 0x08;
+        const ZERO_RANGE: u32 = 0x10;
+        const INSERT_RANGE: u32 = 0x20;
+        const PUNCH: u32 = PUNCH_HOLE | KEEP_SIZE;
+        const ZERO_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
+        Some(match flags {
+            0 => Self::Allocate,
+            KEEP_SIZE => Self::KeepSize,
+            PUNCH => Self::PunchHole,
+            ZERO_RANGE => Self::ZeroRange,
+            ZERO_KEEP => Self::ZeroRangeKeepSize,
+            COLLAPSE_RANGE => Self::CollapseRange,
+            INSERT_RANGE => Self::InsertRange,
+            _ => return None,
+        })
+    }
+
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Allocate,

@@ -281,6 +281,15 @@ int64_t ondol_file_seek(const struct ondol_file *file, int64_t offset, int whenc
 int ondol_file_set_len(const struct ondol_file *file, uint64_t size);
 
 /**
+ * Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on: what fallocate(2) does with these flags (FALLOC_FL_KEEP_SIZE and others).
+ * -EOPNOTSUPP for flags that are not offered.
+ */
+int ondol_file_allocate(const struct ondol_file *file,
+                        uint32_t flags,
+                        uint64_t offset,
+                        uint64_t len);
+
+/**
  * Makes every earlier operation of the volume durable, this file's included. After an error nothing may be taken as durable that was not so before.
  */
 int ondol_file_sync(const struct ondol_file *file);
@@ -438,6 +447,21 @@ int ondol_tx_rmdir(struct ondol_transaction *tx, const char * path);
 int ondol_tx_chmod(struct ondol_transaction *tx, const char * path, uint32_t mode);
 
 /**
+ * Sets an extended attribute, as ondol_setxattr().
+ */
+int ondol_tx_setxattr(struct ondol_transaction *tx,
+                      const char * path,
+                      const char * name,
+                      const void * value,
+                      size_t size,
+                      int flags);
+
+/**
+ * Removes an extended attribute.
+ */
+int ondol_tx_removexattr(struct ondol_transaction *tx, const char * path, const char * name);
+
+/**
  * The version of the library, as "0.1.0".
  */
 const char *ondol_version(void);
@@ -475,6 +499,39 @@ int ondol_sync(const struct ondol_volume *volume);
  * Space and inodes.
  */
 int ondol_statfs(const struct ondol_volume *volume, struct ondol_space *space);
+
+/**
+ * The value of an extended attribute, as getxattr(2): returns how many bytes it has, and stores none with `size` 0. -ERANGE where they do not fit, -ENODATA where
+ * there is no such attribute. Symbolic links are followed.
+ */
+int64_t ondol_getxattr(const struct ondol_volume *volume,
+                       const char * path,
+                       const char * name,
+                       void * buffer,
+                       size_t size);
+
+/**
+ * The names of all extended attributes, each with a zero byte behind it, as listxattr(2): returns how many bytes they have, and stores none with `size` 0.
+ */
+int64_t ondol_listxattr(const struct ondol_volume *volume,
+                        const char * path,
+                        void * buffer,
+                        size_t size);
+
+/**
+ * Sets an extended attribute, atomically; `flags` is 0, XATTR_CREATE or XATTR_REPLACE.
+ */
+int ondol_setxattr(const struct ondol_volume *volume,
+                   const char * path,
+                   const char * name,
+                   const void * value,
+                   size_t size,
+                   int flags);
+
+/**
+ * Removes an extended attribute.
+ */
+int ondol_removexattr(const struct ondol_volume *volume, const char * path, const char * name);
 
 #ifdef __cplusplus
 }  // extern "C"

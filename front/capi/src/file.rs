@@ -4,7 +4,7 @@ use crate::attr::Attr;
 use crate::call::{Failure, Result, call, counting, needed};
 use crate::memory::{Bytes, Room, Text};
 use crate::volume::Volume;
-use ondol::OpenOptions;
+use ondol::{Fallocate, OpenOptions};
 use std::ffi::c_int;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
@@ -114,6 +114,18 @@ pub extern "C" fn ondol_file_seek(file: Option<&File>, offset: i64, whence: c_in
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_file_set_len(file: Option<&File>, size: u64) -> c_int {
     call(|| Ok(needed(file, "file")?.0.set_len(size)?))
+}
+
+/// Allocates, punches, zeroes, cuts out or makes room for `len` bytes from `offset` on: what fallocate(2) does with these flags (FALLOC_FL_KEEP_SIZE and others).
+/// -EOPNOTSUPP for flags that are not offered.
+#[unsafe(no_mangle)]
+pub extern "C" fn ondol_file_allocate(file: Option<&File>, flags: u32, offset: u64, len: u64) -> c_int {
+    call(|| {
+        let file = &needed(file, "file")?.0;
+        let how = Fallocate::of_flags(flags);
+        let how = how.ok_or_else(|| Failure::new(libc::EOPNOTSUPP, format!("flags {flags:#x} are not offered")))?;
+        Ok(file.fallocate(how, offset, len)?)
+    })
 }
 
 /// Makes every earlier operation of the volume durable, this file's included. After an error nothing may be taken as durable that was not so before.

@@ -18,13 +18,14 @@ mod memory;
 mod names;
 mod transaction;
 mod volume;
+mod xattr;
 
 pub use attr::{Attr, Time};
 pub use call::ondol_error;
 pub use dir::{Dir, Entry, ondol_dir_close, ondol_dir_next, ondol_dir_open};
 pub use file::{
-    File, ondol_file_close, ondol_file_open, ondol_file_pread, ondol_file_pwrite, ondol_file_read, ondol_file_seek,
-    ondol_file_set_len, ondol_file_stat, ondol_file_sync, ondol_file_write,
+    File, ondol_file_allocate, ondol_file_close, ondol_file_open, ondol_file_pread, ondol_file_pwrite, ondol_file_read,
+    ondol_file_seek, ondol_file_set_len, ondol_file_stat, ondol_file_sync, ondol_file_write,
 };
 pub use memory::{Bytes, Room, Text};
 pub use names::{
@@ -33,9 +34,10 @@ pub use names::{
 };
 pub use transaction::{
     Transaction, ondol_tx_abort, ondol_tx_append, ondol_tx_begin, ondol_tx_chmod, ondol_tx_commit, ondol_tx_create,
-    ondol_tx_link, ondol_tx_mkdir, ondol_tx_rename, ondol_tx_rmdir, ondol_tx_set_len, ondol_tx_symlink,
-    ondol_tx_unlink, ondol_tx_write, ondol_tx_write_at,
+    ondol_tx_link, ondol_tx_mkdir, ondol_tx_removexattr, ondol_tx_rename, ondol_tx_rmdir, ondol_tx_set_len,
+    ondol_tx_setxattr, ondol_tx_symlink, ondol_tx_unlink, ondol_tx_write, ondol_tx_write_at,
 };
 pub use volume::{
     MkfsOptions, Space, Volume, ondol_close, ondol_mkfs, ondol_open, ondol_statfs, ondol_sync, ondol_version,
 };
+pub use xattr::{ondol_getxattr, ondol_listxattr, ondol_removexattr, ondol_setxattr};

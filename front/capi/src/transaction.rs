@@ -3,6 +3,7 @@
 use crate::call::{Result, call, needed};
 use crate::memory::{Bytes, Text};
 use crate::volume::Volume;
+use crate::xattr::how;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -171,6 +172,31 @@ pub extern "C" fn ondol_tx_rmdir(tx: Option<&mut Transaction>, path: Text) -> c_
 pub extern "C" fn ondol_tx_chmod(tx: Option<&mut Transaction>, path: Text, mode: u32) -> c_int {
     note(tx, &path, |tx, path| {
         tx.set_permissions(path, (mode & 0o7777) as u16);
+        Ok(())
+    })
+}
+
+/// Sets an extended attribute, as ondol_setxattr().
+#[unsafe(no_mangle)]
+pub extern "C" fn ondol_tx_setxattr(
+    tx: Option<&mut Transaction>,
+    path: Text,
+    name: Text,
+    value: Bytes,
+    size: usize,
+    flags: c_int,
+) -> c_int {
+    note(tx, &path, |tx, path| {
+        tx.set_xattr(path, name.needed("name")?, value.slice(size)?, how(flags)?);
+        Ok(())
+    })
+}
+
+/// Removes an extended attribute.
+#[unsafe(no_mangle)]
+pub extern "C" fn ondol_tx_removexattr(tx: Option<&mut Transaction>, path: Text, name: Text) -> c_int {
+    note(tx, &path, |tx, path| {
+        tx.remove_xattr(path, name.needed("name")?);
         Ok(())
     })
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 static int checks;
 
@@ -57,6 +58,12 @@ static void files(struct ondol_volume *volume)
     CHECK(ondol_file_seek(file, 3, SEEK_DATA) == 3);
     FAILS(ondol_file_seek(file, 10, SEEK_DATA), ENXIO, "/f");
     CHECK(ondol_file_seek(file, 0, SEEK_END) == 10);
+    CHECK(ondol_file_allocate(file, 0, 0, 8192) == 0 && ondol_file_stat(file, &attr) == 0 && attr.size == 8192);
+    CHECK(ondol_file_allocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 1024, 1024) == 0);
+    CHECK(ondol_file_pread(file, back, 2, 1023) == 2 && back[1] == 0);
+    FAILS(ondol_file_allocate(file, FALLOC_FL_PUNCH_HOLE, 0, 1024), EOPNOTSUPP, "flags 0x2");
+    FAILS(ondol_file_allocate(file, 0, 0, 0), EINVAL, "/f");
+    CHECK(ondol_file_set_len(file, 10) == 0);
     CHECK(ondol_file_set_len(file, 5000) == 0);
     CHECK(ondol_file_stat(file, &attr) == 0);
     CHECK(attr.size == 5000 && attr.mode == (S_IFREG | 0600) && attr.nlink == 1 && attr.created.sec > 0);
@@ -114,6 +121,31 @@ static void names(struct ondol_volume *volume)
     CHECK(ondol_rename(volume, "/d/a", "/d/b") == 0 && ondol_rename(volume, "/d/b", "/c") == 0);
     CHECK(ondol_unlink(volume, "/d/s") == 0);
     FAILS(ondol_rename(volume, "/absent", "/there"), ENOENT, "/absent");
+}
+
+static void attributes(struct ondol_volume *volume)
+{
+    struct ondol_transaction *tx;
+    char value[16];
+
+    FAILS(ondol_getxattr(volume, "/c", "user.a", value, sizeof value), ENODATA, "/c");
+    CHECK(ondol_setxattr(volume, "/c", "user.a", "12345", 5, XATTR_CREATE) == 0);
+    FAILS(ondol_setxattr(volume, "/c", "user.a", "", 0, XATTR_CREATE), EEXIST, "/c");
+    FAILS(ondol_setxattr(volume, "/c", "user.b", "", 0, XATTR_REPLACE), ENODATA, "/c");
+    FAILS(ondol_setxattr(volume, "/c", "user.b", "", 0, 64), EINVAL, "flags 0x40");
+    FAILS(ondol_setxattr(volume, "/c", NULL, "", 0, 0), EINVAL, "name is NULL");
+    FAILS(ondol_setxattr(volume, "/c", "user.b", NULL, 1, 0), EFAULT, "NULL");
+    CHECK(ondol_getxattr(volume, "/c", "user.a", NULL, 0) == 5);
+    CHECK(ondol_getxattr(volume, "/c", "user.a", value, sizeof value) == 5 && memcmp(value, "12345", 5) == 0);
+    FAILS(ondol_getxattr(volume, "/c", "user.a", value, 4), ERANGE, "5 bytes");
+    CHECK(ondol_tx_begin(volume, &tx) == 0);
+    CHECK(ondol_tx_setxattr(tx, "/c", "user.b", "6", 1, 0) == 0 && ondol_tx_removexattr(tx, "/c", "user.a") == 0);
+    FAILS(ondol_tx_setxattr(tx, "/c", "user.c", "6", 1, 64), EINVAL, "flags");
+    CHECK(ondol_tx_commit(tx) == 0);
+    CHECK(ondol_listxattr(volume, "/c", NULL, 0) == 7);
+    CHECK(ondol_listxattr(volume, "/c", value, sizeof value) == 7 && memcmp(value, "user.b", 7) == 0);
+    CHECK(ondol_removexattr(volume, "/c", "user.b") == 0 && ondol_listxattr(volume, "/c", value, 1) == 0);
+    FAILS(ondol_removexattr(volume, "/c", "user.b"), ENODATA, "/c");
 }
 
 static void transactions(struct ondol_volume *volume)
@@ -219,6 +251,7 @@ int main(int argc, char **argv)
     CHECK(space.block_size == 1024 && space.files == 1984 && space.free > 20000 && space.available <= space.free);
     files(volume);
     names(volume);
+    attributes(volume);
     transactions(volume);
     threads(volume);
     CHECK(ondol_sync(volume) == 0);

@@ -4,7 +4,7 @@ use crate::ops::{Opening, Sender};
 use crate::proto::Header;
 use crate::proto::numbers::fattr;
 use crate::proto::wire::{self, OpenIn, SetattrIn, StatfsOut, Statx, StatxOut, StatxTime};
-use ondol::{Attr, Fallocate, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, StatFs, Timestamp};
+use ondol::{Attr, FileType, Ino, ROOT, Rename, Seek, SetAttr, SetTime, SetXattr, StatFs, Timestamp};
 
 const ST_BLOCK_SIZE: u32 = 4096;
 
@@ -152,27 +152,6 @@ pub(crate) fn rename_how(flags: u32, owner: Sender) -> Option<Rename> {
     })
 }
 
-/// The modes of fallocate(2) that are offered, by its flag values.
-pub(crate) fn fallocate_how(mode: u32) -> Option<Fallocate> {
-    const KEEP_SIZE: u32 = 0x01;
-    const PUNCH_HOLE: u32 = 0x02;
-    const COLLAPSE_RANGE: u32 = 0x08;
-    const ZERO_RANGE: u32 = 0x10;
-    const INSERT_RANGE: u32 = 0x20;
-    const PUNCH: u32 = PUNCH_HOLE | KEEP_SIZE;
-    const ZERO_KEEP: u32 = ZERO_RANGE | KEEP_SIZE;
-    Some(match mode {
-        0 => Fallocate::Allocate,
-        KEEP_SIZE => Fallocate::KeepSize,
-        PUNCH => Fallocate::PunchHole,
-        ZERO_RANGE => Fallocate::ZeroRange,
-        ZERO_KEEP => Fallocate::ZeroRangeKeepSize,
-        COLLAPSE_RANGE => Fallocate::CollapseRange,
-        INSERT_RANGE => Fallocate::InsertRange,
-        _ => return None,
-    })
-}
-
 pub(crate) fn seek_what(whence: u32) -> Option<Seek> {
     const SEEK_DATA: u32 = 3;
     const SEEK_HOLE: u32 = 4;
@@ -251,10 +230,10 @@ mod tests {
 
     #[test]
     fn only_what_is_offered_has_a_meaning() {
-        assert_eq!(fallocate_how(3), Some(Fallocate::PunchHole));
-        assert_eq!(fallocate_how(2), None);
-        assert_eq!(fallocate_how(8), Some(Fallocate::CollapseRange));
-        assert_eq!(fallocate_how(9), None);
+        assert_eq!(ondol::Fallocate::of_flags(3), Some(ondol::Fallocate::PunchHole));
+        assert_eq!(ondol::Fallocate::of_flags(2), None);
+        assert_eq!(ondol::Fallocate::of_flags(8), Some(ondol::Fallocate::CollapseRange));
+        assert_eq!(ondol::Fallocate::of_flags(9), None);
         let nobody = Sender { uid: 0, gid: 0, umask: 0, thread: 0 };
         assert_eq!(rename_how(2, nobody), Some(Rename::Exchange));
         assert_eq!(rename_how(6, nobody), None);

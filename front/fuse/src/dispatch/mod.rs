@@ -21,8 +21,8 @@ use crate::proto::wire::{
 };
 use crate::proto::{Header, Operation, Request};
 use crate::words::{
-    appends, attr, decode_device, fallocate_how, ino, listed, maker, node, opening, perm, rename_how, seek_what,
-    sender, set_attr, statfs, statx, xattr_how,
+    appends, attr, decode_device, ino, listed, maker, node, opening, perm, rename_how, seek_what, sender, set_attr,
+    statfs, statx, xattr_how,
 };
 use answer::Answering;
 use rustix::io::Errno;
@@ -134,7 +134,7 @@ impl Dispatch {
             O::Ioctl(how, data) => ioctl::serve(ops, &self.terms, answer, header, &how, data),
             O::Fallocate(what) => {
                 let range = Range { offset: what.offset, len: what.length };
-                answer.with(ops.fallocate(at, fallocate_how(what.mode), range, from), |mode_changed| {
+                answer.with(ops.fallocate(at, ondol::Fallocate::of_flags(what.mode), range, from), |mode_changed| {
                     answer.forget_mode(*mode_changed, header.nodeid);
                     answer.data(&[]);
                 });
