@@ -81,6 +81,7 @@ shells() {
 notes() {
     [ -e "/tmp/notes-$1" ] || return 0
     trying "a program in C with the $1 library"
+    rm -f "/tmp/$1.img"
     "/tmp/notes-$1" "/tmp/$1.img" > /tmp/said
     grep -q 'warm floor' /tmp/said
     e2fsck -fn "/tmp/$1.img" > /tmp/said 2>&1
