@@ -34,9 +34,10 @@ pub(crate) fn parts(dir: &Path) -> Result<(), String> {
     copy(&built.join("libondol_capi.so"), &dir.join(SONAME))?;
     copy(&built.join("libondol_capi.a"), &dir.join("libondol.a"))?;
     crate::run(Command::new("strip").arg("--strip-unneeded").arg(dir.join(SONAME)))?;
-    crate::run(
-        Command::new("strip").args(["--strip-debug", "--enable-deterministic-archives"]).arg(dir.join("libondol.a")),
-    )?;
+    // The standard library comes with the compiler's intermediate form beside the machine's: three quarters of the file, of use to no linker of C.
+    let strip =
+        ["--strip-debug", "--enable-deterministic-archives", "--remove-section=.llvmbc", "--remove-section=.llvmcmd"];
+    crate::run(Command::new("strip").args(strip).arg(dir.join("libondol.a")))?;
     let template = package.join("ondol.pc.in");
     let template = std::fs::read_to_string(&template).map_err(|e| format!("{}: {e}", template.display()))?;
     let made = dir.join("ondol.pc.in");
