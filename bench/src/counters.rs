@@ -4,7 +4,6 @@ use crate::BenchError;
 use crate::error::Context;
 use crate::measure::Asked;
 use crate::processes::Server;
-use crate::target::Slow;
 use ondol::{NvmCounts, Volume};
 use ondol_block::BlockStore;
 use serde::{Deserialize, Serialize};
@@ -205,8 +204,8 @@ pub(crate) enum Probe {
     None,
     /// The kernel's statistics of a block device.
     BlockStat(PathBuf),
-    /// A modelled device.
-    Model(Arc<Slow>),
+    /// A store that this process has opened: a file, or a modelled device.
+    Store(Arc<dyn BlockStore>),
     /// The root of one of our mounts.
     Mount(PathBuf),
     /// One of our volumes.
@@ -228,7 +227,7 @@ impl Probe {
                 let text = std::fs::read_to_string(path).context(|| path.display().to_string())?;
                 Ok(Device::of_block_stat(&text))
             }
-            Self::Model(store) => {
+            Self::Store(store) => {
                 let stats = store.stats();
                 let (bytes, flushes) = (Some(stats.written_bytes), Some(stats.flushes));
                 Ok(Device { device_bytes: bytes, device_flushes: flushes, ..Device::default() })
@@ -240,7 +239,7 @@ impl Probe {
     /// `ondol info` of one of our volumes; null for others.
     pub(crate) fn info(&self) -> Result<Value, BenchError> {
         match self {
-            Self::None | Self::BlockStat(_) | Self::Model(_) => Ok(Value::Null),
+            Self::None | Self::BlockStat(_) | Self::Store(_) => Ok(Value::Null),
             Self::Mount(root) => {
                 let mut json = vec![0; 64 << 10];
                 let len = rustix::fs::getxattr(root, INFO_XATTR, &mut json)

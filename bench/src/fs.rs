@@ -1,6 +1,8 @@
 //! The small file API that workloads are written against, so that one workload runs through system calls and in
 //! process alike.
 
+#[cfg(any(feature = "peers", test))]
+pub(crate) mod crate_fs;
 pub(crate) mod lib_fs;
 pub(crate) mod std_fs;
 
@@ -109,4 +111,4 @@ pub(crate) fn in_op(op: &'static str) -> impl Fn(io::Error) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

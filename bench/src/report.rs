@@ -87,7 +87,17 @@ pub(crate) struct Turns {
     pub(crate) samples: Vec<(Sample, Device)>,
 }
 
+/// How the guarantee of a target goes on whose image was damaged in one of the rounds.
+pub(crate) const DAMAGED: &str = "DAMAGED its image: ";
+
 impl Turns {
+    /// What it promises, told once more in each round. What a round has found wrong stays.
+    pub(crate) fn promised(&mut self, guarantee: String) {
+        if !self.guarantee.contains(DAMAGED) {
+            self.guarantee = guarantee;
+        }
+    }
+
     fn rates(&self) -> Vec<f64> {
         self.samples.iter().map(|(sample, _)| sample.rate()).collect()
     }

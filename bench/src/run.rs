@@ -9,7 +9,7 @@ use crate::interrupt::Interrupt;
 use crate::machine::{Machine, commit};
 use crate::measure::{self, Limit, Sample};
 use crate::nvm;
-use crate::report::{Report, Turns, markdown, targets, terminal};
+use crate::report::{DAMAGED, Report, Turns, markdown, targets, terminal};
 use crate::target::{self, Session, Setting, Target};
 use crate::workload::{self, Definition, Params, Plan, Prepared, Workload};
 use crate::{BenchError, counters::Device};
@@ -189,7 +189,7 @@ fn rounds(
         match one_round(job, on, round, setting, interrupt, &progress) {
             Ok(round) => {
                 for (turns, (guarantee, sample, device)) in turns.iter_mut().zip(round) {
-                    turns.guarantee = guarantee;
+                    turns.promised(guarantee);
                     turns.samples.push((sample, device));
                 }
             }
@@ -257,7 +257,7 @@ fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         sample.elapsed += begin.elapsed();
     }
     let mut device = session.counters()?.since(before);
-    let guarantee = session.guarantee.clone();
+    let mut guarantee = session.guarantee.clone();
     if job.settle != Some(Settle::Close) {
         session.set_slow(false);
     }
@@ -274,7 +274,12 @@ fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) ->
             device = device.with_nvm(counts, before);
         }
     }
-    ended.and(closed.remove())?;
+    ended?;
+    if let Some(damage) = closed.damage()? {
+        eprintln!("ondol bench: {}: {damage}", target.text);
+        guarantee = format!("{guarantee}; {DAMAGED}{damage}");
+    }
+    closed.remove()?;
     Ok((guarantee, sample, device))
 }
 

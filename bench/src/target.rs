@@ -1,6 +1,9 @@
 //! What a workload can run on: targets are named on the command line, made for one round, and taken away after it.
 
+#[cfg(any(feature = "peers", test))]
+mod crates;
 mod device;
+mod e2fsck;
 mod floors;
 mod image;
 mod mounted;
@@ -9,9 +12,10 @@ mod peers;
 mod session;
 mod spec;
 
-pub(crate) use device::Slow;
 pub(crate) use image::WorkDir;
 pub(crate) use session::{Session, Setting, open};
+#[cfg(any(feature = "peers", test))]
+pub(crate) use spec::{Crate, Fresh};
 pub(crate) use spec::{FrontEnd, Kind, Target};
 
 use crate::BenchError;
@@ -19,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of target: how it is written, what it is, and an example.
-pub(crate) const KINDS: [(&str, &str, &str); 8] = [
+pub(crate) const KINDS: [(&str, &str, &str); 9] = [
     ("dir:PATH", "a directory on any mounted file system", "dir:/var/tmp"),
     ("lib:TARGET[,OPTIONS]", "an image through the library, in process", "lib:new.img,data=journal"),
     ("fuse:TARGET[,OPTIONS]", "an image mounted by ondol mount", "fuse:new.img,data=ordered"),
@@ -29,6 +33,11 @@ pub(crate) const KINDS: [(&str, &str, &str); 8] = [
         "kernel:ext4,data=journal,on=disk",
     ),
     ("fuse2fs[,OPTIONS]", "a fresh ext4 image mounted by fuse2fs", "fuse2fs,size=2G"),
+    (
+        "crate:rust-fs-ext4|rsext4[,OPTIONS]",
+        "a fresh ext4 image through another crate, in process; in a program built with the feature `peers`",
+        "crate:rsext4,on=ram",
+    ),
     (
         "null[,OPTIONS]",
         "a floor, no peer: our own transport with a server of nothing behind it, which keeps names and sizes",
@@ -57,7 +66,7 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
     ),
     (
         "feature=NAME",
-        "a feature for mke2fs -O, kernel:ext4 and fuse2fs only: feature=fast_commit, feature=^has_journal",
+        "a feature for mke2fs -O, kernel:ext4, fuse2fs and crate: only: feature=fast_commit, feature=^has_journal",
     ),
 ];
 

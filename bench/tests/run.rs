@@ -126,6 +126,41 @@ fn what_is_unknown_is_refused_by_name() {
     bench(&["list"]).expect("list");
 }
 
+#[cfg(not(feature = "peers"))]
+#[test]
+fn other_crates_say_how_they_come_into_the_program() {
+    let error = bench(&["run", "varmail", "--on", "crate:rsext4", "--rounds", "1"]).expect_err("a refusal").to_string();
+    assert!(error.contains("target crate:rsext4") && error.contains("--features peers"), "{error}");
+}
+
+#[cfg(feature = "peers")]
+#[test]
+fn other_crates_leave_whole_images() {
+    if !Path::new("/usr/sbin/mke2fs").exists() {
+        return ondol_skips::skip("other crates need mke2fs");
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    for (workload, ops, param) in [
+        ("varmail", "400", "files=50"),
+        ("postmark", "400", "files=50"),
+        ("fs-mark", "100", "size=10k"),
+        ("dbench", "400", "seed=2"),
+    ] {
+        let targets = ["--on", "crate:rust-fs-ext4", "--on", "crate:rsext4", "--on", "crate:rsext4,on=ssd"];
+        let args = [workload, "--rounds", "1", "--threads", "2", "--ops", ops, "--param", param];
+        let json = run(dir.path(), &[&args[..], &targets].concat());
+        assert_empty(dir.path());
+        for target in 0..3 {
+            let guarantee = json["targets"][target]["guarantee"].as_str().expect("guarantee");
+            assert!(!guarantee.contains("DAMAGED"), "{workload}: {guarantee}");
+            assert!(
+                number(&json, &format!("/targets/{target}/counters/device_flushes")) > 0.0,
+                "{workload} on {target}"
+            );
+        }
+    }
+}
+
 /// Runs a kernel or fuse2fs target small, unless this machine cannot.
 fn small(target: &str, tools: &[&str], devices: &[&str]) -> Option<Value> {
     let installed =

@@ -16,7 +16,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// A store behind a modelled device.
-pub(crate) type Slow = ModelStore<FileStore>;
+type Slow = ModelStore<FileStore>;
 
 /// Requests that a served device works on at once: as many as a SATA disk takes.
 const QUEUE: usize = 32;

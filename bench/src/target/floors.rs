@@ -59,6 +59,7 @@ fn session(
         probe: Probe::None,
         work: Some(work),
         volume: None,
+        foreign: None,
         nvm: None,
         mount: Some(mount),
         device: None,

@@ -37,6 +37,7 @@ pub(super) fn directory(path: &Path) -> Result<Session, BenchError> {
         probe: Probe::None,
         work: Some(work),
         volume: None,
+        foreign: None,
         nvm: None,
         mount: None,
         device: None,
@@ -83,11 +84,12 @@ pub(super) fn kernel(fs: KernelFs, fresh: &Fresh, setting: &Setting) -> Result<S
         fs: Box::new(files),
         guarantee: guarantee::of_mount(&entry),
         probe: match &device {
-            Some(device) => Probe::Model(device.store()),
+            Some(device) => Probe::Store(device.store()),
             None => Probe::of_device(&entry.source),
         },
         work: Some(work),
         volume: None,
+        foreign: None,
         nvm: None,
         mount: Some(mount),
         device,
@@ -113,9 +115,10 @@ pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -
     Ok(Session {
         fs: Box::new(files),
         guarantee: guarantee::FUSE2FS.to_owned(),
-        probe: device.as_ref().map_or(Probe::None, |device| Probe::Model(device.store())),
+        probe: device.as_ref().map_or(Probe::None, |device| Probe::Store(device.store())),
         work: Some(work),
         volume: None,
+        foreign: None,
         nvm: None,
         mount: Some(mount),
         device,
@@ -125,7 +128,7 @@ pub(super) fn fuse2fs(fresh: &Fresh, setting: &Setting, interrupt: &Interrupt) -
     })
 }
 
-fn fresh_image(fresh: &Fresh, setting: &Setting) -> Result<ImageFile, BenchError> {
+pub(super) fn fresh_image(fresh: &Fresh, setting: &Setting) -> Result<ImageFile, BenchError> {
     let dir = image::directory(fresh.on, &setting.dir)?;
     image::check_room(&dir, setting.footprint)?;
     ImageFile::create_in(&dir, fresh.size.unwrap_or(setting.image_size))
@@ -133,7 +136,7 @@ fn fresh_image(fresh: &Fresh, setting: &Setting) -> Result<ImageFile, BenchError
 
 /// Makes the file system as its own tool does by default, but whole: nothing is left to be initialised while the
 /// workload runs.
-fn make_fs(fs: KernelFs, fresh: &Fresh, image: &Path) -> Result<(), BenchError> {
+pub(super) fn make_fs(fs: KernelFs, fresh: &Fresh, image: &Path) -> Result<(), BenchError> {
     let program = match fs {
         KernelFs::Ext4 => {
             let whole = "lazy_itable_init=0,lazy_journal_init=0";

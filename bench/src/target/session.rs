@@ -1,18 +1,22 @@
 //! One target for one round: made, mounted, probed, taken away.
 
+#[cfg(any(feature = "peers", test))]
+use super::crates;
 use super::device::Modelled;
 use super::image::{ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::ours::Ours;
 use super::spec::{Kind, Target};
-use super::{floors, ours, peers};
+use super::{e2fsck, floors, ours, peers};
 use crate::BenchError;
 use crate::counters::{Device, Probe};
+use crate::error::Context;
 use crate::fs::Fs;
 use crate::interrupt::Interrupt;
 use crate::processes::Server;
 use ondol::{NvmCounts, NvmMeter, Volume};
 use serde_json::Value;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// What targets are made with.
@@ -28,6 +32,12 @@ pub(crate) struct Setting {
     pub(crate) footprint: u64,
 }
 
+/// A file system that is open in this process and not ours.
+pub(super) trait Foreign {
+    /// Unmounts it.
+    fn unmount(self: Box<Self>) -> io::Result<()>;
+}
+
 /// A target that can be worked on. Whatever was made goes with it; the fields are in the order in which that works.
 pub(crate) struct Session {
     /// The files to work on, in a fresh directory.
@@ -37,6 +47,7 @@ pub(crate) struct Session {
     pub(super) probe: Probe,
     pub(super) work: Option<WorkDir>,
     pub(super) volume: Option<Ours>,
+    pub(super) foreign: Option<Box<dyn Foreign>>,
     /// The NVM of that volume.
     pub(super) nvm: Option<NvmMeter>,
     pub(super) mount: Option<Mounted>,
@@ -60,6 +71,13 @@ pub(crate) fn open(target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         Kind::Passthrough(target) => floors::passthrough(target, setting, interrupt),
         Kind::Kernel(fs, fresh) => peers::kernel(*fs, fresh, setting),
         Kind::Fuse2fs(fresh) => peers::fuse2fs(fresh, setting, interrupt),
+        #[cfg(any(feature = "peers", test))]
+        Kind::Crate(which, fresh) => crates::open(*which, fresh, setting),
+        #[cfg(not(any(feature = "peers", test)))]
+        Kind::Crate(..) => Err(BenchError::Unfit(format!(
+            "target {}: this program was built without other crates; build it with `cargo build --release -p ondol-cli --features peers`",
+            target.text
+        ))),
         Kind::Lib(image) => ours::lib(image, setting),
         Kind::Fuse(image) => ours::fuse(image, setting, interrupt),
     }
@@ -106,20 +124,25 @@ impl Session {
 
     /// Ends the work and closes or unmounts: everything is home then. (Dropping a session does the same and prints what fails.)
     pub(crate) fn close(self) -> (Result<(), BenchError>, Closed) {
-        let Self { fs, guarantee: _, probe, work, volume, nvm, mount, device, image, pool, below } = self;
+        let Self { fs, guarantee: _, probe, work, volume, foreign, nvm, mount, device, image, pool, below } = self;
         drop(fs);
         drop(probe);
+        let suspect = foreign.is_some();
+        let unmount = |fs: Box<dyn Foreign>| fs.unmount().context(|| "unmounting");
         let done = [
             work.map_or(Ok(()), WorkDir::remove),
             volume.map_or(Ok(()), Ours::close),
+            foreign.map_or(Ok(()), unmount),
             mount.map_or(Ok(()), Mounted::unmount),
         ];
-        (done.into_iter().collect(), Closed { nvm, device, image, pool, below })
+        (done.into_iter().collect(), Closed { suspect, nvm, device, image, pool, below })
     }
 }
 
 /// What is left of a target that is closed.
 pub(crate) struct Closed {
+    /// Code that is not ours has written the image in this process.
+    suspect: bool,
     nvm: Option<NvmMeter>,
     device: Option<Modelled>,
     image: Option<ImageFile>,
@@ -138,9 +161,17 @@ impl Closed {
         self.nvm.as_ref().map(NvmMeter::read)
     }
 
+    /// What e2fsck finds in an image that may be damaged, in words; `None` if nothing.
+    pub(crate) fn damage(&self) -> Result<Option<String>, BenchError> {
+        match &self.image {
+            Some(image) if self.suspect => e2fsck::damage(image.path()),
+            _ => Ok(None),
+        }
+    }
+
     /// Takes the rest away.
     pub(crate) fn remove(self) -> Result<(), BenchError> {
-        let Self { nvm, device, image, pool, below } = self;
+        let Self { suspect: _, nvm, device, image, pool, below } = self;
         drop(nvm);
         let done = [
             device.map_or(Ok(()), Modelled::remove),

@@ -27,6 +27,8 @@ pub(crate) enum Kind {
     Kernel(KernelFs, Fresh),
     /// A fresh image mounted by fuse2fs.
     Fuse2fs(Fresh),
+    /// A fresh image through another crate.
+    Crate(Crate, Fresh),
     /// Memory.
     Tmpfs,
     /// A server of nothing, with its mount options.
@@ -42,6 +44,28 @@ pub(crate) struct Through {
     pub(crate) below: Option<PathBuf>,
     /// Mount options, comma-separated.
     pub(crate) options: String,
+}
+
+/// A crate that has a file system in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crate {
+    /// rust-fs-ext4.
+    RustFsExt4,
+    /// rsext4.
+    Rsext4,
+}
+
+impl Crate {
+    /// All of them.
+    pub(crate) const ALL: [Self; 2] = [Self::RustFsExt4, Self::Rsext4];
+
+    /// As registries have it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::RustFsExt4 => "rust-fs-ext4",
+            Self::Rsext4 => "rsext4",
+        }
+    }
 }
 
 /// A kernel file system that can be made and mounted.
@@ -127,13 +151,13 @@ pub(crate) enum On {
 impl Target {
     /// Only this process can work on it.
     pub(crate) fn in_process(&self) -> bool {
-        matches!(self.kind, Kind::Lib(_))
+        matches!(self.kind, Kind::Lib(_) | Kind::Crate(..))
     }
 
     /// Through what its operations go.
     pub(crate) fn front_end(&self) -> FrontEnd {
         match self.kind {
-            Kind::Lib(_) => FrontEnd::InProcess,
+            Kind::Lib(_) | Kind::Crate(..) => FrontEnd::InProcess,
             Kind::Fuse(_) => FrontEnd::Mount,
             Kind::Kernel(..) | Kind::Tmpfs => FrontEnd::Kernel,
             Kind::Null(_) | Kind::Passthrough(_) => FrontEnd::Floor,
@@ -178,9 +202,10 @@ fn parse(text: &str) -> Result<Kind, String> {
                 Ok(Kind::Passthrough(Through { below: Some(below.into()), options: floor_options(options)? }))
             }
         },
-        _ => match name.strip_prefix("kernel:") {
-            Some(fs) => Err(format!("kernel file system '{fs}' is unknown; ext4, xfs and btrfs are known")),
-            None => Err("unknown; `ondol bench list` names the targets".into()),
+        _ => match (name.strip_prefix("kernel:"), name.strip_prefix("crate:")) {
+            (Some(fs), _) => Err(format!("kernel file system '{fs}' is unknown; ext4, xfs and btrfs are known")),
+            (None, Some(name)) => other_crate(name, options),
+            (None, None) => Err("unknown; `ondol bench list` names the targets".into()),
         },
     }
 }
@@ -210,6 +235,17 @@ fn image(text: &str) -> Result<Image, String> {
     }
     image.options = passed_on.join(",");
     Ok(image)
+}
+
+fn other_crate(name: &str, options: &str) -> Result<Kind, String> {
+    let Some(which) = Crate::ALL.into_iter().find(|which| which.name() == name) else {
+        return Err(format!("crate '{name}' is unknown; rust-fs-ext4 and rsext4 are known"));
+    };
+    let fresh = fresh(options, true)?;
+    match fresh.options.as_str() {
+        "" => Ok(Kind::Crate(which, fresh)),
+        options => Err(format!("takes no mount options, of which `{options}` would be one")),
+    }
 }
 
 fn fresh(options: &str, has_features: bool) -> Result<Fresh, String> {
@@ -295,6 +331,9 @@ mod tests {
         assert_eq!(kind("kernel:ext4,on=ssd"), Kind::Kernel(KernelFs::Ext4, fresh));
         let fresh = Fresh { on: Some(On::Disk), options: "data=journal,noatime".into(), ..Fresh::default() };
         assert_eq!(kind("kernel:ext4,data=journal,on=disk,noatime"), Kind::Kernel(KernelFs::Ext4, fresh));
+        let fresh = Fresh { on: Some(On::Ssd), features: vec!["^has_journal".into()], ..Fresh::default() };
+        assert_eq!(kind("crate:rsext4,on=ssd,feature=^has_journal"), Kind::Crate(Crate::Rsext4, fresh));
+        assert_eq!(kind("crate:rust-fs-ext4"), Kind::Crate(Crate::RustFsExt4, Fresh::default()));
         assert_eq!(kind("kernel:btrfs"), Kind::Kernel(KernelFs::Btrfs, Fresh::default()));
         let fresh = Fresh { features: vec!["fast_commit".into()], on: Some(On::Ram), ..Fresh::default() };
         assert_eq!(kind("kernel:ext4,feature=fast_commit,on=ram"), Kind::Kernel(KernelFs::Ext4, fresh));
@@ -309,6 +348,8 @@ mod tests {
     fn what_is_unknown_is_refused_by_name() {
         for (text, part) in [
             ("kernel:zfs,size=1G", "'zfs' is unknown"),
+            ("crate:ext4", "crate 'ext4' is unknown; rust-fs-ext4 and rsext4"),
+            ("crate:rsext4,data=journal", "no mount options, of which `data=journal`"),
             ("nfs:/x", "target nfs:/x: unknown"),
             ("kernel:ext4,on=tape", "on=tape"),
             ("kernel:xfs,feature=x", "ext4 only"),

@@ -1,0 +1,162 @@
+//! Targets in this process that are not ours: other ext4 crates, on fresh images only, as they may damage them.
+
+mod rsext4;
+mod rust_fs_ext4;
+
+use super::device::Modelled;
+use super::peers::{fresh_image, make_fs};
+use super::session::{Foreign, Session, Setting};
+use super::spec::{Crate, Fresh, KernelFs};
+use super::unique_name;
+use crate::BenchError;
+use crate::counters::Probe;
+use crate::error::Context;
+use crate::fs::crate_fs::{CrateFs, Watched};
+use crate::guarantee;
+use ondol_block::{Access, BlockStore, FileStore};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A fresh ext4 image, mounted by the crate.
+pub(super) fn open(which: Crate, fresh: &Fresh, setting: &Setting) -> Result<Session, BenchError> {
+    let image = fresh_image(fresh, setting)?;
+    make_fs(KernelFs::Ext4, fresh, image.path())?;
+    let device = Modelled::of(fresh.on, image.path())?;
+    let store: Arc<dyn BlockStore> = match &device {
+        Some(device) => device.store(),
+        None => open_store(image.path())?,
+    };
+    let below = Arc::clone(&store);
+    let mounted = Watched::mount(which.name(), || match which {
+        Crate::RustFsExt4 => rust_fs_ext4::mount(below),
+        Crate::Rsext4 => rsext4::mount(below),
+    });
+    let mounted = mounted.context(|| image.path().display().to_string())?;
+    let files = CrateFs::new(Arc::clone(&mounted), &unique_name()).context(|| image.path().display().to_string())?;
+    Ok(Session {
+        fs: Box::new(files),
+        guarantee: guarantee::of_crate(which, fresh).to_owned(),
+        probe: Probe::Store(store),
+        work: None,
+        volume: None,
+        foreign: Some(Box::new(mounted)),
+        nvm: None,
+        mount: None,
+        device,
+        image: Some(image),
+        pool: None,
+        below: None,
+    })
+}
+
+fn open_store(image: &Path) -> Result<Arc<dyn BlockStore>, BenchError> {
+    let store = FileStore::open(image, Access::Write).map_err(|e| io::Error::other(e.to_string()));
+    Ok(Arc::new(store.context(|| image.display().to_string())?))
+}
+
+impl Foreign for Arc<Watched> {
+    fn unmount(self: Box<Self>) -> io::Result<()> {
+        Watched::unmount(&self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Program;
+    use crate::fs::tests::exercise;
+    use crate::fs::{Append, Durable};
+    use std::thread;
+
+    fn opened(which: Crate, dir: &Path) -> Session {
+        let setting =
+            Setting { program: "none".into(), dir: dir.to_owned(), image_size: 256 << 20, footprint: 1 << 20 };
+        open(which, &Fresh::default(), &setting).unwrap_or_else(|e| panic!("{}: {e}", which.name()))
+    }
+
+    /// Closes it; what it has written must be whole, and nothing of it stays.
+    fn close(session: Session, dir: &Path) {
+        let (ended, closed) = session.close();
+        ended.expect("unmounted");
+        assert_eq!(closed.damage().expect("e2fsck"), None);
+        closed.remove().expect("removed");
+        assert_eq!(std::fs::read_dir(dir).expect("read").count(), 0);
+    }
+
+    fn can() -> bool {
+        let can = Program::new("mke2fs").is_ok();
+        if !can {
+            ondol_skips::skip("mke2fs is missing");
+        }
+        can
+    }
+
+    #[test]
+    fn they_do_what_files_do() {
+        for which in Crate::ALL.into_iter().filter(|_| can()) {
+            let dir = tempfile::tempdir().expect("a directory");
+            let session = opened(which, dir.path());
+            let before = session.counters().expect("counters");
+            exercise(session.fs.as_ref());
+            let counted = session.counters().expect("counters").since(before);
+            assert!(counted.device_flushes.is_some_and(|flushes| flushes > 0), "{counted:?}");
+            assert!(counted.device_bytes.is_some_and(|bytes| bytes > 4096), "{counted:?}");
+            close(session, dir.path());
+        }
+    }
+
+    #[test]
+    fn threads_share_them() {
+        for which in Crate::ALL.into_iter().filter(|_| can()) {
+            let dir = tempfile::tempdir().expect("a directory");
+            let session = opened(which, dir.path());
+            let root = session.fs.root();
+            thread::scope(|scope| {
+                for thread in 0..4 {
+                    let root = &root;
+                    scope.spawn(move || {
+                        for n in 0..20 {
+                            let (name, other) = (format!("{thread}-{n}"), format!("{thread}-{n}-moved"));
+                            let mut file = root.create(&name, Append::Flag).expect("create");
+                            file.append(name.as_bytes()).expect("append");
+                            file.fsync(Durable::All).expect("fsync");
+                            root.rename(&name, &other).expect("rename");
+                            let mut buf = [0; 16];
+                            let len = file.read_at(0, &mut buf).expect("read");
+                            assert_eq!(buf.get(..len), Some(name.as_bytes()));
+                            file.close().expect("close");
+                            if n % 2 == 0 {
+                                root.unlink(&other).expect("unlink");
+                            }
+                        }
+                    });
+                }
+            });
+            assert_eq!(root.list().expect("list").len(), 40);
+            drop(root);
+            close(session, dir.path());
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_name_lives_until_it_is_closed() {
+        if !can() {
+            return;
+        }
+        let dir = tempfile::tempdir().expect("a directory");
+        let session = opened(Crate::Rsext4, dir.path());
+        let root = session.fs.root();
+        let mut file = root.create("f", Append::Seek).expect("create");
+        file.write_at(0, b"kept").expect("write");
+        root.unlink("f").expect("unlink");
+        let mut buf = [0; 8];
+        assert_eq!(file.read_at(0, &mut buf).expect("read"), 4);
+        file.close().expect("close");
+        root.create("g", Append::Seek).expect("create").close().expect("close");
+        root.create("h", Append::Seek).expect("create").close().expect("close");
+        root.rename("g", "h").expect("over another");
+        drop(root);
+        close(session, dir.path());
+    }
+}
