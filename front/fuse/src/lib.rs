@@ -30,6 +30,7 @@ mod fusermount;
 pub mod fuzzing;
 mod gate;
 mod kernel;
+mod meter;
 mod ops;
 mod options;
 mod proto;
@@ -43,6 +44,7 @@ mod words;
 
 pub use error::{ClientError, MountError};
 pub use floor::{Floor, FloorKind};
+pub use meter::Meter;
 pub use options::{MountOptions, OPTION_NAMES, Transport};
 pub use serve::Mount;
 pub use single::{Contents, SingleFile};
