@@ -175,6 +175,14 @@ pub struct EngineStats {
     pub log_lines: u64,
     /// Records that commits of an NVM log did not wait for.
     pub log_voided: u64,
+    /// Now: bytes of blocks, or of log records, that no commit has made durable.
+    pub uncommitted_bytes: u64,
+    /// Now: how long the oldest of that has waited, in nanoseconds, as far as anybody has looked.
+    pub uncommitted_ns: u64,
+    /// Now: bytes written in place that no flush covers.
+    pub unflushed_bytes: u64,
+    /// Now: bytes of images that a commit has made durable, or is about to, and that are not home.
+    pub waiting_bytes: u64,
     /// Blocks of the journal area in use.
     pub used_blocks: u64,
     /// Size of the journal area in blocks.

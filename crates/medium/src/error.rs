@@ -2,6 +2,9 @@
 
 use crate::Domain;
 
+/// What is known of a holder that nobody has looked for.
+const UNKNOWN: &str = ": a volume is mounted with it, or a program has it locked";
+
 /// The result of an operation on NVM.
 pub type Result<T> = std::result::Result<T, NvmError>;
 
@@ -20,10 +23,12 @@ pub enum NvmError {
         source: std::io::Error,
     },
     /// Somebody else holds the medium.
-    #[error("{name} is in use: a volume is mounted with it, or a program has it locked")]
+    #[error("{name} is in use{}", by.as_ref().map_or_else(|| UNKNOWN.to_owned(), |by| format!(" by {by}")))]
     Locked {
         /// The medium, as the user named it.
         name: String,
+        /// Who, in words, where whoever opens it has found out.
+        by: Option<String>,
     },
     /// This cannot be NVM.
     #[error("{name} cannot be used as NVM: {what}")]

@@ -125,7 +125,7 @@ fn lock(file: &File, name: &str, access: Access) -> Result<()> {
     };
     match rustix::fs::flock(file, op) {
         Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(NvmError::Locked { name: name.into() }),
+        Err(Errno::WOULDBLOCK) => Err(NvmError::Locked { name: name.into(), by: None }),
         Err(e) => Err(NvmError::Open { what: "lock", name: name.into(), source: e.into() }),
     }
 }

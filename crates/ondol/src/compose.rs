@@ -14,7 +14,7 @@ use crate::machine::claim;
 use crate::media::Media;
 use crate::memory::Shares;
 use crate::nvm_meter::NvmMeter;
-use crate::{Error, JournalEngine, Options, RecoverReport, Result, fast_commit, journal_size, nvm};
+use crate::{Error, JournalEngine, Options, RecoverReport, Result, counted, fast_commit, journal_size, nvm};
 use ondol_block::{Access, BlockStore};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
@@ -152,6 +152,9 @@ fn open_whole(
         }
     }
     composed.hold = holding.end()?;
+    let (name, engine) = (composed.store.name(), composed.engine.name());
+    let replayed = counted(composed.recovered.transactions, "transaction");
+    tracing::info!("{name}: opened, journal {engine}, data {}, {replayed} replayed", data.name());
     Ok(composed)
 }
 
@@ -191,6 +194,11 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
     let options = &options.clone().over(image.superblock(), Extension::default());
     let (engine, inodes) = reader(store.clone(), &image, image.shared()?, options, env);
     let (orphans, options, nvm) = (Processed::default(), options.clone(), NvmMeter::new(media.nvm()));
+    tracing::info!(
+        "{}: opened read-only, {} replayed in memory",
+        store.name(),
+        counted(recovered.transactions, "transaction")
+    );
     Ok(Composed { store, nvm, engine, inodes, attached: None, hold: None, recovered, orphans, options })
 }
 
@@ -409,6 +417,7 @@ impl Composed {
         }
         self.give_back()?;
         self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?;
+        tracing::info!("{}: closed, clean", self.store.name());
         Ok(orphans.map(drop)?)
     }
 

@@ -3,7 +3,7 @@
 
 use crate::format::plan;
 use crate::info::uuid_text;
-use crate::machine::claim;
+use crate::machine::{claim, pools};
 use crate::media::Media;
 use crate::pool::{GivenUp, GivenUpChanges, GivenUpImage};
 use crate::{Error, FormatOptions, JournalEngine, Remedy, Result, nvm};
@@ -14,7 +14,7 @@ use ondol_env::{Env, System};
 use ondol_format::mkfs::Chunk;
 use ondol_format::{Superblock, superblock};
 use ondol_journal::{JournalError, remap};
-use ondol_medium::{Access as NvmAccess, AreaKind, Nvm, NvmModel, NvmOptions, PAGE, Pool, PoolSpec};
+use ondol_medium::{Access as NvmAccess, AreaKind, NvmModel, NvmOptions, PAGE, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, OnDamage};
 use ondol_page_table::{PageTable, TableError, TableReport, TableSpec, has_table, pool_size};
 use serde::Serialize;
@@ -262,7 +262,7 @@ fn create(path: &Path, size: u64) -> Result<Pool> {
     let what = || format!("{size} bytes are no size of an image in a pool");
     let too_large = || Error::format(target_of(path).display().to_string(), what());
     let bytes = pool_size(size).ok_or_else(too_large)? + nvm::log_bytes(size);
-    let nvm = Nvm::create(path, bytes, &NvmOptions { access: NvmAccess::Write, ..NvmOptions::default() })?;
+    let nvm = pools::create(path, bytes, &NvmOptions { access: NvmAccess::Write, ..NvmOptions::default() })?;
     Ok(Pool::create(nvm, &PoolSpec { uuid: System.random_uuid(), ..PoolSpec::default() })?)
 }
 

@@ -155,6 +155,11 @@ pub struct Counters {
     pub foreground_commits: u64,
     pub foreground_checkpoints: u64,
     pub stall_ns: u64,
+    pub uncommitted_bytes: u64,
+    pub uncommitted_ns: u64,
+    pub unflushed_bytes: u64,
+    pub not_home_bytes: u64,
+    pub orphans: u64,
     pub journal_used_blocks: u64,
     pub journal_ring_blocks: u64,
     pub buffer_used_blocks: u64,
@@ -264,7 +269,16 @@ impl Volume {
         let statfs = composed.inodes.statfs();
         (info.free_blocks, info.free_inodes) = (statfs.free, statfs.files_free);
         info.state = "mounted";
-        info.mount = Some(MountInfo {
+        info.mount = Some(self.mount_info());
+        info.pages = self.pages();
+        info.counters = Some(self.counters());
+        Ok(info)
+    }
+
+    /// How it is mounted. Nothing is read from the medium.
+    pub fn mount_info(&self) -> MountInfo {
+        let composed = self.composed();
+        MountInfo {
             engine: composed.engine.name(),
             data: composed.inodes.data_mode().name(),
             fsync: composed.inodes.fsync_mode().name(),
@@ -281,10 +295,7 @@ impl Volume {
             } else {
                 "a completed fsync survives the death of this process, but no power cut: the image lies in memory"
             },
-        });
-        info.pages = self.pages();
-        info.counters = Some(self.counters());
-        Ok(info)
+        }
     }
 
     /// What the pages of the pool are used for; `None` if the volume does not lie in one, or its blocks are smaller than its pages.
@@ -356,6 +367,11 @@ impl Volume {
             foreground_commits: engine.foreground_commits,
             foreground_checkpoints: engine.foreground_checkpoints,
             stall_ns: engine.stall_ns,
+            uncommitted_bytes: engine.uncommitted_bytes,
+            uncommitted_ns: engine.uncommitted_ns,
+            unflushed_bytes: engine.unflushed_bytes,
+            not_home_bytes: engine.waiting_bytes,
+            orphans: composed.inodes.orphans(),
             journal_used_blocks: engine.used_blocks,
             journal_ring_blocks: engine.ring_blocks,
             buffer_used_blocks: engine.buffer_used_blocks,

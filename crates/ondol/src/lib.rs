@@ -84,7 +84,7 @@ pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
 pub use format::FormatOptions;
 pub use home::{TableInfo, attach as attach_table, pool_of};
-pub use info::{Counters, Info, Pages, info};
+pub use info::{Counters, Info, MountInfo, Pages, info};
 pub use maintain::{
     CheckReport, RecoverReport, Tune, check, check_by_copy, check_media, check_telling, mark_checked, recover,
     recover_media, recover_telling, recover_with_pool, tune, tune_store,

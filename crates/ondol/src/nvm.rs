@@ -5,6 +5,7 @@
 
 use crate::home;
 use crate::info::uuid_text;
+use crate::machine::pools;
 use crate::media::Media;
 use crate::{Error, JournalEngine, Options, Remedy, Result};
 use ondol_block::BlockStore;
@@ -15,7 +16,7 @@ use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
 use ondol_journal::{Config, JournalError, Kind, LogMap, Ranges, ScalableEngine, remap, swap};
-use ondol_medium::{AREAS_START, Access, AreaKind, Nvm, NvmModel, NvmOptions, PAGE, Pool};
+use ondol_medium::{AREAS_START, Access, AreaKind, NvmModel, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_page_table::pool_size;
 use ondol_volume::{DataMode, Image, Shared};
@@ -33,7 +34,7 @@ pub(crate) fn open(path: &Path, read_only: bool) -> Result<Pool> {
 /// As [`open`], as slow as `model`.
 pub(crate) fn open_modelled(path: &Path, read_only: bool, model: NvmModel) -> Result<Pool> {
     let access = if read_only { Access::Read } else { Access::Write };
-    Ok(Pool::open(Nvm::open(path, &NvmOptions { access, model, ..NvmOptions::default() })?)?)
+    Ok(Pool::open(pools::open(path, &NvmOptions { access, model, ..NvmOptions::default() })?)?)
 }
 
 /// What an image that can have engines `swap` and `remap` lies on.

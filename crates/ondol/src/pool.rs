@@ -6,7 +6,7 @@ mod given_up;
 mod measure;
 
 use crate::info::uuid_text;
-use crate::machine::claim;
+use crate::machine::{claim, pools};
 use crate::{Error, Result, contents, home};
 use ondol_block::BlockStore;
 use ondol_env::{Env, System};
@@ -165,8 +165,8 @@ fn make(path: &Path, options: &CreateOptions) -> Result<()> {
     }
     let opened = NvmOptions { domain: options.domain, ..NvmOptions::default() };
     let nvm = match options.size {
-        Some(size) => Nvm::create(path, size, &opened)?,
-        None => Nvm::open(path, &opened)?,
+        Some(size) => pools::create(path, size, &opened)?,
+        None => pools::open(path, &opened)?,
     };
     let spec = PoolSpec {
         uuid: System.random_uuid(),
@@ -214,7 +214,7 @@ pub(crate) fn also(path: &Path, holds: Error) -> Error {
 }
 
 fn look(path: &Path, domain: Domain) -> Result<(Nvm, PoolReport)> {
-    let nvm = Nvm::open(path, &NvmOptions { access: Access::Read, domain, ..NvmOptions::default() })?;
+    let nvm = pools::open(path, &NvmOptions { access: Access::Read, domain, ..NvmOptions::default() })?;
     let report = inspect(&nvm)?;
     Ok((nvm, report))
 }

@@ -3,6 +3,7 @@
 //! [`start`] opens a pool, or makes it, brings home what an earlier run left in it, and answers a [`Run`]: what syncs the files for real, step by
 //! step, while programs with the preloaded library work. [`recover`] does the bringing home alone. `docs/design/run.md` says how.
 
+use crate::machine::pools;
 use crate::pool::{self, CreateOptions};
 use crate::{Error, Remedy, Result};
 use ondol_env::{Env, System};
@@ -79,7 +80,7 @@ fn try_start(path: &Path, size: u64) -> Result<Start> {
         Err(Error::Nvm(NvmError::Locked { .. })) => None,
         Err(e) => return Err(e),
     };
-    let nvm = Nvm::open(path, &NvmOptions { access: Access::Joint, ..NvmOptions::default() })?;
+    let nvm = pools::open(path, &NvmOptions { access: Access::Joint, ..NvmOptions::default() })?;
     let log = Log::join(nvm)?;
     if log.machine() != LogOptions::here() {
         // Somebody had it locked when what is left in it was to be brought home.
@@ -130,7 +131,7 @@ fn prepare(path: &Path) -> Result<Recovered> {
 }
 
 fn open(path: &Path) -> Result<Pool> {
-    Ok(Pool::open(Nvm::open(path, &NvmOptions::default())?)?)
+    Ok(Pool::open(pools::open(path, &NvmOptions::default())?)?)
 }
 
 /// Whether there is a pool at `path` with a log of running programs. Changes nothing.

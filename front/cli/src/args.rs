@@ -19,6 +19,8 @@ pub(crate) use pools::{Export, Import, Pool, PoolCreate, PoolDump, PoolFlatten, 
 #[derive(Debug, Parser)]
 #[command(name = "ondol", version, max_term_width = 100)]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(crate) verbosity: crate::log::Verbosity,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Recover(Recover),
     /// Show geometry, features, journal and counters
     Info(Info),
+    // What it does, its arguments say.
+    Top(crate::top::TopArgs),
     // What it does, its arguments say.
     Ls(tools::Ls),
     // What it does, its arguments say.
@@ -112,6 +116,9 @@ Mount options:
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
                                   as for mount.fuse3(8)
   writeback_cache                 the kernel collects writes; fsync covers its file and what it has handed over
+  log_level=LEVEL                 how much a server logs: error, warn, info, debug or trace
+  metrics=PORT|HOST:PORT|unix:PATH|FILE.prom
+                                  what the mount does, for Prometheus: by HTTP, or in a file for node_exporter
   log=FILE                        where a server in the background writes its messages, instead of the system's log
 
 The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.
@@ -410,6 +417,10 @@ mod tests {
                     Some("SIZE") => vec![format!("{name}=64M")],
                     Some("SECONDS" | "N" | "") => vec![format!("{name}=7")],
                     Some("FILE") => vec![format!("{name}=/x")],
+                    Some("LEVEL") => vec![format!("{name}=info")],
+                    Some("PORT|HOST:PORT|unix:PATH|FILE.prom") => {
+                        ["9090", "localhost:9090", "unix:/x", "/x.prom"].map(|v| format!("{name}={v}")).to_vec()
+                    }
                     Some(values) => values.split('|').map(|value| format!("{name}={value}")).collect(),
                 };
                 count += words.len();
@@ -437,6 +448,13 @@ mod tests {
             "check -n x.img",
             "recover x.img",
             "info --json --stats x.img",
+            "top /mnt",
+            "top --once --json --sort p99 --interval 0.5 4711",
+            "top -b -n 3 x.img",
+            "-v check x.img",
+            "check -vv x.img",
+            "--log-level warn,ondol_fuse=debug mount x.img /mnt",
+            "mount -v -o log_level=debug,metrics=9464 x.img /mnt",
             "bench run varmail --on dir:/tmp --json out --report dir",
             "bench all --quick --ablate --nvm-model pcm --rounds 2 --report dir",
             "bench paper 5 --ablate --quick",

@@ -48,9 +48,36 @@ pub(crate) fn first_word() -> OsString {
     std::env::args_os().next().unwrap_or_else(|| "ondol".into())
 }
 
+/// Where among the words of `ondol …` the command stands, or would: options that all commands have may come before it.
+pub(crate) fn command_at<W: AsRef<OsStr>>(words: &[W]) -> usize {
+    let mut at = 1;
+    while let Some(word) = words.get(at).map(AsRef::as_ref) {
+        match word.to_str() {
+            Some("--log-level") => at += 2,
+            Some(word) if word.starts_with('-') => at += 1,
+            _ => break,
+        }
+    }
+    at
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_found_behind_options() {
+        for (line, at) in [
+            ("ondol", 1),
+            ("ondol info x", 1),
+            ("ondol -vv info x", 2),
+            ("ondol --log-level info check info", 3),
+            ("ondol --log-level=info -v check", 3),
+            ("ondol --log-level", 3),
+        ] {
+            assert_eq!(command_at(&line.split(' ').collect::<Vec<_>>()), at, "{line}");
+        }
+    }
 
     #[test]
     fn names_of_links() {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// The fields that only `--stats` shows.
-const STATISTICS: [&str; 2] = ["counters", "requests"];
+const STATISTICS: [&str; 3] = ["counters", "requests", "errors"];
 
 /// Shows what is known of a volume.
 pub(crate) fn info(args: &args::Info) -> Outcome {
@@ -31,9 +31,9 @@ pub(crate) fn info(args: &args::Info) -> Outcome {
 
 /// From the server if the volume is mounted, from the image if not, or if the server has gone.
 fn read(target: &Path) -> Result<Map<String, Value>, Failure> {
-    let served = mounted(target).map(|dir| client::info(&dir));
-    let value = match served {
-        Some(Ok(json)) => serde_json::from_slice(&json),
+    let dir = mounted(target);
+    let value = match dir.as_ref().map(|dir| client::info(dir)) {
+        Some(Ok(json)) => serde_json::from_slice(&json).map(|value| with_server(value, dir.as_deref())),
         Some(Err(ClientError::Dead { point, image })) => {
             let (point, image_shown) = (shown(&point), shown(&image));
             eprintln!(
@@ -50,13 +50,22 @@ fn read(target: &Path) -> Result<Map<String, Value>, Failure> {
     }
 }
 
+/// Adds where it is mounted and which process serves it, as the kernel tells it.
+fn with_server(mut value: Value, dir: Option<&Path>) -> Value {
+    if let Some((entry, fields)) = dir.and_then(|dir| client::find(dir).ok()).zip(value.as_object_mut()) {
+        fields.insert("mount_point".into(), shown(&entry.point).into());
+        fields.insert("pid".into(), client::server_of(&entry).into());
+    }
+    value
+}
+
 fn of_image(target: &Path) -> Result<serde_json::Result<Value>, Failure> {
     image::warn_of_users(target);
     Ok(serde_json::to_value(ondol::info(target).map_err(|e| Failure::new(FAILED, image::unopened(e, target)))?))
 }
 
 /// A directory of the mounted volume: `target` itself, or where the image `target` is served.
-fn mounted(target: &Path) -> Option<PathBuf> {
+pub(crate) fn mounted(target: &Path) -> Option<PathBuf> {
     if client::mounted_on(target).is_some() || target.is_dir() {
         return Some(target.to_owned());
     }
@@ -64,8 +73,10 @@ fn mounted(target: &Path) -> Option<PathBuf> {
 }
 
 /// Fields in the order in which they are shown; all others come behind them by name. Those that have parts come last.
-const ORDER: [&str; 38] = [
+const ORDER: [&str; 40] = [
     "target",
+    "mount_point",
+    "pid",
     "pool",
     "label",
     "uuid",

@@ -4,7 +4,7 @@
 use ondol::printable;
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
@@ -20,21 +20,79 @@ use tracing_subscriber::registry::LookupSpan;
 /// The variable that says how much is logged, as in `debug` or `ondol_fuse=trace`.
 const VARIABLE: &str = "ONDOL_LOG";
 
-/// What is logged unless the variable says otherwise: errors and warnings, and how mounts begin and end.
-const USUAL: &str = "warn,ondol::mount=info";
+/// What a server logs unless somebody says otherwise: errors and warnings, and how mounts begin and end.
+const OF_SERVERS: &str = "warn,ondol::mount=info";
+/// What other commands do: what went wrong they say themselves, in one line.
+const OF_COMMANDS: &str = "off";
 
 /// Messages go to a log that knows priorities and adds the time itself.
 static FOR_SYSTEM: AtomicBool = AtomicBool::new(false);
+/// Messages are for who has just called a command.
+static FOR_CALLER: AtomicBool = AtomicBool::new(false);
 
-/// Sends messages to standard error.
-pub(crate) fn to_stderr() {
-    let asked = std::env::var(VARIABLE).unwrap_or_else(|_| USUAL.to_owned());
+/// How much is said
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Verbosity {
+    /// Log more, to standard error or where a server logs: what is done (-v), how (-vv), everything (-vvv)
+    #[arg(short = 'v', long, global = true, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// How much is logged: error, warn, info, debug or trace; or by part, as in warn,ondol_fuse=debug
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = level)]
+    pub(crate) log_level: Option<String>,
+}
+
+impl Verbosity {
+    /// What was asked for, if anything was.
+    pub(crate) fn asked(&self) -> Option<String> {
+        let by_count = match self.verbose {
+            0 => None,
+            1 => Some("info"),
+            2 => Some("debug"),
+            _ => Some("trace"),
+        };
+        self.log_level.clone().or_else(|| by_count.map(str::to_owned))
+    }
+}
+
+/// Reads what `--log-level` or the mount option `log_level=` says: a level, or levels of parts.
+///
+/// # Errors
+/// A sentence for the user.
+pub(crate) fn level(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_part =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
+    let is_known = |word: &str| match word.split_once('=') {
+        Some((part, level)) => is_part(part) && LEVELS.contains(&level),
+        None => LEVELS.contains(&word),
+    };
+    if text.split(',').all(is_known) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{text}` is no log level: choose error, warn, info, debug or trace, or levels of parts, as in warn,ondol_fuse=debug"
+    ))
+}
+
+/// Sends messages of a server to standard error: as many as were asked for, or as the variable says.
+pub(crate) fn to_stderr(asked: Option<String>) {
+    begin(asked, OF_SERVERS);
+}
+
+/// The same of a command that serves nothing.
+pub(crate) fn to_caller(asked: Option<String>) {
+    FOR_CALLER.store(true, Ordering::Relaxed);
+    begin(asked, OF_COMMANDS);
+}
+
+fn begin(asked: Option<String>, usual: &str) {
+    let asked = asked.or_else(|| std::env::var(VARIABLE).ok()).unwrap_or_else(|| usual.to_owned());
     let filter = EnvFilter::try_new(&asked);
     let wrong = filter.as_ref().err().map(ToString::to_string);
     tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new(USUAL)))
+        .with_env_filter(filter.unwrap_or_else(|_| EnvFilter::new(usual)))
         .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
+        .with_ansi(false)
         .event_format(Lines)
         .fmt_fields(Shown)
         .init();
@@ -164,12 +222,29 @@ where
     N: for<'a> FormatFields<'a> + 'static,
 {
     fn format_event(&self, context: &FmtContext<'_, S, N>, mut to: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let level = *event.metadata().level();
+        if FOR_CALLER.load(Ordering::Relaxed) {
+            write!(to, "ondol: {}", prefix(level))?;
+            context.format_fields(to.by_ref(), event)?;
+            return writeln!(to);
+        }
         if !FOR_SYSTEM.load(Ordering::Relaxed) {
             return Format::default().format_event(context, to, event);
         }
-        write!(to, "<{}>ondol[{}]: ", priority(*event.metadata().level()), std::process::id())?;
+        write!(to, "<{}>ondol[{}]: ", priority(level), std::process::id())?;
         context.format_fields(to.by_ref(), event)?;
         writeln!(to)
+    }
+}
+
+/// What a command says before a message.
+fn prefix(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error: ",
+        Level::WARN => "warning: ",
+        Level::INFO => "",
+        Level::DEBUG => "debug: ",
+        Level::TRACE => "trace: ",
     }
 }
 
@@ -219,6 +294,22 @@ mod tests {
         let mut message = [0; 64];
         let len = system.recv(&mut message).unwrap();
         assert_eq!(&message[..len], b"<30>ondol[1]: text\n");
+    }
+
+    #[test]
+    fn levels_are_words_of_the_log_and_nothing_else() {
+        for known in ["error", "trace", "warn,ondol_fuse=debug", "ondol::mount=info", "off"] {
+            assert_eq!(level(known).as_deref(), Ok(known));
+            EnvFilter::try_new(known).unwrap();
+        }
+        for wrong in ["", "sparkle", "warn,", "warn,ondol_fuse", "ondol_fuse=loud", "[x]=info", "=info"] {
+            assert!(level(wrong).is_err_and(|said| said.contains("no log level")), "{wrong}");
+        }
+        let asked =
+            |verbose, log_level: Option<&str>| Verbosity { verbose, log_level: log_level.map(str::to_owned) }.asked();
+        assert_eq!(asked(0, None), None);
+        assert_eq!(asked(2, None).as_deref(), Some("debug"));
+        assert_eq!(asked(9, Some("error")).as_deref(), Some("error"));
     }
 
     #[test]

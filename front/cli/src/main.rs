@@ -19,6 +19,7 @@ mod image;
 mod info;
 mod log;
 mod manual;
+mod metrics;
 mod mount;
 mod options;
 mod passed;
@@ -29,6 +30,7 @@ mod run;
 mod say;
 mod size;
 mod tools;
+mod top;
 mod umount;
 
 use args::{Arguments, Command};
@@ -58,7 +60,7 @@ fn main() -> ExitCode {
         return ExitCode::from(USAGE);
     }
     let outcome = match called {
-        Called::Ondol => parsed(called, |arguments: Arguments| run(arguments.command)),
+        Called::Ondol => parsed(called, |arguments: Arguments| run(arguments)),
         Called::Mount => parsed(called, |args: args::MountHelper| mount::helper(&args)),
         Called::Umount => parsed(called, |args: args::UmountHelper| umount::helper(&args)),
         Called::Fsck => parsed(called, |args: args::Fsck| check::helper(&args)),
@@ -80,16 +82,22 @@ fn parsed<A: Parser>(called: Called, run: impl FnOnce(A) -> Outcome) -> Outcome 
     }
 }
 
-fn run(command: Command) -> Outcome {
+fn run(Arguments { verbosity, command }: Arguments) -> Outcome {
+    let asked = verbosity.asked();
+    // A mount logs when it serves.
+    if !matches!(command, Command::Mount(_)) {
+        log::to_caller(asked.clone());
+    }
     match command {
         Command::Mkfs(args) => image::mkfs(&args),
-        Command::Mount(args) => mount::mount(&args),
+        Command::Mount(args) => mount::mount(&args, asked),
         Command::Umount(args) => umount::umount(&args),
         Command::Sync(args) => umount::sync(&args),
         Command::Exchange(args) => exchange::exchange(&args),
         Command::Check(args) => check::check(&args),
         Command::Recover(args) => image::recover(&args),
         Command::Info(args) => bounded::bounded(|| info::info(&args)),
+        Command::Top(args) => top::top(&args),
         Command::Ls(args) => tools::ls(&args),
         Command::Cat(args) => tools::cat(&args),
         Command::Cp(args) => tools::cp(&args),
@@ -123,8 +131,9 @@ fn usage(called: Called, e: &clap::Error) -> Outcome {
 fn command_of(called: Called) -> String {
     let (mut name, mut command) = (called.name().to_owned(), Arguments::command());
     if called == Called::Ondol {
-        for word in std::env::args().skip(1) {
-            let Some(below) = command.find_subcommand(&word).cloned() else { break };
+        let words: Vec<String> = std::env::args().collect();
+        for word in words.iter().skip(called::command_at(&words)) {
+            let Some(below) = command.find_subcommand(word).cloned() else { break };
             name = format!("{name} {word}");
             command = below;
         }
@@ -156,7 +165,8 @@ fn bench(args: ondol_bench::BenchArgs) -> Outcome {
 }
 
 fn usage_code(called: Called) -> u8 {
-    let command = std::env::args_os().nth(1).unwrap_or_default();
+    let words: Vec<std::ffi::OsString> = std::env::args_os().collect();
+    let command = words.get(called::command_at(&words)).cloned().unwrap_or_default();
     match (called, command.to_str()) {
         (Called::Mount | Called::Umount, _) | (Called::Ondol, Some("mount" | "umount")) => failure::MOUNT_USAGE,
         (Called::Fsck, _) | (Called::Ondol, Some("check")) => failure::CHECK_USAGE,

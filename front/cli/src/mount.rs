@@ -5,7 +5,7 @@ use crate::log::Log;
 use crate::options::{Wishes, located};
 use crate::passed::{enter_namespace, in_pool, source};
 use crate::say::say;
-use crate::{args, background, image, log, remount};
+use crate::{args, background, image, log, metrics, remount};
 use ondol::{Access, Volume, counted};
 use ondol_fuse::Mount;
 use sd_notify::NotifyState;
@@ -32,12 +32,13 @@ struct Request<'a> {
 }
 
 /// Mounts, and serves in the background unless told otherwise.
-pub(crate) fn mount(args: &args::Mount) -> Outcome {
+pub(crate) fn mount(args: &args::Mount, log_level: Option<String>) -> Outcome {
     if asks_for_remount(&args.options) {
         let dir = args.dir.display();
         return Err(Failure::new(MOUNT_USAGE, format!("remount is for mount(8) to ask: `mount -o remount,… {dir}`")));
     }
-    let wishes = Wishes::read(&args.options, false)?;
+    let mut wishes = Wishes::read(&args.options, false)?;
+    wishes.log_level = log_level.or(wishes.log_level);
     let target = &*located(&args.target, wishes.part, args.partition).map_err(Failure::with(MOUNT_USAGE))?;
     let (dir, foreground) = (&*args.dir, args.foreground);
     start(&Request { target, dir, create: args.create, namespace: None, wishes, foreground })
@@ -78,7 +79,7 @@ fn start(request: &Request<'_>) -> Outcome {
         }
         background::leave_session().map_err(Failure::with(SYSTEM))?;
     }
-    log::to_stderr();
+    log::to_stderr(request.wishes.log_level.clone());
     serve(request)
 }
 
@@ -90,7 +91,7 @@ enum End {
 
 /// Serves until the volume is unmounted or a signal comes.
 fn serve(request: &Request<'_>) -> Outcome {
-    let prepared = prepare(request)?;
+    let mut prepared = prepare(request)?;
     let (tell, told) = channel();
     listen_to_signals(tell.clone())?;
     let volume = open(request, &prepared.target)?;
@@ -105,6 +106,9 @@ fn serve(request: &Request<'_>) -> Outcome {
     };
     let mount = Mount::new(volume, &prepared.source, request.dir, &request.wishes.mount, ended);
     let mount = mount.map_err(Failure::with(MOUNT))?;
+    let metrics = prepared.metrics.take().map(|opened| opened.start(mount.meter(), mount.dir()));
+    let metrics = metrics.transpose().map_err(Failure::with(MOUNT))?;
+    let metrics_at = metrics.as_ref().map(|metrics| metrics.what.as_str());
     let told_caller = prepared.log.as_ref().map_or_else(
         || {
             notify(NotifyState::Ready);
@@ -113,12 +117,13 @@ fn serve(request: &Request<'_>) -> Outcome {
         background::ready,
     );
     if told_caller.is_ok() {
-        log.begin();
+        log.begin(metrics_at);
         wait(&told);
     }
     if request.foreground {
         notify(NotifyState::Stopping);
     }
+    drop(metrics);
     mount.finish().map_err(|e| Failure::new(MOUNT, format!("{}: {}", log.what, e.said())))?;
     log.end();
     told_caller.map(|()| ExitCode::SUCCESS).map_err(Failure::with(SYSTEM))
@@ -149,11 +154,14 @@ impl Account {
         }
     }
 
-    fn begin(&self) {
+    fn begin(&self, metrics: Option<&str>) {
         if let Some(replayed) = &self.replayed {
             tracing::info!("{}: {replayed}", self.what);
         }
         tracing::info!("{}: mounted{}", self.what, self.how);
+        if let Some(metrics) = metrics {
+            tracing::info!("{}: metrics {metrics}", self.what);
+        }
     }
 
     fn end(&self) {
@@ -167,6 +175,8 @@ struct Prepared {
     source: PathBuf,
     /// Where messages of a server in the background go.
     log: Option<Log>,
+    /// Where metrics will be had.
+    metrics: Option<metrics::Opened>,
     /// Open while `target` names it.
     _image: Option<File>,
 }
@@ -180,7 +190,10 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     if let Some(size) = request.create.filter(|_| !image::file(request.target).exists()) {
         image::create(request.target, size).map_err(Failure::with(MOUNT))?;
     }
-    let mut prepared = Prepared { target: request.target.into(), source: source(request.target)?, log, _image: None };
+    let metrics = request.wishes.metrics.as_ref().map(metrics::Outlet::open);
+    let metrics = metrics.transpose().map_err(Failure::with(MOUNT))?;
+    let mut prepared =
+        Prepared { target: request.target.into(), source: source(request.target)?, log, metrics, _image: None };
     if let Some(namespace) = request.namespace {
         let image = open_image(request)
             .map_err(|e| Failure::new(MOUNT, format!("cannot open {}: {e}", request.target.display())))?;

@@ -1,12 +1,14 @@
 //! What `-o` says, by whom it concerns: the mount, the volume, or this program.
 
 use crate::failure::{Failure, MOUNT_USAGE};
+use crate::log;
+use crate::metrics::Outlet;
 use ondol::{OptionError, Options, Part, parse_size};
 use ondol_fuse::MountOptions;
 use std::path::{Path, PathBuf};
 
 /// The names of the options that this program takes itself.
-const OWN_NAMES: [&str; 4] = ["log=", "offset=", "sizelimit=", "partition="];
+const OWN_NAMES: [&str; 6] = ["log=", "log_level=", "metrics=", "offset=", "sizelimit=", "partition="];
 
 /// Options of a mount.
 #[derive(Debug)]
@@ -17,6 +19,10 @@ pub(crate) struct Wishes {
     pub(crate) volume: Options,
     /// Where messages of a server in the background go.
     pub(crate) log: Option<PathBuf>,
+    /// How many messages there are.
+    pub(crate) log_level: Option<String>,
+    /// Where metrics are to be had.
+    pub(crate) metrics: Option<Outlet>,
     /// Which part of the file or device is the image.
     pub(crate) part: Option<Part>,
 }
@@ -36,13 +42,21 @@ impl Wishes {
     /// As [`Wishes::read`].
     pub(crate) fn read_over(now: MountOptions, lists: &[String], sloppy: bool) -> Result<Self, Failure> {
         let (mount, rest) = now.with(&lists.join(",")).map_err(Failure::with(MOUNT_USAGE))?;
-        let (log, rest): (Vec<&str>, Vec<&str>) = rest.split(',').partition(|w| w.starts_with("log="));
+        let wrong = Failure::with::<String>;
+        let mut rest: Vec<&str> = rest.split(',').collect();
+        let mut take = |name: &str| {
+            let value = rest.iter().rev().find_map(|word| word.strip_prefix(name)).map(str::to_owned);
+            rest.retain(|word| !word.starts_with(name));
+            value
+        };
+        let log = take("log=").map(PathBuf::from);
+        let log_level = take("log_level=").map(|text| log::level(&text)).transpose().map_err(wrong(MOUNT_USAGE))?;
+        let metrics = take("metrics=").map(|text| Outlet::parse(&text)).transpose().map_err(wrong(MOUNT_USAGE))?;
         let (part, rest) = take_part(rest).map_err(Failure::with(MOUNT_USAGE))?;
         let known = |word: &&&str| !sloppy || !matches!(Options::parse(word), Err(OptionError::Unknown(_)));
         let rest: Vec<&str> = rest.iter().filter(known).copied().collect();
         let volume = Options::parse(&rest.join(",")).map_err(|e| Failure::new(MOUNT_USAGE, explained(&e)))?;
-        let log = log.last().and_then(|w| w.strip_prefix("log=")).map(PathBuf::from);
-        Ok(Self { mount, volume, log, part })
+        Ok(Self { mount, volume, log, log_level, metrics, part })
     }
 }
 

@@ -21,12 +21,20 @@ pub(crate) fn lines(text: &str) {
     text.lines().for_each(line);
 }
 
+/// As [`lines()`] of a text without an end for its last line; false when nobody reads any more.
+pub(crate) fn is_read(text: &str) -> bool {
+    let text: String = text.split('\n').map(|line| printable(line.as_bytes()) + "\n").collect();
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+}
+
 /// Prints a value as one line of JSON. What JSON itself lets stand and a terminal might obey is escaped, too.
 pub(crate) fn json(value: &Value) {
     line(&escaped(value));
 }
 
-fn escaped(value: &Value) -> String {
+/// A value as one line of JSON that no terminal obeys.
+pub(crate) fn escaped(value: &Value) -> String {
     let mut out = String::new();
     // Outside of strings, JSON has nothing but printable ASCII.
     for c in value.to_string().chars() {

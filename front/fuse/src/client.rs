@@ -14,6 +14,9 @@ use std::time::Duration;
 /// The attribute of the root directory that holds the volume's state as JSON.
 pub const INFO: &str = "ondol.info";
 
+/// The attribute of the root directory that holds what the mount has done, as JSON. Whoever asks has requests timed for a minute.
+pub const STATS: &str = "ondol.stats";
+
 /// How long a mount is tried to be unmounted that is in use: what programs have closed may be held for a moment by their children that
 /// have not called exec(2) yet, and by those who look at them in `/proc`.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -67,6 +70,27 @@ pub fn info(dir: &Path) -> Result<Vec<u8>, ClientError> {
     let entry = find(dir)?;
     let root = open(&entry)?;
     ask(&root, INFO).map_err(|source| refused("read the state of", entry, source))
+}
+
+/// What the mount that `dir` lies on has done, as JSON; from then on its requests are timed for a minute.
+///
+/// # Errors
+/// As [`info`].
+pub fn stats(dir: &Path) -> Result<Vec<u8>, ClientError> {
+    let entry = find(dir)?;
+    let root = open(&entry)?;
+    ask(&root, STATS).map_err(|source| refused("read the counters of", entry, source))
+}
+
+/// The process that serves a mount, as far as this process can see it.
+pub fn server_of(entry: &Entry) -> Option<u32> {
+    Server::of(entry).map(|server| server.pid())
+}
+
+/// The mount that a process serves; the last one, if there are several.
+pub fn served_by(pid: u32) -> Option<Entry> {
+    let table = mountinfo::read().ok()?;
+    table.into_iter().rev().find(|e| e.fs_type == FS_TYPE && server_of(e) == Some(pid))
 }
 
 /// Makes everything durable that was done before on the volume that `dir` lies on, stores through memory mappings included.

@@ -1,12 +1,13 @@
 //! A volume as a file system of the running kernel, through FUSE.
 //!
-//! [`Mount`] serves a volume on a directory. Inside, five parts do not know each other's trade:
+//! [`Mount`] serves a volume on a directory. Inside, six parts do not know each other's trade:
 //!
 //! - `ops`: what each request means. Plain arguments in, plain results or an errno out; no FUSE type appears.
 //! - `proto`, `words`, `dispatch`: FUSE's messages, and which operation each asks for.
 //! - `flags`: what is agreed on with the kernel at the start, and what it leaves to us because of that.
 //! - `channel`, `coming`, `session`, `ring`: what carries them: `/dev/fuse` or io_uring. `crew`, `foreman`, `follow`, `standing`: which threads serve, where, and how they are scheduled
 //!   these run. `budget`: what memory they may take.
+//! - `meter`: what it has done, for who is in the same process and tells others.
 //! - `kernel`, `fusermount`: how a mount comes to be and ends, by root and by everybody else.
 //!
 //! [`SingleFile`] is a file system of one file, over the same protocol and transport. [`Floor`] is one without a volume, for measuring.
@@ -30,6 +31,7 @@ mod fusermount;
 pub mod fuzzing;
 mod gate;
 mod kernel;
+mod meter;
 mod ops;
 mod options;
 mod proto;
@@ -43,6 +45,7 @@ mod words;
 
 pub use error::{ClientError, MountError};
 pub use floor::{Floor, FloorKind};
+pub use meter::Meter;
 pub use options::{MountOptions, OPTION_NAMES, Transport};
 pub use serve::Mount;
 pub use single::{Contents, SingleFile};

@@ -6,6 +6,7 @@ use crate::dispatch::{Dispatch, Terms};
 use crate::flags;
 use crate::fusermount;
 use crate::kernel::{self, KernelMount};
+use crate::meter::Meter;
 use crate::ops::Ops;
 use crate::options::MountOptions;
 use crate::proto::numbers::Init;
@@ -88,6 +89,11 @@ impl Mount {
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
         self.kernel.dir()
+    }
+
+    /// Reads what it has done.
+    pub fn meter(&self) -> Meter {
+        Meter::new(&self.ops)
     }
 
     /// Ends the mount: unmounts unless that has happened (cutting off whoever uses it), lets the requests under way finish,

@@ -98,6 +98,11 @@ impl Server {
         self.images.iter().any(|held| held.path == path && held.lies == lies)
     }
 
+    /// Its number.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Which process it is, for messages.
     pub(crate) fn text(&self) -> String {
         format!("process {} ({})", self.pid, locks::command(self.pid).unwrap_or_default())

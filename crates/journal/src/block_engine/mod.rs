@@ -465,6 +465,7 @@ impl Engine for BlockEngine {
         stats.handles = self.core.handles.load(Relaxed);
         stats.ring_blocks = self.core.log.area().ring_blocks();
         stats.used_blocks = self.core.space.used();
+        self.core.measure(&mut stats);
         self.core.log.count(&mut stats);
         stats
     }

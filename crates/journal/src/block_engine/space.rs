@@ -5,6 +5,7 @@
 //! transaction being committed. Promising is one atomic add.
 
 use super::LogFormat;
+use crate::contract::EngineStats;
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -225,11 +226,24 @@ impl super::Core {
         result
     }
 
+    /// Bytes of blocks that no commit has made durable.
+    fn uncommitted(&self) -> u64 {
+        let (unwritten, home) = self.running.held();
+        (unwritten + home + self.committing_blocks.load(Relaxed)) * self.block_size as u64
+    }
+
+    /// What waits now: for a commit, for a flush, for its way home.
+    pub(super) fn measure(&self, stats: &mut EngineStats) {
+        stats.uncommitted_bytes = self.uncommitted();
+        stats.uncommitted_ns =
+            self.running.started().map_or(0, |started| self.env.monotonic_ns().saturating_sub(started));
+        stats.unflushed_bytes = self.in_place.bytes();
+        stats.waiting_bytes = self.waiting_bytes.load(Relaxed);
+    }
+
     /// New data takes memory, if not the ring: nobody runs away from the committer, and blocks that are not committed leave room for others.
     fn is_behind(&self) -> bool {
-        let (unwritten, home) = self.running.held();
-        let held = unwritten + home + self.committing_blocks.load(Relaxed);
-        self.running_holds(2) || held * self.block_size as u64 >= self.config.cache_bytes as u64
+        self.running_holds(2) || self.uncommitted() >= self.config.cache_bytes as u64
     }
 
     fn reserve_slowly(&self, blocks: u32) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::apart::Striped;
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use ondol_env::{Env, Step};
 use ondol_nvm_log::Log;
@@ -256,7 +256,12 @@ impl Engine for ScalableEngine {
         let (pages, all_pages) = self.core.pages.as_ref().map_or_else(of_home, Pages::used);
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
+        let since = self.core.uncommitted_since.load(Relaxed);
         EngineStats {
+            uncommitted_bytes: self.core.log.uncommitted() * ondol_nvm_log::LINE,
+            uncommitted_ns: if since == 0 { 0 } else { self.core.env.monotonic_ns().saturating_sub(since) },
+            unflushed_bytes: self.core.in_place.bytes(),
+            waiting_bytes: self.core.dirty.bytes(self.core.block_size),
             commits: log.commits,
             handles: self.core.handles.sum().cast_unsigned(),
             journal_blocks: blocks(log.lines),

@@ -70,10 +70,28 @@ pub(crate) fn by_lock(dev: u64, ino: u64, mounts: &[Entry], paths: &[PathBuf]) -
     let served = mounts.iter().rfind(|e| e.fs_type == FS_TYPE && paths.contains(&e.source));
     let point = served.map(|e| e.point.clone());
     let holder = |lock: Lock| match locks::command(lock.pid) {
-        Some(command) => Holder::Process { pid: lock.pid, command, point: point.clone() },
+        Some(command) => {
+            let point = point.clone().or_else(|| served_by(lock.pid, mounts));
+            Holder::Process { pid: lock.pid, command, point }
+        }
         None => Holder::Unknown,
     };
     locks::of(dev, ino).into_iter().map(holder).collect()
+}
+
+/// Where a process that has something beside an image, as the pool in front of it, serves the image: that is open, too.
+fn served_by(pid: u32, mounts: &[Entry]) -> Option<PathBuf> {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let open: Vec<PathBuf> = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()).collect();
+    if !open.iter().any(|path| path == Path::new("/dev/fuse")) {
+        return None;
+    }
+    let named = |entry: &&Entry| {
+        let in_part = crate::part_in(&entry.source).map(|(file, _)| file);
+        let file = crate::pool_of(&entry.source).or(in_part).unwrap_or(&entry.source);
+        entry.fs_type == FS_TYPE && open.iter().any(|path| path == file || *path == entry.source)
+    };
+    mounts.iter().rfind(named).map(|entry| entry.point.clone())
 }
 
 /// What is seen of the kernel's use of a device, and of its partitions and its disk; nothing where it is not used or not seen.

@@ -7,5 +7,6 @@ mod devices;
 mod holders;
 pub mod locks;
 pub mod mountinfo;
+pub(crate) mod pools;
 
 pub use claim::users;

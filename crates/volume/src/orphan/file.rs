@@ -113,6 +113,11 @@ impl OrphanFile {
         Ok(op.handle()?.write(slot.block, self.kind, slot.index as usize * 4, &ino.to_le_bytes())?)
     }
 
+    /// How many orphans are in it.
+    pub(super) fn len(&self) -> usize {
+        self.used.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     /// All orphans in it, by rising number.
     pub(super) fn inodes(&self) -> Vec<Ino> {
         let mut all: Vec<Ino> = self.used.iter().flat_map(|s| s.lock().keys().copied().collect::<Vec<_>>()).collect();

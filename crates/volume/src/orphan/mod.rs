@@ -248,6 +248,12 @@ fn announce(op: &mut Op<'_>) -> Result<()> {
 }
 
 impl Volume {
+    /// How many inodes are orphans now: deleted and still open, or being truncated. Those that nobody has looked for yet do not count.
+    pub fn orphans(&self) -> u64 {
+        let in_file = self.orphans.file.read().as_ref().map_or(0, |file| file.len());
+        (in_file + self.orphans.listed.load(SeqCst)) as u64
+    }
+
     /// Whether no inode is an orphan: nothing is deleted but open, and no truncate is in progress.
     ///
     /// # Errors

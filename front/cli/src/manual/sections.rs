@@ -41,7 +41,8 @@ pub(crate) const PAGES: &[Sections] = &[
         ("ondol mount --partition 2 -o ro disk.img mnt", "Mount the second partition of a disk's image, for reading only."),
         ("ondol mount -o nvm=/mnt/pmem/pool disk.img mnt", "Let fsync end in an NVM pool."),
         ("ondol mount -f disk.img mnt", "Serve in the foreground, with messages on standard error."),
-    ], &["ondol(1)", "ondol-umount(1)", "ondol-sync(1)", "mount.ondol(8)", "mount(8)", "mount.fuse3(8)", "ext4(5)"]),
+        ("ondol mount -o metrics=9464,log=/var/log/data.log disk.img mnt", "Let Prometheus scrape http://localhost:9464/metrics, and write messages to a file."),
+    ], &["ondol(1)", "ondol-umount(1)", "ondol-sync(1)", "ondol-top(1)", "mount.ondol(8)", "mount(8)", "mount.fuse3(8)", "ext4(5)"]),
     page("ondol-umount", &[
         ("ondol umount mnt", "Unmount, and return when the image is clean."),
         ("ondol umount --lazy mnt", "Take it out of sight although somebody uses it."),
@@ -66,7 +67,13 @@ pub(crate) const PAGES: &[Sections] = &[
         ("ondol info disk.img", "Show what an image is."),
         ("ondol info --stats mnt", "Show what a mounted volume has done."),
         ("ondol info --json disk.img", "The same for programs."),
-    ], &["ondol(1)", "ondol-check(1)", "ondol-pool-info(1)", "dumpe2fs(8)"]),
+    ], &["ondol(1)", "ondol-check(1)", "ondol-top(1)", "ondol-pool-info(1)", "dumpe2fs(8)"]),
+    page("ondol-top", &[
+        ("ondol top mnt", "Watch what the volume that is mounted on mnt does; q ends it."),
+        ("ondol top --sort p99 --interval 5 disk.img", "Watch by image, the slowest operations first, a new report every five seconds."),
+        ("ondol top --once mnt", "Print one report, about a second."),
+        ("ondol top --json -n 60 mnt > report.json", "Write a line of JSON each second, for a minute."),
+    ], &["ondol(1)", "ondol-info(1)", "ondol-mount(1)", "top(1)"]),
     page("ondol-ls", &[
         ("ondol ls -l disk.img /etc", "List a directory of an image."),
         ("ondol ls -R --partition 1 disk.img", "List all of the first partition of a disk's image."),

@@ -119,8 +119,8 @@ pub(crate) struct Cp {
     #[arg(short = 'T', long)]
     pub(crate) no_target_directory: bool,
     /// Say what is copied
-    #[arg(short = 'v', long)]
-    pub(crate) verbose: bool,
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     #[command(flatten)]
     pub(crate) image: Image,
     /// Sources, and the target as the last
@@ -143,8 +143,8 @@ pub(crate) struct Rm {
     #[arg(short = 'f', long)]
     pub(crate) force: bool,
     /// Say what is removed
-    #[arg(short = 'v', long)]
-    pub(crate) verbose: bool,
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
     #[command(flatten)]
     pub(crate) image: Image,
     /// What to remove

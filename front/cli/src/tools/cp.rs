@@ -37,7 +37,7 @@ pub(crate) fn cp(args: &args::Cp) -> Outcome {
     opened.mask(how.umask);
     let (image, host) = (Inside::new(&opened), Host);
     let tree = |side: Side| -> &dyn Tree { if side == Side::Image { &image } else { &host } };
-    let mut copier = Copier::new(tree(target.side()), how, args.verbose);
+    let mut copier = Copier::new(tree(target.side()), how, args.verbose > 0);
     let into = Into { target: &target, is_dir: args.target_directory.is_some(), is_itself: args.no_target_directory };
     if sources.len() > 1 && !copier.is_directory(&target) {
         let shown = copier.to.shown(&target.path);

@@ -5,6 +5,7 @@ use super::glob::Glob;
 use super::open::{For, Opened, Troubles, inside};
 use super::out::Out;
 use super::walk::{Event, Found, Walk, list};
+use crate::called::command_at;
 use crate::failure::{FAILED, Outcome};
 use ondol::FileType;
 use std::ffi::OsString;
@@ -169,7 +170,7 @@ const TESTS: [&str; 10] =
 /// The words of a command line in which `ondol find` has the names of its tests with two dashes. `-print`, which is what happens anyway, is left out.
 pub(crate) fn with_two_dashes(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
-    if words.get(1).is_none_or(|command| command != "find") {
+    if words.get(command_at(&words)).is_none_or(|command| command != "find") {
         return words;
     }
     let mut is_value = false;

@@ -133,8 +133,9 @@ fn refuse_mounted(image: &Path) -> Result<(), Failure> {
     match served {
         Some(entry) => {
             let (image, point) = (shown(image), shown(&entry.point));
+            let by = client::server_of(&entry).map_or_else(String::new, |pid| format!(" by process {pid}"));
             let what = format!(
-                "{image} is mounted on {point}: work with its files there, or run `ondol umount {point}` first"
+                "{image} is mounted on {point}{by}: work with its files there, or run `ondol umount {point}` first"
             );
             Err(Failure::new(FAILED, what))
         }

@@ -103,7 +103,7 @@ impl Remover<'_> {
         let name = found.path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
         let gone = if found.is_dir() { inodes.rmdir(found.parent, name) } else { inodes.unlink(found.parent, name) };
         gone.map_err(|e| self.opened.said_of(&found.path, e))?;
-        if self.args.verbose {
+        if self.args.verbose > 0 {
             self.out.line([b"removed ".as_slice(), found.path.as_os_str().as_bytes()].concat().as_slice());
         }
         Ok(())

@@ -75,7 +75,10 @@ fn nothing_in_an_image_or_a_path_is_printed_raw() {
     let (out, said) = run(&["mkfs"], &path);
     assert!(out.status.code() == Some(1) && said.lines().count() == 1, "{said}");
     let (out, said) = run(&["recover"], &path);
-    assert!(out.status.success() && said.lines().last().is_some_and(|line| line.ends_with("; clean")), "{said}");
+    let shown = String::from_utf8(out.stdout).expect("UTF-8");
+    assert!(out.status.success() && shown.lines().last().is_some_and(|line| line.ends_with("; clean")), "{said}");
+    // What is logged has the name, too.
+    assert!(said.contains(": opened, journal ") && said.contains(": closed, clean\n"), "{said}");
 }
 
 #[test]

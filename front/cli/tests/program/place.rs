@@ -111,6 +111,15 @@ impl Place {
         &mut self.servers[n]
     }
 
+    /// The process that serves it: the one that has the image locked.
+    pub(crate) fn pid(&self) -> u32 {
+        use std::os::unix::fs::MetadataExt;
+        let inode = format!(":{} ", std::fs::metadata(self.image()).unwrap().ino());
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        let lock = locks.lines().find(|line| line.contains(" FLOCK ") && line.contains(&inode));
+        lock.and_then(|line| line.split_whitespace().nth(4)?.parse().ok()).unwrap_or_else(|| panic!("{locks}"))
+    }
+
     /// Unmounts; the image is clean afterwards.
     pub(crate) fn umount(&self) {
         unmounts(ondol().arg("umount").arg(self.mount_point()));

@@ -375,13 +375,14 @@ fn an_image_that_is_mounted_is_refused_with_the_way() {
     let Some(place) = Place::mounted("rw") else { return };
     fs::write(place.on("file"), b"text").unwrap();
     let (image, point) = (place.image(), place.mount_point());
+    let pid = place.pid();
     for (command, code) in [("ls", 2), ("cat", 1), ("cp", 1), ("rm", 1), ("find", 1)] {
         let mut call = ondol();
         call.arg(command).arg(&image).arg(":/file");
         let said = fails(if command == "cp" { call.arg("/tmp") } else { &mut call }, code);
         let (image, point) = (image.display(), point.display());
         let expected = format!(
-            "ondol: {image} is mounted on {point}: work with its files there, or run `ondol umount {point}` first\n"
+            "ondol: {image} is mounted on {point} by process {pid}: work with its files there, or run `ondol umount {point}` first\n"
         );
         assert_eq!(said, expected);
     }

@@ -10,7 +10,7 @@ macro_rules! kinds {
         pub(crate) enum Op { $(#[doc = $name] $kind),* }
 
         impl Op {
-            const NAMES: &[&str] = &[$($name),*];
+            pub(super) const NAMES: &[&str] = &[$($name),*];
         }
     };
 }
@@ -24,8 +24,8 @@ kinds! {
     Statx "statx", Forget "forget", Syncfs "syncfs", Ioctl "ioctl", CopyFileRange "copy_file_range", Tmpfile "tmpfile",
 }
 
-const KINDS: usize = Op::NAMES.len();
-const STRIPES: usize = 16;
+pub(super) const KINDS: usize = Op::NAMES.len();
+pub(super) const STRIPES: usize = 16;
 
 impl Op {
     /// The name in statistics and logs.
@@ -38,6 +38,11 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static STRIPE: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
+}
+
+/// The calling thread's stripe, below [`STRIPES`].
+pub(super) fn stripe() -> usize {
+    STRIPE.with(Cell::get)
 }
 
 #[repr(align(128))]
@@ -57,7 +62,7 @@ pub(crate) struct Counters {
 
 impl Counters {
     pub(crate) fn count(&self, op: Op) {
-        let stripe = self.stripes.get(STRIPE.with(Cell::get));
+        let stripe = self.stripes.get(stripe());
         if let Some(counter) = stripe.and_then(|s| s.0.get(op as usize)) {
             counter.fetch_add(1, Ordering::Relaxed);
         }

@@ -2,10 +2,9 @@
 
 use super::sender::Capability;
 use super::{Answer, Op, Ops, Sender};
-use crate::client::INFO;
+use crate::client::{INFO, STATS};
 use ondol::inodes::Error;
-use ondol::{Attr, FileType, FsxAttr, Ino, ROOT, SetAttr, SetXattr, StatFs, Volume};
-use serde_json::{Map, Value};
+use ondol::{Attr, FileType, FsxAttr, Ino, ROOT, SetAttr, SetXattr, StatFs};
 
 /// Attributes that only CAP_SYS_ADMIN sees listed.
 const TRUSTED: &[u8] = b"trusted.";
@@ -110,11 +109,12 @@ impl Ops {
         self.ask(Op::Readlink, |i| i.readlink(ino))
     }
 
-    /// An attribute's value. The root directory also has that through which `ondol info` asks the server.
+    /// An attribute's value. The root directory also has those through which `ondol info` and `ondol top` ask the server.
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8]) -> Answer<Vec<u8>> {
         self.enter(Op::Getxattr, |volume| match name {
             _ if ino != ROOT => volume.inodes().getxattr(ino, name),
             _ if name == INFO.as_bytes() => self.info(volume),
+            _ if name == STATS.as_bytes() => self.stats(volume),
             _ => volume.inodes().getxattr(ino, name),
         })
     }
@@ -148,25 +148,5 @@ impl Ops {
     /// Space in all and free.
     pub(crate) fn statfs(&self) -> Answer<StatFs> {
         self.ask(Op::Statfs, |i| Ok(i.statfs_forgetting()))
-    }
-
-    /// The volume's state with the requests counted here, as JSON.
-    fn info(&self, volume: &Volume) -> Result<Vec<u8>, Error> {
-        let wrong = |_| Error::Invalid("the volume's state has no JSON form");
-        let state = volume.info().map_err(|e| Error::Unsupported(e.to_string()))?;
-        let mut info = serde_json::to_value(state).map_err(wrong)?;
-        let requests = self.counters.read();
-        let total: u64 = requests.iter().map(|(_, n)| n).sum();
-        if let Some(mount) = info.get_mut("mount").and_then(Value::as_object_mut) {
-            self.carried.tell(mount);
-        }
-        if let Some(counters) = info.get_mut("counters").and_then(Value::as_object_mut) {
-            counters.insert("fuse_requests".into(), total.into());
-        }
-        if let Some(fields) = info.as_object_mut() {
-            let requests: Map<String, Value> = requests.into_iter().map(|(kind, n)| (kind.into(), n.into())).collect();
-            fields.insert("requests".into(), requests.into());
-        }
-        serde_json::to_vec(&info).map_err(wrong)
     }
 }

@@ -8,10 +8,13 @@ mod carrier;
 mod contents;
 mod count;
 mod exchange;
+mod failed;
 mod inode;
 mod listing;
 mod names;
 mod sender;
+mod state;
+mod timing;
 
 pub(crate) use carrier::Carrier;
 pub(crate) use contents::{CopyTo, Opening, Range, Write};
@@ -23,11 +26,15 @@ pub(crate) use sender::Sender;
 
 use crate::gate::Gate;
 use carrier::Carried;
+use failed::Failed;
 use ondol::Volume;
 use ondol::inodes::{Error, Inodes};
 use parking_lot::Mutex;
+use state::Identity;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use timing::Timing;
 
 /// A number of errno(3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +53,11 @@ pub(crate) type Answer<T> = Result<T, Errno>;
 pub(crate) struct Ops {
     gate: Gate<Volume>,
     counters: Counters,
+    timing: Timing,
+    failed: Failed,
+    /// When the mount began, by the monotonic clock.
+    since: u64,
+    identity: OnceLock<Identity>,
     broken: AtomicBool,
     carried: Carried,
     /// Held while the kernel is made to forget the pages of two files that are exchanged.
@@ -57,6 +69,10 @@ impl Ops {
         Self {
             gate: Gate::new(volume),
             counters: Counters::default(),
+            timing: Timing::default(),
+            failed: Failed::default(),
+            since: timing::now(),
+            identity: OnceLock::new(),
             broken: AtomicBool::new(false),
             carried: Carried::default(),
             exchanging: Mutex::default(),
@@ -91,13 +107,14 @@ impl Ops {
     /// Serves a request that vouches for changes.
     fn vouch<T>(&self, op: Op, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
         if self.is_broken() {
-            return Err(rustix::io::Errno::IO.into());
+            return self.refused(op, rustix::io::Errno::IO.into());
         }
         self.enter(op, |volume| f(volume.inodes()))
     }
 
     fn enter<T>(&self, op: Op, f: impl FnOnce(&Volume) -> Result<T, Error>) -> Answer<T> {
         self.counters.count(op);
+        let begun = self.timing.begin();
         let outcome = self.gate.enter(|volume| {
             let outcome = catch_unwind(AssertUnwindSafe(|| f(volume)));
             if outcome.is_err() {
@@ -106,18 +123,26 @@ impl Ops {
             }
             outcome
         });
-        match outcome {
-            None => Err(rustix::io::Errno::NODEV.into()),
-            Some(Ok(Ok(answer))) => Ok(answer),
+        self.timing.end(op, begun);
+        let errno = match outcome {
+            None => rustix::io::Errno::NODEV.into(),
+            Some(Ok(Ok(answer))) => return Ok(answer),
             Some(Ok(Err(e))) => {
                 tracing::debug!(request = op.name(), "{e}");
-                Err(Errno(ondol::errno_of(&e)))
+                Errno(ondol::errno_of(&e))
             }
             Some(Err(panic)) => {
                 tracing::error!(request = op.name(), "panic: {}; changes are refused from now on", said(&*panic));
-                Err(rustix::io::Errno::IO.into())
+                rustix::io::Errno::IO.into()
             }
-        }
+        };
+        self.refused(op, errno)
+    }
+
+    /// Answers with an error.
+    fn refused<T>(&self, op: Op, errno: Errno) -> Answer<T> {
+        self.failed.count(op, errno.0);
+        Err(errno)
     }
 }
 

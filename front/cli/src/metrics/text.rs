@@ -1,0 +1,314 @@
+//! Prometheus' text format.
+
+use super::names::{Kind, NAMES, Unit};
+use serde_json::{Map, Value};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Who reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum For {
+    /// A scraper of this mount.
+    Scrape,
+    /// node_exporter, which puts the files of several mounts, and metrics of its own, into one scrape.
+    File,
+}
+
+/// Bounds of the latencies that are shown, in nanoseconds: from here on those that begin with 1, 2 and 5.
+const LEAST_BOUND: u64 = 1000;
+
+struct Page {
+    out: String,
+    /// A label of everything.
+    common: Vec<(&'static str, String)>,
+}
+
+/// All metrics of a mount.
+pub(super) fn render(stats: &Value, point: &Path, reader: For) -> String {
+    let point = point.display().to_string();
+    let common = if reader == For::File { vec![("mount_point", point.clone())] } else { Vec::new() };
+    let mut page = Page { out: String::with_capacity(32 << 10), common };
+    page.volume(stats, &point, reader);
+    page.space(stats);
+    page.requests(stats);
+    let block = number(stats, "block_size").unwrap_or(0);
+    for name in NAMES {
+        let Some(value) = stats.get("counters").and_then(|all| number(all, name.counter)) else { continue };
+        let value = match name.unit {
+            Unit::Same => value.to_string(),
+            Unit::Nanoseconds => in_seconds(value),
+            Unit::Blocks => value.saturating_mul(block).to_string(),
+        };
+        let kind = if name.kind == Kind::Counter { "counter" } else { "gauge" };
+        page.family(name.metric, kind, name.help);
+        page.sample(name.metric, &[], &value);
+    }
+    if reader == For::Scrape {
+        page.process();
+    }
+    page.out
+}
+
+impl Page {
+    fn family(&mut self, metric: &str, kind: &str, help: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.out, "# HELP {metric} {help}\n# TYPE {metric} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: &str) {
+        let common = self.common.iter().map(|(label, value)| (*label, value.as_str()));
+        let labels: Vec<String> = common
+            .chain(labels.iter().copied().filter(|(label, _)| self.common.iter().all(|(known, _)| known != label)))
+            .map(|(label, value)| format!("{label}=\"{}\"", escaped(value)))
+            .collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.out, "{name}{labels} {value}");
+    }
+
+    fn gauge(&mut self, metric: &str, help: &str, value: u64) {
+        self.family(metric, "gauge", help);
+        self.sample(metric, &[], &value.to_string());
+    }
+
+    fn volume(&mut self, stats: &Value, point: &str, reader: For) {
+        let mount = stats.get("mount").unwrap_or(&Value::Null);
+        self.family("ondol_volume_info", "gauge", "What is mounted, and how; the value is 1.");
+        let mut labels =
+            vec![("image", text(stats, "target")), ("uuid", text(stats, "uuid")), ("label", text(stats, "label"))];
+        labels.extend([
+            ("engine", text(mount, "engine")),
+            ("data", text(mount, "data")),
+            ("fsync", text(mount, "fsync")),
+        ]);
+        labels.extend([
+            ("transport", text(mount, "transport")),
+            ("version", text(stats, "version")),
+            ("mount_point", point),
+        ]);
+        self.sample("ondol_volume_info", &labels, "1");
+        let since = number(stats, "now_ns").unwrap_or(0).saturating_sub(number(stats, "since_ns").unwrap_or(0));
+        self.family("ondol_mounted_seconds", "gauge", "For how long it is mounted.");
+        self.sample("ondol_mounted_seconds", &[], &in_seconds(since));
+        let is = |name: &str| u64::from(mount.get(name).is_some_and(|v| !v.is_null() && *v != Value::Bool(false)));
+        self.gauge("ondol_read_only", "Whether changes are refused.", is("read_only"));
+        self.gauge("ondol_stopped", "Whether changes are refused because of an error.", is("stopped"));
+        self.gauge("ondol_home_failing", "Whether nothing can be written to the image at present.", is("not_home"));
+        if reader == For::Scrape
+            && let Some(bound) = number(mount, "memory_bound")
+        {
+            self.gauge("ondol_memory_limit_bytes", "What the server takes of memory at most.", bound);
+        }
+    }
+
+    fn space(&mut self, stats: &Value) {
+        let of = |name: &str| number(stats, name).unwrap_or(0);
+        let block = of("block_size");
+        self.gauge("ondol_size_bytes", "Bytes of the volume that files can have.", of("blocks").saturating_mul(block));
+        self.gauge("ondol_free_bytes", "Free bytes.", of("free_blocks").saturating_mul(block));
+        self.gauge(
+            "ondol_available_bytes",
+            "Free bytes for users without privilege.",
+            of("available_blocks").saturating_mul(block),
+        );
+        self.gauge("ondol_inodes", "Inodes.", of("inodes"));
+        self.gauge("ondol_free_inodes", "Free inodes.", of("free_inodes"));
+        let Some(pages) = stats.get("pages").filter(|pages| pages.is_object()) else { return };
+        self.family("ondol_pool_pages", "gauge", "Pages of 4096 bytes of the pool, by what they are used for.");
+        for used in ["storage", "memory", "log", "held", "free"] {
+            let count = number(pages, used).unwrap_or(0).to_string();
+            self.sample("ondol_pool_pages", &[("use", used)], &count);
+        }
+        let in_place = number(pages, "read_in_place").unwrap_or(0);
+        self.gauge("ondol_pool_read_in_place_pages", "Pages of the pool's storage that are read in place.", in_place);
+    }
+
+    fn requests(&mut self, stats: &Value) {
+        let none = Map::new();
+        let of = |name: &str| stats.get(name).and_then(Value::as_object).unwrap_or(&none);
+        self.family("ondol_requests_total", "counter", "Requests of the kernel, by operation.");
+        for (operation, count) in of("requests") {
+            self.sample("ondol_requests_total", &[("operation", operation)], &count.to_string());
+        }
+        self.family(
+            "ondol_request_errors_total",
+            "counter",
+            "Requests that were answered with an error, by operation and error.",
+        );
+        for (operation, errors) in of("errors") {
+            for (error, count) in errors.as_object().unwrap_or(&none) {
+                self.sample(
+                    "ondol_request_errors_total",
+                    &[("operation", operation), ("error", error)],
+                    &count.to_string(),
+                );
+            }
+        }
+        const TIMES: &str = "ondol_request_duration_seconds";
+        self.family(TIMES, "histogram", "How long requests took to be served, without their way through the kernel.");
+        let latencies = &stats["latencies"];
+        let bounds: Vec<u64> = numbers(&latencies["bounds_ns"]);
+        for (operation, times) in latencies["operations"].as_object().unwrap_or(&none) {
+            let counts = numbers(&times["counts"]);
+            let mut sum = 0;
+            for (bound, count) in bounds.iter().zip(&counts) {
+                sum += count;
+                let digit = *bound / 10_u64.pow(bound.ilog10());
+                let is_whole = bound.is_multiple_of(10_u64.pow(bound.ilog10()));
+                if *bound >= LEAST_BOUND && is_whole && matches!(digit, 1 | 2 | 5) {
+                    let labels = [("operation", operation.as_str()), ("le", &in_seconds(*bound))];
+                    self.sample("ondol_request_duration_seconds_bucket", &labels, &sum.to_string());
+                }
+            }
+            let all: u64 = counts.iter().sum();
+            let labels = [("operation", operation.as_str())];
+            self.sample("ondol_request_duration_seconds_bucket", &[labels[0], ("le", "+Inf")], &all.to_string());
+            self.sample(
+                "ondol_request_duration_seconds_sum",
+                &labels,
+                &in_seconds(number(times, "sum_ns").unwrap_or(0)),
+            );
+            self.sample("ondol_request_duration_seconds_count", &labels, &all.to_string());
+        }
+    }
+
+    /// What clients of Prometheus tell of their process, by its usual names.
+    fn process(&mut self) {
+        let Ok(stat) = std::fs::read_to_string("/proc/self/stat") else { return };
+        // Behind the command's name, which may hold anything.
+        let fields: Vec<u64> =
+            stat.rsplit_once(')').map_or("", |(_, rest)| rest).split(' ').map(|w| w.parse().unwrap_or(0)).collect();
+        let field = |number: usize| fields.get(number - 2).copied().unwrap_or(0);
+        let ticks = rustix::param::clock_ticks_per_second().max(1);
+        self.family("process_cpu_seconds_total", "counter", "Time that the server has spent on processors.");
+        self.sample(
+            "process_cpu_seconds_total",
+            &[],
+            &in_seconds((field(14) + field(15)).saturating_mul(1_000_000_000 / ticks)),
+        );
+        let resident = field(24).saturating_mul(rustix::param::page_size() as u64);
+        self.gauge("process_resident_memory_bytes", "Memory that the server has.", resident);
+        let open = std::fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
+        self.gauge("process_open_fds", "Descriptors that the server has open.", open);
+    }
+}
+
+fn number(value: &Value, name: &str) -> Option<u64> {
+    value.get(name).and_then(Value::as_u64)
+}
+
+fn numbers(value: &Value) -> Vec<u64> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+}
+
+fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Nanoseconds as seconds, exactly.
+fn in_seconds(ns: u64) -> String {
+    let (seconds, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+    let text = format!("{seconds}.{rest:09}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A label's value.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::collections::BTreeSet;
+
+    fn stats() -> Value {
+        let bounds: Vec<u64> = (0..8).flat_map(|d| [100, 150, 200, 300, 500, 700].map(|n| n * 10_u64.pow(d))).collect();
+        let mut counts = vec![0; 49];
+        (counts[0], counts[7], counts[48]) = (3, 2, 1);
+        let mut counters = serde_json::to_value(ondol::Counters::default()).unwrap();
+        counters["journal_used_blocks"] = 3.into();
+        counters["stall_ns"] = 1_500_000.into();
+        counters["fuse_requests"] = 7.into();
+        json!({
+            "version": "0", "since_ns": 5, "now_ns": 2_000_000_005_u64, "target": "a \"b\"\\\nc", "uuid": "u", "label": "",
+            "block_size": 4096, "blocks": 100, "free_blocks": 50, "available_blocks": 40, "inodes": 10, "free_inodes": 9,
+            "mount": {"engine": "classic", "read_only": false, "stopped": null, "not_home": "a disk is full", "memory_bound": 7},
+            "counters": counters, "requests": {"write": 6, "read": 1}, "errors": {"write": {"ENOSPC": 2}},
+            "pages": {"storage": 5, "memory": 0, "log": 1, "held": 0, "free": 4, "total": 10, "read_in_place": 2},
+            "latencies": {"bounds_ns": bounds, "operations": {"write": {"sum_ns": 12_300, "counts": counts}}},
+        })
+    }
+
+    fn line<'t>(text: &'t str, begins: &str) -> &'t str {
+        text.lines().find(|line| line.starts_with(begins)).unwrap_or_else(|| panic!("{begins}: {text}"))
+    }
+
+    #[test]
+    fn samples_have_the_units_and_labels_of_prometheus() {
+        let text = render(&stats(), Path::new("/mnt"), For::Scrape);
+        assert_eq!(line(&text, "ondol_journal_used_bytes"), "ondol_journal_used_bytes 12288");
+        assert_eq!(line(&text, "ondol_stall_seconds_total"), "ondol_stall_seconds_total 0.0015");
+        assert_eq!(line(&text, "ondol_mounted_seconds"), "ondol_mounted_seconds 2");
+        assert_eq!(
+            line(&text, "ondol_request_errors_total{"),
+            r#"ondol_request_errors_total{operation="write",error="ENOSPC"} 2"#
+        );
+        assert!(line(&text, "ondol_volume_info{").starts_with(r#"ondol_volume_info{image="a \"b\"\\\nc",uuid="u""#));
+        assert!(text.contains("ondol_home_failing 1\n") && text.contains("ondol_stopped 0\n"));
+        let times: Vec<&str> = text.lines().filter(|l| l.starts_with("ondol_request_duration_seconds")).collect();
+        assert_eq!(times[0], r#"ondol_request_duration_seconds_bucket{operation="write",le="0.000001"} 3"#);
+        assert_eq!(times[1], r#"ondol_request_duration_seconds_bucket{operation="write",le="0.000002"} 5"#);
+        let end = &times[times.len() - 3..];
+        assert_eq!(end[0], r#"ondol_request_duration_seconds_bucket{operation="write",le="+Inf"} 6"#);
+        assert_eq!(end[1], r#"ondol_request_duration_seconds_sum{operation="write"} 0.0000123"#);
+        assert_eq!(end[2], r#"ondol_request_duration_seconds_count{operation="write"} 6"#);
+    }
+
+    /// Files of several mounts come into one scrape, with metrics of others.
+    #[test]
+    fn all_series_of_a_file_bear_the_mount_point_and_none_is_of_a_process() {
+        let text = render(&stats(), Path::new("/m\"1"), For::File);
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            assert!(line.starts_with("ondol_") && line.matches(r#"mount_point="/m\"1""#).count() == 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn every_counter_has_a_metric_and_every_family_is_told_once() {
+        let counters = serde_json::to_value(ondol::Counters::default()).unwrap();
+        let known: BTreeSet<&str> = NAMES.iter().map(|name| name.counter).collect();
+        let told: BTreeSet<&str> = counters.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(known, told);
+        let text = render(&stats(), Path::new("/mnt"), For::Scrape);
+        let families: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("# TYPE ")).collect();
+        assert_eq!(families.len(), families.iter().collect::<BTreeSet<_>>().len());
+        for name in NAMES {
+            assert_eq!(name.kind == Kind::Counter, name.metric.ends_with("_total"), "{}", name.metric);
+        }
+    }
+
+    #[test]
+    fn seconds_are_exact() {
+        for (ns, text) in [(0, "0"), (1, "0.000000001"), (1_000_000_000, "1"), (10_250_000_000, "10.25")] {
+            assert_eq!(in_seconds(ns), text);
+        }
+    }
+
+    #[test]
+    fn the_checker_of_prometheus_finds_nothing() {
+        if ondol_skips::skips(ondol_skips::missing(&["promtool"])) {
+            return;
+        }
+        for reader in [For::Scrape, For::File] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("text");
+            std::fs::write(&path, render(&stats(), Path::new("/mnt"), reader)).unwrap();
+            let input = std::fs::File::open(&path).unwrap();
+            let mut command = std::process::Command::new("promtool");
+            let out = command.args(["check", "metrics"]).stdin(input).output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout);
+            assert!(out.status.success() && said.is_empty(), "{said}");
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! `ondol top`: reports, and the view on a terminal.
+
+use crate::place::{Place, eventually, fails, ondol, output, succeeds};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Writes and syncs until it is dropped.
+struct Busy {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Busy {
+    fn on(place: &Place) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, path) = (Arc::clone(&stop), place.on("busy"));
+        let work = move || {
+            let file = File::create(path).unwrap();
+            while !stopped.load(Ordering::Relaxed) {
+                file.write_all_at(&[1; 4096], 0).unwrap();
+                file.sync_all().unwrap();
+            }
+        };
+        Self { stop, thread: Some(std::thread::spawn(work)) }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_report_says_what_happens_by_directory_image_and_process() {
+    let Some(place) = Place::mounted("rw") else { return };
+    let busy = Busy::on(&place);
+    let pid = place.pid().to_string();
+    for target in [place.mount_point().into_os_string(), place.image().into_os_string(), pid.into()] {
+        let text = succeeds(ondol().args(["top", "--once", "--interval", "0.5", "--sort", "total"]).arg(&target));
+        let head =
+            format!("{} on {}, process {}, ", place.image().display(), place.mount_point().display(), place.pid());
+        assert!(text.starts_with("every 0.5 s: ") && text.contains(&head), "{text}");
+        for part in ["durability", "requests", "journal", "stalls", "waiting", "cache", "device", "space"] {
+            assert!(text.lines().any(|line| line.starts_with(part)), "{part}: {text}");
+        }
+        let row = text.lines().find(|line| line.starts_with("fsync ")).unwrap_or_else(|| panic!("{text}"));
+        let cells: Vec<&str> = row.split_whitespace().collect();
+        assert!(cells[1].parse::<f64>().unwrap() > 0.0 && !row.contains(" - "), "{row}");
+        assert!(text.contains("an fsync covers every operation before it; "), "{text}");
+    }
+    let lines = succeeds(ondol().args(["top", "--json", "-n", "2", "-d", "0.2"]).arg(place.mount_point()));
+    let reports: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(reports.len(), 2);
+    for report in &reports {
+        let fsync = &report["operations"]["fsync"];
+        assert!(
+            fsync["per_second"].as_f64() > Some(0.0) && fsync["p99_ns"].as_u64() >= fsync["p50_ns"].as_u64(),
+            "{report}"
+        );
+        assert!(report["per_second"]["commits"].as_f64() > Some(0.0), "{report}");
+        assert!(report["now"]["journal_ring_blocks"].as_u64() > Some(0), "{report}");
+    }
+    assert!(reports[0]["operations"]["fsync"]["total"].as_u64() < reports[1]["operations"]["fsync"]["total"].as_u64());
+    // Whoever reads may go away.
+    let line = format!("{} top -b -d 0.1 {} | head -1", env!("CARGO_BIN_EXE_ondol"), place.mount_point().display());
+    assert_eq!(succeeds(Command::new("sh").args(["-c", &line])).lines().count(), 1);
+    drop(busy);
+    place.umount();
+    // What it has asked keeps nothing open.
+    place.is_clean();
+    let said = fails(ondol().args(["top", "--once"]).arg(place.image()), 1);
+    assert!(said.contains("is not mounted: there is nothing to watch"), "{said}");
+}
+
+/// The program on a terminal, by script(1).
+struct Terminal {
+    child: Child,
+    keys: std::process::ChildStdin,
+    more: std::sync::mpsc::Receiver<String>,
+    shown: String,
+}
+
+impl Terminal {
+    /// `ondol ARGS… DIR`, on a terminal of this kind.
+    fn of(place: &Place, args: &str, kind: &str) -> Self {
+        let line =
+            format!("stty rows 30 cols 90; {} {args} {}", env!("CARGO_BIN_EXE_ondol"), place.mount_point().display());
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).env("TERM", kind);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let (keys, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (tell, more) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut space = [0; 4096];
+            while let Ok(len @ 1..) = out.read(&mut space) {
+                if tell.send(String::from_utf8_lossy(&space[..len]).into_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, keys, more, shown: String::new() }
+    }
+
+    fn type_key(&mut self, key: &[u8]) {
+        self.keys.write_all(key).unwrap();
+    }
+
+    /// Waits until something is shown; what came before it is forgotten.
+    fn until(&mut self, what: &str) {
+        let seen = eventually(|| {
+            self.shown.extend(self.more.try_iter());
+            self.shown.contains(what)
+        });
+        assert!(seen, "{what} in the last of {:?}", self.shown.get(self.shown.len().saturating_sub(2000)..));
+        let (_, rest) = self.shown.split_once(what).unwrap();
+        self.shown = rest.to_owned();
+    }
+
+    /// Waits for its end; how it ended, and all that was shown at last.
+    fn end(mut self) -> (bool, String) {
+        let status = self.child.wait().unwrap();
+        self.shown.extend(self.more.iter());
+        (status.success(), self.shown)
+    }
+}
+
+const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+
+#[test]
+fn a_terminal_shows_a_page_and_keys_change_it() {
+    if ondol_skips::skips(ondol_skips::missing(&["script", "stty"])) {
+        return;
+    }
+    let Some(place) = Place::mounted("rw") else { return };
+    let busy = Busy::on(&place);
+    let mut terminal = Terminal::of(&place, "top -d 0.2", "xterm");
+    terminal.until("\x1b[?1049h\x1b[?25l");
+    terminal.until("durability");
+    terminal.until("per s*");
+    terminal.type_key(b"s");
+    terminal.until("p50*");
+    terminal.type_key(b"+");
+    terminal.until("every 0.5 s");
+    terminal.type_key(b"-");
+    terminal.until("every 0.2 s");
+    terminal.type_key(b"q");
+    let (ended, shown) = terminal.end();
+    assert!(ended && shown.ends_with(LEAVE), "{shown:?}");
+    // A terminal that obeys nothing gets text alone.
+    let mut terminal = Terminal::of(&place, "top -d 0.2", "dumb");
+    terminal.until("fsync");
+    terminal.until("durability");
+    terminal.type_key(b"q");
+    let (ended, shown) = terminal.end();
+    assert!(ended && !shown.contains('\x1b'), "{shown:?}");
+    drop(busy);
+    // The mount ends while somebody looks: the terminal is as before, and why is said there.
+    let mut terminal = Terminal::of(&place, "top -d 0.2", "xterm");
+    terminal.until("durability");
+    place.umount();
+    let (ended, shown) = terminal.end();
+    let (_, said) = shown.rsplit_once(LEAVE).unwrap_or_else(|| panic!("{shown:?}"));
+    assert!(!ended && said.contains("is not mounted any more"), "{shown:?}");
+}
+
+#[test]
+fn a_server_that_hangs_is_waited_for_ten_seconds() {
+    let Some(mut place) = Place::new() else { return };
+    let server = place.serve();
+    fs::write(place.on("file"), b"text").unwrap();
+    let pid = Pid::from_child(place.server(server));
+    kill_process(pid, Signal::STOP).unwrap();
+    let said = output(ondol().args(["top", "--once"]).arg(place.mount_point()));
+    kill_process(pid, Signal::CONT).unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("no answer within 10 seconds; the server hangs"), "{said}");
+    place.umount();
+}
