@@ -11,6 +11,8 @@ mod journals;
 mod large_dir;
 mod oracles;
 mod read_only;
+mod resize;
+mod resize_crash;
 mod superblock;
 mod table;
 mod values;
