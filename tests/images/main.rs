@@ -13,6 +13,7 @@ mod oracles;
 mod read_only;
 mod resize;
 mod resize_crash;
+mod resize_online;
 mod superblock;
 mod table;
 mod values;

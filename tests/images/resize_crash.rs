@@ -1,7 +1,7 @@
 //! Power may fail anywhere while a volume grows or shrinks: it is whole afterwards, of a size between the old one and the new one, holds what it held, and
 //! goes on from there. Planted defects are found so.
 
-use ondol::{NewSize, Options, Volume, check_media, resize_media};
+use ondol::{NewSize, OpenOptions, Options, Volume, check_media, resize_media};
 use ondol_block::{BlockStore, FaultPlan, Faulty, RamStore, Recorder};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Arc;
@@ -47,7 +47,7 @@ impl Case {
         // Two that grow by turns lie in many pieces.
         for at in 0..24u64 {
             for name in ["/x", "/d/e/y"] {
-                let file = volume.open_file(name).or_else(|_| volume.create(name)).expect("a file");
+                let file = OpenOptions::new().write(true).create(true).open(&volume, name).expect("a file");
                 file.write_at(&[at as u8 + 1; 1024], at * 4096).expect("write");
             }
         }
@@ -104,7 +104,7 @@ impl Case {
     }
 
     /// Cuts the power everywhere; what is wrong, if anything is, and the sizes that were found.
-    fn explore(&self, sampling: &Sampling, defect: Option<Defect>) -> (u64, Vec<u64>, Option<String>) {
+    fn explore(&self, sampling: &Sampling, defect: Option<Defect>) -> (usize, Vec<u64>, Option<String>) {
         let (media, events) = record(&self.bytes, defect, &|store| {
             run(store, self.to).expect("a resize");
         });

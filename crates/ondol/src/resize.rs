@@ -2,7 +2,7 @@
 
 use crate::machine::claim;
 use crate::media::Media;
-use crate::{DataMode, Error, JournalEngine, Options, Remedy, Result, compose, home};
+use crate::{DataMode, Error, JournalEngine, Options, Remedy, Result, Volume, compose, home};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
@@ -205,6 +205,45 @@ pub fn sizes(path: impl AsRef<Path>) -> Result<Sizes> {
         least: image.least_blocks(Arc::new(System))?,
         room: fitted_blocks(sb, store.size() / u64::from(sb.block_size())).unwrap_or_else(|_| sb.blocks_count()),
     })
+}
+
+impl Volume {
+    /// Lets the volume grow while it is used, to `bytes` or to all of its device. An image file is made longer first, if it has to be. Other operations go on. Durable when this
+    /// returns; cut short by a crash, the volume has some size between the old one and the new one.
+    ///
+    /// ```
+    /// # use ondol::{FormatOptions, Volume};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let image = dir.path().join("disk.img");
+    /// Volume::format(&image, &FormatOptions::new().size(64 << 20))?;
+    /// let volume = Volume::open(&image)?;
+    /// let before = volume.statfs().blocks;
+    /// volume.resize(Some(128 << 20))?;
+    /// assert!(volume.statfs().blocks > before);
+    /// volume.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `EINVAL`: fewer bytes than it has; `EBUSY`: it grows already; `ENOSPC`: what it lies on cannot be longer; `E2BIG`: a step does not fit into its journal; `EOPNOTSUPP`, by name; `EROFS`. The
+    /// volume then has the size of the last step.
+    pub fn resize(&self, bytes: Option<u64>) -> Result<Resized> {
+        let inodes = self.usable()?;
+        let store = &self.composed().store;
+        let sb = superblock(&**store)?.ok_or_else(|| Error::state(store.name(), "its superblock cannot be read"))?;
+        let block_size = u64::from(sb.block_size());
+        if sb.journal_inum().is_none() {
+            return Err(
+                ondol_volume::Error::Unsupported("a resize of a volume whose journal is elsewhere".into()).into()
+            );
+        }
+        let blocks = fitted_blocks(&sb, bytes.unwrap_or(store.size()) / block_size)?;
+        if blocks < inodes.blocks() {
+            return Err(ondol_volume::Error::Invalid("a volume that is in use can only grow").into());
+        }
+        store.lengthen(blocks * block_size)?;
+        Ok(inodes.grow(store, blocks)?)
+    }
 }
 
 /// Replays what is to be replayed and deletes orphans, with an engine whose journal is what everybody can read.

@@ -26,6 +26,8 @@ mod examine;
 mod fast_commit;
 mod file;
 mod flags;
+mod geometry;
+mod growing;
 mod image;
 mod inline;
 mod journal_map;

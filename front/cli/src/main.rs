@@ -23,6 +23,7 @@ mod passed;
 mod pool;
 mod progress;
 mod remount;
+mod resize;
 mod run;
 mod say;
 mod size;
@@ -95,6 +96,7 @@ fn run(command: Command) -> Outcome {
         Command::Find(args) => tools::find(&args),
         Command::Bench(args) => bench(args),
         Command::Tune(args) => image::tune(&args),
+        Command::Resize(args) => resize::resize(&args),
         Command::Export(args) => image::export(&args),
         Command::Import(args) => image::import(&args),
         Command::Pool(command) => pool::pool(&command),

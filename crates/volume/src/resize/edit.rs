@@ -37,6 +37,8 @@ pub(super) struct Edit {
     changed_descs: BTreeSet<u32>,
     /// Copies of superblock and descriptors change, too.
     pub(super) copies: bool,
+    /// Somebody has the volume open.
+    pub(super) is_live: bool,
     /// Blocks that one transaction should not have more of.
     pub(super) room: usize,
     /// Reserved blocks and all blocks at the beginning: the share stays.
@@ -61,11 +63,34 @@ impl Edit {
             changed_inodes: BTreeSet::new(),
             changed_descs: BTreeSet::new(),
             copies: false,
+            is_live: false,
             room,
             share: (sb.r_blocks_count(), sb.blocks_count()),
             map,
             sb,
         })
+    }
+
+    /// Of a volume that somebody has open, whose live blocks `store` has: no transaction is committed here.
+    pub(super) fn live(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, sb: Superblock, descs: Vec<GroupDesc>) -> Self {
+        Self {
+            store,
+            env,
+            raw: sb.raw().clone(),
+            descs,
+            end: sb.blocks_count(),
+            old_groups: sb.groups(),
+            blocks: BTreeMap::new(),
+            changed_blocks: BTreeSet::new(),
+            changed_inodes: BTreeSet::new(),
+            changed_descs: BTreeSet::new(),
+            copies: false,
+            is_live: true,
+            room: 0,
+            share: (sb.r_blocks_count(), sb.blocks_count()),
+            map: LogMap::new(sb.block_size(), []),
+            sb,
+        }
     }
 
     pub(super) fn block_size(&self) -> usize {
@@ -366,8 +391,8 @@ impl Edit {
         Ok(())
     }
 
-    /// Whether the transaction can be committed as it is: if not, nothing has happened.
-    fn images(&mut self) -> Result<Vec<(u64, Vec<u8>)>> {
+    /// Ends the changes, and writes those that lie behind the end: what is left is the transaction.
+    pub(super) fn images(&mut self) -> Result<Vec<(u64, Vec<u8>)>> {
         self.seal()?;
         let behind = self.blocks.split_off(&self.end);
         for (block, bytes) in behind {

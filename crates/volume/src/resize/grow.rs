@@ -37,7 +37,7 @@ impl Edit {
         Ok(())
     }
 
-    fn add_groups(&mut self, target: u64) -> Result<()> {
+    pub(super) fn add_groups(&mut self, target: u64) -> Result<()> {
         let (first, per_block) = (self.sb.groups(), self.sb.desc_per_block());
         if first.is_multiple_of(per_block) {
             self.extend_descriptors()?;

@@ -15,6 +15,7 @@ mod cut;
 mod edit;
 mod grow;
 mod least;
+mod plan;
 mod renumber;
 mod reserve;
 mod scan;
@@ -30,6 +31,7 @@ use ondol_block::BlockStore;
 use ondol_env::Env;
 use ondol_env::sync::Arc;
 use ondol_format::Superblock;
+pub(crate) use plan::Plan;
 use shrink::Shrink;
 
 /// What a resize did, or how far it is.

@@ -112,6 +112,11 @@ impl Edit {
     fn begin_meta_bg(&mut self, index: u32) -> Result<()> {
         let mut features = self.raw.features();
         if features.compat.contains(Compat::RESIZE_INODE) {
+            if self.is_live {
+                let what =
+                    "more group descriptors while the volume is in use, when the resize inode has no room for them";
+                return Err(Error::Unsupported(what.into()));
+            }
             self.drop_resize_inode()?;
             features.compat.remove(Compat::RESIZE_INODE);
         }
