@@ -189,17 +189,21 @@ fn work(volume: &Volume, to: u64) -> ondol::Result<()> {
 
 #[test]
 fn power_may_fail_anywhere_while_it_grows() {
-    for (i, (args, from, to)) in
-        [("", 10, 22), ("-O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 11), ("-O ^flex_bg -g 512 -E resize=65536", 7, 10)]
-            .into_iter()
-            .enumerate()
+    for (i, (args, from, to)) in [
+        ("", 10, 22),
+        ("-O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 11),
+        ("-O ^flex_bg -g 512 -E resize=65536", 7, 10),
+    ]
+    .into_iter()
+    .enumerate()
     {
         for engine in [JournalEngine::Classic, JournalEngine::Compressed] {
             let what = format!("{args}, {}", engine.name());
             let bytes = made(&Spec::new(from * MIB, 1024).journal(1).with("-N 512").with(args), to * MIB);
             let store = Arc::new(RamStore::from_bytes(bytes));
             let options = Options::default().with_journal(engine);
-            let open = |store: Arc<dyn BlockStore>| Volume::open_stepped(store, &options, image::clock(1)).expect("open");
+            let open =
+                |store: Arc<dyn BlockStore>| Volume::open_stepped(store, &options, image::clock(1)).expect("open");
             let volume = open(store.clone());
             volume.write("/old", vec![9; 20_000]).expect("write");
             volume.close().expect("close");
@@ -221,12 +225,19 @@ fn power_may_fail_anywhere_while_it_grows() {
                 let sofar = blocks(&store.to_bytes());
                 // Growing comes after the first sync.
                 assert!(known || sofar == before, "{what}, state {n}: {} bytes", kept.len());
-                assert!(volume.exists("/old").expect("a look") || sofar > before || volume.exists("/late").expect("a look"));
+                assert!(
+                    volume.exists("/old").expect("a look") || sofar > before || volume.exists("/late").expect("a look")
+                );
                 volume.write("/more", vec![5; 400_000]).expect("write");
                 volume.close().expect("close");
                 let shared: Arc<dyn BlockStore> = store.clone();
                 let found = check_media(&shared).expect("a check");
-                assert!(found.is_clean() && found.notes.is_empty(), "{what}, state {n}: {:?} {:?}", found.problems, found.notes);
+                assert!(
+                    found.is_clean() && found.notes.is_empty(),
+                    "{what}, state {n}: {:?} {:?}",
+                    found.problems,
+                    found.notes
+                );
                 if n % 32 == 0 {
                     let verdict = image::check(&store.to_bytes()).expect("e2fsck");
                     assert!(verdict.is_clean(), "{what}, state {n}: {}", verdict.output);

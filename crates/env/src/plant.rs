@@ -208,7 +208,7 @@ defects! {
     TableUnfencedInPlace "table-unfenced-in-place" Table "What is stored in place in a page is not waited for.",
     TableUncheckedEntry "table-unchecked-entry" Table "The checksums of the page table's map are not verified.",
     TableUncheckedRecord "table-unchecked-record" Table "The checksums of the page table's undo records are not verified.",
-    ResizeUnflushed "resize-unflushed" Resize "A step of a resize is committed before what was written around it is durable.",
+    ResizeEarlySize "resize-early-size" Resize "The superblock has the new size before a step of a resize is committed.",
     ResizeReused "resize-reused" Resize "A step of a resize writes to blocks that the same step frees.",
     ResizeOneLog "resize-one-log" Resize "A journal that a shrink moves has the transaction that moves it in its old log alone.",
 }

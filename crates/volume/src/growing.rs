@@ -32,7 +32,8 @@ impl Volume {
     pub fn grow(&self, store: &Arc<dyn BlockStore>, target: u64) -> Result<Resized> {
         self.check_writable()?;
         if self.engine.derives() {
-            let what = "growing in use with an engine whose log holds records, which are recovered by the descriptors at home";
+            let what =
+                "growing in use with an engine whose log holds records, which are recovered by the descriptors at home";
             return Err(Error::Unsupported(what.into()));
         }
         let Some(_alone) = self.growing.0.try_lock() else {

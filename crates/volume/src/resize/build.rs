@@ -35,7 +35,7 @@ impl Shrink {
         }
         let size = self.edit.block_size();
         let step = (size as u64 / 4).pow(level - 1);
-        let at = self.space.take(&self.edit, 1)?.start;
+        let at = self.take_node()?;
         nodes.push(at);
         let mut bytes = vec![0; size];
         for (i, word) in (0..).zip(bytes.chunks_exact_mut(4)) {
@@ -58,7 +58,7 @@ impl Shrink {
         }
         let seed = self.edit.sb.inode_seed(ino, inode.generation);
         let mut store = |this: &mut Self, mut bytes: Vec<u8>, logical: u32| {
-            let leaf = this.space.take(&this.edit, 1)?.start;
+            let leaf = this.take_node()?;
             nodes.push(leaf);
             if let Some(seed) = seed {
                 extent::seal(&mut bytes, seed);

@@ -410,8 +410,11 @@ impl Edit {
     pub(super) fn commit(&mut self) -> Result<()> {
         let images = self.images()?;
         let need = images.len() as u64;
-        if !plant::is(Defect::ResizeUnflushed) {
-            self.store.flush()?;
+        self.store.flush()?;
+        if plant::is(Defect::ResizeEarlySize) {
+            let (block, _) = self.sb.superblock_location();
+            let early = images.iter().find(|(number, _)| *number == block);
+            early.map_or(Ok(()), |(block, bytes)| self.write_around(*block, bytes))?;
         }
         if let Err(e) = jbd2::commit_alone(&self.store, &self.map, self.env.clone(), images) {
             // Nothing of it counts, and the log is empty again.

@@ -8,13 +8,13 @@ use super::edit::Edit;
 use crate::image::corrupt;
 use crate::{Error, Result};
 use ondol_format::inode::{EXTRA_ISIZE, RESIZE_INO};
-use ondol_format::{Compat, FormatError, Incompat, Inode, Place};
+use ondol_format::{Compat, Incompat, Inode, Place};
 
 /// Word of i_block that points to the double indirect block.
 const DIND: usize = 13;
 
 fn bad(what: &str) -> Error {
-    corrupt(0, &FormatError::from(Place::inode(RESIZE_INO).corrupt("resize inode", what)))
+    corrupt(0, &Place::inode(RESIZE_INO).corrupt("resize inode", what))
 }
 
 fn word(bytes: &[u8], i: usize) -> u32 {

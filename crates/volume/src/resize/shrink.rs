@@ -27,6 +27,8 @@ pub(super) struct Shrink {
     pub(super) end: u64,
     /// Blocks of mappings that the transaction frees.
     freed: Vec<u64>,
+    /// Those that a planted defect uses again.
+    reused: Vec<u64>,
 }
 
 /// Clusters that change their place: first block before, first block afterwards, blocks.
@@ -34,7 +36,7 @@ type Moves = Vec<(u64, u64, u64)>;
 
 impl Shrink {
     pub(super) fn new(edit: Edit, end: u64) -> Self {
-        Self { space: Space::new(&edit, end), edit, end, freed: Vec::new() }
+        Self { space: Space::new(&edit, end), edit, end, freed: Vec::new(), reused: Vec::new() }
     }
 
     /// Ends the transaction.
@@ -49,6 +51,14 @@ impl Shrink {
     /// Ends the transaction if it has grown large.
     pub(super) fn commit_if_large(&mut self) -> Result<()> {
         if self.edit.len() > self.edit.room / 2 { self.commit() } else { Ok(()) }
+    }
+
+    /// Takes a block for a mapping.
+    pub(super) fn take_node(&mut self) -> Result<u64> {
+        match self.reused.pop() {
+            Some(node) => Ok(node),
+            None => Ok(self.space.take(&self.edit, 1)?.start),
+        }
     }
 
     /// Moves everything that files have behind the end.
@@ -172,7 +182,7 @@ impl Shrink {
     fn remap(&mut self, ino: Ino, inode: &mut Inode, old: &Mapped, extents: &[Extent]) -> Result<()> {
         let ratio = u64::from(self.edit.sb.cluster_ratio());
         if plant::is(Defect::ResizeReused) {
-            old.nodes.iter().for_each(|&node| self.space.give(&self.edit, node));
+            self.reused = old.nodes.iter().copied().filter(|&node| node < self.end).collect();
         }
         let nodes = self.build(ino, inode, extents)?;
         let sectors = ratio * self.edit.block_size() as u64 / 512;
