@@ -115,7 +115,7 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("resize", 2, "the following required arguments were not provided: <TARGET> (`ondol resize --help` says more)"),
     ("resize there.img many", 2, "invalid value 'many' for '[SIZE]': `many` is not a size: write a number with K, M, G or T, as in 512M or 4G (`ondol resize --help` says more)"),
     ("resize absent.img 64M", 1, "cannot open absent.img: No such file or directory"),
-    ("resize text 64M", 1, "text is too small to hold an ext4 image"),
+    ("resize text 64M", 1, "not supported: text is too small to hold an ext4 image"),
     ("resize nvm:text 64M", 1, "text cannot be used as NVM: it has less than 4096 bytes"),
     ("tune there.img", 2, "nothing to change: say --journal ENGINE, --data MODE or --journal-size SIZE"),
     ("tune --data fast there.img", 2, "invalid value 'fast' for '--data <MODE>': `fast` is no data mode: choose journal, ordered or writeback (`ondol tune --help` says more)"),
