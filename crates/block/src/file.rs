@@ -9,7 +9,7 @@ use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,8 @@ pub struct FileStore {
     file: File,
     /// The byte of the file with which it begins, if it is a part of that.
     part: Option<u64>,
-    size: u64,
+    /// It only grows, as long as the store is shared.
+    size: AtomicU64,
     access: Access,
     on_memory: bool,
     /// Reads of what the kernel has in memory have been refused: not every file system knows them.
@@ -108,9 +109,9 @@ impl FileStore {
     /// # Errors
     /// `OutOfRange` when that is not within it.
     pub fn into_part(mut self, start: u64, len: u64) -> Result<Self> {
-        check_range("use", &self.name, start, len, self.size)?;
+        check_range("use", &self.name, start, len, self.size())?;
         self.part = Some(self.base() + start);
-        self.size = len;
+        self.size = AtomicU64::new(len);
         Ok(self)
     }
 
@@ -123,7 +124,7 @@ impl FileStore {
 
     /// The byte of the file with which the part begins that it is restricted to, and its length.
     pub fn part(&self) -> Option<(u64, u64)> {
-        self.part.map(|start| (start, self.size))
+        self.part.map(|start| (start, self.size()))
     }
 
     /// Whether its size is as it is: that of a block device, or of a part.
@@ -150,7 +151,7 @@ impl FileStore {
             ));
         }
         self.file.set_len(size).map_err(|e| self.io("resize", 0, size, e))?;
-        self.size = size;
+        self.size = AtomicU64::new(size);
         Ok(())
     }
 
@@ -193,7 +194,7 @@ impl FileStore {
             name,
             file,
             part: None,
-            size,
+            size: AtomicU64::new(size),
             access,
             on_memory,
             refuses_at_once: AtomicBool::new(false),
@@ -219,7 +220,7 @@ impl FileStore {
         if op != "read" && self.access == Access::Read {
             return Err(BlockError::ReadOnly { name: self.name.clone() });
         }
-        check_range(op, &self.name, offset, len, self.size).map(drop)
+        check_range(op, &self.name, offset, len, self.size()).map(drop)
     }
 
     fn io(&self, op: &'static str, offset: u64, len: u64, source: std::io::Error) -> BlockError {
@@ -359,7 +360,18 @@ impl BlockStore for FileStore {
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Relaxed)
+    }
+
+    fn lengthen(&self, size: u64) -> Result<()> {
+        if size <= self.size() {
+            return Ok(());
+        }
+        self.check("lengthen", 0, 0)?;
+        let longer = if self.has_fixed_size() { Err(Errno::NOSPC.into()) } else { self.file.set_len(size) };
+        longer.and_then(|()| self.file.sync_all()).map_err(|e| self.io("lengthen", self.size(), size, e))?;
+        self.size.fetch_max(size, Relaxed);
+        Ok(())
     }
 
     fn caps(&self) -> Caps {
@@ -394,7 +406,7 @@ impl BlockStore for FileStore {
             return Ok(());
         }
         self.counters.flush();
-        self.waiting(|| self.file.sync_data()).map_err(|e| self.io("flush", 0, self.size, e))
+        self.waiting(|| self.file.sync_data()).map_err(|e| self.io("flush", 0, self.size(), e))
     }
 
     fn discard(&self, offset: u64, len: u64) -> Result<bool> {
@@ -420,6 +432,20 @@ impl BlockStore for FileStore {
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn a_file_grows_while_it_is_used_and_a_part_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        let store = FileStore::create(&path, 4096).unwrap();
+        assert!(store.write(4096, &[1]).is_err());
+        store.lengthen(8192).unwrap();
+        store.lengthen(4096).unwrap();
+        store.write(8191, &[1]).unwrap();
+        assert_eq!((store.size(), std::fs::metadata(&path).unwrap().len()), (8192, 8192));
+        let part = store.into_part(0, 4096).unwrap();
+        assert_eq!(part.lengthen(8192).unwrap_err().raw_os_error(), Some(Errno::NOSPC.raw_os_error()));
+    }
 
     #[test]
     fn a_part_is_all_there_is() {

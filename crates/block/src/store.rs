@@ -121,6 +121,18 @@ pub trait BlockStore: Send + Sync {
         Err(BlockError::Io { op: "exchange", name, offset, len, source })
     }
 
+    /// Makes the store longer, while it is used: what is added holds zeros. Durable when this returns. A store that is as long already stays as it is.
+    ///
+    /// # Errors
+    /// A store whose size is as it is; `ReadOnly`; the system's refusal.
+    fn lengthen(&self, size: u64) -> Result<()> {
+        if size <= self.size() {
+            return Ok(());
+        }
+        let source = rustix::io::Errno::NOSPC.into();
+        Err(BlockError::Io { op: "lengthen", name: self.name().to_owned(), offset: self.size(), len: size, source })
+    }
+
     /// Its free pages, if it copies on write and lends them.
     fn lender(&self) -> Option<&dyn PageLender> {
         None

@@ -33,6 +33,8 @@ pub enum Subject {
     Log,
     /// The page table.
     Table,
+    /// A change of a volume's size.
+    Resize,
 }
 
 macro_rules! defects {
@@ -206,6 +208,9 @@ defects! {
     TableUnfencedInPlace "table-unfenced-in-place" Table "What is stored in place in a page is not waited for.",
     TableUncheckedEntry "table-unchecked-entry" Table "The checksums of the page table's map are not verified.",
     TableUncheckedRecord "table-unchecked-record" Table "The checksums of the page table's undo records are not verified.",
+    ResizeEarlySize "resize-early-size" Resize "The superblock has the new size before a step of a resize is committed.",
+    ResizeReused "resize-reused" Resize "A step of a resize writes to blocks that the same step frees.",
+    ResizeOneLog "resize-one-log" Resize "A journal that a shrink moves has the transaction that moves it in its old log alone.",
 }
 
 impl fmt::Display for Subject {
@@ -221,6 +226,7 @@ impl fmt::Display for Subject {
             Self::Buffer => "buffer",
             Self::Log => "log",
             Self::Table => "table",
+            Self::Resize => "resize",
         })
     }
 }

@@ -55,6 +55,19 @@ pub fn exchange(file2: impl AsFd, range: &ExchangeRange) -> io::Result<()> {
     Ok(())
 }
 
+/// `EXT4_IOC_RESIZE_FS`: a number of blocks.
+pub const RESIZE_FS: u32 = 0x4008_6610;
+
+/// Asks the server of an open directory for a volume of so many blocks, as resize2fs(8) does.
+///
+/// # Errors
+/// The server's refusal; ENOTTY where the directory is on no file system that resizes so.
+pub fn resize(dir: impl AsFd, blocks: u64) -> io::Result<()> {
+    // SAFETY: the command's number says that eight bytes are read, as the number has, which lives until the call returns.
+    unsafe { ioctl(dir, Setter::<{ RESIZE_FS as Opcode }, u64>::new(blocks)) }?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +75,7 @@ mod tests {
     #[test]
     fn the_number_says_the_size() {
         assert_eq!(EXCHANGE_RANGE >> 16 & 0x3FFF, size_of::<ExchangeRange>() as u32);
+        assert_eq!(RESIZE_FS >> 16 & 0x3FFF, size_of::<u64>() as u32);
     }
 
     #[test]
@@ -70,5 +84,7 @@ mod tests {
         let refused = exchange(&file, &ExchangeRange::default()).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::NOTTY.raw_os_error()));
         assert!(generation(&file).is_err());
+        let refused = resize(&file, 1).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::NOTTY.raw_os_error()));
     }
 }

@@ -13,7 +13,7 @@ mod ask;
 mod place;
 mod policy;
 
-pub use ask::{EXCHANGE_RANGE, ExchangeRange, exchange, generation};
+pub use ask::{EXCHANGE_RANGE, ExchangeRange, RESIZE_FS, exchange, generation, resize};
 pub use place::{Message, Place};
 pub use policy::set_idle;
 

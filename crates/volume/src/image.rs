@@ -128,7 +128,7 @@ impl Image {
         Ok(tables.filter(|blocks| !blocks.is_empty()).collect())
     }
 
-    fn descriptors(&self) -> Result<Vec<GroupDesc>> {
+    pub(crate) fn descriptors(&self) -> Result<Vec<GroupDesc>> {
         let sb = &self.sb;
         // No room is taken before the descriptors have shown that there are so many.
         let mut descs = Vec::new();

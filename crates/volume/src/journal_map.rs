@@ -5,7 +5,7 @@ use crate::image::{Image, corrupt};
 use crate::kind::class;
 use crate::{Error, Ino, Result};
 use ondol_block::BlockStore;
-use ondol_format::group::GroupDesc;
+use ondol_format::group::{DescCsum, GroupDesc};
 use ondol_format::inode::{FileType, InodeFlags};
 use ondol_format::{Inode, Place, Superblock, extent};
 use ondol_journal::{Block, Kind};
@@ -146,8 +146,11 @@ impl Image {
             if g % sb.desc_per_block() == 0 {
                 self.store().read(at * u64::from(sb.block_size()), &mut block)?;
             }
-            let desc = block.get(offset..offset + size).unwrap_or_default();
-            let desc = GroupDesc::parse(desc).map_err(|e| corrupt(at, &e))?;
+            let bytes = block.get(offset..offset + size).unwrap_or_default();
+            if self.may_not_be_home(g, bytes) {
+                continue;
+            }
+            let desc = GroupDesc::parse(bytes).map_err(|e| corrupt(at, &e))?;
             let table = u64::from(sb.inode_table_blocks());
             let own = [
                 (sb.group_first_block(g), sb.base_meta(g).blocks()),
@@ -163,6 +166,17 @@ impl Image {
             }
         }
         Ok(())
+    }
+
+    /// Whether a descriptor may be what its block was before descriptors lay there, because power failed when the superblock of a volume that grows was home
+    /// and it was not. Only the last block of them can be new.
+    fn may_not_be_home(&self, g: u32, desc: &[u8]) -> bool {
+        let is_last = g / self.sb.desc_per_block() + 1 == self.sb.desc_blocks();
+        let csum = DescCsum::of(&self.sb);
+        self.needs_recovery()
+            && is_last
+            && g >= self.sb.desc_per_block()
+            && (csum == DescCsum::None || csum.verify(g, desc).is_err())
     }
 }
 

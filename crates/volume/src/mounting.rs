@@ -66,6 +66,19 @@ impl Image {
         })
     }
 
+    /// Marks the image as one whose journal may hold transactions, without a mount. Durable when this returns.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub(crate) fn mark_changing(&self, replay: Replay) -> Result<()> {
+        self.edit_superblock(|sb| {
+            let mut features = sb.features();
+            features.incompat.insert(Incompat::RECOVER);
+            features.incompat.set(Incompat::ONDOL_JOURNAL, replay == Replay::Ondol);
+            sb.set_features(features);
+        })
+    }
+
     /// Takes over the error with which a journal was given up (a negative errno), before the journal forgets it. Durable when this
     /// returns.
     ///

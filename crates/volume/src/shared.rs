@@ -2,6 +2,7 @@
 
 use crate::Ino;
 use crate::alloc::Groups;
+use crate::geometry::Geometry;
 use crate::kind::class;
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::Mutex;
@@ -16,7 +17,7 @@ use zerocopy::{FromBytes, IntoBytes};
 /// The geometry and the groups of one volume; the journal's [`Client`].
 #[derive(Debug)]
 pub struct Shared {
-    pub(crate) sb: Superblock,
+    pub(crate) sb: Geometry,
     pub(crate) inode_format: InodeFormat,
     pub(crate) desc_csum: DescCsum,
     pub(crate) groups: Groups,
@@ -39,7 +40,7 @@ impl Shared {
             desc_csum: DescCsum::of(&sb),
             groups,
             journal_blocks: journal.iter().map(|(_, blocks)| blocks).sum(),
-            sb,
+            sb: Geometry::new(sb),
             bad_inodes: Mutex::default(),
             bad_count: AtomicUsize::new(0),
         }

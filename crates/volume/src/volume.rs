@@ -4,6 +4,7 @@ use crate::alloc::Need;
 use crate::file::data::OnceJournaled;
 use crate::file::parts::Committed;
 use crate::file::view::Viewed;
+use crate::geometry::Growing;
 use crate::lookups::Lookups;
 use crate::memory::Asides;
 use crate::node::{Node, Nodes};
@@ -13,7 +14,7 @@ use crate::orphan::Orphans;
 use crate::shared::Shared;
 use crate::{Atime, Attr, DataMode, Error, Fsync, Ino, OnError, Result, StatFs, kind};
 use ondol_env::apart::{Apart, STRIPES};
-use ondol_env::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Arc, Mutex, thread};
 use ondol_env::{Env, Timestamp};
 use ondol_format::group::GroupDesc;
@@ -74,7 +75,8 @@ pub struct Volume {
     /// What the next new inode's generation is made from.
     generations: [Apart<AtomicU32>; STRIPES],
     /// Blocks that the file system itself takes, as ext4 counts them: its metadata and the journal.
-    overhead: u64,
+    pub(crate) overhead: AtomicU64,
+    pub(crate) growing: Growing,
     pub(crate) read_only: AtomicBool,
     /// Why the volume became read-only, if it did so after an error.
     pub(crate) stopped: Mutex<Option<String>>,
@@ -94,7 +96,8 @@ impl Volume {
         let nth = |n: usize| Apart(AtomicU32::new(generation.wrapping_add(GENERATION_STEP.wrapping_mul(n as u32))));
         Self {
             generations: std::array::from_fn(nth),
-            overhead,
+            overhead: AtomicU64::new(overhead),
+            growing: Growing::default(),
             shared,
             engine,
             env,
@@ -307,7 +310,7 @@ impl Volume {
         let half = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| uuid[at + i]));
         StatFs {
             block_size: sb.block_size(),
-            blocks: sb.blocks_count().saturating_sub(self.overhead),
+            blocks: sb.blocks_count().saturating_sub(self.overhead.load(Relaxed)),
             free,
             available: free.saturating_sub(groups.reserved()),
             files: u64::from(sb.inodes_count()),

@@ -60,6 +60,8 @@ pub(crate) enum Command {
     /// Change how a clean image is journaled
     Tune(Tune),
     // What it does, its arguments say.
+    Resize(crate::resize::ResizeArgs),
+    // What it does, its arguments say.
     Export(Export),
     // What it does, its arguments say.
     Import(Import),
@@ -461,6 +463,9 @@ mod tests {
             "bench run varmail --on lib:nvm:a.pool --nvm-model xpoint",
             "bench compare old.json new.json",
             "tune --journal classic --journal-size 64M x.img",
+            "resize x.img 2G",
+            "resize -M x.img",
+            "resize --print-minimum x.img",
             "pool create --size 1G /dev/dax0.0",
             "pool create --domain eadr -F /dev/dax0.0",
             "pool info --json /dev/dax0.0",

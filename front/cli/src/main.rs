@@ -26,6 +26,7 @@ mod passed;
 mod pool;
 mod progress;
 mod remount;
+mod resize;
 mod run;
 mod say;
 mod size;
@@ -105,6 +106,7 @@ fn run(Arguments { verbosity, command }: Arguments) -> Outcome {
         Command::Find(args) => tools::find(&args),
         Command::Bench(args) => bench(args),
         Command::Tune(args) => image::tune(&args),
+        Command::Resize(args) => resize::resize(&args),
         Command::Export(args) => image::export(&args),
         Command::Import(args) => image::import(&args),
         Command::Pool(command) => pool::pool(&command),

@@ -150,6 +150,26 @@ pub fn exchange(one: (&Path, u64), other: (&Path, u64), how: &Exchange) -> Resul
     }
 }
 
+/// Has the volume that `dir` lies on grow to `bytes`, or to all of its device: how many bytes it then has for files, as df(1) shows. Durable when this
+/// returns.
+///
+/// # Errors
+/// `Open`, `Table`, `NotOurs`, or `Dead`; what the server has against it.
+pub fn resize(dir: &Path, bytes: Option<u64>) -> Result<u64, ClientError> {
+    let entry = find(dir)?;
+    let root = open(&entry)?;
+    let asked = || -> io::Result<u64> {
+        let block_size = rustix::fs::fstatvfs(&root)?.f_frsize;
+        let blocks = bytes.map_or(0, |bytes| bytes / block_size.max(1));
+        ondol_ring::resize(&root, blocks)?;
+        Ok(rustix::fs::fstatvfs(&root)?.f_blocks.saturating_mul(block_size))
+    };
+    asked().map_err(|source| match kernel::has_no_server(&source) {
+        true => refused("resize", entry, source),
+        false => ClientError::Resize { dir: dir.to_owned(), source },
+    })
+}
+
 /// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean. With `force` whoever
 /// uses the mount is cut off. Nothing is asked of the server, and nothing opened but what it has open.
 ///

@@ -154,6 +154,14 @@ pub enum ClientError {
         /// The operating system's reason.
         source: io::Error,
     },
+    /// The volume cannot be resized as it is.
+    #[error("cannot resize {dir}: {}", against_resize(source))]
+    Resize {
+        /// The mount point.
+        dir: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
     /// The server did not answer as it should.
     #[error("cannot {what} {dir}: {source}")]
     Ask {
@@ -178,6 +186,21 @@ fn against_exchange(e: &io::Error) -> String {
         Some(Errno::OPNOTSUPP) => "these files or this mount do not take it: files need extents; a mount needs two serving threads, and \
              with writeback_cache the sizes stay"
             .into(),
+        _ => e.to_string(),
+    }
+}
+
+/// What an error means for a resize, where that is more than its own words say.
+fn against_resize(e: &io::Error) -> String {
+    match Errno::from_io_error(e) {
+        Some(Errno::PERM) => "only root, and whoever has mounted it, may do that".into(),
+        Some(Errno::INVAL) => "a mounted volume can only grow: unmount it to make it smaller".into(),
+        Some(Errno::NOSPC | Errno::FBIG) => "what it lies on cannot be so long".into(),
+        Some(Errno::OPNOTSUPP) => {
+            "it cannot grow while it is mounted as it is: unmount it first; the server's log says why".into()
+        }
+        Some(Errno::TOOBIG) => "a step does not fit into its journal: unmount it first".into(),
+        Some(Errno::BUSY) => "it is being resized already".into(),
         _ => e.to_string(),
     }
 }

@@ -4,6 +4,7 @@ use super::group::Busy;
 use super::{GroupInfo, Groups};
 use crate::{Error, Ino, Result, kind};
 use ondol_env::sync::atomic::Ordering::SeqCst;
+use ondol_format::group::GroupDesc;
 use ondol_format::{Superblock, bitmap};
 use ondol_journal::{Engine, Extent};
 use std::ops::Range;
@@ -29,6 +30,27 @@ pub(super) fn load<'a>(
 }
 
 impl Groups {
+    /// Where each group has its bitmaps and its table.
+    pub(crate) fn places(&self) -> Result<Vec<GroupDesc>> {
+        (0..self.count()).map(|g| self.get(g).map(GroupInfo::places)).collect()
+    }
+
+    /// Reads a group's block bitmap into memory, where it then stays.
+    pub(crate) fn load_bitmap(&self, sb: &Superblock, engine: &dyn Engine, g: u32) -> Result<()> {
+        let info = self.get(g)?;
+        load(&mut info.busy.lock().blocks, info, g, sb, engine).map(drop)
+    }
+
+    /// Makes clusters at the end of a group free that were behind the end of the volume. The free count is the caller's business.
+    pub(crate) fn extend(&self, g: u32, first: u32, clusters: u32) -> Result<()> {
+        let info = self.get(g)?;
+        let mut busy = info.busy.lock();
+        let map = busy.blocks.as_mut().ok_or(Error::Invalid("no bitmap"))?;
+        bitmap::clear_range(map, first as usize, clusters as usize);
+        info.free_blocks.fetch_add(clusters, SeqCst);
+        Ok(())
+    }
+
     /// Takes up to `want` consecutive free clusters before the end of `place`, as near behind its beginning as there are; those
     /// before it are taken, too. The caller has been promised them; `stream` is the file that grows by them, if one goes on
     /// growing. The run is in blocks.

@@ -2,6 +2,7 @@
 
 use super::free::Free;
 use super::windows::Windows;
+use crate::geometry::Chain;
 use crate::{Error, Result};
 use ondol_env::apart::Striped;
 use ondol_env::sync::Mutex;
@@ -54,6 +55,12 @@ impl GroupInfo {
         }
     }
 
+    /// Where it has its bitmaps and its table.
+    pub(crate) fn places(&self) -> GroupDesc {
+        let Self { block_bitmap, inode_bitmap, inode_table, .. } = *self;
+        GroupDesc { block_bitmap, inode_bitmap, inode_table, ..GroupDesc::default() }
+    }
+
     /// The medium holds no block bitmap of this group.
     pub(crate) fn block_uninit(&self) -> bool {
         self.flags.load(SeqCst) & BLOCK_UNINIT != 0
@@ -87,13 +94,37 @@ impl GroupInfo {
     }
 }
 
-/// All groups, the geometry, and the count of free space.
+/// Groups that follow each other.
 #[derive(Debug)]
-pub(crate) struct Groups {
+struct Part {
+    first: u32,
     list: Vec<GroupInfo>,
     /// What no file can own, as `(first block, length)`, sorted: superblocks, descriptors, bitmaps and inode tables of all
     /// groups, and the journal.
     metadata: Vec<(u64, u64)>,
+}
+
+impl Part {
+    /// The groups from `first` on.
+    fn new(sb: &Superblock, first: u32, descs: &[GroupDesc], others: &[(u64, u64)]) -> Self {
+        let uninit_known = sb.features().has_group_desc_csum();
+        let list: Vec<GroupInfo> = descs.iter().map(|d| GroupInfo::new(d, uninit_known)).collect();
+        let table = u64::from(sb.inode_table_blocks());
+        let mut metadata: Vec<(u64, u64)> =
+            list.iter().flat_map(|g| [(g.block_bitmap, 1), (g.inode_bitmap, 1), (g.inode_table, table)]).collect();
+        let groups = first..first + descs.len() as u32;
+        let bases = groups.map(|g| (sb.group_first_block(g), sb.base_meta(g).blocks()));
+        metadata.extend(bases.filter(|&(_, len)| len > 0));
+        metadata.extend_from_slice(others);
+        Self { first, list, metadata: disjoint(metadata) }
+    }
+}
+
+/// All groups, the geometry, and the count of free space.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    /// The groups that there were when the volume was opened, then what was added.
+    parts: Chain<Part>,
     /// Free clusters that nobody has been promised.
     free: Free,
     /// Clusters freed by transactions that are not durable yet.
@@ -103,7 +134,7 @@ pub(crate) struct Groups {
     /// Free inodes of all groups.
     pub(crate) free_inodes: Striped,
     /// Clusters kept for the privileged, and for deleting when the volume is full.
-    reserved: u64,
+    reserved: AtomicU64,
     /// Blocks of a cluster.
     ratio: u64,
 }
@@ -114,44 +145,50 @@ const LAST_RESERVE: u64 = 8;
 impl Groups {
     /// From all descriptors, which have been checked, and the runs of the journal.
     pub(crate) fn new(sb: &Superblock, descs: &[GroupDesc], journal: &[(u64, u64)]) -> Self {
-        let uninit_known = sb.features().has_group_desc_csum();
-        let list: Vec<GroupInfo> = descs.iter().map(|d| GroupInfo::new(d, uninit_known)).collect();
-        let table = u64::from(sb.inode_table_blocks());
-        let mut metadata: Vec<(u64, u64)> =
-            list.iter().flat_map(|g| [(g.block_bitmap, 1), (g.inode_bitmap, 1), (g.inode_table, table)]).collect();
-        let bases = (0..sb.groups()).map(|g| (sb.group_first_block(g), sb.base_meta(g).blocks()));
-        metadata.extend(bases.filter(|&(_, len)| len > 0));
-        metadata.extend_from_slice(journal);
-        let metadata = disjoint(metadata);
         let free = descs.iter().map(|d| u64::from(d.free_blocks)).sum();
         let free_inodes = descs.iter().map(|d| i64::from(d.free_inodes)).sum();
         Self {
-            list,
-            metadata,
+            parts: Chain::new(Part::new(sb, 0, descs, journal)),
             free: Free::new(free),
             pending_free: AtomicU64::new(0),
             in_memory: AtomicU64::new(0),
             free_inodes: Striped::new(free_inodes),
-            reserved: sb.r_blocks_count() / u64::from(sb.cluster_ratio()),
+            reserved: AtomicU64::new(sb.r_blocks_count() / u64::from(sb.cluster_ratio())),
             ratio: sb.cluster_ratio().into(),
         }
     }
 
     /// Group `g`.
     pub(crate) fn get(&self, g: u32) -> Result<&GroupInfo> {
-        self.list.get(g as usize).ok_or_else(|| Error::corrupt(format!("group number {g}"), 0, "no such group"))
+        let part = self.parts.iter().take_while(|part| part.first <= g).last();
+        let info = part.and_then(|part| part.list.get((g - part.first) as usize));
+        info.ok_or_else(|| Error::corrupt(format!("group number {g}"), 0, "no such group"))
     }
 
     /// Number of groups.
     pub(crate) fn count(&self) -> u32 {
-        self.list.len() as u32
+        self.parts.iter().last().map_or(0, |part| part.first + part.list.len() as u32)
+    }
+
+    /// Adds groups behind those that there are; nothing of their space is given away yet.
+    pub(crate) fn add(&self, sb: &Superblock, descs: &[GroupDesc]) {
+        self.parts.push(Part::new(sb, self.count(), descs, &[]));
+    }
+
+    /// Gives away what was added.
+    pub(crate) fn give_added(&self, sb: &Superblock, clusters: u64, inodes: u64) {
+        self.reserved.store(sb.r_blocks_count() / self.ratio, SeqCst);
+        self.free_inodes.add(inodes as i64);
+        self.free.give(clusters);
     }
 
     /// Whether any of the run `start..start + len` is a bitmap or inode table.
     pub(crate) fn touches_metadata(&self, start: u64, len: u64) -> bool {
         let end = start.saturating_add(len);
-        let at = self.metadata.partition_point(|&(s, n)| s + n <= start);
-        self.metadata.get(at).is_some_and(|&(s, _)| s < end)
+        self.parts.iter().any(|part| {
+            let at = part.metadata.partition_point(|&(s, n)| s + n <= start);
+            part.metadata.get(at).is_some_and(|&(s, _)| s < end)
+        })
     }
 
     /// Marks in `map` what lies in group `g` before anything is allocated there: superblock, descriptors, bitmaps,
@@ -164,11 +201,13 @@ impl Groups {
             bitmap::set_range(map, first as usize, (end - first) as usize);
         };
         set(map, 0, sb.base_meta(g).blocks());
-        let first = self.metadata.partition_point(|&(s, n)| s + n <= range.start);
-        for &(start, len) in self.metadata[first..].iter().take_while(|&&(s, _)| s < range.end) {
-            let from = start.max(range.start);
-            let to = (start + len).min(range.end);
-            set(map, from - range.start, to - range.start);
+        for Part { metadata, .. } in self.parts.iter() {
+            let first = metadata.partition_point(|&(s, n)| s + n <= range.start);
+            for &(start, len) in metadata[first..].iter().take_while(|&&(s, _)| s < range.end) {
+                let from = start.max(range.start);
+                let to = (start + len).min(range.end);
+                set(map, from - range.start, to - range.start);
+            }
         }
         bitmap::pad(map, sb.clusters_in_group(g) as usize);
     }
@@ -184,7 +223,7 @@ impl Groups {
     /// Clusters that stay, whatever is taken.
     fn kept_from(&self, who: Need) -> u64 {
         match who {
-            Need::Ordinary => self.reserved.max(LAST_RESERVE),
+            Need::Ordinary => self.reserved.load(SeqCst).max(LAST_RESERVE),
             Need::Privileged => LAST_RESERVE,
             Need::ToFree => 0,
         }
@@ -213,7 +252,7 @@ impl Groups {
 
     /// Blocks kept back from the unprivileged.
     pub(crate) fn reserved(&self) -> u64 {
-        self.reserved.max(LAST_RESERVE) * self.ratio
+        self.reserved.load(SeqCst).max(LAST_RESERVE) * self.ratio
     }
 }
 

@@ -100,6 +100,12 @@ pub(crate) const PAGES: &[Sections] = &[
         ("ondol tune --journal classic disk.img", "Have mounts use the kernel's own journal format."),
         ("ondol tune --journal-size 64M --data journal disk.img", "Give an image a journal of another size, and protect file data."),
     ], &["ondol(1)", "ondol-mkfs(1)", "ondol-info(1)", "tune2fs(8)"]),
+    page("ondol-resize", &[
+        ("ondol resize disk.img 2G", "Give a volume and its file 2 GiB, whether it is larger or smaller now."),
+        ("ondol resize 'disk.img?partition=2'", "Let a volume have all of its partition."),
+        ("ondol resize mnt 4G", "Let the volume that is mounted on mnt grow."),
+        ("ondol resize -M disk.img", "Make a volume and its file as small as they can be."),
+    ], &["ondol(1)", "ondol-tune(1)", "ondol-mkfs(1)", "resize2fs(8)"]),
     page("ondol-export", &[("ondol export nvm:/mnt/pmem/pool copy.img", "Write the image in a pool to a file that the kernel and e2fsck take.")],
         &["ondol(1)", "ondol-import(1)", "ondol-pool(1)"]),
     page("ondol-import", &[("ondol import disk.img nvm:/mnt/pmem/pool", "Bring an image into a pool.")],

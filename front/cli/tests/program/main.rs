@@ -31,6 +31,7 @@ mod parts;
 mod place;
 mod pool;
 mod protected;
+mod resize;
 mod seen;
 mod threads;
 mod tools;

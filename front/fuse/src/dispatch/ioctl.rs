@@ -74,6 +74,10 @@ pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &H
             Ok((x, _)) => answer.with(ops.set_fsxattr(ino, &to_volume(&x), from), |()| changed()),
             Err(_) => answer.error(Errno::INVAL),
         },
+        ondol_ring::RESIZE_FS => match u64::read_from_prefix(data) {
+            Ok((blocks, _)) => answer.with(ops.resize(blocks, from), |()| tell(&[])),
+            Err(_) => answer.error(Errno::INVAL),
+        },
         ondol_ring::EXCHANGE_RANGE => exchange::serve(ops, terms, answer, header, data),
         _ => answer.error(Errno::NOTTY),
     }

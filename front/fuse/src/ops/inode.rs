@@ -99,6 +99,24 @@ impl Ops {
         self.change(Op::Ioctl, sender, |i| i.trim(start, len, minimum))
     }
 
+    /// Has the volume grow to so many blocks, or with 0 to all that it lies on.
+    pub(crate) fn resize(&self, blocks: u64, sender: Sender) -> Answer<()> {
+        if !sender.may(Capability::SysResource) && sender.uid != rustix::process::geteuid().as_raw() {
+            return Err(rustix::io::Errno::PERM.into());
+        }
+        self.enter(Op::Ioctl, |volume| {
+            let bytes = |blocks| blocks * u64::from(volume.inodes().statfs().block_size);
+            match volume.resize((blocks > 0).then(|| bytes(blocks))) {
+                Ok(_) => Ok(()),
+                Err(ondol::Error::Volume(e)) => {
+                    tracing::warn!("the volume does not grow: {e}");
+                    Err(e)
+                }
+                Err(e) => Err(Error::Unsupported(e.to_string())),
+            }
+        })
+    }
+
     /// The volume's label.
     pub(crate) fn label(&self) -> Answer<String> {
         self.enter(Op::Ioctl, |volume| volume.info().map(|i| i.label).map_err(|e| Error::Unsupported(e.to_string())))

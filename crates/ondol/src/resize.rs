@@ -1,0 +1,268 @@
+//! A volume of another size: see `ondol_volume::Resize` for how, and `docs/design/resize.md` for why it survives crashes.
+
+use crate::machine::claim;
+use crate::media::Media;
+use crate::{DataMode, Error, JournalEngine, Options, Remedy, Result, Volume, compose, home};
+use ondol_block::{Access, BlockStore, FileStore};
+use ondol_env::sync::Arc;
+use ondol_env::{Env, System};
+use ondol_format::Superblock;
+use ondol_format::superblock::{OFFSET, SIZE, STATE_ERROR};
+use ondol_volume::{Image, Resized, end_resize, fitted_blocks};
+use serde::Serialize;
+use std::path::Path;
+
+/// The size that a volume is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewSize {
+    /// All of the file or device.
+    Whole,
+    /// So many bytes, less what is no whole block (or cluster).
+    Bytes(u64),
+    /// The smallest that is possible.
+    Least,
+}
+
+/// What [`resize`] did.
+#[derive(Clone, Debug, Serialize)]
+pub struct ResizeReport {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks before.
+    pub before: u64,
+    /// Blocks now.
+    pub blocks: u64,
+    /// Block groups now.
+    pub groups: u32,
+    /// Bytes of the file now, where the image is a file that was made longer or cut off.
+    pub file_bytes: Option<u64>,
+}
+
+/// Gives the volume at `path` another size: a file, a block device, a part of one, or `nvm:POOL`. A journal that holds transactions is replayed first.
+/// A file is made longer where the volume would not fit into it, and is cut off behind a volume that has become smaller. `tell` is told after each
+/// step how many blocks the volume has, and of how many.
+///
+/// Durable when this returns. When it is cut short, by a crash as well, the volume is whole and has a size between the old one and the new one; calling
+/// it again goes on from there.
+///
+/// # Errors
+/// The volume is in use, has errors, has no journal in it, or has a feature with which it cannot be written; it cannot be so large, or what it lies
+/// on cannot; it holds too much to be so small; a step does not fit into its journal; the store's failure.
+pub fn resize(path: impl AsRef<Path>, to: NewSize, tell: &mut dyn FnMut(u64, u64)) -> Result<ResizeReport> {
+    let path = path.as_ref();
+    let env: Arc<dyn Env> = Arc::new(System);
+    if home::pool_of(path).is_some() {
+        return Ok(report(resize_media(&home::media(path, Access::Write)?, to, env, tell)?, None));
+    }
+    let mut store = claim::open(path, Access::Write)?;
+    let (had, fixed) = (store.size(), store.has_fixed_size());
+    let longer = match to {
+        NewSize::Bytes(bytes) if bytes > had => lengthened(&store, bytes)?,
+        _ => had,
+    };
+    if longer > had {
+        if fixed {
+            let what = format!("it has {had} bytes, and the volume cannot have {longer}");
+            return Err(Error::state(store.name(), what));
+        }
+        store.resize(longer)?;
+    }
+    let done = resize_media(&Media::image(Arc::new(store)), to, env, tell);
+    let kept = match &done {
+        Ok(done) if done.blocks < done.before => done.blocks * u64::from(done.block_size),
+        Ok(_) => longer,
+        // What was not needed is given back; nobody else has opened it.
+        Err(_) => had,
+    };
+    let cut = (!fixed && kept < longer).then_some(kept);
+    let cut = cut.map(|kept| cut_off(path, kept)).transpose();
+    let done = done?;
+    cut?;
+    Ok(report(done, (!fixed && kept != had).then_some(kept)))
+}
+
+fn report(done: Resized, file_bytes: Option<u64>) -> ResizeReport {
+    let Resized { block_size, before, blocks, groups } = done;
+    ResizeReport { block_size, before, blocks, groups, file_bytes }
+}
+
+/// Cuts a file off behind the volume, but never what belongs to that.
+fn cut_off(path: &Path, bytes: u64) -> Result<()> {
+    let mut store = claim::open(path, Access::Write)?;
+    let volume = superblock(&store)?.map_or(bytes, |sb| sb.blocks_count() * u64::from(sb.block_size()));
+    Ok(store.resize(bytes.max(volume))?)
+}
+
+fn superblock(store: &dyn BlockStore) -> Result<Option<Superblock>> {
+    let mut bytes = [0; SIZE];
+    if store.size() < OFFSET + SIZE as u64 {
+        return Ok(None);
+    }
+    store.read(OFFSET, &mut bytes)?;
+    Ok(Superblock::parse(&bytes, u64::MAX).ok())
+}
+
+/// The bytes that a file must have for a volume of `bytes`; what it has if it holds none, which is found later.
+fn lengthened(store: &FileStore, bytes: u64) -> Result<u64> {
+    let Some(sb) = superblock(store)? else { return Ok(store.size()) };
+    let block_size = u64::from(sb.block_size());
+    Ok((fitted_blocks(&sb, bytes / block_size)? * block_size).max(store.size()))
+}
+
+/// As [`resize`], of the image on `media`, with any clock.
+///
+/// # Errors
+/// As [`resize`]; what it lies on is too short.
+pub fn resize_media(media: &Media, to: NewSize, env: Arc<dyn Env>, tell: &mut dyn FnMut(u64, u64)) -> Result<Resized> {
+    prepare(media, &env)?;
+    let image = Image::open(media.store.clone())?;
+    let holding = crate::holding::Holding::take(&image, env.clone())?;
+    let block_size = u64::from(image.superblock().block_size());
+    let before = image.superblock().blocks_count();
+    let room = media.store.size() / block_size;
+    let target = match to {
+        NewSize::Whole => fitted_blocks(image.superblock(), room)?,
+        NewSize::Bytes(bytes) => fitted_blocks(image.superblock(), bytes / block_size)?,
+        NewSize::Least => image.least_blocks(env.clone())?,
+    };
+    if target > room {
+        let what = format!("it lies on {} bytes, and needs {}", media.store.size(), target * block_size);
+        return Err(Error::state(image.name(), what));
+    }
+    if target < before {
+        require_room(&image, target, &env)?;
+    }
+    if target == before {
+        let (block_size, groups) = (image.superblock().block_size(), image.superblock().groups());
+        return Ok(Resized { block_size, before, blocks: before, groups });
+    }
+    let mut resize = Image::resize(&media.store, env)?;
+    let tell = &mut |blocks| tell(blocks, target);
+    let done = if target > before { resize.grow(target, tell) } else { resize.shrink(target, tell) };
+    drop(resize);
+    holding.check()?;
+    match done {
+        Ok(()) => Ok(end_resize(&media.store, before)?),
+        // As it is after the last step; if that cannot be said, whoever opens it next replays its journal.
+        Err(e) => {
+            compose::recover_media(media)
+                .map(drop)
+                .or_else(|_| end_resize(&media.store, before).map(drop))
+                .unwrap_or_else(|e| {
+                    tracing::warn!("{}: it needs recovery: {e}", media.store.name());
+                });
+            Err(e.into())
+        }
+    }
+}
+
+/// Refuses to make a volume smaller that has faults, or holds too much.
+fn require_room(image: &Image, target: u64, env: &Arc<dyn Env>) -> Result<()> {
+    let state = |what: String| Error::state(image.name(), what);
+    let least = image.least_blocks(env.clone())?;
+    if target < least {
+        let bytes = least * u64::from(image.superblock().block_size());
+        return Err(state(format!(
+            "it holds too much for {target} blocks: the least is {least}, that is {bytes} bytes"
+        )));
+    }
+    let found = ondol_volume::check(image, &mut |_| {})?;
+    match found.problems.first() {
+        Some(first) => Err(state(format!("it has faults, and nothing is moved ({first}): `e2fsck -f` mends them"))),
+        None => Ok(()),
+    }
+}
+
+/// What [`resize`] can do with a volume.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sizes {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// The fewest that it can have with what it holds: an estimate on the safe side.
+    pub least: u64,
+    /// Blocks of the file or device, the most that it can have there without making the file longer.
+    pub room: u64,
+}
+
+/// What sizes the clean volume at `path` can have. Changes nothing.
+///
+/// # Errors
+/// The volume is in use, needs recovery, or is corrupt; the store's failure.
+pub fn sizes(path: impl AsRef<Path>) -> Result<Sizes> {
+    let store = home::look(path.as_ref())?;
+    let image = Image::open(store.clone())?;
+    if image.needs_recovery() {
+        let image = Some(image.name().to_owned());
+        return Err(Error::state(store.name(), "its journal may hold transactions: recover it first")
+            .helped(Remedy::Recover { image }));
+    }
+    let sb = image.superblock();
+    Ok(Sizes {
+        block_size: sb.block_size(),
+        blocks: sb.blocks_count(),
+        least: image.least_blocks(Arc::new(System))?,
+        room: fitted_blocks(sb, store.size() / u64::from(sb.block_size())).unwrap_or_else(|_| sb.blocks_count()),
+    })
+}
+
+impl Volume {
+    /// Lets the volume grow while it is used, to `bytes` or to all of its device. An image file is made longer first, if it has to be. Other operations go on. Durable when this
+    /// returns; cut short by a crash, the volume has some size between the old one and the new one.
+    ///
+    /// ```
+    /// # use ondol::{FormatOptions, Volume};
+    /// # let dir = tempfile::tempdir()?;
+    /// # let image = dir.path().join("disk.img");
+    /// Volume::format(&image, &FormatOptions::new().size(64 << 20))?;
+    /// let volume = Volume::open(&image)?;
+    /// let before = volume.statfs().blocks;
+    /// volume.resize(Some(128 << 20))?;
+    /// assert!(volume.statfs().blocks > before);
+    /// volume.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `EINVAL`: fewer bytes than it has; `EBUSY`: it grows already; `ENOSPC`: what it lies on cannot be longer; `E2BIG`: a step does not fit into its journal; `EOPNOTSUPP`, by name; `EROFS`. The
+    /// volume then has the size of the last step.
+    pub fn resize(&self, bytes: Option<u64>) -> Result<Resized> {
+        let inodes = self.usable()?;
+        let store = &self.composed().store;
+        let sb = superblock(&**store)?.ok_or_else(|| Error::state(store.name(), "its superblock cannot be read"))?;
+        let block_size = u64::from(sb.block_size());
+        if sb.journal_inum().is_none() {
+            return Err(
+                ondol_volume::Error::Unsupported("a resize of a volume whose journal is elsewhere".into()).into()
+            );
+        }
+        let blocks = fitted_blocks(&sb, bytes.unwrap_or(store.size()) / block_size)?;
+        if blocks < inodes.blocks() {
+            return Err(ondol_volume::Error::Invalid("a volume that is in use can only grow").into());
+        }
+        store.lengthen(blocks * block_size)?;
+        Ok(inodes.grow(store, blocks)?)
+    }
+}
+
+/// Replays what is to be replayed and deletes orphans, with an engine whose journal is what everybody can read.
+fn prepare(media: &Media, env: &Arc<dyn Env>) -> Result<()> {
+    let image = Image::open(media.store.clone())?;
+    let state = |what: &str| Error::state(image.name(), what);
+    if image.superblock().journal_inum().is_none() {
+        let elsewhere = image.superblock().journal_device_uuid().is_some();
+        return Err(state(if elsewhere {
+            "its journal is on another device, and a resize needs one in the volume"
+        } else {
+            "it has no journal, without which a resize cannot be safe (`tune2fs -j` gives it one)"
+        }));
+    }
+    image.require_writable()?;
+    let plain = Options::default().with_journal(JournalEngine::Classic).with_data(DataMode::Ordered);
+    compose::open_media(media.clone(), &plain, env.clone())?.close()?;
+    if Image::open(media.store.clone())?.superblock().state() & STATE_ERROR != 0 {
+        return Err(state("the volume has errors: `e2fsck -f` mends it, then it can be resized"));
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! Cutting off: groups that hold nothing any more, and the end of the last that stays.
+
+use super::edit::Edit;
+use super::shape;
+use super::shrink::Shrink;
+use crate::Result;
+use ondol_format::{Compat, Incompat, bitmap, layout};
+use std::ops::Range;
+
+impl Shrink {
+    /// Cuts off in one transaction, down to `end`, or to where one block of descriptors less is needed.
+    pub(super) fn cut_step(&mut self) -> Result<()> {
+        let sb = &self.edit.sb;
+        let last = sb.group_first_block((sb.desc_blocks() - 1) * sb.desc_per_block());
+        let blocks = self.end.max(if last < sb.blocks_count() { last } else { 0 });
+        self.edit.cut(blocks)?;
+        self.commit()
+    }
+}
+
+impl Edit {
+    fn cut(&mut self, blocks: u64) -> Result<()> {
+        let (before, groups) = (self.sb.groups(), shape::groups(&self.sb, blocks) as u32);
+        let desc_blocks = groups.div_ceil(self.sb.desc_per_block());
+        // What removed groups have in those that stay.
+        let gone: Vec<Range<u64>> = self.descs[groups as usize..]
+            .iter()
+            .flat_map(|desc| layout::own_meta(&self.sb, desc))
+            .filter(|range| range.start < blocks)
+            .collect();
+        let fewer = (self.sb.desc_blocks() > desc_blocks).then(|| self.sb.desc_blocks() - 1);
+        self.remove_copies(groups)?;
+        self.count_overhead(groups..before, false);
+        self.descs.truncate(groups as usize);
+        let backups = self.raw.s_backup_bgs.map(|bg| if bg.get() < groups { bg } else { 0.into() });
+        self.raw.s_backup_bgs = backups;
+        let meta_bg = self.sb.has_incompat(Incompat::META_BG);
+        let at_front = fewer.filter(|&index| !meta_bg || index < self.raw.s_first_meta_bg.get());
+        if meta_bg && at_front.is_some() {
+            self.raw.s_first_meta_bg.set(desc_blocks);
+        }
+        self.set_blocks(blocks)?;
+        if let Some(index) = at_front {
+            self.free_descriptors(index)?;
+        }
+        for range in gone {
+            self.free_metadata(range)?;
+        }
+        let g = groups - 1;
+        let clusters = self.sb.clusters_in_group(g) as usize;
+        bitmap::pad(self.block_bitmap(g)?, clusters);
+        self.forget_behind_end();
+        Ok(())
+    }
+
+    /// The last block of descriptors, which holds none any more, is reserved where blocks are, and free elsewhere.
+    fn free_descriptors(&mut self, index: u32) -> Result<()> {
+        let most = self.sb.block_size() / 4;
+        let reserved = u32::from(self.raw.s_reserved_gdt_blocks.get());
+        if !self.sb.has_compat(Compat::RESIZE_INODE) {
+            return self.free_at_front(index);
+        }
+        if reserved >= most {
+            // The last of them gives way; in the map of the resize inode it has the place of the first.
+            self.take_last_reserved()?;
+            self.free_at_front(index + reserved)?;
+        }
+        self.give_reserved(index)?;
+        self.reread()
+    }
+
+    /// Frees block number `index` behind the superblock and behind each of its copies.
+    fn free_at_front(&mut self, index: u32) -> Result<()> {
+        let first = self.sb.superblock_location().0 + 1 + u64::from(index);
+        let copies: Vec<u64> = self
+            .sb
+            .backups()
+            .filter(|&(g, _)| !self.sb.is_in_meta_bg(g))
+            .map(|(_, first)| first + 1 + u64::from(index))
+            .collect();
+        for block in std::iter::once(first).chain(copies) {
+            self.free_metadata(block..block + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Frees blocks that were metadata, but no cluster that other metadata is in.
+    fn free_metadata(&mut self, range: Range<u64>) -> Result<()> {
+        let ratio = u64::from(self.sb.cluster_ratio());
+        if ratio == 1 {
+            return self.mark(range, false);
+        }
+        for cluster in (range.start - range.start % ratio..range.end).step_by(ratio as usize) {
+            let cluster = cluster..cluster + ratio;
+            if !self.holds_metadata(&cluster) {
+                self.mark(cluster, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn holds_metadata(&self, blocks: &Range<u64>) -> bool {
+        let meets = |range: &Range<u64>| range.start < blocks.end && blocks.start < range.end;
+        let own = self.descs.iter().flat_map(|desc| layout::own_meta(&self.sb, desc));
+        let base = self.sb.group_of_block(blocks.start).map(|g| {
+            let first = self.sb.group_first_block(g);
+            first..first + self.sb.base_meta(g).blocks()
+        });
+        own.chain(base).any(|range| meets(&range))
+    }
+}

@@ -1,0 +1,147 @@
+//! More blocks at the end: first what the last group lacks, then group after group.
+//!
+//! A new group has its bitmaps and its inode table in itself, also with flex_bg, which only allows for more. They are written before the transaction
+//! that makes the volume longer, behind its end.
+
+use super::edit::Edit;
+use super::shape;
+use crate::{Error, Result};
+use ondol_format::group::{DescCsum, GroupDesc, INODE_UNINIT};
+use ondol_format::{Superblock, bitmap};
+
+/// Groups that one transaction adds at most.
+const GROUPS: u32 = 64;
+/// Blocks of zeros that are written at once.
+const ZEROS: u64 = 64;
+
+impl Edit {
+    /// Adds blocks in one transaction, up to `target`, which the caller has made fit. Durable when this returns.
+    pub(super) fn grow_step(&mut self, target: u64) -> Result<()> {
+        let groups = self.sb.groups();
+        let full = self.sb.group_first_block(groups - 1) + u64::from(self.sb.blocks_per_group());
+        if self.sb.blocks_count() < full.min(target) {
+            self.extend_last(full.min(target))?;
+        } else {
+            self.add_groups(target)?;
+        }
+        self.commit()
+    }
+
+    fn extend_last(&mut self, blocks: u64) -> Result<()> {
+        let g = self.sb.groups() - 1;
+        let had = self.sb.clusters_in_group(g);
+        self.block_bitmap(g)?;
+        self.set_blocks(blocks)?;
+        let has = self.sb.clusters_in_group(g);
+        bitmap::clear_range(self.block_bitmap(g)?, had as usize, (has - had) as usize);
+        Ok(())
+    }
+
+    pub(super) fn add_groups(&mut self, target: u64) -> Result<()> {
+        let (first, per_block) = (self.sb.groups(), self.sb.desc_per_block());
+        if first.is_multiple_of(per_block) {
+            self.extend_descriptors()?;
+        }
+        let boundary = (first / per_block + 1) * per_block;
+        let end = (shape::groups(&self.sb, target) as u32).min(boundary).min(first + GROUPS);
+        self.set_blocks(target.min(self.sb.group_first_block(end)))?;
+        for g in first..end {
+            let desc = self.lay_out(g)?;
+            self.push_desc(desc);
+            self.fill_group(g, &desc)?;
+            if self.sb.has_super(g) {
+                self.add_copy(g)?;
+            }
+        }
+        self.count_overhead(first..end, true);
+        Ok(())
+    }
+
+    /// Where a new group has its bitmaps and its table: behind what begins it.
+    fn lay_out(&self, g: u32) -> Result<GroupDesc> {
+        let desc = new_group(&self.sb, g);
+        desc.check(&self.sb, g).map_err(|e| crate::image::corrupt(0, &e))?;
+        Ok(desc)
+    }
+
+    /// Writes a new group: all of it lies behind the end so far.
+    fn fill_group(&mut self, g: u32, desc: &GroupDesc) -> Result<()> {
+        let size = self.block_size();
+        let base = self.sb.base_meta(g);
+        for block in base.descriptors.chain(base.reserved) {
+            self.put(block, vec![0; size]);
+        }
+        self.put(desc.block_bitmap, new_bitmap(&self.sb, g));
+        self.block_bitmap(g)?;
+        let mut map = vec![0; size];
+        ondol_format::layout::init_inode_bitmap(&self.sb, &mut map);
+        self.put(desc.inode_bitmap, map);
+        self.inode_bitmap(g)?;
+        if desc.flags & INODE_UNINIT == 0 {
+            self.zero(desc.inode_table, self.sb.inode_table_blocks().into())?;
+        }
+        Ok(())
+    }
+
+    /// Zeros blocks that nothing points to yet.
+    pub(super) fn zero(&self, mut at: u64, count: u64) -> Result<()> {
+        let (zeros, end) = (vec![0; ZEROS as usize * self.block_size()], at + count);
+        while at < end {
+            let n = ZEROS.min(end - at);
+            self.write_around(at, &zeros[..n as usize * self.block_size()])?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// What the metadata of groups takes is added to what the superblock counts as overhead, if it does, or taken off.
+    pub(super) fn count_overhead(&mut self, groups: std::ops::Range<u32>, more: bool) {
+        let overhead = self.raw.s_overhead_clusters.get();
+        let own = u64::from(2 + self.sb.inode_table_blocks());
+        let ratio = u64::from(self.sb.cluster_ratio());
+        let taken: u64 = groups.map(|g| (self.sb.base_meta(g).blocks() + own).div_ceil(ratio)).sum();
+        if overhead > 0 {
+            let now = if more { overhead.saturating_add(taken as u32) } else { overhead.saturating_sub(taken as u32) };
+            self.raw.s_overhead_clusters.set(now);
+        }
+    }
+}
+
+/// The descriptor of a group that is added, without its checksums.
+pub(super) fn new_group(sb: &Superblock, g: u32) -> GroupDesc {
+    let at = sb.group_first_block(g) + sb.base_meta(g).blocks();
+    // Where descriptors have checksums, a table need not be zeros before an inode is taken from it.
+    let (flags, unused) = match DescCsum::of(sb) {
+        DescCsum::None => (0, 0),
+        _ => (INODE_UNINIT, sb.inodes_per_group()),
+    };
+    let used = (sb.base_meta(g).blocks() + 2 + u64::from(sb.inode_table_blocks())).div_ceil(sb.cluster_ratio().into());
+    GroupDesc {
+        block_bitmap: at,
+        inode_bitmap: at + 1,
+        inode_table: at + 2,
+        free_blocks: sb.clusters_in_group(g).saturating_sub(used as u32),
+        free_inodes: sb.inodes_per_group(),
+        itable_unused: unused,
+        flags,
+        ..GroupDesc::default()
+    }
+}
+
+/// The block bitmap of a group that is added.
+pub(super) fn new_bitmap(sb: &Superblock, g: u32) -> Vec<u8> {
+    let used = sb.base_meta(g).blocks() + 2 + u64::from(sb.inode_table_blocks());
+    let mut map = vec![0; sb.block_size() as usize];
+    bitmap::set_range(&mut map, 0, used.div_ceil(sb.cluster_ratio().into()) as usize);
+    bitmap::pad(&mut map, sb.clusters_in_group(g) as usize);
+    map
+}
+
+/// What stands in the way of growing, if anything does.
+pub(super) fn refuse(sb: &Superblock) -> Result<()> {
+    // A descriptor in the first group's part for resize2fs would be lost.
+    if sb.raw().s_first_meta_bg.get() > sb.desc_blocks() {
+        return Err(Error::Unsupported("a meta_bg layout that begins behind the last descriptor".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! Another number of blocks: a volume grows and shrinks at its end.
+//!
+//! ```text
+//!   grow     extend the last group ─▶ add groups ─▶ ...                  each a transaction
+//!   shrink   move blocks ─▶ move inodes ─▶ cut off groups                each many transactions
+//!              map: extents, block maps     names, values, superblock
+//! ```
+//!
+//! All of it is done to an image that nobody else has open and whose journal is empty, by transactions of that journal which go home at once
+//! ([`edit`]). So a crash leaves a volume that is whole, of some size between the old one and the new one; doing it again goes on from there.
+//! `docs/design/resize.md` has the rules of the format.
+
+mod build;
+mod cut;
+mod edit;
+mod grow;
+mod least;
+mod plan;
+mod renumber;
+mod reserve;
+mod scan;
+mod shape;
+mod shrink;
+mod space;
+mod spread;
+
+use crate::image::Image;
+use crate::{Error, Replay, Result};
+use edit::Edit;
+use ondol_block::BlockStore;
+use ondol_env::Env;
+use ondol_env::sync::Arc;
+use ondol_format::Superblock;
+pub(crate) use plan::Plan;
+use shrink::Shrink;
+
+/// What a resize did, or how far it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resized {
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Blocks before.
+    pub before: u64,
+    /// Blocks afterwards.
+    pub blocks: u64,
+    /// Groups afterwards.
+    pub groups: u32,
+}
+
+/// A volume that is being resized.
+pub struct Resize {
+    edit: Option<Edit>,
+}
+
+/// The size in blocks that comes out when `blocks` are asked for: ends of clusters, and no last group that is too short for its own metadata.
+///
+/// # Errors
+/// `Unsupported`: more than the features of the volume allow for; `Invalid`: no volume can be so small.
+pub fn fitted_blocks(sb: &Superblock, blocks: u64) -> Result<u64> {
+    shape::fitted(sb, blocks)
+}
+
+impl Image {
+    /// The fewest blocks that this image, which must be clean, can be resized to: an estimate on the safe side.
+    ///
+    /// # Errors
+    /// Corruption, or the store's failure.
+    pub fn least_blocks(&self, env: Arc<dyn Env>) -> Result<u64> {
+        Edit::new(self, env)?.least()
+    }
+
+    /// Begins to resize the clean image on `store`, whose journal is empty, in it, and was opened for writing by this program before. From
+    /// now on the image is marked as one that may need recovery.
+    ///
+    /// # Errors
+    /// What cannot be resized, by name; corruption, or the store's failure.
+    pub fn resize(store: &Arc<dyn BlockStore>, env: Arc<dyn Env>) -> Result<Resize> {
+        let image = Self::open(store.clone())?;
+        image.require_writable()?;
+        grow::refuse(image.superblock())?;
+        // Everything but the journal is checked before the first change.
+        Edit::new(&image, env.clone())?;
+        image.mark_changing(Replay::Anybody)?;
+        let edit = Edit::new(&Self::open(store.clone())?, env)?;
+        Ok(Resize { edit: Some(edit) })
+    }
+}
+
+impl Resize {
+    fn edit(&mut self) -> Result<&mut Edit> {
+        self.edit.as_mut().ok_or(Error::Invalid("an earlier step has failed"))
+    }
+
+    /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; after each step `tell` is told how many
+    /// there are. Durable when this returns.
+    ///
+    /// # Errors
+    /// `TooBig`: a step does not fit into the journal; corruption, or the store's failure. The volume then has the size of the last step.
+    pub fn grow(&mut self, target: u64, tell: &mut dyn FnMut(u64)) -> Result<()> {
+        let edit = self.edit()?;
+        let room = edit.store.size() / u64::from(edit.sb.block_size());
+        if target > room {
+            return Err(Error::Invalid("the volume would be larger than what it lies on"));
+        }
+        while edit.sb.blocks_count() < target {
+            edit.grow_step(target)?;
+            tell(edit.sb.blocks_count());
+        }
+        Ok(())
+    }
+
+    /// Moves what lies behind the first `target` blocks, which [`fitted_blocks`] gave, before them, and cuts off the rest; after each step `tell` is
+    /// told how many blocks there are. Structures that break their rules are refused where they are met: the volume is to be checked before.
+    /// Durable when this returns.
+    ///
+    /// # Errors
+    /// `NoSpace`: it holds too much; `TooBig`: a step does not fit into the journal; `Unsupported`, by name; corruption, or the store's failure. The
+    /// volume then has the size of the last step, and what was moved stays where it is.
+    pub fn shrink(&mut self, target: u64, tell: &mut dyn FnMut(u64)) -> Result<()> {
+        let edit = self.edit.take().ok_or(Error::Invalid("an earlier step has failed"))?;
+        let mut shrink = Shrink::new(edit, target);
+        shrink.move_blocks()?;
+        shrink.move_inodes()?;
+        while shrink.edit.sb.blocks_count() > target {
+            shrink.cut_step()?;
+            tell(shrink.edit.sb.blocks_count());
+        }
+        self.edit = Some(shrink.edit);
+        Ok(())
+    }
+}
+
+/// Takes the mark away from the image on `store` that recovery may be needed, after the last step, whether that succeeded or failed. Durable when this
+/// returns.
+///
+/// # Errors
+/// The store's failure, or corruption.
+pub fn end_resize(store: &Arc<dyn BlockStore>, before: u64) -> Result<Resized> {
+    let image = Image::open(store.clone())?;
+    let sb = image.superblock();
+    let done = Resized { block_size: sb.block_size(), before, blocks: sb.blocks_count(), groups: sb.groups() };
+    image.mark_recovered()?;
+    Ok(done)
+}

@@ -1,0 +1,72 @@
+//! Free clusters before the end that a volume is to have.
+
+use super::edit::Edit;
+use crate::{Error, Result};
+use ondol_format::bitmap;
+use std::ops::Range;
+
+/// See the module.
+pub(super) struct Space {
+    /// The bitmaps of all groups before the end, as far as they are read.
+    maps: Vec<Option<Vec<u8>>>,
+    end: u64,
+    /// No run of so many clusters is free.
+    none_of: u64,
+}
+
+impl Space {
+    pub(super) fn new(edit: &Edit, end: u64) -> Self {
+        let groups = super::shape::groups(&edit.sb, end) as usize;
+        Self { maps: vec![None; groups], end, none_of: u64::MAX }
+    }
+
+    fn map(&mut self, edit: &Edit, g: usize) -> Result<&mut Vec<u8>> {
+        let slot = self.maps.get_mut(g).ok_or(Error::Invalid("no such group"))?;
+        if slot.is_none() {
+            let mut map = edit.read_block_bitmap(g as u32)?;
+            let ratio = u64::from(edit.sb.cluster_ratio());
+            let usable = (self.end - edit.sb.group_first_block(g as u32)) / ratio;
+            bitmap::pad(&mut map, usable.min(u64::from(edit.sb.clusters_in_group(g as u32))) as usize);
+            *slot = Some(map);
+        }
+        slot.as_mut().ok_or(Error::Invalid("no bitmap"))
+    }
+
+    /// Takes up to `want` consecutive clusters: the blocks in them.
+    pub(super) fn take(&mut self, edit: &Edit, want: u64) -> Result<Range<u64>> {
+        let mut len = want.min(u64::from(edit.sb.clusters_per_group()));
+        while len > 0 {
+            if len < self.none_of {
+                for g in 0..self.maps.len() {
+                    if let Some(found) = self.take_in(edit, g, len)? {
+                        return Ok(found);
+                    }
+                }
+                self.none_of = len;
+            }
+            len /= 2;
+        }
+        Err(Error::NoSpace("blocks below the new size"))
+    }
+
+    /// Takes `len` consecutive clusters of a group.
+    pub(super) fn take_in(&mut self, edit: &Edit, g: usize, len: u64) -> Result<Option<Range<u64>>> {
+        let clusters = edit.sb.clusters_per_group() as usize;
+        let (first, ratio) = (edit.sb.group_first_block(g as u32), u64::from(edit.sb.cluster_ratio()));
+        let map = self.map(edit, g)?;
+        let Some(at) = bitmap::find_zero_run(map, 0, clusters, len as usize) else { return Ok(None) };
+        bitmap::set_range(map, at, len as usize);
+        let start = first + at as u64 * ratio;
+        Ok(Some(start..start + len * ratio))
+    }
+
+    /// Makes blocks free that a durable transaction has freed.
+    pub(super) fn give(&mut self, edit: &Edit, block: u64) {
+        let Some(g) = edit.sb.group_of_block(block).filter(|_| block < self.end) else { return };
+        let at = (block - edit.sb.group_first_block(g)) / u64::from(edit.sb.cluster_ratio());
+        if let Some(Some(map)) = self.maps.get_mut(g as usize) {
+            bitmap::clear(map, at as usize);
+            self.none_of = u64::MAX;
+        }
+    }
+}
