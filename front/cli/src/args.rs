@@ -112,6 +112,7 @@ Mount options:
   allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
                                   as for mount.fuse3(8)
   writeback_cache                 the kernel collects writes; fsync covers its file and what it has handed over
+  atomic_write                    F2FS's ioctls of atomic writes, as SQLite can use them; no page cache
   log=FILE                        where a server in the background writes its messages, instead of the system's log
 
 The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.
