@@ -141,7 +141,10 @@ impl Database {
             },
             // What is cut off behind the end after a commit.
             control::COMMIT_PHASETWO => self.make(IOERR_FSYNC),
-            control::BEGIN_ATOMIC_WRITE if self.is_in_transaction() => Ok(()),
+            control::BEGIN_ATOMIC_WRITE => match self.is_in_transaction() {
+                true => Ok(()),
+                false => Err(IOERR_WRITE),
+            },
             // SQLite goes on with a journal after this one, and FULL would end its commit.
             control::COMMIT_ATOMIC_WRITE => self.make(IOERR_COMMIT_ATOMIC).map_err(|_| IOERR_COMMIT_ATOMIC),
             control::ROLLBACK_ATOMIC_WRITE => {
