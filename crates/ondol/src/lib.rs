@@ -120,5 +120,5 @@ pub use words::counted;
 
 /// The inode-level API.
 pub mod inodes {
-    pub use ondol_volume::{DirEntry, Error, Volume as Inodes};
+    pub use ondol_volume::{Batch, DirEntry, Error, Volume as Inodes};
 }

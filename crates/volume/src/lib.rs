@@ -54,6 +54,7 @@ mod xattr;
 
 pub use check::{CheckReport, Pass, Problem, Progress, check};
 pub use error::{Deceived, Error, Result, images_may_deceive};
+pub use file::batch::Batch;
 pub use flags::FsxAttr;
 pub use image::Image;
 pub use memory::{Aside, MemoryBlocks};

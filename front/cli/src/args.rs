@@ -121,6 +121,7 @@ Mount options:
   log_level=LEVEL                 how much a server logs: error, warn, info, debug or trace
   metrics=PORT|HOST:PORT|unix:PATH|FILE.prom
                                   what the mount does, for Prometheus: by HTTP, or in a file for node_exporter
+  atomic_write                    F2FS's ioctls of atomic writes, as SQLite can use them; no page cache
   log=FILE                        where a server in the background writes its messages, instead of the system's log
 
 The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.

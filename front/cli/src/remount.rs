@@ -52,7 +52,7 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
 }
 
 /// Options of FUSE, which the kernel takes at a mount's beginning only.
-const FUSE_WORDS: [&str; 10] = [
+const FUSE_WORDS: [&str; 11] = [
     "allow_other",
     "allow_root",
     "default_permissions",
@@ -63,6 +63,7 @@ const FUSE_WORDS: [&str; 10] = [
     "max_threads",
     "transport",
     "open_requests",
+    "atomic_write",
 ];
 
 fn name(word: &str) -> &str {

@@ -11,6 +11,9 @@ pub(crate) const TTL: u64 = 3600;
 /// An opened file: pages stay valid between opens, and closing needs no request.
 pub(crate) const FILE: Fopen = Fopen::KEEP_CACHE.union(Fopen::NOFLUSH);
 
+/// An opened file whose writes may become a batch: what is not made yet must not come into pages that others see.
+pub(crate) const BATCHED_FILE: Fopen = FILE.union(Fopen::DIRECT_IO);
+
 /// An opened directory: the listing is kept.
 pub(crate) const DIR: Fopen = Fopen::KEEP_CACHE.union(Fopen::CACHE_DIR);
 
@@ -30,13 +33,14 @@ const ALWAYS: Init = Init::ASYNC_READ
     .union(Init::SETXATTR_EXT)
     .union(Init::INIT_EXT);
 
-/// What a mount asks for where the kernel checks permissions, and so access control lists, where it collects writes, and where
-/// requests are to come through io_uring.
-pub(crate) fn of_mount(kernel_checks: bool, writeback_cache: bool, rings: bool) -> Init {
+/// What a mount asks for where the kernel checks permissions, and so access control lists, where it collects writes, where
+/// requests are to come through io_uring, and where writes may become batches.
+pub(crate) fn of_mount(kernel_checks: bool, writeback_cache: bool, rings: bool, batches: bool) -> Init {
     let mut wanted = ALWAYS;
     wanted.set(Init::POSIX_ACL, kernel_checks);
     wanted.set(Init::WRITEBACK_CACHE, writeback_cache);
     wanted.set(Init::OVER_IO_URING, rings);
+    wanted.set(Init::DIRECT_IO_ALLOW_MMAP, batches);
     wanted
 }
 
@@ -44,7 +48,7 @@ pub(crate) fn of_mount(kernel_checks: bool, writeback_cache: bool, rings: bool) 
 /// that flag the kernel asks for `security.capability` before every write instead of the first.
 pub(crate) fn of_floor(rings: bool) -> Init {
     const LEFT_TO_THE_KERNEL: Init = Init::EXPORT_SUPPORT.union(Init::DONT_MASK).union(Init::SETXATTR_EXT);
-    of_mount(false, false, rings) - LEFT_TO_THE_KERNEL
+    of_mount(false, false, rings, false) - LEFT_TO_THE_KERNEL
 }
 
 #[cfg(test)]
@@ -69,8 +73,8 @@ mod tests {
     #[test]
     fn every_flag_has_a_row_that_says_which_test_shows_what_it_leaves_to_us() {
         let rows = rows("What the kernel leaves to us");
-        let init = of_mount(true, true, true).iter_names().map(|(name, _)| name.to_owned());
-        let open = (FILE | DIR).iter_names().map(|(name, _)| format!("FOPEN_{name}"));
+        let init = of_mount(true, true, true, true).iter_names().map(|(name, _)| name.to_owned());
+        let open = (BATCHED_FILE | DIR).iter_names().map(|(name, _)| format!("FOPEN_{name}"));
         let asked: BTreeSet<String> = init.chain(open).collect();
         let told: BTreeSet<String> = rows.iter().map(|(flag, _)| (*flag).to_owned()).collect();
         assert_eq!(asked, told);

@@ -36,7 +36,7 @@ impl Surface {
     /// Serves `volume` as to a kernel that offered everything.
     pub fn new(volume: Volume) -> Self {
         let ops = Arc::new(Ops::new(volume));
-        let terms = Terms { agreed: Init::all(), only: None, opens: true, others_serve: true };
+        let terms = Terms { agreed: Init::all(), only: None, opens: true, others_serve: true, batches: true };
         Self { dispatch: Dispatch::new(Arc::clone(&ops), terms), ops, room: RefCell::new(vec![0; ROOM]) }
     }
 

@@ -35,6 +35,9 @@ pub struct MountOptions {
     /// Files are opened and closed by requests: two more for each. Direct writes to one file then need not wait for each other, and open(2) itself
     /// fails where flags of chattr(1) are against it.
     pub open_requests: bool,
+    /// Writes between F2FS's ioctls START and COMMIT become one operation, as SQLite uses them. Files are opened and closed by requests then, and read and written past the
+    /// kernel's page cache.
+    pub atomic_write: bool,
 }
 
 /// What carries requests between the kernel and the server.
@@ -90,6 +93,7 @@ impl Default for MountOptions {
             max_threads: None,
             transport: Transport::Auto,
             open_requests: false,
+            atomic_write: false,
         }
     }
 }
@@ -121,6 +125,9 @@ impl MountOptions {
                 rest.push(word);
             }
         }
+        if options.atomic_write && options.writeback_cache {
+            return Err("options atomic_write and writeback_cache exclude each other: the kernel would collect what is to be one operation".into());
+        }
         Ok((options, rest.join(",")))
     }
 
@@ -144,6 +151,7 @@ impl MountOptions {
             "default_permissions" => self.default_permissions = true,
             "writeback_cache" => self.writeback_cache = true,
             "open_requests" => self.open_requests = true,
+            "atomic_write" => self.atomic_write = true,
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
             "suid" => self.flags.remove(MountFlags::NOSUID),
@@ -201,7 +209,12 @@ impl MountOptions {
     /// Whether files are opened by requests. With the writeback cache a write does not say whether its descriptor appends, which
     /// append-only files depend on. Where nothing can be changed, there is nothing to ask.
     pub(crate) fn opens(&self) -> bool {
-        (self.open_requests || self.writeback_cache) && !self.read_only
+        (self.open_requests || self.writeback_cache || self.atomic_write) && !self.read_only
+    }
+
+    /// Whether writes may become batches.
+    pub(crate) fn batches(&self) -> bool {
+        self.atomic_write && !self.read_only
     }
 
     /// Flags of mount(2).
@@ -245,7 +258,7 @@ impl MountOptions {
 
 /// The names of all options that concern the mount, for those who look for the one that was meant; `=` follows a name that
 /// takes a value.
-pub const OPTION_NAMES: [&str; 30] = [
+pub const OPTION_NAMES: [&str; 31] = [
     "ro",
     "rw",
     "suid",
@@ -271,6 +284,7 @@ pub const OPTION_NAMES: [&str; 30] = [
     "auto_unmount",
     "writeback_cache",
     "open_requests",
+    "atomic_write",
     "fsname=",
     "subtype=",
     "max_read=",
@@ -361,6 +375,8 @@ mod tests {
     fn values_are_checked() {
         assert!(MountOptions::take("max_read=0").unwrap_err().contains("max_read"));
         assert!(MountOptions::take("max_threads=x").is_err());
+        let both = MountOptions::take("atomic_write,writeback_cache").unwrap_err();
+        assert!(both.contains("exclude each other"), "{both}");
     }
 
     #[test]

@@ -53,14 +53,17 @@ impl Mount {
         let root_and_owner = options.allow_root && !options.allow_other;
         let only = root_and_owner.then(|| rustix::process::geteuid().as_raw());
         let rings = options.transport.wants_rings();
-        let wanted = flags::of_mount(options.kernel_checks(), options.writeback_cache, rings);
-        let opens = options.opens();
+        let wanted = flags::of_mount(options.kernel_checks(), options.writeback_cache, rings, options.batches());
+        let (opens, batches) = (options.opens(), options.batches());
         let served = Arc::clone(&ops);
         let most = options.max_threads.unwrap_or(MOST_THREADS);
         let server = |agreed: Init| {
             let queues = if agreed.contains(Init::OVER_IO_URING) { ondol_ring::queues() } else { 1 };
             let others_serve = most / queues.max(1) > 1;
-            Box::new(Dispatch::new(served, Terms { agreed, only, opens, others_serve })) as Box<dyn Serve>
+            Box::new(Dispatch::new(
+                served,
+                Terms { agreed, only, opens, others_serve, batches: batches && others_serve },
+            )) as Box<dyn Serve>
         };
         let connected = connect((dir, &source), room, &options, wanted, server, ended);
         let (kernel, session) = connected.inspect_err(|_| {

@@ -302,7 +302,7 @@ mod tests {
     /// What the kernel offers in its second word counts only if it says that there is one.
     #[test]
     fn nothing_is_agreed_on_that_is_not_offered() {
-        let wanted = crate::flags::of_mount(true, true, true);
+        let wanted = crate::flags::of_mount(true, true, true, true);
         let offer = |flags: Init, flags2| {
             let first = InitIn { major: 7, minor: 45, flags: flags.bits() as u32, ..InitIn::default() };
             let (answer, agreed) = agree(&first, flags2, wanted);

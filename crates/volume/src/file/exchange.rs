@@ -39,6 +39,8 @@ struct Agreed {
     blocks: u32,
     /// The new sizes, where they change.
     sizes: Option<[u64; 2]>,
+    /// Blocks of the ranges that change places whatever they are, beside those that are written.
+    cut: Range<u32>,
 }
 
 impl Volume {
@@ -83,7 +85,7 @@ impl Volume {
             return Ok(());
         }
         if how.dry_run {
-            return self.begin_exchange(guards, sides, agreed.blocks, how).map(drop);
+            return self.begin_exchange(guards, sides, &agreed, how).map(drop);
         }
         guards = guards.into_iter().map(|guard| self.unfold_locked(guard)).collect::<Result<_>>()?;
         // Both parts belong into one operation.
@@ -92,9 +94,33 @@ impl Volume {
             let sizes = agreed.sizes.filter(|_| part.end == agreed.blocks);
             let sides = sides.map(|side| Side { first: side.first + part.start, ..side });
             let how = Exchange { durable: how.durable || part.end < agreed.blocks, ..*how };
-            guards = self.exchange_step(guards, sides, &Agreed { blocks: part.end - part.start, sizes }, &how)?;
+            let agreed = Agreed { blocks: part.end - part.start, sizes, cut: 0..0 };
+            guards = self.exchange_step(guards, sides, &agreed, &how)?;
         }
         Ok(())
+    }
+
+    /// Gives file `to` what is written in file `from` from byte `first` on, both locked, and its new size. Between the bytes of `cut` it gets whatever is
+    /// there, holes too. `from` gets what that was in the place of, and the old size. All that is told here in bytes is in units of allocation, but for the size.
+    pub(super) fn exchange_resized(
+        &self,
+        guards: Vec<NodeGuard>,
+        (from, to): (Ino, Ino),
+        first: u64,
+        size: u64,
+        cut: Range<u64>,
+    ) -> Result<()> {
+        let guards = guards.into_iter().map(|guard| self.unfold_locked(guard)).collect::<Result<Vec<_>>>()?;
+        let sides = [self.side((from, first)), self.side((to, first))];
+        let old = inode_of(&guards, to)?.size;
+        let (unit, block_size) = (u64::from(self.cluster_size()), u64::from(self.shared.sb.block_size()));
+        let blocks =
+            |bytes: u64| u32::try_from(bytes.saturating_sub(first) / block_size).map_err(|_| Error::FileTooBig);
+        let end = size.max(old).checked_next_multiple_of(unit).ok_or(Error::FileTooBig)?;
+        let cut = blocks(cut.start)?..blocks(cut.end)?;
+        let agreed = Agreed { blocks: blocks(end)?, sizes: Some([old, size]), cut };
+        let how = Exchange { written_only: true, ..Exchange::default() };
+        self.exchange_step(guards, sides, &agreed, &how).map(drop)
     }
 
     fn side(&self, (ino, offset): (Ino, u64)) -> Side {
@@ -143,7 +169,7 @@ impl Volume {
         if !fits(a) || !fits(b) || (0..2).any(|i| grown[i] > max_size(self, inodes[i])) {
             return Err(Error::FileTooBig);
         }
-        Ok(Agreed { blocks: blocks as u32, sizes: sizes.filter(|_| left_a != left_b) })
+        Ok(Agreed { blocks: blocks as u32, sizes: sizes.filter(|_| left_a != left_b), cut: 0..0 })
     }
 
     /// Opens an operation that can do it, with the parts of the ranges that change places.
@@ -151,13 +177,17 @@ impl Volume {
         &self,
         guards: Vec<NodeGuard>,
         sides: [Side; 2],
-        blocks: u32,
+        agreed: &Agreed,
         how: &Exchange,
     ) -> Result<(Op<'_>, Vec<Range<u32>>, bool)> {
-        let pieces = match how.written_only {
+        let blocks = agreed.blocks;
+        let mut pieces = match how.written_only {
             true => self.written_in(inode_of(&guards, sides[0].ino)?, sides[0], blocks)?,
             false => std::iter::once(0..blocks).collect(),
         };
+        if !agreed.cut.is_empty() {
+            pieces = with_range(pieces, &agreed.cut);
+        }
         let mut cost = self.exchange_cost(&guards, sides, blocks, &pieces)?;
         let mut xattrs = false;
         if how.kill_suid {
@@ -180,7 +210,7 @@ impl Volume {
         let [a, b] = sides;
         let journaled = |side: Side| Ok::<_, Error>(data::journaled(self, side.ino, inode_of(&guards, side.ino)?));
         let (one, other) = (journaled(a)?, journaled(b)?);
-        let (mut op, pieces, xattrs) = self.begin_exchange(guards, sides, agreed.blocks, how)?;
+        let (mut op, pieces, xattrs) = self.begin_exchange(guards, sides, agreed, how)?;
         reach::hit(Place::Exchanged);
         for piece in &pieces {
             let of = |side: Side| (side.first + piece.start, side.first + piece.end);
@@ -308,6 +338,16 @@ impl Volume {
         }
         Ok(runs)
     }
+}
+
+/// Ranges that are in order and apart, and one more.
+fn with_range(pieces: Vec<Range<u32>>, more: &Range<u32>) -> Vec<Range<u32>> {
+    let apart = |piece: &Range<u32>| piece.end < more.start || piece.start > more.end;
+    let (mut apart, joined): (Vec<_>, Vec<_>) = pieces.into_iter().partition(apart);
+    let joined = joined.iter().fold(more.clone(), |all, piece| all.start.min(piece.start)..all.end.max(piece.end));
+    let at = apart.partition_point(|piece| piece.end < joined.start);
+    apart.insert(at, joined);
+    apart
 }
 
 /// What lies in a range: extents, and those of them that are written, from its beginning.

@@ -1,7 +1,7 @@
 //! Contents of files: extents, read, write, truncate, fallocate.
 //!
 //! ```text
-//!   read view write parts append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
+//!   read view write parts batch append truncate fallocate seek copy exchange   grow, shrink (directories, orphans)
 //!        │        │        │                              │
 //!        │        └── data: home or journal               │
 //!        └───────────────┬────────────────────────────────┘
@@ -13,6 +13,8 @@
 //! **Crash guarantee**: a write of at most [`crate::Volume::atomic_bytes`] bytes, and every step of larger work, is one
 //! operation. A truncate that needs several is on the orphan list meanwhile, so that recovery ends it.
 
+pub(crate) mod batch;
+mod batched;
 mod blocks;
 mod cluster;
 mod copy;

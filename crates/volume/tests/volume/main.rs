@@ -16,6 +16,8 @@ mod dir_rig;
 mod dir_space;
 mod dir_threads;
 mod dir_unnamed;
+mod file_batches;
+mod file_batches_crash;
 mod file_crash;
 mod file_exchange;
 mod file_hostile;

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "real programs run in real time")]
 
 mod ask;
+mod atomic;
 mod bench;
 mod calls;
 mod confined;

@@ -1,7 +1,7 @@
 //! The answer to one request.
 
 use crate::channel::Channel;
-use crate::flags::{FILE, TTL};
+use crate::flags::TTL;
 use crate::ops::{Answer, Errno as Number};
 use crate::proto::Header;
 use crate::proto::numbers::Fopen;
@@ -16,6 +16,20 @@ use zerocopy::{Immutable, IntoBytes};
 pub(crate) struct Answering<'a> {
     pub(crate) channel: &'a dyn Channel,
     pub(crate) header: &'a Header,
+}
+
+/// What the kernel is told about what it has opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Opened {
+    /// By which later requests name it.
+    pub(crate) handle: u64,
+    pub(crate) flags: Fopen,
+}
+
+impl Opened {
+    fn out(self) -> OpenOut {
+        OpenOut { fh: self.handle, open_flags: self.flags.bits(), backing_id: 0 }
+    }
 }
 
 impl Answering<'_> {
@@ -81,12 +95,12 @@ impl Answering<'_> {
         self.body(&EntryOut { entry_valid: TTL, ..EntryOut::default() });
     }
 
-    pub(crate) fn opened(&self, flags: Fopen) {
-        self.body(&OpenOut { fh: 0, open_flags: flags.bits(), backing_id: 0 });
+    pub(crate) fn opened(&self, how: Opened) {
+        self.body(&how.out());
     }
 
-    pub(crate) fn created(&self, answer: Answer<Attr>) {
-        let open = OpenOut { fh: 0, open_flags: FILE.bits(), backing_id: 0 };
+    pub(crate) fn created(&self, answer: Answer<Attr>, how: Opened) {
+        let open = how.out();
         self.with(answer, |a| self.body(&CreateOut { entry: entry(a), open }));
     }
 

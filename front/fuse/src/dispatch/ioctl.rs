@@ -1,8 +1,8 @@
-//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through, and one of
-//! our own.
+//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through, one of
+//! our own, and F2FS's of batches.
 
 use super::answer::Answering;
-use super::{Terms, exchange};
+use super::{Terms, batches, exchange};
 use crate::ops::Ops;
 use crate::proto::Header;
 use crate::proto::wire::IoctlIn;
@@ -79,6 +79,7 @@ pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &H
             Err(_) => answer.error(Errno::INVAL),
         },
         ondol_ring::EXCHANGE_RANGE => exchange::serve(ops, terms, answer, header, data),
+        _ if terms.batches && batches::is_command(how.cmd) => batches::serve(ops, answer, header, how),
         _ => answer.error(Errno::NOTTY),
     }
 }

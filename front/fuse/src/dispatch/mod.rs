@@ -5,6 +5,7 @@
 //! inode without names lives as long as it is open or the kernel has not forgotten it.
 
 pub(crate) mod answer;
+mod batches;
 mod exchange;
 mod ioctl;
 #[cfg(test)]
@@ -24,7 +25,7 @@ use crate::words::{
     appends, attr, decode_device, ino, listed, maker, node, opening, perm, rename_how, seek_what, sender, set_attr,
     statfs, statx, xattr_how,
 };
-use answer::Answering;
+use answer::{Answering, Opened};
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub(crate) struct Terms {
     pub(crate) opens: bool,
     /// While a request waits for the kernel, which waits for another request, there is somebody to serve that one.
     pub(crate) others_serve: bool,
+    /// Writes through an open file may be collected to become one operation.
+    pub(crate) batches: bool,
 }
 
 impl Serve for Dispatch {
@@ -93,7 +96,7 @@ impl Dispatch {
                     | O::Readdirplus(_)
                     | O::Fsync { .. }
                     | O::Fsyncdir { .. }
-                    | O::Release
+                    | O::Release(_)
                     | O::Releasedir
                     | O::Syncfs
             )
@@ -112,11 +115,14 @@ impl Dispatch {
             // After this answer the kernel opens without asking. A file is made by MKNOD then, and there is no RELEASE.
             O::Open(_) | O::Opendir | O::Create(..) if !self.terms.opens => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
-            O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(flags::DIR)),
-            O::Read(what) => answer.filled(what.size, &mut |space| ops.read(at, what.offset, space)),
+            O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(Opened { handle: 0, flags: flags::DIR })),
+            O::Read(what) => answer.filled(what.size, &mut |space| ops.read(at, what.fh, what.offset, space)),
             O::Write(how, data) => self.write(answer, header, &how, data),
             O::Statfs => answer.with(ops.statfs(), |s| answer.body(&statfs(s))),
-            O::Release => answer.done(ops.release(at)),
+            O::Release(what) => {
+                batches::dropped(ops, answer, header, what.fh);
+                answer.done(ops.release(at));
+            }
             O::Releasedir => answer.done(ops.releasedir(at)),
             O::Fsync { data_only } => answer.done(ops.fsync(at, data_only)),
             O::Fsyncdir { data_only } => answer.done(ops.fsyncdir(at, data_only)),
@@ -169,9 +175,11 @@ impl Dispatch {
             }
             O::Mkdir(how, name) => answer.entry(ops.mkdir(at, name, perm(how.mode), maker(header, how.umask))),
             O::Create(how, name) => {
-                answer.created(ops.create(at, name, perm(how.mode), maker(header, how.umask)));
+                answer.created(ops.create(at, name, perm(how.mode), maker(header, how.umask)), self.new_handle());
             }
-            O::Tmpfile(how) => answer.created(ops.tmpfile(at, perm(how.mode), maker(header, how.umask))),
+            O::Tmpfile(how) => {
+                answer.created(ops.tmpfile(at, perm(how.mode), maker(header, how.umask)), self.new_handle());
+            }
             O::Unlink(name) => answer.done(ops.unlink(at, name, from)),
             O::Rmdir(name) => answer.done(ops.rmdir(at, name, from)),
             O::Rename { name, new_dir, new_name, flags } => {
@@ -187,7 +195,15 @@ impl Dispatch {
     }
 
     fn open(&self, answer: &Answering<'_>, header: &Header, how: &OpenIn) {
-        answer.with(self.ops.open(ino(header.nodeid), opening(how)), |()| answer.opened(flags::FILE));
+        answer.with(self.ops.open(ino(header.nodeid), opening(how)), |()| answer.opened(self.new_handle()));
+    }
+
+    /// How a file is opened. A number of its own it needs only where its writes may become a batch.
+    fn new_handle(&self) -> Opened {
+        match self.terms.batches {
+            true => Opened { handle: self.ops.number_of_open(), flags: flags::BATCHED_FILE },
+            false => Opened { handle: 0, flags: flags::FILE },
+        }
     }
 
     fn write(&self, answer: &Answering<'_>, header: &Header, how: &WriteIn, data: &[u8]) {
@@ -197,7 +213,7 @@ impl Dispatch {
             how.write_flags & numbers::WRITE_CACHE != 0 && self.terms.agreed.contains(Init::WRITEBACK_CACHE);
         let appends = how.write_flags & numbers::WRITE_CACHE == 0 && appends(how.flags);
         let opened = self.terms.opens || appends;
-        let write = Write { offset: how.offset, data, kill_suid, keep_times, opened };
+        let write = Write { offset: how.offset, data, kill_suid, keep_times, opened, handle: how.fh };
         let written = self.ops.write(ino(header.nodeid), &write, sender(header));
         // A write that fails may have cleared them before.
         answer.forget_mode(written.as_ref().map_or(kill_suid, |written| written.mode_changed), header.nodeid);

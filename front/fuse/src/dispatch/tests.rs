@@ -114,6 +114,58 @@ fn an_exchange_has_the_kernel_forget_both_files_before_and_after() {
 }
 
 #[test]
+fn a_batch_is_of_one_open_file() {
+    let server = Server::new();
+    let node = server.create("file");
+    let handle = |opened: OpenOut| opened.fh;
+    let (one, two) = (handle(server.get(opcode::OPEN, node, &[0; 8])), handle(server.get(opcode::OPEN, node, &[0; 8])));
+    assert!(one != two && one != 0 && two != 0);
+    let write = |fh: u64, data: &[u8]| {
+        let how = WriteIn { fh, size: data.len() as u32, ..WriteIn::default() };
+        server.ask(opcode::WRITE, node, &[how.as_bytes(), data].concat()).map(drop)
+    };
+    let read =
+        |fh: u64| server.ask(opcode::READ, node, ReadIn { fh, size: 9, ..ReadIn::default() }.as_bytes()).unwrap();
+    let ask = |fh: u64, cmd: u32| {
+        let how = IoctlIn { fh, cmd, out_size: 4, ..IoctlIn::default() };
+        let sent = server.surface.serve(&message(opcode::IOCTL, node, how.as_bytes()));
+        let header = OutHeader::read_from_prefix(sent.last().unwrap()).unwrap().0;
+        assert_eq!(header.unique, 99);
+        (sent.len(), -header.error)
+    };
+    write(two, b"old").unwrap();
+    assert_eq!(ask(one, 0x8004_F50C), (1, 0));
+    assert_eq!(ask(one, 0xF501), (1, 0));
+    write(one, b"new and").unwrap();
+    assert_eq!((&*read(one), &*read(two), &*read(0)), (&b"new and"[..], &b"old"[..], &b"old"[..]));
+    // Pages are forgotten with it, and the size.
+    assert_eq!(ask(one, 0xF502), (2, 0));
+    assert_eq!((&*read(one), &*read(two)), (&b"new and"[..], &b"new and"[..]));
+    assert_eq!(ask(one, 0xF502).1, Errno::INVAL.raw_os_error());
+    assert_eq!(ask(0, 0xF501), (1, Errno::NOTTY.raw_os_error()));
+    // One that is given up, and one whose open file ends.
+    assert_eq!(ask(one, 0xF501), (1, 0));
+    write(one, b"gone").unwrap();
+    assert_eq!(ask(one, 0xF505), (2, 0));
+    assert_eq!(ask(one, 0xF501), (1, 0));
+    write(one, b"lost").unwrap();
+    let release = [one.as_bytes(), &[0; 16]].concat();
+    assert_eq!(server.surface.serve(&message(opcode::RELEASE, node, &release)).len(), 2);
+    assert_eq!(read(two), b"new and");
+    // More than all batches may hold.
+    assert_eq!(ask(two, 0xF501), (1, 0));
+    let megabyte = vec![7; 1 << 20];
+    let put = |at: u64| {
+        let how = WriteIn { fh: two, offset: at << 20, size: 1 << 20, ..WriteIn::default() };
+        server.ask(opcode::WRITE, node, &[how.as_bytes(), &megabyte[..]].concat())
+    };
+    assert!((0..64).all(|at| put(at).is_ok()));
+    assert_eq!(put(64).unwrap_err(), Errno::TOOBIG);
+    assert_eq!(ask(two, 0xF505), (2, 0));
+    assert_eq!(read(two), b"new and");
+}
+
+#[test]
 fn statx_knows_the_birth_of_a_file() {
     let server = Server::new();
     let node = server.create("file");

@@ -30,6 +30,8 @@ pub(crate) struct Write<'a> {
     pub(crate) keep_times: bool,
     /// The descriptor is one that an append-only file may have: it was opened by a request, or appends.
     pub(crate) opened: bool,
+    /// The number of the open file.
+    pub(crate) handle: u64,
 }
 
 /// Where a range is copied to.
@@ -75,8 +77,12 @@ impl Ops {
     }
 
     /// Reads into `space`; how many bytes.
-    pub(crate) fn read(&self, ino: Ino, offset: u64, space: &mut [u8]) -> Answer<usize> {
-        self.ask(Op::Read, |i| i.read(ino, offset, space))
+    pub(crate) fn read(&self, ino: Ino, handle: u64, offset: u64, space: &mut [u8]) -> Answer<usize> {
+        let batch = self.batches.of(handle);
+        self.ask(Op::Read, |i| match batch {
+            Some(batch) => i.read_with(&batch.lock(), offset, space),
+            None => i.read(ino, offset, space),
+        })
     }
 
     /// Writes, after clearing setuid and setgid if the kernel asks for it.
@@ -89,7 +95,11 @@ impl Ops {
             if mode_changed {
                 i.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
             }
-            let &Write { offset, data, .. } = write;
+            let &Write { offset, data, handle, .. } = write;
+            if let Some(batch) = self.batches.of(handle) {
+                self.batches.write(&batch, offset, data)?;
+                return Ok(Written { len: data.len(), mode_changed });
+            }
             let len = if write.keep_times { i.write_back(ino, offset, data)? } else { i.write(ino, offset, data)? };
             Ok(Written { len, mode_changed })
         })

@@ -4,6 +4,7 @@
 //! panic from taking the server down: the request fails with `EIO`, the panic is logged, and since state in memory may be
 //! half changed, the volume takes no change any more; reading goes on.
 
+mod batches;
 mod carrier;
 mod contents;
 mod count;
@@ -25,6 +26,7 @@ pub(crate) use listing::{Listed, ListedPlus};
 pub(crate) use sender::Sender;
 
 use crate::gate::Gate;
+use batches::Batches;
 use carrier::Carried;
 use failed::Failed;
 use ondol::Volume;
@@ -62,6 +64,8 @@ pub(crate) struct Ops {
     carried: Carried,
     /// Held while the kernel is made to forget the pages of two files that are exchanged.
     exchanging: Mutex<()>,
+    /// What open files have collected.
+    batches: Batches,
 }
 
 impl Ops {
@@ -76,6 +80,7 @@ impl Ops {
             broken: AtomicBool::new(false),
             carried: Carried::default(),
             exchanging: Mutex::default(),
+            batches: Batches::default(),
         }
     }
 

@@ -59,6 +59,8 @@ bitflags::bitflags! {
         const SETXATTR_EXT = 1 << 29;
         /// `flags2` is valid.
         const INIT_EXT = 1 << 30;
+        /// Files that are read and written past the page cache can be mapped all the same.
+        const DIRECT_IO_ALLOW_MMAP = 1 << 36;
         /// Requests go through rings, once each processor's queue has a place.
         const OVER_IO_URING = 1 << 41;
     }

@@ -1,0 +1,210 @@
+//! Changes of a file that are collected in memory, to be made as one. What they are, without the volume.
+
+use crate::Ino;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Bytes for a file, and its size: collected, and made as one by [`crate::Volume::apply_batches`]. Nothing of the file changes before, and dropping this gives it up.
+#[derive(Clone, Default)]
+pub struct Batch {
+    ino: Ino,
+    /// What is written, by where it begins: apart from each other.
+    parts: BTreeMap<u64, Vec<u8>>,
+    /// Bytes in `parts`.
+    bytes: u64,
+    /// The smallest size that the file was given: what it stores behind that is gone.
+    cut: Option<u64>,
+    /// The size, if it was set; otherwise the file only grows.
+    size: Option<u64>,
+}
+
+impl Batch {
+    /// For a file.
+    pub fn new(ino: Ino) -> Self {
+        Self { ino, ..Self::default() }
+    }
+
+    /// Whose changes these are.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty() && self.size.is_none()
+    }
+
+    /// Bytes that are to be written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Writes over what is there by then. Nothing is done where `offset` and the length are beyond what a number holds.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        let Some(end) = offset.checked_add(data.len() as u64).filter(|&end| end > offset) else { return };
+        if let Some(part) = self.parts.get_mut(&offset).filter(|part| part.len() == data.len()) {
+            part.copy_from_slice(data);
+            return;
+        }
+        self.remove(offset, end);
+        self.parts.insert(offset, data.to_vec());
+        self.bytes += data.len() as u64;
+        self.size = self.size.map(|size| size.max(end));
+    }
+
+    /// Gives the file a size. What lies behind a smaller one is gone, and reads as zeros if the file grows again.
+    pub fn set_len(&mut self, size: u64) {
+        self.remove(size, u64::MAX);
+        self.cut = Some(self.cut.map_or(size, |cut| cut.min(size)));
+        self.size = Some(size);
+    }
+
+    /// Gives up what is collected.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.ino);
+    }
+
+    /// The size of a file that stores `stored` bytes, with the changes.
+    pub fn len_over(&self, stored: u64) -> u64 {
+        self.size.unwrap_or_else(|| stored.max(self.end()))
+    }
+
+    /// How many of `stored` bytes are still there.
+    pub fn kept_of(&self, stored: u64) -> u64 {
+        self.cut.map_or(stored, |cut| cut.min(stored))
+    }
+
+    /// What is written, in order.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.parts.iter().map(|(offset, bytes)| (*offset, &bytes[..]))
+    }
+
+    /// Puts what is written over `buf`, which begins at byte `from` of the file: what of it lies there.
+    pub fn lay_over(&self, from: u64, buf: &mut [u8]) {
+        let behind = from.saturating_add(buf.len() as u64);
+        for (offset, bytes) in self.touching(from, behind) {
+            let (start, end) = (from.max(offset), behind.min(offset + bytes.len() as u64));
+            if start < end {
+                let part = &bytes[(start - offset) as usize..(end - offset) as usize];
+                buf[(start - from) as usize..(end - from) as usize].copy_from_slice(part);
+            }
+        }
+    }
+
+    /// Whether all of `from..behind` is one part: then nothing of the file is needed to read it.
+    pub(crate) fn holds(&self, from: u64, behind: u64) -> bool {
+        self.touching(from, behind)
+            .next()
+            .is_some_and(|(offset, bytes)| offset <= from && behind <= offset + bytes.len() as u64)
+    }
+
+    /// The size that the file was cut to, and the one that it was given last.
+    pub(crate) fn sizes(&self) -> (Option<u64>, Option<u64>) {
+        (self.cut, self.size)
+    }
+
+    /// The byte behind the last that is written.
+    fn end(&self) -> u64 {
+        self.parts.last_key_value().map_or(0, |(offset, bytes)| offset + bytes.len() as u64)
+    }
+
+    /// Parts that may have bytes in `from..behind`, and perhaps one before.
+    fn touching(&self, from: u64, behind: u64) -> impl Iterator<Item = (u64, &[u8])> {
+        let first = self.parts.range(..=from).next_back().map_or(from, |(offset, _)| *offset);
+        self.parts.range(first..behind.max(first)).map(|(offset, bytes)| (*offset, &bytes[..]))
+    }
+
+    /// Takes out what is written from `start` to `end`.
+    fn remove(&mut self, start: u64, end: u64) {
+        let before = self.parts.range(..start).next_back().map(|(offset, _)| *offset);
+        let first = before.unwrap_or(start);
+        let touched: Vec<u64> = self.parts.range(first..end).map(|(offset, _)| *offset).collect();
+        for offset in touched {
+            let Some(mut bytes) = self.parts.remove(&offset) else { continue };
+            self.bytes -= bytes.len() as u64;
+            let behind = offset + bytes.len() as u64;
+            if behind > end {
+                self.keep(end, bytes[(end - offset) as usize..].to_vec());
+            }
+            if offset < start {
+                bytes.truncate((start - offset).min(bytes.len() as u64) as usize);
+                self.keep(offset, bytes);
+            }
+        }
+    }
+
+    fn keep(&mut self, offset: u64, bytes: Vec<u8>) {
+        self.bytes += bytes.len() as u64;
+        self.parts.insert(offset, bytes);
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Batch(inode {}: {} bytes in {} parts, size {:?})", self.ino, self.bytes, self.parts.len(), self.size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a file that stores `stored` is with the changes.
+    fn over(batch: &Batch, stored: &[u8]) -> Vec<u8> {
+        let len = batch.len_over(stored.len() as u64) as usize;
+        let kept = batch.kept_of(stored.len() as u64) as usize;
+        let mut all = stored[..kept.min(len)].to_vec();
+        all.resize(len, 0);
+        batch.lay_over(0, &mut all);
+        all
+    }
+
+    #[test]
+    fn changes_are_as_of_a_file_of_its_own() {
+        let mut seed = 5u64;
+        let mut below = |n: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % n
+        };
+        for round in 0..200 {
+            let stored: Vec<u8> = (0..below(60)).map(|_| 1).collect();
+            let (mut batch, mut model) = (Batch::new(9), stored.clone());
+            for _ in 0..12 {
+                let (at, len) = (below(70) as usize, below(20) as usize);
+                if below(5) == 0 {
+                    batch.set_len(at as u64);
+                    model.resize(at, 0);
+                } else {
+                    let bytes: Vec<u8> = (0..len).map(|_| 2 + below(200) as u8).collect();
+                    batch.write(at as u64, &bytes);
+                    if len > 0 {
+                        model.resize(model.len().max(at + len), 0);
+                        model[at..at + len].copy_from_slice(&bytes);
+                    }
+                }
+                assert_eq!(over(&batch, &stored), model, "round {round}: {batch:?}");
+                let parts: Vec<_> = batch.parts().collect();
+                assert!(parts.windows(2).all(|two| two[0].0 + two[0].1.len() as u64 <= two[1].0), "{parts:?}");
+                assert_eq!(batch.bytes(), parts.iter().map(|(_, bytes)| bytes.len() as u64).sum::<u64>());
+                let (from, n) = (below(80), 1 + below(9) as usize);
+                let (mut piece, mut all) = (vec![0; n], vec![0; 100]);
+                batch.lay_over(from, &mut piece);
+                batch.lay_over(0, &mut all);
+                assert_eq!(piece, all[from as usize..from as usize + n]);
+                if batch.holds(from, from + n as u64) {
+                    assert!(piece.iter().all(|byte| *byte > 1), "{piece:?}");
+                }
+            }
+            batch.clear();
+            assert!(batch.is_empty() && over(&batch, &stored) == stored && batch.ino() == 9);
+        }
+    }
+
+    #[test]
+    fn what_no_number_holds_is_no_part() {
+        let mut batch = Batch::new(1);
+        batch.write(u64::MAX - 1, &[1, 2, 3]);
+        batch.write(7, &[]);
+        assert!(batch.is_empty());
+    }
+}

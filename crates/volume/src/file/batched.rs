@@ -1,0 +1,261 @@
+//! Batches: what was collected of one file, or of several, is made in one operation.
+//!
+//! ```text
+//!   what the journal takes     one operation over all files, its bytes in the journal, whatever the data mode
+//!   more, of one file          a file without a name takes whole units, in as many operations as that is  ──▶  one exchange, and the new size with it
+//! ```
+
+use super::batch::Batch;
+use super::data::{self, Bytes};
+use super::exchange::check_exchangeable;
+use super::plan::{check_changeable, plan_write};
+use super::truncate::{do_set_size, set_size_cost};
+use super::write::{Times, do_write};
+use crate::alloc::Need;
+use crate::dir::lock::in_order;
+use crate::node::{Node, NodeGuard};
+use crate::op::{Cost, Op};
+use crate::{Error, Ino, Result, Volume};
+
+/// Most bytes that are put together before they are written to the file without a name.
+const RUN: u64 = 1 << 20;
+
+impl Volume {
+    /// Reads a file as it would be with a batch of its changes, as [`Volume::read`].
+    ///
+    /// # Errors
+    /// As [`Volume::read`].
+    pub fn read_with(&self, batch: &Batch, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let behind = offset.saturating_add(buf.len() as u64);
+        if batch.holds(offset, behind) {
+            batch.lay_over(offset, buf);
+            return Ok(buf.len());
+        }
+        if batch.is_empty() {
+            return self.read(batch.ino(), offset, buf);
+        }
+        let stored = self.getattr(batch.ino())?.size;
+        let Some(left) = batch.len_over(stored).checked_sub(offset) else { return Ok(0) };
+        let n = buf.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let kept = batch.kept_of(stored).saturating_sub(offset).min(n as u64) as usize;
+        let got = if kept > 0 { self.read(batch.ino(), offset, &mut buf[..kept])? } else { 0 };
+        buf[got..n].fill(0);
+        batch.lay_over(offset, &mut buf[..n]);
+        Ok(n)
+    }
+
+    /// The size that a file would have with a batch of its changes.
+    ///
+    /// # Errors
+    /// As [`Volume::getattr`].
+    pub fn len_with(&self, batch: &Batch) -> Result<u64> {
+        Ok(batch.len_over(self.getattr(batch.ino())?.size))
+    }
+
+    /// Makes the changes of batches, each of another file: one operation, of which others see all or nothing, and a crash leaves all or nothing in every data mode. Durable behind the next
+    /// [`Volume::fsync`] of any of the files, and with the operations after it.
+    ///
+    /// What the journal takes at once goes through it, and so does whatever is written to these files from then on until the volume is closed. More of one file is written to new blocks, which then
+    /// change places with the file's: see [`Volume::exchange`].
+    ///
+    /// # Errors
+    /// `TooBig` for more of several files than the journal takes as one operation, and for more of one file than one exchange takes, or than one operation takes if the file has a block map; `Invalid`
+    /// for two batches of one file; and as [`Volume::write`] and [`Volume::truncate`]. Nothing has changed then.
+    pub fn apply_batches(&self, batches: &[&Batch]) -> Result<()> {
+        let batches: Vec<&Batch> = batches.iter().copied().filter(|batch| !batch.is_empty()).collect();
+        if batches.is_empty() {
+            return Ok(());
+        }
+        let mut inos: Vec<Ino> = batches.iter().map(|batch| batch.ino()).collect();
+        inos.sort_unstable();
+        if inos.windows(2).any(|two| two[0] == two[1]) {
+            return Err(Error::Invalid("two batches of one file"));
+        }
+        self.try_batches(&batches).map_err(|e| self.noted(e))
+    }
+
+    fn try_batches(&self, batches: &[&Batch]) -> Result<()> {
+        let max = u64::from(self.engine.max_blocks());
+        let least: u64 = batches.iter().map(|batch| batch.bytes() / u64::from(self.shared.sb.block_size())).sum();
+        let at_once = match least <= max {
+            true => self.batches_at_once(batches),
+            false => Err(Error::TooBig { need: least, max }),
+        };
+        match (at_once, batches) {
+            (Err(Error::TooBig { need, max }), [batch]) => {
+                let node = self.node(batch.ino())?;
+                let can_be_exchanged = check_exchangeable(node.ino, &node.read()?.inode).is_ok();
+                match can_be_exchanged {
+                    true => self.batch_by_exchange(batch),
+                    false => Err(Error::TooBig { need, max }),
+                }
+            }
+            (done, _) => done,
+        }
+    }
+
+    /// All of it in one operation.
+    fn batches_at_once(&self, batches: &[&Batch]) -> Result<()> {
+        let max = self.engine.max_blocks();
+        let inos: Vec<Ino> = batches.iter().map(|batch| batch.ino()).collect();
+        let mut wanted: Option<Cost> = None;
+        loop {
+            let guards = in_order(self, &inos)?.iter().map(Node::write).collect::<Result<Vec<_>>>()?;
+            for guard in &guards {
+                // Whether an append-only file may be written to anywhere was asked when it was opened.
+                check_changeable(guard.node.ino, &guard.state.inode, true)?;
+                self.check_writable()?;
+                if !data::journaled(self, guard.node.ino, &guard.state.inode) {
+                    self.once_journaled.add(guard.node.ino);
+                }
+            }
+            let cost = match wanted {
+                Some(cost) => cost,
+                None => self.batches_cost(&guards, batches)?,
+            };
+            let mut op = Op::begin(self, guards, Cost { journal: cost.journal.min(max), ..cost })?;
+            match put_batches(&mut op, batches)? {
+                None => return op.close().map(drop),
+                // More than what was missing, so that few attempts find out how much it is.
+                Some(cost) => wanted = Some(Cost { journal: cost.journal.saturating_add(cost.journal / 2), ..cost }),
+            }
+        }
+    }
+
+    /// About what all parts need of the journal. Parts share blocks, clusters and nodes of the tree, and what is missing is asked for when it is known.
+    fn batches_cost(&self, guards: &[NodeGuard], batches: &[&Batch]) -> Result<Cost> {
+        let mut all = Cost { journal: 1, blocks: 0, need: Need::Ordinary };
+        for batch in batches {
+            let guard = guards.iter().find(|guard| guard.node.ino == batch.ino()).ok_or(Error::NotFound)?;
+            for (offset, bytes) in batch.parts() {
+                let (cost, _) = plan_write(&mut &*self, guard.node.ino, &guard.state.inode, offset, bytes.len())?;
+                all.journal = all.journal.saturating_add(cost.journal);
+                all.blocks = all.blocks.saturating_add(cost.blocks);
+            }
+        }
+        // Each part was counted with nodes of its own.
+        let data = batches.iter().map(|batch| batch.bytes() / u64::from(self.shared.sb.block_size())).sum::<u64>();
+        all.journal = all.journal.min(u32::try_from(data).unwrap_or(u32::MAX).saturating_add(BESIDE));
+        all.blocks = all.blocks.min(data.saturating_add(u64::from(BESIDE)));
+        Ok(all)
+    }
+
+    /// By a file without a name that is written first.
+    fn batch_by_exchange(&self, batch: &Batch) -> Result<()> {
+        let other = self.own_tmpfile()?;
+        let done = self.exchange_batch(other, batch);
+        if let Err(e) = self.release(other) {
+            tracing::warn!("inode {other}, which has no name: {e}; the next mount deletes it");
+            self.noted(e);
+        }
+        done
+    }
+
+    fn exchange_batch(&self, other: Ino, batch: &Batch) -> Result<()> {
+        let guard = self.node(batch.ino())?.write()?;
+        check_exchangeable(batch.ino(), &guard.state.inode)?;
+        self.check_writable()?;
+        let guard = self.unfold_locked(guard)?;
+        let (unit, old) = (u64::from(self.cluster_size()), guard.state.inode.size);
+        let (kept, size) = (batch.kept_of(old), batch.len_over(old));
+        let runs = runs_of(batch, unit, kept, size);
+        // Nobody else knows this one: out of the order of locks, and still nobody is waited for.
+        let mut there = Some(self.node(other)?.write()?);
+        let mut buf = Vec::new();
+        for (start, end) in &runs {
+            let (mut at, end) = (*start, (*end).min(size));
+            while at < end {
+                let to = end.min(at + RUN);
+                self.unit_with(&guard, batch, (at, to), &mut buf)?;
+                let mut bytes = &buf[..];
+                while !bytes.is_empty() {
+                    let held = there.take().ok_or(Error::NotFound)?;
+                    let (n, held) = self.write_step(held, (at, bytes), Times::Stamp)?;
+                    (at, bytes, there) = (at + n as u64, &bytes[n..], Some(held));
+                }
+            }
+        }
+        let units = |bytes: u64| bytes.checked_next_multiple_of(unit).ok_or(Error::FileTooBig);
+        let cut = units(kept)?..units(old)?;
+        let first = runs.first().map_or(cut.start, |(start, _)| (*start).min(cut.start));
+        let guards = there.into_iter().chain([guard]).collect();
+        self.exchange_resized(guards, (other, batch.ino()), first, size, cut)
+    }
+
+    /// Fills `buf` with bytes `from..to` of the file as they are with the batch.
+    fn unit_with(&self, guard: &NodeGuard, batch: &Batch, (from, to): (u64, u64), buf: &mut Vec<u8>) -> Result<()> {
+        let inode = &guard.state.inode;
+        buf.clear();
+        buf.resize((to - from) as usize, 0);
+        if !batch.holds(from, to) {
+            let kept = batch.kept_of(inode.size).min(to).saturating_sub(from) as usize;
+            self.read_at(guard.node.ino, inode, from, &mut buf[..kept])?;
+        }
+        batch.lay_over(from, buf);
+        Ok(())
+    }
+}
+
+/// Journal blocks that most batches need beside those of their bytes.
+const BESIDE: u32 = 64;
+
+/// Whole units of allocation that are to be written, as runs in order: all that parts lie in, and the one in which what is kept ends, if the file goes on behind that.
+fn runs_of(batch: &Batch, unit: u64, kept: u64, size: u64) -> Vec<(u64, u64)> {
+    let parts = batch.parts().map(|(offset, bytes)| (offset, offset + bytes.len() as u64));
+    let ends_within = (size > kept && !kept.is_multiple_of(unit)).then_some((kept, kept + 1));
+    let mut all: Vec<(u64, u64)> = parts.chain(ends_within).collect();
+    all.sort_unstable();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (start, end) in all {
+        let (start, end) = (start / unit * unit, end.div_ceil(unit) * unit);
+        match runs.last_mut() {
+            Some(last) if last.1 >= start => last.1 = last.1.max(end),
+            _ => runs.push((start, end)),
+        }
+    }
+    runs
+}
+
+/// Stages all batches; what the operation must be begun with where it has too little.
+fn put_batches<'v>(op: &mut Op<'v>, batches: &[&'v Batch]) -> Result<Option<Cost>> {
+    for batch in batches {
+        let (ino, (cut, size)) = (batch.ino(), batch.sizes());
+        if let Some(cut) = cut
+            && cut < op.inode(ino)?.size
+            && let Some(more) = put_size(op, ino, cut)?
+        {
+            return Ok(Some(more));
+        }
+        for (offset, bytes) in batch.parts() {
+            let inode = op.inode(ino)?.clone();
+            let (cost, _) = plan_write(op, ino, &inode, offset, bytes.len())?;
+            if let Some(more) = op.grant(cost)? {
+                return Ok(Some(more));
+            }
+            do_write(op, ino, offset, Bytes::Lent(bytes))?;
+        }
+        if let Some(size) = size
+            && size != op.inode(ino)?.size
+            && let Some(more) = put_size(op, ino, size)?
+        {
+            return Ok(Some(more));
+        }
+    }
+    Ok(None)
+}
+
+/// Stages a size: all of what is cut off is freed at once, since bytes may follow behind it.
+fn put_size(op: &mut Op<'_>, ino: Ino, size: u64) -> Result<Option<Cost>> {
+    let (vol, inode) = (op.vol(), op.inode(ino)?.clone());
+    if let Some(more) = op.grant(set_size_cost(vol, ino, &inode, size))? {
+        return Ok(Some(more));
+    }
+    if do_set_size(op, ino, size)? {
+        return Ok(None);
+    }
+    let (max, granted) = (vol.engine.max_blocks(), op.journal_granted());
+    if granted >= max {
+        return Err(Error::TooBig { need: u64::from(max) + 1, max: max.into() });
+    }
+    Ok(Some(op.so_far(granted.saturating_mul(2).min(max))))
+}

@@ -1,0 +1,176 @@
+//! Batches of writes on a mount with `atomic_write`: F2FS's ioctls, as SQLite uses them.
+
+use crate::place::Place;
+use std::fs;
+use std::process::Command;
+
+/// Runs a script of Python on the mount; false, noted as skipped, without it.
+fn python(place: &Place, script: &str) -> bool {
+    let script = format!("{IOCTLS}{script}");
+    match Command::new("python3").args(["-c", &script]).current_dir(place.mount_point()).output() {
+        Ok(out) => assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr)),
+        Err(e) => {
+            ondol_skips::skip(format!("no python3: {e}"));
+            return false;
+        }
+    }
+    true
+}
+
+/// The beginning of scripts.
+const IOCTLS: &str = "
+import fcntl, mmap, os, signal, subprocess, struct, sys, time
+START, COMMIT, ABORT, FEATURES = 0xF501, 0xF502, 0xF505, 0x8004F50C
+def opened(name): return os.open(name, os.O_RDWR | os.O_CREAT)
+def refused(errno, *call):
+    try: fcntl.ioctl(*call)
+    except OSError as e: assert e.errno == errno, e
+    else: raise AssertionError(call)
+";
+
+#[test]
+fn what_is_not_made_is_in_no_page() {
+    let Some(place) = Place::mounted("atomic_write") else { return };
+    fs::write(place.on("a"), [b'o'; 20_000]).unwrap();
+    let script = "
+a, b = opened('a'), opened('a')
+assert struct.unpack('I', fcntl.ioctl(a, FEATURES, bytes(4)))[0] == 4
+assert os.pread(b, 20000, 0) == b'o' * 20000
+fcntl.ioctl(a, START)
+os.pwrite(a, b'n' * 5000, 3000)
+os.pwrite(a, b'n' * 4096, 40000)
+assert os.pread(a, 9000, 0) == b'o' * 3000 + b'n' * 5000 + b'o' * 1000
+assert os.pread(a, 5, 40000) == b'n' * 5 and os.pread(a, 5, 30000) == bytes(5)
+for other in (b, os.open('a', os.O_RDONLY)):
+    assert os.pread(other, 20001, 0) == b'o' * 20000
+    assert os.pread(other, 5, 40000) == b''
+os.pwrite(b, b'x', 100)
+fcntl.ioctl(a, COMMIT)
+for one in (a, b):
+    assert os.pread(one, 8000, 0) == b'o' * 100 + b'x' + b'o' * 2899 + b'n' * 5000
+    assert os.fstat(one).st_size == 44096
+refused(22, a, COMMIT)
+fcntl.ioctl(a, START)
+os.pwrite(a, b'z' * 100000, 0)
+fcntl.ioctl(a, ABORT)
+assert os.fstat(b).st_size == 44096 and os.pread(a, 3, 0) == b'ooo'
+# Two at once, and one that is closed.
+fcntl.ioctl(a, START); fcntl.ioctl(b, START)
+os.pwrite(a, b'A', 0); os.pwrite(b, b'B', 1)
+assert os.pread(a, 2, 0) == b'Ao' and os.pread(b, 2, 0) == b'oB'
+fcntl.ioctl(b, COMMIT)
+assert os.pread(a, 2, 0) == b'AB'
+os.close(a)
+assert os.pread(b, 2, 0) == b'oB'
+d = os.open('.', os.O_RDONLY)
+refused(25, d, START)
+";
+    if python(&place, script) {
+        place.umount();
+        place.is_clean();
+    }
+}
+
+#[test]
+fn a_killed_program_leaves_nothing_of_its_batch() {
+    let Some(place) = Place::mounted("atomic_write") else { return };
+    fs::write(place.on("a"), [b'o'; 20_000]).unwrap();
+    let script = "
+child = subprocess.Popen([sys.executable, '-c', '''
+import fcntl, os, sys, time
+f = os.open('a', os.O_RDWR)
+fcntl.ioctl(f, 0xF501)
+os.pwrite(f, b'n' * 50000, 0)
+print('written', flush=True)
+time.sleep(1000)
+'''], stdout=subprocess.PIPE)
+child.stdout.readline()
+f = opened('a')
+child.send_signal(signal.SIGKILL)
+child.wait()
+assert os.pread(f, 60000, 0) == b'o' * 20000
+# The end of the file of which the kernel hears a little later.
+for n in range(500):
+    if os.fstat(f).st_size == 20000: break
+    time.sleep(0.01)
+else: raise AssertionError(os.fstat(f).st_size)
+";
+    if python(&place, script) {
+        place.umount();
+        place.is_clean();
+    }
+}
+
+#[test]
+fn a_file_of_batches_can_be_mapped() {
+    let Some(place) = Place::mounted("atomic_write") else { return };
+    fs::write(place.on("a"), [b'o'; 20_000]).unwrap();
+    let script = "
+a, b = opened('a'), opened('a')
+seen = mmap.mmap(b, 20000)
+assert seen[0:3] == b'ooo'
+fcntl.ioctl(a, START)
+os.pwrite(a, b'new', 0)
+assert seen[0:3] == b'ooo'
+fcntl.ioctl(a, COMMIT)
+assert seen[0:3] == b'new', seen[0:3]
+seen[4096:4099] = b'map'
+seen.flush()
+assert os.pread(a, 3, 4096) == b'map'
+";
+    if python(&place, script) {
+        place.umount();
+        place.is_clean();
+    }
+}
+
+#[test]
+fn without_the_option_there_are_no_batches() {
+    let Some(place) = Place::mounted("open_requests") else { return };
+    let script = "
+a = opened('a')
+for command in (START, COMMIT, ABORT): refused(25, a, command)
+refused(25, a, FEATURES, bytes(4))
+";
+    if python(&place, script) {
+        place.umount();
+    }
+}
+
+/// An SQLite that is built for it commits without a journal, and several programs take turns.
+#[test]
+fn sqlite_commits_without_a_journal() {
+    let Some(place) = Place::mounted("atomic_write") else { return };
+    let shell = |sql: &str| {
+        let out = Command::new("sqlite3")
+            .args(["-cmd", ".timeout 60000", "a.db", sql])
+            .current_dir(place.mount_point())
+            .output();
+        out.map(|out| format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr)))
+    };
+    match shell("PRAGMA compile_options") {
+        Ok(said) if said.contains("ENABLE_BATCH_ATOMIC_WRITE") => {}
+        Ok(_) => return ondol_skips::skip("sqlite3 is not built with SQLITE_ENABLE_BATCH_ATOMIC_WRITE"),
+        Err(e) => return ondol_skips::skip(format!("no sqlite3: {e}")),
+    }
+    let made = shell(
+        "CREATE TABLE t(n INT, pad BLOB); INSERT INTO t SELECT 0, randomblob(3000) FROM (SELECT 1 UNION SELECT 2 UNION SELECT 3);",
+    );
+    assert_eq!(made.unwrap(), "");
+    // A journal would change the directory.
+    let entries = || fs::metadata(place.mount_point()).unwrap().modified().unwrap();
+    let before = entries();
+    std::thread::scope(|threads| {
+        for _ in 0..3 {
+            threads.spawn(|| {
+                for _ in 0..10 {
+                    assert_eq!(shell("UPDATE t SET n = n + 1, pad = randomblob(3000)").unwrap(), "");
+                }
+            });
+        }
+    });
+    assert_eq!(shell("SELECT min(n), max(n) FROM t; PRAGMA integrity_check").unwrap(), "30|30\nok\n");
+    assert_eq!(entries(), before, "a file was made beside the database");
+    place.umount();
+    place.is_clean();
+}

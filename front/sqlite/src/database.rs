@@ -1,0 +1,236 @@
+//! A database file. What a transaction writes is kept here until SQLite says that it is whole, and then made by the volume as one.
+//!
+//! ```text
+//!   lock EXCLUSIVE ─▶ writes, also those of a spilled cache: pending ─▶ SYNC: one operation of the volume ─▶ sync: durable ─▶ unlock
+//!                                                                  └─▶ unlock, close or the end of the process: given up
+//! ```
+//!
+//! SQLite sends SYNC at the end of every commit and of every rollback, whatever `synchronous` says, and never in the midst of one.
+
+use crate::call::code;
+use crate::codes::{
+    Code, IOERR_COMMIT_ATOMIC, IOERR_FSTAT, IOERR_FSYNC, IOERR_READ, IOERR_SHMLOCK, IOERR_SHORT_READ, IOERR_TRUNCATE,
+    IOERR_WRITE, NOTFOUND, READONLY, Result, control,
+};
+use crate::images::{self, Image, Node, Used};
+use crate::journal::Held;
+use crate::locks::Level;
+use crate::shm::Has;
+use ondol::File;
+use ondol::inodes::{Batch, Error as InodeError};
+use parking_lot::{Mutex, MutexGuard};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What a transaction has written and is not made yet.
+pub(crate) struct Pending {
+    batch: Batch,
+    /// A commit of several databases makes it, when its super-journal is deleted.
+    held: bool,
+    /// It could not be made. What SQLite now writes puts back what is stored, and nothing need be done for that.
+    refused: bool,
+}
+
+/// One connection's database.
+pub(crate) struct Database {
+    // Closed before the image.
+    file: File,
+    node: Arc<Node>,
+    pending: Arc<Mutex<Pending>>,
+    level: Level,
+    shm: Option<Has>,
+    /// A checkpoint of a write-ahead log writes: readers see what it writes at once, and a crash leaves the log.
+    checkpoints: bool,
+    /// It is opened with `nolock=1`: no lock says when a transaction begins.
+    lockless: bool,
+    read_only: bool,
+    image: Used,
+}
+
+impl Database {
+    pub(crate) fn new(file: File, image: Used, read_only: bool, lockless: bool) -> Self {
+        let node = image.node(file.ino());
+        let pending = Pending { batch: Batch::new(file.ino()), held: false, refused: false };
+        let pending = Arc::new(Mutex::new(pending));
+        let (level, shm, checkpoints) = (Level::None, None, false);
+        Self { file, node, pending, level, shm, checkpoints, lockless, read_only, image }
+    }
+
+    /// Whether what is written is part of a transaction.
+    fn is_in_transaction(&self) -> bool {
+        (self.level == Level::Exclusive || self.lockless) && !self.checkpoints
+    }
+
+    pub(crate) fn read(&self, buf: &mut [u8], offset: u64) -> Result<()> {
+        let pending = self.pending.lock();
+        let n = self.image.inodes().read_with(&pending.batch, offset, buf);
+        let n = n.map_err(|e| code(&e.into(), IOERR_READ))?;
+        buf[n..].fill(0);
+        if n == buf.len() { Ok(()) } else { Err(IOERR_SHORT_READ) }
+    }
+
+    pub(crate) fn write(&self, data: &[u8], offset: u64) -> Result<()> {
+        if self.read_only {
+            return Err(READONLY);
+        }
+        if !self.is_in_transaction() {
+            return self.file.write_all_at(data, offset).map_err(|e| code(&e, IOERR_WRITE));
+        }
+        let mut pending = self.pending.lock();
+        if pending.refused && self.holds(&pending.batch, data, offset)? {
+            return Ok(());
+        }
+        pending.batch.write(offset, data);
+        Ok(())
+    }
+
+    /// Whether these bytes are there already.
+    fn holds(&self, batch: &Batch, data: &[u8], offset: u64) -> Result<bool> {
+        let mut there = vec![0; data.len()];
+        let n = self.image.inodes().read_with(batch, offset, &mut there).map_err(|e| code(&e.into(), IOERR_READ))?;
+        Ok(n == data.len() && there == data)
+    }
+
+    pub(crate) fn truncate(&self, size: u64) -> Result<()> {
+        if self.read_only {
+            return Err(READONLY);
+        }
+        if !self.is_in_transaction() {
+            return self.file.set_len(size).map_err(|e| code(&e, IOERR_TRUNCATE));
+        }
+        if self.len()? != size {
+            self.pending.lock().batch.set_len(size);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> Result<u64> {
+        let len = self.image.inodes().len_with(&self.pending.lock().batch);
+        len.map_err(|e| code(&e.into(), IOERR_FSTAT))
+    }
+
+    /// Makes what was committed durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        if self.pending.lock().held {
+            return Ok(());
+        }
+        self.make(IOERR_FSYNC)?;
+        self.file.sync_data().map_err(|e| code(&e, IOERR_FSYNC))
+    }
+
+    /// Makes what is pending.
+    fn make(&self, otherwise: Code) -> Result<()> {
+        let pending = self.pending.lock();
+        if pending.held {
+            return Ok(());
+        }
+        apply(&self.image, &mut [pending], otherwise)
+    }
+
+    /// What SQLite says of a transaction; `NOTFOUND` for everything else. Of SYNC, the super-journal of a commit of several databases.
+    pub(crate) fn control(&mut self, what: i32, super_journal: Option<&str>) -> Result<()> {
+        match what {
+            control::SYNC => match super_journal.and_then(images::super_journal) {
+                Some(journal) => {
+                    self.pending.lock().held = true;
+                    let (image, pending) = (self.image.weak(), self.pending.clone());
+                    journal.held.lock().push(Held { image, pending });
+                    Ok(())
+                }
+                None => self.make(IOERR_FSYNC),
+            },
+            // What is cut off behind the end after a commit.
+            control::COMMIT_PHASETWO => self.make(IOERR_FSYNC),
+            control::BEGIN_ATOMIC_WRITE => match self.is_in_transaction() {
+                true => Ok(()),
+                false => Err(IOERR_WRITE),
+            },
+            // SQLite goes on with a journal after this one, and FULL would end its commit.
+            control::COMMIT_ATOMIC_WRITE => self.make(IOERR_COMMIT_ATOMIC).map_err(|_| IOERR_COMMIT_ATOMIC),
+            control::ROLLBACK_ATOMIC_WRITE => {
+                self.pending.lock().batch.clear();
+                Ok(())
+            }
+            control::CKPT_START => {
+                self.make(IOERR_FSYNC)?;
+                self.checkpoints = true;
+                Ok(())
+            }
+            control::CKPT_DONE => {
+                self.checkpoints = false;
+                Ok(())
+            }
+            _ => Err(NOTFOUND),
+        }
+    }
+
+    pub(crate) fn lock(&mut self, to: Level) -> Result<()> {
+        self.checkpoints = false;
+        self.node.locks.lock().raise(&mut self.level, to)
+    }
+
+    /// Gives up what is pending, with the lock under which it was written.
+    pub(crate) fn unlock(&mut self, to: Level) {
+        self.checkpoints = false;
+        if self.level > Level::Shared && to <= Level::Shared {
+            let mut pending = self.pending.lock();
+            pending.batch.clear();
+            (pending.held, pending.refused) = (false, false);
+        }
+        self.node.locks.lock().lower(&mut self.level, to);
+    }
+
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.node.locks.lock().is_reserved()
+    }
+
+    /// A region of shared memory; NULL where there is none.
+    pub(crate) fn shm_map(&mut self, at: usize, size: usize, make: bool) -> *mut u8 {
+        let mut shm = self.node.shm.lock();
+        if self.shm.is_none() {
+            self.shm = Some(Has::default());
+            shm.users += 1;
+        }
+        shm.region(at, size, make).unwrap_or(std::ptr::null_mut())
+    }
+
+    pub(crate) fn shm_lock(&mut self, range: Range<usize>, take: bool, alone: bool) -> Result<()> {
+        let has = self.shm.as_mut().ok_or(IOERR_SHMLOCK)?;
+        self.node.shm.lock().lock(has, range, take, alone)
+    }
+
+    pub(crate) fn shm_unmap(&mut self) {
+        let Some(mut has) = self.shm.take() else { return };
+        let mut shm = self.node.shm.lock();
+        // Giving back cannot fail.
+        let _ = shm.lock(&mut has, 0..crate::codes::shm::LOCKS, false, false);
+        shm.users -= 1;
+        if shm.users == 0 {
+            // Whoever comes next reads the log anew.
+            *shm = crate::shm::Shm::default();
+        }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.shm_unmap();
+        self.unlock(Level::None);
+    }
+}
+
+/// Makes what databases of one image have pending, as one.
+///
+/// # Errors
+/// `FULL` for want of space, or if it is more than the volume can make as one. All of it is given up then.
+pub(crate) fn apply(image: &Image, pending: &mut [MutexGuard<'_, Pending>], otherwise: Code) -> Result<()> {
+    let batches: Vec<&Batch> = pending.iter().map(|pending| &pending.batch).collect();
+    let done = image.inodes().apply_batches(&batches).map_err(|e: InodeError| code(&e.into(), otherwise));
+    for pending in pending {
+        let was_empty = pending.batch.is_empty();
+        pending.batch.clear();
+        pending.held = false;
+        pending.refused = done.is_err() || (pending.refused && was_empty);
+    }
+    done
+}
