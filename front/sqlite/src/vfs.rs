@@ -2,17 +2,19 @@
 
 use crate::call::{call, code, is_missing};
 use crate::codes::{
-    ACCESS_EXISTS, CANTOPEN, CANTOPEN_ISDIR, ERROR, IOERR_ACCESS, IOERR_DELETE, IOERR_DELETE_NOENT, NOTFOUND, OK,
-    OK_LOAD_PERMANENTLY, Result, open,
+    ACCESS_EXISTS, CANTOPEN, CANTOPEN_ISDIR, CANTOPEN_SYMLINK, ERROR, IOERR_ACCESS, IOERR_DELETE, IOERR_DELETE_NOENT,
+    NOTFOUND, OK, OK_LOAD_PERMANENTLY, Result, open,
 };
 use crate::database::Database;
 use crate::ffi::{self, ApiRoutines, FileSlot, Sqlite3, Vfs};
-use crate::images::{self, Used};
-use crate::journal::InMemory;
+use crate::images::Used;
+use crate::journal::{self, Super};
 use crate::methods::{METHODS, Opened, Plain, put};
 use crate::name::Name;
 use ondol::{File, FileType, OpenOptions};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Its name.
 pub(crate) const NAME: &CStr = c"ondol";
@@ -20,8 +22,8 @@ pub(crate) const NAME: &CStr = c"ondol";
 /// The first SQLite that says when a checkpoint begins and ends.
 const OLDEST: c_int = 3_035_000;
 
-/// Longest name of a file, with the image.
-const MOST_PATHNAME: c_int = 4096;
+/// Longest name of a file, with the image: SQLite reads names of super-journals into room that is as small as its smallest page.
+const MOST_PATHNAME: c_int = 512;
 
 /// Image of databases whose URI names none.
 const IMAGE: &str = "ONDOL_IMAGE";
@@ -109,14 +111,22 @@ fn text<'a>(name: *const c_char) -> Option<&'a str> {
 }
 
 extern "C" fn open(vfs: *mut Vfs, name: *const c_char, slot: *mut FileSlot, flags: c_int, out: *mut c_int) -> c_int {
-    if name.is_null() {
+    let reads_super = flags & open::SUPER_JOURNAL != 0 && flags & open::CREATE == 0;
+    if name.is_null() || (reads_super && is_elsewhere(name)) {
         let (below, base) = below(vfs);
-        return (below.open)(base, name, slot, flags, out);
+        let opened = (below.open)(base, name, slot, flags, out);
+        if opened == OK || !reads_super {
+            return opened;
+        }
     }
     // SAFETY: SQLite's room for `file_size` bytes.
     unsafe { (&raw mut (*slot).methods).write(std::ptr::null()) };
     call(|| {
         let text = text(name).ok_or(CANTOPEN)?;
+        if reads_super {
+            put(out, flags);
+            return open_super(text, flags).map(|file| fill(slot, file));
+        }
         let named = Name::whole(text).ok_or(CANTOPEN)?;
         let makes = flags & open::CREATE != 0;
         let mut given = flags;
@@ -129,18 +139,39 @@ extern "C" fn open(vfs: *mut Vfs, name: *const c_char, slot: *mut FileSlot, flag
             }
             Opened::Database(Database::new(file, image, read_only, lockless))
         } else if flags & open::MAIN_JOURNAL != 0 && makes {
-            Opened::Journal(InMemory::default())
+            Opened::Journal(journal::open())
         } else if flags & open::SUPER_JOURNAL != 0 && makes {
-            Opened::Super(images::make_super(text))
+            Opened::Super(journal::make_super(text))
         } else {
             let image = Used::of(&named).map_err(|e| code(&e, CANTOPEN))?;
             Opened::Plain(Plain { file: open_file(&image, &named, flags)?, _image: image })
         };
-        let filled = FileSlot { methods: &raw const METHODS, file: Box::into_raw(Box::new(file)) };
-        put(slot, filled);
+        fill(slot, file);
         put(out, given);
         Ok(())
     })
+}
+
+/// Gives SQLite an open file.
+fn fill(slot: *mut FileSlot, file: Opened) {
+    put(slot, FileSlot { methods: &raw const METHODS, file: Box::into_raw(Box::new(file)) });
+}
+
+/// What SQLite looks into after a rollback of several databases: a super-journal, or a journal that is named in it. One that is not there any more names nothing.
+fn open_super(text: &str, flags: c_int) -> Result<Opened> {
+    let (Some(named), None) = (Name::whole(text), journal::super_journal(text)) else {
+        return Ok(Opened::Super(journal::super_journal(text).unwrap_or_default()));
+    };
+    let image = Used::of(&named).map_err(|e| code(&e, CANTOPEN))?;
+    match image.volume().metadata(&named.path) {
+        Err(e) if is_missing(&e) => Ok(Opened::Super(Arc::<Super>::default())),
+        _ => Ok(Opened::Plain(Plain { file: open_file(&image, &named, flags)?, _image: image })),
+    }
+}
+
+/// Whether a name is none of a file in an image. Those of super-journals may be, if the main database of a connection is another VFS's.
+fn is_elsewhere(name: *const c_char) -> bool {
+    text(name).is_some_and(|text| Name::whole(text).is_none())
 }
 
 /// Opens a database; whether it can only be read.
@@ -149,9 +180,23 @@ fn open_database(name: &Name, flags: c_int) -> Result<(File, Used, bool)> {
     if image.volume().metadata(&name.path).is_ok_and(|meta| meta.file_type() == FileType::Directory) {
         return Err(CANTOPEN_ISDIR);
     }
+    refuse_links(&image, &name.path)?;
     let read_only = flags & open::READWRITE == 0 || image.volume().is_read_only();
     let flags = if read_only { open::READONLY } else { flags };
     Ok((open_file(&image, name, flags)?, image, read_only))
+}
+
+/// Refuses a path through a symbolic link: SQLite makes the names of journals of a database's name, and two names of one database would have two logs.
+fn refuse_links(image: &Used, path: &str) -> Result<()> {
+    for there in Path::new(path).ancestors().filter(|there| !there.as_os_str().is_empty()) {
+        let meta = image.volume().symlink_metadata(there);
+        if meta.is_ok_and(|meta| meta.file_type() == FileType::Symlink) {
+            let said = format!("{} is a symbolic link: a database is opened by its own name", there.display());
+            ffi::log(CANTOPEN_SYMLINK, &said);
+            return Err(CANTOPEN_SYMLINK);
+        }
+    }
+    Ok(())
 }
 
 fn open_file(image: &Used, name: &Name, flags: c_int) -> Result<File> {
@@ -168,17 +213,29 @@ fn open_file(image: &Used, name: &Name, flags: c_int) -> Result<File> {
     Ok(file)
 }
 
-extern "C" fn delete(_: *mut Vfs, name: *const c_char, durable: c_int) -> c_int {
+extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, durable: c_int) -> c_int {
+    if is_elsewhere(name) {
+        let (below, base) = below(vfs);
+        return match (below.delete)(base, name, durable) {
+            // The database that named it first has deleted it: see `open_super`.
+            gone if gone == IOERR_DELETE_NOENT.0 && durable == 0 => OK,
+            done => done,
+        };
+    }
     call(|| {
         let text = text(name).ok_or(IOERR_DELETE)?;
-        if let Some(journal) = images::take_super(text) {
-            return journal.commit();
+        match (journal::super_journal(text), durable) {
+            // The commit of several databases.
+            (Some(journal), 1..) => return journal.commit(),
+            // A rollback: it goes with the last database that needs it.
+            (Some(_), _) => return Ok(()),
+            (None, _) => {}
         }
         let name = Name::whole(text).ok_or(IOERR_DELETE)?;
         let image = Used::of(&name).map_err(|e| code(&e, IOERR_DELETE))?;
         match image.volume().remove_file(&name.path) {
-            // A journal that was in memory alone.
-            Err(e) if is_missing(&e) && name.path.ends_with("-journal") => return Ok(()),
+            // A journal that was in memory alone, or a super-journal that nobody needs any more.
+            Err(e) if is_missing(&e) && (name.path.ends_with("-journal") || name.path.contains("-mj")) => return Ok(()),
             Err(e) if is_missing(&e) => return Err(IOERR_DELETE_NOENT),
             removed => removed.map_err(|e| code(&e, IOERR_DELETE))?,
         }
@@ -189,10 +246,18 @@ extern "C" fn delete(_: *mut Vfs, name: *const c_char, durable: c_int) -> c_int 
     })
 }
 
-extern "C" fn access(_: *mut Vfs, name: *const c_char, what: c_int, found: *mut c_int) -> c_int {
+extern "C" fn access(vfs: *mut Vfs, name: *const c_char, what: c_int, found: *mut c_int) -> c_int {
+    let is_needed = text(name).filter(|text| !text.ends_with("-journal") && !text.ends_with("-wal"));
+    if is_needed.is_some_and(|text| journal::is_named(text) || journal::super_journal(text).is_some()) {
+        put(found, 1);
+        return OK;
+    }
+    if is_elsewhere(name) {
+        let (below, base) = below(vfs);
+        return (below.access)(base, name, what, found);
+    }
     call(|| {
         let text = text(name).ok_or(IOERR_ACCESS)?;
-        let is_super = images::super_journal(text).is_some();
         let name = Name::whole(text).ok_or(IOERR_ACCESS)?;
         let image = Used::of(&name).map_err(|e| code(&e, IOERR_ACCESS))?;
         let exists = match image.volume().metadata(&name.path) {
@@ -202,7 +267,7 @@ extern "C" fn access(_: *mut Vfs, name: *const c_char, what: c_int, found: *mut 
             Err(e) if is_missing(&e) => false,
             Err(e) => return Err(code(&e, IOERR_ACCESS)),
         };
-        put(found, c_int::from(exists || is_super));
+        put(found, c_int::from(exists));
         Ok(())
     })
 }
