@@ -6,7 +6,7 @@ use crate::codes::{
     IOERR_SHORT_READ, IOERR_TRUNCATE, IOERR_WRITE, NOTFOUND, OK, Result, control, shm,
 };
 use crate::database::Database;
-use crate::ffi::{FileSlot, IoMethods, owned_string};
+use crate::ffi::{FileSlot, IoMethods};
 use crate::images::Used;
 use crate::journal::{Journal, Super};
 use crate::locks::Level;
@@ -175,7 +175,9 @@ extern "C" fn file_control(slot: *mut FileSlot, what: c_int, argument: *mut c_vo
         let Opened::Database(database) = opened(slot)? else { return Err(NOTFOUND) };
         match what {
             control::VFSNAME => {
-                put(argument.cast::<*mut c_char>(), owned_string(crate::vfs::NAME));
+                // SAFETY: the slot of an open file, as was just seen.
+                let api = unsafe { (*slot).api };
+                put(argument.cast::<*mut c_char>(), api.owned_string(crate::vfs::NAME));
                 Ok(())
             }
             control::SYNC => {

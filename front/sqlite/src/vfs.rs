@@ -6,7 +6,7 @@ use crate::codes::{
     NOTFOUND, OK, OK_LOAD_PERMANENTLY, Result, open,
 };
 use crate::database::Database;
-use crate::ffi::{self, ApiRoutines, FileSlot, Sqlite3, Vfs};
+use crate::ffi::{self, Api, ApiRoutines, FileSlot, Sqlite3, Vfs};
 use crate::images::Used;
 use crate::journal::{self, Super};
 use crate::methods::{METHODS, Opened, Plain, put};
@@ -41,15 +41,16 @@ pub unsafe extern "C" fn sqlite3_ondolsqlite_init(
     message: *mut *mut c_char,
     api: *const ApiRoutines,
 ) -> c_int {
-    ffi::set_api(api);
-    if ffi::version() < OLDEST {
-        put(message, ffi::owned_string(c"the ondol VFS needs SQLite 3.35 or newer"));
+    // SAFETY: SQLite's table.
+    let api = unsafe { Api::new(api) };
+    if api.version() < OLDEST {
+        put(message, api.owned_string(c"the ondol VFS needs SQLite 3.35 or newer"));
         return ERROR;
     }
-    if !ffi::find_vfs(NAME.as_ptr()).is_null() {
+    if !api.find_vfs(NAME.as_ptr()).is_null() {
         return OK_LOAD_PERMANENTLY;
     }
-    let base = ffi::find_vfs(std::ptr::null());
+    let base = api.find_vfs(std::ptr::null());
     // SAFETY: SQLite's default VFS, which stays registered.
     let Some(below) = (unsafe { base.as_ref() }) else { return ERROR };
     let room = c_int::try_from(size_of::<FileSlot>()).unwrap_or(c_int::MAX);
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn sqlite3_ondolsqlite_init(
         most_pathname: MOST_PATHNAME,
         next: std::ptr::null_mut(),
         name: NAME.as_ptr(),
-        app_data: base.cast(),
+        app_data: Box::into_raw(Box::new(Own { below: base, api })).cast(),
         open,
         delete,
         access,
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn sqlite3_ondolsqlite_init(
         current_time_int64,
     };
     let as_default = std::env::var_os(DEFAULT).is_some_and(|value| value == "1");
-    match ffi::register_vfs(Box::into_raw(Box::new(vfs)), as_default) {
+    match api.register_vfs(Box::into_raw(Box::new(vfs)), as_default) {
         OK => OK_LOAD_PERMANENTLY,
         failed => failed,
     }
@@ -95,11 +96,21 @@ pub unsafe extern "C" fn sqlite3_ondol_init(
     unsafe { sqlite3_ondolsqlite_init(connection, message, api) }
 }
 
-/// The VFS for files without a name, and for everything that is none of a volume's.
+/// What the VFS keeps for itself: for each SQLite of a program there is one.
+struct Own {
+    /// The VFS for files without a name, and for everything that is none of a volume's.
+    below: *mut Vfs,
+    api: Api,
+}
+
+fn own<'a>(vfs: *mut Vfs) -> &'a Own {
+    // SAFETY: SQLite hands over the VFS that was registered above; it is there as long as the program is.
+    unsafe { &*(*vfs).app_data.cast::<Own>() }
+}
+
 fn below<'a>(vfs: *mut Vfs) -> (&'a Vfs, *mut Vfs) {
-    // SAFETY: SQLite hands over the VFS that was registered above; it and the default one are there as long as the program is.
-    let base = unsafe { (*vfs).app_data.cast::<Vfs>() };
-    // SAFETY: as above.
+    let base = own(vfs).below;
+    // SAFETY: SQLite's default VFS, which stays registered.
     (unsafe { &*base }, base)
 }
 
@@ -125,14 +136,14 @@ extern "C" fn open(vfs: *mut Vfs, name: *const c_char, slot: *mut FileSlot, flag
         let text = text(name).ok_or(CANTOPEN)?;
         if reads_super {
             put(out, flags);
-            return open_super(text, flags).map(|file| fill(slot, file));
+            return open_super(text, flags).map(|file| fill(vfs, slot, file));
         }
         let named = Name::whole(text).ok_or(CANTOPEN)?;
         let makes = flags & open::CREATE != 0;
         let mut given = flags;
         let file = if flags & open::MAIN_DB != 0 {
             // SAFETY: the name of a database, as SQLite gives it to a VFS.
-            let lockless = unsafe { ffi::uri_boolean(name, c"nolock") };
+            let lockless = unsafe { own(vfs).api.uri_boolean(name, c"nolock") };
             let (file, image, read_only) = open_database(&named, flags)?;
             if read_only {
                 given = given & !(open::READWRITE | open::CREATE) | open::READONLY;
@@ -146,15 +157,15 @@ extern "C" fn open(vfs: *mut Vfs, name: *const c_char, slot: *mut FileSlot, flag
             let image = Used::of(&named).map_err(|e| code(&e, CANTOPEN))?;
             Opened::Plain(Plain { file: open_file(&image, &named, flags)?, _image: image })
         };
-        fill(slot, file);
+        fill(vfs, slot, file);
         put(out, given);
         Ok(())
     })
 }
 
 /// Gives SQLite an open file.
-fn fill(slot: *mut FileSlot, file: Opened) {
-    put(slot, FileSlot { methods: &raw const METHODS, file: Box::into_raw(Box::new(file)) });
+fn fill(vfs: *mut Vfs, slot: *mut FileSlot, file: Opened) {
+    put(slot, FileSlot { methods: &raw const METHODS, file: Box::into_raw(Box::new(file)), api: own(vfs).api });
 }
 
 /// What SQLite looks into after a rollback of several databases: a super-journal, or a journal that is named in it. One that is not there any more names nothing.
@@ -272,10 +283,10 @@ extern "C" fn access(vfs: *mut Vfs, name: *const c_char, what: c_int, found: *mu
     })
 }
 
-extern "C" fn full_pathname(_: *mut Vfs, name: *const c_char, room: c_int, out: *mut c_char) -> c_int {
+extern "C" fn full_pathname(vfs: *mut Vfs, name: *const c_char, room: c_int, out: *mut c_char) -> c_int {
     call(|| {
         // SAFETY: SQLite asks for the full name of a database alone, by the name that its URI gave, with the parameters behind it.
-        let image = text(unsafe { ffi::uri_parameter(name, c"image") });
+        let image = text(unsafe { own(vfs).api.uri_parameter(name, c"image") });
         let asked = text(name).ok_or(CANTOPEN)?;
         let environment = std::env::var(IMAGE).ok();
         let Some(full) = Name::asked(asked, image, environment.as_deref()) else {
