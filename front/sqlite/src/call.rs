@@ -29,16 +29,21 @@ fn said(panic: &(dyn Any + Send)) -> String {
 
 /// What SQLite has a number of its own for is that; everything else is `otherwise`. Why is said in SQLite's log.
 pub(crate) fn code(e: &Error, otherwise: Code) -> Code {
-    const ENOSPC: i32 = 28;
-    const E2BIG: i32 = 7;
     const EROFS: i32 = 30;
     let code = match e.errno() {
-        ENOSPC | E2BIG => crate::codes::FULL,
+        _ if is_too_much(e) => crate::codes::FULL,
         EROFS => crate::codes::READONLY,
         _ => otherwise,
     };
     ffi::log(code, &e.to_string());
     code
+}
+
+/// Whether it says that there is no room for it.
+pub(crate) fn is_too_much(e: &Error) -> bool {
+    const ENOSPC: i32 = 28;
+    const E2BIG: i32 = 7;
+    [ENOSPC, E2BIG].contains(&e.errno())
 }
 
 /// Whether it says that there is no such file.

@@ -13,12 +13,16 @@ pub(crate) const OK: c_int = 0;
 pub(crate) const OK_LOAD_PERMANENTLY: c_int = 256;
 pub(crate) const ERROR: c_int = 1;
 
+/// What is asked for is none of what can be done.
+pub(crate) const REFUSED: Code = Code(ERROR);
+
 pub(crate) const BUSY: Code = Code(5);
 pub(crate) const READONLY: Code = Code(8);
 pub(crate) const NOTFOUND: Code = Code(12);
 pub(crate) const FULL: Code = Code(13);
 pub(crate) const CANTOPEN: Code = Code(14);
 pub(crate) const CANTOPEN_ISDIR: Code = Code(14 | 2 << 8);
+pub(crate) const CANTOPEN_SYMLINK: Code = Code(14 | 6 << 8);
 
 /// An I/O error of a kind.
 const fn ioerr(kind: c_int) -> Code {
@@ -33,6 +37,7 @@ pub(crate) const IOERR_FSYNC: Code = ioerr(4);
 pub(crate) const IOERR_TRUNCATE: Code = ioerr(6);
 pub(crate) const IOERR_FSTAT: Code = ioerr(7);
 pub(crate) const IOERR_DELETE: Code = ioerr(10);
+pub(crate) const IOERR_NOMEM: Code = ioerr(12);
 pub(crate) const IOERR_ACCESS: Code = ioerr(13);
 pub(crate) const IOERR_SHMLOCK: Code = ioerr(20);
 pub(crate) const IOERR_SHMMAP: Code = ioerr(21);

@@ -7,17 +7,17 @@
 //!
 //! SQLite sends SYNC at the end of every commit and of every rollback, whatever `synchronous` says, and never in the midst of one.
 
-use crate::call::code;
+use crate::call::{code, is_too_much};
 use crate::codes::{
     Code, IOERR_COMMIT_ATOMIC, IOERR_FSTAT, IOERR_FSYNC, IOERR_READ, IOERR_SHMLOCK, IOERR_SHORT_READ, IOERR_TRUNCATE,
     IOERR_WRITE, NOTFOUND, READONLY, Result, control,
 };
-use crate::images::{self, Image, Node, Used};
-use crate::journal::Held;
+use crate::images::{Image, Node, Used};
+use crate::journal::{self, Held, Super};
 use crate::locks::Level;
 use crate::shm::Has;
-use ondol::File;
-use ondol::inodes::{Batch, Error as InodeError};
+use ondol::inodes::Batch;
+use ondol::{Error, File};
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,10 +25,22 @@ use std::sync::Arc;
 /// What a transaction has written and is not made yet.
 pub(crate) struct Pending {
     batch: Batch,
-    /// A commit of several databases makes it, when its super-journal is deleted.
-    held: bool,
+    /// The commit of several databases that makes it, when its super-journal is deleted.
+    held: Option<Arc<Super>>,
     /// It could not be made. What SQLite now writes puts back what is stored, and nothing need be done for that.
     refused: bool,
+}
+
+impl Pending {
+    pub(crate) fn is_held_by(&self, commit: &Super) -> bool {
+        self.held.as_ref().is_some_and(|held| std::ptr::eq(&raw const **held, commit))
+    }
+
+    /// Gives it up, because a commit of several databases cannot be made.
+    pub(crate) fn refuse(&mut self) {
+        self.batch.clear();
+        (self.held, self.refused) = (None, true);
+    }
 }
 
 /// One connection's database.
@@ -50,7 +62,7 @@ pub(crate) struct Database {
 impl Database {
     pub(crate) fn new(file: File, image: Used, read_only: bool, lockless: bool) -> Self {
         let node = image.node(file.ino());
-        let pending = Pending { batch: Batch::new(file.ino()), held: false, refused: false };
+        let pending = Pending { batch: Batch::new(file.ino()), held: None, refused: false };
         let pending = Arc::new(Mutex::new(pending));
         let (level, shm, checkpoints) = (Level::None, None, false);
         Self { file, node, pending, level, shm, checkpoints, lockless, read_only, image }
@@ -111,7 +123,7 @@ impl Database {
 
     /// Makes what was committed durable.
     pub(crate) fn sync(&self) -> Result<()> {
-        if self.pending.lock().held {
+        if self.pending.lock().held.is_some() {
             return Ok(());
         }
         self.make(IOERR_FSYNC)?;
@@ -121,7 +133,7 @@ impl Database {
     /// Makes what is pending.
     fn make(&self, otherwise: Code) -> Result<()> {
         let pending = self.pending.lock();
-        if pending.held {
+        if pending.held.is_some() {
             return Ok(());
         }
         apply(&self.image, &mut [pending], otherwise)
@@ -130,14 +142,18 @@ impl Database {
     /// What SQLite says of a transaction; `NOTFOUND` for everything else. Of SYNC, the super-journal of a commit of several databases.
     pub(crate) fn control(&mut self, what: i32, super_journal: Option<&str>) -> Result<()> {
         match what {
-            control::SYNC => match super_journal.and_then(images::super_journal) {
+            control::SYNC => match super_journal.and_then(journal::super_journal) {
                 Some(journal) => {
-                    self.pending.lock().held = true;
-                    let (image, pending) = (self.image.weak(), self.pending.clone());
+                    let (image, pending) = (self.image.weak(), Arc::downgrade(&self.pending));
                     journal.held.lock().push(Held { image, pending });
+                    self.pending.lock().held = Some(journal);
                     Ok(())
                 }
-                None => self.make(IOERR_FSYNC),
+                None => {
+                    // A commit of several databases that was held is rolled back by now.
+                    self.pending.lock().held = None;
+                    self.make(IOERR_FSYNC)
+                }
             },
             // What is cut off behind the end after a commit.
             control::COMMIT_PHASETWO => self.make(IOERR_FSYNC),
@@ -175,7 +191,7 @@ impl Database {
         if self.level > Level::Shared && to <= Level::Shared {
             let mut pending = self.pending.lock();
             pending.batch.clear();
-            (pending.held, pending.refused) = (false, false);
+            (pending.held, pending.refused) = (None, false);
         }
         self.node.locks.lock().lower(&mut self.level, to);
     }
@@ -224,13 +240,50 @@ impl Drop for Database {
 /// # Errors
 /// `FULL` for want of space, or if it is more than the volume can make as one. All of it is given up then.
 pub(crate) fn apply(image: &Image, pending: &mut [MutexGuard<'_, Pending>], otherwise: Code) -> Result<()> {
-    let batches: Vec<&Batch> = pending.iter().map(|pending| &pending.batch).collect();
-    let done = image.inodes().apply_batches(&batches).map_err(|e: InodeError| code(&e.into(), otherwise));
+    let all = |pending: &[MutexGuard<'_, Pending>]| {
+        let batches: Vec<&Batch> = pending.iter().map(|pending| &pending.batch).collect();
+        image.inodes().apply_batches(&batches).map_err(Error::from)
+    };
+    let mut done = all(pending);
+    if done.as_ref().is_err_and(is_too_much) {
+        // What a rollback puts back is there already, and needs no space.
+        let mut is_less = false;
+        for pending in pending.iter_mut() {
+            let Some(less) = changes_only(image, &pending.batch) else { continue };
+            (pending.batch, is_less) = (less, true);
+        }
+        if is_less {
+            done = all(pending);
+        }
+    }
+    let done = done.map_err(|e| code(&e, otherwise));
     for pending in pending {
         let was_empty = pending.batch.is_empty();
         pending.batch.clear();
-        pending.held = false;
+        pending.held = None;
         pending.refused = done.is_err() || (pending.refused && was_empty);
     }
     done
+}
+
+/// The parts of a batch that change bytes of a file whose size stays; `None` if these are all.
+fn changes_only(image: &Image, batch: &Batch) -> Option<Batch> {
+    const STEP: usize = 1 << 20;
+    let (inodes, stored, mut less) = (image.inodes(), Batch::new(batch.ino()), Batch::new(batch.ino()));
+    let len = inodes.len_with(&stored).ok()?;
+    if inodes.len_with(batch).ok()? != len {
+        return None;
+    }
+    let parts = batch.parts().map(|(offset, bytes)| (offset, bytes.len()));
+    // What was cut off and came back.
+    let cut = (batch.kept_of(len)..len).step_by(STEP).map(|from| (from, STEP));
+    for (from, n) in parts.chain(cut) {
+        let (mut before, mut after) = (vec![0; n], vec![0; n]);
+        let had = inodes.read_with(&stored, from, &mut before).ok()?;
+        let has = inodes.read_with(batch, from, &mut after).ok()?;
+        if before[..had] != after[..has] {
+            less.write(from, &after[..has]);
+        }
+    }
+    (less.bytes() < batch.bytes()).then_some(less)
 }

@@ -35,6 +35,8 @@ pub(crate) mod place {
 pub(crate) struct FileSlot {
     pub(crate) methods: *const IoMethods,
     pub(crate) file: *mut crate::methods::Opened,
+    /// Of the SQLite whose file it is.
+    pub(crate) api: Api,
 }
 
 /// `sqlite3_io_methods` of version 2.
@@ -83,87 +85,97 @@ pub(crate) struct Vfs {
     pub(crate) current_time_int64: extern "C" fn(*mut Vfs, *mut i64) -> c_int,
 }
 
-/// The functions of the SQLite that has loaded the extension.
-static API: AtomicPtr<ApiRoutines> = AtomicPtr::new(std::ptr::null_mut());
+/// The functions of one SQLite. A program may have two, each with memory of its own.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Api(*const ApiRoutines);
 
-/// Remembers the functions.
-pub(crate) fn set_api(api: *const ApiRoutines) {
-    API.store(api.cast_mut(), Ordering::Release);
-}
-
-/// One of the functions; `None` in tests, where no SQLite has loaded anything.
-fn function(place: usize) -> Option<*const c_void> {
-    let api = API.load(Ordering::Acquire);
-    // SAFETY: not NULL means that SQLite's table was set; it is static, and `PLACES` long in every version that is taken.
-    let found = unsafe { api.as_ref() }?.places[place];
-    (!found.is_null()).then_some(found)
-}
+/// Whose log is written to: the one that has loaded the extension last.
+static LOGS: AtomicPtr<ApiRoutines> = AtomicPtr::new(std::ptr::null_mut());
 
 /// The function at a place of the table, as the type that it has there.
 macro_rules! api {
-    ($place:expr, $type:ty) => {
+    ($api:expr, $place:expr, $type:ty) => {
         // SAFETY: the function at this place has this type in every version of SQLite.
-        function($place).map(|found| unsafe { std::mem::transmute::<*const c_void, $type>(found) })
+        $api.function($place).map(|found| unsafe { std::mem::transmute::<*const c_void, $type>(found) })
     };
 }
 
-/// SQLite's version: 3040001 is 3.40.1.
-pub(crate) fn version() -> c_int {
-    type Function = unsafe extern "C" fn() -> c_int;
-    // SAFETY: it takes nothing and changes nothing.
-    api!(place::LIBVERSION_NUMBER, Function).map_or(0, |version| unsafe { version() })
+impl Api {
+    /// # Safety
+    /// The table that SQLite hands to an extension, or NULL.
+    pub(crate) unsafe fn new(api: *const ApiRoutines) -> Self {
+        LOGS.store(api.cast_mut(), Ordering::Release);
+        Self(api)
+    }
+
+    /// One of the functions; `None` in tests, where no SQLite has loaded anything.
+    fn function(self, place: usize) -> Option<*const c_void> {
+        // SAFETY: not NULL means that it is SQLite's table; it is static, and `PLACES` long in every version that is taken.
+        let found = unsafe { self.0.as_ref() }?.places[place];
+        (!found.is_null()).then_some(found)
+    }
+
+    /// SQLite's version: 3040001 is 3.40.1.
+    pub(crate) fn version(self) -> c_int {
+        type Function = unsafe extern "C" fn() -> c_int;
+        // SAFETY: it takes nothing and changes nothing.
+        api!(self, place::LIBVERSION_NUMBER, Function).map_or(0, |version| unsafe { version() })
+    }
+
+    /// The VFS of a name, or the default one.
+    pub(crate) fn find_vfs(self, name: *const c_char) -> *mut Vfs {
+        type Function = unsafe extern "C" fn(*const c_char) -> *mut Vfs;
+        // SAFETY: the name is NULL or ends with a zero byte.
+        api!(self, place::VFS_FIND, Function).map_or(std::ptr::null_mut(), |find| unsafe { find(name) })
+    }
+
+    /// Makes a VFS known, which must stay where it is.
+    pub(crate) fn register_vfs(self, vfs: *mut Vfs, as_default: bool) -> c_int {
+        type Function = unsafe extern "C" fn(*mut Vfs, c_int) -> c_int;
+        // SAFETY: the caller has leaked it.
+        api!(self, place::VFS_REGISTER, Function)
+            .map_or(crate::codes::ERROR, |register| unsafe { register(vfs, as_default.into()) })
+    }
+
+    /// A string that SQLite frees.
+    pub(crate) fn owned_string(self, text: &std::ffi::CStr) -> *mut c_char {
+        type Function = unsafe extern "C" fn(*const c_char, ...) -> *mut c_char;
+        // SAFETY: the format takes one string, which ends with a zero byte.
+        api!(self, place::MPRINTF, Function)
+            .map_or(std::ptr::null_mut(), |print| unsafe { print(c"%s".as_ptr(), text.as_ptr()) })
+    }
+
+    /// What the URI says of a parameter; NULL if nothing.
+    ///
+    /// # Safety
+    /// `name` is the name of a database as SQLite gives it to a VFS: its parameters lie behind it.
+    pub(crate) unsafe fn uri_parameter(self, name: *const c_char, parameter: &std::ffi::CStr) -> *const c_char {
+        type Function = unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
+        // SAFETY: the caller's name, and a string that ends with a zero byte.
+        api!(self, place::URI_PARAMETER, Function)
+            .map_or(std::ptr::null(), |get| unsafe { get(name, parameter.as_ptr()) })
+    }
+
+    /// Whether the URI says yes to a parameter.
+    ///
+    /// # Safety
+    /// As [`Api::uri_parameter`].
+    pub(crate) unsafe fn uri_boolean(self, name: *const c_char, parameter: &std::ffi::CStr) -> bool {
+        type Function = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
+        // SAFETY: the caller's name, and a string that ends with a zero byte.
+        api!(self, place::URI_BOOLEAN, Function).is_some_and(|get| unsafe { get(name, parameter.as_ptr(), 0) } != 0)
+    }
 }
 
 /// Says something in SQLite's log, if the program has one.
 pub(crate) fn log(code: Code, what: &str) {
     type Function = unsafe extern "C" fn(c_int, *const c_char, ...);
     let Ok(what) = CString::new(what.replace('\0', "?")) else { return };
-    if let Some(log) = api!(place::LOG, Function) {
+    if let Some(log) = api!(Api(LOGS.load(Ordering::Acquire)), place::LOG, Function) {
         // SAFETY: the format takes one string, which ends with a zero byte.
         unsafe { log(code.0, c"%s".as_ptr(), what.as_ptr()) }
     }
-}
-
-/// The VFS of a name, or the default one.
-pub(crate) fn find_vfs(name: *const c_char) -> *mut Vfs {
-    type Function = unsafe extern "C" fn(*const c_char) -> *mut Vfs;
-    // SAFETY: the name is NULL or ends with a zero byte.
-    api!(place::VFS_FIND, Function).map_or(std::ptr::null_mut(), |find| unsafe { find(name) })
-}
-
-/// Makes a VFS known, which must stay where it is.
-pub(crate) fn register_vfs(vfs: *mut Vfs, as_default: bool) -> c_int {
-    type Function = unsafe extern "C" fn(*mut Vfs, c_int) -> c_int;
-    // SAFETY: the caller has leaked it.
-    api!(place::VFS_REGISTER, Function)
-        .map_or(crate::codes::ERROR, |register| unsafe { register(vfs, as_default.into()) })
-}
-
-/// A string that SQLite frees.
-pub(crate) fn owned_string(text: &std::ffi::CStr) -> *mut c_char {
-    type Function = unsafe extern "C" fn(*const c_char, ...) -> *mut c_char;
-    // SAFETY: the format takes one string, which ends with a zero byte.
-    api!(place::MPRINTF, Function).map_or(std::ptr::null_mut(), |print| unsafe { print(c"%s".as_ptr(), text.as_ptr()) })
-}
-
-/// What the URI says of a parameter; NULL if nothing.
-///
-/// # Safety
-/// `name` is the name of a database as SQLite gives it to a VFS: its parameters lie behind it.
-pub(crate) unsafe fn uri_parameter(name: *const c_char, parameter: &std::ffi::CStr) -> *const c_char {
-    type Function = unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_char;
-    // SAFETY: the caller's name, and a string that ends with a zero byte.
-    api!(place::URI_PARAMETER, Function).map_or(std::ptr::null(), |get| unsafe { get(name, parameter.as_ptr()) })
-}
-
-/// Whether the URI says yes to a parameter.
-///
-/// # Safety
-/// As [`uri_parameter`].
-pub(crate) unsafe fn uri_boolean(name: *const c_char, parameter: &std::ffi::CStr) -> bool {
-    type Function = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
-    // SAFETY: the caller's name, and a string that ends with a zero byte.
-    api!(place::URI_BOOLEAN, Function).is_some_and(|get| unsafe { get(name, parameter.as_ptr(), 0) } != 0)
 }
 
 #[cfg(test)]
@@ -171,6 +183,24 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::process::{Command, Stdio};
+
+    #[test]
+    fn two_sqlites_keep_their_functions() {
+        extern "C" fn one() -> c_int {
+            1
+        }
+        extern "C" fn other() -> c_int {
+            2
+        }
+        let of = |version: extern "C" fn() -> c_int| {
+            let mut places = [std::ptr::null(); PLACES];
+            places[place::LIBVERSION_NUMBER] = version as *const c_void;
+            // SAFETY: a table that stays, with functions of their types.
+            unsafe { Api::new(Box::leak(Box::new(ApiRoutines { places }))) }
+        };
+        let (one, other) = (of(one), of(other));
+        assert_eq!((one.version(), other.version()), (1, 2));
+    }
 
     /// What SQLite's own header says.
     #[test]

@@ -2,14 +2,13 @@
 
 use crate::codes::IOERR;
 use crate::ffi;
-use crate::journal::Super;
 use crate::locks::Locks;
 use crate::name::Name;
 use crate::shm::Shm;
 use ondol::inodes::Inodes;
 use ondol::{Ino, Options, Volume};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
 
@@ -44,8 +43,10 @@ struct Entry {
 /// All of them. Opening and closing hold it: an image that is being closed cannot be opened.
 static IMAGES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 
-/// The super-journals that are open or not yet deleted, by their whole names.
-static SUPERS: Mutex<BTreeMap<String, Arc<Super>>> = Mutex::new(BTreeMap::new());
+/// Whether an image is open.
+pub(crate) fn is_open(name: &str) -> bool {
+    IMAGES.lock().iter().any(|entry| entry.name == name)
+}
 
 impl Used {
     /// Opens the image of a file, or joins those who have it open.
@@ -127,19 +128,4 @@ impl Image {
         nodes.insert(ino, Arc::downgrade(&node));
         node
     }
-}
-
-/// A super-journal.
-pub(crate) fn super_journal(name: &str) -> Option<Arc<Super>> {
-    SUPERS.lock().get(name).cloned()
-}
-
-/// Makes a super-journal, unless it is there.
-pub(crate) fn make_super(name: &str) -> Arc<Super> {
-    SUPERS.lock().entry(name.to_owned()).or_default().clone()
-}
-
-/// Takes a super-journal away: its deletion is the commit.
-pub(crate) fn take_super(name: &str) -> Option<Arc<Super>> {
-    SUPERS.lock().remove(name)
 }

@@ -6,9 +6,9 @@ use crate::codes::{
     IOERR_SHORT_READ, IOERR_TRUNCATE, IOERR_WRITE, NOTFOUND, OK, Result, control, shm,
 };
 use crate::database::Database;
-use crate::ffi::{FileSlot, IoMethods, owned_string};
+use crate::ffi::{FileSlot, IoMethods};
 use crate::images::Used;
-use crate::journal::{InMemory, Super};
+use crate::journal::{Journal, Super};
 use crate::locks::Level;
 use ondol::File;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -18,7 +18,7 @@ use std::sync::atomic::{Ordering, fence};
 /// An open file.
 pub(crate) enum Opened {
     Database(Database),
-    Journal(InMemory),
+    Journal(Journal),
     Super(Arc<Super>),
     Plain(Plain),
 }
@@ -92,7 +92,7 @@ extern "C" fn read(slot: *mut FileSlot, buf: *mut c_void, len: c_int, offset: i6
         let buf = unsafe { std::slice::from_raw_parts_mut(buf.cast::<u8>(), len.max(0) as usize) };
         match opened(slot)? {
             Opened::Database(database) => database.read(buf, place(offset)),
-            Opened::Journal(file) => file.read(buf, place(offset)),
+            Opened::Journal(file) => file.lock().read(buf, place(offset)),
             Opened::Super(journal) => journal.file.lock().read(buf, place(offset)),
             Opened::Plain(plain) => {
                 let n = plain.file.read_at(buf, place(offset)).map_err(|e| code(&e, IOERR_READ))?;
@@ -109,8 +109,8 @@ extern "C" fn write(slot: *mut FileSlot, data: *const c_void, len: c_int, offset
         let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len.max(0) as usize) };
         match opened(slot)? {
             Opened::Database(database) => database.write(data, place(offset))?,
-            Opened::Journal(file) => file.write(data, place(offset)),
-            Opened::Super(journal) => journal.file.lock().write(data, place(offset)),
+            Opened::Journal(file) => file.lock().write(data, place(offset))?,
+            Opened::Super(journal) => journal.write(data, place(offset))?,
             Opened::Plain(plain) => {
                 plain.file.write_all_at(data, place(offset)).map_err(|e| code(&e, IOERR_WRITE))?;
             }
@@ -123,7 +123,7 @@ extern "C" fn truncate(slot: *mut FileSlot, size: i64) -> c_int {
     call(|| {
         match opened(slot)? {
             Opened::Database(database) => database.truncate(place(size))?,
-            Opened::Journal(file) => file.truncate(place(size)),
+            Opened::Journal(file) => file.lock().truncate(place(size)),
             Opened::Super(journal) => journal.file.lock().truncate(place(size)),
             Opened::Plain(plain) => plain.file.set_len(place(size)).map_err(|e| code(&e, IOERR_TRUNCATE))?,
         }
@@ -143,7 +143,7 @@ extern "C" fn file_size(slot: *mut FileSlot, size: *mut i64) -> c_int {
     call(|| {
         let len = match opened(slot)? {
             Opened::Database(database) => database.len()?,
-            Opened::Journal(file) => file.len(),
+            Opened::Journal(file) => file.lock().len(),
             Opened::Super(journal) => journal.file.lock().len(),
             Opened::Plain(plain) => plain.file.metadata().map_err(|e| code(&e, IOERR_FSTAT))?.len(),
         };
@@ -175,7 +175,9 @@ extern "C" fn file_control(slot: *mut FileSlot, what: c_int, argument: *mut c_vo
         let Opened::Database(database) = opened(slot)? else { return Err(NOTFOUND) };
         match what {
             control::VFSNAME => {
-                put(argument.cast::<*mut c_char>(), owned_string(crate::vfs::NAME));
+                // SAFETY: the slot of an open file, as was just seen.
+                let api = unsafe { (*slot).api };
+                put(argument.cast::<*mut c_char>(), api.owned_string(crate::vfs::NAME));
                 Ok(())
             }
             control::SYNC => {

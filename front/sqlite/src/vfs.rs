@@ -2,17 +2,19 @@
 
 use crate::call::{call, code, is_missing};
 use crate::codes::{
-    ACCESS_EXISTS, CANTOPEN, CANTOPEN_ISDIR, ERROR, IOERR_ACCESS, IOERR_DELETE, IOERR_DELETE_NOENT, NOTFOUND, OK,
-    OK_LOAD_PERMANENTLY, Result, open,
+    ACCESS_EXISTS, CANTOPEN, CANTOPEN_ISDIR, CANTOPEN_SYMLINK, ERROR, IOERR_ACCESS, IOERR_DELETE, IOERR_DELETE_NOENT,
+    NOTFOUND, OK, OK_LOAD_PERMANENTLY, Result, open,
 };
 use crate::database::Database;
-use crate::ffi::{self, ApiRoutines, FileSlot, Sqlite3, Vfs};
-use crate::images::{self, Used};
-use crate::journal::InMemory;
+use crate::ffi::{self, Api, ApiRoutines, FileSlot, Sqlite3, Vfs};
+use crate::images::Used;
+use crate::journal::{self, Super};
 use crate::methods::{METHODS, Opened, Plain, put};
 use crate::name::Name;
 use ondol::{File, FileType, OpenOptions};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::sync::Arc;
 
 /// Its name.
 pub(crate) const NAME: &CStr = c"ondol";
@@ -20,8 +22,8 @@ pub(crate) const NAME: &CStr = c"ondol";
 /// The first SQLite that says when a checkpoint begins and ends.
 const OLDEST: c_int = 3_035_000;
 
-/// Longest name of a file, with the image.
-const MOST_PATHNAME: c_int = 4096;
+/// Longest name of a file, with the image: SQLite reads names of super-journals into room that is as small as its smallest page.
+const MOST_PATHNAME: c_int = 512;
 
 /// Image of databases whose URI names none.
 const IMAGE: &str = "ONDOL_IMAGE";
@@ -39,15 +41,16 @@ pub unsafe extern "C" fn sqlite3_ondolsqlite_init(
     message: *mut *mut c_char,
     api: *const ApiRoutines,
 ) -> c_int {
-    ffi::set_api(api);
-    if ffi::version() < OLDEST {
-        put(message, ffi::owned_string(c"the ondol VFS needs SQLite 3.35 or newer"));
+    // SAFETY: SQLite's table.
+    let api = unsafe { Api::new(api) };
+    if api.version() < OLDEST {
+        put(message, api.owned_string(c"the ondol VFS needs SQLite 3.35 or newer"));
         return ERROR;
     }
-    if !ffi::find_vfs(NAME.as_ptr()).is_null() {
+    if !api.find_vfs(NAME.as_ptr()).is_null() {
         return OK_LOAD_PERMANENTLY;
     }
-    let base = ffi::find_vfs(std::ptr::null());
+    let base = api.find_vfs(std::ptr::null());
     // SAFETY: SQLite's default VFS, which stays registered.
     let Some(below) = (unsafe { base.as_ref() }) else { return ERROR };
     let room = c_int::try_from(size_of::<FileSlot>()).unwrap_or(c_int::MAX);
@@ -57,7 +60,7 @@ pub unsafe extern "C" fn sqlite3_ondolsqlite_init(
         most_pathname: MOST_PATHNAME,
         next: std::ptr::null_mut(),
         name: NAME.as_ptr(),
-        app_data: base.cast(),
+        app_data: Box::into_raw(Box::new(Own { below: base, api })).cast(),
         open,
         delete,
         access,
@@ -73,7 +76,7 @@ pub unsafe extern "C" fn sqlite3_ondolsqlite_init(
         current_time_int64,
     };
     let as_default = std::env::var_os(DEFAULT).is_some_and(|value| value == "1");
-    match ffi::register_vfs(Box::into_raw(Box::new(vfs)), as_default) {
+    match api.register_vfs(Box::into_raw(Box::new(vfs)), as_default) {
         OK => OK_LOAD_PERMANENTLY,
         failed => failed,
     }
@@ -93,11 +96,21 @@ pub unsafe extern "C" fn sqlite3_ondol_init(
     unsafe { sqlite3_ondolsqlite_init(connection, message, api) }
 }
 
-/// The VFS for files without a name, and for everything that is none of a volume's.
+/// What the VFS keeps for itself: for each SQLite of a program there is one.
+struct Own {
+    /// The VFS for files without a name, and for everything that is none of a volume's.
+    below: *mut Vfs,
+    api: Api,
+}
+
+fn own<'a>(vfs: *mut Vfs) -> &'a Own {
+    // SAFETY: SQLite hands over the VFS that was registered above; it is there as long as the program is.
+    unsafe { &*(*vfs).app_data.cast::<Own>() }
+}
+
 fn below<'a>(vfs: *mut Vfs) -> (&'a Vfs, *mut Vfs) {
-    // SAFETY: SQLite hands over the VFS that was registered above; it and the default one are there as long as the program is.
-    let base = unsafe { (*vfs).app_data.cast::<Vfs>() };
-    // SAFETY: as above.
+    let base = own(vfs).below;
+    // SAFETY: SQLite's default VFS, which stays registered.
     (unsafe { &*base }, base)
 }
 
@@ -109,38 +122,67 @@ fn text<'a>(name: *const c_char) -> Option<&'a str> {
 }
 
 extern "C" fn open(vfs: *mut Vfs, name: *const c_char, slot: *mut FileSlot, flags: c_int, out: *mut c_int) -> c_int {
-    if name.is_null() {
+    let reads_super = flags & open::SUPER_JOURNAL != 0 && flags & open::CREATE == 0;
+    if name.is_null() || (reads_super && is_elsewhere(name)) {
         let (below, base) = below(vfs);
-        return (below.open)(base, name, slot, flags, out);
+        let opened = (below.open)(base, name, slot, flags, out);
+        if opened == OK || !reads_super {
+            return opened;
+        }
     }
     // SAFETY: SQLite's room for `file_size` bytes.
     unsafe { (&raw mut (*slot).methods).write(std::ptr::null()) };
     call(|| {
         let text = text(name).ok_or(CANTOPEN)?;
+        if reads_super {
+            put(out, flags);
+            return open_super(text, flags).map(|file| fill(vfs, slot, file));
+        }
         let named = Name::whole(text).ok_or(CANTOPEN)?;
         let makes = flags & open::CREATE != 0;
         let mut given = flags;
         let file = if flags & open::MAIN_DB != 0 {
             // SAFETY: the name of a database, as SQLite gives it to a VFS.
-            let lockless = unsafe { ffi::uri_boolean(name, c"nolock") };
+            let lockless = unsafe { own(vfs).api.uri_boolean(name, c"nolock") };
             let (file, image, read_only) = open_database(&named, flags)?;
             if read_only {
                 given = given & !(open::READWRITE | open::CREATE) | open::READONLY;
             }
             Opened::Database(Database::new(file, image, read_only, lockless))
         } else if flags & open::MAIN_JOURNAL != 0 && makes {
-            Opened::Journal(InMemory::default())
+            Opened::Journal(journal::open())
         } else if flags & open::SUPER_JOURNAL != 0 && makes {
-            Opened::Super(images::make_super(text))
+            Opened::Super(journal::make_super(text))
         } else {
             let image = Used::of(&named).map_err(|e| code(&e, CANTOPEN))?;
             Opened::Plain(Plain { file: open_file(&image, &named, flags)?, _image: image })
         };
-        let filled = FileSlot { methods: &raw const METHODS, file: Box::into_raw(Box::new(file)) };
-        put(slot, filled);
+        fill(vfs, slot, file);
         put(out, given);
         Ok(())
     })
+}
+
+/// Gives SQLite an open file.
+fn fill(vfs: *mut Vfs, slot: *mut FileSlot, file: Opened) {
+    put(slot, FileSlot { methods: &raw const METHODS, file: Box::into_raw(Box::new(file)), api: own(vfs).api });
+}
+
+/// What SQLite looks into after a rollback of several databases: a super-journal, or a journal that is named in it. One that is not there any more names nothing.
+fn open_super(text: &str, flags: c_int) -> Result<Opened> {
+    let (Some(named), None) = (Name::whole(text), journal::super_journal(text)) else {
+        return Ok(Opened::Super(journal::super_journal(text).unwrap_or_default()));
+    };
+    let image = Used::of(&named).map_err(|e| code(&e, CANTOPEN))?;
+    match image.volume().metadata(&named.path) {
+        Err(e) if is_missing(&e) => Ok(Opened::Super(Arc::<Super>::default())),
+        _ => Ok(Opened::Plain(Plain { file: open_file(&image, &named, flags)?, _image: image })),
+    }
+}
+
+/// Whether a name is none of a file in an image. Those of super-journals may be, if the main database of a connection is another VFS's.
+fn is_elsewhere(name: *const c_char) -> bool {
+    text(name).is_some_and(|text| Name::whole(text).is_none())
 }
 
 /// Opens a database; whether it can only be read.
@@ -149,9 +191,23 @@ fn open_database(name: &Name, flags: c_int) -> Result<(File, Used, bool)> {
     if image.volume().metadata(&name.path).is_ok_and(|meta| meta.file_type() == FileType::Directory) {
         return Err(CANTOPEN_ISDIR);
     }
+    refuse_links(&image, &name.path)?;
     let read_only = flags & open::READWRITE == 0 || image.volume().is_read_only();
     let flags = if read_only { open::READONLY } else { flags };
     Ok((open_file(&image, name, flags)?, image, read_only))
+}
+
+/// Refuses a path through a symbolic link: SQLite makes the names of journals of a database's name, and two names of one database would have two logs.
+fn refuse_links(image: &Used, path: &str) -> Result<()> {
+    for there in Path::new(path).ancestors().filter(|there| !there.as_os_str().is_empty()) {
+        let meta = image.volume().symlink_metadata(there);
+        if meta.is_ok_and(|meta| meta.file_type() == FileType::Symlink) {
+            let said = format!("{} is a symbolic link: a database is opened by its own name", there.display());
+            ffi::log(CANTOPEN_SYMLINK, &said);
+            return Err(CANTOPEN_SYMLINK);
+        }
+    }
+    Ok(())
 }
 
 fn open_file(image: &Used, name: &Name, flags: c_int) -> Result<File> {
@@ -168,17 +224,29 @@ fn open_file(image: &Used, name: &Name, flags: c_int) -> Result<File> {
     Ok(file)
 }
 
-extern "C" fn delete(_: *mut Vfs, name: *const c_char, durable: c_int) -> c_int {
+extern "C" fn delete(vfs: *mut Vfs, name: *const c_char, durable: c_int) -> c_int {
+    if is_elsewhere(name) {
+        let (below, base) = below(vfs);
+        return match (below.delete)(base, name, durable) {
+            // The database that named it first has deleted it: see `open_super`.
+            gone if gone == IOERR_DELETE_NOENT.0 && durable == 0 => OK,
+            done => done,
+        };
+    }
     call(|| {
         let text = text(name).ok_or(IOERR_DELETE)?;
-        if let Some(journal) = images::take_super(text) {
-            return journal.commit();
+        match (journal::super_journal(text), durable) {
+            // The commit of several databases.
+            (Some(journal), 1..) => return journal.commit(),
+            // A rollback: it goes with the last database that needs it.
+            (Some(_), _) => return Ok(()),
+            (None, _) => {}
         }
         let name = Name::whole(text).ok_or(IOERR_DELETE)?;
         let image = Used::of(&name).map_err(|e| code(&e, IOERR_DELETE))?;
         match image.volume().remove_file(&name.path) {
-            // A journal that was in memory alone.
-            Err(e) if is_missing(&e) && name.path.ends_with("-journal") => return Ok(()),
+            // A journal that was in memory alone, or a super-journal that nobody needs any more.
+            Err(e) if is_missing(&e) && (name.path.ends_with("-journal") || name.path.contains("-mj")) => return Ok(()),
             Err(e) if is_missing(&e) => return Err(IOERR_DELETE_NOENT),
             removed => removed.map_err(|e| code(&e, IOERR_DELETE))?,
         }
@@ -189,10 +257,18 @@ extern "C" fn delete(_: *mut Vfs, name: *const c_char, durable: c_int) -> c_int 
     })
 }
 
-extern "C" fn access(_: *mut Vfs, name: *const c_char, what: c_int, found: *mut c_int) -> c_int {
+extern "C" fn access(vfs: *mut Vfs, name: *const c_char, what: c_int, found: *mut c_int) -> c_int {
+    let is_needed = text(name).filter(|text| !text.ends_with("-journal") && !text.ends_with("-wal"));
+    if is_needed.is_some_and(|text| journal::is_named(text) || journal::super_journal(text).is_some()) {
+        put(found, 1);
+        return OK;
+    }
+    if is_elsewhere(name) {
+        let (below, base) = below(vfs);
+        return (below.access)(base, name, what, found);
+    }
     call(|| {
         let text = text(name).ok_or(IOERR_ACCESS)?;
-        let is_super = images::super_journal(text).is_some();
         let name = Name::whole(text).ok_or(IOERR_ACCESS)?;
         let image = Used::of(&name).map_err(|e| code(&e, IOERR_ACCESS))?;
         let exists = match image.volume().metadata(&name.path) {
@@ -202,15 +278,15 @@ extern "C" fn access(_: *mut Vfs, name: *const c_char, what: c_int, found: *mut 
             Err(e) if is_missing(&e) => false,
             Err(e) => return Err(code(&e, IOERR_ACCESS)),
         };
-        put(found, c_int::from(exists || is_super));
+        put(found, c_int::from(exists));
         Ok(())
     })
 }
 
-extern "C" fn full_pathname(_: *mut Vfs, name: *const c_char, room: c_int, out: *mut c_char) -> c_int {
+extern "C" fn full_pathname(vfs: *mut Vfs, name: *const c_char, room: c_int, out: *mut c_char) -> c_int {
     call(|| {
         // SAFETY: SQLite asks for the full name of a database alone, by the name that its URI gave, with the parameters behind it.
-        let image = text(unsafe { ffi::uri_parameter(name, c"image") });
+        let image = text(unsafe { own(vfs).api.uri_parameter(name, c"image") });
         let asked = text(name).ok_or(CANTOPEN)?;
         let environment = std::env::var(IMAGE).ok();
         let Some(full) = Name::asked(asked, image, environment.as_deref()) else {

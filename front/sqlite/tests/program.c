@@ -287,6 +287,162 @@ static void full(const char *uri)
     closed(db);
 }
 
+static void attach(sqlite3 *db, const char *uri, const char *as)
+{
+    char *sql = sqlite3_mprintf("ATTACH %Q AS %s", uri, as);
+    RUN(db, sql);
+    sqlite3_free(sql);
+}
+
+/* A commit of two databases of one image that is more than the volume makes as one: neither has changed, whatever is open, and the next transactions are as good as any. */
+static void several(const char *uri, const char *other)
+{
+    for (int n = 0; n < 4; n++) {
+        sqlite3 *db = opened(uri);
+        sqlite3_stmt *reader = NULL;
+        attach(db, other, "o");
+        if (n & 1)
+            RUN(db, "PRAGMA main.locking_mode = EXCLUSIVE; PRAGMA o.locking_mode = EXCLUSIVE");
+        RUN(db, TABLE);
+        RUN(db, "CREATE TABLE IF NOT EXISTS o.u(id INTEGER PRIMARY KEY, n INT, pad BLOB)");
+        RUN(db, "INSERT OR IGNORE INTO o.u SELECT * FROM t");
+        if (n & 2) {
+            CHECK(db, sqlite3_prepare_v2(db, "SELECT id FROM t", -1, &reader, NULL) == SQLITE_OK);
+            CHECK(db, sqlite3_step(reader) == SQLITE_ROW);
+        }
+        RUN(db, "BEGIN");
+        RUN(db, "UPDATE t SET n = n + 100; UPDATE o.u SET n = n + 100; CREATE INDEX ix ON t(n, id)");
+        RUN(db, "CREATE TABLE large(b); CREATE TABLE o.large2(b)");
+        RUN(db, "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 8)"
+                " INSERT INTO large SELECT zeroblob(1000000) FROM c");
+        RUN(db, "INSERT INTO o.large2 SELECT b FROM large");
+        CHECK(db, sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_FULL);
+        CHECK(db, sqlite3_get_autocommit(db));
+        sqlite3_finalize(reader);
+        for (int again = 0; again < 2; again++) {
+            CHECK(db, number(db, "SELECT n FROM t WHERE id = 2") == n);
+            CHECK(db, number(db, "SELECT n FROM o.u WHERE id = 2") == n);
+            SAYS(db, "SELECT (SELECT count(*) FROM sqlite_schema) || ' ' || (SELECT count(*) FROM o.sqlite_schema)", "1 1");
+            SAYS(db, "PRAGMA main.integrity_check", "ok");
+            SAYS(db, "PRAGMA o.integrity_check", "ok");
+            if (again)
+                break;
+            RUN(db, "UPDATE t SET n = n + 5 WHERE id = 3; UPDATE o.u SET n = n + 5 WHERE id = 3");
+            SAYS(db, "SELECT (SELECT n FROM t WHERE id = 3) - (SELECT n FROM o.u WHERE id = 3)", "0");
+            closed(db);
+            db = opened(uri);
+            attach(db, other, "o");
+        }
+        /* What is no failure is made in both. */
+        RUN(db, "BEGIN; UPDATE t SET n = n + 1 WHERE id < 9; UPDATE o.u SET n = n + 1 WHERE id < 9; COMMIT");
+        RUN(db, "BEGIN IMMEDIATE; COMMIT");
+        closed(db);
+    }
+}
+
+/* The second image is too small for its part of a commit: the first one is rolled back too, and both take what is committed then. */
+static void images(const char *uri, const char *small, const char *mode)
+{
+    sqlite3 *db = opened(small);
+    char *sql = sqlite3_mprintf("PRAGMA main.locking_mode = %s; PRAGMA o.locking_mode = %s", mode, mode);
+    attach(db, uri, "o");
+    RUN(db, sql);
+    RUN(db, "CREATE TABLE t(x); CREATE TABLE o.u(x); INSERT INTO o.u VALUES (1)");
+    for (int n = 0; n < 2; n++) {
+        RUN(db, "BEGIN; INSERT INTO t SELECT zeroblob(40000000); INSERT INTO o.u VALUES (2)");
+        CHECK(db, sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_FULL);
+        SAYS(db, "SELECT group_concat(x) || ' ' || (SELECT count(*) FROM t) FROM o.u", n ? "1,10,11 0" : "1 0");
+        if (!n)
+            RUN(db, "INSERT INTO o.u VALUES (10); INSERT INTO o.u VALUES (11)");
+    }
+    closed(db);
+    /* The other way round: the first image has made its part when the second fails. */
+    db = opened(uri);
+    attach(db, small, "o");
+    RUN(db, sql);
+    sqlite3_free(sql);
+    RUN(db, "BEGIN; INSERT INTO u VALUES (2); INSERT INTO o.t SELECT zeroblob(40000000)");
+    CHECK(db, sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_FULL);
+    SAYS(db, "SELECT group_concat(x) FROM u", "1,10,11");
+    closed(db);
+    db = opened(uri);
+    SAYS(db, "SELECT group_concat(x) FROM u", "1,10,11");
+    SAYS(db, "PRAGMA integrity_check", "ok");
+    closed(db);
+}
+
+/* Databases of another VFS beside those in images. */
+static void mixed(const char *uri, const char *small, const char *elsewhere)
+{
+    /* Theirs could not be rolled back after a crash. */
+    sqlite3 *db = opened(uri);
+    attach(db, elsewhere, "e");
+    RUN(db, "CREATE TABLE t(x); INSERT INTO t VALUES (1); CREATE TABLE e.v(x); INSERT INTO e.v VALUES (1)");
+    RUN(db, "BEGIN; UPDATE t SET x = 2; UPDATE e.v SET x = 2");
+    CHECK(db, sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_ERROR);
+    CHECK(db, sqlite3_get_autocommit(db));
+    SAYS(db, "SELECT t.x || v.x FROM t, e.v", "11");
+    RUN(db, "UPDATE t SET x = 3; UPDATE e.v SET x = 3");
+    closed(db);
+    /* The main one is theirs; the third fails. */
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI;
+    CHECK(db, sqlite3_open_v2(elsewhere, &db, flags, "unix") == SQLITE_OK);
+    attach(db, uri, "o");
+    attach(db, small, "s");
+    RUN(db, "CREATE TABLE s.w(x)");
+    for (int n = 0; n < 2; n++) {
+        if (n)
+            RUN(db, "PRAGMA main.locking_mode = EXCLUSIVE; PRAGMA o.locking_mode = EXCLUSIVE");
+        RUN(db, "BEGIN; UPDATE v SET x = 4; UPDATE o.t SET x = 4; INSERT INTO s.w SELECT zeroblob(40000000)");
+        CHECK(db, sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) == SQLITE_FULL);
+        SAYS(db, "SELECT t.x || v.x || (SELECT count(*) FROM s.w) FROM v, o.t", "330");
+    }
+    RUN(db, "BEGIN; UPDATE v SET x = 5; UPDATE o.t SET x = 5; COMMIT");
+    closed(db);
+    db = opened(uri);
+    attach(db, elsewhere, "e");
+    SAYS(db, "SELECT t.x || v.x FROM t, e.v", "55");
+    closed(db);
+}
+
+/* A database has one name, which is short enough for SQLite's buffers; `link` is a symbolic link to it. */
+static void names(const char *uri, const char *link)
+{
+    closed(opened(uri));
+    sqlite3 *db = NULL;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI;
+    CHECK(NULL, sqlite3_open_v2(link, &db, flags, "ondol") == SQLITE_CANTOPEN);
+    CHECK(NULL, sqlite3_extended_errcode(db) == SQLITE_CANTOPEN_SYMLINK);
+    closed(db);
+    CHECK(NULL, sqlite3_vfs_find("ondol")->mxPathname == 512);
+    char *sql = sqlite3_mprintf("file:/%0500d%s", 7, strchr(uri, '?'));
+    CHECK(NULL, sqlite3_open_v2(sql, &db, flags, "ondol") == SQLITE_CANTOPEN);
+    sqlite3_free(sql);
+    closed(db);
+}
+
+/* The rollback of a spilled transaction needs no space, and a query that is open lives on. */
+static void back(const char *uri)
+{
+    sqlite3 *db = opened(uri);
+    sqlite3_stmt *reader;
+    int rows = 0, code;
+    RUN(db, "PRAGMA cache_size = 10; CREATE TABLE t(id INTEGER PRIMARY KEY, n INT, pad BLOB)");
+    RUN(db, "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 5000)"
+            " INSERT INTO t SELECT x, 0, zeroblob(3000) FROM c");
+    CHECK(db, sqlite3_prepare_v2(db, "SELECT n FROM t", -1, &reader, NULL) == SQLITE_OK);
+    CHECK(db, sqlite3_step(reader) == SQLITE_ROW);
+    RUN(db, "BEGIN; UPDATE t SET n = n + 1; ROLLBACK");
+    while ((code = sqlite3_step(reader)) == SQLITE_ROW)
+        rows += !sqlite3_column_int(reader, 0);
+    CHECK(db, code == SQLITE_DONE && rows == 4999);
+    sqlite3_finalize(reader);
+    RUN(db, "UPDATE t SET n = 1 WHERE id < 9");
+    SAYS(db, "SELECT sum(n) || ' ' || count(*) FROM t", "8 5000");
+    SAYS(db, "PRAGMA integrity_check", "ok");
+    closed(db);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 4)
@@ -315,6 +471,16 @@ int main(int argc, char **argv)
         both(uri, argv[4]);
     else if (!strcmp(what, "forever"))
         forever(uri, argv[4]);
+    else if (!strcmp(what, "several"))
+        several(uri, argv[4]);
+    else if (!strcmp(what, "images"))
+        images(uri, argv[4], argv[5]);
+    else if (!strcmp(what, "mixed"))
+        mixed(uri, argv[4], argv[5]);
+    else if (!strcmp(what, "names"))
+        names(uri, argv[4]);
+    else if (!strcmp(what, "back"))
+        back(uri);
     else if (!strcmp(what, "count"))
         return count(uri), 0;
     else

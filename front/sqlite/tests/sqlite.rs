@@ -216,6 +216,61 @@ fn a_kill_leaves_commits_of_both_databases() {
     }
 }
 
+/// Of two databases in one image; of two images, one of which is small.
+#[test]
+fn a_commit_of_several_databases_that_fails_is_none_of_any() {
+    if cannot_run() {
+        return;
+    }
+    let ground = Ground::new(32 << 20, "");
+    succeeds(&mut ground.program("several", &[&ground.uri("a.db"), &ground.uri("b.db")]));
+    assert_eq!(ground.names(), ["a.db", "b.db"]);
+    ground.is_sound();
+    for mode in ["NORMAL", "EXCLUSIVE"] {
+        let (ground, small) = (Ground::new(64 << 20, ""), Ground::new(16 << 20, ""));
+        succeeds(&mut ground.program("images", &[&ground.uri("a.db"), &small.uri("s.db"), mode]));
+        assert_eq!((ground.names(), small.names()), (vec!["a.db".into()], vec!["s.db".into()]));
+        ground.is_sound();
+    }
+}
+
+#[test]
+fn databases_of_another_vfs_are_not_torn() {
+    if cannot_run() {
+        return;
+    }
+    let (ground, small) = (Ground::new(64 << 20, ""), Ground::new(16 << 20, ""));
+    let elsewhere = format!("file:{}?vfs=unix", ground.dir.path().join("e.db").display());
+    succeeds(&mut ground.program("mixed", &[&ground.uri("a.db"), &small.uri("s.db"), &elsewhere]));
+    assert_eq!(ground.names(), ["a.db"]);
+}
+
+#[test]
+fn a_database_has_one_name() {
+    if cannot_run() {
+        return;
+    }
+    let ground = Ground::new(32 << 20, "");
+    let volume = Volume::open(ground.image()).unwrap();
+    volume.create_dir("/d").unwrap();
+    volume.symlink("d", "/e").unwrap();
+    volume.symlink("a.db", "/d/b.db").unwrap();
+    volume.close().unwrap();
+    for link in ["d/b.db", "e/a.db"] {
+        succeeds(&mut ground.program("names", &[&ground.uri("d/a.db"), &ground.uri(link)]));
+    }
+}
+
+#[test]
+fn a_rollback_needs_no_space() {
+    if cannot_run() {
+        return;
+    }
+    let ground = Ground::new(32 << 20, "");
+    assert!(ground.run("back") > 8);
+    ground.is_sound();
+}
+
 /// The shell loads it by its name, and tells where the database is; a second process is refused.
 #[test]
 fn the_shell_opens_databases_in_images() {
@@ -250,23 +305,36 @@ fn the_shell_opens_databases_in_images() {
     assert_eq!(ground.names(), ["notes.db"]);
 }
 
-/// A hot journal that was copied in with its database is rolled back.
+/// A hot journal that was copied in with its database is rolled back; one of a commit of several databases, if the super-journal is where it was.
 #[test]
 fn a_journal_of_elsewhere_is_rolled_back() {
     if cannot_run() || ondol_skips::skips(ondol_skips::missing(&["sqlite3"])) {
         return;
     }
-    let (ground, dir) = (Ground::new(64 << 20, ""), tempfile::tempdir().unwrap());
-    let path = dir.path().join("a.db");
-    // The default VFS leaves a journal when its program ends in the midst of a transaction.
-    let mut half = ground.program("half", &[&format!("file:{}?vfs=unix", path.display())]);
-    succeeds(&mut half);
-    let journal = dir.path().join("a.db-journal");
-    assert!(std::fs::metadata(&journal).unwrap().len() > 512);
-    let volume = Volume::open(ground.image()).unwrap();
-    volume.write("/a.db", std::fs::read(&path).unwrap()).unwrap();
-    volume.write("/a.db-journal", std::fs::read(&journal).unwrap()).unwrap();
-    volume.close().unwrap();
-    assert_eq!(succeeds(&mut ground.program("count", &[&ground.uri("a.db")])), "0\n");
-    assert_eq!(ground.names(), ["a.db"]);
+    for of_several in [false, true] {
+        let (ground, dir) = (Ground::new(64 << 20, ""), tempfile::tempdir().unwrap());
+        let path = dir.path().join("a.db");
+        // The default VFS leaves a journal when its program ends in the midst of a transaction.
+        let mut half = ground.program("half", &[&format!("file:{}?vfs=unix", path.display())]);
+        succeeds(&mut half);
+        let mut journal = std::fs::read(dir.path().join("a.db-journal")).unwrap();
+        assert!(journal.len() > 512);
+        let super_journal = dir.path().join("m.db-mj0");
+        if of_several {
+            // A page that is none, the name, its length, the sum of its bytes, and the bytes of a journal's beginning.
+            std::fs::write(&super_journal, "/no/journal\0").unwrap();
+            let name = super_journal.to_str().unwrap().as_bytes();
+            let sum = name.iter().map(|byte| u32::from(*byte)).sum::<u32>();
+            let magic = journal[..8].to_vec();
+            let (len, sum) = ((name.len() as u32).to_be_bytes(), sum.to_be_bytes());
+            journal.extend([&0x0004_0001_u32.to_be_bytes(), name, &len, &sum, &magic].concat());
+        }
+        let volume = Volume::open(ground.image()).unwrap();
+        volume.write("/a.db", std::fs::read(&path).unwrap()).unwrap();
+        volume.write("/a.db-journal", &journal).unwrap();
+        volume.close().unwrap();
+        assert_eq!(succeeds(&mut ground.program("count", &[&ground.uri("a.db")])), "0\n");
+        assert_eq!(ground.names(), ["a.db"]);
+        assert!(!super_journal.exists());
+    }
 }

@@ -8,7 +8,7 @@
 use super::batch::Batch;
 use super::data::{self, Bytes};
 use super::exchange::check_exchangeable;
-use super::plan::{check_changeable, plan_write};
+use super::plan::{check_changeable, max_size, plan_write};
 use super::truncate::{do_set_size, set_size_cost};
 use super::write::{Times, do_write};
 use crate::alloc::Need;
@@ -158,7 +158,10 @@ impl Volume {
         let guard = self.unfold_locked(guard)?;
         let (unit, old) = (u64::from(self.cluster_size()), guard.state.inode.size);
         let (kept, size) = (batch.kept_of(old), batch.len_over(old));
-        let runs = runs_of(batch, unit, kept, size);
+        if size > max_size(self, &guard.state.inode) {
+            return Err(Error::FileTooBig);
+        }
+        let runs = runs_of(batch, unit, old);
         // Nobody else knows this one: out of the order of locks, and still nobody is waited for.
         let mut there = Some(self.node(other)?.write()?);
         let mut buf = Vec::new();
@@ -199,10 +202,13 @@ impl Volume {
 /// Journal blocks that most batches need beside those of their bytes.
 const BESIDE: u32 = 64;
 
-/// Whole units of allocation that are to be written, as runs in order: all that parts lie in, and the one in which what is kept ends, if the file goes on behind that.
-fn runs_of(batch: &Batch, unit: u64, kept: u64, size: u64) -> Vec<(u64, u64)> {
+/// Whole units of allocation that are to be written, as runs in order: all that parts lie in, and the one in which what is kept ends, if something of it is cut off or the file goes on behind that: it
+/// is copied so far, and what was behind goes with the unit that it was in.
+fn runs_of(batch: &Batch, unit: u64, old: u64) -> Vec<(u64, u64)> {
+    let (kept, size) = (batch.kept_of(old), batch.len_over(old));
     let parts = batch.parts().map(|(offset, bytes)| (offset, offset + bytes.len() as u64));
-    let ends_within = (size > kept && !kept.is_multiple_of(unit)).then_some((kept, kept + 1));
+    let ends_within = (kept < old || size > kept) && !kept.is_multiple_of(unit);
+    let ends_within = ends_within.then_some((kept, kept + 1));
     let mut all: Vec<(u64, u64)> = parts.chain(ends_within).collect();
     all.sort_unstable();
     let mut runs: Vec<(u64, u64)> = Vec::new();

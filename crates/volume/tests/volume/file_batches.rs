@@ -11,6 +11,8 @@ over_setups! {
     batches_of_contents_of_inodes,
     batches_of_several_files,
     what_is_no_batch_is_refused,
+    what_a_large_batch_cuts_off_is_nowhere,
+    a_large_batch_keeps_to_the_largest_size,
 }
 
 const USER: Caller = Caller { uid: 0, gid: 0, umask: 0 };
@@ -147,5 +149,47 @@ fn what_is_no_batch_is_refused() {
     assert!(matches!(v.apply_batches(&[&far]), Err(Error::FileTooBig)));
     v.apply_batches(&[&Batch::new(ino), &Batch::new(ino)]).unwrap();
     assert_eq!((rig.read_all(ino), rig.read_all(other)), (vec![1; 5000], vec![]));
+    rig.unmount_checked();
+}
+
+/// A file of 8 MiB, and a batch over it that is larger than one operation takes.
+fn large(rig: &Rig, at: u64) -> (Ino, Batch) {
+    let ino = file(rig, b"a");
+    for n in 0..8 {
+        rig.vol.write(ino, n << 20, &vec![0xAA; 1 << 20]).unwrap();
+    }
+    let mut batch = Batch::new(ino);
+    batch.write(at, &vec![0x55; 5 << 20]);
+    assert!(batch.bytes() > rig.vol.atomic_bytes());
+    (ino, batch)
+}
+
+/// The new end lies in a unit of allocation in which nothing is written: what was behind it there is neither in the file's blocks nor in the rest of the last one.
+fn what_a_large_batch_cuts_off_is_nowhere() {
+    const SIZE: usize = (6 << 20) + 1000;
+    for clusters in [&["-b", "1024"][..], &["-b", "1024", "-O", "bigalloc", "-C", "8192", "-m", "0"]] {
+        let rig = mount(mkfs("32M", clusters, 0));
+        let (ino, mut batch) = large(&rig, 0);
+        batch.set_len(SIZE as u64);
+        rig.vol.apply_batches(&[&batch]).unwrap();
+        let mut content = vec![0x55; 5 << 20];
+        content.resize(SIZE, 0xAA);
+        assert!(rig.read_all(ino) == content);
+        let all = rig.vol.extents(ino, 0, u64::MAX).unwrap();
+        let last = all.last().unwrap();
+        assert!(last.logical + last.len >= SIZE as u64 && last.logical + last.len < SIZE as u64 + 1024, "{last:?}");
+        let end = (last.physical + SIZE as u64 - last.logical) as usize;
+        let image = rig.unmount_checked();
+        assert_eq!(image[end - 4..][..28], [[0xAA; 4].as_slice(), &[0; 24]].concat());
+    }
+}
+
+/// Without `large_file`, that is 2 GiB, whatever the batch is made by.
+fn a_large_batch_keeps_to_the_largest_size() {
+    let rig = mount(mkfs("32M", &["-b", "1024", "-O", "^large_file"], 0));
+    let (ino, mut batch) = large(&rig, 1 << 20);
+    batch.set_len(3 << 30);
+    assert!(matches!(rig.vol.apply_batches(&[&batch]), Err(Error::FileTooBig)));
+    assert!(rig.read_all(ino) == vec![0xAA; 8 << 20]);
     rig.unmount_checked();
 }
