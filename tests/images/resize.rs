@@ -5,6 +5,7 @@
 use ondol::{NewSize, Options, Volume, check_media, resize_media};
 use ondol_block::{BlockStore, RamStore};
 use ondol_env::sync::Arc;
+use ondol_format::group::GroupDesc;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
 use ondol_testkit::image::{self, Spec, scratch_dir, write_sparse};
 use ondol_volume::{Image, Resized};
@@ -189,4 +190,63 @@ fn volumes_shrink_and_keep_what_they_hold() {
         must_be_clean(&store, &format!("{what}, and back"));
         must_show(&store, &seen, &format!("{what}, and back"));
     }
+}
+
+/// Bytes of the longest run on the medium that a file has.
+fn longest_run(file: &ondol::File) -> u64 {
+    file.extents(0, u64::MAX).expect("extents").iter().map(|extent| extent.len).max().unwrap_or(0)
+}
+
+/// What is longer than an extent can be stays whole: a file in one run, and one of blocks that are allocated and not written.
+#[test]
+fn runs_longer_than_an_extent_are_kept() {
+    let spec = Spec::new(256 * MIB, 1024).journal(4).with("-O sparse_super2,^resize_inode -G 16 -N 512");
+    for written in [true, false] {
+        let store = Arc::new(RamStore::from_bytes(spec.make().expect("mke2fs")));
+        let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open");
+        volume.write("/before", vec![1; 20 << 20]).expect("write");
+        let file = volume.create("/long").expect("create");
+        if written {
+            let bytes: Vec<u8> = (0..70 * MIB).map(|n| (n / 1000) as u8).collect();
+            assert_eq!(file.write_at(&bytes, 0).expect("write"), bytes.len());
+        } else {
+            file.fallocate(ondol::Fallocate::Allocate, 0, 70 * MIB).expect("fallocate");
+        }
+        file.sync_all().expect("sync");
+        assert!(longest_run(&file) > MIB * 32, "no run is longer than an extent can be");
+        drop(file);
+        volume.remove_file("/before").expect("remove");
+        let seen = dump::of_volume(volume.inodes()).expect("a dump");
+        volume.close().expect("close");
+        resized(&store, NewSize::Bytes(85 * MIB)).expect("a smaller volume");
+        let what = if written { "written" } else { "allocated" };
+        let store = on(&store.to_bytes()[..(85 * MIB) as usize], 85 * MIB);
+        must_be_clean(&store, what);
+        must_show(&store, &seen, what);
+    }
+}
+
+/// With flex_bg, inode tables of groups that are cut off lie in groups that stay, and some lie over the new end and over the end of its group.
+#[test]
+fn tables_over_the_new_end_are_cut_off() {
+    let spec = Spec::new(128 * MIB, 1024).journal(1).with("-i 1024");
+    let store = Arc::new(RamStore::from_bytes(spec.make().expect("mke2fs")));
+    let (bytes, sb) = (store.to_bytes(), Image::open(store.clone()).expect("an image").superblock().clone());
+    let (table, behind, end) = (u64::from(sb.inode_table_blocks()), sb.group_first_block(4), 32_500);
+    let lies_over = |g: u32| {
+        let (block, offset) = sb.gdt_location(g);
+        let at = block as usize * 1024 + offset;
+        let desc = GroupDesc::parse(&bytes[at..at + usize::from(sb.desc_size())]).expect("a descriptor");
+        desc.inode_table < end && desc.inode_table + table > behind
+    };
+    assert!((4..sb.groups()).any(lies_over), "no table lies so");
+    let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open");
+    volume.write("/kept", vec![7; 50_000]).expect("write");
+    let seen = dump::of_volume(volume.inodes()).expect("a dump");
+    volume.close().expect("close");
+    let done = resized(&store, NewSize::Bytes(end * 1024)).expect("a smaller volume");
+    assert_eq!(done.blocks, end);
+    let store = on(&store.to_bytes()[..(end * 1024) as usize], end * 1024);
+    must_be_clean(&store, "a table over the end");
+    must_show(&store, &seen, "a table over the end");
 }

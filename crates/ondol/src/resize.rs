@@ -6,8 +6,8 @@ use crate::{DataMode, Error, JournalEngine, Options, Remedy, Result, Volume, com
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
-use ondol_format::Superblock;
 use ondol_format::superblock::{OFFSET, SIZE, STATE_ERROR};
+use ondol_format::{Incompat, Superblock};
 use ondol_volume::{Image, Resized, end_resize, fitted_blocks};
 use serde::Serialize;
 use std::path::Path;
@@ -86,11 +86,12 @@ fn report(done: Resized, file_bytes: Option<u64>) -> ResizeReport {
     ResizeReport { block_size, before, blocks, groups, file_bytes }
 }
 
-/// Cuts a file off behind the volume, but never what belongs to that.
+/// Cuts a file off behind the volume, but never what belongs to that: its log, if it is still to be replayed, may hold a larger volume.
 fn cut_off(path: &Path, bytes: u64) -> Result<()> {
     let mut store = claim::open(path, Access::Write)?;
-    let volume = superblock(&store)?.map_or(bytes, |sb| sb.blocks_count() * u64::from(sb.block_size()));
-    Ok(store.resize(bytes.max(volume))?)
+    let recovered = superblock(&store)?.filter(|sb| !sb.has_incompat(Incompat::RECOVER));
+    let Some(sb) = recovered else { return Ok(()) };
+    Ok(store.resize(bytes.max(sb.blocks_count() * u64::from(sb.block_size())))?)
 }
 
 fn superblock(store: &dyn BlockStore) -> Result<Option<Superblock>> {
@@ -145,12 +146,9 @@ pub fn resize_media(media: &Media, to: NewSize, env: Arc<dyn Env>, tell: &mut dy
         Ok(()) => Ok(end_resize(&media.store, before)?),
         // As it is after the last step; if that cannot be said, whoever opens it next replays its journal.
         Err(e) => {
-            compose::recover_media(media)
-                .map(drop)
-                .or_else(|_| end_resize(&media.store, before).map(drop))
-                .unwrap_or_else(|e| {
-                    tracing::warn!("{}: it needs recovery: {e}", media.store.name());
-                });
+            compose::recover_media(media).map(drop).unwrap_or_else(|e| {
+                tracing::warn!("{}: it needs recovery: {e}", media.store.name());
+            });
             Err(e.into())
         }
     }
@@ -265,4 +263,39 @@ fn prepare(media: &Media, env: &Arc<dyn Env>) -> Result<()> {
         return Err(state("the volume has errors: `e2fsck -f` mends it, then it can be resized"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondol_block::{FaultPlan, Faulty, RamStore};
+    use ondol_testkit::image::{Spec, clock};
+    use std::fs;
+
+    /// Wherever the medium fails, the file is as long as the volume that its log holds.
+    #[test]
+    fn a_file_keeps_what_its_log_has_not_brought_home() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("image");
+        let had = 6 << 20;
+        let mut bytes = Spec::new(had, 1024).journal(1).with("-N 512 -g 1024").make().expect("mke2fs");
+        bytes.resize(9 << 20, 0);
+        let mut kept = 0;
+        for writes in 0.. {
+            let faulty = Arc::new(Faulty::new(RamStore::from_bytes(bytes.clone())));
+            faulty.arm(FaultPlan { writes: Some(writes), ..FaultPlan::default() });
+            let done = resize_media(&Media::image(faulty.clone()), NewSize::Whole, clock(1), &mut |_, _| ());
+            if done.is_ok() {
+                break;
+            }
+            fs::write(&path, faulty.inner().to_bytes()).expect("write");
+            cut_off(&path, had).expect("a file cut off");
+            kept += u64::from(fs::metadata(&path).expect("its length").len() > had);
+            let opened = Volume::open(&path).unwrap_or_else(|e| panic!("{writes} writes: {e}"));
+            opened.close().unwrap_or_else(|e| panic!("{writes} writes: {e}"));
+            let found = crate::check(&path).unwrap_or_else(|e| panic!("{writes} writes: {e}"));
+            assert!(found.is_clean(), "{writes} writes: {:?}", found.problems);
+        }
+        assert!(kept > 0, "nothing was kept");
+    }
 }

@@ -87,7 +87,11 @@ impl Volume {
         }
         let tid = handle.close();
         self.engine.wait(tid)?;
-        self.wait_for_home(&**store, new.blocks_count())?;
+        if let Err(e) = self.wait_for_home(&**store, new.blocks_count()) {
+            // What is in memory is no longer what was committed.
+            self.engine.stop(&format!("the volume has grown, and its superblock does not come home: {e}"));
+            return Err(e);
+        }
         if extends {
             groups.extend(last, had, more)?;
             groups.give_added(&new, u64::from(more), 0);
@@ -114,7 +118,8 @@ impl Volume {
             let high = u64::from(raw.s_blocks_count_hi.get()) << 32;
             let high = if raw.features().is_64bit() { high } else { 0 };
             if u64::from(raw.s_blocks_count_lo.get()) | high >= blocks {
-                return Ok(());
+                // Whoever wrote it may not have flushed it yet.
+                return Ok(store.flush()?);
             }
             if !worked {
                 thread::sleep(Duration::from_millis(1));

@@ -130,7 +130,7 @@ impl Image {
     }
 
     /// Refuses runs over superblocks, descriptors, bitmaps or inode tables. Descriptors are taken as they are: recovery may
-    /// be about to mend their checksums, and never moves what they point to.
+    /// be about to mend their checksums, and never moves what they point to. Before it, those of groups that are added may say nothing.
     fn keep_off_metadata(&self, runs: &[(u64, u64)]) -> Result<()> {
         let sb = self.superblock();
         let size = usize::from(sb.desc_size());
@@ -151,6 +151,10 @@ impl Image {
                 continue;
             }
             let desc = GroupDesc::parse(bytes).map_err(|e| corrupt(at, &e))?;
+            // One that says nothing, as those do that are still to be written.
+            if self.needs_recovery() && desc.check(sb, g).is_err() {
+                continue;
+            }
             let table = u64::from(sb.inode_table_blocks());
             let own = [
                 (sb.group_first_block(g), sb.base_meta(g).blocks()),

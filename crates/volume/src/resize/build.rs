@@ -110,7 +110,42 @@ fn part(blocks: &[(u64, u32)], first: u64, count: u64) -> &[(u64, u32)] {
 fn pieces(extents: &[Extent]) -> Vec<Extent> {
     let mut list = Vec::new();
     for extent in extents {
-        join(&mut list, *extent, if extent.unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN });
+        let (mut rest, most) = (*extent, if extent.unwritten { MAX_UNWRITTEN_LEN } else { MAX_LEN });
+        while rest.len > most {
+            join(&mut list, Extent { len: most, ..rest }, most);
+            rest = Extent {
+                logical: rest.logical + most,
+                start: rest.start + u64::from(most),
+                len: rest.len - most,
+                ..rest
+            };
+        }
+        join(&mut list, rest, most);
     }
     list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_piece_is_longer_than_an_extent_can_be() {
+        let run = |logical, len, unwritten| Extent { logical, start: 1000 + u64::from(logical), len, unwritten };
+        let lengths =
+            |list: &[Extent]| {
+                let list = pieces(list);
+                // Together they are the same blocks.
+                assert!(list.windows(2).all(|two| two[0].end() == u64::from(two[1].logical)
+                    && two[0].start + u64::from(two[0].len) == two[1].start));
+                list.iter().map(|extent| extent.len).collect::<Vec<_>>()
+            };
+        assert_eq!(lengths(&[run(0, 65536, false)]), [32768, 32768]);
+        assert_eq!(lengths(&[run(5, 65535, true)]), [32767, 32767, 1]);
+        assert_eq!(
+            lengths(&[run(0, 10, false), run(10, 70000, false), run(70010, 3, false)]),
+            [10, 32768, 32768, 4467]
+        );
+        assert_eq!(lengths(&[run(0, 10, false), run(10, 3, false)]), [13]);
+    }
 }

@@ -27,9 +27,12 @@ impl Edit {
             .iter()
             .flat_map(|desc| layout::own_meta(&self.sb, desc))
             .filter(|range| range.start < blocks)
+            // A table may lie over the end: the rest of it goes with its group.
+            .map(|range| range.start..range.end.min(blocks))
             .collect();
         let fewer = (self.sb.desc_blocks() > desc_blocks).then(|| self.sb.desc_blocks() - 1);
         self.remove_copies(groups)?;
+        self.forget_descriptors(groups..before)?;
         self.count_overhead(groups..before, false);
         self.descs.truncate(groups as usize);
         let backups = self.raw.s_backup_bgs.map(|bg| if bg.get() < groups { bg } else { 0.into() });
@@ -50,6 +53,17 @@ impl Edit {
         let clusters = self.sb.clusters_in_group(g) as usize;
         bitmap::pad(self.block_bitmap(g)?, clusters);
         self.forget_behind_end();
+        Ok(())
+    }
+
+    /// Zeroes what the block of descriptors that stays says of removed groups. A recovery that finds a larger superblock before its descriptors are home
+    /// would take it for what they are.
+    fn forget_descriptors(&mut self, gone: Range<u32>) -> Result<()> {
+        let (size, per_block) = (usize::from(self.sb.desc_size()), self.sb.desc_per_block());
+        for g in gone.start..gone.end.min(gone.start.next_multiple_of(per_block)) {
+            let (block, offset) = self.sb.gdt_location(g);
+            self.edit(block)?[offset..offset + size].fill(0);
+        }
         Ok(())
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Edit {
     pub(super) is_live: bool,
     /// Blocks that one transaction should not have more of.
     pub(super) room: usize,
+    /// Free blocks and inodes that the descriptors do not count.
+    uncounted: (u64, u32),
     /// Reserved blocks and all blocks at the beginning: the share stays.
     share: (u64, u64),
 }
@@ -65,6 +67,7 @@ impl Edit {
             copies: false,
             is_live: false,
             room,
+            uncounted: (0, 0),
             share: (sb.r_blocks_count(), sb.blocks_count()),
             map,
             sb,
@@ -87,6 +90,8 @@ impl Edit {
             copies: false,
             is_live: true,
             room: 0,
+            // The descriptors say where things lie, and no more.
+            uncounted: (sb.free_blocks_count(), sb.free_inodes_count()),
             share: (sb.r_blocks_count(), sb.blocks_count()),
             map: LogMap::new(sb.block_size(), []),
             sb,
@@ -340,8 +345,9 @@ impl Edit {
     fn seal_superblock(&mut self) -> Result<()> {
         let free: u64 = self.descs.iter().map(|desc| u64::from(desc.free_blocks)).sum();
         let inodes: u64 = self.descs.iter().map(|desc| u64::from(desc.free_inodes)).sum();
-        self.raw.set_free_blocks_count(free * u64::from(self.sb.cluster_ratio()));
-        self.raw.s_free_inodes_count.set(inodes as u32);
+        let (blocks, others) = self.uncounted;
+        self.raw.set_free_blocks_count(blocks + free * u64::from(self.sb.cluster_ratio()));
+        self.raw.s_free_inodes_count.set(others + inodes as u32);
         self.raw.set_wtime(self.env.now().sec);
         self.reread()?;
         let (block, offset) = self.sb.superblock_location();
@@ -369,7 +375,7 @@ impl Edit {
             self.put(first, bytes);
             let is_new = g >= self.old_groups;
             for &index in front.iter().filter(|index| is_new || indexes.contains(index)) {
-                let bytes = self.read(self.sb.gdt_block(index))?;
+                let bytes = self.sealed_descriptors(index)?;
                 self.put(first + 1 + u64::from(index), bytes);
             }
         }
@@ -378,7 +384,7 @@ impl Edit {
             if !self.sb.is_in_meta_bg(index * per_block) {
                 continue;
             }
-            let bytes = self.read(self.sb.gdt_block(index))?;
+            let bytes = self.sealed_descriptors(index)?;
             let first = index * per_block;
             for g in [first + 1, first + per_block - 1] {
                 if g >= self.sb.groups() {
@@ -389,6 +395,18 @@ impl Edit {
             }
         }
         Ok(())
+    }
+
+    /// A block of descriptors for its copies. Of a volume in use, the live block may lie between two seals.
+    fn sealed_descriptors(&self, index: u32) -> Result<Vec<u8>> {
+        let mut bytes = self.read(self.sb.gdt_block(index))?;
+        if self.is_live {
+            let (size, csum) = (usize::from(self.sb.desc_size()), DescCsum::of(&self.sb));
+            let first = index * self.sb.desc_per_block();
+            let groups = (first..self.sb.groups()).zip(bytes.chunks_exact_mut(size));
+            groups.for_each(|(g, desc)| csum.seal(g, desc));
+        }
+        Ok(bytes)
     }
 
     /// Ends the changes, and writes those that lie behind the end: what is left is the transaction.
@@ -416,15 +434,31 @@ impl Edit {
             let early = images.iter().find(|(number, _)| *number == block);
             early.map_or(Ok(()), |(block, bytes)| self.write_around(*block, bytes))?;
         }
+        let resized = self.end != self.sb.blocks_count();
+        let ahead = if resized { images.clone() } else { Vec::new() };
         if let Err(e) = jbd2::commit_alone(&self.store, &self.map, self.env.clone(), images) {
             // Nothing of it counts, and the log is empty again.
             self.replay(&self.map)?;
             return Err(too_big(e, need, &self.map));
         }
+        if resized {
+            self.go_ahead(&ahead)?;
+        }
         self.replay(&self.map)?;
         self.end = self.sb.blocks_count();
         self.old_groups = self.sb.groups();
         Ok(())
+    }
+
+    /// Brings home what must be there before the rest of a durable transaction: whoever looks at the volume before its log takes the groups of its superblock
+    /// to have descriptors. A larger superblock is the last to come home, a smaller one the first.
+    fn go_ahead(&self, images: &[(u64, Vec<u8>)]) -> Result<()> {
+        let (superblock, _) = self.sb.superblock_location();
+        let larger = self.end < self.sb.blocks_count();
+        for (block, bytes) in images.iter().filter(|(block, _)| (*block == superblock) != larger) {
+            self.write_around(*block, bytes)?;
+        }
+        Ok(self.store.flush()?)
     }
 
     fn replay(&self, map: &LogMap) -> Result<()> {

@@ -7,7 +7,7 @@ use super::edit::Edit;
 use super::shape;
 use crate::{Error, Result};
 use ondol_format::group::{DescCsum, GroupDesc, INODE_UNINIT};
-use ondol_format::{Superblock, bitmap};
+use ondol_format::{Compat, Superblock, bitmap};
 
 /// Groups that one transaction adds at most.
 const GROUPS: u32 = 64;
@@ -142,6 +142,9 @@ pub(super) fn refuse(sb: &Superblock) -> Result<()> {
     // A descriptor in the first group's part for resize2fs would be lost.
     if sb.raw().s_first_meta_bg.get() > sb.desc_blocks() {
         return Err(Error::Unsupported("a meta_bg layout that begins behind the last descriptor".into()));
+    }
+    if sb.has_compat(Compat::RESIZE_INODE) && sb.backups().count() > sb.block_size() as usize / 4 {
+        return Err(super::reserve::too_many_copies());
     }
     Ok(())
 }

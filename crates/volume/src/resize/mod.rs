@@ -87,8 +87,9 @@ impl Image {
 }
 
 impl Resize {
-    fn edit(&mut self) -> Result<&mut Edit> {
-        self.edit.as_mut().ok_or(Error::Invalid("an earlier step has failed"))
+    /// A step that fails does not give it back: it may be what did not happen.
+    fn take(&mut self) -> Result<Edit> {
+        self.edit.take().ok_or(Error::Invalid("an earlier step has failed"))
     }
 
     /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; after each step `tell` is told how many
@@ -97,7 +98,7 @@ impl Resize {
     /// # Errors
     /// `TooBig`: a step does not fit into the journal; corruption, or the store's failure. The volume then has the size of the last step.
     pub fn grow(&mut self, target: u64, tell: &mut dyn FnMut(u64)) -> Result<()> {
-        let edit = self.edit()?;
+        let mut edit = self.take()?;
         let room = edit.store.size() / u64::from(edit.sb.block_size());
         if target > room {
             return Err(Error::Invalid("the volume would be larger than what it lies on"));
@@ -106,6 +107,7 @@ impl Resize {
             edit.grow_step(target)?;
             tell(edit.sb.blocks_count());
         }
+        self.edit = Some(edit);
         Ok(())
     }
 
@@ -117,7 +119,8 @@ impl Resize {
     /// `NoSpace`: it holds too much; `TooBig`: a step does not fit into the journal; `Unsupported`, by name; corruption, or the store's failure. The
     /// volume then has the size of the last step, and what was moved stays where it is.
     pub fn shrink(&mut self, target: u64, tell: &mut dyn FnMut(u64)) -> Result<()> {
-        let edit = self.edit.take().ok_or(Error::Invalid("an earlier step has failed"))?;
+        let edit = self.take()?;
+        shrink::refuse(&edit.sb, target)?;
         let mut shrink = Shrink::new(edit, target);
         shrink.move_blocks()?;
         shrink.move_inodes()?;

@@ -27,6 +27,11 @@ fn put_word(bytes: &mut [u8], i: usize, value: u32) {
     }
 }
 
+/// A reserved block names all its copies, and has no room for so many.
+pub(super) fn too_many_copies() -> Error {
+    Error::Unsupported("a resize inode in a volume with more copies of its superblock than a block names".into())
+}
+
 impl Edit {
     /// Makes room for the descriptors of the next group, which begin a block.
     pub(super) fn extend_descriptors(&mut self) -> Result<()> {
@@ -87,7 +92,8 @@ impl Edit {
         let block = self.sb.gdt_block(index);
         let number = u32::try_from(block).map_err(|_| bad("a number of more than 32 bits"))?;
         put_word(self.edit(dind)?, slot, number);
-        let copies: Vec<u64> = self.sb.backups().map(|(_, first)| first + 1 + u64::from(index)).collect();
+        let zero = self.sb.group_first_block(0);
+        let copies: Vec<u64> = self.sb.backups().map(|(_, first)| block + (first - zero)).collect();
         let mut list = vec![0; self.block_size()];
         copies.iter().enumerate().for_each(|(i, &block)| put_word(&mut list, i, block as u32));
         self.put(block, list);
@@ -146,6 +152,9 @@ impl Edit {
         }
         let (slot, reserved) = (self.copies(g) as usize, self.sb.base_meta(0).reserved);
         let offset = self.sb.group_first_block(g) - self.sb.group_first_block(0);
+        if slot >= self.block_size() / 4 && !reserved.is_empty() {
+            return Err(too_many_copies());
+        }
         for block in reserved.clone() {
             let copy = u32::try_from(block + offset).map_err(|_| bad("a number of more than 32 bits"))?;
             put_word(self.edit(block)?, slot, copy);

@@ -10,7 +10,7 @@ use super::{shape, spread};
 use crate::{Error, Ino, Replay, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_format::extent::Extent;
-use ondol_format::{Incompat, Inode};
+use ondol_format::{Compat, Incompat, Inode, Superblock};
 use ondol_journal::LogMap;
 use std::collections::BTreeMap;
 
@@ -25,8 +25,6 @@ pub(super) struct Shrink {
     pub(super) space: Space,
     /// Where the volume is to end.
     pub(super) end: u64,
-    /// Blocks of mappings that the transaction frees.
-    freed: Vec<u64>,
     /// Those that a planted defect uses again.
     reused: Vec<u64>,
 }
@@ -36,15 +34,13 @@ type Moves = Vec<(u64, u64, u64)>;
 
 impl Shrink {
     pub(super) fn new(edit: Edit, end: u64) -> Self {
-        Self { space: Space::new(&edit, end), edit, end, freed: Vec::new(), reused: Vec::new() }
+        Self { space: Space::new(&edit, end), edit, end, reused: Vec::new() }
     }
 
     /// Ends the transaction.
     pub(super) fn commit(&mut self) -> Result<()> {
         self.edit.commit()?;
-        for block in std::mem::take(&mut self.freed) {
-            self.space.give(&self.edit, block);
-        }
+        self.space.durable(&self.edit);
         Ok(())
     }
 
@@ -189,7 +185,7 @@ impl Shrink {
         inode.blocks = (inode.blocks + nodes.len() as u64 * sectors).saturating_sub(old.nodes.len() as u64 * sectors);
         for &node in &old.nodes {
             self.edit.mark(node..node + 1, false)?;
-            self.freed.push(node);
+            self.space.free_later(node);
         }
         for node in nodes {
             self.edit.mark(node..node + 1, true)?;
@@ -248,21 +244,25 @@ impl Shrink {
             extents.push(Extent { logical, start: run.start, len: len as u32, unwritten: false });
             logical += len as u32;
         }
+        // What it had behind its end is not mapped any more.
+        let clusters = u64::from(logical) / ratio + old.nodes.len() as u64 + u64::from(inode.file_acl != 0);
+        inode.blocks = clusters * ratio * self.edit.block_size() as u64 / 512;
         self.remap(ino, &mut inode, &old, &extents)?;
         for extent in &old.extents {
             self.edit.mark(extent.start..extent.start + u64::from(extent.len), false)?;
-            self.freed.extend((extent.start..extent.start + u64::from(extent.len)).step_by(ratio as usize));
+            let blocks = extent.start..extent.start + u64::from(extent.len);
+            blocks.step_by(ratio as usize).for_each(|block| self.space.free_later(block));
         }
-        let runs = extents.iter().map(|e| (e.start, u64::from(e.len)));
+        // The last cluster may be more than the journal has.
+        let blocks = self.edit.map.blocks();
+        let runs = extents.iter().map(|e| (e.start, u64::from(e.len).min(blocks - u64::from(e.logical))));
         let map = LogMap::new(self.edit.sb.block_size(), runs);
         self.guard(Replay::Ondol)?;
         self.edit.raw.set_jnl_blocks(&inode);
         self.edit.copies = true;
         self.edit.commit_to(map)?;
         self.guard(Replay::Anybody)?;
-        for block in std::mem::take(&mut self.freed) {
-            self.space.give(&self.edit, block);
-        }
+        self.space.durable(&self.edit);
         Ok(())
     }
 
@@ -302,6 +302,7 @@ impl Shrink {
                 let desc = self.edit.desc(g)?;
                 *[&mut desc.block_bitmap, &mut desc.inode_bitmap, &mut desc.inode_table][i] = to;
                 self.edit.mark(at..at + len, false)?;
+                (at..at + len).for_each(|block| self.space.free_later(block));
                 self.edit.mark(to..to + len, true)?;
             }
             self.edit.copies = true;
@@ -322,4 +323,17 @@ impl Shrink {
         }
         Err(Error::NoSpace("blocks in a row for metadata"))
     }
+}
+
+/// What stands in the way of a size, beside what [`Shrink::refuse_fixed`] looks at.
+pub(super) fn refuse(sb: &Superblock, end: u64) -> Result<()> {
+    let last = shape::groups(sb, end) * u64::from(sb.inodes_per_group());
+    // Whoever recovers a volume finds its journal by this number.
+    if sb.journal_inum().is_some_and(|ino| u64::from(ino) > last) {
+        return Err(Error::Unsupported("a volume without the inode that its journal is".into()));
+    }
+    if sb.raw().s_reserved_gdt_blocks.get() > 0 && !sb.has_compat(Compat::RESIZE_INODE) {
+        return Err(Error::Unsupported("reserved descriptor blocks without a resize inode: run e2fsck".into()));
+    }
+    Ok(())
 }

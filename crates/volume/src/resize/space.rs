@@ -10,6 +10,8 @@ pub(super) struct Space {
     /// The bitmaps of all groups before the end, as far as they are read.
     maps: Vec<Option<Vec<u8>>>,
     end: u64,
+    /// Blocks whose clusters are freed by a transaction that is not durable: bitmaps that are read in the meantime do not have them.
+    later: Vec<u64>,
     /// No run of so many clusters is free.
     none_of: u64,
 }
@@ -17,7 +19,7 @@ pub(super) struct Space {
 impl Space {
     pub(super) fn new(edit: &Edit, end: u64) -> Self {
         let groups = super::shape::groups(&edit.sb, end) as usize;
-        Self { maps: vec![None; groups], end, none_of: u64::MAX }
+        Self { maps: vec![None; groups], end, later: Vec::new(), none_of: u64::MAX }
     }
 
     fn map(&mut self, edit: &Edit, g: usize) -> Result<&mut Vec<u8>> {
@@ -27,6 +29,10 @@ impl Space {
             let ratio = u64::from(edit.sb.cluster_ratio());
             let usable = (self.end - edit.sb.group_first_block(g as u32)) / ratio;
             bitmap::pad(&mut map, usable.min(u64::from(edit.sb.clusters_in_group(g as u32))) as usize);
+            let first = edit.sb.group_first_block(g as u32);
+            for &block in self.later.iter().filter(|&&block| edit.sb.group_of_block(block) == Some(g as u32)) {
+                bitmap::set(&mut map, ((block - first) / ratio) as usize);
+            }
             *slot = Some(map);
         }
         slot.as_mut().ok_or(Error::Invalid("no bitmap"))
@@ -60,13 +66,22 @@ impl Space {
         Ok(Some(start..start + len * ratio))
     }
 
-    /// Makes blocks free that a durable transaction has freed.
-    pub(super) fn give(&mut self, edit: &Edit, block: u64) {
-        let Some(g) = edit.sb.group_of_block(block).filter(|_| block < self.end) else { return };
-        let at = (block - edit.sb.group_first_block(g)) / u64::from(edit.sb.cluster_ratio());
-        if let Some(Some(map)) = self.maps.get_mut(g as usize) {
-            bitmap::clear(map, at as usize);
-            self.none_of = u64::MAX;
+    /// A transaction frees the cluster of a block: it is not used again before [`Space::durable`].
+    pub(super) fn free_later(&mut self, block: u64) {
+        if block < self.end {
+            self.later.push(block);
+        }
+    }
+
+    /// What was freed is free: the transaction is durable.
+    pub(super) fn durable(&mut self, edit: &Edit) {
+        for block in std::mem::take(&mut self.later) {
+            let Some(g) = edit.sb.group_of_block(block) else { continue };
+            let at = (block - edit.sb.group_first_block(g)) / u64::from(edit.sb.cluster_ratio());
+            if let Some(Some(map)) = self.maps.get_mut(g as usize) {
+                bitmap::clear(map, at as usize);
+                self.none_of = u64::MAX;
+            }
         }
     }
 }

@@ -105,8 +105,11 @@ impl Ops {
             return Err(rustix::io::Errno::PERM.into());
         }
         self.enter(Op::Ioctl, |volume| {
-            let bytes = |blocks| blocks * u64::from(volume.inodes().statfs().block_size);
-            match volume.resize((blocks > 0).then(|| bytes(blocks))) {
+            let bytes = match blocks {
+                0 => None,
+                _ => Some(blocks.checked_mul(u64::from(volume.inodes().statfs().block_size)).ok_or(Error::FileTooBig)?),
+            };
+            match volume.resize(bytes) {
                 Ok(_) => Ok(()),
                 Err(ondol::Error::Volume(e)) => {
                     tracing::warn!("the volume does not grow: {e}");
