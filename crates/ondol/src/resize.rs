@@ -236,10 +236,6 @@ impl Volume {
             );
         }
         let blocks = fitted_blocks(&sb, bytes.unwrap_or(store.size()) / block_size)?;
-        if blocks < inodes.blocks() {
-            return Err(ondol_volume::Error::Invalid("a volume that is in use can only grow").into());
-        }
-        store.lengthen(blocks * block_size)?;
         Ok(inodes.grow(store, blocks)?)
     }
 }

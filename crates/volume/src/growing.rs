@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 const TRIES_HOME: u32 = 10_000;
 
 impl Volume {
-    /// Lets the volume grow up to `target` blocks, which [`crate::fitted_blocks`] gave and `store`, on which it lies, has room for. Other operations go on.
+    /// Lets the volume grow up to `target` blocks, which [`crate::fitted_blocks`] gave; `store`, on which it lies, is made as long. Other operations go on.
     /// Durable when this returns.
     ///
     /// # Errors
@@ -42,9 +42,6 @@ impl Volume {
         let before = self.shared.sb.blocks_count();
         if target < before {
             return Err(Error::Invalid("a volume that is in use can only grow"));
-        }
-        if target > store.size() / u64::from(self.shared.sb.block_size()) {
-            return Err(Error::Invalid("the volume would be larger than what it lies on"));
         }
         while self.shared.sb.blocks_count() < target {
             self.grow_step(store, target).map_err(|e| self.noted(e))?;
@@ -68,6 +65,8 @@ impl Volume {
         } else {
             plan.add(target)?;
         }
+        // A refused plan has not made anything longer.
+        store.lengthen(target * u64::from(sb.block_size()))?;
         let staged = plan.stage()?;
         store.flush()?;
         let new = plan.superblock().clone();
