@@ -97,7 +97,8 @@ fn begin(asked: Option<String>, usual: &str) {
         .fmt_fields(Shown)
         .init();
     if let Some(wrong) = wrong {
-        tracing::warn!("{VARIABLE}={asked} is passed over: {wrong}");
+        // The usual filter of a command would pass over a warning, too.
+        failure("ondol", &printable(format!("warning: {VARIABLE}={asked} is passed over: {wrong}").as_bytes()));
     }
 }
 

@@ -83,7 +83,11 @@ fn parsed<A: Parser>(called: Called, run: impl FnOnce(A) -> Outcome) -> Outcome 
     }
 }
 
-fn run(Arguments { verbosity, command }: Arguments) -> Outcome {
+fn run(Arguments { mut verbosity, command }: Arguments) -> Outcome {
+    // With these it says what is copied or removed, as with cp(1) and rm(1), and no more is logged.
+    if matches!(command, Command::Cp(_) | Command::Rm(_)) {
+        verbosity.verbose = 0;
+    }
     let asked = verbosity.asked();
     // A mount logs when it serves.
     if !matches!(command, Command::Mount(_)) {

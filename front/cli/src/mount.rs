@@ -123,8 +123,10 @@ fn serve(request: &Request<'_>) -> Outcome {
     if request.foreground {
         notify(NotifyState::Stopping);
     }
+    // The volume first: who puts metrics out may be waiting for another file system.
+    let finished = mount.finish();
     drop(metrics);
-    mount.finish().map_err(|e| Failure::new(MOUNT, format!("{}: {}", log.what, e.said())))?;
+    finished.map_err(|e| Failure::new(MOUNT, format!("{}: {}", log.what, e.said())))?;
     log.end();
     told_caller.map(|()| ExitCode::SUCCESS).map_err(Failure::with(SYSTEM))
 }
@@ -187,11 +189,13 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     if request.namespace.is_none() {
         Mount::check_point(request.dir).map_err(Failure::with(MOUNT))?;
     }
+    // Paths of another namespace mean nothing here.
+    let point = request.namespace.is_none().then_some(request.dir);
+    let metrics = request.wishes.metrics.as_ref().map(|outlet| outlet.open(point));
+    let metrics = metrics.transpose().map_err(Failure::with(MOUNT))?;
     if let Some(size) = request.create.filter(|_| !image::file(request.target).exists()) {
         image::create(request.target, size).map_err(Failure::with(MOUNT))?;
     }
-    let metrics = request.wishes.metrics.as_ref().map(metrics::Outlet::open);
-    let metrics = metrics.transpose().map_err(Failure::with(MOUNT))?;
     let mut prepared =
         Prepared { target: request.target.into(), source: source(request.target)?, log, metrics, _image: None };
     if let Some(namespace) = request.namespace {

@@ -2,7 +2,7 @@
 
 use ondol::{is_printable, printable};
 use serde_json::Value;
-use std::io::Write;
+use std::io::{self, Write};
 
 /// As `println!`, by way of [`line()`].
 macro_rules! say {
@@ -22,10 +22,16 @@ pub(crate) fn lines(text: &str) {
 }
 
 /// As [`lines()`] of a text without an end for its last line; false when nobody reads any more.
-pub(crate) fn is_read(text: &str) -> bool {
+///
+/// # Errors
+/// It cannot be written for another reason.
+pub(crate) fn is_read(text: &str) -> io::Result<bool> {
     let text: String = text.split('\n').map(|line| printable(line.as_bytes()) + "\n").collect();
     let mut out = std::io::stdout();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok()
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true),
+    }
 }
 
 /// Prints a value as one line of JSON. What JSON itself lets stand and a terminal might obey is escaped, too.

@@ -27,6 +27,8 @@ const MS: u64 = 1_000_000;
 const PATIENCE: u64 = 5000 * MS;
 /// For how long what nobody reads may come behind a request.
 const DRAIN: u64 = 1000 * MS;
+/// Bytes of that.
+const REST: usize = 64 << 10;
 /// For how long a page is as good as new.
 const WINDOW: u64 = 10 * MS;
 
@@ -158,8 +160,8 @@ enum At {
     Request(Vec<u8>),
     /// Its answer goes, up to here so far.
     Answer(Vec<u8>, usize),
-    /// It has its answer, and whatever else comes is passed over: a close before that would take the answer from it.
-    Rest,
+    /// It has its answer, and so many bytes more are passed over: a close before that would take the answer from it.
+    Rest(usize),
 }
 
 struct Connection {
@@ -246,7 +248,7 @@ impl Connection {
     fn events(&self) -> PollFlags {
         match self.at {
             At::Answer(..) => PollFlags::OUT,
-            At::Request(_) | At::Rest => PollFlags::IN,
+            At::Request(_) | At::Rest(_) => PollFlags::IN,
         }
     }
 
@@ -263,7 +265,7 @@ impl Connection {
         if let At::Request(head) = &mut self.at {
             let len = self.stream.read(&mut space)?;
             head.extend_from_slice(space.get(..len).unwrap_or_default());
-            let answer = if is_whole(head) {
+            let answer = if is_whole(head, len) {
                 answer(head, page, now)
             } else if head.len() > HEAD {
                 refusal("431 Request Header Fields Too Large")
@@ -282,14 +284,19 @@ impl Connection {
                 *sent += self.stream.write(left)?;
             }
             self.stream.end_writing()?;
-            self.at = At::Rest;
+            self.at = At::Rest(REST);
             self.until = self.until.min(now + DRAIN);
         }
-        Ok(self.stream.read(&mut space)? > 0)
+        let len = self.stream.read(&mut space)?;
+        let At::Rest(left) = &mut self.at else { return Ok(false) };
+        *left = left.saturating_sub(len);
+        Ok(len > 0 && *left > 0)
     }
 }
 
-fn is_whole(head: &[u8]) -> bool {
+/// Whether the end of a request's head is among its last bytes, of which so many are new.
+fn is_whole(head: &[u8], new: usize) -> bool {
+    let head = head.get(head.len().saturating_sub(new + 3)..).unwrap_or(head);
     let ends = |end: &[u8]| head.windows(end.len()).any(|bytes| bytes == end);
     ends(b"\r\n\r\n") || ends(b"\n\n")
 }
@@ -375,6 +382,14 @@ mod tests {
         ] {
             let answer = said(&path, request);
             assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{answer}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_head_is_found_wherever_it_is_cut() {
+        for text in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"GET / HTTP/1.1\n\n"] {
+            assert!(is_whole(text, 1) && is_whole(text, text.len()));
+            assert!((1..text.len()).all(|len| !is_whole(&text[..len], len)));
         }
     }
 

@@ -5,15 +5,19 @@
 mod file;
 mod http;
 mod names;
+mod spot;
 mod text;
 
 pub(crate) use names::{Kind, NAMES};
 
 use ondol_fuse::Meter;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use spot::Spot;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 /// Where metrics are to be had.
@@ -56,11 +60,11 @@ impl Outlet {
         Ok(Self::Address(found.collect()))
     }
 
-    /// Makes sure that they can be had there, before anything is mounted.
+    /// Makes sure that they can be had there, before anything is mounted on `point`, if that is in this mount namespace.
     ///
     /// # Errors
     /// A sentence for the user.
-    pub(crate) fn open(&self) -> Result<Opened, String> {
+    pub(crate) fn open(&self, point: Option<&Path>) -> Result<Opened, String> {
         match self {
             Self::Address(addresses) => {
                 let listen = |e| format!("no metrics: cannot listen on {}: {e}", shown(addresses));
@@ -73,16 +77,16 @@ impl Outlet {
                 Ok(Opened::Server { listener: http::Listener::Tcp(listener), what, socket: None })
             }
             Self::Socket(path) => {
-                let listener =
-                    listen(path).map_err(|e| format!("no metrics: cannot listen on {}: {e}", path.display()))?;
+                let listened = listen(path, point);
+                let (listener, socket) =
+                    listened.map_err(|e| format!("no metrics: cannot listen on {}: {e}", path.display()))?;
                 let what = format!("on unix:{}", path.display());
-                Ok(Opened::Server {
-                    listener: http::Listener::Unix(listener),
-                    what,
-                    socket: Some(Socket(path.clone())),
-                })
+                Ok(Opened::Server { listener: http::Listener::Unix(listener), what, socket: Some(socket) })
             }
-            Self::File(path) => Ok(Opened::File(path.clone())),
+            Self::File(path) => {
+                let target = file::Target::claim(path, point).map_err(|e| format!("no metrics: {e}"))?;
+                Ok(Opened::File { target, what: format!("in {}", path.display()) })
+            }
         }
     }
 }
@@ -91,44 +95,51 @@ fn shown(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Listens on a socket to which only this user may connect. One that nobody listens on is replaced.
-fn listen(path: &Path) -> std::io::Result<UnixListener> {
-    let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && UnixStream::connect(path).is_err_and(|e| e.kind() == std::io::ErrorKind::ConnectionRefused) {
-        std::fs::remove_file(path)?;
-    }
-    let flags = rustix::net::SocketFlags::CLOEXEC;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    // What it is bound to gets the mode that it has.
-    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    if let Err(e) = rustix::net::listen(&socket, 16) {
-        // What went wrong is the thing to tell.
-        let _ = std::fs::remove_file(path);
-        return Err(e.into());
-    }
-    Ok(socket.into())
+fn socket(flags: SocketFlags) -> std::io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags | SocketFlags::CLOEXEC, None)?)
 }
 
-/// A socket in the file system, which goes with its listener.
-#[derive(Debug)]
-pub(crate) struct Socket(PathBuf);
+/// Whether nobody listens on what lies there. Who listens may be too busy to be waited for.
+fn is_dead(path: &Path) -> bool {
+    let connected =
+        socket(SocketFlags::NONBLOCK).and_then(|socket| Ok(rustix::net::connect(socket, &SocketAddrUnix::new(path)?)?));
+    let is_socket = || rustix::fs::lstat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode).is_socket());
+    connected.is_err_and(|e| e.raw_os_error() == Some(Errno::CONNREFUSED.raw_os_error())) && is_socket()
+}
 
-impl Drop for Socket {
-    fn drop(&mut self) {
-        if let Err(e) = std::fs::remove_file(&self.0) {
-            tracing::warn!("{}: {e}", self.0.display());
-        }
+/// Listens on a socket to which only this user may connect. One that nobody listens on is replaced.
+fn listen(path: &Path, point: Option<&Path>) -> std::io::Result<(UnixListener, Spot)> {
+    if !spot::is_short(path) {
+        return Err(Errno::NAMETOOLONG.into());
     }
+    let mut spot = Spot::open(path, point)?;
+    let socket = socket(SocketFlags::empty())?;
+    // What it is bound to gets the mode that it has.
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::from_raw_mode(0o600))?;
+    let mut put = || {
+        // Nobody finds it before it listens, and so takes it for a dead one.
+        rustix::net::bind(&socket, &SocketAddrUnix::new(spot.beside()?)?)?;
+        rustix::net::listen(&socket, 16)?;
+        match spot.put() {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                spot.bury(is_dead)?;
+                spot.put()
+            }
+            other => other,
+        }
+    };
+    let done = put();
+    spot.discard();
+    done.map(|()| (socket.into(), spot))
 }
 
 /// A place where metrics can be had.
 #[derive(Debug)]
 pub(crate) enum Opened {
     /// Somebody can connect to it.
-    Server { listener: http::Listener, what: String, socket: Option<Socket> },
+    Server { listener: http::Listener, what: String, socket: Option<Spot> },
     /// It will be written.
-    File(PathBuf),
+    File { target: file::Target, what: String },
 }
 
 impl Opened {
@@ -144,25 +155,42 @@ impl Opened {
             Self::Server { listener, what, socket } => {
                 let render = move || Some(text::render(&meter.read()?, &point, text::For::Scrape));
                 let server = http::Server::start(listener, Box::new(render)).map_err(thread)?;
-                Ok(Outgoing { what, _server: Some(server), _file: None, _socket: socket })
+                Ok(Outgoing { what, running: Some(Running::Server(server, socket)) })
             }
-            Self::File(path) => {
+            Self::File { target, what } => {
                 let render = move || Some(text::render(&meter.read()?, &point, text::For::File));
-                let what = format!("in {}", path.display());
-                let file = file::Writer::start(path, Box::new(render)).map_err(thread)?;
-                Ok(Outgoing { what, _server: None, _file: Some(file), _socket: None })
+                let file = file::Writer::start(target, Box::new(render)).map_err(thread)?;
+                Ok(Outgoing { what, running: Some(Running::File(file)) })
             }
         }
     }
+}
+
+/// What goes in this order.
+enum Running {
+    Server(http::Server, Option<Spot>),
+    File(file::Writer),
 }
 
 /// What `start` has started; dropping it ends that.
 pub(crate) struct Outgoing {
     /// Where they are to be had: "on …" or "in …".
     pub(crate) what: String,
-    _server: Option<http::Server>,
-    _file: Option<file::Writer>,
-    _socket: Option<Socket>,
+    running: Option<Running>,
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        let running = self.running.take();
+        spot::briefly(&self.what, move || match running {
+            Some(Running::Server(server, socket)) => {
+                drop(server);
+                drop(socket);
+            }
+            Some(Running::File(file)) => drop(file),
+            None => {}
+        });
+    }
 }
 
 /// Puts metrics together; `None` when the mount ends.
@@ -202,13 +230,25 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");
-        let listener = listen(&path).unwrap();
+        let (listener, spot) = listen(&path, None).unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(listen(&path).is_err(), "somebody listens");
+        assert!(listen(&path, None).is_err(), "somebody listens");
+        // Who listens and is busy is as alive.
+        let waiting: Vec<_> = (0..40)
+            .map_while(|_| {
+                let socket = socket(SocketFlags::NONBLOCK).unwrap();
+                rustix::net::connect(&socket, &SocketAddrUnix::new(&path).unwrap()).ok().map(|()| socket)
+            })
+            .collect();
+        assert!(waiting.len() < 40 && listen(&path, None).is_err());
         drop(listener);
-        drop((listen(&path).unwrap(), Socket(path.clone())));
+        let second = listen(&path, None).unwrap();
+        drop(spot);
+        assert!(path.exists(), "it is the second one's");
+        drop(second);
         assert!(!path.exists());
         std::fs::write(&path, "a file").unwrap();
-        assert!(listen(&path).is_err() && path.exists());
+        assert!(listen(&path, None).is_err() && path.exists());
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 }

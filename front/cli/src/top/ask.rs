@@ -8,6 +8,7 @@ use crate::info;
 use crate::passed::source;
 use ondol::machine::locks::shown;
 use ondol_fuse::{ClientError, client};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -23,6 +24,11 @@ const VARIABLE: &str = "ONDOL_TOP_ASKS";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two looks at whether there is one.
 const TICK: Duration = Duration::from_millis(50);
+
+fn now() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
 
 pub(super) fn is_child() -> bool {
     std::env::var_os(VARIABLE).is_some()
@@ -87,7 +93,8 @@ pub(super) struct Asker {
     child: Child,
     questions: ChildStdin,
     answers: Receiver<String>,
-    waited: Duration,
+    /// When it was last asked, by the monotonic clock.
+    asked: Duration,
 }
 
 impl Asker {
@@ -110,24 +117,23 @@ impl Asker {
             }
         };
         std::thread::Builder::new().name("ondol-top".into()).spawn(read).map_err(Failure::with(SYSTEM))?;
-        Ok(Self { child, questions, answers, waited: Duration::ZERO })
+        Ok(Self { child, questions, answers, asked: now() })
     }
 
     /// Asks for a reading.
     pub(super) fn begin(&mut self) -> Result<(), Failure> {
-        self.waited = Duration::ZERO;
+        self.asked = now();
         self.questions
             .write_all(b"\n")
             .map_err(|e| Failure::new(FAILED, format!("whoever asks the server has ended: {e}")))
     }
 
-    /// The reading, if it is there by now. To be called at least once in a tick; what others do meanwhile does not count as waiting.
+    /// The reading, if it is there within a tick.
     pub(super) fn look(&mut self) -> Result<Option<Reading>, Failure> {
         match self.answers.recv_timeout(TICK) {
             Ok(line) => Reading::parse(&line).map(Some),
             Err(RecvTimeoutError::Timeout) => {
-                self.waited += TICK;
-                if self.waited < PATIENCE {
+                if now().saturating_sub(self.asked) < PATIENCE {
                     return Ok(None);
                 }
                 Err(Failure::new(FAILED, format!("no answer within {} seconds; the server hangs", PATIENCE.as_secs())))

@@ -84,7 +84,8 @@ fn batch(args: &TopArgs, asker: &mut Asker, reports: Option<u64>) -> Outcome {
                 true => say::escaped(&report.json()),
                 false => Frame::new(&report, args.sort, args.interval).text() + if left == Some(1) { "" } else { "\n" },
             };
-            if !say::is_read(&text) {
+            let written = say::is_read(&text);
+            if !written.map_err(|e| Failure::new(FAILED, format!("cannot write the report: {e}")))? {
                 break;
             }
             left = left.map(|left| left - 1);

@@ -49,7 +49,12 @@ impl Reading {
     /// Answers that an attribute is not there are none: the kernel asks for one before it writes.
     fn errors(&self, operation: &str) -> u64 {
         let errors = self.0["errors"].get(operation).and_then(Value::as_object);
-        errors.into_iter().flatten().filter(|(name, _)| *name != "ENODATA").filter_map(|(_, n)| n.as_u64()).sum()
+        errors
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| *name != "ENODATA")
+            .filter_map(|(_, n)| n.as_u64())
+            .fold(0, u64::saturating_add)
     }
 
     fn times(&self, operation: &str) -> Vec<u64> {
@@ -122,8 +127,8 @@ impl Report {
             };
             all.0.rate += row.rate;
             all.0.errors += row.errors;
-            all.0.total += total;
-            all.1.iter_mut().zip(&times).for_each(|(sum, n)| *sum += n);
+            all.0.total = all.0.total.saturating_add(total);
+            all.1.iter_mut().zip(&times).for_each(|(sum, n)| *sum = n.saturating_add(*sum));
             rows.push(row);
         }
         (all.0.p50, all.0.p99) = (quantile(&bounds, &all.1, 50), quantile(&bounds, &all.1, 99));
@@ -164,19 +169,25 @@ impl Report {
     }
 }
 
-/// The time within which so many of a hundred were served, as far as the classes tell; `None` where there are none.
+/// The time within which so many of a hundred were served, as far as the classes tell; `None` where there are none. The numbers are
+/// those of a server that may be anybody's.
 fn quantile(bounds: &[u64], counts: &[u64], percent: u64) -> Option<u64> {
-    let all: u64 = counts.iter().sum();
-    let wanted = (all * percent).div_ceil(100);
+    if !bounds.is_sorted() {
+        return None;
+    }
+    let count = |count: u64| u128::from(count);
+    let all: u128 = counts.iter().map(|n| count(*n)).sum();
+    let wanted = (all * count(percent)).div_ceil(100);
     let mut seen = 0;
-    for (class, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-        if seen + count >= wanted {
+    for (class, n) in counts.iter().map(|n| count(*n)).enumerate().filter(|(_, n)| *n > 0) {
+        if seen + n >= wanted {
             let least = class.checked_sub(1).and_then(|before| bounds.get(before)).copied().unwrap_or(0);
             // Nothing bounds the last class.
             let most = bounds.get(class).copied().unwrap_or(least);
-            return Some(least + (most - least) * (wanted - seen) / count);
+            let part = count(most - least).saturating_mul(wanted - seen) / n;
+            return Some(least.saturating_add(u64::try_from(part).unwrap_or(u64::MAX)));
         }
-        seen += count;
+        seen += n;
     }
     None
 }
@@ -234,5 +245,8 @@ pub(super) mod tests {
         assert_eq!(quantile(&bounds, &[98, 1, 1, 0], 99), Some(200));
         assert_eq!(quantile(&bounds, &[1, 0, 0, 1], 99), Some(400));
         assert_eq!(quantile(&bounds, &[0, 1], 1), Some(200));
+        // Numbers of a server that is not ours.
+        assert_eq!(quantile(&[200, 100], &[1, 1, 1], 99), None);
+        assert_eq!(quantile(&[0, u64::MAX], &[u64::MAX; 3], 50), Some(u64::MAX / 2));
     }
 }

@@ -146,6 +146,26 @@ fn a_socket_and_a_file_go_with_the_mount() {
     assert!(eventually(|| !file.exists()));
 }
 
+/// A file is one mount's, and goes with that alone; and not with a mount that did not come about.
+#[test]
+fn two_mounts_do_not_share_a_file() {
+    let (Some(one), Some(other)) = (Place::new(), Place::new()) else { return };
+    let file = one.image().with_extension("prom");
+    let metrics = format!("metrics={}", file.display());
+    one.mount(&metrics);
+    let said = fails(other.mount_command().args(["-o", &metrics]), 32);
+    assert!(said.contains(&format!("another mount writes {}", file.display())), "{said}");
+    assert!(!other.is_mounted() && fs::metadata(&file).unwrap().len() > 0);
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, "of somebody else").unwrap();
+    one.umount();
+    one.is_clean();
+    assert_eq!(fs::read(&file).unwrap(), b"of somebody else");
+    let inside = format!("metrics={}", one.on("x.prom").display());
+    let said = fails(one.mount_command().args(["-o", &inside]), 32);
+    assert!(said.contains("below the mount point"), "{said}");
+}
+
 /// Monitoring that is not there is no silent matter.
 #[test]
 fn a_mount_whose_metrics_cannot_be_had_fails() {

@@ -72,6 +72,11 @@ fn a_report_says_what_happens_by_directory_image_and_process() {
     // Whoever reads may go away.
     let line = format!("{} top -b -d 0.1 {} | head -1", env!("CARGO_BIN_EXE_ondol"), place.mount_point().display());
     assert_eq!(succeeds(Command::new("sh").args(["-c", &line])).lines().count(), 1);
+    // Who cannot write does not say that all is well.
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let out = ondol().args(["top", "--once", "-d", "0.1"]).arg(place.mount_point()).stdout(full).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && said.contains("cannot write the report"), "{said}");
     drop(busy);
     place.umount();
     // What it has asked keeps nothing open.
