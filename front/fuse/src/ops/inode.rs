@@ -101,12 +101,16 @@ impl Ops {
 
     /// Has the volume grow to so many blocks, or with 0 to all that it lies on.
     pub(crate) fn resize(&self, blocks: u64, sender: Sender) -> Answer<()> {
-        if !sender.may(Capability::SysResource) && sender.uid != rustix::process::geteuid().as_raw() {
+        // Who mounts as root is no single user: there, as ever, it takes the capability.
+        let server = rustix::process::geteuid();
+        let mounter = !server.is_root() && sender.uid == server.as_raw();
+        if !mounter && !sender.may(Capability::SysResource) {
             return Err(rustix::io::Errno::PERM.into());
         }
         self.enter(Op::Ioctl, |volume| {
-            let bytes = |blocks| blocks * u64::from(volume.inodes().statfs().block_size);
-            match volume.resize((blocks > 0).then(|| bytes(blocks))) {
+            let block_size = u64::from(volume.inodes().statfs().block_size);
+            let bytes = blocks.checked_mul(block_size).ok_or(Error::Invalid("no volume has so many blocks"))?;
+            match volume.resize((blocks > 0).then_some(bytes)) {
                 Ok(_) => Ok(()),
                 Err(ondol::Error::Volume(e)) => {
                     tracing::warn!("the volume does not grow: {e}");
