@@ -159,8 +159,16 @@ pub fn resize(dir: &Path, bytes: Option<u64>) -> Result<u64, ClientError> {
     let entry = find(dir)?;
     let root = open(&entry)?;
     let asked = || -> io::Result<u64> {
-        let block_size = rustix::fs::fstatvfs(&root)?.f_frsize;
+        let space = rustix::fs::fstatvfs(&root)?;
+        if space.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY) {
+            return Err(rustix::io::Errno::ROFS.into());
+        }
+        let block_size = space.f_frsize;
         let blocks = bytes.map_or(0, |bytes| bytes / block_size.max(1));
+        // To the server, no block is as many as there are.
+        if bytes.is_some() && blocks == 0 {
+            return Err(rustix::io::Errno::INVAL.into());
+        }
         ondol_ring::resize(&root, blocks)?;
         Ok(rustix::fs::fstatvfs(&root)?.f_blocks.saturating_mul(block_size))
     };

@@ -60,10 +60,13 @@ impl Mount {
         let server = |agreed: Init| {
             let queues = if agreed.contains(Init::OVER_IO_URING) { ondol_ring::queues() } else { 1 };
             let others_serve = most / queues.max(1) > 1;
-            Box::new(Dispatch::new(
-                served,
-                Terms { agreed, only, opens, others_serve, batches: batches && others_serve },
-            )) as Box<dyn Serve>
+            // Without the flag nothing could be mapped that is opened for batches.
+            let can_batch = others_serve && agreed.contains(Init::DIRECT_IO_ALLOW_MMAP);
+            if batches && !can_batch {
+                tracing::warn!("there are no batches of writes: the kernel is too old, or there is one thread only");
+            }
+            Box::new(Dispatch::new(served, Terms { agreed, only, opens, others_serve, batches: batches && can_batch }))
+                as Box<dyn Serve>
         };
         let connected = connect((dir, &source), room, &options, wanted, server, ended);
         let (kernel, session) = connected.inspect_err(|_| {

@@ -19,6 +19,9 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// What a part takes of memory beside its bytes, at most.
+    pub const PART: u64 = 128;
+
     /// For a file.
     pub fn new(ino: Ino) -> Self {
         Self { ino, ..Self::default() }
@@ -37,6 +40,11 @@ impl Batch {
     /// Bytes that are to be written.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// About how much memory it takes: each part has its place beside its bytes.
+    pub fn held(&self) -> u64 {
+        self.bytes + self.parts.len() as u64 * Self::PART
     }
 
     /// Writes over what is there by then. Nothing is done where `offset` and the length are beyond what a number holds.
@@ -120,15 +128,16 @@ impl Batch {
         let first = before.unwrap_or(start);
         let touched: Vec<u64> = self.parts.range(first..end).map(|(offset, _)| *offset).collect();
         for offset in touched {
-            let Some(mut bytes) = self.parts.remove(&offset) else { continue };
+            let Some(bytes) = self.parts.remove(&offset) else { continue };
             self.bytes -= bytes.len() as u64;
             let behind = offset + bytes.len() as u64;
             if behind > end {
                 self.keep(end, bytes[(end - offset) as usize..].to_vec());
             }
             if offset < start {
-                bytes.truncate((start - offset).min(bytes.len() as u64) as usize);
-                self.keep(offset, bytes);
+                // Copied: a vector that is cut keeps its memory.
+                let left = (start - offset).min(bytes.len() as u64) as usize;
+                self.keep(offset, bytes[..left].to_vec());
             }
         }
     }
@@ -198,6 +207,17 @@ mod tests {
             batch.clear();
             assert!(batch.is_empty() && over(&batch, &stored) == stored && batch.ino() == 9);
         }
+    }
+
+    #[test]
+    fn what_is_written_over_takes_no_memory() {
+        let mut batch = Batch::new(1);
+        let long = vec![1; 10_000];
+        for at in 0..100 {
+            batch.write(at, &long);
+        }
+        assert!(batch.parts.values().map(Vec::capacity).sum::<usize>() < 10_200);
+        assert_eq!(batch.held(), 10_099 + 100 * Batch::PART);
     }
 
     #[test]

@@ -38,9 +38,9 @@ fn change(ops: &Ops, answer: &Answering<'_>, header: &Header, how: &IoctlIn) -> 
     match how.cmd {
         START => ops.begin_batch(ino(header.nodeid), how.fh),
         COMMIT => {
-            let made = ops.commit_batch(how.fh, sender(header));
-            // Also where it failed: the kernel took the size from the writes.
-            ops.one_notifies(|| answer.channel.forget_pages(header.nodeid));
+            let made = ops.commit_batch(how.fh, sender(header), &|| answer.channel.forget_pages(header.nodeid));
+            // Also where it failed: the kernel took the size from the writes. Setuid may be gone.
+            answer.forget_mode(true, header.nodeid);
             made
         }
         _ => {

@@ -69,7 +69,8 @@ impl Serve for Dispatch {
     }
 
     fn is_carried_by(&self, carrier: Carrier, excess: usize) {
-        self.ops.is_carried_by(carrier, excess);
+        let batches = if self.terms.batches { crate::ops::BATCHES_HOLD } else { 0 };
+        self.ops.is_carried_by(carrier, excess + batches);
     }
 }
 
@@ -116,7 +117,11 @@ impl Dispatch {
             O::Open(_) | O::Opendir | O::Create(..) if !self.terms.opens => answer.error(Errno::NOSYS),
             O::Open(how) => self.open(answer, header, &how),
             O::Opendir => answer.with(ops.opendir(at), |()| answer.opened(Opened { handle: 0, flags: flags::DIR })),
-            O::Read(what) => answer.filled(what.size, &mut |space| ops.read(at, what.fh, what.offset, space)),
+            O::Read(what) => {
+                // Pages are of all who map the file: what is not made must not come into them.
+                let handle = if what.read_flags & numbers::READ_LOCKOWNER != 0 { what.fh } else { 0 };
+                answer.filled(what.size, &mut |space| ops.read(at, handle, what.offset, space));
+            }
             O::Write(how, data) => self.write(answer, header, &how, data),
             O::Statfs => answer.with(ops.statfs(), |s| answer.body(&statfs(s))),
             O::Release(what) => {
@@ -211,12 +216,17 @@ impl Dispatch {
         // With the writeback cache the kernel keeps the times, and tells them by SETATTR, before or after the bytes.
         let keep_times =
             how.write_flags & numbers::WRITE_CACHE != 0 && self.terms.agreed.contains(Init::WRITEBACK_CACHE);
-        let appends = how.write_flags & numbers::WRITE_CACHE == 0 && appends(how.flags);
+        // What comes from pages may have been stored by anybody: the kernel names some open file.
+        let from_pages = how.write_flags & numbers::WRITE_CACHE != 0;
+        let appends = !from_pages && appends(how.flags);
         let opened = self.terms.opens || appends;
-        let write = Write { offset: how.offset, data, kill_suid, keep_times, opened, handle: how.fh };
+        let handle = if from_pages { 0 } else { how.fh };
+        // With batches the kernel may believe in an end that is not stored.
+        let at_end = appends && self.terms.batches;
+        let write = Write { offset: how.offset, data, kill_suid, keep_times, opened, handle, at_end };
         let written = self.ops.write(ino(header.nodeid), &write, sender(header));
         // A write that fails may have cleared them before.
-        answer.forget_mode(written.as_ref().map_or(kill_suid, |written| written.mode_changed), header.nodeid);
+        answer.forget_mode(at_end || written.as_ref().map_or(kill_suid, |written| written.mode_changed), header.nodeid);
         answer.with(written, |written| {
             answer.body(&WriteOut { size: u32::try_from(written.len).unwrap_or(u32::MAX), padding: 0 });
         });

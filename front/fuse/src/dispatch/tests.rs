@@ -124,8 +124,9 @@ fn a_batch_is_of_one_open_file() {
         let how = WriteIn { fh, size: data.len() as u32, ..WriteIn::default() };
         server.ask(opcode::WRITE, node, &[how.as_bytes(), data].concat()).map(drop)
     };
-    let read =
-        |fh: u64| server.ask(opcode::READ, node, ReadIn { fh, size: 9, ..ReadIn::default() }.as_bytes()).unwrap();
+    let read = |fh: u64| {
+        server.ask(opcode::READ, node, ReadIn { fh, size: 9, read_flags: 2, ..ReadIn::default() }.as_bytes()).unwrap()
+    };
     let ask = |fh: u64, cmd: u32| {
         let how = IoctlIn { fh, cmd, out_size: 4, ..IoctlIn::default() };
         let sent = server.surface.serve(&message(opcode::IOCTL, node, how.as_bytes()));
@@ -138,8 +139,26 @@ fn a_batch_is_of_one_open_file() {
     assert_eq!(ask(one, 0xF501), (1, 0));
     write(one, b"new and").unwrap();
     assert_eq!((&*read(one), &*read(two), &*read(0)), (&b"new and"[..], &b"old"[..], &b"old"[..]));
+    // Not by who reads pages, and what comes from pages is no part of it.
+    let pages = ReadIn { fh: one, size: 9, ..ReadIn::default() };
+    assert_eq!(server.ask(opcode::READ, node, pages.as_bytes()).unwrap(), b"old");
+    let stored = WriteIn { fh: one, size: 1, offset: 2, write_flags: 1, ..WriteIn::default() };
+    server.ask(opcode::WRITE, node, &[stored.as_bytes(), b"D"].concat()).unwrap();
+    assert_eq!((&*read(one), &*read(two)), (&b"new and"[..], &b"olD"[..]));
+    // Nor what is appended, which beside it goes to the stored end.
+    let append = |fh: u64| WriteIn { fh, size: 1, offset: 7, flags: 0o2001, ..WriteIn::default() };
+    let put_last = |fh: u64| {
+        let bytes = [append(fh).as_bytes(), b"+"].concat();
+        let sent = server.surface.serve(&message(opcode::WRITE, node, &bytes));
+        // The kernel believes in another end.
+        assert_eq!(sent.len(), 2);
+        -OutHeader::read_from_prefix(sent.last().unwrap()).unwrap().0.error
+    };
+    assert_eq!(put_last(one), Errno::INVAL.raw_os_error());
+    assert_eq!(put_last(two), 0);
+    assert_eq!(read(two), b"olD+");
     // Pages are forgotten with it, and the size.
-    assert_eq!(ask(one, 0xF502), (2, 0));
+    assert_eq!(ask(one, 0xF502), (3, 0));
     assert_eq!((&*read(one), &*read(two)), (&b"new and"[..], &b"new and"[..]));
     assert_eq!(ask(one, 0xF502).1, Errno::INVAL.raw_os_error());
     assert_eq!(ask(0, 0xF501), (1, Errno::NOTTY.raw_os_error()));
@@ -159,8 +178,8 @@ fn a_batch_is_of_one_open_file() {
         let how = WriteIn { fh: two, offset: at << 20, size: 1 << 20, ..WriteIn::default() };
         server.ask(opcode::WRITE, node, &[how.as_bytes(), &megabyte[..]].concat())
     };
-    assert!((0..64).all(|at| put(at).is_ok()));
-    assert_eq!(put(64).unwrap_err(), Errno::TOOBIG);
+    assert!((0..63).all(|at| put(at).is_ok()));
+    assert_eq!(put(63).unwrap_err(), Errno::TOOBIG);
     assert_eq!(ask(two, 0xF505), (2, 0));
     assert_eq!(read(two), b"new and");
 }

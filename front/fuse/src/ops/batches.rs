@@ -1,9 +1,10 @@
 //! Batches of writes, as F2FS's ioctls make them: what is written through one open file between START and COMMIT becomes one operation of the volume, and nothing if the file is closed before.
 
+use super::contents::clear_suid;
 use super::{Answer, Op, Ops, Sender};
 use ondol::Ino;
 use ondol::inodes::{Batch, Error};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Bytes that all batches of a mount may hold together: they are in the server's memory.
-const MOST: u64 = 64 << 20;
+pub(crate) const MOST: usize = 64 << 20;
 
 /// How long one waits for another.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -22,14 +23,26 @@ const PATIENCE: Duration = Duration::from_millis(200);
 pub(crate) struct Batches {
     /// The last number that was given to an open file.
     last: AtomicU64,
-    open: Mutex<HashMap<u64, Arc<Mutex<Batch>>>>,
+    open: Mutex<HashMap<u64, Collected>>,
     /// How many there are, for those who look whether there is any.
     count: AtomicUsize,
     bytes: AtomicU64,
 }
 
-/// What an open file has collected.
-pub(super) type Collected = Arc<Mutex<Batch>>;
+/// What an open file has collected; nothing once the batch has ended.
+pub(super) type Collected = Arc<Mutex<Option<Batch>>>;
+
+/// A batch that has ended, which takes memory until it is dropped.
+struct Ended<'b> {
+    batch: Batch,
+    batches: &'b Batches,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.batches.bytes.fetch_sub(self.batch.held(), Ordering::Relaxed);
+    }
+}
 
 impl Batches {
     /// A number for an open file, by which its batch will be known.
@@ -44,32 +57,41 @@ impl Batches {
         self.open.lock().get(&handle).cloned()
     }
 
-    /// Begins one, with nothing of an earlier one.
+    /// Begins one; one that has begun goes on.
     fn begin(&self, handle: u64, ino: Ino) {
-        drop(self.take(handle));
-        self.open.lock().insert(handle, Arc::new(Mutex::new(Batch::new(ino))));
-        self.count.fetch_add(1, Ordering::Release);
+        self.open.lock().entry(handle).or_insert_with(|| {
+            self.count.fetch_add(1, Ordering::Release);
+            Arc::new(Mutex::new(Some(Batch::new(ino))))
+        });
     }
 
     /// Ends one.
-    fn take(&self, handle: u64) -> Option<Collected> {
-        let taken = self.open.lock().remove(&handle)?;
-        self.count.fetch_sub(1, Ordering::Release);
-        self.bytes.fetch_sub(taken.lock().bytes(), Ordering::Relaxed);
-        Some(taken)
+    fn take(&self, handle: u64) -> Option<Ended<'_>> {
+        let taken = {
+            let mut open = self.open.lock();
+            let taken = open.remove(&handle)?;
+            self.count.fetch_sub(1, Ordering::Release);
+            taken
+        };
+        // A write that has found it before is in it, or finds that it has ended.
+        let batch = taken.lock().take()?;
+        Some(Ended { batch, batches: self })
     }
 
-    /// Writes into one.
-    pub(super) fn write(&self, batch: &Collected, offset: u64, data: &[u8]) -> Result<(), Error> {
+    /// Writes into one; false if it has ended.
+    pub(super) fn write(&self, batch: &Collected, offset: u64, data: &[u8]) -> Result<bool, Error> {
         let mut batch = batch.lock();
-        let before = batch.bytes();
-        if self.bytes.load(Ordering::Relaxed) + data.len() as u64 > MOST {
-            return Err(Error::TooBig { need: before + data.len() as u64, max: MOST });
+        let Some(batch) = &mut *batch else { return Ok(false) };
+        // It may cut a part in two.
+        let (before, need) = (batch.held(), data.len() as u64 + 2 * Batch::PART);
+        if self.bytes.fetch_add(need, Ordering::Relaxed) + need > MOST as u64 {
+            self.bytes.fetch_sub(need, Ordering::Relaxed);
+            return Err(Error::TooBig { need: before + need, max: MOST as u64 });
         }
         batch.write(offset, data);
         // It may have become less, where parts lay over each other.
-        self.bytes.fetch_add(batch.bytes().wrapping_sub(before), Ordering::Relaxed);
-        Ok(())
+        self.bytes.fetch_add(batch.held().wrapping_sub(before).wrapping_sub(need), Ordering::Relaxed);
+        Ok(true)
     }
 }
 
@@ -82,38 +104,44 @@ impl Ops {
     /// From now on what is written through this open file is collected.
     pub(crate) fn begin_batch(&self, ino: Ino, handle: u64) -> Answer<()> {
         self.ask(Op::Ioctl, |i| {
-            i.getattr(ino)?;
+            i.check_open(ino, true, false, false)?;
             self.batches.begin(handle, ino);
             Ok(())
         })
     }
 
-    /// Makes what was collected, and makes it durable. Whatever comes of it, the batch is over.
-    pub(crate) fn commit_batch(&self, handle: u64, sender: Sender) -> Answer<()> {
-        let batch = self.batches.take(handle).ok_or(Errno::INVAL)?;
-        let batch = batch.lock();
+    /// Makes what was collected, has the kernel forget its pages of the file (`forget`), and makes it durable. Whatever comes of it, the batch is over.
+    ///
+    /// Forgetting pages may have to wait for another request. One at a time does so, and who waits for another gives up soon, before anything is made: so there is always somebody to
+    /// serve that request.
+    pub(crate) fn commit_batch(&self, handle: u64, sender: Sender, forget: &dyn Fn() -> io::Result<()>) -> Answer<()> {
+        let ended = self.batches.take(handle).ok_or(Errno::INVAL)?;
+        let batch = &ended.batch;
+        let alone = ondol::waits::long(|| self.exchanging.try_lock_for(PATIENCE)).ok_or(Errno::AGAIN)?;
         self.change(Op::Ioctl, sender, |i| {
-            i.apply_batches(&[&batch])?;
+            // What may only be appended to, or not be changed, may have become so since.
+            i.check_open(batch.ino(), true, false, false)?;
+            {
+                let _ends_stay = self.ends_stay();
+                clear_suid(i, batch.ino(), sender)?;
+                i.apply_batches(&[batch])?;
+            }
+            if let Err(e) = forget() {
+                tracing::warn!("maps of a file may show what it held before a batch: {e}");
+            }
+            drop(alone);
             i.fsync(batch.ino(), true)
         })
     }
 
-    /// Has the kernel forget pages of a file that is mapped, which may have to wait for another request. One at a time does so, and who waits for another gives up soon: so there is always
-    /// somebody to serve that request.
-    pub(crate) fn one_notifies(&self, forget: impl FnOnce() -> io::Result<()>) {
-        let alone = ondol::waits::long(|| self.exchanging.try_lock_for(PATIENCE));
-        if alone.is_none() {
-            tracing::warn!("maps of a file may show what it held before a batch: other files keep the kernel busy");
-            return;
-        }
-        if let Err(e) = forget() {
-            tracing::warn!("maps of a file may show what it held before a batch: {e}");
-        }
+    /// While this is held no batch makes a file longer, and nothing is appended.
+    pub(super) fn ends_stay(&self) -> MutexGuard<'_, ()> {
+        self.ends.try_lock().unwrap_or_else(|| ondol::waits::long(|| self.ends.lock()))
     }
 
     /// Gives up what was collected; whether there was anything.
     pub(crate) fn drop_batch(&self, handle: u64) -> bool {
-        self.batches.take(handle).is_some_and(|batch| !batch.lock().is_empty())
+        self.batches.take(handle).is_some_and(|ended| !ended.batch.is_empty())
     }
 }
 
@@ -131,16 +159,24 @@ mod tests {
         let (first, second) = (batches.of(one).unwrap(), batches.of(two).unwrap());
         let megabyte = vec![1; 1 << 20];
         for n in 0..63 {
-            batches.write(&first, n << 20, &megabyte).unwrap();
+            assert!(batches.write(&first, n << 20, &megabyte).unwrap());
         }
-        batches.write(&first, 0, &megabyte[1..]).unwrap();
-        batches.write(&second, 0, &megabyte).unwrap();
-        assert!(matches!(batches.write(&second, 1 << 20, &megabyte), Err(Error::TooBig { .. })));
+        assert!(matches!(batches.write(&second, 0, &megabyte), Err(Error::TooBig { .. })));
+        // A part has its place beside its bytes.
+        for n in 0..4000 {
+            batches.write(&second, 2 * n, &[1]).unwrap();
+        }
+        assert!(batches.bytes.load(Ordering::Relaxed) >= (63 << 20) + 4000 * 129);
+        // One that has begun goes on, and one that has ended takes nothing more, but its memory until it is dropped.
         batches.begin(one, 12);
-        batches.write(&second, 1 << 20, &megabyte).unwrap();
+        assert!(batches.of(one).unwrap().lock().as_ref().unwrap().bytes() == 63 << 20);
+        let ended = batches.take(one).unwrap();
+        assert!(batches.of(one).is_none() && !batches.write(&first, 0, &megabyte).unwrap());
+        assert!(matches!(batches.write(&second, 1 << 20, &megabyte), Err(Error::TooBig { .. })));
+        drop(ended);
+        assert!(batches.write(&second, 1 << 20, &megabyte).unwrap());
         assert!(batches.take(two).is_some() && batches.take(two).is_none());
         assert_eq!(batches.bytes.load(Ordering::Relaxed), 0);
-        assert!(batches.take(one).is_some() && batches.of(one).is_none());
         assert_eq!(batches.count.load(Ordering::Relaxed), 0);
     }
 }

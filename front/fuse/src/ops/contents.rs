@@ -30,8 +30,10 @@ pub(crate) struct Write<'a> {
     pub(crate) keep_times: bool,
     /// The descriptor is one that an append-only file may have: it was opened by a request, or appends.
     pub(crate) opened: bool,
-    /// The number of the open file.
+    /// The number of the open file; 0 where none may have a batch.
     pub(crate) handle: u64,
+    /// It goes to the end of what is stored, whatever `offset` says.
+    pub(crate) at_end: bool,
 }
 
 /// Where a range is copied to.
@@ -80,7 +82,10 @@ impl Ops {
     pub(crate) fn read(&self, ino: Ino, handle: u64, offset: u64, space: &mut [u8]) -> Answer<usize> {
         let batch = self.batches.of(handle);
         self.ask(Op::Read, |i| match batch {
-            Some(batch) => i.read_with(&batch.lock(), offset, space),
+            Some(batch) => match &*batch.lock() {
+                Some(batch) => i.read_with(batch, offset, space),
+                None => i.read(ino, offset, space),
+            },
             None => i.read(ino, offset, space),
         })
     }
@@ -95,10 +100,20 @@ impl Ops {
             if mode_changed {
                 i.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;
             }
-            let &Write { offset, data, handle, .. } = write;
+            let &Write { mut offset, data, handle, .. } = write;
             if let Some(batch) = self.batches.of(handle) {
-                self.batches.write(&batch, offset, data)?;
-                return Ok(Written { len: data.len(), mode_changed });
+                if write.at_end {
+                    // Where the end is by COMMIT nobody knows.
+                    return Err(Error::Invalid("what is appended cannot be part of a batch"));
+                }
+                if self.batches.write(&batch, offset, data)? {
+                    return Ok(Written { len: data.len(), mode_changed });
+                }
+            }
+            // The kernel has one append of a file served at a time; what else makes files longer waits.
+            let _ends_stay = write.at_end.then(|| self.ends_stay());
+            if write.at_end {
+                offset = i.getattr(ino)?.size;
             }
             let len = if write.keep_times { i.write_back(ino, offset, data)? } else { i.write(ino, offset, data)? };
             Ok(Written { len, mode_changed })
@@ -150,7 +165,7 @@ impl Ops {
 }
 
 /// Clears setuid and setgid after a change whose request does not say whether its sender may keep them.
-fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
+pub(super) fn clear_suid(inodes: &Inodes, ino: Ino, sender: Sender) -> Result<bool, Error> {
     let kill = has_suid(&inodes.getattr(ino)?) && !sender.may(Capability::Fsetid);
     if kill {
         inodes.setattr(ino, &SetAttr { kill_suid: true, ..SetAttr::default() })?;

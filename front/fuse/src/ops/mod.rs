@@ -17,6 +17,7 @@ mod sender;
 mod state;
 mod timing;
 
+pub(crate) use batches::MOST as BATCHES_HOLD;
 pub(crate) use carrier::Carrier;
 pub(crate) use contents::{CopyTo, Opening, Range, Write};
 pub(crate) use count::{Counters, Op};
@@ -66,6 +67,8 @@ pub(crate) struct Ops {
     exchanging: Mutex<()>,
     /// What open files have collected.
     batches: Batches,
+    /// Held while a batch is made, and while something is appended beside batches.
+    ends: Mutex<()>,
 }
 
 impl Ops {
@@ -81,6 +84,7 @@ impl Ops {
             carried: Carried::default(),
             exchanging: Mutex::default(),
             batches: Batches::default(),
+            ends: Mutex::default(),
         }
     }
 

@@ -98,6 +98,8 @@ pub(crate) mod fattr {
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// In `write_flags`: it comes from the kernel's page cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
+/// In `read_flags`: there is an owner of locks, which a read by a program has where it goes past the page cache, and no read of pages.
+pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 /// In `fsync_flags`: data only.
 pub(crate) const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// In `setxattr_flags`: clear setgid with the new access control list.
