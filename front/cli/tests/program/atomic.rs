@@ -125,6 +125,38 @@ assert os.pread(a, 3, 4096) == b'map'
 }
 
 #[test]
+fn maps_and_appends_are_no_part_of_a_batch() {
+    let Some(place) = Place::mounted("atomic_write") else { return };
+    fs::write(place.on("a"), [b'o'; 20_000]).unwrap();
+    let script = "
+a, b = opened('a'), opened('a')
+mine, seen = mmap.mmap(a, 20000), mmap.mmap(b, 20000)
+fcntl.ioctl(a, START)
+os.pwrite(a, b'new', 0)
+assert mine[0:3] == b'ooo' and seen[0:3] == b'ooo'
+seen[4096:4099] = b'map'
+seen.flush()
+os.pwrite(a, b'n' * 100000, 8192)
+fcntl.ioctl(a, ABORT)
+assert seen[0:3] == b'ooo' and os.pread(b, 3, 4096) == b'map'
+fcntl.ioctl(a, START)
+os.pwrite(a, b'n' * 100000, 8192)
+last = os.open('a', os.O_WRONLY | os.O_APPEND)
+os.write(last, b'tail')
+assert os.fstat(b).st_size == 20004 and os.pread(b, 9, 20000) == b'tail'
+fcntl.ioctl(a, ABORT)
+fcntl.ioctl(last, START)
+try: os.write(last, b'x')
+except OSError as e: assert e.errno == 22, e
+else: raise AssertionError('appended')
+";
+    if python(&place, script) {
+        place.umount();
+        place.is_clean();
+    }
+}
+
+#[test]
 fn without_the_option_there_are_no_batches() {
     let Some(place) = Place::mounted("open_requests") else { return };
     let script = "
