@@ -286,27 +286,3 @@ fn one_after_the_other() -> Case {
 fn blocks_are_not_used_again_within_a_transaction() {
     every_write_may_be_the_last(&one_after_the_other());
 }
-
-/// Wherever the medium fails, the file stays as long as the volume that its log holds.
-#[test]
-fn a_file_keeps_what_its_log_has_not_brought_home() {
-    let case = case(0);
-    let dir = image::scratch_dir().expect("a directory");
-    let (path, had) = (dir.path().join("image"), case.sizes[0] * 1024);
-    let mut kept = 0;
-    for writes in 0.. {
-        let faulty = Arc::new(Faulty::new(RamStore::from_bytes(case.bytes.clone())));
-        faulty.arm(FaultPlan { writes: Some(writes), ..FaultPlan::default() });
-        if run(faulty.clone(), case.to).is_ok() {
-            break;
-        }
-        std::fs::write(&path, faulty.inner().to_bytes()).expect("write");
-        ondol::cut_off(&path, had).expect("a file cut off");
-        kept += u64::from(std::fs::metadata(&path).expect("its length").len() > had);
-        let opened = Volume::open(&path).unwrap_or_else(|e| panic!("{writes} writes: {e}"));
-        opened.close().unwrap_or_else(|e| panic!("{writes} writes: {e}"));
-        let found = ondol::check(&path).unwrap_or_else(|e| panic!("{writes} writes: {e}"));
-        assert!(found.is_clean(), "{writes} writes: {:?}", found.problems);
-    }
-    assert!(kept > 0, "nothing was kept");
-}

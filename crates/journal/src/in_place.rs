@@ -16,6 +16,8 @@ pub(crate) struct InPlace {
     flushed: AtomicU64,
     /// Bytes written since a flush last began.
     bytes: AtomicU64,
+    /// Bytes that flushes under way are to make durable.
+    under_way: AtomicU64,
     /// Held shared by flushes under way.
     flushing: RwLock<()>,
 }
@@ -57,9 +59,26 @@ impl InPlace {
         self.flushed.load(SeqCst) >= written
     }
 
-    /// Bytes that wait for a flush.
+    /// Bytes that wait for a flush to begin.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// Bytes that no flush has made durable. What a flush that failed was to make durable stays in it.
+    pub(crate) fn not_durable(&self) -> u64 {
+        self.bytes.load(SeqCst) + self.under_way.load(SeqCst)
+    }
+
+    /// What waits for a flush goes under way with one that begins. For a moment it counts twice, and never as durable.
+    fn take(&self) -> u64 {
+        loop {
+            let taken = self.bytes.load(SeqCst);
+            self.under_way.fetch_add(taken, SeqCst);
+            if self.bytes.compare_exchange(taken, 0, SeqCst, SeqCst).is_ok() {
+                return taken;
+            }
+            self.under_way.fetch_sub(taken, SeqCst);
+        }
     }
 
     /// What was written before the call is durable when this returns. `failed` is told of an error, and whether writes in place were not durable before, while flushes beside it wait:
@@ -74,7 +93,7 @@ impl InPlace {
         check: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let seen = self.written();
-        self.bytes.store(0, Relaxed);
+        let taken = self.take();
         let beside = self.flushing.read();
         let flushed = store.flush().map_err(JournalError::from);
         if let Err(e) = &flushed {
@@ -85,6 +104,7 @@ impl InPlace {
         drop(self.flushing.write());
         check()?;
         self.flushed.fetch_max(seen, SeqCst);
+        self.under_way.fetch_sub(taken, SeqCst);
         Ok(())
     }
 }
@@ -169,6 +189,19 @@ mod tests {
         assert_eq!(in_place.write(10, || Ok(())).unwrap(), 10);
         assert_eq!(two_flushes(&in_place), [false, false]);
         assert!(!in_place.covers(in_place.written()));
+        assert_eq!(in_place.not_durable(), 10);
+    }
+
+    #[test]
+    fn what_a_flush_has_under_way_is_not_durable() {
+        let in_place = InPlace::default();
+        in_place.write(10, || Ok(())).unwrap();
+        let under_way = || {
+            assert_eq!((in_place.bytes(), in_place.not_durable()), (0, 10));
+            in_place.write(5, || Ok(())).map(|_| ())
+        };
+        in_place.flush(&RamStore::new(0), |_, _| (), under_way).unwrap();
+        assert_eq!((in_place.bytes(), in_place.not_durable()), (5, 5));
     }
 
     #[test]

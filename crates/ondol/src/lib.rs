@@ -109,7 +109,7 @@ pub use part::{Part, Partition, part_in, part_of, partitions};
 pub use prefault::{MapStats, Prefault};
 pub use progress::{Progress, Told};
 pub use remedy::Remedy;
-pub use resize::{NewSize, ResizeReport, Sizes, cut_off, resize, resize_media, sizes};
+pub use resize::{NewSize, ResizeReport, Sizes, resize, resize_media, sizes};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;

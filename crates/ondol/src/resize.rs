@@ -87,11 +87,7 @@ fn report(done: Resized, file_bytes: Option<u64>) -> ResizeReport {
 }
 
 /// Cuts a file off behind the volume, but never what belongs to that: its log, if it is still to be replayed, may hold a larger volume.
-///
-/// # Errors
-/// The file is in use, or cannot be read or cut.
-#[doc(hidden)]
-pub fn cut_off(path: &Path, bytes: u64) -> Result<()> {
+fn cut_off(path: &Path, bytes: u64) -> Result<()> {
     let mut store = claim::open(path, Access::Write)?;
     let recovered = superblock(&store)?.filter(|sb| !sb.has_incompat(Incompat::RECOVER));
     let Some(sb) = recovered else { return Ok(()) };
@@ -263,4 +259,38 @@ fn prepare(media: &Media, env: &Arc<dyn Env>) -> Result<()> {
         return Err(state("the volume has errors: `e2fsck -f` mends it, then it can be resized"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ondol_block::{FaultPlan, Faulty, RamStore};
+    use ondol_testkit::image::{Spec, clock};
+    use std::fs;
+
+    /// Wherever the medium fails, the file stays as long as the volume that its log holds.
+    #[test]
+    fn a_file_keeps_what_its_log_has_not_brought_home() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("image");
+        let had = 6 << 20;
+        let mut bytes = Spec::new(had, 1024).journal(1).with("-N 512 -g 1024").make().expect("mke2fs");
+        bytes.resize(9 << 20, 0);
+        let mut kept = 0;
+        for writes in 0.. {
+            let faulty = Arc::new(Faulty::new(RamStore::from_bytes(bytes.clone())));
+            faulty.arm(FaultPlan { writes: Some(writes), ..FaultPlan::default() });
+            if resize_media(&Media::image(faulty.clone()), NewSize::Whole, clock(1), &mut |_, _| ()).is_ok() {
+                break;
+            }
+            fs::write(&path, faulty.inner().to_bytes()).expect("a file");
+            cut_off(&path, had).expect("a file cut off");
+            kept += u64::from(fs::metadata(&path).expect("its length").len() > had);
+            let opened = Volume::open(&path).unwrap_or_else(|e| panic!("{writes} writes: {e}"));
+            opened.close().unwrap_or_else(|e| panic!("{writes} writes: {e}"));
+            let found = crate::check(&path).unwrap_or_else(|e| panic!("{writes} writes: {e}"));
+            assert!(found.is_clean(), "{writes} writes: {:?}", found.problems);
+        }
+        assert!(kept > 0, "nothing was kept");
+    }
 }

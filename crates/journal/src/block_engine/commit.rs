@@ -217,6 +217,7 @@ impl Core {
             pending.committed(tx, &places, start, head);
             self.waiting_bytes.store(pending.bytes(), Relaxed);
             self.committing_blocks.store(0, Relaxed);
+            self.running.committed();
             let tail = pending.tail().map_or(head, |(_, start)| start);
             let used = pending.distance_from(tail, self.log.area().ring_blocks());
             self.space.completed(used, pending.len() as u64);

@@ -9,7 +9,10 @@ use crate::{Ranges, Result, WriteSet};
 use ondol_env::Env;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use ondol_env::sync::{Arc, Mutex, RwLock};
 
 const SHARDS: usize = 8;
@@ -34,6 +37,8 @@ pub(crate) struct Running {
     promised: AtomicU64,
     /// When the first handle was closed into it, in monotonic nanoseconds; 0 while it is empty.
     started: AtomicU64,
+    /// The same of the transaction that is being committed; 0 where none is.
+    committing: AtomicU64,
 }
 
 /// One block of a transaction that no handle can join any more.
@@ -69,6 +74,7 @@ impl Running {
             home: AtomicU64::new(0),
             promised: AtomicU64::new(0),
             started: AtomicU64::new(0),
+            committing: AtomicU64::new(0),
         }
     }
 
@@ -117,7 +123,19 @@ impl Running {
 
     /// When it began, in monotonic nanoseconds, or `None` while it is empty.
     pub(crate) fn started(&self) -> Option<u64> {
-        Some(self.started.load(Relaxed)).filter(|&s| s != 0)
+        Some(self.started.load(SeqCst)).filter(|&s| s != 0)
+    }
+
+    /// When the oldest transaction began that is not durable, in monotonic nanoseconds.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        // In this order a switch between the two is no moment in which nothing waits.
+        let started = self.started();
+        Some(self.committing.load(SeqCst)).filter(|&s| s != 0).or(started)
+    }
+
+    /// The transaction of the last switch is durable.
+    pub(crate) fn committed(&self) {
+        self.committing.store(0, SeqCst);
     }
 
     /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. Returns the transaction and what
@@ -185,7 +203,8 @@ impl Running {
         self.held.store(0, Relaxed);
         self.home.store(0, Relaxed);
         let promised = self.promised.swap(0, Relaxed);
-        self.started.store(0, Relaxed);
+        self.committing.store(self.started.load(Relaxed), SeqCst);
+        self.started.store(0, SeqCst);
         Some(Switched { tid: done, blocks, freed, promised })
     }
 }

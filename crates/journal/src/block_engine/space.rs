@@ -236,8 +236,8 @@ impl super::Core {
     pub(super) fn measure(&self, stats: &mut EngineStats) {
         stats.uncommitted_bytes = self.uncommitted();
         stats.uncommitted_ns =
-            self.running.started().map_or(0, |started| self.env.monotonic_ns().saturating_sub(started));
-        stats.unflushed_bytes = self.in_place.bytes();
+            self.running.oldest().map_or(0, |started| self.env.monotonic_ns().saturating_sub(started));
+        stats.unflushed_bytes = self.in_place.not_durable();
         stats.waiting_bytes = self.waiting_bytes.load(Relaxed);
     }
 

@@ -257,10 +257,16 @@ impl Engine for ScalableEngine {
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
         let since = self.core.uncommitted_since.load(Relaxed);
+        let uncommitted = self.core.log.uncommitted();
         EngineStats {
-            uncommitted_bytes: self.core.log.uncommitted() * ondol_nvm_log::LINE,
-            uncommitted_ns: if since == 0 { 0 } else { self.core.env.monotonic_ns().saturating_sub(since) },
-            unflushed_bytes: self.core.in_place.bytes(),
+            uncommitted_bytes: uncommitted * ondol_nvm_log::LINE,
+            // An fsync has committed it, before the committer looked again.
+            uncommitted_ns: if since == 0 || uncommitted == 0 {
+                0
+            } else {
+                self.core.env.monotonic_ns().saturating_sub(since)
+            },
+            unflushed_bytes: self.core.in_place.not_durable(),
             waiting_bytes: self.core.dirty.bytes(self.core.block_size),
             commits: log.commits,
             handles: self.core.handles.sum().cast_unsigned(),

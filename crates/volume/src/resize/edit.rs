@@ -53,29 +53,18 @@ impl Edit {
         let sb = image.superblock().clone();
         let map = LogMap::new(sb.block_size(), image.journal_map()?);
         let room = (map.blocks() / 4).min(8192) as usize;
-        Ok(Self {
-            store: image.store.clone(),
-            env,
-            raw: sb.raw().clone(),
-            descs: image.descriptors()?,
-            end: sb.blocks_count(),
-            old_groups: sb.groups(),
-            blocks: BTreeMap::new(),
-            changed_blocks: BTreeSet::new(),
-            changed_inodes: BTreeSet::new(),
-            changed_descs: BTreeSet::new(),
-            copies: false,
-            is_live: false,
-            room,
-            uncounted: (0, 0),
-            share: (sb.r_blocks_count(), sb.blocks_count()),
-            map,
-            sb,
-        })
+        Ok(Self { map, room, ..Self::over(image.store.clone(), env, sb, image.descriptors()?) })
     }
 
     /// Of a volume that somebody has open, whose live blocks `store` has: no transaction is committed here.
     pub(super) fn live(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, sb: Superblock, descs: Vec<GroupDesc>) -> Self {
+        // The descriptors say where things lie, and no more.
+        let uncounted = (sb.free_blocks_count(), sb.free_inodes_count());
+        Self { is_live: true, uncounted, ..Self::over(store, env, sb, descs) }
+    }
+
+    /// Nothing has changed, and there is no log.
+    fn over(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, sb: Superblock, descs: Vec<GroupDesc>) -> Self {
         Self {
             store,
             env,
@@ -88,10 +77,9 @@ impl Edit {
             changed_inodes: BTreeSet::new(),
             changed_descs: BTreeSet::new(),
             copies: false,
-            is_live: true,
+            is_live: false,
             room: 0,
-            // The descriptors say where things lie, and no more.
-            uncounted: (sb.free_blocks_count(), sb.free_inodes_count()),
+            uncounted: (0, 0),
             share: (sb.r_blocks_count(), sb.blocks_count()),
             map: LogMap::new(sb.block_size(), []),
             sb,
