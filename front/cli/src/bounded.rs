@@ -5,7 +5,8 @@
 
 use crate::failure::{FAILED, Failure, Outcome, SYSTEM};
 use ondol::machine::mountinfo;
-use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
+use std::io::Write;
+use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -15,25 +16,24 @@ const VARIABLE: &str = "ONDOL_BOUNDED";
 /// How long the child may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Does `work` in a child of the same command line, if there is anybody on this machine whom it could have to wait for.
+/// Does `work` in a child of the same command line, if there is anybody on this machine whom it could have to wait for. The child's words come
+/// when it has ended.
 pub(crate) fn bounded(work: impl FnOnce() -> Outcome) -> Outcome {
     let served = mountinfo::read().is_ok_and(|table| table.iter().any(mountinfo::Entry::is_fuse));
     if !served || std::env::var_os(VARIABLE).is_some() {
         return work();
     }
     let mut command = this_program();
-    command.args(std::env::args_os().skip(1));
-    let child = command.spawn().map_err(|e| Failure::new(SYSTEM, format!("cannot start a process: {e}")))?;
-    let status = in_time(child, |mut child: Child| child.wait())?;
-    Ok(exit_code(status))
+    let out = outcome(command.args(std::env::args_os().skip(1)))?;
+    std::io::stderr().write_all(&out.stderr).map_err(Failure::with(FAILED))?;
+    std::io::stdout().write_all(&out.stdout).map_err(Failure::with(FAILED))?;
+    Ok(exit_code(out.status))
 }
 
 /// Standard output of `ondol ARGS…`; its own words where it fails.
 pub(crate) fn ask(args: &[&std::ffi::OsStr]) -> Result<Vec<u8>, Failure> {
     let mut command = this_program();
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().map_err(|e| Failure::new(SYSTEM, format!("cannot start a process: {e}")))?;
-    let out: Output = in_time(child, Child::wait_with_output)?;
+    let out = outcome(command.args(args).stdin(Stdio::null()))?;
     let said = String::from_utf8_lossy(&out.stderr);
     if out.status.success() { Ok(out.stdout) } else { Err(Failure::new(FAILED, said.trim_start_matches("ondol: "))) }
 }
@@ -45,16 +45,16 @@ fn this_program() -> Command {
     command
 }
 
-/// What `wait` tells of the child, unless that takes too long.
-fn in_time<T: Send + 'static>(
-    child: Child,
-    wait: impl FnOnce(Child) -> std::io::Result<T> + Send + 'static,
-) -> Result<T, Failure> {
+/// What became of the child, unless it takes too long. The child does not get our own output: what reads that waits until nobody has it open,
+/// and the child may stay behind.
+fn outcome(command: &mut Command) -> Result<Output, Failure> {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|e| Failure::new(SYSTEM, format!("cannot start a process: {e}")))?;
     let id = rustix::process::Pid::from_child(&child);
     let (tell, told) = channel();
     let waiting = move || {
         // Nobody listens any more when it took too long.
-        let _ = tell.send(wait(child));
+        let _ = tell.send(child.wait_with_output());
     };
     std::thread::Builder::new().name("ondol-ask".into()).spawn(waiting).map_err(Failure::with(SYSTEM))?;
     match told.recv_timeout(PATIENCE) {
