@@ -19,7 +19,7 @@ mod timing;
 
 pub(crate) use batches::MOST as BATCHES_HOLD;
 pub(crate) use carrier::Carrier;
-pub(crate) use contents::{CopyTo, Opening, Range, Write};
+pub(crate) use contents::{CopyFrom, CopyTo, Opening, Range, Write};
 pub(crate) use count::{Counters, Op};
 pub(crate) use exchange::Exchanging;
 pub(crate) use inode::SetAttribute;
@@ -95,8 +95,10 @@ impl Ops {
         self.gate.close()
     }
 
-    /// From now on requests come through `carrier`, whose messages take so many bytes beyond the volume's share for them.
-    pub(crate) fn is_carried_by(&self, carrier: Carrier, excess: usize) {
+    /// From now on requests come through `carrier`, which serves so many at the same time wherever one comes, and whose messages take so many bytes beyond the volume's share for
+    /// them.
+    pub(crate) fn is_carried_by(&self, carrier: Carrier, at_once: usize, excess: usize) {
+        self.batches.are_served(at_once);
         self.carried.set(carrier, excess);
     }
 
