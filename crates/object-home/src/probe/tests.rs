@@ -32,8 +32,12 @@ fn refused(plan: Plan, depth: Depth) -> Refusal {
     }
 }
 
-fn lying(conditions: Conditions) -> Plan {
-    Plan { conditions, ..Plan::default() }
+fn creates(creates: Conditions) -> Plan {
+    Plan { creates, ..Plan::default() }
+}
+
+fn updates(updates: Conditions) -> Plan {
+    Plan { updates, ..Plan::default() }
 }
 
 const DEPTHS: [Depth; 2] = [Depth::Short, Depth::Whole];
@@ -60,24 +64,43 @@ fn a_directory_keeps_creates_and_has_no_updates() {
 #[test]
 fn what_a_store_cannot_do_is_no_lie() {
     for depth in DEPTHS {
-        assert_eq!(of(lying(Conditions::NoUpdates), depth).0.unwrap(), Probed { updates: false });
+        assert_eq!(of(updates(Conditions::Missing), depth).0.unwrap(), Probed { updates: false });
     }
 }
 
 #[test]
 fn a_store_that_ignores_conditions_is_refused() {
     for depth in DEPTHS {
-        assert_eq!(refused(lying(Conditions::Ignored), depth), Refusal::CreateIgnored);
-        assert_eq!(refused(lying(Conditions::UpdatesIgnored), depth), Refusal::UpdateIgnored);
-        assert_eq!(refused(lying(Conditions::Feigned), depth), Refusal::CreateOverwrote);
+        assert_eq!(refused(creates(Conditions::Ignored), depth), Refusal::CreateIgnored);
+        assert_eq!(refused(creates(Conditions::Missing), depth), Refusal::CreateIgnored);
+        assert_eq!(refused(creates(Conditions::Feigned), depth), Refusal::CreateOverwrote);
+        assert_eq!(refused(updates(Conditions::Ignored), depth), Refusal::UpdateIgnored);
+        assert_eq!(refused(updates(Conditions::Feigned), depth), Refusal::UpdateOverwrote);
+        assert_eq!(refused(updates(Conditions::Refused), depth), Refusal::UpdateRefused);
     }
 }
 
 #[test]
 fn a_store_that_looks_first_and_puts_later_is_found_by_a_race() {
-    assert_eq!(of(lying(Conditions::Racy), Depth::Short).0.unwrap(), Probed { updates: true });
-    let why = refused(lying(Conditions::Racy), Depth::Whole);
+    for plan in [creates(Conditions::Racy), updates(Conditions::Racy)] {
+        assert_eq!(of(plan, Depth::Short).0.unwrap(), Probed { updates: true });
+    }
+    let why = refused(creates(Conditions::Racy), Depth::Whole);
     assert!(matches!(why, Refusal::SeveralCreated(2..)), "{why:?}");
+    let why = refused(updates(Conditions::Racy), Depth::Whole);
+    assert!(matches!(why, Refusal::SeveralUpdated(2..)), "{why:?}");
+}
+
+#[test]
+fn a_race_of_creates_must_have_a_winner_at_last_and_one_of_updates_need_not() {
+    assert_eq!(refused(creates(Conditions::Contended), Depth::Whole), Refusal::NobodyCreated);
+    assert_eq!(of(updates(Conditions::Contended), Depth::Whole).0.unwrap(), Probed { updates: true });
+}
+
+#[test]
+fn lists_and_deletes_are_asked_about_too() {
+    assert_eq!(refused(Plan { unlisted: 1000, ..Plan::default() }, Depth::Whole), Refusal::Unlisted);
+    assert_eq!(refused(Plan { undeleted: 1000, ..Plan::default() }, Depth::Whole), Refusal::Undeleted);
 }
 
 #[test]
@@ -90,7 +113,7 @@ fn a_store_that_loses_what_it_acknowledges_is_refused() {
 
 #[test]
 fn a_store_in_which_nothing_can_be_created_gives_no_answer() {
-    let said = of(lying(Conditions::Refused), Depth::Short).0;
+    let said = of(creates(Conditions::Refused), Depth::Short).0;
     assert!(matches!(said, Err(ProbeError::NoAnswer { .. })), "{said:?}");
 }
 
@@ -125,9 +148,11 @@ fn failures_are_told_from_lies() {
             Err(ProbeError::NoAnswer { .. }) => {}
             Err(e) => panic!("seed {seed}: {e}"),
         }
-        for conditions in [Conditions::Ignored, Conditions::UpdatesIgnored, Conditions::Feigned, Conditions::Racy] {
-            let said = of(Plan { conditions, ..failing }, Depth::Whole).0;
-            assert!(said.is_err(), "seed {seed}: {conditions:?}");
+        for lie in [Conditions::Ignored, Conditions::Feigned, Conditions::Racy] {
+            for plan in [Plan { creates: lie, ..failing }, Plan { updates: lie, ..failing }] {
+                let said = of(plan, Depth::Whole).0;
+                assert!(said.is_err(), "seed {seed}: {plan:?}");
+            }
         }
     }
     assert!(passed > 20, "{passed}");
@@ -143,7 +168,7 @@ fn the_short_probe_takes_few_requests() {
 
 #[test]
 fn a_refusal_says_which_store_does_what() {
-    let e = of(lying(Conditions::Ignored), Depth::Short).0.unwrap_err();
+    let e = of(creates(Conditions::Ignored), Depth::Short).0.unwrap_err();
     let text = "s3://bucket/volume ignores the condition \"create if absent\": a volume there could lose what was acknowledged";
     assert_eq!(e.to_string(), text);
 }

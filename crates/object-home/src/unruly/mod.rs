@@ -20,6 +20,8 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::AtomicU64;
+use plan::Fate;
 use record::Ledger;
 use std::fmt;
 use std::sync::Arc;
@@ -37,13 +39,20 @@ struct Shared {
     ledger: Mutex<Ledger>,
     /// What objects held before they were last put, for reads that are stale.
     before: InMemory,
+    /// Puts with a condition that look out for each other.
+    contending: AtomicU64,
 }
 
 impl Unruly {
     /// Over `inner`. It behaves until it gets a plan.
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
-        let (plan, ledger, before) = (Mutex::default(), Mutex::default(), InMemory::new());
-        Self { inner, shared: Arc::new(Shared { plan, ledger, before }) }
+        let shared = Shared {
+            plan: Mutex::default(),
+            ledger: Mutex::default(),
+            before: InMemory::new(),
+            contending: AtomicU64::new(0),
+        };
+        Self { inner, shared: Arc::new(shared) }
     }
 
     /// Replaces the plan, for requests that come from now on.
@@ -109,7 +118,11 @@ impl ObjectStore for Unruly {
             let this = this.clone();
             async move {
                 let request = Request::Delete { path: location.clone() };
-                this.serve(request, |_| this.inner.delete(&location)).await?;
+                let delete = |fate: Fate| {
+                    let (inner, location) = (&this.inner, &location);
+                    async move { if fate.dropped { Ok(()) } else { inner.delete(location).await } }
+                };
+                this.serve(request, delete).await?;
                 Ok(location)
             }
         });
@@ -121,7 +134,10 @@ impl ObjectStore for Unruly {
         let listed = async move {
             let request = Request::List { prefix: prefix.clone() };
             let inner = &this.inner;
-            this.serve(request, |_| async move { Ok(inner.list(prefix.as_ref())) }).await
+            let list = |fate: Fate| async move {
+                Ok(if fate.unlisted { futures_util::stream::empty().boxed() } else { inner.list(prefix.as_ref()) })
+            };
+            this.serve(request, list).await
         };
         futures_util::stream::once(listed).try_flatten().boxed()
     }

@@ -19,32 +19,38 @@ pub struct Plan {
     pub fail_before: u32,
     /// Requests that do what they should, and whose answer is an error.
     pub fail_after: u32,
-    /// Whether the conditions of puts count.
-    pub conditions: Conditions,
+    /// What becomes of the condition of creates.
+    pub creates: Conditions,
+    /// What becomes of the condition of updates.
+    pub updates: Conditions,
     /// Puts that are acknowledged and do nothing.
     pub dropped: u32,
     /// Reads that return what was there before the last put, or nothing.
     pub stale: u32,
+    /// Deletes that are acknowledged and do nothing.
+    pub undeleted: u32,
+    /// Lists that are empty.
+    pub unlisted: u32,
 }
 
-/// What a store makes of the conditions of puts.
+/// What a store makes of a condition of puts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conditions {
-    /// They hold.
+    /// It holds.
     #[default]
     Kept,
-    /// All puts overwrite.
+    /// It is ignored: the put overwrites.
     Ignored,
-    /// Only creates keep theirs.
-    UpdatesIgnored,
-    /// It looks first and puts later, and others may come between.
+    /// The store looks first and puts later, and others may come between.
     Racy,
-    /// Puts overwrite, and the answer is that of a store that keeps conditions.
+    /// The put overwrites, and the answer is that of a store that keeps the condition.
     Feigned,
-    /// All puts with a condition are refused.
+    /// The put is refused, whatever is there.
     Refused,
-    /// There are no updates with a condition.
-    NoUpdates,
+    /// The put is refused if another one with a condition is under way.
+    Contended,
+    /// The store has no such condition, and says so.
+    Missing,
 }
 
 /// What becomes of a request.
@@ -56,9 +62,11 @@ pub(super) struct Fate {
     pub(super) held: bool,
     pub(super) fail_before: bool,
     pub(super) fail_after: bool,
-    pub(super) conditions: Conditions,
+    pub(super) creates: Conditions,
+    pub(super) updates: Conditions,
     pub(super) dropped: bool,
     pub(super) stale: bool,
+    pub(super) unlisted: bool,
 }
 
 impl Plan {
@@ -80,9 +88,12 @@ impl Plan {
             held: share(self.held) && is_put,
             fail_before: share(self.fail_before),
             fail_after: share(self.fail_after),
-            conditions: self.conditions,
-            dropped: share(self.dropped) && is_put,
+            creates: self.creates,
+            updates: self.updates,
+            dropped: share(self.dropped) && is_put
+                || share(self.undeleted) && matches!(request, Request::Delete { .. }),
             stale: share(self.stale) && matches!(request, Request::Get { .. }),
+            unlisted: share(self.unlisted) && matches!(request, Request::List { .. }),
         }
     }
 }

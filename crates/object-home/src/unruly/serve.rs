@@ -6,6 +6,7 @@ use object_store::path::Path;
 use object_store::{
     Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, Result, UpdateVersion,
 };
+use ondol_env::sync::atomic::Ordering::SeqCst;
 use std::future::Future;
 
 /// A put that is held goes on when so many others are done,
@@ -71,29 +72,45 @@ impl Unruly {
         if fate.dropped {
             return Ok(PutResult { e_tag: Some("\"dropped\"".into()), version: None, extensions: Default::default() });
         }
-        let is_update = matches!(opts.mode, PutMode::Update(_));
-        let is_conditional = is_update || opts.mode == PutMode::Create;
+        let conditions = match opts.mode {
+            PutMode::Overwrite => Conditions::Kept,
+            PutMode::Create => fate.creates,
+            PutMode::Update(_) => fate.updates,
+        };
         let overwriting = PutOptions { mode: PutMode::Overwrite, ..opts.clone() };
-        let opts = match fate.conditions {
+        let opts = match conditions {
+            Conditions::Kept => opts,
             Conditions::Ignored => overwriting,
-            Conditions::UpdatesIgnored if is_update => overwriting,
-            Conditions::NoUpdates if is_update => {
-                return Err(Error::NotImplemented { operation: "update".into(), implementer: self.to_string() });
-            }
-            Conditions::Refused if is_conditional => return Err(refused(location, &opts.mode)),
-            Conditions::Racy if is_conditional => {
+            Conditions::Racy => {
                 self.look(location, &opts.mode).await?;
                 tokio::task::yield_now().await;
                 overwriting
             }
-            Conditions::Feigned if is_conditional => {
+            Conditions::Feigned => {
                 let looked = self.look(location, &opts.mode).await;
                 let put = self.put_now(location, payload, overwriting).await?;
                 return looked.map(|()| put);
             }
-            _ => opts,
+            Conditions::Refused => return Err(refused(location, &opts.mode)),
+            Conditions::Contended if self.meets_another().await => return Err(refused(location, &opts.mode)),
+            Conditions::Contended => opts,
+            Conditions::Missing => {
+                let operation = "a put with this condition".into();
+                return Err(Error::NotImplemented { operation, implementer: self.to_string() });
+            }
         };
         self.put_now(location, payload, opts).await
+    }
+
+    /// Whether another put with a condition is under way beside this one.
+    async fn meets_another(&self) -> bool {
+        self.shared.contending.fetch_add(1, SeqCst);
+        tokio::task::yield_now().await;
+        let met = self.shared.contending.load(SeqCst) > 1;
+        // All that are under way are to see each other.
+        tokio::task::yield_now().await;
+        self.shared.contending.fetch_sub(1, SeqCst);
+        met
     }
 
     /// Whether a condition holds at this moment.

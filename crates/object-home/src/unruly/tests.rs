@@ -75,6 +75,18 @@ fn a_put_that_is_dropped_is_acknowledged() {
 }
 
 #[test]
+fn lists_may_be_empty_and_deletes_do_nothing() {
+    wait(async {
+        let store = store();
+        put(&store, "a", "one").await.unwrap();
+        store.follow(Plan { unlisted: 1000, undeleted: 1000, ..Plan::default() });
+        assert_eq!(store.list(None).try_collect::<Vec<_>>().await.unwrap(), []);
+        store.delete(&path("a")).await.unwrap();
+        assert_eq!(read(&store, "a").await.unwrap(), "one");
+    });
+}
+
+#[test]
 fn a_stale_read_returns_what_was_there_before_the_last_put() {
     wait(async {
         let store = store();
