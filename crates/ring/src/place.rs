@@ -94,7 +94,7 @@ pub struct Message<'p> {
 
 impl Place {
     /// A place for queue `queue` of the FUSE connection `connection`, with room for `payload` bytes, of which pages are taken when they are
-    /// first used. The kernel is told with the first [`Place::fetch`].
+    /// first used. The kernel is told with [`Place::register`], or the first [`Place::fetch`].
     ///
     /// # Errors
     /// No ring can be had.
@@ -117,18 +117,31 @@ impl Place {
         })
     }
 
+    /// Gives the kernel a place that it has not had yet; nothing otherwise. When this returns, the kernel puts requests into it that come from
+    /// then on. Requests that wait already are for places that it has had.
+    ///
+    /// # Errors
+    /// The kernel takes no commands.
+    pub fn register(&mut self) -> io::Result<()> {
+        if self.turn == Turn::New {
+            self.submit(REGISTER, 0)?;
+            self.ring.submit()?;
+        }
+        Ok(())
+    }
+
     /// Sends the answer to the request before, if there was one (see [`Place::answer`]), and waits for the next. False when the connection has ended.
     ///
     /// # Errors
     /// The kernel takes nothing from this place any more.
     pub fn fetch(&mut self) -> io::Result<bool> {
+        self.register()?;
         match self.turn {
-            Turn::New => self.submit(REGISTER, 0)?,
             Turn::Ours => {
                 let answered = self.shared().map_or(0, |shared| shared.headers.commit_id);
                 self.submit(COMMIT_AND_FETCH, answered)?;
             }
-            Turn::Kernels => {}
+            Turn::New | Turn::Kernels => {}
             Turn::Over => return Ok(false),
         }
         let result = loop {

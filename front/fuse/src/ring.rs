@@ -36,7 +36,7 @@ struct Queue {
     threads: AtomicUsize,
     /// Those of them that wait for a request.
     waiting: AtomicUsize,
-    /// Those of them whose place the kernel has, or is about to be given.
+    /// Those of them whose place takes the next request, also if that waits already.
     fetching: AtomicUsize,
     /// Those that serve one, and wait for long.
     asleep: AtomicUsize,
@@ -57,8 +57,10 @@ impl Queue {
         }
     }
 
-    /// Waits for the next request in a place.
+    /// Waits for the next request in a place. One that the kernel gets for the first time counts only when the kernel has it: it takes no
+    /// request that waits already. One that it gets back with an answer does.
     fn fetch(&self, place: &mut Place) -> io::Result<bool> {
+        place.register()?;
         self.fetching.fetch_add(1, Relaxed);
         let fetched = place.fetch();
         self.fetching.fetch_sub(1, Relaxed);
@@ -314,7 +316,6 @@ impl Channel for Seat<'_> {
         Ok(())
     }
 
-    /// The kernel puts a request into a place that it has, and not into one that it gets while the request waits.
     fn wait_for_another(&self) {
         let Some(is_there) = self.another else { return };
         for _ in 0..PATIENCE {
@@ -323,7 +324,5 @@ impl Channel for Seat<'_> {
             }
             thread::sleep(TICK);
         }
-        // It may be on its way to the kernel.
-        thread::sleep(TICK);
     }
 }
