@@ -87,6 +87,19 @@ notes() {
     e2fsck -fn "/tmp/$1.img" > /tmp/said 2>&1
 }
 
+# $1: what is tried.
+database() {
+    trying "$1: sqlite3 finds the extension, and keeps a database in an image"
+    truncate --size 64M /tmp/database.img
+    mke2fs -q -t ext4 -F /tmp/database.img
+    sqlite3 -cmd '.load libondol_sqlite' -cmd ".open 'file:/notes.db?vfs=ondol&image=/tmp/database.img'" :memory: \
+        "CREATE TABLE note(text); INSERT INTO note VALUES('warm floor'); SELECT text FROM note" > /tmp/said
+    grep -q 'warm floor' /tmp/said
+    e2fsck -fn /tmp/database.img > /tmp/said 2>&1
+    debugfs -R 'stat /notes.db' /tmp/database.img 2> /tmp/said | grep -q 'Type: regular'
+    rm /tmp/database.img
+}
+
 export HOME=/tmp LC_ALL=C.UTF-8
 files > /tmp/before
 trying "the package: installing"
@@ -100,8 +113,12 @@ dpkg --install /tmp/libondol0.deb /tmp/libondol-dev.deb > /tmp/said
 [ -z "$(dpkg --verify libondol0 libondol-dev)" ]
 notes shared
 notes static
+trying "the package of the extension of SQLite: installing"
+dpkg --install /tmp/libsqlite3-mod-ondol.deb > /tmp/said
+[ -z "$(dpkg --verify libsqlite3-mod-ondol)" ]
+database "the package"
 trying "purging"
-dpkg --purge ondol libondol-dev libondol0 > /tmp/said
+dpkg --purge ondol libondol-dev libondol0 libsqlite3-mod-ondol > /tmp/said
 files > /tmp/after
 diff /tmp/before /tmp/after
 
@@ -114,8 +131,12 @@ trying "the tarball: make install-library"
 make -C /tmp/ondol install-library > /tmp/said
 ldconfig
 notes shared
+trying "the tarball: make install-sqlite"
+make -C /tmp/ondol install-sqlite > /tmp/said
+ldconfig
+database "the tarball"
 trying "make uninstall"
-make -C /tmp/ondol uninstall uninstall-library > /tmp/said
+make -C /tmp/ondol uninstall uninstall-library uninstall-sqlite > /tmp/said
 ldconfig
 # Directories may stay: nobody knows who else uses them.
 find /usr/local -depth -type d -empty -delete

@@ -1,4 +1,4 @@
-//! `libondol`, built for speed: its parts for the packages, and `cargo xtask capi DIR`, which installs them below DIR.
+//! `libondol`, and the extension of SQLite, built for speed: their parts for the packages, and `cargo xtask capi DIR`, which installs the library below DIR.
 
 use std::path::Path;
 use std::process::Command;
@@ -42,6 +42,15 @@ pub(crate) fn parts(dir: &Path) -> Result<(), String> {
     let template = std::fs::read_to_string(&template).map_err(|e| format!("{}: {e}", template.display()))?;
     let made = dir.join("ondol.pc.in");
     std::fs::write(&made, template.replace("@VERSION@", &version)).map_err(|e| format!("{}: {e}", made.display()))
+}
+
+/// Builds the extension of SQLite and puts it into a directory, without symbols that nobody can call.
+pub(crate) fn sqlite(dir: &Path) -> Result<(), String> {
+    const EXTENSION: &str = "libondol_sqlite.so";
+    crate::cargo(&["build", "--release", "--quiet", "-p", "ondol-sqlite"])?;
+    let built = crate::metadata()?.target_directory.join("release").join(EXTENSION).into_std_path_buf();
+    copy(&built, &dir.join(EXTENSION))?;
+    crate::run(Command::new("strip").arg("--strip-unneeded").arg(dir.join(EXTENSION)))
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Every dependency must be usable under permissive terms.
+//! Every dependency must be usable under permissive terms, those of optional features, too.
 
 /// Licences that a dependency may be taken under.
 const PERMISSIVE: [&str; 11] = [
@@ -17,7 +17,7 @@ const PERMISSIVE: [&str; 11] = [
 
 /// Fails when a dependency has no licence expression, or one that cannot be met with permissive licences alone.
 pub(crate) fn check() -> Result<(), String> {
-    let metadata = crate::metadata()?;
+    let metadata = crate::metadata_of_all()?;
     let mut faults = Vec::new();
     for package in &metadata.packages {
         // Old manifests separate alternatives by a slash.

@@ -25,7 +25,7 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 11] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
@@ -36,6 +36,7 @@ const CHECKS: [Check; 10] = [
     ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--quiet"])),
+    ("object", object),
 ];
 
 fn main() -> ExitCode {
@@ -139,6 +140,13 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     test(&tests)
 }
 
+/// What a plain build leaves out: object storage.
+fn object() -> Result<(), String> {
+    const PACKAGE: [&str; 4] = ["-p", "ondol-object-home", "--features", "object"];
+    cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGE[..], &["--", "-D", "warnings"]].concat())?;
+    cargo(&[&["test", "--quiet"], &PACKAGE[..]].concat())
+}
+
 fn docs() -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
@@ -153,6 +161,12 @@ fn run(command: &mut Command) -> Result<(), String> {
 /// What cargo knows of the workspace and its dependencies.
 fn metadata() -> Result<cargo_metadata::Metadata, String> {
     cargo_metadata::MetadataCommand::new().exec().map_err(|e| e.to_string())
+}
+
+/// As [`metadata`], with what only builds with features have.
+fn metadata_of_all() -> Result<cargo_metadata::Metadata, String> {
+    let mut command = cargo_metadata::MetadataCommand::new();
+    command.features(cargo_metadata::CargoOpt::AllFeatures).exec().map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

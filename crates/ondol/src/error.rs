@@ -246,6 +246,7 @@ pub fn errno_of(e: &VolumeError) -> i32 {
         VolumeError::BufferTooSmall => Errno::RANGE,
         VolumeError::Unsupported(_) => Errno::OPNOTSUPP,
         VolumeError::TooBig { .. } => Errno::TOOBIG,
+        VolumeError::NoMemory => Errno::NOMEM,
         VolumeError::Contended => Errno::AGAIN,
         VolumeError::Corrupt(_) => Errno::UCLEAN,
         VolumeError::Block(BlockError::Locked { .. }) => Errno::BUSY,

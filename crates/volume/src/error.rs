@@ -87,6 +87,9 @@ pub enum Error {
         /// Blocks it may have.
         max: u64,
     },
+    /// There is no memory for what has to be kept.
+    #[error("there is not enough memory")]
+    NoMemory,
     /// What a transaction names keeps being renamed or locked by others, every time it tries.
     #[error("the names in the transaction keep changing; try again")]
     Contended,

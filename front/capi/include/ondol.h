@@ -496,6 +496,17 @@ int ondol_close(struct ondol_volume *volume);
 int ondol_sync(const struct ondol_volume *volume);
 
 /**
+ * From now on new files belong to this user and group, and whether they may take reserved blocks goes by this user, instead of the process's own. Of their
+ * permissions these bits of `umask` are left out (at first 0: none). Files that are open stay with whom they were opened for. Permissions are still not checked.
+ *
+ * No other thread may use the volume meanwhile. -EBUSY while a transaction is not ended.
+ */
+int ondol_act_as(struct ondol_volume *volume,
+                 uint32_t uid,
+                 uint32_t gid,
+                 uint32_t umask);
+
+/**
  * Space and inodes.
  */
 int ondol_statfs(const struct ondol_volume *volume, struct ondol_space *space);

@@ -38,6 +38,7 @@ pub use transaction::{
     ondol_tx_setxattr, ondol_tx_symlink, ondol_tx_unlink, ondol_tx_write, ondol_tx_write_at,
 };
 pub use volume::{
-    MkfsOptions, Space, Volume, ondol_close, ondol_mkfs, ondol_open, ondol_statfs, ondol_sync, ondol_version,
+    MkfsOptions, Space, Volume, ondol_act_as, ondol_close, ondol_mkfs, ondol_open, ondol_statfs, ondol_sync,
+    ondol_version,
 };
 pub use xattr::{ondol_getxattr, ondol_listxattr, ondol_removexattr, ondol_setxattr};

@@ -2,7 +2,7 @@
 
 use crate::call::{Failure, Result, call, needed};
 use crate::memory::Text;
-use ondol::{Error, FormatOptions, Options};
+use ondol::{Caller, Error, FormatOptions, Options};
 use std::ffi::{c_char, c_int};
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -141,13 +141,33 @@ fn busy(volume: &Volume) -> Option<Failure> {
         return Some(Error::StillOpen(open).into());
     }
     let others = Arc::strong_count(&volume.0) - 1;
-    (others > 0).then(|| Failure::new(libc::EBUSY, "a transaction of the volume is neither committed nor aborted"))
+    (others > 0).then(in_transaction)
 }
 
 /// Makes everything that has returned so far durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn ondol_sync(volume: Option<&Volume>) -> c_int {
     call(|| Ok(needed(volume, "volume")?.0.sync()?))
+}
+
+/// From now on new files belong to this user and group, and whether they may take reserved blocks goes by this user, instead of the process's own. Of their
+/// permissions these bits of `umask` are left out (at first 0: none). Files that are open stay with whom they were opened for. Permissions are still not checked.
+///
+/// No other thread may use the volume meanwhile. -EBUSY while a transaction is not ended.
+#[unsafe(no_mangle)]
+pub extern "C" fn ondol_act_as(volume: Option<&mut Volume>, uid: u32, gid: u32, umask: u32) -> c_int {
+    call(|| {
+        let volume = needed(volume, "volume")?;
+        let wrong = || Failure::invalid(format!("umask {umask:#o} has more than permission bits"));
+        let umask = u16::try_from(umask).ok().filter(|bits| bits & !0o777 == 0).ok_or_else(wrong)?;
+        let own = Arc::get_mut(&mut volume.0).ok_or_else(in_transaction)?;
+        own.act_as(Caller { umask, ..Caller::new(uid, gid) });
+        Ok(())
+    })
+}
+
+fn in_transaction() -> Failure {
+    Failure::new(libc::EBUSY, "a transaction of the volume is neither committed nor aborted")
 }
 
 /// Space and inodes.

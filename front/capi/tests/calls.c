@@ -123,6 +123,33 @@ static void names(struct ondol_volume *volume)
     FAILS(ondol_rename(volume, "/absent", "/there"), ENOENT, "/absent");
 }
 
+static void users(struct ondol_volume *volume)
+{
+    struct ondol_file *before, *file;
+    struct ondol_transaction *tx;
+    struct ondol_attr attr;
+
+    FAILS(ondol_act_as(NULL, 1, 1, 0), EINVAL, "volume is NULL");
+    FAILS(ondol_act_as(volume, 1, 1, 01022), EINVAL, "umask 0o1022");
+    FAILS(ondol_act_as(volume, 1, 1, UINT32_MAX), EINVAL, "umask");
+    CHECK(ondol_file_open(volume, "/before", O_WRONLY | O_CREAT, 0666, &before) == 0);
+    CHECK(ondol_act_as(volume, 70000, 70001, 027) == 0);
+    CHECK(ondol_file_open(volume, "/whose", O_WRONLY | O_CREAT, 0666, &file) == 0 && ondol_file_close(file) == 0);
+    CHECK(ondol_stat(volume, "/whose", &attr) == 0);
+    CHECK(attr.uid == 70000 && attr.gid == 70001 && attr.mode == (S_IFREG | 0640));
+    CHECK(ondol_mkdir(volume, "/theirs", 0777) == 0 && ondol_stat(volume, "/theirs", &attr) == 0);
+    CHECK(attr.uid == 70000 && attr.gid == 70001 && attr.mode == (S_IFDIR | 0750));
+    CHECK(ondol_tx_begin(volume, &tx) == 0 && ondol_tx_create(tx, "/theirs/f") == 0);
+    FAILS(ondol_act_as(volume, 0, 0, 0), EBUSY, "transaction");
+    CHECK(ondol_tx_commit(tx) == 0 && ondol_stat(volume, "/theirs/f", &attr) == 0);
+    CHECK(attr.uid == 70000 && attr.gid == 70001 && attr.mode == (S_IFREG | 0640));
+    CHECK(ondol_file_write(before, "x", 1) == 1 && ondol_file_stat(before, &attr) == 0 && attr.uid != 70000);
+    CHECK(ondol_file_close(before) == 0 && ondol_act_as(volume, attr.uid, attr.gid, 0) == 0);
+    CHECK(ondol_file_open(volume, "/mine", O_WRONLY | O_CREAT, 0666, &file) == 0);
+    CHECK(ondol_file_stat(file, &attr) == 0 && attr.uid != 70000 && attr.mode == (S_IFREG | 0666));
+    CHECK(ondol_file_close(file) == 0);
+}
+
 static void attributes(struct ondol_volume *volume)
 {
     struct ondol_transaction *tx;
@@ -251,6 +278,7 @@ int main(int argc, char **argv)
     CHECK(space.block_size == 1024 && space.files == 1984 && space.free > 20000 && space.available <= space.free);
     files(volume);
     names(volume);
+    users(volume);
     attributes(volume);
     transactions(volume);
     threads(volume);

@@ -73,7 +73,7 @@ pub(crate) fn mounted(target: &Path) -> Option<PathBuf> {
 }
 
 /// Fields in the order in which they are shown; all others come behind them by name. Those that have parts come last.
-const ORDER: [&str; 40] = [
+const ORDER: [&str; 41] = [
     "target",
     "mount_point",
     "pid",
@@ -113,6 +113,7 @@ const ORDER: [&str; 40] = [
     "atomic_bytes",
     "memory_bound",
     "options",
+    "served_with",
     "features",
 ];
 

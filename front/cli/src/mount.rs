@@ -106,6 +106,7 @@ fn serve(request: &Request<'_>) -> Outcome {
     };
     let mount = Mount::new(volume, &prepared.source, request.dir, &request.wishes.mount, ended);
     let mount = mount.map_err(Failure::with(MOUNT))?;
+    mount.is_served_with(&request.wishes.own.join(","));
     let metrics = prepared.metrics.take().map(|opened| opened.start(mount.meter(), mount.dir()));
     let metrics = metrics.transpose().map_err(Failure::with(MOUNT))?;
     let metrics_at = metrics.as_ref().map(|metrics| metrics.what.as_str());

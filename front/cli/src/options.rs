@@ -23,6 +23,8 @@ pub(crate) struct Wishes {
     pub(crate) log_level: Option<String>,
     /// Where metrics are to be had.
     pub(crate) metrics: Option<Outlet>,
+    /// These three, as they were written.
+    pub(crate) own: Vec<String>,
     /// Which part of the file or device is the image.
     pub(crate) part: Option<Part>,
 }
@@ -44,10 +46,12 @@ impl Wishes {
         let (mount, rest) = now.with(&lists.join(",")).map_err(Failure::with(MOUNT_USAGE))?;
         let wrong = Failure::with::<String>;
         let mut rest: Vec<&str> = rest.split(',').collect();
+        let mut own = Vec::new();
         let mut take = |name: &str| {
-            let value = rest.iter().rev().find_map(|word| word.strip_prefix(name)).map(str::to_owned);
+            let word = rest.iter().rev().find(|word| word.starts_with(name)).map(|word| (*word).to_owned());
             rest.retain(|word| !word.starts_with(name));
-            value
+            own.extend(word.clone());
+            word.and_then(|word| word.strip_prefix(name).map(str::to_owned))
         };
         let log = take("log=").map(PathBuf::from);
         let log_level = take("log_level=").map(|text| log::level(&text)).transpose().map_err(wrong(MOUNT_USAGE))?;
@@ -56,7 +60,7 @@ impl Wishes {
         let known = |word: &&&str| !sloppy || !matches!(Options::parse(word), Err(OptionError::Unknown(_)));
         let rest: Vec<&str> = rest.iter().filter(known).copied().collect();
         let volume = Options::parse(&rest.join(",")).map_err(|e| Failure::new(MOUNT_USAGE, explained(&e)))?;
-        Ok(Self { mount, volume, log, log_level, metrics, part })
+        Ok(Self { mount, volume, log, log_level, metrics, own, part })
     }
 }
 

@@ -1,7 +1,7 @@
 //! `mount -o remount`, as mount(8) hands it to its helper: the kernel's flags are changed, and nothing else can be.
 //!
 //! mount(8) merges what fstab, or else the mount table, says with what was asked for. So options of the volume and of FUSE come here
-//! that nobody wants to change: they must be as they are. The flags that come are all that the mount is to have: a word that takes one
+//! that nobody wants to change, and options of the server: they must be as they are. The flags that come are all that the mount is to have: a word that takes one
 //! away, as `exec` does, comes as the absence of `noexec`.
 
 use crate::args;
@@ -36,6 +36,9 @@ pub(crate) fn remount(args: &args::MountHelper) -> Outcome {
         return Err(Failure::new(MOUNT, format!("cannot remount {} for writing: {why}", entry.point.display())));
     }
     running.agrees(&entry.point, &lists[0])?;
+    if let Some(word) = wishes.own.iter().find(|word| !running.served_with.split(',').any(|now| now == *word)) {
+        return Err(fixed(&entry.point, word));
+    }
     let read_only = if wishes.mount.read_only { MountFlags::RDONLY } else { MountFlags::empty() };
     if args.fake {
         return Ok(ExitCode::SUCCESS);
@@ -88,6 +91,8 @@ fn fixed(point: &Path, word: &str) -> Failure {
 struct Running {
     read_only: bool,
     options: String,
+    /// What its server has taken itself.
+    served_with: String,
 }
 
 impl Running {
@@ -96,8 +101,9 @@ impl Running {
         let json = told.map_err(|failure| Failure { code: MOUNT, ..failure })?;
         let info: serde_json::Value = serde_json::from_slice(&json).map_err(Failure::with(MOUNT))?;
         let mount = info.get("mount").cloned().unwrap_or_default();
-        let options = mount.get("options").and_then(|o| o.as_str()).unwrap_or_default().to_owned();
-        Ok(Self { read_only: mount.get("read_only") == Some(&true.into()), options })
+        let text = |name| mount.get(name).and_then(|o| o.as_str()).unwrap_or_default().to_owned();
+        let read_only = mount.get("read_only") == Some(&true.into());
+        Ok(Self { read_only, options: text("options"), served_with: text("served_with") })
     }
 
     /// Every option in `list` is as it is now; access, and reading only, are the kernel's here.

@@ -100,6 +100,11 @@ impl Mount {
         self.kernel.dir()
     }
 
+    /// Notes the options that whoever serves has taken himself, as `NAME=VALUE,…`: [`crate::client::info`] tells them.
+    pub fn is_served_with(&self, options: &str) {
+        self.ops.is_served_with(options);
+    }
+
     /// Reads what it has done.
     pub fn meter(&self) -> Meter {
         Meter::new(&self.ops)

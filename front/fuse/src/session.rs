@@ -55,6 +55,8 @@ pub(crate) struct Session {
     rings: Option<Arc<Rings>>,
     server: Box<dyn Serve>,
     crew: Arc<Crew>,
+    /// Threads at most.
+    most: usize,
     /// Bytes that the crew's rooms take beyond what was given for them.
     excess: usize,
     /// How serving threads are scheduled.
@@ -83,11 +85,11 @@ impl Session {
         let rings = has_rings.then(|| {
             let queues = ondol_ring::queues();
             let share = ForRings::of(config.room, queues, config.most);
-            server.is_carried_by(Carrier::Rings, share.excess);
+            server.is_carried_by(Carrier::Rings, share.places, share.excess);
             Arc::new(Rings::new(queues, share, agreed, standing.clone()))
         });
         if rings.is_none() {
-            server.is_carried_by(Carrier::Device, for_device.excess);
+            server.is_carried_by(Carrier::Device, config.most, for_device.excess);
         }
         Ok(Self {
             device,
@@ -100,6 +102,7 @@ impl Session {
                 rooms: for_device.rooms,
                 room: ROOM,
             })),
+            most: config.most,
             excess: for_device.excess,
             standing,
             failed: Mutex::new(None),
@@ -120,7 +123,7 @@ impl Session {
                     return Ok(());
                 }
                 tracing::warn!("requests come through /dev/fuse: the kernel took no ring");
-                self.server.is_carried_by(Carrier::Device, self.excess);
+                self.server.is_carried_by(Carrier::Device, self.most, self.excess);
             }
             self.crew.foreman.work(&mut Hands { session: self, scope, started: 0 });
             Ok(())

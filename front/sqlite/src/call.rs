@@ -30,9 +30,11 @@ fn said(panic: &(dyn Any + Send)) -> String {
 /// What SQLite has a number of its own for is that; everything else is `otherwise`. Why is said in SQLite's log.
 pub(crate) fn code(e: &Error, otherwise: Code) -> Code {
     const EROFS: i32 = 30;
+    const ENOMEM: i32 = 12;
     let code = match e.errno() {
         _ if is_too_much(e) => crate::codes::FULL,
         EROFS => crate::codes::READONLY,
+        ENOMEM => crate::codes::IOERR_NOMEM,
         _ => otherwise,
     };
     ffi::log(code, &e.to_string());

@@ -92,8 +92,7 @@ impl Database {
         if pending.refused && self.holds(&pending.batch, data, offset)? {
             return Ok(());
         }
-        pending.batch.write(offset, data);
-        Ok(())
+        pending.batch.write(offset, data).map_err(|e| code(&e.into(), IOERR_WRITE))
     }
 
     /// Whether these bytes are there already.
@@ -155,8 +154,8 @@ impl Database {
                     self.make(IOERR_FSYNC)
                 }
             },
-            // What is cut off behind the end after a commit.
-            control::COMMIT_PHASETWO => self.make(IOERR_FSYNC),
+            // What is cut off behind the end after a commit, which is durable by then: that there is no space is not said of it.
+            control::COMMIT_PHASETWO => self.make(IOERR_TRUNCATE).map_err(|_| IOERR_TRUNCATE),
             control::BEGIN_ATOMIC_WRITE => match self.is_in_transaction() {
                 true => Ok(()),
                 false => Err(IOERR_WRITE),
@@ -282,8 +281,33 @@ fn changes_only(image: &Image, batch: &Batch) -> Option<Batch> {
         let had = inodes.read_with(&stored, from, &mut before).ok()?;
         let has = inodes.read_with(batch, from, &mut after).ok()?;
         if before[..had] != after[..has] {
-            less.write(from, &after[..has]);
+            less.write(from, &after[..has]).ok()?;
         }
     }
     (less.bytes() < batch.bytes()).then_some(less)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::Name;
+    use ondol::{FormatOptions, OpenOptions, Volume};
+
+    #[test]
+    fn a_cut_that_fails_after_a_commit_is_said_to_be_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("image");
+        Volume::format(&target, &FormatOptions::new().size(32 << 20)).unwrap();
+        let image = Used::of(&Name { image: target.to_str().unwrap().into(), path: "a.db".into() }).unwrap();
+        let file = OpenOptions::new().read(true).write(true).create(true).open(image.volume(), "a.db").unwrap();
+        let mut database = Database::new(file, image, false, true);
+        database.write(&[1; 8192], 0).unwrap();
+        assert_eq!((database.control(control::SYNC, None), database.sync()), (Ok(()), Ok(())));
+        database.truncate(4096).unwrap();
+        database.image.inodes().refuse_changes("a test wants it so");
+        assert_eq!(database.control(control::COMMIT_PHASETWO, None), Err(IOERR_TRUNCATE));
+        // What was committed is there, and the file is longer.
+        let mut page = [0; 4096];
+        assert_eq!((database.len(), database.read(&mut page, 0), page[0]), (Ok(8192), Ok(()), 1));
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the root has besides Debian's smallest: what the package recommends, and what reads its files.
-const INCLUDED: &str = "bash-completion,e2fsprogs,fish,fuse3,make,man-db,mount,systemd,zsh";
+const INCLUDED: &str = "bash-completion,e2fsprogs,fish,fuse3,make,man-db,mount,sqlite3,systemd,zsh";
 
 /// Fails at the first thing that is not as it should be. What cannot be tried here is named on a line.
 pub(super) fn check(release: &Release, made: &Made) -> Result<(), String> {
@@ -66,13 +66,14 @@ fn lists_are_the_same(release: &Release, made: &Made) -> Result<(), String> {
     let (tree, stage) = (release.dir.join("unpacked"), release.dir.join("installed"));
     unpack(&made.tarball, &tree)?;
     empty(&stage)?;
-    super::deb::install(&tree, &stage, "install")?;
-    super::deb::install(&tree, &stage, "install-library")?;
+    for target in ["install", "install-library", "install-sqlite"] {
+        super::deb::install(&tree, &stage, target)?;
+    }
     let files = |dir: &Path| -> Result<BTreeSet<String>, String> {
         let found = said(Command::new("find").current_dir(dir).args([".", "!", "-type", "d"]))?;
         // Debian's policy compresses these, and names the changelog; each package has one, and its terms.
         let name = |line: &str| line.trim_end_matches(".gz").replace("CHANGELOG.md", "changelog");
-        Ok(found.lines().map(name).filter(|line| !line.contains("/doc/libondol")).collect())
+        Ok(found.lines().map(name).filter(|line| !line.contains("/doc/lib")).collect())
     };
     let of_debs = release.dir.join("of-debs");
     empty(&of_debs)?;
@@ -122,7 +123,8 @@ fn fresh_root(release: &Release) -> Result<PathBuf, String> {
     let roots = release.dir.with_file_name("dist-roots");
     let root = release.dir.join("root");
     let (suite, mirror) = suite_and_mirror()?;
-    let archive = roots.join(format!("{suite}.tar"));
+    // By what is in it, so that another list of packages makes another one.
+    let archive = roots.join(format!("{suite}+{}.tar", INCLUDED.replace(',', "+")));
     if !archive.exists() {
         let made = roots.join(&suite);
         empty(&made)?;

@@ -16,7 +16,7 @@ struct Package {
     description: &'static str,
 }
 
-const PACKAGES: [Package; 3] = [
+const PACKAGES: [Package; 4] = [
     Package {
         name: "ondol",
         targets: &["install"],
@@ -59,6 +59,20 @@ crash-consistent ext4 in user space, as a library: development files
  .
  The package has the header, the static library, and what pkg-config reads.",
     },
+    Package {
+        name: "libsqlite3-mod-ondol",
+        targets: &["install-sqlite"],
+        without: &[],
+        section: "libs",
+        recommends: "",
+        description: "\
+SQLite extension that keeps databases in ext4 images
+ Databases that SQLite opens with the VFS of this extension lie in an ext4 image.
+ A commit is one operation of the file system: no journal file, one wait for the
+ disk, all or nothing after a crash.
+ .
+ The package has the loadable extension libondol_sqlite.",
+    },
 ];
 
 /// Makes the packages in `dir` from the tarball's tree.
@@ -88,6 +102,7 @@ impl Package {
         let needs = match self.name {
             "ondol" => needs(release, dir, &[release.program.clone(), preloaded(release, dir)?])?,
             "libondol0" => needs(release, dir, &[libraries.join("libondol.so.0")])?,
+            "libsqlite3-mod-ondol" => needs(release, dir, &[libraries.join("libondol_sqlite.so")])?,
             _ => format!("libondol0 (= {})", release.version),
         };
         write(&about.join("control"), self.control(&release.version, architecture.trim(), kibibytes, &needs))?;

@@ -63,7 +63,7 @@ impl Release {
 /// The packages that were made.
 struct Made {
     tarball: PathBuf,
-    /// The Debian packages, where there are dpkg's tools: the program's, the library's, and that for who links with it.
+    /// The Debian packages, where there are dpkg's tools: the program's, the library's, that for who links with it, and the extension of SQLite.
     debs: Vec<PathBuf>,
 }
 

@@ -23,6 +23,7 @@ pub(super) fn make(release: &Release, dir: &Path) -> Result<PathBuf, String> {
     copy(&release.root.join("CHANGELOG.md"), &tree.join("CHANGELOG.md"))?;
     write(&tree.join("copyright"), super::copyright::text(release)?)?;
     crate::capi::parts(&tree.join("lib"))?;
+    crate::capi::sqlite(&tree.join("lib"))?;
     Ok(tree)
 }
 

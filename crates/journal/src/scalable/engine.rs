@@ -6,6 +6,7 @@ use super::pace::Pace;
 use super::pages::Pages;
 use super::steps::{self, Bells};
 use super::turn::Turns;
+use super::waiting_since::WaitingSince;
 use super::{AtHome, Core, Dirty, Failing, record};
 use crate::block_engine::{Config, IN_PLACE};
 use crate::cache::Cache;
@@ -17,7 +18,7 @@ use crate::{JournalError, Result, WriteSet};
 use ondol_block::BlockStore;
 use ondol_env::apart::Striped;
 use ondol_env::reach::{self, Place};
-use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64};
 use ondol_env::sync::{Arc, Mutex, MutexGuard};
 use ondol_env::{Env, Step};
 use ondol_nvm_log::Log;
@@ -96,7 +97,7 @@ impl ScalableEngine {
             brought: Striped::default(),
             is_full: AtomicBool::new(false),
             is_flooded: AtomicBool::new(false),
-            uncommitted_since: AtomicU64::new(0),
+            waiting_since: WaitingSince::default(),
         });
         core.see_what_a_flush_takes();
         Self { core, one: config.one_lock.then(Mutex::default) }
@@ -256,16 +257,9 @@ impl Engine for ScalableEngine {
         let (pages, all_pages) = self.core.pages.as_ref().map_or_else(of_home, Pages::used);
         let blocks = |lines: u64| (lines * ondol_nvm_log::LINE).div_ceil(self.core.block_size as u64);
         let stats = *self.core.stats.lock();
-        let since = self.core.uncommitted_since.load(Relaxed);
-        let uncommitted = self.core.log.uncommitted();
         EngineStats {
-            uncommitted_bytes: uncommitted * ondol_nvm_log::LINE,
-            // An fsync has committed it, before the committer looked again.
-            uncommitted_ns: if since == 0 || uncommitted == 0 {
-                0
-            } else {
-                self.core.env.monotonic_ns().saturating_sub(since)
-            },
+            uncommitted_bytes: self.core.log.uncommitted() * ondol_nvm_log::LINE,
+            uncommitted_ns: self.core.uncommitted_ns().unwrap_or(0),
             unflushed_bytes: self.core.in_place.not_durable(),
             waiting_bytes: self.core.dirty.bytes(self.core.block_size),
             commits: log.commits,

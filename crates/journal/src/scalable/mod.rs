@@ -28,6 +28,7 @@ mod record;
 mod recover;
 mod steps;
 mod turn;
+mod waiting_since;
 
 pub use engine::{Ground, ScalableEngine};
 pub(crate) use logged::Logged;
@@ -62,6 +63,7 @@ use record::Draft;
 use std::sync::{OnceLock, Weak};
 use steps::Bells;
 use turn::Turns;
+use waiting_since::WaitingSince;
 
 /// Numbers that operations share are read and logged under a lock of their block; blocks share them.
 const COUNTERS: usize = 64;
@@ -109,8 +111,7 @@ pub(crate) struct Core {
     is_full: AtomicBool,
     /// Twice as much waits as should.
     is_flooded: AtomicBool,
-    /// When somebody saw that something is not committed, in monotonic nanoseconds; 0 when nothing was.
-    uncommitted_since: AtomicU64,
+    waiting_since: WaitingSince,
 }
 
 impl Core {
@@ -200,6 +201,12 @@ impl Core {
         }
     }
 
+    /// How long the oldest operation has waited that is not durable, in nanoseconds; `None` when there is none, or nobody has seen it yet.
+    fn uncommitted_ns(&self) -> Option<u64> {
+        let since = self.waiting_since.oldest(self.log.durable()).filter(|_| self.log.uncommitted() > 0)?;
+        Some(self.env.monotonic_ns().saturating_sub(since))
+    }
+
     fn tid(&self) -> Tid {
         Tid(self.log.newest().unwrap_or(self.log.durable() - 1))
     }
@@ -211,6 +218,7 @@ impl Core {
     fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
         self.check_alive()?;
         self.or_abort(self.log.commit_after(tid.0, |end| {
+            self.waiting_since.commit(end);
             self.passing.mine().committed();
             self.flush_data()?;
             self.pages.as_ref().map_or(Ok(()), |pages| pages.store_waiting(end))
@@ -415,6 +423,7 @@ impl Core {
         let pages = self.or_abort(naming.store())?;
         // Who builds on this operation waits for one of its locks, and so claims later.
         let slot = promise.claim(draft.bytes.len() as u64);
+        self.waiting_since.begin(&*self.env);
         let numbers: Vec<u64> = naming.at_home().map(|n| blocks[n].buf.block).collect();
         let mut lent = naming.lent().peekable();
         for (n, staged) in blocks.into_iter().enumerate() {

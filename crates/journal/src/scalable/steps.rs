@@ -4,7 +4,6 @@ use super::Core;
 use crate::{JournalError, Result};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
-use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::{Bell, Progress, Step};
 use std::time::Duration;
 
@@ -39,16 +38,11 @@ impl Step for Committer {
 
     fn step(&self) -> Result<Progress> {
         let core = &self.0;
-        let Some(newest) = core.log.newest() else {
-            core.uncommitted_since.store(0, Relaxed);
-            return Ok(Progress::Idle);
-        };
-        let now = core.env.monotonic_ns().max(1);
-        let since = core.uncommitted_since.load(Relaxed);
-        if since == 0 {
-            core.uncommitted_since.store(now, Relaxed);
-        }
-        let age = if since == 0 { 0 } else { now.saturating_sub(since) };
+        let Some(newest) = core.log.newest() else { return Ok(Progress::Idle) };
+        let age = core.uncommitted_ns().unwrap_or_else(|| {
+            core.waiting_since.begin(&*core.env);
+            0
+        });
         let is_old = Duration::from_nanos(age).as_secs() >= core.config.commit_interval;
         if !is_old && !core.much_is_uncommitted() && !core.much_waits(1) {
             return Ok(Progress::Idle);
@@ -56,7 +50,6 @@ impl Step for Committer {
         reach::hit(Place::TimerCommit);
         // What is old is committed in time, whoever is at the disk.
         core.commit_late(crate::Tid(newest), !is_old)?;
-        core.uncommitted_since.store(0, Relaxed);
         Ok(Progress::Worked)
     }
 }

@@ -99,6 +99,7 @@ crate::contract::engine_contract!(
     the_timer_commits_and_the_checkpointer_drains
     a_checkpoint_brings_home_what_is_committed_and_commits_nothing
     the_timer_goes_on_when_the_clock_is_set
+    what_waits_for_a_commit_has_its_age
     a_handle_that_changed_nothing_is_no_work
 );
 

@@ -1,6 +1,6 @@
 //! Changes of a file that are collected in memory, to be made as one. What they are, without the volume.
 
-use crate::Ino;
+use crate::{Error, Ino, Result};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -48,16 +48,26 @@ impl Batch {
     }
 
     /// Writes over what is there by then. Nothing is done where `offset` and the length are beyond what a number holds.
-    pub fn write(&mut self, offset: u64, data: &[u8]) {
-        let Some(end) = offset.checked_add(data.len() as u64).filter(|&end| end > offset) else { return };
+    ///
+    /// # Errors
+    /// `NoMemory`. Nothing has changed then.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
+        let Some(end) = offset.checked_add(data.len() as u64).filter(|&end| end > offset) else { return Ok(()) };
         if let Some(part) = self.parts.get_mut(&offset).filter(|part| part.len() == data.len()) {
             part.copy_from_slice(data);
-            return;
+            return Ok(());
         }
+        let data = copied(data)?;
+        let around = self.parts.range(..offset).next_back();
+        let behind = around.and_then(|(start, bytes)| bytes.get((end - start) as usize..)).unwrap_or_default();
+        let behind = copied(behind)?;
         self.remove(offset, end);
-        self.parts.insert(offset, data.to_vec());
-        self.bytes += data.len() as u64;
+        if !behind.is_empty() {
+            self.keep(end, behind);
+        }
+        self.keep(offset, data);
         self.size = self.size.map(|size| size.max(end));
+        Ok(())
     }
 
     /// Gives the file a size. What lies behind a smaller one is gone, and reads as zeros if the file grows again.
@@ -122,22 +132,24 @@ impl Batch {
         self.parts.range(first..behind.max(first)).map(|(offset, bytes)| (*offset, &bytes[..]))
     }
 
-    /// Takes out what is written from `start` to `end`.
+    /// Takes out what is written from `start` to `end`. Of a part that lies on both sides only the beginning stays.
     fn remove(&mut self, start: u64, end: u64) {
         let before = self.parts.range(..start).next_back().map(|(offset, _)| *offset);
         let first = before.unwrap_or(start);
         let touched: Vec<u64> = self.parts.range(first..end).map(|(offset, _)| *offset).collect();
         for offset in touched {
-            let Some(bytes) = self.parts.remove(&offset) else { continue };
+            let Some(mut bytes) = self.parts.remove(&offset) else { continue };
             self.bytes -= bytes.len() as u64;
-            let behind = offset + bytes.len() as u64;
-            if behind > end {
-                self.keep(end, bytes[(end - offset) as usize..].to_vec());
-            }
-            if offset < start {
-                // Copied: a vector that is cut keeps its memory.
-                let left = (start - offset).min(bytes.len() as u64) as usize;
-                self.keep(offset, bytes[..left].to_vec());
+            let kept = if offset < start {
+                bytes.truncate((start - offset) as usize);
+                offset
+            } else {
+                bytes.drain(..bytes.len().min((end - offset) as usize));
+                end
+            };
+            if !bytes.is_empty() {
+                // A vector that is cut keeps its memory, which is better than to have none.
+                self.keep(kept, copied(&bytes).unwrap_or(bytes));
             }
         }
     }
@@ -146,6 +158,16 @@ impl Batch {
         self.bytes += bytes.len() as u64;
         self.parts.insert(offset, bytes);
     }
+}
+
+/// A copy that takes no more memory than it has bytes.
+fn copied(bytes: &[u8]) -> Result<Vec<u8>> {
+    #[cfg(test)]
+    tests::allocate()?;
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(|_| Error::NoMemory)?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
 }
 
 impl fmt::Debug for Batch {
@@ -157,6 +179,40 @@ impl fmt::Debug for Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// How many more copies there is memory for.
+        static MEMORY: Cell<u32> = const { Cell::new(u32::MAX) };
+    }
+
+    pub(super) fn allocate() -> Result<()> {
+        MEMORY.set(MEMORY.get().checked_sub(1).ok_or(Error::NoMemory)?);
+        Ok(())
+    }
+
+    #[test]
+    fn where_memory_ends_nothing_has_changed() {
+        let mut batch = Batch::new(1);
+        batch.write(10, &[1; 30]).unwrap();
+        batch.write(50, &[2; 10]).unwrap();
+        let was = over(&batch, &[]);
+        // A part that is cut in two is copied, too.
+        for memory in 0..2 {
+            MEMORY.set(memory);
+            assert!(matches!(batch.write(20, &[3; 5]), Err(Error::NoMemory)));
+            assert_eq!((over(&batch, &[]), batch.bytes()), (was.clone(), 40));
+        }
+        // What lies over two parts needs no more than itself.
+        MEMORY.set(2);
+        batch.write(35, &[3; 20]).unwrap();
+        assert_eq!(over(&batch, &[]), [&[0; 10][..], &[1; 25], &[3; 20], &[2; 5]].concat());
+        MEMORY.set(0);
+        batch.set_len(15);
+        assert_eq!((over(&batch, &[]), batch.bytes()), ([[0; 10].as_slice(), &[1; 5]].concat(), 5));
+        batch.write(10, &[4; 5]).unwrap();
+        MEMORY.set(u32::MAX);
+    }
 
     /// What a file that stores `stored` is with the changes.
     fn over(batch: &Batch, stored: &[u8]) -> Vec<u8> {
@@ -185,7 +241,7 @@ mod tests {
                     model.resize(at, 0);
                 } else {
                     let bytes: Vec<u8> = (0..len).map(|_| 2 + below(200) as u8).collect();
-                    batch.write(at as u64, &bytes);
+                    batch.write(at as u64, &bytes).unwrap();
                     if len > 0 {
                         model.resize(model.len().max(at + len), 0);
                         model[at..at + len].copy_from_slice(&bytes);
@@ -214,7 +270,7 @@ mod tests {
         let mut batch = Batch::new(1);
         let long = vec![1; 10_000];
         for at in 0..100 {
-            batch.write(at, &long);
+            batch.write(at, &long).unwrap();
         }
         assert!(batch.parts.values().map(Vec::capacity).sum::<usize>() < 10_200);
         assert_eq!(batch.held(), 10_099 + 100 * Batch::PART);
@@ -223,8 +279,8 @@ mod tests {
     #[test]
     fn what_no_number_holds_is_no_part() {
         let mut batch = Batch::new(1);
-        batch.write(u64::MAX - 1, &[1, 2, 3]);
-        batch.write(7, &[]);
+        batch.write(u64::MAX - 1, &[1, 2, 3]).unwrap();
+        batch.write(7, &[]).unwrap();
         assert!(batch.is_empty());
     }
 }

@@ -32,7 +32,7 @@ fn change(random: &mut Random, batch: &mut Batch, content: &mut Vec<u8>, most: u
         }
         let len = if is_large { 20_000 + random.below(60_000) } else { 1 + random.below(3000) };
         let bytes = random.bytes(len.min(most - at) as usize);
-        batch.write(at, &bytes);
+        batch.write(at, &bytes).unwrap();
         let end = at as usize + bytes.len();
         content.resize(content.len().max(end), 0);
         content[at as usize..end].copy_from_slice(&bytes);
@@ -135,7 +135,7 @@ fn what_is_no_batch_is_refused() {
     v.write(ino, 0, &[1; 5000]).unwrap();
     let of = |ino: Ino, len: usize| {
         let mut batch = Batch::new(ino);
-        batch.write(3, &vec![2; len]);
+        batch.write(3, &vec![2; len]).unwrap();
         batch
     };
     let (one, two) = (of(ino, 9), of(ino, 8));
@@ -159,7 +159,7 @@ fn large(rig: &Rig, at: u64) -> (Ino, Batch) {
         rig.vol.write(ino, n << 20, &vec![0xAA; 1 << 20]).unwrap();
     }
     let mut batch = Batch::new(ino);
-    batch.write(at, &vec![0x55; 5 << 20]);
+    batch.write(at, &vec![0x55; 5 << 20]).unwrap();
     assert!(batch.bytes() > rig.vol.atomic_bytes());
     (ino, batch)
 }

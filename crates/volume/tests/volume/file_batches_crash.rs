@@ -35,7 +35,7 @@ fn batches([one, other]: [Ino; 2]) -> Vec<Vec<Batch>> {
     let batch = |ino: Ino, seed: u64, parts: &[(u64, usize)], sizes: [Option<u64>; 2]| {
         let (mut batch, mut random) = (Batch::new(ino), Random(seed));
         sizes[0].into_iter().for_each(|size| batch.set_len(size));
-        parts.iter().for_each(|(at, len)| batch.write(*at, &random.bytes(*len)));
+        parts.iter().for_each(|(at, len)| batch.write(*at, &random.bytes(*len)).unwrap());
         sizes[1].into_iter().for_each(|size| batch.set_len(size));
         batch
     };

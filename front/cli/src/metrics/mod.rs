@@ -15,7 +15,7 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use spot::Spot;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 /// Where metrics are to be had.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outlet {
-    /// HTTP on any of these.
-    Address(Vec<SocketAddr>),
+    /// HTTP on a port of what this name or number stands for.
+    Address(String, u16),
     /// HTTP on a socket in the file system.
     Socket(PathBuf),
     /// A file for node_exporter's textfile collector.
@@ -52,12 +52,10 @@ impl Outlet {
         }
         let (host, port) = text.rsplit_once(':').unwrap_or(("", text));
         let port: u16 = port.parse().map_err(|_| wrong("there is no port"))?;
-        if host.is_empty() {
-            return Ok(Self::Address(vec![SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)]));
-        }
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        let found = (host, port).to_socket_addrs().map_err(|e| wrong(&format!("{host}: {e}")))?;
-        Ok(Self::Address(found.collect()))
+        // What it stands for is asked only where it is to be used.
+        let host = if host.is_empty() { "127.0.0.1" } else { host };
+        Ok(Self::Address(host.to_owned(), port))
     }
 
     /// Makes sure that they can be had there, before anything is mounted on `point`, if that is in this mount namespace.
@@ -66,9 +64,9 @@ impl Outlet {
     /// A sentence for the user.
     pub(crate) fn open(&self, point: Option<&Path>) -> Result<Opened, String> {
         match self {
-            Self::Address(addresses) => {
-                let listen = |e| format!("no metrics: cannot listen on {}: {e}", shown(addresses));
-                let listener = TcpListener::bind(&addresses[..]).map_err(listen)?;
+            Self::Address(host, port) => {
+                let listen = |e| format!("no metrics: cannot listen on {}: {e}", shown(host, *port));
+                let listener = TcpListener::bind((host.as_str(), *port)).map_err(listen)?;
                 let address = listener.local_addr().map_err(listen)?;
                 if !address.ip().is_loopback() {
                     tracing::warn!("metrics are to be had by whoever reaches {address}");
@@ -91,8 +89,8 @@ impl Outlet {
     }
 }
 
-fn shown(addresses: &[SocketAddr]) -> String {
-    addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(", ")
+fn shown(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 fn socket(flags: SocketFlags) -> std::io::Result<OwnedFd> {
@@ -203,11 +201,14 @@ mod tests {
     #[test]
     fn an_outlet_is_an_address_a_socket_or_a_file() {
         let parse = |text: &str| Outlet::parse(text);
-        let address = |text: &str| Ok(Outlet::Address(vec![text.parse().unwrap()]));
-        assert_eq!(parse("9464"), address("127.0.0.1:9464"));
-        assert_eq!(parse(":9464"), address("127.0.0.1:9464"));
-        assert_eq!(parse("0.0.0.0:9464"), address("0.0.0.0:9464"));
-        assert_eq!(parse("[::1]:9464"), address("[::1]:9464"));
+        let address = |host: &str| Ok(Outlet::Address(host.into(), 9464));
+        assert_eq!(parse("9464"), address("127.0.0.1"));
+        assert_eq!(parse(":9464"), address("127.0.0.1"));
+        assert_eq!(parse("0.0.0.0:9464"), address("0.0.0.0"));
+        assert_eq!(parse("[::1]:9464"), address("::1"));
+        // Nobody is asked what a name stands for.
+        assert_eq!(parse("no.such.host.invalid:9464"), address("no.such.host.invalid"));
+        assert_eq!((shown("::1", 1), shown("host", 1)), ("[::1]:1".into(), "host:1".into()));
         assert_eq!(parse("unix:/run/x"), Ok(Outlet::Socket("/run/x".into())));
         assert!(matches!(parse("unix:x"), Ok(Outlet::Socket(path)) if path.is_absolute()));
         assert_eq!(parse("/var/lib/x.prom"), Ok(Outlet::File("/var/lib/x.prom".into())));

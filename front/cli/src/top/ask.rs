@@ -2,13 +2,13 @@
 //!
 //! The child writes a line for each that it reads: what the server says, or why it does not.
 
+use super::pace::now;
 use super::reading::Reading;
 use crate::failure::{FAILED, Failure, Outcome, SYSTEM};
 use crate::info;
 use crate::passed::source;
 use ondol::machine::locks::shown;
 use ondol_fuse::{ClientError, client};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -22,13 +22,6 @@ const VARIABLE: &str = "ONDOL_TOP_ASKS";
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between two looks at whether there is one.
-const TICK: Duration = Duration::from_millis(50);
-
-fn now() -> Duration {
-    let time = clock_gettime(ClockId::Monotonic);
-    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
 
 pub(super) fn is_child() -> bool {
     std::env::var_os(VARIABLE).is_some()
@@ -129,9 +122,19 @@ impl Asker {
             .map_err(|e| Failure::new(FAILED, format!("whoever asks the server has ended: {e}")))
     }
 
-    /// The reading, if it is there within a tick.
-    pub(super) fn look(&mut self) -> Result<Option<Reading>, Failure> {
-        match self.answers.recv_timeout(TICK) {
+    /// When it was last asked, by the monotonic clock.
+    pub(super) fn asked(&self) -> Duration {
+        self.asked
+    }
+
+    /// The time up to now does not count: nobody could look.
+    pub(super) fn forgive(&mut self) {
+        self.asked = now();
+    }
+
+    /// The reading, if it is there within this time.
+    pub(super) fn look(&mut self, time: Duration) -> Result<Option<Reading>, Failure> {
+        match self.answers.recv_timeout(time) {
             Ok(line) => Reading::parse(&line).map(Some),
             Err(RecvTimeoutError::Timeout) => {
                 if now().saturating_sub(self.asked) < PATIENCE {
@@ -147,7 +150,8 @@ impl Asker {
     pub(super) fn ask(&mut self) -> Result<Reading, Failure> {
         self.begin()?;
         loop {
-            if let Some(reading) = self.look()? {
+            let left = PATIENCE.saturating_sub(now().saturating_sub(self.asked));
+            if let Some(reading) = self.look(left)? {
                 return Ok(reading);
             }
         }

@@ -1,6 +1,7 @@
 //! `ondol top`: what a mount does, as it does it.
 
 mod ask;
+mod pace;
 mod reading;
 mod screen;
 mod view;
@@ -8,6 +9,7 @@ mod view;
 use crate::failure::{FAILED, Failure, Outcome};
 use crate::say;
 use ask::Asker;
+use pace::{Pace, now};
 use reading::{Reading, Report};
 use screen::{Event, Screen};
 use std::io::IsTerminal;
@@ -44,9 +46,6 @@ pub(crate) struct TopArgs {
     pub(crate) target: PathBuf,
 }
 
-/// What ^C sends to who takes keys one by one.
-const CTRL_C: u8 = 3;
-
 /// The shortest and the longest interval.
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -77,8 +76,14 @@ fn batch(args: &TopArgs, asker: &mut Asker, reports: Option<u64>) -> Outcome {
     let mut before = asker.ask()?;
     let mut left = reports;
     while left != Some(0) {
-        std::thread::sleep(args.interval);
-        let now = asker.ask()?;
+        let pace = Pace::beginning(now());
+        let now = loop {
+            std::thread::sleep(pace.left(args.interval, asker.asked(), now()));
+            let (is_due, reading) = (pace.is_due(args.interval, now()), asker.ask()?);
+            if is_due {
+                break reading;
+            }
+        };
         if let Some(report) = Report::between(&before, &now) {
             let text = match args.json {
                 true => say::escaped(&report.json()),
@@ -112,12 +117,12 @@ impl Shown {
     /// Does what a key says; false when that is to end it.
     fn heed(&mut self, event: Event, screen: &mut Screen) -> Result<bool, Failure> {
         match event {
-            Event::Key(b'q' | b'Q' | CTRL_C) | Event::End => return Ok(false),
+            Event::Key(b'q' | b'Q') | Event::End => return Ok(false),
             Event::Key(b's' | b'S') => self.sort = self.sort.next(),
             Event::Key(b'+') => self.interval = longer(self.interval),
             Event::Key(b'-') => self.interval = shorter(self.interval),
             Event::Key(_) | Event::Time => return Ok(true),
-            Event::Resized => {}
+            Event::Resized | Event::Continued => {}
         }
         self.draw(screen)?;
         Ok(true)
@@ -135,34 +140,41 @@ fn shorter(now: Duration) -> Duration {
 fn watch(args: &TopArgs, asker: &mut Asker, reports: Option<u64>, screen: &mut Screen) -> Result<(), Failure> {
     const TICK: Duration = Duration::from_millis(50);
     let mut shown = Shown { sort: args.sort, interval: args.interval, report: None };
-    let (mut before, mut left): (Option<Reading>, _) = (None, reports);
+    let (mut before, mut left): (Option<(Reading, Pace)>, _) = (None, reports);
     loop {
+        let is_due = before.as_ref().is_none_or(|(_, pace)| pace.is_due(shown.interval, now()));
         asker.begin()?;
-        let now = loop {
-            if let Some(reading) = asker.look()? {
+        let reading = loop {
+            if let Some(reading) = asker.look(Duration::ZERO)? {
                 break reading;
             }
-            let event = screen.wait(TICK).map_err(Failure::with(FAILED))?;
+            // Answers take less than a tick.
+            let event = screen.wait(Duration::from_millis(5)).map_err(Failure::with(FAILED))?;
+            if event == Event::Continued {
+                asker.forgive();
+            }
             if !shown.heed(event, screen)? {
                 return Ok(());
             }
         };
-        if let Some(report) = before.as_ref().and_then(|before| Report::between(before, &now)) {
-            shown.report = Some(report);
-            shown.draw(screen)?;
-            left = left.map(|left| left - 1);
-            if left == Some(0) {
-                return Ok(());
+        if is_due {
+            if let Some(report) = before.as_ref().and_then(|(before, _)| Report::between(before, &reading)) {
+                shown.report = Some(report);
+                shown.draw(screen)?;
+                left = left.map(|left| left - 1);
+                if left == Some(0) {
+                    return Ok(());
+                }
             }
+            before = Some((reading, Pace::beginning(now())));
         }
-        before = Some(now);
-        let mut waited = Duration::ZERO;
-        while waited < shown.interval {
-            let tick = TICK.min(shown.interval - waited);
-            let event = screen.wait(tick).map_err(Failure::with(FAILED))?;
-            if matches!(event, Event::Time) {
-                waited += tick;
+        let Some((_, pace)) = &before else { continue };
+        loop {
+            let left = pace.left(shown.interval, asker.asked(), now());
+            if left.is_zero() {
+                break;
             }
+            let event = screen.wait(TICK.min(left)).map_err(Failure::with(FAILED))?;
             if !shown.heed(event, screen)? {
                 return Ok(());
             }

@@ -72,6 +72,44 @@ refused(25, d, START)
 }
 
 #[test]
+fn what_is_copied_through_a_batch_is_part_of_it() {
+    let Some(place) = Place::mounted("atomic_write") else { return };
+    fs::write(place.on("a"), [b'o'; 20_000]).unwrap();
+    fs::write(place.on("c"), vec![b'c'; 3_000_000]).unwrap();
+    let script = "
+a, b, c = opened('a'), opened('a'), opened('c')
+if not hasattr(os, 'copy_file_range'): sys.exit()
+def copy(*what):
+    (source, from_), (target, to), left = what
+    while left > 0:
+        n = os.copy_file_range(source, target, left, from_, to)
+        if n == 0: break
+        left, from_, to = left - n, from_ + n, to + n
+    return left
+fcntl.ioctl(a, START)
+os.pwrite(a, b'new', 0)
+assert copy((c, 0), (a, 10000), 2500000) == 0
+assert copy((a, 0), (c, 2999000), 1000) == 0
+assert copy((a, 0), (a, 5000), 3) == 0
+assert os.pread(c, 1000, 2999000) == b'new' + b'o' * 997
+assert os.pread(b, 30000, 0) == b'o' * 20000
+assert os.pread(a, 15000, 0) == b'new' + b'o' * 4997 + b'new' + b'o' * 4997 + b'c' * 5000
+# To the end of what is there with the batch, and no further.
+assert copy((a, 2509990), (c, 0), 100) == 90
+fcntl.ioctl(a, COMMIT)
+assert os.pread(b, 3000000, 0) == b'new' + b'o' * 4997 + b'new' + b'o' * 4997 + b'c' * 2500000
+fcntl.ioctl(a, START)
+assert copy((c, 100), (a, 0), 1000) == 0
+fcntl.ioctl(a, ABORT)
+assert os.pread(a, 4, 0) == b'newo'
+";
+    if python(&place, script) {
+        place.umount();
+        place.is_clean();
+    }
+}
+
+#[test]
 fn a_killed_program_leaves_nothing_of_its_batch() {
     let Some(place) = Place::mounted("atomic_write") else { return };
     fs::write(place.on("a"), [b'o'; 20_000]).unwrap();

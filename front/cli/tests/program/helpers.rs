@@ -150,6 +150,16 @@ done
 fails 1 mount -o remount,sparkle "$M"; says sparkle
 fails 32 mount.ondol "$I" "$D" -o remount,ro
 umount.ondol "$M"
+# What its server took itself stays as it is; a name in it is not asked for.
+served="log=$D/log,log_level=debug,metrics=unix:$D/socket"
+echo "$I $M ondol noauto,$served 0 0" > "$D/fstab"
+mount "$M"
+mount -o remount,ro "$M"
+for change in log_level=info metrics=0 metrics=no.such.host.invalid:9464 log=/else; do
+    fails 1 mount -o remount,$change "$M"; says 'cannot be changed by a remount'
+done
+"$D/ondol" info "$M" | grep -q "^  served with *$served\$"
+umount.ondol "$M"
 # Without a line in fstab the table of mounts says what there was.
 : > "$D/fstab"
 mount -t ondol -o allow_other,max_read=65536,data=journal "$I" "$M"

@@ -1,6 +1,6 @@
 //! Names, labels and paths that mean the reader's terminal: whatever is in an image or on the command line, what is printed is text.
 
-use crate::place::ondol;
+use crate::place::{Place, ondol};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -88,11 +88,16 @@ fn who_stops_reading_gets_no_panic() {
     assert!(ondol().args(["mkfs", "--size", "16M"]).arg(&image).status().unwrap().success());
     let script = "\"$1\" info --json \"$2\" 2>\"$3\" | true";
     let said = dir.path().join("said");
+    // Where something is mounted, a child of the program does the work.
+    let mounted = Place::mounted("rw");
     for _ in 0..5 {
         let program = env!("CARGO_BIN_EXE_ondol");
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "-", program]).args([&image, &said]);
         assert!(shell.status().unwrap().success());
         assert_eq!(fs::read_to_string(&said).unwrap(), "");
+    }
+    if let Some(place) = mounted {
+        place.umount();
     }
 }

@@ -99,10 +99,15 @@ struct Terminal {
 impl Terminal {
     /// `ondol ARGS… DIR`, on a terminal of this kind.
     fn of(place: &Place, args: &str, kind: &str) -> Self {
-        let line =
-            format!("stty rows 30 cols 90; {} {args} {}", env!("CARGO_BIN_EXE_ondol"), place.mount_point().display());
+        let (program, dir) = (env!("CARGO_BIN_EXE_ondol"), place.mount_point());
+        let dir = dir.display();
+        Self::running(&format!("stty rows 30 cols 90; {program} {args} {dir}"), kind)
+    }
+
+    /// A line of the shell.
+    fn running(line: &str, kind: &str) -> Self {
         let mut command = Command::new("script");
-        command.args(["-qec", &line, "/dev/null"]).env("TERM", kind);
+        command.args(["-qec", line, "/dev/null"]).env("TERM", kind).env("SHELL", "/bin/sh");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (keys, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let (tell, more) = std::sync::mpsc::channel();
@@ -140,6 +145,7 @@ impl Terminal {
     }
 }
 
+const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
 #[test]
@@ -150,7 +156,7 @@ fn a_terminal_shows_a_page_and_keys_change_it() {
     let Some(place) = Place::mounted("rw") else { return };
     let busy = Busy::on(&place);
     let mut terminal = Terminal::of(&place, "top -d 0.2", "xterm");
-    terminal.until("\x1b[?1049h\x1b[?25l");
+    terminal.until(ENTER);
     terminal.until("durability");
     terminal.until("per s*");
     terminal.type_key(b"s");
@@ -179,6 +185,66 @@ fn a_terminal_shows_a_page_and_keys_change_it() {
     assert!(!ended && said.contains("is not mounted any more"), "{shown:?}");
 }
 
+/// The process of `ondol top` itself: who asks has a pipe for its keys.
+fn watching(place: &Place) -> Pid {
+    let is_it = |pid: &Pid| {
+        let about = |file: &str| format!("/proc/{}/{file}", pid.as_raw_nonzero());
+        let words = fs::read(about("cmdline")).unwrap_or_default();
+        let dir = place.mount_point().as_os_str().as_encoded_bytes().to_owned();
+        words.split(|b| *b == 0).any(|word| word == b"top")
+            && words.split(|b| *b == 0).any(|word| word == dir)
+            && fs::read_link(about("fd/0")).is_ok_and(|keys| keys.starts_with("/dev/pts"))
+    };
+    let numbers = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    numbers.filter_map(Pid::from_raw).find(is_it).expect("nobody watches")
+}
+
+#[test]
+fn a_terminal_is_as_before_while_the_program_is_stopped_and_after_signals() {
+    if ondol_skips::skips(ondol_skips::missing(&["script", "stty"])) {
+        return;
+    }
+    let Some(place) = Place::mounted("rw") else { return };
+    // A shell that controls jobs, as users have, and goes on with what was stopped.
+    let (program, dir) = (env!("CARGO_BIN_EXE_ondol"), place.mount_point());
+    let dir = dir.display();
+    let keys = "$(stty -a | grep -o -e '-*icanon' -e '-*ixon' | tr '\\n' ' ')";
+    let again = format!("while [ $was -gt 128 ]; do echo stopped: {keys}; fg; was=$?; done; echo ended: {keys}");
+    let line = format!("stty rows 30 cols 90; set -m; {program} top -d 0.2 {dir}; was=$?; {again}");
+    let mut terminal = Terminal::running(&line, "xterm");
+    terminal.until(ENTER);
+    terminal.until("durability");
+    let pid = watching(&place);
+    let ways: [&dyn Fn(&mut Terminal); 2] =
+        [&|terminal: &mut Terminal| terminal.type_key(b"\x1a"), &|_| kill_process(pid, Signal::TSTP).unwrap()];
+    for stop in ways {
+        stop(&mut terminal);
+        terminal.until(LEAVE);
+        terminal.until("stopped: ixon icanon");
+        terminal.until(ENTER);
+        terminal.until("durability");
+    }
+    kill_process(pid, Signal::CONT).unwrap();
+    terminal.until(ENTER);
+    // Nothing holds up what is drawn.
+    terminal.type_key(b"\x13");
+    terminal.until("durability");
+    terminal.until("durability");
+    kill_process(pid, Signal::QUIT).unwrap();
+    terminal.until(LEAVE);
+    terminal.until("ended: ixon icanon");
+    assert!(terminal.end().0);
+    // A key that is held down stops no readings.
+    let mut terminal = Terminal::of(&place, "top -n 3 -d 0.2", "xterm");
+    terminal.until(ENTER);
+    let ended = eventually(|| {
+        // Nobody takes keys any more when it has ended.
+        let _ = terminal.keys.write_all(b"xxxxx");
+        terminal.child.try_wait().unwrap().is_some()
+    });
+    assert!(ended && terminal.end().0);
+}
+
 #[test]
 fn a_server_that_hangs_is_waited_for_ten_seconds() {
     // Over io_uring, requests are with the server at once, and who waits for one of these cannot be killed.
@@ -188,6 +254,8 @@ fn a_server_that_hangs_is_waited_for_ten_seconds() {
         fs::write(place.on("file"), b"text").unwrap();
         let pid = Pid::from_child(place.server(server));
         kill_process(pid, Signal::STOP).unwrap();
+        let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+        assert!(eventually(|| fs::read_to_string(&stat).unwrap().contains(") T ")), "it does not stop");
         let asked = [&["top", "--once"][..], &["info"]].map(|command| {
             let mut ask = ondol();
             ask.args(command).arg(place.mount_point()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()

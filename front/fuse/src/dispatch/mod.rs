@@ -14,7 +14,7 @@ mod tests;
 use crate::channel::Channel;
 use crate::coming::{Coming, Serve};
 use crate::flags::{self, TTL};
-use crate::ops::{Carrier, CopyTo, Listed, ListedPlus, Ops, Range, SetAttribute, Write};
+use crate::ops::{Carrier, CopyFrom, CopyTo, Listed, ListedPlus, Ops, Range, SetAttribute, Write};
 use crate::proto::numbers::{self, Init};
 use crate::proto::reply::{self, Listing};
 use crate::proto::wire::{
@@ -68,9 +68,9 @@ impl Serve for Dispatch {
         }
     }
 
-    fn is_carried_by(&self, carrier: Carrier, excess: usize) {
+    fn is_carried_by(&self, carrier: Carrier, at_once: usize, excess: usize) {
         let batches = if self.terms.batches { crate::ops::BATCHES_HOLD } else { 0 };
-        self.ops.is_carried_by(carrier, excess + batches);
+        self.ops.is_carried_by(carrier, at_once, excess + batches);
     }
 }
 
@@ -238,8 +238,10 @@ impl Dispatch {
         }
         let most = if wide { u64::MAX } else { NARROW };
         let range = Range { offset: what.off_in, len: what.len.min(most) };
-        let into = CopyTo { ino: ino(what.nodeid_out), offset: what.off_out, opened: self.terms.opens };
-        let copied = self.ops.copy(ino(header.nodeid), range, into, sender(header));
+        let from = CopyFrom { ino: ino(header.nodeid), range, handle: what.fh_in };
+        let (offset, handle) = (what.off_out, what.fh_out);
+        let into = CopyTo { ino: ino(what.nodeid_out), offset, opened: self.terms.opens, handle };
+        let copied = self.ops.copy(&from, &into, sender(header));
         answer.forget_mode(copied.is_ok_and(|(_, changed)| changed) || copied.is_err(), what.nodeid_out);
         answer.with(copied, |&(bytes_copied, _)| match u32::try_from(bytes_copied) {
             Ok(size) if !wide => answer.body(&WriteOut { size, padding: 0 }),

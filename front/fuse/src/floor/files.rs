@@ -78,7 +78,7 @@ impl Serve for Serving {
         self.run(&answer, request.header.nodeid, request.operation);
     }
 
-    fn is_carried_by(&self, _carrier: Carrier, _excess: usize) {}
+    fn is_carried_by(&self, _carrier: Carrier, _at_once: usize, _excess: usize) {}
 }
 
 impl Serving {

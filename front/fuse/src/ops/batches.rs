@@ -15,8 +15,9 @@ use std::time::Duration;
 /// Bytes that all batches of a mount may hold together: they are in the server's memory.
 pub(crate) const MOST: usize = 64 << 20;
 
-/// How long one waits for another.
+/// How long one waits for another: who takes the place of those that the other needs, and who does not.
 const PATIENCE: Duration = Duration::from_millis(200);
+const LONG_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The batches that are open, by the number of the open file.
 #[derive(Default)]
@@ -27,6 +28,10 @@ pub(crate) struct Batches {
     /// How many there are, for those who look whether there is any.
     count: AtomicUsize,
     bytes: AtomicU64,
+    /// How many requests are served at the same time, wherever one comes.
+    at_once: AtomicUsize,
+    /// Those that wait for one another.
+    waiting: AtomicUsize,
 }
 
 /// What an open file has collected; nothing once the batch has ended.
@@ -48,6 +53,19 @@ impl Batches {
     /// A number for an open file, by which its batch will be known.
     pub(crate) fn number(&self) -> u64 {
         self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn are_served(&self, at_once: usize) {
+        self.at_once.store(at_once, Ordering::Relaxed);
+    }
+
+    /// Waits for another. The one that is waited for needs a place, and whom that one waits for needs another.
+    fn wait<T>(&self, wait: impl FnOnce(Duration) -> Option<T>) -> Option<T> {
+        let waiting = self.waiting.fetch_add(1, Ordering::Relaxed) + 1;
+        let leaves_room = waiting + 2 <= self.at_once.load(Ordering::Relaxed);
+        let got = ondol::waits::long(|| wait(if leaves_room { LONG_PATIENCE } else { PATIENCE }));
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        got
     }
 
     pub(super) fn of(&self, handle: u64) -> Option<Collected> {
@@ -88,10 +106,10 @@ impl Batches {
             self.bytes.fetch_sub(need, Ordering::Relaxed);
             return Err(Error::TooBig { need: before + need, max: MOST as u64 });
         }
-        batch.write(offset, data);
+        let written = batch.write(offset, data);
         // It may have become less, where parts lay over each other.
         self.bytes.fetch_add(batch.held().wrapping_sub(before).wrapping_sub(need), Ordering::Relaxed);
-        Ok(true)
+        written.map(|()| true)
     }
 }
 
@@ -112,12 +130,14 @@ impl Ops {
 
     /// Makes what was collected, has the kernel forget its pages of the file (`forget`), and makes it durable. Whatever comes of it, the batch is over.
     ///
-    /// Forgetting pages may have to wait for another request. One at a time does so, and who waits for another gives up soon, before anything is made: so there is always somebody to
-    /// serve that request.
+    /// Forgetting pages may have to wait for another request. One at a time does so, and who waits for another gives up before anything is made, soon where nobody else could serve that
+    /// request.
     pub(crate) fn commit_batch(&self, handle: u64, sender: Sender, forget: &dyn Fn() -> io::Result<()>) -> Answer<()> {
         let ended = self.batches.take(handle).ok_or(Errno::INVAL)?;
         let batch = &ended.batch;
-        let alone = ondol::waits::long(|| self.exchanging.try_lock_for(PATIENCE)).ok_or(Errno::AGAIN)?;
+        let alone = self.exchanging.try_lock();
+        let alone = alone.or_else(|| self.batches.wait(|time| self.exchanging.try_lock_for(time)));
+        let alone = alone.ok_or(Errno::AGAIN)?;
         self.change(Op::Ioctl, sender, |i| {
             // What may only be appended to, or not be changed, may have become so since.
             i.check_open(batch.ino(), true, false, false)?;
@@ -178,5 +198,38 @@ mod tests {
         assert!(batches.take(two).is_some() && batches.take(two).is_none());
         assert_eq!(batches.bytes.load(Ordering::Relaxed), 0);
         assert_eq!(batches.count.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn who_leaves_room_for_others_waits_for_an_exchange() {
+        use ondol::{FormatOptions, Options, ROOT, Volume};
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        Volume::format(&image, &FormatOptions::new().size(8 << 20)).unwrap();
+        let ops = Ops::new(Volume::open_with(&image, &Options::default()).unwrap());
+        let root = Sender { uid: 0, gid: 0, umask: 0, thread: 0 };
+        let ino = ops.create(ROOT, b"file", 0o600, root).unwrap().ino;
+        let commit = || {
+            let handle = ops.number_of_open();
+            ops.begin_batch(ino, handle).unwrap();
+            ops.commit_batch(handle, root, &|| Ok(()))
+        };
+        let exchange = ops.exchanging.lock();
+        // The third would have to serve what the exchange waits for.
+        ops.batches.are_served(2);
+        assert_eq!(commit(), Err(Errno::AGAIN.into()));
+        ops.batches.are_served(3);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(commit);
+            while ops.batches.waiting.load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(commit(), Err(Errno::AGAIN.into()));
+            assert!(!waits.is_finished());
+            drop(exchange);
+            assert_eq!(waits.join().unwrap(), Ok(()));
+        });
+        ops.release(ino).unwrap();
+        ops.close().unwrap().close().unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! Requests about open files and what is in them.
 
+use super::batches::Collected;
 use super::inode::has_suid;
 use super::sender::Capability;
 use super::{Answer, Op, Ops, Sender};
@@ -36,13 +37,25 @@ pub(crate) struct Write<'a> {
     pub(crate) at_end: bool,
 }
 
+/// What is copied.
+pub(crate) struct CopyFrom {
+    pub(crate) ino: Ino,
+    pub(crate) range: Range,
+    /// As for [`Write`].
+    pub(crate) handle: u64,
+}
+
 /// Where a range is copied to.
 pub(crate) struct CopyTo {
     pub(crate) ino: Ino,
     pub(crate) offset: u64,
     /// As for [`Write`].
     pub(crate) opened: bool,
+    pub(crate) handle: u64,
 }
+
+/// Most bytes that are copied at a time where a batch is read or written.
+const COPIED: u64 = 1 << 20;
 
 /// What a write did.
 pub(crate) struct Written {
@@ -81,13 +94,7 @@ impl Ops {
     /// Reads into `space`; how many bytes.
     pub(crate) fn read(&self, ino: Ino, handle: u64, offset: u64, space: &mut [u8]) -> Answer<usize> {
         let batch = self.batches.of(handle);
-        self.ask(Op::Read, |i| match batch {
-            Some(batch) => match &*batch.lock() {
-                Some(batch) => i.read_with(batch, offset, space),
-                None => i.read(ino, offset, space),
-            },
-            None => i.read(ino, offset, space),
-        })
+        self.ask(Op::Read, |i| read_with(i, batch.as_ref(), ino, offset, space))
     }
 
     /// Writes, after clearing setuid and setgid if the kernel asks for it.
@@ -130,16 +137,42 @@ impl Ops {
         })
     }
 
-    /// Copies from file to file; how much, and whether the target's mode changed.
-    pub(crate) fn copy(&self, from: Ino, range: Range, into: CopyTo, sender: Sender) -> Answer<(u64, bool)> {
-        let CopyTo { ino: to, offset: at, opened } = into;
+    /// Copies from file to file; how much, and whether the target's mode changed. Through an open file that has a batch it reads and writes as READ and WRITE do.
+    pub(crate) fn copy(&self, from: &CopyFrom, into: &CopyTo, sender: Sender) -> Answer<(u64, bool)> {
+        let &CopyTo { ino: to, offset: at, opened, handle } = into;
+        let (source, target) = (self.batches.of(from.handle), self.batches.of(handle));
         self.change(Op::CopyFileRange, sender, |i| {
             if !opened {
                 i.check_open(to, true, false, false)?;
             }
             let kill_suid = has_suid(&i.getattr(to)?) && !sender.may(Capability::Fsetid);
-            Ok((i.copy_range(from, range.offset, to, at, range.len, kill_suid)?, kill_suid))
+            if source.is_none() && target.is_none() {
+                let range = from.range;
+                return Ok((i.copy_range(from.ino, range.offset, to, at, range.len, kill_suid)?, kill_suid));
+            }
+            let copied = self.copy_batched(i, (from, source.as_ref()), (into, target.as_ref()))?;
+            Ok((copied, clear_suid(i, to, sender)?))
         })
+    }
+
+    /// Copies where at least one of the two has a batch, and not all of a long range at once.
+    fn copy_batched(
+        &self,
+        i: &Inodes,
+        (from, source): (&CopyFrom, Option<&Collected>),
+        (into, target): (&CopyTo, Option<&Collected>),
+    ) -> Result<u64, Error> {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(from.range.len.min(COPIED) as usize).map_err(|_| Error::NoMemory)?;
+        bytes.resize(from.range.len.min(COPIED) as usize, 0);
+        let n = read_with(i, source, from.ino, from.range.offset, &mut bytes)?;
+        let bytes = bytes.get(..n).unwrap_or(&bytes);
+        if let Some(target) = target
+            && self.batches.write(target, into.offset, bytes)?
+        {
+            return Ok(n as u64);
+        }
+        Ok(i.write(into.ino, into.offset, bytes)? as u64)
     }
 
     /// Finds data or a hole; `what` is `None` for anything else.
@@ -162,6 +195,16 @@ impl Ops {
     pub(crate) fn syncfs(&self) -> Answer<()> {
         self.vouch(Op::Syncfs, Inodes::sync)
     }
+}
+
+/// Reads through an open file, with the batch that it has.
+fn read_with(i: &Inodes, batch: Option<&Collected>, ino: Ino, offset: u64, space: &mut [u8]) -> Result<usize, Error> {
+    if let Some(batch) = batch
+        && let Some(batch) = &*batch.lock()
+    {
+        return i.read_with(batch, offset, space);
+    }
+    i.read(ino, offset, space)
 }
 
 /// Clears setuid and setgid after a change whose request does not say whether its sender may keep them.

@@ -19,7 +19,7 @@ mod timing;
 
 pub(crate) use batches::MOST as BATCHES_HOLD;
 pub(crate) use carrier::Carrier;
-pub(crate) use contents::{CopyTo, Opening, Range, Write};
+pub(crate) use contents::{CopyFrom, CopyTo, Opening, Range, Write};
 pub(crate) use count::{Counters, Op};
 pub(crate) use exchange::Exchanging;
 pub(crate) use inode::SetAttribute;
@@ -61,7 +61,8 @@ pub(crate) struct Ops {
     failed: Failed,
     /// When the mount began, by the monotonic clock.
     since: u64,
-    identity: OnceLock<Identity>,
+    identity: Identity,
+    served_with: OnceLock<String>,
     /// As which device it is mounted, as `major:minor`.
     device: OnceLock<String>,
     broken: AtomicBool,
@@ -77,12 +78,13 @@ pub(crate) struct Ops {
 impl Ops {
     pub(crate) fn new(volume: Volume) -> Self {
         Self {
+            identity: Identity::of(&volume),
             gate: Gate::new(volume),
             counters: Counters::default(),
             timing: Timing::default(),
             failed: Failed::default(),
             since: timing::now(),
-            identity: OnceLock::new(),
+            served_with: OnceLock::new(),
             device: OnceLock::new(),
             broken: AtomicBool::new(false),
             carried: Carried::default(),
@@ -114,8 +116,10 @@ impl Ops {
         self.gate.close()
     }
 
-    /// From now on requests come through `carrier`, whose messages take so many bytes beyond the volume's share for them.
-    pub(crate) fn is_carried_by(&self, carrier: Carrier, excess: usize) {
+    /// From now on requests come through `carrier`, which serves so many at the same time wherever one comes, and whose messages take so many bytes beyond the volume's share for
+    /// them.
+    pub(crate) fn is_carried_by(&self, carrier: Carrier, at_once: usize, excess: usize) {
+        self.batches.are_served(at_once);
         self.carried.set(carrier, excess);
     }
 
@@ -137,6 +141,7 @@ impl Ops {
     /// Serves a request that vouches for changes.
     fn vouch<T>(&self, op: Op, f: impl FnOnce(&Inodes) -> Result<T, Error>) -> Answer<T> {
         if self.is_broken() {
+            self.counters.count(op);
             return self.refused(op, rustix::io::Errno::IO.into());
         }
         self.enter(op, |volume| f(volume.inodes()))
@@ -199,6 +204,9 @@ mod tests {
         assert_eq!(ops.ask(Op::Statfs, |_| -> Result<(), Error> { panic!("a defect") }), Err(eio));
         assert_eq!(ops.mkdir(ROOT, b"d", 0o755, root).unwrap_err(), eio);
         assert_eq!(ops.fsync(ROOT, false).unwrap_err(), eio);
+        // Whatever fails was asked for.
+        let told = ops.measure().unwrap();
+        assert!(told["requests"]["fsync"] == 1 && told["errors"]["fsync"]["EIO"] == 1, "{told}");
         // The last close of a file without names would delete it.
         ops.release(gone).unwrap();
         assert!(ops.getattr(gone).is_ok());
@@ -208,5 +216,18 @@ mod tests {
         assert_eq!(ondol::info(&image).unwrap().state, "errors");
         let volume = Volume::open(&image).unwrap();
         assert_eq!(volume.recovered().orphans_deleted, 1);
+    }
+
+    #[test]
+    fn a_mount_tells_of_itself_when_its_medium_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("image");
+        Volume::format(&image, &FormatOptions::new().size(8 << 20).label("name")).unwrap();
+        let ops = Ops::new(Volume::open_with(&image, &Options::default()).unwrap());
+        std::fs::OpenOptions::new().write(true).open(&image).unwrap().set_len(0).unwrap();
+        let told = ops.measure().unwrap();
+        assert!(told["label"] == "name" && told["target"] == image.to_str().unwrap(), "{told}");
+        // What that does to the image is not of interest.
+        let _ = ops.close().unwrap().close();
     }
 }

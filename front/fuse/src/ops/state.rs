@@ -7,7 +7,7 @@ use ondol::{Info, Volume};
 use serde_json::{Map, Value, json};
 
 /// What a volume is, which does not change while it is mounted.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Identity {
     target: String,
     uuid: String,
@@ -15,8 +15,15 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    fn of(info: &Info) -> Self {
-        Self { target: info.target.clone(), uuid: info.uuid.clone(), label: info.label.clone() }
+    /// Reads it from the medium, once: later there may be nothing to read any more, and then all the more to tell.
+    pub(super) fn of(volume: &Volume) -> Self {
+        match volume.info() {
+            Ok(Info { target, uuid, label, .. }) => Self { target, uuid, label },
+            Err(e) => {
+                tracing::warn!("what is mounted cannot be told by name: {e}");
+                Self::default()
+            }
+        }
     }
 }
 
@@ -56,14 +63,14 @@ impl Ops {
         self.timing.ask_for_ever();
     }
 
+    /// Notes the options that whoever serves has taken himself.
+    pub(crate) fn is_served_with(&self, options: &str) {
+        // Nobody says it twice.
+        let _ = self.served_with.set(options.to_owned());
+    }
+
     fn counted(&self, volume: &Volume) -> Result<Value, Error> {
-        let Identity { target, uuid, label } = match self.identity.get() {
-            Some(known) => known,
-            None => {
-                let info = volume.info().map_err(|e| Error::Unsupported(e.to_string()))?;
-                self.identity.get_or_init(|| Identity::of(&info))
-            }
-        };
+        let Identity { target, uuid, label } = &self.identity;
         let space = volume.inodes().statfs();
         let mut stats = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -94,6 +101,9 @@ impl Ops {
         let total: u64 = requests.iter().map(|(_, n)| n).sum();
         if let Some(mount) = state.get_mut("mount").and_then(Value::as_object_mut) {
             self.carried.tell(mount);
+            if let Some(options) = self.served_with.get().filter(|options| !options.is_empty()) {
+                mount.insert("served_with".into(), options.as_str().into());
+            }
         }
         if let Some(counters) = state.get_mut("counters").and_then(Value::as_object_mut) {
             counters.insert("fuse_requests".into(), total.into());

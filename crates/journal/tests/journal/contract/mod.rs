@@ -300,6 +300,22 @@ pub(crate) fn the_timer_goes_on_when_the_clock_is_set(rig: &dyn Rig) {
     }
 }
 
+pub(crate) fn what_waits_for_a_commit_has_its_age(rig: &dyn Rig) {
+    let b = bench(rig);
+    let age = || b.engine.stats().uncommitted_ns;
+    assert_eq!(age(), 0);
+    for block in 0..3 {
+        // Nothing waits meanwhile, and no step looks.
+        b.env.advance(60_000_000_000);
+        b.fill(HOME + block, 1);
+        b.env.advance(2_000_000_000);
+        b.fill(HOME + block, 2);
+        assert_eq!(age(), 2_000_000_000);
+        b.sync();
+        assert_eq!(age(), 0);
+    }
+}
+
 pub(crate) fn a_commit_that_panics_ends_all_promises(rig: &dyn Rig) {
     use ondol_env::sync::atomic::Ordering::SeqCst;
     let b = bench(rig);
@@ -373,6 +389,7 @@ macro_rules! engine_contract {
             the_timer_commits_and_the_checkpointer_drains
             a_checkpoint_brings_home_what_is_committed_and_commits_nothing
             the_timer_goes_on_when_the_clock_is_set
+            what_waits_for_a_commit_has_its_age
             a_handle_that_changed_nothing_is_no_work
             promises_to_others_make_no_commits
             a_commit_that_panics_ends_all_promises

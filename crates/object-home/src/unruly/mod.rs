@@ -1,0 +1,157 @@
+//! A store that misbehaves on purpose, for tests: it delays, fails before or after it did what was asked, reorders, and lies.
+//!
+//! What it does to a request follows from the seed, the request, and how many such requests for the same object came before: not from the time, and not from the order in which requests for different objects
+//! come. So the same plan treats the same requests alike.
+
+mod plan;
+mod record;
+mod serve;
+
+pub use plan::{Conditions, Plan};
+pub use record::{Answer, Counts, Event, Request};
+
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+use ondol_env::sync::Mutex;
+use ondol_env::sync::atomic::AtomicU64;
+use plan::Fate;
+use record::Ledger;
+use std::fmt;
+use std::sync::Arc;
+
+/// A store that passes requests on to another one, as its plan wants. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct Unruly {
+    inner: Arc<dyn ObjectStore>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    plan: Mutex<Plan>,
+    ledger: Mutex<Ledger>,
+    /// What objects held before they were last put, for reads that are stale.
+    before: InMemory,
+    /// Puts with a condition that look out for each other.
+    contending: AtomicU64,
+}
+
+impl Unruly {
+    /// Over `inner`. It behaves until it gets a plan.
+    pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
+        let shared = Shared {
+            plan: Mutex::default(),
+            ledger: Mutex::default(),
+            before: InMemory::new(),
+            contending: AtomicU64::new(0),
+        };
+        Self { inner, shared: Arc::new(shared) }
+    }
+
+    /// Replaces the plan, for requests that come from now on.
+    pub fn follow(&self, plan: Plan) {
+        *self.shared.plan.lock() = plan;
+    }
+
+    /// The store below.
+    pub fn inner(&self) -> &Arc<dyn ObjectStore> {
+        &self.inner
+    }
+
+    /// Requests that have come so far, and their bytes.
+    pub fn counts(&self) -> Counts {
+        self.shared.ledger.lock().counts()
+    }
+
+    /// Notes each change and its answer from now on, beginning with nothing.
+    pub fn record(&self) {
+        self.shared.ledger.lock().record();
+    }
+
+    /// What was noted, in the order in which it was.
+    pub fn events(&self) -> Vec<Event> {
+        self.shared.ledger.lock().events()
+    }
+}
+
+impl fmt::Display for Unruly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Unruly({})", self.inner)
+    }
+}
+
+#[async_trait::async_trait]
+impl ObjectStore for Unruly {
+    async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
+        let request =
+            Request::Put { path: location.clone(), bytes: Bytes::from_iter(payload.iter().flatten().copied()) };
+        self.serve(request, |fate| self.put_under(fate, location, payload, opts)).await
+    }
+
+    /// Its beginning is a request like others; its parts pass.
+    async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
+        let request = Request::Upload { path: location.clone() };
+        self.serve(request, |_| self.inner.put_multipart_opts(location, opts)).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        let request = Request::Get { path: location.clone() };
+        let got = self.serve(request, |fate| async move {
+            let from: &dyn ObjectStore = if fate.stale { &self.shared.before } else { &self.inner };
+            from.get_opts(location, options).await
+        });
+        let got = got.await?;
+        self.shared.ledger.lock().got(got.range.end - got.range.start);
+        Ok(got)
+    }
+
+    fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        let this = self.clone();
+        let deleted = locations.and_then(move |location| {
+            let this = this.clone();
+            async move {
+                let request = Request::Delete { path: location.clone() };
+                let delete = |fate: Fate| {
+                    let (inner, location) = (&this.inner, &location);
+                    async move { if fate.dropped { Ok(()) } else { inner.delete(location).await } }
+                };
+                this.serve(request, delete).await?;
+                Ok(location)
+            }
+        });
+        deleted.boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (this, prefix) = (self.clone(), prefix.cloned());
+        let listed = async move {
+            let request = Request::List { prefix: prefix.clone() };
+            let inner = &this.inner;
+            let list = |fate: Fate| async move {
+                Ok(if fate.unlisted { futures_util::stream::empty().boxed() } else { inner.list(prefix.as_ref()) })
+            };
+            this.serve(request, list).await
+        };
+        futures_util::stream::once(listed).try_flatten().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        let request = Request::List { prefix: prefix.cloned() };
+        self.serve(request, |_| self.inner.list_with_delimiter(prefix)).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        let request = Request::Copy { from: from.clone(), to: to.clone() };
+        self.serve(request, |_| self.inner.copy_opts(from, to, options)).await
+    }
+}
+
+#[cfg(test)]
+mod tests;
