@@ -104,6 +104,7 @@ fn planted_defects_of_a_resize_are_found() {
     let planted = [
         (Defect::ResizeEarlySize, "grown-into-meta-bg"),
         (Defect::ResizeReused, "shrunk-in-many-groups"),
+        (Defect::ResizeForgotten, "shrunk-in-turn"),
         (Defect::ResizeOneLog, "shrunk-with-orphans"),
     ];
     assert_eq!(planted.len(), Defect::ALL.iter().filter(|d| d.subject() == plant::Subject::Resize).count());
