@@ -145,7 +145,7 @@ fn what_is_no_batch_is_refused() {
     let (one, two) = (of(ino, 9), of(other, 20 << 20));
     assert!(matches!(v.apply_batches(&[&one, &two]), Err(Error::TooBig { .. })));
     let mut far = of(ino, 9);
-    far.write(u64::MAX / 2, &[1]);
+    far.write(u64::MAX / 2, &[1]).unwrap();
     assert!(matches!(v.apply_batches(&[&far]), Err(Error::FileTooBig)));
     v.apply_batches(&[&Batch::new(ino), &Batch::new(ino)]).unwrap();
     assert_eq!((rig.read_all(ino), rig.read_all(other)), (vec![1; 5000], vec![]));

@@ -75,7 +75,7 @@ fn a_mounted_volume_grows() {
 /// Asks for 128 MiB by the ioctl alone, and prints the error's number, or 0.
 const IOCTL: &str = "import fcntl, os, struct, sys
 try:
-    fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x40086610, struct.pack('Q', 32768))
+    fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x40086610, struct.pack('Q', (128 << 20) // os.statvfs(sys.argv[1]).f_bsize))
     print(0)
 except OSError as e: print(e.errno)";
 
@@ -93,6 +93,7 @@ fn a_read_only_mount_does_not_grow() {
     let ask = || said(Command::new("python3").args(["-c", IOCTL]).arg(&point)).trim().parse::<i32>().unwrap();
     let room = || rustix::fs::statvfs(&point).unwrap().f_blocks;
     let before = room();
+    fs::File::options().write(true).open(place.image()).unwrap().set_len(128 << 20).unwrap();
     mount_remount(&point, MountFlags::RDONLY, "").unwrap();
     assert_eq!(ask(), rustix::io::Errno::ROFS.raw_os_error());
     mount_remount(&point, MountFlags::empty(), "").unwrap();
