@@ -218,7 +218,7 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
     })
 }
 
-/// States of each resize, about, where nobody asks for resizes alone.
+/// States of each resize, about, where nobody asks for a single one.
 const OF_A_RESIZE: u64 = 200;
 
 /// Interleavings of several `--calls`.
@@ -248,7 +248,7 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
             Quarry::Resizes(names) => {
                 let mut prey = prey(JournalEngine::default(), modes[0]);
                 prey.limits.states = args.states;
-                prey.limits.about = args.workload.is_none().then_some(OF_A_RESIZE);
+                prey.limits.about = (names.len() > 1).then_some(OF_A_RESIZE);
                 hunt_resizes(&prey, names, watch)
             }
             Quarry::Engine(engine) => {
