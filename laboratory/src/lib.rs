@@ -23,6 +23,7 @@ mod pools;
 mod prey;
 mod processor;
 pub mod reach;
+pub mod resize;
 mod rot;
 pub mod run;
 mod search;

@@ -58,7 +58,12 @@ impl Tally {
 
     /// Places that this engine can reach and that no crash was explored around.
     pub fn missed(&self, engine: JournalEngine) -> Vec<Place> {
-        places(engine).filter(|place| self.of(*place).crashed == 0).collect()
+        self.missed_of(places(engine))
+    }
+
+    /// Those of these places that no crash was explored around.
+    pub fn missed_of(&self, places: impl IntoIterator<Item = Place>) -> Vec<Place> {
+        places.into_iter().filter(|place| self.of(*place).crashed == 0).collect()
     }
 }
 
@@ -73,7 +78,13 @@ pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
         Engines::Remap => engine == JournalEngine::Remap,
         Engines::Swap => engine == JournalEngine::Swap,
         Engines::Jbd2 => engine.logs_as_jbd2(),
+        Engines::Resize => false,
     })
+}
+
+/// Places where a volume is given another size.
+pub fn places_of_resizes() -> Vec<Place> {
+    Place::ALL.iter().copied().filter(|place| place.engines() == Engines::Resize).collect()
 }
 
 /// What a run has shown that can be new: how often it passed each place, by powers of two, and which place came after which.
@@ -94,29 +105,33 @@ pub fn features(heard: &[Hit]) -> HashSet<u32> {
 
 impl Tally {
     /// For `--json`: by name, how often executed and how often crashed around.
-    pub fn json(&self, engine: JournalEngine) -> serde_json::Value {
-        let entry = |place: Place| {
-            let Passed { executed, crashed } = self.of(place);
+    pub fn json(&self, places: &[Place]) -> serde_json::Value {
+        let entry = |place: &Place| {
+            let Passed { executed, crashed } = self.of(*place);
             (place.name().to_owned(), serde_json::json!({ "executed": executed, "crashed": crashed }))
         };
-        serde_json::Value::Object(places(engine).map(entry).collect())
+        serde_json::Value::Object(places.iter().map(entry).collect())
     }
 
-    /// For readers: what was not reached, and the figures of all places.
+    /// For readers: what an engine has not reached, and the figures of all its places.
     pub fn told(&self, engine: JournalEngine) -> String {
+        self.told_of(&places(engine).collect::<Vec<_>>())
+    }
+
+    /// The same of these places.
+    pub fn told_of(&self, all: &[Place]) -> String {
         let names = |places: Vec<Place>| places.iter().map(|place| place.name()).collect::<Vec<_>>().join(", ");
-        let all = places(engine).count();
         let (never, around): (Vec<Place>, Vec<Place>) =
-            self.missed(engine).into_iter().partition(|place| self.of(*place).executed == 0);
-        let mut text = format!("  places reached {} of {all}", all - never.len());
+            self.missed_of(all.iter().copied()).into_iter().partition(|place| self.of(*place).executed == 0);
+        let mut text = format!("  places reached {} of {}", all.len() - never.len(), all.len());
         if !never.is_empty() {
             text += &format!("; never executed: {}", names(never));
         }
         if !around.is_empty() {
             text += &format!("; executed and never crashed around: {}", names(around));
         }
-        let figures = places(engine).map(|place| {
-            let Passed { executed, crashed } = self.of(place);
+        let figures = all.iter().map(|place| {
+            let Passed { executed, crashed } = self.of(*place);
             format!("{place} {executed}/{crashed}")
         });
         text += "\n  how often each was executed, and crashed around:";
@@ -147,7 +162,7 @@ mod tests {
             "{}",
             tally.told(engine)
         );
-        assert!(tally.json(engine).get(Place::StagedRun.name()).is_none());
+        assert!(tally.json(&places(engine).collect::<Vec<_>>()).get(Place::StagedRun.name()).is_none());
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use ondol::{NewSize, Options, Volume, check_media, resize_media};
 use ondol_block::{BlockStore, RamStore};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_format::group::GroupDesc;
 use ondol_testkit::dump::{self, Snapshot, Strictness};
@@ -61,7 +62,7 @@ fn on(bytes: &[u8], size: u64) -> Arc<RamStore> {
 
 fn resized(store: &Arc<RamStore>, to: NewSize) -> ondol::Result<Resized> {
     let store: Arc<dyn BlockStore> = store.clone();
-    resize_media(&store.into(), to, image::clock(2), &mut |_, _| ())
+    resize_media(&store.into(), to, image::clock(2), &mut |_| ())
 }
 
 fn must_show(store: &Arc<RamStore>, want: &Snapshot, what: &str) {
@@ -204,7 +205,7 @@ fn runs_longer_than_an_extent_are_kept() {
     for written in [true, false] {
         let store = Arc::new(RamStore::from_bytes(spec.make().expect("mke2fs")));
         let volume = Volume::open_stepped(store.clone(), &Options::default(), image::clock(1)).expect("open");
-        volume.write("/before", vec![1; 20 << 20]).expect("write");
+        volume.write("/before", vec![1; 40 << 20]).expect("write");
         let file = volume.create("/long").expect("create");
         if written {
             let bytes: Vec<u8> = (0..70 * MIB).map(|n| (n / 1000) as u8).collect();
@@ -218,7 +219,9 @@ fn runs_longer_than_an_extent_are_kept() {
         volume.remove_file("/before").expect("remove");
         let seen = dump::of_volume(volume.inodes()).expect("a dump");
         volume.close().expect("close");
+        let listening = reach::listen(false);
         resized(&store, NewSize::Bytes(85 * MIB)).expect("a smaller volume");
+        assert!(listening.finish().counts[Place::ResizeInSteps as usize] > 0, "one step has moved all of it");
         let what = if written { "written" } else { "allocated" };
         let store = on(&store.to_bytes()[..(85 * MIB) as usize], 85 * MIB);
         must_be_clean(&store, what);

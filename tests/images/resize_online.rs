@@ -3,6 +3,7 @@
 
 use ondol::{FormatOptions, JournalEngine, NewSize, Options, Volume, check_media};
 use ondol_block::{BlockStore, RamStore, Recorder};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
 use ondol_power::{Kind, Layer, Medium, PowerDomain, Sampling};
 use ondol_testkit::image::{self, Spec, scratch_dir};
@@ -79,7 +80,7 @@ fn an_engine_of_records_grows_out_of_use_alone() {
     assert_eq!(refused.errno(), rustix::io::Errno::OPNOTSUPP.raw_os_error(), "{refused}");
     volume.write("/g", b"goes on").expect("write");
     volume.close().expect("close");
-    ondol::resize(&path, NewSize::Bytes(60 * MIB), &mut |_, _| ()).expect("a larger volume");
+    ondol::resize(&path, NewSize::Bytes(60 * MIB)).expect("a larger volume");
     must_be_clean(&path, "a larger volume");
     let volume = Volume::open_with(&path, &options).expect("open");
     assert_eq!(volume.read("/f").expect("read"), b"kept");
@@ -99,10 +100,10 @@ fn images_in_pools_change_within_their_table() {
         volume.write("/f", vec![3; 3 << 20]).expect("write");
         assert!(volume.resize(Some(1 << 30)).is_err(), "the table has no more");
         volume.close().expect("close");
-        let shrunk = ondol::resize(&target, NewSize::Bytes(64 * MIB), &mut |_, _| ()).expect("a smaller volume");
+        let shrunk = ondol::resize(&target, NewSize::Bytes(64 * MIB)).expect("a smaller volume");
         assert_eq!(shrunk.blocks, 64 * MIB / 4096);
         if engine == JournalEngine::Remap {
-            let grown = ondol::resize(&target, NewSize::Whole, &mut |_, _| ()).expect("all of the table");
+            let grown = ondol::resize(&target, NewSize::Whole).expect("all of the table");
             assert_eq!(grown.blocks, 192 * MIB / 4096);
         }
         let volume = Volume::open(&target).expect("open");
@@ -189,6 +190,7 @@ fn work(volume: &Volume, to: u64) -> ondol::Result<()> {
 
 #[test]
 fn power_may_fail_anywhere_while_it_grows() {
+    let mut reached = [0; Place::ALL.len()];
     for (i, (args, from, to)) in [
         ("", 10, 22),
         ("-O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 11),
@@ -211,7 +213,10 @@ fn power_may_fail_anywhere_while_it_grows() {
             let domain = PowerDomain::new();
             let recorder = Arc::new(Recorder::new(RamStore::from_bytes(bytes.clone()), 0, domain.clone()));
             let volume = open(recorder);
+            let listening = reach::listen(false);
             work(&volume, to * MIB).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let counts = listening.finish().counts;
+            reached.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
             volume.close().expect("close");
             let media = [Medium { base: Layer::new(bytes.clone()), kind: Kind::Block, whole: Some(1024..2048) }];
             let sampling = Sampling { all_of: 16, samples: 3, torn: 3, extremes: 3, one_of: 2, seed: i as u64 };
@@ -249,4 +254,5 @@ fn power_may_fail_anywhere_while_it_grows() {
             assert!(states > 100 && sizes.len() > 1, "{what}: {states} states, {sizes:?}");
         }
     }
+    assert!(reached[Place::ResizeExtendedInUse as usize] > 0 && reached[Place::ResizeAddedInUse as usize] > 0);
 }

@@ -25,7 +25,7 @@ struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Trial {
     defect: String,
-    /// An engine, or `pool`.
+    /// An engine, `pool` or `resize`.
     subject: String,
 }
 
@@ -83,6 +83,7 @@ fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
             "scalable" => &["scalable"],
             // Its own tests hunt them: the laboratory has no workload of it.
             "buffer" | "log" | "table" => &[],
+            "resize" => &["resize"],
             _ => &["pool"],
         };
         let trial = |subject: &&str| Trial { defect: defect.to_owned(), subject: (*subject).to_owned() };
@@ -101,7 +102,7 @@ fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool)
     let mut command = Command::new(program);
     command.args(["crash", "--as-found", "--json", "--plant", defect, "--seed", &wanted.seed.to_string()]);
     match subject.as_str() {
-        "pool" => command.args(["--workload", "pool"]),
+        whole @ ("pool" | "resize") => command.args(["--workload", whole]),
         engine => command.args(["--engine", engine, "--processor-seconds", &wanted.seconds.to_string()]),
     };
     let told = output(&mut command)?;
@@ -119,7 +120,11 @@ fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool)
         format!("{phase} | {:.1} | {} | {}", number(seconds), number(states), number(workloads))
     } else {
         let phase = if is_found { "its life" } else { "**not found**" };
-        let seconds = spent(&found).max(if subject == "pool" { number(&found["seconds"]) } else { 0.0 });
+        let seconds = spent(&found).max(if matches!(subject.as_str(), "pool" | "resize") {
+            number(&found["seconds"])
+        } else {
+            0.0
+        });
         format!("{phase} | {seconds:.1} | {} | {}", number(&found["recovered"]), number(&found["workloads"]))
     };
     Ok((format!("| `{defect}` | {subject} | {cells} |"), is_found))

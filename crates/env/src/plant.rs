@@ -210,6 +210,7 @@ defects! {
     TableUncheckedRecord "table-unchecked-record" Table "The checksums of the page table's undo records are not verified.",
     ResizeEarlySize "resize-early-size" Resize "The superblock has the new size before a step of a resize is committed.",
     ResizeReused "resize-reused" Resize "A step of a resize writes to blocks that the same step frees.",
+    ResizeForgotten "resize-forgotten" Resize "A shrink takes what its transaction has freed, in groups that it has not looked at before.",
     ResizeOneLog "resize-one-log" Resize "A journal that a shrink moves has the transaction that moves it in its old log alone.",
 }
 

@@ -27,6 +27,8 @@ pub enum Engines {
     Swap,
     /// Those whose log is jbd2's.
     Jbd2,
+    /// None: a volume is given another size.
+    Resize,
 }
 
 macro_rules! places {
@@ -208,6 +210,22 @@ places! {
     ValueMade "value-made" All "The value of an attribute is given an inode.",
     ValueCounted "value-counted" All "The references of a value's inode change.",
     ValueDeleted "value-deleted" All "A value's inode loses its last reference.",
+    ResizeExtended "resize-extended" Resize "A volume is given what its last group lacks.",
+    ResizeAdded "resize-added" Resize "A volume is given groups.",
+    ResizeReserveTaken "resize-reserve-taken" Resize "A reserved block becomes one of descriptors.",
+    ResizeMetaBg "resize-meta-bg" Resize "A volume that grows becomes one with meta_bg.",
+    ResizeMetadata "resize-metadata" Resize "A shrink moves a bitmap or a table of a group that stays.",
+    ResizeJournal "resize-journal" Resize "A shrink moves the journal.",
+    ResizeTree "resize-tree" Resize "A shrink builds nodes of an extent tree.",
+    ResizePointers "resize-pointers" Resize "A shrink builds blocks of pointers.",
+    ResizeInSteps "resize-in-steps" Resize "A shrink moves a file in more than one step.",
+    ResizeAttributes "resize-attributes" Resize "A shrink moves a block of attributes.",
+    ResizeRenumbered "resize-renumbered" Resize "A shrink gives an inode another number.",
+    ResizeCut "resize-cut" Resize "A shrink cuts off the end.",
+    ResizeReserveGiven "resize-reserve-given" Resize "The last block of descriptors is reserved again.",
+    ResizeDescriptorsFreed "resize-descriptors-freed" Resize "The last block of descriptors becomes free.",
+    ResizeExtendedInUse "resize-extended-in-use" Resize "A volume in use is given what its last group lacks.",
+    ResizeAddedInUse "resize-added-in-use" Resize "A volume in use is given groups.",
 }
 
 impl fmt::Display for Place {

@@ -101,7 +101,7 @@ pub use ondol_format::mkfs::Usage;
 pub use ondol_format::{is_printable, printable};
 pub use ondol_volume::{
     Atime, Attr, Caller, DataMode, Exchange, Extent, Fallocate, FileType, FsxAttr, Fsync, Ino, OnError, ROOT, Rename,
-    Resized, Seek, SetAttr, SetTime, SetXattr, StatFs,
+    ResizeStep, Resized, Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use open::Open;
 pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
@@ -109,7 +109,7 @@ pub use part::{Part, Partition, part_in, part_of, partitions};
 pub use prefault::{MapStats, Prefault};
 pub use progress::{Progress, Told};
 pub use remedy::Remedy;
-pub use resize::{NewSize, ResizeReport, Sizes, resize, resize_media, sizes};
+pub use resize::{NewSize, ResizeReport, Sizes, resize, resize_media, resize_telling, sizes};
 pub use salvage::{ForcedReport, recover_by_force, recover_store_by_force, recover_with_pool_by_force};
 pub use scratch::{Aside, Scratch};
 pub use transaction::Transaction;

@@ -4,7 +4,7 @@ use crate::media::Media;
 use ondol_block::{BlockStats, BlockStore, Caps, PageLender, Pin, Result as BlockResult};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicU64, Ordering};
-use ondol_volume::{Pass, Progress as CheckProgress};
+use ondol_volume::{Pass, Progress as CheckProgress, ResizeStep};
 use std::io::IoSlice;
 
 /// How far something is.
@@ -30,6 +30,21 @@ impl From<CheckProgress> for Progress {
             Pass::Done => "done",
         };
         Self { what, done: of.done, total: of.total, bytes: false }
+    }
+}
+
+impl From<ResizeStep> for Progress {
+    fn from(of: ResizeStep) -> Self {
+        let (what, done, total) = match of {
+            ResizeStep::Check(progress) => return progress.into(),
+            ResizeStep::Files { done, total } => ("files moved", done, total),
+            ResizeStep::Inodes { done, total } => ("inodes renumbered", done, total),
+            ResizeStep::Blocks { before, now, target } => {
+                let what = if target > before { "blocks added" } else { "blocks cut off" };
+                (what, now.abs_diff(before), target.abs_diff(before))
+            }
+        };
+        Self { what, done, total, bytes: false }
     }
 }
 

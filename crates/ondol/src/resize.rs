@@ -2,13 +2,13 @@
 
 use crate::machine::claim;
 use crate::media::Media;
-use crate::{DataMode, Error, JournalEngine, Options, Remedy, Result, Volume, compose, home};
+use crate::{DataMode, Error, JournalEngine, Options, Progress, Remedy, Result, Volume, compose, home};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::superblock::{OFFSET, SIZE, STATE_ERROR};
 use ondol_format::{Incompat, Superblock};
-use ondol_volume::{Image, Resized, end_resize, fitted_blocks};
+use ondol_volume::{Image, ResizeStep, Resized, end_resize, fitted_blocks};
 use serde::Serialize;
 use std::path::Path;
 
@@ -39,8 +39,7 @@ pub struct ResizeReport {
 }
 
 /// Gives the volume at `path` another size: a file, a block device, a part of one, or `nvm:POOL`. A journal that holds transactions is replayed first.
-/// A file is made longer where the volume would not fit into it, and is cut off behind a volume that has become smaller. `tell` is told after each
-/// step how many blocks the volume has, and of how many.
+/// A file is made longer where the volume would not fit into it, and is cut off behind a volume that has become smaller.
 ///
 /// Durable when this returns. When it is cut short, by a crash as well, the volume is whole and has a size between the old one and the new one; calling
 /// it again goes on from there.
@@ -48,7 +47,16 @@ pub struct ResizeReport {
 /// # Errors
 /// The volume is in use, has errors, has no journal in it, or has a feature with which it cannot be written; it cannot be so large, or what it lies
 /// on cannot; it holds too much to be so small; a step does not fit into its journal; the store's failure.
-pub fn resize(path: impl AsRef<Path>, to: NewSize, tell: &mut dyn FnMut(u64, u64)) -> Result<ResizeReport> {
+pub fn resize(path: impl AsRef<Path>, to: NewSize) -> Result<ResizeReport> {
+    resize_telling(path, to, &mut |_| {})
+}
+
+/// As [`resize`], telling how far it is.
+///
+/// # Errors
+/// As [`resize`].
+pub fn resize_telling(path: impl AsRef<Path>, to: NewSize, tell: &mut dyn FnMut(Progress)) -> Result<ResizeReport> {
+    let tell = &mut |step: ResizeStep| tell(step.into());
     let path = path.as_ref();
     let env: Arc<dyn Env> = Arc::new(System);
     if home::pool_of(path).is_some() {
@@ -110,11 +118,16 @@ fn lengthened(store: &FileStore, bytes: u64) -> Result<u64> {
     Ok((fitted_blocks(&sb, bytes / block_size)? * block_size).max(store.size()))
 }
 
-/// As [`resize`], of the image on `media`, with any clock.
+/// As [`resize`], of the image on `media`, with any clock; `tell` is told of each step.
 ///
 /// # Errors
 /// As [`resize`]; what it lies on is too short.
-pub fn resize_media(media: &Media, to: NewSize, env: Arc<dyn Env>, tell: &mut dyn FnMut(u64, u64)) -> Result<Resized> {
+pub fn resize_media(
+    media: &Media,
+    to: NewSize,
+    env: Arc<dyn Env>,
+    tell: &mut dyn FnMut(ResizeStep),
+) -> Result<Resized> {
     prepare(media, &env)?;
     let image = Image::open(media.store.clone())?;
     let holding = crate::holding::Holding::take(&image, env.clone())?;
@@ -131,14 +144,13 @@ pub fn resize_media(media: &Media, to: NewSize, env: Arc<dyn Env>, tell: &mut dy
         return Err(Error::state(image.name(), what));
     }
     if target < before {
-        require_room(&image, target, &env)?;
+        require_room(&image, target, &env, tell)?;
     }
     if target == before {
         let (block_size, groups) = (image.superblock().block_size(), image.superblock().groups());
         return Ok(Resized { block_size, before, blocks: before, groups });
     }
     let mut resize = Image::resize(&media.store, env)?;
-    let tell = &mut |blocks| tell(blocks, target);
     let done = if target > before { resize.grow(target, tell) } else { resize.shrink(target, tell) };
     drop(resize);
     holding.check()?;
@@ -155,7 +167,7 @@ pub fn resize_media(media: &Media, to: NewSize, env: Arc<dyn Env>, tell: &mut dy
 }
 
 /// Refuses to make a volume smaller that has faults, or holds too much.
-fn require_room(image: &Image, target: u64, env: &Arc<dyn Env>) -> Result<()> {
+fn require_room(image: &Image, target: u64, env: &Arc<dyn Env>, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
     let state = |what: String| Error::state(image.name(), what);
     let least = image.least_blocks(env.clone())?;
     if target < least {
@@ -164,7 +176,7 @@ fn require_room(image: &Image, target: u64, env: &Arc<dyn Env>) -> Result<()> {
             "it holds too much for {target} blocks: the least is {least}, that is {bytes} bytes"
         )));
     }
-    let found = ondol_volume::check(image, &mut |_| {})?;
+    let found = ondol_volume::check(image, &mut |progress| tell(ResizeStep::Check(progress)))?;
     match found.problems.first() {
         Some(first) => Err(state(format!("it has faults, and nothing is moved ({first}): `e2fsck -f` mends them"))),
         None => Ok(()),
@@ -280,7 +292,7 @@ mod tests {
         for writes in 0.. {
             let faulty = Arc::new(Faulty::new(RamStore::from_bytes(bytes.clone())));
             faulty.arm(FaultPlan { writes: Some(writes), ..FaultPlan::default() });
-            if resize_media(&Media::image(faulty.clone()), NewSize::Whole, clock(1), &mut |_, _| ()).is_ok() {
+            if resize_media(&Media::image(faulty.clone()), NewSize::Whole, clock(1), &mut |_| ()).is_ok() {
                 break;
             }
             fs::write(&path, faulty.inner().to_bytes()).expect("a file");

@@ -20,6 +20,7 @@ mod lending;
 pub mod model;
 pub mod op;
 mod over;
+pub mod resizing;
 pub mod rig;
 pub mod schedule;
 pub mod shrink;

@@ -4,6 +4,7 @@
 use crate::resize::Plan;
 use crate::{Error, Resized, Result, Volume, kind};
 use ondol_block::{BlockStats, BlockStore, Caps};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_env::sync::thread;
 use ondol_env::sync::{Arc, Mutex};
@@ -91,6 +92,7 @@ impl Volume {
             self.engine.stop(&format!("the volume has grown, and its superblock does not come home: {e}"));
             return Err(e);
         }
+        reach::hit(if extends { Place::ResizeExtendedInUse } else { Place::ResizeAddedInUse });
         if extends {
             groups.extend(last, had, more)?;
             groups.give_added(&new, u64::from(more), 0);

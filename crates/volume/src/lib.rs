@@ -63,7 +63,7 @@ pub use mounting::Replay;
 pub use ondol_format::inode::FileType;
 pub use ondol_journal::Piece;
 pub use orphan::Processed;
-pub use resize::{Resize, Resized, end_resize, fitted_blocks};
+pub use resize::{Resize, ResizeStep, Resized, end_resize, fitted_blocks};
 pub use shared::{Shared, inodes_changed};
 pub use transaction::{Step, Trail, TransactionError};
 pub use types::*;

@@ -2,6 +2,7 @@
 
 use crate::failure::{FAILED, Failure, Message, Outcome, USAGE};
 use crate::image::file;
+use crate::progress::Line;
 use crate::say::say;
 use crate::size::{self, human};
 use clap::Args;
@@ -72,7 +73,10 @@ fn resize_image(args: &ResizeArgs) -> Outcome {
         None => NewSize::Whole,
     };
     let name = args.target.display();
-    let done = ondol::resize(&args.target, to, &mut |_, _| ()).map_err(|e| match e {
+    let line = Line::new("resizing");
+    let done = ondol::resize_telling(&args.target, to, &mut |progress| line.tell(progress));
+    line.end();
+    let done = done.map_err(|e| match e {
         e if e.errno() == TOO_BIG => {
             Failure::new(FAILED, format!("{}; `ondol tune --journal-size` gives it a longer one", e.said()))
         }

@@ -56,6 +56,11 @@ impl KernelMount {
         &self.dir
     }
 
+    /// Its device as `major:minor`, if that could be seen.
+    pub(crate) fn device(&self) -> Option<&str> {
+        self.device.as_deref()
+    }
+
     /// Whether this mount is the one to be seen on its directory.
     pub(crate) fn is_there(&self) -> bool {
         let table = mountinfo::read().unwrap_or_default();

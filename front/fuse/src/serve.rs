@@ -74,6 +74,9 @@ impl Mount {
                 tracing::error!("closing the volume: {e}");
             }
         })?;
+        if let Some(device) = kernel.device() {
+            ops.has_device(device);
+        }
         kernel.read_ahead(READ_AHEAD_KIB);
         if options.writeback_cache {
             kernel.collect_writes();

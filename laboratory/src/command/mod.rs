@@ -5,7 +5,7 @@ mod show;
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits};
 use crate::faults::Faults;
-use crate::hunt::{Budget, Phase, hunt, hunt_pool, replay_pool};
+use crate::hunt::{Budget, Phase, hunt, hunt_pool, hunt_resizes, replay_pool, replay_resize};
 use crate::image::Kind;
 use crate::signals::Signals;
 use crate::workload::{self, Others, Schedules, Workload};
@@ -14,8 +14,8 @@ use ondol::{DataMode, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_medium::{Domain, DomainError};
 use ondol_power::Sampling;
-use ondol_testkit::image;
 use ondol_testkit::op::text;
+use ondol_testkit::{image, resizing};
 use show::Show;
 use std::io::Read;
 use std::process::ExitCode;
@@ -81,9 +81,11 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
 
 fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String> {
     let path: CasePath = case.parse().map_err(|e| format!("--case: {e}"))?;
-    let found = match pool_domain(args)? {
-        Some(domain) => replay_pool(prey, domain, &path),
-        None => {
+    let found = match (pool_domain(args)?, resizes(args)?.as_deref()) {
+        (Some(domain), _) => replay_pool(prey, domain, &path),
+        (None, Some([name])) => replay_resize(prey, name, &path),
+        (None, Some(_)) => return Err("--case needs the resize that it is a state of: --workload resize:NAME".into()),
+        (None, None) => {
             let needs = "--case needs --calls or --workload FILE: the run that it is a state of";
             prey.replay(&single(args)?.ok_or(needs)?, &path)
         }
@@ -114,6 +116,27 @@ fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
     is_pool.then(|| domain(args)).transpose()
 }
 
+/// The resizes of `--workload resize`, and of `--workload resize:NAME`.
+fn resizes(args: &CrashArgs) -> Result<Option<Vec<&'static str>>, String> {
+    let Some((word, name)) =
+        args.workload.as_deref().map(|text| text.split_once(':').map_or((text, None), |(w, n)| (w, Some(n))))
+    else {
+        return Ok(None);
+    };
+    if word != "resize" {
+        return Ok(None);
+    }
+    if args.image.is_some() || args.mount.is_some() {
+        return Err("--image and --mount are for other workloads: --workload resize has volumes of its own".into());
+    }
+    let found: Vec<&str> = resizing::names().filter(|one| name.is_none_or(|name| name == *one)).collect();
+    if found.is_empty() {
+        let names: Vec<&str> = resizing::names().collect();
+        return Err(format!("no such resize: {} (one of {})", name.unwrap_or_default(), names.join(", ")));
+    }
+    Ok(Some(found))
+}
+
 /// The memory of pools.
 fn domain(args: &CrashArgs) -> Result<Domain, String> {
     args.domain.parse().map_err(|e: DomainError| e.to_string())
@@ -130,7 +153,7 @@ fn single(args: &CrashArgs) -> Result<Option<Workload>, String> {
             ("standard input".to_owned(), lines)
         }
         (None, Some(file)) => {
-            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, or a file";
+            let words = "a workload is exhaustive-1, exhaustive-2, random, threads, pool, resize, or a file";
             (file.to_owned(), std::fs::read_to_string(file).map_err(|e| format!("{file}: {e} ({words})"))?)
         }
     };
@@ -167,26 +190,36 @@ fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<P
 }
 
 /// What is hunted after each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Quarry {
     Engine(JournalEngine),
     Pool(Domain),
+    Resizes(Vec<&'static str>),
 }
 
-/// Unless it is said otherwise all there is: the life of a pool takes a few seconds.
+/// Unless it is said otherwise all there is: the life of a pool and some states of each resize take a few seconds.
 fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
     let engines = |engines: &[JournalEngine]| engines.iter().copied().map(Quarry::Engine).collect();
     let is_of_volumes = args.workload.is_some() || !args.calls.is_empty() || args.data.is_some();
+    if let Some(names) = resizes(args)? {
+        return Ok(vec![Quarry::Resizes(names)]);
+    }
     Ok(match (pool_domain(args)?, args.engine) {
         (Some(domain), _) => vec![Quarry::Pool(domain)],
         (None, Some(engine)) => engines(&[engine]),
         (None, None) if is_of_volumes || args.image.is_some() || args.mount.is_some() => engines(&JournalEngine::ALL),
         (None, None) => {
             let volumes: Vec<Quarry> = engines(&JournalEngine::ALL);
-            [Domain::Adr, Domain::Eadr].map(Quarry::Pool).into_iter().chain(volumes).collect()
+            // Their volumes are made by mke2fs.
+            let is_here = image::missing(&["mke2fs"]).is_none();
+            let resizes = is_here.then(|| Quarry::Resizes(resizing::names().collect()));
+            [Domain::Adr, Domain::Eadr].map(Quarry::Pool).into_iter().chain(resizes).chain(volumes).collect()
         }
     })
 }
+
+/// States of each resize, about, where nobody asks for a single one.
+const OF_A_RESIZE: u64 = 200;
 
 /// Interleavings of several `--calls`.
 const SCHEDULES: u32 = 300;
@@ -209,12 +242,18 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
     let budget = Budget { states: args.states, threads, processor_seconds, violations, shrinks };
     let mut all = 0;
     for quarry in quarries(args)? {
-        let show = Show::new(args, quarry, seconds, &signals);
-        let found = show.during(|watch| match quarry {
-            Quarry::Pool(domain) => hunt_pool(&prey(JournalEngine::default(), modes[0]), domain, watch),
+        let show = Show::new(args, quarry.clone(), seconds, &signals);
+        let found = show.during(|watch| match &quarry {
+            Quarry::Pool(domain) => hunt_pool(&prey(JournalEngine::default(), modes[0]), *domain, watch),
+            Quarry::Resizes(names) => {
+                let mut prey = prey(JournalEngine::default(), modes[0]);
+                prey.limits.states = args.states;
+                prey.limits.about = (names.len() > 1).then_some(OF_A_RESIZE);
+                hunt_resizes(&prey, names, watch)
+            }
             Quarry::Engine(engine) => {
-                let preys: Vec<Prey> = modes.iter().map(|data| prey(engine, *data)).collect();
-                hunt(&preys, phases(args, engine, modes.len())?, budget, watch)
+                let preys: Vec<Prey> = modes.iter().map(|data| prey(*engine, *data)).collect();
+                hunt(&preys, phases(args, *engine, modes.len())?, budget, watch)
             }
         })?;
         show.report(&found);

@@ -3,10 +3,12 @@
 use super::{Quarry, say};
 use crate::explore::{Violation, Watch};
 use crate::hunt::Found;
+use crate::reach::{places, places_of_resizes};
 use crate::signals::Signals;
 use crate::{CrashArgs, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
 use ondol::JournalEngine;
+use ondol_env::reach::Place;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
 use std::io::IsTerminal;
@@ -74,9 +76,10 @@ impl<'a> Show<'a> {
         let recovered = watch.recovered.load(Relaxed);
         let mut text = format!(
             "{}: {}; {} workloads, {} states, {} a second",
-            match self.quarry {
+            match &self.quarry {
                 Quarry::Engine(engine) => engine.name(),
                 Quarry::Pool(_) => "an NVM pool",
+                Quarry::Resizes(_) => "another size",
             },
             *watch.phase.lock(),
             watch.workloads.load(Relaxed),
@@ -93,6 +96,15 @@ impl<'a> Show<'a> {
         text
     }
 
+    /// Places that it can come to.
+    fn places(&self) -> Option<Vec<Place>> {
+        match &self.quarry {
+            Quarry::Engine(engine) => Some(places(*engine).collect()),
+            Quarry::Resizes(_) => Some(places_of_resizes()),
+            Quarry::Pool(_) => None,
+        }
+    }
+
     /// Prints what was found.
     pub(super) fn report(&self, found: &Found) {
         let seconds = self.elapsed_ms() as f64 / 1000.0;
@@ -105,9 +117,10 @@ impl<'a> Show<'a> {
     fn print_json(&self, found: &Found, seconds: f64) {
         let Found { report, modes, workloads, phases, first } = found;
         let args = self.args;
-        let (engine, domain) = match self.quarry {
-            Quarry::Engine(engine) => (Some(engine), None),
+        let (engine, domain) = match &self.quarry {
+            Quarry::Engine(engine) => (Some(*engine), None),
             Quarry::Pool(domain) => (None, Some(domain.to_string())),
+            Quarry::Resizes(_) => (None, None),
         };
         let violations: Vec<String> = report.violations.iter().map(Violation::to_string).collect();
         let times: Vec<u64> = report.violations.iter().map(|violation| violation.times).collect();
@@ -135,7 +148,11 @@ impl<'a> Show<'a> {
             "engine": engine.map(JournalEngine::name),
             "data": engine.map(|_| modes),
             "domain": domain,
-            "workload": args.workload.as_deref().unwrap_or(if args.calls.is_empty() { "all" } else { "calls" }),
+            "workload": args.workload.as_deref().unwrap_or(match &self.quarry {
+                Quarry::Resizes(_) => "resize",
+                _ if args.calls.is_empty() => "all",
+                _ => "calls",
+            }),
             "plant": args.plant,
             "states": report.states,
             "distinct": found.distinct(),
@@ -151,7 +168,7 @@ impl<'a> Show<'a> {
             "phases": phases.iter().map(phase).collect::<Vec<_>>(),
             "crash_points": report.crash_points,
             "crash_points_exhausted": report.exhausted,
-            "reach": engine.map(|engine| report.reach.json(engine)),
+            "reach": self.places().map(|places| report.reach.json(&places)),
             "violations": report.violations.len(),
             "first": first,
             "found": violations,
@@ -166,7 +183,8 @@ impl<'a> Show<'a> {
     fn print(&self, found: &Found, seconds: f64) {
         let Found { report, modes, workloads, phases, .. } = found;
         let args = self.args;
-        match self.quarry {
+        match &self.quarry {
+            Quarry::Resizes(_) => say!("volumes that get another size, seed {}: {workloads} of them", args.seed),
             Quarry::Pool(domain) => say!("an NVM pool in domain {domain}, seed {}", args.seed),
             Quarry::Engine(engine) => {
                 let of = |(data, distinct): &(_, u64)| format!("data={} {distinct}", data_word(*data));
@@ -196,8 +214,8 @@ impl<'a> Show<'a> {
             );
         }
         say!("  {seconds:.1} seconds, {per_second:.0} states a second");
-        if let Quarry::Engine(engine) = self.quarry {
-            say!("{}", report.reach.told(engine));
+        if let Some(places) = self.places() {
+            say!("{}", report.reach.told_of(&places));
         }
         say!("  violations: {}", report.violations.len());
         for violation in &report.violations {

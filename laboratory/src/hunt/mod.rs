@@ -2,9 +2,11 @@
 
 mod phase;
 mod pool;
+mod resize;
 
 pub use phase::{Phase, Share};
 pub use pool::{hunt_pool, replay_pool};
+pub use resize::{hunt_resizes, replay_resize};
 
 use crate::explore::{Limits, Report, Violation, Watch};
 use crate::image::Kind;

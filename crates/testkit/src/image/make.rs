@@ -55,11 +55,25 @@ impl Spec {
         let mut command = Command::new(program);
         command.args(["-q", "-F", "-t", "ext4", "-b", &self.block_size.to_string()]);
         command.args(["-U", "6f6e646f-6c00-4000-8000-000000000001"]);
-        command.args(["-E", "hash_seed=6f6e646f-6c00-4000-8000-000000000002"]);
+        // Of several -E it heeds the last alone.
+        let mut extended = "hash_seed=6f6e646f-6c00-4000-8000-000000000002".to_owned();
+        let mut words = self.args.iter();
+        while let Some(word) = words.next() {
+            match words.as_slice().first() {
+                Some(more) if word == "-E" => {
+                    extended = format!("{extended},{more}");
+                    words.next();
+                }
+                _ => {
+                    command.arg(word);
+                }
+            }
+        }
+        command.args(["-E", &extended]);
         if let Some(mib) = self.journal_mib {
             command.arg("-J").arg(format!("size={mib}"));
         }
-        command.args(&self.args).arg(path);
+        command.arg(path);
         command.stdin(Stdio::null()).env("LC_ALL", "C").env("E2FSPROGS_FAKE_TIME", "1600000000");
         let output = command.output().map_err(start)?;
         if output.status.success() {

@@ -25,7 +25,7 @@ mod space;
 mod spread;
 
 use crate::image::Image;
-use crate::{Error, Replay, Result};
+use crate::{Error, Progress, Replay, Result};
 use edit::Edit;
 use ondol_block::BlockStore;
 use ondol_env::Env;
@@ -45,6 +45,36 @@ pub struct Resized {
     pub blocks: u64,
     /// Groups afterwards.
     pub groups: u32,
+}
+
+/// How far a resize is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeStep {
+    /// It is checked before anything moves.
+    Check(Progress),
+    /// Of the files that have something behind the new end, so many have moved.
+    Files {
+        /// So many,
+        done: u64,
+        /// of so many.
+        total: u64,
+    },
+    /// Of the inodes behind the last that stays, so many have other numbers.
+    Inodes {
+        /// So many,
+        done: u64,
+        /// of so many.
+        total: u64,
+    },
+    /// The volume has another number of blocks, durably.
+    Blocks {
+        /// When the resize began.
+        before: u64,
+        /// Now.
+        now: u64,
+        /// In the end.
+        target: u64,
+    },
 }
 
 /// A volume that is being resized.
@@ -92,41 +122,43 @@ impl Resize {
         self.edit.take().ok_or(Error::Invalid("an earlier step has failed"))
     }
 
-    /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; after each step `tell` is told how many
-    /// there are. Durable when this returns.
+    /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; `tell` is told after each step. Durable when
+    /// this returns.
     ///
     /// # Errors
     /// `TooBig`: a step does not fit into the journal; corruption, or the store's failure. The volume then has the size of the last step.
-    pub fn grow(&mut self, target: u64, tell: &mut dyn FnMut(u64)) -> Result<()> {
+    pub fn grow(&mut self, target: u64, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
         let mut edit = self.take()?;
         let room = edit.store.size() / u64::from(edit.sb.block_size());
         if target > room {
             return Err(Error::Invalid("the volume would be larger than what it lies on"));
         }
+        let before = edit.sb.blocks_count();
         while edit.sb.blocks_count() < target {
             edit.grow_step(target)?;
-            tell(edit.sb.blocks_count());
+            tell(ResizeStep::Blocks { before, now: edit.sb.blocks_count(), target });
         }
         self.edit = Some(edit);
         Ok(())
     }
 
-    /// Moves what lies behind the first `target` blocks, which [`fitted_blocks`] gave, before them, and cuts off the rest; after each step `tell` is
-    /// told how many blocks there are. Structures that break their rules are refused where they are met: the volume is to be checked before.
+    /// Moves what lies behind the first `target` blocks, which [`fitted_blocks`] gave, before them, and cuts off the rest; `tell` is told after
+    /// each step. Structures that break their rules are refused where they are met: the volume is to be checked before.
     /// Durable when this returns.
     ///
     /// # Errors
     /// `NoSpace`: it holds too much; `TooBig`: a step does not fit into the journal; `Unsupported`, by name; corruption, or the store's failure. The
     /// volume then has the size of the last step, and what was moved stays where it is.
-    pub fn shrink(&mut self, target: u64, tell: &mut dyn FnMut(u64)) -> Result<()> {
+    pub fn shrink(&mut self, target: u64, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
         let edit = self.take()?;
         shrink::refuse(&edit.sb, target)?;
         let mut shrink = Shrink::new(edit, target);
-        shrink.move_blocks()?;
-        shrink.move_inodes()?;
+        let before = shrink.edit.sb.blocks_count();
+        shrink.move_blocks(tell)?;
+        shrink.move_inodes(tell)?;
         while shrink.edit.sb.blocks_count() > target {
             shrink.cut_step()?;
-            tell(shrink.edit.sb.blocks_count());
+            tell(ResizeStep::Blocks { before, now: shrink.edit.sb.blocks_count(), target });
         }
         self.edit = Some(shrink.edit);
         Ok(())

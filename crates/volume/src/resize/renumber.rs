@@ -5,11 +5,12 @@
 //! is, and the superblock. All of that is one transaction.
 
 use super::edit::Edit;
-use super::shape;
 use super::shrink::Shrink;
+use super::{ResizeStep, shape};
 use crate::image::corrupt;
 use crate::inline::{self, IN_BLOCK, is_inline};
 use crate::{Error, Ino, Result};
+use ondol_env::reach::{self, Place as Reached};
 use ondol_env::sync::Arc;
 use ondol_format::dirent::DirBlock;
 use ondol_format::group::{DescCsum, INODE_UNINIT, INODE_ZEROED};
@@ -40,7 +41,7 @@ type Names = HashMap<Ino, Vec<Name>>;
 
 impl Shrink {
     /// Gives every inode behind the last that stays another number.
-    pub(super) fn move_inodes(&mut self) -> Result<()> {
+    pub(super) fn move_inodes(&mut self, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
         let last = shape::groups(&self.edit.sb, self.end) as u32 * self.edit.sb.inodes_per_group();
         let mut moving = Vec::new();
         self.edit.each_inode(&mut |ino, _| {
@@ -57,10 +58,12 @@ impl Shrink {
         }
         let names = self.edit.names_behind(last)?;
         let (mut moved, mut from) = (HashMap::new(), self.edit.sb.first_ino());
-        for ino in moving {
+        let total = moving.len() as u64;
+        for (done, ino) in (1..).zip(moving) {
             let to = self.edit.free_inode(from, last)?;
             from = to + 1;
             self.edit.move_inode(ino, to)?;
+            reach::hit(Reached::ResizeRenumbered);
             moved.insert(ino, to);
             for name in names.get(&ino).into_iter().flatten() {
                 self.edit.rename(*name, ino, to, &moved)?;
@@ -70,6 +73,7 @@ impl Shrink {
                 self.edit.reread()?;
             }
             self.commit_if_large()?;
+            tell(ResizeStep::Inodes { done, total });
         }
         self.commit()
     }

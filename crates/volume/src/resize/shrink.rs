@@ -6,9 +6,10 @@
 use super::edit::Edit;
 use super::scan::{Mapped, join};
 use super::space::Space;
-use super::{shape, spread};
+use super::{ResizeStep, shape, spread};
 use crate::{Error, Ino, Replay, Result};
 use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_format::extent::Extent;
 use ondol_format::{Compat, Incompat, Inode, Superblock};
 use ondol_journal::LogMap;
@@ -58,7 +59,7 @@ impl Shrink {
     }
 
     /// Moves everything that files have behind the end.
-    pub(super) fn move_blocks(&mut self) -> Result<()> {
+    pub(super) fn move_blocks(&mut self, tell: &mut dyn FnMut(ResizeStep)) -> Result<()> {
         let (mut files, mut attributes, mut journal) = (Vec::new(), BTreeMap::<u64, Vec<Ino>>::new(), false);
         let (edit, end, log) = (&self.edit, self.end, self.edit.sb.journal_inum());
         edit.each_inode(&mut |ino, inode| {
@@ -82,11 +83,14 @@ impl Shrink {
         if journal {
             self.move_journal()?;
         }
-        for ino in files {
+        let total = files.len() as u64;
+        for (done, ino) in (1..).zip(files) {
             while self.move_file(ino)? {
+                reach::hit(Place::ResizeInSteps);
                 self.commit()?;
             }
             self.commit_if_large()?;
+            tell(ResizeStep::Files { done, total });
         }
         for (block, inodes) in attributes {
             self.move_attributes(block, &inodes)?;
@@ -211,6 +215,7 @@ impl Shrink {
 
     /// Moves a block of attributes, which several inodes may share.
     fn move_attributes(&mut self, block: u64, inodes: &[Ino]) -> Result<()> {
+        reach::hit(Place::ResizeAttributes);
         let to = self.space.take(&self.edit, 1)?.start;
         let mut bytes = self.edit.stored(block, 1)?;
         if let Some(seed) = self.edit.sb.csum_seed() {
@@ -258,6 +263,7 @@ impl Shrink {
         let runs = extents.iter().map(|e| (e.start, u64::from(e.len).min(blocks - u64::from(e.logical))));
         let map = LogMap::new(self.edit.sb.block_size(), runs);
         self.guard(Replay::Ondol)?;
+        reach::hit(Place::ResizeJournal);
         self.edit.raw.set_jnl_blocks(&inode);
         self.edit.copies = true;
         self.edit.commit_to(map)?;
@@ -293,6 +299,7 @@ impl Shrink {
                     continue;
                 }
                 let to = self.take_near(g, len)?;
+                reach::hit(Place::ResizeMetadata);
                 if i != 0 {
                     self.copy(at, to, len, None)?;
                 } else {

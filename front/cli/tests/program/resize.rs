@@ -1,6 +1,7 @@
 //! `ondol resize`, of a file and of what is mounted.
 
-use crate::place::{Place, fails, ondol, output, succeeds};
+use crate::place::{Place, fails, needs_root, ondol, output, succeeds};
+use rustix::mount::{MountFlags, mount_remount};
 use std::fs;
 use std::process::Command;
 
@@ -69,4 +70,43 @@ fn a_mounted_volume_grows() {
     assert_eq!(fs::read(place.on("file")).unwrap(), b"before");
     assert_eq!(fs::read(place.on("large")).unwrap(), vec![1; 90 << 20]);
     place.umount();
+}
+
+/// Asks for 128 MiB by the ioctl alone, and prints the error's number, or 0.
+const IOCTL: &str = "import fcntl, os, struct, sys
+try:
+    fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x40086610, struct.pack('Q', (128 << 20) // os.statvfs(sys.argv[1]).f_bsize))
+    print(0)
+except OSError as e: print(e.errno)";
+
+/// The kernel lets ioctl(2) through mounts that are read-only; the server does not.
+#[test]
+fn a_read_only_mount_does_not_grow() {
+    let why = needs_root()
+        .map(str::to_owned)
+        .or_else(|| Command::new("python3").arg("-V").output().err().map(|e| format!("no python3: {e}")));
+    if ondol_skips::skips(why) {
+        return;
+    }
+    let Some(place) = Place::mounted("rw") else { return };
+    let point = place.mount_point();
+    let ask = || said(Command::new("python3").args(["-c", IOCTL]).arg(&point)).trim().parse::<i32>().unwrap();
+    let room = || rustix::fs::statvfs(&point).unwrap().f_blocks;
+    let before = room();
+    fs::File::options().write(true).open(place.image()).unwrap().set_len(128 << 20).unwrap();
+    mount_remount(&point, MountFlags::RDONLY, "").unwrap();
+    assert_eq!(ask(), rustix::io::Errno::ROFS.raw_os_error());
+    mount_remount(&point, MountFlags::empty(), "").unwrap();
+    // Who sees a mount that is read-only, and no other.
+    let bound = point.with_file_name("bound");
+    fs::create_dir(&bound).unwrap();
+    let script = r#"set -e; mount --bind "$1" "$2"; mount -o remount,bind,ro "$2"; umount -i -l "$1"; exec python3 -c "$3" "$2""#;
+    let mut alone = Command::new("unshare");
+    alone.args(["--mount", "sh", "-c", script, "sh"]).args([&point, &bound]).arg(IOCTL);
+    assert_eq!(said(&mut alone).trim(), "30");
+    assert_eq!(room(), before);
+    assert_eq!(ask(), 0);
+    assert!(room() > before);
+    place.umount();
+    place.is_clean();
 }

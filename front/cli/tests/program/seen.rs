@@ -30,6 +30,8 @@ fn progress_is_shown_on_a_terminal_and_nowhere_else() {
         ("recover copy.img", "recovering: written ", "clean"),
         ("check copy.img", "checking: inodes, by group ", "in use"),
         ("export nvm:pool out.img", "exporting: copied ", "an image of 16777216 bytes"),
+        ("resize copy.img 96M", "resizing: blocks added ", "the file has 100663296 bytes now"),
+        ("resize copy.img 40M", "resizing: inodes, by group ", "the file has 41943040 bytes now"),
     ] {
         let shown = on_terminal(&dir, line);
         let (before, after) =
@@ -39,7 +41,7 @@ fn progress_is_shown_on_a_terminal_and_nowhere_else() {
     }
     fs::copy(place.image(), dir.join("copy.img")).unwrap();
     fs::remove_file(dir.join("out.img")).unwrap();
-    for line in ["recover copy.img", "check copy.img", "export nvm:pool out.img"] {
+    for line in ["recover copy.img", "check copy.img", "export nvm:pool out.img", "resize copy.img 96M"] {
         let out = output(ondol().args(line.split(' ')).current_dir(&dir));
         assert!(out.status.success() && out.stderr.is_empty(), "{line}: {}", String::from_utf8_lossy(&out.stderr));
     }

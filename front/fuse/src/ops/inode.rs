@@ -108,6 +108,9 @@ impl Ops {
         if !mounter && !capable() {
             return Err(rustix::io::Errno::PERM.into());
         }
+        if self.is_read_only_to(sender) {
+            return Err(rustix::io::Errno::ROFS.into());
+        }
         self.enter(Op::Ioctl, |volume| {
             let bytes = match blocks {
                 0 => None,

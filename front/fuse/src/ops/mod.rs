@@ -32,6 +32,7 @@ use carrier::Carried;
 use failed::Failed;
 use ondol::Volume;
 use ondol::inodes::{Error, Inodes};
+use ondol::machine::mountinfo;
 use parking_lot::Mutex;
 use state::Identity;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -62,6 +63,8 @@ pub(crate) struct Ops {
     since: u64,
     identity: Identity,
     served_with: OnceLock<String>,
+    /// As which device it is mounted, as `major:minor`.
+    device: OnceLock<String>,
     broken: AtomicBool,
     carried: Carried,
     /// Held while the kernel is made to forget the pages of two files that are exchanged.
@@ -82,12 +85,30 @@ impl Ops {
             failed: Failed::default(),
             since: timing::now(),
             served_with: OnceLock::new(),
+            device: OnceLock::new(),
             broken: AtomicBool::new(false),
             carried: Carried::default(),
             exchanging: Mutex::default(),
             batches: Batches::default(),
             ends: Mutex::default(),
         }
+    }
+
+    /// It is mounted as this device.
+    pub(crate) fn has_device(&self, device: &str) {
+        self.device.get_or_init(|| device.to_owned());
+    }
+
+    /// Whether the sender sees mounts of it that are all for reading only: the kernel itself keeps from those what changes files, but lets ioctl(2) through.
+    pub(crate) fn is_read_only_to(&self, sender: Sender) -> bool {
+        let is_read_only = |device: &String| {
+            let table = match sender.thread {
+                0 => mountinfo::read(),
+                thread => mountinfo::read_of(thread),
+            };
+            table.is_ok_and(|table| mountinfo::is_read_only(&table, device))
+        };
+        self.device.get().is_some_and(is_read_only)
     }
 
     /// Waits for the requests under way and hands back the volume; later requests fail with `ENODEV`.

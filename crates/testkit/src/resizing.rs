@@ -1,0 +1,332 @@
+//! Volumes that are to be given another size, and what must hold of them wherever that is cut short.
+
+use crate::dump::{self, Snapshot, Strictness};
+use crate::image::{self, Spec};
+use ondol::{Extent, Fallocate, File, NewSize, OpenOptions, Options, SetXattr, Volume, check_media, resize_media};
+use ondol_block::{BlockStore, RamStore};
+use ondol_env::sync::Arc;
+use ondol_volume::{Image, ResizeStep};
+use std::fmt::Display;
+use std::ops::Range;
+
+const MIB: u64 = 1 << 20;
+
+/// A volume, how it is to change, and what it holds.
+#[derive(Clone, Debug)]
+pub struct Resizing {
+    /// Which of them.
+    pub name: &'static str,
+    /// The volume, on a medium that has room for both sizes.
+    pub bytes: Vec<u8>,
+    /// What it holds.
+    pub seen: Snapshot,
+    /// Bytes that it is to have.
+    pub to: u64,
+    /// Blocks that it has before, and after each step.
+    pub sizes: Vec<u64>,
+}
+
+/// What is in a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filled {
+    /// Much of it lies at its end, in pieces.
+    AtTheEnd,
+    /// The same, and directories in all groups.
+    Everywhere,
+    /// Two files, of which the second could go where the first one's mapping was.
+    InTurn,
+}
+
+/// Name, arguments of mke2fs, MiB before and afterwards.
+type Case = (&'static str, &'static str, u64, u64, Filled);
+
+/// All of them.
+const ALL: [Case; 11] = [
+    ("grown", "-g 1024", 6, 9, Filled::AtTheEnd),
+    ("grown-into-meta-bg", "-O ^resize_inode,^64bit,^metadata_csum -g 256 -G 1", 8, 10, Filled::AtTheEnd),
+    ("grown-into-its-reserve", "-O ^flex_bg -g 512 -E resize=65536", 7, 10, Filled::AtTheEnd),
+    ("shrunk", "-g 2048", 9, 6, Filled::AtTheEnd),
+    ("shrunk-in-many-groups", "-O ^metadata_csum,^extent,^64bit -g 512", 9, 5, Filled::AtTheEnd),
+    ("shrunk-with-orphans", "-O orphan_file,inline_data -I 256 -g 1024", 9, 5, Filled::AtTheEnd),
+    ("shrunk-into-its-reserve", "-g 512 -E resize=65536", 9, 6, Filled::AtTheEnd),
+    ("shrunk-with-inodes", "-g 1024", 9, 6, Filled::Everywhere),
+    ("shrunk-off-its-descriptors", "-O ^resize_inode -g 512", 9, 6, Filled::AtTheEnd),
+    // Bitmaps lie anywhere in their groups.
+    ("shrunk-with-metadata", "-O ^flex_bg -E stride=400 -g 2048", 14, 7, Filled::AtTheEnd),
+    ("shrunk-in-turn", "-m 0 -g 1024", 14, 11, Filled::InTurn),
+];
+
+/// The names of all.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, ..)| *name)
+}
+
+fn text(e: impl Display) -> String {
+    e.to_string()
+}
+
+/// Blocks of a volume.
+///
+/// # Errors
+/// It is none.
+pub fn blocks(bytes: &[u8]) -> Result<u64, String> {
+    Image::open(Arc::new(RamStore::from_bytes(bytes.to_vec())))
+        .map(|image| image.superblock().blocks_count())
+        .map_err(text)
+}
+
+/// A store with these bytes.
+pub fn on(bytes: &[u8]) -> Arc<RamStore> {
+    Arc::new(RamStore::from_bytes(bytes.to_vec()))
+}
+
+fn open(store: Arc<dyn BlockStore>) -> ondol::Result<Volume> {
+    Volume::open_stepped(store, &Options::default(), image::clock(1))
+}
+
+impl Resizing {
+    /// Makes one of [`names`].
+    ///
+    /// # Errors
+    /// There is none; mke2fs is missing, or the volume fails.
+    pub fn make(name: &str) -> Result<Self, String> {
+        let all = || names().collect::<Vec<_>>().join(", ");
+        let of = ALL
+            .iter()
+            .find(|(one, ..)| *one == name)
+            .ok_or_else(|| format!("no such resize: {name} (one of {})", all()))?;
+        let &(name, args, from, to, filled) = of;
+        let mut bytes = Spec::new(from * MIB, 1024).journal(1).with("-N 512").with(args).make().map_err(text)?;
+        bytes.resize((from.max(to) * MIB) as usize, 0);
+        let store = on(&bytes);
+        let volume = open(store.clone()).map_err(text)?;
+        match filled {
+            Filled::AtTheEnd => fill_at_the_end(&volume).map_err(text)?,
+            Filled::Everywhere => {
+                for n in 0..24 {
+                    volume.create_dir(format!("/g{n}")).map_err(text)?;
+                    volume.write(format!("/g{n}/f"), [n; 900]).map_err(text)?;
+                }
+                fill_at_the_end(&volume).map_err(text)?;
+            }
+            Filled::InTurn => fill_in_turn(&volume, &bytes, to * MIB)?,
+        }
+        let seen = dump::of_volume(volume.inodes()).map_err(text)?;
+        volume.close().map_err(text)?;
+        let bytes = store.to_bytes();
+        let mut made = Self { name, sizes: vec![blocks(&bytes)?], bytes, seen, to: to * MIB };
+        let mut sizes = Vec::new();
+        made.run(on(&made.bytes), &mut |blocks| sizes.push(blocks)).map_err(|e| format!("{name}: {e}"))?;
+        made.sizes.append(&mut sizes);
+        Ok(made)
+    }
+
+    /// Resizes it there; `tell` is told how many blocks it has after each step that changes that.
+    ///
+    /// # Errors
+    /// Those of the resize.
+    pub fn run(&self, store: Arc<dyn BlockStore>, tell: &mut dyn FnMut(u64)) -> ondol::Result<u64> {
+        let tell = &mut |step| {
+            if let ResizeStep::Blocks { now, .. } = step {
+                tell(now);
+            }
+        };
+        resize_media(&store.into(), NewSize::Bytes(self.to), image::clock(2), tell).map(|done| done.blocks)
+    }
+
+    /// Blocks afterwards.
+    pub fn after(&self) -> u64 {
+        self.sizes.last().copied().unwrap_or_default()
+    }
+
+    /// Opens and closes it, as whoever comes after a crash.
+    ///
+    /// # Errors
+    /// It cannot be recovered.
+    pub fn recover(&self, store: Arc<dyn BlockStore>) -> Result<(), String> {
+        open(store).and_then(Volume::close).map_err(text)
+    }
+
+    /// What a recovered volume is: whole, of a size that it may have; which.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge(&self, store: &Arc<RamStore>) -> Result<u64, String> {
+        let found = blocks(&store.to_bytes())?;
+        if !self.sizes.contains(&found) {
+            return Err(format!("{found} blocks, not one of {:?}", self.sizes));
+        }
+        self.holds(store).map(|()| found)
+    }
+
+    /// It is whole, and holds what it held.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn holds(&self, store: &Arc<RamStore>) -> Result<(), String> {
+        let shared: Arc<dyn BlockStore> = store.clone();
+        let checked = check_media(&shared).map_err(text)?;
+        if !checked.is_clean() || !checked.notes.is_empty() {
+            return Err(format!("our check finds {:?} {:?}", checked.problems, checked.notes));
+        }
+        let reading = Options::default().with_read_only(true);
+        let volume = Volume::open_stepped(store.clone(), &reading, image::clock(1)).map_err(text)?;
+        let lines = self.seen.differences(&dump::of_volume(volume.inodes()).map_err(text)?, Strictness::Whole);
+        if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
+    }
+
+    /// The same call goes on from there, and e2fsck has nothing to say to what comes out.
+    ///
+    /// # Errors
+    /// It does not, or has.
+    pub fn goes_on(&self, store: &Arc<RamStore>) -> Result<(), String> {
+        if self.run(store.clone(), &mut |_| ()).map_err(text)? != self.after() {
+            return Err("it does not go on".into());
+        }
+        self.holds(store)?;
+        let verdict = image::check(&store.to_bytes()).map_err(text)?;
+        if verdict.is_clean() { Ok(()) } else { Err(verdict.output) }
+    }
+
+    /// What a crash left is left to e2fsck, which knows nothing of resizing, and is whole and holds all.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn by_e2fsck(&self, left: &[u8]) -> Result<(), String> {
+        match image::judge_left(left).map_err(text)?? {
+            Some(mut after) => self.holds(&Arc::new(RamStore::from_bytes(after.swap_remove(0)))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Writes every fourth KiB of a file, each of another byte.
+fn scatter(volume: &Volume, name: &str, range: Range<u64>) -> ondol::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).open(volume, name)?;
+    for at in range {
+        file.write_at(&[(at % 250) as u8 + 1; 1024], at * 4096)?;
+    }
+    Ok(())
+}
+
+fn fill_at_the_end(volume: &Volume) -> ondol::Result<()> {
+    volume.create_dir("/d")?;
+    volume.create_dir("/d/e")?;
+    // Its mapping lies at the beginning of the volume, and what it will have at the end is added.
+    scatter(volume, "/z", 0..14)?;
+    let mut n = 0;
+    while volume.statfs().free > 1200 {
+        volume.write(format!("/d/f{n:03}"), vec![n as u8; 300_000])?;
+        n += 1;
+    }
+    // Two that grow by turns lie in many pieces.
+    for at in 0..24 {
+        for name in ["/x", "/d/e/y"] {
+            scatter(volume, name, at..at + 1)?;
+        }
+    }
+    scatter(volume, "/z", 14..30)?;
+    volume.set_xattr("/d/e", "user.much", [8; 700], SetXattr::Any)?;
+    volume.symlink("t".repeat(200), "/d/link")?;
+    (0..n - 1).try_for_each(|n| volume.remove_file(format!("/d/f{n:03}")))
+}
+
+/// Bytes of a block of these volumes.
+const BLOCK: u64 = 1024;
+/// The group behind the new end in which files have something.
+const BEHIND: u64 = 12;
+
+/// A file that has all space that is free, so that its holes are the space that is free.
+struct Filler {
+    file: File,
+    /// Where it goes on.
+    next: u64,
+    per_group: u64,
+}
+
+impl Filler {
+    fn new(volume: &Volume, per_group: u64) -> ondol::Result<Self> {
+        let file = OpenOptions::new().write(true).create(true).open(volume, "/filler")?;
+        // Its mapping has room for the pieces that holes make of it.
+        for piece in 0..8 {
+            file.fallocate(Fallocate::Allocate, 2 * piece * BLOCK, BLOCK)?;
+        }
+        let mut filler = Self { file, next: 16 * BLOCK, per_group };
+        filler.fill();
+        Ok(filler)
+    }
+
+    fn fill(&mut self) {
+        let mut len = 512 * BLOCK;
+        while len >= BLOCK {
+            match self.file.fallocate(Fallocate::Allocate, self.next, len) {
+                Ok(()) => self.next += len,
+                Err(_) => len /= 2,
+            }
+        }
+    }
+
+    /// What it has of some bytes of the volume, as its own bytes: where, how many.
+    fn within(&self, bytes: &Range<u64>) -> ondol::Result<Vec<(u64, u64)>> {
+        let cut = |extent: Extent| {
+            let start = extent.physical.max(bytes.start);
+            let end = (extent.physical + extent.len).min(bytes.end);
+            (start < end).then(|| (extent.logical + (start - extent.physical), end - start))
+        };
+        Ok(self.file.extents(0, u64::MAX)?.into_iter().filter_map(cut).collect())
+    }
+
+    fn group(&self, group: u64) -> Range<u64> {
+        let at = |group| (1 + group * self.per_group) * BLOCK;
+        at(group)..at(group + 1)
+    }
+
+    /// Frees consecutive blocks of a group; says whether there are so many.
+    fn free(&self, group: u64, blocks: u64) -> ondol::Result<bool> {
+        let found = self.within(&self.group(group))?.into_iter().find(|(_, len)| *len >= blocks * BLOCK);
+        let Some((at, _)) = found else { return Ok(false) };
+        self.file.fallocate(Fallocate::PunchHole, at, blocks * BLOCK)?;
+        Ok(true)
+    }
+}
+
+/// Two files of which a part lies behind the new end. The groups before `second` have exactly as many free blocks as the first file needs, all of them in `first`. So the shrink
+/// does not look at the bitmap of `second` before the first file has moved, and there its old mapping is then the first block that the bitmap has free. `third` has room for the second file.
+fn fill_in_turn(volume: &Volume, bytes: &[u8], end: u64) -> Result<(), String> {
+    const PIECES: u64 = 8;
+    let sb = Image::open(on(bytes)).map_err(text)?.superblock().clone();
+    for name in ["/a", "/b"] {
+        volume.create(name).map_err(text)?;
+    }
+    let mut filler = Filler::new(volume, sb.blocks_per_group().into()).map_err(text)?;
+    let whole =
+        |g: &u64| filler.within(&filler.group(*g)).is_ok_and(|parts| parts.iter().any(|(_, len)| *len > 600 * BLOCK));
+    let groups: Vec<u64> = (0..end / BLOCK / filler.per_group).filter(whole).collect();
+    let &[first, second, third, ..] = &groups[..] else { return Err(format!("not enough of a group: {groups:?}")) };
+    let free = |filler: &Filler, group, blocks| match filler.free(group, blocks).map_err(text)? {
+        true => volume.sync().map_err(text),
+        false => Err(format!("not so many blocks in group {group}")),
+    };
+    // What the filler cannot have is the other files'.
+    free(&filler, second, 64)?;
+    let left = volume.statfs().free - 64;
+    scatter(volume, "/rest", 0..left).map_err(text)?;
+    volume.sync().map_err(text)?;
+    scatter(volume, "/a", 0..PIECES).map_err(text)?;
+    volume.sync().map_err(text)?;
+    filler.fill();
+    free(&filler, BEHIND, 64)?;
+    let left = volume.statfs().free - 64;
+    scatter(volume, "/a", PIECES..2 * PIECES + left).map_err(text)?;
+    volume.sync().map_err(text)?;
+    scatter(volume, "/b", 0..40).map_err(text)?;
+    volume.sync().map_err(text)?;
+    for (at, len) in filler.within(&(end..u64::MAX)).map_err(text)? {
+        filler.file.fallocate(Fallocate::PunchHole, at, len).map_err(text)?;
+    }
+    free(&filler, third, 500)?;
+    let a = OpenOptions::new().read(true).open(volume, "/a").map_err(text)?;
+    let moved = a.extents(0, u64::MAX).map_err(text)?.iter().filter(|e| e.physical >= end).count() as u64;
+    // Its pieces behind the end, and its mapping.
+    free(&filler, first, moved + 1)
+}
