@@ -66,13 +66,15 @@ impl Tally {
 pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
     Place::ALL.iter().copied().filter(move |place| match place.engines() {
         Engines::All => true,
-        Engines::Images => !engine.logs_records(),
+        Engines::Logs => engine != JournalEngine::Batch,
+        Engines::Images => !engine.logs_records() && engine != JournalEngine::Batch,
         Engines::Compressed => engine == JournalEngine::Compressed,
         Engines::Records => engine.logs_records(),
         Engines::Scalable => engine == JournalEngine::Scalable,
         Engines::Remap => engine == JournalEngine::Remap,
         Engines::Swap => engine == JournalEngine::Swap,
         Engines::Jbd2 => engine.logs_as_jbd2(),
+        Engines::Batch => engine == JournalEngine::Batch,
     })
 }
 
