@@ -5,7 +5,7 @@ use ondol_block::{BlockStats, BlockStore, Caps, FaultPlan, RamStore, Recorder};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use ondol_env::sync::{Arc, Condvar, Mutex};
+use ondol_env::sync::{Arc, Condvar, Mutex, thread};
 use ondol_env::{Fixed, Progress, Timestamp};
 use ondol_journal::{BatchEngine, Config, Engine, Extent, Handle, JournalError, Kind, batch};
 use ondol_medium::Pool;
@@ -318,7 +318,7 @@ fn a_settle_serves_all_who_came_during_the_one_before() {
     let (store, engine) = slow();
     let waits = |block: u64| {
         let engine = engine.clone();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             fill(&*engine, block, 1);
             engine.wait(engine.tid()).unwrap();
         })
@@ -345,7 +345,7 @@ fn a_large_transaction_is_submitted_beside_a_settle() {
     fill(&*engine, HOME, 1);
     let first = {
         let engine = engine.clone();
-        std::thread::spawn(move || engine.wait(engine.tid()).unwrap())
+        thread::spawn(move || engine.wait(engine.tid()).unwrap())
     };
     store.wait_for_settling();
     let mut h = Handle::begin(&*engine, 1000).unwrap();
