@@ -9,7 +9,7 @@ use ondol_env::plant::{self, Defect};
 use ondol_laboratory::Image;
 use ondol_laboratory::Prey;
 use ondol_laboratory::explore::{Limits, Watch, explore};
-use ondol_laboratory::plants::{CLASSIC, COMPRESSED, Planted, REMAP, SCALABLE, SWAP, Shown};
+use ondol_laboratory::plants::{BATCH, CLASSIC, COMPRESSED, Planted, REMAP, SCALABLE, SWAP, Shown};
 use ondol_laboratory::run::Run;
 use ondol_laboratory::workload::{Mount, Others, Schedules, Workload};
 use ondol_power::{Cut, Event, Layer, Medium, Sampling};
@@ -147,7 +147,7 @@ fn early_forget_is_found_in_some_interleaving() {
 fn each_and_nothing_else() {
     let only = std::env::var("ONDOL_PLANT").ok();
     let mut missed = Vec::new();
-    let all = CLASSIC.iter().chain(COMPRESSED).chain(SWAP).chain(REMAP).chain(SCALABLE);
+    let all = CLASSIC.iter().chain(COMPRESSED).chain(SWAP).chain(REMAP).chain(SCALABLE).chain(BATCH);
     for planted in all.filter(|p| only.as_deref().is_none_or(|o| o == p.defect.name())) {
         if let Err(what) = look(planted, None) {
             panic!("without {} in {}: {what}", planted.defect, planted.engine.name());

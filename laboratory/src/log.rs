@@ -6,7 +6,7 @@ use ondol_format::jbd2::{JournalSuperblock, SUPERBLOCK_SIZE};
 use ondol_format::superblock::{JournalDevice, OFFSET, SIZE};
 use ondol_medium::{AreaKind, PAGE, Pool};
 use ondol_power::{Event, Kind, LINE, Layer, Medium, Pages};
-use ondol_testkit::disks::{Exported, images, is_home_pool, is_pool, nvm};
+use ondol_testkit::disks::{Exported, images, is_home_pool, is_pool, nvm, takes_batches};
 use ondol_volume::Image;
 use std::ops::Range;
 
@@ -173,7 +173,11 @@ fn kind_of_pool(base: &Layer) -> Kind {
 /// The disks as media that power can be cut of.
 pub(crate) fn media(disks: Vec<Layer>) -> Vec<Medium> {
     let medium = |(n, base): (usize, Layer)| {
-        let kind = if is_pool(&base) { kind_of_pool(&base) } else { Kind::Block };
+        let kind = match () {
+            () if is_pool(&base) => kind_of_pool(&base),
+            () if takes_batches(&base) => Kind::Batches,
+            () => Kind::Block,
+        };
         Medium { base, kind, whole: (n == 0).then_some(SUPERBLOCK) }
     };
     disks.into_iter().enumerate().map(medium).collect()

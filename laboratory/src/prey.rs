@@ -106,6 +106,11 @@ impl Prey {
             // Where blocks are no pages, an image with blocks that are takes its place.
             true if workload.image.block_size() == PAGE => vec![self.in_pool(&disks[0], workload)],
             true => vec![self.in_pool(&workload.image.in_pages()?, workload)],
+            false if self.engine == JournalEngine::Batch => match disks {
+                [image] if !disks::is_pool(image) => vec![disks::in_batches(image)],
+                // A journal is no longer on a device of its own.
+                _ => vec![disks::in_batches(&workload.image.in_pages()?)],
+            },
             false => disks.to_vec(),
         };
         let pool = (self.engine == JournalEngine::Scalable)
@@ -119,7 +124,8 @@ impl Prey {
     }
 
     fn is_in_pool(&self, workload: &Workload) -> bool {
-        workload.image == Kind::Pool || matches!(self.engine, JournalEngine::Swap | JournalEngine::Remap)
+        (workload.image == Kind::Pool && self.engine != JournalEngine::Batch)
+            || matches!(self.engine, JournalEngine::Swap | JournalEngine::Remap)
     }
 
     fn setup(&self, disks: &[Layer], workload: &Workload) -> Result<run::Setup, String> {

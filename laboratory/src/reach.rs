@@ -71,7 +71,8 @@ impl Tally {
 pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
     Place::ALL.iter().copied().filter(move |place| match place.engines() {
         Engines::All => true,
-        Engines::Images => !engine.logs_records(),
+        Engines::Logs => engine != JournalEngine::Batch,
+        Engines::Images => !engine.logs_records() && engine != JournalEngine::Batch,
         Engines::Compressed => engine == JournalEngine::Compressed,
         Engines::Records => engine.logs_records(),
         Engines::Scalable => engine == JournalEngine::Scalable,
@@ -79,6 +80,7 @@ pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
         Engines::Swap => engine == JournalEngine::Swap,
         Engines::Jbd2 => engine.logs_as_jbd2(),
         Engines::Resize => false,
+        Engines::Batch => engine == JournalEngine::Batch,
     })
 }
 

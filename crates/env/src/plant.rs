@@ -25,6 +25,8 @@ pub enum Subject {
     Swap,
     /// `remap` alone.
     Remap,
+    /// Engine `batch`.
+    Batch,
     /// NVM pools.
     Pool,
     /// The NVM write buffer.
@@ -102,6 +104,8 @@ defects! {
     StaleHome "stale-home" Compressed "New data that changes after it was written home is not written again by the commit.",
     UnawaitedStaging "unawaited-staging" Compressed "A commit does not wait for those who still write its new data home.",
     SilentDamage "silent-damage" Compressed "Recovery takes a damaged unit that was durable for the end of the compressed journal.",
+    UnsettledBatch "unsettled-batch" Batch "A sync returns before the batch of its transaction is settled.",
+    SplitBatch "split-batch" Batch "A transaction is submitted as two batches.",
     ReusedTid "reused-tid" Classic "An emptied log starts again with a transaction id that is still in it.",
     UnzeroedCommitPlace "unzeroed-commit-place" Classic "What was at the commit block's place stays behind its first sector.",
     EarlyDiscard "early-discard" All "Freed blocks are discarded before the freeing is durable.",
@@ -227,6 +231,7 @@ impl fmt::Display for Subject {
             Self::Buffer => "buffer",
             Self::Log => "log",
             Self::Table => "table",
+            Self::Batch => "batch",
             Self::Resize => "resize",
         })
     }

@@ -13,6 +13,8 @@ use std::marker::PhantomData;
 pub enum Engines {
     /// All engines.
     All,
+    /// Those that have a log.
+    Logs,
     /// Those whose log lies in the image.
     Images,
     /// `compressed` alone.
@@ -29,6 +31,8 @@ pub enum Engines {
     Jbd2,
     /// None: a volume is given another size.
     Resize,
+    /// `batch` alone.
+    Batch,
 }
 
 macro_rules! places {
@@ -70,30 +74,36 @@ macro_rules! places {
 places! {
     LogWraps "log-wraps" Images "A transaction lies across the end of the ring.",
     EmptyLogBegins "empty-log-begins" Images "The first transaction in an empty log sets the tail.",
-    PartialCheckpoint "partial-checkpoint" All "A checkpoint moves the tail and leaves younger transactions in the log.",
-    WholeCheckpoint "whole-checkpoint" All "A checkpoint empties the log.",
-    CheckpointBeforeCommit "checkpoint-before-commit" All "A checkpoint comes while newer changes wait for their commit.",
+    PartialCheckpoint "partial-checkpoint" Logs "A checkpoint moves the tail and leaves younger transactions in the log.",
+    WholeCheckpoint "whole-checkpoint" Logs "A checkpoint empties the log.",
+    CheckpointBeforeCommit "checkpoint-before-commit" Logs "A checkpoint comes while newer changes wait for their commit.",
     CommitBesideCheckpoint "commit-beside-checkpoint" Images "A transaction becomes durable while a checkpoint writes.",
-    NewerThanCheckpoint "newer-than-checkpoint" All "A block was committed again while a checkpoint wrote its older image.",
-    FreedBesideCheckpoint "freed-beside-checkpoint" All "Freed blocks wait for the end of a checkpoint.",
+    NewerThanCheckpoint "newer-than-checkpoint" Logs "A block was committed again while a checkpoint wrote its older image.",
+    FreedBesideCheckpoint "freed-beside-checkpoint" Logs "Freed blocks wait for the end of a checkpoint.",
     ForegroundCommit "foreground-commit" Images "An operation commits because it finds no room.",
-    ForegroundCheckpoint "foreground-checkpoint" All "An operation writes a checkpoint because it finds no room.",
+    ForegroundCheckpoint "foreground-checkpoint" Logs "An operation writes a checkpoint because it finds no room.",
     MemoryCheckpoint "memory-checkpoint" Images "A checkpoint because too many images wait in memory.",
     TimerCommit "timer-commit" All "The committer commits an old or large transaction.",
-    BackgroundCheckpoint "background-checkpoint" All "The checkpointer writes a checkpoint.",
-    BackgroundFlush "background-flush" All "The flusher flushes data.",
+    BackgroundCheckpoint "background-checkpoint" Logs "The checkpointer writes a checkpoint.",
+    BackgroundFlush "background-flush" Logs "The flusher flushes data.",
+    BatchBesideBatch "batch-beside-batch" Batch "A batch is submitted while the one before it is not settled.",
+    BatchesSettled "batches-settled" Batch "Several batches are settled at once.",
+    DiscardedInBatch "discarded-in-batch" Batch "A batch discards what its transaction frees.",
+    FlushedBatches "flushed-batches" Batch "A flush settles batches, since something was written beside them.",
+    FullBatch "full-batch" Batch "An operation submits the running transaction, since its batch has no room for more.",
+    WaitedForBatches "waited-for-batches" Batch "An operation waits, since too much is not durable.",
     GroupCommit "group-commit" Images "A sync waits until another thread has committed for it.",
     DataFlush "data-flush" All "A sync flushes data that no transaction names.",
     ChangedWhileCommitted "changed-while-committed" All "A block is changed while another image of it is kept.",
     SealedBesideChange "sealed-beside-change" All "Derived values go into an image and into newer live bytes.",
     FreedImageLeftOut "freed-image-left-out" Images "A block that its transaction has freed is not logged.",
-    RevokeWritten "revoke-written" All "A transaction revokes blocks.",
+    RevokeWritten "revoke-written" Logs "A transaction revokes blocks.",
     ManyRevokes "many-revokes" Jbd2 "Revokes fill more than one block of the log.",
     SeveralDescriptors "several-descriptors" Jbd2 "A transaction has more than one descriptor block.",
     EscapedImage "escaped-image" Jbd2 "An image that begins like a block of the log is escaped.",
     BlockEvicted "block-evicted" All "The cache drops a block.",
     ReadFromLog "read-from-log" Images "A block that was dropped after its commit is read from its committed image.",
-    Discarded "discarded" All "Freed blocks are discarded.",
+    Discarded "discarded" Logs "Freed blocks are discarded.",
     EarlyFlush "early-flush" Compressed "A commit flushes data that was written in place first.",
     StagedRun "staged-run" Compressed "A transaction names new data that is at home.",
     EarlyStaged "early-staged" Compressed "New data is written home before its commit begins.",

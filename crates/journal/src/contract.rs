@@ -125,7 +125,7 @@ pub trait Client: Send + Sync {
     /// applied, as of the superblock.
     fn may_tear(&self, kind: Kind) -> bool;
 
-    /// The freeing transaction is durable and no late write to these blocks can come any more: they may be
+    /// The freeing transaction is durable, or comes before all that is written from now on, and no late write to these blocks can come any more: they may be
     /// allocated again.
     fn release(&self, freed: &[Extent]);
 }
@@ -288,7 +288,7 @@ pub trait Engine: Send + Sync {
     /// The store's failure.
     fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()>;
 
-    /// Lets the store have the room of `extent`, whose blocks are free in all that is durable; nobody may allocate them before
+    /// Lets the store have the room of `extent`, whose blocks are free in all that is durable, or in what has to come before; nobody may allocate them before
     /// this returns. False when the store keeps it.
     ///
     /// # Errors

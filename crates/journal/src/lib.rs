@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 mod area;
+pub mod batch;
 mod block;
 mod block_engine;
 mod cache;
@@ -43,6 +44,7 @@ pub mod thresholds;
 mod together;
 
 pub use area::LogMap;
+pub use batch::BatchEngine;
 pub use block::Block;
 pub use block_engine::{BlockEngine, Config};
 pub use cache::{Cache, CacheStats, NumberHash, NumberHasher};

@@ -23,7 +23,7 @@ use ondol_format::Incompat;
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_journal::jbd2::{self, Recovered};
-use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, compressed, swap};
+use ondol_journal::{Config, Engine, JournalError, ReadOnlyEngine, batch, compressed, swap};
 use ondol_nvm_log::OnDamage;
 use ondol_volume::{
     DataMode, Error as VolumeError, Image, Mmp, Processed, Replay, Shared, Volume as Inodes, VolumeOptions,
@@ -86,7 +86,11 @@ pub(crate) fn open_media(mut media: Media, options: &Options, env: Arc<dyn Env>)
     if let Some(bytes) = options.journal_size {
         journal_size::ensure(&media, bytes, options, &env)?;
     }
-    let replay = |engine: JournalEngine| if engine.logs_as_jbd2() { Replay::Anybody } else { Replay::Ondol };
+    let replay = |engine: JournalEngine| match engine {
+        JournalEngine::Batch => Replay::Nobody,
+        engine if engine.logs_as_jbd2() => Replay::Anybody,
+        _ => Replay::Ondol,
+    };
     open_whole(media, options, env, replay)
 }
 
@@ -129,6 +133,7 @@ fn open_whole(
         JournalEngine::Classic => Arc::new(jbd2::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Compressed => Arc::new(compressed::open(store.clone(), map, client, env.clone(), config)?),
         JournalEngine::Swap => Arc::new(swap::open(store.clone(), map, client, env.clone(), config)?),
+        JournalEngine::Batch => Arc::new(batch::open(store.clone(), map.block_size(), client, env.clone(), config)?),
         JournalEngine::Scalable | JournalEngine::Remap => {
             let (engine, hold) = nvm::attach(&media, &image, map, client, env.clone(), (config, options.buffer))?;
             attached = Some(hold);

@@ -161,6 +161,11 @@ impl Volume {
             return home::format(pool, options);
         }
         let fail = |what: String| Error::format(path.display().to_string(), what);
+        if options.journal == Some(JournalEngine::Batch) {
+            return Err(fail(
+                "engine batch needs a home that takes batches, which neither a file nor a device does".into(),
+            ));
+        }
         if let Some(engine @ (JournalEngine::Swap | JournalEngine::Remap)) = options.journal {
             let needs = fail(format!("engine {} needs {}", engine.name(), crate::nvm::IN_POOL));
             return Err(needs.helped(Remedy::MakeInPool { pool: None }));
@@ -231,7 +236,9 @@ pub(crate) fn plan(
     }
     let data = options.data.unwrap_or(match engine {
         JournalEngine::Classic | JournalEngine::Scalable => DataMode::Ordered,
-        JournalEngine::Compressed | JournalEngine::Swap | JournalEngine::Remap => DataMode::Journal,
+        JournalEngine::Compressed | JournalEngine::Swap | JournalEngine::Remap | JournalEngine::Batch => {
+            DataMode::Journal
+        }
     });
     o.journal_extension = Extension { engine: engine.code(), data: data_code(data), ..Extension::default() };
     o.roomy_journal = engine == JournalEngine::Compressed;

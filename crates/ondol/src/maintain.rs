@@ -10,7 +10,7 @@ use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::Superblock;
-use ondol_journal::{LogMap, jbd2, remap, swap};
+use ondol_journal::{LogMap, batch, jbd2, remap, swap};
 use ondol_volume::{Error as VolumeError, Image};
 use serde::Serialize;
 use std::path::Path;
@@ -116,6 +116,9 @@ pub fn tune_store(store: Arc<dyn BlockStore>, tune: &Tune, env: Arc<dyn Env>) ->
         Some(JournalEngine::Remap) => remap::is_possible(&*store, block_size),
         _ => true,
     };
+    if tune.journal == Some(JournalEngine::Batch) && !batch::is_possible(&*store, block_size) {
+        return Err(state("engine batch needs a home that takes batches: choose another journal"));
+    }
     if let (Some(engine), false) = (tune.journal, is_possible) {
         let needs = state(&format!("engine {} needs {}", engine.name(), nvm::IN_POOL));
         return Err(needs.helped(Remedy::MakeInPool { pool: None }));

@@ -15,7 +15,7 @@ use ondol_format::Superblock;
 use ondol_format::jbd2::{Attached, Extension};
 use ondol_journal::jbd2::{self, Recovered};
 use ondol_journal::scalable::{self, Ground, Replayed};
-use ondol_journal::{Config, JournalError, Kind, LogMap, Ranges, ScalableEngine, remap, swap};
+use ondol_journal::{Config, JournalError, Kind, LogMap, Ranges, ScalableEngine, batch, remap, swap};
 use ondol_medium::{AREAS_START, Access, AreaKind, NvmModel, NvmOptions, PAGE, Pool};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_page_table::pool_size;
@@ -60,6 +60,7 @@ pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Ext
             return state(image, what);
         }
     }
+    batch_or_other(media, image, &mut options)?;
     let asked = options.journal;
     let mut options = options.over(image.superblock(), asks);
     if media.pool.is_none() && options.journal == Some(JournalEngine::Scalable) {
@@ -77,6 +78,21 @@ pub(crate) fn options(media: &Media, image: &Image, options: &Options, asks: Ext
     }
     remap_or_other(media, image, &mut options, asked)?;
     Ok(options)
+}
+
+/// Engine `batch` where nothing else is asked for and the home takes batches.
+fn batch_or_other(media: &Media, image: &Image, options: &mut Options) -> Result<()> {
+    let is_possible = batch::is_possible(&*media.store, image.superblock().block_size());
+    match options.journal {
+        None if is_possible => options.journal = Some(JournalEngine::Batch),
+        Some(JournalEngine::Batch) if !is_possible => {
+            let what =
+                "`journal=batch` needs a home that takes batches, as object storage does: choose another journal";
+            return state(image, what.into());
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// Engine `remap` where nothing else is asked for and the image lies in a pool that can have its log; another one where only the image asks for it and it cannot be had.

@@ -98,11 +98,14 @@ pub enum JournalEngine {
     /// For an image in an NVM pool: a log in the same pool, which names pages of the image; file data is written once. While it is mounted, or when it was not unmounted
     /// cleanly, only Ondol can open the image.
     Remap,
+    /// For a home that takes batches ([`ondol_block::Caps::batch`]), as object storage does: each transaction is one batch. There is no log, and every state is consistent by itself. File data is as safe
+    /// in every data mode as with `data=journal`.
+    Batch,
 }
 
 impl JournalEngine {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Classic, Self::Compressed, Self::Swap, Self::Scalable, Self::Remap];
+    pub const ALL: [Self; 6] = [Self::Classic, Self::Compressed, Self::Swap, Self::Scalable, Self::Remap, Self::Batch];
     /// Those that an image can ask for.
     pub const OF_IMAGES: [Self; 4] = [Self::Classic, Self::Compressed, Self::Swap, Self::Remap];
 
@@ -114,6 +117,7 @@ impl JournalEngine {
             Self::Swap => "swap",
             Self::Scalable => "scalable",
             Self::Remap => "remap",
+            Self::Batch => "batch",
         }
     }
 
@@ -125,6 +129,7 @@ impl JournalEngine {
             Self::Scalable => 3,
             Self::Swap => 4,
             Self::Remap => 5,
+            Self::Batch => 6,
         }
     }
 
@@ -145,7 +150,7 @@ impl JournalEngine {
 
 /// There is no journal engine of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no journal engine: choose classic, compressed, swap, scalable or remap")]
+#[error("`{0}` is no journal engine: choose classic, compressed, swap, scalable, remap or batch")]
 pub struct UnknownEngine(
     /// The name.
     pub String,

@@ -1,9 +1,12 @@
 //! What a volume lies on, as whoever cuts the power has it: the image, or the pool that it is in; behind it the device of its journal where that is another; behind
 //! those its NVM pool, if it has one in front.
 
+use crate::batching;
 use ondol::Media;
 use ondol_block::{BlockStore, LayerStore, Recorder};
 use ondol_env::sync::{Arc, Mutex};
+use ondol_format::Superblock;
+use ondol_format::superblock::{OFFSET, SIZE};
 use ondol_medium::{AreaKind, Domain, Frozen, Nvm, NvmError, Pool, PoolError, PoolSpec};
 use ondol_page_table::{PageTable, TableSpec};
 use ondol_power::{Event, Layer, PowerDomain};
@@ -140,6 +143,37 @@ pub fn is_pool(layer: &Layer) -> bool {
         layer.read(0, &mut bytes);
     }
     &bytes == SIGNATURE
+}
+
+/// How an image begins that lies on a store that takes batches: ext4 leaves these bytes alone.
+const BATCHES: &[u8; 8] = b"ONDOLBT\0";
+
+/// The same image on a store that takes batches.
+#[must_use]
+pub fn in_batches(image: &Layer) -> Layer {
+    let mut layer = image.clone();
+    layer.write(0, BATCHES);
+    layer
+}
+
+/// Whether a layer is that of a store that takes batches.
+pub fn takes_batches(layer: &Layer) -> bool {
+    let mut bytes = [0; 8];
+    if layer.len() >= bytes.len() {
+        layer.read(0, &mut bytes);
+    }
+    &bytes == BATCHES
+}
+
+/// The store of a layer.
+pub fn store(layer: Layer) -> LayerStore {
+    if !takes_batches(&layer) {
+        return LayerStore::new(layer);
+    }
+    let mut raw = [0; SIZE];
+    layer.read(OFFSET as usize, &mut raw);
+    let block = Superblock::parse(&raw, layer.len() as u64).map_or(1024, |sb| sb.block_size());
+    LayerStore::new(layer).with_batches(batching::MOST * u64::from(block))
 }
 
 /// A pool in front of a volume, with a log of so many bytes and half as many for file data, on memory of this persistence domain.
@@ -282,12 +316,12 @@ pub fn of<S>(layers: &[Layer], recorded: Option<&Arc<PowerDomain>>, make: impl F
 
 /// A store for each layer.
 pub fn stores(layers: &[Layer]) -> Disks<LayerStore> {
-    of(layers, None, |layer, _| LayerStore::new(layer))
+    of(layers, None, |layer, _| store(layer))
 }
 
 /// The same, each recorded as the medium whose place it has.
 pub fn recorded(layers: &[Layer], domain: &Arc<PowerDomain>) -> Disks<Recorder<LayerStore>> {
-    of(layers, Some(domain), |layer, n| Recorder::new(LayerStore::new(layer), n, domain.clone()))
+    of(layers, Some(domain), |layer, n| Recorder::new(store(layer), n, domain.clone()))
 }
 
 impl Disks<LayerStore> {

@@ -10,6 +10,7 @@
 //! (mke2fs, e2fsck, the kernel's ext4) are called through [`image`].
 #![forbid(unsafe_code)]
 
+mod batching;
 pub mod disks;
 pub mod dump;
 mod ends;

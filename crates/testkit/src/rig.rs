@@ -7,6 +7,7 @@
 //!   over_setups! { grows, shrinks }     each of the functions as a test for each of Setup::ALL, such as `compressed_ordered::grows`
 //! ```
 
+use crate::batching::Batching;
 use crate::exchanging::Exchanging;
 use crate::image::options;
 use crate::lending::Lending;
@@ -15,7 +16,7 @@ use ondol_block::BlockStore;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_env::{Env, System};
 use ondol_journal::scalable::{self, Ground};
-use ondol_journal::{Config, Engine, LogMap, ScalableEngine, compressed, jbd2, remap, swap};
+use ondol_journal::{Config, Engine, LogMap, ScalableEngine, batch, compressed, jbd2, remap, swap};
 use ondol_medium::{AreaKind, Nvm, Pool, PoolSpec};
 use ondol_nvm_log::{Contents, Log, OnDamage};
 use ondol_volume::{Image, Shared, Volume, VolumeOptions};
@@ -70,19 +71,26 @@ impl Setup {
     /// Engine `remap`, long overwrites home before the commit.
     pub const REMAP_ORDERED: Self = setup(JournalEngine::Remap, DataMode::Ordered);
 
-    /// Every engine whose log lies in the image in every data mode, and those that need NVM.
-    pub const ALL: [Self; 12] = [
+    /// Engine `batch`, for which all data modes are the same but to the volume.
+    pub const BATCH_JOURNAL: Self = setup(JournalEngine::Batch, DataMode::Journal);
+    /// Engine `batch`, called `ordered`.
+    pub const BATCH_ORDERED: Self = setup(JournalEngine::Batch, DataMode::Ordered);
+
+    /// Every engine whose log lies in the image in every data mode, those that need NVM, and `batch`.
+    pub const ALL: [Self; 14] = [
         Self::CLASSIC_ORDERED,
         Self::COMPRESSED_JOURNAL,
         Self::SWAP_ORDERED,
         Self::CLASSIC_JOURNAL,
         Self::REMAP_JOURNAL,
         Self::SCALABLE_ORDERED,
+        Self::BATCH_JOURNAL,
         Self::COMPRESSED_ORDERED,
         Self::CLASSIC_WRITEBACK,
         Self::SCALABLE_JOURNAL,
         Self::COMPRESSED_WRITEBACK,
         Self::SWAP_JOURNAL,
+        Self::BATCH_ORDERED,
         Self::REMAP_ORDERED,
     ];
 
@@ -168,7 +176,11 @@ impl Setup {
 
     /// The store that its volume lies on, which is `store` but for what its engine needs of one.
     fn home(self, store: Arc<dyn BlockStore>) -> Arc<dyn BlockStore> {
-        if self.engine == JournalEngine::Swap { Arc::new(Exchanging::new(store)) } else { store }
+        match self.engine {
+            JournalEngine::Swap => Arc::new(Exchanging::new(store)),
+            JournalEngine::Batch if store.caps().batch.is_none() => Arc::new(Batching::new(store)),
+            _ => store,
+        }
     }
 
     /// How its engine is set up: with bounds of dirty data that differ between modes, so that they are reached in some.
@@ -277,6 +289,9 @@ pub fn open(store: Arc<dyn BlockStore>, env: Arc<dyn Env>, options: VolumeOption
             Arc::new(compressed::open(store, map, client, env.clone(), config).expect("an engine"))
         }
         JournalEngine::Swap => Arc::new(swap::open(store, map, client, env.clone(), config).expect("an engine")),
+        JournalEngine::Batch => {
+            Arc::new(batch::open(store, map.block_size(), client, env.clone(), config).expect("an engine"))
+        }
         JournalEngine::Scalable | JournalEngine::Remap => {
             Arc::new(record_engine((store, &image, client, env.clone()), setup.engine, config))
         }
@@ -295,6 +310,8 @@ macro_rules! over_setups {
         $crate::over_setups! { @ scalable_ordered SCALABLE_ORDERED $($test)+ }
         $crate::over_setups! { @ scalable_journal SCALABLE_JOURNAL $($test)+ }
         $crate::over_setups! { @ remap_journal REMAP_JOURNAL $($test)+ }
+        $crate::over_setups! { @ batch_ordered BATCH_ORDERED $($test)+ }
+        $crate::over_setups! { @ batch_journal BATCH_JOURNAL $($test)+ }
     };
     (@ $module:ident $setup:ident $($test:ident)+) => {
         mod $module {
@@ -335,5 +352,6 @@ macro_rules! over_engines {
         $crate::over_image_engines! { $($test),+ }
         $crate::over_setups! { @ swap_journal SWAP_JOURNAL $($test)+ }
         $crate::over_setups! { @ scalable_ordered SCALABLE_ORDERED $($test)+ }
+        $crate::over_setups! { @ batch_journal BATCH_JOURNAL $($test)+ }
     };
 }

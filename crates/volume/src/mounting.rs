@@ -18,6 +18,8 @@ pub enum Replay {
     Anybody,
     /// Ondol alone: everybody else must refuse the image.
     Ondol,
+    /// Nobody has to: there is no log, and every state is consistent by itself.
+    Nobody,
 }
 
 impl Image {
@@ -41,7 +43,7 @@ impl Image {
     }
 
     /// Marks the image as mounted for writing, on the directory `mounted_on` if it is known: the journal may hold transactions
-    /// from now on, which `replay` can bring home. Durable when this returns.
+    /// from now on, which `replay` can bring home, if anybody has to. Durable when this returns.
     ///
     /// # Errors
     /// The store's failure.
@@ -49,7 +51,7 @@ impl Image {
         self.edit_superblock(|sb| {
             let mut features = sb.features();
             reach::hit(Place::MountMarked);
-            if !plant::is(Defect::UnmarkedMount) {
+            if replay != Replay::Nobody && !plant::is(Defect::UnmarkedMount) {
                 features.incompat |= Incompat::RECOVER;
                 if replay == Replay::Ondol {
                     features.incompat |= Incompat::ONDOL_JOURNAL;

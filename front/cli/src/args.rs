@@ -100,7 +100,7 @@ pub(crate) struct Tune {
 const MOUNT_OPTIONS: &str = "\
 Mount options:
   data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
-  journal=classic|compressed|swap|scalable|remap  the journal engine; as the image says, or classic; swap and remap (the default) in a pool, scalable with nvm=
+  journal=classic|compressed|swap|scalable|remap|batch  the journal engine; as the image says, or classic; swap and remap (the default) in a pool, scalable with nvm=, batch on a home that takes batches
   nvm=POOL                        the NVM pool that fsync ends in (`ondol pool create` makes one)
   journal_size=SIZE               the journal's size; a clean image's is changed to it before the mount
   zeroing, nozeroing              zero journal blocks whose transactions are home (nothing depends on it): nozeroing

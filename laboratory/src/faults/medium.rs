@@ -85,6 +85,10 @@ impl BlockStore for Failing {
             self.all.domain.push(Event::Write { medium: self.medium, offset, bytes: bytes.into() });
             return Ok(());
         }
+        if self.caps().batch.is_some() {
+            // It has not been taken in, and is nowhere.
+            return Err(Self::error("write", offset, bytes.len()));
+        }
         if self.all.log.meets(self.medium as usize, &(offset..end)) {
             self.all.stop();
         }
@@ -118,6 +122,29 @@ impl BlockStore for Failing {
         let done = self.inner.discard(offset, len)?;
         self.all.domain.push(Event::Discard { medium: self.medium, offset, len });
         Ok(done)
+    }
+
+    /// One that fails may be there or not.
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Done<u64> {
+        let trips = self.all.trips(Kind::Write);
+        let is_seen = !trips || self.all.state.lock().tried.writes[1].is_multiple_of(2);
+        let number = if is_seen { self.inner.submit(writes, discards)? } else { u64::MAX };
+        self.all.domain.push(Event::batch(self.medium, number, writes, discards));
+        if trips {
+            self.all.stop();
+            return Err(Self::error("submit", 0, writes.len()));
+        }
+        Ok(number)
+    }
+
+    fn settle(&self, number: u64) -> Done<()> {
+        if self.all.trips(Kind::Flush) {
+            self.all.stop();
+            return Err(Self::error("settle", number, 0));
+        }
+        self.inner.settle(number)?;
+        self.all.domain.push(Event::Settled { medium: self.medium, number });
+        Ok(())
     }
 
     fn stats(&self) -> BlockStats {

@@ -15,7 +15,6 @@ use crate::run::{Run, Setup, after_crash, allowed, covered};
 use crate::subject::Description;
 use medium::{Failing, Failures};
 use ondol::DataMode;
-use ondol_block::LayerStore;
 use ondol_env::reach;
 use ondol_env::sync::{Arc, Mutex};
 use ondol_power::{Layer, PowerDomain};
@@ -36,7 +35,7 @@ pub(crate) fn record(setup: &Setup, ops: &[Op], fault: Option<Fault>) -> Result<
     let (domain, listening) = (PowerDomain::new(), reach::listen(true));
     let outlives_flushes = base.iter().any(disks::is_pool);
     let all = Arc::new(Failures { domain, log: log.clone(), fault, outlives_flushes, state: Mutex::default() });
-    let one = |layer, medium| Failing { inner: LayerStore::new(layer), medium, all: all.clone() };
+    let one = |layer, medium| Failing { inner: disks::store(layer), medium, all: all.clone() };
     let disks = disks::of(&base, Some(&all.domain), one);
     let mut trial = Trial { disks, all: all.clone(), run: empty(setup, base, log, model) };
     trial.go(ops)?;

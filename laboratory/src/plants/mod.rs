@@ -278,6 +278,22 @@ pub const REMAP: &[Planted] = &[
     remap(Defect::UnfilledPage, "create /a 0644", "write /a 0 9000 #1\nfsync /a"),
 ];
 
+/// The defects that show in engine `batch`, whatever the data mode is called.
+pub const BATCH: &[Planted] = &[
+    batch(Defect::UnsettledBatch, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    batch(Defect::SplitBatch, "create /a 0644", "write /a 0 3000 #1\nfsync /a"),
+    Planted { remount: true, ..batch(Defect::EarlyDiscard, "create /a 0644\nwrite /a 0 9000 #1", "unlink /a\nsync") },
+    Planted { before: FULL_OF_DATA, ..batch(Defect::EarlyReuse, "", "unlink /hole\nwrite /b 0 8192 #2\nfsync /b") },
+    batch(Defect::SplitExchange, TWO, EXCHANGED),
+    batch(Defect::SplitStores, TWO, COMMITTED),
+    batch(Defect::LostOrphan, "create /a 0644\nopen @0 /a", "unlink /a\nsync"),
+    Planted { mount: Mount::File, ..batch(Defect::UnnotedName, "create /a 0644", RENAMED) },
+];
+
+const fn batch(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
+    Planted { engine: JournalEngine::Batch, ..simple(defect, before, calls) }
+}
+
 const fn remap(defect: Defect, before: &'static str, calls: &'static str) -> Planted {
     Planted { engine: JournalEngine::Remap, ..swap(defect, before, calls) }
 }
@@ -342,6 +358,7 @@ pub fn workloads(engine: JournalEngine, seed: u64) -> impl Iterator<Item = Workl
         .chain(SWAP)
         .chain(REMAP)
         .chain(SCALABLE)
+        .chain(BATCH)
         .filter(move |planted| planted.engine == engine);
     let of_two = threaded(engine).into_iter();
     let workloads = of_one.map(|planted| (planted.defect, planted.workload()));

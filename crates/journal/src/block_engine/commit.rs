@@ -7,10 +7,10 @@
 //! How many flushes make a transaction durable is the log's affair: jbd2's takes two, one before the commit record (log blocks and
 //! staged data) and one after it.
 
-use super::running::{Frozen, Switched};
-use super::stage::BlockImages;
+use super::running::Switched;
+use super::seal::seal;
 use super::{Config, Core, Sealed, may_be_logged};
-use crate::contract::{Extent, Images, Kind, Patches, Tid};
+use crate::contract::{Extent, Kind, Tid};
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
@@ -33,15 +33,6 @@ impl Committed {
     /// The transaction after the newest durable one.
     pub(crate) fn next_tid(&self) -> Tid {
         self.last.next()
-    }
-}
-
-struct TxImages<'a>(&'a [Frozen]);
-
-impl Images for TxImages<'_> {
-    fn image(&self, block: u64) -> Option<&[u8]> {
-        let at = self.0.binary_search_by_key(&block, |f| f.buf.block).ok()?;
-        Some(&self.0[at].image)
     }
 }
 
@@ -111,7 +102,7 @@ impl Core {
         self.committing_blocks.store(blocks.len() as u64, Relaxed);
         self.space.switched(promised);
         blocks.sort_unstable_by_key(|f| f.buf.block);
-        let images = self.seal(&mut blocks);
+        let images = seal(&*self.client, &mut blocks);
         let (images, staged, missing) = self.choose(&blocks, images, promised);
         let tx = Sealed { tid, images, staged, revoked: self.to_revoke(&freed) };
         reach::hit_if(!tx.revoked.is_empty(), Place::RevokeWritten);
@@ -154,29 +145,6 @@ impl Core {
         let need = self.log.cost(tx.images.len() as u64, tx.revoked.len() as u64) + staged;
         let left = self.log.area().ring_blocks().saturating_sub(self.space.used());
         if need <= left { Ok(()) } else { Err(JournalError::Overrun { need, left }) }
-    }
-
-    /// Derived values go into the images and, so that the next transaction builds on them, into the live blocks.
-    ///
-    /// They are computed for all images before any is changed, and then, where nobody else holds an image, put into it in
-    /// place.
-    fn seal(&self, blocks: &mut [Frozen]) -> BlockImages {
-        let derive = |frozen: &Frozen, tx: &TxImages<'_>| {
-            let mut patches = Patches::default();
-            if frozen.kind != Kind::DATA {
-                self.client.seal(frozen.buf.block, frozen.kind, &frozen.image, &frozen.dirty, tx, &mut patches);
-            }
-            patches
-        };
-        let tx = TxImages(blocks);
-        let patches: Vec<Patches> = blocks.iter().map(|frozen| derive(frozen, &tx)).collect();
-        let put = |(frozen, patches): (&mut Frozen, Patches)| {
-            if !patches.is_empty() {
-                frozen.buf.state.lock().take_seal(&mut frozen.image, &patches);
-            }
-            (frozen.buf.block, std::mem::take(&mut frozen.image))
-        };
-        blocks.iter_mut().zip(patches).map(put).collect()
     }
 
     fn to_revoke(&self, freed: &[(Extent, Kind)]) -> Vec<u64> {

@@ -14,11 +14,12 @@
 mod checkpoint;
 mod commit;
 mod pending;
-mod running;
+pub(crate) mod running;
+pub(crate) mod seal;
 mod space;
 mod stage;
 mod steps;
-mod turn;
+pub(crate) mod turn;
 
 pub use checkpoint::BATCH;
 pub use space::HANDLE_SHARE;
@@ -353,7 +354,8 @@ impl Engine for BlockEngine {
         let (set, reserved) =
             if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
         let log = self.core.log.as_ref();
-        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, log);
+        let (tid, joined) =
+            self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, Some(log));
         if let Some(freed) = early {
             self.core.client.release(&freed);
         }
@@ -477,7 +479,8 @@ impl BlockEngine {
         let blocks = set.blocks.split_off(set.blocks.len() / 2);
         let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
         let log = self.core.log.as_ref();
-        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), log);
+        let (_, joined) =
+            self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), Some(log));
         (rest, reserved - joined)
     }
 }

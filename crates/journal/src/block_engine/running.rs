@@ -83,7 +83,7 @@ impl Running {
     }
 
     /// Blocks that have joined: those that nobody has written home, and those that somebody has, about.
-    pub(super) fn held(&self) -> (u64, u64) {
+    pub(crate) fn held(&self) -> (u64, u64) {
         let (held, home) = (self.held.load(Relaxed), self.home.load(Relaxed));
         (held.saturating_sub(home), home)
     }
@@ -139,14 +139,14 @@ impl Running {
     }
 
     /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. Returns the transaction and what
-    /// the blocks that are new in it keep of the handle's promise, which for new data is what `log` says that it costs.
+    /// the blocks that are new in it keep of the handle's promise, which for new data is what `log` says that it costs, if there is one.
     pub(crate) fn publish(
         &self,
         set: WriteSet<'_>,
         block_size: usize,
         env: &dyn Env,
         forget: impl FnOnce(&[(Extent, Kind)]),
-        log: &dyn LogFormat,
+        log: Option<&dyn LogFormat>,
     ) -> (Tid, u32) {
         let WriteSet { arena, blocks, freed } = set;
         let tid = self.tid.read();
@@ -168,9 +168,10 @@ impl Running {
                 if staged.newborn { &mut newborn } else { &mut new }.push(staged.buf);
             }
         }
-        let promised = new.len() as u32 + log.new_data_cost(newborn.len() as u32);
+        let promised =
+            new.len() as u32 + log.map_or(newborn.len() as u32, |log| log.new_data_cost(newborn.len() as u32));
         self.promised.fetch_add(u64::from(promised), Relaxed);
-        if let Some(least) = log.stages_from() {
+        if let Some(least) = log.and_then(LogFormat::stages_from) {
             self.new_runs.add_long(&newborn, least);
         }
         new.append(&mut newborn);

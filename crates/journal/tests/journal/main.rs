@@ -1,5 +1,6 @@
 //! The engines through their contract, with the power cut everywhere.
 
+mod batch;
 mod classic;
 mod compressed;
 mod contract;

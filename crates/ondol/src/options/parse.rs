@@ -79,8 +79,9 @@ impl Options {
             }
             ("errors", Some(v)) => self.on_error = Some(on_error(v)?),
             ("journal", Some(v)) => {
-                self.journal =
-                    Some(v.parse().map_err(|_| bad("journal", v, "classic, compressed, swap, scalable or remap"))?)
+                self.journal = Some(
+                    v.parse().map_err(|_| bad("journal", v, "classic, compressed, swap, scalable, remap or batch"))?,
+                )
             }
             ("journal_size", Some(v)) => self.journal_size = Some(size("journal_size", v)?),
             ("zeroing", None) => self.zeroing = Some(true),

@@ -18,7 +18,7 @@ fn what_cannot_be_taken_is_refused_by_name() {
     for (word, said) in [
         (
             "journal=remapped",
-            "mount option `journal=remapped`: the value must be classic, compressed, swap, scalable or remap",
+            "mount option `journal=remapped`: the value must be classic, compressed, swap, scalable, remap or batch",
         ),
         ("commit=abc", "mount option `commit=abc`: the value must be a number of seconds"),
         ("data=", "mount option `data=`: the value must be writeback, ordered or journal"),

@@ -122,7 +122,7 @@ pub(crate) fn every_crash_leaves_a_prefix(rig: &dyn Rig) {
         after.read((HOME + 50) * BLOCK as u64, &mut block).unwrap();
         assert_eq!(block[BLOCK - 1], sum(&block), "a block came home unsealed");
     });
-    assert!(states > 150, "only {states} crash states");
+    assert!(states > rig.least_states(150), "only {states} crash states");
 }
 
 pub(crate) fn freed_blocks_wait_for_durability_and_are_never_replayed(rig: &dyn Rig) {
@@ -196,7 +196,7 @@ pub(crate) fn a_small_log_wraps_and_never_loses(rig: &dyn Rig) {
         assert_eq!(u32::from_le_bytes(got), 399);
     }
     let s = b.engine.stats();
-    assert!(s.used_blocks < s.ring_blocks);
+    assert!(s.used_blocks < s.ring_blocks || rig.batch().is_some());
 }
 
 pub(crate) fn too_big_is_refused_before_anything_happens(rig: &dyn Rig) {

@@ -94,7 +94,7 @@ fn write_new_data(rig: &dyn Rig, config: Config) -> (EngineStats, bool) {
             assert!(got == want, "block {i} of run {n}, {over} written over");
         }
     });
-    assert!(states > 300, "only {states} crash states");
+    assert!(states > rig.least_states(300), "only {states} crash states");
     (b.engine.stats(), passed)
 }
 
@@ -142,7 +142,8 @@ pub(crate) fn new_data_is_not_bound_by_the_ring(rig: &dyn Rig) {
         b.sync();
     }
     let stats = b.engine.stats();
-    assert!(stats.used_blocks < stats.ring_blocks && b.engine.aborted().is_none());
+    assert!(stats.used_blocks < stats.ring_blocks || rig.batch().is_some());
+    assert!(b.engine.aborted().is_none());
 }
 
 pub(crate) fn new_data_fits_when_nobody_else_has_been_promised_anything(rig: &dyn Rig) {

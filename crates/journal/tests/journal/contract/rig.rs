@@ -107,6 +107,14 @@ pub(crate) trait Rig {
     fn recover(&self, store: Arc<dyn BlockStore>, pool: Option<Pool>);
     /// Flushes that one commit needs, alone.
     fn flushes_per_commit(&self) -> u64;
+    /// Bytes of a batch, if its medium takes batches. They are its log then.
+    fn batch(&self) -> Option<u64> {
+        None
+    }
+    /// How many states a test finds at least that finds `torn` where single writes arrive, and are torn.
+    fn least_states(&self, torn: usize) -> usize {
+        torn
+    }
 }
 
 /// What an engine is given.
@@ -181,6 +189,7 @@ pub(crate) fn bench_with(rig: &dyn Rig, config: Config) -> Bench {
         }
         None => {
             let ram = RamStore::from_bytes(rig.empty());
+            let ram = rig.batch().into_iter().fold(ram, RamStore::with_batches);
             (rig.empty(), Arc::new(Recorder::new(Faulty::new(ram), 0, domain.clone())))
         }
     };
@@ -246,7 +255,11 @@ impl Bench {
     /// Has `judge` look at media as cuts of power leave them, after recovery, with the last mark before. Returns how many.
     pub(crate) fn explore(&self, rig: &dyn Rig, sampling: Sampling, judge: impl Fn(&RamStore, u64)) -> usize {
         let medium = |bytes: &Vec<u8>, kind| Medium { base: Layer::new(bytes.clone()), kind, whole: None };
-        let home = if rig.lines().is_some() { ondol_power::Kind::Nvm } else { ondol_power::Kind::Block };
+        let home = match (rig.lines(), rig.batch()) {
+            (Some(_), _) => ondol_power::Kind::Nvm,
+            (None, Some(_)) => ondol_power::Kind::Batches,
+            (None, None) => ondol_power::Kind::Block,
+        };
         let mut media = vec![medium(&self.base, home)];
         media.extend(self.pool_base.iter().map(|bytes| medium(bytes, ondol_power::Kind::Nvm)));
         let events = self.domain.take();

@@ -1,0 +1,219 @@
+//! Commit: switch, seal, submit; and, one after the other, settle.
+//!
+//! Whoever waits for a transaction takes the turn to settle, and then commits: what others have closed while the settle before it was under way is in the same batch, whose shared
+//! blocks are in it once. A commit that nobody waits for (a large transaction, an old one, a full batch) takes no turn, and is submitted beside a settle.
+
+use super::Core;
+use crate::block_engine::running::Switched;
+use crate::block_engine::seal::seal;
+use crate::contract::{Extent, Kind, Tid};
+use crate::{Block, JournalError, Result};
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place, Thing};
+use ondol_env::sync::atomic::Ordering::SeqCst;
+
+/// A batch that is not settled.
+#[derive(Debug)]
+pub(super) struct Submitted {
+    tid: Tid,
+    /// Its number at home.
+    number: u64,
+    bytes: u64,
+}
+
+/// Stops the engine when a commit panics: its transaction is lost, and a later one must not be called durable.
+struct Watch<'a>(&'a Core);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.abort(&JournalError::Aborted("a commit has failed unexpectedly".into()));
+        }
+    }
+}
+
+impl Core {
+    /// See [`crate::Engine::wait_for`].
+    pub(super) fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
+        let is_durable = || tid.0 <= self.durable.load(SeqCst);
+        let is_flushed = || self.in_place.covers(written);
+        let turn = self.turns.take(|| is_durable() && is_flushed());
+        self.check_alive()?;
+        if turn.is_some() {
+            self.commit_upto(tid)?;
+            if is_flushed() { self.settle() } else { self.flush() }?;
+        }
+        Ok(())
+    }
+
+    /// Submits the running transaction, if `tid` is not submitted yet.
+    fn commit_upto(&self, tid: Tid) -> Result<()> {
+        let _committing = self.commit_lock.lock();
+        self.check_alive()?;
+        if tid.0 > self.newest.load(SeqCst) { self.commit() } else { Ok(()) }
+    }
+
+    /// Submits the running transaction, on nobody's behalf.
+    pub(super) fn commit_running(&self) -> Result<()> {
+        let _committing = self.commit_lock.lock();
+        self.check_alive()?;
+        self.commit()?;
+        self.bells.settler.ring();
+        Ok(())
+    }
+
+    /// With the commit lock.
+    fn commit(&self) -> Result<()> {
+        let Some(switched) = self.running.switch() else { return Ok(()) };
+        let _watch = Watch(self);
+        let result = self.submit(switched);
+        self.or_abort(result)
+    }
+
+    fn submit(&self, switched: Switched) -> Result<()> {
+        let Switched { tid, mut blocks, freed, promised } = switched;
+        let bytes = blocks.len() as u64 * self.block_size as u64;
+        self.unsettled.fetch_add(bytes, SeqCst);
+        self.room.switched(promised);
+        blocks.sort_unstable_by_key(|f| f.buf.block);
+        let images = seal(&*self.client, &mut blocks);
+        let freed = self.freed(freed);
+        let number = self.submit_images(&images, &freed)?;
+        {
+            let mut submitted = self.submitted.lock();
+            reach::hit_if(!submitted.is_empty(), Place::BatchBesideBatch);
+            submitted.push_back(Submitted { tid, number, bytes });
+        }
+        self.newest.store(tid.0, SeqCst);
+        // Held until here, so that the cache evicts no block whose image is neither live nor at home.
+        drop(blocks);
+        let mut stats = self.stats.lock();
+        stats.commits += 1;
+        stats.images += images.len() as u64;
+        drop(stats);
+        if !freed.is_empty() && !plant::is(Defect::EarlyReuse) {
+            self.client.release(&freed);
+        }
+        Ok(())
+    }
+
+    /// What a transaction frees, by rising block number.
+    fn freed(&self, freed: Vec<(Extent, Kind)>) -> Vec<Extent> {
+        reach::hit_if(!freed.is_empty(), Place::DiscardedInBatch);
+        if reach::is_on() {
+            freed.iter().for_each(|(extent, kind)| reach::freed(Thing::Block(extent.start), kind.class));
+        }
+        let mut freed: Vec<Extent> = freed.into_iter().map(|(extent, _)| extent).collect();
+        freed.sort_unstable_by_key(|extent| extent.start);
+        freed
+    }
+
+    fn submit_images(&self, images: &[(u64, Block)], freed: &[Extent]) -> Result<u64> {
+        let writes: Vec<(u64, &[u8])> =
+            images.iter().map(|(block, image)| (self.byte_offset(*block), &**image)).collect();
+        let discards: Vec<(u64, u64)> = match plant::is(Defect::EarlyDiscard) {
+            true => Vec::new(),
+            false => freed.iter().map(|extent| self.bytes_of(*extent)).collect(),
+        };
+        if plant::is(Defect::SplitBatch) {
+            let (first, second) = writes.split_at(writes.len() / 2);
+            self.store.submit(first, &[])?;
+            return Ok(self.store.submit(second, &discards)?);
+        }
+        Ok(self.store.submit(&writes, &discards)?)
+    }
+
+    /// Settles what is submitted now. With the turn.
+    pub(super) fn settle(&self) -> Result<()> {
+        self.check_alive()?;
+        let newest = self.submitted.lock().back().map(|batch| (batch.tid, batch.number));
+        let Some((tid, number)) = newest else { return Ok(()) };
+        if !plant::is(Defect::UnsettledBatch) {
+            self.or_abort(self.store.settle(number).map_err(JournalError::from))?;
+        }
+        // Somebody else may have had an error meanwhile.
+        self.check_alive()?;
+        self.is_durable(tid);
+        Ok(())
+    }
+
+    /// Makes what was written beside batches durable, and every batch with it. With the turn.
+    pub(super) fn flush(&self) -> Result<()> {
+        let newest = self.submitted.lock().back().map(|batch| batch.tid);
+        self.in_place.flush(&*self.store, |e, _| self.abort(e), || self.check_alive())?;
+        if let Some(tid) = newest {
+            reach::hit(Place::FlushedBatches);
+            self.is_durable(tid);
+        }
+        Ok(())
+    }
+
+    fn is_durable(&self, tid: Tid) {
+        let mut submitted = self.submitted.lock();
+        let count = submitted.partition_point(|batch| batch.tid <= tid);
+        reach::hit_if(count > 1, Place::BatchesSettled);
+        let bytes: u64 = submitted.drain(..count).map(|batch| batch.bytes).sum();
+        self.unsettled.fetch_sub(bytes, SeqCst);
+        if submitted.is_empty() {
+            self.running.committed();
+        }
+        self.durable.store(tid.0, SeqCst);
+    }
+
+    /// Whether something waits to be settled.
+    pub(super) fn has_submitted(&self) -> bool {
+        !self.submitted.lock().is_empty()
+    }
+
+    /// It is time to commit the running transaction, so that nobody ever has to wait for room in it.
+    pub(super) fn running_is_large(&self) -> bool {
+        let (held, _) = self.running.held();
+        held * self.block_size as u64 >= self.config.dirty_bytes || self.room.is_filling(self.running.promised())
+    }
+
+    /// So much is not durable that operations wait.
+    fn is_behind(&self) -> bool {
+        self.not_durable() > (2 * self.config.dirty_bytes).min(self.config.cache_bytes as u64)
+    }
+
+    /// Promises room for `blocks`; commits and settles on this thread where the background has not kept up.
+    pub(super) fn reserve(&self, blocks: u32) -> Result<()> {
+        let max = self.room.max_handle();
+        if blocks > max {
+            return Err(JournalError::TooBig { need: blocks, max });
+        }
+        if !self.is_behind() && self.room.try_promise(blocks) {
+            return Ok(());
+        }
+        let began = self.env.monotonic_ns();
+        let result = self.reserve_slowly(blocks);
+        self.stats.lock().stall_ns += self.env.monotonic_ns() - began;
+        result
+    }
+
+    fn reserve_slowly(&self, blocks: u32) -> Result<()> {
+        loop {
+            self.check_alive()?;
+            if self.is_behind() {
+                self.catch_up()?;
+            } else if self.room.try_promise(blocks) {
+                return Ok(());
+            } else if self.running.promised() > 0 {
+                reach::hit(Place::FullBatch);
+                self.stats.lock().foreground_commits += 1;
+                self.commit_running()?;
+            } else {
+                self.room.wait_for_change();
+            }
+        }
+    }
+
+    /// Commits and settles until little enough is not durable.
+    fn catch_up(&self) -> Result<()> {
+        let Some(_turn) = self.turns.take(|| !self.is_behind() || self.aborted.get().is_some()) else { return Ok(()) };
+        reach::hit(Place::WaitedForBatches);
+        self.stats.lock().foreground_commits += 1;
+        self.commit_upto(self.running.tid())?;
+        self.settle()
+    }
+}

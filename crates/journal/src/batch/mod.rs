@@ -1,0 +1,334 @@
+//! Engine `batch`: for a home that takes batches, each transaction is one.
+//!
+//! ```text
+//!   publish ──▶ running ──switch──▶ images ──seal──▶ BlockStore::submit ──▶ BlockStore::settle
+//!                                                     readers see it          durable
+//! ```
+//!
+//! There is no journal area, no checkpoint and no replay: what a home holds after a crash is what some number of the first transactions made of it. File data goes the same way in
+//! every data mode, since anything else would save nothing.
+//!
+//! **Invariants**
+//! - Everything that a transaction changes is in one batch, and nothing of it reaches the home before.
+//! - Batches are submitted in the order of transactions, under the commit lock.
+//! - [`Engine::wait`] succeeds only when that batch, or a later one, is settled.
+//! - A block that a transaction frees is discarded in its batch, and is allocated again only when that is submitted: no batch has it twice, and whoever takes it comes later in the order.
+//! - After the first failure of [`BlockStore::submit`] or [`BlockStore::settle`] the engine submits nothing any more, and no fsync succeeds.
+//!
+//! **Locks**, in order: the turn to settle, commit, barrier, a running shard, a buffer, submitted. None of them is an inode lock.
+//!
+//! Design: `docs/design/object-home.md`.
+
+mod commit;
+mod room;
+mod steps;
+
+use crate::block_engine::Config;
+use crate::block_engine::running::Running;
+use crate::block_engine::turn::Turns;
+use crate::cache::{Cache, Home};
+use crate::contract::{Client, Engine, EngineStats, Extent, Tid};
+use crate::in_place::InPlace;
+use crate::piece::{Piece, Sources};
+use crate::{Block, JournalError, Result, WriteSet};
+use commit::Submitted;
+use ondol_block::BlockStore;
+use ondol_env::plant::{self, Defect};
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use ondol_env::sync::{Arc, Mutex};
+use ondol_env::{Env, Step};
+use room::Room;
+use std::collections::VecDeque;
+use std::sync::OnceLock;
+use steps::Bells;
+
+/// Blocks for which a batch must have room.
+pub const LEAST_BLOCKS: u64 = 256;
+
+/// Whether `store` takes batches that are large enough for a volume with blocks of so many bytes.
+pub fn is_possible(store: &dyn BlockStore, block_size: u32) -> bool {
+    store.caps().batch.is_some_and(|bytes| bytes / u64::from(block_size.max(1)) >= LEAST_BLOCKS)
+}
+
+/// Opens a volume with blocks of `block_size` bytes for writing as engine `batch`. Its journal must be recovered and empty.
+///
+/// # Errors
+/// `Unsupported`: the store takes no batches, or too small ones.
+pub fn open(
+    store: Arc<dyn BlockStore>,
+    block_size: usize,
+    client: Arc<dyn Client>,
+    env: Arc<dyn Env>,
+    config: Config,
+) -> Result<BatchEngine> {
+    let most = store.caps().batch.filter(|_| is_possible(&*store, block_size as u32));
+    let Some(most) = most else {
+        let what = format!("journal=batch needs a home that takes batches, which {} does not", store.name());
+        return Err(JournalError::Unsupported(what));
+    };
+    Ok(BatchEngine::new(store, (block_size, most), client, env, config))
+}
+
+/// The shared state of one engine.
+struct Core {
+    store: Arc<dyn BlockStore>,
+    block_size: usize,
+    client: Arc<dyn Client>,
+    env: Arc<dyn Env>,
+    config: Config,
+    running: Running,
+    room: Room,
+    /// Whose turn it is to settle.
+    turns: Turns,
+    /// Held from the switch until the batch is submitted.
+    commit_lock: Mutex<()>,
+    /// Batches that are not settled, oldest first.
+    submitted: Mutex<VecDeque<Submitted>>,
+    /// The newest transaction that is submitted, and the newest that is durable, by their numbers.
+    newest: AtomicU64,
+    durable: AtomicU64,
+    /// Bytes of transactions that are closed to handles and not durable.
+    unsettled: AtomicU64,
+    aborted: OnceLock<String>,
+    in_place: InPlace,
+    bells: Bells,
+    stats: Mutex<EngineStats>,
+    handles: AtomicU64,
+}
+
+/// A journal engine that makes each transaction one batch.
+pub struct BatchEngine {
+    core: Arc<Core>,
+    cache: Arc<Cache>,
+}
+
+impl BatchEngine {
+    /// An engine with blocks of `block_size` bytes, and batches of at most `most`.
+    fn new(
+        store: Arc<dyn BlockStore>,
+        (block_size, most): (usize, u64),
+        client: Arc<dyn Client>,
+        env: Arc<dyn Env>,
+        config: Config,
+    ) -> Self {
+        let config = Config { cache_bytes: config.cache_bytes.max(Cache::LEAST * block_size), ..config };
+        let first = Tid(1);
+        let core = Arc::new(Core {
+            store,
+            block_size,
+            client: client.clone(),
+            env,
+            config,
+            running: Running::new(first),
+            room: Room::new(most / block_size as u64),
+            turns: Turns::default(),
+            commit_lock: Mutex::default(),
+            submitted: Mutex::default(),
+            newest: AtomicU64::new(first.0 - 1),
+            durable: AtomicU64::new(first.0 - 1),
+            unsettled: AtomicU64::new(0),
+            aborted: OnceLock::new(),
+            in_place: InPlace::default(),
+            bells: Bells::default(),
+            stats: Mutex::default(),
+            handles: AtomicU64::new(0),
+        });
+        let home: Arc<dyn Home> = core.clone();
+        let cache = Arc::new(Cache::new(block_size, config.cache_bytes, home, client));
+        Self { core, cache }
+    }
+}
+
+impl Core {
+    fn check_alive(&self) -> Result<()> {
+        match self.aborted.get() {
+            Some(why) => Err(JournalError::Aborted(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the engine for good: what the home has is unknown, so nothing may be called durable any more.
+    fn abort(&self, error: &JournalError) {
+        self.aborted.get_or_init(|| error.to_string());
+        tracing::error!("journal stopped: {error}");
+        self.room.wake_all();
+    }
+
+    fn or_abort<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|e| self.abort(e))
+    }
+
+    fn byte_offset(&self, block: u64) -> u64 {
+        block * self.block_size as u64
+    }
+
+    /// An extent in bytes: where, and how many.
+    fn bytes_of(&self, extent: Extent) -> (u64, u64) {
+        (self.byte_offset(extent.start), u64::from(extent.len) * self.block_size as u64)
+    }
+
+    fn discard(&self, extent: Extent) -> Result<bool> {
+        let (offset, len) = self.bytes_of(extent);
+        Ok(self.store.discard(offset, len)?)
+    }
+
+    /// What waits now.
+    fn measure(&self, stats: &mut EngineStats) {
+        stats.uncommitted_bytes = self.not_durable();
+        stats.uncommitted_ns =
+            self.running.oldest().map_or(0, |started| self.env.monotonic_ns().saturating_sub(started));
+        stats.unflushed_bytes = self.in_place.not_durable();
+    }
+}
+
+impl Home for Core {
+    /// From its submission on, a home that takes batches shows what is in one.
+    fn committed(&self, _block: u64) -> Option<Block> {
+        None
+    }
+
+    fn read_home(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        Ok(self.store.read(self.byte_offset(block), bytes)?)
+    }
+}
+
+impl Engine for BatchEngine {
+    fn name(&self) -> &'static str {
+        "batch"
+    }
+
+    fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    fn max_blocks(&self) -> u32 {
+        self.core.room.max_handle()
+    }
+
+    fn reserve(&self, blocks: u32) -> Result<()> {
+        self.core.check_alive()?;
+        self.core.reserve(blocks)
+    }
+
+    fn extend(&self, blocks: u32) -> bool {
+        self.core.room.try_promise(blocks)
+    }
+
+    fn unreserve(&self, blocks: u32) {
+        self.core.room.give_back(blocks);
+    }
+
+    fn publish(&self, mut set: WriteSet<'_>, reserved: u32) -> Tid {
+        set.own();
+        let core = &self.core;
+        core.handles.fetch_add(1, Relaxed);
+        let blocks_of = |extent: Extent| (0..u64::from(extent.len)).map(move |i| extent.start + i);
+        if plant::is(Defect::EarlyDiscard) {
+            set.freed.iter().for_each(|(extent, _)| drop(core.discard(*extent)));
+        }
+        let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
+        let forget = |freed: &[(Extent, _)]| {
+            freed.iter().flat_map(|(extent, _)| blocks_of(*extent)).for_each(|block| self.cache.forget(block));
+        };
+        let (tid, joined) = core.running.publish(set, core.block_size, core.env.as_ref(), forget, None);
+        if let Some(freed) = early {
+            core.client.release(&freed);
+        }
+        core.room.joined(reserved, joined);
+        if core.running_is_large() {
+            core.bells.committer.ring();
+        }
+        tid
+    }
+
+    fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
+        self.core.check_alive()?;
+        let core = &self.core;
+        let dirty = core.in_place.write(bytes.len(), || {
+            let written = core.store.write(core.byte_offset(block) + offset as u64, bytes);
+            let blocks = (offset + bytes.len()).div_ceil(core.block_size) as u64;
+            self.cache.drop_clean(block..block + blocks);
+            Ok(written?)
+        })?;
+        if dirty >= core.config.dirty_bytes {
+            core.bells.settler.ring();
+        }
+        Ok(())
+    }
+
+    fn takes_new_data(&self) -> bool {
+        true
+    }
+
+    fn new_data_cost(&self, blocks: u32) -> u32 {
+        blocks
+    }
+
+    fn takes_over(&self, _extent: Extent, _bytes: usize) -> bool {
+        true
+    }
+
+    fn journal_data(&self) {}
+
+    fn read_data(&self, block: u64, offset: usize, buf: &mut [u8]) -> Result<()> {
+        crate::data::read(&self.cache, &*self.core.store, self.core.byte_offset(block), block, offset, buf)
+    }
+
+    fn view_data(&self, block: u64, offset: usize, len: usize, bounded: bool, pieces: &mut Vec<Piece>) -> Result<()> {
+        let (store, block_size) = (&*self.core.store, self.cache.block_size());
+        Sources { cache: Some(&*self.cache), store, block_size, bounded }.view(block, offset, len, pieces)
+    }
+
+    fn discard(&self, extent: Extent) -> Result<bool> {
+        self.core.check_alive()?;
+        self.core.discard(extent)
+    }
+
+    fn tid(&self) -> Tid {
+        self.core.running.tid()
+    }
+
+    fn written(&self) -> u64 {
+        self.core.in_place.written()
+    }
+
+    fn wait_for(&self, tid: Tid, written: u64) -> Result<()> {
+        self.core.wait_for(tid, written)
+    }
+
+    /// Nothing that is committed is anywhere else than at home.
+    fn checkpoint(&self) -> Result<bool> {
+        self.core.check_alive().map(|()| false)
+    }
+
+    fn checkpoint_all(&self) -> Result<()> {
+        self.wait(self.tid())
+    }
+
+    fn steps(&self) -> Vec<Arc<dyn Step<Error = JournalError>>> {
+        steps::steps(&self.core)
+    }
+
+    fn stop(&self, why: &str) {
+        self.core.abort(&JournalError::Aborted(why.into()));
+    }
+
+    fn aborted(&self) -> Option<String> {
+        self.core.aborted.get().cloned()
+    }
+
+    fn stats(&self) -> EngineStats {
+        let mut stats = *self.core.stats.lock();
+        stats.handles = self.core.handles.load(Relaxed);
+        self.core.measure(&mut stats);
+        stats
+    }
+}
+
+impl Core {
+    /// Bytes that are not durable: of the running transaction, and of those after it.
+    fn not_durable(&self) -> u64 {
+        let (held, _) = self.running.held();
+        held * self.block_size as u64 + self.unsettled.load(SeqCst)
+    }
+}
