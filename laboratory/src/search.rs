@@ -112,6 +112,11 @@ fn shape(trace: &Trace) -> u64 {
             Event::Discard { medium, offset, len } => (1, *medium, *offset, *len).hash(&mut hasher),
             Event::Flush { medium } => (2, *medium).hash(&mut hasher),
             Event::Mark(id) => (3, *id).hash(&mut hasher),
+            Event::Batch { medium, writes, discards, .. } => {
+                let places: Vec<_> = writes.iter().map(|(offset, bytes)| (*offset, bytes.len() as u64)).collect();
+                (4, *medium, places, discards).hash(&mut hasher);
+            }
+            Event::Settled { medium, number } => (5, *medium, *number).hash(&mut hasher),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! What is allowed is worked out here once more, without items, lines or torn writes: a unit of a block medium holds what
 //! some of the writes since the last flush made of it, a word of NVM what some number of the stores to its line did, and each
-//! is independent of all others. What a failed write or flush has left behind is never durable, until it is written again.
+//! is independent of all others. Of a medium that takes batches, the first of those that are not settled are there. What a failed write or flush has left behind is never durable, until it is written again.
 
 use ondol_env::sync::{Arc, Mutex};
 use ondol_laboratory::explore::{Limits, Watch, explore};
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const DISK: usize = 2 * UNIT;
 const NVM: usize = 2 * LINE;
+const BATCHES: usize = 8;
 
 /// What both media hold.
 type State = Vec<u8>;
@@ -72,6 +73,9 @@ impl Subject for Looker {
 /// What happened to a part of a medium since it was durable: where, what, the number of the event, and whether it has failed.
 type Changes = Vec<(usize, Vec<u8>, usize, bool)>;
 
+/// Bytes of a batch, and where they are.
+type Parts = Vec<(usize, Vec<u8>)>;
+
 /// The states of all cuts.
 #[derive(Default)]
 struct Allowed {
@@ -80,12 +84,14 @@ struct Allowed {
     changes: BTreeMap<usize, Changes>,
     /// By thread and line: the number of the event.
     begun: BTreeMap<(u32, usize), usize>,
+    /// What waits on the medium that takes batches, with the numbers of batches.
+    queue: Vec<(Option<u64>, Parts)>,
     states: BTreeSet<State>,
 }
 
 impl Allowed {
     fn of(events: &[Event]) -> BTreeSet<State> {
-        let mut allowed = Self { durable: vec![0; DISK + NVM], ..Self::default() };
+        let mut allowed = Self { durable: vec![0; DISK + NVM + BATCHES], ..Self::default() };
         allowed.cut();
         for (n, event) in events.iter().enumerate() {
             allowed.event(n, event);
@@ -96,6 +102,22 @@ impl Allowed {
 
     fn event(&mut self, n: usize, event: &Event) {
         match event {
+            Event::Write { medium: 2, offset, bytes } => {
+                self.queue.push((None, vec![(*offset as usize, bytes.to_vec())]));
+            }
+            Event::Discard { medium: 2, offset, len } => {
+                self.queue.push((None, vec![(*offset as usize, vec![0; *len as usize])]));
+            }
+            Event::Batch { number, writes, discards, .. } => {
+                let written = writes.iter().map(|(offset, bytes)| (*offset as usize, bytes.to_vec()));
+                let discarded = discards.iter().map(|(offset, len)| (*offset as usize, vec![0; *len as usize]));
+                self.queue.push((Some(*number), written.chain(discarded).collect()));
+            }
+            Event::Settled { number, .. } => {
+                let last = self.queue.iter().rposition(|(of, _)| of.is_some_and(|of| of <= *number));
+                self.settle_first(last.map_or(0, |last| last + 1));
+            }
+            Event::Flush { medium: 2 } => self.settle_first(self.queue.len()),
             Event::Write { offset, bytes, .. } => self.change(n, *offset as usize, bytes, UNIT),
             Event::Discard { offset, len, .. } => self.change(n, *offset as usize, &vec![0; *len as usize], UNIT),
             Event::Store { offset, bytes, .. } => self.change(n, DISK + *offset as usize, bytes, WORD),
@@ -135,6 +157,13 @@ impl Allowed {
     fn fail(&mut self, which: impl Fn(usize) -> bool) {
         let changes = self.changes.iter_mut().filter(|(part, _)| **part < DISK).flat_map(|(_, changes)| changes);
         changes.filter(|change| which(change.2)).for_each(|change| change.3 = true);
+    }
+
+    /// The first of what waits on the medium that takes batches is durable.
+    fn settle_first(&mut self, count: usize) {
+        for (at, bytes) in self.queue.drain(..count).flat_map(|(_, changes)| changes) {
+            self.durable[DISK + NVM + at..][..bytes.len()].copy_from_slice(&bytes);
+        }
     }
 
     fn settle(&mut self, which: impl Fn(usize, usize) -> bool) {
@@ -181,7 +210,13 @@ impl Allowed {
             };
             states = states.iter().flat_map(|state| (0..ways).map(move |way| with(state, way))).collect();
         }
-        self.states.append(&mut states);
+        for there in 0..=self.queue.len() {
+            let changes = || self.queue[..there].iter().flat_map(|(_, changes)| changes);
+            self.states.extend(states.iter().cloned().map(|mut state| {
+                changes().for_each(|(at, bytes)| state[DISK + NVM + at..][..bytes.len()].copy_from_slice(bytes));
+                state
+            }));
+        }
     }
 }
 
@@ -208,7 +243,25 @@ fn event() -> impl Strategy<Value = Event> {
         offset,
         len,
     });
+    let part = || (0..BATCHES - 3, 1..3usize);
+    let parts = || proptest::collection::vec(part(), 0..3);
+    // A batch's number is its place among the events.
+    let batch = (parts(), part(), 1..=255u8).prop_map(|(writes, (at, len), byte)| Event::Batch {
+        medium: 2,
+        number: 0,
+        writes: writes.into_iter().map(|(at, len)| (at as u64, Arc::<[u8]>::from(vec![byte; len]))).collect(),
+        discards: Arc::from([(at as u64, len as u64)]),
+    });
+    let beside = prop_oneof![
+        3 => batch,
+        1 => part().prop_map(|(at, len)| Event::Discard { medium: 2, offset: at as u64, len: len as u64 }),
+        1 => (0..BATCHES - 3, bytes(3))
+            .prop_map(|(at, bytes)| Event::Write { medium: 2, offset: at as u64, bytes }),
+        2 => (0..6u64).prop_map(|number| Event::Settled { medium: 2, number }),
+        1 => Just(Event::Flush { medium: 2 }),
+    ];
     prop_oneof![
+        5 => beside,
         3 => write,
         1 => discard,
         4 => store,
@@ -221,9 +274,21 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// With the numbers of batches growing.
+fn events(most: usize) -> impl Strategy<Value = Vec<Event>> {
+    proptest::collection::vec(event(), 1..most).prop_map(|mut events| {
+        for (at, event) in (1..).zip(&mut events) {
+            if let Event::Batch { number, .. } = event {
+                *number = at;
+            }
+        }
+        events
+    })
+}
+
 fn explored(events: &[Event], limits: &Limits) -> BTreeSet<State> {
     let medium = |len, kind| Medium { base: Layer::new(vec![0; len]), kind, whole: None };
-    let media = vec![medium(DISK, Kind::Block), medium(NVM, Kind::Nvm)];
+    let media = vec![medium(DISK, Kind::Block), medium(NVM, Kind::Nvm), medium(BATCHES, Kind::Batches)];
     let looker = Looker { media, events: events.to_vec(), seen: Mutex::default() };
     let report = explore(&looker, limits, &Watch::default());
     let seen = looker.seen.into_inner();
@@ -235,14 +300,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn exactly_the_states_of_the_contract(events in proptest::collection::vec(event(), 1..8)) {
+    fn exactly_the_states_of_the_contract(events in events(8)) {
         let sampling = Sampling { all_of: usize::MAX, ..Sampling::default() };
         let limits = Limits { sampling, ..Limits::default() };
         prop_assert!(explored(&events, &limits) == Allowed::of(&events));
     }
 
     #[test]
-    fn with_few_samples_no_others(events in proptest::collection::vec(event(), 1..6), seed in 0..9u64) {
+    fn with_few_samples_no_others(events in events(6), seed in 0..9u64) {
         let sampling = Sampling { all_of: 8, seed, ..Sampling::default() };
         let limits = Limits { sampling, ..Limits::default() };
         prop_assert!(explored(&events, &limits).is_subset(&Allowed::of(&events)));

@@ -10,7 +10,7 @@ pub enum BlockError {
     /// The medium or the kernel failed the transfer.
     #[error("{op} of {len} bytes at byte {offset} of {name}: {source}")]
     Io {
-        /// What was tried: `read`, `write`, `flush`, `discard`.
+        /// What was tried: `read`, `write`, `flush`, `discard`, `submit`, `settle`.
         op: &'static str,
         /// The store, as the user named it.
         name: String,

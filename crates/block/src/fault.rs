@@ -45,7 +45,7 @@ impl<S: BlockStore> Faulty<S> {
         let once = plan.once;
         let left = match op {
             "read" => &mut plan.reads,
-            "flush" => &mut plan.flushes,
+            "flush" | "settle" => &mut plan.flushes,
             _ => &mut plan.writes,
         };
         match left {
@@ -120,6 +120,18 @@ impl<S: BlockStore> BlockStore for Faulty<S> {
     fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {
         self.trip("exchange", offset, bytes.len() as u64)?;
         self.inner.exchange(pairs, offset, bytes)
+    }
+
+    /// Fails as a write does.
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
+        self.trip("submit", 0, writes.iter().map(|(_, bytes)| bytes.len() as u64).sum())?;
+        self.inner.submit(writes, discards)
+    }
+
+    /// Fails as a flush does.
+    fn settle(&self, number: u64) -> Result<()> {
+        self.trip("settle", 0, self.inner.size())?;
+        self.inner.settle(number)
     }
 
     fn lender(&self) -> Option<&dyn PageLender> {

@@ -380,6 +380,7 @@ impl BlockStore for FileStore {
             durable_flush: !self.on_memory,
             byte_addressable: false,
             swap: None,
+            batch: None,
             read_only: self.access == Access::Read,
         }
     }

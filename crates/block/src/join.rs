@@ -51,6 +51,7 @@ impl BlockStore for JoinedStore {
             durable_flush: a.durable_flush && b.durable_flush,
             byte_addressable: false,
             swap: None,
+            batch: None,
             read_only: a.read_only || b.read_only,
         }
     }

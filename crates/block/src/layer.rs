@@ -1,5 +1,6 @@
 //! A layer as a block store: the medium after the power is back.
 
+use crate::batches::Batches;
 use crate::{BlockStats, BlockStore, Caps, Result, check_range};
 use ondol_env::sync::RwLock;
 use ondol_power::Layer;
@@ -10,12 +11,19 @@ use std::io::IoSlice;
 pub struct LayerStore {
     layer: RwLock<Layer>,
     size: u64,
+    batches: Batches,
 }
 
 impl LayerStore {
     /// A store that begins with `layer`.
     pub fn new(layer: Layer) -> Self {
-        Self { size: layer.len() as u64, layer: RwLock::new(layer) }
+        Self { size: layer.len() as u64, layer: RwLock::new(layer), batches: Batches::default() }
+    }
+
+    /// Takes batches of at most `most` bytes from now on.
+    #[must_use]
+    pub fn with_batches(self, most: u64) -> Self {
+        Self { batches: Batches::of(most), ..self }
     }
 
     /// What it holds now.
@@ -38,7 +46,14 @@ impl BlockStore for LayerStore {
     }
 
     fn caps(&self) -> Caps {
-        Caps { atomic_unit: 512, durable_flush: false, byte_addressable: true, swap: None, read_only: false }
+        Caps {
+            atomic_unit: 512,
+            durable_flush: false,
+            byte_addressable: true,
+            swap: None,
+            batch: self.batches.most,
+            read_only: false,
+        }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -80,6 +95,18 @@ impl BlockStore for LayerStore {
         let at = self.start("discard", offset, len as usize)?;
         self.layer.write().zero(at, len as usize);
         Ok(true)
+    }
+
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
+        let _bytes = self.batches.check(self, writes, discards)?;
+        let mut layer = self.layer.write();
+        writes.iter().for_each(|(offset, bytes)| layer.write(*offset as usize, bytes));
+        discards.iter().for_each(|(offset, len)| layer.zero(*offset as usize, *len as usize));
+        Ok(self.batches.number())
+    }
+
+    fn settle(&self, number: u64) -> Result<()> {
+        self.batches.settle(self.name(), number)
     }
 
     fn stats(&self) -> BlockStats {

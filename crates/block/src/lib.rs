@@ -3,7 +3,7 @@
 //! ```text
 //!   journal engines, volume
 //!            |
-//!       BlockStore          read, borrow, pin, write, flush, discard, exchange + Caps; PageLender of stores that copy on write
+//!       BlockStore          read, borrow, pin, write, flush, discard, exchange, submit, settle + Caps; PageLender of stores that copy on write
 //!            |
 //!   FileStore   RamStore   LayerStore    Recorder / Faulty / OverlayStore / JoinedStore / ModelStore (wrap others)
 //! ```
@@ -11,6 +11,7 @@
 //! A store is addressed in bytes. What a crash may do to it is written in `ondol_power`. Nothing here knows NVM, ext4 or journals.
 #![forbid(unsafe_code)]
 
+mod batches;
 mod error;
 mod fault;
 mod file;

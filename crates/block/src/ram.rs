@@ -1,5 +1,6 @@
 //! A store in plain memory, for tests and for volumes that live as long as the process.
 
+use crate::batches::Batches;
 use crate::{BlockStats, BlockStore, Caps, Counters, Result, check_range};
 use ondol_env::sync::RwLock;
 use std::io::IoSlice;
@@ -10,6 +11,7 @@ pub struct RamStore {
     bytes: RwLock<Vec<u8>>,
     size: u64,
     counters: Counters,
+    batches: Batches,
 }
 
 impl RamStore {
@@ -20,7 +22,14 @@ impl RamStore {
 
     /// A store that begins with `bytes`.
     pub fn from_bytes(bytes: Vec<u8>) -> Self {
-        Self { size: bytes.len() as u64, bytes: RwLock::new(bytes), counters: Counters::default() }
+        let (size, bytes) = (bytes.len() as u64, RwLock::new(bytes));
+        Self { size, bytes, counters: Counters::default(), batches: Batches::default() }
+    }
+
+    /// Takes batches of at most `most` bytes from now on.
+    #[must_use]
+    pub fn with_batches(self, most: u64) -> Self {
+        Self { batches: Batches::of(most), ..self }
     }
 
     /// A copy of the whole content.
@@ -44,7 +53,14 @@ impl BlockStore for RamStore {
     }
 
     fn caps(&self) -> Caps {
-        Caps { atomic_unit: 512, durable_flush: false, byte_addressable: true, swap: None, read_only: false }
+        Caps {
+            atomic_unit: 512,
+            durable_flush: false,
+            byte_addressable: true,
+            swap: None,
+            batch: self.batches.most,
+            read_only: false,
+        }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
@@ -83,6 +99,25 @@ impl BlockStore for RamStore {
         self.counters.discard(len);
         self.bytes.write()[range].fill(0);
         Ok(true)
+    }
+
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
+        let len = self.batches.check(self, writes, discards)?;
+        self.counters.write(len as usize);
+        discards.iter().for_each(|(_, len)| self.counters.discard(*len));
+        let mut all = self.bytes.write();
+        for (offset, bytes) in writes {
+            all[*offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        }
+        for (offset, len) in discards {
+            all[*offset as usize..][..*len as usize].fill(0);
+        }
+        Ok(self.batches.number())
+    }
+
+    fn settle(&self, number: u64) -> Result<()> {
+        self.counters.flush();
+        self.batches.settle(self.name(), number)
     }
 
     fn stats(&self) -> BlockStats {

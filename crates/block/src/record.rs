@@ -68,6 +68,18 @@ impl<S: BlockStore> BlockStore for Recorder<S> {
         Ok(done)
     }
 
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
+        let number = self.inner.submit(writes, discards)?;
+        self.domain.push(Event::batch(self.medium, number, writes, discards));
+        Ok(number)
+    }
+
+    fn settle(&self, number: u64) -> Result<()> {
+        self.inner.settle(number)?;
+        self.domain.push(Event::Settled { medium: self.medium, number });
+        Ok(())
+    }
+
     fn stats(&self) -> BlockStats {
         self.inner.stats()
     }

@@ -14,6 +14,8 @@ pub struct Caps {
     pub byte_addressable: bool,
     /// Blocks can exchange their contents without a copy: what one [`BlockStore::exchange`] takes.
     pub swap: Option<Swaps>,
+    /// Many changes can be made as one: the most bytes that the writes of one [`BlockStore::submit`] have.
+    pub batch: Option<u64>,
     /// Writing is refused.
     pub read_only: bool,
 }
@@ -94,7 +96,7 @@ pub trait BlockStore: Send + Sync {
         places.iter().try_for_each(|(offset, bytes)| self.write(*offset, bytes))
     }
 
-    /// Makes every write that returned before this call durable.
+    /// Makes every write, discard and batch whose call returned before this one durable.
     ///
     /// # Errors
     /// The medium's failure. After one, no earlier unflushed write may be assumed durable, even if a later flush
@@ -119,6 +121,31 @@ pub trait BlockStore: Send + Sync {
         let (name, len) = (self.name().to_owned(), bytes.len() as u64);
         let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "its blocks cannot be exchanged");
         Err(BlockError::Io { op: "exchange", name, offset, len, source })
+    }
+
+    /// A batch: writes `(offset, bytes)`, and declares `(offset, len)` unused as [`BlockStore::discard`] does; no byte is in two of them. After a crash all of that has happened or nothing,
+    /// and only if everything has happened that was submitted, written or discarded before. When this returns, readers see it; it is not durable before [`BlockStore::settle`], or a
+    /// [`BlockStore::flush`] that begins later. Returns the number of the batch, by which it is settled. Numbers grow, from one opening of the store to the next, too; not every number is
+    /// that of a submitted batch. Who submits is alone: concurrent calls have no defined order.
+    ///
+    /// # Errors
+    /// A store whose [`Caps::batch`] is `None`, or more bytes than that says; `ReadOnly`, `OutOfRange`: nothing has happened. The medium's failure: the batch may be there or not, readers may
+    /// see it or not, and no batch can be submitted or settled any more.
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
+        let len = writes.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        let _nothing_happens = discards;
+        let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "it takes no batches");
+        Err(BlockError::Io { op: "submit", name: self.name().to_owned(), offset: 0, len, source })
+    }
+
+    /// Returns when the batch of this number is durable, with everything that was submitted, written or discarded before it. Several threads may settle at once, also while another batch is
+    /// submitted; a store may serve them one after the other.
+    ///
+    /// # Errors
+    /// A store whose [`Caps::batch`] is `None`; no batch has this number. The medium's failure: what was not durable never will be for sure, and no batch can be submitted or settled any more.
+    fn settle(&self, number: u64) -> Result<()> {
+        let source = std::io::Error::new(std::io::ErrorKind::Unsupported, "it takes no batches");
+        Err(BlockError::Io { op: "settle", name: self.name().to_owned(), offset: number, len: 0, source })
     }
 
     /// Makes the store longer, while it is used: what is added holds zeros. Durable when this returns. A store that is as long already stays as it is.

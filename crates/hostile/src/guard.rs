@@ -95,7 +95,7 @@ impl BlockStore for Guard {
 
     fn caps(&self) -> Caps {
         let read_only = !self.writable.load(Relaxed);
-        Caps { atomic_unit: 512, durable_flush: true, byte_addressable: false, swap: None, read_only }
+        Caps { atomic_unit: 512, durable_flush: true, byte_addressable: false, swap: None, batch: None, read_only }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {

@@ -107,6 +107,16 @@ impl BlockStore for Watched {
         self.below.exchange(pairs, offset, bytes)
     }
 
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> BlockResult<u64> {
+        let number = self.below.submit(writes, discards)?;
+        self.tell(writes.iter().map(|(_, bytes)| bytes.len() as u64).sum());
+        Ok(number)
+    }
+
+    fn settle(&self, number: u64) -> BlockResult<()> {
+        self.below.settle(number)
+    }
+
     fn lender(&self) -> Option<&dyn PageLender> {
         self.below.lender()
     }

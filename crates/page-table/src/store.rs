@@ -40,6 +40,7 @@ impl BlockStore for PageTable {
                 pairs: self.log_lines().saturating_sub(Transaction::lines_of(EXCHANGED)),
                 bytes: EXCHANGED,
             }),
+            batch: None,
             read_only: self.nvm.is_read_only(),
         }
     }

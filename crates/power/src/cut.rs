@@ -1,6 +1,6 @@
 //! Where power is cut: what is durable by then, and what is not.
 
-use crate::{Event, Item, Keep, LINE, Layer, Store};
+use crate::{Event, Item, Keep, LINE, Layer, Queued, Store, Writes};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -9,6 +9,8 @@ use std::ops::Range;
 pub enum Kind {
     /// Writes and flushes.
     Block,
+    /// Batches, and writes and flushes that become batches of their own.
+    Batches,
     /// Stores, write-backs and fences; caches lose their contents.
     Nvm,
     /// Stores; caches survive.
@@ -69,7 +71,12 @@ impl<'e> Cut<'e> {
     /// The event names a medium that the domain does not have, or bytes outside of it.
     pub fn advance(&mut self, event: &'e Event) -> Range<usize> {
         self.events += 1;
+        if let Some((medium, change)) = self.queued(event) {
+            return self.queue(medium, change);
+        }
         match event {
+            Event::Batch { .. } => {}
+            Event::Settled { medium, number } => self.settle_batches(*medium, *number),
             Event::Write { medium, offset, bytes } => {
                 self.items.push(Item::Write { medium: *medium, offset: *offset, bytes, stray: false });
             }
@@ -91,6 +98,51 @@ impl<'e> Cut<'e> {
         let new = matches!(event, Event::Write { .. } | Event::WriteFailed { .. } | Event::Discard { .. });
         let new = usize::from(new);
         self.items.len() - new..self.items.len()
+    }
+
+    /// What waits in a medium's order of batches.
+    fn queued(&self, event: &'e Event) -> Option<(u32, Queued<'e>)> {
+        let in_order = |medium: u32| self.media[medium as usize].kind == Kind::Batches;
+        match event {
+            Event::Batch { medium, number, writes, discards } => Some((
+                *medium,
+                Queued { number: Some(*number), writes: Writes::Of(writes), discards: discards.to_vec() },
+            )),
+            Event::Write { medium, offset, bytes } if in_order(*medium) => {
+                Some((*medium, Queued { number: None, writes: Writes::One(*offset, bytes), discards: Vec::new() }))
+            }
+            Event::Discard { medium, offset, len } if in_order(*medium) => {
+                Some((*medium, Queued { number: None, writes: Writes::Of(&[]), discards: vec![(*offset, *len)] }))
+            }
+            _ => None,
+        }
+    }
+
+    /// The order of a medium moves to the end: changed items are the newest.
+    fn queue(&mut self, medium: u32, change: Queued<'e>) -> Range<usize> {
+        let at = self.items.iter().position(|i| matches!(i, Item::Queue { medium: m, .. } if *m == medium));
+        let mut changes = match at.map(|at| self.items.remove(at)) {
+            Some(Item::Queue { changes, .. }) => changes,
+            _ => Vec::new(),
+        };
+        changes.push(change);
+        self.items.push(Item::Queue { medium, changes });
+        self.items.len() - 1..self.items.len()
+    }
+
+    /// A batch becomes durable, and what is before it.
+    fn settle_batches(&mut self, medium: u32, number: u64) {
+        let layer = &mut self.durable[medium as usize];
+        self.items.retain_mut(|item| {
+            let Item::Queue { medium: m, changes } = item else { return true };
+            if *m != medium {
+                return true;
+            }
+            let settled = changes.iter().rposition(|change| change.number.is_some_and(|n| n <= number));
+            changes.drain(..settled.map_or(0, |last| last + 1)).for_each(|change| change.apply(layer));
+            !changes.is_empty()
+        });
+        let _fingerprint = layer.fingerprint();
     }
 
     /// All of a medium becomes durable, but for what has gone astray: of that remains what is not written over.

@@ -44,6 +44,24 @@ pub enum Event {
         /// Which medium of the domain.
         medium: u32,
     },
+    /// A batch was submitted to a medium that takes batches: all of it happens, or nothing, and not before the batches before it.
+    Batch {
+        /// Which medium of the domain.
+        medium: u32,
+        /// Its number. Numbers of a medium grow.
+        number: u64,
+        /// Where bytes are written, and which.
+        writes: Arc<[(u64, Arc<[u8]>)]>,
+        /// Ranges that are declared unused, as first byte and length.
+        discards: Arc<[(u64, u64)]>,
+    },
+    /// The batch of this number is durable, with all before it.
+    Settled {
+        /// Which medium of the domain.
+        medium: u32,
+        /// The batch.
+        number: u64,
+    },
     /// `bytes` were stored at `offset` of an NVM medium. A non-temporal store is this and a write-back of its lines.
     Store {
         /// Which medium of the domain.
@@ -73,6 +91,14 @@ pub enum Event {
     },
     /// The driver marked a point, such as "operation 3 returned".
     Mark(u64),
+}
+
+impl Event {
+    /// A batch of copies of these bytes.
+    pub fn batch(medium: u32, number: u64, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Self {
+        let writes = writes.iter().map(|(offset, bytes)| (*offset, Arc::from(*bytes))).collect();
+        Self::Batch { medium, number, writes, discards: discards.into() }
+    }
 }
 
 /// Media that lose power together: one event sequence for all of them.

@@ -1,6 +1,7 @@
 //! What is on its way to a medium, and in how many ways it can be there.
 
 use crate::{DISCARD_PARTS, Keep, LINE, Layer, Medium, UNIT, WORD};
+use ondol_env::sync::Arc;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -40,6 +41,43 @@ pub enum Item<'e> {
         /// By thread: how many of the stores it has begun to write back.
         begun: BTreeMap<u32, usize>,
     },
+    /// The batches of a medium that are not settled: the first of them are there, each of these whole.
+    Queue {
+        /// Where to.
+        medium: u32,
+        /// In their order.
+        changes: Vec<Queued<'e>>,
+    },
+}
+
+/// One change in a medium's order of batches.
+#[derive(Clone, Debug)]
+pub struct Queued<'e> {
+    /// The number of the batch; `None` of a write or discard beside batches.
+    pub number: Option<u64>,
+    /// What is written.
+    pub writes: Writes<'e>,
+    /// What is declared unused, as first byte and length.
+    pub discards: Vec<(u64, u64)>,
+}
+
+/// What one [`Queued`] change writes.
+#[derive(Clone, Copy, Debug)]
+pub enum Writes<'e> {
+    /// These bytes there.
+    One(u64, &'e [u8]),
+    /// What a batch writes.
+    Of(&'e [(u64, Arc<[u8]>)]),
+}
+
+impl Queued<'_> {
+    pub(crate) fn apply(&self, layer: &mut Layer) {
+        match self.writes {
+            Writes::One(offset, bytes) => layer.write(offset as usize, bytes),
+            Writes::Of(writes) => writes.iter().for_each(|(offset, bytes)| layer.write(*offset as usize, bytes)),
+        }
+        self.discards.iter().for_each(|(offset, len)| layer.zero(*offset as usize, *len as usize));
+    }
 }
 
 /// What one store does to one line.
@@ -70,7 +108,7 @@ impl<'e> Item<'e> {
         match self {
             Self::Write { offset, bytes, .. } => Some(*offset..*offset + bytes.len() as u64),
             Self::Discard { offset, len, .. } => Some(*offset..*offset + len),
-            Self::Line { .. } => None,
+            Self::Line { .. } | Self::Queue { .. } => None,
         }
     }
 
@@ -89,7 +127,7 @@ impl<'e> Item<'e> {
             Self::Discard { medium, stray, .. } => {
                 Self::Discard { medium: *medium, offset: part.start, len: part.end - part.start, stray: *stray }
             }
-            line @ Self::Line { .. } => line.clone(),
+            whole @ (Self::Line { .. } | Self::Queue { .. }) => whole.clone(),
         };
         parts.into_iter().filter(|range| !range.is_empty()).map(part).collect()
     }
@@ -99,7 +137,10 @@ impl Item<'_> {
     /// Where it is going.
     pub fn medium(&self) -> u32 {
         match self {
-            Self::Write { medium, .. } | Self::Discard { medium, .. } | Self::Line { medium, .. } => *medium,
+            Self::Write { medium, .. }
+            | Self::Discard { medium, .. }
+            | Self::Line { medium, .. }
+            | Self::Queue { medium, .. } => *medium,
         }
     }
 
@@ -108,6 +149,7 @@ impl Item<'_> {
         match self {
             Self::Write { .. } | Self::Discard { .. } => 2,
             Self::Line { stores, .. } => stores.len() + 1,
+            Self::Queue { changes, .. } => changes.len() + 1,
         }
     }
 
@@ -123,6 +165,7 @@ impl Item<'_> {
     /// Into how many parts it can be torn: units of a write, parts of a discard, words of a line.
     pub fn parts(&self) -> usize {
         match self {
+            Self::Queue { .. } => 1,
             Self::Write { offset, bytes, .. } => units(*offset, bytes.len()),
             Self::Discard { offset, len, .. } => discarded(*offset, *len).count(),
             Self::Line { stores, .. } => {
@@ -144,6 +187,7 @@ impl Item<'_> {
     pub fn any_choice(&self, mut n: usize) -> Keep {
         match n {
             0 => return Keep::None,
+            n if matches!(self, Self::Queue { .. }) => return self.choice(n),
             n if Some(n + 1) >= self.all_choices() => return Keep::All,
             _ => {}
         }
@@ -160,6 +204,7 @@ impl Item<'_> {
     fn part_choices(&self) -> Vec<Vec<usize>> {
         match self {
             Self::Write { .. } | Self::Discard { .. } => vec![vec![0, 1]; self.parts()],
+            Self::Queue { changes, .. } => vec![(0..=changes.len()).collect()],
             Self::Line { stores, .. } => {
                 let touches = |store: &Store<'_>, word: usize| {
                     !store.bytes.is_empty()
@@ -187,8 +232,9 @@ impl Item<'_> {
     }
 
     /// Torn: `part(i)` says how much of its `i`-th part is there, from 0 to [`Item::choices`] - 1.
-    pub fn torn(&self, part: impl FnMut(usize) -> usize) -> Keep {
+    pub fn torn(&self, mut part: impl FnMut(usize) -> usize) -> Keep {
         match self {
+            Self::Queue { .. } => self.choice(part(0)),
             Self::Write { .. } | Self::Discard { .. } => {
                 Keep::Units((0..self.parts()).map(part).map(|n| n > 0).collect())
             }
@@ -201,6 +247,14 @@ impl Item<'_> {
 
     pub(crate) fn apply(&self, layer: &mut Layer, medium: &Medium, keep: &Keep) {
         match self {
+            Self::Queue { changes, .. } => {
+                let there = match keep {
+                    Keep::All => changes.len(),
+                    Keep::Stores(n) => *n as usize,
+                    Keep::None | Keep::Units(_) | Keep::Words(_) => 0,
+                };
+                changes.iter().take(there).for_each(|change| change.apply(layer));
+            }
             Self::Write { offset, bytes, .. } => match keep {
                 Keep::None => {}
                 Keep::Units(kept) => apply_units(layer, medium, *offset as usize, bytes, kept),

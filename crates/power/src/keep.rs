@@ -11,7 +11,7 @@ pub enum Keep {
     All,
     /// Of a write: these of its units, in order.
     Units(Vec<bool>),
-    /// Of a line: its first so many stores.
+    /// Of a line, or of batches: the first so many stores, or batches.
     Stores(u32),
     /// Of a line: for each word, the line's first so many stores.
     Words([u32; 8]),

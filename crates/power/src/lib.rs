@@ -11,6 +11,9 @@
 //! one checksum over them, which ext4 itself needs to arrive whole or not at all. After a write that failed, any part of it may be there, and after a
 //! flush that failed, everything that was on its way may be there or not: for good, whatever flush comes later, until the same bytes are written again.
 //!
+//! **Media that take batches** ([`Kind::Batches`]). What was submitted takes effect in its order: after a cut, the first batches of those that were submitted are there, each whole, and
+//! all that were settled among them. Writes and discards beside batches have their places in the same order, and a flush settles everything before it.
+//!
 //! **NVM.** A medium of lines of [`LINE`] bytes behind caches that lose their contents ([`Kind::Nvm`]). Nothing larger than an aligned word
 //! of [`WORD`] bytes is atomic. A thread's fence makes durable what the lines held when *this thread* began to write
 //! them back; what another thread wrote back needs that thread's fence. For everything stored later than that, each line is
@@ -39,7 +42,7 @@ mod states;
 pub use case::Case;
 pub use cut::{Cut, Kind, Medium};
 pub use event::{Event, PowerDomain};
-pub use item::{Item, Store};
+pub use item::{Item, Queued, Store, Writes};
 pub use keep::Keep;
 pub use layer::{Layer, Pages, is_zero};
 pub use states::{Built, Sampling};

@@ -92,7 +92,7 @@ impl Sampling {
 
 /// Something becomes durable, or cannot any more.
 fn is_barrier(event: &Event) -> bool {
-    matches!(event, Event::Flush { .. } | Event::FlushFailed { .. } | Event::Fence { .. })
+    matches!(event, Event::Flush { .. } | Event::FlushFailed { .. } | Event::Fence { .. } | Event::Settled { .. })
 }
 
 /// How far it came.

@@ -26,7 +26,7 @@ impl BlockStore for Exchanging {
     passed_on!();
 
     fn caps(&self) -> Caps {
-        Caps { swap: Some(Swaps { block: self.block, pairs: PAIRS, bytes: 1024 }), ..self.inner.caps() }
+        Caps { swap: Some(Swaps { block: self.block, pairs: PAIRS, bytes: 1024 }), batch: None, ..self.inner.caps() }
     }
 
     fn exchange(&self, pairs: &[(u64, u64)], offset: u64, bytes: &[u8]) -> Result<()> {

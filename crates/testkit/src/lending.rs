@@ -87,7 +87,7 @@ impl BlockStore for Lending {
     passed_on!();
 
     fn caps(&self) -> Caps {
-        self.inner.caps()
+        Caps { batch: None, ..self.inner.caps() }
     }
 
     fn lender(&self) -> Option<&dyn PageLender> {

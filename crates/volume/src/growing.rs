@@ -233,7 +233,7 @@ impl BlockStore for Live {
     }
 
     fn caps(&self) -> Caps {
-        self.store.caps()
+        Caps { batch: None, ..self.store.caps() }
     }
 
     fn read(&self, offset: u64, buf: &mut [u8]) -> ondol_block::Result<()> {

@@ -8,6 +8,9 @@ use ondol_power::{Case, Event, Keep, Layer};
 /// Events that are shown of each part.
 const SHOWN: usize = 40;
 
+/// Writes of a batch that are named.
+const MOST_OF_BATCH: usize = 24;
+
 /// Everything from the first call to the last recovery: events a line each, with what the crash left of them.
 pub(super) fn of<S: Subject>(subject: &S, path: &CasePath) -> String {
     let Some((first, rest)) = path.0.split_first() else { return String::new() };
@@ -57,7 +60,14 @@ fn told(names: &Names, events: &[Event], keep: &[Keep]) -> String {
     let pending = pending(events);
     // Lines of NVM are items of their own, in another order than their stores.
     let torn: Vec<String> = keep.iter().map(|keep| format!("torn {keep}: ")).collect();
-    if pending.len() == keep.len() {
+    if let (true, [of_batches]) = (events.iter().any(|event| matches!(event, Event::Batch { .. })), keep) {
+        let there = match of_batches {
+            Keep::All => pending.len(),
+            Keep::Stores(n) => *n as usize,
+            _ => 0,
+        };
+        pending.iter().enumerate().for_each(|(n, at)| fates[*at] = if n < there { "there: " } else { "LOST: " });
+    } else if pending.len() == keep.len() {
         for ((at, keep), torn) in pending.iter().zip(keep).zip(&torn) {
             fates[*at] = match keep {
                 Keep::None => "LOST: ",
@@ -78,7 +88,14 @@ fn pending(events: &[Event]) -> Vec<usize> {
     let mut pending: Vec<(u32, usize, bool)> = Vec::new();
     for (at, event) in events.iter().enumerate() {
         match event {
-            Event::Write { medium, .. } | Event::Discard { medium, .. } => pending.push((*medium, at, false)),
+            Event::Write { medium, .. } | Event::Discard { medium, .. } | Event::Batch { medium, .. } => {
+                pending.push((*medium, at, false));
+            }
+            Event::Settled { medium: settled, number: last } => {
+                let is_in = |event: &Event| matches!(event, Event::Batch { medium, number, .. } if medium == settled && number <= last);
+                let upto = events[..at].iter().rposition(is_in).map_or(0, |batch| batch + 1);
+                pending.retain(|(of, at, _)| of != settled || *at >= upto);
+            }
             Event::WriteFailed { medium, .. } => pending.push((*medium, at, true)),
             Event::FlushFailed { medium } => {
                 pending.iter_mut().filter(|(of, ..)| of == medium).for_each(|(.., failed)| *failed = true);
@@ -112,6 +129,20 @@ fn line(names: &Names, event: &Event) -> String {
             let name = named(*medium, *offset, bytes.len() as u64, Some(bytes));
             format!("medium {medium}: a write of {} bytes at {offset} fails{name}", bytes.len())
         }
+        Event::Batch { medium, number, writes, discards } => {
+            let names: Vec<String> = writes
+                .iter()
+                .take(MOST_OF_BATCH)
+                .map(|(offset, bytes)| named(*medium, *offset, bytes.len() as u64, Some(bytes)))
+                .collect();
+            let bytes: usize = writes.iter().map(|(_, bytes)| bytes.len()).sum();
+            let discarded: u64 = discards.iter().map(|(_, len)| len).sum();
+            format!(
+                "medium {medium}: batch {number}: {bytes} bytes written,{} {discarded} bytes discarded",
+                names.concat()
+            )
+        }
+        Event::Settled { medium, number } => format!("medium {medium}: batch {number} is settled"),
         Event::Flush { medium } => format!("medium {medium}: flushed"),
         Event::FlushFailed { medium } => format!("medium {medium}: a flush fails"),
         Event::Store { medium, thread, offset, bytes } => {
