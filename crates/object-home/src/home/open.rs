@@ -289,7 +289,7 @@ impl Found {
 }
 
 async fn record(db: &Db, name: &str, key: &[u8]) -> Result<Option<Bytes>, HomeError> {
-    db.get(key).await.map_err(|e| HomeError::of_database(name, "to read a record", &e))
+    db.get(key).await.map_err(|e| super::settle::fault(name, "to read a record", &e))
 }
 
 fn new_header(making: Making) -> Header {
