@@ -1,4 +1,4 @@
-//! Every dependency must be usable under permissive terms, those of optional features, too.
+//! Every dependency that is built on Linux must be usable under permissive terms, those of optional features, too.
 
 /// Licences that a dependency may be taken under.
 const PERMISSIVE: [&str; 11] = [

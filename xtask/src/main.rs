@@ -163,10 +163,12 @@ fn metadata() -> Result<cargo_metadata::Metadata, String> {
     cargo_metadata::MetadataCommand::new().exec().map_err(|e| e.to_string())
 }
 
-/// As [`metadata`], with what only builds with features have.
+/// As [`metadata`], with what only builds with features have, without what only other systems than Linux have.
 fn metadata_of_all() -> Result<cargo_metadata::Metadata, String> {
     let mut command = cargo_metadata::MetadataCommand::new();
-    command.features(cargo_metadata::CargoOpt::AllFeatures).exec().map_err(|e| e.to_string())
+    let platforms = ["x86_64", "aarch64"].map(|processor| format!("--filter-platform={processor}-unknown-linux-gnu"));
+    command.features(cargo_metadata::CargoOpt::AllFeatures).other_options(platforms);
+    command.exec().map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

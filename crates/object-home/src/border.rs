@@ -17,7 +17,7 @@ impl Border {
     /// The system gives no more threads.
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(threads.max(1)).thread_name("ondol-object").enable_time().build()?;
+        let runtime = builder.worker_threads(threads.max(1)).thread_name("ondol-object").enable_all().build()?;
         Ok(Self { runtime: Some(runtime) })
     }
 
@@ -37,6 +37,13 @@ impl Border {
             Ok(Ok(value)) => value,
             Ok(Err(e)) => resume_unwind(e.into_panic()),
             Err(e) => unreachable!("the runtime outlives the call: {e}"),
+        }
+    }
+
+    /// Has `work` done, and does not wait for it. It is given up when this is dropped.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = &self.runtime {
+            runtime.spawn(work);
         }
     }
 }

@@ -156,13 +156,15 @@ impl ChunkFormat {
 
     /// The checksum of a value that has at least a header.
     fn checksum(&self, number: u64, value: &[u8]) -> u32 {
-        let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(u32::MAX));
-        digest.update(&self.seed.to_le_bytes());
-        digest.update(&number.to_le_bytes());
-        digest.update(&value[..4]);
-        digest.update(&value[HEADER..]);
-        !(digest.finalize() as u32)
+        sum(&[&self.seed.to_le_bytes(), &number.to_le_bytes(), &value[..4], &value[HEADER..]])
     }
+}
+
+/// crc32c of these bytes, one after the other: begins with 0xFFFFFFFF, is not inverted.
+pub(crate) fn sum(parts: &[&[u8]]) -> u32 {
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(u32::MAX));
+    parts.iter().for_each(|part| digest.update(part));
+    !(digest.finalize() as u32)
 }
 
 #[cfg(test)]

@@ -1,0 +1,170 @@
+//! Why a volume in a bucket cannot be opened, or is not written any more.
+
+use crate::{ChunkError, ProbeError};
+use std::time::Duration;
+
+/// What went wrong with a volume in a bucket. Clones are cheap enough to be told to everybody who waits.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HomeError {
+    /// There is no volume.
+    #[error("{name} holds no volume")]
+    Missing {
+        /// The place, as the user named it.
+        name: String,
+    },
+    /// There is one.
+    #[error("{name} holds a volume already")]
+    Exists {
+        /// The place, as the user named it.
+        name: String,
+    },
+    /// Somebody writes to it.
+    #[error("{name} is in use by {by}, who was last heard of {age} seconds ago and counts as alive for {length}")]
+    Held {
+        /// The place, as the user named it.
+        name: String,
+        /// Who.
+        by: String,
+        /// Seconds since the lease was renewed, by the store's clock.
+        age: u64,
+        /// Seconds for which a lease is good.
+        length: u64,
+    },
+    /// Somebody else writes to it now. Nothing that was acknowledged is lost.
+    #[error("{name} was taken over by {by}: nothing is written from here any more")]
+    Fenced {
+        /// The place, as the user named it.
+        name: String,
+        /// Who.
+        by: String,
+    },
+    /// The store does not answer.
+    #[error("{name} has not answered for {seconds} seconds: {what} was given up")]
+    Away {
+        /// The place, as the user named it.
+        name: String,
+        /// What was tried.
+        what: &'static str,
+        /// For so long.
+        seconds: u64,
+    },
+    /// The bucket is not there.
+    #[error("the bucket of {name} does not exist: {why}")]
+    NoBucket {
+        /// The place, as the user named it.
+        name: String,
+        /// What the store says.
+        why: String,
+    },
+    /// The store does not let us.
+    #[error("{name} may not be used with these credentials: {why}")]
+    Denied {
+        /// The place, as the user named it.
+        name: String,
+        /// What the store says.
+        why: String,
+    },
+    /// The store fails a request.
+    #[error("{what} at {name} failed: {why}")]
+    Store {
+        /// The place, as the user named it.
+        name: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the store or the database says.
+        why: String,
+    },
+    /// A record of the volume is broken.
+    #[error("{name} is damaged: {what}")]
+    Damaged {
+        /// The place, as the user named it.
+        name: String,
+        /// Where, and how.
+        what: String,
+    },
+    /// A chunk is broken.
+    #[error("{name} is damaged: {source}")]
+    Chunk {
+        /// The place, as the user named it.
+        name: String,
+        /// Which, and how.
+        source: ChunkError,
+    },
+    /// The store is not fit for volumes.
+    #[error(transparent)]
+    Probe(std::sync::Arc<ProbeError>),
+    /// A volume cannot have this size.
+    #[error("a volume of {size} bytes cannot be made of chunks of {chunk}")]
+    Size {
+        /// Size of the volume.
+        size: u64,
+        /// Size of a chunk.
+        chunk: u64,
+    },
+    /// A snapshot cannot have this name.
+    #[error("a snapshot cannot be named {snapshot:?}: {why}")]
+    SnapshotName {
+        /// The name.
+        snapshot: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There is a snapshot of this name.
+    #[error("{name} has a snapshot {snapshot} already")]
+    SnapshotExists {
+        /// The place, as the user named it.
+        name: String,
+        /// The name of the snapshot.
+        snapshot: String,
+    },
+    /// There is none.
+    #[error("{name} has no snapshot {snapshot}")]
+    SnapshotMissing {
+        /// The place, as the user named it.
+        name: String,
+        /// The name of the snapshot.
+        snapshot: String,
+    },
+    /// The volume was closed, or opened for reading.
+    #[error("{name} is not open for writing")]
+    NotWriting {
+        /// The place, as the user named it.
+        name: String,
+    },
+    /// The system gives no threads.
+    #[error("threads for {name} cannot be started: {why}")]
+    Threads {
+        /// The place, as the user named it.
+        name: String,
+        /// What the system says.
+        why: String,
+    },
+}
+
+impl HomeError {
+    /// What `source`, an answer of the store to `what`, means for the volume `name`.
+    pub(super) fn of_store(name: &str, what: &'static str, source: &object_store::Error) -> Self {
+        let (name, why) = (name.to_owned(), source.to_string());
+        match source {
+            object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {
+                Self::Denied { name, why }
+            }
+            _ => Self::Store { name, what, why },
+        }
+    }
+
+    /// The same for an answer of the database.
+    pub(super) fn of_database(name: &str, what: &'static str, source: &slatedb::Error) -> Self {
+        Self::Store { name: name.to_owned(), what, why: source.to_string() }
+    }
+
+    pub(super) fn away(name: &str, what: &'static str, limit: Duration) -> Self {
+        Self::Away { name: name.to_owned(), what, seconds: limit.as_secs() }
+    }
+}
+
+/// Whether a newer writer is behind this error.
+pub(super) fn is_fence(e: &slatedb::Error) -> bool {
+    e.kind() == slatedb::ErrorKind::Closed(slatedb::CloseReason::Fenced)
+}

@@ -1,0 +1,278 @@
+//! A volume in a bucket as a block store.
+//!
+//! ```text
+//!   read      chunks that wait here (loose), then the database: memory, cache, bucket
+//!   write     loose chunks; a batch of their own when 8 MiB wait, or at a flush
+//!   submit    one batch of the database, with the record of the newest batch; nothing is durable
+//!   settle    one flush of the database's log at a time serves all who wait
+//! ```
+//!
+//! Invariants:
+//!
+//! - Every batch has the record of the newest batch, whose number is one more than that of the batch before.
+//! - Nothing is acknowledged but by a flush of the database that began after its batch was handed over. A writer that was fenced can still write, in memory; it cannot flush.
+//! - After the first failure of a write or a flush nothing is written and nothing is acknowledged any more.
+//! - Locks: the order of submissions; loose chunks; the turn to settle; the lease's number. The first one is held while the database takes a batch, none of the others while anything is waited for.
+
+mod cache;
+mod change;
+mod error;
+mod holder;
+mod keeper;
+mod lease;
+mod open;
+mod read;
+mod record;
+mod settle;
+mod snapshot;
+mod store;
+
+pub use error::HomeError;
+pub use open::{Making, Opening, What};
+pub use snapshot::Snapshot;
+
+use crate::{Border, Bucket, ChunkFormat};
+use change::{Loose, Put};
+use keeper::Keeper;
+use ondol_block::Counters;
+use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::{Mutex, RwLock};
+use ondol_env::{Env, System};
+use record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use settle::Turn;
+use slatedb::{Db, DbReader, WriteBatch};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most bytes that the writes of one batch have.
+pub const BATCH: u64 = 16 << 20;
+
+/// So many bytes of loose chunks become a batch.
+const LOOSE: usize = 8 << 20;
+
+/// When something has taken so long, it is said.
+const SLOW: Duration = Duration::from_secs(30);
+
+/// A batch that is not taken after so long waits for room, which a flush makes.
+const NO_ROOM: Duration = Duration::from_secs(1);
+
+/// A volume in a bucket.
+pub struct Home {
+    bucket: Bucket,
+    size: AtomicU64,
+    format: ChunkFormat,
+    /// As it was found or made by this opening.
+    header: Header,
+    data: Data,
+    writer: Option<Writer>,
+    counters: Counters,
+    timeout: Option<Duration>,
+    /// Last, so that what runs there ends when nothing here needs it any more.
+    border: Border,
+}
+
+/// Where chunks are read from.
+#[derive(Clone)]
+enum Data {
+    Writer(Db),
+    Reader(Arc<DbReader>),
+}
+
+/// What only who may write has.
+struct Writer {
+    db: Db,
+    order: Mutex<Order>,
+    loose: RwLock<Loose>,
+    turn: Arc<Turn>,
+    keeper: Keeper,
+    /// The number of the newest batch when this was opened.
+    first: u64,
+}
+
+/// The order of submissions.
+struct Order {
+    /// The newest batch.
+    number: u64,
+    closed: bool,
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Home").field("bucket", &self.bucket).field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+impl Home {
+    /// The UUID of the home.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.header.uuid
+    }
+
+    /// How often it was opened for writing, this time included.
+    pub fn epoch(&self) -> u64 {
+        self.header.epoch
+    }
+
+    /// The size of its chunks.
+    pub fn chunk(&self) -> crate::ChunkSize {
+        self.format.size()
+    }
+
+    /// The number of the newest batch that was submitted.
+    ///
+    /// # Errors
+    /// `NotWriting`.
+    pub fn newest(&self) -> Result<u64, HomeError> {
+        Ok(self.writer()?.turn.newest())
+    }
+
+    /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written afterwards.
+    ///
+    /// # Errors
+    /// The store fails, or somebody else has taken over. A volume that was opened for reading has nothing to close.
+    pub fn close(&self) -> Result<(), HomeError> {
+        let Ok(writer) = self.writer() else { return Ok(()) };
+        let mut order = writer.order.lock();
+        if order.closed {
+            return Ok(());
+        }
+        self.put_loose(writer, &mut order)?;
+        let header = Header { closed: true, size: self.size.load(Relaxed), ..self.header };
+        self.put(writer, &mut order, vec![], Some(header))?;
+        let number = order.number;
+        self.settle_to(writer, number)?;
+        order.closed = true;
+        let (db, name) = (writer.db.clone(), self.bucket.name.clone());
+        let closed = async move { db.close().await.map_err(|e| HomeError::of_database(&name, "to close", &e)) };
+        let closed = self.wait("closing", closed);
+        let keeper = writer.keeper.clone();
+        let returned = self.wait("giving the lease back", async move { keeper.give_back().await });
+        closed.and(returned)
+    }
+
+    fn writer(&self) -> Result<&Writer, HomeError> {
+        self.writer.as_ref().ok_or_else(|| HomeError::NotWriting { name: self.bucket.name.clone() })
+    }
+
+    /// Waits for `work`, but not for ever.
+    fn wait<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        work: impl Future<Output = Result<T, HomeError>> + Send + 'static,
+    ) -> Result<T, HomeError> {
+        self.border.wait(bounded(self.bucket.name.clone(), what, self.timeout, work))
+    }
+
+    /// Hands a batch over: these chunks, the record of the newest batch, and perhaps the header.
+    fn put(&self, writer: &Writer, order: &mut Order, puts: Vec<Put>, header: Option<Header>) -> Result<(), HomeError> {
+        writer.turn.require()?;
+        if order.closed {
+            return Err(HomeError::NotWriting { name: self.bucket.name.clone() });
+        }
+        let newest = Newest { number: order.number + 1, epoch: self.header.epoch, time: System.now().sec };
+        let batch = batch(self.header.seed, puts, newest, header);
+        let (db, name) = (writer.db.clone(), self.bucket.name.clone());
+        let put = self.wait("taking a batch", async move { hand_over(&db, &name, batch).await });
+        match put {
+            Ok(seq) => {
+                order.number = newest.number;
+                writer.turn.submitted(newest.number, seq);
+                Ok(())
+            }
+            Err(e) => Err(writer.turn.fail(self.explained(writer, e))),
+        }
+    }
+
+    /// Makes loose chunks a batch. They are seen in one place or the other all the time.
+    fn put_loose(&self, writer: &Writer, order: &mut Order) -> Result<(), HomeError> {
+        let loose = writer.loose.read().clone_chunks();
+        if loose.is_empty() {
+            return Ok(());
+        }
+        let mut puts = Vec::with_capacity(loose.len());
+        for (number, chunk) in loose {
+            let value = match chunk {
+                Some(chunk) => self.encode(number, &chunk)?,
+                None => None,
+            };
+            puts.push((number, value));
+        }
+        self.put(writer, order, puts, None)?;
+        *writer.loose.write() = Loose::default();
+        Ok(())
+    }
+
+    fn encode(&self, number: u64, chunk: &[u8]) -> Result<Option<Vec<u8>>, HomeError> {
+        let fault = |source| HomeError::Chunk { name: self.bucket.name.clone(), source };
+        self.format.encode(number, chunk).map_err(fault)
+    }
+}
+
+/// Chunks, the record of the newest batch, and perhaps the header.
+fn batch(seed: u32, puts: Vec<Put>, newest: Newest, header: Option<Header>) -> WriteBatch {
+    let mut batch = WriteBatch::new();
+    for (number, value) in puts {
+        let key = ChunkFormat::key(number);
+        match value {
+            Some(value) => batch.put_bytes(key.to_vec().into(), value.into()),
+            None => batch.delete(key),
+        }
+    }
+    batch.put(NEWEST_KEY, newest.encode(seed));
+    if let Some(header) = header {
+        batch.put(HEADER_KEY, header.encode());
+    }
+    batch
+}
+
+/// The database's own number of the batch.
+async fn hand_over(db: &Db, name: &str, batch: WriteBatch) -> Result<u64, HomeError> {
+    let mut write = Box::pin(db.write(batch));
+    loop {
+        match tokio::time::timeout(NO_ROOM, &mut write).await {
+            Ok(Ok(handle)) => return Ok(handle.seqnum()),
+            Ok(Err(e)) => return Err(settle::fault(name, "to take a batch", &e)),
+            // It waits for room, and nobody else may be about to make some.
+            Err(_) => {
+                let db = db.clone();
+                tokio::spawn(async move { db.flush().await });
+            }
+        }
+    }
+}
+
+/// Does `work`, gives it up after `limit`, and says so when it takes long.
+async fn bounded<T>(
+    name: String,
+    what: &'static str,
+    limit: Option<Duration>,
+    work: impl Future<Output = Result<T, HomeError>>,
+) -> Result<T, HomeError> {
+    let mut work = Box::pin(work);
+    let first = limit.map_or(SLOW, |limit| limit.min(SLOW));
+    if let Ok(done) = tokio::time::timeout(first, &mut work).await {
+        return done;
+    }
+    let Some(limit) = limit else {
+        tracing::warn!("{name} has not answered for {} seconds: {what} waits", first.as_secs());
+        return work.await;
+    };
+    if limit > first {
+        tracing::warn!(
+            "{name} has not answered for {} seconds: {what} waits, up to {} seconds",
+            first.as_secs(),
+            limit.as_secs()
+        );
+    }
+    match tokio::time::timeout(limit - first, work).await {
+        Ok(done) => done,
+        Err(_) => Err(HomeError::away(&name, what, limit)),
+    }
+}
+
+/// Random letters that nobody else has.
+fn token() -> String {
+    System.random_uuid().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,335 @@
+//! Making and opening volumes.
+//!
+//! For writing: probe, lease, database (from here on an older writer is fenced), header and newest batch, and one batch that raises the attach epoch. Each step that fails leaves
+//! everything as it was, but for the lease, and the fence once it is there.
+
+use super::cache::Cache;
+use super::change::Loose;
+use super::holder::Holder;
+use super::keeper::Keeper;
+use super::lease::{DEFAULT_LENGTH, Lease, Leases};
+use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use super::settle::Turn;
+use super::{Data, Home, HomeError, Order, Writer, bounded, snapshot, token};
+use crate::{Border, Bucket, ChunkFormat, ChunkSize, probe};
+use bytes::Bytes;
+use ondol_block::Counters;
+use ondol_env::sync::atomic::AtomicU64;
+use ondol_env::sync::{Mutex, RwLock};
+use ondol_env::{Env, System};
+use slatedb::admin::{Admin, AdminBuilder};
+use slatedb::config::{
+    CompactionWorkerOptions, CompactorOptions, DbReaderOptions, GarbageCollectorDirectoryOptions,
+    GarbageCollectorOptions, Settings,
+};
+use slatedb::object_store::path::Path;
+use slatedb::{Db, DbReader, DbReaderMode};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Threads of the runtime: two for requests, one more so that compactions do not hold them up.
+const THREADS: usize = 3;
+
+/// How a volume is opened.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Take the volume from whoever writes to it.
+    pub take_over: bool,
+    /// For how long others keep away after this process was last heard of.
+    pub lease: Duration,
+    /// What for, or where: told to others who want the volume.
+    pub purpose: String,
+    /// For how long the store may be away before everything ends. None: for ever.
+    pub timeout: Option<Duration>,
+    /// Bytes of memory for what is read of the database.
+    pub cache: usize,
+    /// Bytes that are gathered in memory before they become an object of the database; four times as much may wait.
+    pub object: usize,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self {
+            take_over: false,
+            lease: DEFAULT_LENGTH,
+            purpose: String::new(),
+            timeout: Some(Duration::from_secs(600)),
+            cache: 64 << 20,
+            object: 16 << 20,
+        }
+    }
+}
+
+/// What a new volume is.
+#[derive(Clone, Copy, Debug)]
+pub struct Making {
+    /// Its size in bytes: a multiple of the size of a chunk.
+    pub size: u64,
+    /// The size of a chunk.
+    pub chunk: ChunkSize,
+}
+
+/// Which state of a volume is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The newest that is durable; it changes while somebody writes.
+    Newest,
+    /// The snapshot of this name.
+    Snapshot(String),
+}
+
+/// What is known before the database is opened.
+struct Found {
+    bucket: Bucket,
+    opening: Opening,
+    /// The store can update an object if it is unchanged.
+    updates: bool,
+    leases: Leases,
+    lease: Lease,
+    number: u64,
+}
+
+impl Home {
+    /// Makes a volume that holds zeros, and opens it for writing.
+    ///
+    /// # Errors
+    /// There is one, or somebody is making one; the store is not fit, fails, or does not let us.
+    pub fn make(bucket: &Bucket, making: Making, opening: &Opening) -> Result<Self, HomeError> {
+        let chunk = making.chunk.bytes() as u64;
+        if making.size == 0 || !making.size.is_multiple_of(chunk) {
+            return Err(HomeError::Size { size: making.size, chunk });
+        }
+        Self::opened(bucket, opening, Some(making))
+    }
+
+    /// Opens a volume for writing.
+    ///
+    /// # Errors
+    /// There is none, or somebody writes to it; the store is not fit, fails, or does not let us; a record is damaged.
+    pub fn open(bucket: &Bucket, opening: &Opening) -> Result<Self, HomeError> {
+        Self::opened(bucket, opening, None)
+    }
+
+    /// Opens a volume for reading: takes no lease and fences nobody.
+    ///
+    /// # Errors
+    /// There is none, or no such snapshot; the store fails or does not let us; a record is damaged.
+    pub fn view(bucket: &Bucket, what: &What, opening: &Opening) -> Result<Self, HomeError> {
+        let border = border(bucket)?;
+        let (b, what, o) = (bucket.clone(), what.clone(), opening.clone());
+        let work = async move {
+            let mode = match what {
+                What::Newest => DbReaderMode::FollowLatest,
+                What::Snapshot(name) => DbReaderMode::Checkpoint(snapshot::find(&b, &name).await?),
+            };
+            if !is_there(&b).await? {
+                return Err(HomeError::Missing { name: b.name });
+            }
+            reader(&b, mode, &o).await
+        };
+        let (reader, header) =
+            border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
+        Ok(Self::of(bucket.clone(), header, Data::Reader(Arc::new(reader)), None, opening.timeout, border))
+    }
+
+    fn opened(bucket: &Bucket, opening: &Opening, making: Option<Making>) -> Result<Self, HomeError> {
+        let border = border(bucket)?;
+        let (b, o) = (bucket.clone(), opening.clone());
+        let work = async move {
+            let found = Found::find(b, o, making.is_some()).await?;
+            match found.database(making).await {
+                Ok(open) => Ok((found, open)),
+                Err(e) => {
+                    let returned = found.keeper().give_back().await;
+                    if let Err(e) = returned {
+                        tracing::debug!("the lease stays: {e}");
+                    }
+                    Err(e)
+                }
+            }
+        };
+        let (found, (db, header, newest)) =
+            border.wait(bounded(bucket.name.clone(), "opening for writing", opening.timeout, work))?;
+        let turn = Arc::new(Turn::new(newest.number));
+        let keeper = found.keeper();
+        border.spawn(keeper.clone().keep(turn.clone()));
+        let first = newest.number;
+        let order = Mutex::new(Order { number: first, closed: false });
+        let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, first };
+        let home = Self::of(bucket.clone(), header, Data::Writer(db), Some(writer), opening.timeout, border);
+        home.attach()?;
+        Ok(home)
+    }
+
+    fn of(
+        bucket: Bucket,
+        header: Header,
+        data: Data,
+        writer: Option<Writer>,
+        timeout: Option<Duration>,
+        border: Border,
+    ) -> Self {
+        let (format, size) = (ChunkFormat::new(header.seed, header.chunk), AtomicU64::new(header.size));
+        Self { bucket, size, format, header, data, writer, counters: Counters::default(), timeout, border }
+    }
+
+    /// The batch that makes this writer known. It is durable before anything else is written.
+    fn attach(&self) -> Result<(), HomeError> {
+        let writer = self.writer()?;
+        let mut order = writer.order.lock();
+        self.put(writer, &mut order, vec![], Some(self.header))?;
+        let number = order.number;
+        drop(order);
+        self.settle_to(writer, number)
+    }
+}
+
+impl Found {
+    async fn find(bucket: Bucket, opening: Opening, make: bool) -> Result<Self, HomeError> {
+        let leases = leases(&bucket);
+        // The first request says best what is wrong with the bucket.
+        let is_there = is_there(&bucket).await?;
+        if !make && !is_there {
+            return Err(HomeError::Missing { name: bucket.name });
+        }
+        // Nobody loses a volume to who wants to make another one. Whoever was interrupted while making one has left a database without a header.
+        if make && is_there {
+            match reader(&bucket, DbReaderMode::FollowLatest, &opening).await {
+                Err(HomeError::Missing { .. }) => {}
+                Ok(_) => return Err(HomeError::Exists { name: bucket.name }),
+                Err(e) => return Err(e),
+            }
+        }
+        let depth = if make { crate::Depth::Whole } else { bucket.depth };
+        let under = bucket.prefix.clone().join("probe").join(token());
+        let probed = probe(bucket.store.clone(), &bucket.name, under, depth).await;
+        let updates = probed.map_err(|e| HomeError::Probe(Arc::new(e)))?.updates;
+        let lease =
+            Lease { holder: Holder::this(&opening.purpose), token: token(), length: opening.lease, returned: false };
+        let number = leases.take(&lease, opening.take_over).await?;
+        Ok(Self { bucket, opening, updates, leases, lease, number })
+    }
+
+    fn keeper(&self) -> Keeper {
+        Keeper::new(self.leases.clone(), self.lease.clone(), self.number)
+    }
+
+    /// Opens the database and raises the epoch in its header, which is not written yet.
+    async fn database(&self, making: Option<Making>) -> Result<(Db, Header, Newest), HomeError> {
+        let Bucket { name, store, .. } = &self.bucket;
+        let cache = Arc::new(Cache::new(self.opening.cache));
+        let builder = Db::builder(database(&self.bucket), store.clone());
+        let built = builder.with_settings(self.settings()).with_db_cache(cache, 0).build().await;
+        let db = built.map_err(|e| super::settle::fault(name, "to open", &e))?;
+        let damaged = |what| HomeError::Damaged { name: name.clone(), what };
+        let (header, newest) = match (record(&db, name, HEADER_KEY).await?, making) {
+            (Some(_), Some(_)) => return Err(HomeError::Exists { name: name.clone() }),
+            (None, None) => return Err(HomeError::Missing { name: name.clone() }),
+            (None, Some(making)) => (new_header(making), Newest { number: 0, epoch: 0, time: 0 }),
+            (Some(bytes), None) => {
+                let header = Header::decode(&bytes).map_err(damaged)?;
+                let missing = || damaged("the record of the newest batch is missing".into());
+                let newest = record(&db, name, NEWEST_KEY).await?.ok_or_else(missing)?;
+                (header, Newest::decode(header.seed, &newest).map_err(damaged)?)
+            }
+        };
+        if newest.epoch != header.epoch {
+            let what = format!("the newest batch is of epoch {}, the header of epoch {}", newest.epoch, header.epoch);
+            return Err(damaged(what));
+        }
+        if !header.closed && header.epoch > 0 {
+            tracing::info!("{name}: the last writer has not closed");
+        }
+        Ok((db, Header { epoch: header.epoch + 1, closed: false, ..header }, newest))
+    }
+
+    /// Requests are made when we ask for them, idle volumes ask seldom, and fences stay for ever.
+    fn settings(&self) -> Settings {
+        let (object, poll) = (self.opening.object, Duration::from_secs(10));
+        let worker = CompactionWorkerOptions {
+            max_concurrent_compactions: 2,
+            compactions_poll_interval: poll,
+            ..CompactionWorkerOptions::default()
+        };
+        let compactor = CompactorOptions {
+            poll_interval: poll,
+            max_concurrent_compactions: 2,
+            worker: Some(worker),
+            ..CompactorOptions::default()
+        };
+        let old = Some(GarbageCollectorDirectoryOptions {
+            interval: Some(Duration::from_secs(600)),
+            min_age: Duration::from_secs(3600),
+            ..GarbageCollectorDirectoryOptions::default()
+        });
+        // Numbers of manifests may only be used again if a boundary forbids it, which such a store cannot keep.
+        let numbered = old.filter(|_| self.updates);
+        let collector = GarbageCollectorOptions {
+            manifest_options: numbered,
+            compactions_options: numbered,
+            wal_options: old,
+            wal_fence_options: None,
+            compacted_options: old,
+            boundary_files_enabled: self.updates,
+            ..GarbageCollectorOptions::default()
+        };
+        Settings {
+            flush_interval: None,
+            manifest_poll_interval: Duration::from_secs(30),
+            l0_sst_size_bytes: object,
+            max_unflushed_bytes: object * 4,
+            // As many as are written between two polls of the compactor.
+            l0_max_ssts: 64,
+            l0_max_ssts_per_key: 64,
+            compactor_options: Some(compactor),
+            garbage_collector_options: Some(collector),
+            ..Settings::default()
+        }
+    }
+}
+
+async fn record(db: &Db, name: &str, key: &[u8]) -> Result<Option<Bytes>, HomeError> {
+    db.get(key).await.map_err(|e| super::settle::fault(name, "to read a record", &e))
+}
+
+fn new_header(making: Making) -> Header {
+    let (seed, uuid) = (System.random_u32(), System.random_uuid());
+    Header { chunk: making.chunk, closed: false, seed, uuid, size: making.size, epoch: 0, log: [0; 16] }
+}
+
+/// A reader of the database, and the header that it sees.
+async fn reader(bucket: &Bucket, mode: DbReaderMode, opening: &Opening) -> Result<(DbReader, Header), HomeError> {
+    let name = &bucket.name;
+    let cache = Arc::new(Cache::new(opening.cache));
+    let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
+    let built = builder.with_options(DbReaderOptions::default()).with_db_cache(cache, 0).build().await;
+    let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
+    let header = reader.get(HEADER_KEY).await.map_err(|e| HomeError::of_database(name, "to read the header", &e))?;
+    let Some(header) = header else { return Err(HomeError::Missing { name: name.clone() }) };
+    let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
+    Ok((reader, header))
+}
+
+/// Whether there is a database, if perhaps an empty one.
+async fn is_there(bucket: &Bucket) -> Result<bool, HomeError> {
+    leases(bucket).is_reached().await?;
+    let manifest = admin(bucket).read_manifest(None).await;
+    Ok(manifest.map_err(|e| HomeError::of_database(&bucket.name, "to look for a volume", &e))?.is_some())
+}
+
+fn leases(bucket: &Bucket) -> Leases {
+    Leases { store: bucket.store.clone(), dir: bucket.prefix.clone().join("lease"), name: bucket.name.clone() }
+}
+
+fn database(bucket: &Bucket) -> Path {
+    bucket.prefix.clone().join("db")
+}
+
+/// The database without a writer.
+pub(super) fn admin(bucket: &Bucket) -> Admin {
+    AdminBuilder::new(database(bucket), bucket.store.clone()).build()
+}
+
+pub(super) fn border(bucket: &Bucket) -> Result<Border, HomeError> {
+    Border::new(THREADS).map_err(|e| HomeError::Threads { name: bucket.name.clone(), why: e.to_string() })
+}

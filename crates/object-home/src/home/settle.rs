@@ -1,0 +1,173 @@
+//! Group commit: one flush of the database's log at a time, which serves everybody who waited when it began.
+
+use super::error::is_fence;
+use super::{Home, HomeError, Writer};
+use ondol_env::sync::{Condvar, Mutex};
+use slatedb::config::{FlushOptions, FlushType};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// After so many flushes of the log, what they hold is written as an object of the database, so that an opening has little to replay.
+const REPLAYED: u32 = 256;
+
+/// So long is a newer lease looked for, to say who took over.
+const ASKED: Duration = Duration::from_secs(5);
+
+/// Whose turn it is to flush, how far it has come, and whether it has ended for good.
+#[derive(Default)]
+pub(super) struct Turn {
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The newest batch, and the database's own number for it.
+    newest: (u64, u64),
+    /// All batches up to this one are durable.
+    settled: u64,
+    /// Somebody flushes.
+    flying: bool,
+    /// Flushes of which nobody has asked to have their contents written.
+    replayed: u32,
+    failed: Option<Arc<HomeError>>,
+}
+
+impl Turn {
+    /// Everything up to batch `number` is durable already.
+    pub(super) fn new(number: u64) -> Self {
+        Self {
+            state: Mutex::new(State { newest: (number, 0), settled: number, ..State::default() }),
+            bell: Condvar::new(),
+        }
+    }
+
+    pub(super) fn submitted(&self, number: u64, seq: u64) {
+        self.state.lock().newest = (number, seq);
+    }
+
+    /// The newest batch that was submitted.
+    pub(super) fn newest(&self) -> u64 {
+        self.state.lock().newest.0
+    }
+
+    /// Ends it for good, with this error if it is the first one. Returns the first one.
+    pub(super) fn fail(&self, error: HomeError) -> HomeError {
+        let mut state = self.state.lock();
+        let first = state.failed.get_or_insert_with(|| Arc::new(error));
+        let first = HomeError::clone(first);
+        self.bell.notify_all();
+        first
+    }
+
+    /// It has not ended.
+    pub(super) fn require(&self) -> Result<(), HomeError> {
+        match &self.state.lock().failed {
+            Some(error) => Err(HomeError::clone(error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until `number` is settled or it is the caller's turn: the newest batch and its number of the database.
+    fn enter(&self, number: u64) -> Result<Option<(u64, u64)>, HomeError> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(error) = &state.failed {
+                return Err(HomeError::clone(error));
+            }
+            if state.settled >= number {
+                return Ok(None);
+            }
+            if !state.flying {
+                state.flying = true;
+                return Ok(Some(state.newest));
+            }
+            self.bell.wait(&mut state);
+        }
+    }
+
+    /// The turn ends: everything up to `settled` is durable, if it is. True: there is much to replay.
+    fn leave(&self, settled: Option<u64>) -> bool {
+        let mut state = self.state.lock();
+        state.flying = false;
+        let Some(settled) = settled else {
+            self.bell.notify_all();
+            return false;
+        };
+        state.settled = settled;
+        state.replayed += 1;
+        let is_much = state.replayed >= REPLAYED;
+        if is_much {
+            state.replayed = 0;
+        }
+        self.bell.notify_all();
+        is_much
+    }
+}
+
+impl Home {
+    /// Waits until batch `number`, which was submitted, is durable.
+    pub(super) fn settle_to(&self, writer: &Writer, number: u64) -> Result<(), HomeError> {
+        let Some((newest, seq)) = writer.turn.enter(number)? else { return Ok(()) };
+        match self.flush_log(writer, seq) {
+            // The lease may be known to be lost since.
+            Ok(()) => {
+                if writer.turn.leave(Some(newest)) {
+                    self.shorten_replay(writer);
+                }
+                writer.turn.require()
+            }
+            Err(e) => {
+                let first = writer.turn.fail(self.explained(writer, e));
+                writer.turn.leave(None);
+                Err(first)
+            }
+        }
+    }
+
+    fn flush_log(&self, writer: &Writer, seq: u64) -> Result<(), HomeError> {
+        let (db, name) = (writer.db.clone(), self.bucket.name.clone());
+        self.wait("making a batch durable", async move {
+            db.flush().await.map_err(|e| fault(&name, "to make a batch durable", &e))?;
+            let durable = db.status().durable_seq;
+            if durable < seq {
+                let why = format!("a flush ended with batch {durable}, before {seq}");
+                return Err(HomeError::Store { name, what: "to make a batch durable", why });
+            }
+            Ok(())
+        })
+    }
+
+    /// Asks for it and does not wait: if it fails, so does a later flush.
+    fn shorten_replay(&self, writer: &Writer) {
+        let (db, name) = (writer.db.clone(), self.bucket.name.clone());
+        self.border.spawn(async move {
+            let options = FlushOptions { flush_type: FlushType::MemTable };
+            if let Err(e) = db.flush_with_options(options).await {
+                tracing::debug!("{name}: what would be replayed stays: {e}");
+            }
+        });
+    }
+
+    /// A fence with the name of whoever is behind it, as far as it can be found.
+    pub(super) fn explained(&self, writer: &Writer, error: HomeError) -> HomeError {
+        let HomeError::Fenced { name, .. } = error else { return error };
+        let (leases, token) = writer.keeper.leases();
+        let what = "finding out who took over";
+        let asked = super::bounded(name.clone(), what, Some(ASKED), async move { leases.other_than(&token).await });
+        let by = match self.border.wait(asked) {
+            Ok(Some(by)) => by,
+            Ok(None) => "nobody whose lease can be found (an answer of the store may have been lost; what was acknowledged is there)".to_owned(),
+            Err(e) => format!("somebody whose lease cannot be read ({e})"),
+        };
+        HomeError::Fenced { name, by }
+    }
+}
+
+/// An error of the database while it is written.
+pub(super) fn fault(name: &str, what: &'static str, e: &slatedb::Error) -> HomeError {
+    if is_fence(e) {
+        return HomeError::Fenced { name: name.to_owned(), by: String::new() };
+    }
+    HomeError::of_database(name, what, e)
+}

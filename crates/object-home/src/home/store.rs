@@ -1,0 +1,235 @@
+//! The block store's calls.
+
+use super::change::{Draft, Put, patch, whole_chunks};
+use super::{BATCH, Home, HomeError, LOOSE, Order, Writer};
+use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, check_range};
+use ondol_env::sync::atomic::Ordering::Relaxed;
+use std::io::IoSlice;
+
+/// Up to so many chunks are deleted whether they are there or not; of longer ranges only those that are.
+const UNSEEN: u64 = 1024;
+
+impl Home {
+    /// An error with the place of a transfer.
+    fn failed(&self, op: &'static str, offset: u64, len: u64) -> impl Fn(HomeError) -> BlockError {
+        let name = self.bucket.name.clone();
+        move |e| match e {
+            HomeError::NotWriting { name } => BlockError::ReadOnly { name },
+            e => BlockError::Io { op, name: name.clone(), offset, len, source: std::io::Error::other(e) },
+        }
+    }
+
+    fn writing(&self) -> Result<&Writer> {
+        self.writer().map_err(|_| BlockError::ReadOnly { name: self.bucket.name.clone() })
+    }
+
+    /// Writes that belong to no batch. What stays of a chunk is read first.
+    fn write_loose(&self, writer: &Writer, draft: Draft<'_>) -> std::result::Result<(), HomeError> {
+        let mut order = writer.order.lock();
+        self.require_open(writer, &order)?;
+        let (whole, parts) = draft.split();
+        for (number, chunk) in whole {
+            writer.loose.write().put(number, Some(chunk.into_owned()));
+        }
+        for (number, pieces) in parts {
+            let mut chunk = self.whole(writer, number)?;
+            patch(&mut chunk, &pieces);
+            writer.loose.write().put(number, Some(chunk));
+        }
+        self.bound_loose(writer, &mut order)
+    }
+
+    fn bound_loose(&self, writer: &Writer, order: &mut Order) -> std::result::Result<(), HomeError> {
+        if writer.loose.read().bytes() < LOOSE {
+            return Ok(());
+        }
+        self.put_loose(writer, order)
+    }
+
+    fn require_open(&self, writer: &Writer, order: &Order) -> std::result::Result<(), HomeError> {
+        if order.closed {
+            return Err(HomeError::NotWriting { name: self.bucket.name.clone() });
+        }
+        writer.turn.require()
+    }
+
+    /// The chunks to delete when these ranges are unused.
+    fn unused(&self, discards: &[(u64, u64)]) -> std::result::Result<Vec<u64>, HomeError> {
+        let mut unused = vec![];
+        for range in whole_chunks(self.format.size().bytes(), discards) {
+            if range.end - range.start <= UNSEEN {
+                unused.extend(range);
+            } else {
+                unused.extend(self.keyed(range)?);
+            }
+        }
+        Ok(unused)
+    }
+
+    fn discard_loose(&self, writer: &Writer, offset: u64, len: u64) -> std::result::Result<(), HomeError> {
+        let mut order = writer.order.lock();
+        self.require_open(writer, &order)?;
+        for chunks in whole_chunks(self.format.size().bytes(), &[(offset, len)]) {
+            let waiting: Vec<u64> = writer.loose.read().within(chunks).into_keys().collect();
+            waiting.into_iter().for_each(|number| writer.loose.write().put(number, None));
+        }
+        for number in self.unused(&[(offset, len)])? {
+            writer.loose.write().put(number, None);
+            self.bound_loose(writer, &mut order)?;
+        }
+        Ok(())
+    }
+
+    fn submit_batch(
+        &self,
+        writer: &Writer,
+        writes: &[(u64, &[u8])],
+        discards: &[(u64, u64)],
+    ) -> std::result::Result<u64, HomeError> {
+        let mut draft = Draft::new(self.format.size().bytes());
+        writes.iter().for_each(|(offset, bytes)| draft.write(*offset, bytes));
+        let (whole, parts) = draft.split();
+        let mut puts: Vec<Put> = Vec::with_capacity(whole.len() + parts.len());
+        for (number, chunk) in whole {
+            puts.push((number, self.encode(number, &chunk)?));
+        }
+        let mut order = writer.order.lock();
+        self.require_open(writer, &order)?;
+        self.put_loose(writer, &mut order)?;
+        for (number, pieces) in parts {
+            let mut chunk = self.whole(writer, number)?;
+            patch(&mut chunk, &pieces);
+            puts.push((number, self.encode(number, &chunk)?));
+        }
+        puts.extend(self.unused(discards)?.into_iter().map(|number| (number, None)));
+        self.put(writer, &mut order, puts, None)?;
+        Ok(order.number)
+    }
+
+    fn settle_number(&self, writer: &Writer, number: u64) -> std::result::Result<(), HomeError> {
+        let newest = writer.turn.newest();
+        if number > newest {
+            let (name, why) = (self.bucket.name.clone(), format!("the newest has number {newest}"));
+            return Err(HomeError::Store { name, what: "to settle a batch that was not submitted", why });
+        }
+        // What was there when this was opened is durable.
+        self.settle_to(writer, number.max(writer.first))
+    }
+
+    fn flush_all(&self, writer: &Writer) -> std::result::Result<(), HomeError> {
+        let mut order = writer.order.lock();
+        self.require_open(writer, &order)?;
+        self.put_loose(writer, &mut order)?;
+        let number = order.number;
+        drop(order);
+        self.settle_to(writer, number)
+    }
+
+    fn lengthen_to(&self, writer: &Writer, size: u64) -> std::result::Result<(), HomeError> {
+        let chunk = self.format.size().bytes() as u64;
+        if !size.is_multiple_of(chunk) {
+            return Err(HomeError::Size { size, chunk });
+        }
+        let mut order = writer.order.lock();
+        self.require_open(writer, &order)?;
+        self.put_loose(writer, &mut order)?;
+        let header = super::Header { size, ..self.header };
+        self.put(writer, &mut order, vec![], Some(header))?;
+        let number = order.number;
+        self.settle_to(writer, number)?;
+        self.size.store(size, Relaxed);
+        Ok(())
+    }
+}
+
+impl BlockStore for Home {
+    fn name(&self) -> &str {
+        &self.bucket.name
+    }
+
+    fn size(&self) -> u64 {
+        self.len()
+    }
+
+    fn caps(&self) -> Caps {
+        Caps {
+            atomic_unit: self.format.size().bytes() as u32,
+            durable_flush: true,
+            byte_addressable: false,
+            swap: None,
+            batch: self.writer.as_ref().map(|_| BATCH),
+            read_only: self.writer.is_none(),
+        }
+    }
+
+    fn read(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let len = buf.len() as u64;
+        check_range("read", self.name(), offset, len, self.size())?;
+        self.counters.read(buf.len());
+        self.fill(offset, buf).map_err(self.failed("read", offset, len))
+    }
+
+    fn write_vectored(&self, offset: u64, bufs: &[IoSlice<'_>]) -> Result<()> {
+        let writer = self.writing()?;
+        let len = bufs.iter().map(|buf| buf.len()).sum::<usize>();
+        check_range("write", self.name(), offset, len as u64, self.size())?;
+        self.counters.write(len);
+        let mut draft = Draft::new(self.format.size().bytes());
+        let mut at = offset;
+        for buf in bufs {
+            draft.write(at, buf);
+            at += buf.len() as u64;
+        }
+        self.write_loose(writer, draft).map_err(self.failed("write", offset, len as u64))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.counters.flush();
+        let Ok(writer) = self.writing() else { return Ok(()) };
+        self.flush_all(writer).map_err(self.failed("flush", 0, self.size()))
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> Result<bool> {
+        let writer = self.writing()?;
+        check_range("discard", self.name(), offset, len, self.size())?;
+        self.counters.discard(len);
+        self.discard_loose(writer, offset, len).map_err(self.failed("discard", offset, len))?;
+        Ok(true)
+    }
+
+    fn lengthen(&self, size: u64) -> Result<()> {
+        let writer = self.writing()?;
+        if size <= self.size() {
+            return Ok(());
+        }
+        self.lengthen_to(writer, size).map_err(self.failed("lengthen", self.size(), size))
+    }
+
+    fn submit(&self, writes: &[(u64, &[u8])], discards: &[(u64, u64)]) -> Result<u64> {
+        let writer = self.writing()?;
+        let len = writes.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        for (offset, bytes) in writes {
+            check_range("submit", self.name(), *offset, bytes.len() as u64, self.size())?;
+        }
+        for (offset, len) in discards {
+            check_range("submit", self.name(), *offset, *len, self.size())?;
+        }
+        if len > BATCH {
+            let source = std::io::Error::new(std::io::ErrorKind::InvalidInput, "a batch has less");
+            return Err(BlockError::Io { op: "submit", name: self.name().to_owned(), offset: 0, len, source });
+        }
+        self.counters.write(len as usize);
+        discards.iter().for_each(|(_, len)| self.counters.discard(*len));
+        self.submit_batch(writer, writes, discards).map_err(self.failed("submit", 0, len))
+    }
+
+    fn settle(&self, number: u64) -> Result<()> {
+        let writer = self.writing()?;
+        self.counters.flush();
+        self.settle_number(writer, number).map_err(self.failed("settle", number, 0))
+    }
+
+    fn stats(&self) -> BlockStats {
+        self.counters.snapshot()
+    }
+}
