@@ -16,6 +16,7 @@ mod lines;
 mod plant;
 mod plants;
 mod programs;
+mod prose;
 mod publish;
 mod sizes;
 
@@ -25,10 +26,11 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
+    ("prose", prose::check),
     ("licences", licences::check),
     ("publish", publish::check),
     ("plant", plant::check),
