@@ -45,10 +45,16 @@ impl Loose {
     }
 }
 
+/// What is written into a chunk: where in it, and what.
+type Pieces<'a> = Vec<(usize, &'a [u8])>;
+
+/// By the numbers of chunks.
+type Numbered<T> = Vec<(u64, T)>;
+
 /// Writes, by chunk. No byte is in two of them.
 pub(super) struct Draft<'a> {
     size: usize,
-    chunks: BTreeMap<u64, Vec<(usize, &'a [u8])>>,
+    chunks: BTreeMap<u64, Pieces<'a>>,
 }
 
 impl<'a> Draft<'a> {
@@ -67,7 +73,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Chunks that are written as a whole, and those of which a part stays.
-    pub(super) fn split(self) -> (Vec<(u64, Cow<'a, [u8]>)>, Vec<(u64, Vec<(usize, &'a [u8])>)>) {
+    pub(super) fn split(self) -> (Numbered<Cow<'a, [u8]>>, Numbered<Pieces<'a>>) {
         let (mut whole, mut parts) = (Vec::new(), Vec::new());
         for (number, pieces) in self.chunks {
             let written: usize = pieces.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -133,10 +139,13 @@ mod tests {
 
     #[test]
     fn only_whole_chunks_are_discarded_and_ranges_that_touch_are_one() {
-        assert_eq!(whole_chunks(16, &[(0, 16), (32, 16)]), [0..1, 2..3]);
-        assert_eq!(whole_chunks(16, &[(40, 8), (32, 8), (1, 30)]), [2..3]);
-        assert_eq!(whole_chunks(16, &[(8, 40), (48, 16)]), [1..4]);
-        assert_eq!(whole_chunks(16, &[(1, 15), (16, 15)]), []);
+        let whole = |ranges: &[(u64, u64)]| -> Vec<(u64, u64)> {
+            whole_chunks(16, ranges).into_iter().map(|range| (range.start, range.end)).collect()
+        };
+        assert_eq!(whole(&[(0, 16), (32, 16)]), [(0, 1), (2, 3)]);
+        assert_eq!(whole(&[(40, 8), (32, 8), (1, 30)]), [(2, 3)]);
+        assert_eq!(whole(&[(8, 40), (48, 16)]), [(1, 4)]);
+        assert_eq!(whole(&[(1, 15), (16, 15)]), []);
     }
 
     #[test]
