@@ -16,6 +16,7 @@ mod lines;
 mod plant;
 mod plants;
 mod programs;
+mod prose;
 mod publish;
 mod sizes;
 
@@ -25,10 +26,11 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 11] = [
+const CHECKS: [Check; 12] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
+    ("prose", prose::check),
     ("licences", licences::check),
     ("publish", publish::check),
     ("plant", plant::check),
@@ -163,10 +165,12 @@ fn metadata() -> Result<cargo_metadata::Metadata, String> {
     cargo_metadata::MetadataCommand::new().exec().map_err(|e| e.to_string())
 }
 
-/// As [`metadata`], with what only builds with features have.
+/// As [`metadata`], with what only builds with features have, without what only other systems than Linux have.
 fn metadata_of_all() -> Result<cargo_metadata::Metadata, String> {
     let mut command = cargo_metadata::MetadataCommand::new();
-    command.features(cargo_metadata::CargoOpt::AllFeatures).exec().map_err(|e| e.to_string())
+    let platforms = ["x86_64", "aarch64"].map(|processor| format!("--filter-platform={processor}-unknown-linux-gnu"));
+    command.features(cargo_metadata::CargoOpt::AllFeatures).other_options(platforms);
+    command.exec().map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

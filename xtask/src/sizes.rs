@@ -10,10 +10,8 @@ const FUNCTION_LINES: usize = 70;
 /// Fails when a Rust file of the workspace, or a function in it, is longer than it may be.
 pub(crate) fn check() -> Result<(), String> {
     let root = crate::metadata()?.workspace_root.into_std_path_buf();
-    let mut files = Vec::new();
-    collect(&root, &mut files)?;
     let mut faults = Vec::new();
-    for file in files {
+    for file in files(&root, "rs")? {
         let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
         let lines = text.lines().count();
@@ -28,13 +26,20 @@ pub(crate) fn check() -> Result<(), String> {
     if faults.is_empty() { Ok(()) } else { Err(faults.join("\n  ")) }
 }
 
-fn collect(dir: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
+/// The project's own files with an extension.
+pub(crate) fn files(root: &Path, extension: &str) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    collect(root, extension, &mut files)?;
+    Ok(files)
+}
+
+fn collect(dir: &Path, extension: &str, files: &mut Vec<PathBuf>) -> Result<(), String> {
     for entry in std::fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))? {
         let path = entry.map_err(|e| e.to_string())?.path();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
         if path.is_dir() && !name.starts_with('.') && name != "target" {
-            collect(&path, files)?;
-        } else if path.extension().is_some_and(|e| e == "rs") {
+            collect(&path, extension, files)?;
+        } else if path.extension().is_some_and(|e| e == extension) {
             files.push(path);
         }
     }

@@ -1,0 +1,54 @@
+//! Documents are wrapped evenly: a line of prose is at most 140 characters wide, unless it cannot be broken there.
+
+const WIDTH: usize = 140;
+
+/// Fails when a document of the workspace has a line of prose that is wider than it may be.
+pub(crate) fn check() -> Result<(), String> {
+    let root = crate::metadata()?.workspace_root.into_std_path_buf();
+    let mut faults = Vec::new();
+    for file in crate::sizes::files(&root, "md")? {
+        let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+        let name = file.strip_prefix(&root).unwrap_or(&file).display();
+        faults.extend(wide(&text).into_iter().map(|line| format!("{name}:{line}: more than {WIDTH} characters")));
+    }
+    if faults.is_empty() { Ok(()) } else { Err(faults.join("\n  ")) }
+}
+
+/// The numbers of lines that are too wide. Tables, headings and code are as they have to be.
+fn wide(text: &str) -> Vec<usize> {
+    let mut is_code = false;
+    let mut found = Vec::new();
+    for (n, line) in text.lines().enumerate() {
+        let words = line.trim_start();
+        if words.starts_with("```") {
+            is_code = !is_code;
+        }
+        let is_prose = !is_code && !words.starts_with(['|', '#', '<']) && !words.starts_with("```");
+        if is_prose && line.chars().count() > WIDTH && breaks_before(line) {
+            found.push(n + 1);
+        }
+    }
+    found
+}
+
+/// Whether there is a place to break a line, not in code and not behind its mark, before it is too wide.
+fn breaks_before(line: &str) -> bool {
+    let indent = line.len() - line.trim_start_matches([' ', '-', '*']).len();
+    let mut in_code = false;
+    line.chars().enumerate().skip(indent).take(WIDTH.saturating_sub(indent)).any(|(_, c)| {
+        in_code ^= c == '`';
+        c == ' ' && !in_code
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_narrow() {
+        let (word, code) = ("word ".repeat(29), format!("`{}`", "code ".repeat(30)));
+        let text = format!("# {word}\n\n{word}\n```sh\n{word}\n```\n| {word}|\n- {code}\nshort\n- a {code}\n");
+        assert_eq!(wide(&text), [3, 10]);
+    }
+}
