@@ -1,5 +1,6 @@
 //! Processes that hold flock(2) locks, and what is known of a process. Nothing here opens what it looks at.
 
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -14,7 +15,15 @@ pub struct Lock {
 
 /// The locks of flock(2) on the inode `ino` of the file system with device number `dev`, both as stat(2) has them.
 pub fn of(dev: u64, ino: u64) -> Vec<Lock> {
-    parse(&std::fs::read_to_string("/proc/locks").unwrap_or_default(), dev, ino)
+    parse(&table().unwrap_or_default(), dev, ino)
+}
+
+/// The kernel's list. While others lock and unlock, what is read of it in parts may leave out some of it, so it is read at once as far as
+/// the kernel gives it.
+fn table() -> std::io::Result<String> {
+    let mut text = String::with_capacity(1 << 16);
+    std::fs::File::open("/proc/locks")?.read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// `1: FLOCK  ADVISORY  WRITE 25510 00:1b:103 0 EOF`; `->` after the number is one who waits.

@@ -115,9 +115,22 @@ impl Place {
     pub(crate) fn pid(&self) -> u32 {
         use std::os::unix::fs::MetadataExt;
         let inode = format!(":{} ", std::fs::metadata(self.image()).unwrap().ino());
-        let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        let lock = locks.lines().find(|line| line.contains(" FLOCK ") && line.contains(&inode));
-        lock.and_then(|line| line.split_whitespace().nth(4)?.parse().ok()).unwrap_or_else(|| panic!("{locks}"))
+        // While others lock and unlock, what is read of the list in parts may leave out some of it.
+        let look = || {
+            let locks = std::fs::read_to_string("/proc/locks").unwrap();
+            let lock = locks.lines().find(|line| line.contains(" FLOCK ") && line.contains(&inode));
+            lock.and_then(|line| line.split_whitespace().nth(4)?.parse().ok())
+        };
+        let mut pid = None;
+        assert!(
+            eventually(|| {
+                pid = look();
+                pid.is_some()
+            }),
+            "nobody has {} locked",
+            self.image().display()
+        );
+        pid.unwrap()
     }
 
     /// Unmounts; the image is clean afterwards.
