@@ -133,3 +133,23 @@ pub(crate) fn describe(of: &Resizing, seed: u64, planted: Option<Defect>) -> Des
     let text = format!("resize {name}: a volume of {} blocks\n", steps.join(", then "));
     Description { arguments, text, ..Description::default() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_from_before_a_step_that_returned_is_a_violation() {
+        if let Some(tool) = image::missing(&["mke2fs"]) {
+            eprintln!("resize: skipped: {tool}");
+            return;
+        }
+        let run = ResizeRun::record(Resizing::make("grown").expect("a volume"), 1).expect("a run");
+        let before = [Layer::new(run.of.bytes.clone())];
+        assert_eq!(run.judge(&before, 0), Ok(run.of.sizes[0]));
+        let all = run.events.len();
+        assert!(
+            run.returned(all) > 0 && run.judge(&before, all).is_err_and(|why| why.contains("that returned it has"))
+        );
+    }
+}

@@ -3,7 +3,7 @@
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 //! `cargo xtask capi DIR`: `libondol`, as an installation. `cargo xtask header --write`: the C header, made anew from the source.
-//! `cargo xtask dist`: the tarball and the Debian package; with `--check` they are installed, too, and tried.
+//! `cargo xtask dist`: the tarball and the Debian packages; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
 
 mod capi;
@@ -146,7 +146,10 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
 fn object() -> Result<(), String> {
     const PACKAGE: [&str; 4] = ["-p", "ondol-object-home", "--features", "object"];
     cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGE[..], &["--", "-D", "warnings"]].concat())?;
-    cargo(&[&["test", "--quiet"], &PACKAGE[..]].concat())
+    cargo(&[&["test", "--quiet"], &PACKAGE[..]].concat())?;
+    let mut docs = Command::new(env!("CARGO"));
+    docs.args(["doc", "--no-deps", "--quiet"]).args(PACKAGE).env("RUSTDOCFLAGS", "-D warnings");
+    run(&mut docs)
 }
 
 fn docs() -> Result<(), String> {

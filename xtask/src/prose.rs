@@ -33,7 +33,8 @@ fn wide(text: &str) -> Vec<usize> {
 
 /// Whether there is a place to break a line, not in code and not behind its mark, before it is too wide.
 fn breaks_before(line: &str) -> bool {
-    let indent = line.len() - line.trim_start_matches([' ', '-', '*']).len();
+    let is_mark = |c: char| c.is_ascii_digit() || " -*.>".contains(c);
+    let indent = line.len() - line.trim_start_matches(is_mark).len();
     let mut in_code = false;
     line.chars().enumerate().skip(indent).take(WIDTH.saturating_sub(indent)).any(|(_, c)| {
         in_code ^= c == '`';
@@ -48,7 +49,7 @@ mod tests {
     #[test]
     fn prose_is_narrow() {
         let (word, code) = ("word ".repeat(29), format!("`{}`", "code ".repeat(30)));
-        let text = format!("# {word}\n\n{word}\n```sh\n{word}\n```\n| {word}|\n- {code}\nshort\n- a {code}\n");
+        let text = format!("# {word}\n\n{word}\n```sh\n{word}\n```\n| {word}|\n- {code}\n1. {code}\n- a {code}\n");
         assert_eq!(wide(&text), [3, 10]);
     }
 }

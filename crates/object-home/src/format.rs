@@ -135,6 +135,9 @@ impl ChunkFormat {
             RAW => return Err(ChunkError::Raw { number, bytes: len as u64, size: size as u64 }),
             LZ4 => {
                 let fault = |what: String| ChunkError::Compressed { number, what };
+                if len == size {
+                    return Err(fault(format!("it takes {len} bytes, no fewer than the chunk")));
+                }
                 match lz4_flex::block::decompress_into(stored, chunk) {
                     Ok(n) if n == size => {}
                     Ok(n) => return Err(fault(format!("it has {n} bytes, not {size}"))),

@@ -46,6 +46,8 @@ pub struct Probed {
 pub enum Refusal {
     /// What was acknowledged is not there.
     Lost,
+    /// It has no creates that need the object to be absent.
+    CreateMissing,
     /// An object was created that existed.
     CreateIgnored,
     /// It said that the object existed, and overwrote it.
@@ -72,6 +74,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self {
             Self::Lost => "does not return what it has acknowledged",
+            Self::CreateMissing => "has no condition \"create if absent\"",
             Self::CreateIgnored => "ignores the condition \"create if absent\"",
             Self::CreateOverwrote => "overwrites an object, and says that it exists",
             Self::UpdateIgnored => "ignores the condition \"update if unchanged\"",
@@ -92,7 +95,7 @@ impl fmt::Display for Refusal {
 #[non_exhaustive]
 pub enum ProbeError {
     /// It has given a wrong answer.
-    #[error("{name} {why}: a volume there could lose what was acknowledged")]
+    #[error("{name} {why}: no volume can be kept there safely")]
     Refused {
         /// The store, as the user named it.
         name: String,
@@ -100,7 +103,7 @@ pub enum ProbeError {
         why: Refusal,
     },
     /// It has given none.
-    #[error("{name} does not say whether it keeps conditions: {source}")]
+    #[error("{name} does not answer what is asked before a volume is kept there: {source}")]
     NoAnswer {
         /// The store, as the user named it.
         name: String,
@@ -109,8 +112,9 @@ pub enum ProbeError {
     },
 }
 
-/// Asks `store`, which the user named `name`, with objects below `under`, where nobody else has any. What is left of them when this returns is of no use to anybody; a store that
-/// answers has none left. To be called in a runtime with a clock, as [`crate::Border`] has it.
+/// Asks `store`, which the user named `name`, with objects below `under`, where nobody else has any. What is left of them when this returns
+/// is of no use to anybody; a store that answers has none left. It asks again by itself, so the store needs no retries of its own. To be
+/// called in a runtime with a clock, as [`crate::Border`] has it.
 ///
 /// # Errors
 /// The store is not fit for volumes, or gives no answer.
@@ -125,7 +129,7 @@ pub async fn probe(store: Arc<dyn ObjectStore>, name: &str, under: Path, depth: 
         match found {
             Ok(probed) => return Ok(probed),
             Err(Fault::Refused(why)) => return Err(ProbeError::Refused { name: name.to_owned(), why }),
-            Err(Fault::Silent(source)) if attempt == ATTEMPTS => {
+            Err(Fault::Silent(source)) if attempt == ATTEMPTS || is_final(&source) => {
                 return Err(ProbeError::NoAnswer { name: name.to_owned(), source });
             }
             Err(Fault::Silent(e)) => tracing::debug!("{name}: probed again: {e}"),
@@ -133,6 +137,11 @@ pub async fn probe(store: Arc<dyn ObjectStore>, name: &str, under: Path, depth: 
         tokio::time::sleep(pause).await;
         pause *= 2;
     }
+}
+
+/// Whether the answer is the same as long as nobody gives other credentials.
+fn is_final(e: &Error) -> bool {
+    matches!(e, Error::Unauthenticated { .. } | Error::PermissionDenied { .. })
 }
 
 /// Why an attempt ended.
@@ -187,18 +196,25 @@ impl Asker<'_> {
             Answer::Done(done) => UpdateVersion::from(done),
             // Nobody else has objects here. An answer that was lost and a request that was repeated look the same.
             Answer::Held => return Err(Fault::Silent(unexpected("a new object exists"))),
-            Answer::Unable => return Err(Refusal::CreateIgnored.into()),
+            Answer::Unable => return Err(Refusal::CreateMissing.into()),
             Answer::Silent(e) => return Err(Fault::Silent(e)),
         };
         self.expect(ONE, "first", Refusal::Lost).await?;
         match self.put(ONE, "second", PutMode::Create).await {
             Answer::Held => self.expect(ONE, "first", Refusal::CreateOverwrote).await?,
             Answer::Silent(e) => return Err(Fault::Silent(e)),
-            Answer::Done(_) | Answer::Unable => return Err(Refusal::CreateIgnored.into()),
+            Answer::Done(_) => return Err(Refusal::CreateIgnored.into()),
+            Answer::Unable => return Err(Refusal::CreateMissing.into()),
         }
         match self.put(ONE, "third", PutMode::Update(first.clone())).await {
             Answer::Done(_) => self.expect(ONE, "third", Refusal::Lost).await?,
-            Answer::Held => return Err(Refusal::UpdateRefused.into()),
+            Answer::Held => match self.get(ONE).await? {
+                // It was made, its answer was lost, and somebody below repeated it.
+                Some(bytes) if *bytes == *b"third" => {
+                    return Err(Fault::Silent(unexpected("an update is refused that was made")));
+                }
+                _ => return Err(Refusal::UpdateRefused.into()),
+            },
             Answer::Unable => return Ok(Probed { updates: false }),
             Answer::Silent(e) => return Err(Fault::Silent(e)),
         }
@@ -219,12 +235,13 @@ impl Asker<'_> {
             ([], None) => match self.get(object).await? {
                 // Each may have met another one that was under way.
                 None => self.nobody(object).await,
-                Some(_) => Err(Refusal::CreateOverwrote.into()),
+                // The winner's answer was lost, and somebody below repeated its create.
+                Some(_) => Err(Fault::Silent(unexpected("an object is there that nobody created"))),
             },
         }
     }
 
-    /// After a race that had no winner: one alone must be able to create the object, and a race must not go on without winners.
+    /// After a race that had no winner: one of the next ones must have one.
     async fn nobody(&self, object: &str) -> Result<(), Fault> {
         for again in 1..=RACES {
             let object = format!("{object}-{again}");
@@ -243,14 +260,20 @@ impl Asker<'_> {
         let version = match self.put(object, "first", PutMode::Create).await {
             Answer::Done(done) => UpdateVersion::from(done),
             Answer::Silent(e) => return Err(Fault::Silent(e)),
-            Answer::Held | Answer::Unable => return Err(Fault::Silent(unexpected("a new object exists"))),
+            Answer::Held => return Err(Fault::Silent(unexpected("a new object exists"))),
+            Answer::Unable => return Err(Fault::Silent(unexpected(AT_TIMES))),
         };
         let (winners, silent) = self.race(object, &PutMode::Update(version)).await;
         match (&winners[..], silent) {
             ([_, _, ..], _) => Err(Refusal::SeveralUpdated(winners.len()).into()),
             (_, Some(e)) => Err(Fault::Silent(e)),
             ([winner], None) => self.expect(object, winner, Refusal::Lost).await,
-            ([], None) => self.expect(object, "first", Refusal::UpdateOverwrote).await,
+            ([], None) => match self.get(object).await? {
+                Some(bytes) if *bytes == *b"first" => Ok(()),
+                // As with creates.
+                Some(_) => Err(Fault::Silent(unexpected("an object has changed that nobody updated"))),
+                None => Err(Refusal::Lost.into()),
+            },
         }
     }
 
@@ -263,7 +286,7 @@ impl Asker<'_> {
             match answer {
                 Answer::Done(_) => winners.push(racer),
                 Answer::Held => {}
-                Answer::Unable => silent = Some(unexpected("it knows the condition only at times")),
+                Answer::Unable => silent = Some(unexpected(AT_TIMES)),
                 Answer::Silent(e) => silent = Some(e),
             }
         }
@@ -322,8 +345,13 @@ impl Asker<'_> {
 
     /// Deletes what this attempt has made. What cannot be deleted stays.
     async fn clean(&self) {
-        let Ok(objects) = self.listed().await else { return };
-        for object in objects {
+        let objects = match self.listed().await {
+            Ok(objects) => objects,
+            Err(Fault::Silent(e)) => return tracing::debug!("objects of the probe stay below {}: {e}", self.under),
+            Err(Fault::Refused(_)) => return,
+        };
+        // Nothing is believed yet, a list least of all.
+        for object in objects.into_iter().filter(|object| object.prefix_matches(&self.under)) {
             if let Err(e) = self.store.delete(&object).await {
                 tracing::debug!("{object} stays: {e}");
             }
@@ -334,6 +362,9 @@ impl Asker<'_> {
         self.under.clone().join(object)
     }
 }
+
+/// A store that has a condition for one request and none for the next.
+const AT_TIMES: &str = "it knows the condition only at times";
 
 /// The object to which requests are made one after the other.
 const ONE: &str = "one";

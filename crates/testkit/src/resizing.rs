@@ -252,18 +252,20 @@ impl Filler {
             file.fallocate(Fallocate::Allocate, 2 * piece * BLOCK, BLOCK)?;
         }
         let mut filler = Self { file, next: 16 * BLOCK, per_group };
-        filler.fill();
+        filler.fill()?;
         Ok(filler)
     }
 
-    fn fill(&mut self) {
+    fn fill(&mut self) -> ondol::Result<()> {
         let mut len = 512 * BLOCK;
         while len >= BLOCK {
             match self.file.fallocate(Fallocate::Allocate, self.next, len) {
                 Ok(()) => self.next += len,
-                Err(_) => len /= 2,
+                Err(e) if e.kind() == std::io::ErrorKind::StorageFull => len /= 2,
+                Err(e) => return Err(e),
             }
         }
+        Ok(())
     }
 
     /// What it has of some bytes of the volume, as its own bytes: where, how many.
@@ -314,7 +316,7 @@ fn fill_in_turn(volume: &Volume, bytes: &[u8], end: u64) -> Result<(), String> {
     volume.sync().map_err(text)?;
     scatter(volume, "/a", 0..PIECES).map_err(text)?;
     volume.sync().map_err(text)?;
-    filler.fill();
+    filler.fill().map_err(text)?;
     free(&filler, BEHIND, 64)?;
     let left = volume.statfs().free - 64;
     scatter(volume, "/a", PIECES..2 * PIECES + left).map_err(text)?;

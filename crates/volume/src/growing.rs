@@ -85,6 +85,7 @@ impl Volume {
             // A seal of the longer bitmap counts the same before and after the close.
             sb.grown(new.clone());
         }
+        reach::hit(if extends { Place::ResizeExtendedInUse } else { Place::ResizeAddedInUse });
         let tid = handle.close();
         self.engine.wait(tid)?;
         if let Err(e) = self.wait_for_home(&**store, new.blocks_count()) {
@@ -92,7 +93,6 @@ impl Volume {
             self.engine.stop(&format!("the volume has grown, and its superblock does not come home: {e}"));
             return Err(e);
         }
-        reach::hit(if extends { Place::ResizeExtendedInUse } else { Place::ResizeAddedInUse });
         if extends {
             groups.extend(last, had, more)?;
             groups.give_added(&new, u64::from(more), 0);

@@ -246,14 +246,13 @@ pub(crate) fn apply(image: &Image, pending: &mut [MutexGuard<'_, Pending>], othe
     let mut done = all(pending);
     if done.as_ref().is_err_and(is_too_much) {
         // What a rollback puts back is there already, and needs no space.
-        let mut is_less = false;
-        for pending in pending.iter_mut() {
-            let Some(less) = changes_only(image, &pending.batch) else { continue };
-            (pending.batch, is_less) = (less, true);
-        }
-        if is_less {
-            done = all(pending);
-        }
+        done = pending
+            .iter_mut()
+            .try_fold(false, |is_less, pending| {
+                let less = changes_only(image, &pending.batch)?;
+                Ok(less.map(|less| pending.batch = less).is_some() || is_less)
+            })
+            .and_then(|is_less| if is_less { all(pending) } else { done });
     }
     let done = done.map_err(|e| code(&e, otherwise));
     for pending in pending {
@@ -266,25 +265,29 @@ pub(crate) fn apply(image: &Image, pending: &mut [MutexGuard<'_, Pending>], othe
 }
 
 /// The parts of a batch that change bytes of a file whose size stays; `None` if these are all.
-fn changes_only(image: &Image, batch: &Batch) -> Option<Batch> {
+fn changes_only(image: &Image, batch: &Batch) -> ondol::Result<Option<Batch>> {
     const STEP: usize = 1 << 20;
     let (inodes, stored, mut less) = (image.inodes(), Batch::new(batch.ino()), Batch::new(batch.ino()));
-    let len = inodes.len_with(&stored).ok()?;
-    if inodes.len_with(batch).ok()? != len {
-        return None;
+    let len = inodes.len_with(&stored)?;
+    if inodes.len_with(batch)? != len {
+        return Ok(None);
     }
-    let parts = batch.parts().map(|(offset, bytes)| (offset, bytes.len()));
+    let parts = batch.parts().map(|(offset, bytes)| offset..offset + bytes.len() as u64);
     // What was cut off and came back.
-    let cut = (batch.kept_of(len)..len).step_by(STEP).map(|from| (from, STEP));
-    for (from, n) in parts.chain(cut) {
-        let (mut before, mut after) = (vec![0; n], vec![0; n]);
-        let had = inodes.read_with(&stored, from, &mut before).ok()?;
-        let has = inodes.read_with(batch, from, &mut after).ok()?;
+    let ranges = parts.chain(std::iter::once(batch.kept_of(len)..len));
+    let steps = ranges.flat_map(|range| {
+        let end = range.end;
+        range.step_by(STEP).map(move |from| (from, (end - from).min(STEP as u64) as usize))
+    });
+    let (mut before, mut after) = (vec![0; STEP], vec![0; STEP]);
+    for (from, n) in steps {
+        let had = inodes.read_with(&stored, from, &mut before[..n])?;
+        let has = inodes.read_with(batch, from, &mut after[..n])?;
         if before[..had] != after[..has] {
-            less.write(from, &after[..has]).ok()?;
+            less.write(from, &after[..has])?;
         }
     }
-    (less.bytes() < batch.bytes()).then_some(less)
+    Ok((less.bytes() < batch.bytes()).then_some(less))
 }
 
 #[cfg(test)]

@@ -210,8 +210,12 @@ fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
         (None, None) if is_of_volumes || args.image.is_some() || args.mount.is_some() => engines(&JournalEngine::ALL),
         (None, None) => {
             let volumes: Vec<Quarry> = engines(&JournalEngine::ALL);
-            // Their volumes are made by mke2fs.
             let is_here = image::missing(&["mke2fs"]).is_none();
+            if !is_here {
+                eprintln!(
+                    "ondol crash: mke2fs is not here, which makes the volumes of `--workload resize`: none is resized"
+                );
+            }
             let resizes = is_here.then(|| Quarry::Resizes(resizing::names().collect()));
             [Domain::Adr, Domain::Eadr].map(Quarry::Pool).into_iter().chain(resizes).chain(volumes).collect()
         }

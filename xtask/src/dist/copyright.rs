@@ -40,7 +40,7 @@ pub(super) fn text(release: &Release) -> Result<String, String> {
     Ok(all)
 }
 
-/// The crates of others in the program and in the library that it carries, on this kind of machine.
+/// The crates of others in the program, in the library that it carries, and in those for other programs, on this kind of machine.
 fn linked(root: &Path) -> Result<Vec<Package>, String> {
     let version = said(Command::new("rustc").arg("-vV"))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
@@ -49,7 +49,7 @@ fn linked(root: &Path) -> Result<Vec<Package>, String> {
     let metadata = command.exec().map_err(|e| e.to_string())?;
     let ours = |name: &str| metadata.workspace_packages().into_iter().find(|p| p.name.as_str() == name);
     let mut open: Vec<PackageId> = Vec::new();
-    for name in ["ondol-cli", "ondol-preload"] {
+    for name in ["ondol-cli", "ondol-preload", "ondol-capi", "ondol-sqlite"] {
         open.push(ours(name).ok_or_else(|| format!("there is no package `{name}`"))?.id.clone());
     }
     let mut found = BTreeSet::new();

@@ -38,7 +38,10 @@ impl Step for Committer {
 
     fn step(&self) -> Result<Progress> {
         let core = &self.0;
-        let Some(newest) = core.log.newest() else { return Ok(Progress::Idle) };
+        let Some(newest) = core.log.newest() else {
+            core.waiting_since.nothing();
+            return Ok(Progress::Idle);
+        };
         let age = core.uncommitted_ns().unwrap_or_else(|| {
             core.waiting_since.begin(&*core.env);
             0

@@ -2,9 +2,11 @@
 
 use ondol_env::Env;
 // Nothing but a timer goes by these, so they are no places at which schedules part.
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Times are monotonic nanoseconds; 0 stands for none. Threads that meet in the same moment may leave a record without a time: then the next record, or the committer, begins a new one.
+/// Times are monotonic nanoseconds; 0 stands for none. What is recorded while a commit gathers, or while the committer sees nothing, may be left
+/// without a time: then the next record, or the committer's next look, begins a new one.
 #[derive(Debug, Default)]
 pub(super) struct WaitingSince {
     /// Of the first record that no commit has taken.
@@ -25,12 +27,17 @@ impl WaitingSince {
     /// A commit covers what is complete below `end`, and is not durable yet. One at a time.
     pub(super) fn commit(&self, end: u64) {
         self.committing.store(self.first.swap(0, Relaxed), Relaxed);
-        self.end.store(end, Relaxed);
+        self.end.store(end, Release);
+    }
+
+    /// Nothing waits. A time that was begun for nobody would be taken for the next record's.
+    pub(super) fn nothing(&self) {
+        self.first.store(0, Relaxed);
     }
 
     /// When the oldest began, where what lies below `durable` is.
     pub(super) fn oldest(&self, durable: u64) -> Option<u64> {
-        let is_under_way = durable <= self.end.load(Relaxed);
+        let is_under_way = durable <= self.end.load(Acquire);
         let committing = if is_under_way { self.committing.load(Relaxed) } else { 0 };
         [committing, self.first.load(Relaxed)].into_iter().find(|since| *since != 0)
     }
@@ -60,5 +67,11 @@ mod tests {
         since.commit(9);
         assert_eq!(since.oldest(8), Some(next));
         assert_eq!(since.oldest(10), None);
+        // The committer looked when all was durable already.
+        begin();
+        since.nothing();
+        assert_eq!(since.oldest(10), None);
+        let later = begin();
+        assert_eq!(since.oldest(10), Some(later));
     }
 }

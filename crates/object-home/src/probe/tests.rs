@@ -72,7 +72,7 @@ fn what_a_store_cannot_do_is_no_lie() {
 fn a_store_that_ignores_conditions_is_refused() {
     for depth in DEPTHS {
         assert_eq!(refused(creates(Conditions::Ignored), depth), Refusal::CreateIgnored);
-        assert_eq!(refused(creates(Conditions::Missing), depth), Refusal::CreateIgnored);
+        assert_eq!(refused(creates(Conditions::Missing), depth), Refusal::CreateMissing);
         assert_eq!(refused(creates(Conditions::Feigned), depth), Refusal::CreateOverwrote);
         assert_eq!(refused(updates(Conditions::Ignored), depth), Refusal::UpdateIgnored);
         assert_eq!(refused(updates(Conditions::Feigned), depth), Refusal::UpdateOverwrote);
@@ -122,7 +122,7 @@ fn a_store_that_is_away_gives_no_answer() {
     for plan in [Plan { fail_before: 1000, ..Plan::default() }, Plan { fail_after: 1000, ..Plan::default() }] {
         let said = of(plan, Depth::Whole).0;
         let Err(e @ ProbeError::NoAnswer { .. }) = said else { panic!("{plan:?}: {said:?}") };
-        assert!(e.to_string().starts_with("s3://bucket/volume does not say whether"), "{e}");
+        assert!(e.to_string().starts_with("s3://bucket/volume does not answer what is asked"), "{e}");
     }
 }
 
@@ -169,6 +169,6 @@ fn the_short_probe_takes_few_requests() {
 #[test]
 fn a_refusal_says_which_store_does_what() {
     let e = of(creates(Conditions::Ignored), Depth::Short).0.unwrap_err();
-    let text = "s3://bucket/volume ignores the condition \"create if absent\": a volume there could lose what was acknowledged";
+    let text = "s3://bucket/volume ignores the condition \"create if absent\": no volume can be kept there safely";
     assert_eq!(e.to_string(), text);
 }

@@ -10,7 +10,6 @@ mod serve;
 pub use plan::{Conditions, Plan};
 pub use record::{Answer, Counts, Event, Request};
 
-use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
@@ -90,8 +89,7 @@ impl fmt::Display for Unruly {
 #[async_trait::async_trait]
 impl ObjectStore for Unruly {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        let request =
-            Request::Put { path: location.clone(), bytes: Bytes::from_iter(payload.iter().flatten().copied()) };
+        let request = Request::Put { path: location.clone(), bytes: payload.clone().into() };
         self.serve(request, |fate| self.put_under(fate, location, payload, opts)).await
     }
 

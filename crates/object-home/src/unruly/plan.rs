@@ -81,24 +81,25 @@ impl Plan {
         let turns_before = random.below(self.turns.saturating_add(1));
         let turns_after = random.below(self.turns.saturating_add(1));
         let mut share = |share: u32| random.below(1000) < share;
+        let (dropped, undeleted) = (share(self.dropped), share(self.undeleted));
+        let (held, fail_before, fail_after) = (share(self.held), share(self.fail_before), share(self.fail_after));
         Fate {
             latency: self.latency,
             turns_before,
             turns_after,
-            held: share(self.held) && is_put,
-            fail_before: share(self.fail_before),
-            fail_after: share(self.fail_after),
+            held: held && is_put,
+            fail_before,
+            fail_after,
             creates: self.creates,
             updates: self.updates,
-            dropped: share(self.dropped) && is_put
-                || share(self.undeleted) && matches!(request, Request::Delete { .. }),
+            dropped: dropped && is_put || undeleted && matches!(request, Request::Delete { .. }),
             stale: share(self.stale) && matches!(request, Request::Get { .. }),
             unlisted: share(self.unlisted) && matches!(request, Request::List { .. }),
         }
     }
 }
 
-/// FNV-1a: the same in all builds.
+/// FNV-1a.
 struct Fnv(u64);
 
 impl Hasher for Fnv {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Border;
+use bytes::Bytes;
 use object_store::{Error, PutMode};
 
 fn store() -> Unruly {

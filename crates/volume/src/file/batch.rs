@@ -140,16 +140,19 @@ impl Batch {
         for offset in touched {
             let Some(mut bytes) = self.parts.remove(&offset) else { continue };
             self.bytes -= bytes.len() as u64;
-            let kept = if offset < start {
-                bytes.truncate((start - offset) as usize);
-                offset
-            } else {
-                bytes.drain(..bytes.len().min((end - offset) as usize));
-                end
+            let len = bytes.len();
+            let (at, left) = match offset < start {
+                true => (offset, 0..len.min((start - offset) as usize)),
+                false => (end, len.min((end - offset) as usize)..len),
             };
-            if !bytes.is_empty() {
-                // A vector that is cut keeps its memory, which is better than to have none.
-                self.keep(kept, copied(&bytes).unwrap_or(bytes));
+            if !left.is_empty() {
+                let kept = copied(&bytes[left.clone()]).unwrap_or_else(|_| {
+                    // A vector that is cut keeps its memory, which is better than to have none.
+                    bytes.truncate(left.end);
+                    bytes.drain(..left.start);
+                    bytes
+                });
+                self.keep(at, kept);
             }
         }
     }
