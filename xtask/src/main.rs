@@ -149,13 +149,22 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
     test(&tests)
 }
 
-/// What a plain build leaves out: object storage.
+/// What a plain build leaves out: object storage, and what the library and the program do with it. Built together, so that what they share is built once.
 fn object() -> Result<(), String> {
-    const PACKAGE: [&str; 4] = ["-p", "ondol-object-home", "--features", "object"];
-    cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGE[..], &["--", "-D", "warnings"]].concat())?;
-    cargo(&[&["test", "--quiet"], &PACKAGE[..]].concat())?;
+    const PACKAGES: [&str; 8] = [
+        "-p",
+        "ondol-object-home",
+        "-p",
+        "ondol",
+        "-p",
+        "ondol-cli",
+        "--features",
+        "ondol-object-home/object,ondol-cli/object",
+    ];
+    cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGES[..], &["--", "-D", "warnings"]].concat())?;
+    cargo(&[&["test", "--quiet"], &PACKAGES[..]].concat())?;
     let mut docs = Command::new(env!("CARGO"));
-    docs.args(["doc", "--no-deps", "--quiet"]).args(PACKAGE).env("RUSTDOCFLAGS", "-D warnings");
+    docs.args(["doc", "--no-deps", "--quiet"]).args(PACKAGES).env("RUSTDOCFLAGS", "-D warnings");
     run(&mut docs)
 }
 

@@ -8,6 +8,7 @@
 //! open it.
 
 use crate::background::Work;
+use crate::bucket::{self, Held};
 use crate::holding::Holding;
 use crate::home;
 use crate::machine::claim;
@@ -38,6 +39,8 @@ pub(crate) struct Composed {
     pub(crate) nvm: NvmMeter,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) inodes: Arc<Inodes>,
+    /// The home in object storage, if it is one.
+    pub(crate) held: Option<Arc<Held>>,
     /// The NVM pool in front of it.
     pub(crate) attached: Option<nvm::Hold>,
     /// With multiple mount protection: what keeps others away.
@@ -54,6 +57,11 @@ const INODE_BYTES: u64 = 640;
 /// Opens the image at `path`.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.read_only { Access::Read } else { Access::Write };
+    if bucket::is_in_bucket(path) {
+        bucket::require_fitting(path, options)?;
+        return open_media(bucket::media(path, access, &options.terms())?, options, Arc::new(System));
+    }
+    bucket::require_none(path, options)?;
     let media = match &options.journal_path {
         None => home::modelled_media(path, access, options.nvm_model)?,
         Some(journal) => {
@@ -145,7 +153,8 @@ fn open_whole(
     let options = options.clone();
     let mounted_on = options.mounted_on.as_ref().map(|dir| dir.as_os_str().as_bytes().to_vec());
     let nvm = NvmMeter::new(media.nvm());
-    let mut composed = Composed { store, nvm, engine, inodes, attached, hold: None, recovered, orphans, options };
+    let held = media.held.clone();
+    let mut composed = Composed { store, nvm, engine, inodes, held, attached, hold: None, recovered, orphans, options };
     holding.check()?;
     let begun = image.mark_mounted(env.now(), mounted_on.as_deref(), who(journal));
     match begun.map_err(Error::from).and_then(|()| composed.begin()) {
@@ -204,7 +213,8 @@ fn open_read_only(mut media: Media, mut image: Image, options: &Options, env: Ar
         store.name(),
         counted(recovered.transactions, "transaction")
     );
-    Ok(Composed { store, nvm, engine, inodes, attached: None, hold: None, recovered, orphans, options })
+    let (held, attached, hold) = (media.held.clone(), None, None);
+    Ok(Composed { store, nvm, engine, inodes, held, attached, hold, recovered, orphans, options })
 }
 
 fn why_read_only(image: &Image) -> Option<Error> {
@@ -411,7 +421,9 @@ impl Composed {
     /// lock is released when the store is dropped.
     pub(crate) fn close(&self) -> Result<()> {
         if let Some(why) = self.engine.aborted() {
-            return Err(JournalError::Aborted(why).into());
+            // There is no log to recover.
+            let of_bucket = self.held.is_some().then(|| bucket::stopped(self.store.name(), &why));
+            return Err(of_bucket.unwrap_or_else(|| JournalError::Aborted(why).into()));
         }
         if self.engine.max_blocks() == 0 {
             return Ok(());
@@ -422,6 +434,7 @@ impl Composed {
         }
         self.give_back()?;
         self.hold.as_ref().map_or(Ok(()), |hold| hold.release())?;
+        self.held.as_ref().map_or(Ok(()), |held| held.close())?;
         tracing::info!("{}: closed, clean", self.store.name());
         Ok(orphans.map(drop)?)
     }

@@ -81,6 +81,16 @@ pub enum Error {
     /// The log of running programs in a pool cannot be used.
     #[error(transparent)]
     Run(Box<RunLogError>),
+    /// A volume in object storage cannot be reached, opened, written or snapshotted.
+    #[error("{what}")]
+    Bucket {
+        /// Why, with the volume's name.
+        what: String,
+        /// The error number that a system call would give.
+        errno: i32,
+        /// What helps.
+        remedy: Option<Remedy>,
+    },
     /// The image is in a state in which this cannot be done.
     #[error("{target}: {what}")]
     State {
@@ -163,6 +173,7 @@ impl Error {
             Self::Recording => Errno::DEADLK.raw_os_error(),
             Self::StillOpen(_) => Errno::BUSY.raw_os_error(),
             Self::NotText { .. } => Errno::ILSEQ.raw_os_error(),
+            Self::Bucket { errno, .. } => *errno,
             Self::Nvm(e) => errno_of_nvm(e),
             Self::Pool(PoolError::Attached { .. }) => Errno::BUSY.raw_os_error(),
             Self::Holds { .. } | Self::Pool(PoolError::Holds { .. }) => Errno::EXIST.raw_os_error(),

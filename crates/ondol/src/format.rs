@@ -1,5 +1,6 @@
 //! Making volumes.
 
+use crate::bucket;
 use crate::contents;
 use crate::home;
 use crate::machine::claim;
@@ -38,6 +39,11 @@ impl FormatOptions {
     /// What was asked for of the size in bytes, of the bytes in a block, and of what is there.
     pub(crate) fn asked(&self) -> (Option<u64>, Option<u32>, bool) {
         (self.size, self.block_size, self.force)
+    }
+
+    /// The engine that was asked for.
+    pub(crate) fn engine(&self) -> Option<JournalEngine> {
+        self.journal
     }
 
     /// The defaults.
@@ -147,7 +153,7 @@ impl FormatOptions {
 const ZEROS: usize = 1 << 20;
 
 impl Volume {
-    /// Makes an empty ext4 volume on the file or block device at `path`, or in the NVM pool that `nvm:POOL` names: see [`crate::pool_of`]. Durable when this returns.
+    /// Makes an empty ext4 volume on the file or block device at `path`, in the NVM pool that `nvm:POOL` names (see [`crate::pool_of`]), or in object storage ([`crate::is_in_bucket`]). Durable when this returns.
     ///
     /// Everything that can be known before is checked before anything is written: the options, what the target holds, and that a regular file's
     /// medium has room. A file that was not there before is removed again when this fails. Returns what a pool had before, which is lost.
@@ -159,6 +165,9 @@ impl Volume {
         let path = path.as_ref();
         if let Some(pool) = crate::pool_of(path) {
             return home::format(pool, options);
+        }
+        if bucket::is_in_bucket(path) {
+            return bucket::format(path, options).map(|()| GivenUp::default());
         }
         let fail = |what: String| Error::format(path.display().to_string(), what);
         if options.journal == Some(JournalEngine::Batch) {
@@ -240,7 +249,9 @@ pub(crate) fn plan(
             DataMode::Journal
         }
     });
-    o.journal_extension = Extension { engine: engine.code(), data: data_code(data), ..Extension::default() };
+    // In object storage its engine needs no asking for. The image asks for what is good for it elsewhere.
+    let asked = if engine == JournalEngine::Batch { JournalEngine::Compressed } else { engine };
+    o.journal_extension = Extension { engine: asked.code(), data: data_code(data), ..Extension::default() };
     o.roomy_journal = engine == JournalEngine::Compressed;
     if let Some(bytes) = options.journal_size {
         // The size of a block follows from that of the volume where it is not set.

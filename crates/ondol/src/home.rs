@@ -1,6 +1,7 @@
-//! Where an image lies: in a file or on a block device, or in an NVM pool under a page table. A target that begins with `nvm:` names a pool; everything else is
-//! told apart here, and nowhere above.
+//! Where an image lies: in a file or on a block device, in an NVM pool under a page table, or in object storage. A target that begins with `nvm:` names a pool, one that begins with
+//! `s3://` or the like a place in object storage; everything else is told apart here, and nowhere above.
 
+use crate::bucket::{self, Terms};
 use crate::format::plan;
 use crate::info::uuid_text;
 use crate::machine::{claim, pools};
@@ -37,6 +38,7 @@ pub(crate) fn target_of(pool: &Path) -> PathBuf {
 /// Opens the image that a target names, so that nobody else writes it.
 pub(crate) fn open(target: &Path, access: Access) -> Result<Arc<dyn BlockStore>> {
     Ok(match pool_of(target) {
+        None if bucket::is_in_bucket(target) => bucket::open(target, access, &Terms::default())?,
         None => Arc::new(claim::open(target, access)?),
         Some(pool) => Arc::new(table(pool, access)?),
     })
@@ -49,6 +51,9 @@ pub(crate) fn media(target: &Path, access: Access) -> Result<Media> {
 
 /// As [`media`], from a pool as slow as `model`.
 pub(crate) fn modelled_media(target: &Path, access: Access, model: NvmModel) -> Result<Media> {
+    if bucket::is_in_bucket(target) {
+        return bucket::media(target, access, &Terms::default());
+    }
     let Some(pool) = pool_of(target) else { return Ok(Media::image(open(target, access)?)) };
     in_pool(nvm::open_modelled(pool, access == Access::Read, model)?, attach)
 }
@@ -66,6 +71,7 @@ fn in_pool(pool: Pool, attach: impl FnOnce(&Pool) -> Result<PageTable>) -> Resul
 /// As [`open`] for reading only; the kernel may be writing to a file or device.
 pub(crate) fn look(target: &Path) -> Result<Arc<dyn BlockStore>> {
     Ok(match pool_of(target) {
+        None if bucket::is_in_bucket(target) => bucket::open(target, Access::Read, &Terms::default())?,
         None => Arc::new(claim::look(target)?),
         Some(pool) => Arc::new(table(pool, Access::Read)?),
     })

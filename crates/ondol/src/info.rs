@@ -1,8 +1,9 @@
 //! What there is to know of a volume: geometry, features, journal, counters. Serialised, it is what `info --json` prints.
 
+use crate::bucket::{self, BucketInfo};
 use crate::home;
 use crate::nvm_meter::NvmMeter;
-use crate::{Options, Result, Volume};
+use crate::{JournalEngine, Options, Result, Volume};
 use ondol_format::Superblock;
 use ondol_journal::{LogMap, jbd2};
 use ondol_volume::Image;
@@ -44,6 +45,9 @@ pub struct Info {
     /// The page table below, of an image in an NVM pool that is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<home::TableInfo>,
+    /// The home in object storage, of a volume that lies there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<BucketInfo>,
     /// Mounted: data mode, engine, and what the engine promises.
     pub mount: Option<MountInfo>,
     /// Mounted, in a pool: what its pages are used for.
@@ -185,9 +189,18 @@ pub struct Counters {
 /// # Errors
 /// The image is in use, is not ext4, or is corrupt.
 pub fn info(path: impl AsRef<Path>) -> Result<Info> {
-    let image = Image::open(home::look(path.as_ref())?)?;
+    let path = path.as_ref();
+    let (store, bucket) = match bucket::look(path)? {
+        Some((store, bucket)) => (store, Some(bucket)),
+        None => (home::look(path)?, None),
+    };
+    let image = Image::open(store)?;
     let mut info = describe(&image)?;
-    info.table = home::table_info(path.as_ref())?;
+    info.table = home::table_info(path)?;
+    if let (Some(_), Some(journal)) = (&bucket, &mut info.journal) {
+        journal.engine = JournalEngine::Batch.name();
+    }
+    info.bucket = bucket;
     let state = image.superblock().state();
     info.state = if image.needs_recovery() || info.journal.as_ref().is_some_and(|j| j.dirty) {
         "dirty"
@@ -224,6 +237,7 @@ fn describe(image: &Image) -> Result<Info> {
         state: "clean",
         journal,
         table: None,
+        bucket: None,
         mount: None,
         pages: None,
         counters: None,
@@ -269,6 +283,7 @@ impl Volume {
         let statfs = composed.inodes.statfs();
         (info.free_blocks, info.free_inodes) = (statfs.free, statfs.files_free);
         info.state = "mounted";
+        info.bucket = composed.held.as_ref().map(|held| held.info());
         info.mount = Some(self.mount_info());
         info.pages = self.pages();
         info.counters = Some(self.counters());
@@ -290,6 +305,8 @@ impl Volume {
             memory_bound: self.memory_bound(),
             survives: if let Some(hold) = &composed.attached {
                 hold.survives()
+            } else if composed.held.is_some() {
+                "a completed fsync survives the loss of this machine: it is in object storage"
             } else if composed.store.caps().durable_flush {
                 "a completed fsync survives a power cut, if the device below honours flushes"
             } else {

@@ -28,6 +28,8 @@
 //!
 //! [`pool`] makes NVM pools, looks at them, and measures what persisting costs there.
 //!
+//! With the feature `object` a volume may lie in object storage: a target such as `s3://BUCKET/PREFIX` names it ([`is_in_bucket`]), [`snapshot`] keeps it as it is.
+//!
 //! [`run`] is for programs on the file systems that they have: their synchronous writes end in a pool.
 //!
 //! [`Volume::inodes`] is the layer below: calls by inode number, for mounts and other servers.
@@ -40,6 +42,7 @@ struct Readme;
 
 mod attributes;
 mod background;
+mod bucket;
 mod compose;
 mod contents;
 mod directory;
@@ -80,6 +83,10 @@ mod volume;
 mod whole;
 mod words;
 
+pub use bucket::{
+    BucketInfo, HAS_BUCKETS, Snapshot, is_in_bucket, is_there as is_volume_there, mark_of, says_closed, snapshot,
+    snapshot_delete, snapshots,
+};
 pub use directory::{DirBuilder, DirEntry, ReadDir};
 pub use error::{Error, Result, errno_of};
 pub use file::{File, OpenOptions};
@@ -104,7 +111,7 @@ pub use ondol_volume::{
     ResizeStep, Resized, Seek, SetAttr, SetTime, SetXattr, StatFs,
 };
 pub use open::Open;
-pub use options::{JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
+pub use options::{BUCKET_OPTION_NAMES, JournalEngine, OPTION_NAMES, OptionError, Options, UnknownEngine, parse_size};
 pub use part::{Part, Partition, part_in, part_of, partitions};
 pub use prefault::{MapStats, Prefault};
 pub use progress::{Progress, Told};

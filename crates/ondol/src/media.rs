@@ -1,5 +1,6 @@
 //! The stores that a volume lies on: its image, and the device of its journal where that is another.
 
+use crate::bucket::Held;
 use crate::info::uuid_text;
 use crate::{Error, Result};
 use ondol_block::{BlockStore, JoinedStore, OverlayStore};
@@ -19,6 +20,8 @@ pub struct Media {
     pub(crate) home: Option<Arc<Mutex<Pool>>>,
     /// What is written stays in memory.
     pub(crate) in_memory: bool,
+    /// The home in object storage, if it is one.
+    pub(crate) held: Option<Arc<Held>>,
 }
 
 /// A journal's device as a part of the joined store.
@@ -33,7 +36,12 @@ struct External {
 impl Media {
     /// An image alone.
     pub fn image(store: Arc<dyn BlockStore>) -> Self {
-        Self { store, journal: None, pool: None, home: None, in_memory: false }
+        Self { store, journal: None, pool: None, home: None, in_memory: false, held: None }
+    }
+
+    /// An image in object storage. Closing the volume closes it.
+    pub(crate) fn in_bucket(held: Arc<Held>) -> Self {
+        Self { held: Some(held.clone()), ..Self::image(held.store()) }
     }
 
     /// An image in an NVM pool, whose page table was attached ([`crate::attach_table`]): the pool may have its log, too. The store may be another that lends the pages of that pool.

@@ -99,7 +99,7 @@ pub fn part_of(target: &Path) -> Option<(&Path, Part)> {
 
 /// As [`part_of`], by the name alone: nobody looks whether there is a file that has all of it as its name.
 pub fn part_in(target: &Path) -> Option<(&Path, Part)> {
-    if crate::pool_of(target).is_some() {
+    if crate::pool_of(target).is_some() || crate::is_in_bucket(target) {
         return None;
     }
     let bytes = target.as_os_str().as_bytes();

@@ -50,6 +50,15 @@ pub enum Remedy {
     },
     /// Run programs with another pool.
     RunElsewhere,
+    /// Take a volume in object storage from whoever has it open ([`crate::Options::with_take_over`]). What was not synced there is lost.
+    TakeOver {
+        /// The volume.
+        target: String,
+    },
+    /// Make a volume in object storage ([`crate::Volume::format`]), or bring one there ([`crate::import`]).
+    MakeInBucket,
+    /// Use a build that has the feature `object`.
+    OtherBuild,
     /// Bring home what programs have left in a pool ([`crate::run::recover`]), or run them with another pool.
     RecoverRun {
         /// The pool.
@@ -62,7 +71,10 @@ impl Error {
     pub fn remedy(&self) -> Option<Remedy> {
         match self {
             Self::Volume(e) | Self::Path { source: e, .. } => of_volume(e),
-            Self::State { remedy, .. } | Self::Format { remedy, .. } | Self::Holds { remedy, .. } => remedy.clone(),
+            Self::State { remedy, .. }
+            | Self::Format { remedy, .. }
+            | Self::Holds { remedy, .. }
+            | Self::Bucket { remedy, .. } => remedy.clone(),
             Self::Pool(e) => of_pool(e),
             Self::Table(e) => of_table(e),
             Self::Run(e) => of_run(e),

@@ -1,9 +1,10 @@
 //! A volume of another size: see `ondol_volume::Resize` for how, and `docs/design/resize.md` for why it survives crashes.
 
+use crate::bucket;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::{DataMode, Error, JournalEngine, Options, Progress, Remedy, Result, Volume, compose, home};
-use ondol_block::{Access, BlockStore, FileStore};
+use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_env::{Env, System};
 use ondol_format::superblock::{OFFSET, SIZE, STATE_ERROR};
@@ -38,7 +39,7 @@ pub struct ResizeReport {
     pub file_bytes: Option<u64>,
 }
 
-/// Gives the volume at `path` another size: a file, a block device, a part of one, or `nvm:POOL`. A journal that holds transactions is replayed first.
+/// Gives the volume at `path` another size: a file, a block device, a part of one, `nvm:POOL`, or a place in object storage. A journal that holds transactions is replayed first.
 /// A file is made longer where the volume would not fit into it, and is cut off behind a volume that has become smaller.
 ///
 /// Durable when this returns. When it is cut short, by a crash as well, the volume is whole and has a size between the old one and the new one; calling
@@ -61,6 +62,17 @@ pub fn resize_telling(path: impl AsRef<Path>, to: NewSize, tell: &mut dyn FnMut(
     let env: Arc<dyn Env> = Arc::new(System);
     if home::pool_of(path).is_some() {
         return Ok(report(resize_media(&home::media(path, Access::Write)?, to, env, tell)?, None));
+    }
+    if bucket::is_in_bucket(path) {
+        let held = bucket::held(path, "resizing it")?;
+        let store = held.clone().store();
+        if let NewSize::Bytes(bytes) = to {
+            store.lengthen(lengthened(&*store, bytes)?)?;
+        }
+        // Without its home in it, which is needed after the first of several openings.
+        let done = resize_media(&Media::image(store), to, env, tell)?;
+        held.close()?;
+        return Ok(report(done, None));
     }
     let mut store = claim::open(path, Access::Write)?;
     let (had, fixed) = (store.size(), store.has_fixed_size());
@@ -112,7 +124,7 @@ fn superblock(store: &dyn BlockStore) -> Result<Option<Superblock>> {
 }
 
 /// The bytes that a file must have for a volume of `bytes`; what it has if it holds none, which is found later.
-fn lengthened(store: &FileStore, bytes: u64) -> Result<u64> {
+fn lengthened(store: &dyn BlockStore, bytes: u64) -> Result<u64> {
     let Some(sb) = superblock(store)? else { return Ok(store.size()) };
     let block_size = u64::from(sb.block_size());
     Ok((fitted_blocks(&sb, bytes / block_size)? * block_size).max(store.size()))

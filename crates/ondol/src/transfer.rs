@@ -1,5 +1,6 @@
-//! Whole images from one home to another: out of a pool into a file that every ext4 program takes, and back.
+//! Whole images from one home to another: out of a pool or object storage into a file that every ext4 program takes, and back.
 
+use crate::bucket;
 use crate::machine::claim;
 use crate::media::Media;
 use crate::pool::GivenUp;
@@ -99,13 +100,16 @@ fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
 }
 
 /// Copies the image at `from` into the NVM pool that `target`, `nvm:POOL`, names; the pool is made if it is not there. It is the same image then, byte for byte, with
-/// what its journal holds. Durable when this returns.
+/// what its journal holds. Or into object storage: then what its journal holds is replayed into the copy. Durable when this returns.
 ///
 /// # Errors
-/// `from` is in use, is not ext4, or has blocks that are not of 4096 bytes; `target` names no pool; `Holds` when the pool has an image and `force` is not set;
+/// `from` is in use, is not ext4, or has blocks that are not of 4096 bytes, as those in a pool have; `target` names neither; `Holds` when the pool has an image and `force` is not set;
 /// the pool has no room; a store's failure.
 pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> Result<Transferred> {
     let (from, target) = (from.as_ref(), target.as_ref());
+    if bucket::is_in_bucket(target) {
+        return import_into_bucket(from, target, force);
+    }
     let state = |of: &Path, what: String| Error::state(of.display().to_string(), what);
     let pool = pool_of(target).ok_or_else(|| {
         let named = target.display();
@@ -135,6 +139,25 @@ pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> 
         Ok(())
     })?;
     Ok(Transferred { size, written, transactions: 0, given_up })
+}
+
+fn import_into_bucket(from: &Path, target: &Path, force: bool) -> Result<Transferred> {
+    let media = home::media(from, Access::Read)?;
+    Image::open(media.store.clone())?.require_unused(&System)?;
+    let (store, transactions) = clean(media)?;
+    let image = Image::open(store.clone())?;
+    let sb = image.superblock();
+    let size = sb.blocks_count() * u64::from(sb.block_size());
+    if size > store.size() {
+        let what = format!("it is cut short: it has {} bytes of {size}", store.size());
+        return Err(Error::state(from.display().to_string(), what));
+    }
+    let mut written = 0;
+    bucket::fill(target, size, force, |home| {
+        written = copy(&*store, home, size, true, &mut |_| {})?;
+        Ok(())
+    })?;
+    Ok(Transferred { size, written, transactions, given_up: GivenUp::default() })
 }
 
 /// Copies the first `size` bytes, durably; pages of zeros only if they are not there already. Bytes that were written.

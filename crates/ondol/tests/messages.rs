@@ -4,8 +4,20 @@
 use std::path::{Path, PathBuf};
 
 /// Crates whose messages reach users of the library: those that `ondol` consists of.
-const LIBRARIES: [&str; 11] =
-    ["block", "env", "format", "journal", "medium", "nvm-log", "ondol", "page-table", "power", "run-log", "volume"];
+const LIBRARIES: [&str; 12] = [
+    "block",
+    "env",
+    "format",
+    "journal",
+    "medium",
+    "nvm-log",
+    "object-home",
+    "ondol",
+    "page-table",
+    "power",
+    "run-log",
+    "volume",
+];
 
 /// Words of the program's command line. mount options (`nvm=POOL`) are the library's own: it reads them.
 const COMMANDS: [&str; 15] = [

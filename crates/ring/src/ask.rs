@@ -68,12 +68,75 @@ pub fn resize(dir: impl AsFd, blocks: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// The command that makes or deletes a snapshot, with a [`SnapshotAsked`]: `_IOW(0xEF, 0x82, struct)`.
+pub const SNAPSHOT: u32 = 0x4108_EF82;
+
+/// The most bytes of a snapshot's name.
+pub const SNAPSHOT_NAME: usize = 255;
+
+/// Which snapshot is to be made or deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SnapshotAsked {
+    /// 1: made; 2: deleted.
+    pub what: u32,
+    /// Bytes of its name.
+    pub length: u32,
+    /// The name, then zeros.
+    pub name: [u8; SNAPSHOT_NAME + 1],
+}
+
+impl SnapshotAsked {
+    /// Asks for this.
+    ///
+    /// # Errors
+    /// ENAMETOOLONG.
+    pub fn new(what: u32, name: &str) -> io::Result<Self> {
+        let mut asked = Self { what, length: 0, name: [0; SNAPSHOT_NAME + 1] };
+        if name.len() > SNAPSHOT_NAME {
+            return Err(rustix::io::Errno::NAMETOOLONG.into());
+        }
+        asked.name[..name.len()].copy_from_slice(name.as_bytes());
+        asked.length = name.len() as u32;
+        Ok(asked)
+    }
+
+    /// The name that was sent, if it is one.
+    pub fn name(&self) -> Option<&str> {
+        let name = self.name.get(..self.length as usize).filter(|name| name.len() <= SNAPSHOT_NAME)?;
+        std::str::from_utf8(name).ok()
+    }
+}
+
+/// Asks the server of an open directory to make or delete a snapshot of its volume.
+///
+/// # Errors
+/// The server's refusal; ENOTTY where the directory is on no file system of such a server.
+pub fn snapshot(dir: impl AsFd, asked: &SnapshotAsked) -> io::Result<()> {
+    // SAFETY: the command's number says that as many bytes are read as the structure has, which lives until the call returns.
+    unsafe { ioctl(dir, Setter::<{ SNAPSHOT as Opcode }, SnapshotAsked>::new(*asked)) }?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn the_name_of_a_snapshot_comes_as_it_was_sent() {
+        assert_eq!(SnapshotAsked::new(1, "Montag früh").unwrap().name(), Some("Montag früh"));
+        assert_eq!(SnapshotAsked::new(1, &"x".repeat(255)).unwrap().name(), Some(&*"x".repeat(255)));
+        assert!(SnapshotAsked::new(1, &"x".repeat(256)).is_err());
+        let sent = SnapshotAsked::new(2, "one").unwrap();
+        for hostile in [256, 257, u32::MAX] {
+            assert_eq!(SnapshotAsked { length: hostile, ..sent }.name(), None, "{hostile}");
+        }
+        assert_eq!(SnapshotAsked { name: [0xFF; 256], ..sent }.name(), None);
+    }
+
+    #[test]
     fn the_number_says_the_size() {
+        assert_eq!(SNAPSHOT >> 16 & 0x3FFF, size_of::<SnapshotAsked>() as u32);
         assert_eq!(EXCHANGE_RANGE >> 16 & 0x3FFF, size_of::<ExchangeRange>() as u32);
         assert_eq!(RESIZE_FS >> 16 & 0x3FFF, size_of::<u64>() as u32);
     }

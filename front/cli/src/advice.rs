@@ -28,6 +28,16 @@ fn advice(remedy: &Remedy) -> Option<String> {
         }
         Remedy::MoveToNewPool => "`ondol export` and `ondol import` move it".into(),
         Remedy::Run { pool } => format!("`ondol run --buffer {pool}` makes it"),
+        Remedy::TakeOver { .. } => {
+            "--take-over, of `ondol mount` and `ondol recover`, takes it from there: what was not synced there is lost"
+                .into()
+        }
+        Remedy::MakeInBucket => {
+            "`ondol mkfs --size SIZE TARGET` makes one, `ondol import IMAGE TARGET` brings one".into()
+        }
+        Remedy::OtherBuild => {
+            "the packages have it; `cargo build --release -p ondol-cli --features object` builds it".into()
+        }
         Remedy::RunElsewhere => "--buffer POOL names another one".into(),
         Remedy::RecoverRun { pool } => format!("`ondol recover {pool}`, or --buffer POOL"),
         // Which option forces it, and what then happens, the command says.

@@ -62,6 +62,9 @@ pub(crate) enum Command {
     // What it does, its arguments say.
     Resize(crate::resize::ResizeArgs),
     // What it does, its arguments say.
+    #[command(subcommand, hide = !ondol::HAS_BUCKETS)]
+    Snapshot(crate::snapshot::SnapshotCommand),
+    // What it does, its arguments say.
     Export(Export),
     // What it does, its arguments say.
     Import(Import),
@@ -96,8 +99,11 @@ pub(crate) struct Tune {
     pub(crate) target: PathBuf,
 }
 
-/// What `-o` takes, for help and manual.
-const MOUNT_OPTIONS: &str = "\
+/// What `-o` takes, with what only some builds have.
+macro_rules! mount_options {
+    ($of_buckets:literal, $targets:literal) => {
+        concat!(
+            "\
 Mount options:
   data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
   journal=classic|compressed|swap|scalable|remap|batch  the journal engine; as the image says, or classic; swap and remap (the default) in a pool, scalable with nvm=, batch on a home that takes batches
@@ -123,9 +129,34 @@ Mount options:
                                   what the mount does, for Prometheus: by HTTP, or in a file for node_exporter
   atomic_write                    F2FS's ioctls of atomic writes, as SQLite can use them; no page cache
   log=FILE                        where a server in the background writes its messages, instead of the system's log
+",
+            $of_buckets,
+            "
+",
+            $targets,
+            "The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.
+Exit codes are mount(8)'s: 1 wrong call, 2 system error, 8 interrupted, 32 not mounted."
+        )
+    };
+}
 
-The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.
-Exit codes are mount(8)'s: 1 wrong call, 2 system error, 8 interrupted, 32 not mounted.";
+/// What `-o` takes, for help and manual.
+const MOUNT_OPTIONS: &str = if ondol::HAS_BUCKETS {
+    mount_options!(
+        "  \
+  take_over                       of a volume in object storage: take it from whoever has it mounted
+  lease=SECONDS                   of the same: how long others keep away when nothing is heard from here: 60
+  store_timeout=SECONDS           of the same: give up when the store has not answered for so long, 0 for never: 600
+  store_cache=SIZE                of the same: memory for indexes of the store: 64M
+",
+        "\
+The target may be in object storage: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIR, and with ?snapshot=NAME \
+behind it a snapshot, for reading. Credentials are taken from the environment.
+"
+    )
+} else {
+    mount_options!("", "")
+};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = MOUNT_OPTIONS)]
@@ -142,6 +173,9 @@ pub(crate) struct Mount {
     /// Stay in the foreground, with messages on standard error
     #[arg(short = 'f', long)]
     pub(crate) foreground: bool,
+    /// Take a volume in object storage from whoever has it mounted: what was synced there is kept, and nothing is written from there any more
+    #[arg(long, hide = !ondol::HAS_BUCKETS)]
+    pub(crate) take_over: bool,
     /// Image file, block device, or nvm:POOL for the image in an NVM pool
     pub(crate) target: PathBuf,
     /// Where to mount it
@@ -196,6 +230,9 @@ pub(crate) struct Recover {
     /// Give up what lies in the NVM pool and is not home; with --nvm, say what that is. e2fsck mends what is left
     #[arg(long, conflicts_with = "force")]
     pub(crate) discard_nvm: bool,
+    /// Take a volume in object storage from whoever has it mounted, as with `ondol mount --take-over`, and close it
+    #[arg(long, conflicts_with_all = ["force", "nvm", "discard_nvm"], hide = !ondol::HAS_BUCKETS)]
+    pub(crate) take_over: bool,
     /// Image file, block device or nvm:POOL; or the pool of `ondol run`
     pub(crate) target: PathBuf,
 }
@@ -361,11 +398,19 @@ mod tests {
         let below: Vec<String> = command
             .get_subcommands_mut()
             .map(|below| {
-                assert_eq!(below.is_hide_set(), OWN.contains(&below.get_name()), "{}", below.get_name());
+                let lacks = below.get_name() == "snapshot" && !ondol::HAS_BUCKETS;
+                assert_eq!(below.is_hide_set(), OWN.contains(&below.get_name()) || lacks, "{}", below.get_name());
                 help(below)
             })
             .collect();
         own + &below.concat()
+    }
+
+    /// The same without what is hidden.
+    fn offered(command: &mut clap::Command) -> String {
+        let own = command.render_long_help().to_string();
+        let below = command.get_subcommands_mut().filter(|below| !below.is_hide_set());
+        own + &below.map(offered).collect::<String>()
     }
 
     /// Whoever writes scripts writes words.
@@ -395,6 +440,8 @@ mod tests {
         for mut command in all() {
             let text = help(&mut command);
             assert!(!text.contains("not built"), "{}", command.get_name());
+            let said = offered(&mut command);
+            assert!(ondol::HAS_BUCKETS || !said.contains("object storage"), "{said}");
             for said in text.split("`ondol ").skip(1) {
                 let word = said.split([' ', '`']).next().unwrap_or_default();
                 assert!(known(word), "{}: `ondol {word}`", command.get_name());
@@ -466,6 +513,11 @@ mod tests {
             "tune --journal classic --journal-size 64M x.img",
             "resize x.img 2G",
             "resize -M x.img",
+            "mount --take-over -o lease=30,store_timeout=0 s3://bucket/prefix /mnt",
+            "recover --take-over file:///srv/bucket",
+            "snapshot create /mnt monday",
+            "snapshot list --json gs://bucket/prefix",
+            "snapshot delete az://container/prefix monday",
             "resize --print-minimum x.img",
             "pool create --size 1G /dev/dax0.0",
             "pool create --domain eadr -F /dev/dax0.0",

@@ -8,7 +8,7 @@ use crate::tools;
 use ondol::machine::locks::shown;
 use ondol::machine::mountinfo::Entry;
 use ondol::pool::{GivenUp, GivenUpChanges};
-use ondol::{FormatOptions, RecoverReport, Transferred, Volume, counted, printable};
+use ondol::{FormatOptions, Options, RecoverReport, Transferred, Volume, counted, printable};
 use ondol_fuse::client;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,10 +31,15 @@ pub(crate) fn file(target: &Path) -> &Path {
     ondol::pool_of(target).or_else(part).unwrap_or(target)
 }
 
+/// Whether there is an image, or what one can be made in.
+pub(crate) fn is_there(target: &Path) -> Result<bool, ondol::Error> {
+    if ondol::is_in_bucket(target) { ondol::is_volume_there(target) } else { Ok(file(target).exists()) }
+}
+
 /// Why an image could not be opened. Of a disk with partitions, also how one of them is named.
 pub(crate) fn unopened(e: ondol::Error, target: &Path) -> String {
     let said = e.said();
-    if e.errno() != OPNOTSUPP || file(target) != target {
+    if ondol::is_in_bucket(target) || e.errno() != OPNOTSUPP || file(target) != target {
         return said;
     }
     let found = ondol::partitions(target).unwrap_or_default();
@@ -69,7 +74,8 @@ pub(crate) fn hint(e: ondol::Error, what: &str) -> Failure {
 /// Makes a file system.
 pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     let target = args.target.display();
-    if args.size.is_none() && !file(&args.target).exists() {
+    let in_bucket = ondol::is_in_bucket(&args.target);
+    if args.size.is_none() && !in_bucket && !file(&args.target).exists() {
         let made = if ondol::pool_of(&args.target).is_some() { "a pool for a file system" } else { "a file" };
         return Err(Failure::new(USAGE, format!("there is no {target}: --size SIZE makes {made} of that size")));
     }
@@ -110,7 +116,7 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     options = options.reserved_share(args.reserved.0);
     let directory = args.directory.as_deref();
     directory.map_or(Ok(()), require_directory)?;
-    let is_new = !file(&args.target).exists();
+    let is_new = !in_bucket && !file(&args.target).exists();
     let given_up = Volume::format(&args.target, &options).map_err(|e| hint(e, "a file system"))?;
     tell_lost(&args.target, &given_up);
     let Some(directory) = directory else { return Ok(ExitCode::SUCCESS) };
@@ -163,7 +169,7 @@ pub(crate) fn export(args: &args::Export) -> Outcome {
     told(&args.image, &done.map_err(|e| hint(e, "a copy of the image"))?)
 }
 
-/// Brings an image into a pool.
+/// Brings an image into a pool, or into object storage.
 pub(crate) fn import(args: &args::Import) -> Outcome {
     refuse_mount_point(&args.image, FAILED)?;
     let done = ondol::import(&args.image, &args.target, args.force);
@@ -184,6 +190,9 @@ fn told(to: &Path, done: &Transferred) -> Outcome {
 /// Replays the journal.
 pub(crate) fn recover(args: &args::Recover) -> Outcome {
     refuse_mount_point(&args.target, FAILED)?;
+    if args.take_over {
+        return take_over(&args.target);
+    }
     if ondol::run::is_log(&args.target) {
         return crate::run::recover(args);
     }
@@ -204,6 +213,14 @@ pub(crate) fn recover(args: &args::Recover) -> Outcome {
         e => Failure::new(FAILED, e),
     })?;
     say!("{}: {}; clean", args.target.display(), replayed(&report));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes a volume from whoever has it open, and closes it.
+fn take_over(target: &Path) -> Outcome {
+    let volume = Volume::open_with(target, &Options::default().with_take_over(true)).map_err(Failure::with(FAILED))?;
+    volume.close().map_err(Failure::with(FAILED))?;
+    say!("{}: taken over; clean", target.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -66,7 +66,7 @@ fn of_image(target: &Path) -> Result<serde_json::Result<Value>, Failure> {
 
 /// A directory of the mounted volume: `target` itself, or where the image `target` is served.
 pub(crate) fn mounted(target: &Path) -> Option<PathBuf> {
-    if client::mounted_on(target).is_some() || target.is_dir() {
+    if client::mounted_on(target).is_some() || (target.is_dir() && !ondol::is_in_bucket(target)) {
         return Some(target.to_owned());
     }
     client::serving(&source(target).ok()?).map(|e| e.point)

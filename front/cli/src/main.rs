@@ -30,6 +30,7 @@ mod resize;
 mod run;
 mod say;
 mod size;
+mod snapshot;
 mod tools;
 mod top;
 mod umount;
@@ -111,6 +112,7 @@ fn run(Arguments { mut verbosity, command }: Arguments) -> Outcome {
         Command::Bench(args) => bench(args),
         Command::Tune(args) => image::tune(&args),
         Command::Resize(args) => resize::resize(&args),
+        Command::Snapshot(command) => snapshot::snapshot(&command),
         Command::Export(args) => image::export(&args),
         Command::Import(args) => image::import(&args),
         Command::Pool(command) => pool::pool(&command),

@@ -39,6 +39,9 @@ pub(crate) fn mount(args: &args::Mount, log_level: Option<String>) -> Outcome {
     }
     let mut wishes = Wishes::read(&args.options, false)?;
     wishes.log_level = log_level.or(wishes.log_level);
+    if args.take_over {
+        wishes.volume = wishes.volume.with_take_over(true);
+    }
     let target = &*located(&args.target, wishes.part, args.partition).map_err(Failure::with(MOUNT_USAGE))?;
     let (dir, foreground) = (&*args.dir, args.foreground);
     start(&Request { target, dir, create: args.create, namespace: None, wishes, foreground })
@@ -194,12 +197,18 @@ fn prepare(request: &Request<'_>) -> Result<Prepared, Failure> {
     let point = request.namespace.is_none().then_some(request.dir);
     let metrics = request.wishes.metrics.as_ref().map(|outlet| outlet.open(point));
     let metrics = metrics.transpose().map_err(Failure::with(MOUNT))?;
-    if let Some(size) = request.create.filter(|_| !image::file(request.target).exists()) {
+    if let Some(size) = request.create
+        && !image::is_there(request.target).map_err(Failure::with(MOUNT))?
+    {
         image::create(request.target, size).map_err(Failure::with(MOUNT))?;
     }
     let mut prepared =
         Prepared { target: request.target.into(), source: source(request.target)?, log, metrics, _image: None };
-    if let Some(namespace) = request.namespace {
+    if let Some(namespace) = request.namespace
+        && ondol::is_in_bucket(request.target)
+    {
+        enter_namespace(namespace)?;
+    } else if let Some(namespace) = request.namespace {
         let image = open_image(request)
             .map_err(|e| Failure::new(MOUNT, format!("cannot open {}: {e}", request.target.display())))?;
         let open = PathBuf::from(format!("/dev/fd/{}", image.as_raw_fd()));

@@ -118,6 +118,9 @@ pub(crate) fn located(target: &Path, by_option: Option<Part>, partition: Option<
             return Err("--partition goes with none of `offset=`, `sizelimit=` and `partition=`".into());
         }
     };
+    if ondol::is_in_bucket(target) {
+        return Err("volumes in object storage have no parts".into());
+    }
     if ondol::pool_of(target).is_some() || ondol::part_of(target).is_some() {
         return Err(format!("{} names a part already, or an image in a pool, which has none", target.display()));
     }
@@ -138,7 +141,8 @@ fn explained(e: &OptionError) -> String {
 /// The known option whose name is most like that of `word`, if one is like it.
 fn nearest(word: &str) -> Option<&'static str> {
     let (name, valued) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
-    let all = ondol::OPTION_NAMES.iter().chain(&ondol_fuse::OPTION_NAMES).chain(&OWN_NAMES);
+    let of_buckets = ondol::BUCKET_OPTION_NAMES.iter().filter(|_| ondol::HAS_BUCKETS);
+    let all = ondol::OPTION_NAMES.iter().chain(&ondol_fuse::OPTION_NAMES).chain(&OWN_NAMES).chain(of_buckets);
     let distance = |known: &str| strsim::damerau_levenshtein(name, known.trim_end_matches('='));
     // Of equally near ones the one that takes a value if one was given.
     let best = all.min_by_key(|known| (distance(known), known.ends_with('=') != valued))?;

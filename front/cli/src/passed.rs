@@ -15,6 +15,9 @@ use std::path::{Path, PathBuf};
 /// It is not there.
 pub(crate) fn source(target: &Path) -> Result<PathBuf, Failure> {
     let fail = |e| Failure::new(MOUNT, format!("cannot open {}: {e}", target.display()));
+    if ondol::is_in_bucket(target) {
+        return Ok(target.to_owned());
+    }
     if let Some(pool) = ondol::pool_of(target) {
         return Ok(in_pool(&pool.canonicalize().map_err(fail)?));
     }

@@ -43,6 +43,9 @@ pub(crate) fn resize(args: &ResizeArgs) -> Outcome {
 
 /// The mount that the target is, or is the image of.
 fn mounted(target: &Path) -> Option<Entry> {
+    if ondol::is_in_bucket(target) {
+        return client::serving(target);
+    }
     client::mounted_on(target).or_else(|| {
         let full = file(target).canonicalize().ok()?;
         client::serving(&full)

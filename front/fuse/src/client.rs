@@ -4,7 +4,7 @@ use crate::server::{self, Server, Waited};
 use crate::{ClientError, kernel};
 use ondol::Exchange;
 use ondol::machine::mountinfo::{self, Entry, FS_TYPE};
-use ondol_ring::ExchangeRange;
+use ondol_ring::{ExchangeRange, SnapshotAsked};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -16,6 +16,9 @@ pub const INFO: &str = "ondol.info";
 
 /// The attribute of the root directory that holds what the mount has done, as JSON. Whoever asks has requests timed for a minute.
 pub const STATS: &str = "ondol.stats";
+
+/// The attribute of the root directory that holds the volume's snapshots, as JSON, for who may make some.
+pub const SNAPSHOTS: &str = "ondol.snapshots";
 
 /// How long a mount is tried to be unmounted that is in use: what programs have closed may be held for a moment by their children that
 /// have not called exec(2) yet, and by those who look at them in `/proc`.
@@ -178,6 +181,43 @@ pub fn resize(dir: &Path, bytes: Option<u64>) -> Result<u64, ClientError> {
     })
 }
 
+/// What is to be done with a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotChange {
+    /// It is made of the volume as it is.
+    Create,
+    /// It is deleted.
+    Delete,
+}
+
+/// Has the server of the volume that `dir` lies on make or delete a snapshot of it. Durable when this returns.
+///
+/// # Errors
+/// `Open`, `Table`, `NotOurs`, or `Dead`; what the server has against it.
+pub fn snapshot(dir: &Path, change: SnapshotChange, name: &str) -> Result<(), ClientError> {
+    let entry = find(dir)?;
+    let root = open(&entry)?;
+    let what = if change == SnapshotChange::Create { 1 } else { 2 };
+    let asked = SnapshotAsked::new(what, name).and_then(|asked| ondol_ring::snapshot(&root, &asked));
+    asked.map_err(|source| match kernel::has_no_server(&source) {
+        true => refused("change the snapshots of", entry, source),
+        false => ClientError::Snapshot { dir: dir.to_owned(), name: name.to_owned(), source },
+    })
+}
+
+/// The snapshots of the volume that `dir` lies on, as JSON.
+///
+/// # Errors
+/// `Open`, `Table`, `NotOurs`, or `Dead`; what the server has against it.
+pub fn snapshots(dir: &Path) -> Result<Vec<u8>, ClientError> {
+    let entry = find(dir)?;
+    let root = open(&entry)?;
+    ask(&root, SNAPSHOTS).map_err(|source| match kernel::has_no_server(&source) {
+        true => refused("list the snapshots of", entry, source),
+        false => ClientError::Snapshots { dir: dir.to_owned(), source },
+    })
+}
+
 /// Unmounts the volume on `dir`. Returns when its server has closed the image, which is then clean. With `force` whoever
 /// uses the mount is cut off. Nothing is asked of the server, and nothing opened but what it has open.
 ///
@@ -207,6 +247,7 @@ pub fn unmount(dir: &Path, force: bool) -> Result<(), ClientError> {
         return Err(ClientError::Closing { dir: entry.point, server: server.text() });
     }
     match server.left_dirty() {
+        Some(volume) if ondol::is_in_bucket(&volume) => Err(ClientError::NotClosed { dir: entry.point, volume }),
         Some(image) => Err(ClientError::NotClean { dir: entry.point, image }),
         None => Ok(()),
     }

@@ -120,6 +120,17 @@ pub enum ClientError {
         /// The image.
         image: PathBuf,
     },
+    /// It is unmounted, but its server could not write everything into object storage, or not say so there.
+    #[error(
+        "{dir} is unmounted, but {volume} was not closed: what was not synced may be lost (its server's log says why). What \
+         was synced is there"
+    )]
+    NotClosed {
+        /// The mount point.
+        dir: PathBuf,
+        /// The volume.
+        volume: PathBuf,
+    },
     /// It is unmounted, but another user's server still has the image open.
     #[error("{dir} is unmounted, but {server} has not closed the image yet")]
     Closing {
@@ -158,6 +169,24 @@ pub enum ClientError {
     #[error("cannot resize {dir}: {}", against_resize(source))]
     Resize {
         /// The mount point.
+        dir: PathBuf,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// A snapshot cannot be made or deleted.
+    #[error("cannot change snapshot {name} of {dir}: {}", against_snapshot(source))]
+    Snapshot {
+        /// A directory on the mount.
+        dir: PathBuf,
+        /// The snapshot.
+        name: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+    /// Snapshots cannot be listed.
+    #[error("cannot list the snapshots of {dir}: {}", against_snapshot(source))]
+    Snapshots {
+        /// A directory on the mount.
         dir: PathBuf,
         /// The operating system's reason.
         source: io::Error,
@@ -201,6 +230,23 @@ fn against_resize(e: &io::Error) -> String {
         }
         Some(Errno::TOOBIG) => "a step does not fit into its journal: unmount it first".into(),
         Some(Errno::BUSY) => "it is being resized already".into(),
+        _ => e.to_string(),
+    }
+}
+
+/// What an error means for a snapshot, where that is more than its own words say.
+fn against_snapshot(e: &io::Error) -> String {
+    match Errno::from_io_error(e) {
+        Some(Errno::PERM) => "only root, and whoever has mounted it, may do that".into(),
+        Some(Errno::EXIST) => "there is one of this name".into(),
+        Some(Errno::NOENT) => "there is none of this name".into(),
+        Some(Errno::INVAL | Errno::NAMETOOLONG) => {
+            "a name has 1 to 255 bytes, no spaces and control characters, and none of /?#&=%".into()
+        }
+        Some(Errno::OPNOTSUPP | Errno::NOTTY) => "only volumes in object storage have snapshots".into(),
+        Some(Errno::ROFS) => "it is mounted for reading".into(),
+        Some(Errno::RANGE) => "there are more than can be listed through a mount: name the volume itself".into(),
+        Some(Errno::IO | Errno::TIMEDOUT) => "the store failed; the server's log says how".into(),
         _ => e.to_string(),
     }
 }

@@ -9,6 +9,7 @@ use ondol::machine::mountinfo::{self, Entry};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{Pid, PidfdFlags};
+use std::borrow::Cow;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ struct Held {
     descriptor: u32,
     lock: Lock,
     path: PathBuf,
+    /// What a target calls it.
+    name: PathBuf,
     /// How the image lies in it.
     lies: Lies,
     /// The same, opened as a mere place (`O_PATH`), if it can be opened further without asking a server for it.
@@ -40,6 +43,8 @@ enum Lies {
     Whole,
     /// In a pool, under a page table.
     InPool,
+    /// Not at all: it is in object storage, and what is open says so.
+    InBucket,
     AsPart(Part),
 }
 
@@ -69,7 +74,7 @@ impl Server {
         let told: Vec<Option<u32>> = device.map(|(fd, _)| connection_of(pid, *fd)).collect();
         let has = |path: &Path| open.iter().any(|(_, link)| link == path);
         let (source, lies) = named(&entry.source, &has);
-        let named = open.iter().any(|(_, link)| *link == source);
+        let named = open.iter().any(|(_, link)| *link == *source);
         // Kernels before 6.16 do not say which connection it is: then the image is a sign.
         let serves = told.contains(&Some(connection)) || (told.contains(&None) && named);
         if !serves {
@@ -82,12 +87,14 @@ impl Server {
         let held = |(descriptor, path): (u32, PathBuf)| {
             let lock = locks::by_descriptor(pid, descriptor)?;
             let place = place(pid, descriptor, own);
-            let lies = if path == source { lies } else { Lies::Whole };
-            Some(Held { descriptor, lock, path, lies, place })
+            let is_source = path == *source;
+            let lies = if is_source { lies } else { Lies::Whole };
+            let name = if is_source && lies == Lies::InBucket { entry.source.clone() } else { path.clone() };
+            Some(Held { descriptor, lock, path, name, lies, place })
         };
         let mut images: Vec<Held> = descriptors(pid).into_iter().filter_map(held).collect();
-        if images.iter().any(|held| held.path == source) {
-            images.retain(|held| held.path == source);
+        if images.iter().any(|held| held.path == *source) {
+            images.retain(|held| held.path == *source);
         }
         (!ends(&process, Duration::ZERO)).then_some(Self { pid, process, own, images })
     }
@@ -95,7 +102,9 @@ impl Server {
     /// Whether it has the image at `path` locked.
     pub(crate) fn has(&self, path: &Path) -> bool {
         let (path, lies) = named(path, &|path| self.images.iter().any(|held| held.path == path));
-        self.images.iter().any(|held| held.path == path && held.lies == lies)
+        // Anybody can open something of any name; an image's file not everybody.
+        let is_believed = lies != Lies::InBucket || self.own;
+        is_believed && self.images.iter().any(|held| held.path == *path && held.lies == lies)
     }
 
     /// Its number.
@@ -135,18 +144,21 @@ impl Server {
     pub(crate) fn left_dirty(&self) -> Option<PathBuf> {
         let dirty =
             |held: &&Held| held.lock.exclusive && held.place.as_ref().is_some_and(|place| is_dirty(place, held.lies));
-        self.images.iter().find(dirty).map(|held| held.path.clone())
+        self.images.iter().find(dirty).map(|held| held.name.clone())
     }
 }
 
 /// The file that a target names, and how the image lies in it. A name of a part may be a file's, too, if that is what somebody has open.
-fn named<'t>(target: &'t Path, has: &dyn Fn(&Path) -> bool) -> (&'t Path, Lies) {
+fn named<'t>(target: &'t Path, has: &dyn Fn(&Path) -> bool) -> (Cow<'t, Path>, Lies) {
     if let Some(pool) = ondol::pool_of(target) {
-        return (pool, Lies::InPool);
+        return (pool.into(), Lies::InPool);
+    }
+    if ondol::is_in_bucket(target) {
+        return (ondol::mark_of(target).into(), Lies::InBucket);
     }
     match ondol::part_in(target).filter(|_| !has(target)) {
-        Some((file, part)) => (file, Lies::AsPart(part)),
-        None => (target, Lies::Whole),
+        Some((file, part)) => (file.into(), Lies::AsPart(part)),
+        None => (target.into(), Lies::Whole),
     }
 }
 
@@ -155,6 +167,7 @@ fn is_dirty(place: &File, lies: Lies) -> bool {
     let Ok(file) = ondol::reopen(place, ondol::Access::Read) else { return false };
     let open = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let target = match lies {
+        Lies::InBucket => return !ondol::says_closed(&file),
         Lies::Whole => open,
         Lies::InPool => PathBuf::from(format!("nvm:{}", open.display())),
         Lies::AsPart(part) => part.target(&open),
@@ -295,7 +308,8 @@ ctypes.CDLL(None).syscall(60, 0)
         let (pid, descriptor) = (child.id(), said.trim().parse().unwrap());
         let lock = locks::by_descriptor(pid, descriptor).unwrap();
         let process = rustix::process::pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
-        let images = vec![Held { descriptor, lock, path: image.path().to_owned(), lies: Lies::Whole, place: None }];
+        let path = image.path().to_owned();
+        let images = vec![Held { descriptor, lock, name: path.clone(), path, lies: Lies::Whole, place: None }];
         let server = Server { pid, process, own: true, images };
         drop(child.stdin.take());
         while !descriptors(pid).is_empty() {

@@ -1,7 +1,7 @@
 //! Whose work is in the program, and under which terms: ours, and the crates that are linked in.
 
 use super::{Release, said};
-use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package, PackageId};
+use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand, Package, PackageId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,6 +46,7 @@ fn linked(root: &Path) -> Result<Vec<Package>, String> {
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).ok_or("rustc names no host")?;
     let mut command = MetadataCommand::new();
     command.current_dir(root).other_options(vec!["--filter-platform".into(), host.into()]);
+    command.features(CargoOpt::SomeFeatures(vec!["ondol-cli/object".into()]));
     let metadata = command.exec().map_err(|e| e.to_string())?;
     let ours = |name: &str| metadata.workspace_packages().into_iter().find(|p| p.name.as_str() == name);
     let mut open: Vec<PackageId> = Vec::new();

@@ -44,7 +44,7 @@ impl Release {
         let dir = metadata.target_directory.join("dist").into_std_path_buf();
         let built = match std::env::var_os("ONDOL") {
             Some(path) => PathBuf::from(path),
-            None => crate::release(&[])?,
+            None => crate::release(&["--features", "object"])?,
         };
         empty(&dir)?;
         let program = dir.join("ondol");

@@ -115,6 +115,11 @@ impl Home {
         self.header.epoch
     }
 
+    /// Whether whoever wrote to it last has closed it, if it was opened for reading.
+    pub fn was_closed(&self) -> bool {
+        self.header.closed
+    }
+
     /// The size of its chunks.
     pub fn chunk(&self) -> crate::ChunkSize {
         self.format.size()

@@ -30,6 +30,9 @@ use std::time::Duration;
 /// Threads of the runtime: two for requests, one more so that compactions do not hold them up.
 const THREADS: usize = 3;
 
+/// Who looks for newer states so seldom sees none.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// How a volume is opened.
 #[derive(Clone, Debug)]
 pub struct Opening {
@@ -74,6 +77,8 @@ pub struct Making {
 pub enum What {
     /// The newest that is durable; it changes while somebody writes.
     Newest,
+    /// The newest that is durable when it is opened. It stays as it is; what somebody who writes has replaced since may be gone after an hour, and reading it then fails.
+    Now,
     /// The snapshot of this name.
     Snapshot(String),
 }
@@ -118,14 +123,15 @@ impl Home {
         let border = border(bucket)?;
         let (b, what, o) = (bucket.clone(), what.clone(), opening.clone());
         let work = async move {
+            let polls = if what == What::Now { NEVER } else { DbReaderOptions::default().manifest_poll_interval };
             let mode = match what {
-                What::Newest => DbReaderMode::FollowLatest,
+                What::Newest | What::Now => DbReaderMode::FollowLatest,
                 What::Snapshot(name) => DbReaderMode::Checkpoint(snapshot::find(&b, &name).await?),
             };
             if !is_there(&b).await? {
                 return Err(HomeError::Missing { name: b.name });
             }
-            reader(&b, mode, &o).await
+            reader(&b, mode, polls, &o).await
         };
         let (reader, header) =
             border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
@@ -194,7 +200,7 @@ impl Found {
         }
         // Nobody loses a volume to who wants to make another one. Whoever was interrupted while making one has left a database without a header.
         if make && is_there {
-            match reader(&bucket, DbReaderMode::FollowLatest, &opening).await {
+            match reader(&bucket, DbReaderMode::FollowLatest, NEVER, &opening).await {
                 Err(HomeError::Missing { .. }) => {}
                 Ok(_) => return Err(HomeError::Exists { name: bucket.name }),
                 Err(e) => return Err(e),
@@ -298,11 +304,17 @@ fn new_header(making: Making) -> Header {
 }
 
 /// A reader of the database, and the header that it sees.
-async fn reader(bucket: &Bucket, mode: DbReaderMode, opening: &Opening) -> Result<(DbReader, Header), HomeError> {
+async fn reader(
+    bucket: &Bucket,
+    mode: DbReaderMode,
+    polls: Duration,
+    opening: &Opening,
+) -> Result<(DbReader, Header), HomeError> {
     let name = &bucket.name;
     let cache = Arc::new(Cache::new(opening.cache));
+    let options = DbReaderOptions { manifest_poll_interval: polls, ..DbReaderOptions::default() };
     let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
-    let built = builder.with_options(DbReaderOptions::default()).with_db_cache(cache, 0).build().await;
+    let built = builder.with_options(options).with_db_cache(cache, 0).build().await;
     let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
     let header = reader.get(HEADER_KEY).await.map_err(|e| HomeError::of_database(name, "to read the header", &e))?;
     let Some(header) = header else { return Err(HomeError::Missing { name: name.clone() }) };

@@ -56,8 +56,8 @@ pub(crate) fn look(path: &Path) -> Result<FileStore> {
 /// It is not there, or neither a file nor a block device.
 pub fn users(path: impl AsRef<Path>) -> Result<Vec<String>> {
     let path = path.as_ref();
-    if crate::pool_of(path).is_some() {
-        // Nobody but Ondol knows what lies in a pool, and that locks it.
+    if crate::pool_of(path).is_some() || crate::is_in_bucket(path) {
+        // Nobody but Ondol knows what lies in a pool, and that locks it, or in a bucket.
         return Ok(Vec::new());
     }
     let store = look(path)?;

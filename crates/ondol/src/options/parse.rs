@@ -48,6 +48,9 @@ pub const OPTION_NAMES: [&str; 38] = [
     "nozeroing",
 ];
 
+/// The names of those that only volumes in object storage have.
+pub const BUCKET_OPTION_NAMES: [&str; 4] = ["take_over", "lease=", "store_timeout=", "store_cache="];
+
 impl Options {
     pub(super) fn apply(&mut self, word: &str) -> Result<(), OptionError> {
         let (name, value) = word.split_once('=').map_or((word, None), |(n, v)| (n, Some(v)));
@@ -93,6 +96,12 @@ impl Options {
             ("dirty", Some(v)) => self.dirty_bytes = size("dirty", v)?.max(64 << 10),
             ("buffer", Some(v)) => self.buffer = Some(size("buffer", v)?),
             ("checkpoint_threads", Some(v)) => self.checkpoint_threads = Some(threads(v)?),
+            ("take_over", None) => self.take_over = true,
+            ("lease", Some(v)) => self.lease = Some(lease(v)?),
+            ("store_timeout", Some(v)) => {
+                self.store_timeout = Some(v.parse().map_err(|_| bad("store_timeout", v, "a number of seconds"))?)
+            }
+            ("store_cache", Some(v)) => self.store_cache = Some(size("store_cache", v)?),
             ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
             _ => return Err(OptionError::Unknown(word.into())),
         }
@@ -123,6 +132,12 @@ fn copy_offset(v: &str) -> Result<u64, OptionError> {
 fn seconds(v: &str) -> Result<u64, OptionError> {
     let n: u64 = v.parse().map_err(|_| bad("commit", v, "a number of seconds"))?;
     Ok(if n == 0 { 5 } else { n })
+}
+
+/// A shorter lease would run out between two renewals that the store answers slowly.
+fn lease(v: &str) -> Result<u64, OptionError> {
+    let n: Option<u64> = v.parse().ok();
+    n.filter(|n| (3..=86400).contains(n)).ok_or_else(|| bad("lease", v, "a number of seconds from 3 to 86400"))
 }
 
 fn threads(v: &str) -> Result<usize, OptionError> {

@@ -8,6 +8,7 @@ use super::out::Out;
 use super::walk::{Event, Walk, list};
 use crate::failure::{Failure, Outcome};
 use ondol::{Attr, FileType, Ino};
+pub(crate) use row::minute;
 use row::{Row, Widths};
 use std::cmp::{Ordering, Reverse};
 use std::ffi::OsString;

@@ -18,5 +18,5 @@ mod walk;
 pub(crate) use cat::cat;
 pub(crate) use cp::{cp, fill};
 pub(crate) use find::{find, with_two_dashes};
-pub(crate) use ls::ls;
+pub(crate) use ls::{ls, minute};
 pub(crate) use rm::rm;

@@ -5,6 +5,7 @@
 mod ask;
 mod atomic;
 mod bench;
+mod bucket;
 mod calls;
 mod confined;
 mod damaged;

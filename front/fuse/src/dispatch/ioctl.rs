@@ -1,4 +1,4 @@
-//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through, one of
+//! ioctl(2): the commands of ext4 whose number says all about the size of their argument, which is what FUSE lets through, two of
 //! our own, and F2FS's of batches.
 
 use super::answer::Answering;
@@ -8,6 +8,7 @@ use crate::proto::Header;
 use crate::proto::wire::IoctlIn;
 use crate::words::{ino, sender};
 use ondol::FsxAttr;
+use ondol_ring::SnapshotAsked;
 use rustix::io::Errno;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -76,6 +77,10 @@ pub(super) fn serve(ops: &Ops, terms: &Terms, answer: &Answering<'_>, header: &H
         },
         ondol_ring::RESIZE_FS => match u64::read_from_prefix(data) {
             Ok((blocks, _)) => answer.with(ops.resize(blocks, from), |()| tell(&[])),
+            Err(_) => answer.error(Errno::INVAL),
+        },
+        ondol_ring::SNAPSHOT => match SnapshotAsked::read_from_prefix(data) {
+            Ok((asked, _)) => answer.with(ops.snapshot(&asked, from), |()| tell(&[])),
             Err(_) => answer.error(Errno::INVAL),
         },
         ondol_ring::EXCHANGE_RANGE => exchange::serve(ops, terms, answer, header, data),

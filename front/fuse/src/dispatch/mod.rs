@@ -133,7 +133,7 @@ impl Dispatch {
             O::Fsyncdir { data_only } => answer.done(ops.fsyncdir(at, data_only)),
             O::Syncfs => answer.done(ops.syncfs()),
             O::Setxattr { name, value, how } => self.setxattr(answer, header, name, value, &how),
-            O::Getxattr { name, size } => answer.xattr(ops.getxattr(at, name), size),
+            O::Getxattr { name, size } => answer.xattr(ops.getxattr(at, name, from), size),
             O::Listxattr { size } => answer.xattr(ops.listxattr(at, from), size),
             O::Removexattr(name) => {
                 let removed = ops.removexattr(at, name, from);

@@ -2,7 +2,7 @@
 
 use super::sender::Capability;
 use super::{Answer, Op, Ops, Sender};
-use crate::client::{INFO, STATS};
+use crate::client::{INFO, SNAPSHOTS, STATS};
 use ondol::inodes::Error;
 use ondol::{Attr, FileType, FsxAttr, Ino, ROOT, SetAttr, SetXattr, StatFs};
 
@@ -99,15 +99,18 @@ impl Ops {
         self.change(Op::Ioctl, sender, |i| i.trim(start, len, minimum))
     }
 
-    /// Has the volume grow to so many blocks, or with 0 to all that it lies on.
-    pub(crate) fn resize(&self, blocks: u64, sender: Sender) -> Answer<()> {
+    /// Whether the sender may change the volume as a whole.
+    pub(super) fn require_owner(&self, sender: Sender) -> Answer<()> {
         // Who mounts as root is no single user: there, as ever, it takes a capability, ext4's own or the one to mount.
         let server = rustix::process::geteuid();
         let mounter = !server.is_root() && sender.uid == server.as_raw();
         let capable = || sender.may(Capability::SysResource) || sender.may(Capability::SysAdmin);
-        if !mounter && !capable() {
-            return Err(rustix::io::Errno::PERM.into());
-        }
+        if mounter || capable() { Ok(()) } else { Err(rustix::io::Errno::PERM.into()) }
+    }
+
+    /// Has the volume grow to so many blocks, or with 0 to all that it lies on.
+    pub(crate) fn resize(&self, blocks: u64, sender: Sender) -> Answer<()> {
+        self.require_owner(sender)?;
         if self.is_read_only_to(sender) {
             return Err(rustix::io::Errno::ROFS.into());
         }
@@ -138,7 +141,10 @@ impl Ops {
     }
 
     /// An attribute's value. The root directory also has those through which `ondol info` and `ondol top` ask the server.
-    pub(crate) fn getxattr(&self, ino: Ino, name: &[u8]) -> Answer<Vec<u8>> {
+    pub(crate) fn getxattr(&self, ino: Ino, name: &[u8], sender: Sender) -> Answer<Vec<u8>> {
+        if ino == ROOT && name == SNAPSHOTS.as_bytes() {
+            return self.snapshots(sender);
+        }
         self.enter(Op::Getxattr, |volume| match name {
             _ if ino != ROOT => volume.inodes().getxattr(ino, name),
             _ if name == INFO.as_bytes() => self.info(volume),

@@ -14,6 +14,7 @@ mod inode;
 mod listing;
 mod names;
 mod sender;
+mod snapshots;
 mod state;
 mod timing;
 

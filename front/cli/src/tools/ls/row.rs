@@ -98,7 +98,7 @@ fn mode(kind: FileType, perm: u16) -> String {
 }
 
 /// Date and minute in UTC of a time in seconds since 1970.
-fn minute(seconds: i64) -> String {
+pub(crate) fn minute(seconds: i64) -> String {
     const DAY: i64 = 24 * 60 * 60;
     let (year, month, day) = date(seconds.div_euclid(DAY));
     let minutes = seconds.rem_euclid(DAY) / 60;

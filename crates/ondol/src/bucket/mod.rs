@@ -1,0 +1,269 @@
+//! Volumes in object storage: which targets name them, and how they are made, opened, looked at and closed.
+//!
+//! ```text
+//!   target → place → bucket                      with the feature `object`; without it, an error that says so
+//!   open for writing    lease, fence, `Held`     given back when it is closed or dropped
+//!   open for reading    the newest state, as it is at that moment, or a snapshot
+//! ```
+
+#[cfg(feature = "object")]
+mod fault;
+#[cfg(feature = "object")]
+mod held;
+mod mark;
+mod snapshot;
+#[cfg(feature = "object")]
+mod with;
+#[cfg(not(feature = "object"))]
+mod without;
+
+pub use mark::{mark_of, says_closed};
+pub use snapshot::{Snapshot, snapshot, snapshot_delete, snapshots};
+
+#[cfg(feature = "object")]
+pub(crate) use held::Held;
+#[cfg(feature = "object")]
+use with::{check, delete, list, make, open_held};
+#[cfg(not(feature = "object"))]
+pub(crate) use without::Held;
+#[cfg(not(feature = "object"))]
+use without::{check, delete, list, make, open_held};
+
+use crate::format::plan;
+use crate::media::Media;
+use crate::{Error, FormatOptions, JournalEngine, Options, Remedy, Result};
+use ondol_block::{Access, BlockStore};
+use ondol_env::sync::Arc;
+use ondol_format::mkfs::Chunk;
+use rustix::io::Errno;
+use serde::Serialize;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+const SCHEMES: [&str; 4] = ["s3://", "gs://", "az://", "file://"];
+
+/// What blocks have unless told otherwise: the size of a chunk, so that no write has to read.
+const BLOCK: u32 = 4096;
+
+/// Whether a target names a volume in object storage, well or badly: `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX`, `az://CONTAINER/PREFIX` or `file:///DIR`. A file of
+/// such a name is `./s3:…`. Builds without the feature `object` open none of them, and say so.
+pub fn is_in_bucket(target: &Path) -> bool {
+    SCHEMES.iter().any(|scheme| target.as_os_str().as_bytes().starts_with(scheme.as_bytes()))
+}
+
+/// Whether this build opens volumes in object storage.
+pub const HAS_BUCKETS: bool = cfg!(feature = "object");
+
+/// How a volume in object storage is opened.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(not(feature = "object"), expect(dead_code, reason = "nobody opens any"))]
+pub(crate) struct Terms {
+    /// Take it from whoever writes to it.
+    pub(crate) take_over: bool,
+    pub(crate) lease: Option<Duration>,
+    /// Zero: for ever.
+    pub(crate) timeout: Option<Duration>,
+    /// Bytes of memory for what is read of the store.
+    pub(crate) cache: Option<u64>,
+    /// What for, for others who want it.
+    pub(crate) purpose: String,
+}
+
+impl Terms {
+    /// What an image that nobody mounts is opened for.
+    pub(crate) fn of(purpose: &str) -> Self {
+        Self { purpose: purpose.to_owned(), ..Self::default() }
+    }
+}
+
+/// The home of a volume in object storage.
+#[derive(Clone, Debug, Serialize)]
+pub struct BucketInfo {
+    /// UUID of the home, which is not that of the volume.
+    pub uuid: String,
+    /// How often it was opened for writing.
+    pub epoch: u64,
+    /// Bytes of a chunk.
+    pub chunk_bytes: u64,
+    /// Bytes of the home.
+    pub size: u64,
+    /// Whoever wrote to it last has closed it. False: somebody has it open, or was cut off.
+    pub closed: bool,
+    /// How many snapshots there are; unknown of a volume that is mounted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<u64>,
+}
+
+/// Opens the volume that a target in object storage names.
+pub(crate) fn open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<dyn BlockStore>> {
+    Ok(open_held(target, access, terms)?.store())
+}
+
+/// As [`open`], as what a volume lies on.
+pub(crate) fn media(target: &Path, access: Access, terms: &Terms) -> Result<Media> {
+    Ok(Media::in_bucket(open_held(target, access, terms)?))
+}
+
+/// As [`open`], for writing, for whoever closes it himself.
+pub(crate) fn held(target: &Path, purpose: &str) -> Result<Arc<Held>> {
+    open_held(target, Access::Write, &Terms::of(purpose))
+}
+
+/// Opens what a target names for reading, and describes it, if it is in object storage. Changes nothing.
+pub(crate) fn look(target: &Path) -> Result<Option<(Arc<dyn BlockStore>, BucketInfo)>> {
+    if !is_in_bucket(target) {
+        return Ok(None);
+    }
+    let held = open_held(target, Access::Read, &Terms::default())?;
+    let info = BucketInfo { snapshots: Some(list(target)?.len() as u64), ..held.info() };
+    Ok(Some((held.store(), info)))
+}
+
+/// Whether a target in object storage has a volume.
+///
+/// # Errors
+/// It is none, cannot be reached, or is damaged.
+pub fn is_there(target: &Path) -> Result<bool> {
+    match open_held(target, Access::Read, &Terms::default()) {
+        Ok(_) => Ok(true),
+        Err(e) if e.errno() == Errno::NOENT.raw_os_error() => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// An error about a target in object storage.
+fn error(errno: Errno, what: impl Into<String>) -> Error {
+    Error::Bucket { what: what.into(), errno: errno.raw_os_error(), remedy: None }
+}
+
+/// A volume in object storage that is written no more because of `why`.
+pub(crate) fn stopped(name: &str, why: &str) -> Error {
+    error(Errno::IO, format!("{name} could not be written to the end: {why}; what was synced before is there"))
+}
+
+/// Makes an empty volume in object storage. Durable when this returns.
+pub(crate) fn format(target: &Path, options: &FormatOptions) -> Result<()> {
+    // What is wrong with the name comes first: it may be a password in it.
+    check(target)?;
+    let fail = |what: String| Error::format(target.display().to_string(), what);
+    if let Some(engine) = options.engine().filter(|engine| *engine != JournalEngine::Batch) {
+        let what = format!("engine {} keeps a log, and object storage has its own: its engine is batch", engine.name());
+        return Err(fail(what));
+    }
+    let (size, block_size, force) = options.asked();
+    let options = options.clone().block_size(block_size.unwrap_or(BLOCK)).journal_or(JournalEngine::Batch);
+    let planned = |size: u64| plan(&options, size, true).map_err(|e| fail(e.to_string()));
+    let no_size = || fail("it does not exist: say how large it shall be".into()).helped(Remedy::Size);
+    make(target, size, force, (&planned, &no_size), |plan, home| {
+        plan.emit(|part| match part {
+            Chunk::Bytes { offset, bytes } => home.write(offset, bytes),
+            Chunk::Zeros { .. } => Ok(()),
+        })?;
+        Ok(())
+    })
+}
+
+/// Makes a volume of `size` bytes in object storage, for `fill` to write over zeros. Durable when this returns.
+pub(crate) fn fill(
+    target: &Path,
+    size: u64,
+    force: bool,
+    fill: impl FnOnce(&dyn BlockStore) -> Result<()>,
+) -> Result<()> {
+    let size = size.next_multiple_of(u64::from(BLOCK));
+    let no_size = || error(Errno::INVAL, "its size is known");
+    make(target, Some(size), force, (&|_| Ok(()), &no_size), |(), home| fill(home))
+}
+
+/// Refuses options that make no sense in object storage, by name.
+pub(crate) fn require_fitting(target: &Path, options: &Options) -> Result<()> {
+    check(target)?;
+    let engine = options.journal.filter(|engine| *engine != JournalEngine::Batch);
+    let engine = engine.map(|engine| format!("journal={}", engine.name()));
+    let has = |is: bool, name: &'static str| is.then(|| name.to_owned());
+    let wrong = engine
+        .or_else(|| has(options.nvm.is_some(), "nvm="))
+        .or_else(|| has(!options.nvm_model.is_off(), "nvm_model="))
+        .or_else(|| has(options.buffer.is_some(), "buffer="))
+        .or_else(|| has(options.journal_path.is_some(), "journal_path="))
+        .or_else(|| has(options.journal_size.is_some(), "journal_size="))
+        .or_else(|| has(options.zeroing == Some(true), "zeroing"))
+        .or_else(|| has(options.checkpoint_threads.is_some(), "checkpoint_threads="))
+        .or_else(|| has(!options.recovery, "norecovery"));
+    match wrong {
+        None => Ok(()),
+        Some(word) => {
+            let name = target.display();
+            Err(error(
+                Errno::INVAL,
+                format!("{name}: `{word}` makes no sense for a volume in object storage, which has no log and no NVM"),
+            ))
+        }
+    }
+}
+
+/// Refuses options that only volumes in object storage have, by name.
+pub(crate) fn require_none(target: &Path, options: &Options) -> Result<()> {
+    let words = [
+        (options.take_over, "take_over"),
+        (options.lease.is_some(), "lease="),
+        (options.store_timeout.is_some(), "store_timeout="),
+        (options.store_cache.is_some(), "store_cache="),
+    ];
+    match words.iter().find(|(is, _)| *is) {
+        None => Ok(()),
+        Some((_, word)) => {
+            let what = format!("{}: `{word}` is for volumes in object storage alone", target.display());
+            Err(error(Errno::INVAL, what))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_names_a_bucket_or_a_file() {
+        for target in ["s3://b/p", "gs://b/p", "az://c/p", "file:///d", "file://d", "s3://"] {
+            assert!(is_in_bucket(Path::new(target)), "{target}");
+        }
+        for file in ["./s3://b/p", "s3:/b", "S3://b/p", "/file:///d", "disk.img", "nvm:s3://b/p"] {
+            assert!(!is_in_bucket(Path::new(file)), "{file}");
+        }
+    }
+
+    #[test]
+    #[cfg(not(feature = "object"))]
+    fn a_build_without_object_storage_says_so_and_names_nothing() {
+        let target = Path::new("s3://user:word@b/p");
+        for e in [
+            crate::Volume::open(target).map(drop).unwrap_err(),
+            crate::Volume::format(target, &FormatOptions::new().size(1 << 24)).map(drop).unwrap_err(),
+            crate::check(target).map(drop).unwrap_err(),
+            crate::info(target).map(drop).unwrap_err(),
+            snapshots(target).map(drop).unwrap_err(),
+        ] {
+            assert!(e.to_string().contains("without the feature `object`") && !e.to_string().contains("word"), "{e}");
+            assert_eq!(e.remedy(), Some(Remedy::OtherBuild));
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "object")]
+    fn options_without_sense_are_refused_by_name() {
+        let (place, file) = (Path::new("s3://b/p"), Path::new("disk.img"));
+        for word in ["journal=classic", "nvm=/x", "buffer=1M", "journal_size=64M", "zeroing", "ro,norecovery"] {
+            let e = require_fitting(place, &Options::parse(word).unwrap()).unwrap_err().to_string();
+            let name = word.trim_start_matches("ro,");
+            assert!(e.contains(name.split_inclusive('=').next().unwrap()), "{word}: {e}");
+        }
+        require_fitting(place, &Options::parse("journal=batch,data=journal,ro,lease=5").unwrap()).unwrap();
+        for word in ["take_over", "lease=60", "store_timeout=0", "store_cache=1M"] {
+            let e = require_none(file, &Options::parse(word).unwrap()).unwrap_err().to_string();
+            assert!(e.contains(word.split_inclusive('=').next().unwrap()), "{word}: {e}");
+        }
+        require_none(file, &Options::default()).unwrap();
+    }
+}

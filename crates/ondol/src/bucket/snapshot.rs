@@ -1,0 +1,99 @@
+//! Snapshots of volumes in object storage.
+
+use super::{Terms, delete, error, is_in_bucket, list, open_held};
+use crate::{Result, Volume};
+use ondol_block::Access;
+use rustix::io::Errno;
+use serde::Serialize;
+use std::path::Path;
+
+/// A snapshot of a volume in object storage: `TARGET?snapshot=NAME` names the volume as it was, for reading.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Snapshot {
+    /// Its name.
+    pub name: String,
+    /// When it was made, in seconds since 1970 by the clock of the machine that made it.
+    pub made: i64,
+}
+
+fn require_bucket(target: &Path) -> Result<()> {
+    if is_in_bucket(target) {
+        return Ok(());
+    }
+    Err(error(Errno::OPNOTSUPP, format!("{}: only volumes in object storage have snapshots", target.display())))
+}
+
+/// Makes a snapshot of the volume at `target`, which nobody has open. Durable when this returns.
+///
+/// # Errors
+/// `EBUSY`: somebody has it open; `EEXIST`: there is one of this name; `EINVAL`: a snapshot cannot have this name; it is not in object storage; the store's failure.
+pub fn snapshot(target: impl AsRef<Path>, name: &str) -> Result<()> {
+    let target = target.as_ref();
+    require_bucket(target)?;
+    let held = open_held(target, Access::Write, &Terms::of("making a snapshot"))?;
+    held.snapshot(name)?;
+    held.close()
+}
+
+/// The snapshots of the volume at `target`, oldest first. Somebody may have it open.
+///
+/// # Errors
+/// There is no volume, or it is not in object storage; the store's failure.
+pub fn snapshots(target: impl AsRef<Path>) -> Result<Vec<Snapshot>> {
+    require_bucket(target.as_ref())?;
+    list(target.as_ref())
+}
+
+/// Deletes a snapshot. Somebody may have the volume open, who goes on; whoever reads the snapshot finds it gone sooner or later.
+///
+/// # Errors
+/// `ENOENT`: there is none of this name; it is not in object storage; the store's failure.
+pub fn snapshot_delete(target: impl AsRef<Path>, name: &str) -> Result<()> {
+    require_bucket(target.as_ref())?;
+    delete(target.as_ref(), name)
+}
+
+impl Volume {
+    /// Makes everything that has returned so far durable, and a snapshot of the volume, which lies in object storage: [`snapshot`] of an open volume. Other operations go on; each of them is in
+    /// it as a whole or not.
+    ///
+    /// # Errors
+    /// `EEXIST`: there is one of this name; `EINVAL`: a snapshot cannot have this name; `EROFS`; `EOPNOTSUPP`: it is not in object storage; the store's failure.
+    pub fn snapshot(&self, name: &str) -> Result<()> {
+        let inodes = self.usable()?;
+        let Some(held) = &self.composed().held else {
+            let what = format!("{}: only volumes in object storage have snapshots", self.composed().store.name());
+            return Err(error(Errno::OPNOTSUPP, what));
+        };
+        if inodes.is_read_only() {
+            return Err(error(Errno::ROFS, format!("{}: it is open for reading", self.composed().store.name())));
+        }
+        inodes.sync()?;
+        held.snapshot(name)
+    }
+
+    /// The snapshots of the volume, oldest first, if it lies in object storage.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: it does not; the store's failure.
+    pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        self.usable()?;
+        snapshots(self.place())
+    }
+
+    /// Deletes a snapshot of the volume, which lies in object storage.
+    ///
+    /// # Errors
+    /// As [`snapshot_delete`].
+    pub fn snapshot_delete(&self, name: &str) -> Result<()> {
+        self.usable()?;
+        snapshot_delete(self.place(), name)
+    }
+
+    /// The volume itself, also if a snapshot of it is open.
+    fn place(&self) -> &Path {
+        let name = self.composed().store.name();
+        let is_place = is_in_bucket(Path::new(name));
+        Path::new(if is_place { name.split('?').next().unwrap_or(name) } else { name })
+    }
+}

@@ -1,0 +1,61 @@
+//! What a build has that opens no volumes in object storage: an error that says so.
+
+use super::{BucketInfo, Snapshot, Terms};
+use crate::{Error, Remedy, Result};
+use ondol_block::{Access, BlockStore};
+use ondol_env::sync::Arc;
+use rustix::io::Errno;
+use std::path::Path;
+
+/// There is none.
+pub(crate) enum Held {}
+
+impl Held {
+    pub(crate) fn close(&self) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn snapshot(&self, _name: &str) -> Result<()> {
+        match *self {}
+    }
+
+    pub(crate) fn info(&self) -> BucketInfo {
+        match *self {}
+    }
+
+    pub(crate) fn store(self: Arc<Self>) -> Arc<dyn BlockStore> {
+        match *self {}
+    }
+}
+
+/// The target may have a password in it, so it is not named.
+fn lacks() -> Error {
+    let what = "this build opens no volumes in object storage: it was built without the feature `object`";
+    Error::Bucket { what: what.into(), errno: Errno::OPNOTSUPP.raw_os_error(), remedy: Some(Remedy::OtherBuild) }
+}
+
+pub(super) fn check(_target: &Path) -> Result<()> {
+    Err(lacks())
+}
+
+pub(super) fn open_held(_target: &Path, _access: Access, _terms: &Terms) -> Result<Arc<Held>> {
+    Err(lacks())
+}
+
+pub(super) fn make<T>(
+    _target: &Path,
+    _size: Option<u64>,
+    _force: bool,
+    _asked: (&dyn Fn(u64) -> Result<T>, &dyn Fn() -> Error),
+    _fill: impl FnOnce(T, &dyn BlockStore) -> Result<()>,
+) -> Result<()> {
+    Err(lacks())
+}
+
+pub(super) fn list(_target: &Path) -> Result<Vec<Snapshot>> {
+    Err(lacks())
+}
+
+pub(super) fn delete(_target: &Path, _name: &str) -> Result<()> {
+    Err(lacks())
+}
