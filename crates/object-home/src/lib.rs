@@ -4,6 +4,7 @@
 //!   a place by its name → its store                           [`Place`], [`Bucket`]   feature `object`
 //!   a volume there as a block store                           [`Home`]                feature `object`
 //!   chunk of the volume ⇄ value of a key                      [`ChunkFormat`]
+//!   what a store was asked; what a volume takes, and costs   [`Requests`], [`Usage`], [`Prices`]   feature `object`
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
 //!   a store that delays, fails, reorders and lies, for tests  `unruly`               feature `object`
 //! ```
@@ -19,11 +20,17 @@ mod format;
 #[cfg(feature = "object")]
 mod home;
 #[cfg(feature = "object")]
+mod meter;
+#[cfg(feature = "object")]
 mod place;
+#[cfg(feature = "object")]
+mod prices;
 #[cfg(feature = "object")]
 mod probe;
 #[cfg(feature = "object")]
 pub mod unruly;
+#[cfg(feature = "object")]
+mod usage;
 
 #[cfg(feature = "object")]
 pub use border::Border;
@@ -32,8 +39,14 @@ pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]
 pub use home::{BATCH, Home, HomeError, Making, Opening, Snapshot, What};
 #[cfg(feature = "object")]
+pub use meter::{Requests, Wire};
+#[cfg(feature = "object")]
 pub use object_store;
 #[cfg(feature = "object")]
 pub use place::{Bucket, Kind, Place, PlaceError};
 #[cfg(feature = "object")]
+pub use prices::{Estimate, PriceError, Prices};
+#[cfg(feature = "object")]
 pub use probe::{Depth, ProbeError, Probed, Refusal, probe};
+#[cfg(feature = "object")]
+pub use usage::{Share, Usage};

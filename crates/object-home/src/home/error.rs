@@ -144,7 +144,7 @@ pub enum HomeError {
 
 impl HomeError {
     /// What `source`, an answer of the store to `what`, means for the volume `name`.
-    pub(super) fn of_store(name: &str, what: &'static str, source: &object_store::Error) -> Self {
+    pub(crate) fn of_store(name: &str, what: &'static str, source: &object_store::Error) -> Self {
         let (name, why) = (name.to_owned(), source.to_string());
         match source {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {

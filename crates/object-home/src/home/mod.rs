@@ -28,6 +28,7 @@ mod snapshot;
 mod store;
 
 pub use error::HomeError;
+pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;
 
@@ -126,6 +127,11 @@ impl Home {
     /// `NotWriting`.
     pub fn newest(&self) -> Result<u64, HomeError> {
         Ok(self.writer()?.turn.newest())
+    }
+
+    /// What was asked of the store since its bucket was reached.
+    pub fn requests(&self) -> crate::Requests {
+        self.bucket.requests()
     }
 
     /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written afterwards.
@@ -244,7 +250,7 @@ async fn hand_over(db: &Db, name: &str, batch: WriteBatch) -> Result<u64, HomeEr
 }
 
 /// Does `work`, gives it up after `limit`, and says so when it takes long.
-async fn bounded<T>(
+pub(crate) async fn bounded<T>(
     name: String,
     what: &'static str,
     limit: Option<Duration>,

@@ -330,6 +330,6 @@ pub(super) fn admin(bucket: &Bucket) -> Admin {
     AdminBuilder::new(database(bucket), bucket.store.clone()).build()
 }
 
-pub(super) fn border(bucket: &Bucket) -> Result<Border, HomeError> {
+pub(crate) fn border(bucket: &Bucket) -> Result<Border, HomeError> {
     Border::new(THREADS).map_err(|e| HomeError::Threads { name: bucket.name.clone(), why: e.to_string() })
 }

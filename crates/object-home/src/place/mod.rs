@@ -3,7 +3,8 @@
 mod open;
 mod profile;
 
-use crate::Depth;
+use crate::meter::{Counts, Meter};
+use crate::{Depth, Requests, Wire};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use std::fmt;
@@ -41,6 +42,7 @@ pub struct Bucket {
     pub(crate) name: String,
     pub(crate) prefix: Path,
     pub(crate) depth: Depth,
+    counts: Arc<Counts>,
 }
 
 impl fmt::Debug for Bucket {
@@ -52,7 +54,19 @@ impl fmt::Debug for Bucket {
 impl Bucket {
     /// The objects of `store` below `prefix`, which the user named `name`.
     pub fn new(store: Arc<dyn ObjectStore>, name: &str, prefix: Path) -> Self {
-        Self { store, name: name.to_owned(), prefix, depth: Depth::Short }
+        Self::watched(store, name, prefix, None)
+    }
+
+    /// The same of a store whose client lets `wire` see its answers.
+    pub(crate) fn watched(store: Arc<dyn ObjectStore>, name: &str, prefix: Path, wire: Option<Wire>) -> Self {
+        let counts = Arc::new(Counts::new(wire));
+        let store = Arc::new(Meter::new(store, counts.clone()));
+        Self { store, name: name.to_owned(), prefix, depth: Depth::Short, counts }
+    }
+
+    /// What was asked of the store through this and its clones.
+    pub fn requests(&self) -> Requests {
+        self.counts.requests()
     }
 
     /// How the user named it.

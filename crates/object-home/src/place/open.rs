@@ -1,6 +1,7 @@
 //! From a place to its store: credentials, region and endpoint come from where the tools of the store's maker look for them, never from the name.
 
 use super::{Bucket, Kind, Place, PlaceError, profile};
+use crate::Wire;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
@@ -18,19 +19,22 @@ impl Place {
     /// # Errors
     /// The environment does not say how to reach it; the directory is not there.
     pub fn bucket(&self, make: bool) -> Result<Bucket, PlaceError> {
+        let wire = Wire::default();
         let store = match self.kind {
             Kind::Directory => self.local(make)?,
-            Kind::S3 => self.reached(self.s3()?.build())?,
+            Kind::S3 => self.reached(self.s3()?.with_http_connector(wire.clone()).build())?,
             Kind::Gcs => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(&self.root);
+                let builder = builder.with_http_connector(wire.clone());
                 self.reached(builder.with_client_options(patient()).build())?
             }
             Kind::Azure => {
                 let builder = MicrosoftAzureBuilder::from_env().with_container_name(&self.root);
+                let builder = builder.with_http_connector(wire.clone());
                 self.reached(builder.with_client_options(patient()).build())?
             }
         };
-        Ok(Bucket::new(store, &self.name, self.prefix.clone()))
+        Ok(Bucket::watched(store, &self.name, self.prefix.clone(), Some(wire)))
     }
 
     fn reached<S: ObjectStore>(&self, built: Result<S>) -> Result<Arc<dyn ObjectStore>, PlaceError> {

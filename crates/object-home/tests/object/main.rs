@@ -6,6 +6,7 @@ mod crash;
 mod fence;
 mod plain;
 mod snapshots;
+mod usage;
 
 use ondol_block::BlockStore;
 use ondol_object_home::object_store::memory::InMemory;
