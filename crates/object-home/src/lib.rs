@@ -37,7 +37,7 @@ pub use border::Border;
 pub use error::ChunkError;
 pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]
-pub use home::{BATCH, Home, HomeError, Making, Opening, Snapshot, What};
+pub use home::{BATCH, Home, HomeError, Making, Of, Opening, Snapshot, What};
 #[cfg(feature = "object")]
 pub use meter::{Requests, Wire};
 #[cfg(feature = "object")]

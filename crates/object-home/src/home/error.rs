@@ -126,6 +126,42 @@ pub enum HomeError {
         /// The name of the snapshot.
         snapshot: String,
     },
+    /// A volume and its clone are not in one store.
+    #[error("{clone} is not in the store of {name}: a clone shares the objects of its original")]
+    OtherStore {
+        /// The place of the original, as the user named it.
+        name: String,
+        /// The place of the clone, as the user named it.
+        clone: String,
+    },
+    /// One of two volumes would lie in the other one.
+    #[error("{name} and {clone} lie in one another: a volume has a prefix of its own")]
+    Inside {
+        /// The place of the original, as the user named it.
+        name: String,
+        /// The place of the clone, as the user named it.
+        clone: String,
+    },
+    /// A clone was begun there, and not finished.
+    #[error("{name} holds a clone that was never finished: delete it")]
+    HalfMade {
+        /// The place, as the user named it.
+        name: String,
+    },
+    /// Somebody has begun to delete the volume.
+    #[error("{name} is being deleted: deleting it once more finishes that")]
+    BeingDeleted {
+        /// The place, as the user named it.
+        name: String,
+    },
+    /// Clones need objects of the volume.
+    #[error("{name} is needed by {}: these share its objects", clones.join(", "))]
+    Needed {
+        /// The place, as the user named it.
+        name: String,
+        /// The clones, as they were named when they were made.
+        clones: Vec<String>,
+    },
     /// The volume was closed, or opened for reading.
     #[error("{name} is not open for writing")]
     NotWriting {

@@ -16,6 +16,7 @@
 
 mod cache;
 mod change;
+mod clone;
 mod error;
 mod holder;
 mod keeper;
@@ -27,6 +28,7 @@ mod settle;
 mod snapshot;
 mod store;
 
+pub use clone::Of;
 pub use error::HomeError;
 pub(crate) use open::border;
 pub use open::{Making, Opening, What};

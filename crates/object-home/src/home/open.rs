@@ -10,7 +10,7 @@ use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use super::settle::Turn;
-use super::{Data, Home, HomeError, Order, Writer, bounded, snapshot, token};
+use super::{Data, Home, HomeError, Order, Writer, bounded, clone, snapshot, token};
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, probe};
 use bytes::Bytes;
 use ondol_block::Counters;
@@ -23,7 +23,7 @@ use slatedb::config::{
     GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::path::Path;
-use slatedb::{Db, DbReader, DbReaderMode};
+use slatedb::{Db, DbReader, DbReaderMode, VersionedManifest};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ impl Home {
                 What::Newest => DbReaderMode::FollowLatest,
                 What::Snapshot(name) => DbReaderMode::Checkpoint(snapshot::find(&b, &name).await?),
             };
-            if !is_there(&b).await? {
+            if manifest(&b).await?.is_none() {
                 return Err(HomeError::Missing { name: b.name });
             }
             reader(&b, mode, &o).await
@@ -188,7 +188,11 @@ impl Found {
     async fn find(bucket: Bucket, opening: Opening, make: bool) -> Result<Self, HomeError> {
         let leases = leases(&bucket);
         // The first request says best what is wrong with the bucket.
-        let is_there = is_there(&bucket).await?;
+        let found = manifest(&bucket).await?;
+        if found.as_ref().is_some_and(|manifest| !manifest.initialized()) {
+            return Err(HomeError::HalfMade { name: bucket.name });
+        }
+        let is_there = found.is_some();
         if !make && !is_there {
             return Err(HomeError::Missing { name: bucket.name });
         }
@@ -233,6 +237,7 @@ impl Found {
                 (header, Newest::decode(header.seed, &newest).map_err(damaged)?)
             }
         };
+        let header = clone::own(&self.bucket, &db.manifest(), header).await?;
         if newest.epoch != header.epoch {
             let what = format!("the newest batch is of epoch {}, the header of epoch {}", newest.epoch, header.epoch);
             return Err(damaged(what));
@@ -307,21 +312,22 @@ async fn reader(bucket: &Bucket, mode: DbReaderMode, opening: &Opening) -> Resul
     let header = reader.get(HEADER_KEY).await.map_err(|e| HomeError::of_database(name, "to read the header", &e))?;
     let Some(header) = header else { return Err(HomeError::Missing { name: name.clone() }) };
     let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
+    let header = clone::own(bucket, &reader.manifest(), header).await?;
     Ok((reader, header))
 }
 
-/// Whether there is a database, if perhaps an empty one.
-async fn is_there(bucket: &Bucket) -> Result<bool, HomeError> {
+/// The newest manifest, if there is a database; that may be an empty one.
+pub(super) async fn manifest(bucket: &Bucket) -> Result<Option<VersionedManifest>, HomeError> {
     leases(bucket).is_reached().await?;
     let manifest = admin(bucket).read_manifest(None).await;
-    Ok(manifest.map_err(|e| HomeError::of_database(&bucket.name, "to look for a volume", &e))?.is_some())
+    manifest.map_err(|e| HomeError::of_database(&bucket.name, "to look for a volume", &e))
 }
 
-fn leases(bucket: &Bucket) -> Leases {
+pub(super) fn leases(bucket: &Bucket) -> Leases {
     Leases { store: bucket.store.clone(), dir: bucket.prefix.clone().join("lease"), name: bucket.name.clone() }
 }
 
-fn database(bucket: &Bucket) -> Path {
+pub(super) fn database(bucket: &Bucket) -> Path {
     bucket.prefix.clone().join("db")
 }
 

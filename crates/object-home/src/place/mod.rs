@@ -43,6 +43,9 @@ pub struct Bucket {
     pub(crate) prefix: Path,
     pub(crate) depth: Depth,
     counts: Arc<Counts>,
+    /// What is below the counting, and how it is called if two stores of this name are the same.
+    below: Arc<dyn ObjectStore>,
+    whole: Option<String>,
 }
 
 impl fmt::Debug for Bucket {
@@ -60,8 +63,25 @@ impl Bucket {
     /// The same of a store whose client lets `wire` see its answers.
     pub(crate) fn watched(store: Arc<dyn ObjectStore>, name: &str, prefix: Path, wire: Option<Wire>) -> Self {
         let counts = Arc::new(Counts::new(wire));
+        let below = store.clone();
         let store = Arc::new(Meter::new(store, counts.clone()));
-        Self { store, name: name.to_owned(), prefix, depth: Depth::Short, counts }
+        Self { store, name: name.to_owned(), prefix, depth: Depth::Short, counts, below, whole: None }
+    }
+
+    /// The store is the same as any other of this name.
+    pub(crate) fn named(self, whole: String) -> Self {
+        Self { whole: Some(whole), ..self }
+    }
+
+    /// Another place in the same store, which the user named `name`. What is asked of both is counted together.
+    #[must_use]
+    pub fn beside(&self, name: &str, prefix: Path) -> Self {
+        Self { name: name.to_owned(), prefix, ..self.clone() }
+    }
+
+    /// Whether both are in one store.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.below, &other.below) || self.whole.is_some() && self.whole == other.whole
     }
 
     /// What was asked of the store through this and its clones.

@@ -2,6 +2,7 @@
 #![cfg(feature = "object")]
 
 mod away;
+mod clones;
 mod crash;
 mod fence;
 mod plain;
