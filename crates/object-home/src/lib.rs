@@ -4,6 +4,7 @@
 //!   a place by its name → its store                           [`Place`], [`Bucket`]   feature `object`
 //!   a volume there as a block store                           [`Home`]                feature `object`
 //!   chunk of the volume ⇄ value of a key                      [`ChunkFormat`]
+//!   parts of objects on the local disk                        [`Disk`]                feature `object`
 //!   what a store was asked; what a volume takes, and costs   [`Requests`], [`Usage`], [`Prices`]   feature `object`
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
 //!   a store that delays, fails, reorders and lies, for tests  `unruly`               feature `object`
@@ -15,6 +16,8 @@
 
 #[cfg(feature = "object")]
 mod border;
+#[cfg(feature = "object")]
+mod disk_cache;
 mod error;
 mod format;
 #[cfg(feature = "object")]
@@ -34,6 +37,8 @@ mod usage;
 
 #[cfg(feature = "object")]
 pub use border::Border;
+#[cfg(feature = "object")]
+pub use disk_cache::{Disk, DiskUse};
 pub use error::ChunkError;
 pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]

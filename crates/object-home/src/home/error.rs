@@ -162,6 +162,14 @@ pub enum HomeError {
         /// The clones, as they were named when they were made.
         clones: Vec<String>,
     },
+    /// The cache on the local disk is none, or cannot be made.
+    #[error("{file} cannot be used as a cache: {why}")]
+    DiskCache {
+        /// Its file.
+        file: String,
+        /// Why.
+        why: String,
+    },
     /// The volume was closed, or opened for reading.
     #[error("{name} is not open for writing")]
     NotWriting {

@@ -34,7 +34,8 @@ pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;
 
-use crate::{Border, Bucket, ChunkFormat};
+use crate::disk_cache::DiskCache;
+use crate::{Border, Bucket, ChunkFormat, DiskUse};
 use change::{Loose, Put};
 use keeper::Keeper;
 use ondol_block::Counters;
@@ -72,6 +73,7 @@ pub struct Home {
     writer: Option<Writer>,
     counters: Counters,
     timeout: Option<Duration>,
+    disk: Option<DiskCache>,
     /// Last, so that what runs there ends when nothing here needs it any more.
     border: Border,
 }
@@ -134,6 +136,11 @@ impl Home {
     /// What was asked of the store since its bucket was reached.
     pub fn requests(&self) -> crate::Requests {
         self.bucket.requests()
+    }
+
+    /// What the cache on the local disk has done. None: it has none.
+    pub fn disk_use(&self) -> Option<DiskUse> {
+        self.disk.as_ref().map(DiskCache::counts)
     }
 
     /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written afterwards.

@@ -11,7 +11,8 @@ use super::lease::{DEFAULT_LENGTH, Lease, Leases};
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use super::settle::Turn;
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, snapshot, token};
-use crate::{Border, Bucket, ChunkFormat, ChunkSize, probe};
+use crate::disk_cache;
+use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
 use bytes::Bytes;
 use ondol_block::Counters;
 use ondol_env::sync::atomic::AtomicU64;
@@ -43,6 +44,8 @@ pub struct Opening {
     pub timeout: Option<Duration>,
     /// Bytes of memory for what is read of the database.
     pub cache: usize,
+    /// A cache on the local disk, below that one.
+    pub disk: Option<Disk>,
     /// Bytes that are gathered in memory before they become an object of the database; four times as much may wait.
     pub object: usize,
 }
@@ -55,6 +58,7 @@ impl Default for Opening {
             purpose: String::new(),
             timeout: Some(Duration::from_secs(600)),
             cache: 64 << 20,
+            disk: None,
             object: 16 << 20,
         }
     }
@@ -116,24 +120,27 @@ impl Home {
     /// There is none, or no such snapshot; the store fails or does not let us; a record is damaged.
     pub fn view(bucket: &Bucket, what: &What, opening: &Opening) -> Result<Self, HomeError> {
         let border = border(bucket)?;
+        let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
         let (b, what, o) = (bucket.clone(), what.clone(), opening.clone());
         let work = async move {
             let mode = match what {
                 What::Newest => DbReaderMode::FollowLatest,
                 What::Snapshot(name) => DbReaderMode::Checkpoint(snapshot::find(&b, &name).await?),
             };
-            if manifest(&b).await?.is_none() {
-                return Err(HomeError::Missing { name: b.name });
-            }
+            let found = manifest(&b).await?.ok_or_else(|| HomeError::Missing { name: b.name.clone() })?;
+            require(&b, &found)?;
             reader(&b, mode, &o).await
         };
         let (reader, header) =
             border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
-        Ok(Self::of(bucket.clone(), header, Data::Reader(Arc::new(reader)), None, opening.timeout, border))
+        let mut home = Self::of(bucket, header, Data::Reader(Arc::new(reader)), None, opening.timeout, border);
+        home.disk = disk;
+        Ok(home)
     }
 
     fn opened(bucket: &Bucket, opening: &Opening, making: Option<Making>) -> Result<Self, HomeError> {
         let border = border(bucket)?;
+        let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
         let (b, o) = (bucket.clone(), opening.clone());
         let work = async move {
             let found = Found::find(b, o, making.is_some()).await?;
@@ -156,7 +163,8 @@ impl Home {
         let first = newest.number;
         let order = Mutex::new(Order { number: first, closed: false });
         let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, first };
-        let home = Self::of(bucket.clone(), header, Data::Writer(db), Some(writer), opening.timeout, border);
+        let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
+        home.disk = disk;
         home.attach()?;
         Ok(home)
     }
@@ -170,7 +178,7 @@ impl Home {
         border: Border,
     ) -> Self {
         let (format, size) = (ChunkFormat::new(header.seed, header.chunk), AtomicU64::new(header.size));
-        Self { bucket, size, format, header, data, writer, counters: Counters::default(), timeout, border }
+        Self { bucket, size, format, header, data, writer, counters: Counters::default(), timeout, disk: None, border }
     }
 
     /// The batch that makes this writer known. It is durable before anything else is written.
@@ -189,10 +197,8 @@ impl Found {
         let leases = leases(&bucket);
         // The first request says best what is wrong with the bucket.
         let found = manifest(&bucket).await?;
-        if found.as_ref().is_some_and(|manifest| !manifest.initialized()) {
-            return Err(HomeError::HalfMade { name: bucket.name });
-        }
         let is_there = found.is_some();
+        found.map_or(Ok(()), |manifest| require(&bucket, &manifest))?;
         if !make && !is_there {
             return Err(HomeError::Missing { name: bucket.name });
         }
@@ -321,6 +327,11 @@ pub(super) async fn manifest(bucket: &Bucket) -> Result<Option<VersionedManifest
     leases(bucket).is_reached().await?;
     let manifest = admin(bucket).read_manifest(None).await;
     manifest.map_err(|e| HomeError::of_database(&bucket.name, "to look for a volume", &e))
+}
+
+/// The database is not a clone in the making.
+fn require(bucket: &Bucket, manifest: &VersionedManifest) -> Result<(), HomeError> {
+    if manifest.initialized() { Ok(()) } else { Err(HomeError::HalfMade { name: bucket.name.clone() }) }
 }
 
 pub(super) fn leases(bucket: &Bucket) -> Leases {

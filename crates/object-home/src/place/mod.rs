@@ -79,6 +79,11 @@ impl Bucket {
         Self { name: name.to_owned(), prefix, ..self.clone() }
     }
 
+    /// The same place, whose store is asked through another one.
+    pub(crate) fn through(&self, store: Arc<dyn ObjectStore>) -> Self {
+        Self { store, ..self.clone() }
+    }
+
     /// Whether both are in one store.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.below, &other.below) || self.whole.is_some() && self.whole == other.whole

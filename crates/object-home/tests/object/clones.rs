@@ -335,6 +335,8 @@ fn what_was_interrupted_is_said_and_can_be_deleted() {
             Err(HomeError::Missing { .. }) => assert!(made.is_err()),
             Err(HomeError::HalfMade { .. }) => {
                 refused += 1;
+                let view = Home::view(&two, &What::Newest, &opening());
+                assert!(matches!(view, Err(HomeError::HalfMade { .. })), "{view:?}");
                 assert!(made.is_err());
             }
             Err(e) => panic!("{e}"),

@@ -4,6 +4,7 @@
 mod away;
 mod clones;
 mod crash;
+mod disk;
 mod fence;
 mod plain;
 mod snapshots;
