@@ -2,6 +2,7 @@
 //!
 //! What a client of a cloud repeats by itself is seen in its answers alone ([`Wire`]).
 
+mod pace;
 mod upload;
 mod wire;
 
@@ -53,6 +54,8 @@ pub struct Requests {
     pub failed: u64,
     /// Answers that ask for fewer requests.
     pub throttled: u64,
+    /// Requests that may be under way at once, after such answers. 0: as many as are made.
+    pub at_once: u64,
 }
 
 impl Requests {
@@ -126,6 +129,7 @@ impl Counts {
             failed: of(&self.failed),
             // A client that repeats hides what it was told before.
             throttled: of(&self.throttled).max(wire.throttled),
+            at_once: wire.at_once,
         }
     }
 
