@@ -7,7 +7,6 @@
 //!   parts of objects on the local disk                        [`Disk`]                feature `object`
 //!   what a store was asked; what a volume takes, and costs   [`Requests`], [`Usage`], [`Prices`]   feature `object`
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
-//!   a store that delays, fails, reorders and lies, for tests  `unruly`               feature `object`
 //! ```
 //!
 //! The crate knows neither ext4 nor journals. It alone has an asynchronous runtime (`Border`): calls from outside block. Formats, invariants and failure cases, and what is still to
@@ -30,7 +29,9 @@ mod place;
 mod prices;
 #[cfg(feature = "object")]
 mod probe;
+/// For tests, and no part of the interface.
 #[cfg(feature = "object")]
+#[doc(hidden)]
 pub mod unruly;
 #[cfg(feature = "object")]
 mod usage;

@@ -87,7 +87,7 @@ fn cause(e: &ondol_block::BlockError) -> HomeError {
 /// The sizes of the log's objects that were put since the store began to record.
 fn log_puts(store: &Unruly) -> Vec<usize> {
     let size = |event| match event {
-        Event::Asked { request: Request::Put { path, bytes }, .. } if path.as_ref().contains("/wal/") => {
+        Event::Asked { request: Request::Put { path, bytes, .. }, .. } if path.as_ref().contains("/wal/") => {
             Some(bytes.len())
         }
         _ => None,

@@ -18,7 +18,7 @@ fn what_is_asked_is_counted_as_the_store_counts_it() {
     }
     home.close().unwrap();
     let (ours, theirs) = (home.requests(), store.counts());
-    assert_eq!(ours.puts + ours.uploads / 2 + ours.copies, theirs.puts);
+    assert_eq!((ours.puts + ours.copies, ours.uploads, ours.parts), (theirs.puts, theirs.uploads, theirs.parts));
     assert_eq!((ours.gets + ours.heads, ours.deletes, ours.lists), (theirs.gets, theirs.deletes, theirs.lists));
     assert_eq!((ours.up, ours.failed, ours.throttled, ours.repeated), (theirs.put_bytes - refused, 0, 0, 0));
     assert!(ours.puts > 10 && ours.down > 0 && ours.up > 10 * CHUNK as u64 / 2, "{ours:?}");
