@@ -5,7 +5,7 @@ use super::index::{Index, Key};
 use super::{Disk, DiskUse};
 use bytes::Bytes;
 use ondol_env::sync::Mutex;
-use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use ondol_env::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use ondol_env::{Env, System};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use std::fs::{File, OpenOptions};
@@ -31,6 +31,8 @@ pub(super) struct Slots {
     file: File,
     head: FileHead,
     index: Mutex<Index>,
+    /// Another process may have the file.
+    has_ended: AtomicBool,
     hits: AtomicU64,
     misses: AtomicU64,
     stored: AtomicU64,
@@ -70,6 +72,7 @@ impl Slots {
             file,
             head,
             index,
+            has_ended: AtomicBool::new(false),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             stored: AtomicU64::new(0),
@@ -88,6 +91,14 @@ impl Slots {
             stored: of(&self.stored),
             damaged: of(&self.damaged),
             failed: of(&self.failed),
+        }
+    }
+
+    /// Gives the file back. What is still being written is judged by its checksum, like anything.
+    pub(super) fn end(&self) {
+        self.has_ended.store(true, Relaxed);
+        if let Err(e) = flock(&self.file, FlockOperation::Unlock) {
+            tracing::debug!("the cache stays locked: {e}");
         }
     }
 
@@ -159,7 +170,11 @@ impl Slots {
         }
     }
 
+    /// None: nothing is known of it, nor will be.
     fn key(&self, name: &str, part: u64) -> Option<Key> {
+        if self.has_ended.load(Relaxed) {
+            return None;
+        }
         Some((self.head.hash(name), part.try_into().ok()?))
     }
 

@@ -66,8 +66,24 @@ pub(crate) struct DiskCache {
     slots: Arc<Slots>,
 }
 
+/// Whoever has the file. It is given back when this is dropped, although tasks may still know the cache: those do without.
+#[derive(Debug)]
+pub(crate) struct Held(DiskCache);
+
+impl Held {
+    pub(crate) fn counts(&self) -> DiskUse {
+        self.0.slots.counts()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.slots.end();
+    }
+}
+
 /// The bucket with a cache above its store, if one is wanted and nobody else has it.
-pub(crate) fn over(bucket: &Bucket, disk: Option<&Disk>) -> Result<(Bucket, Option<DiskCache>), HomeError> {
+pub(crate) fn over(bucket: &Bucket, disk: Option<&Disk>) -> Result<(Bucket, Option<Held>), HomeError> {
     let Some(disk) = disk else { return Ok((bucket.clone(), None)) };
     let fault = |why: String| HomeError::DiskCache { file: disk.file.display().to_string(), why };
     let Some(slots) = Slots::open(disk).map_err(|e| fault(e.to_string()))? else {
@@ -75,7 +91,7 @@ pub(crate) fn over(bucket: &Bucket, disk: Option<&Disk>) -> Result<(Bucket, Opti
         return Ok((bucket.clone(), None));
     };
     let cache = DiskCache { inner: bucket.store.clone(), slots: Arc::new(slots) };
-    Ok((bucket.through(Arc::new(cache.clone())), Some(cache)))
+    Ok((bucket.through(Arc::new(cache.clone())), Some(Held(cache))))
 }
 
 /// What is asked of an object, in parts.
@@ -95,10 +111,6 @@ impl Wanted {
 }
 
 impl DiskCache {
-    pub(crate) fn counts(&self) -> DiskUse {
-        self.slots.counts()
-    }
-
     /// What of a read concerns the cache.
     fn wanted(location: &Path, options: &GetOptions) -> Option<Wanted> {
         let GetOptions {

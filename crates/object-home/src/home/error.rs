@@ -162,6 +162,22 @@ pub enum HomeError {
         /// The clones, as they were named when they were made.
         clones: Vec<String>,
     },
+    /// This machine has seen a newer state of the volume: the store has lost something, or somebody has put an older one in its place.
+    #[error(
+        "{name} is at {what} {found}, and this machine has seen {seen}: the store has lost what it acknowledged, or holds an older copy. Whoever means that one deletes {file}"
+    )]
+    Older {
+        /// The place, as the user named it.
+        name: String,
+        /// Which number is smaller.
+        what: &'static str,
+        /// As it is there.
+        found: u64,
+        /// As it was seen.
+        seen: u64,
+        /// Where that is kept.
+        file: String,
+    },
     /// The cache on the local disk is none, or cannot be made.
     #[error("{file} cannot be used as a cache: {why}")]
     DiskCache {

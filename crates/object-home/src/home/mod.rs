@@ -24,6 +24,7 @@ mod lease;
 mod open;
 mod read;
 mod record;
+mod seen;
 mod settle;
 mod snapshot;
 mod store;
@@ -34,7 +35,7 @@ pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;
 
-use crate::disk_cache::DiskCache;
+use crate::disk_cache::Held;
 use crate::{Border, Bucket, ChunkFormat, DiskUse};
 use change::{Loose, Put};
 use keeper::Keeper;
@@ -43,6 +44,7 @@ use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
 use record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use seen::Seen;
 use settle::Turn;
 use slatedb::{Db, DbReader, WriteBatch};
 use std::fmt;
@@ -73,7 +75,8 @@ pub struct Home {
     writer: Option<Writer>,
     counters: Counters,
     timeout: Option<Duration>,
-    disk: Option<DiskCache>,
+    disk: Option<Held>,
+    seen: Option<Seen>,
     /// Last, so that what runs there ends when nothing here needs it any more.
     border: Border,
 }
@@ -140,7 +143,7 @@ impl Home {
 
     /// What the cache on the local disk has done. None: it has none.
     pub fn disk_use(&self) -> Option<DiskUse> {
-        self.disk.as_ref().map(DiskCache::counts)
+        self.disk.as_ref().map(Held::counts)
     }
 
     /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written afterwards.
@@ -159,6 +162,7 @@ impl Home {
         let number = order.number;
         self.settle_to(writer, number)?;
         order.closed = true;
+        Seen::note(self.seen.as_ref(), self.header.uuid, self.header.epoch, number);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
         let closed = async move { db.close().await.map_err(|e| HomeError::of_database(&name, "to close", &e)) };
         let closed = self.wait("closing", closed);

@@ -9,6 +9,7 @@ use super::holder::Holder;
 use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use super::seen::Seen;
 use super::settle::Turn;
 use super::{Data, Home, HomeError, Order, Writer, bounded, clone, snapshot, token};
 use crate::disk_cache;
@@ -129,7 +130,11 @@ impl Home {
             };
             let found = manifest(&b).await?.ok_or_else(|| HomeError::Missing { name: b.name.clone() })?;
             require(&b, &found)?;
-            reader(&b, mode, &o).await
+            // A snapshot is older than what was seen.
+            let seen = Seen::beside(o.disk.as_ref()).filter(|_| matches!(mode, DbReaderMode::FollowLatest));
+            let (reader, header) = reader(&b, mode, &o).await?;
+            Seen::require(seen.as_ref(), &b.name, &header, header.epoch, None)?;
+            Ok((reader, header))
         };
         let (reader, header) =
             border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
@@ -165,7 +170,9 @@ impl Home {
         let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, first };
         let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
         home.disk = disk;
+        home.seen = Seen::beside(opening.disk.as_ref());
         home.attach()?;
+        Seen::note(home.seen.as_ref(), header.uuid, header.epoch, first + 1);
         Ok(home)
     }
 
@@ -178,7 +185,19 @@ impl Home {
         border: Border,
     ) -> Self {
         let (format, size) = (ChunkFormat::new(header.seed, header.chunk), AtomicU64::new(header.size));
-        Self { bucket, size, format, header, data, writer, counters: Counters::default(), timeout, disk: None, border }
+        Self {
+            bucket,
+            size,
+            format,
+            header,
+            data,
+            writer,
+            counters: Counters::default(),
+            timeout,
+            disk: None,
+            seen: None,
+            border,
+        }
     }
 
     /// The batch that makes this writer known. It is durable before anything else is written.
@@ -244,6 +263,8 @@ impl Found {
             }
         };
         let header = clone::own(&self.bucket, &db.manifest(), header).await?;
+        let seen = Seen::beside(self.opening.disk.as_ref());
+        Seen::require(seen.as_ref(), name, &header, header.epoch, Some(newest.number))?;
         if newest.epoch != header.epoch {
             let what = format!("the newest batch is of epoch {}, the header of epoch {}", newest.epoch, header.epoch);
             return Err(damaged(what));

@@ -63,3 +63,36 @@ fn a_writer_goes_on_with_a_cache_that_is_full_of_noise() {
         std::fs::write(&path, bytes).unwrap();
     }
 }
+
+#[test]
+fn a_bucket_that_has_gone_back_is_refused_where_the_newer_state_was_seen() {
+    let (memory, dir) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
+    let store = Unruly::new(memory.clone());
+    make(&store, 64).close().unwrap();
+    let older = memory.fork();
+    let home = Home::open(&bucket(store.clone()), &cached(&dir)).unwrap();
+    let closed = memory.fork();
+    home.write(0, &chunk(1)).unwrap();
+    home.close().unwrap();
+    drop(home);
+    let gone_back = |memory: &InMemory, what: &str| {
+        // Each attempt sees what was there, and not what the one before has done.
+        let bucket = || bucket(Unruly::new(Arc::new(memory.fork())));
+        let e = Home::open(&bucket(), &cached(&dir)).unwrap_err();
+        assert!(matches!(e, HomeError::Older { .. }) && e.to_string().contains(what), "{e}");
+        // Where nothing was seen, nothing can be said.
+        Home::open(&bucket(), &cached(&tempfile::tempdir().unwrap())).unwrap().close().unwrap();
+        Home::open(&bucket(), &opening()).unwrap().close().unwrap();
+    };
+    gone_back(&older, "batch");
+    gone_back(&closed, "batch");
+    let e = Home::view(&bucket(Unruly::new(Arc::new(older.fork()))), &What::Newest, &cached(&dir)).unwrap_err();
+    assert!(matches!(e, HomeError::Older { what: "epoch", found: 1, seen: 2, .. }), "{e}");
+    // The newest one is opened as before, and so is the older one by whoever means it.
+    let home = Home::open(&bucket(store.clone()), &cached(&dir)).unwrap();
+    assert_eq!(read_chunk(&home, 0), chunk(1));
+    home.close().unwrap();
+    drop(home);
+    std::fs::remove_file(dir.path().join("cache.seen")).unwrap();
+    Home::open(&bucket(Unruly::new(Arc::new(older))), &cached(&dir)).unwrap().close().unwrap();
+}
