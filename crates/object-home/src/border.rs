@@ -4,7 +4,8 @@ use std::future::Future;
 use std::panic::resume_unwind;
 use std::sync::mpsc;
 
-/// Threads of its own on which asynchronous work is done, while whoever asked for it waits.
+/// Threads of its own on which asynchronous work is done, while whoever asked for it waits. They have a clock and sockets, and end when this is dropped: work that nobody waits for ends
+/// with them, wherever it is.
 #[derive(Debug)]
 pub struct Border {
     runtime: Option<tokio::runtime::Runtime>,
@@ -17,6 +18,7 @@ impl Border {
     /// The system gives no more threads.
     pub fn new(threads: usize) -> std::io::Result<Self> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
+        // All of it: the clock for pauses and limits, and sockets for the clients of clouds.
         let runtime = builder.worker_threads(threads.max(1)).thread_name("ondol-object").enable_all().build()?;
         Ok(Self { runtime: Some(runtime) })
     }

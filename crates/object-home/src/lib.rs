@@ -4,8 +4,9 @@
 //!   a place by its name → its store                           [`Place`], [`Bucket`]   feature `object`
 //!   a volume there as a block store                           [`Home`]                feature `object`
 //!   chunk of the volume ⇄ value of a key                      [`ChunkFormat`]
+//!   parts of objects on the local disk                        [`Disk`]                feature `object`
+//!   what a store was asked; what a volume takes, and costs   [`Requests`], [`Usage`], [`Prices`]   feature `object`
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
-//!   a store that delays, fails, reorders and lies, for tests  `unruly`               feature `object`
 //! ```
 //!
 //! The crate knows neither ext4 nor journals. It alone has an asynchronous runtime (`Border`): calls from outside block. Formats, invariants and failure cases, and what is still to
@@ -14,26 +15,44 @@
 
 #[cfg(feature = "object")]
 mod border;
+#[cfg(feature = "object")]
+mod disk_cache;
 mod error;
 mod format;
 #[cfg(feature = "object")]
 mod home;
 #[cfg(feature = "object")]
+mod meter;
+#[cfg(feature = "object")]
 mod place;
 #[cfg(feature = "object")]
-mod probe;
+mod prices;
 #[cfg(feature = "object")]
+mod probe;
+/// For tests, and no part of the interface.
+#[cfg(feature = "object")]
+#[doc(hidden)]
 pub mod unruly;
+#[cfg(feature = "object")]
+mod usage;
 
 #[cfg(feature = "object")]
 pub use border::Border;
+#[cfg(feature = "object")]
+pub use disk_cache::{Disk, DiskUse};
 pub use error::ChunkError;
 pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]
-pub use home::{BATCH, Home, HomeError, Making, Opening, Snapshot, What};
+pub use home::{BATCH, Home, HomeError, Making, Of, Opening, Snapshot, What};
+#[cfg(feature = "object")]
+pub use meter::{Requests, Wire};
 #[cfg(feature = "object")]
 pub use object_store;
 #[cfg(feature = "object")]
 pub use place::{Bucket, Kind, Place, PlaceError};
 #[cfg(feature = "object")]
+pub use prices::{Estimate, PriceError, Prices};
+#[cfg(feature = "object")]
 pub use probe::{Depth, ProbeError, Probed, Refusal, probe};
+#[cfg(feature = "object")]
+pub use usage::{Share, Usage};

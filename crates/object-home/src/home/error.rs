@@ -126,6 +126,66 @@ pub enum HomeError {
         /// The name of the snapshot.
         snapshot: String,
     },
+    /// A volume and its clone are not in one store.
+    #[error("{clone} is not in the store of {name}: a clone shares the objects of its original")]
+    OtherStore {
+        /// The place of the original, as the user named it.
+        name: String,
+        /// The place of the clone, as the user named it.
+        clone: String,
+    },
+    /// One of two volumes would lie in the other one.
+    #[error("{name} and {clone} lie in one another: a volume has a prefix of its own")]
+    Inside {
+        /// The place of the original, as the user named it.
+        name: String,
+        /// The place of the clone, as the user named it.
+        clone: String,
+    },
+    /// A clone was begun there, and not finished.
+    #[error("{name} holds a clone that was never finished: delete it")]
+    HalfMade {
+        /// The place, as the user named it.
+        name: String,
+    },
+    /// Somebody has begun to delete the volume.
+    #[error("{name} is being deleted: deleting it once more finishes that")]
+    BeingDeleted {
+        /// The place, as the user named it.
+        name: String,
+    },
+    /// Clones need objects of the volume.
+    #[error("{name} is needed by {}: these share its objects", clones.join(", "))]
+    Needed {
+        /// The place, as the user named it.
+        name: String,
+        /// The clones, as they were named when they were made.
+        clones: Vec<String>,
+    },
+    /// This machine has seen a newer state of the volume: the store has lost something, or somebody has put an older one in its place.
+    #[error(
+        "{name} is at {what} {found}, and this machine has seen {seen}: the store has lost what it acknowledged, or holds an older copy. Whoever means that one deletes {file}"
+    )]
+    Older {
+        /// The place, as the user named it.
+        name: String,
+        /// Which number is smaller.
+        what: &'static str,
+        /// As it is there.
+        found: u64,
+        /// As it was seen.
+        seen: u64,
+        /// Where that is kept.
+        file: String,
+    },
+    /// The cache on the local disk is none, or cannot be made.
+    #[error("{file} cannot be used as a cache: {why}")]
+    DiskCache {
+        /// Its file.
+        file: String,
+        /// Why.
+        why: String,
+    },
     /// The volume was closed, or opened for reading.
     #[error("{name} is not open for writing")]
     NotWriting {
@@ -144,7 +204,7 @@ pub enum HomeError {
 
 impl HomeError {
     /// What `source`, an answer of the store to `what`, means for the volume `name`.
-    pub(super) fn of_store(name: &str, what: &'static str, source: &object_store::Error) -> Self {
+    pub(crate) fn of_store(name: &str, what: &'static str, source: &object_store::Error) -> Self {
         let (name, why) = (name.to_owned(), source.to_string());
         match source {
             object_store::Error::PermissionDenied { .. } | object_store::Error::Unauthenticated { .. } => {

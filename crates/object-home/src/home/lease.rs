@@ -17,6 +17,9 @@ use std::time::Duration;
 
 const FIRST: &str = "ondol lease 1";
 
+/// An object among the leases, where whoever opens the volume finds it without a request of its own.
+const DELETING: &str = "deleting";
+
 /// Objects that are older are of no use to anybody, in lengths of a lease.
 const OLD: u32 = 60;
 
@@ -184,9 +187,20 @@ impl Leases {
         Ok(())
     }
 
-    /// The bucket is there and lets itself be listed.
+    /// The bucket is there and lets itself be listed, and nobody has begun to delete the volume.
     pub(super) async fn is_reached(&self) -> Result<(), HomeError> {
-        self.all().await.map(drop)
+        if self.listed().await?.iter().any(|meta| meta.location.filename() == Some(DELETING)) {
+            return Err(HomeError::BeingDeleted { name: self.name.clone() });
+        }
+        Ok(())
+    }
+
+    /// Says that the volume is being deleted.
+    pub(super) async fn mark(&self) -> Result<ObjectMeta, HomeError> {
+        let path = self.dir.clone().join(DELETING);
+        let fault = |e: Error| self.fault("to begin deleting", &e);
+        again(|| self.store.put(&path, "".into())).await.map_err(fault)?;
+        again(|| self.store.head(&path)).await.map_err(fault)
     }
 
     async fn newest(&self) -> Result<Option<Found>, HomeError> {
@@ -201,16 +215,17 @@ impl Leases {
     }
 
     async fn all(&self) -> Result<Vec<(u64, ObjectMeta)>, HomeError> {
-        let listed = again(|| self.store.list(Some(&self.dir)).try_collect::<Vec<_>>()).await;
-        let listed = match listed {
-            Ok(listed) => listed,
-            Err(e @ Error::NotFound { .. }) => {
-                return Err(HomeError::NoBucket { name: self.name.clone(), why: e.to_string() });
-            }
-            Err(e) => return Err(self.fault("to list leases", &e)),
-        };
         let number = |meta: &ObjectMeta| meta.location.filename()?.parse().ok();
-        Ok(listed.into_iter().filter_map(|meta| Some((number(&meta)?, meta))).collect())
+        Ok(self.listed().await?.into_iter().filter_map(|meta| Some((number(&meta)?, meta))).collect())
+    }
+
+    async fn listed(&self) -> Result<Vec<ObjectMeta>, HomeError> {
+        let listed = again(|| self.store.list(Some(&self.dir)).try_collect::<Vec<_>>()).await;
+        match listed {
+            Ok(listed) => Ok(listed),
+            Err(e @ Error::NotFound { .. }) => Err(HomeError::NoBucket { name: self.name.clone(), why: e.to_string() }),
+            Err(e) => Err(self.fault("to list leases", &e)),
+        }
     }
 
     /// Lease `number`: none if there is none, and none of it if it cannot be read.

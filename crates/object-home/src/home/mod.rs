@@ -16,6 +16,7 @@
 
 mod cache;
 mod change;
+mod clone;
 mod error;
 mod holder;
 mod keeper;
@@ -23,15 +24,19 @@ mod lease;
 mod open;
 mod read;
 mod record;
+mod seen;
 mod settle;
 mod snapshot;
 mod store;
 
+pub use clone::Of;
 pub use error::HomeError;
+pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;
 
-use crate::{Border, Bucket, ChunkFormat};
+use crate::disk_cache::Held;
+use crate::{Border, Bucket, ChunkFormat, DiskUse};
 use change::{Loose, Put};
 use keeper::Keeper;
 use ondol_block::Counters;
@@ -39,6 +44,7 @@ use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
 use record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use seen::Seen;
 use settle::Turn;
 use slatedb::{Db, DbReader, WriteBatch};
 use std::fmt;
@@ -69,6 +75,8 @@ pub struct Home {
     writer: Option<Writer>,
     counters: Counters,
     timeout: Option<Duration>,
+    disk: Option<Held>,
+    seen: Option<Seen>,
     /// Last, so that what runs there ends when nothing here needs it any more.
     border: Border,
 }
@@ -133,6 +141,16 @@ impl Home {
         Ok(self.writer()?.turn.newest())
     }
 
+    /// What was asked of the store since its bucket was reached.
+    pub fn requests(&self) -> crate::Requests {
+        self.bucket.requests()
+    }
+
+    /// What the cache on the local disk has done. None: it has none.
+    pub fn disk_use(&self) -> Option<DiskUse> {
+        self.disk.as_ref().map(Held::counts)
+    }
+
     /// Makes everything durable, says that this writer has closed, and gives the lease back. Nothing can be written afterwards.
     ///
     /// # Errors
@@ -149,6 +167,7 @@ impl Home {
         let number = order.number;
         self.settle_to(writer, number)?;
         order.closed = true;
+        Seen::note(self.seen.as_ref(), self.header.uuid, self.header.epoch, number);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
         let closed = async move { db.close().await.map_err(|e| HomeError::of_database(&name, "to close", &e)) };
         let closed = self.wait("closing", closed);
@@ -249,7 +268,7 @@ async fn hand_over(db: &Db, name: &str, batch: WriteBatch) -> Result<u64, HomeEr
 }
 
 /// Does `work`, gives it up after `limit`, and says so when it takes long.
-async fn bounded<T>(
+pub(crate) async fn bounded<T>(
     name: String,
     what: &'static str,
     limit: Option<Duration>,

@@ -9,9 +9,11 @@ use super::holder::Holder;
 use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use super::seen::Seen;
 use super::settle::Turn;
-use super::{Data, Home, HomeError, Order, Writer, bounded, snapshot, token};
-use crate::{Border, Bucket, ChunkFormat, ChunkSize, probe};
+use super::{Data, Home, HomeError, Order, Writer, bounded, clone, snapshot, token};
+use crate::disk_cache;
+use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
 use bytes::Bytes;
 use ondol_block::Counters;
 use ondol_env::sync::atomic::AtomicU64;
@@ -23,7 +25,7 @@ use slatedb::config::{
     GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::path::Path;
-use slatedb::{Db, DbReader, DbReaderMode};
+use slatedb::{Db, DbReader, DbReaderMode, VersionedManifest};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +48,8 @@ pub struct Opening {
     pub timeout: Option<Duration>,
     /// Bytes of memory for what is read of the database.
     pub cache: usize,
+    /// A cache on the local disk, below that one.
+    pub disk: Option<Disk>,
     /// Bytes that are gathered in memory before they become an object of the database; four times as much may wait.
     pub object: usize,
 }
@@ -58,6 +62,7 @@ impl Default for Opening {
             purpose: String::new(),
             timeout: Some(Duration::from_secs(600)),
             cache: 64 << 20,
+            disk: None,
             object: 16 << 20,
         }
     }
@@ -121,6 +126,7 @@ impl Home {
     /// There is none, or no such snapshot; the store fails or does not let us; a record is damaged.
     pub fn view(bucket: &Bucket, what: &What, opening: &Opening) -> Result<Self, HomeError> {
         let border = border(bucket)?;
+        let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
         let (b, what, o) = (bucket.clone(), what.clone(), opening.clone());
         let work = async move {
             let polls = if what == What::Now { NEVER } else { DbReaderOptions::default().manifest_poll_interval };
@@ -128,18 +134,24 @@ impl Home {
                 What::Newest | What::Now => DbReaderMode::FollowLatest,
                 What::Snapshot(name) => DbReaderMode::Checkpoint(snapshot::find(&b, &name).await?),
             };
-            if !is_there(&b).await? {
-                return Err(HomeError::Missing { name: b.name });
-            }
-            reader(&b, mode, polls, &o).await
+            let found = manifest(&b).await?.ok_or_else(|| HomeError::Missing { name: b.name.clone() })?;
+            require(&b, &found)?;
+            // A snapshot is older than what was seen.
+            let seen = Seen::beside(o.disk.as_ref()).filter(|_| matches!(mode, DbReaderMode::FollowLatest));
+            let (reader, header) = reader(&b, mode, polls, &o).await?;
+            Seen::require(seen.as_ref(), &b.name, &header, header.epoch, None)?;
+            Ok((reader, header))
         };
         let (reader, header) =
             border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
-        Ok(Self::of(bucket.clone(), header, Data::Reader(Arc::new(reader)), None, opening.timeout, border))
+        let mut home = Self::of(bucket, header, Data::Reader(Arc::new(reader)), None, opening.timeout, border);
+        home.disk = disk;
+        Ok(home)
     }
 
     fn opened(bucket: &Bucket, opening: &Opening, making: Option<Making>) -> Result<Self, HomeError> {
         let border = border(bucket)?;
+        let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
         let (b, o) = (bucket.clone(), opening.clone());
         let work = async move {
             let found = Found::find(b, o, making.is_some()).await?;
@@ -162,8 +174,11 @@ impl Home {
         let first = newest.number;
         let order = Mutex::new(Order { number: first, closed: false });
         let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, first };
-        let home = Self::of(bucket.clone(), header, Data::Writer(db), Some(writer), opening.timeout, border);
+        let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
+        home.disk = disk;
+        home.seen = Seen::beside(opening.disk.as_ref());
         home.attach()?;
+        Seen::note(home.seen.as_ref(), header.uuid, header.epoch, first + 1);
         Ok(home)
     }
 
@@ -176,7 +191,19 @@ impl Home {
         border: Border,
     ) -> Self {
         let (format, size) = (ChunkFormat::new(header.seed, header.chunk), AtomicU64::new(header.size));
-        Self { bucket, size, format, header, data, writer, counters: Counters::default(), timeout, border }
+        Self {
+            bucket,
+            size,
+            format,
+            header,
+            data,
+            writer,
+            counters: Counters::default(),
+            timeout,
+            disk: None,
+            seen: None,
+            border,
+        }
     }
 
     /// The batch that makes this writer known. It is durable before anything else is written.
@@ -194,7 +221,9 @@ impl Found {
     async fn find(bucket: Bucket, opening: Opening, make: bool) -> Result<Self, HomeError> {
         let leases = leases(&bucket);
         // The first request says best what is wrong with the bucket.
-        let is_there = is_there(&bucket).await?;
+        let found = manifest(&bucket).await?;
+        let is_there = found.is_some();
+        found.map_or(Ok(()), |manifest| require(&bucket, &manifest))?;
         if !make && !is_there {
             return Err(HomeError::Missing { name: bucket.name });
         }
@@ -239,6 +268,9 @@ impl Found {
                 (header, Newest::decode(header.seed, &newest).map_err(damaged)?)
             }
         };
+        let header = clone::own(&self.bucket, &db.manifest(), header).await?;
+        let seen = Seen::beside(self.opening.disk.as_ref());
+        Seen::require(seen.as_ref(), name, &header, header.epoch, Some(newest.number))?;
         if newest.epoch != header.epoch {
             let what = format!("the newest batch is of epoch {}, the header of epoch {}", newest.epoch, header.epoch);
             return Err(damaged(what));
@@ -319,21 +351,27 @@ async fn reader(
     let header = reader.get(HEADER_KEY).await.map_err(|e| HomeError::of_database(name, "to read the header", &e))?;
     let Some(header) = header else { return Err(HomeError::Missing { name: name.clone() }) };
     let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
+    let header = clone::own(bucket, &reader.manifest(), header).await?;
     Ok((reader, header))
 }
 
-/// Whether there is a database, if perhaps an empty one.
-async fn is_there(bucket: &Bucket) -> Result<bool, HomeError> {
+/// The newest manifest, if there is a database; that may be an empty one.
+pub(super) async fn manifest(bucket: &Bucket) -> Result<Option<VersionedManifest>, HomeError> {
     leases(bucket).is_reached().await?;
     let manifest = admin(bucket).read_manifest(None).await;
-    Ok(manifest.map_err(|e| HomeError::of_database(&bucket.name, "to look for a volume", &e))?.is_some())
+    manifest.map_err(|e| HomeError::of_database(&bucket.name, "to look for a volume", &e))
 }
 
-fn leases(bucket: &Bucket) -> Leases {
+/// The database is not a clone in the making.
+fn require(bucket: &Bucket, manifest: &VersionedManifest) -> Result<(), HomeError> {
+    if manifest.initialized() { Ok(()) } else { Err(HomeError::HalfMade { name: bucket.name.clone() }) }
+}
+
+pub(super) fn leases(bucket: &Bucket) -> Leases {
     Leases { store: bucket.store.clone(), dir: bucket.prefix.clone().join("lease"), name: bucket.name.clone() }
 }
 
-fn database(bucket: &Bucket) -> Path {
+pub(super) fn database(bucket: &Bucket) -> Path {
     bucket.prefix.clone().join("db")
 }
 
@@ -342,6 +380,6 @@ pub(super) fn admin(bucket: &Bucket) -> Admin {
     AdminBuilder::new(database(bucket), bucket.store.clone()).build()
 }
 
-pub(super) fn border(bucket: &Bucket) -> Result<Border, HomeError> {
+pub(crate) fn border(bucket: &Bucket) -> Result<Border, HomeError> {
     Border::new(THREADS).map_err(|e| HomeError::Threads { name: bucket.name.clone(), why: e.to_string() })
 }

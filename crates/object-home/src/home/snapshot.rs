@@ -1,7 +1,7 @@
 //! Snapshots: checkpoints of the database with a name and without an end.
 
 use super::open::{admin, border};
-use super::{Home, HomeError, bounded, settle};
+use super::{Home, HomeError, Opening, bounded, settle};
 use crate::Bucket;
 use slatedb::config::{CheckpointOptions, CheckpointScope};
 use std::time::Duration;
@@ -52,6 +52,18 @@ impl Home {
 }
 
 impl Snapshot {
+    /// Makes a snapshot of a volume that nobody writes to: it is opened for a moment, so that what a crash has left is part of it.
+    ///
+    /// # Errors
+    /// As [`Home::open`] and [`Home::snapshot`].
+    pub fn make(bucket: &Bucket, snapshot: &str, opening: &Opening) -> Result<(), HomeError> {
+        check(snapshot)?;
+        let opening = Opening { purpose: format!("making the snapshot {snapshot}"), ..opening.clone() };
+        let home = Home::open(bucket, &opening)?;
+        let made = home.snapshot(snapshot);
+        made.and(home.close())
+    }
+
     /// The snapshots of a volume, oldest first. Needs no lease.
     ///
     /// # Errors

@@ -3,7 +3,8 @@
 mod open;
 mod profile;
 
-use crate::Depth;
+use crate::meter::{Counts, Meter};
+use crate::{Depth, Requests, Wire};
 use object_store::ObjectStore;
 use object_store::path::Path;
 use std::fmt;
@@ -41,6 +42,10 @@ pub struct Bucket {
     pub(crate) name: String,
     pub(crate) prefix: Path,
     pub(crate) depth: Depth,
+    counts: Arc<Counts>,
+    /// What is below the counting, and how it is called if two stores of this name are the same.
+    below: Arc<dyn ObjectStore>,
+    whole: Option<String>,
 }
 
 impl fmt::Debug for Bucket {
@@ -52,7 +57,41 @@ impl fmt::Debug for Bucket {
 impl Bucket {
     /// The objects of `store` below `prefix`, which the user named `name`.
     pub fn new(store: Arc<dyn ObjectStore>, name: &str, prefix: Path) -> Self {
-        Self { store, name: name.to_owned(), prefix, depth: Depth::Short }
+        Self::watched(store, name, prefix, None)
+    }
+
+    /// The same of a store whose client lets `wire` see its answers.
+    pub(crate) fn watched(store: Arc<dyn ObjectStore>, name: &str, prefix: Path, wire: Option<Wire>) -> Self {
+        let counts = Arc::new(Counts::new(wire));
+        let below = store.clone();
+        let store = Arc::new(Meter::new(store, counts.clone()));
+        Self { store, name: name.to_owned(), prefix, depth: Depth::Short, counts, below, whole: None }
+    }
+
+    /// The store is the same as any other of this name.
+    pub(crate) fn named(self, whole: String) -> Self {
+        Self { whole: Some(whole), ..self }
+    }
+
+    /// Another place in the same store, which the user named `name`. What is asked of both is counted together.
+    #[must_use]
+    pub fn beside(&self, name: &str, prefix: Path) -> Self {
+        Self { name: name.to_owned(), prefix, ..self.clone() }
+    }
+
+    /// The same place, whose store is asked through another one.
+    pub(crate) fn through(&self, store: Arc<dyn ObjectStore>) -> Self {
+        Self { store, ..self.clone() }
+    }
+
+    /// Whether both are in one store.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.below, &other.below) || self.whole.is_some() && self.whole == other.whole
+    }
+
+    /// What was asked of the store through this and its clones.
+    pub fn requests(&self) -> Requests {
+        self.counts.requests()
     }
 
     /// How the user named it.

@@ -1,10 +1,12 @@
 //! From a place to its store: credentials, region and endpoint come from where the tools of the store's maker look for them, never from the name.
 
 use super::{Bucket, Kind, Place, PlaceError, profile};
+use crate::Wire;
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
+use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +20,23 @@ impl Place {
     /// # Errors
     /// The environment does not say how to reach it; the directory is not there.
     pub fn bucket(&self, make: bool) -> Result<Bucket, PlaceError> {
+        let wire = Wire::default();
         let store = match self.kind {
-            Kind::Directory => self.local(make)?,
-            Kind::S3 => self.reached(self.s3()?.build())?,
+            Kind::Directory => return self.local(make),
+            Kind::S3 => self.reached(self.s3()?.with_http_connector(wire.clone()).build())?,
             Kind::Gcs => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(&self.root);
+                let builder = builder.with_http_connector(wire.clone());
                 self.reached(builder.with_client_options(patient()).build())?
             }
             Kind::Azure => {
                 let builder = MicrosoftAzureBuilder::from_env().with_container_name(&self.root);
+                let builder = builder.with_http_connector(wire.clone());
                 self.reached(builder.with_client_options(patient()).build())?
             }
         };
-        Ok(Bucket::new(store, &self.name, self.prefix.clone()))
+        let bucket = Bucket::watched(store, &self.name, self.prefix.clone(), Some(wire));
+        Ok(bucket.named(format!("{:?} {}", self.kind, self.root)))
     }
 
     fn reached<S: ObjectStore>(&self, built: Result<S>) -> Result<Arc<dyn ObjectStore>, PlaceError> {
@@ -61,8 +67,9 @@ impl Place {
         Ok(builder)
     }
 
-    /// A directory, whose files are flushed before they are acknowledged.
-    fn local(&self, make: bool) -> Result<Arc<dyn ObjectStore>, PlaceError> {
+    /// A directory. Files are flushed before they are acknowledged. Its store is the directory above, so that a clone beside it is in the same one; the directory itself goes with its
+    /// last object, and comes with the next.
+    fn local(&self, make: bool) -> Result<Bucket, PlaceError> {
         let fault = |what| {
             let name = self.name.clone();
             move |source| PlaceError::Directory { what, name, source }
@@ -73,8 +80,18 @@ impl Place {
         if !std::fs::metadata(&self.root).map_err(fault("open"))?.is_dir() {
             return Err(fault("open")(std::io::ErrorKind::NotADirectory.into()));
         }
-        let store = LocalFileSystem::new_with_prefix(&self.root);
-        self.reached(store.map(|store| store.with_fsync(true)))
+        let root = std::fs::canonicalize(&self.root).map_err(fault("open"))?;
+        let (above, prefix) = match (root.parent(), root.file_name().and_then(|name| name.to_str())) {
+            (Some(above), Some(name)) => match Path::parse(name) {
+                Ok(prefix) => (above, prefix),
+                // What no object can be named is a store of its own.
+                Err(_) => (root.as_path(), Path::default()),
+            },
+            _ => (root.as_path(), Path::default()),
+        };
+        let store = LocalFileSystem::new_with_prefix(above);
+        let store = self.reached(store.map(|store| store.with_fsync(true).with_automatic_cleanup(true)))?;
+        Ok(Bucket::new(store, &self.name, prefix).named(format!("{:?} {}", self.kind, above.display())))
     }
 }
 

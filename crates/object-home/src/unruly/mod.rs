@@ -6,17 +6,18 @@
 mod plan;
 mod record;
 mod serve;
+mod upload;
 
 pub use plan::{Conditions, Plan};
-pub use record::{Answer, Counts, Event, Request};
+pub use record::{Answer, Counts, Event, Mode, Request};
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyMode, CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use ondol_env::sync::Mutex;
 use ondol_env::sync::atomic::AtomicU64;
@@ -89,14 +90,20 @@ impl fmt::Display for Unruly {
 #[async_trait::async_trait]
 impl ObjectStore for Unruly {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        let request = Request::Put { path: location.clone(), bytes: payload.clone().into() };
+        let mode = match opts.mode {
+            PutMode::Overwrite => Mode::Overwrite,
+            PutMode::Create => Mode::Create,
+            PutMode::Update(_) => Mode::Update,
+        };
+        let request = Request::Put { path: location.clone(), bytes: payload.clone().into(), mode };
         self.serve(request, |fate| self.put_under(fate, location, payload, opts)).await
     }
 
-    /// Its beginning is a request like others; its parts pass.
+    /// Beginning, parts and end are requests like others.
     async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
         let request = Request::Upload { path: location.clone() };
-        self.serve(request, |_| self.inner.put_multipart_opts(location, opts)).await
+        let inner = self.serve(request, |_| self.inner.put_multipart_opts(location, opts)).await?;
+        Ok(Box::new(upload::Upload::new(self.clone(), location.clone(), inner)))
     }
 
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
@@ -132,8 +139,14 @@ impl ObjectStore for Unruly {
         let listed = async move {
             let request = Request::List { prefix: prefix.clone() };
             let inner = &this.inner;
+            let newest = this.shared.ledger.lock().newest();
             let list = |fate: Fate| async move {
-                Ok(if fate.unlisted { futures_util::stream::empty().boxed() } else { inner.list(prefix.as_ref()) })
+                let listed = inner.list(prefix.as_ref());
+                Ok(match (fate.unlisted, fate.behind) {
+                    (true, _) => futures_util::stream::empty().boxed(),
+                    (false, true) => without(listed, newest),
+                    (false, false) => listed,
+                })
             };
             this.serve(request, list).await
         };
@@ -146,9 +159,22 @@ impl ObjectStore for Unruly {
     }
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
-        let request = Request::Copy { from: from.clone(), to: to.clone() };
-        self.serve(request, |_| self.inner.copy_opts(from, to, options)).await
+        let mode = match options.mode {
+            CopyMode::Overwrite => Mode::Overwrite,
+            CopyMode::Create => Mode::Create,
+        };
+        let request = Request::Copy { from: from.clone(), to: to.clone(), mode };
+        self.serve(request, |fate| self.copy_under(fate, from, to, options)).await
     }
+}
+
+/// A list that knows nothing of one object yet.
+fn without(
+    list: BoxStream<'static, Result<ObjectMeta>>,
+    unseen: Option<Path>,
+) -> BoxStream<'static, Result<ObjectMeta>> {
+    let is_seen = move |meta: &ObjectMeta| Some(&meta.location) != unseen.as_ref();
+    list.try_filter(move |meta| std::future::ready(is_seen(meta))).boxed()
 }
 
 #[cfg(test)]

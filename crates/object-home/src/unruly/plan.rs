@@ -31,6 +31,8 @@ pub struct Plan {
     pub undeleted: u32,
     /// Lists that are empty.
     pub unlisted: u32,
+    /// Lists without what was put last.
+    pub behind: u32,
 }
 
 /// What a store makes of a condition of puts.
@@ -67,6 +69,7 @@ pub(super) struct Fate {
     pub(super) dropped: bool,
     pub(super) stale: bool,
     pub(super) unlisted: bool,
+    pub(super) behind: bool,
 }
 
 impl Plan {
@@ -76,7 +79,7 @@ impl Plan {
         let mut state = Fnv(0xcbf2_9ce4_8422_2325);
         (self.seed, kind, path, nth).hash(&mut state);
         let mut random = Random(state.finish());
-        let is_put = matches!(request, Request::Put { .. });
+        let (is_put, is_list) = (request.put().is_some(), matches!(request, Request::List { .. }));
         // All are drawn for each request, so that one share does not change what another decides.
         let turns_before = random.below(self.turns.saturating_add(1));
         let turns_after = random.below(self.turns.saturating_add(1));
@@ -94,7 +97,8 @@ impl Plan {
             updates: self.updates,
             dropped: dropped && is_put || undeleted && matches!(request, Request::Delete { .. }),
             stale: share(self.stale) && matches!(request, Request::Get { .. }),
-            unlisted: share(self.unlisted) && matches!(request, Request::List { .. }),
+            unlisted: share(self.unlisted) && is_list,
+            behind: share(self.behind) && is_list,
         }
     }
 }
@@ -133,6 +137,7 @@ impl Random {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Mode;
     use super::*;
     use object_store::path::Path;
 
@@ -165,7 +170,8 @@ mod tests {
         let plan = Plan { held: 1000, dropped: 1000, stale: 1000, ..Plan::default() };
         let read = plan.fate(&get("a"), 0);
         assert!(read.stale && !read.held && !read.dropped);
-        let put = plan.fate(&Request::Put { path: Path::from("a"), bytes: bytes::Bytes::new() }, 0);
+        let put =
+            plan.fate(&Request::Put { path: Path::from("a"), bytes: bytes::Bytes::new(), mode: Mode::Overwrite }, 0);
         assert!(!put.stale && put.held && put.dropped);
     }
 }

@@ -13,9 +13,32 @@ pub enum Request {
         path: Path,
         /// What it is to hold.
         bytes: Bytes,
+        /// Under which condition.
+        mode: Mode,
     },
     /// An upload in parts begins.
     Upload {
+        /// The object.
+        path: Path,
+    },
+    /// A part of such an upload.
+    Part {
+        /// The object.
+        path: Path,
+        /// Parts before it.
+        number: usize,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// Such an upload ends: from now on there is the object.
+    Complete {
+        /// The object.
+        path: Path,
+        /// What it is to hold.
+        bytes: Bytes,
+    },
+    /// Such an upload is given up.
+    Abort {
         /// The object.
         path: Path,
     },
@@ -40,7 +63,20 @@ pub enum Request {
         from: Path,
         /// The object.
         to: Path,
+        /// Under which condition.
+        mode: Mode,
     },
+}
+
+/// Under which condition an object is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Under none.
+    Overwrite,
+    /// It is not there.
+    Create,
+    /// It is as it was.
+    Update,
 }
 
 impl Request {
@@ -53,11 +89,22 @@ impl Request {
             Self::Delete { path } => (3, path.as_ref()),
             Self::List { prefix } => (4, prefix.as_ref().map_or("", |path| path.as_ref())),
             Self::Copy { to, .. } => (5, to.as_ref()),
+            Self::Part { path, .. } => (6, path.as_ref()),
+            Self::Complete { path, .. } => (7, path.as_ref()),
+            Self::Abort { path } => (8, path.as_ref()),
         }
     }
 
     fn is_change(&self) -> bool {
-        !matches!(self, Self::Get { .. } | Self::List { .. })
+        matches!(self, Self::Put { .. } | Self::Complete { .. } | Self::Copy { .. } | Self::Delete { .. })
+    }
+
+    /// The object that holds something else afterwards.
+    pub(super) fn put(&self) -> Option<&Path> {
+        match self {
+            Self::Put { path, .. } | Self::Complete { path, .. } | Self::Copy { to: path, .. } => Some(path),
+            _ => None,
+        }
     }
 }
 
@@ -66,7 +113,9 @@ impl Request {
 pub enum Answer {
     /// It was acknowledged.
     Done,
-    /// It was refused or failed. With an answer other than that of a condition, it may have been done all the same.
+    /// The store says that a condition does not hold, or that there is nothing to do it with: nothing was done.
+    Refused,
+    /// It failed. It may have been done all the same, also later.
     Failed,
 }
 
@@ -92,15 +141,19 @@ pub enum Event {
 /// Requests by kind, and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Puts, copies, and beginnings of uploads in parts.
+    /// Puts and copies.
     pub puts: u64,
+    /// Beginnings, ends and cancellations of uploads in parts.
+    pub uploads: u64,
+    /// Parts of such uploads.
+    pub parts: u64,
     /// Reads.
     pub gets: u64,
     /// Lists.
     pub lists: u64,
     /// Deletes.
     pub deletes: u64,
-    /// Bytes of puts.
+    /// Bytes of puts and parts.
     pub put_bytes: u64,
     /// Bytes of reads that were answered.
     pub get_bytes: u64,
@@ -115,6 +168,8 @@ pub(super) struct Ledger {
     seen: BTreeMap<(u8, String), u64>,
     /// Puts that are done.
     puts_done: u64,
+    /// What was put last.
+    newest: Option<Path>,
     events: Option<Vec<Event>>,
 }
 
@@ -126,7 +181,12 @@ impl Ledger {
                 self.counts.puts += 1;
                 self.counts.put_bytes += bytes.len() as u64;
             }
-            Request::Upload { .. } | Request::Copy { .. } => self.counts.puts += 1,
+            Request::Copy { .. } => self.counts.puts += 1,
+            Request::Upload { .. } | Request::Complete { .. } | Request::Abort { .. } => self.counts.uploads += 1,
+            Request::Part { bytes, .. } => {
+                self.counts.parts += 1;
+                self.counts.put_bytes += bytes;
+            }
             Request::Get { .. } => self.counts.gets += 1,
             Request::List { .. } => self.counts.lists += 1,
             Request::Delete { .. } => self.counts.deletes += 1,
@@ -148,10 +208,17 @@ impl Ledger {
             self.note(|| Event::Answered { id, answer });
         }
         self.puts_done += u64::from(matches!(request, Request::Put { .. }));
+        if let Some(path) = request.put().filter(|_| answer == Answer::Done) {
+            self.newest = Some(path.clone());
+        }
     }
 
     pub(super) fn got(&mut self, bytes: u64) {
         self.counts.get_bytes += bytes;
+    }
+
+    pub(super) fn newest(&self) -> Option<Path> {
+        self.newest.clone()
     }
 
     pub(super) fn puts_done(&self) -> u64 {

@@ -4,7 +4,8 @@ use super::plan::{Conditions, Fate};
 use super::{Answer, Request, Unruly};
 use object_store::path::Path;
 use object_store::{
-    Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult, Result, UpdateVersion,
+    CopyMode, CopyOptions, Error, GetResult, ObjectStore, ObjectStoreExt, PutMode, PutOptions, PutPayload, PutResult,
+    Result, UpdateVersion,
 };
 use ondol_env::sync::atomic::Ordering::SeqCst;
 use std::future::Future;
@@ -23,7 +24,11 @@ impl Unruly {
         let (id, nth) = self.shared.ledger.lock().ask(&request);
         let fate = self.shared.plan.lock().fate(&request, nth);
         let served = self.meet(fate, work).await;
-        let answer = if served.is_ok() { Answer::Done } else { Answer::Failed };
+        let answer = match &served {
+            Ok(_) => Answer::Done,
+            Err(e) if is_refusal(e) => Answer::Refused,
+            Err(_) => Answer::Failed,
+        };
         self.shared.ledger.lock().answer(id, &request, answer);
         served
     }
@@ -70,7 +75,7 @@ impl Unruly {
         opts: PutOptions,
     ) -> Result<PutResult> {
         if fate.dropped {
-            return Ok(PutResult { e_tag: Some("\"dropped\"".into()), version: None, extensions: Default::default() });
+            return Ok(dropped());
         }
         let conditions = match opts.mode {
             PutMode::Overwrite => Conditions::Kept,
@@ -130,15 +135,57 @@ impl Unruly {
 
     /// Keeps what the object held, for stale reads, and puts.
     async fn put_now(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
-        let is_kept = self.shared.plan.lock().stale > 0;
-        let old = if is_kept { self.inner.get(location).await.ok() } else { None };
+        let old = self.old(location).await;
         let put = self.inner.put_opts(location, payload, opts).await?;
+        self.keep(location, old).await?;
+        Ok(put)
+    }
+
+    /// A copy, under the conditions that the plan lets count.
+    pub(super) async fn copy_under(&self, fate: Fate, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        if fate.dropped {
+            return Ok(());
+        }
+        let mode = match fate.creates {
+            Conditions::Ignored => CopyMode::Overwrite,
+            _ => options.mode,
+        };
+        let old = self.old(to).await;
+        self.inner.copy_opts(from, to, CopyOptions { mode, ..options }).await?;
+        self.keep(to, old).await
+    }
+
+    /// What an object holds before it is put, if that is wanted later.
+    pub(super) async fn old(&self, location: &Path) -> Option<GetResult> {
+        let is_kept = self.shared.plan.lock().stale > 0;
+        if is_kept { self.inner.get(location).await.ok() } else { None }
+    }
+
+    /// Keeps what an object held.
+    pub(super) async fn keep(&self, location: &Path, old: Option<GetResult>) -> Result<()> {
         if let Some(old) = old {
             let bytes = old.bytes().await?;
             self.shared.before.put(location, bytes.into()).await?;
         }
-        Ok(put)
+        Ok(())
     }
+}
+
+/// The answer to what was not done.
+pub(super) fn dropped() -> PutResult {
+    PutResult { e_tag: Some("\"dropped\"".into()), version: None, extensions: Default::default() }
+}
+
+/// The store has looked, and done nothing.
+fn is_refusal(e: &Error) -> bool {
+    matches!(
+        e,
+        Error::NotFound { .. }
+            | Error::AlreadyExists { .. }
+            | Error::Precondition { .. }
+            | Error::NotModified { .. }
+            | Error::NotImplemented { .. }
+    )
 }
 
 async fn turns(n: u32) {

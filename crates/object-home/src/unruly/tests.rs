@@ -105,7 +105,8 @@ fn a_stale_read_returns_what_was_there_before_the_last_put() {
 #[test]
 fn a_put_that_is_held_is_overtaken() {
     let plan = Plan { held: 500, ..Plan::default() };
-    let is_held = |name: &str| plan.fate(&Request::Put { path: path(name), bytes: Bytes::new() }, 0).held;
+    let is_held =
+        |name: &str| plan.fate(&Request::Put { path: path(name), bytes: Bytes::new(), mode: Mode::Overwrite }, 0).held;
     let names: Vec<String> = (0..50).map(|n| format!("object-{n}")).collect();
     let held = names.iter().find(|name| is_held(name)).unwrap().clone();
     let others: Vec<String> = names.into_iter().filter(|name| !is_held(name)).take(3).collect();
@@ -148,12 +149,78 @@ fn changes_and_their_answers_are_noted() {
         let asked = |event: &Event| matches!(event, Event::Asked { .. });
         let events = store.events();
         assert_eq!(events.iter().map(asked).collect::<Vec<_>>(), [true, false, true, false, true, false]);
-        let one = Request::Put { path: path("a"), bytes: "one".into() };
+        let one = Request::Put { path: path("a"), bytes: "one".into(), mode: Mode::Create };
         assert_eq!(events[0], Event::Asked { id: 1, request: one });
         assert_eq!(events[1], Event::Answered { id: 1, answer: Answer::Done });
-        assert_eq!(events[3], Event::Answered { id: 2, answer: Answer::Failed });
+        assert_eq!(events[3], Event::Answered { id: 2, answer: Answer::Refused });
         let gone = Request::Delete { path: path("a") };
         assert_eq!(events[4], Event::Asked { id: 4, request: gone });
+    });
+}
+
+#[test]
+fn an_upload_in_parts_is_counted_and_noted_when_it_ends() {
+    wait(async {
+        let store = store();
+        store.record();
+        let mut upload = store.put_multipart(&path("a")).await.unwrap();
+        let parts = [upload.put_part("one".into()), upload.put_part("three".into())];
+        futures_util::future::join_all(parts).await.into_iter().for_each(|part| part.unwrap());
+        assert_eq!(store.events(), []);
+        assert!(matches!(read(&store, "a").await, Err(Error::NotFound { .. })));
+        upload.complete().await.unwrap();
+        assert_eq!(read(&store, "a").await.unwrap(), "onethree");
+        let counts = store.counts();
+        assert_eq!((counts.puts, counts.uploads, counts.parts, counts.put_bytes), (0, 2, 2, 8));
+        let whole = Request::Complete { path: path("a"), bytes: "onethree".into() };
+        assert!(matches!(&store.events()[0], Event::Asked { request, .. } if *request == whole));
+        store.follow(Plan { fail_before: 1000, ..Plan::default() });
+        assert!(store.put_multipart(&path("b")).await.is_err());
+        store.follow(Plan::default());
+        let mut upload = store.put_multipart(&path("b")).await.unwrap();
+        store.follow(Plan { fail_after: 1000, ..Plan::default() });
+        upload.put_part("one".into()).await.unwrap_err();
+        upload.complete().await.unwrap_err();
+        assert_eq!(read(store.inner(), "b").await.unwrap(), "one");
+        assert!(matches!(store.events().last(), Some(Event::Answered { answer: Answer::Failed, .. })));
+    });
+}
+
+#[test]
+fn copies_misbehave_as_puts_do() {
+    wait(async {
+        let store = store();
+        put(&store, "a", "one").await.unwrap();
+        store.follow(Plan { dropped: 1000, ..Plan::default() });
+        store.copy(&path("a"), &path("b")).await.unwrap();
+        assert!(matches!(read(&store, "b").await, Err(Error::NotFound { .. })));
+        store.follow(Plan { stale: 1000, ..Plan::default() });
+        put(&store, "b", "two").await.unwrap();
+        store.copy(&path("a"), &path("b")).await.unwrap();
+        assert_eq!(
+            (read(&store, "b").await.unwrap(), read(store.inner(), "b").await.unwrap()),
+            ("two".into(), "one".into())
+        );
+        store.follow(Plan { creates: Conditions::Ignored, ..Plan::default() });
+        put(&store, "c", "three").await.unwrap();
+        store.copy_if_not_exists(&path("c"), &path("b")).await.unwrap();
+        assert_eq!(read(&store, "b").await.unwrap(), "three");
+        store.follow(Plan::default());
+        store.copy_if_not_exists(&path("a"), &path("b")).await.unwrap_err();
+    });
+}
+
+#[test]
+fn a_list_may_lack_what_was_put_last() {
+    wait(async {
+        let store = store();
+        put(&store, "a", "one").await.unwrap();
+        put(&store, "b", "two").await.unwrap();
+        store.follow(Plan { behind: 1000, ..Plan::default() });
+        let listed = || store.list(None).map_ok(|meta| meta.location.to_string()).try_collect::<Vec<_>>();
+        assert_eq!(listed().await.unwrap(), ["a"]);
+        put(&store, "c", "three").await.unwrap();
+        assert_eq!(listed().await.unwrap(), ["a", "b"]);
     });
 }
 

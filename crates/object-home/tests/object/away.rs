@@ -16,6 +16,7 @@ const AWAY: Plan = Plan {
     stale: 0,
     undeleted: 0,
     unlisted: 0,
+    behind: 0,
 };
 
 #[test]

@@ -3,7 +3,7 @@
 use super::*;
 use ondol_object_home::Border;
 use ondol_object_home::object_store::ObjectStoreExt;
-use ondol_object_home::unruly::{Answer, Event, Plan, Request};
+use ondol_object_home::unruly::{Answer, Event, Mode, Plan, Request};
 use std::collections::BTreeMap;
 
 #[test]
@@ -70,15 +70,27 @@ fn run(store: &Unruly) -> (States, Vec<(usize, u64)>) {
     (states, settled)
 }
 
+/// Does it if its condition holds. Whether an object is as it was cannot be told: it is if it is there.
 async fn apply(store: &InMemory, request: Request) {
     match request {
-        Request::Put { path, bytes } => drop(store.put(&path, bytes.into()).await.unwrap()),
+        Request::Put { path, bytes, mode } => {
+            let is_there = store.head(&path).await.is_ok();
+            let holds = match mode {
+                Mode::Overwrite => true,
+                Mode::Create => !is_there,
+                Mode::Update => is_there,
+            };
+            if holds {
+                store.put(&path, bytes.into()).await.unwrap();
+            }
+        }
+        Request::Complete { path, bytes } => drop(store.put(&path, bytes.into()).await.unwrap()),
         Request::Delete { path } => store.delete(&path).await.unwrap(),
         other => panic!("{other:?} cannot be done again"),
     }
 }
 
-/// The objects after the first `cut` events: what was answered is there, and of what was asked and not answered all or nothing.
+/// The objects after the first `cut` events: what was answered is there, and of what was asked and not answered, or failed, all or nothing.
 async fn objects(events: Vec<Event>, cut: usize, with_open: bool) -> Arc<InMemory> {
     let mut asked = BTreeMap::new();
     let store = InMemory::new();
@@ -87,19 +99,16 @@ async fn objects(events: Vec<Event>, cut: usize, with_open: bool) -> Arc<InMemor
             Event::Asked { id, request } => drop(asked.insert(id, request)),
             Event::Answered { id, answer } => {
                 let request = asked.remove(&id).unwrap();
-                if answer == Answer::Done {
-                    apply(&store, request).await;
+                match answer {
+                    Answer::Done => apply(&store, request).await,
+                    Answer::Refused => {}
+                    Answer::Failed => drop(asked.insert(id, request)),
                 }
             }
         }
     }
-    for (_, request) in asked {
-        // A put that is there already would be refused: all of ours are creates, or of a name that is new.
-        let is_taken = match &request {
-            Request::Put { path, .. } => store.head(path).await.is_ok(),
-            _ => false,
-        };
-        if with_open && !is_taken {
+    if with_open {
+        for (_, request) in asked {
             apply(&store, request).await;
         }
     }

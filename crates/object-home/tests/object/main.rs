@@ -2,10 +2,13 @@
 #![cfg(feature = "object")]
 
 mod away;
+mod clones;
 mod crash;
+mod disk;
 mod fence;
 mod plain;
 mod snapshots;
+mod usage;
 
 use ondol_block::BlockStore;
 use ondol_object_home::object_store::memory::InMemory;
@@ -84,7 +87,7 @@ fn cause(e: &ondol_block::BlockError) -> HomeError {
 /// The sizes of the log's objects that were put since the store began to record.
 fn log_puts(store: &Unruly) -> Vec<usize> {
     let size = |event| match event {
-        Event::Asked { request: Request::Put { path, bytes }, .. } if path.as_ref().contains("/wal/") => {
+        Event::Asked { request: Request::Put { path, bytes, .. }, .. } if path.as_ref().contains("/wal/") => {
             Some(bytes.len())
         }
         _ => None,

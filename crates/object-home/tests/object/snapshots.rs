@@ -98,3 +98,24 @@ fn who_reads_writes_nothing_and_fences_nobody() {
     home.write(at(1), &chunk(2)).unwrap();
     home.close().unwrap();
 }
+
+#[test]
+fn a_volume_that_nobody_has_open_gets_a_snapshot_with_what_a_crash_has_left() {
+    let store = unruly();
+    let bucket = bucket(store.clone());
+    assert!(matches!(Snapshot::make(&bucket, "one", &opening()), Err(HomeError::Missing { .. })));
+    let home = make(&store, 8);
+    home.write(0, &chunk(1)).unwrap();
+    home.flush().unwrap();
+    let polite = Opening { take_over: false, ..opening() };
+    assert!(matches!(Snapshot::make(&bucket, "one", &polite), Err(HomeError::Held { .. })));
+    assert!(matches!(Snapshot::make(&bucket, "a b", &opening()), Err(HomeError::SnapshotName { .. })));
+    home.flush().unwrap();
+    drop(home);
+    Snapshot::make(&bucket, "one", &opening()).unwrap();
+    assert!(matches!(Snapshot::make(&bucket, "one", &opening()), Err(HomeError::SnapshotExists { .. })));
+    let home = open(&store);
+    home.write(0, &chunk(2)).unwrap();
+    home.close().unwrap();
+    assert_eq!(read_chunk(&view(&store, What::Snapshot("one".into())), 0), chunk(1));
+}
