@@ -3,6 +3,7 @@
 //! ```text
 //!   a place by its name → its store                           [`Place`], [`Bucket`]   feature `object`
 //!   a volume there as a block store                           [`Home`]                feature `object`
+//!   a log on this machine before it                           [`Local`]               feature `object`
 //!   chunk of the volume ⇄ value of a key                      [`ChunkFormat`]
 //!   is this a store that keeps its conditions?                `probe`                feature `object`
 //!   a store that delays, fails, reorders and lies, for tests  `unruly`               feature `object`
@@ -30,7 +31,10 @@ pub use border::Border;
 pub use error::ChunkError;
 pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]
-pub use home::{BATCH, Home, HomeError, Making, Opening, Snapshot, What};
+pub use home::{
+    BATCH, Home, HomeError, Lag, Local, LogContents, LogMedium, LoggedBatch, Making, Opening, RedoFile, RedoNvm,
+    Snapshot, What,
+};
 #[cfg(feature = "object")]
 pub use object_store;
 #[cfg(feature = "object")]

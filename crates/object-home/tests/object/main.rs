@@ -4,6 +4,7 @@
 mod away;
 mod crash;
 mod fence;
+mod local;
 mod plain;
 mod snapshots;
 
