@@ -27,15 +27,16 @@ fn batches(bytes: &[u8]) -> Result<Vec<LoggedBatch>, HomeError> {
     Ok(shown)
 }
 
-/// Where the records are that say something of the batches before.
+/// Where the records are, and how far from each other: a chunk that does not compress and what is said of it.
 const RECORDS: usize = 8192;
+const RECORD: usize = 8192;
 
 #[test]
 fn a_broken_record_that_was_acknowledged_is_damage_and_not_the_end() {
     let (objects, log, uuid) = left();
     let mut broken = log.clone();
     // The third record. Those behind it say that it was durable.
-    broken[RECORDS + 2 * 4096 + 100] ^= 1;
+    broken[RECORDS + 2 * RECORD + 100] ^= 1;
     let e = open_with(&store_of(objects), broken.clone()).unwrap_err();
     assert!(matches!(e, HomeError::LogDamaged { .. }) && e.to_string().contains("was durable"), "{e}");
     assert!(contents(broken.clone()).lost.is_some());
@@ -110,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
     #[test]
     fn whatever_is_written_over_a_log_an_opening_ends_in_a_prefix_or_a_refusal(
-        at in 0usize..40 << 10, junk in proptest::collection::vec(any::<u8>(), 1..5000),
+        at in 0usize..56 << 10, junk in proptest::collection::vec(any::<u8>(), 1..5000),
     ) {
         let (objects, log, _) = left();
         let mut bytes = log.clone();
@@ -121,8 +122,8 @@ proptest! {
                 prop_assert!(there.is_sorted_by(|a, b| a >= b), "{there:?}");
                 // What was lost is what was written over, up to the end: nobody knows that it was finished.
                 for lost in (0..6).filter(|n| !there[*n]) {
-                    let record = RECORDS + lost * 4096;
-                    prop_assert!(at < record + 4096 && at + junk.len() > record, "{there:?} {at} {}", junk.len());
+                    let record = RECORDS + lost * RECORD;
+                    prop_assert!(at < record + RECORD && at + junk.len() > record, "{there:?} {at} {}", junk.len());
                 }
             }
             Err(HomeError::LogDamaged { .. } | HomeError::LogMissing { .. }) => {}
