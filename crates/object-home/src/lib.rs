@@ -3,6 +3,7 @@
 //! ```text
 //!   a place by its name → its store                           [`Place`], [`Bucket`]   feature `object`
 //!   a volume there as a block store                           [`Home`]                feature `object`
+//!   a log on this machine before it                           [`Local`]               feature `object`
 //!   chunk of the volume ⇄ value of a key                      [`ChunkFormat`]
 //!   parts of objects on the local disk                        [`Disk`]                feature `object`
 //!   what a store was asked; what a volume takes, and costs   [`Requests`], [`Usage`], [`Prices`]   feature `object`
@@ -43,7 +44,10 @@ pub use disk_cache::{Disk, DiskUse};
 pub use error::ChunkError;
 pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]
-pub use home::{BATCH, Home, HomeError, Making, Of, Opening, Snapshot, What};
+pub use home::{
+    BATCH, Home, HomeError, Lag, Local, LogContents, LogMedium, LoggedBatch, Making, Of, Opening, RedoFile, RedoNvm,
+    Snapshot, What,
+};
 #[cfg(feature = "object")]
 pub use meter::{Requests, Wire};
 #[cfg(feature = "object")]

@@ -70,9 +70,11 @@ impl AreaKind {
     pub const PAGE_CONFIG: Self = Self(9);
     /// File data that records of a record engine name.
     pub const JOURNAL_PAGES: Self = Self(10);
+    /// The log before a volume in a bucket.
+    pub const HOME_LOG: Self = Self(11);
 }
 
-const KINDS: [(AreaKind, &str); 10] = [
+const KINDS: [(AreaKind, &str); 11] = [
     (AreaKind::JOURNAL_LOG, "journal-log"),
     (AreaKind::PAGE_MAP, "page-map"),
     (AreaKind::PAGE_LOG, "page-log"),
@@ -83,6 +85,7 @@ const KINDS: [(AreaKind, &str); 10] = [
     (AreaKind::RUN_LOG, "run-log"),
     (AreaKind::PAGE_CONFIG, "page-config"),
     (AreaKind::JOURNAL_PAGES, "journal-pages"),
+    (AreaKind::HOME_LOG, "home-log"),
 ];
 
 impl fmt::Display for AreaKind {

@@ -192,6 +192,78 @@ pub enum HomeError {
         /// The place, as the user named it.
         name: String,
     },
+    /// The last writer has left batches in a local log, and that is not the one that was given.
+    #[error("the last writer of {name} has left transactions in its local log {log}, which is not here")]
+    LogMissing {
+        /// The place, as the user named it.
+        name: String,
+        /// The UUID of the log.
+        log: String,
+    },
+    /// A local log belongs to another volume.
+    #[error("the local log {log} ({uuid}) belongs to another volume than {name}")]
+    LogForeign {
+        /// The place, as the user named it.
+        name: String,
+        /// The log's medium.
+        log: String,
+        /// The UUID of the log.
+        uuid: String,
+    },
+    /// Others have written to the volume since.
+    #[error(
+        "{name} was written elsewhere since: {batches} transactions in the local log {log} ({uuid}) belong to a history that went another way"
+    )]
+    LogOld {
+        /// The place, as the user named it.
+        name: String,
+        /// The log's medium.
+        log: String,
+        /// The UUID of the log.
+        uuid: String,
+        /// How many are in no bucket, as far as the log knows.
+        batches: u64,
+    },
+    /// The bucket has lost what it had acknowledged.
+    #[error("{name} is older than the local log {log} ({uuid}) knows it: {what}")]
+    BucketOld {
+        /// The place, as the user named it.
+        name: String,
+        /// The log's medium.
+        log: String,
+        /// The UUID of the log.
+        uuid: String,
+        /// How that is seen.
+        what: String,
+    },
+    /// A local log is broken.
+    #[error("the local log {log} is damaged: {what}")]
+    LogDamaged {
+        /// The log's medium, with the UUID of the log as far as that is known.
+        log: String,
+        /// Where, and how.
+        what: String,
+    },
+    /// A local log has no room.
+    #[error("the local log {log} has {size} bytes, and needs {least} at least")]
+    LogSmall {
+        /// The log's medium.
+        log: String,
+        /// Its size.
+        size: u64,
+        /// The least.
+        least: u64,
+    },
+    /// The medium of a local log fails.
+    #[error("{what} the local log {log} failed: {why}")]
+    Log {
+        /// The log's medium.
+        log: String,
+        /// What was tried.
+        what: &'static str,
+        /// What the system says.
+        why: String,
+    },
     /// The system gives no threads.
     #[error("threads for {name} cannot be started: {why}")]
     Threads {

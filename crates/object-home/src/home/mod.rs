@@ -4,15 +4,16 @@
 //!   read      chunks that wait here (loose), then the database: memory, cache, bucket
 //!   write     loose chunks; a batch of their own when 8 MiB wait, or at a flush
 //!   submit    one batch of the database, with the record of the newest batch; nothing is durable
-//!   settle    one flush of the database's log at a time serves all who wait
+//!   settle    one flush of the database's log at a time serves all who wait; with a local log, one persist of that
 //! ```
 //!
 //! Invariants:
 //!
 //! - Every batch has the record of the newest batch, whose number is one more than that of the batch before.
-//! - Nothing is acknowledged but by a flush of the database that began after its batch was handed over. A writer that was fenced can still write, in memory; it cannot flush.
+//! - Nothing is acknowledged but by a flush of the database that began after its batch was handed over, or with a local log ([`local`]) by a persist that began after its record was written. A writer that was fenced can still write, in memory; it cannot flush.
 //! - After the first failure of a write or a flush nothing is written and nothing is acknowledged any more.
-//! - Locks: the order of submissions; loose chunks; the turn to settle; the lease's number. The first one is held while the database takes a batch, none of the others while anything is waited for.
+//! - Locks: the order of submissions; loose chunks; a local log's ring, how far it is written, its books; the turn to settle; the lease's number. The first one is held while the database takes a
+//!   batch, and while there is no room in a local log; none of the others while the store is waited for.
 
 mod cache;
 mod change;
@@ -21,6 +22,7 @@ mod error;
 mod holder;
 mod keeper;
 mod lease;
+mod local;
 mod open;
 mod read;
 mod record;
@@ -31,6 +33,7 @@ mod store;
 
 pub use clone::Of;
 pub use error::HomeError;
+pub use local::{Lag, Local, LogContents, LogMedium, LoggedBatch, RedoFile, RedoNvm};
 pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;
@@ -39,6 +42,7 @@ use crate::disk_cache::Held;
 use crate::{Border, Bucket, ChunkFormat, DiskUse};
 use change::{Loose, Put};
 use keeper::Keeper;
+use local::Log;
 use ondol_block::Counters;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Mutex, RwLock};
@@ -95,6 +99,8 @@ struct Writer {
     loose: RwLock<Loose>,
     turn: Arc<Turn>,
     keeper: Keeper,
+    /// With `durable=local`.
+    log: Option<Log>,
     /// The number of the newest batch when this was opened.
     first: u64,
 }
@@ -103,6 +109,8 @@ struct Writer {
 struct Order {
     /// The newest batch.
     number: u64,
+    /// The attach epoch that batches have.
+    epoch: u64,
     closed: bool,
 }
 
@@ -163,11 +171,9 @@ impl Home {
         }
         self.put_loose(writer, &mut order)?;
         let header = Header { closed: true, size: self.size.load(Relaxed), ..self.header };
-        self.put(writer, &mut order, vec![], Some(header))?;
-        let number = order.number;
-        self.settle_to(writer, number)?;
+        self.put_header(writer, &mut order, header)?;
         order.closed = true;
-        Seen::note(self.seen.as_ref(), self.header.uuid, self.header.epoch, number);
+        Seen::note(self.seen.as_ref(), self.header.uuid, self.header.epoch, order.number);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
         let closed = async move { db.close().await.map_err(|e| HomeError::of_database(&name, "to close", &e)) };
         let closed = self.wait("closing", closed);
@@ -195,7 +201,7 @@ impl Home {
         if order.closed {
             return Err(HomeError::NotWriting { name: self.bucket.name.clone() });
         }
-        let newest = Newest { number: order.number + 1, epoch: self.header.epoch, time: System.now().sec };
+        let newest = Newest { number: order.number + 1, epoch: order.epoch, time: System.now().sec };
         let batch = batch(self.header.seed, puts, newest, header);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
         let put = self.wait("taking a batch", async move { hand_over(&db, &name, batch).await });
@@ -223,7 +229,7 @@ impl Home {
             };
             puts.push((number, value));
         }
-        self.put(writer, order, puts, None)?;
+        self.take(writer, order, puts)?;
         *writer.loose.write() = Loose::default();
         Ok(())
     }

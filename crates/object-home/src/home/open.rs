@@ -1,13 +1,14 @@
 //! Making and opening volumes.
 //!
-//! For writing: probe, lease, database (from here on an older writer is fenced), header and newest batch, and one batch that raises the attach epoch. Each step that fails leaves
-//! everything as it was, but for the lease, and the fence once it is there.
+//! For writing: probe, lease, database (from here on an older writer is fenced), header and newest batch, what a local log has, and one batch that raises the attach epoch. Each step that fails
+//! leaves everything as it was, but for the lease, and the fence once it is there. Whoever takes over looks for the local log before, so as to fence nobody in vain.
 
 use super::cache::Cache;
 use super::change::Loose;
 use super::holder::Holder;
 use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
+use super::local::{Joined, Local, NONE, Survey, judge};
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use super::seen::Seen;
 use super::settle::Turn;
@@ -52,6 +53,10 @@ pub struct Opening {
     pub disk: Option<Disk>,
     /// Bytes that are gathered in memory before they become an object of the database; four times as much may wait.
     pub object: usize,
+    /// Acknowledge what is durable in a log on this machine. None: what is in the bucket.
+    pub local: Option<Local>,
+    /// UUIDs of local logs of which it does not matter if what they hold never comes to the bucket.
+    pub give_up: Vec<[u8; 16]>,
 }
 
 impl Default for Opening {
@@ -64,6 +69,8 @@ impl Default for Opening {
             cache: 64 << 20,
             disk: None,
             object: 16 << 20,
+            local: None,
+            give_up: Vec::new(),
         }
     }
 }
@@ -166,20 +173,28 @@ impl Home {
                 }
             }
         };
-        let (found, (db, header, newest)) =
+        let (found, (db, header, newest, joined)) =
             border.wait(bounded(bucket.name.clone(), "opening for writing", opening.timeout, work))?;
         let turn = Arc::new(Turn::new(newest.number));
         let keeper = found.keeper();
         border.spawn(keeper.clone().keep(turn.clone()));
         let first = newest.number;
-        let order = Mutex::new(Order { number: first, closed: false });
-        let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, first };
+        let order = Mutex::new(Order { number: first, epoch: newest.epoch, closed: false });
+        let (log, survey) = Joined::split(joined);
+        let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, log, first };
         let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
         home.disk = disk;
         home.seen = Seen::beside(opening.disk.as_ref());
-        home.attach()?;
-        Seen::note(home.seen.as_ref(), header.uuid, header.epoch, first + 1);
-        Ok(home)
+        match home.attach(survey.as_ref()) {
+            Ok(()) => {
+                Seen::note(home.seen.as_ref(), header.uuid, header.epoch, home.newest()?);
+                Ok(home)
+            }
+            Err(e) => {
+                home.leave();
+                Err(e)
+            }
+        }
     }
 
     fn of(
@@ -206,14 +221,23 @@ impl Home {
         }
     }
 
-    /// The batch that makes this writer known. It is durable before anything else is written.
-    fn attach(&self) -> Result<(), HomeError> {
+    /// Nobody is to wait for a lease of who could not attach.
+    fn leave(&self) {
+        let Ok(writer) = self.writer() else { return };
+        let keeper = writer.keeper.clone();
+        if let Err(e) = self.wait("giving the lease back", async move { keeper.give_back().await }) {
+            tracing::debug!("the lease stays: {e}");
+        }
+    }
+
+    /// What a local log has comes to the bucket; then the batch that makes this writer known. It is durable before anything else is written.
+    fn attach(&self, survey: Option<&Survey>) -> Result<(), HomeError> {
         let writer = self.writer()?;
+        self.start_shipper(writer);
         let mut order = writer.order.lock();
-        self.put(writer, &mut order, vec![], Some(self.header))?;
-        let number = order.number;
-        drop(order);
-        self.settle_to(writer, number)
+        self.join(writer, &mut order, survey)?;
+        order.epoch = self.header.epoch;
+        self.put_header(writer, &mut order, self.header)
     }
 }
 
@@ -241,7 +265,14 @@ impl Found {
         let updates = probed.map_err(|e| HomeError::Probe(Arc::new(e)))?.updates;
         let lease =
             Lease { holder: Holder::this(&opening.purpose), token: token(), length: opening.lease, returned: false };
-        let number = leases.take(&lease, opening.take_over).await?;
+        let number = match leases.take(&lease, false).await {
+            // Nobody is fenced by who could not go on without a log.
+            Err(HomeError::Held { .. }) if opening.take_over => {
+                require_log(&bucket, &opening).await?;
+                leases.take(&lease, true).await?
+            }
+            taken => taken?,
+        };
         Ok(Self { bucket, opening, updates, leases, lease, number })
     }
 
@@ -250,7 +281,7 @@ impl Found {
     }
 
     /// Opens the database and raises the epoch in its header, which is not written yet.
-    async fn database(&self, making: Option<Making>) -> Result<(Db, Header, Newest), HomeError> {
+    async fn database(&self, making: Option<Making>) -> Result<(Db, Header, Newest, Option<Joined>), HomeError> {
         let Bucket { name, store, .. } = &self.bucket;
         let cache = Arc::new(Cache::new(self.opening.cache));
         let builder = Db::builder(database(&self.bucket), store.clone());
@@ -278,12 +309,16 @@ impl Found {
         if !header.closed && header.epoch > 0 {
             tracing::info!("{name}: the last writer has not closed");
         }
-        Ok((db, Header { epoch: header.epoch + 1, closed: false, ..header }, newest))
+        let joined = tokio::task::block_in_place(|| judge(&self.opening, name, &header, newest.number))?;
+        let log = joined.as_ref().map_or(NONE, |joined| joined.uuid);
+        Ok((db, Header { epoch: header.epoch + 1, closed: false, log, ..header }, newest, joined))
     }
 
     /// Requests are made when we ask for them, idle volumes ask seldom, and fences stay for ever.
     fn settings(&self) -> Settings {
         let (object, poll) = (self.opening.object, Duration::from_secs(10));
+        // What waits for the bucket is counted twice, as the database's log and as its memtable.
+        let lag = self.opening.local.as_ref().map_or(0, Local::bound) as usize;
         let worker = CompactionWorkerOptions {
             max_concurrent_compactions: 2,
             compactions_poll_interval: poll,
@@ -315,7 +350,7 @@ impl Found {
             flush_interval: None,
             manifest_poll_interval: Duration::from_secs(30),
             l0_sst_size_bytes: object,
-            max_unflushed_bytes: object * 4,
+            max_unflushed_bytes: object * 4 + lag * 2,
             // As many as are written between two polls of the compactor.
             l0_max_ssts: 64,
             l0_max_ssts_per_key: 64,
@@ -353,6 +388,19 @@ async fn reader(
     let header = Header::decode(&header).map_err(|what| HomeError::Damaged { name: name.clone(), what })?;
     let header = clone::own(bucket, &reader.manifest(), header).await?;
     Ok((reader, header))
+}
+
+/// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
+async fn require_log(bucket: &Bucket, opening: &Opening) -> Result<(), HomeError> {
+    let name = &bucket.name;
+    let (reader, header) = match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening).await {
+        Ok(found) => found,
+        Err(HomeError::Missing { .. }) => return Ok(()),
+        Err(e) => return Err(e),
+    };
+    let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e))?;
+    let number = newest.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
+    tokio::task::block_in_place(|| judge(opening, name, &header, number)).map(drop)
 }
 
 /// The newest manifest, if there is a database; that may be an empty one.

@@ -1,8 +1,10 @@
 //! Group commit: one flush of the database's log at a time, which serves everybody who waited when it began.
 
 use super::error::is_fence;
-use super::{Home, HomeError, Writer};
+use super::keeper::Keeper;
+use super::{Home, HomeError, Writer, bounded, local};
 use ondol_env::sync::{Condvar, Mutex};
+use slatedb::Db;
 use slatedb::config::{FlushOptions, FlushType};
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,6 +53,24 @@ impl Turn {
         self.state.lock().newest.0
     }
 
+    /// As [`Turn::newest`], and the database's own number for it.
+    pub(super) fn newest_and_seq(&self) -> (u64, u64) {
+        self.state.lock().newest
+    }
+
+    /// The newest batch that is durable in the bucket.
+    pub(super) fn settled(&self) -> u64 {
+        self.state.lock().settled
+    }
+
+    /// Waits until more is durable in the bucket than `settled`, or it has ended, but no longer than `limit`.
+    pub(super) fn moved(&self, settled: u64, limit: Duration) {
+        let mut state = self.state.lock();
+        if state.settled == settled && state.failed.is_none() {
+            self.bell.wait_for(&mut state, limit);
+        }
+    }
+
     /// Ends it for good, with this error if it is the first one. Returns the first one.
     pub(super) fn fail(&self, error: HomeError) -> HomeError {
         let mut state = self.state.lock();
@@ -87,7 +107,7 @@ impl Turn {
     }
 
     /// The turn ends: everything up to `settled` is durable, if it is. True: there is much to replay.
-    fn leave(&self, settled: Option<u64>) -> bool {
+    pub(super) fn leave(&self, settled: Option<u64>) -> bool {
         let mut state = self.state.lock();
         state.flying = false;
         let Some(settled) = settled else {
@@ -106,8 +126,11 @@ impl Turn {
 }
 
 impl Home {
-    /// Waits until batch `number`, which was submitted, is durable.
+    /// Waits until batch `number`, which was submitted, is durable in the bucket.
     pub(super) fn settle_to(&self, writer: &Writer, number: u64) -> Result<(), HomeError> {
+        if let Some(log) = &writer.log {
+            return local::shipped(&writer.turn, log, number);
+        }
         let Some((newest, seq)) = writer.turn.enter(number)? else { return Ok(()) };
         match self.flush_log(writer, seq) {
             // The lease may be known to be lost since.
@@ -126,41 +149,50 @@ impl Home {
     }
 
     fn flush_log(&self, writer: &Writer, seq: u64) -> Result<(), HomeError> {
-        let (db, name) = (writer.db.clone(), self.bucket.name.clone());
-        self.wait("making a batch durable", async move {
-            db.flush().await.map_err(|e| fault(&name, "to make a batch durable", &e))?;
-            let durable = db.status().durable_seq;
-            if durable < seq {
-                let why = format!("a flush ended with batch {durable}, before {seq}");
-                return Err(HomeError::Store { name, what: "to make a batch durable", why });
-            }
-            Ok(())
-        })
+        self.wait("making a batch durable", flushed(writer.db.clone(), self.bucket.name.clone(), seq))
     }
 
     /// Asks for it and does not wait: if it fails, so does a later flush.
     fn shorten_replay(&self, writer: &Writer) {
-        let (db, name) = (writer.db.clone(), self.bucket.name.clone());
-        self.border.spawn(async move {
-            let options = FlushOptions { flush_type: FlushType::MemTable };
-            if let Err(e) = db.flush_with_options(options).await {
-                tracing::debug!("{name}: what would be replayed stays: {e}");
-            }
-        });
+        self.border.spawn(shorten(writer.db.clone(), self.bucket.name.clone()));
     }
 
     /// A fence with the name of whoever is behind it, as far as it can be found.
     pub(super) fn explained(&self, writer: &Writer, error: HomeError) -> HomeError {
-        let HomeError::Fenced { name, .. } = error else { return error };
-        let (leases, token) = writer.keeper.leases();
-        let what = "finding out who took over";
-        let asked = super::bounded(name.clone(), what, Some(ASKED), async move { leases.other_than(&token).await });
-        let by = match self.border.wait(asked) {
-            Ok(Some(by)) => by,
-            Ok(None) => "nobody whose lease can be found (an answer of the store may have been lost; what was acknowledged is there)".to_owned(),
-            Err(e) => format!("somebody whose lease cannot be read ({e})"),
-        };
-        HomeError::Fenced { name, by }
+        let keeper = writer.keeper.clone();
+        self.border.wait(async move { explain(&keeper, error).await })
+    }
+}
+
+/// As [`Home::explained`].
+pub(super) async fn explain(keeper: &Keeper, error: HomeError) -> HomeError {
+    let HomeError::Fenced { name, .. } = error else { return error };
+    let (leases, token) = keeper.leases();
+    let what = "finding out who took over";
+    let by = match bounded(name.clone(), what, Some(ASKED), async move { leases.other_than(&token).await }).await {
+        Ok(Some(by)) => by,
+        Ok(None) => "nobody whose lease can be found (an answer of the store may have been lost; what was acknowledged is there)".to_owned(),
+        Err(e) => format!("somebody whose lease cannot be read ({e})"),
+    };
+    HomeError::Fenced { name, by }
+}
+
+/// Flushes the database's log, after which its batch `seq` must be durable.
+pub(super) async fn flushed(db: Db, name: String, seq: u64) -> Result<(), HomeError> {
+    db.flush().await.map_err(|e| fault(&name, "to make a batch durable", &e))?;
+    let durable = db.status().durable_seq;
+    if durable < seq {
+        let why = format!("a flush ended with batch {durable}, before {seq}");
+        return Err(HomeError::Store { name, what: "to make a batch durable", why });
+    }
+    Ok(())
+}
+
+/// Has what an opening would replay written as an object of the database.
+pub(super) async fn shorten(db: Db, name: String) {
+    let options = FlushOptions { flush_type: FlushType::MemTable };
+    if let Err(e) = db.flush_with_options(options).await {
+        tracing::debug!("{name}: what would be replayed stays: {e}");
     }
 }
 

@@ -7,7 +7,7 @@ use ondol_env::sync::atomic::Ordering::Relaxed;
 use std::io::IoSlice;
 
 /// Up to so many chunks are deleted whether they are there or not; of longer ranges only those that are.
-const UNSEEN: u64 = 1024;
+pub(super) const UNSEEN: u64 = 1024;
 
 impl Home {
     /// An error with the place of a transfer.
@@ -102,7 +102,7 @@ impl Home {
             puts.push((number, self.encode(number, &chunk)?));
         }
         puts.extend(self.unused(discards)?.into_iter().map(|number| (number, None)));
-        self.put(writer, &mut order, puts, None)?;
+        self.take(writer, &mut order, puts)?;
         Ok(order.number)
     }
 
@@ -113,7 +113,7 @@ impl Home {
             return Err(HomeError::Store { name, what: "to settle a batch that was not submitted", why });
         }
         // What was there when this was opened is durable.
-        self.settle_to(writer, number.max(writer.first))
+        self.make_durable(writer, number.max(writer.first))
     }
 
     fn flush_all(&self, writer: &Writer) -> std::result::Result<(), HomeError> {
@@ -122,7 +122,7 @@ impl Home {
         self.put_loose(writer, &mut order)?;
         let number = order.number;
         drop(order);
-        self.settle_to(writer, number)
+        self.make_durable(writer, number)
     }
 
     fn lengthen_to(&self, writer: &Writer, size: u64) -> std::result::Result<(), HomeError> {
@@ -134,9 +134,7 @@ impl Home {
         self.require_open(writer, &order)?;
         self.put_loose(writer, &mut order)?;
         let header = super::Header { size, ..self.header };
-        self.put(writer, &mut order, vec![], Some(header))?;
-        let number = order.number;
-        self.settle_to(writer, number)?;
+        self.put_header(writer, &mut order, header)?;
         self.size.store(size, Relaxed);
         Ok(())
     }

@@ -6,6 +6,7 @@ mod clones;
 mod crash;
 mod disk;
 mod fence;
+mod local;
 mod plain;
 mod snapshots;
 mod usage;
