@@ -162,7 +162,7 @@ impl Home {
         let number = order.number;
         self.settle_to(writer, number)?;
         order.closed = true;
-        Seen::note(self.seen.as_ref(), self.header.uuid, self.header.epoch, number);
+        Seen::note(self.seen.as_ref(), self.header.uuid, self.header.epoch, order.number);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
         let closed = async move { db.close().await.map_err(|e| HomeError::of_database(&name, "to close", &e)) };
         let closed = self.wait("closing", closed);
