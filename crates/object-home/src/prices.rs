@@ -247,6 +247,20 @@ mod tests {
         assert!(said.starts_with("about €10.02 a month, by the table \"our store, 2026\""), "{said}");
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_table_or_an_error_of_one_line(
+            bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300),
+            line in "(name|currency|storage|writes|reads|out)[ \t]\\PC{0,20}",
+        ) {
+            for table in [bytes, format!("{TABLE}{line}\n").into_bytes(), format!("{line}\n{TABLE}").into_bytes()] {
+                if let Err(e) = Prices::parse(&table) {
+                    assert!(!e.to_string().contains(|c: char| c.is_control()), "{e}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_is_no_table_says_in_which_line() {
         let said = |text: &str| Prices::parse(text.as_bytes()).unwrap_err().to_string();

@@ -185,6 +185,26 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_are_a_slot_or_none(
+            mut bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..2 * HEAD),
+            is_summed in proptest::prelude::any::<bool>(),
+        ) {
+            // What is behind the checksum is looked at, too.
+            if is_summed && bytes.len() >= HEAD {
+                let len = bytes.len() as u32 - HEAD as u32;
+                bytes[12..16].copy_from_slice(&len.to_le_bytes());
+                bytes[6..8].fill(0);
+                let sum = sum(&[&FILE.id, &9u32.to_le_bytes(), &bytes[4..]]);
+                bytes[..4].copy_from_slice(&sum.to_le_bytes());
+            }
+            let slot = FILE.slot_of(9, &bytes);
+            assert!(slot.is_none_or(|slot| slot.bytes.len() as u64 <= PART && slot.name.len() <= NAME));
+            FileHead::decode(&bytes);
+        }
+    }
+
     #[test]
     fn a_slot_that_fits_its_checksum_and_nothing_else_is_none() {
         let bytes = vec![7; 100];

@@ -20,6 +20,18 @@ const FIRST: &str = "ondol lease 1";
 /// An object among the leases, where whoever opens the volume finds it without a request of its own.
 const DELETING: &str = "deleting";
 
+/// What it holds once there is no way back.
+const BEGUN: &str = "begun";
+
+/// How far somebody is who wants to delete a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// It is looked at who needs the volume. Whoever does that has the lease: if that runs out, nothing was done.
+    Asked,
+    /// There is no way back.
+    Begun,
+}
+
 /// Objects that are older are of no use to anybody, in lengths of a lease.
 const OLD: u32 = 60;
 
@@ -101,12 +113,13 @@ impl Leases {
     /// Takes the lease: its number. Whoever has it loses it if `take_over`, and is in the way otherwise.
     pub(super) async fn take(&self, lease: &Lease, take_over: bool) -> Result<u64, HomeError> {
         loop {
-            let found = self.newest().await?;
+            let (found, is_marked) = self.newest().await?;
             if let Some(found) = &found {
                 self.may_replace(found, take_over).await?;
             }
             let next = found.map_or(1, |found| found.number + 1);
             match self.create(next, lease).await? {
+                Ok(number) if is_marked => return self.unmark().await.map(|()| number),
                 Ok(number) => return Ok(number),
                 // Somebody else came first: it is for that one that the question is asked again.
                 Err(_) => continue,
@@ -166,7 +179,7 @@ impl Leases {
 
     /// Who holds the newest lease, if it is not `token`'s.
     pub(super) async fn other_than(&self, token: &str) -> Result<Option<String>, HomeError> {
-        let found = self.newest().await?;
+        let (found, _) = self.newest().await?;
         Ok(found.filter(|found| found.lease.as_ref().is_none_or(|lease| lease.token != token)).map(|found| found.by()))
     }
 
@@ -189,34 +202,68 @@ impl Leases {
 
     /// The bucket is there and lets itself be listed, and nobody has begun to delete the volume.
     pub(super) async fn is_reached(&self) -> Result<(), HomeError> {
-        if self.listed().await?.iter().any(|meta| meta.location.filename() == Some(DELETING)) {
-            return Err(HomeError::BeingDeleted { name: self.name.clone() });
+        match self.marked().await? {
+            Some(Mark::Begun) => Err(HomeError::BeingDeleted { name: self.name.clone() }),
+            Some(Mark::Asked) | None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Says that the volume is being deleted.
-    pub(super) async fn mark(&self) -> Result<ObjectMeta, HomeError> {
-        let path = self.dir.clone().join(DELETING);
+    /// How far somebody is who wants to delete the volume.
+    pub(super) async fn marked(&self) -> Result<Option<Mark>, HomeError> {
+        if !is_marked(&self.listed().await?) {
+            return Ok(None);
+        }
+        let path = self.mark_path();
+        match again(|| async { self.store.get(&path).await?.bytes().await }).await {
+            Ok(bytes) if bytes == BEGUN => Ok(Some(Mark::Begun)),
+            Ok(_) => Ok(Some(Mark::Asked)),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(e) => Err(self.fault("to see whether it is being deleted", &e)),
+        }
+    }
+
+    /// Says that the volume is to be deleted.
+    pub(super) async fn mark(&self, mark: Mark) -> Result<ObjectMeta, HomeError> {
+        let (path, text) = (self.mark_path(), if mark == Mark::Begun { BEGUN } else { "" });
         let fault = |e: Error| self.fault("to begin deleting", &e);
-        again(|| self.store.put(&path, "".into())).await.map_err(fault)?;
+        again(|| self.store.put(&path, text.into())).await.map_err(fault)?;
         again(|| self.store.head(&path)).await.map_err(fault)
     }
 
-    async fn newest(&self) -> Result<Option<Found>, HomeError> {
+    /// It is not to be deleted, unless that was begun.
+    async fn unmark(&self) -> Result<(), HomeError> {
+        if self.marked().await? != Some(Mark::Asked) {
+            return Ok(());
+        }
+        tracing::info!("{}: whoever wanted to delete it has not begun", self.name);
+        let path = self.mark_path();
+        match again(|| self.store.delete(&path)).await {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(e) => Err(self.fault("to go on with what was to be deleted", &e)),
+        }
+    }
+
+    fn mark_path(&self) -> Path {
+        self.dir.clone().join(DELETING)
+    }
+
+    /// The newest lease, and whether somebody wants or wanted to delete the volume.
+    async fn newest(&self) -> Result<(Option<Found>, bool), HomeError> {
         loop {
-            let newest = self.all().await?.into_iter().max_by_key(|(number, _)| *number);
-            let Some((number, meta)) = newest else { return Ok(None) };
+            let listed = self.listed().await?;
+            let is_marked = is_marked(&listed);
+            let Some((number, meta)) = numbered(listed).max_by_key(|(number, _)| *number) else {
+                return Ok((None, is_marked));
+            };
             // It is only deleted when there is a newer one.
             if let Some(lease) = self.read(number).await? {
-                return Ok(Some(Found { number, lease, meta }));
+                return Ok((Some(Found { number, lease, meta }), is_marked));
             }
         }
     }
 
     async fn all(&self) -> Result<Vec<(u64, ObjectMeta)>, HomeError> {
-        let number = |meta: &ObjectMeta| meta.location.filename()?.parse().ok();
-        Ok(self.listed().await?.into_iter().filter_map(|meta| Some((number(&meta)?, meta))).collect())
+        Ok(numbered(self.listed().await?).collect())
     }
 
     async fn listed(&self) -> Result<Vec<ObjectMeta>, HomeError> {
@@ -262,6 +309,15 @@ impl Leases {
 
 /// For how long a lease is good if it does not say so, and if nobody wants it otherwise.
 pub(super) const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
+
+fn is_marked(listed: &[ObjectMeta]) -> bool {
+    listed.iter().any(|meta| meta.location.filename() == Some(DELETING))
+}
+
+fn numbered(listed: Vec<ObjectMeta>) -> impl Iterator<Item = (u64, ObjectMeta)> {
+    let number = |meta: &ObjectMeta| meta.location.filename()?.parse().ok();
+    listed.into_iter().filter_map(move |meta| Some((number(&meta)?, meta)))
+}
 
 /// How much later the second object was last put.
 fn between(earlier: &ObjectMeta, later: &ObjectMeta) -> Duration {

@@ -1,6 +1,7 @@
 //! Clones, and deleting volumes.
 
 use super::*;
+use ondol_object_home::object_store::ObjectStoreExt;
 use ondol_object_home::unruly::Plan;
 use ondol_object_home::{Border, Of, Snapshot, What};
 use slatedb::admin::{Admin, AdminBuilder};
@@ -386,6 +387,40 @@ fn a_volume_whose_deletion_was_interrupted_is_not_opened_and_can_be_deleted() {
         assert_eq!(objects(&store), Vec::<String>::new());
     }
     assert!(marked > 0);
+}
+
+#[test]
+fn a_volume_that_was_to_be_deleted_and_is_needed_is_opened_again() {
+    let store = unruly();
+    let one = places(&store)("one");
+    let home = made(&one, 0, 10);
+    home.snapshot("base").unwrap();
+    home.close().unwrap();
+    let mark = |text: &'static str| {
+        let inner = store.inner().clone();
+        Border::new(1).unwrap().wait(async move {
+            inner.put(&Path::from("place/one/lease/deleting"), text.into()).await.unwrap();
+        });
+    };
+    // Whoever wanted to delete it is gone, before anything was done.
+    mark("");
+    holds(&Home::view(&one, &What::Newest, &opening()).unwrap(), 0, 0, 10);
+    let two = one.beside("two", Path::from("place/two"));
+    let cloned = Home::clone_of(&one, Of::Snapshot("base"), &two, &opening());
+    assert!(matches!(cloned, Err(HomeError::BeingDeleted { .. })), "{cloned:?}");
+    opened(&one).close().unwrap();
+    assert!(!objects(&store).iter().any(|name| name.ends_with("deleting")));
+    Home::clone_of(&one, Of::Snapshot("base"), &two, &opening()).unwrap();
+    assert!(matches!(Home::delete(&one, &opening()), Err(HomeError::Needed { .. })));
+    opened(&one).close().unwrap();
+    mark("begun");
+    assert!(matches!(Home::open(&one, &opening()), Err(HomeError::BeingDeleted { .. })));
+    // There is no way back, but clones are in the way all the same.
+    assert!(matches!(Home::delete(&one, &opening()), Err(HomeError::Needed { .. })));
+    assert!(matches!(Home::open(&one, &opening()), Err(HomeError::BeingDeleted { .. })));
+    Home::delete(&two, &opening()).unwrap();
+    Home::delete(&one, &opening()).unwrap();
+    assert_eq!(objects(&store), Vec::<String>::new());
 }
 
 /// The lease of whoever was interrupted is this process's own, and has to run out.

@@ -2,7 +2,7 @@
 
 use super::super::holder::Holder;
 use super::super::keeper::Keeper;
-use super::super::lease::Lease;
+use super::super::lease::{Lease, Mark};
 use super::super::open::{admin, border, database, leases, manifest};
 use super::super::{Home, HomeError, Opening, bounded, token};
 use super::notes::{Note, Origin, read};
@@ -31,11 +31,7 @@ impl Home {
 
 async fn delete(bucket: Bucket, opening: Opening) -> Result<(), HomeError> {
     let leases = leases(&bucket);
-    let is_begun = match leases.is_reached().await {
-        Ok(()) => false,
-        Err(HomeError::BeingDeleted { .. }) => true,
-        Err(e) => return Err(e),
-    };
+    let is_begun = leases.marked().await? == Some(Mark::Begun);
     let origin = Origin::read(&bucket).await;
     if !is_begun && matches!(origin, Ok(None)) && manifest(&bucket).await?.is_none() {
         return Err(HomeError::Missing { name: bucket.name });
@@ -43,8 +39,8 @@ async fn delete(bucket: Bucket, opening: Opening) -> Result<(), HomeError> {
     let holder = Holder::this("deleting it");
     let lease = Lease { holder, token: token(), length: opening.lease, returned: false };
     let number = leases.take(&lease, false).await?;
-    let keeper = Keeper::new(leases.clone(), lease, number);
-    let marked = leases.mark().await?;
+    let keeper = Keeper::new(leases.clone(), lease.clone(), number);
+    let marked = leases.mark(if is_begun { Mark::Begun } else { Mark::Asked }).await?;
     let needed = match needed(&bucket, Some(&marked)).await {
         Ok(needed) if needed.is_empty() => Ok(()),
         Ok(needed) => {
@@ -61,6 +57,11 @@ async fn delete(bucket: Bucket, opening: Opening) -> Result<(), HomeError> {
         keeper.give_back().await?;
         return Err(e);
     }
+    // Whoever has taken the lease meanwhile, because this took long, is not disturbed.
+    if let Err(by) = leases.create(number + 1, &lease).await? {
+        return Err(HomeError::Fenced { name: bucket.name, by });
+    }
+    leases.mark(Mark::Begun).await?;
     let deleted = admin(&bucket).delete_db(true).await;
     deleted.map_err(|e| HomeError::of_database(&bucket.name, "to delete", &e))?;
     match origin {

@@ -151,7 +151,9 @@ async fn attach(from: &Bucket, checkpoint: Uuid, to: &Bucket, origin: &Origin, n
     }
     for prefix in &origin.originals {
         let name = if *prefix == from.prefix { &from.name } else { prefix.as_ref() };
-        leases(&from.beside(name, prefix.clone())).is_reached().await?;
+        if leases(&from.beside(name, prefix.clone())).marked().await?.is_some() {
+            return Err(HomeError::BeingDeleted { name: name.to_owned() });
+        }
     }
     let source = CloneSourceSpec::with_checkpoint(database(from), checkpoint);
     let made = admin(to).create_clone_builder_from_source(source).build().await;

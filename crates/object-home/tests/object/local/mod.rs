@@ -217,7 +217,7 @@ fn store_of(objects: &Objects) -> Unruly {
 fn after(base: &Objects, events: &[Event], with_open: bool) -> Objects {
     let (mut objects, mut asked) = (base.clone(), BTreeMap::new());
     let apply = |objects: &mut Objects, request: &Request| match request {
-        Request::Put { path, bytes } => drop(objects.insert(path.clone(), bytes.to_vec())),
+        Request::Put { path, bytes, .. } => drop(objects.insert(path.clone(), bytes.to_vec())),
         Request::Delete { path } => drop(objects.remove(path)),
         other => panic!("{other:?} cannot be done again"),
     };
