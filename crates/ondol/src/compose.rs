@@ -59,7 +59,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     let access = if options.read_only { Access::Read } else { Access::Write };
     if bucket::is_in_bucket(path) {
         bucket::require_fitting(path, options)?;
-        return open_media(bucket::media(path, access, &options.terms())?, options, Arc::new(System));
+        let media = bucket::media(path, access, &options.terms())?;
+        return open_media(media, &options.of_bucket(), Arc::new(System));
     }
     bucket::require_none(path, options)?;
     let media = match &options.journal_path {

@@ -1,6 +1,7 @@
 //! Mount options: ext4's words with ext4's meaning, and few of our own.
 
-use crate::bucket::Terms;
+use crate::bucket::{Durable, LogAt, LogTerms, Terms};
+use crate::home::{pool_of, target_of};
 use ondol_format::jbd2::Extension;
 use ondol_format::superblock as sb;
 use ondol_medium::NvmModel;
@@ -13,6 +14,9 @@ mod parse;
 mod tests;
 
 pub use parse::{BUCKET_OPTION_NAMES, OPTION_NAMES, parse_size};
+
+/// Bytes of a cache on the local disk, unless told otherwise.
+const DISK_CACHE: u64 = 1 << 30;
 
 /// How a volume is opened. See `mount -o` in the README for the words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +62,18 @@ pub struct Options {
     pub(crate) store_timeout: Option<u64>,
     /// Bytes of memory for what is read of the store's own structures.
     pub(crate) store_cache: Option<u64>,
+    /// When a write to it counts as durable.
+    pub(crate) durable: Option<Durable>,
+    /// The file of the log on this machine, the size of a new one, and how far the bucket may be behind it: bytes and seconds.
+    pub(crate) redo: Option<PathBuf>,
+    pub(crate) redo_size: Option<u64>,
+    pub(crate) lag: Option<u64>,
+    pub(crate) lag_seconds: Option<u64>,
+    /// Logs of other machines or times of which it does not matter what they hold.
+    pub(crate) give_up: Vec<[u8; 16]>,
+    /// The file of a cache on the local disk, and its size.
+    pub(crate) disk_cache: Option<PathBuf>,
+    pub(crate) disk_cache_size: Option<u64>,
 }
 
 impl Default for Options {
@@ -91,6 +107,14 @@ impl Default for Options {
             lease: None,
             store_timeout: None,
             store_cache: None,
+            durable: None,
+            redo: None,
+            redo_size: None,
+            lag: None,
+            lag_seconds: None,
+            give_up: Vec::new(),
+            disk_cache: None,
+            disk_cache_size: None,
         }
     }
 }
@@ -265,7 +289,20 @@ impl Options {
         if !self.nvm_model.is_off() {
             text += &format!(",nvm_model={}", self.nvm_model.to_string().replace(',', "+"));
         }
-        let store = [("lease", self.lease), ("store_timeout", self.store_timeout), ("store_cache", self.store_cache)];
+        text += &self.durable.map_or_else(String::new, |durable| format!(",durable={}", durable.name()));
+        let paths = [("redo", &self.redo), ("disk_cache", &self.disk_cache)];
+        for (name, path) in paths {
+            text += &path.as_ref().map_or_else(String::new, |path| format!(",{name}={}", path.display()));
+        }
+        let store = [
+            ("redo_size", self.redo_size),
+            ("lag", self.lag),
+            ("lag_seconds", self.lag_seconds),
+            ("disk_cache_size", self.disk_cache_size),
+            ("lease", self.lease),
+            ("store_timeout", self.store_timeout),
+            ("store_cache", self.store_cache),
+        ];
         for (name, value) in store {
             text += &value.map_or_else(String::new, |value| format!(",{name}={value}"));
         }
@@ -441,13 +478,63 @@ impl Options {
         self
     }
 
+    /// Has writes to a volume in object storage count as durable when they are in a log on this machine, in this file, which is made if it is not there. They are in the bucket some
+    /// seconds later; those that are not when the machine is lost are lost. With [`Options::with_nvm`] and [`Durable::Local`], the log is in an NVM pool.
+    #[must_use]
+    pub fn with_redo(mut self, file: impl Into<PathBuf>) -> Self {
+        (self.durable, self.redo) = (Some(Durable::Local), Some(file.into()));
+        self
+    }
+
+    /// Says when writes to a volume in object storage count as durable.
+    #[must_use]
+    pub fn with_durable(mut self, durable: Durable) -> Self {
+        self.durable = Some(durable);
+        self
+    }
+
+    /// Bounds how far the bucket may be behind the log on this machine: bytes, and seconds.
+    #[must_use]
+    pub fn with_lag(mut self, bytes: u64, seconds: u64) -> Self {
+        (self.lag, self.lag_seconds) = (Some(bytes), Some(seconds));
+        self
+    }
+
+    /// Keeps what is read of object storage in a file of `bytes` bytes on the local disk, which is made if it is not there, and may be lost at any time.
+    #[must_use]
+    pub fn with_disk_cache(mut self, file: impl Into<PathBuf>, bytes: u64) -> Self {
+        (self.disk_cache, self.disk_cache_size) = (Some(file.into()), Some(bytes));
+        self
+    }
+
+    /// Those of a volume in object storage that is open: a pool is only where its log is.
+    pub(crate) fn of_bucket(&self) -> Self {
+        let mut options = self.clone();
+        if let Some(pool) = options.nvm.take() {
+            options.redo = Some(target_of(&pool));
+        }
+        options
+    }
+
     /// How a volume in object storage is opened with these.
     pub(crate) fn terms(&self) -> Terms {
+        let of_redo = |path: &PathBuf| pool_of(path).map_or(LogAt::File(path.clone()), |pool| LogAt::Pool(pool.into()));
+        let at = self.redo.as_ref().map(of_redo).or_else(|| self.nvm.clone().map(LogAt::Pool));
+        let log = at.filter(|_| self.durable == Some(Durable::Local)).map(|at| LogTerms {
+            at,
+            size: self.redo_size,
+            lag: self.lag,
+            lag_time: self.lag_seconds.map(Duration::from_secs),
+        });
+        let disk = self.disk_cache.clone().map(|file| (file, self.disk_cache_size.unwrap_or(DISK_CACHE)));
         Terms {
             take_over: self.take_over,
             lease: self.lease.map(Duration::from_secs),
             timeout: self.store_timeout.map(Duration::from_secs),
             cache: self.store_cache,
+            log,
+            give_up: self.give_up.clone(),
+            disk,
             purpose: self.mounted_on.as_ref().map_or_else(String::new, |dir| format!("mounted on {}", dir.display())),
         }
     }

@@ -10,6 +10,8 @@
 mod fault;
 #[cfg(feature = "object")]
 mod held;
+#[cfg(feature = "object")]
+mod local;
 mod mark;
 mod snapshot;
 #[cfg(feature = "object")]
@@ -38,7 +40,7 @@ use ondol_format::mkfs::Chunk;
 use rustix::io::Errno;
 use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const SCHEMES: [&str; 4] = ["s3://", "gs://", "az://", "file://"];
@@ -68,6 +70,52 @@ pub(crate) struct Terms {
     pub(crate) cache: Option<u64>,
     /// What for, for others who want it.
     pub(crate) purpose: String,
+    /// With `durable=local`, the log on this machine.
+    pub(crate) log: Option<LogTerms>,
+    /// Local logs of which it does not matter what they hold.
+    pub(crate) give_up: Vec<[u8; 16]>,
+    /// The file of a cache on the local disk, and its size.
+    pub(crate) disk: Option<(PathBuf, u64)>,
+}
+
+/// The log on this machine in which an fsync ends.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "object"), expect(dead_code, reason = "nobody opens any"))]
+pub(crate) struct LogTerms {
+    pub(crate) at: LogAt,
+    /// Of a new one.
+    pub(crate) size: Option<u64>,
+    /// Bytes that may wait for the bucket, and for how long.
+    pub(crate) lag: Option<u64>,
+    pub(crate) lag_time: Option<Duration>,
+}
+
+/// Where that log is.
+#[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "object"), expect(dead_code, reason = "nobody opens any"))]
+pub(crate) enum LogAt {
+    File(PathBuf),
+    Pool(PathBuf),
+}
+
+/// When a write to a volume in object storage counts as durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durable {
+    /// When it is in the bucket.
+    #[default]
+    Remote,
+    /// When it is in a log on this machine: it is in the bucket some seconds later, and lost if the machine is lost before.
+    Local,
+}
+
+impl Durable {
+    /// Its name as in `durable=`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Remote => "remote",
+            Self::Local => "local",
+        }
+    }
 }
 
 impl Terms {
@@ -183,7 +231,6 @@ pub(crate) fn require_fitting(target: &Path, options: &Options) -> Result<()> {
     let engine = engine.map(|engine| format!("journal={}", engine.name()));
     let has = |is: bool, name: &'static str| is.then(|| name.to_owned());
     let wrong = engine
-        .or_else(|| has(options.nvm.is_some(), "nvm="))
         .or_else(|| has(!options.nvm_model.is_off(), "nvm_model="))
         .or_else(|| has(options.buffer.is_some(), "buffer="))
         .or_else(|| has(options.journal_path.is_some(), "journal_path="))
@@ -191,15 +238,30 @@ pub(crate) fn require_fitting(target: &Path, options: &Options) -> Result<()> {
         .or_else(|| has(options.zeroing == Some(true), "zeroing"))
         .or_else(|| has(options.checkpoint_threads.is_some(), "checkpoint_threads="))
         .or_else(|| has(!options.recovery, "norecovery"));
-    match wrong {
-        None => Ok(()),
-        Some(word) => {
-            let name = target.display();
-            Err(error(
-                Errno::INVAL,
-                format!("{name}: `{word}` makes no sense for a volume in object storage, which has no log and no NVM"),
-            ))
-        }
+    let name = target.display();
+    if let Some(word) = wrong {
+        let what = format!("{name}: `{word}` makes no sense for a volume in object storage, whose engine keeps no log");
+        return Err(error(Errno::INVAL, what));
+    }
+    require_one_promise(options).map_err(|what| error(Errno::INVAL, format!("{name}: {what}")))
+}
+
+/// What is said of the log on this machine fits together.
+fn require_one_promise(options: &Options) -> std::result::Result<(), String> {
+    let logs = [(options.nvm.is_some(), "nvm="), (options.redo.is_some(), "redo=")];
+    let of_logs = [
+        (options.redo_size.is_some(), "redo_size="),
+        (options.lag.is_some(), "lag="),
+        (options.lag_seconds.is_some(), "lag_seconds="),
+    ];
+    match (options.durable.unwrap_or_default(), logs.iter().filter(|(is, _)| *is).count()) {
+        (Durable::Local, 1) => Ok(()),
+        (Durable::Local, 0) => Err("`durable=local` needs a log on this machine: `redo=FILE` or `nvm=POOL`".into()),
+        (Durable::Local, _) => Err("the log on this machine is in a file or in a pool, not in both".into()),
+        (Durable::Remote, _) => match logs.iter().chain(&of_logs).find(|(is, _)| *is) {
+            Some((_, word)) => Err(format!("`{word}` goes with `durable=local` alone")),
+            None => Ok(()),
+        },
     }
 }
 
@@ -210,6 +272,14 @@ pub(crate) fn require_none(target: &Path, options: &Options) -> Result<()> {
         (options.lease.is_some(), "lease="),
         (options.store_timeout.is_some(), "store_timeout="),
         (options.store_cache.is_some(), "store_cache="),
+        (options.durable.is_some(), "durable="),
+        (options.redo.is_some(), "redo="),
+        (options.redo_size.is_some(), "redo_size="),
+        (options.lag.is_some(), "lag="),
+        (options.lag_seconds.is_some(), "lag_seconds="),
+        (!options.give_up.is_empty(), "give_up="),
+        (options.disk_cache.is_some(), "disk_cache="),
+        (options.disk_cache_size.is_some(), "disk_cache_size="),
     ];
     match words.iter().find(|(is, _)| *is) {
         None => Ok(()),
@@ -254,13 +324,26 @@ mod tests {
     #[cfg(feature = "object")]
     fn options_without_sense_are_refused_by_name() {
         let (place, file) = (Path::new("s3://b/p"), Path::new("disk.img"));
-        for word in ["journal=classic", "nvm=/x", "buffer=1M", "journal_size=64M", "zeroing", "ro,norecovery"] {
+        for word in [
+            "journal=classic",
+            "nvm=/x",
+            "redo=/x",
+            "lag=1M",
+            "durable=local",
+            "buffer=1M",
+            "journal_size=64M",
+            "zeroing",
+            "ro,norecovery",
+        ] {
             let e = require_fitting(place, &Options::parse(word).unwrap()).unwrap_err().to_string();
             let name = word.trim_start_matches("ro,");
             assert!(e.contains(name.split_inclusive('=').next().unwrap()), "{word}: {e}");
         }
-        require_fitting(place, &Options::parse("journal=batch,data=journal,ro,lease=5").unwrap()).unwrap();
-        for word in ["take_over", "lease=60", "store_timeout=0", "store_cache=1M"] {
+        require_fitting(place, &Options::parse("durable=local,redo=/x,nvm=/y").unwrap()).unwrap_err();
+        for words in ["journal=batch,data=journal,ro,lease=5", "durable=local,nvm=/x,lag=1M", "durable=local,redo=/x"] {
+            require_fitting(place, &Options::parse(words).unwrap()).unwrap();
+        }
+        for word in ["take_over", "lease=60", "store_timeout=0", "store_cache=1M", "durable=remote", "disk_cache=/x"] {
             let e = require_none(file, &Options::parse(word).unwrap()).unwrap_err().to_string();
             assert!(e.contains(word.split_inclusive('=').next().unwrap()), "{word}: {e}");
         }

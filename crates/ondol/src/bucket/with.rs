@@ -1,12 +1,12 @@
 //! How volumes in object storage are made and opened, and their snapshots found.
 
 use super::mark::Mark;
-use super::{Held, Snapshot, Terms, error};
+use super::{Held, LogAt, LogTerms, Snapshot, Terms, error, local};
 use crate::contents;
 use crate::{Error, Result};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
-use ondol_object_home::{Bucket, ChunkSize, Home, HomeError, Making, Opening, Place, Snapshot as Stored, What};
+use ondol_object_home::{Bucket, ChunkSize, Disk, Home, HomeError, Making, Opening, Place, Snapshot as Stored, What};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) fn check(target: &Path) -> Result<()> {
 }
 
 impl Terms {
-    fn opening(&self) -> Opening {
+    fn opening(&self) -> Result<Opening> {
         let mut opening = Opening { take_over: self.take_over, purpose: self.purpose.clone(), ..Opening::default() };
         opening.lease = self.lease.unwrap_or(opening.lease);
         if let Some(timeout) = self.timeout {
@@ -31,14 +31,24 @@ impl Terms {
         if let Some(bytes) = self.cache {
             opening.cache = usize::try_from(bytes).unwrap_or(usize::MAX);
         }
-        opening
+        opening.disk = self.disk.clone().map(|(file, bytes)| Disk { file, bytes });
+        opening.give_up.clone_from(&self.give_up);
+        if let Some(LogTerms { at, size, lag, lag_time }) = &self.log {
+            let mut log = match at {
+                LogAt::File(path) => local::in_file(path, *size)?,
+                LogAt::Pool(path) => local::in_pool(path, *size)?,
+            };
+            (log.lag, log.lag_time) = (lag.or(log.lag), lag_time.unwrap_or(log.lag_time));
+            opening.local = Some(log);
+        }
+        Ok(opening)
     }
 }
 
 /// Opens the volume that `target` names.
 pub(super) fn open_held(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
     let place = place(target)?;
-    let opening = terms.opening();
+    let opening = terms.opening()?;
     let bucket = place.bucket(false)?;
     let home = match (access, place.snapshot()) {
         (Access::Write, Some(_)) => {
@@ -68,7 +78,7 @@ pub(super) fn make<T>(
         let contents = ready(size)?;
         return finish(&over(&place, target, size, force)?, contents, fill);
     };
-    let (chunk, opening) = (ChunkSize::MIN, Terms::of(MAKING).opening());
+    let (chunk, opening) = (ChunkSize::MIN, Terms::of(MAKING).opening()?);
     // A home is one of whole chunks, as a volume is of whole blocks.
     let size = size / chunk.bytes() as u64 * chunk.bytes() as u64;
     let contents = ready(size)?;
@@ -100,7 +110,7 @@ fn size_of(place: &Place, no_size: &dyn Fn() -> Error) -> Result<u64> {
 
 /// A volume that is there, with nothing in it any more.
 fn over(place: &Place, target: &Path, size: u64, force: bool) -> Result<Held> {
-    let (bucket, opening) = (place.bucket(false)?, Terms::of(MAKING).opening());
+    let (bucket, opening) = (place.bucket(false)?, Terms::of(MAKING).opening()?);
     // Whoever was interrupted has left a volume of zeros.
     if !force && let Some(what) = contents::of(&Home::view(&bucket, &What::Now, &opening)?)? {
         return Err(Error::holds(place.name(), what));

@@ -1,6 +1,7 @@
 //! One option at a time, as it is written.
 
 use super::{MIN_CACHE, OptionError, Options};
+use crate::bucket::Durable;
 use ondol_volume::{Atime, Fsync, OnError};
 
 /// The most that `checkpoint_threads=` takes.
@@ -49,7 +50,20 @@ pub const OPTION_NAMES: [&str; 38] = [
 ];
 
 /// The names of those that only volumes in object storage have.
-pub const BUCKET_OPTION_NAMES: [&str; 4] = ["take_over", "lease=", "store_timeout=", "store_cache="];
+pub const BUCKET_OPTION_NAMES: [&str; 12] = [
+    "take_over",
+    "lease=",
+    "store_timeout=",
+    "store_cache=",
+    "durable=",
+    "redo=",
+    "redo_size=",
+    "lag=",
+    "lag_seconds=",
+    "give_up=",
+    "disk_cache=",
+    "disk_cache_size=",
+];
 
 impl Options {
     pub(super) fn apply(&mut self, word: &str) -> Result<(), OptionError> {
@@ -102,6 +116,16 @@ impl Options {
                 self.store_timeout = Some(v.parse().map_err(|_| bad("store_timeout", v, "a number of seconds"))?)
             }
             ("store_cache", Some(v)) => self.store_cache = Some(size("store_cache", v)?),
+            ("durable", Some("remote")) => self.durable = Some(Durable::Remote),
+            ("durable", Some("local")) => self.durable = Some(Durable::Local),
+            ("durable", Some(v)) => return Err(bad("durable", v, "remote or local")),
+            ("redo", Some(v)) => self.redo = Some(v.into()),
+            ("redo_size", Some(v)) => self.redo_size = Some(size("redo_size", v)?),
+            ("lag", Some(v)) => self.lag = Some(size("lag", v)?),
+            ("lag_seconds", Some(v)) => self.lag_seconds = Some(lag_seconds(v)?),
+            ("give_up", Some(v)) => self.give_up.push(uuid(v).ok_or_else(|| bad("give_up", v, "the UUID of a log"))?),
+            ("disk_cache", Some(v)) => self.disk_cache = Some(v.into()),
+            ("disk_cache_size", Some(v)) => self.disk_cache_size = Some(size("disk_cache_size", v)?),
             ("cache", Some(v)) => self.cache_bytes = size("cache", v)?.max(MIN_CACHE),
             _ => return Err(OptionError::Unknown(word.into())),
         }
@@ -138,6 +162,17 @@ fn seconds(v: &str) -> Result<u64, OptionError> {
 fn lease(v: &str) -> Result<u64, OptionError> {
     let n: Option<u64> = v.parse().ok();
     n.filter(|n| (3..=86400).contains(n)).ok_or_else(|| bad("lease", v, "a number of seconds from 3 to 86400"))
+}
+
+fn lag_seconds(v: &str) -> Result<u64, OptionError> {
+    let n: Option<u64> = v.parse().ok();
+    n.filter(|n| (1..=86400).contains(n)).ok_or_else(|| bad("lag_seconds", v, "a number of seconds from 1 to 86400"))
+}
+
+fn uuid(v: &str) -> Option<[u8; 16]> {
+    let digits: Vec<u32> = v.chars().filter(|c| *c != '-').map(|c| c.to_digit(16)).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+    if digits.len() == 32 { bytes.try_into().ok() } else { None }
 }
 
 fn threads(v: &str) -> Result<usize, OptionError> {
