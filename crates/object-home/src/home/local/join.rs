@@ -55,6 +55,19 @@ impl Home {
         }
     }
 
+    /// Brings everything to the bucket that was written, submitted and discarded before.
+    ///
+    /// # Errors
+    /// The volume is open for reading; the store fails, or somebody else has taken over.
+    pub fn ship(&self) -> Result<(), HomeError> {
+        let writer = self.writer()?;
+        let mut order = writer.order.lock();
+        self.put_loose(writer, &mut order)?;
+        let number = order.number;
+        drop(order);
+        self.settle_to(writer, number)
+    }
+
     /// Starts the shipper.
     pub(in crate::home) fn start_shipper(&self, writer: &Writer) {
         let Some(log) = &writer.log else { return };

@@ -61,11 +61,15 @@ fn judge(run: &Run, most: u64, open: impl Fn(&Unruly, Vec<u8>) -> Result<Home, H
     let (mut judged, mut longer, mut shorter) = (0, 0, 0);
     sampling.each(&run.media, &run.events, |layers, mark| {
         let (happened, acknowledged) = ((mark >> 32) as usize, mark & u64::from(u32::MAX));
+        let objects = after(&Objects::new(), &run.store[..happened], judged % 2 == 0);
         if acknowledged == 0 {
-            return;
+            // The volume is being made.
+            match open(&store_of(&objects), layers[0].to_bytes()) {
+                Ok(_) | Err(HomeError::Missing { .. }) => return,
+                Err(e) => panic!("after {happened} events of the store: {e}"),
+            }
         }
         judged += 1;
-        let objects = after(&Objects::new(), &run.store[..happened], judged % 2 == 0);
         let what = format!("after {happened} events of the store, with {acknowledged} acknowledged");
         let home = open(&store_of(&objects), layers[0].to_bytes()).unwrap_or_else(|e| panic!("{what}: {e}"));
         let found = state(&home, &run.states, &what);

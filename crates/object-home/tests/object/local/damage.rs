@@ -10,7 +10,7 @@ fn left() -> &'static (Objects, Vec<u8>, [u8; 16]) {
     static LEFT: OnceLock<(Objects, Vec<u8>, [u8; 16])> = OnceLock::new();
     LEFT.get_or_init(|| {
         let store = unruly();
-        let tape = Tape::new(64 << 10);
+        let tape = Tape::new(1 << 20);
         let home = make_with(&store, 64, &with(&tape, NEVER));
         (0..6).for_each(|n| _ = commit(&home, n, n + 1));
         (objects_of(&store), tape.bytes(), home.log().unwrap())
