@@ -20,8 +20,8 @@ use tracing_subscriber::registry::LookupSpan;
 /// The variable that says how much is logged, as in `debug` or `ondol_fuse=trace`.
 const VARIABLE: &str = "ONDOL_LOG";
 
-/// What a server logs unless somebody says otherwise: errors and warnings, and how mounts begin and end.
-const OF_SERVERS: &str = "warn,ondol::mount=info";
+/// What a server logs unless somebody says otherwise: errors and warnings, how mounts begin and end, and whom a volume in object storage was taken from.
+const OF_SERVERS: &str = "warn,ondol::mount=info,ondol_object_home=info";
 /// What other commands do: what went wrong they say themselves, in one line.
 const OF_COMMANDS: &str = "off";
 

@@ -16,7 +16,9 @@ pub(crate) fn umount(args: &args::Umount) -> Outcome {
 
 /// Also says whether it is unmounted.
 fn failed(e: ClientError) -> Failure {
-    let code = if matches!(e, ClientError::NotClean { .. } | ClientError::Closing { .. }) { SYSTEM } else { MOUNT };
+    let is_unmounted =
+        matches!(e, ClientError::NotClean { .. } | ClientError::NotClosed { .. } | ClientError::Closing { .. });
+    let code = if is_unmounted { SYSTEM } else { MOUNT };
     Failure::new(code, e)
 }
 

@@ -349,9 +349,9 @@ mod built {
         assert!(mounts(&absent, "rw", 32).contains("cannot open the directory of file://"));
         let got = mounts(&empty, "rw", 32);
         assert!(got.contains("holds no volume") && got.contains("`ondol mkfs"), "{got}");
-        for secret in ["s3://user:word@bucket/x", "s3://bucket/x?X-Signature=word"] {
+        for secret in ["s3://user:warmth@bucket/x", "s3://bucket/x?X-Signature=warmth"] {
             let got = mounts(secret, "rw", 32);
-            assert!(!got.contains("word") && (got.contains("password") || got.contains("snapshot=NAME")), "{got}");
+            assert!(!got.contains("warmth") && (got.contains("password") || got.contains("snapshot=NAME")), "{got}");
         }
         assert!(mounts("s3://bucket", "rw", 32).contains("names no prefix"));
         assert!(mounts("file://here", "rw", 32).contains("must be absolute"));
