@@ -60,6 +60,9 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Composed> {
     if bucket::is_in_bucket(path) {
         bucket::require_fitting(path, options)?;
         let media = bucket::media(path, access, &options.terms())?;
+        if let Some(warning) = media.held.as_ref().and_then(|held| held.warning()) {
+            tracing::warn!("{}: {warning}", path.display());
+        }
         return open_media(media, &options.of_bucket(), Arc::new(System));
     }
     bucket::require_none(path, options)?;

@@ -493,6 +493,13 @@ impl Options {
         self
     }
 
+    /// Gives up what is in a log on some machine, and not in object storage: it is lost, out of date, or damaged. Its UUID is in the error that says so.
+    #[must_use]
+    pub fn with_log_given_up(mut self, log: [u8; 16]) -> Self {
+        self.give_up.push(log);
+        self
+    }
+
     /// Bounds how far the bucket may be behind the log on this machine: bytes, and seconds.
     #[must_use]
     pub fn with_lag(mut self, bytes: u64, seconds: u64) -> Self {

@@ -57,6 +57,12 @@ pub enum Remedy {
     },
     /// Make a volume in object storage ([`crate::Volume::format`]), or bring one there ([`crate::import`]).
     MakeInBucket,
+    /// Open the volume with the log on a machine that its last writer has left ([`crate::Options::with_redo`]), or give up what is in that log and nowhere else
+    /// ([`crate::Options::with_log_given_up`]).
+    LocalLog {
+        /// The UUID of the log.
+        log: String,
+    },
     /// Use a build that has the feature `object`.
     OtherBuild,
     /// Bring home what programs have left in a pool ([`crate::run::recover`]), or run them with another pool.

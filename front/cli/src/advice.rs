@@ -35,6 +35,11 @@ fn advice(remedy: &Remedy) -> Option<String> {
         Remedy::MakeInBucket => {
             "`ondol mkfs --size SIZE TARGET` makes one, `ondol import IMAGE TARGET` brings one".into()
         }
+        Remedy::LocalLog { log } => {
+            format!(
+                "name it (`-o durable=local,redo=FILE`, or `nvm=POOL`), or lose what is in it alone: `-o give_up={log}`"
+            )
+        }
         Remedy::OtherBuild => {
             "the packages have it; `cargo build --release -p ondol-cli --features object` builds it".into()
         }

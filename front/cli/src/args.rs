@@ -65,6 +65,12 @@ pub(crate) enum Command {
     #[command(subcommand, hide = !ondol::HAS_BUCKETS)]
     Snapshot(crate::snapshot::SnapshotCommand),
     // What it does, its arguments say.
+    #[command(hide = !ondol::HAS_BUCKETS)]
+    Clone(crate::snapshot::CloneArgs),
+    // What it does, its arguments say.
+    #[command(hide = !ondol::HAS_BUCKETS)]
+    Delete(crate::snapshot::DeleteArgs),
+    // What it does, its arguments say.
     Export(Export),
     // What it does, its arguments say.
     Import(Import),
@@ -148,6 +154,13 @@ const MOUNT_OPTIONS: &str = if ondol::HAS_BUCKETS {
   lease=SECONDS                   of the same: how long others keep away when nothing is heard from here: 60
   store_timeout=SECONDS           of the same: give up when the store has not answered for so long, 0 for never: 600
   store_cache=SIZE                of the same: memory for indexes of the store: 64M
+  durable=remote|local            of the same: an fsync ends in the bucket, or in a log on this machine: remote
+  redo=FILE, nvm=POOL             with durable=local: where that log is; a file is made
+  redo_size=SIZE                  how large a new log is: 256M
+  lag=SIZE, lag_seconds=SECONDS   how far the bucket may be behind it: three quarters of it and at most 64M, 30
+  give_up=UUID                    of a log that is lost or out of date: what is in it and not in the bucket does not matter
+  disk_cache=FILE                 of the same: keep what is read in a file on the local disk
+  disk_cache_size=SIZE            how large that is: 1G
 ",
         "\
 The target may be in object storage: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIR, and with ?snapshot=NAME \
@@ -398,7 +411,7 @@ mod tests {
         let below: Vec<String> = command
             .get_subcommands_mut()
             .map(|below| {
-                let lacks = below.get_name() == "snapshot" && !ondol::HAS_BUCKETS;
+                let lacks = matches!(below.get_name(), "snapshot" | "clone" | "delete") && !ondol::HAS_BUCKETS;
                 assert_eq!(below.is_hide_set(), OWN.contains(&below.get_name()) || lacks, "{}", below.get_name());
                 help(below)
             })
@@ -516,6 +529,10 @@ mod tests {
             "mount --take-over -o lease=30,store_timeout=0 s3://bucket/prefix /mnt",
             "recover --take-over file:///srv/bucket",
             "snapshot create /mnt monday",
+            "clone s3://bucket/prefix?snapshot=monday s3://bucket/other",
+            "delete --yes s3://bucket/prefix",
+            "mount -o durable=local,redo=/var/lib/log,redo_size=1G,lag=64M,lag_seconds=5 s3://bucket/prefix /mnt",
+            "mount -o durable=local,nvm=/mnt/pmem/pool,disk_cache=/var/cache/blocks s3://bucket/prefix /mnt",
             "snapshot list --json gs://bucket/prefix",
             "snapshot delete az://container/prefix monday",
             "resize --print-minimum x.img",

@@ -145,7 +145,7 @@ impl Units {
         let unit = match name {
             "blocks" | "free_blocks" | "reserved_blocks" => self.block?,
             "pages" | "mapped" => PAGE,
-            "memory_bound" | "size" => 1,
+            "memory_bound" | "size" | "up" | "down" => 1,
             _ if name == "bytes" || name.ends_with("_bytes") => 1,
             _ if self.pages => PAGE,
             // What a pool has left.

@@ -113,6 +113,8 @@ fn run(Arguments { mut verbosity, command }: Arguments) -> Outcome {
         Command::Tune(args) => image::tune(&args),
         Command::Resize(args) => resize::resize(&args),
         Command::Snapshot(command) => snapshot::snapshot(&command),
+        Command::Clone(args) => snapshot::clone(&args),
+        Command::Delete(args) => snapshot::delete(&args),
         Command::Export(args) => image::export(&args),
         Command::Import(args) => image::import(&args),
         Command::Pool(command) => pool::pool(&command),

@@ -1,4 +1,4 @@
-//! `ondol snapshot`: volumes in object storage as they were.
+//! `ondol snapshot`, `clone` and `delete`: volumes in object storage as they were, as others, and no more.
 
 use crate::failure::{FAILED, Failure, Outcome};
 use crate::say;
@@ -38,6 +38,39 @@ pub(crate) struct Listed {
     json: bool,
     /// Volume in object storage, or a directory where it is mounted
     target: PathBuf,
+}
+
+/// Make a volume in object storage out of another one, without copying
+///
+/// The clone shares the data of the original and takes room for what is changed. The original cannot be deleted while the clone needs it.
+#[derive(Debug, Args)]
+pub(crate) struct CloneArgs {
+    /// Volume in object storage that nobody has mounted, or a snapshot of one, TARGET?snapshot=NAME, whoever has that mounted
+    source: PathBuf,
+    /// Where the new one is to be, in the same bucket
+    target: PathBuf,
+}
+
+/// Delete a volume in object storage with its snapshots, for good
+#[derive(Debug, Args)]
+pub(crate) struct DeleteArgs {
+    /// Say that it is meant: nothing brings it back
+    #[arg(long, required = true)]
+    yes: bool,
+    /// Volume in object storage that nobody has mounted
+    target: PathBuf,
+}
+
+/// Makes a clone.
+pub(crate) fn clone(args: &CloneArgs) -> Outcome {
+    ondol::clone_volume(&args.source, &args.target).map_err(Failure::with(FAILED))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Deletes a volume.
+pub(crate) fn delete(args: &DeleteArgs) -> Outcome {
+    ondol::delete_volume(&args.target).map_err(Failure::with(FAILED))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Makes, lists or deletes snapshots.

@@ -121,6 +121,11 @@ impl fmt::Debug for Home {
 }
 
 impl Home {
+    /// Where it is.
+    pub fn bucket(&self) -> &Bucket {
+        &self.bucket
+    }
+
     /// The UUID of the home.
     pub fn uuid(&self) -> [u8; 16] {
         self.header.uuid

@@ -9,9 +9,14 @@ impl From<HomeError> for Error {
         let errno = match &e {
             HomeError::Missing { .. } | HomeError::SnapshotMissing { .. } | HomeError::NoBucket { .. } => Errno::NOENT,
             HomeError::Exists { .. } | HomeError::SnapshotExists { .. } => Errno::EXIST,
-            HomeError::Held { .. } => Errno::BUSY,
+            HomeError::Held { .. } | HomeError::Needed { .. } => Errno::BUSY,
             HomeError::Denied { .. } => Errno::ACCESS,
-            HomeError::Size { .. } | HomeError::SnapshotName { .. } => Errno::INVAL,
+            HomeError::Size { .. }
+            | HomeError::SnapshotName { .. }
+            | HomeError::OtherStore { .. }
+            | HomeError::Inside { .. }
+            | HomeError::LogSmall { .. } => Errno::INVAL,
+            HomeError::LogMissing { .. } | HomeError::LogForeign { .. } | HomeError::LogOld { .. } => Errno::STALE,
             HomeError::Damaged { .. } | HomeError::Chunk { .. } => Errno::UCLEAN,
             HomeError::Away { .. } => Errno::TIMEDOUT,
             HomeError::NotWriting { .. } => Errno::ROFS,
@@ -21,6 +26,8 @@ impl From<HomeError> for Error {
         let remedy = match &e {
             HomeError::Held { name, .. } => Some(Remedy::TakeOver { target: name.clone() }),
             HomeError::Missing { .. } => Some(Remedy::MakeInBucket),
+            HomeError::LogMissing { log, .. } => Some(Remedy::LocalLog { log: log.clone() }),
+            HomeError::LogOld { uuid, .. } => Some(Remedy::LocalLog { log: uuid.clone() }),
             _ => None,
         };
         Self::Bucket { what: e.to_string(), errno: errno.raw_os_error(), remedy }

@@ -1,13 +1,61 @@
 //! A volume in object storage that is open: what is given back when it ends.
 
-use super::BucketInfo;
 use super::mark::Mark;
+use super::{BucketInfo, DiskCacheInfo, LagInfo, RequestInfo, StoredInfo};
 use crate::Result;
 use crate::info::uuid_text;
 use ondol_block::{BlockStats, BlockStore, Caps, Result as BlockResult};
 use ondol_env::sync::Arc;
-use ondol_object_home::Home;
+use ondol_object_home::{Home, Prices, Requests, Usage};
 use std::io::IoSlice;
+use std::time::Duration;
+
+/// A store that does not list objects for so long is not waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Names a file with a table of prices.
+const PRICES: &str = "ONDOL_PRICES";
+
+fn stored(usage: &Usage) -> StoredInfo {
+    let (all, data, log) = (usage.total(), usage.data.bytes, usage.log.bytes);
+    StoredInfo {
+        objects: all.objects,
+        bytes: all.bytes,
+        data_bytes: data,
+        log_bytes: log,
+        other_bytes: all.bytes - data - log,
+    }
+}
+
+fn asked(requests: &Requests) -> RequestInfo {
+    RequestInfo {
+        seconds: requests.seconds,
+        puts: requests.puts + requests.parts,
+        gets: requests.gets,
+        heads: requests.heads,
+        lists: requests.lists,
+        deletes: requests.deletes,
+        up: requests.up,
+        down: requests.down,
+        failed: requests.failed,
+        throttled: requests.throttled,
+    }
+}
+
+/// What a month costs, by the user's table or the list prices of one store.
+fn cost(usage: &Usage, requests: &Requests) -> Option<String> {
+    let prices = match std::env::var_os(PRICES) {
+        None => Ok(Prices::list()),
+        Some(file) => std::fs::read(&file)
+            .map_err(|e| e.to_string())
+            .and_then(|table| Prices::parse(&table).map_err(|e| e.to_string()))
+            .map_err(|e| format!("{}: {e}", file.display())),
+    };
+    Some(match prices {
+        Ok(prices) => prices.estimate(usage, requests).to_string(),
+        Err(what) => format!("unknown: {PRICES} names {what}"),
+    })
+}
 
 /// See the module documentation. Dropping it closes it, and logs an error where [`Held::close`] would return it.
 pub(crate) struct Held {
@@ -41,6 +89,9 @@ impl Held {
 
     /// Describes the home.
     pub(crate) fn info(&self) -> BucketInfo {
+        let requests = self.home.requests();
+        let usage = Usage::of(self.home.bucket(), Some(PATIENCE));
+        let usage = usage.inspect_err(|e| tracing::debug!("{} is not listed: {e}", self.home.name())).ok();
         BucketInfo {
             uuid: uuid_text(&self.home.uuid()),
             epoch: self.home.epoch(),
@@ -48,7 +99,39 @@ impl Held {
             size: self.home.size(),
             closed: self.home.was_closed(),
             snapshots: None,
+            lag: self.lag(),
+            stored: usage.as_ref().map(stored),
+            requests: Some(asked(&requests)),
+            disk_cache: self.home.disk_use().map(|disk| DiskCacheInfo {
+                room: disk.room,
+                parts: disk.parts,
+                hits: disk.hits,
+                misses: disk.misses,
+            }),
+            cost: usage.and_then(|usage| cost(&usage, &requests)),
         }
+    }
+
+    /// What its user is to know when it is opened.
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.home.warning()
+    }
+
+    /// Whether a machine that is lost takes what was acknowledged in the last moments.
+    pub(crate) fn is_local(&self) -> bool {
+        self.home.log().is_some()
+    }
+
+    fn lag(&self) -> Option<LagInfo> {
+        let ((most_bytes, most), lag) = (self.home.lag_bounds()?, self.home.lag()?);
+        Some(LagInfo {
+            log: uuid_text(&self.home.log()?),
+            bytes: lag.bytes,
+            transactions: lag.batches,
+            seconds: lag.oldest.as_secs(),
+            most_bytes,
+            most_seconds: most.as_secs(),
+        })
     }
 }
 

@@ -10,6 +10,7 @@
 mod fault;
 #[cfg(feature = "object")]
 mod held;
+mod info;
 #[cfg(feature = "object")]
 mod local;
 mod mark;
@@ -19,17 +20,18 @@ mod with;
 #[cfg(not(feature = "object"))]
 mod without;
 
+pub use info::{BucketInfo, DiskCacheInfo, LagInfo, RequestInfo, StoredInfo};
 pub use mark::{mark_of, says_closed};
-pub use snapshot::{Snapshot, snapshot, snapshot_delete, snapshots};
+pub use snapshot::{Snapshot, clone_volume, delete_volume, snapshot, snapshot_delete, snapshots};
 
 #[cfg(feature = "object")]
 pub(crate) use held::Held;
 #[cfg(feature = "object")]
-use with::{check, delete, list, make, open_held};
+use with::{check, copy, delete, destroy, list, make, open_held};
 #[cfg(not(feature = "object"))]
 pub(crate) use without::Held;
 #[cfg(not(feature = "object"))]
-use without::{check, delete, list, make, open_held};
+use without::{check, copy, delete, destroy, list, make, open_held};
 
 use crate::format::plan;
 use crate::media::Media;
@@ -38,7 +40,6 @@ use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
 use ondol_format::mkfs::Chunk;
 use rustix::io::Errno;
-use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -123,24 +124,6 @@ impl Terms {
     pub(crate) fn of(purpose: &str) -> Self {
         Self { purpose: purpose.to_owned(), ..Self::default() }
     }
-}
-
-/// The home of a volume in object storage.
-#[derive(Clone, Debug, Serialize)]
-pub struct BucketInfo {
-    /// UUID of the home, which is not that of the volume.
-    pub uuid: String,
-    /// How often it was opened for writing.
-    pub epoch: u64,
-    /// Bytes of a chunk.
-    pub chunk_bytes: u64,
-    /// Bytes of the home.
-    pub size: u64,
-    /// Whoever wrote to it last has closed it. False: somebody has it open, or was cut off.
-    pub closed: bool,
-    /// How many snapshots there are; unknown of a volume that is mounted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub snapshots: Option<u64>,
 }
 
 /// Opens the volume that a target in object storage names.

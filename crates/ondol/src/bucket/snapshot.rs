@@ -1,6 +1,6 @@
 //! Snapshots of volumes in object storage.
 
-use super::{Terms, delete, error, is_in_bucket, list, open_held};
+use super::{Terms, copy, delete, destroy, error, is_in_bucket, list, open_held};
 use crate::{Result, Volume};
 use ondol_block::Access;
 use rustix::io::Errno;
@@ -51,6 +51,34 @@ pub fn snapshots(target: impl AsRef<Path>) -> Result<Vec<Snapshot>> {
 pub fn snapshot_delete(target: impl AsRef<Path>, name: &str) -> Result<()> {
     require_bucket(target.as_ref())?;
     delete(target.as_ref(), name)
+}
+
+/// Makes a volume at `to` that holds what the one at `from` does, or the snapshot that `from` names. No data is copied: the clone names objects of the original, which cannot be deleted as
+/// long as it does. Durable when this returns.
+///
+/// # Errors
+/// `EBUSY`: somebody has the volume open for writing, and no snapshot is named; `EEXIST`: something is at `to`; the two are not in one bucket, or one lies in the other; the store's failure.
+pub fn clone_volume(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
+    for target in [from.as_ref(), to.as_ref()] {
+        if !is_in_bucket(target) {
+            let what = format!("{}: only volumes in object storage have clones", target.display());
+            return Err(error(Errno::OPNOTSUPP, what));
+        }
+    }
+    copy(from.as_ref(), to.as_ref())
+}
+
+/// Deletes a volume in object storage with its snapshots, for good.
+///
+/// # Errors
+/// `EBUSY`: somebody has it open for writing, or clones need its objects, which are named; there is none; the store's failure.
+pub fn delete_volume(target: impl AsRef<Path>) -> Result<()> {
+    let target = target.as_ref();
+    if !is_in_bucket(target) {
+        let what = format!("{}: it is a file or a device, and not in object storage", target.display());
+        return Err(error(Errno::OPNOTSUPP, what));
+    }
+    destroy(target)
 }
 
 impl Volume {

@@ -6,7 +6,9 @@ use crate::contents;
 use crate::{Error, Result};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
-use ondol_object_home::{Bucket, ChunkSize, Disk, Home, HomeError, Making, Opening, Place, Snapshot as Stored, What};
+use ondol_object_home::{
+    Bucket, ChunkSize, Disk, Home, HomeError, Making, Of, Opening, Place, Snapshot as Stored, What,
+};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -138,4 +140,14 @@ pub(super) fn list(target: &Path) -> Result<Vec<Snapshot>> {
 
 pub(super) fn delete(target: &Path, name: &str) -> Result<()> {
     Ok(Stored::delete(&bucket_of(target)?, name, Opening::default().timeout)?)
+}
+
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
+    let (from, to) = (place(from)?, bucket_of(to)?);
+    let of = from.snapshot().map_or(Of::Newest, Of::Snapshot);
+    Ok(Home::clone_of(&from.bucket(false)?, of, &to, &Opening::default())?)
+}
+
+pub(super) fn destroy(target: &Path) -> Result<()> {
+    Ok(Home::delete(&bucket_of(target)?, &Terms::of("deleting it").opening()?)?)
 }

@@ -19,6 +19,14 @@ impl Held {
         match *self {}
     }
 
+    pub(crate) fn warning(&self) -> Option<String> {
+        match *self {}
+    }
+
+    pub(crate) fn is_local(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn info(&self) -> BucketInfo {
         match *self {}
     }
@@ -57,5 +65,13 @@ pub(super) fn list(_target: &Path) -> Result<Vec<Snapshot>> {
 }
 
 pub(super) fn delete(_target: &Path, _name: &str) -> Result<()> {
+    Err(lacks())
+}
+
+pub(super) fn copy(_from: &Path, _to: &Path) -> Result<()> {
+    Err(lacks())
+}
+
+pub(super) fn destroy(_target: &Path) -> Result<()> {
     Err(lacks())
 }

@@ -119,6 +119,12 @@ pub(crate) const PAGES: &[Sections] = &[
         &["ondol-snapshot(1)", "ondol-snapshot-create(1)", "ondol-snapshot-delete(1)"]),
     page("ondol-snapshot-delete", &[("ondol snapshot delete mnt monday", "Delete a snapshot of the volume that is mounted on mnt.")],
         &["ondol-snapshot(1)", "ondol-snapshot-create(1)", "ondol-snapshot-list(1)"]),
+    page("ondol-clone", &[
+        ("ondol clone 's3://bucket/volume?snapshot=monday' s3://bucket/test", "Make a volume out of a snapshot, to try something."),
+        ("ondol clone s3://bucket/volume s3://bucket/copy", "The same of what a volume holds now, which nobody has mounted."),
+    ], &["ondol(1)", "ondol-snapshot(1)", "ondol-delete(1)"]),
+    page("ondol-delete", &[("ondol delete --yes s3://bucket/test", "Delete a volume that nobody needs any more.")],
+        &["ondol(1)", "ondol-clone(1)", "ondol-snapshot(1)"]),
     page("ondol-export", &[("ondol export nvm:/mnt/pmem/pool copy.img", "Write the image in a pool to a file that the kernel and e2fsck take.")],
         &["ondol(1)", "ondol-import(1)", "ondol-pool(1)"]),
     page("ondol-import", &[("ondol import disk.img nvm:/mnt/pmem/pool", "Bring an image into a pool.")],
