@@ -1,6 +1,7 @@
 //! The command lines of the program and of the helpers that it is under other names.
 
 mod making;
+mod mounting;
 mod pools;
 
 use crate::options::partition_number;
@@ -13,6 +14,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(crate) use making::Mkfs;
+use mounting::MOUNT_OPTIONS;
 pub(crate) use pools::{Export, Import, Pool, PoolCreate, PoolDump, PoolFlatten, PoolInfo, PoolMeasure};
 
 /// Crash-consistent ext4 in user space.
@@ -104,72 +106,6 @@ pub(crate) struct Tune {
     /// Image file, block device or nvm:POOL, not mounted and clean
     pub(crate) target: PathBuf,
 }
-
-/// What `-o` takes, with what only some builds have.
-macro_rules! mount_options {
-    ($of_buckets:literal, $targets:literal) => {
-        concat!(
-            "\
-Mount options:
-  data=writeback|ordered|journal  how file data is protected; as the image says, or ordered
-  journal=classic|compressed|swap|scalable|remap|batch  the journal engine; as the image says, or classic; swap and remap (the default) in a pool, scalable with nvm=, batch on a home that takes batches
-  nvm=POOL                        the NVM pool that fsync ends in (`ondol pool create` makes one)
-  journal_size=SIZE               the journal's size; a clean image's is changed to it before the mount
-  zeroing, nozeroing              zero journal blocks whose transactions are home (nothing depends on it): nozeroing
-  errors=remount-ro|continue      what to do when corruption is found; as the image says
-  fsync=prefix|file               what an fsync makes durable: all earlier operations, or those up to its file's last: prefix
-  commit=SECONDS                  how long unsynced operations may wait for a commit: 5
-  dirty=SIZE                      data that may be dirty before it is drained: 32M
-  cache=SIZE                      memory for blocks, inodes, images and large requests: 128M
-  buffer=SIZE                     of a new NVM pool for file data: half of it, at most 256M
-  checkpoint_threads=N            threads that write blocks home at a checkpoint: 4, or 1 on one processor
-  partition=N                     the image is this partition of a disk or its image, by GPT or MBR; logical ones count from 5
-  offset=SIZE, sizelimit=SIZE     the image begins with this byte of the file or device, and has so many
-  norecovery, noload              with ro: do not replay the journal
-  ro, rw, noatime, relatime, suid, dev, exec, sync, dirsync: as for mount(8), which has more
-  allow_other, allow_root, default_permissions, auto_unmount, fsname=, subtype=, max_read=, max_threads=
-                                  as for mount.fuse3(8)
-  writeback_cache                 the kernel collects writes; fsync covers its file and what it has handed over
-  log_level=LEVEL                 how much a server logs: error, warn, info, debug or trace
-  metrics=PORT|HOST:PORT|unix:PATH|FILE.prom
-                                  what the mount does, for Prometheus: by HTTP, or in a file for node_exporter
-  atomic_write                    F2FS's ioctls of atomic writes, as SQLite can use them; no page cache
-  log=FILE                        where a server in the background writes its messages, instead of the system's log
-",
-            $of_buckets,
-            "
-",
-            $targets,
-            "The target may be an open file, /dev/fd/N, and the directory an opened and mounted /dev/fuse, /dev/fd/N.
-Exit codes are mount(8)'s: 1 wrong call, 2 system error, 8 interrupted, 32 not mounted."
-        )
-    };
-}
-
-/// What `-o` takes, for help and manual.
-const MOUNT_OPTIONS: &str = if ondol::HAS_BUCKETS {
-    mount_options!(
-        "  \
-  take_over                       of a volume in object storage: take it from whoever has it mounted
-  lease=SECONDS                   of the same: how long others keep away when nothing is heard from here: 60
-  store_timeout=SECONDS           of the same: give up when the store has not answered for so long, 0 for never: 600
-  store_cache=SIZE                of the same: memory for indexes of the store: 64M
-  durable=remote|local            of the same: an fsync ends in the bucket, or in a log on this machine: remote
-  redo=FILE, nvm=POOL             with durable=local: where that log is; a file is made
-  redo_size=SIZE                  how large a new log is: 256M
-  lag=SIZE, lag_seconds=SECONDS   how far the bucket may be behind it: three quarters of it and at most 64M, 30
-  give_up=UUID                    of a log that is lost or out of date: what is in it and not in the bucket does not matter
-  disk_cache=FILE                 of the same: keep what is read in a file on the local disk
-  disk_cache_size=SIZE            how large that is: 1G
-",
-        "\
-The target may be in object storage: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIR, and with ?snapshot=NAME \
-behind it a snapshot, for reading. Credentials are taken from the environment.
-"
-    )
-} else {
-    mount_options!("", "")
-};
 
 #[derive(Debug, Args)]
 #[command(after_long_help = MOUNT_OPTIONS)]
