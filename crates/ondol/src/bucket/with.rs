@@ -143,9 +143,12 @@ pub(super) fn delete(target: &Path, name: &str) -> Result<()> {
 }
 
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
-    let (from, to) = (place(from)?, bucket_of(to)?);
+    let (from, to) = (place(from)?, place(to)?);
+    if to.snapshot().is_some() {
+        return Err(error(Errno::INVAL, format!("{}: a clone is a volume, not a snapshot", to.name())));
+    }
     let of = from.snapshot().map_or(Of::Newest, Of::Snapshot);
-    Ok(Home::clone_of(&from.bucket(false)?, of, &to, &Opening::default())?)
+    Ok(Home::clone_of(&from.bucket(false)?, of, &to.bucket(true)?, &Opening::default())?)
 }
 
 pub(super) fn destroy(target: &Path) -> Result<()> {

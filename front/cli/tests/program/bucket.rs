@@ -23,6 +23,8 @@ fn a_build_without_object_storage_says_which_build_has_it() {
         ("recover --take-over s3://user:word@bucket/x", 1),
         ("recover s3://user:word@bucket/x", 1),
         ("resize s3://user:word@bucket/x 1G", 1),
+        ("clone s3://user:word@bucket/x s3://bucket/y", 1),
+        ("delete --yes s3://user:word@bucket/x", 1),
         ("snapshot list s3://user:word@bucket/x", 1),
         ("snapshot create s3://user:word@bucket/x one", 1),
     ] {
@@ -32,7 +34,7 @@ fn a_build_without_object_storage_says_which_build_has_it() {
 }
 
 #[cfg(feature = "object")]
-mod built {
+pub(crate) mod built {
     use super::{fails, ondol};
     use crate::place::{Place, eventually, fsck, output, succeeds, transport, unmounts};
     use std::fs::{self, File};
@@ -42,56 +44,56 @@ mod built {
     use std::process::Command;
 
     /// A directory that is a store, and a place to mount on.
-    struct Store {
-        place: Place,
+    pub(crate) struct Store {
+        pub(crate) place: Place,
     }
 
     impl Store {
         /// With a volume of 64 MiB.
-        fn new() -> Option<Self> {
+        pub(crate) fn new() -> Option<Self> {
             let store = Self::empty()?;
             succeeds(ondol().args(["mkfs", "--size", "64M", "-L", "afar"]).arg(store.target()));
             Some(store)
         }
 
-        fn empty() -> Option<Self> {
+        pub(crate) fn empty() -> Option<Self> {
             Some(Self { place: Place::new()? })
         }
 
-        fn file(&self, name: &str) -> PathBuf {
+        pub(crate) fn file(&self, name: &str) -> PathBuf {
             self.place.image().with_file_name(name)
         }
 
-        fn target(&self) -> String {
+        pub(crate) fn target(&self) -> String {
             format!("file://{}", self.file("store").display())
         }
 
-        fn snapshot(&self, name: &str) -> String {
+        pub(crate) fn snapshot(&self, name: &str) -> String {
             format!("{}?snapshot={name}", self.target())
         }
 
-        fn on(&self, name: &str) -> PathBuf {
+        pub(crate) fn on(&self, name: &str) -> PathBuf {
             self.place.on(name)
         }
 
-        fn mount_command(&self, target: &str, options: &str) -> Command {
+        pub(crate) fn mount_command(&self, target: &str, options: &str) -> Command {
             let mut command = ondol();
             command.args(["mount", target]).arg(self.place.mount_point());
             command.args(["-o", &format!("transport={},{options}", transport())]);
             command
         }
 
-        fn mount(&self, options: &str) {
+        pub(crate) fn mount(&self, options: &str) {
             succeeds(&mut self.mount_command(&self.target(), options));
         }
 
-        fn serve(&mut self, options: &str) -> usize {
+        pub(crate) fn serve(&mut self, options: &str) -> usize {
             let target = self.target();
             self.place.serve_target(Path::new(&target), options)
         }
 
         /// What a server in the foreground has said, once it has ended.
-        fn said(&mut self, server: usize) -> String {
+        pub(crate) fn said(&mut self, server: usize) -> String {
             let server = self.place.server(server);
             server.wait().unwrap();
             let mut said = String::new();
@@ -100,7 +102,7 @@ mod built {
         }
 
         /// An image that e2fsck takes.
-        fn exported(&self, target: &str) -> PathBuf {
+        pub(crate) fn exported(&self, target: &str) -> PathBuf {
             let image = self.file("exported.img");
             succeeds(ondol().args(["export", "-F", target]).arg(&image));
             let found = fsck(&image);
@@ -108,14 +110,14 @@ mod built {
             image
         }
 
-        fn is_clean(&self) {
+        pub(crate) fn is_clean(&self) {
             succeeds(ondol().args(["check", "-n", &self.target()]));
             self.exported(&self.target());
         }
     }
 
     /// Writes a file and makes it durable.
-    fn durable(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    pub(crate) fn durable(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         let mut file = File::create(path)?;
         file.write_all(bytes)?;
         file.sync_all()

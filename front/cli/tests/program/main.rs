@@ -6,6 +6,8 @@ mod ask;
 mod atomic;
 mod bench;
 mod bucket;
+#[cfg(feature = "object")]
+mod bucket_local;
 mod calls;
 mod confined;
 mod damaged;

@@ -1,0 +1,185 @@
+//! Volumes in object storage whose fsyncs end on this machine; what they cost; clones, and deleting.
+
+use crate::bucket::built::{Store, durable};
+use crate::place::{fails, ondol, output, succeeds};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+impl Store {
+    fn info(&self, target: &Path) -> Value {
+        serde_json::from_str(&succeeds(ondol().args(["info", "--json"]).arg(target))).unwrap()
+    }
+
+    /// Kills a server, as a machine that loses its power.
+    fn lose(&mut self, server: usize) {
+        self.place.server(server).kill().unwrap();
+        self.place.server(server).wait().unwrap();
+        let out = output(ondol().arg("umount").arg(self.place.mount_point()));
+        assert!(out.status.success(), "{out:?}");
+    }
+}
+
+/// The UUID behind `give_up=` in a message.
+fn named(said: &str) -> String {
+    said.split("give_up=").nth(1).unwrap().chars().take(36).collect()
+}
+
+#[test]
+fn what_was_acknowledged_here_comes_to_the_bucket_after_a_crash() {
+    let Some(mut store) = Store::new() else { return };
+    let target = store.target();
+    let local = format!("rw,durable=local,redo={},redo_size=8M,lag_seconds=3600", store.file("redo").display());
+    for round in 0..3u8 {
+        let server = store.serve(&local);
+        for n in 0..round {
+            assert_eq!(fs::read(store.on(&format!("synced {n}"))).unwrap(), vec![n; 50_000], "{round}");
+        }
+        durable(&store.on(&format!("synced {round}")), &vec![round; 50_000]).unwrap();
+        store.lose(server);
+        let said = store.said(server);
+        assert!(said.contains("If this machine is lost") && said.contains("3600 seconds"), "{said}");
+    }
+    // Without the log nobody writes unless he gives up what is in it; with it, all is there.
+    let said = fails(ondol().args(["recover", &target]), 1);
+    assert!(said.contains("local log") && said.contains("redo=FILE"), "{said}");
+    let wrong = format!("rw,durable=local,redo={},redo_size=8M", store.file("other").display());
+    let said = fails(&mut store.mount_command(&target, &wrong), 32);
+    assert!(said.contains("which is not here"), "{said}");
+    store.mount(&local);
+    let info = store.info(&store.place.mount_point());
+    let lag = &info["bucket"]["lag"];
+    assert!(lag["most_seconds"] == 3600 && lag["transactions"].is_u64(), "{info}");
+    assert!(info["mount"]["survives"].as_str().unwrap().contains("local log"), "{info}");
+    assert!(info["mount"]["options"].as_str().unwrap().contains("durable=local,redo="), "{info}");
+    store.place.umount();
+    // Closed, it needs no log.
+    for n in 0..3u8 {
+        let path = format!("/synced {n}");
+        assert_eq!(output(ondol().args(["cat", &target, &path])).stdout, vec![n; 50_000]);
+    }
+    store.mount("rw");
+    store.place.umount();
+    store.is_clean();
+}
+
+#[test]
+fn a_machine_that_is_lost_takes_its_last_moments_and_nothing_else() {
+    let Some(mut store) = Store::new() else { return };
+    let target = store.target();
+    store.mount("rw");
+    durable(&store.on("before"), b"in the bucket").unwrap();
+    store.place.umount();
+    let log = store.file("redo");
+    let server = store.serve(&format!("rw,durable=local,redo={},redo_size=8M,lag_seconds=3600", log.display()));
+    durable(&store.on("late"), &[9; 20_000]).unwrap();
+    store.lose(server);
+    fs::remove_file(&log).unwrap();
+    let said = fails(&mut store.mount_command(&target, "rw"), 32);
+    store.mount(&format!("rw,give_up={}", named(&said)));
+    assert_eq!(fs::read(store.on("before")).unwrap(), b"in the bucket");
+    // The last second may have been in the bucket already.
+    assert!(fs::read(store.on("late")).map_or(true, |late| late == [9; 20_000]));
+    store.place.umount();
+    store.is_clean();
+}
+
+#[test]
+fn a_log_in_a_pool_serves_as_well() {
+    let Some(mut store) = Store::new() else { return };
+    let pool = store.file("pool");
+    succeeds(ondol().args(["pool", "create", "--size", "24M"]).arg(&pool));
+    let local = format!("rw,durable=local,nvm={}", pool.display());
+    let server = store.serve(&local);
+    durable(&store.on("synced"), &[5; 50_000]).unwrap();
+    store.lose(server);
+    let said = succeeds(ondol().args(["pool", "info", "--json"]).arg(&pool));
+    assert!(said.contains("home-log"), "{said}");
+    store.mount(&local);
+    assert_eq!(fs::read(store.on("synced")).unwrap(), [5; 50_000]);
+    store.place.umount();
+    store.is_clean();
+}
+
+#[test]
+fn options_of_the_log_that_do_not_fit_are_refused_by_name() {
+    let Some(store) = Store::new() else { return };
+    let target = store.target();
+    for (options, what) in [
+        ("durable=local", "`durable=local` needs a log on this machine"),
+        ("durable=local,redo=a,nvm=b", "not in both"),
+        ("redo=a", "`redo=` goes with `durable=local` alone"),
+        ("nvm=a", "`nvm=` goes with `durable=local` alone"),
+        ("lag=1M", "`lag=` goes with `durable=local` alone"),
+        ("durable=local,redo=/nowhere/log", "the local log /nowhere/log cannot be used"),
+        ("disk_cache=/nowhere/cache", "/nowhere/cache cannot be used as a cache"),
+    ] {
+        let said = fails(&mut store.mount_command(&target, options), 32);
+        assert!(said.contains(what), "{options}: {said}");
+    }
+    for options in ["durable=perhaps", "lag_seconds=0", "give_up=12"] {
+        let said = fails(&mut store.mount_command(&target, options), 1);
+        assert!(said.contains(options.split('=').next().unwrap()), "{options}: {said}");
+    }
+    let said =
+        fails(ondol().args(["mount", "-o", "redo=log"]).arg(store.file("img")).arg(store.place.mount_point()), 32);
+    assert!(said.contains("`redo=` is for volumes in object storage alone"), "{said}");
+}
+
+#[test]
+fn info_tells_what_a_volume_takes_asks_and_costs() {
+    let Some(store) = Store::new() else { return };
+    store.mount(&format!("rw,disk_cache={},disk_cache_size=16M", store.file("blocks").display()));
+    durable(&store.on("file"), &(0..400_000u32).flat_map(u32::to_le_bytes).collect::<Vec<_>>()).unwrap();
+    let told = store.info(&store.place.mount_point());
+    let bucket = &told["bucket"];
+    let (stored, requests) = (&bucket["stored"], &bucket["requests"]);
+    assert!(stored["bytes"].as_u64() >= Some(400_000) && stored["objects"].as_u64() > Some(2), "{told}");
+    assert!(requests["puts"].as_u64() > Some(0) && requests["up"].as_u64() > Some(400_000), "{told}");
+    assert!(bucket["disk_cache"]["room"].as_u64() > Some(100), "{told}");
+    assert!(bucket["cost"].as_str().unwrap().starts_with("about $"), "{told}");
+    store.place.umount();
+    let prices = store.file("prices");
+    fs::write(&prices, "name dear\nstorage 1000000\nwrites 0\nreads 0\nout 0\n").unwrap();
+    let said = succeeds(ondol().arg("info").arg(store.target()).env("ONDOL_PRICES", &prices));
+    assert!(said.contains("dear") && said.contains("snapshots"), "{said}");
+    fs::write(&prices, "name dear\nstorage much\n").unwrap();
+    let said = succeeds(ondol().arg("info").arg(store.target()).env("ONDOL_PRICES", &prices));
+    assert!(said.contains("unknown: ONDOL_PRICES names") && said.contains("much"), "{said}");
+}
+
+#[test]
+fn a_clone_goes_its_own_way_and_keeps_its_original_from_being_deleted() {
+    let Some(store) = Store::new() else { return };
+    let (target, clone) = (store.target(), format!("file://{}", store.file("clone").display()));
+    store.mount("rw");
+    durable(&store.on("file"), &[1; 300_000]).unwrap();
+    succeeds(ondol().args(["snapshot", "create"]).arg(store.place.mount_point()).arg("one"));
+    durable(&store.on("file"), b"later").unwrap();
+    let said = fails(ondol().args(["clone", &target, &clone]), 1);
+    assert!(said.contains("process"), "{said}");
+    succeeds(ondol().args(["clone", &store.snapshot("one"), &clone]));
+    let said = fails(ondol().args(["clone", &store.snapshot("one"), &clone]), 1);
+    assert!(said.contains(&clone), "{said}");
+    store.place.umount();
+    succeeds(store.mount_command(&clone, "rw").args(["--take-over"]));
+    assert_eq!(fs::read(store.on("file")).unwrap(), [1; 300_000]);
+    durable(&store.on("own"), b"of the clone").unwrap();
+    store.place.umount();
+    assert_eq!(succeeds(ondol().args(["cat", &target, "/file"])), "later");
+    fails(ondol().args(["cat", &target, "/own"]), 1);
+    assert_eq!(succeeds(ondol().args(["cat", &clone, "/own"])), "of the clone");
+    succeeds(ondol().args(["check", "-n", &clone]));
+    store.exported(&clone);
+    let said = fails(ondol().args(["delete", "--yes", &target]), 1);
+    assert!(said.contains("is needed by") && said.contains("clone"), "{said}");
+    fails(ondol().args(["delete", &target]), 2);
+    succeeds(ondol().args(["delete", "--yes", &clone]));
+    let said = fails(ondol().args(["info", &clone]), 1);
+    assert!(said.contains("ondol mkfs"), "{said}");
+    store.is_clean();
+    succeeds(ondol().args(["delete", "--yes", &target]));
+    fails(ondol().args(["info", &target]), 1);
+    let said = fails(ondol().args(["delete", "--yes"]).arg(store.file("exported.img")), 1);
+    assert!(said.contains("not in object storage"), "{said}");
+}
