@@ -2,11 +2,6 @@
 
 use super::*;
 use ondol_object_home::RedoFile;
-use ondol_object_home::unruly::Plan;
-
-fn away() -> Plan {
-    Plan { fail_before: 1000, ..Plan::default() }
-}
 
 #[test]
 fn what_is_not_shipped_is_acknowledged_read_and_counted() {

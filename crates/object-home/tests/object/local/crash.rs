@@ -7,6 +7,9 @@ use ondol_power::{Kind, Layer, Medium, Sampling};
 
 const CHUNKS: u64 = 48;
 
+/// So many batches are acknowledged while the store is away.
+const AWAY: u64 = 3;
+
 /// The volume after each batch, by its number.
 type States = BTreeMap<u64, Vec<u8>>;
 
@@ -17,6 +20,8 @@ fn run(home: &Home, noted: &Noted, batches: u64) -> States {
     let mut states = States::from([(home.newest().unwrap(), model.clone())]);
     noted.acknowledge(home.newest().unwrap());
     for n in 0..batches {
+        // At first nothing can come to the bucket.
+        noted.store.follow(if n < AWAY { away() } else { Plan::default() });
         let first = random.below(CHUNKS - 8);
         let bytes = [chunk(n), chunk(n + 1000)].concat();
         let discard = (at(first + 2), at(random.below(3) + 1));
@@ -24,7 +29,7 @@ fn run(home: &Home, noted: &Noted, batches: u64) -> States {
         model[at(first) as usize..][..bytes.len()].copy_from_slice(&bytes);
         model[discard.0 as usize..][..discard.1 as usize].fill(0);
         states.insert(number, model.clone());
-        if random.below(3) > 0 {
+        if n < AWAY || random.below(3) > 0 {
             home.settle(number).unwrap();
             noted.acknowledge(number);
         }

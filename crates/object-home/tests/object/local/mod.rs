@@ -9,14 +9,19 @@ mod takeover;
 use super::*;
 use ondol_env::sync::Mutex;
 use ondol_object_home::object_store::ObjectStoreExt;
-use ondol_object_home::unruly::Answer;
+use ondol_object_home::unruly::{Answer, Plan};
 use ondol_object_home::{Border, Local, LogContents, LogMedium};
 use ondol_power::{Event as PowerEvent, PowerDomain};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// Nothing is shipped unless somebody asks.
+/// Nothing is shipped unless somebody asks, or more than an eighth of the bound waits.
 const NEVER: Duration = Duration::from_secs(36000);
+
+/// Every request fails.
+fn away() -> Plan {
+    Plan { fail_before: 1000, ..Plan::default() }
+}
 
 /// A log in memory. It notes what happens to it in a power domain, and how far the store and the driver were then.
 #[derive(Debug)]
