@@ -40,6 +40,7 @@ impl From<PlaceError> for Error {
             PlaceError::Directory { source, .. } => source.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
             _ => Errno::INVAL.raw_os_error(),
         };
-        Self::Bucket { what: e.to_string(), errno, remedy: None }
+        let is_missing = errno == Errno::NOENT.raw_os_error();
+        Self::Bucket { what: e.to_string(), errno, remedy: is_missing.then_some(Remedy::MakeInBucket) }
     }
 }

@@ -336,7 +336,6 @@ pub(crate) mod built {
         };
         for (options, said) in [
             ("journal=classic", "`journal=classic` makes no sense"),
-            ("nvm=/x", "`nvm=` makes no sense"),
             ("journal_size=64M", "`journal_size=` makes no sense"),
             ("ro,norecovery", "`norecovery` makes no sense"),
         ] {

@@ -5,6 +5,7 @@ use crate::place::{fails, ondol, output, succeeds};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 impl Store {
     fn info(&self, target: &Path) -> Value {
@@ -18,6 +19,14 @@ impl Store {
         let out = output(ondol().arg("umount").arg(self.place.mount_point()));
         assert!(out.status.success(), "{out:?}");
     }
+}
+
+/// What a command that fails with `code` says, after notices of what it has found.
+fn refused(command: &mut Command, code: i32) -> String {
+    let out = output(command);
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert_eq!(out.status.code(), Some(code), "{command:?}: {said}");
+    said.lines().last().unwrap().to_owned()
 }
 
 /// The UUID behind `give_up=` in a message.
@@ -41,10 +50,10 @@ fn what_was_acknowledged_here_comes_to_the_bucket_after_a_crash() {
         assert!(said.contains("If this machine is lost") && said.contains("3600 seconds"), "{said}");
     }
     // Without the log nobody writes unless he gives up what is in it; with it, all is there.
-    let said = fails(ondol().args(["recover", &target]), 1);
+    let said = refused(ondol().args(["recover", &target]), 1);
     assert!(said.contains("local log") && said.contains("redo=FILE"), "{said}");
     let wrong = format!("rw,durable=local,redo={},redo_size=8M", store.file("other").display());
-    let said = fails(&mut store.mount_command(&target, &wrong), 32);
+    let said = refused(&mut store.mount_command(&target, &wrong), 32);
     assert!(said.contains("which is not here"), "{said}");
     store.mount(&local);
     let info = store.info(&store.place.mount_point());
@@ -75,7 +84,7 @@ fn a_machine_that_is_lost_takes_its_last_moments_and_nothing_else() {
     durable(&store.on("late"), &[9; 20_000]).unwrap();
     store.lose(server);
     fs::remove_file(&log).unwrap();
-    let said = fails(&mut store.mount_command(&target, "rw"), 32);
+    let said = refused(&mut store.mount_command(&target, "rw"), 32);
     store.mount(&format!("rw,give_up={}", named(&said)));
     assert_eq!(fs::read(store.on("before")).unwrap(), b"in the bucket");
     // The last second may have been in the bucket already.
@@ -121,6 +130,7 @@ fn options_of_the_log_that_do_not_fit_are_refused_by_name() {
         let said = fails(&mut store.mount_command(&target, options), 1);
         assert!(said.contains(options.split('=').next().unwrap()), "{options}: {said}");
     }
+    succeeds(ondol().args(["mkfs", "--size", "16M"]).arg(store.file("img")));
     let said =
         fails(ondol().args(["mount", "-o", "redo=log"]).arg(store.file("img")).arg(store.place.mount_point()), 32);
     assert!(said.contains("`redo=` is for volumes in object storage alone"), "{said}");
