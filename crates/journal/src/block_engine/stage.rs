@@ -8,8 +8,9 @@ use super::Core;
 use super::running::{Frozen, Switched};
 use crate::Block;
 use crate::Result;
-use crate::area::{MERGE, write_runs};
-use crate::cache::Buf;
+use crate::area::{MERGE, runs, write_runs};
+use crate::cache::{Buf, Cache};
+use crate::contract::Extent;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -92,7 +93,7 @@ impl Core {
     fn write_one(&self) -> Result<bool> {
         // Commits wait for this: their logs must find the run written, and later transactions must find nobody writing.
         let _writing = self.staging.read();
-        let write = |images: &[(u64, Block)]| write_runs(&*self.store, self.block_size, images);
+        let write = |images: &[(u64, Block)]| self.write_data_runs(images);
         if let Some(images) = self.committing.take() {
             reach::hit(Place::StagedByHand);
             self.or_abort(write(&images))?;
@@ -101,6 +102,20 @@ impl Core {
         let staged = self.or_abort(self.running.stage_run(write))?;
         self.stats.lock().staged_early_blocks += staged.unwrap_or(0);
         Ok(staged.is_some())
+    }
+
+    fn write_data_runs(&self, images: &[(u64, Block)]) -> Result<()> {
+        self.data_runs.fetch_add(runs(images).count() as u64, Relaxed);
+        write_runs(&*self.store, self.block_size, images)
+    }
+
+    /// Whether a transaction that is not gone from the log has a block of `extent`.
+    pub(super) fn knows(&self, cache: &Cache, extent: Extent) -> bool {
+        let mut blocks = (0..u64::from(extent.len)).map(|i| extent.start + i);
+        blocks.clone().any(|block| cache.is_running(block)) || {
+            let pending = self.pending.lock();
+            pending.is_staged(extent) || blocks.any(|block| pending.is_logged(block))
+        }
     }
 
     /// Closes the running transaction to further handles when nobody writes its new data: what is home then is known to be.
@@ -139,7 +154,7 @@ impl Core {
     pub(super) fn stage(&self, images: &[(u64, Block)]) -> Result<()> {
         images.chunk_by(|(a, _), (b, _)| a + 1 == *b).for_each(|run| self.committing.add(run));
         while let Some(run) = self.committing.take() {
-            write_runs(&*self.store, self.block_size, &run)?;
+            self.write_data_runs(&run)?;
         }
         drop(self.staging.write());
         self.check_alive()

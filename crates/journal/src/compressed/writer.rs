@@ -77,7 +77,7 @@ impl UnitLog {
         store.flush()?;
         let took = log.env.monotonic_ns() - began;
         log.costs.begins(took);
-        log.passing.flushed(took);
+        log.passing.opened(took);
         Ok(log)
     }
 }

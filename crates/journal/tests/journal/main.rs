@@ -3,6 +3,7 @@
 mod classic;
 mod compressed;
 mod contract;
+mod living;
 mod lost;
 mod older_journal;
 mod scalable;
