@@ -56,6 +56,8 @@ pub(crate) struct Engine {
     pub(crate) staged_blocks: u64,
     /// Those of them that were home before the commit began.
     pub(crate) staged_early_blocks: u64,
+    /// Blocks that were freed before their commit, and never written.
+    pub(crate) dead_blocks: u64,
     /// Bytes of new data written home past cache and journal.
     pub(crate) passed_bytes: u64,
     /// Writes of new data.
@@ -93,6 +95,7 @@ impl Engine {
             foreground_checkpoints: get("foreground_checkpoints"),
             staged_blocks: get("staged_blocks"),
             staged_early_blocks: get("staged_early_blocks"),
+            dead_blocks: get("dead_blocks"),
             passed_bytes: get("passed_bytes"),
             data_runs: get("data_runs"),
             commits_asked: get("commits_asked"),
@@ -117,6 +120,7 @@ impl Engine {
             foreground_checkpoints: how(self.foreground_checkpoints, other.foreground_checkpoints),
             staged_blocks: how(self.staged_blocks, other.staged_blocks),
             staged_early_blocks: how(self.staged_early_blocks, other.staged_early_blocks),
+            dead_blocks: how(self.dead_blocks, other.dead_blocks),
             passed_bytes: how(self.passed_bytes, other.passed_bytes),
             data_runs: how(self.data_runs, other.data_runs),
             commits_asked: how(self.commits_asked, other.commits_asked),

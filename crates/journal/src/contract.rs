@@ -147,6 +147,8 @@ pub struct EngineStats {
     pub staged_early_blocks: u64,
     /// Nanoseconds that operations spent on writing new data home.
     pub staging_ns: u64,
+    /// Blocks that were freed in the transaction that had them, and that nobody had written; in engines that log whole blocks.
+    pub dead_blocks: u64,
     /// Bytes of new data that operations wrote home past the cache and the log.
     pub passed_bytes: u64,
     /// Writes of new data to its home: what lies together and was written at once is one.

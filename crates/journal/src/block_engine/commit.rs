@@ -9,7 +9,7 @@
 
 use super::running::{Frozen, Switched};
 use super::stage::BlockImages;
-use super::{Config, Core, Sealed, may_be_logged};
+use super::{Config, Core, Sealed};
 use crate::contract::{EngineStats, Extent, Images, Kind, Patches, Tid};
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
@@ -282,4 +282,9 @@ impl Core {
         stats.staged_blocks += tx.staged.len() as u64;
         stats.revokes += tx.revoked.len() as u64;
     }
+}
+
+/// The runs in `freed` that the log may hold images of.
+pub(super) fn may_be_logged(freed: &[(Extent, Kind)], journaled_data: bool) -> impl Iterator<Item = Extent> + '_ {
+    freed.iter().filter(move |(_, kind)| journaled_data || *kind != Kind::DATA).map(|(extent, _)| *extent)
 }

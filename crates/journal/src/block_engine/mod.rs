@@ -30,7 +30,7 @@ use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::in_place::InPlace;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
-use commit::Committed;
+use commit::{Committed, may_be_logged};
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -95,6 +95,11 @@ pub(crate) trait LogFormat: Send + Sync {
     }
     /// How many images' room contents of `blocks` newly allocated blocks are promised.
     fn new_data_cost(&self, blocks: u32) -> u32 {
+        blocks
+    }
+    /// How much of a promise comes back of `blocks` newly allocated blocks that are freed in the transaction that has them: no more than leaves the others what
+    /// [`LogFormat::new_data_cost`] says.
+    fn given_back(&self, blocks: u32) -> u32 {
         blocks
     }
     /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more. What has to be
@@ -337,10 +342,11 @@ impl Engine for BlockEngine {
         self.core.handles.fetch_add(1, Relaxed);
         let forget = |freed: &[(Extent, Kind)]| {
             let logged = may_be_logged(freed, self.core.journaled_data.load(SeqCst));
-            logged.for_each(|extent| (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i)));
+            let blocks = logged.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
+            blocks.filter_map(|block| self.cache.forget(block)).collect()
         };
         if plant::is(Defect::EarlyForget) {
-            forget(&set.freed);
+            let _: Vec<_> = forget(&set.freed);
         }
         if plant::is(Defect::EarlyDiscard) {
             set.freed.iter().for_each(|(extent, _)| drop(self.core.discard(*extent)));
@@ -349,15 +355,18 @@ impl Engine for BlockEngine {
         let (set, reserved) =
             if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
         let log = self.core.log.as_ref();
-        let (tid, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, log);
+        let published = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, log);
         if let Some(freed) = early {
             self.core.client.release(&freed);
         }
-        self.core.space.joined(reserved, joined);
+        self.core.space.joined(reserved, published.joined);
+        if published.given_back > 0 {
+            self.core.space.give_back(published.given_back);
+        }
         if self.core.running_is_large() {
             self.core.bells.committer.ring();
         }
-        tid
+        published.tid
     }
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
@@ -466,6 +475,7 @@ impl Engine for BlockEngine {
     fn stats(&self) -> EngineStats {
         let mut stats = *self.core.stats.lock();
         stats.handles = self.core.handles.load(Relaxed);
+        stats.dead_blocks = self.core.running.dead();
         stats.passed_bytes = self.core.passed_bytes.load(Relaxed);
         stats.data_runs = self.core.data_runs.load(Relaxed);
         stats.ring_blocks = self.core.log.area().ring_blocks();
@@ -482,12 +492,8 @@ impl BlockEngine {
         let blocks = set.blocks.split_off(set.blocks.len() / 2);
         let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
         let log = self.core.log.as_ref();
-        let (_, joined) = self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), log);
-        (rest, reserved - joined)
+        let env = self.core.env.as_ref();
+        let published = self.core.running.publish(set, self.core.block_size, env, |_| Vec::new(), log);
+        (rest, reserved - published.joined)
     }
-}
-
-/// The runs in `freed` that the log may hold images of.
-fn may_be_logged(freed: &[(Extent, Kind)], journaled_data: bool) -> impl Iterator<Item = Extent> + '_ {
-    freed.iter().filter(move |(_, kind)| journaled_data || *kind != Kind::DATA).map(|(extent, _)| *extent)
 }

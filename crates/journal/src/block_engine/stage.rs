@@ -40,6 +40,7 @@ impl<T: Clone> Runs<T> {
     /// Adds a run, in parts that are not too long to be waited for.
     fn add(&self, run: &[T]) {
         for part in run.chunks(MERGE) {
+            // Counted before anybody can take it.
             self.blocks.fetch_add(part.len() as u64, Relaxed);
             self.runs.lock().push_back(part.to_vec());
         }
@@ -54,7 +55,13 @@ impl<T: Clone> Runs<T> {
 
     /// Forgets them all.
     pub(super) fn clear(&self) {
-        while self.take().is_some() {}
+        self.runs.lock().clear();
+        self.blocks.store(0, Relaxed);
+    }
+
+    /// So many of the blocks need not be written any more.
+    pub(super) fn lose(&self, blocks: u64) {
+        self.blocks.fetch_sub(blocks, Relaxed);
     }
 
     /// Blocks in all of them.
@@ -67,7 +74,18 @@ impl Runs<Arc<Buf>> {
     /// Adds the runs of consecutive blocks in `bufs` that have `least` blocks and more.
     pub(super) fn add_long(&self, bufs: &[Arc<Buf>], least: u32) {
         let runs = bufs.chunk_by(|a, b| a.block + 1 == b.block);
-        runs.filter(|run| run.len() >= least as usize).for_each(|run| self.add(run));
+        for run in runs.filter(|run| run.len() >= least as usize) {
+            run.iter().for_each(|buf| buf.state.lock().queued = true);
+            self.add(run);
+        }
+    }
+
+    /// Takes the oldest run; those of its blocks that are not needed any more do not count.
+    pub(super) fn take_bufs(&self) -> Option<Vec<Arc<Buf>>> {
+        let run = self.runs.lock().pop_front()?;
+        let queued = |buf: &&Arc<Buf>| std::mem::take(&mut buf.state.lock().queued);
+        self.lose(run.iter().filter(queued).count() as u64);
+        Some(run)
     }
 }
 

@@ -117,6 +117,11 @@ impl LogFormat for UnitLog {
         entries + u32::from(blocks > 0)
     }
 
+    fn given_back(&self, blocks: u32) -> u32 {
+        // Of entries what is whole: those of the others are rounded up.
+        (blocks as usize * unit::STAGED / self.area.block_size()) as u32
+    }
+
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
         let (number, durable) = (tx.tid.0, self.durable.load(Relaxed));
         let began = self.env.monotonic_ns();

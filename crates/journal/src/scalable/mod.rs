@@ -404,7 +404,7 @@ impl Core {
         }
         let WriteSet { arena, mut blocks, freed } = set;
         for (extent, _) in &freed {
-            (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i));
+            (0..u64::from(extent.len)).for_each(|i| drop(self.cache.forget(extent.start + i)));
         }
         blocks.retain(|staged| is_changed(staged) && !staged.buf.state.lock().freed);
         if blocks.is_empty() && freed.is_empty() {

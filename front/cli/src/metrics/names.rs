@@ -65,6 +65,7 @@ pub(crate) const NAMES: &[Name] = &[
     counter("staged_blocks", "ondol_journal_staged_blocks_total", "Block images written home before their transaction counted."),
     counter("staged_early_blocks", "ondol_journal_staged_early_blocks_total", "Blocks of new data that operations wrote home before the commit began."),
     seconds("staging_ns", "ondol_journal_staging_seconds_total", "Time that operations spent on writing new data home."),
+    counter("dead_blocks", "ondol_journal_dead_blocks_total", "Blocks that were freed before their commit and never written."),
     counter("passed_bytes", "ondol_journal_passed_bytes_total", "Bytes of new data that operations wrote home past the cache and the journal."),
     counter("data_runs", "ondol_journal_data_runs_total", "Writes of new data to its home; what was written at once is one."),
     counter("commits_asked", "ondol_journal_commits_asked_total", "Transactions committed because somebody waited for it."),
