@@ -37,6 +37,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::UnstagedInode, CLASSIC, ORDERED, "create"),
     (Defect::RevokesOfOneBlock, CLASSIC, ORDERED, "journaled-much"),
     (Defect::UnlistedValue, CLASSIC, ORDERED, "value-replaced-beside-commit"),
+    (Defect::PromiseTwice, CLASSIC, JOURNAL, "much-lives-much-dies"),
     (Defect::KeptTruncate, CLASSIC, ORDERED, "truncated-in-steps"),
 ];
 

@@ -90,6 +90,7 @@ defects! {
     LostNewerImage "lost-newer-image" All "A checkpoint forgets images that were committed while it was writing.",
     RingOverrun "ring-overrun" All "Journal space is promised without regard to what the log still holds.",
     PromiseInGap "promise-in-gap" All "Promises of a transaction end before the journal space that it takes is counted.",
+    PromiseTwice "promise-twice" All "Blocks that are freed before their commit give back twice what they were promised.",
     SkippedRevoke "skipped-revoke" All "Freed blocks are not revoked in the log.",
     UnreadRevoke "unread-revoke" All "Recovery does not heed revokes.",
     FreedImage "freed-image" All "A block that a transaction frees is logged with it all the same.",

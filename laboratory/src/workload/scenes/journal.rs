@@ -24,6 +24,7 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.extend(others(much));
     all.extend(data());
     all.push(unsynced());
+    all.push(much_dies());
     all.extend(home_alone());
     all
 }
@@ -89,6 +90,14 @@ fn unsynced() -> Scene {
     let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\nwrite /c 0 9000 #4\nidle 6";
     let calls = format!("{commits}{much}\nwrite /c 0 100 #5\nfsync /c\nunlink /b\nsync");
     scene("unsynced-for-long", "create /a 0644", calls).mount(Mount::Dirty)
+}
+
+/// As much is removed before its commit as stays: what stays is more than a ring that is nearly full has room for.
+fn much_dies() -> Scene {
+    let calls = lines(0..7, |n| {
+        format!("create /f{n} 0644\nwrite /f{n} 0 60K #{n}1\ncreate /t 0644\nwrite /t 0 60K #{n}2\nunlink /t")
+    });
+    scene("much-lives-much-dies", log(13), calls + "sync").mount(Mount::Roomy)
 }
 
 /// Checkpoints of what is committed, without what came later of the same blocks.
