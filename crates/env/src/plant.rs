@@ -91,6 +91,8 @@ defects! {
     RingOverrun "ring-overrun" All "Journal space is promised without regard to what the log still holds.",
     PromiseInGap "promise-in-gap" All "Promises of a transaction end before the journal space that it takes is counted.",
     PromiseTwice "promise-twice" All "Blocks that are freed before their commit give back twice what they were promised.",
+    UnrevokedDead "unrevoked-dead" Classic "Blocks that leave the transaction are not revoked, though an earlier one has them in the log.",
+    SweptAlive "swept-alive" All "With the dead blocks of a transaction, data that lives is swept out of it.",
     SkippedRevoke "skipped-revoke" All "Freed blocks are not revoked in the log.",
     UnreadRevoke "unread-revoke" All "Recovery does not heed revokes.",
     FreedImage "freed-image" All "A block that a transaction frees is logged with it all the same.",

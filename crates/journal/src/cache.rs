@@ -158,7 +158,7 @@ impl BufState {
 
     /// Gives up the bytes of data that was freed before anybody could commit it: nobody reads them any more.
     pub(crate) fn dies(&mut self) {
-        self.data = None;
+        (self.data, self.dirty) = (None, Ranges::default());
     }
 
     /// All that it holds lies in a page, which the engine knows.

@@ -17,6 +17,9 @@ use ondol_env::sync::{Arc, Mutex, RwLock};
 
 const SHARDS: usize = 8;
 
+/// Dead blocks that the lists may hold in any case.
+const FEW: u64 = 128;
+
 #[derive(Debug, Default)]
 struct Shard {
     bufs: Vec<Arc<Buf>>,
@@ -37,6 +40,8 @@ pub(crate) struct Running {
     promised: AtomicU64,
     /// Blocks that have left transactions again, because they were freed before anybody had written them.
     dead: AtomicU64,
+    /// Blocks that have left and may still be in the lists.
+    buried: AtomicU64,
     /// When the first handle was closed into it, in monotonic nanoseconds; 0 while it is empty.
     started: AtomicU64,
     /// The same of the transaction that is being committed; 0 where none is.
@@ -87,6 +92,7 @@ impl Running {
             home: AtomicU64::new(0),
             promised: AtomicU64::new(0),
             dead: AtomicU64::new(0),
+            buried: AtomicU64::new(0),
             started: AtomicU64::new(0),
             committing: AtomicU64::new(0),
         }
@@ -142,7 +148,7 @@ impl Running {
             *(if state.newborn { &mut newborn } else { &mut others }) += 1;
             written += u64::from(std::mem::take(&mut state.home));
             self.new_runs.lose(u64::from(std::mem::take(&mut state.queued)));
-            if state.newborn {
+            if state.kind == Kind::DATA {
                 state.dies();
             }
         }
@@ -158,7 +164,22 @@ impl Running {
         let twice = (2 * back).min(u32::try_from(self.promised()).unwrap_or(u32::MAX));
         let back = if plant::is(Defect::PromiseTwice) { twice } else { back };
         self.promised.fetch_sub(u64::from(back), Relaxed);
+        if self.buried.fetch_add(dead, Relaxed) + dead > self.held.load(Relaxed).max(FEW) {
+            self.sweep();
+        }
         back
+    }
+
+    /// Takes the dead out of the lists, so that these never hold many more than live: a transaction may outlive any number of blocks.
+    fn sweep(&self) {
+        reach::hit(Place::DeadSwept);
+        self.buried.store(0, Relaxed);
+        let lives = |buf: &Arc<Buf>| {
+            let state = buf.state.lock();
+            !state.freed && !(plant::is(Defect::SweptAlive) && state.kind == Kind::DATA)
+        };
+        self.shards.iter().for_each(|shard| shard.lock().bufs.retain(lives));
+        self.new_runs.sweep();
     }
 
     /// Blocks that were freed before anybody had written them, so far.
@@ -198,13 +219,18 @@ impl Running {
         forget: impl FnOnce(&[(Extent, Kind)]) -> Vec<Arc<Buf>>,
         log: Option<&dyn LogFormat>,
     ) -> Published {
-        let WriteSet { arena, blocks, freed } = set;
+        let WriteSet { arena, blocks, mut freed } = set;
         let tid = self.tid.read();
         if blocks.is_empty() && freed.is_empty() {
             return Published { tid: *tid, joined: 0, given_back: 0 };
         }
         // Not before: the transaction that ends at a switch until then still needs what its handles wrote to these blocks.
-        let given_back = self.bury(&forget(&freed), *tid, log);
+        let gone = forget(&freed);
+        let given_back = self.bury(&gone, *tid, log);
+        if plant::is(Defect::UnrevokedDead) {
+            let died = |block| gone.iter().any(|buf| buf.block == block && buf.state.lock().running == Some(*tid));
+            freed.iter_mut().filter(|(extent, _)| died(extent.start)).for_each(|(_, kind)| *kind = Kind::DATA);
+        }
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
         let mut newborn = Vec::new();
@@ -257,6 +283,7 @@ impl Running {
         *tid = done.next();
         self.held.store(0, Relaxed);
         self.home.store(0, Relaxed);
+        self.buried.store(0, Relaxed);
         let promised = self.promised.swap(0, Relaxed);
         self.committing.store(self.started.load(Relaxed), SeqCst);
         self.started.store(0, SeqCst);
@@ -279,3 +306,6 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     drop(state);
     Some(Frozen { buf, kind, image, dirty, newborn, home })
 }
+
+#[cfg(test)]
+mod tests;

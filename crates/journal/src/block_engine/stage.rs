@@ -87,6 +87,14 @@ impl Runs<Arc<Buf>> {
         self.lose(run.iter().filter(queued).count() as u64);
         Some(run)
     }
+
+    /// Takes out the blocks that are not needed any more.
+    pub(super) fn sweep(&self) {
+        self.runs.lock().retain_mut(|run| {
+            run.retain(|buf| buf.state.lock().queued);
+            !run.is_empty()
+        });
+    }
 }
 
 impl Core {

@@ -1,13 +1,21 @@
 //! What transactions of block engines are made of: why they are committed, and what they have of blocks that are freed in them.
 
+use crate::batch::Batch;
 use crate::classic::Classic;
 use crate::compressed::Compressed;
 use crate::contract::{BLOCK, Bench, HOME, META, Rig, bench, bench_with, config};
 use ondol_journal::{Config, EngineStats, Extent, Kind};
+use ondol_power::Event;
 
 fn each(test: impl Fn(&dyn Rig)) {
     test(&Classic);
     test(&Compressed { zeroing: false });
+}
+
+/// Those, and engine `batch`, which has no reasons of its own to commit.
+fn each_and_batch(test: impl Fn(&dyn Rig)) {
+    each(&test);
+    test(&Batch);
 }
 
 /// Commits that somebody asked for, and those of old transactions, of dirty ones, of ones that keep much, and for promises.
@@ -95,9 +103,31 @@ fn what_is_freed_before_its_commit_costs_nothing() {
     });
 }
 
+/// A batch has the discards alone.
+#[test]
+fn what_is_freed_before_its_batch_costs_no_place_in_it() {
+    let b = bench(&Batch);
+    let (first, rounds) = (HOME + 20, 15);
+    let most = u64::from(b.engine.max_blocks());
+    assert!(rounds * RUN > most * 3 / 4, "so much would be submitted");
+    for run in (0..rounds).map(|n| first + n * RUN..first + n * RUN + RUN) {
+        born(&b, run.clone());
+        freed(&b, run, Kind::DATA);
+        idle(&b);
+    }
+    let stats = b.engine.stats();
+    assert_eq!((stats.commits, stats.foreground_commits, stats.dead_blocks), (0, 0, rounds * RUN));
+    assert_eq!(stats.uncommitted_bytes, BLOCK as u64, "what all change");
+    b.domain.take();
+    b.sync();
+    let batches = b.domain.take();
+    let Some(Event::Batch { writes, discards, .. }) = batches.first() else { panic!("{batches:?}") };
+    assert_eq!((writes.len(), discards.len() as u64), (1, rounds));
+}
+
 #[test]
 fn what_a_handle_frees_itself_does_not_join() {
-    each(|rig| {
+    each_and_batch(|rig| {
         let b = bench(rig);
         let mut h = b.handle(4);
         h.write(HOME, META, 0, &[1]).unwrap();

@@ -24,7 +24,7 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.extend(others(much));
     all.extend(data());
     all.push(unsynced());
-    all.push(much_dies());
+    all.extend(much_dies());
     all.extend(home_alone());
     all
 }
@@ -92,12 +92,17 @@ fn unsynced() -> Scene {
     scene("unsynced-for-long", "create /a 0644", calls).mount(Mount::Dirty)
 }
 
-/// As much is removed before its commit as stays: what stays is more than a ring that is nearly full has room for.
-fn much_dies() -> Scene {
+/// As much is removed before its commit as stays, and what stays is more than a ring that is nearly full has room for; and much more than stays.
+fn much_dies() -> [Scene; 2] {
     let calls = lines(0..7, |n| {
         format!("create /f{n} 0644\nwrite /f{n} 0 60K #{n}1\ncreate /t 0644\nwrite /t 0 60K #{n}2\nunlink /t")
     });
-    scene("much-lives-much-dies", log(13), calls + "sync").mount(Mount::Roomy)
+    let comes_and_goes = lines(0..12, |n| format!("create /t 0644\nwrite /t 0 60K #{n}2\nunlink /t"));
+    let little = format!("create /f 0644\nwrite /f 0 9000 #1\n{comes_and_goes}write /f 9000 9000 #3\nsync");
+    [
+        scene("much-lives-much-dies", log(13), calls + "sync").mount(Mount::Roomy),
+        scene("little-lives-much-dies", log(0), little).mount(Mount::Roomy),
+    ]
 }
 
 /// Checkpoints of what is committed, without what came later of the same blocks.
