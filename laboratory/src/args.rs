@@ -20,7 +20,7 @@ use std::path::PathBuf;
 /// builds it again), 2 if the call is wrong or nothing could be tried, 130 after ^C.
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// Journal engine: classic, compressed, swap, scalable or remap [default: one after the other; for --case and --kill classic]
+    /// Journal engine: classic, compressed, swap, scalable, remap or batch [default: one after the other; for --case and --kill classic]
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<JournalEngine>,
     /// Data mode: ordered, journal or writeback [default: all of them; for --case and --kill journal]

@@ -26,7 +26,7 @@ use std::process::{Command, ExitCode};
 /// One check: its name and what it does.
 type Check = (&'static str, fn() -> Result<(), String>);
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     ("fmt", || cargo(&["fmt", "--all", "--check"])),
     ("layers", layers::check),
     ("sizes", sizes::check),
@@ -35,7 +35,9 @@ const CHECKS: [Check; 12] = [
     ("publish", publish::check),
     ("plant", plant::check),
     ("header", header::check),
-    ("clippy", || cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])),
+    ("clippy", || clippy(&[])),
+    // Comparisons with other crates, which a plain build leaves out.
+    ("peers", || clippy(&["--features", "ondol-bench/peers"])),
     ("docs", docs),
     ("test", || cargo(&["test", "--workspace", "--quiet"])),
     ("object", object),
@@ -96,6 +98,11 @@ fn fail(why: String) -> ExitCode {
 
 fn cargo(args: &[&str]) -> Result<(), String> {
     run(Command::new(env!("CARGO")).args(args))
+}
+
+fn clippy(features: &[&str]) -> Result<(), String> {
+    let workspace = ["clippy", "--workspace", "--all-targets", "--quiet"];
+    cargo(&[&workspace, features, &["--", "-D", "warnings"]].concat())
 }
 
 /// The program, built for speed.

@@ -51,7 +51,7 @@ pub fn resize(path: impl AsRef<Path>, to: NewSize) -> Result<ResizeReport> {
     resize_telling(path, to, &mut |_| {})
 }
 
-/// As [`resize`], telling how far it is.
+/// As [`resize`], telling how far it is: of files and inodes that have moved, maybe before that is durable, and of each size when it is.
 ///
 /// # Errors
 /// As [`resize`].

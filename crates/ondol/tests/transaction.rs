@@ -1,7 +1,10 @@
 //! Transactions by path, and the example of them.
 
 use ondol::pool::CreateOptions;
-use ondol::{Error, FormatOptions, OpenOptions, Rename, SetXattr, Volume};
+use ondol::{Access, Error, FormatOptions, JournalEngine, OpenOptions, Rename, SetXattr, Volume};
+use ondol_block::FileStore;
+use ondol_env::System;
+use ondol_env::sync::Arc;
 use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
 use std::panic::AssertUnwindSafe;
@@ -29,6 +32,11 @@ fn volume(dir: &Path) -> Volume {
         options = options.with_nvm(&pool);
     }
     Volume::format(&image, &FormatOptions::new().size(64 << 20)).expect("an image");
+    if options.journal() == Some(JournalEngine::Batch) {
+        // No file takes batches.
+        let store = FileStore::open(&image, Access::Write).expect("a store");
+        return Volume::open_media(setup.media(Arc::new(store)), &options, Arc::new(System)).expect("a volume");
+    }
     Volume::open_with(&image, &options).expect("a volume")
 }
 

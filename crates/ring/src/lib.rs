@@ -7,13 +7,15 @@
 //!
 //! This crate knows no request but its length: a message is the bytes that `/dev/fuse` would have given. It is a crate of its
 //! own because the kernel writes into memory that it was told of, which no type of Rust's can say; all `unsafe` of it is in `place`, in
-//! `policy`, the one system call that serving threads need beside, and in `ask`, two ioctls for the other side of a mount.
+//! `policy` and `errand`, the system calls that a server needs beside, and in `ask`, ioctls for the other side of a mount.
 
 mod ask;
+mod errand;
 mod place;
 mod policy;
 
 pub use ask::{EXCHANGE_RANGE, ExchangeRange, RESIZE_FS, exchange, generation, resize};
+pub use errand::ask as ask_oneself;
 pub use place::{Message, Place};
 pub use policy::set_idle;
 

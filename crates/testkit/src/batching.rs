@@ -4,9 +4,10 @@ use crate::over::passed_on;
 use ondol_block::{BlockStore, Caps, Result};
 use ondol_env::sync::Arc;
 use ondol_env::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use ondol_journal::batch;
 use ondol_volume::Image;
 
-/// Blocks of a batch: few enough to be filled.
+/// The most blocks of a batch: few enough to be filled.
 pub(crate) const MOST: u64 = 512;
 
 /// A store whose batches are writes and discards one after the other.
@@ -17,10 +18,13 @@ pub(crate) struct Batching {
 }
 
 impl Batching {
-    /// Over a store that holds an image.
+    /// Over a store that holds an image. A batch has room for a quarter of the image's journal, as a transaction of engines that have a log: what
+    /// tests try to be too much for these is too much for it.
     pub(crate) fn new(inner: Arc<dyn BlockStore>) -> Self {
-        let block = Image::open(inner.clone()).expect("an image").superblock().block_size();
-        Self { inner, most: MOST * u64::from(block), submitted: AtomicU64::new(0) }
+        let image = Image::open(inner.clone()).expect("an image");
+        let journal: u64 = image.journal_map().map_or(0, |runs| runs.iter().map(|(_, len)| *len).sum());
+        let most = (journal / 4).clamp(batch::LEAST_BLOCKS, MOST);
+        Self { inner, most: most * u64::from(image.superblock().block_size()), submitted: AtomicU64::new(0) }
     }
 }
 

@@ -139,14 +139,14 @@ impl Setup {
         matches!(self.engine, JournalEngine::Swap | JournalEngine::Remap)
     }
 
-    /// Whether blocks of its store change places by copies, which a page table spares.
-    pub fn exchanges_by_copies(self) -> bool {
-        self.engine == JournalEngine::Swap
+    /// Whether what its engine asks of a store is done for each block by itself here: exchanges, which a page table spares, and what is in a batch.
+    pub fn goes_block_by_block(self) -> bool {
+        matches!(self.engine, JournalEngine::Swap | JournalEngine::Batch)
     }
 
     /// Whether the data of all files goes through the journal.
     pub fn journals_data(self) -> bool {
-        self.data == DataMode::Journal
+        self.data == DataMode::Journal || self.engine == JournalEngine::Batch
     }
 
     /// Whether stored bytes that are written over stay as they are until the commit.

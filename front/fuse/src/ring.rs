@@ -22,6 +22,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, Scope};
@@ -40,6 +41,8 @@ struct Queue {
     fetching: AtomicUsize,
     /// Those that serve one, and wait for long.
     asleep: AtomicUsize,
+    /// Those whose place the kernel has, and has given no request yet. It gives them none that waited before.
+    fresh: AtomicUsize,
     /// Requests taken.
     turns: AtomicU64,
     /// Who sent the last one that had a sender, and how often that was another than before since the foreman looked.
@@ -55,6 +58,11 @@ impl Queue {
         if sender != 0 && self.sender.swap(sender, Relaxed) != sender {
             self.changes.fetch_add(1, Relaxed);
         }
+    }
+
+    /// One fresh place less; false where there is none.
+    fn spend_fresh(&self) -> bool {
+        self.fresh.fetch_update(Relaxed, Relaxed, |n| n.checked_sub(1)).is_ok()
     }
 
     /// Waits for the next request in a place. One that the kernel gets for the first time counts only when the kernel has it: it takes no
@@ -86,11 +94,19 @@ pub(crate) struct Rings {
     foreman: Foreman<usize>,
     /// The kernel took no place: it sends its requests through `/dev/fuse` again.
     refused: AtomicBool,
+    /// Where it is mounted, if that is known.
+    dir: Option<Arc<Path>>,
 }
 
 impl Rings {
     /// For a connection that agreed on io_uring among other things, and has so many queues.
-    pub(crate) fn new(queues: usize, share: ForRings, agreed: Init, standing: Arc<Standing>) -> Self {
+    pub(crate) fn new(
+        queues: usize,
+        share: ForRings,
+        agreed: Init,
+        standing: Arc<Standing>,
+        dir: Option<Arc<Path>>,
+    ) -> Self {
         Self {
             queues: (0..queues).map(|_| Queue::default()).collect(),
             agreed,
@@ -99,6 +115,7 @@ impl Rings {
             standing,
             foreman: Foreman::default(),
             refused: AtomicBool::new(false),
+            dir,
         }
     }
 
@@ -147,6 +164,20 @@ impl Rings {
         }
     }
 
+    /// Has a request come to a queue. Its answer makes the kernel look for requests that waited before the queue's newest place was there.
+    fn move_on(&self, number: usize) {
+        let Some(dir) = self.dir.clone() else { return };
+        // Nobody waits for this thread: what is mounted on the directory by now may never answer.
+        let ask = move || {
+            if let Err(e) = ondol_ring::ask_oneself(&dir, number) {
+                tracing::debug!("processor {number} gets no request: {e}");
+            }
+        };
+        if let Err(e) = thread::Builder::new().name("ondol-fuse-asks".into()).spawn(ask) {
+            tracing::warn!("no thread can be started: {e}");
+        }
+    }
+
     fn serve(self: &Arc<Self>, device: &Device, server: &dyn Serve, number: usize) -> io::Result<()> {
         bind(number);
         let _member = self.standing.join();
@@ -154,7 +185,13 @@ impl Rings {
         let index = u16::try_from(number).map_err(io::Error::other)?;
         let mut place = Place::new(device.duplicate()?, index, MAX_WRITE as usize)?;
         let another = || queue.fetching.load(Relaxed) > 0;
+        place.register()?;
+        queue.fresh.fetch_add(1, Relaxed);
+        let mut is_fresh = true;
         while queue.fetch(&mut place)? {
+            if std::mem::take(&mut is_fresh) {
+                queue.spend_fresh();
+            }
             queue.waiting.fetch_sub(1, Relaxed);
             queue.turns.fetch_add(1, Relaxed);
             self.foreman.stir();
@@ -206,7 +243,8 @@ impl Duty<usize> for Hands<'_, '_, '_> {
         }
     }
 
-    /// A queue is stuck where all its threads have served one request each since the last look.
+    /// A queue is stuck where all its threads have served one request each since the last look; and it may be where one has, while requests
+    /// wait that a fresh place does not get.
     fn look(&mut self) -> bool {
         let (mut busy, mut serving, mut senders, mut changes) = (false, 0, BTreeSet::new(), 0);
         for (number, (queue, seen)) in self.rings.queues.iter().zip(&mut self.seen).enumerate() {
@@ -214,6 +252,8 @@ impl Duty<usize> for Hands<'_, '_, '_> {
             let waiting = queue.waiting.load(Relaxed);
             if turns == *seen && waiting == 0 {
                 self.rings.grow(number);
+            } else if turns == *seen && waiting < queue.threads.load(Relaxed) && queue.spend_fresh() {
+                self.rings.move_on(number);
             }
             changes += queue.changes.swap(0, Relaxed);
             if turns != *seen {

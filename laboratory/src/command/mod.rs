@@ -110,10 +110,29 @@ fn replay(args: &CrashArgs, prey: &Prey, case: &str) -> Result<ExitCode, String>
 /// The memory of `--workload pool`.
 fn pool_domain(args: &CrashArgs) -> Result<Option<Domain>, String> {
     let is_pool = args.workload.as_deref() == Some("pool");
-    if is_pool && (args.image.is_some() || args.mount.is_some()) {
-        return Err("--image and --mount are for volumes: --workload pool has none".into());
+    is_pool.then(|| require_heard(args, "pool").and_then(|()| domain(args))).transpose()
+}
+
+/// Refuses what would be said in vain: a pool's life, and a resize, are what they are, and one processor tries them.
+fn require_heard(args: &CrashArgs, workload: &str) -> Result<(), String> {
+    let said = [
+        ("--engine", args.engine.is_some()),
+        ("--data", args.data.is_some()),
+        ("--image", args.image.is_some()),
+        ("--mount", args.mount.is_some()),
+        ("--processors", args.processors.is_some()),
+        ("--processor-seconds", args.processor_seconds.is_some()),
+        ("--fault", args.fault.is_some()),
+        ("--schedule", args.schedule.is_some()),
+        ("--background", args.background.is_some()),
+        ("--lead", args.lead != 0),
+        ("--before", !args.before.is_empty()),
+        ("--remount", args.remount),
+    ];
+    match said.into_iter().find(|(_, is_said)| *is_said) {
+        Some((option, _)) => Err(format!("{option} says nothing to --workload {workload}: leave it out")),
+        None => Ok(()),
     }
-    is_pool.then(|| domain(args)).transpose()
 }
 
 /// The resizes of `--workload resize`, and of `--workload resize:NAME`.
@@ -126,9 +145,7 @@ fn resizes(args: &CrashArgs) -> Result<Option<Vec<&'static str>>, String> {
     if word != "resize" {
         return Ok(None);
     }
-    if args.image.is_some() || args.mount.is_some() {
-        return Err("--image and --mount are for other workloads: --workload resize has volumes of its own".into());
-    }
+    require_heard(args, "resize")?;
     let found: Vec<&str> = resizing::names().filter(|one| name.is_none_or(|name| name == *one)).collect();
     if found.is_empty() {
         let names: Vec<&str> = resizing::names().collect();

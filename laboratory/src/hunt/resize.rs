@@ -77,6 +77,7 @@ fn explore(prey: &Prey, name: &str, watch: &Watch) -> Result<Report, String> {
 pub fn replay_resize(prey: &Prey, name: &str, path: &CasePath) -> Result<Replayed, String> {
     let of = Resizing::make(name)?;
     let planted = plant::set(prey.plant).map_err(|e| e.to_string())?;
+    // What fails without any crash, the hunt tells.
     if let Ok(run) = ResizeRun::record(of, prey.seed)
         && let Ok(Some(violation)) = explore::replay(&run, path)
     {

@@ -21,6 +21,26 @@ pub(super) struct Submitted {
     bytes: u64,
 }
 
+/// What is `freed`, by rising block number and each block once, without what is written all the same. Only a damaged volume has blocks that are freed twice,
+/// or belong to somebody else as well.
+fn apart(images: &[(u64, Block)], freed: &[Extent]) -> Vec<Extent> {
+    let (mut discards, mut seen) = (Vec::with_capacity(freed.len()), 0);
+    for extent in freed {
+        let end = extent.start + u64::from(extent.len);
+        let mut at = extent.start.max(seen);
+        let first = images.partition_point(|(block, _)| *block < at);
+        let written = images.iter().skip(first).map(|(block, _)| *block).take_while(|block| *block < end);
+        for to in written.chain([end]) {
+            if at < to {
+                discards.push(Extent { start: at, len: (to - at) as u32 });
+            }
+            at = at.max(to + 1);
+        }
+        seen = seen.max(end);
+    }
+    discards
+}
+
 /// Stops the engine when a commit panics: its transaction is lost, and a later one must not be called durable.
 struct Watch<'a>(&'a Core);
 
@@ -113,7 +133,7 @@ impl Core {
             images.iter().map(|(block, image)| (self.byte_offset(*block), &**image)).collect();
         let discards: Vec<(u64, u64)> = match plant::is(Defect::EarlyDiscard) {
             true => Vec::new(),
-            false => freed.iter().map(|extent| self.bytes_of(*extent)).collect(),
+            false => apart(images, freed).into_iter().map(|extent| self.bytes_of(extent)).collect(),
         };
         if plant::is(Defect::SplitBatch) {
             let (first, second) = writes.split_at(writes.len() / 2);
@@ -215,5 +235,39 @@ impl Core {
         self.stats.lock().foreground_commits += 1;
         self.commit_upto(self.running.tid())?;
         self.settle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn no_block_is_in_a_batch_twice() {
+        let image = |block: u64| (block, Block::from(vec![0; 8]));
+        let extent = |(start, len)| Extent { start, len };
+        type Case<'c> = (&'c [u64], &'c [(u64, u32)]);
+        let cases: [Case<'_>; 6] = [
+            (&[], &[(3, 4), (9, 1)]),
+            (&[5], &[(3, 4)]),
+            (&[3, 6], &[(3, 4)]),
+            (&[4, 5], &[(3, 4), (4, 1), (5, 9), (20, 1), (20, 1)]),
+            (&[0, 1, 2], &[(0, 3)]),
+            (&[8], &[(1, 20), (2, 2), (9, 1)]),
+        ];
+        for (written, freed) in cases {
+            let images: Vec<_> = written.iter().copied().map(image).collect();
+            let freed: Vec<Extent> = freed.iter().copied().map(extent).collect();
+            let blocks = |extents: &[Extent]| -> Vec<u64> {
+                extents.iter().flat_map(|e| e.start..e.start + u64::from(e.len)).collect()
+            };
+            let expected: BTreeSet<u64> = blocks(&freed).into_iter().filter(|block| !written.contains(block)).collect();
+            assert_eq!(
+                blocks(&apart(&images, &freed)),
+                expected.into_iter().collect::<Vec<_>>(),
+                "{written:?} {freed:?}"
+            );
+        }
     }
 }

@@ -122,8 +122,8 @@ impl Resize {
         self.edit.take().ok_or(Error::Invalid("an earlier step has failed"))
     }
 
-    /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; `tell` is told after each step. Durable when
-    /// this returns.
+    /// Adds blocks, up to `target`, which [`fitted_blocks`] gave and which the store has room for; `tell` is told of each step when it is
+    /// durable. Durable when this returns.
     ///
     /// # Errors
     /// `TooBig`: a step does not fit into the journal; corruption, or the store's failure. The volume then has the size of the last step.
@@ -142,8 +142,8 @@ impl Resize {
         Ok(())
     }
 
-    /// Moves what lies behind the first `target` blocks, which [`fitted_blocks`] gave, before them, and cuts off the rest; `tell` is told after
-    /// each step. Structures that break their rules are refused where they are met: the volume is to be checked before.
+    /// Moves what lies behind the first `target` blocks, which [`fitted_blocks`] gave, before them, and cuts off the rest; `tell` is told of
+    /// each file and inode that has moved, maybe before that is durable, and of each size when it is. Structures that break their rules are refused where they are met: the volume is to be checked before.
     /// Durable when this returns.
     ///
     /// # Errors

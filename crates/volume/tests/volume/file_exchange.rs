@@ -4,7 +4,7 @@ use crate::file_util::{Random, Rig, dump, mkfs, mount};
 use ondol_format::inode::InodeFlags;
 use ondol_testkit::over_setups;
 use ondol_testkit::rig::Setup;
-use ondol_volume::{Caller, Error, Exchange, Fallocate, Ino, ROOT, Result, Seek, SetAttr, Volume};
+use ondol_volume::{Caller, DataMode, Error, Exchange, Fallocate, Ino, ROOT, Result, Seek, SetAttr, Volume};
 
 over_setups! {
     ranges_change_places,
@@ -390,7 +390,7 @@ fn data_that_is_written_in_place_waits_for_the_commit() {
     v.sync().unwrap();
     let before = commits();
     v.exchange((inos[0], 0), (inos[1], 0), &to_eof()).unwrap();
-    let waits = !Setup::current().journals_data();
+    let waits = Setup::current().data != DataMode::Journal;
     assert_eq!(commits() > before, waits);
     // The data of one goes through the journal by its flag: that of the other does, too, from now on.
     add_flag(v, inos[0], InodeFlags::JOURNAL_DATA);

@@ -1,6 +1,7 @@
 //! Batches of writes on a mount with `atomic_write`: F2FS's ioctls, as SQLite uses them.
 
 use crate::place::Place;
+use crate::transport::Offered;
 use std::fs;
 use std::process::Command;
 
@@ -244,3 +245,54 @@ fn sqlite_commits_without_a_journal() {
     place.umount();
     place.is_clean();
 }
+
+/// The kernel gives a request that waits to no place that a server has only now made. Whoever starts the threads is kept away here until a
+/// fault on a page waits for the only thread, which commits a batch that has the kernel forget this page.
+#[test]
+fn a_page_that_is_read_while_it_is_to_be_forgotten_stops_no_commit() {
+    let Some(_offered) = Offered::now() else { return };
+    let Some(place) = Place::mounted("atomic_write,transport=uring") else { return };
+    fs::write(place.on("a"), [b'o'; 20_000]).unwrap();
+    place.umount();
+    place.mount("atomic_write,transport=uring");
+    let script = format!("server = {}\n{LATE}", place.pid());
+    if python(&place, &script) {
+        place.umount();
+        place.is_clean();
+    }
+}
+
+const LATE: &str = "
+import threading
+processor = min(os.sched_getaffinity(0))
+others = os.sched_getaffinity(0) - {processor}
+if not others: sys.exit()
+tasks = '/proc/%d/task' % server
+foreman = [int(t) for t in os.listdir(tasks) if open(f'{tasks}/{t}/comm').read().startswith('ondol-fuse-fore')]
+# It runs only where somebody else always does.
+other = min(others)
+os.sched_setaffinity(foreman[0], {other})
+os.sched_setscheduler(foreman[0], os.SCHED_IDLE, os.sched_param(0))
+spin = f'import os; os.sched_setaffinity(0, {{{other}}}); print(flush=True); any(iter(int, 1))'
+spinner = subprocess.Popen([sys.executable, '-c', spin], stdout=subprocess.PIPE)
+try:
+    spinner.stdout.readline()
+    os.sched_setaffinity(0, {processor})
+    a = opened('a')
+    fcntl.ioctl(a, START)
+    os.pwrite(a, b'n' * 5000, 0)
+    pages = mmap.mmap(a, 20000)
+    child = os.fork()
+    if child == 0:
+        # Comes while the commit is served.
+        time.sleep(0.002)
+        pages[9000]
+        os._exit(0)
+    fcntl.ioctl(a, COMMIT)
+    spinner.kill()
+    assert os.waitpid(child, 0)[1] == 0
+    assert pages[0:1] == b'n' and pages[9000:9001] == b'o'
+finally:
+    spinner.kill()
+    spinner.wait()
+";

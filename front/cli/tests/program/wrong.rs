@@ -164,6 +164,8 @@ const WRONG: &[(&str, i32, &str)] = &[
     ("bench compare absent.json absent.json", 1, "cannot read absent.json: No such file or directory"),
     ("bench compare text text", 1, "text: no JSON: expected ident at line 1 column 2; name a JSON file that `ondol bench` has written with --json or --report"),
     ("crash --engine fast", 2, "invalid value 'fast' for '--engine <ENGINE>': `fast` is no journal engine: choose classic, compressed, swap, scalable, remap or batch (`ondol crash --help` says more)"),
+    ("crash --workload resize --engine swap", 2, "--engine says nothing to --workload resize: leave it out"),
+    ("crash --workload pool --remount", 2, "--remount says nothing to --workload pool: leave it out"),
     ("crash --sparkle", 2, "unexpected argument '--sparkle' found (`ondol crash --help` says more)"),
     ("completions", 2, "the following required arguments were not provided: <SHELL> (`ondol completions --help` says more)"),
     ("completions abacus", 2, "invalid value 'abacus' for '<SHELL>' [possible values: bash, elvish, fish, powershell, zsh] (`ondol completions --help` says more)"),
