@@ -147,8 +147,10 @@ impl Running {
             }
             *(if state.newborn { &mut newborn } else { &mut others }) += 1;
             written += u64::from(std::mem::take(&mut state.home));
-            self.new_runs.lose(u64::from(std::mem::take(&mut state.queued)));
-            if state.kind == Kind::DATA {
+            let queued = std::mem::take(&mut state.queued);
+            self.new_runs.lose(u64::from(queued));
+            // The lists have it, and `freed`. Of a damaged volume an operation on another file may have it, too, and still reads it.
+            if state.kind == Kind::DATA && Arc::strong_count(buf) <= 2 + usize::from(queued) {
                 state.dies();
             }
         }

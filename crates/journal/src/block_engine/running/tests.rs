@@ -89,10 +89,18 @@ fn the_lists_hold_no_more_dead_than_live() {
 }
 
 #[test]
-fn what_dies_keeps_no_bytes_of_data() {
+fn data_that_dies_keeps_no_bytes() {
     let tx = Transaction::new();
-    tx.write(0..2, Kind::DATA);
-    let bufs = [0, 1].map(|block| tx.cache.get_unread(block, Kind::DATA));
-    tx.free(1..2, Kind::DATA);
-    assert_eq!(bufs.map(|buf| buf.state.lock().image().is_some()), [true, false]);
+    tx.write(0..3, Kind::DATA);
+    tx.write(3..4, META);
+    let others = tx.cache.get_unread(2, Kind::DATA);
+    tx.free(1..4, Kind::DATA);
+    let mut with_bytes: Vec<u64> = Vec::new();
+    for shard in &tx.running.shards {
+        let has_bytes = |buf: &&Arc<Buf>| buf.state.lock().image().is_some();
+        with_bytes.extend(shard.lock().bufs.iter().filter(has_bytes).map(|buf| buf.block));
+    }
+    with_bytes.sort_unstable();
+    assert_eq!(with_bytes, [0, 2, 3], "nor does what somebody else still has");
+    assert_eq!(*others.snapshot(), [1; SIZE]);
 }
