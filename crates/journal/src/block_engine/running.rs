@@ -178,7 +178,7 @@ impl Running {
         self.buried.store(0, Relaxed);
         let lives = |buf: &Arc<Buf>| {
             let state = buf.state.lock();
-            !state.freed && !(plant::is(Defect::SweptAlive) && state.kind == Kind::DATA)
+            !(state.freed || plant::is(Defect::SweptAlive) && state.kind == Kind::DATA)
         };
         self.shards.iter().for_each(|shard| shard.lock().bufs.retain(lives));
         self.new_runs.sweep();
