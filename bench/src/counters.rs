@@ -52,6 +52,26 @@ pub(crate) struct Engine {
     pub(crate) foreground_commits: u64,
     /// Checkpoints that an operation had to wait for.
     pub(crate) foreground_checkpoints: u64,
+    /// Blocks of new data written home before their transaction counted.
+    pub(crate) staged_blocks: u64,
+    /// Those of them that were home before the commit began.
+    pub(crate) staged_early_blocks: u64,
+    /// Blocks that were freed before their commit, and never written.
+    pub(crate) dead_blocks: u64,
+    /// Bytes of new data written home past cache and journal.
+    pub(crate) passed_bytes: u64,
+    /// Writes of new data.
+    pub(crate) data_runs: u64,
+    /// Commits that somebody waited for.
+    pub(crate) commits_asked: u64,
+    /// Of old transactions.
+    pub(crate) commits_age: u64,
+    /// Of transactions with much to write.
+    pub(crate) commits_dirty: u64,
+    /// Of transactions with much in memory.
+    pub(crate) commits_kept: u64,
+    /// For journal space.
+    pub(crate) commits_promises: u64,
     /// Nanoseconds that operations waited for journal space.
     pub(crate) stall_ns: u64,
     /// Nanoseconds that commits spent on compressing.
@@ -73,6 +93,16 @@ impl Engine {
             swapped_blocks: get("swapped_blocks"),
             foreground_commits: get("foreground_commits"),
             foreground_checkpoints: get("foreground_checkpoints"),
+            staged_blocks: get("staged_blocks"),
+            staged_early_blocks: get("staged_early_blocks"),
+            dead_blocks: get("dead_blocks"),
+            passed_bytes: get("passed_bytes"),
+            data_runs: get("data_runs"),
+            commits_asked: get("commits_asked"),
+            commits_age: get("commits_age"),
+            commits_dirty: get("commits_dirty"),
+            commits_kept: get("commits_kept"),
+            commits_promises: get("commits_promises"),
             stall_ns: get("stall_ns"),
             compress_ns: get("compress_ns"),
             compress_bytes_in: get("compress_bytes_in"),
@@ -88,6 +118,16 @@ impl Engine {
             swapped_blocks: how(self.swapped_blocks, other.swapped_blocks),
             foreground_commits: how(self.foreground_commits, other.foreground_commits),
             foreground_checkpoints: how(self.foreground_checkpoints, other.foreground_checkpoints),
+            staged_blocks: how(self.staged_blocks, other.staged_blocks),
+            staged_early_blocks: how(self.staged_early_blocks, other.staged_early_blocks),
+            dead_blocks: how(self.dead_blocks, other.dead_blocks),
+            passed_bytes: how(self.passed_bytes, other.passed_bytes),
+            data_runs: how(self.data_runs, other.data_runs),
+            commits_asked: how(self.commits_asked, other.commits_asked),
+            commits_age: how(self.commits_age, other.commits_age),
+            commits_dirty: how(self.commits_dirty, other.commits_dirty),
+            commits_kept: how(self.commits_kept, other.commits_kept),
+            commits_promises: how(self.commits_promises, other.commits_promises),
             stall_ns: how(self.stall_ns, other.stall_ns),
             compress_ns: how(self.compress_ns, other.compress_ns),
             compress_bytes_in: how(self.compress_bytes_in, other.compress_bytes_in),
@@ -113,6 +153,9 @@ pub(crate) struct Device {
     pub(crate) device_bytes: Option<u64>,
     /// Flushes of the block device.
     pub(crate) device_flushes: Option<u64>,
+    /// Bytes that the arm of a modelled hard disk has moved over.
+    #[serde(default)]
+    pub(crate) arm_bytes: Option<u64>,
     /// Requests that the FUSE server received.
     pub(crate) fuse_requests: Option<u64>,
     /// What the server's process did.
@@ -156,6 +199,7 @@ impl Device {
             nvm_bytes_read: both(self.nvm_bytes_read, other.nvm_bytes_read),
             device_bytes: both(self.device_bytes, other.device_bytes),
             device_flushes: both(self.device_flushes, other.device_flushes),
+            arm_bytes: both(self.arm_bytes, other.arm_bytes),
             fuse_requests: both(self.fuse_requests, other.fuse_requests),
             server: self.server.zip(other.server).map(|(a, b)| a.with(b, how)),
             engine: self.engine.zip(other.engine).map(|(a, b)| a.with(b, how)),
@@ -174,6 +218,7 @@ impl Device {
             nvm_bytes_read: Some(get("nvm_bytes_read").unwrap_or(0)),
             device_bytes: get("device_bytes_written"),
             device_flushes: get("device_flushes"),
+            arm_bytes: None,
             fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
             server: None,
             engine: counters.map(Engine::of_info),

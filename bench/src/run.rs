@@ -257,6 +257,7 @@ fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) ->
         sample.elapsed += begin.elapsed();
     }
     let mut device = session.counters()?.since(before);
+    device.arm_bytes = session.device_counts().zip(written).and_then(|(now, before)| now.since(before).way);
     let mut guarantee = session.guarantee.clone();
     if job.settle != Some(Settle::Close) {
         session.set_slow(false);
@@ -266,9 +267,11 @@ fn turn(job: &Job, target: &Target, setting: &Setting, interrupt: &Interrupt) ->
     if job.settle == Some(Settle::Close) {
         sample.elapsed += begin.elapsed();
         // The last writes come after the last look at a volume's own counters.
-        if let Some(((bytes, flushes), (bytes_before, flushes_before))) = closed.device_counts().zip(written) {
-            device.device_bytes = Some(bytes.saturating_sub(bytes_before));
-            device.device_flushes = Some(flushes.saturating_sub(flushes_before));
+        if let Some((now, before)) = closed.device_counts().zip(written) {
+            let done = now.since(before);
+            device.device_bytes = Some(done.bytes);
+            device.device_flushes = Some(done.flushes);
+            device.arm_bytes = done.way;
         }
         if let Some((counts, before)) = closed.nvm_counts().zip(nvm) {
             device = device.with_nvm(counts, before);

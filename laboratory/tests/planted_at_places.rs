@@ -37,6 +37,10 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
     (Defect::UnstagedInode, CLASSIC, ORDERED, "create"),
     (Defect::RevokesOfOneBlock, CLASSIC, ORDERED, "journaled-much"),
     (Defect::UnlistedValue, CLASSIC, ORDERED, "value-replaced-beside-commit"),
+    (Defect::PromiseTwice, CLASSIC, JOURNAL, "much-lives-much-dies"),
+    (Defect::SweptAlive, CLASSIC, JOURNAL, "little-lives-much-dies"),
+    (Defect::SweptAlive, COMPRESSED, JOURNAL, "little-lives-much-dies"),
+    (Defect::UnrevokedDead, CLASSIC, ORDERED, "revoke-of-what-dies"),
     (Defect::KeptTruncate, CLASSIC, ORDERED, "truncated-in-steps"),
 ];
 

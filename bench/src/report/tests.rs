@@ -88,7 +88,16 @@ fn json_has_the_documented_names() {
         &target["counters"],
         &[
             &counters[..],
-            &["nvm_bytes_read", "device_bytes", "device_flushes", "fuse_requests", "client", "server", "engine"],
+            &[
+                "nvm_bytes_read",
+                "device_bytes",
+                "device_flushes",
+                "arm_bytes",
+                "fuse_requests",
+                "client",
+                "server",
+                "engine",
+            ],
         ]
         .concat(),
     );

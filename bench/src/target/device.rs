@@ -70,16 +70,35 @@ impl Modelled {
         self.store.set_slow(slow);
     }
 
-    /// Bytes that it has written, and flushes.
-    pub(super) fn counts(&self) -> (u64, u64) {
+    /// What it has done.
+    pub(super) fn counts(&self) -> Counts {
         let stats = self.store.stats();
-        (stats.written_bytes, stats.flushes)
+        Counts { bytes: stats.written_bytes, flushes: stats.flushes, way: self.store.way() }
     }
 
     /// Takes everything away but the image.
     pub(super) fn remove(self) -> Result<(), BenchError> {
         let Self { looped, served, store: _ } = self;
         looped.map_or(Ok(()), LoopDevice::detach).and(served.map_or(Ok(()), Served::remove))
+    }
+}
+
+/// What a modelled device has done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    /// Bytes written.
+    pub(crate) bytes: u64,
+    pub(crate) flushes: u64,
+    /// Bytes that its arm has moved over, if it has one.
+    pub(crate) way: Option<u64>,
+}
+
+impl Counts {
+    /// Since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        let way = self.way.zip(before.way).map(|(now, before)| now.saturating_sub(before));
+        let (bytes, flushes) = (self.bytes.saturating_sub(before.bytes), self.flushes.saturating_sub(before.flushes));
+        Self { bytes, flushes, way }
     }
 }
 

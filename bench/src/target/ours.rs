@@ -48,6 +48,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
     let options = if image.one_lock { options.with_one_lock() } else { options };
     let (path, made) = find_or_make(image, setting)?;
     let device = Modelled::of(image.on, &path)?;
+    slow_from_now_on(device.as_ref());
     let volume = match &device {
         Some(device) => Volume::open_media(device.store(), &options, Arc::new(System)),
         None => Volume::open_with(&path, &options),
@@ -77,6 +78,7 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
     let (pool, options) = with_pool(image, setting)?;
     let mut device = Modelled::of(image.on, &path)?;
     let path = device.as_mut().map_or(Ok(path), Modelled::serve)?;
+    slow_from_now_on(device.as_ref());
     let program = setting.program.to_string_lossy();
     let mount = Mounted::by_server(&[&program, "umount"], interrupt, |point| {
         let mount = Program::new(&setting.program)?.args(["mount", "-f"]);
@@ -101,6 +103,13 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
         pool,
         below: None,
     })
+}
+
+/// An engine measures its disk from its opening on: it must not find another one there while it is filled.
+fn slow_from_now_on(device: Option<&Modelled>) {
+    if let Some(device) = device {
+        device.set_slow(true);
+    }
 }
 
 /// The pool that is made for an image, if one is, and the image's mount options with it.

@@ -2,7 +2,7 @@
 
 #[cfg(any(feature = "peers", test))]
 use super::crates;
-use super::device::Modelled;
+use super::device::{Counts, Modelled};
 use super::image::{ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::ours::Ours;
@@ -112,8 +112,8 @@ impl Session {
         }
     }
 
-    /// What the modelled device has written and flushed; `None` where there is none.
-    pub(crate) fn device_counts(&self) -> Option<(u64, u64)> {
+    /// What the modelled device has done; `None` where there is none.
+    pub(crate) fn device_counts(&self) -> Option<Counts> {
         self.device.as_ref().map(Modelled::counts)
     }
 
@@ -152,7 +152,7 @@ pub(crate) struct Closed {
 
 impl Closed {
     /// As [`Session::device_counts`].
-    pub(crate) fn device_counts(&self) -> Option<(u64, u64)> {
+    pub(crate) fn device_counts(&self) -> Option<Counts> {
         self.device.as_ref().map(Modelled::counts)
     }
 

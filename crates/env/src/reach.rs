@@ -97,6 +97,8 @@ places! {
     ChangedWhileCommitted "changed-while-committed" All "A block is changed while another image of it is kept.",
     SealedBesideChange "sealed-beside-change" All "Derived values go into an image and into newer live bytes.",
     FreedImageLeftOut "freed-image-left-out" Images "A block that its transaction has freed is not logged.",
+    DeadUncounted "dead-uncounted" Images "Blocks are freed in the transaction that has them, and leave it.",
+    DeadSwept "dead-swept" Images "More blocks have left a transaction than live in it.",
     RevokeWritten "revoke-written" Logs "A transaction revokes blocks.",
     ManyRevokes "many-revokes" Jbd2 "Revokes fill more than one block of the log.",
     SeveralDescriptors "several-descriptors" Jbd2 "A transaction has more than one descriptor block.",

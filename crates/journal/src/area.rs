@@ -112,7 +112,7 @@ pub(crate) fn write_many(
 }
 
 /// What of `images` follows each other, at most [`MERGE`] blocks at a time.
-fn runs<T>(images: &[(u64, T)]) -> impl Iterator<Item = &[(u64, T)]> {
+pub(crate) fn runs<T>(images: &[(u64, T)]) -> impl Iterator<Item = &[(u64, T)]> {
     images.chunk_by(|(a, _), (b, _)| a + 1 == *b).flat_map(|run| run.chunks(MERGE))
 }
 

@@ -81,6 +81,8 @@ pub(crate) struct BufState {
     pub(crate) newborn: bool,
     /// Home has been given these very bytes since the block was allocated, or a page that a record names has them: the buffer need not have them then.
     pub(crate) home: bool,
+    /// It is in a run of new data that nobody has begun to write home.
+    pub(crate) queued: bool,
     /// The block was freed: it is neither journaled nor written home any more.
     pub(crate) freed: bool,
     /// Home holds nothing of it.
@@ -98,6 +100,7 @@ impl Buf {
             dirty: Ranges::default(),
             newborn: false,
             home: false,
+            queued: false,
             freed: false,
             built: false,
             logged: Logged::default(),
@@ -151,6 +154,11 @@ impl BufState {
                 c.apply(arena, bytes, &mut self.dirty);
             }
         }
+    }
+
+    /// Gives up the bytes of data that was freed before anybody could commit it: nobody reads them any more.
+    pub(crate) fn dies(&mut self) {
+        (self.data, self.dirty) = (None, Ranges::default());
     }
 
     /// All that it holds lies in a page, which the engine knows.
@@ -344,12 +352,11 @@ impl Cache {
         }
     }
 
-    /// Forgets a freed block; transactions that hold it will skip it.
-    pub(crate) fn forget(&self, block: u64) {
-        let removed = self.shard(block).lock().map.remove(&block);
-        if let Some(buf) = removed {
-            buf.state.lock().freed = true;
-        }
+    /// Forgets a freed block, and says what it was; transactions that hold it will skip it.
+    pub(crate) fn forget(&self, block: u64) -> Option<Arc<Buf>> {
+        let removed = self.shard(block).lock().map.remove(&block)?;
+        removed.state.lock().freed = true;
+        Some(removed)
     }
 
     /// Its bytes, and whether they were built because home holds none.

@@ -147,6 +147,22 @@ pub struct EngineStats {
     pub staged_early_blocks: u64,
     /// Nanoseconds that operations spent on writing new data home.
     pub staging_ns: u64,
+    /// Blocks that were freed in the transaction that had them, and that nobody had written; in engines that log whole blocks.
+    pub dead_blocks: u64,
+    /// Bytes of new data that operations wrote home past the cache and the log.
+    pub passed_bytes: u64,
+    /// Writes of new data to its home: what lies together and was written at once is one.
+    pub data_runs: u64,
+    /// Transactions committed because somebody waited for it; in engines that log whole blocks, as the next four.
+    pub commits_asked: u64,
+    /// Because they were old.
+    pub commits_age: u64,
+    /// Because they had as much that nobody had written as may wait.
+    pub commits_dirty: u64,
+    /// Because they kept as much in memory as may be kept.
+    pub commits_kept: u64,
+    /// Because of the journal space that was promised.
+    pub commits_promises: u64,
     /// Commits that had to flush data before, beside the flush that makes them count.
     pub early_flushes: u64,
     /// Nanoseconds spent on compressing.

@@ -39,6 +39,13 @@ impl<'d> Staged<'d> {
         self.changes.clear();
     }
 
+    /// All of `bytes`, in a new block if it is data.
+    #[cfg(test)]
+    pub(crate) fn whole(buf: Arc<Buf>, kind: Kind, bytes: Block) -> Self {
+        let newborn = kind == Kind::DATA;
+        Self { buf, kind, base: Base::Whole(bytes), newborn, changes: Changes::default(), view: None }
+    }
+
     /// Copies what is lent.
     pub(crate) fn own(&mut self) {
         if let Base::Lent(bytes) = self.base {

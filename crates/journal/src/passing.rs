@@ -14,6 +14,8 @@ const FOURTH: u64 = 3;
 pub(crate) const NO_DEVICE: u64 = 10_000;
 /// Nanoseconds a byte at which a disk takes writes as memory does: a gigabyte a second. Whoever lies below it keeps them in memory then.
 const AS_MEMORY: f64 = 1.0;
+/// Nanoseconds a byte from which on a write has reached a disk, whatever a flush takes: memory that is touched for the first time on a slow host takes less.
+const DISK: f64 = 8.0;
 /// Nanoseconds that a byte saves which is not kept in memory until its commit, to be set against the flush that it costs.
 const KEPT: f64 = 0.5;
 /// Bytes of new data up to which a commit has too little of it for a flush more: what fsyncs of single blocks save is less than can be told.
@@ -80,7 +82,7 @@ impl Fast {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Long runs of new data so far.
+    /// Runs of new data so far of which one may be written home to measure it.
     runs: u64,
     /// Bytes of new data since the last commit, and in a commit.
     new: u64,
@@ -89,6 +91,8 @@ struct State {
     home: Fast,
     elsewhere: Fast,
     flush: Fast,
+    /// Nanoseconds of the flush when the log was opened.
+    first: Option<f64>,
 }
 
 /// See the module documentation.
@@ -100,9 +104,10 @@ impl Passing {
     pub(crate) fn passes(&self, bytes: usize) -> bool {
         let mut state = self.0.lock();
         state.new += bytes as u64;
-        let long = bytes >= LONG;
-        let probe = long && state.runs % PROBE == FOURTH;
-        state.runs += u64::from(long);
+        // A flush that reaches no device costs nothing, so that what is short may be measured, too.
+        let measurable = bytes >= LONG || state.reaches_no_device();
+        let probe = measurable && state.runs % PROBE == FOURTH;
+        state.runs += u64::from(measurable);
         (probe || state.is_memory()) && state.is_worth_a_flush()
     }
 
@@ -116,6 +121,11 @@ impl Passing {
         if bytes > 0 {
             self.0.lock().elsewhere.add(ns as f64 / bytes as f64);
         }
+    }
+
+    /// The flush when the log was opened has taken `ns`. It had little to make durable, so it counts only until another is told.
+    pub(crate) fn opened(&self, ns: u64) {
+        self.0.lock().first = Some(ns as f64);
     }
 
     /// A flush has taken `ns`.
@@ -148,17 +158,28 @@ impl PassingByThread {
 }
 
 impl State {
+    /// What a flush takes, as far as is known.
+    fn a_flush(&self) -> Option<f64> {
+        self.flush.now().or(self.first)
+    }
+
+    fn reaches_no_device(&self) -> bool {
+        self.a_flush().is_some_and(|flush| flush > 0.0 && flush < NO_DEVICE as f64)
+    }
+
     /// Whether what is written comes to lie in memory first, or in nothing else. There a byte that is kept takes as long as one that is written, however slow memory is at the moment.
     fn is_memory(&self) -> bool {
         let each = self.home.now().or(self.elsewhere.now());
-        let is_fast = each.is_some_and(|each| each > 0.0 && each <= AS_MEMORY);
-        is_fast || self.flush.now().is_some_and(|flush| flush > 0.0 && flush < NO_DEVICE as f64)
+        if self.reaches_no_device() {
+            return each.is_none_or(|each| each < DISK);
+        }
+        each.is_some_and(|each| each > 0.0 && each <= AS_MEMORY)
     }
 
     /// Whether one flush more in a commit takes less than keeping its new data in memory.
     fn is_worth_a_flush(&self) -> bool {
         let new = self.new_of_a_commit.now().unwrap_or(0.0).max(self.new as f64);
-        new > LITTLE && self.flush.now().is_some_and(|flush| flush < new * KEPT)
+        new > LITTLE && self.a_flush().is_some_and(|flush| flush < new * KEPT)
     }
 }
 
@@ -224,12 +245,33 @@ mod tests {
     }
 
     #[test]
-    fn where_no_flush_reaches_a_device_all_passes_however_slow_memory_is() {
+    fn where_no_flush_reaches_a_device_all_passes_in_slow_memory_too() {
         let new = Passing::default();
         new.flushed(NO_DEVICE / 10);
         assert!(!new.passes(4096) && new.passes(1000));
-        new.wrote_home(1000, 100_000);
+        // Memory that is touched for the first time: 14 us for a page.
+        (0..100).for_each(|_| new.wrote_home(4096, 14_000));
         assert!(new.passes(1000));
+    }
+
+    #[test]
+    fn what_goes_to_a_disk_does_not_pass_whatever_a_flush_takes() {
+        let new = Passing::default();
+        new.flushed(NO_DEVICE / 10);
+        (0..20).for_each(|_| new.wrote_home(4096, 60_000));
+        let passed = (0..2 * PROBE).filter(|_| new.passes(4096)).inspect(|_| new.wrote_home(4096, 60_000)).count();
+        assert_eq!(passed, 2, "it is measured again and again");
+        (0..20).for_each(|_| new.wrote_home(4096, 2000));
+        assert!(new.passes(4096), "the disk has gone");
+    }
+
+    #[test]
+    fn the_flush_at_the_opening_counts_until_a_commit_has_flushed() {
+        let new = Passing::default();
+        new.opened(NO_DEVICE / 10);
+        assert!(!new.passes(4096) && new.passes(4096));
+        new.flushed(1_000_000);
+        assert!(!(0..200).any(|_| new.passes(4096)), "a commit has waited for a disk");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::home;
 use crate::nvm_meter::NvmMeter;
 use crate::{JournalEngine, Options, Result, Volume};
 use ondol_format::Superblock;
-use ondol_journal::{LogMap, jbd2};
+use ondol_journal::{EngineStats, LogMap, jbd2};
 use ondol_volume::Image;
 use serde::Serialize;
 use std::path::Path;
@@ -145,6 +145,14 @@ pub struct Counters {
     pub staged_blocks: u64,
     pub staged_early_blocks: u64,
     pub staging_ns: u64,
+    pub dead_blocks: u64,
+    pub passed_bytes: u64,
+    pub data_runs: u64,
+    pub commits_asked: u64,
+    pub commits_age: u64,
+    pub commits_dirty: u64,
+    pub commits_kept: u64,
+    pub commits_promises: u64,
     pub stored_blocks: u64,
     pub zeroed_blocks: u64,
     pub early_flushes: u64,
@@ -365,36 +373,7 @@ impl Volume {
             nvm_lines: nvm.lines,
             nvm_fences: nvm.fences,
             nvm_bytes_read: nvm.bytes_read,
-            commits: engine.commits,
-            handles: engine.handles,
-            journal_blocks: engine.journal_blocks,
-            images: engine.images,
-            staged_blocks: engine.staged_blocks,
-            staged_early_blocks: engine.staged_early_blocks,
-            staging_ns: engine.staging_ns,
-            stored_blocks: engine.stored_blocks,
-            zeroed_blocks: engine.zeroed_blocks,
-            early_flushes: engine.early_flushes,
-            compress_ns: engine.compress_ns,
-            compress_bytes_in: engine.compress_bytes_in,
-            compress_bytes_out: engine.compress_bytes_out,
-            checkpoint_blocks: engine.checkpoint_blocks,
-            swapped_blocks: engine.swapped_blocks,
-            revokes: engine.revokes,
-            log_lines: engine.log_lines,
-            log_voided: engine.log_voided,
-            foreground_commits: engine.foreground_commits,
-            foreground_checkpoints: engine.foreground_checkpoints,
-            stall_ns: engine.stall_ns,
-            uncommitted_bytes: engine.uncommitted_bytes,
-            uncommitted_ns: engine.uncommitted_ns,
-            unflushed_bytes: engine.unflushed_bytes,
-            not_home_bytes: engine.waiting_bytes,
             orphans: composed.inodes.orphans(),
-            journal_used_blocks: engine.used_blocks,
-            journal_ring_blocks: engine.ring_blocks,
-            buffer_used_blocks: engine.buffer_used_blocks,
-            buffer_blocks: engine.buffer_blocks,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
             cached_blocks: cache.blocks,
@@ -409,6 +388,51 @@ impl Volume {
             held_pages: pins.held,
             parted_pages: pins.parted,
             transactions_replayed: composed.recovered.transactions,
+            ..of_engine(&engine)
         }
+    }
+}
+
+/// The counters that are the engine's.
+fn of_engine(engine: &EngineStats) -> Counters {
+    Counters {
+        commits: engine.commits,
+        handles: engine.handles,
+        journal_blocks: engine.journal_blocks,
+        images: engine.images,
+        staged_blocks: engine.staged_blocks,
+        staged_early_blocks: engine.staged_early_blocks,
+        staging_ns: engine.staging_ns,
+        dead_blocks: engine.dead_blocks,
+        passed_bytes: engine.passed_bytes,
+        data_runs: engine.data_runs,
+        commits_asked: engine.commits_asked,
+        commits_age: engine.commits_age,
+        commits_dirty: engine.commits_dirty,
+        commits_kept: engine.commits_kept,
+        commits_promises: engine.commits_promises,
+        stored_blocks: engine.stored_blocks,
+        zeroed_blocks: engine.zeroed_blocks,
+        early_flushes: engine.early_flushes,
+        compress_ns: engine.compress_ns,
+        compress_bytes_in: engine.compress_bytes_in,
+        compress_bytes_out: engine.compress_bytes_out,
+        checkpoint_blocks: engine.checkpoint_blocks,
+        swapped_blocks: engine.swapped_blocks,
+        revokes: engine.revokes,
+        log_lines: engine.log_lines,
+        log_voided: engine.log_voided,
+        foreground_commits: engine.foreground_commits,
+        foreground_checkpoints: engine.foreground_checkpoints,
+        stall_ns: engine.stall_ns,
+        uncommitted_bytes: engine.uncommitted_bytes,
+        uncommitted_ns: engine.uncommitted_ns,
+        unflushed_bytes: engine.unflushed_bytes,
+        not_home_bytes: engine.waiting_bytes,
+        journal_used_blocks: engine.used_blocks,
+        journal_ring_blocks: engine.ring_blocks,
+        buffer_used_blocks: engine.buffer_used_blocks,
+        buffer_blocks: engine.buffer_blocks,
+        ..Counters::default()
     }
 }

@@ -131,6 +131,11 @@ pub(super) const SCENARIOS: &[(&str, &str, &str)] = &[
         FULL,
         "unlink /hole\nsync\nmkdir /d 0755\nsync\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b\nunlink /b\nsync\nmkdir /d 0755\nsync",
     ),
+    (
+        "revoke-of-what-dies",
+        FULL,
+        "unlink /hole\nsync\nmkdir /d 0755\nsync\ncreate /d/a 0644\nunlink /d/a\nrmdir /d\nsync\nwrite /b 0 8192 #2\nfsync /b",
+    ),
     ("reuse-when-full", FULL, "write /hole 0 8192 #1\nsync\nunlink /hole\nwrite /b 0 8192 #2\nfsync /b"),
     ("setxattr", "create /a 0644", "setxattr /a user.x 20 #1\nsetxattr /a user.y 300 #2\nfsync /a"),
     (

@@ -29,6 +29,8 @@ pub(super) struct Hdd {
     free: u64,
     /// The byte under which the arm stands: the one after the last that was read or written.
     head: u64,
+    /// Bytes that it has moved over to get where it was wanted.
+    way: u64,
     /// The byte after the last read: the disk reads on by itself.
     read_on: u64,
     /// Ranges in the write cache, from begin to end; they do not touch.
@@ -39,7 +41,11 @@ pub(super) struct Hdd {
 
 impl Hdd {
     pub(super) fn new(size: u64) -> Self {
-        Self { size: size.max(TRACK), free: 0, head: 0, read_on: 0, cache: BTreeMap::new(), cached: 0 }
+        Self { size: size.max(TRACK), free: 0, head: 0, way: 0, read_on: 0, cache: BTreeMap::new(), cached: 0 }
+    }
+
+    pub(super) fn way(&self) -> u64 {
+        self.way
     }
 
     pub(super) fn serve(&mut self, now: u64, request: Request) -> u64 {
@@ -81,8 +87,9 @@ impl Hdd {
     }
 
     /// When the head stands over `offset`, from `time` on.
-    fn reach(&self, time: u64, offset: u64) -> u64 {
+    fn reach(&mut self, time: u64, offset: u64) -> u64 {
         let there = time + self.seek(offset);
+        self.way += offset.abs_diff(self.head);
         let angle = offset % TRACK * TURN / TRACK;
         let wait = (angle + TURN - there % TURN) % TURN;
         there + if wait > TURN - ROUNDING { 0 } else { wait }

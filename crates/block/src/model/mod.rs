@@ -58,6 +58,14 @@ impl Device {
         Self(Kind::Hdd(Hdd::new(size)))
     }
 
+    /// Bytes that its arm has moved over to get where it was wanted; `None` if it has no arm.
+    pub fn way(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Ssd(_) => None,
+            Kind::Hdd(hdd) => Some(hdd.way()),
+        }
+    }
+
     /// When the device is done with a request that arrives at `now`, in nanoseconds of the same clock. Requests are given in the
     /// order of their arrival.
     pub fn serve(&mut self, now: u64, request: Request) -> u64 {

@@ -26,6 +26,11 @@ impl<S: BlockStore> ModelStore<S> {
         self.slow.store(slow, Ordering::SeqCst);
     }
 
+    /// As [`Device::way`], while requests took their time.
+    pub fn way(&self) -> Option<u64> {
+        self.device.lock().way()
+    }
+
     /// The store behind.
     pub fn inner(&self) -> &S {
         &self.inner

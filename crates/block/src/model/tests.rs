@@ -76,6 +76,7 @@ fn hdd_sweeps_once_over_what_lies_together() {
     let absorbed: u64 = one_by_one(&mut hdd, 0, &scattered).iter().sum();
     let flush = one_by_one(&mut hdd, absorbed, &[Request::Flush])[0];
     assert!(flush < 4 * TURN, "{flush}");
+    assert_eq!((hdd.way(), Device::ssd().way()), (Some(299 * 4096), None), "over what lies between them");
     let mut hdd = Device::hdd(GIB);
     let far: Vec<Request> = (0..300).map(|n| write(n * 3 * MIB, 4096)).collect();
     let absorbed: u64 = one_by_one(&mut hdd, 0, &far).iter().sum();

@@ -133,6 +133,8 @@ impl Core {
             images.iter().map(|(block, image)| (self.byte_offset(*block), &**image)).collect();
         let discards: Vec<(u64, u64)> = match plant::is(Defect::EarlyDiscard) {
             true => Vec::new(),
+            // What keeps blocks of damaged volumes apart would hide the defect.
+            false if plant::is(Defect::EarlyReuse) => freed.iter().map(|extent| self.bytes_of(*extent)).collect(),
             false => apart(images, freed).into_iter().map(|extent| self.bytes_of(extent)).collect(),
         };
         if plant::is(Defect::SplitBatch) {

@@ -228,17 +228,22 @@ impl Engine for BatchEngine {
         }
         let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let forget = |freed: &[(Extent, _)]| {
-            freed.iter().flat_map(|(extent, _)| blocks_of(*extent)).for_each(|block| self.cache.forget(block));
+            freed
+                .iter()
+                .flat_map(|(extent, _)| blocks_of(*extent))
+                .filter_map(|block| self.cache.forget(block))
+                .collect()
         };
-        let (tid, joined) = core.running.publish(set, core.block_size, core.env.as_ref(), forget, None);
+        let published = core.running.publish(set, core.block_size, core.env.as_ref(), forget, None);
         if let Some(freed) = early {
             core.client.release(&freed);
         }
-        core.room.joined(reserved, joined);
+        core.room.joined(reserved, published.joined);
+        core.room.give_back(published.given_back);
         if core.running_is_large() {
             core.bells.committer.ring();
         }
-        tid
+        published.tid
     }
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
@@ -320,6 +325,7 @@ impl Engine for BatchEngine {
     fn stats(&self) -> EngineStats {
         let mut stats = *self.core.stats.lock();
         stats.handles = self.core.handles.load(Relaxed);
+        stats.dead_blocks = self.core.running.dead();
         self.core.measure(&mut stats);
         stats
     }

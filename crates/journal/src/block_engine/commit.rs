@@ -9,12 +9,40 @@
 
 use super::running::Switched;
 use super::seal::seal;
-use super::{Config, Core, Sealed, may_be_logged};
-use crate::contract::{Extent, Kind, Tid};
+use super::{Config, Core, Sealed};
+use crate::contract::{EngineStats, Extent, Kind, Tid};
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place, Thing};
 use ondol_env::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Why a transaction is committed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Why {
+    /// Somebody waits for it.
+    Asked,
+    /// It is old.
+    Age,
+    /// It has as much that nobody has written as may wait.
+    Dirty,
+    /// It keeps as much in memory as may be kept.
+    Kept,
+    /// So much journal space is promised.
+    Promises,
+}
+
+impl Why {
+    fn count(self, stats: &mut EngineStats) {
+        let count = match self {
+            Self::Asked => &mut stats.commits_asked,
+            Self::Age => &mut stats.commits_age,
+            Self::Dirty => &mut stats.commits_dirty,
+            Self::Kept => &mut stats.commits_kept,
+            Self::Promises => &mut stats.commits_promises,
+        };
+        *count += 1;
+    }
+}
 
 /// What the commit lock protects.
 pub(crate) struct Committed {
@@ -59,7 +87,7 @@ impl Core {
             let mut committed = self.commit_lock.lock();
             self.check_alive()?;
             if tid > committed.last {
-                self.commit(&mut committed)?;
+                self.commit(&mut committed, Why::Asked)?;
             }
             if !data_flushed() {
                 reach::hit(Place::DataFlush);
@@ -72,26 +100,34 @@ impl Core {
 
     /// It is time to commit the running transaction, so that nobody ever has to wait for room in it.
     pub(crate) fn running_is_large(&self) -> bool {
-        self.running_holds(1) || self.space.transaction_is_filling(self.running.promised())
+        self.too_large().is_some()
+    }
+
+    /// Why it is, if it is.
+    pub(super) fn too_large(&self) -> Option<Why> {
+        let fills = || self.space.transaction_is_filling(self.running.promised()).then_some(Why::Promises);
+        self.running_holds(1).or_else(fills)
     }
 
     /// Whether the running transaction has `times` as much as it should: of what has to be written, or of what is only kept in memory.
-    pub(super) fn running_holds(&self, times: u64) -> bool {
+    pub(super) fn running_holds(&self, times: u64) -> Option<Why> {
         let (unwritten, home) = self.running.held();
         let Config { dirty_bytes, pending_bytes, .. } = self.config;
         let size = self.block_size as u64;
-        unwritten * size >= times * dirty_bytes || home * size >= times * pending_bytes.min(4 * dirty_bytes)
+        let kept = || (home * size >= times * pending_bytes.min(4 * dirty_bytes)).then_some(Why::Kept);
+        if unwritten * size >= times * dirty_bytes { Some(Why::Dirty) } else { kept() }
     }
 
     /// A timer's or a size's commit.
-    pub(crate) fn commit_running(&self) -> Result<()> {
+    pub(super) fn commit_running(&self, why: Why) -> Result<()> {
         let mut committed = self.commit_lock.lock();
         self.check_alive()?;
-        self.commit(&mut committed)
+        self.commit(&mut committed, why)
     }
 
-    pub(super) fn commit(&self, committed: &mut Committed) -> Result<()> {
+    pub(super) fn commit(&self, committed: &mut Committed, why: Why) -> Result<()> {
         let Some(switched) = self.switch() else { return Ok(()) };
+        why.count(&mut self.stats.lock());
         let _watch = Watch(self);
         let result = self.log_transaction(committed, switched);
         self.or_abort(result)
@@ -214,4 +250,9 @@ impl Core {
         stats.staged_blocks += tx.staged.len() as u64;
         stats.revokes += tx.revoked.len() as u64;
     }
+}
+
+/// The runs in `freed` that the log may hold images of.
+pub(super) fn may_be_logged(freed: &[(Extent, Kind)], journaled_data: bool) -> impl Iterator<Item = Extent> + '_ {
+    freed.iter().filter(move |(_, kind)| journaled_data || *kind != Kind::DATA).map(|(extent, _)| *extent)
 }

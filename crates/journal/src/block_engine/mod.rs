@@ -31,7 +31,7 @@ use crate::contract::{Client, Engine, EngineStats, Extent, Kind, Tid};
 use crate::in_place::InPlace;
 use crate::piece::{Piece, Sources};
 use crate::{JournalError, Result, WriteSet};
-use commit::Committed;
+use commit::{Committed, may_be_logged};
 use ondol_block::BlockStore;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -96,6 +96,11 @@ pub(crate) trait LogFormat: Send + Sync {
     }
     /// How many images' room contents of `blocks` newly allocated blocks are promised.
     fn new_data_cost(&self, blocks: u32) -> u32 {
+        blocks
+    }
+    /// How much of a promise comes back of `blocks` newly allocated blocks that are freed in the transaction that has them: no more than leaves the others what
+    /// [`LogFormat::new_data_cost`] says.
+    fn given_back(&self, blocks: u32) -> u32 {
         blocks
     }
     /// Writes the transaction from position `at` of the ring on; it counts when the store has been flushed once more. What has to be
@@ -195,6 +200,9 @@ pub(crate) struct Core {
     bells: Bells,
     stats: Mutex<EngineStats>,
     handles: AtomicU64,
+    /// New data that passed, and all writes of new data.
+    passed_bytes: AtomicU64,
+    data_runs: AtomicU64,
     /// Data blocks may be in the log, and newer in the cache than at home.
     journaled_data: AtomicBool,
 }
@@ -243,6 +251,8 @@ impl BlockEngine {
             bells: Bells::default(),
             stats: Mutex::default(),
             handles: AtomicU64::new(0),
+            passed_bytes: AtomicU64::new(0),
+            data_runs: AtomicU64::new(0),
         });
         let home: Arc<dyn Home> = core.clone();
         let cache = Arc::new(Cache::new(block_size, config.cache_bytes, home, client));
@@ -285,15 +295,6 @@ impl Core {
             failed.into_iter().for_each(|e| tracing::warn!("discarding freed blocks: {e}"));
         }
         self.client.release(freed);
-    }
-
-    /// Whether a transaction that is not gone from the log has a block of `extent`.
-    fn knows(&self, cache: &Cache, extent: Extent) -> bool {
-        let mut blocks = (0..u64::from(extent.len)).map(|i| extent.start + i);
-        blocks.clone().any(|block| cache.is_running(block)) || {
-            let pending = self.pending.lock();
-            pending.is_staged(extent) || blocks.any(|block| pending.is_logged(block))
-        }
     }
 
     fn byte_offset(&self, block: u64) -> u64 {
@@ -342,10 +343,11 @@ impl Engine for BlockEngine {
         self.core.handles.fetch_add(1, Relaxed);
         let forget = |freed: &[(Extent, Kind)]| {
             let logged = may_be_logged(freed, self.core.journaled_data.load(SeqCst));
-            logged.for_each(|extent| (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i)));
+            let blocks = logged.flat_map(|extent| extent.start..extent.start + u64::from(extent.len));
+            blocks.filter_map(|block| self.cache.forget(block)).collect()
         };
         if plant::is(Defect::EarlyForget) {
-            forget(&set.freed);
+            let _: Vec<_> = forget(&set.freed);
         }
         if plant::is(Defect::EarlyDiscard) {
             set.freed.iter().for_each(|(extent, _)| drop(self.core.discard(*extent)));
@@ -353,17 +355,19 @@ impl Engine for BlockEngine {
         let early = plant::is(Defect::EarlyReuse).then(|| set.freed.iter().map(|(e, _)| *e).collect::<Vec<_>>());
         let (set, reserved) =
             if plant::is(Defect::TornPublish) { self.publish_half(set, reserved) } else { (set, reserved) };
-        let log = self.core.log.as_ref();
-        let (tid, joined) =
-            self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), forget, Some(log));
+        let (env, log) = (self.core.env.as_ref(), Some(self.core.log.as_ref()));
+        let published = self.core.running.publish(set, self.core.block_size, env, forget, log);
         if let Some(freed) = early {
             self.core.client.release(&freed);
         }
-        self.core.space.joined(reserved, joined);
+        self.core.space.joined(reserved, published.joined);
+        if published.given_back > 0 {
+            self.core.space.give_back(published.given_back);
+        }
         if self.core.running_is_large() {
             self.core.bells.committer.ring();
         }
-        tid
+        published.tid
     }
 
     fn write_data(&self, block: u64, offset: usize, bytes: &[u8]) -> Result<()> {
@@ -387,6 +391,13 @@ impl Engine for BlockEngine {
 
     fn takes_new_data(&self) -> bool {
         !self.core.log.orders_staged()
+    }
+
+    fn pass_new_data(&self, block: u64, bytes: &[u8]) -> Result<bool> {
+        self.write_data(block, 0, bytes)?;
+        self.core.passed_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        self.core.data_runs.fetch_add(1, Relaxed);
+        Ok(true)
     }
 
     fn new_data_cost(&self, blocks: u32) -> u32 {
@@ -465,6 +476,9 @@ impl Engine for BlockEngine {
     fn stats(&self) -> EngineStats {
         let mut stats = *self.core.stats.lock();
         stats.handles = self.core.handles.load(Relaxed);
+        stats.dead_blocks = self.core.running.dead();
+        stats.passed_bytes = self.core.passed_bytes.load(Relaxed);
+        stats.data_runs = self.core.data_runs.load(Relaxed);
         stats.ring_blocks = self.core.log.area().ring_blocks();
         stats.used_blocks = self.core.space.used();
         self.core.measure(&mut stats);
@@ -478,14 +492,8 @@ impl BlockEngine {
     fn publish_half<'d>(&self, mut set: WriteSet<'d>, reserved: u32) -> (WriteSet<'d>, u32) {
         let blocks = set.blocks.split_off(set.blocks.len() / 2);
         let rest = WriteSet { arena: set.arena.clone(), blocks, freed: std::mem::take(&mut set.freed) };
-        let log = self.core.log.as_ref();
-        let (_, joined) =
-            self.core.running.publish(set, self.core.block_size, self.core.env.as_ref(), |_| (), Some(log));
-        (rest, reserved - joined)
+        let (env, log) = (self.core.env.as_ref(), Some(self.core.log.as_ref()));
+        let published = self.core.running.publish(set, self.core.block_size, env, |_| Vec::new(), log);
+        (rest, reserved - published.joined)
     }
-}
-
-/// The runs in `freed` that the log may hold images of.
-fn may_be_logged(freed: &[(Extent, Kind)], journaled_data: bool) -> impl Iterator<Item = Extent> + '_ {
-    freed.iter().filter(move |(_, kind)| journaled_data || *kind != Kind::DATA).map(|(extent, _)| *extent)
 }

@@ -17,6 +17,9 @@ use ondol_env::sync::{Arc, Mutex, RwLock};
 
 const SHARDS: usize = 8;
 
+/// Dead blocks that the lists may hold in any case.
+const FEW: u64 = 128;
+
 #[derive(Debug, Default)]
 struct Shard {
     bufs: Vec<Arc<Buf>>,
@@ -35,10 +38,25 @@ pub(crate) struct Running {
     held: AtomicU64,
     home: AtomicU64,
     promised: AtomicU64,
+    /// Blocks that have left transactions again, because they were freed before anybody had written them.
+    dead: AtomicU64,
+    /// Blocks that have left and may still be in the lists.
+    buried: AtomicU64,
     /// When the first handle was closed into it, in monotonic nanoseconds; 0 while it is empty.
     started: AtomicU64,
     /// The same of the transaction that is being committed; 0 where none is.
     committing: AtomicU64,
+}
+
+/// What came of a handle that was closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Published {
+    /// The transaction that it is in.
+    pub(crate) tid: Tid,
+    /// What the blocks that are new in it keep of the handle's promise.
+    pub(crate) joined: u32,
+    /// What others had kept of theirs for blocks that it has freed.
+    pub(crate) given_back: u32,
 }
 
 /// One block of a transaction that no handle can join any more.
@@ -73,6 +91,8 @@ impl Running {
             held: AtomicU64::new(0),
             home: AtomicU64::new(0),
             promised: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
+            buried: AtomicU64::new(0),
             started: AtomicU64::new(0),
             committing: AtomicU64::new(0),
         }
@@ -97,7 +117,7 @@ impl Running {
     /// No switch may come in between. Returns how many were written, or `None` when there is no run.
     pub(super) fn stage_run(&self, write: impl FnOnce(&[(u64, Block)]) -> Result<()>) -> Result<Option<u64>> {
         let tid = self.tid();
-        let Some(run) = self.new_runs.take() else { return Ok(None) };
+        let Some(run) = self.new_runs.take_bufs() else { return Ok(None) };
         let here = |buf: &Arc<Buf>| {
             let state = buf.state.lock();
             let wanted = state.running == Some(tid) && state.newborn && !state.freed;
@@ -106,14 +126,67 @@ impl Running {
         let images: Vec<_> = run.iter().filter_map(here).collect();
         reach::hit_if(!images.is_empty(), Place::EarlyStaged);
         write(&images)?;
-        self.home.fetch_add(images.len() as u64, Relaxed);
         let mut written = images.iter().peekable();
         for buf in &run {
             let Some((_, image)) = written.next_if(|(block, _)| *block == buf.block) else { continue };
             let mut state = buf.state.lock();
             state.home = state.image().is_some_and(|now| now.is(image));
+            // Under the buffer's lock: who changes or frees it takes it out again.
+            self.home.fetch_add(u64::from(state.home), Relaxed);
         }
         Ok(Some(images.len() as u64))
+    }
+
+    /// Takes blocks that are freed out of what the transaction `tid` has to write. Returns what comes back of their promises. The caller keeps the switch away.
+    fn bury(&self, freed: &[Arc<Buf>], tid: Tid, log: Option<&dyn LogFormat>) -> u32 {
+        let (mut others, mut newborn, mut written) = (0, 0, 0);
+        for buf in freed {
+            let mut state = buf.state.lock();
+            if state.running != Some(tid) || plant::is(Defect::FreedImage) {
+                continue;
+            }
+            *(if state.newborn { &mut newborn } else { &mut others }) += 1;
+            written += u64::from(std::mem::take(&mut state.home));
+            let queued = std::mem::take(&mut state.queued);
+            self.new_runs.lose(u64::from(queued));
+            // The lists have it, and `freed`. Of a damaged volume an operation on another file may have it, too, and still reads it.
+            if state.kind == Kind::DATA && Arc::strong_count(buf) <= 2 + usize::from(queued) {
+                state.dies();
+            }
+        }
+        let dead = u64::from(others + newborn);
+        if dead == 0 {
+            return 0;
+        }
+        reach::hit(Place::DeadUncounted);
+        self.home.fetch_sub(written, Relaxed);
+        self.held.fetch_sub(dead, Relaxed);
+        self.dead.fetch_add(dead - written, Relaxed);
+        let back = others + log.map_or(newborn, |log| log.given_back(newborn));
+        let twice = (2 * back).min(u32::try_from(self.promised()).unwrap_or(u32::MAX));
+        let back = if plant::is(Defect::PromiseTwice) { twice } else { back };
+        self.promised.fetch_sub(u64::from(back), Relaxed);
+        if self.buried.fetch_add(dead, Relaxed) + dead > self.held.load(Relaxed).max(FEW) {
+            self.sweep();
+        }
+        back
+    }
+
+    /// Takes the dead out of the lists, so that these never hold many more than live: a transaction may outlive any number of blocks.
+    fn sweep(&self) {
+        reach::hit(Place::DeadSwept);
+        self.buried.store(0, Relaxed);
+        let lives = |buf: &Arc<Buf>| {
+            let state = buf.state.lock();
+            !(state.freed || plant::is(Defect::SweptAlive) && state.kind == Kind::DATA)
+        };
+        self.shards.iter().for_each(|shard| shard.lock().bufs.retain(lives));
+        self.new_runs.sweep();
+    }
+
+    /// Blocks that were freed before anybody had written them, so far.
+    pub(crate) fn dead(&self) -> u64 {
+        self.dead.load(Relaxed)
     }
 
     /// What they keep of their handles' promises.
@@ -138,29 +211,39 @@ impl Running {
         self.committing.store(0, SeqCst);
     }
 
-    /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. Returns the transaction and what
-    /// the blocks that are new in it keep of the handle's promise, which for new data is what `log` says that it costs, if there is one.
+    /// Applies a write set to the live blocks, and `forget`s the live blocks that it frees. New data keeps of the handle's promise what `log` says
+    /// that it costs, if there is one. What the handle frees does not join, and what the transaction had of that leaves it.
     pub(crate) fn publish(
         &self,
         set: WriteSet<'_>,
         block_size: usize,
         env: &dyn Env,
-        forget: impl FnOnce(&[(Extent, Kind)]),
+        forget: impl FnOnce(&[(Extent, Kind)]) -> Vec<Arc<Buf>>,
         log: Option<&dyn LogFormat>,
-    ) -> (Tid, u32) {
-        let WriteSet { arena, blocks, freed } = set;
+    ) -> Published {
+        let WriteSet { arena, blocks, mut freed } = set;
         let tid = self.tid.read();
         if blocks.is_empty() && freed.is_empty() {
-            return (*tid, 0);
+            return Published { tid: *tid, joined: 0, given_back: 0 };
         }
         // Not before: the transaction that ends at a switch until then still needs what its handles wrote to these blocks.
-        forget(&freed);
+        let gone = forget(&freed);
+        let given_back = self.bury(&gone, *tid, log);
+        if plant::is(Defect::UnrevokedDead) {
+            let died = |block| gone.iter().any(|buf| buf.block == block && buf.state.lock().running == Some(*tid));
+            freed.iter_mut().filter(|(extent, _)| died(extent.start)).for_each(|(_, kind)| *kind = Kind::DATA);
+        }
         let home_shard = blocks.first().map_or(0, |s| s.buf.block as usize % SHARDS);
         let mut new = Vec::with_capacity(blocks.len());
         let mut newborn = Vec::new();
         for staged in blocks {
             let mut state = staged.buf.state.lock();
+            if state.freed && !plant::is(Defect::FreedImage) {
+                continue;
+            }
+            let was_home = state.home;
             state.apply(staged.kind, staged.base, staged.changes.as_slice(), &arena, block_size);
+            self.home.fetch_sub(u64::from(was_home && !state.home), Relaxed);
             state.newborn |= staged.newborn;
             if state.running != Some(*tid) {
                 state.running = Some(*tid);
@@ -168,9 +251,8 @@ impl Running {
                 if staged.newborn { &mut newborn } else { &mut new }.push(staged.buf);
             }
         }
-        let promised =
-            new.len() as u32 + log.map_or(newborn.len() as u32, |log| log.new_data_cost(newborn.len() as u32));
-        self.promised.fetch_add(u64::from(promised), Relaxed);
+        let joined = new.len() as u32 + log.map_or(newborn.len() as u32, |log| log.new_data_cost(newborn.len() as u32));
+        self.promised.fetch_add(u64::from(joined), Relaxed);
         if let Some(least) = log.and_then(LogFormat::stages_from) {
             self.new_runs.add_long(&newborn, least);
         }
@@ -182,7 +264,7 @@ impl Running {
         let mut shard = self.shards[home_shard].lock();
         shard.bufs.append(&mut new);
         shard.freed.extend(freed);
-        (*tid, promised)
+        Published { tid: *tid, joined, given_back }
     }
 
     /// Closes the transaction to further handles and starts the next; `None` when nothing has been published.
@@ -203,6 +285,7 @@ impl Running {
         *tid = done.next();
         self.held.store(0, Relaxed);
         self.home.store(0, Relaxed);
+        self.buried.store(0, Relaxed);
         let promised = self.promised.swap(0, Relaxed);
         self.committing.store(self.started.load(Relaxed), SeqCst);
         self.started.store(0, SeqCst);
@@ -216,6 +299,7 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     let dirty = std::mem::take(&mut state.dirty);
     let newborn = std::mem::take(&mut state.newborn);
     let home = std::mem::take(&mut state.home);
+    state.queued = false;
     if state.freed && !plant::is(Defect::FreedImage) {
         reach::hit(Place::FreedImageLeftOut);
         return None;
@@ -224,3 +308,6 @@ fn freeze(buf: Arc<Buf>) -> Option<Frozen> {
     drop(state);
     Some(Frozen { buf, kind, image, dirty, newborn, home })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! transaction being committed. Promising is one atomic add.
 
 use super::LogFormat;
+use super::commit::Why;
 use crate::contract::EngineStats;
 use crate::{JournalError, Result};
 use ondol_env::plant::{self, Defect};
@@ -217,7 +218,7 @@ impl super::Core {
             return Err(JournalError::TooBig { need: blocks, max: self.space.max_handle() });
         }
         self.stage_some()?;
-        if !self.is_behind() && !self.too_many_wait() && self.space.try_promise(blocks) {
+        if self.is_behind().is_none() && !self.too_many_wait() && self.space.try_promise(blocks) {
             return Ok(());
         }
         let began = self.env.monotonic_ns();
@@ -242,8 +243,9 @@ impl super::Core {
     }
 
     /// New data takes memory, if not the ring: nobody runs away from the committer, and blocks that are not committed leave room for others.
-    fn is_behind(&self) -> bool {
-        self.running_holds(2) || self.uncommitted() >= self.config.cache_bytes as u64
+    fn is_behind(&self) -> Option<Why> {
+        let fills = || (self.uncommitted() >= self.config.cache_bytes as u64).then_some(Why::Kept);
+        self.running_holds(2).or_else(fills)
     }
 
     fn reserve_slowly(&self, blocks: u32) -> Result<()> {
@@ -251,14 +253,14 @@ impl super::Core {
             self.check_alive()?;
             if self.too_many_wait() {
                 self.bound_pending()?;
-            } else if self.is_behind() {
+            } else if let Some(why) = self.is_behind() {
                 if !self.stage_one()? {
-                    self.close_running()?;
+                    self.close_running(why)?;
                 }
             } else if self.space.try_promise(blocks) {
                 return Ok(());
             } else if self.running.promised() > 0 && self.space.transaction_is_full(blocks) {
-                self.close_running()?;
+                self.close_running(Why::Promises)?;
             } else if self.space.used() > 0 {
                 if self.checkpoint_some()? {
                     reach::hit(Place::ForegroundCheckpoint);
@@ -267,7 +269,7 @@ impl super::Core {
                     self.space.wait_for_change();
                 }
             } else if self.running.promised() > 0 {
-                self.close_running()?;
+                self.close_running(Why::Promises)?;
             } else {
                 self.space.wait_for_change();
             }
@@ -275,14 +277,14 @@ impl super::Core {
     }
 
     /// Commits the running transaction, or waits a little for who is committing: with the next switch another one begins.
-    fn close_running(&self) -> Result<()> {
+    fn close_running(&self, why: Why) -> Result<()> {
         let Some(mut committed) = self.commit_lock.try_lock() else {
             self.space.wait_for_change();
             return Ok(());
         };
         reach::hit_if(self.running.promised() > 0, Place::ForegroundCommit);
         self.stats.lock().foreground_commits += 1;
-        self.commit(&mut committed)?;
+        self.commit(&mut committed, why)?;
         drop(committed);
         self.bound_pending()
     }

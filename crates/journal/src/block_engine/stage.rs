@@ -8,8 +8,9 @@ use super::Core;
 use super::running::{Frozen, Switched};
 use crate::Block;
 use crate::Result;
-use crate::area::{MERGE, write_runs};
-use crate::cache::Buf;
+use crate::area::{MERGE, runs, write_runs};
+use crate::cache::{Buf, Cache};
+use crate::contract::Extent;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,6 +40,7 @@ impl<T: Clone> Runs<T> {
     /// Adds a run, in parts that are not too long to be waited for.
     fn add(&self, run: &[T]) {
         for part in run.chunks(MERGE) {
+            // Counted before anybody can take it.
             self.blocks.fetch_add(part.len() as u64, Relaxed);
             self.runs.lock().push_back(part.to_vec());
         }
@@ -53,7 +55,13 @@ impl<T: Clone> Runs<T> {
 
     /// Forgets them all.
     pub(super) fn clear(&self) {
-        while self.take().is_some() {}
+        self.runs.lock().clear();
+        self.blocks.store(0, Relaxed);
+    }
+
+    /// So many of the blocks need not be written any more.
+    pub(super) fn lose(&self, blocks: u64) {
+        self.blocks.fetch_sub(blocks, Relaxed);
     }
 
     /// Blocks in all of them.
@@ -66,7 +74,26 @@ impl Runs<Arc<Buf>> {
     /// Adds the runs of consecutive blocks in `bufs` that have `least` blocks and more.
     pub(super) fn add_long(&self, bufs: &[Arc<Buf>], least: u32) {
         let runs = bufs.chunk_by(|a, b| a.block + 1 == b.block);
-        runs.filter(|run| run.len() >= least as usize).for_each(|run| self.add(run));
+        for run in runs.filter(|run| run.len() >= least as usize) {
+            run.iter().for_each(|buf| buf.state.lock().queued = true);
+            self.add(run);
+        }
+    }
+
+    /// Takes the oldest run; those of its blocks that are not needed any more do not count.
+    pub(super) fn take_bufs(&self) -> Option<Vec<Arc<Buf>>> {
+        let run = self.runs.lock().pop_front()?;
+        let queued = |buf: &&Arc<Buf>| std::mem::take(&mut buf.state.lock().queued);
+        self.lose(run.iter().filter(queued).count() as u64);
+        Some(run)
+    }
+
+    /// Takes out the blocks that are not needed any more.
+    pub(super) fn sweep(&self) {
+        self.runs.lock().retain_mut(|run| {
+            run.retain(|buf| buf.state.lock().queued);
+            !run.is_empty()
+        });
     }
 }
 
@@ -92,7 +119,7 @@ impl Core {
     fn write_one(&self) -> Result<bool> {
         // Commits wait for this: their logs must find the run written, and later transactions must find nobody writing.
         let _writing = self.staging.read();
-        let write = |images: &[(u64, Block)]| write_runs(&*self.store, self.block_size, images);
+        let write = |images: &[(u64, Block)]| self.write_data_runs(images);
         if let Some(images) = self.committing.take() {
             reach::hit(Place::StagedByHand);
             self.or_abort(write(&images))?;
@@ -101,6 +128,20 @@ impl Core {
         let staged = self.or_abort(self.running.stage_run(write))?;
         self.stats.lock().staged_early_blocks += staged.unwrap_or(0);
         Ok(staged.is_some())
+    }
+
+    fn write_data_runs(&self, images: &[(u64, Block)]) -> Result<()> {
+        self.data_runs.fetch_add(runs(images).count() as u64, Relaxed);
+        write_runs(&*self.store, self.block_size, images)
+    }
+
+    /// Whether a transaction that is not gone from the log has a block of `extent`.
+    pub(super) fn knows(&self, cache: &Cache, extent: Extent) -> bool {
+        let mut blocks = (0..u64::from(extent.len)).map(|i| extent.start + i);
+        blocks.clone().any(|block| cache.is_running(block)) || {
+            let pending = self.pending.lock();
+            pending.is_staged(extent) || blocks.any(|block| pending.is_logged(block))
+        }
     }
 
     /// Closes the running transaction to further handles when nobody writes its new data: what is home then is known to be.
@@ -139,7 +180,7 @@ impl Core {
     pub(super) fn stage(&self, images: &[(u64, Block)]) -> Result<()> {
         images.chunk_by(|(a, _), (b, _)| a + 1 == *b).for_each(|run| self.committing.add(run));
         while let Some(run) = self.committing.take() {
-            write_runs(&*self.store, self.block_size, &run)?;
+            self.write_data_runs(&run)?;
         }
         drop(self.staging.write());
         self.check_alive()

@@ -1,6 +1,7 @@
 //! The commit timer and the background checkpointer, as objects to be stepped.
 
 use super::Core;
+use super::commit::Why;
 use crate::{JournalError, Result};
 use ondol_env::reach::{self, Place};
 use ondol_env::sync::Arc;
@@ -41,11 +42,10 @@ impl Step for Committer {
         let core = &self.0;
         let Some(started) = core.running.started() else { return Ok(Progress::Idle) };
         let age = Duration::from_nanos(core.env.monotonic_ns().saturating_sub(started));
-        if age.as_secs() < core.config.commit_interval && !core.running_is_large() {
-            return Ok(Progress::Idle);
-        }
+        let old = (age.as_secs() >= core.config.commit_interval).then_some(Why::Age);
+        let Some(why) = old.or_else(|| core.too_large()) else { return Ok(Progress::Idle) };
         reach::hit(Place::TimerCommit);
-        core.commit_running()?;
+        core.commit_running(why)?;
         Ok(Progress::Worked)
     }
 }

@@ -77,7 +77,7 @@ impl UnitLog {
         store.flush()?;
         let took = log.env.monotonic_ns() - began;
         log.costs.begins(took);
-        log.passing.flushed(took);
+        log.passing.opened(took);
         Ok(log)
     }
 }
@@ -115,6 +115,11 @@ impl LogFormat for UnitLog {
         // Runs of a block each in the tables, if all of it goes home.
         let entries = (blocks as usize * unit::STAGED).div_ceil(self.area.block_size()) as u32;
         entries + u32::from(blocks > 0)
+    }
+
+    fn given_back(&self, blocks: u32) -> u32 {
+        // Of entries what is whole: those of the others are rounded up.
+        (blocks as usize * unit::STAGED / self.area.block_size()) as u32
     }
 
     fn log(&self, at: u64, tx: &Sealed, _barrier: &mut dyn FnMut() -> Result<()>) -> Result<u64> {

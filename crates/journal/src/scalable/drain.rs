@@ -3,7 +3,7 @@
 use super::Core;
 use super::pages::{self, Pages};
 use crate::Result;
-use crate::area::write_many;
+use crate::area::{runs, write_many};
 use crate::contract::Tid;
 use ondol_env::plant::{self, Defect};
 use ondol_env::reach::{self, Place};
@@ -81,6 +81,7 @@ impl Core {
         }
         let began = self.env.monotonic_ns();
         write_many(&self.store, self.config.writers(&*self.env), self.block_size, images)?;
+        self.data_runs.add(runs(images).count() as i64);
         let (bytes, took) = (images.len() * self.block_size, self.env.monotonic_ns() - began);
         self.passing.all().for_each(|passing| passing.wrote(bytes, took));
         if plant::is(Defect::UnflushedPages) {

@@ -95,6 +95,8 @@ impl ScalableEngine {
             stats: Mutex::default(),
             handles: Striped::default(),
             brought: Striped::default(),
+            passed: Striped::default(),
+            data_runs: Striped::default(),
             is_full: AtomicBool::new(false),
             is_flooded: AtomicBool::new(false),
             waiting_since: WaitingSince::default(),
@@ -167,6 +169,8 @@ impl Engine for ScalableEngine {
         match core.in_place.write_or_leave(bytes.len(), || core.write_in_place(block, 0, bytes)) {
             Ok(dirty) => {
                 reach::hit(Place::BroughtHome);
+                core.passed.add(bytes.len() as i64);
+                core.data_runs.add(1);
                 core.is_dirty(dirty);
                 Ok(true)
             }
@@ -271,6 +275,8 @@ impl Engine for ScalableEngine {
             ring_blocks: blocks(log.capacity),
             buffer_used_blocks: pages,
             buffer_blocks: all_pages,
+            data_runs: self.core.data_runs.sum().cast_unsigned(),
+            passed_bytes: self.core.passed.sum().cast_unsigned(),
             staged_early_blocks: stats.staged_early_blocks + self.core.brought.sum().cast_unsigned(),
             ..stats
         }

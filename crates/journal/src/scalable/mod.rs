@@ -107,6 +107,10 @@ pub(crate) struct Core {
     handles: Striped,
     /// Blocks of new data that operations wrote home.
     brought: Striped,
+    /// Bytes of new data that passed.
+    passed: Striped,
+    /// Writes of new data to its home.
+    data_runs: Striped,
     /// More memory is pinned than the cache allows.
     is_full: AtomicBool,
     /// Twice as much waits as should.
@@ -173,10 +177,10 @@ impl Core {
         let mut first = vec![0; self.block_size];
         let written = self.store.read(0, &mut first).and_then(|()| self.store.write(0, &first));
         let began = self.env.monotonic_ns();
-        match written.map_err(JournalError::from).and_then(|()| self.flush()) {
+        match written.and_then(|()| self.store.flush()) {
             Ok(()) => {
                 let took = self.env.monotonic_ns() - began;
-                self.passing.all().for_each(|passing| passing.flushed(took));
+                self.passing.all().for_each(|passing| passing.opened(took));
             }
             // A home that fails is found by whoever needs it.
             Err(e) => tracing::debug!("what a flush takes is not known: {e}"),
@@ -408,7 +412,7 @@ impl Core {
         }
         let WriteSet { arena, mut blocks, freed } = set;
         for (extent, _) in &freed {
-            (0..u64::from(extent.len)).for_each(|i| self.cache.forget(extent.start + i));
+            (0..u64::from(extent.len)).for_each(|i| drop(self.cache.forget(extent.start + i)));
         }
         blocks.retain(|staged| is_changed(staged) && !staged.buf.state.lock().freed);
         if blocks.is_empty() && freed.is_empty() {

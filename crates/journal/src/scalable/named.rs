@@ -7,7 +7,7 @@ use super::record::{self, InPage};
 use crate::Block;
 use crate::Ranges;
 use crate::Result;
-use crate::area::write_runs;
+use crate::area::{runs, write_runs};
 use crate::cache::Buf;
 use crate::change::Change;
 use crate::contract::Kind;
@@ -134,6 +134,7 @@ impl Core {
         reach::hit(Place::BroughtHome);
         self.is_dirty(dirty);
         self.brought.add(home.len() as i64);
+        self.data_runs.add(runs(&home).count() as i64);
         images.sort_unstable_by_key(|(.., n)| *n);
         naming.named.extend(images.into_iter().map(|(_, image, staged)| {
             let at = InPage { page: NOWHERE, sum: record::sum(&image), or_home: true };

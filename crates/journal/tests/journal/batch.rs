@@ -12,7 +12,7 @@ use ondol_medium::Pool;
 use ondol_power::{Event, PowerDomain, Sampling};
 use std::io::IoSlice;
 
-struct Batch;
+pub(crate) struct Batch;
 
 /// Bytes of a batch: 1024 blocks.
 const MOST: u64 = 1 << 20;

@@ -6,7 +6,7 @@ use ondol_env::sync::Arc;
 use ondol_journal::{Config, Engine, jbd2};
 use ondol_medium::Pool;
 
-struct Classic;
+pub(crate) struct Classic;
 
 impl Rig for Classic {
     fn empty(&self) -> Vec<u8> {

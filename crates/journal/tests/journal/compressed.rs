@@ -8,8 +8,8 @@ use ondol_journal::{Config, Engine, compressed};
 use ondol_medium::Pool;
 
 /// With or without the paper's zeroing.
-struct Compressed {
-    zeroing: bool,
+pub(crate) struct Compressed {
+    pub(crate) zeroing: bool,
 }
 
 impl Rig for Compressed {

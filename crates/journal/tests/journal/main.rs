@@ -4,6 +4,7 @@ mod batch;
 mod classic;
 mod compressed;
 mod contract;
+mod living;
 mod lost;
 mod older_journal;
 mod scalable;

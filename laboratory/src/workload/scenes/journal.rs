@@ -24,6 +24,7 @@ pub(super) fn scenes() -> Vec<Scene> {
     all.extend(others(much));
     all.extend(data());
     all.push(unsynced());
+    all.extend(much_dies());
     all.extend(home_alone());
     all
 }
@@ -89,6 +90,19 @@ fn unsynced() -> Scene {
     let much = "create /b 0644\nwrite /b 0 40K #1\nwrite /b 40K 20K #2\nwrite /b 45000 100 #3\ncreate /c 0644\nwrite /c 0 9000 #4\nidle 6";
     let calls = format!("{commits}{much}\nwrite /c 0 100 #5\nfsync /c\nunlink /b\nsync");
     scene("unsynced-for-long", "create /a 0644", calls).mount(Mount::Dirty)
+}
+
+/// As much is removed before its commit as stays, and what stays is more than a ring that is nearly full has room for; and much more than stays.
+fn much_dies() -> [Scene; 2] {
+    let calls = lines(0..7, |n| {
+        format!("create /f{n} 0644\nwrite /f{n} 0 60K #{n}1\ncreate /t 0644\nwrite /t 0 60K #{n}2\nunlink /t")
+    });
+    let comes_and_goes = lines(0..12, |n| format!("create /t 0644\nwrite /t 0 60K #{n}2\nunlink /t"));
+    let little = format!("create /f 0644\nwrite /f 0 9000 #1\n{comes_and_goes}write /f 9000 9000 #3\nsync");
+    [
+        scene("much-lives-much-dies", log(13), calls + "sync").mount(Mount::Roomy),
+        scene("little-lives-much-dies", log(0), little).mount(Mount::Roomy),
+    ]
 }
 
 /// Checkpoints of what is committed, without what came later of the same blocks.
