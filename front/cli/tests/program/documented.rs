@@ -48,7 +48,7 @@ ondol ls disk.img / > listed; grep -q a.tmp listed; fails 1 grep -q large.tmp li
 ];
 
 /// Blocks that do not run: their document, how they begin, and why.
-const STANDS: [(&str, &str, &str); 20] = [
+const STANDS: [(&str, &str, &str); 21] = [
     ("README.md", "cargo test --workspace", "it is what runs this test"),
     ("docs/benchmarks.md", "ondol bench run varmail --on kernel:ext4 ", MEASURES),
     ("docs/benchmarks.md", "ondol bench run fs-mark", MEASURES),
@@ -65,6 +65,7 @@ const STANDS: [(&str, &str, &str); 20] = [
     ("docs/install.md", "install -D -m 644", "`cargo xtask dist --check` does it in a root of its own"),
     ("docs/install.md", "cargo xtask dist && podman", "it needs podman and images from elsewhere"),
     ("docs/object-storage.md", "mkdir -p mnt", "`the_trial_of_object_storage_runs` does it, where it is built"),
+    ("docs/object-storage.md", "ondol mount -o durable=local", "a bucket of its user's"),
     ("docs/programs.md", "cargo xtask programs", "it fetches and builds programs of others"),
     ("docs/testing.md", "export RUSTFLAGS", HUNTS),
     ("docs/testing.md", "cargo xtask fuzz", HUNTS),
