@@ -343,11 +343,13 @@ mod tests {
 
     /// What a command says of itself, and those below it; none is hidden that anybody is to call.
     fn help(command: &mut clap::Command) -> String {
+        let is_whole = command.get_name() == "ondol";
         let own = command.render_long_help().to_string();
         let below: Vec<String> = command
             .get_subcommands_mut()
             .map(|below| {
-                let lacks = matches!(below.get_name(), "snapshot" | "clone" | "delete") && !ondol::HAS_BUCKETS;
+                let lacks =
+                    is_whole && matches!(below.get_name(), "snapshot" | "clone" | "delete") && !ondol::HAS_BUCKETS;
                 assert_eq!(below.is_hide_set(), OWN.contains(&below.get_name()) || lacks, "{}", below.get_name());
                 help(below)
             })

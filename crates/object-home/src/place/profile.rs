@@ -54,7 +54,7 @@ fn keys(named: Option<&str>, credentials: &str, config: &str) -> Result<Option<K
         (None, None) if found.is_empty() => Err(fault("there is no such profile in the files of ~/.aws")),
         _ if found.keys().any(|key| key.starts_with("sso_") || key == "credential_process" || key == "role_arn") => {
             Err(fault(
-                "it gets its keys by a program, a role or single sign-on: put them into the environment, as \"aws configure export-credentials --format env\" prints them",
+                "it gets its keys by a program, a role or single sign-on: put them into the environment, as \"aws configure export-credentials\" prints them",
             ))
         }
         _ => Err(fault("it has no aws_access_key_id with an aws_secret_access_key")),

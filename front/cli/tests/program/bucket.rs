@@ -65,7 +65,20 @@ pub(crate) mod built {
         }
 
         pub(crate) fn target(&self) -> String {
-            format!("file://{}", self.file("store").display())
+            self.target_of("store")
+        }
+
+        /// Another one in the same store: in a directory, or where `ONDOL_TEST_BUCKET` says, as `s3://BUCKET/PREFIX`.
+        pub(crate) fn target_of(&self, name: &str) -> String {
+            let file = self.file(name);
+            match std::env::var("ONDOL_TEST_BUCKET") {
+                // The name of the directory is nobody else's.
+                Ok(bucket) => {
+                    let own = file.parent().unwrap().file_name().unwrap().to_str().unwrap().trim_start_matches('.');
+                    format!("{bucket}/{own}/{name}")
+                }
+                Err(_) => format!("file://{}", file.display()),
+            }
         }
 
         pub(crate) fn snapshot(&self, name: &str) -> String {
@@ -164,7 +177,7 @@ pub(crate) mod built {
         let image = store.exported(&target);
         assert_eq!(succeeds(ondol().arg("cat").arg(&image).arg("/a/b/unsynced")), "text");
         // And back.
-        let other = format!("file://{}", store.file("other").display());
+        let other = store.target_of("other");
         succeeds(ondol().arg("import").arg(&image).arg(&other));
         let said = fails(ondol().arg("import").arg(&image).arg(&other), 1);
         assert!(said.contains("is not empty") && said.contains("-F"), "{said}");

@@ -161,7 +161,7 @@ fn info_tells_what_a_volume_takes_asks_and_costs() {
 #[test]
 fn a_clone_goes_its_own_way_and_keeps_its_original_from_being_deleted() {
     let Some(store) = Store::new() else { return };
-    let (target, clone) = (store.target(), format!("file://{}", store.file("clone").display()));
+    let (target, clone) = (store.target(), store.target_of("clone"));
     store.mount("rw");
     durable(&store.on("file"), &[1; 300_000]).unwrap();
     succeeds(ondol().args(["snapshot", "create"]).arg(store.place.mount_point()).arg("one"));

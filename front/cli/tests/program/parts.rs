@@ -113,10 +113,16 @@ fn partitions_of_a_gpt_are_images() {
         assert!(said.contains("holds no ext4 file system") && said.contains(&hint), "{said}");
     }
     // By the copy at the end, if the first table is damaged.
-    let file = File::options().write(true).open(disk.image()).unwrap();
-    file.write_all_at(b"x", 512 + 60).unwrap();
+    let file = File::options().read(true).write(true).open(disk.image()).unwrap();
+    // A byte of the disk's UUID.
+    let damage = |at: u64| {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[!byte[0]], at).unwrap();
+    };
+    damage(512 + 60);
     assert!(succeeds(ondol().args(["ls", "--partition", "2"]).arg(disk.image())).contains("file\n"));
-    file.write_all_at(b"x", DISK - 512 + 60).unwrap();
+    damage(DISK - 512 + 60);
     let said = fails(ondol().args(["ls", "--partition", "2"]).arg(disk.image()), 2);
     assert!(said.contains("neither the GPT nor its copy at the end is whole"), "{said}");
 }
