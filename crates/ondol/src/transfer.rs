@@ -142,7 +142,7 @@ pub fn import(from: impl AsRef<Path>, target: impl AsRef<Path>, force: bool) -> 
 }
 
 fn import_into_bucket(from: &Path, target: &Path, force: bool) -> Result<Transferred> {
-    bucket::check(target)?;
+    bucket::require_named(target)?;
     let media = home::media(from, Access::Read)?;
     Image::open(media.store.clone())?.require_unused(&System)?;
     let (store, transactions) = clean(media)?;

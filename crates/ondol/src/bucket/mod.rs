@@ -173,10 +173,14 @@ pub(crate) fn stopped(name: &str, why: &str) -> Error {
     error(Errno::IO, format!("{name} could not be written to the end: {why}; what was synced before is there"))
 }
 
+/// Refuses a target in object storage that is named wrongly. That comes first: it may be a password in it.
+pub(crate) fn require_named(target: &Path) -> Result<()> {
+    check(target)
+}
+
 /// Makes an empty volume in object storage. Durable when this returns.
 pub(crate) fn format(target: &Path, options: &FormatOptions) -> Result<()> {
-    // What is wrong with the name comes first: it may be a password in it.
-    check(target)?;
+    require_named(target)?;
     let fail = |what: String| Error::format(target.display().to_string(), what);
     if let Some(engine) = options.engine().filter(|engine| *engine != JournalEngine::Batch) {
         let what = format!("engine {} keeps a log, and object storage has its own: its engine is batch", engine.name());
