@@ -285,23 +285,7 @@ impl Options {
         if !self.nvm_model.is_off() {
             text += &format!(",nvm_model={}", self.nvm_model.to_string().replace(',', "+"));
         }
-        text += &self.durable.map_or_else(String::new, |durable| format!(",durable={}", durable.name()));
-        let paths = [("redo", &self.redo), ("disk_cache", &self.disk_cache)];
-        for (name, path) in paths {
-            text += &path.as_ref().map_or_else(String::new, |path| format!(",{name}={}", path.display()));
-        }
-        let store = [
-            ("redo_size", self.redo_size),
-            ("lag", self.lag),
-            ("lag_seconds", self.lag_seconds),
-            ("disk_cache_size", self.disk_cache_size),
-            ("lease", self.lease),
-            ("store_timeout", self.store_timeout),
-            ("store_cache", self.store_cache),
-        ];
-        for (name, value) in store {
-            text += &value.map_or_else(String::new, |value| format!(",{name}={value}"));
-        }
+        self.fix_store(&mut text);
         text
     }
 

@@ -10,6 +10,27 @@ use std::time::Duration;
 const DISK_CACHE: u64 = 1 << 30;
 
 impl Options {
+    /// Adds what holds as long as a volume is open ([`Options::fixed`]).
+    pub(super) fn fix_store(&self, text: &mut String) {
+        *text += &self.durable.map_or_else(String::new, |durable| format!(",durable={}", durable.name()));
+        let paths = [("redo", &self.redo), ("disk_cache", &self.disk_cache)];
+        for (name, path) in paths {
+            *text += &path.as_ref().map_or_else(String::new, |path| format!(",{name}={}", path.display()));
+        }
+        let store = [
+            ("redo_size", self.redo_size),
+            ("lag", self.lag),
+            ("lag_seconds", self.lag_seconds),
+            ("disk_cache_size", self.disk_cache_size),
+            ("lease", self.lease),
+            ("store_timeout", self.store_timeout),
+            ("store_cache", self.store_cache),
+        ];
+        for (name, value) in store {
+            *text += &value.map_or_else(String::new, |value| format!(",{name}={value}"));
+        }
+    }
+
     /// Takes a volume in object storage from whoever has it open for writing: what was synced there is kept, what was not is lost, and nothing is written from there any more.
     #[must_use]
     pub fn with_take_over(mut self, take_over: bool) -> Self {
