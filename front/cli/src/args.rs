@@ -394,7 +394,7 @@ mod tests {
             let said = offered(&mut command);
             assert!(ondol::HAS_BUCKETS || !said.contains("object storage"), "{said}");
             for said in text.split("`ondol ").skip(1) {
-                let word = said.split([' ', '`']).next().unwrap_or_default();
+                let word = said.split([' ', '\n', '`']).next().unwrap_or_default();
                 assert!(known(word), "{}: `ondol {word}`", command.get_name());
             }
             let lists = [listed(&ondol::JournalEngine::OF_IMAGES), listed(&ondol::JournalEngine::ALL)];
@@ -403,35 +403,6 @@ mod tests {
                 assert!(is_one_of_them || !said.starts_with("classic"), "{}: {said}", command.get_name());
             }
         }
-    }
-
-    /// Every option that the help of `-o` names is taken, with each of the values that it names.
-    #[test]
-    fn help_names_mount_options_that_are_taken() {
-        let mut count = 0;
-        for line in MOUNT_OPTIONS.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
-            let names = line.trim_start().split(if line.contains(": as for mount(8)") { ": " } else { "  " }).next();
-            for name in names.unwrap_or_default().split([',', ' ']).filter(|name| !name.is_empty()) {
-                let (name, values) = name.split_once('=').map_or((name, None), |(name, values)| (name, Some(values)));
-                let words: Vec<String> = match values {
-                    None => vec![name.to_owned()],
-                    Some("SIZE") => vec![format!("{name}=64M")],
-                    Some("SECONDS" | "N" | "") => vec![format!("{name}=7")],
-                    Some("FILE") => vec![format!("{name}=/x")],
-                    Some("LEVEL") => vec![format!("{name}=info")],
-                    Some("PORT|HOST:PORT|unix:PATH|FILE.prom") => {
-                        ["9090", "localhost:9090", "unix:/x", "/x.prom"].map(|v| format!("{name}={v}")).to_vec()
-                    }
-                    Some(values) => values.split('|').map(|value| format!("{name}={value}")).collect(),
-                };
-                count += words.len();
-                for word in words {
-                    crate::options::Wishes::read(std::slice::from_ref(&word), false)
-                        .unwrap_or_else(|e| panic!("{word}: {}", e.message));
-                }
-            }
-        }
-        assert!(count > 25, "only {count} options were found");
     }
 
     #[test]

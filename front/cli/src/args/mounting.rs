@@ -65,3 +65,38 @@ behind it a snapshot, for reading. Credentials are taken from the environment.
 } else {
     mount_options!("", "")
 };
+
+#[cfg(test)]
+mod tests {
+    use super::MOUNT_OPTIONS;
+
+    /// Every option that the help of `-o` names is taken, with each of the values that it names.
+    #[test]
+    fn help_names_mount_options_that_are_taken() {
+        let mut count = 0;
+        for line in MOUNT_OPTIONS.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+            let names = line.trim_start().split(if line.contains(": as for mount(8)") { ": " } else { "  " }).next();
+            for name in names.unwrap_or_default().split([',', ' ']).filter(|name| !name.is_empty()) {
+                let (name, values) = name.split_once('=').map_or((name, None), |(name, values)| (name, Some(values)));
+                let words: Vec<String> = match values {
+                    None => vec![name.to_owned()],
+                    Some("SIZE") => vec![format!("{name}=64M")],
+                    Some("SECONDS" | "N" | "") => vec![format!("{name}=7")],
+                    Some("FILE" | "POOL") => vec![format!("{name}=/x")],
+                    Some("UUID") => vec![format!("{name}=00112233-4455-6677-8899-aabbccddeeff")],
+                    Some("LEVEL") => vec![format!("{name}=info")],
+                    Some("PORT|HOST:PORT|unix:PATH|FILE.prom") => {
+                        ["9090", "localhost:9090", "unix:/x", "/x.prom"].map(|v| format!("{name}={v}")).to_vec()
+                    }
+                    Some(values) => values.split('|').map(|value| format!("{name}={value}")).collect(),
+                };
+                count += words.len();
+                for word in words {
+                    crate::options::Wishes::read(std::slice::from_ref(&word), false)
+                        .unwrap_or_else(|e| panic!("{word}: {}", e.message));
+                }
+            }
+        }
+        assert!(count > 25, "only {count} options were found");
+    }
+}
