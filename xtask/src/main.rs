@@ -167,7 +167,11 @@ fn object() -> Result<(), String> {
         "ondol-object-home/object,ondol-cli/object",
     ];
     cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGES[..], &["--", "-D", "warnings"]].concat())?;
-    cargo(&[&["test", "--quiet"], &PACKAGES[..]].concat())?;
+    // What the feature changes nothing of, other builds have tested.
+    let tests = ["--lib", "--bins", "--test", "object", "--test", "buckets", "--test", "messages"];
+    cargo(&[&["test", "--quiet"], &PACKAGES[..], &tests].concat())?;
+    let of_program = ["--test", "program", "--", "bucket", "documented", "wrong"];
+    cargo(&[&["test", "--quiet"], &PACKAGES[..], &of_program].concat())?;
     let mut docs = Command::new(env!("CARGO"));
     docs.args(["doc", "--no-deps", "--quiet"]).args(PACKAGES).env("RUSTDOCFLAGS", "-D warnings");
     run(&mut docs)
