@@ -43,7 +43,7 @@ fn asked(requests: &Requests) -> RequestInfo {
 }
 
 /// What a month costs, by the user's table or the list prices of one store.
-fn cost(usage: &Usage, requests: &Requests) -> Option<String> {
+fn cost(usage: &Usage, requests: &Requests) -> String {
     let prices = match std::env::var_os(PRICES) {
         None => Ok(Prices::list()),
         Some(file) => std::fs::read(&file)
@@ -51,10 +51,10 @@ fn cost(usage: &Usage, requests: &Requests) -> Option<String> {
             .and_then(|table| Prices::parse(&table).map_err(|e| e.to_string()))
             .map_err(|e| format!("{}: {e}", file.display())),
     };
-    Some(match prices {
+    match prices {
         Ok(prices) => prices.estimate(usage, requests).to_string(),
         Err(what) => format!("unknown: {PRICES} names {what}"),
-    })
+    }
 }
 
 /// See the module documentation. Dropping it closes it, and logs an error where [`Held::close`] would return it.
@@ -89,9 +89,6 @@ impl Held {
 
     /// Describes the home.
     pub(crate) fn info(&self) -> BucketInfo {
-        let requests = self.home.requests();
-        let usage = Usage::of(self.home.bucket(), Some(PATIENCE));
-        let usage = usage.inspect_err(|e| tracing::debug!("{} is not listed: {e}", self.home.name())).ok();
         BucketInfo {
             uuid: uuid_text(&self.home.uuid()),
             epoch: self.home.epoch(),
@@ -100,15 +97,26 @@ impl Held {
             closed: self.home.was_closed(),
             snapshots: None,
             lag: self.lag(),
-            stored: usage.as_ref().map(stored),
-            requests: Some(asked(&requests)),
+            stored: None,
+            requests: Some(asked(&self.home.requests())),
             disk_cache: self.home.disk_use().map(|disk| DiskCacheInfo {
                 room: disk.room,
                 parts: disk.parts,
                 hits: disk.hits,
                 misses: disk.misses,
             }),
-            cost: usage.and_then(|usage| cost(&usage, &requests)),
+            cost: None,
+        }
+    }
+
+    /// Adds what it takes in its bucket and about costs, for which the store lists its objects.
+    pub(crate) fn weigh(&self, info: &mut BucketInfo) {
+        match Usage::of(self.home.bucket(), Some(PATIENCE)) {
+            Ok(usage) => {
+                info.stored = Some(stored(&usage));
+                info.cost = Some(cost(&usage, &self.home.requests()));
+            }
+            Err(e) => tracing::warn!("{} is not listed: {e}", self.home.name()),
         }
     }
 

@@ -4,7 +4,7 @@ use super::error;
 use crate::{Result, nvm};
 use ondol_env::sync::Arc;
 use ondol_medium::{AreaKind, Pool};
-use ondol_object_home::{Local, LogMedium, RedoFile, RedoNvm};
+use ondol_object_home::{Local, LogContents, LogMedium, RedoFile, RedoNvm};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -25,6 +25,17 @@ pub(super) fn in_file(path: &Path, size: Option<u64>) -> Result<Local> {
         error(errno, format!("the local log {} cannot be used: {e}", path.display()))
     })?;
     Ok(Local::new(Arc::new(file)))
+}
+
+/// Removes a log in a file that was made for a volume which then could not be opened. One that any volume may know of stays.
+pub(super) fn remove_unused(path: &Path) {
+    let Ok(file) = RedoFile::open(path) else { return };
+    let file: Arc<dyn LogMedium> = Arc::new(file);
+    if matches!(LogContents::of(&file), Ok(None))
+        && let Err(e) = std::fs::remove_file(path)
+    {
+        tracing::warn!("{} stays, which nothing uses: {e}", path.display());
+    }
 }
 
 /// The log in an area of a pool, which gets one if it has none: as large as `size` says, or all that is free.

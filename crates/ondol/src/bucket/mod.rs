@@ -147,7 +147,8 @@ pub(crate) fn look(target: &Path) -> Result<Option<(Arc<dyn BlockStore>, BucketI
         return Ok(None);
     }
     let held = open_held(target, Access::Read, &Terms::default())?;
-    let info = BucketInfo { snapshots: Some(list(target)?.len() as u64), ..held.info() };
+    let mut info = BucketInfo { snapshots: Some(list(target)?.len() as u64), ..held.info() };
+    held.weigh(&mut info);
     Ok(Some((held.store(), info)))
 }
 

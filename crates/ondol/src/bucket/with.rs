@@ -49,6 +49,18 @@ impl Terms {
 
 /// Opens the volume that `target` names.
 pub(super) fn open_held(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
+    let new_log = match &terms.log {
+        Some(LogTerms { at: LogAt::File(path), .. }) if !path.exists() => Some(path),
+        _ => None,
+    };
+    let held = try_open(target, access, terms);
+    if let (Err(_), Some(path)) = (&held, new_log) {
+        local::remove_unused(path);
+    }
+    held
+}
+
+fn try_open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
     let place = place(target)?;
     let opening = terms.opening()?;
     let bucket = place.bucket(false)?;

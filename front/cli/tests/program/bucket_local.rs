@@ -55,6 +55,7 @@ fn what_was_acknowledged_here_comes_to_the_bucket_after_a_crash() {
     let wrong = format!("rw,durable=local,redo={},redo_size=8M", store.file("other").display());
     let said = refused(&mut store.mount_command(&target, &wrong), 32);
     assert!(said.contains("which is not here"), "{said}");
+    assert!(!store.file("other").exists(), "a log that was made for nothing stays");
     store.mount(&local);
     let info = store.info(&store.place.mount_point());
     let lag = &info["bucket"]["lag"];

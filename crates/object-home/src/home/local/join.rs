@@ -22,9 +22,9 @@ impl Home {
             return self.bring(writer, order);
         }
         log.admit(&writer.turn, &puts)?;
-        let record = puts.clone();
+        let record = log.record(&writer.turn, order.number + 1, &puts);
         self.put(writer, order, puts, None)?;
-        log.append(&writer.turn, order.number, &record).map_err(|e| writer.turn.fail(e))
+        log.append(order.number, record).map_err(|e| writer.turn.fail(e))
     }
 
     /// A batch that changes the header. It is in the bucket when this returns.

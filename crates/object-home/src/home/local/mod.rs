@@ -190,13 +190,18 @@ impl Log {
         Ok(ring.fits(len))
     }
 
-    /// Writes the record of batch `number`, which the database has, and for which there is room.
-    pub(super) fn append(&self, turn: &Turn, number: u64, puts: &[Put]) -> Result<(), HomeError> {
-        let mut ring = self.ring.lock();
+    /// The record of batch `number`, the next one, for [`Log::append`]. Only who orders batches calls this, and nothing else of the log in between.
+    pub(super) fn record(&self, turn: &Turn, number: u64, puts: &[Put]) -> Vec<u8> {
+        let ring = self.ring.lock();
         let logged = self.state.lock().logged;
         let (position, time) = (ring.head, System.now().sec);
-        let record = encode_record(ring.seal, Moment { position, number, shipped: turn.settled(), logged, time }, puts);
-        let len = record.len() as u64;
+        encode_record(ring.seal, Moment { position, number, shipped: turn.settled(), logged, time }, puts)
+    }
+
+    /// Writes the record of batch `number`, which the database has, and for which there is room.
+    pub(super) fn append(&self, number: u64, record: Vec<u8>) -> Result<(), HomeError> {
+        let mut ring = self.ring.lock();
+        let (position, len) = (ring.head, record.len() as u64);
         ring.append(record)?;
         self.state.lock().written = number;
         drop(ring);
