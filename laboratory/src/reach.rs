@@ -1,6 +1,6 @@
 //! How often each place that matters was passed, and how often power was lost right around it.
 
-use ondol::JournalEngine;
+use ondol::{Durable, JournalEngine};
 use ondol_env::reach::{Engines, Heard, Hit, Place};
 use ondol_power::Event;
 use std::collections::HashSet;
@@ -32,12 +32,19 @@ impl Tally {
 
     /// Adds what a run has passed, of whose `events` the cuts are explored that `cuts` has by their number of events.
     pub fn take(&mut self, heard: &[Hit], events: &[Event], cuts: &[bool]) {
+        self.take_if(heard, |hit| {
+            let later = events.iter().enumerate().skip(hit.at);
+            let next = later.filter(|(_, event)| !matches!(event, Event::Mark(_))).map(|(i, _)| i + 1).next();
+            next.is_some_and(|after| cuts[after])
+        });
+    }
+
+    /// Adds what a run has passed; `is_around` says around what power was lost.
+    pub(crate) fn take_if(&mut self, heard: &[Hit], is_around: impl Fn(&Hit) -> bool) {
         for hit in heard {
             let passed = &mut self.0[hit.place as usize];
             passed.executed += 1;
-            let later = events.iter().enumerate().skip(hit.at);
-            let next = later.filter(|(_, event)| !matches!(event, Event::Mark(_))).map(|(i, _)| i + 1).next();
-            passed.crashed += u64::from(next.is_some_and(|after| cuts[after]));
+            passed.crashed += u64::from(is_around(hit));
         }
     }
 
@@ -81,7 +88,18 @@ pub fn places(engine: JournalEngine) -> impl Iterator<Item = Place> {
         Engines::Jbd2 => engine.logs_as_jbd2(),
         Engines::Resize => false,
         Engines::Batch => engine == JournalEngine::Batch,
+        Engines::Store | Engines::Redo => false,
     })
+}
+
+/// Places that a volume in object storage can reach, and with `durable=local` its log on this machine.
+pub fn places_in_store(durable: Durable) -> Vec<Place> {
+    let own = Place::ALL.iter().copied().filter(|place| match place.engines() {
+        Engines::Store => true,
+        Engines::Redo => durable == Durable::Local,
+        _ => false,
+    });
+    places(JournalEngine::Batch).chain(own).collect()
 }
 
 /// Places where a volume is given another size.

@@ -83,7 +83,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write | s3 [NAME OF A TEST]...";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write | s3 [NAME OF A TEST]...";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }
@@ -156,19 +156,21 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
 
 /// What a plain build leaves out: object storage, and what the library and the program do with it. Built together, so that what they share is built once.
 fn object() -> Result<(), String> {
-    const PACKAGES: [&str; 8] = [
+    const PACKAGES: [&str; 10] = [
         "-p",
         "ondol-object-home",
         "-p",
         "ondol",
         "-p",
         "ondol-cli",
+        "-p",
+        "ondol-laboratory",
         "--features",
         "ondol-object-home/object,ondol-cli/object",
     ];
     cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGES[..], &["--", "-D", "warnings"]].concat())?;
     // What the feature changes nothing of, other builds have tested.
-    let tests = ["--lib", "--bins", "--test", "object", "--test", "buckets", "--test", "messages"];
+    let tests = ["--lib", "--bins", "--test", "object", "--test", "buckets", "--test", "messages", "--test", "store"];
     cargo(&[&["test", "--quiet"], &PACKAGES[..], &tests].concat())?;
     let of_program = ["--test", "program", "--", "bucket", "documented", "wrong"];
     cargo(&[&["test", "--quiet"], &PACKAGES[..], &of_program].concat())?;

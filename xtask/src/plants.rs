@@ -10,6 +10,10 @@ use std::process::Command;
 /// Seconds of processors that a hunt has.
 const SECONDS: u64 = 120;
 
+/// What is planted in all engines that have a log, and also shows in the one that has none.
+const ALSO_IN_BATCH: [&str; 6] =
+    ["early-discard", "early-reuse", "split-exchange", "split-stores", "lost-orphan", "unnoted-name"];
+
 const BEGIN: &str = "<!-- planted defects: written by cargo xtask plants -->";
 const END: &str = "<!-- end of planted defects -->";
 
@@ -17,6 +21,10 @@ const END: &str = "<!-- end of planted defects -->";
 struct Wanted {
     /// Names of defects; all if there are none.
     names: Vec<String>,
+    /// Where they are hunted; everywhere if this is empty.
+    subjects: Vec<String>,
+    /// A program that is built already.
+    program: Option<PathBuf>,
     seconds: u64,
     seed: u64,
 }
@@ -25,7 +33,7 @@ struct Wanted {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Trial {
     defect: String,
-    /// An engine, `pool` or `resize`.
+    /// An engine, `pool`, `resize`, `store` or `redo`.
     subject: String,
 }
 
@@ -36,8 +44,12 @@ struct Trial {
 pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
     let wanted = parse(words)?;
     let root = crate::metadata()?.workspace_root.into_std_path_buf();
-    let program = crate::release(&["--features", "plant"])?;
-    let trials = trials(&program, &wanted.names)?;
+    let program = match &wanted.program {
+        Some(program) => program.clone(),
+        None => crate::release(&["--features", "plant,object"])?,
+    };
+    let mut trials = trials(&program, &wanted.names)?;
+    trials.retain(|trial| wanted.subjects.is_empty() || wanted.subjects.contains(&trial.subject));
     let page = root.join("docs/crash-testing.md");
     let mut missed = Vec::new();
     for trial in &trials {
@@ -53,14 +65,17 @@ pub(crate) fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
-    let mut wanted = Wanted { names: Vec::new(), seconds: SECONDS, seed: 1 };
+    let (names, subjects, program) = (Vec::new(), Vec::new(), None);
+    let mut wanted = Wanted { names, subjects, program, seconds: SECONDS, seed: 1 };
     while let Some(word) = words.next() {
         let number = |next: Option<String>| {
-            let usage = "usage: cargo xtask plants [DEFECT]... [--processor-seconds N] [--seed N]";
+            let usage = "usage: cargo xtask plants [DEFECT]... [--in ENGINE]... [--program FILE] [--processor-seconds N] [--seed N]";
             next.and_then(|n| n.parse().ok()).ok_or_else(|| usage.to_owned())
         };
         match word.as_str() {
             "--processor-seconds" => wanted.seconds = number(words.next())?,
+            "--in" => wanted.subjects.extend(words.next()),
+            "--program" => wanted.program = words.next().map(PathBuf::from),
             "--seed" => wanted.seed = number(words.next())?,
             flag if flag.starts_with('-') => return number(None).map(|_| wanted),
             _ => wanted.names.push(word),
@@ -77,14 +92,11 @@ fn trials(program: &Path, names: &[String]) -> Result<Vec<Trial>, String> {
         let mut words = line.split_whitespace();
         let (Some(defect), Some(subject)) = (words.next(), words.next()) else { continue };
         let subjects: &[&str] = match subject {
+            "all" if ALSO_IN_BATCH.contains(&defect) => &["classic", "compressed", "batch"],
             "all" => &["classic", "compressed"],
-            "classic" => &["classic"],
-            "compressed" => &["compressed"],
-            "scalable" => &["scalable"],
-            // Its own tests hunt them: the laboratory has no workload of it.
-            "buffer" | "log" | "table" => &[],
-            "resize" => &["resize"],
-            _ => &["pool"],
+            // Their own tests hunt them: the laboratory has no workload of them.
+            "buffer" | "log" | "table" | "home" => &[],
+            other => &[other],
         };
         let trial = |subject: &&str| Trial { defect: defect.to_owned(), subject: (*subject).to_owned() };
         trials.extend(subjects.iter().map(trial));
@@ -103,6 +115,12 @@ fn hunt(program: &Path, trial: &Trial, wanted: &Wanted) -> Result<(String, bool)
     command.args(["crash", "--as-found", "--json", "--plant", defect, "--seed", &wanted.seed.to_string()]);
     match subject.as_str() {
         whole @ ("pool" | "resize") => command.args(["--workload", whole]),
+        kept @ ("store" | "redo") => command.args([
+            "--store",
+            if kept == "redo" { "local" } else { "remote" },
+            "--processor-seconds",
+            &wanted.seconds.to_string(),
+        ]),
         engine => command.args(["--engine", engine, "--processor-seconds", &wanted.seconds.to_string()]),
     };
     let told = output(&mut command)?;

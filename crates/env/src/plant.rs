@@ -27,6 +27,12 @@ pub enum Subject {
     Remap,
     /// Engine `batch`.
     Batch,
+    /// Volumes in object storage.
+    Store,
+    /// The local log of these.
+    Redo,
+    /// Who may open these, and who has lost them.
+    Home,
     /// NVM pools.
     Pool,
     /// The NVM write buffer.
@@ -109,6 +115,16 @@ defects! {
     SilentDamage "silent-damage" Compressed "Recovery takes a damaged unit that was durable for the end of the compressed journal.",
     UnsettledBatch "unsettled-batch" Batch "A sync returns before the batch of its transaction is settled.",
     SplitBatch "split-batch" Batch "A transaction is submitted as two batches.",
+    HomeUnflushed "home-unflushed" Store "A sync returns before the bucket has its batch.",
+    HomeUnnumbered "home-unnumbered" Redo "Batches do not have the record of the newest batch, by which a local log knows how far the bucket is.",
+    HomeUnfenced "home-unfenced" Home "A writer that was taken over acknowledges what the bucket has refused.",
+    RedoUnflushed "redo-unflushed" Redo "A sync returns before the local log has its batch durably.",
+    RedoEarlyRelease "redo-early-release" Redo "Space of the local log is given back before the bucket has what lies there.",
+    RedoBackwards "redo-backwards" Redo "What the local log has is brought to the bucket from its end.",
+    RedoEarlyEpoch "redo-early-epoch" Redo "Records of a new epoch are written to the local log before the bucket has that epoch.",
+    RedoOtherHistory "redo-other-history" Home "A local log is used although the bucket went another way since.",
+    RedoForeign "redo-foreign" Home "A local log of another volume is used.",
+    RedoUnfenced "redo-unfenced" Home "A writer that was taken over acknowledges what its local log has.",
     ReusedTid "reused-tid" Classic "An emptied log starts again with a transaction id that is still in it.",
     UnzeroedCommitPlace "unzeroed-commit-place" Classic "What was at the commit block's place stays behind its first sector.",
     EarlyDiscard "early-discard" All "Freed blocks are discarded before the freeing is durable.",
@@ -236,6 +252,9 @@ impl fmt::Display for Subject {
             Self::Table => "table",
             Self::Batch => "batch",
             Self::Resize => "resize",
+            Self::Store => "store",
+            Self::Redo => "redo",
+            Self::Home => "home",
         })
     }
 }

@@ -33,6 +33,10 @@ pub enum Engines {
     Resize,
     /// `batch` alone.
     Batch,
+    /// None by itself: a volume is in object storage.
+    Store,
+    /// None by itself: such a volume has a log on this machine.
+    Redo,
 }
 
 macro_rules! places {
@@ -92,6 +96,18 @@ places! {
     FlushedBatches "flushed-batches" Batch "A flush settles batches, since something was written beside them.",
     FullBatch "full-batch" Batch "An operation submits the running transaction, since its batch has no room for more.",
     WaitedForBatches "waited-for-batches" Batch "An operation waits, since too much is not durable.",
+    LooseBatch "loose-batch" Store "What was written beside batches becomes a batch.",
+    ChunkPatched "chunk-patched" Store "A part of a chunk is written, and the rest of it read.",
+    LogPut "log-put" Store "A sync has the database's log put into the bucket.",
+    SnapshotMade "snapshot-made" Store "A snapshot is made.",
+    HomeClosed "home-closed" Store "A volume in object storage is closed.",
+    RedoPersisted "redo-persisted" Redo "A sync makes the local log durable.",
+    RedoWraps "redo-wraps" Redo "A record goes over the end of the local log's ring.",
+    RedoCut "redo-cut" Redo "Space of the local log is given back.",
+    RedoWaits "redo-waits" Redo "A batch waits until the bucket has more of what is in the local log.",
+    RedoTooLarge "redo-too-large" Redo "A batch is in no record, since the local log has no room for it.",
+    RedoReplayed "redo-replayed" Redo "An opening brings a batch of the local log to the bucket.",
+    RedoKnown "redo-known" Redo "An opening finds a batch in the local log that the bucket has.",
     GroupCommit "group-commit" Images "A sync waits until another thread has committed for it.",
     DataFlush "data-flush" All "A sync flushes data that no transaction names.",
     ChangedWhileCommitted "changed-while-committed" All "A block is changed while another image of it is kept.",

@@ -44,6 +44,8 @@ use change::{Loose, Put};
 use keeper::Keeper;
 use local::Log;
 use ondol_block::Counters;
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
@@ -174,6 +176,7 @@ impl Home {
         if order.closed {
             return Ok(());
         }
+        reach::hit(Place::HomeClosed);
         self.put_loose(writer, &mut order)?;
         let header = Header { closed: true, size: self.size.load(Relaxed), ..self.header };
         self.put_header(writer, &mut order, header)?;
@@ -226,6 +229,7 @@ impl Home {
         if loose.is_empty() {
             return Ok(());
         }
+        reach::hit(Place::LooseBatch);
         let mut puts = Vec::with_capacity(loose.len());
         for (number, chunk) in loose {
             let value = match chunk {
@@ -255,7 +259,9 @@ fn batch(seed: u32, puts: Vec<Put>, newest: Newest, header: Option<Header>) -> W
             None => batch.delete(key),
         }
     }
-    batch.put(NEWEST_KEY, newest.encode(seed));
+    if header.is_some() || !plant::is(Defect::HomeUnnumbered) {
+        batch.put(NEWEST_KEY, newest.encode(seed));
+    }
     if let Some(header) = header {
         batch.put(HEADER_KEY, header.encode());
     }

@@ -17,6 +17,7 @@ use crate::disk_cache;
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
 use bytes::Bytes;
 use ondol_block::Counters;
+use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::AtomicU64;
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
@@ -104,6 +105,8 @@ struct Found {
     leases: Leases,
     lease: Lease,
     number: u64,
+    /// What whoever opens breaks on purpose: threads of the runtime do not know it.
+    planted: Option<Defect>,
 }
 
 impl Home {
@@ -159,9 +162,9 @@ impl Home {
     fn opened(bucket: &Bucket, opening: &Opening, making: Option<Making>) -> Result<Self, HomeError> {
         let border = border(bucket)?;
         let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
-        let (b, o) = (bucket.clone(), opening.clone());
+        let (b, o, planted) = (bucket.clone(), opening.clone(), plant::current());
         let work = async move {
-            let found = Found::find(b, o, making.is_some()).await?;
+            let found = Found::find(b, o, making.is_some(), planted).await?;
             match found.database(making).await {
                 Ok(open) => Ok((found, open)),
                 Err(e) => {
@@ -242,7 +245,7 @@ impl Home {
 }
 
 impl Found {
-    async fn find(bucket: Bucket, opening: Opening, make: bool) -> Result<Self, HomeError> {
+    async fn find(bucket: Bucket, opening: Opening, make: bool, planted: Option<Defect>) -> Result<Self, HomeError> {
         let leases = leases(&bucket);
         // The first request says best what is wrong with the bucket.
         let found = manifest(&bucket).await?;
@@ -268,12 +271,12 @@ impl Found {
         let number = match leases.take(&lease, false).await {
             // Nobody is fenced by who could not go on without a log.
             Err(HomeError::Held { .. }) if opening.take_over => {
-                require_log(&bucket, &opening).await?;
+                require_log(&bucket, &opening, planted).await?;
                 leases.take(&lease, true).await?
             }
             taken => taken?,
         };
-        Ok(Self { bucket, opening, updates, leases, lease, number })
+        Ok(Self { bucket, opening, updates, leases, lease, number, planted })
     }
 
     fn keeper(&self) -> Keeper {
@@ -309,7 +312,7 @@ impl Found {
         if !header.closed && header.epoch > 0 {
             tracing::info!("{name}: the last writer has not closed");
         }
-        let joined = tokio::task::block_in_place(|| judge(&self.opening, name, &header, newest.number))?;
+        let joined = judged(self.planted, &self.opening, name, &header, newest.number)?;
         let log = joined.as_ref().map_or(NONE, |joined| joined.uuid);
         Ok((db, Header { epoch: header.epoch + 1, closed: false, log, ..header }, newest, joined))
     }
@@ -391,7 +394,7 @@ async fn reader(
 }
 
 /// The local log that a volume needs is here, as far as can be seen while somebody else writes to it.
-async fn require_log(bucket: &Bucket, opening: &Opening) -> Result<(), HomeError> {
+async fn require_log(bucket: &Bucket, opening: &Opening, planted: Option<Defect>) -> Result<(), HomeError> {
     let name = &bucket.name;
     let (reader, header) = match reader(bucket, DbReaderMode::FollowLatest, NEVER, opening).await {
         Ok(found) => found,
@@ -400,7 +403,21 @@ async fn require_log(bucket: &Bucket, opening: &Opening) -> Result<(), HomeError
     };
     let newest = reader.get(NEWEST_KEY).await.map_err(|e| HomeError::of_database(name, "to read a record", &e))?;
     let number = newest.and_then(|newest| Newest::decode(header.seed, &newest).ok()).map_or(0, |newest| newest.number);
-    tokio::task::block_in_place(|| judge(opening, name, &header, number)).map(drop)
+    judged(planted, opening, name, &header, number).map(drop)
+}
+
+/// The local log of an opening, looked at by a thread that may wait.
+fn judged(
+    planted: Option<Defect>,
+    opening: &Opening,
+    name: &str,
+    header: &Header,
+    newest: u64,
+) -> Result<Option<Joined>, HomeError> {
+    tokio::task::block_in_place(|| {
+        let _planted = plant::set(planted);
+        judge(opening, name, header, newest)
+    })
 }
 
 /// The newest manifest, if there is a database; that may be an empty one.

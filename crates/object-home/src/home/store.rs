@@ -3,6 +3,7 @@
 use super::change::{Draft, Put, patch, whole_chunks};
 use super::{BATCH, Home, HomeError, LOOSE, Order, Writer};
 use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, check_range};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use std::io::IoSlice;
 
@@ -89,6 +90,7 @@ impl Home {
         let mut draft = Draft::new(self.format.size().bytes());
         writes.iter().for_each(|(offset, bytes)| draft.write(*offset, bytes));
         let (whole, parts) = draft.split();
+        reach::hit_if(!parts.is_empty(), Place::ChunkPatched);
         let mut puts: Vec<Put> = Vec::with_capacity(whole.len() + parts.len());
         for (number, chunk) in whole {
             puts.push((number, self.encode(number, &chunk)?));

@@ -6,10 +6,12 @@
 mod plan;
 mod record;
 mod serve;
+mod states;
 mod upload;
 
 pub use plan::{Conditions, Plan};
 pub use record::{Answer, Counts, Event, Mode, Request};
+pub use states::{Objects, StoreCut};
 
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
@@ -73,6 +75,11 @@ impl Unruly {
     /// Notes each change and its answer from now on, beginning with nothing.
     pub fn record(&self) {
         self.shared.ledger.lock().record();
+    }
+
+    /// As [`Unruly::record`], and `tell` is called with how many were noted so far, each time before anything that comes of it.
+    pub fn record_telling(&self, tell: impl Fn(usize) + Send + Sync + 'static) {
+        self.shared.ledger.lock().record_telling(Box::new(tell));
     }
 
     /// What was noted, in the order in which it was.

@@ -159,6 +159,16 @@ pub struct Counts {
     pub get_bytes: u64,
 }
 
+/// Who wants to know how many events there are.
+#[derive(Default)]
+struct Listener(Option<Box<dyn Fn(usize) + Send + Sync>>);
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Listener").field(&self.0.is_some()).finish()
+    }
+}
+
 /// What has come so far.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -171,6 +181,7 @@ pub(super) struct Ledger {
     /// What was put last.
     newest: Option<Path>,
     events: Option<Vec<Event>>,
+    listener: Listener,
 }
 
 impl Ledger {
@@ -233,6 +244,11 @@ impl Ledger {
         self.events = Some(Vec::new());
     }
 
+    pub(super) fn record_telling(&mut self, tell: Box<dyn Fn(usize) + Send + Sync>) {
+        self.record();
+        self.listener = Listener(Some(tell));
+    }
+
     pub(super) fn events(&self) -> Vec<Event> {
         self.events.clone().unwrap_or_default()
     }
@@ -240,6 +256,9 @@ impl Ledger {
     fn note(&mut self, event: impl FnOnce() -> Event) {
         if let Some(events) = &mut self.events {
             events.push(event());
+            if let Listener(Some(tell)) = &self.listener {
+                tell(events.len());
+            }
         }
     }
 }

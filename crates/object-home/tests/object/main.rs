@@ -8,6 +8,7 @@ mod disk;
 mod fence;
 mod local;
 mod plain;
+mod planted;
 mod snapshots;
 mod usage;
 

@@ -8,6 +8,8 @@ use crate::home::change::Put;
 use crate::home::record::Header;
 use crate::home::store::UNSEEN;
 use crate::home::{Home, HomeError, Order, Writer};
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use std::time::Duration;
 
 /// So much of a log is brought to the bucket at once.
@@ -18,6 +20,7 @@ impl Home {
     pub(in crate::home) fn take(&self, writer: &Writer, order: &mut Order, puts: Vec<Put>) -> Result<(), HomeError> {
         let Some(log) = &writer.log else { return self.put(writer, order, puts, None) };
         if !log.takes(&puts) {
+            reach::hit(Place::RedoTooLarge);
             self.put(writer, order, puts, None)?;
             return self.bring(writer, order);
         }
@@ -35,6 +38,9 @@ impl Home {
         header: Header,
     ) -> Result<(), HomeError> {
         self.put(writer, order, vec![], Some(header))?;
+        if plant::is(Defect::RedoEarlyEpoch) {
+            return Ok(());
+        }
         self.bring(writer, order)
     }
 
@@ -104,11 +110,13 @@ impl Home {
     fn replay(&self, writer: &Writer, order: &mut Order, log: &Log) -> Result<(), HomeError> {
         let ring = log.ring.lock();
         let damaged = |what: String| HomeError::LogDamaged { log: ring.name().to_owned(), what };
-        let mut waiting = 0;
+        let (mut waiting, mut backwards) = (0, Vec::new());
         ring.each(|head, body| {
             if head.number <= order.number {
+                reach::hit(Place::RedoKnown);
                 return Ok(());
             }
+            reach::hit(Place::RedoReplayed);
             let logged = head.contents(&body).map_err(damaged)?;
             drop(body);
             let chunks = self.len() / self.format.size().bytes() as u64;
@@ -118,6 +126,10 @@ impl Home {
             let is_whole = logged.check(&self.format);
             is_whole.map_err(|e| damaged(format!("batch {}: {e}", head.number)))?;
             let puts = self.puts_of(logged)?;
+            if plant::is(Defect::RedoBackwards) {
+                backwards.push(puts);
+                return Ok(());
+            }
             self.put(writer, order, puts, None)?;
             waiting += head.len;
             if waiting >= STEP {
@@ -127,6 +139,8 @@ impl Home {
             Ok(())
         })?;
         drop(ring);
+        // None, unless that is planted.
+        backwards.into_iter().rev().try_for_each(|puts| self.put(writer, order, puts, None))?;
         self.settle_to(writer, order.number)
     }
 

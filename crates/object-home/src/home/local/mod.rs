@@ -37,6 +37,8 @@ use super::change::Put;
 use super::settle::Turn;
 use books::Books;
 use format::{LogHeader, Moment, Tail, encode_record, record_len};
+use ondol_env::plant::{self, Defect};
+use ondol_env::reach::{self, Place};
 use ondol_env::sync::{Condvar, Mutex};
 use ondol_env::{Env, System};
 use ring::Ring;
@@ -153,6 +155,7 @@ impl Log {
             if !self.books.is_full(lag, len) && self.make_room(turn, len)? {
                 break;
             }
+            reach::hit(Place::RedoWaits);
             self.books.urge(turn.newest());
             turn.moved(settled, LOOK);
         }
@@ -181,10 +184,11 @@ impl Log {
         if ring.fits(len) {
             return Ok(true);
         }
-        let settled = turn.settled();
+        let settled = if plant::is(Defect::RedoEarlyRelease) { turn.newest() } else { turn.settled() };
         let next = self.state.lock().written + 1;
         let (position, number) = self.books.release(settled).unwrap_or((ring.head, next));
         if position > ring.header.tail.position {
+            reach::hit(Place::RedoCut);
             ring.cut(Tail { position, number }).map_err(|e| turn.fail(e))?;
         }
         Ok(ring.fits(len))
@@ -214,7 +218,9 @@ impl Log {
         let mut state = self.state.lock();
         loop {
             // Whoever has lost the volume acknowledges nothing, whatever the log has.
-            turn.require()?;
+            if !plant::is(Defect::RedoUnfenced) {
+                turn.require()?;
+            }
             if state.logged.max(turn.settled()) >= number {
                 return Ok(());
             }
@@ -225,7 +231,11 @@ impl Log {
             state.flying = true;
             let written = state.written;
             drop(state);
-            let persisted = self.medium.persist().map_err(|e| ring::failed(&*self.medium, "to persist", &e));
+            reach::hit(Place::RedoPersisted);
+            let persisted = match plant::is(Defect::RedoUnflushed) {
+                true => Ok(()),
+                false => self.medium.persist().map_err(|e| ring::failed(&*self.medium, "to persist", &e)),
+            };
             state = self.state.lock();
             state.flying = false;
             self.bell.notify_all();

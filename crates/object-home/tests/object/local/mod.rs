@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// Nothing is shipped unless somebody asks, or more than an eighth of the bound waits.
-const NEVER: Duration = Duration::from_secs(36000);
+pub(super) const NEVER: Duration = Duration::from_secs(36000);
 
 /// Every request fails.
 fn away() -> Plan {
@@ -25,7 +25,7 @@ fn away() -> Plan {
 
 /// A log in memory. It notes what happens to it in a power domain, and how far the store and the driver were then.
 #[derive(Debug)]
-struct Tape {
+pub(super) struct Tape {
     bytes: Mutex<Vec<u8>>,
     unit: u64,
     noted: Option<Noted>,
@@ -62,11 +62,11 @@ impl Tape {
     }
 
     /// With a ring of so many bytes.
-    fn new(ring: usize) -> Arc<Self> {
+    pub(super) fn new(ring: usize) -> Arc<Self> {
         Self::of(vec![0; 8192 + ring], 4096, None)
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub(super) fn bytes(&self) -> Vec<u8> {
         self.bytes.lock().clone()
     }
 
@@ -147,26 +147,26 @@ fn local(medium: &Arc<impl LogMedium + 'static>, gather: Duration) -> Local {
     Local { gather, lag_time: NEVER, ..Local::new(medium.clone()) }
 }
 
-fn with(medium: &Arc<impl LogMedium + 'static>, gather: Duration) -> Opening {
+pub(super) fn with(medium: &Arc<impl LogMedium + 'static>, gather: Duration) -> Opening {
     Opening { local: Some(local(medium, gather)), ..opening() }
 }
 
 /// Opens with a log that holds `bytes`.
-fn open_with(store: &Unruly, bytes: Vec<u8>) -> Result<Home, HomeError> {
+pub(super) fn open_with(store: &Unruly, bytes: Vec<u8>) -> Result<Home, HomeError> {
     Home::open(&bucket(store.clone()), &with(&Tape::of(bytes, 4096, None), NEVER))
 }
 
 /// A log whose contents may be lost.
-fn without(log: [u8; 16]) -> Opening {
+pub(super) fn without(log: [u8; 16]) -> Opening {
     Opening { give_up: vec![log], ..opening() }
 }
 
-fn make_with(store: &Unruly, chunks: u64, opening: &Opening) -> Home {
+pub(super) fn make_with(store: &Unruly, chunks: u64, opening: &Opening) -> Home {
     Home::make(&bucket(store.clone()), making(chunks), opening).unwrap()
 }
 
 /// Writes a chunk and has it acknowledged.
-fn commit(home: &Home, number: u64, seed: u64) -> u64 {
+pub(super) fn commit(home: &Home, number: u64, seed: u64) -> u64 {
     let batch = home.submit(&[(at(number), &chunk(seed))], &[]).unwrap();
     home.settle(batch).unwrap();
     batch
