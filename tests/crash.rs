@@ -36,6 +36,7 @@ fn none_is_violated(
         limits: Limits { sampling, ..limits },
         fault: None,
         domain: Domain::Adr,
+        store: None,
     };
     let phases = vec![Phase::once("workloads", workloads)];
     let preys = [prey];
@@ -113,6 +114,7 @@ fn a_budget_of_states_comes_to_an_end() {
         limits,
         fault: None,
         domain: Domain::Adr,
+        store: None,
     };
     let budget = Budget { states: Some(300), ..Budget::default() };
     let phases = vec![Phase::once("threads", workload::threads(1))];
@@ -145,6 +147,7 @@ fn a_hunt_of_all_phases_begins_everywhere() {
             limits: sparse(),
             fault: None,
             domain: Domain::Adr,
+            store: None,
         });
         let budget = Budget { states: Some(parameter("ONDOL_CASES", 60) * 50), threads: 2, ..Budget::default() };
         let found = hunt(&preys, Phase::all(engine, seed), budget, &Watch::default()).unwrap();
@@ -168,6 +171,7 @@ fn the_like_of_a_violation_is_counted() {
         limits: sparse(),
         fault: None,
         domain: Domain::Adr,
+        store: None,
     };
     let budget = Budget { violations: 100, ..Budget::default() };
     let phases = vec![Phase::once("scenarios", workload::scenarios().take(12))];

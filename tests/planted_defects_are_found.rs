@@ -43,6 +43,7 @@ fn look(planted: &Planted, defect: Option<Defect>) -> Result<(), String> {
         limits,
         fault: None,
         domain: Domain::Adr,
+        store: None,
     };
     let workload = planted.workload().unwrap();
     let run = prey.record(&workload.image.make()?, &workload)?;
@@ -118,6 +119,7 @@ fn early_forget_is_found_in_some_interleaving() {
             limits,
             fault: None,
             domain: Domain::Adr,
+            store: None,
         };
         let workload = Workload {
             name: "truncate and fsync".into(),

@@ -20,8 +20,16 @@ fn look(threaded: &Threaded, plant: Option<Defect>, seed: u64) -> Option<Violati
     let workload = threaded.workload(seed, TOGETHER).unwrap();
     let sampling = Sampling { all_of: 64, samples: 4, torn: 2, extremes: 4, ..Sampling::default() };
     let limits = Limits { sampling, depth: 0, second_opinion_every: 0, use_every: 0, ..Limits::default() };
-    let prey =
-        Prey { engine: threaded.engine, data: threaded.data, plant, seed: 1, limits, fault: None, domain: Domain::Adr };
+    let prey = Prey {
+        engine: threaded.engine,
+        data: threaded.data,
+        plant,
+        seed: 1,
+        limits,
+        fault: None,
+        domain: Domain::Adr,
+        store: None,
+    };
     prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap().violations.pop()
 }
 

@@ -4,7 +4,7 @@ use crate::faults::Fault;
 use crate::image::Kind;
 use crate::workload::Mount;
 use clap::Args;
-use ondol::{DataMode, JournalEngine};
+use ondol::{DataMode, Durable, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_testkit::schedule::Schedule;
 use std::path::PathBuf;
@@ -56,6 +56,9 @@ pub struct CrashArgs {
     /// Of every so many states e2fsck judges one too; 0 for none
     #[arg(long, default_value_t = 2000, value_name = "NUMBER")]
     pub(crate) fsck_every: u64,
+    /// Put the volume into object storage: into a store in memory, which is cut between any two requests. A sync ends there (remote), or in a log on this machine, which is cut, too (local). Engine batch, one thread
+    #[arg(long, value_name = "DURABLE", value_parser = durable, conflicts_with_all = ["case", "kill"])]
+    pub(crate) store: Option<Durable>,
     /// Break a rule on purpose, with --kill in the servers: something must be found (builds with the cargo feature `plant` only; `list` names them)
     #[arg(long, value_name = "DEFECT")]
     pub(crate) plant: Option<String>,
@@ -106,6 +109,11 @@ pub struct CrashArgs {
 fn size(text: &str) -> Result<u64, String> {
     ondol::parse_size(text)
         .ok_or_else(|| format!("`{text}` is not a size: write a number with K, M, G or T, as in 64M"))
+}
+
+fn durable(text: &str) -> Result<Durable, String> {
+    let known = [Durable::Remote, Durable::Local].into_iter().find(|durable| durable.name() == text);
+    known.ok_or_else(|| format!("`{text}` is nothing that a sync ends in: choose remote or local"))
 }
 
 impl CrashArgs {

@@ -223,7 +223,7 @@ fn images(layers: &[Layer]) -> Result<Vec<Layer>, String> {
 }
 
 /// Takes inodes and blocks, gives some back, and leaves others.
-fn use_it(volume: &Inodes) -> ondol_volume::Result<()> {
+pub(crate) fn use_it(volume: &Inodes) -> ondol_volume::Result<()> {
     let dir = volume.mkdir(ROOT, b"after the crash", 0o755, Caller::default())?;
     for (name, len) in [(&b"stays"[..], 5000), (b"goes", 3000)] {
         let file = volume.create(dir.ino, name, 0o644, Caller::default())?;

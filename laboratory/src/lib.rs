@@ -29,6 +29,8 @@ pub mod run;
 mod search;
 mod signals;
 mod small;
+#[cfg(feature = "object")]
+mod store;
 mod subject;
 pub mod threads;
 pub mod workload;

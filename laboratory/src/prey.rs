@@ -9,7 +9,7 @@ use crate::search::Search;
 use crate::subject::Description;
 use crate::threads::ThreadsRun;
 use crate::workload::{Mount, Others, Schedules, Workload};
-use ondol::{DataMode, JournalEngine, Options};
+use ondol::{DataMode, Durable, JournalEngine, Options};
 use ondol_env::plant::{self, Defect};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use ondol_medium::{Domain, PAGE};
@@ -36,6 +36,8 @@ pub struct Prey {
     pub fault: Option<Faults>,
     /// The persistence domain of pools.
     pub domain: Domain,
+    /// The volume is in object storage; when its syncs end.
+    pub store: Option<Durable>,
 }
 
 /// The word that mount options use.
@@ -48,7 +50,7 @@ pub fn data_word(data: DataMode) -> &'static str {
 }
 
 /// What `record` returns; a panic is a failure, too.
-fn caught<T>(record: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+pub(crate) fn caught<T>(record: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     std::panic::catch_unwind(AssertUnwindSafe(record)).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("a panic: {}", what.unwrap_or("without words")))
@@ -177,6 +179,50 @@ impl Prey {
         Ok(faults.of(tried))
     }
 
+    #[cfg(feature = "object")]
+    fn explore_in_store(
+        &self,
+        durable: Durable,
+        disks: &[Layer],
+        workload: &Workload,
+        watch: &Watch,
+    ) -> Result<Report, String> {
+        if workload.others.is_some() {
+            return Err("threads of a volume in object storage cannot be scheduled".into());
+        }
+        Ok(crate::store::explore(self, durable, disks, workload, watch))
+    }
+
+    #[cfg(not(feature = "object"))]
+    fn explore_in_store(
+        &self,
+        _durable: Durable,
+        _disks: &[Layer],
+        _workload: &Workload,
+        _watch: &Watch,
+    ) -> Result<Report, String> {
+        Err("this build opens no volumes in object storage: it was built without the feature `object`".into())
+    }
+
+    /// The image of a workload, to be put into object storage. Its journal is not on a device of its own there.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    #[cfg(feature = "object")]
+    pub(crate) fn image_in_store(disks: &[Layer], workload: &Workload) -> Result<Layer, String> {
+        match disks {
+            [image] => Ok(image.clone()),
+            _ => workload.image.in_pages(),
+        }
+    }
+
+    /// As what is recorded on disks, without any.
+    #[cfg(feature = "object")]
+    pub(crate) fn setup_in_store(&self, workload: &Workload) -> run::Setup {
+        let (options, ops) = (self.options(workload), workload.before.clone());
+        run::Setup { disks: Vec::new(), options, ops, remount: workload.remount, seed: self.seed }
+    }
+
     fn options(&self, workload: &Workload) -> Options {
         let options = image::options(self.data).with_journal(self.engine).with_discard(workload.image.discards());
         workload.mount.over(options, self.engine)
@@ -241,6 +287,10 @@ impl Prey {
         }
         let mut text =
             format!("workload: {name}\nimage {image}, mount {mount}, journal={engine}, data={data}, seed {seed}\n");
+        if let Some(durable) = self.store {
+            arguments += &format!(" --store {}", durable.name());
+            text += &format!("in object storage, durable={}\n", durable.name());
+        }
         if let Some(defect) = self.plant {
             arguments += &format!(" --plant {defect}");
         }
@@ -288,6 +338,9 @@ impl Prey {
     /// There are no planted defects in this build.
     pub fn explore(&self, disks: &[Layer], workload: &Workload, watch: &Watch) -> Result<Report, String> {
         let _planted = plant::set(self.plant).map_err(|e| e.to_string())?;
+        if let Some(durable) = self.store {
+            return self.explore_in_store(durable, disks, workload, watch);
+        }
         let mut report = Report::default();
         match self.record_all(disks, workload, watch) {
             Ok(runs) => {
@@ -311,7 +364,7 @@ impl Prey {
 
     fn uncrashed(&self, workload: &Workload, what: String) -> Box<Violation> {
         let (path, run, events) = (CasePath::default(), self.describe(workload), String::new());
-        Box::new(Violation { what, path, run, events, times: 1 })
+        Box::new(Violation { what, path, run, state: None, events, times: 1 })
     }
 
     /// Judges one state of a workload again. Where that is sound now, or there is no such state any more because the calls write something else, the

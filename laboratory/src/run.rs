@@ -102,39 +102,68 @@ pub fn record(setup: &Setup, ops: &[Op]) -> Result<Run, RecordError> {
     // Opening a pool to look for the log may store, which is no event of the run.
     let log = Log::of(&base).map_err(RecordError::Read)?;
     listening.begin_anew();
-    let mut run = Run {
-        setup: setup.clone(),
-        ops: ops.to_vec(),
-        atomic,
-        description: Description::default(),
-        log,
-        media: log::media(base),
-        events: Vec::new(),
-        hits: Vec::new(),
-        states: vec![lockstep.model().clone()],
-        within: Vec::new(),
-        strays: Vec::new(),
-        expected: Vec::new(),
-        synced: Vec::new(),
-        allowed: Vec::new(),
-    };
-    for (i, op) in (0..).zip(ops) {
-        let before = lockstep.model().clone();
-        domain.mark(2 * i);
-        let outcome = lockstep.step(op).map_err(Box::new)?;
-        domain.mark(2 * i + 1);
-        run.within.push(match op {
-            Op::Transaction(steps) if outcome.is_ok() => before.after_each(steps).unwrap_or_default(),
-            _ => Vec::new(),
-        });
-        run.states.push(lockstep.model().clone());
-        run.synced.push((op.is_sync() || lockstep.model().is_synchronous(&before, op)) && outcome.is_ok());
-    }
+    let mut run = Run::new(setup, ops, atomic, log, log::media(base));
+    run.go(&mut lockstep, &domain, &mut |_, _| Ok(()))?;
     (run.events, run.hits) = (domain.take(), listening.finish().hits);
     lockstep.compare().map_err(Box::new)?;
-    run.expected = run.states.iter().map(after_crash).collect();
-    run.allowed = allowed(&run.events, &covered(&run));
+    let covered = covered(&run);
+    run.end(&covered);
     Ok(run)
+}
+
+impl Run {
+    /// Of these calls, none of which is done yet.
+    pub(crate) fn new(setup: &Setup, ops: &[Op], atomic: u64, log: Log, media: Vec<Medium>) -> Self {
+        Self {
+            setup: setup.clone(),
+            ops: ops.to_vec(),
+            atomic,
+            description: Description::default(),
+            media,
+            log,
+            events: Vec::new(),
+            hits: Vec::new(),
+            states: Vec::new(),
+            expected: Vec::new(),
+            within: Vec::new(),
+            strays: Vec::new(),
+            synced: Vec::new(),
+            allowed: Vec::new(),
+        }
+    }
+
+    /// Does the calls, with the model in step. `beside` is called when each is done, before it is marked as returned.
+    ///
+    /// # Errors
+    /// They do not agree; those of `beside`.
+    pub(crate) fn go(
+        &mut self,
+        lockstep: &mut Lockstep<Library>,
+        domain: &PowerDomain,
+        beside: &mut dyn FnMut(usize, &Library) -> Result<(), String>,
+    ) -> Result<(), RecordError> {
+        self.states = vec![lockstep.model().clone()];
+        for call in 0..self.ops.len() {
+            let (op, before) = (self.ops[call].clone(), lockstep.model().clone());
+            domain.mark(2 * call as u64);
+            let outcome = lockstep.step(&op).map_err(Box::new)?;
+            beside(call, lockstep.target()).map_err(RecordError::Read)?;
+            domain.mark(2 * call as u64 + 1);
+            self.within.push(match &op {
+                Op::Transaction(steps) if outcome.is_ok() => before.after_each(steps).unwrap_or_default(),
+                _ => Vec::new(),
+            });
+            self.states.push(lockstep.model().clone());
+            self.synced.push((op.is_sync() || lockstep.model().is_synchronous(&before, &op)) && outcome.is_ok());
+        }
+        Ok(())
+    }
+
+    /// Everything is done and recorded. Of each call it is told how many it made durable.
+    pub(crate) fn end(&mut self, covered: &[usize]) {
+        self.expected = self.states.iter().map(after_crash).collect();
+        self.allowed = allowed(&self.events, covered);
+    }
 }
 
 pub(crate) fn after_crash(model: &Model) -> Snapshot {

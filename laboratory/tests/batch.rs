@@ -19,7 +19,7 @@ unlink /d/c ; unlink /big ; create /e 0644 ; write /e 0 300K #9 ; fsync /e ; rem
 
 fn explore(data: DataMode, plant: Option<Defect>, limits: Limits, workload: &Workload) -> Report {
     let engine = JournalEngine::Batch;
-    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr };
+    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr, store: None };
     prey.explore(&workload.image.make().unwrap(), workload, &Watch::default()).unwrap()
 }
 

@@ -20,7 +20,7 @@ fn workload(before: &str, calls: &str) -> Workload {
 fn prey(engine: JournalEngine, data: DataMode, plant: Option<Defect>) -> Prey {
     let sampling = Sampling { samples: 12, torn: 12, ..Sampling::default() };
     let limits = Limits { sampling, second_opinion_every: 0, recrash_every: 0, about: Some(120), ..Limits::default() };
-    Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr }
+    Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr, store: None }
 }
 
 /// Two other files are changed all the time.

@@ -48,7 +48,7 @@ const PLANTED: &[(Defect, JournalEngine, DataMode, &str)] = &[
 fn look(workload: &Workload, engine: JournalEngine, data: DataMode, plant: Option<Defect>) -> Option<String> {
     let sampling = Sampling::default().at_most(16);
     let limits = Limits { sampling, depth: 1, recrash_every: 12, second_opinion_every: 0, ..Limits::default() };
-    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr };
+    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr, store: None };
     let report = prey.explore(&workload.image.make().unwrap(), workload, &Watch::default()).unwrap();
     report.violations.first().map(ToString::to_string)
 }

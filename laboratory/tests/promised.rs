@@ -40,7 +40,8 @@ fn a_promise_that_asks_the_inode_is_found_out() {
     for engine in [JournalEngine::Classic, JournalEngine::Remap] {
         for workload in promised().filter(here) {
             let (data, plant) = (DataMode::Journal, Some(Defect::UnsyncedContents));
-            let prey = Prey { engine, data, plant, seed: 1, limits: limits(1), fault: None, domain: Domain::Adr };
+            let prey =
+                Prey { engine, data, plant, seed: 1, limits: limits(1), fault: None, domain: Domain::Adr, store: None };
             let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();
             assert!(!report.violations.is_empty(), "{}", engine.name());
         }
@@ -54,7 +55,16 @@ fn holds(engine: JournalEngine) {
     let (mut found, mut images) = (Vec::new(), BTreeMap::new());
     for (i, workload) in (0..).zip(promised().filter(|workload| !is_same(workload.image))) {
         let data = [DataMode::Journal, DataMode::Ordered][i as usize % 2];
-        let prey = Prey { engine, data, plant: None, seed: 1 + i, limits: limits(i), fault: None, domain: Domain::Adr };
+        let prey = Prey {
+            engine,
+            data,
+            plant: None,
+            seed: 1 + i,
+            limits: limits(i),
+            fault: None,
+            domain: Domain::Adr,
+            store: None,
+        };
         let image = images.entry(workload.image).or_insert_with(|| workload.image.make().unwrap());
         let report = prey.explore(image, &workload, &Watch::default()).unwrap();
         assert!(report.states > 5 || !report.violations.is_empty(), "{}: {} states", workload.name, report.states);

@@ -56,6 +56,7 @@ impl Hunt {
             limits: limits(engine, turn),
             fault,
             domain: Domain::Adr,
+            store: None,
         };
         let image = self.images.entry(workload.image).or_insert_with(|| workload.image.make().unwrap());
         // What recovery comes to depends on where it is cut: in the first round, what came before it is enough.

@@ -14,7 +14,16 @@ const EARLY: Option<Defect> = Some(Defect::MissingFlushAfterCommit);
 
 fn prey(plant: Option<Defect>, fault: Option<Faults>) -> Prey {
     let limits = Limits { recrash_every: 0, second_opinion_every: 0, use_every: 0, ..Limits::default() };
-    Prey { engine: JournalEngine::Classic, data: DataMode::Ordered, plant, seed: 1, limits, fault, domain: Domain::Adr }
+    Prey {
+        engine: JournalEngine::Classic,
+        data: DataMode::Ordered,
+        plant,
+        seed: 1,
+        limits,
+        fault,
+        domain: Domain::Adr,
+        store: None,
+    }
 }
 
 fn workload(before: &str, calls: &str, others: &[&str]) -> Workload {

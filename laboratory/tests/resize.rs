@@ -28,6 +28,7 @@ fn every_place_is_reached_and_nothing_is_found() {
         limits,
         fault: None,
         domain: Domain::Adr,
+        store: None,
     };
     let found = hunt_resizes(&prey, &names, &Watch::default()).expect("a hunt");
     let report = found.report;

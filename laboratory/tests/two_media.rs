@@ -189,7 +189,7 @@ fn a_volume_has_a_pool_on_memory_of_either_domain() {
     let found = |domain, plant| {
         let limits = Limits { about: Some(150), recrash_every: 20, second_opinion_every: 0, ..Limits::default() };
         let (engine, data) = (JournalEngine::Scalable, DataMode::Journal);
-        let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain };
+        let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain, store: None };
         let calls = "create /a 0644 ; write /a 0 3000 #1 ; fsync /a ; rename /a /b ; fsync /b";
         let workload = from_text("a few calls", calls, Image::Small).unwrap();
         let report = prey.explore(&workload.image.make().unwrap(), &workload, &Watch::default()).unwrap();

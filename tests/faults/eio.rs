@@ -44,6 +44,7 @@ fn all_on(image: Image, data: DataMode, workloads: impl Iterator<Item = Workload
         limits,
         fault: Some(faults),
         domain: Domain::Adr,
+        store: None,
     };
     let layer = image.make().unwrap();
     let (mut sum, mut runs) = (Report::default(), 0);

@@ -50,10 +50,7 @@ pub fn export_telling(
     force: bool,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<Transferred> {
-    let (store, transactions) = clean(home::media(target.as_ref(), Access::Read)?)?;
-    let image = Image::open(store.clone())?;
-    let sb = image.superblock();
-    let size = (sb.blocks_count() * u64::from(sb.block_size())).min(store.size());
+    let (store, transactions, size) = exported(home::media(target.as_ref(), Access::Read)?)?;
     let to = to.as_ref();
     let mut copy = |to: &FileStore| copy(&*store, to, size, !to.has_fixed_size(), tell);
     let written = match std::fs::metadata(to) {
@@ -83,6 +80,22 @@ pub fn export_telling(
         }
     };
     Ok(Transferred { size, written, transactions, given_up: GivenUp::default() })
+}
+
+/// What an export copies, the transactions that were replayed into it, and its size.
+fn exported(media: Media) -> Result<(Arc<dyn BlockStore>, u64, u64)> {
+    let (store, transactions) = clean(media)?;
+    let image = Image::open(store.clone())?;
+    let sb = image.superblock();
+    let size = (sb.blocks_count() * u64::from(sb.block_size())).min(store.size());
+    Ok((store, transactions, size))
+}
+
+/// As [`export`], of what lies on `media`, to a store that holds zeros.
+#[cfg(feature = "object")]
+pub(crate) fn export_media(media: Media, to: &dyn BlockStore) -> Result<()> {
+    let (store, _, size) = exported(media)?;
+    copy(&*store, to, size, true, &mut |_| {}).map(drop)
 }
 
 /// The image as it is once its journal is replayed and its orphans are gone: in memory, where that is not so.

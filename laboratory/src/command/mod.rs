@@ -1,6 +1,7 @@
 //! `ondol crash`.
 
 mod show;
+mod store;
 
 use crate::CrashArgs;
 use crate::explore::{CasePath, Limits};
@@ -10,7 +11,7 @@ use crate::image::Kind;
 use crate::signals::Signals;
 use crate::workload::{self, Others, Schedules, Workload};
 use crate::{Prey, Replayed};
-use ondol::{DataMode, JournalEngine};
+use ondol::{DataMode, Durable, JournalEngine};
 use ondol_env::plant::Defect;
 use ondol_medium::{Domain, DomainError};
 use ondol_power::Sampling;
@@ -67,7 +68,7 @@ pub fn main(args: CrashArgs) -> Result<ExitCode, LaboratoryError> {
     let domain = domain(&args).map_err(LaboratoryError)?;
     let prey = |engine, data| {
         let fault = args.fault.map(Faults::One);
-        Prey { engine, data, plant, seed: args.seed, limits, fault, domain }
+        Prey { engine, data, plant, seed: args.seed, limits, fault, domain, store: None }
     };
     match &args.case {
         Some(case) => {
@@ -201,15 +202,19 @@ fn phases(args: &CrashArgs, engine: JournalEngine, modes: usize) -> Result<Vec<P
         Some("exhaustive-2") => vec![Phase::in_modes("pairs", modes, || Box::new(workload::exhaustive_2()))],
         Some("threads") => vec![Phase::endless("threads", 1, move |_| Box::new(workload::threads(seed)))],
         Some(_) => vec![Phase::endless("random", 1, move |_| Box::new(workload::random(seed)))],
+        None if args.store.is_some() => Phase::in_store(seed),
         None => Phase::all(engine, seed),
     };
-    Ok(phases.into_iter().map(|phase| phase.on(args.image, args.mount)).collect())
+    let is_one = args.store.is_some();
+    let phases = phases.into_iter().map(|phase| if is_one { phase.of_one_thread() } else { phase });
+    Ok(phases.map(|phase| phase.on(args.image, args.mount)).collect())
 }
 
 /// What is hunted after each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Quarry {
     Engine(JournalEngine),
+    Store(Durable),
     Pool(Domain),
     Resizes(Vec<&'static str>),
 }
@@ -218,6 +223,9 @@ enum Quarry {
 fn quarries(args: &CrashArgs) -> Result<Vec<Quarry>, String> {
     let engines = |engines: &[JournalEngine]| engines.iter().copied().map(Quarry::Engine).collect();
     let is_of_volumes = args.workload.is_some() || !args.calls.is_empty() || args.data.is_some();
+    if let Some(durable) = store::wanted(args)? {
+        return Ok(vec![Quarry::Store(durable)]);
+    }
     if let Some(names) = resizes(args)? {
         return Ok(vec![Quarry::Resizes(names)]);
     }
@@ -271,6 +279,13 @@ fn explore(args: &CrashArgs, prey: &dyn Fn(JournalEngine, DataMode) -> Prey) -> 
                 prey.limits.states = args.states;
                 prey.limits.about = (names.len() > 1).then_some(OF_A_RESIZE);
                 hunt_resizes(&prey, names, watch)
+            }
+            Quarry::Store(durable) => {
+                let engine = JournalEngine::Batch;
+                let preys: Vec<Prey> =
+                    modes.iter().map(|data| Prey { store: Some(*durable), ..prey(engine, *data) }).collect();
+                // With other calls the database does something else: what is left out may not have been needed.
+                hunt(&preys, phases(args, engine, modes.len())?, Budget { shrinks: false, ..budget }, watch)
             }
             Quarry::Engine(engine) => {
                 let preys: Vec<Prey> = modes.iter().map(|data| prey(*engine, *data)).collect();

@@ -3,11 +3,11 @@
 use super::{Quarry, say};
 use crate::explore::{Violation, Watch};
 use crate::hunt::Found;
-use crate::reach::{places, places_of_resizes};
+use crate::reach::{places, places_in_store, places_of_resizes};
 use crate::signals::Signals;
 use crate::{CrashArgs, data_word};
 use indicatif::{ProgressBar, ProgressStyle};
-use ondol::JournalEngine;
+use ondol::{Durable, JournalEngine};
 use ondol_env::reach::Place;
 use ondol_env::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ondol_env::{Env, System};
@@ -78,6 +78,7 @@ impl<'a> Show<'a> {
             "{}: {}; {} workloads, {} states, {} a second",
             match &self.quarry {
                 Quarry::Engine(engine) => engine.name(),
+                Quarry::Store(_) => "object storage",
                 Quarry::Pool(_) => "an NVM pool",
                 Quarry::Resizes(_) => "another size",
             },
@@ -100,6 +101,7 @@ impl<'a> Show<'a> {
     fn places(&self) -> Option<Vec<Place>> {
         match &self.quarry {
             Quarry::Engine(engine) => Some(places(*engine).collect()),
+            Quarry::Store(durable) => Some(places_in_store(*durable)),
             Quarry::Resizes(_) => Some(places_of_resizes()),
             Quarry::Pool(_) => None,
         }
@@ -119,6 +121,7 @@ impl<'a> Show<'a> {
         let args = self.args;
         let (engine, domain) = match &self.quarry {
             Quarry::Engine(engine) => (Some(*engine), None),
+            Quarry::Store(_) => (Some(JournalEngine::Batch), None),
             Quarry::Pool(domain) => (None, Some(domain.to_string())),
             Quarry::Resizes(_) => (None, None),
         };
@@ -148,6 +151,7 @@ impl<'a> Show<'a> {
             "engine": engine.map(JournalEngine::name),
             "data": engine.map(|_| modes),
             "domain": domain,
+            "store": args.store.map(Durable::name),
             "workload": args.workload.as_deref().unwrap_or(match &self.quarry {
                 Quarry::Resizes(_) => "resize",
                 _ if args.calls.is_empty() => "all",
@@ -186,10 +190,15 @@ impl<'a> Show<'a> {
         match &self.quarry {
             Quarry::Resizes(_) => say!("volumes that get another size, seed {}: {workloads} of them", args.seed),
             Quarry::Pool(domain) => say!("an NVM pool in domain {domain}, seed {}", args.seed),
-            Quarry::Engine(engine) => {
+            Quarry::Engine(_) | Quarry::Store(_) => {
                 let of = |(data, distinct): &(_, u64)| format!("data={} {distinct}", data_word(*data));
                 let modes: Vec<String> = modes.iter().map(of).collect();
-                say!("engine {}, seed {}: {workloads} workloads", engine.name(), args.seed);
+                let what = match &self.quarry {
+                    Quarry::Store(durable) => format!("a volume in object storage, durable={}", durable.name()),
+                    Quarry::Engine(engine) => format!("engine {}", engine.name()),
+                    Quarry::Pool(_) | Quarry::Resizes(_) => String::new(),
+                };
+                say!("{what}, seed {}: {workloads} workloads", args.seed);
                 say!("  distinct states: {}", modes.join(", "));
             }
         }

@@ -344,13 +344,13 @@ impl<S: Subject> Explorer<'_, S> {
 
 /// Whether something that is done for one of `every` states is done for this one: its contents decide, so that the
 /// order does not matter.
-fn is_turn(every: u64, bits: u128) -> bool {
+pub(crate) fn is_turn(every: u64, bits: u128) -> bool {
     every > 0 && (bits as u64).is_multiple_of(every)
 }
 
 fn violation<S: Subject>(subject: &S, what: String, path: CasePath) -> Violation {
     let events = story::of(subject, &path);
-    Violation { what, path, run: subject.describe(), events, times: 1 }
+    Violation { what, path, run: subject.describe(), state: None, events, times: 1 }
 }
 
 /// The power coming back.

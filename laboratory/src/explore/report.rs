@@ -129,6 +129,8 @@ pub struct Violation {
     pub path: CasePath,
     /// The run it is a state of.
     pub run: Description,
+    /// Of a volume in object storage: where the state is kept, and how to look at it. Nobody can build it again.
+    pub state: Option<String>,
     /// What happened, from the first call to the last recovery, a line an event.
     pub events: String,
     /// How often the like of it was seen.
@@ -143,15 +145,19 @@ impl Violation {
 
     /// The same, but for what differs: equal for violations that may be one mistake.
     pub(crate) fn class(&self) -> String {
-        let crashed = if self.path.0.is_empty() { "without any crash" } else { "after a crash" };
+        let crashed =
+            if self.path.0.is_empty() && self.state.is_none() { "without any crash" } else { "after a crash" };
         format!("{crashed}: {}", kind::of(&self.what).lines().next().unwrap_or_default())
     }
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, path, run, events, times: _ } = self;
-        if path.0.is_empty() {
+        let Self { what, path, run, state, events, times: _ } = self;
+        if let Some(state) = state {
+            writeln!(f, "a state of the store breaks the contract: {what}\n{}{events}{}", run.text, state.trim_end())?;
+            write!(f, "to try these calls again, which may do otherwise:\n  ondol crash {}", run.arguments)
+        } else if path.0.is_empty() {
             write!(f, "without any crash: {what}\n{}to see it again:\n  ondol crash {}", run.text, run.arguments)
         } else {
             write!(f, "crash state {path} breaks the contract: {what}\n{}", run.text)?;

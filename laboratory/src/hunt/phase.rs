@@ -110,6 +110,14 @@ impl<'a> Phase<'a> {
         Self { make: Box::new(make), ..self }
     }
 
+    /// Only workloads of one thread.
+    #[must_use]
+    pub fn of_one_thread(self) -> Self {
+        let make = self.make;
+        let make = move |round| -> Round<'a> { Box::new(make(round).filter(|workload| workload.others.is_none())) };
+        Self { make: Box::new(make), ..self }
+    }
+
     /// Looked at more closely: of `times` as many states recoveries are crashed, and programs of others are asked.
     #[must_use]
     pub fn closer(self, times: u64) -> Self {
@@ -154,6 +162,24 @@ impl<'a> Phase<'a> {
             .into_iter()
             .filter(|phase| !phase.fails || !matches!(engine, JournalEngine::Swap | JournalEngine::Remap))
             .collect()
+    }
+
+    /// The same of a volume in object storage: what one thread does on a medium that works.
+    pub fn in_store(seed: u64) -> Vec<Phase<'static>> {
+        let other = move |round: u64| seed ^ round.rotate_right(16);
+        let of = move |round| plants::workloads(JournalEngine::Batch, other(round));
+        vec![
+            Phase::endless("scenarios", 2, move |round| {
+                Box::new(plants::in_store().chain(of(round)).chain(workload::scenarios()).chain(workload::short()))
+            })
+            .wide(20),
+            Phase::endless("single calls", 2, move |round| {
+                Box::new(workload::scattered(workload::single(), other(round)))
+            })
+            .wide(20),
+            Phase::endless("random", 4, move |round| Box::new(workload::random(other(round)))).wide(20),
+            Phase::endless("little space", 1, move |round| Box::new(workload::scarce(other(round)))).wide(20),
+        ]
     }
 }
 

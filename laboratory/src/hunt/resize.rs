@@ -54,7 +54,7 @@ fn explore(prey: &Prey, name: &str, watch: &Watch) -> Result<Report, String> {
         Err(what) => {
             let (path, events) = (CasePath::default(), String::new());
             return Ok(Report {
-                violations: vec![Violation { what, path, run: described, events, times: 1 }],
+                violations: vec![Violation { what, path, run: described, state: None, events, times: 1 }],
                 ..Report::default()
             });
         }

@@ -3,8 +3,10 @@
 //! A laboratory that finds nothing may be blind; one that finds every one of these, and nothing where nothing is planted,
 //! is not.
 
+mod store;
 mod threads;
 
+pub use store::{IN_STORE, InStore, in_store, life};
 pub use threads::{Threaded, threaded};
 
 use crate::image::Kind;

@@ -28,7 +28,7 @@ fn explore(
     limits: Limits,
     workload: &Workload,
 ) -> Report {
-    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr };
+    let prey = Prey { engine, data, plant, seed: 1, limits, fault: None, domain: Domain::Adr, store: None };
     prey.explore(&workload.image.make().unwrap(), workload, &Watch::default()).unwrap()
 }
 

@@ -7,6 +7,8 @@
 //! ```
 
 #[cfg(feature = "object")]
+mod at_hand;
+#[cfg(feature = "object")]
 mod fault;
 #[cfg(feature = "object")]
 mod held;

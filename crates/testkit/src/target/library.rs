@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 
 /// An open volume and its handles.
 pub struct Library {
-    media: Media,
+    /// What it lies on, each time that it is opened.
+    media: Box<dyn Fn() -> ondol::Result<Media> + Send>,
     options: Options,
     clock: Arc<Fixed>,
     /// `None` after a failed remount.
@@ -34,8 +35,21 @@ impl Library {
     /// # Errors
     /// As [`Volume::open_stepped`].
     pub fn open(media: impl Into<Media>, options: &Options, seed: u64) -> ondol::Result<Self> {
-        let (media, clock) = (media.into(), clock(seed));
-        let volume = Some(open(&media, options, &clock)?);
+        let media = media.into();
+        Self::open_by(move || Ok(media.clone()), options, seed)
+    }
+
+    /// Opens the image on what `media` says, which is asked again at each remount.
+    ///
+    /// # Errors
+    /// As [`Library::open`]; those of `media`.
+    pub fn open_by(
+        media: impl Fn() -> ondol::Result<Media> + Send + 'static,
+        options: &Options,
+        seed: u64,
+    ) -> ondol::Result<Self> {
+        let (media, clock) = (Box::new(media), clock(seed));
+        let volume = Some(open(media()?, options, &clock)?);
         Ok(Self { media, options: options.clone(), clock, volume, handles: BTreeMap::new(), failure: None })
     }
 
@@ -76,7 +90,7 @@ impl Library {
         if let Some(volume) = self.volume.take() {
             volume.close()?;
         }
-        self.volume = Some(open(&self.media, &self.options, &self.clock)?);
+        self.volume = Some(open((self.media)()?, &self.options, &self.clock)?);
         Ok(())
     }
 
@@ -189,7 +203,7 @@ fn scratch(volume: &Volume, pages: u64) -> Result<(), Why> {
 /// Where a map may begin, bytes.
 const PAGE: u64 = 4096;
 
-fn open(media: &Media, options: &Options, clock: &Arc<Fixed>) -> ondol::Result<Volume> {
+fn open(media: Media, options: &Options, clock: &Arc<Fixed>) -> ondol::Result<Volume> {
     let mut volume = Volume::open_stepped(media, options, clock.clone())?;
     volume.act_as(Caller::default());
     Ok(volume)

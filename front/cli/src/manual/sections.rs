@@ -152,6 +152,7 @@ pub(crate) const PAGES: &[Sections] = &[
     page("ondol-crash", &[
         ("ondol crash --seconds 60", "Look for a power cut that breaks the contract, for a minute."),
         ("ondol crash --engine classic --data ordered", "The same of one engine in one data mode."),
+        ("ondol crash --store local --seconds 60", "The same of a volume in object storage with a log on this machine."),
     ], &["ondol(1)", "ondol-check(1)"]),
     page("ondol-bench", &[
         ("ondol bench list", "Show workloads and targets."),
