@@ -8,6 +8,8 @@ mod bench;
 mod bucket;
 #[cfg(feature = "object")]
 mod bucket_local;
+#[cfg(feature = "object")]
+mod bucket_seen;
 mod calls;
 mod confined;
 mod damaged;
