@@ -7,6 +7,8 @@ mod atomic;
 mod bench;
 mod bucket;
 #[cfg(feature = "object")]
+mod bucket_bench;
+#[cfg(feature = "object")]
 mod bucket_local;
 #[cfg(feature = "object")]
 mod bucket_seen;
