@@ -34,7 +34,7 @@ mod store;
 pub use clone::Of;
 pub use error::HomeError;
 pub use keeper::Leased;
-pub use local::{Lag, Local, LogContents, LogMedium, LoggedBatch, RedoFile, RedoNvm};
+pub use local::{Lag, Local, LogContents, LogMedium, LoggedBatch, LoggedRanges, RedoFile, RedoNvm};
 pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;

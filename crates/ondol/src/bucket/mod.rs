@@ -13,6 +13,7 @@ mod held;
 mod info;
 #[cfg(feature = "object")]
 mod local;
+mod log;
 mod mark;
 mod snapshot;
 #[cfg(feature = "object")]
@@ -21,11 +22,15 @@ mod with;
 mod without;
 
 pub use info::{BucketInfo, DiskCacheInfo, LagInfo, LeaseInfo, RequestInfo, StoredInfo};
+pub use log::{
+    LocalBatch, LocalLogInfo, LocalLogState, is_local_log, local_log, local_log_batches, local_log_batches_in_pool,
+};
 pub use mark::{mark_of, says_closed};
 pub use snapshot::{Snapshot, clone_volume, delete_volume, snapshot, snapshot_delete, snapshots};
 
 #[cfg(feature = "object")]
 pub(crate) use held::Held;
+pub(crate) use log::state_in_pool as local_log_in_pool;
 #[cfg(feature = "object")]
 use with::{check, copy, delete, destroy, list, make, open_held};
 #[cfg(not(feature = "object"))]
