@@ -156,16 +156,7 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
 
 /// What a plain build leaves out: object storage, and what the library and the program do with it. Built together, so that what they share is built once.
 fn object() -> Result<(), String> {
-    const PACKAGES: [&str; 8] = [
-        "-p",
-        "ondol-object-home",
-        "-p",
-        "ondol",
-        "-p",
-        "ondol-cli",
-        "--features",
-        "ondol-object-home/object,ondol-cli/object",
-    ];
+    use s3::PACKAGES;
     cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGES[..], &["--", "-D", "warnings"]].concat())?;
     // What the feature changes nothing of, other builds have tested.
     let tests = ["--lib", "--bins", "--test", "object", "--test", "buckets", "--test", "messages"];

@@ -11,6 +11,18 @@ const BUCKET: &str = "ondol";
 /// Nobody else reaches it.
 const KEY: &str = "ondol-test";
 
+/// Built together, so that what they share is built once.
+pub(crate) const PACKAGES: [&str; 8] = [
+    "-p",
+    "ondol-object-home",
+    "-p",
+    "ondol",
+    "-p",
+    "ondol-cli",
+    "--features",
+    "ondol-object-home/object,ondol-cli/object",
+];
+
 /// A server that ends with this.
 struct Server {
     process: Child,
@@ -41,13 +53,22 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     if !(0..100).any(|_| TcpStream::connect(&address).is_ok() || pause()) {
         return Err(format!("{} does not answer at {address}", server.display()));
     }
-    let mut tests = Command::new(env!("CARGO"));
-    tests.args(["test", "-p", "ondol", "-p", "ondol-cli", "--features", "ondol-cli/object", "--test", "program"]);
-    tests.args(["bucket", "--"]).args(words);
-    tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests"));
-    tests.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
-    tests.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1");
-    crate::run(&mut tests)
+    let test = |words: &[&str]| {
+        let mut tests = Command::new(env!("CARGO"));
+        tests.arg("test").args(PACKAGES).args(words);
+        tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests")).env("ONDOL_S3_SERVER", &server);
+        tests.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
+        tests.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1");
+        tests
+    };
+    // What needs the server or a real bucket is left out elsewhere.
+    let mut program = test(&["--test", "program", "bucket", "--", "--include-ignored"]);
+    crate::run(program.args(words))?;
+    if words.is_empty() {
+        crate::run(&mut test(&["--test", "object", "real_bucket", "--", "--ignored"]))
+    } else {
+        Ok(())
+    }
 }
 
 fn pause() -> bool {

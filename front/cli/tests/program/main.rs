@@ -12,6 +12,8 @@ mod bucket_bench;
 mod bucket_local;
 #[cfg(feature = "object")]
 mod bucket_seen;
+#[cfg(feature = "object")]
+mod bucket_server;
 mod calls;
 mod confined;
 mod damaged;
