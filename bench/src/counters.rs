@@ -1,13 +1,18 @@
 //! What a target did on its medium: counters that do not depend on how noisy the machine is.
 
+mod store;
+
+pub(crate) use store::Store;
+
 use crate::BenchError;
 use crate::error::Context;
 use crate::measure::Asked;
 use crate::processes::Server;
 use ondol::{NvmCounts, Volume};
 use ondol_block::BlockStore;
+use ondol_fuse::client;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io;
 use std::ops::AddAssign;
 use std::path::{Path, PathBuf};
@@ -162,6 +167,9 @@ pub(crate) struct Device {
     pub(crate) server: Option<Server>,
     /// What our journal engine did.
     pub(crate) engine: Option<Engine>,
+    /// What was asked of object storage.
+    #[serde(default)]
+    pub(crate) store: Option<Store>,
 }
 
 impl Device {
@@ -203,6 +211,7 @@ impl Device {
             fuse_requests: both(self.fuse_requests, other.fuse_requests),
             server: self.server.zip(other.server).map(|(a, b)| a.with(b, how)),
             engine: self.engine.zip(other.engine).map(|(a, b)| a.with(b, how)),
+            store: self.store.zip(other.store).map(|(a, b)| a.with(b, how)),
         }
     }
 
@@ -222,6 +231,7 @@ impl Device {
             fuse_requests: Some(get("fuse_requests").unwrap_or(0)),
             server: None,
             engine: counters.map(Engine::of_info),
+            store: Store::of_info(info),
         }
     }
 
@@ -253,6 +263,8 @@ pub(crate) enum Probe {
     Store(Arc<dyn BlockStore>),
     /// The root of one of our mounts.
     Mount(PathBuf),
+    /// The same of a volume in object storage.
+    FarMount(PathBuf),
     /// One of our volumes.
     Volume(Arc<Volume>),
 }
@@ -277,23 +289,19 @@ impl Probe {
                 let (bytes, flushes) = (Some(stats.written_bytes), Some(stats.flushes));
                 Ok(Device { device_bytes: bytes, device_flushes: flushes, ..Device::default() })
             }
-            Self::Mount(_) | Self::Volume(_) => Ok(Device::of_info(&self.info()?)),
+            Self::Mount(_) | Self::FarMount(_) | Self::Volume(_) => Ok(Device::of_info(&self.info()?)),
         }
     }
 
-    /// `ondol info` of one of our volumes; null for others.
+    /// `ondol info` of one of our volumes; null for others. Of one in object storage, what can be told without a request to the store: those are counted.
     pub(crate) fn info(&self) -> Result<Value, BenchError> {
         match self {
             Self::None | Self::BlockStat(_) | Self::Store(_) => Ok(Value::Null),
-            Self::Mount(root) => {
-                let mut json = vec![0; 64 << 10];
-                let len = rustix::fs::getxattr(root, INFO_XATTR, &mut json)
-                    .context(|| format!("{}: attribute {INFO_XATTR}", root.display()))?;
-                let json = json.get(..len).unwrap_or_default();
-                serde_json::from_slice(json)
-                    .map_err(io::Error::from)
-                    .context(|| format!("{}: attribute {INFO_XATTR}", root.display()))
-            }
+            Self::Mount(root) => asked(root, INFO_XATTR),
+            Self::FarMount(root) => asked(root, client::STATS),
+            Self::Volume(volume) if volume.bucket_info().is_some() => Ok(json!({
+                "mount": volume.mount_info(), "bucket": volume.bucket_info(), "counters": volume.counters()
+            })),
             Self::Volume(volume) => {
                 let info = volume.info().map_err(io::Error::from).context(|| "the volume's info")?;
                 serde_json::to_value(info).map_err(io::Error::from).context(|| "the volume's info")
@@ -302,10 +310,17 @@ impl Probe {
     }
 }
 
+/// An attribute of a mount's root, which is JSON.
+fn asked(root: &Path, attribute: &str) -> Result<Value, BenchError> {
+    let what = || format!("{}: attribute {attribute}", root.display());
+    let mut json = vec![0; 64 << 10];
+    let len = rustix::fs::getxattr(root, attribute, &mut json).context(what)?;
+    serde_json::from_slice(json.get(..len).unwrap_or_default()).map_err(io::Error::from).context(what)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn info_is_mapped() {

@@ -78,7 +78,9 @@ fn has_journal(device: &Path) -> bool {
 /// What our own volume promises: the crash contract's row of its data mode.
 pub(crate) fn of_ours(info: &Value) -> String {
     let word = |key: &str| info.get("mount").and_then(|mount| mount.get(key)).and_then(Value::as_str);
-    let contract = match word("data") {
+    // Engine `batch` protects data in every mode as with `journal`.
+    let data = if word("engine") == Some("batch") { Some("journal") } else { word("data") };
+    let contract = match data {
         Some("journal") => "journal: exactly a prefix of the operations, data included, each whole or not at all",
         Some("ordered") => {
             "ordered: metadata is a prefix of the operations; data of a committed size is the file's own"
@@ -86,10 +88,26 @@ pub(crate) fn of_ours(info: &Value) -> String {
         Some("writeback") => "writeback: metadata is a prefix of the operations; unsynced data may be lost or stale",
         _ => return "as the volume's data mode says".to_owned(),
     };
-    match word("fsync") {
+    let covers = match word("fsync") {
         Some("file") => format!("{contract}; fsync makes the file durable"),
         _ => format!("{contract}; fsync makes all earlier operations durable"),
+    };
+    match info.get("bucket") {
+        None | Some(Value::Null) => covers,
+        Some(bucket) => format!("{covers}; {}", returned(bucket)),
     }
+}
+
+/// Where what an fsync has acknowledged is, of a volume in object storage.
+fn returned(bucket: &Value) -> String {
+    let Some(lag) = bucket.get("lag") else {
+        return "returned means in the bucket: the loss of the machine takes nothing of it".to_owned();
+    };
+    let of = |name: &str| lag.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let (seconds, bytes) = (of("most_seconds"), of("most_bytes"));
+    format!(
+        "returned means in a log on this machine, and in the bucket at most {seconds} s or {bytes} bytes later: so much is lost with the machine"
+    )
 }
 
 #[cfg(test)]
@@ -144,5 +162,18 @@ mod tests {
         assert!(line("ordered", "prefix").ends_with("all earlier operations durable"));
         assert!(line("writeback", "file").ends_with("makes the file durable"));
         assert_eq!(of_ours(&json!({})), "as the volume's data mode says");
+    }
+
+    #[test]
+    fn a_volume_in_object_storage_says_where_what_is_acknowledged_is() {
+        let line = |bucket| of_ours(&json!({"mount": {"data": "ordered", "engine": "batch"}, "bucket": bucket}));
+        let there = line(json!({"requests": {}}));
+        assert!(there.starts_with("journal: exactly a prefix"), "{there}");
+        assert!(there.contains("all earlier operations durable; returned means in the bucket: "), "{there}");
+        let here = line(json!({"lag": {"most_seconds": 30, "most_bytes": 4096}}));
+        assert!(
+            here.contains("in a log on this machine, and in the bucket at most 30 s or 4096 bytes later"),
+            "{here}"
+        );
     }
 }

@@ -69,6 +69,8 @@ mod tests {
             "kernel:",
             "on=ram|disk",
             "on=ssd|hdd",
+            "s3://BUCKET/PREFIX",
+            "delay=MS",
             "null[,OPTIONS]",
             "passthrough[:DIR]",
             "xpoint",

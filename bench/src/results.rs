@@ -123,12 +123,17 @@ const fn unsteady(name: &'static str, of: fn(&Counters) -> Option<f64>) -> Cost 
 }
 
 /// What an operation costs beside time.
-pub(crate) const COSTS: [Cost; 8] = [
+pub(crate) const COSTS: [Cost; 12] = [
     steady("device flushes / fsync", |c| each(c.device.device_flushes, c.fsyncs)),
     steady("device bytes / user byte", |c| each(c.device.device_bytes, c.user_bytes)),
     steady("NVM bytes / user byte", |c| each(c.device.nvm_reached(), c.user_bytes)),
     steady("NVM fences / op", |c| each(c.device.nvm_fences, c.ops)),
     steady("FUSE requests / op", |c| each(c.device.fuse_requests, c.ops)),
+    steady("store puts / fsync", |c| each(c.device.store.map(|store| store.puts), c.fsyncs)),
+    steady("bytes up / user byte", |c| each(c.device.store.map(|store| store.up), c.user_bytes)),
+    // Some are made as time goes by, whatever is done.
+    unsteady("store requests / op", |c| each(c.device.store.map(|store| store.requests()), c.ops)),
+    unsteady("bytes down / op", |c| each(c.device.store.map(|store| store.down), c.ops)),
     steady("client calls / op", |c| each(Some(c.client.calls), c.ops)),
     unsteady("client waits / op", |c| each(Some(c.client.switches.voluntary), c.ops)),
     unsteady("server waits / op", |c| each(c.device.server.map(|server| server.switches.voluntary), c.ops)),

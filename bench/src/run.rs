@@ -47,6 +47,7 @@ pub(crate) fn report(args: &RunArgs) -> Result<Report, BenchError> {
     let job = job(args)?;
     let names = nvm::all_modelled(&args.on, args.nvm_model)?;
     let on = names.iter().map(|text| text.parse()).collect::<Result<Vec<Target>, _>>()?;
+    on.iter().try_for_each(target::require_made)?;
     check_places(args)?;
     if let Some((_, target)) = job.clients.as_ref().zip(on.iter().find(|target| target.in_process())) {
         let text = &target.text;

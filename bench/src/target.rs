@@ -1,5 +1,6 @@
 //! What a workload can run on: targets are named on the command line, made for one round, and taken away after it.
 
+mod bucket;
 #[cfg(any(feature = "peers", test))]
 mod crates;
 mod device;
@@ -23,10 +24,15 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of target: how it is written, what it is, and an example.
-pub(crate) const KINDS: [(&str, &str, &str); 9] = [
+pub(crate) const KINDS: [(&str, &str, &str); 10] = [
     ("dir:PATH", "a directory on any mounted file system", "dir:/var/tmp"),
     ("lib:TARGET[,OPTIONS]", "an image through the library, in process", "lib:new.img,data=journal"),
     ("fuse:TARGET[,OPTIONS]", "an image mounted by ondol mount", "fuse:new.img,data=ordered"),
+    (
+        "lib:|fuse:s3://BUCKET/PREFIX|gs://…|az://…|file:///DIR[,OPTIONS]",
+        "a fresh volume in object storage below that place, deleted afterwards; in a program built with the feature `object`",
+        "lib:file:///srv/store,delay=30",
+    ),
     (
         "kernel:ext4|xfs|btrfs[,OPTIONS]",
         "a fresh image in a loop device, mounted by the kernel (needs root)",
@@ -52,7 +58,7 @@ pub(crate) const KINDS: [(&str, &str, &str); 9] = [
 ];
 
 /// Options of targets that the bench itself reads; the others are passed on as mount options.
-pub(crate) const OPTIONS: [(&str, &str); 6] = [
+pub(crate) const OPTIONS: [(&str, &str); 8] = [
     ("size=SIZE", "size of an image that the bench makes [default: what the workload needs, at least 1G]"),
     ("on=ram|disk", "where an image that the bench makes lies: /dev/shm, or a disk [default: --dir]"),
     ("on=ssd|hdd", "the same in memory behind a modelled disk, whose requests take their time (docs/design/bench.md)"),
@@ -60,6 +66,11 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
         "pool=SIZE",
         "an NVM pool of this size, made in --dir if that is in memory or else in /dev/shm, in front of an image, lib: and fuse: only",
     ),
+    (
+        "delay=MS",
+        "volumes in object storage only: each request to the store takes so many milliseconds longer, as if a directory were far away",
+    ),
+    ("redo=FILE", "with durable=local, as of a mount; the bench makes the file for each turn, and removes it"),
     (
         "journal=fg",
         "engine scalable with one lock and one thread for checkpoints, lib: with pool= only: what papers/5 compares itself with",
@@ -69,6 +80,14 @@ pub(crate) const OPTIONS: [(&str, &str); 6] = [
         "a feature for mke2fs -O, kernel:ext4, fuse2fs and crate: only: feature=fast_commit, feature=^has_journal",
     ),
 ];
+
+/// Refuses what no target of this program can be, before anything is made.
+pub(crate) fn require_made(target: &Target) -> Result<(), BenchError> {
+    match &target.kind {
+        Kind::Lib(image) | Kind::Fuse(image) if ondol::is_in_bucket(&image.path) => bucket::require_named(&image.path),
+        _ => Ok(()),
+    }
+}
 
 /// `dir` if it is in memory, or where memory is.
 ///

@@ -3,10 +3,11 @@
 //! `cargo xtask plants`: every planted defect against the laboratory's default hunt. `cargo xtask lines`: what that hunt executes.
 //! `cargo xtask programs`: programs and test suites of others on a mount. `cargo xtask fuzz`: the fuzzer.
 //! `cargo xtask capi DIR`: `libondol`, as an installation. `cargo xtask header --write`: the C header, made anew from the source.
-//! `cargo xtask s3`: the program's tests of object storage on a real S3 server.
+//! `cargo xtask s3`, `cargo xtask azure`: the program's tests of object storage on a real S3 server, and on Azurite.
 //! `cargo xtask dist`: the tarball and the Debian packages; with `--check` they are installed, too, and tried.
 #![forbid(unsafe_code)]
 
+mod azure;
 mod capi;
 mod dist;
 mod fuzz;
@@ -70,6 +71,9 @@ fn main() -> ExitCode {
     if wanted == "s3" {
         return s3::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
     }
+    if wanted == "azure" {
+        return azure::run(&words).map_or_else(fail, |()| ExitCode::SUCCESS);
+    }
     if wanted == "header" && words == ["--write"] {
         return header::write().map_or_else(fail, |()| ExitCode::SUCCESS);
     }
@@ -83,7 +87,7 @@ fn main() -> ExitCode {
         CHECKS.iter().filter(|(name, _)| (wanted == "check" && !skipped.contains(name)) || wanted == *name).collect();
     if chosen.is_empty() || !known {
         let names: Vec<&str> = CHECKS.iter().map(|(name, _)| *name).collect();
-        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write | s3 [NAME OF A TEST]...";
+        let own = "check [--skip=NAME]... | hunt [CARGO TEST ARGUMENT]... | hunt --states N [--seed N] | plants [DEFECT]... [--in ENGINE]... | lines [--processor-seconds N] [--list] | fuzz [TARGET] [--seconds N] | programs [--list] [NAME]... | dist [--check] | capi DIR | header --write | s3 [NAME OF A TEST]... | azure [NAME OF A TEST]...";
         eprintln!("usage: cargo xtask {own} | {}", names.join(" | "));
         return ExitCode::from(2);
     }
@@ -156,18 +160,7 @@ fn hunt(words: impl Iterator<Item = String>) -> Result<(), String> {
 
 /// What a plain build leaves out: object storage, and what the library and the program do with it. Built together, so that what they share is built once.
 fn object() -> Result<(), String> {
-    const PACKAGES: [&str; 10] = [
-        "-p",
-        "ondol-object-home",
-        "-p",
-        "ondol",
-        "-p",
-        "ondol-cli",
-        "-p",
-        "ondol-laboratory",
-        "--features",
-        "ondol-object-home/object,ondol-cli/object",
-    ];
+    use s3::PACKAGES;
     cargo(&[&["clippy", "--all-targets", "--quiet"], &PACKAGES[..], &["--", "-D", "warnings"]].concat())?;
     // What the feature changes nothing of, other builds have tested.
     let tests = ["--lib", "--bins", "--test", "object", "--test", "buckets", "--test", "messages", "--test", "store"];

@@ -7,14 +7,46 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 const SERVER: &str = "versitygw";
-const BUCKET: &str = "ondol";
+pub(crate) const BUCKET: &str = "ondol";
 /// Nobody else reaches it.
 const KEY: &str = "ondol-test";
 
+/// Built together, so that what they share is built once.
+pub(crate) const PACKAGES: [&str; 10] = [
+    "-p",
+    "ondol-object-home",
+    "-p",
+    "ondol",
+    "-p",
+    "ondol-cli",
+    "-p",
+    "ondol-laboratory",
+    "--features",
+    "ondol-object-home/object,ondol-cli/object",
+];
+
 /// A server that ends with this.
-struct Server {
+pub(crate) struct Server {
     process: Child,
     dir: PathBuf,
+}
+
+impl Server {
+    /// Starts `command` over a fresh directory of this name, its last word, which has `dirs`, and waits until it answers.
+    pub(crate) fn start(mut command: Command, name: &str, dirs: &[&str], address: &str) -> Result<Self, String> {
+        let dir = crate::metadata()?.target_directory.into_std_path_buf().join(name);
+        let _ = fs::remove_dir_all(&dir);
+        let root = dir.join("root");
+        for made in [root.clone()].into_iter().chain(dirs.iter().map(|below| root.join(below))) {
+            fs::create_dir_all(&made).map_err(|e| format!("{}: {e}", made.display()))?;
+        }
+        let process = command.arg(&root).spawn().map_err(|e| format!("{command:?}: {e}"))?;
+        let server = Self { process, dir };
+        if !(0..400).any(|_| TcpStream::connect(address).is_ok() || pause()) {
+            return Err(format!("{command:?} does not answer at {address}"));
+        }
+        Ok(server)
+    }
 }
 
 impl Drop for Server {
@@ -28,26 +60,28 @@ impl Drop for Server {
 
 /// Words go on to the tests, as names of tests do.
 pub(crate) fn run(words: &[String]) -> Result<(), String> {
-    let server = server()?;
-    let target = crate::metadata()?.target_directory.into_std_path_buf();
-    let dir = target.join("s3");
-    let _ = fs::remove_dir_all(&dir);
-    fs::create_dir_all(dir.join("root").join(BUCKET)).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let how = "`go install github.com/versity/versitygw/cmd/versitygw@latest` builds it, and ONDOL_S3_SERVER names it";
+    let server = program(SERVER, "ONDOL_S3_SERVER", how)?;
     let address = free_address()?;
     let mut command = Command::new(&server);
-    command.args(["--access", KEY, "--secret", KEY, "--port", &address, "--quiet", "posix"]).arg(dir.join("root"));
-    let process = command.spawn().map_err(|e| format!("{}: {e}", server.display()))?;
-    let _server = Server { process, dir };
-    if !(0..100).any(|_| TcpStream::connect(&address).is_ok() || pause()) {
-        return Err(format!("{} does not answer at {address}", server.display()));
+    command.args(["--access", KEY, "--secret", KEY, "--port", &address, "--quiet", "posix"]);
+    let _server = Server::start(command, "s3", &[BUCKET], &address)?;
+    let test = |words: &[&str]| {
+        let mut tests = Command::new(env!("CARGO"));
+        tests.arg("test").args(PACKAGES).args(words);
+        tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests")).env("ONDOL_S3_SERVER", &server);
+        tests.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
+        tests.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1");
+        tests
+    };
+    // What needs the server or a real bucket is left out elsewhere.
+    let mut program = test(&["--test", "program", "bucket", "--", "--include-ignored"]);
+    crate::run(program.args(words))?;
+    if words.is_empty() {
+        crate::run(&mut test(&["--test", "object", "real_bucket", "--", "--ignored"]))
+    } else {
+        Ok(())
     }
-    let mut tests = Command::new(env!("CARGO"));
-    tests.args(["test", "-p", "ondol", "-p", "ondol-cli", "--features", "ondol-cli/object", "--test", "program"]);
-    tests.args(["bucket", "--"]).args(words);
-    tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests"));
-    tests.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
-    tests.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1");
-    crate::run(&mut tests)
 }
 
 fn pause() -> bool {
@@ -55,22 +89,18 @@ fn pause() -> bool {
     false
 }
 
-/// The server's program: `ONDOL_S3_SERVER`, or the one in the path.
-fn server() -> Result<PathBuf, String> {
-    if let Some(named) = std::env::var_os("ONDOL_S3_SERVER") {
+/// The program of a server: what the environment names, or the one in the path.
+pub(crate) fn program(name: &str, variable: &str, how: &str) -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os(variable) {
         return Ok(named.into());
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).map(|dir| dir.join(SERVER)).find(|file| Path::is_file(file));
-    found.ok_or_else(|| {
-        format!(
-            "{SERVER} is not in the path: `go install github.com/versity/versitygw/cmd/versitygw@latest` builds it, and ONDOL_S3_SERVER names it"
-        )
-    })
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|file| Path::is_file(file));
+    found.ok_or_else(|| format!("{name} is not in the path: {how}"))
 }
 
 /// An address on this machine that nobody has.
-fn free_address() -> Result<String, String> {
+pub(crate) fn free_address() -> Result<String, String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     Ok(listener.local_addr().map_err(|e| e.to_string())?.to_string())
 }

@@ -45,6 +45,19 @@ const HEAD_AROUND: [&str; 7] = [
     "server preempted/op",
 ];
 
+/// What was asked of object storage; only where something was.
+const HEAD_STORE: [&str; 9] = [
+    "target",
+    "store requests/op",
+    "puts/op",
+    "gets/op",
+    "puts/fsync",
+    "up B/op",
+    "down B/op",
+    "up B/user B",
+    "repeated",
+];
+
 /// The tables, aligned, with the guarantees below them.
 pub(crate) fn terminal(report: &Report) -> String {
     let mut out = format!("{}\n\n", title(report));
@@ -54,6 +67,11 @@ pub(crate) fn terminal(report: &Report) -> String {
     out.push('\n');
     aligned(&mut out, &HEAD_AROUND, &report.targets.iter().map(row_around).collect::<Vec<_>>());
     out.push('\n');
+    let stores: Vec<_> = report.targets.iter().filter_map(row_store).collect();
+    if !stores.is_empty() {
+        aligned(&mut out, &HEAD_STORE, &stores);
+        out.push('\n');
+    }
     for target in &report.targets {
         let _ = writeln!(out, "{}: {}", target.target, target.guarantee);
     }
@@ -115,6 +133,11 @@ pub(crate) fn markdown(report: &Report) -> String {
     out.push('\n');
     pipes(&mut out, &HEAD_AROUND, &report.targets.iter().map(row_around).collect::<Vec<_>>());
     out.push('\n');
+    let stores: Vec<_> = report.targets.iter().filter_map(row_store).collect();
+    if !stores.is_empty() {
+        pipes(&mut out, &HEAD_STORE, &stores);
+        out.push('\n');
+    }
     for target in &report.targets {
         let _ = writeln!(out, "- `{}`: {}", target.target, target.guarantee);
     }
@@ -187,6 +210,21 @@ fn row_around(target: &TargetReport) -> [String; 7] {
         per(server.map(|server| server.switches.voluntary), counters.ops),
         per(server.map(|server| server.switches.involuntary), counters.ops),
     ]
+}
+
+fn row_store(target: &TargetReport) -> Option<[String; 9]> {
+    let (counters, store) = (&target.counters, target.counters.device.store?);
+    Some([
+        target.target.clone(),
+        per(Some(store.requests()), counters.ops),
+        per(Some(store.puts), counters.ops),
+        per(Some(store.gets), counters.ops),
+        per(Some(store.puts), counters.fsyncs),
+        per(Some(store.up), counters.ops),
+        per(Some(store.down), counters.ops),
+        per(Some(store.up), counters.user_bytes),
+        store.repeated.to_string(),
+    ])
 }
 
 /// The time of a commit and what it was good for; nothing where nothing was compressed.

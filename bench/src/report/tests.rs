@@ -2,7 +2,7 @@
 
 use super::{Report, Turns, markdown, targets, terminal};
 use crate::contents::Payload;
-use crate::counters::{Device, Engine};
+use crate::counters::{Device, Engine, Store};
 use crate::machine::{Machine, commit};
 use crate::measure::{Asked, Sample};
 use crate::processes::{Server, Switches};
@@ -36,8 +36,15 @@ fn report() -> Report {
     };
     let switches = Switches { voluntary: 150, involuntary: 50 };
     let server = Server { switches, reads_and_writes: 9 };
+    let store = Store { puts: 150, gets: 50, up: 80_000, down: 1000, repeated: 3, ..Store::default() };
     let served = Device { server: Some(server), fuse_requests: Some(700), ..Device::default() };
-    let known = Device { device_bytes: Some(8000), device_flushes: Some(100), engine: Some(engine), ..served };
+    let known = Device {
+        device_bytes: Some(8000),
+        device_flushes: Some(100),
+        engine: Some(engine),
+        store: Some(store),
+        ..served
+    };
     let turns = [
         Turns { guarantee: "a".into(), samples: vec![(sample(100, 1, 1000), known), (sample(100, 2, 3000), known)] },
         Turns {
@@ -97,10 +104,13 @@ fn json_has_the_documented_names() {
                 "client",
                 "server",
                 "engine",
+                "store",
             ],
         ]
         .concat(),
     );
+    let store = ["puts", "gets", "heads", "lists", "deletes", "others", "up", "down", "repeated", "failed"];
+    check(&target["counters"]["store"], &store);
     check(&target["counters"]["client"], &["calls", "voluntary", "involuntary"]);
     check(&target["counters"]["server"], &["voluntary", "involuntary", "reads_and_writes"]);
 }
@@ -132,6 +142,8 @@ fn tables_show_every_target() {
                 && text.contains(&format!("{:.1}", report.targets[0].latency_us.max)),
             "{text}"
         );
+        // Two rounds of 200 requests and 80,000 bytes, 100 operations each.
+        assert!(text.contains("puts/fsync") && text.contains("2.00") && text.contains("800.00"), "{text}");
         assert!(text.contains("5 (1.50)") && text.contains("text (LZ4 2.50)"), "{text}");
     }
 }

@@ -1,11 +1,12 @@
 //! Files that the bench makes: image files and working directories, gone when their guard is.
 
 use super::spec::On;
-use super::unique_name;
+use super::{bucket, unique_name};
 use crate::BenchError;
 use crate::error::Context;
 use crate::units::format_size;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Where images in memory lie.
@@ -15,7 +16,7 @@ const DISK_DIR: &str = "/var/tmp";
 /// File system numbers of tmpfs and ramfs (statfs(2)).
 const MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// An image file of our own making.
+/// An image file, or a volume in object storage, of our own making.
 #[derive(Debug)]
 pub(crate) struct ImageFile {
     path: PathBuf,
@@ -31,7 +32,7 @@ impl ImageFile {
         Ok(image)
     }
 
-    /// The guard of a file that the bench had others make.
+    /// The guard of a file that the bench has others make, or of such a volume.
     pub(crate) fn made(path: PathBuf) -> Self {
         Self { path, present: true }
     }
@@ -49,14 +50,25 @@ impl ImageFile {
     /// Removes it.
     pub(crate) fn remove(mut self) -> Result<(), BenchError> {
         self.present = false;
-        fs::remove_file(&self.path).context(|| format!("removing {}", self.path.display()))
+        self.gone().context(|| format!("removing {}", self.path.display()))
+    }
+
+    fn gone(&self) -> io::Result<()> {
+        if ondol::is_in_bucket(&self.path) {
+            return bucket::delete(&self.path);
+        }
+        match fs::remove_file(&self.path) {
+            // It was to be made, and something else failed first.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
     }
 }
 
 impl Drop for ImageFile {
     fn drop(&mut self) {
         if self.present
-            && let Err(e) = fs::remove_file(&self.path)
+            && let Err(e) = self.gone()
         {
             eprintln!("ondol bench: {} stays: {e}", self.path.display());
         }

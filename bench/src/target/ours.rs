@@ -5,7 +5,7 @@ use super::image::{self, ImageFile, WorkDir};
 use super::mounted::Mounted;
 use super::session::{Session, Setting};
 use super::spec::Image;
-use super::unique_name;
+use super::{bucket, unique_name};
 use crate::BenchError;
 use crate::command::Program;
 use crate::counters::Probe;
@@ -43,7 +43,7 @@ impl Ours {
 
 /// An image, opened in this process.
 pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchError> {
-    let (pool, options) = with_pool(image, setting)?;
+    let (pool, options) = with_log(image, setting)?;
     let options = Options::parse(&options).map_err(|e| BenchError::Usage(format!("lib: {e}")))?;
     let options = if image.one_lock { options.with_one_lock() } else { options };
     let (path, made) = find_or_make(image, setting)?;
@@ -75,7 +75,7 @@ pub(super) fn lib(image: &Image, setting: &Setting) -> Result<Session, BenchErro
 /// An image, mounted by this program's `mount` command.
 pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> Result<Session, BenchError> {
     let (path, made) = find_or_make(image, setting)?;
-    let (pool, options) = with_pool(image, setting)?;
+    let (pool, options) = with_log(image, setting)?;
     let mut device = Modelled::of(image.on, &path)?;
     let path = device.as_mut().map_or(Ok(path), Modelled::serve)?;
     slow_from_now_on(device.as_ref());
@@ -88,7 +88,8 @@ pub(super) fn fuse(image: &Image, setting: &Setting, interrupt: &Interrupt) -> R
     let make = if made.is_some() { WorkDir::create_in_image } else { WorkDir::create_in };
     let work = make(mount.path())?;
     let fs = StdFs::new(work.path()).context(|| work.path().display().to_string())?;
-    let probe = Probe::Mount(mount.path().to_owned());
+    let of = if ondol::is_in_bucket(&path) { Probe::FarMount } else { Probe::Mount };
+    let probe = of(mount.path().to_owned());
     Ok(Session {
         fs: Box::new(fs),
         guarantee: guarantee::of_ours(&probe.info()?),
@@ -112,12 +113,15 @@ fn slow_from_now_on(device: Option<&Modelled>) {
     }
 }
 
-/// The pool that is made for an image, if one is, and the image's mount options with it.
-fn with_pool(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, String), BenchError> {
-    let Some(bytes) = image.pool else { return Ok((None, image.options.clone())) };
+/// The pool, or the log of a volume in object storage, that is made for an image, if one is, and the image's mount options with it.
+fn with_log(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, String), BenchError> {
+    let delay = image.delay.map(|delay| format!("store_delay={delay}"));
+    let words: Vec<String> = [image.options.clone()].into_iter().chain(delay).filter(|word| !word.is_empty()).collect();
+    let options = words.join(",");
+    let Some(bytes) = image.pool else { return Ok((bucket::log(image)?, options)) };
     let file = ImageFile::create_in(&super::in_memory(&setting.dir)?, bytes)?;
     ondol::pool::create(file.path(), &CreateOptions::new()).map_err(|e| failed(file.path().display(), &e))?;
-    let options = format!("nvm={},{}", file.path().display(), image.options);
+    let options = format!("nvm={},{options}", file.path().display());
     Ok((Some(file), options.trim_end_matches(',').to_owned()))
 }
 
@@ -125,6 +129,9 @@ fn with_pool(image: &Image, setting: &Setting) -> Result<(Option<ImageFile>, Str
 fn find_or_make(image: &Image, setting: &Setting) -> Result<(PathBuf, Option<ImageFile>), BenchError> {
     if let Some(pool) = ondol::pool_of(&image.path) {
         return find_or_make_in(pool, image, setting);
+    }
+    if ondol::is_in_bucket(&image.path) {
+        return bucket::make(image, setting).map(|(target, made)| (target, Some(made)));
     }
     if image.on.is_none() && image.path.exists() {
         return Ok((image.path.clone(), None));
@@ -159,6 +166,6 @@ fn find_or_make_in(pool: &Path, image: &Image, setting: &Setting) -> Result<(Pat
     Ok((path, Some(ImageFile::made(pool))))
 }
 
-fn failed(what: impl ToString, error: &ondol::Error) -> BenchError {
+pub(super) fn failed(what: impl ToString, error: &ondol::Error) -> BenchError {
     BenchError::Io { what: what.to_string(), source: io::Error::other(error.to_string()) }
 }

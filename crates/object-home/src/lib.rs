@@ -30,6 +30,8 @@ mod place;
 mod prices;
 #[cfg(feature = "object")]
 mod probe;
+#[cfg(feature = "object")]
+mod slow;
 /// For tests, and no part of the interface.
 #[cfg(feature = "object")]
 #[doc(hidden)]
@@ -45,8 +47,8 @@ pub use error::ChunkError;
 pub use format::{CHUNK_KEY, ChunkFormat, ChunkSize};
 #[cfg(feature = "object")]
 pub use home::{
-    BATCH, Home, HomeError, Lag, Local, LogContents, LogMedium, LoggedBatch, Making, Of, Opening, RedoFile, RedoNvm,
-    Snapshot, What,
+    BATCH, Home, HomeError, Lag, Leased, Local, LogContents, LogMedium, LoggedBatch, LoggedRanges, Making, Of, Opening,
+    RedoFile, RedoNvm, Snapshot, What,
 };
 #[cfg(feature = "object")]
 pub use meter::{Requests, Wire};

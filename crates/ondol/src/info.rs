@@ -291,7 +291,7 @@ impl Volume {
         let statfs = composed.inodes.statfs();
         (info.free_blocks, info.free_inodes) = (statfs.free, statfs.files_free);
         info.state = "mounted";
-        info.bucket = composed.held.as_ref().map(|held| held.info());
+        info.bucket = self.bucket_info();
         info.mount = Some(self.mount_info());
         info.pages = self.pages();
         info.counters = Some(self.counters());
@@ -308,6 +308,11 @@ impl Volume {
             held.weigh(bucket);
         }
         Ok(info)
+    }
+
+    /// The home in object storage, of a volume that lies there: as it is known here. The store is asked nothing.
+    pub fn bucket_info(&self) -> Option<BucketInfo> {
+        self.composed().held.as_ref().map(|held| held.info())
     }
 
     /// How it is mounted. Nothing is read from the medium.

@@ -84,9 +84,10 @@ mod whole;
 mod words;
 
 pub use bucket::{
-    BucketInfo, DiskCacheInfo, Durable, HAS_BUCKETS, LagInfo, RequestInfo, Snapshot, StoredInfo, clone_volume,
-    delete_volume, is_in_bucket, is_there as is_volume_there, mark_of, says_closed, snapshot, snapshot_delete,
-    snapshots,
+    BucketInfo, DiskCacheInfo, Durable, HAS_BUCKETS, LagInfo, LeaseInfo, LocalBatch, LocalLogInfo, LocalLogState,
+    RequestInfo, Snapshot, StoredInfo, clone_volume, delete_volume, is_in_bucket, is_local_log,
+    is_there as is_volume_there, local_log, local_log_batches, local_log_batches_in_pool, mark_of,
+    require_named as require_named_in_bucket, says_closed, snapshot, snapshot_delete, snapshots,
 };
 pub use directory::{DirBuilder, DirEntry, ReadDir};
 pub use error::{Error, Result, errno_of};

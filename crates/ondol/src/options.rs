@@ -58,6 +58,7 @@ pub struct Options {
     pub(crate) store_timeout: Option<u64>,
     /// Bytes of memory for what is read of the store's own structures.
     pub(crate) store_cache: Option<u64>,
+    pub(crate) store_delay: Option<u64>,
     /// When a write to it counts as durable.
     pub(crate) durable: Option<Durable>,
     /// The file of the log on this machine, the size of a new one, and how far the bucket may be behind it: bytes and seconds.
@@ -103,6 +104,7 @@ impl Default for Options {
             lease: None,
             store_timeout: None,
             store_cache: None,
+            store_delay: None,
             durable: None,
             redo: None,
             redo_size: None,

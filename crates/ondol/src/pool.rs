@@ -90,6 +90,9 @@ pub struct PoolInfo {
     pub lost_lines: Vec<u64>,
     /// The page table of the image that lies in it, if one does.
     pub table: Option<home::TableInfo>,
+    /// The log of a volume in object storage, if there is one: `durable=local`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub home_log: Option<crate::LocalLogState>,
     /// Files with writes that only the pool has, of programs under `ondol run`.
     pub run_files: Vec<crate::run::FileInfo>,
 }
@@ -191,7 +194,8 @@ pub fn info(path: impl AsRef<Path>) -> Result<PoolInfo> {
         Ok((nvm, _)) => {
             let described = describe(&nvm, &report, &header, nvm.describe().into());
             let run_files = crate::run::files(nvm)?;
-            Ok(PoolInfo { run_files, table: home::table_in(path.as_ref())?, ..described })
+            let home_log = crate::bucket::local_log_in_pool(path.as_ref())?;
+            Ok(PoolInfo { run_files, home_log, table: home::table_in(path.as_ref())?, ..described })
         }
         // A copy of a pool need not be on a medium of the same kind.
         Err(Error::Nvm(e @ NvmError::Domain { .. })) => {
@@ -238,6 +242,7 @@ fn describe(nvm: &Nvm, report: &PoolReport, header: &Header, survives: String) -
         headers: copies(report, Some(header)).map(|(offset, state)| HeaderInfo { offset, state }).collect(),
         lost_lines: nvm.poisoned(),
         table: None,
+        home_log: None,
         run_files: Vec::new(),
     }
 }

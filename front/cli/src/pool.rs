@@ -3,7 +3,9 @@
 use crate::args;
 use crate::failure::{FAILED, Failure, Outcome, USAGE};
 use crate::say::{self, say};
+use crate::tools::minute;
 use crate::{image, info};
+use ondol::LocalBatch;
 use ondol::pool::{self, CreateOptions, GivenUp, Head, MeasureOptions, PoolCosts};
 use ondol::printable;
 use serde_json::{Map, Value};
@@ -40,8 +42,13 @@ fn create(args: &args::PoolCreate) -> Outcome {
 }
 
 fn show(args: &args::PoolInfo) -> Outcome {
-    let found = pool::info(&args.pool).map_err(Failure::with(FAILED))?;
-    let value = serde_json::to_value(&found).map_err(Failure::with(FAILED))?;
+    let value = if ondol::is_local_log(&args.pool) {
+        // Zeros are a log that nobody has used yet, and do not look like one.
+        serde_json::to_value(ondol::local_log(&args.pool).map_err(Failure::with(FAILED))?.unwrap_or_default())
+    } else {
+        serde_json::to_value(pool::info(&args.pool).map_err(Failure::with(FAILED))?)
+    };
+    let value = value.map_err(Failure::with(FAILED))?;
     if args.json {
         say::json(&value);
     } else if let Value::Object(fields) = value {
@@ -66,14 +73,40 @@ fn text(mut fields: Map<String, Value>) -> String {
 }
 
 fn dump(args: &args::PoolDump) -> Outcome {
+    let mut show = |batch: LocalBatch| -> std::io::Result<()> {
+        say::lines(&changes(&batch));
+        Ok(())
+    };
+    if ondol::is_local_log(&args.pool) {
+        ondol::local_log_batches(&args.pool, &mut show).map_err(Failure::with(FAILED))?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let found = pool::dump(&args.pool).map_err(Failure::with(FAILED))?;
     for head in &found.heads {
         say::lines(&hex(head));
     }
-    match found.info {
-        Ok(_) => Ok(ExitCode::SUCCESS),
-        Err(what) => Err(Failure::new(FAILED, what)),
+    found.info.map_err(|what| Failure::new(FAILED, what))?;
+    ondol::local_log_batches_in_pool(&args.pool, &mut show).map_err(Failure::with(FAILED))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A batch of a local log: a line for it, and one for each range of bytes that it changes.
+fn changes(batch: &LocalBatch) -> String {
+    let of = |ranges: &[(u64, u64)]| ranges.iter().fold(0, |sum: u64, (_, len)| sum.saturating_add(*len));
+    let mut out = format!(
+        "batch {} of {}: {} bytes written, {} bytes deleted\n",
+        batch.number,
+        minute(batch.time),
+        of(&batch.writes),
+        of(&batch.discards)
+    );
+    for (word, ranges) in [("write", &batch.writes), ("delete", &batch.discards)] {
+        for (at, len) in ranges {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "  {word} {len} bytes at {at}");
+        }
     }
+    out
 }
 
 fn flatten(args: &args::PoolFlatten) -> Outcome {
@@ -150,6 +183,22 @@ fn hex(head: &Head) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_is_shown_by_what_it_changes() {
+        let (writes, discards) = (vec![(0, 4096), (1 << 30, 8192)], vec![(u64::MAX, u64::MAX), (0, 1)]);
+        let text = changes(&LocalBatch { number: 7, time: 60, writes, discards });
+        let expected = format!(
+            "batch 7 of 1970-01-01 00:01: 12288 bytes written, {0} bytes deleted\n  write 4096 bytes at 0\n  \
+             write 8192 bytes at 1073741824\n  delete {0} bytes at {0}\n  delete 1 bytes at 0\n",
+            u64::MAX
+        );
+        assert_eq!(text, expected);
+        // A time that no clock has.
+        for time in [i64::MIN, i64::MAX] {
+            assert!(changes(&LocalBatch { number: 1, time, writes: vec![], discards: vec![] }).contains("batch 1 of "));
+        }
+    }
 
     #[test]
     fn bytes_are_shown_like_hexdump() {

@@ -33,7 +33,8 @@ mod store;
 
 pub use clone::Of;
 pub use error::HomeError;
-pub use local::{Lag, Local, LogContents, LogMedium, LoggedBatch, RedoFile, RedoNvm};
+pub use keeper::Leased;
+pub use local::{Lag, Local, LogContents, LogMedium, LoggedBatch, LoggedRanges, RedoFile, RedoNvm};
 pub(crate) use open::border;
 pub use open::{Making, Opening, What};
 pub use snapshot::Snapshot;
@@ -159,6 +160,11 @@ impl Home {
     /// What was asked of the store since its bucket was reached.
     pub fn requests(&self) -> crate::Requests {
         self.bucket.requests()
+    }
+
+    /// The lease of this writer. None: it was opened for reading, or is closed.
+    pub fn lease(&self) -> Option<Leased> {
+        self.writer.as_ref().and_then(|writer| writer.keeper.held())
     }
 
     /// What the cache on the local disk has done. None: it has none.

@@ -3,6 +3,7 @@
 //! What a client of a cloud repeats by itself is seen in its answers alone ([`Wire`]).
 
 mod pace;
+mod pulse;
 mod upload;
 mod wire;
 
@@ -17,6 +18,7 @@ use object_store::{
 };
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::{Env, System};
+use pulse::Pulse;
 use std::fmt;
 use std::sync::Arc;
 
@@ -56,6 +58,8 @@ pub struct Requests {
     pub throttled: u64,
     /// Requests that may be under way at once, after such answers. 0: as many as are made.
     pub at_once: u64,
+    /// For so many seconds the store has answered nothing that it was asked. 0: it answers, or nothing is asked.
+    pub unanswered: u64,
 }
 
 impl Requests {
@@ -87,6 +91,7 @@ pub(crate) struct Counts {
     failed: AtomicU64,
     throttled: AtomicU64,
     wire: Option<Wire>,
+    pulse: Pulse,
 }
 
 impl Counts {
@@ -106,6 +111,7 @@ impl Counts {
             failed: AtomicU64::new(0),
             throttled: AtomicU64::new(0),
             wire,
+            pulse: Pulse::default(),
         }
     }
 
@@ -130,7 +136,14 @@ impl Counts {
             // A client that repeats hides what it was told before.
             throttled: of(&self.throttled).max(wire.throttled),
             at_once: wire.at_once,
+            unanswered: self.pulse.unanswered(),
         }
+    }
+
+    /// A request begins.
+    fn ask(self: &Arc<Self>) -> Asked {
+        self.pulse.asked();
+        Asked { counts: Some(self.clone()) }
     }
 
     /// Looks at an answer, and counts `bytes` in `to` if it is one.
@@ -147,6 +160,31 @@ impl Counts {
         if is_failure(e) {
             self.failed.fetch_add(1, Relaxed);
             self.throttled.fetch_add(u64::from(is_throttle(e)), Relaxed);
+        }
+    }
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+struct Asked {
+    /// Until it has ended.
+    counts: Option<Arc<Counts>>,
+}
+
+impl Asked {
+    /// This is its end.
+    fn heard<T>(mut self, answer: &Result<T>) {
+        if let Some(counts) = self.counts.take() {
+            let is_answer = answer.as_ref().map_or_else(|e| !is_failure(e), |_| true);
+            counts.pulse.ended(Some(is_answer));
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(counts) = self.counts.take() {
+            counts.pulse.ended(None);
         }
     }
 }
@@ -193,16 +231,21 @@ impl Meter {
 
     fn listed(&self, list: BoxStream<'static, Result<ObjectMeta>>) -> BoxStream<'static, Result<ObjectMeta>> {
         one(&self.counts.lists);
-        let (counts, mut found) = (self.counts.clone(), 0u64);
-        let seen = list.inspect(move |meta| match meta {
-            Ok(_) => {
-                found += 1;
-                // The first page was counted when it was asked for.
-                if found > 1 && found % PAGE == 1 {
-                    one(&counts.lists);
-                }
+        let (counts, mut found, mut asked) = (self.counts.clone(), 0u64, Some(self.counts.ask()));
+        let seen = list.inspect(move |meta| {
+            if let Some(asked) = asked.take() {
+                asked.heard(meta);
             }
-            Err(e) => counts.refused(e),
+            match meta {
+                Ok(_) => {
+                    found += 1;
+                    // The first page was counted when it was asked for.
+                    if found > 1 && found % PAGE == 1 {
+                        one(&counts.lists);
+                    }
+                }
+                Err(e) => counts.refused(e),
+            }
         });
         seen.boxed()
     }
@@ -226,14 +269,18 @@ impl ObjectStore for Meter {
     async fn put_opts(&self, location: &Path, payload: PutPayload, opts: PutOptions) -> Result<PutResult> {
         one(&self.counts.puts);
         let bytes = payload.content_length() as u64;
+        let asked = self.counts.ask();
         let put = self.inner.put_opts(location, payload, opts).await;
+        asked.heard(&put);
         self.counts.answered(&put, &self.counts.up, |_| bytes);
         put
     }
 
     async fn put_multipart_opts(&self, location: &Path, opts: PutMultipartOptions) -> Result<Box<dyn MultipartUpload>> {
         one(&self.counts.uploads);
+        let asked = self.counts.ask();
         let begun = self.inner.put_multipart_opts(location, opts).await;
+        asked.heard(&begun);
         self.counts.answered(&begun, &self.counts.up, |_| 0);
         Ok(Box::new(upload::Counted::new(begun?, self.counts.clone())))
     }
@@ -241,7 +288,9 @@ impl ObjectStore for Meter {
     async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
         let is_head = options.head;
         one(if is_head { &self.counts.heads } else { &self.counts.gets });
+        let asked = self.counts.ask();
         let got = self.inner.get_opts(location, options).await;
+        asked.heard(&got);
         let bytes = |got: &GetResult| if is_head { 0 } else { got.range.end - got.range.start };
         self.counts.answered(&got, &self.counts.down, bytes);
         got
@@ -250,7 +299,12 @@ impl ObjectStore for Meter {
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         let (asked, counts) = (self.counts.clone(), self.counts.clone());
         let locations = locations.inspect_ok(move |_| one(&asked.deletes)).boxed();
-        self.inner.delete_stream(locations).inspect_err(move |e| counts.refused(e)).boxed()
+        let deleted = self.inner.delete_stream(locations);
+        let deleted = deleted.inspect(move |done| match done {
+            Ok(_) => counts.pulse.answered(),
+            Err(e) => counts.refused(e),
+        });
+        deleted.boxed()
     }
 
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
@@ -263,7 +317,9 @@ impl ObjectStore for Meter {
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
         one(&self.counts.lists);
+        let asked = self.counts.ask();
         let listed = self.inner.list_with_delimiter(prefix).await;
+        asked.heard(&listed);
         let more = |listed: &ListResult| {
             let found = listed.objects.len() + listed.common_prefixes.len();
             (found as u64).saturating_sub(1) / PAGE
@@ -274,7 +330,9 @@ impl ObjectStore for Meter {
 
     async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
         one(&self.counts.copies);
+        let asked = self.counts.ask();
         let copied = self.inner.copy_opts(from, to, options).await;
+        asked.heard(&copied);
         self.counts.answered(&copied, &self.counts.up, |()| 0);
         copied
     }

@@ -23,7 +23,9 @@ impl MultipartUpload for Counted {
         one(&counts.parts);
         let put = self.inner.put_part(data);
         Box::pin(async move {
+            let asked = counts.ask();
             let put = put.await;
+            asked.heard(&put);
             counts.answered(&put, &counts.up, |()| bytes);
             put
         })
@@ -31,14 +33,18 @@ impl MultipartUpload for Counted {
 
     async fn complete(&mut self) -> Result<PutResult> {
         one(&self.counts.uploads);
+        let asked = self.counts.ask();
         let done = self.inner.complete().await;
+        asked.heard(&done);
         self.counts.answered(&done, &self.counts.up, |_| 0);
         done
     }
 
     async fn abort(&mut self) -> Result<()> {
         one(&self.counts.uploads);
+        let asked = self.counts.ask();
         let done = self.inner.abort().await;
+        asked.heard(&done);
         self.counts.answered(&done, &self.counts.up, |()| 0);
         done
     }

@@ -27,7 +27,9 @@ impl Place {
             Kind::Gcs => {
                 let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(&self.root);
                 let builder = builder.with_http_connector(wire.clone());
-                self.reached(builder.with_client_options(patient()).build())?
+                // As of S3: whoever names an endpoint without encryption means it.
+                let plain = std::env::var("GOOGLE_BASE_URL").is_ok_and(|endpoint| endpoint.starts_with("http://"));
+                self.reached(builder.with_client_options(patient().with_allow_http(plain)).build())?
             }
             Kind::Azure => {
                 let builder = MicrosoftAzureBuilder::from_env().with_container_name(&self.root);

@@ -3,6 +3,7 @@
 use super::*;
 use ondol_block::BlockError;
 use ondol_env::sync::Mutex;
+use ondol_object_home::Place;
 use ondol_object_home::unruly::Plan;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -79,8 +80,13 @@ fn whoever_is_idle_learns_it_when_the_lease_is_renewed() {
 
 /// Two writers take the volume from each other. Each batch has two chunks of its own, so that all that was acknowledged must be there in the end, and a batch in it whole or not at all.
 fn race(store: &Unruly, rounds: u64, batches: u64, seed: u64) {
+    race_in(&|| bucket(store.clone()), rounds, batches, seed);
+}
+
+/// The same in a bucket that each opening reaches anew.
+fn race_in(reach: &(dyn Fn() -> Bucket + Sync), rounds: u64, batches: u64, seed: u64) {
     const PAIRS: u64 = 1 << 20;
-    let home = make(store, 2 * PAIRS);
+    let home = Home::make(&reach(), making(2 * PAIRS), &opening()).unwrap();
     home.close().unwrap();
     let (next, opened) = (AtomicU64::new(0), AtomicU64::new(0));
     let (acknowledged, fenced) = (Mutex::new(vec![]), AtomicU64::new(0));
@@ -91,7 +97,7 @@ fn race(store: &Unruly, rounds: u64, batches: u64, seed: u64) {
                 let mut random = Random(seed * 2 + racer);
                 for _ in 0..rounds {
                     // Two who open at once may fence each other before either is done.
-                    let home = match Home::open(&bucket(store.clone()), &opening()) {
+                    let home = match Home::open(&reach(), &opening()) {
                         Ok(home) => home,
                         Err(HomeError::Fenced { .. }) => continue,
                         Err(e) => panic!("{e}"),
@@ -121,7 +127,7 @@ fn race(store: &Unruly, rounds: u64, batches: u64, seed: u64) {
             });
         }
     });
-    let home = open(store);
+    let home = Home::open(&reach(), &opening()).unwrap();
     let acknowledged = acknowledged.into_inner();
     for pair in 0..next.load(SeqCst) {
         let (one, two) = (read_chunk(&home, pair), read_chunk(&home, PAIRS + pair));
@@ -152,4 +158,13 @@ fn two_writers_race_over_a_store_that_delays_and_reorders() {
     let store = unruly();
     store.follow(Plan { seed: 3, turns: 40, held: 200, latency: Duration::from_millis(1), ..Plan::default() });
     race(&store, 100, 40, 3);
+}
+
+#[test]
+#[ignore = "needs a bucket, which `cargo xtask s3` has"]
+fn two_writers_race_in_a_real_bucket() {
+    let target = std::env::var("ONDOL_TEST_BUCKET").expect("ONDOL_TEST_BUCKET names a bucket and a prefix") + "/race";
+    let reach = || Place::parse(&target).expect("a place").and_then(|place| place.bucket(true)).unwrap();
+    // Openings take long there: so that they meet whoever writes, more is written.
+    race_in(&reach, 120, 40, 4);
 }

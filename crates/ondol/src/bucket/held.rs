@@ -1,7 +1,7 @@
 //! A volume in object storage that is open: what is given back when it ends.
 
 use super::mark::Mark;
-use super::{BucketInfo, DiskCacheInfo, LagInfo, RequestInfo, StoredInfo};
+use super::{BucketInfo, DiskCacheInfo, LagInfo, LeaseInfo, RequestInfo, StoredInfo};
 use crate::Result;
 use crate::info::uuid_text;
 use ondol_block::{BlockStats, BlockStore, Caps, Result as BlockResult};
@@ -35,10 +35,14 @@ fn asked(requests: &Requests) -> RequestInfo {
         heads: requests.heads,
         lists: requests.lists,
         deletes: requests.deletes,
+        copies: requests.copies,
+        uploads: requests.uploads,
         up: requests.up,
         down: requests.down,
+        repeated: requests.repeated,
         failed: requests.failed,
         throttled: requests.throttled,
+        unanswered_seconds: requests.unanswered,
     }
 }
 
@@ -97,6 +101,10 @@ impl Held {
             closed: self.home.was_closed(),
             snapshots: None,
             lag: self.lag(),
+            lease: self
+                .home
+                .lease()
+                .map(|lease| LeaseInfo { length_seconds: lease.length.as_secs(), age_seconds: lease.age.as_secs() }),
             stored: None,
             requests: Some(asked(&self.home.requests())),
             disk_cache: self.home.disk_use().map(|disk| DiskCacheInfo {

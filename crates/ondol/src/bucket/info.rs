@@ -21,6 +21,9 @@ pub struct BucketInfo {
     /// With `durable=local`: how far the bucket is behind the log on this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<LagInfo>,
+    /// The lease of whoever has it open for writing here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseInfo>,
     /// Objects and bytes that it takes in the bucket; unknown where the store does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<StoredInfo>,
@@ -36,7 +39,7 @@ pub struct BucketInfo {
 }
 
 /// What is acknowledged and not in the bucket.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct LagInfo {
     /// UUID of the log on this machine.
     pub log: String,
@@ -50,6 +53,15 @@ pub struct LagInfo {
     pub most_bytes: u64,
     /// Age at which they do.
     pub most_seconds: u64,
+}
+
+/// What keeps others from writing.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LeaseInfo {
+    /// Others keep away for so many seconds after it was renewed.
+    pub length_seconds: u64,
+    /// So many seconds ago it was taken or renewed: a third of that at most, where the store answers.
+    pub age_seconds: u64,
 }
 
 /// What a volume takes in its bucket. What a clone reads of its original is counted with the original.
@@ -68,7 +80,7 @@ pub struct StoredInfo {
 }
 
 /// Requests since a volume was opened.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct RequestInfo {
     /// For how long they were counted, in seconds.
     pub seconds: u64,
@@ -82,18 +94,26 @@ pub struct RequestInfo {
     pub lists: u64,
     /// Objects that were deleted.
     pub deletes: u64,
+    /// Copies within the store.
+    pub copies: u64,
+    /// Beginnings and ends of uploads in parts.
+    pub uploads: u64,
     /// Bytes that went up.
     pub up: u64,
     /// Bytes that came down.
     pub down: u64,
+    /// Requests that were made again by the client of a cloud.
+    pub repeated: u64,
     /// Requests that failed.
     pub failed: u64,
     /// Requests that the store had no time for.
     pub throttled: u64,
+    /// For so many seconds the store has answered nothing that it was asked; 0 if it answers.
+    pub unanswered_seconds: u64,
 }
 
 /// The cache on the local disk.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct DiskCacheInfo {
     /// Parts of objects that it has room for.
     pub room: u64,

@@ -15,6 +15,7 @@ mod held;
 mod info;
 #[cfg(feature = "object")]
 mod local;
+mod log;
 mod mark;
 mod snapshot;
 #[cfg(feature = "object")]
@@ -22,12 +23,16 @@ mod with;
 #[cfg(not(feature = "object"))]
 mod without;
 
-pub use info::{BucketInfo, DiskCacheInfo, LagInfo, RequestInfo, StoredInfo};
+pub use info::{BucketInfo, DiskCacheInfo, LagInfo, LeaseInfo, RequestInfo, StoredInfo};
+pub use log::{
+    LocalBatch, LocalLogInfo, LocalLogState, is_local_log, local_log, local_log_batches, local_log_batches_in_pool,
+};
 pub use mark::{mark_of, says_closed};
 pub use snapshot::{Snapshot, clone_volume, delete_volume, snapshot, snapshot_delete, snapshots};
 
 #[cfg(feature = "object")]
 pub(crate) use held::Held;
+pub(crate) use log::state_in_pool as local_log_in_pool;
 #[cfg(feature = "object")]
 use with::{check, copy, delete, destroy, list, make, open_held};
 #[cfg(not(feature = "object"))]
@@ -71,6 +76,8 @@ pub(crate) struct Terms {
     pub(crate) timeout: Option<Duration>,
     /// Bytes of memory for what is read of the store.
     pub(crate) cache: Option<u64>,
+    /// Each request takes so much longer.
+    pub(crate) delay: Duration,
     /// What for, for others who want it.
     pub(crate) purpose: String,
     /// With `durable=local`, the log on this machine.
@@ -176,8 +183,11 @@ pub(crate) fn stopped(name: &str, why: &str) -> Error {
     error(Errno::IO, format!("{name} could not be written to the end: {why}; what was synced before is there"))
 }
 
-/// Refuses a target in object storage that is named wrongly. That comes first: it may be a password in it.
-pub(crate) fn require_named(target: &Path) -> Result<()> {
+/// Refuses a target in object storage that is named wrongly, or that this build cannot open. Nothing is asked of a store. That comes first: there may be a password in it.
+///
+/// # Errors
+/// That it is so. It names no target with a password in it.
+pub fn require_named(target: &Path) -> Result<()> {
     check(target)
 }
 
@@ -262,6 +272,7 @@ pub(crate) fn require_none(target: &Path, options: &Options) -> Result<()> {
         (options.lease.is_some(), "lease="),
         (options.store_timeout.is_some(), "store_timeout="),
         (options.store_cache.is_some(), "store_cache="),
+        (options.store_delay.is_some(), "store_delay="),
         (options.durable.is_some(), "durable="),
         (options.redo.is_some(), "redo="),
         (options.redo_size.is_some(), "redo_size="),
@@ -333,7 +344,8 @@ mod tests {
         for words in ["journal=batch,data=journal,ro,lease=5", "durable=local,nvm=/x,lag=1M", "durable=local,redo=/x"] {
             require_fitting(place, &Options::parse(words).unwrap()).unwrap();
         }
-        for word in ["take_over", "lease=60", "store_timeout=0", "store_cache=1M", "durable=remote", "disk_cache=/x"] {
+        let words = ["take_over", "lease=60", "store_timeout=0", "store_cache=1M", "durable=remote", "disk_cache=/x"];
+        for word in words.into_iter().chain(["store_delay=30"]) {
             let e = require_none(file, &Options::parse(word).unwrap()).unwrap_err().to_string();
             assert!(e.contains(word.split_inclusive('=').next().unwrap()), "{word}: {e}");
         }

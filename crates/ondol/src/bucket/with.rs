@@ -63,7 +63,7 @@ pub(super) fn open_held(target: &Path, access: Access, terms: &Terms) -> Result<
 fn try_open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
     let place = place(target)?;
     let opening = terms.opening()?;
-    let bucket = place.bucket(false)?;
+    let bucket = place.bucket(false)?.slowed(terms.delay);
     let home = match (access, place.snapshot()) {
         (Access::Write, Some(_)) => {
             return Err(error(Errno::ROFS, format!("{}: a snapshot can only be read", place.name())));

@@ -41,7 +41,7 @@ impl Held {
 }
 
 /// The target may have a password in it, so it is not named.
-fn lacks() -> Error {
+pub(super) fn lacks() -> Error {
     let what = "this build opens no volumes in object storage: it was built without the feature `object`";
     Error::Bucket { what: what.into(), errno: Errno::OPNOTSUPP.raw_os_error(), remedy: Some(Remedy::OtherBuild) }
 }

@@ -25,6 +25,7 @@ impl Options {
             ("lease", self.lease),
             ("store_timeout", self.store_timeout),
             ("store_cache", self.store_cache),
+            ("store_delay", self.store_delay),
         ];
         for (name, value) in store {
             *text += &value.map_or_else(String::new, |value| format!(",{name}={value}"));
@@ -49,6 +50,13 @@ impl Options {
     #[must_use]
     pub fn with_store_timeout(mut self, seconds: u64) -> Self {
         self.store_timeout = Some(seconds);
+        self
+    }
+
+    /// Has each request to object storage take so many milliseconds longer: a directory of this machine stands in for a store that is far away, for measuring.
+    #[must_use]
+    pub fn with_store_delay(mut self, milliseconds: u64) -> Self {
+        self.store_delay = Some(milliseconds);
         self
     }
 
@@ -120,6 +128,7 @@ impl Options {
             lease: self.lease.map(Duration::from_secs),
             timeout: self.store_timeout.map(Duration::from_secs),
             cache: self.store_cache,
+            delay: Duration::from_millis(self.store_delay.unwrap_or(0)),
             log,
             give_up: self.give_up.clone(),
             disk,

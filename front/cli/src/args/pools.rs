@@ -37,9 +37,9 @@ pub(crate) struct Import {
 pub(crate) enum Pool {
     /// Make a pool on a DAX device or in a file
     Create(PoolCreate),
-    /// Show a pool's state, and which crashes it survives
+    /// Show a pool's state, and which crashes it survives; of the log of a volume in object storage, what it holds
     Info(PoolInfo),
-    /// Show the headers and the first bytes of each area
+    /// Show the headers and the first bytes of each area; of the log of a volume in object storage, each batch
     Dump(PoolDump),
     /// Put the blocks of the image in a pool into the order of their numbers, in place
     ///
@@ -69,13 +69,13 @@ pub(crate) struct PoolInfo {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// DAX device or file
+    /// DAX device or file; or the file of `durable=local,redo=FILE`
     pub(crate) pool: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PoolDump {
-    /// DAX device or file
+    /// DAX device or file; or the file of `durable=local,redo=FILE`
     pub(crate) pool: PathBuf,
 }
 

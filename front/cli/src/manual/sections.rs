@@ -139,7 +139,10 @@ pub(crate) const PAGES: &[Sections] = &[
     ], &["ondol-pool(1)", "ondol-mount(1)", "ondol-run(1)"]),
     page("ondol-pool-info", &[("ondol pool info /mnt/pmem/pool", "Show which crashes a pool survives, and what lies in it.")],
         &["ondol-pool(1)", "ondol-info(1)"]),
-    page("ondol-pool-dump", &[("ondol pool dump /mnt/pmem/pool", "Show the first bytes of each area.")], &["ondol-pool(1)", "hexdump(1)"]),
+    page("ondol-pool-dump", &[
+        ("ondol pool dump /mnt/pmem/pool", "Show the first bytes of each area."),
+        ("ondol pool dump /var/lib/ondol/volume.log", "Show what a log of `durable=local` has, batch by batch."),
+    ], &["ondol-pool(1)", "hexdump(1)"]),
     page("ondol-pool-flatten", &[("ondol pool flatten /mnt/pmem/pool", "Put the blocks of the image in a pool into their order.")],
         &["ondol-pool(1)", "ondol-info(1)"]),
     page("ondol-pool-measure", &[

@@ -1,6 +1,7 @@
 //! Prometheus' text format.
 
 use super::names::{Kind, NAMES, Unit};
+use super::store;
 use serde_json::{Map, Value};
 use std::fmt::Write;
 use std::path::Path;
@@ -39,10 +40,10 @@ pub(super) fn render(stats: &Value, point: &Path, reader: For) -> String {
             Unit::Nanoseconds => in_seconds(value),
             Unit::Blocks => value.saturating_mul(block).to_string(),
         };
-        let kind = if name.kind == Kind::Counter { "counter" } else { "gauge" };
-        page.family(name.metric, kind, name.help);
+        page.family(name.metric, kind(name.kind), name.help);
         page.sample(name.metric, &[], &value);
     }
+    page.store(stats);
     if reader == For::Scrape {
         page.process();
     }
@@ -122,6 +123,17 @@ impl Page {
         self.gauge("ondol_pool_read_in_place_pages", "Pages of the pool's storage that are read in place.", in_place);
     }
 
+    fn store(&mut self, stats: &Value) {
+        let mut last = "";
+        for (field, value) in store::told(stats) {
+            if last != field.metric {
+                self.family(field.metric, kind(field.kind), field.help);
+                last = field.metric;
+            }
+            self.sample(field.metric, field.label.as_slice(), &value.to_string());
+        }
+    }
+
     fn requests(&mut self, stats: &Value) {
         let none = Map::new();
         let of = |name: &str| stats.get(name).and_then(Value::as_object).unwrap_or(&none);
@@ -190,6 +202,10 @@ impl Page {
         let open = std::fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
         self.gauge("process_open_fds", "Descriptors that the server has open.", open);
     }
+}
+
+fn kind(kind: Kind) -> &'static str {
+    if kind == Kind::Counter { "counter" } else { "gauge" }
 }
 
 fn number(value: &Value, name: &str) -> Option<u64> {
@@ -285,6 +301,56 @@ mod tests {
         assert_eq!(families.len(), families.iter().collect::<BTreeSet<_>>().len());
         for name in NAMES {
             assert_eq!(name.kind == Kind::Counter, name.metric.ends_with("_total"), "{}", name.metric);
+        }
+    }
+
+    #[test]
+    fn object_storage_has_metrics_where_there_is_some() {
+        let none = render(&stats(), Path::new("/mnt"), For::Scrape);
+        assert!(
+            !none.contains("ondol_store") && !none.contains("ondol_lag") && !none.contains("ondol_lease"),
+            "{none}"
+        );
+        let mut far = stats();
+        far["bucket"] = json!({
+            "requests": {"puts": 7, "gets": 3, "up": 900, "unanswered_seconds": 41}, "lease": {"length_seconds": 60, "age_seconds": 12}
+        });
+        let text = render(&far, Path::new("/mnt"), For::Scrape);
+        for said in [
+            r#"ondol_store_requests_total{request="put"} 7"#,
+            r#"ondol_store_requests_total{request="get"} 3"#,
+            "ondol_store_sent_bytes_total 900",
+            "ondol_store_unanswered_seconds 41",
+            "ondol_lease_age_seconds 12",
+        ] {
+            assert!(text.lines().any(|line| line == said), "{said}: {text}");
+        }
+        // It has no log on this machine.
+        assert!(!text.contains("ondol_lag"), "{text}");
+        assert_eq!(text.matches("# TYPE ondol_store_requests_total counter").count(), 1);
+    }
+
+    /// What a volume tells of its home has a metric, field for field.
+    #[test]
+    fn all_metrics_of_object_storage_are_of_fields_that_are_told() {
+        let requests = serde_json::to_value(ondol::RequestInfo::default()).unwrap();
+        let known: BTreeSet<&str> =
+            store::FIELDS.iter().filter_map(|field| field.pointer.strip_prefix("/bucket/requests/")).collect();
+        let told: BTreeSet<&str> = requests.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(told.difference(&known).collect::<Vec<_>>(), [&"seconds"]);
+        assert!(known.is_subset(&told));
+        for (of, value) in [
+            ("lag", serde_json::to_value(ondol::LagInfo::default()).unwrap()),
+            ("lease", serde_json::to_value(ondol::LeaseInfo::default()).unwrap()),
+            ("disk_cache", serde_json::to_value(ondol::DiskCacheInfo::default()).unwrap()),
+        ] {
+            for field in store::FIELDS.iter().filter_map(|field| field.pointer.strip_prefix(&format!("/bucket/{of}/")))
+            {
+                assert!(value.get(field).is_some_and(Value::is_u64), "{of}: {field}");
+            }
+        }
+        for field in store::FIELDS {
+            assert_eq!(field.kind == Kind::Counter, field.metric.ends_with("_total"), "{}", field.metric);
         }
     }
 

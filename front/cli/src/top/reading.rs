@@ -1,7 +1,7 @@
 //! What a mount has done up to a moment, and what it did between two.
 
 use crate::failure::{FAILED, Failure};
-use crate::metrics::{Kind, NAMES};
+use crate::metrics::{Kind, NAMES, told};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
@@ -35,6 +35,11 @@ impl Reading {
 
     pub(super) fn text(&self, name: &str) -> &str {
         self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A number of its home in object storage, by its place there. `None`: it has none, or that says nothing of it.
+    pub(super) fn store(&self, pointer: &str) -> Option<u64> {
+        self.0.pointer("/bucket")?.pointer(pointer)?.as_u64()
     }
 
     /// A field of how it is mounted.
@@ -87,6 +92,8 @@ pub(super) struct Report {
     pub(super) now: Reading,
     /// Of each counter how much it grew in a second.
     rates: BTreeMap<&'static str, f64>,
+    /// The same of what is counted of object storage, by its place.
+    store_rates: BTreeMap<&'static str, f64>,
     pub(super) rows: Vec<Row>,
     /// All requests together.
     pub(super) all: Row,
@@ -104,6 +111,10 @@ impl Report {
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         let growing = NAMES.iter().filter(|name| name.kind == Kind::Counter);
         let rates = growing.map(|n| (n.counter, rate(before.counter(n.counter), now.counter(n.counter)))).collect();
+        let growing = told(&now.0).filter(|(field, _)| field.kind == Kind::Counter);
+        let before_that = |pointer: &str| before.0.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        let store_rates =
+            growing.map(|(field, total)| (field.pointer, rate(before_that(field.pointer), total))).collect();
         let bounds = numbers(&now.0["latencies"]["bounds_ns"]);
         let mut all = (Row { operation: "all".into(), ..Row::default() }, vec![0; bounds.len() + 1]);
         let mut rows = Vec::new();
@@ -132,12 +143,17 @@ impl Report {
             rows.push(row);
         }
         (all.0.p50, all.0.p99) = (quantile(&bounds, &all.1, 50), quantile(&bounds, &all.1, 99));
-        Some(Self { seconds, now: Reading(now.0.clone()), rates, rows, all: all.0 })
+        Some(Self { seconds, now: Reading(now.0.clone()), rates, store_rates, rows, all: all.0 })
     }
 
     /// How much a counter grew in a second.
     pub(super) fn rate(&self, counter: &str) -> f64 {
         self.rates.get(counter).copied().unwrap_or(0.0)
+    }
+
+    /// How much what is counted of object storage grew in a second, by its place below its home there.
+    pub(super) fn store_rate(&self, pointer: &str) -> f64 {
+        self.store_rates.get(format!("/bucket{pointer}").as_str()).copied().unwrap_or(0.0)
     }
 
     /// The same for programs.
@@ -153,7 +169,7 @@ impl Report {
         let space = ["block_size", "blocks", "free_blocks", "available_blocks", "inodes", "free_inodes"];
         let space: Map<String, Value> =
             space.into_iter().map(|name| (name.into(), self.now.number(name).into())).collect();
-        json!({
+        let mut report = json!({
             "target": self.now.text("target"),
             "mount_point": self.now.text("mount_point"),
             "pid": self.now.number("pid"),
@@ -165,7 +181,14 @@ impl Report {
             "per_second": self.rates,
             "now": now,
             "space": space,
-        })
+        });
+        if let (Some(home), Some(fields)) = (self.now.0.get("bucket"), report.as_object_mut()) {
+            let short = |pointer: &&'static str| pointer.trim_start_matches("/bucket/").replace('/', "_");
+            let rates = self.store_rates.iter().map(|(pointer, rate)| (short(pointer), (*rate).into()));
+            fields.insert("bucket".into(), home.clone());
+            fields.insert("store_per_second".into(), Value::Object(rates.collect()));
+        }
+        report
     }
 }
 
@@ -225,6 +248,34 @@ pub(super) mod tests {
         assert_eq!(json["operations"]["write"]["per_second"], 500.0);
         assert_eq!((&json["now"]["orphans"], &json["per_second"]["commits"]), (&json!(3), &json!(50.0)));
         assert!(json["now"].get("commits").is_none() && json["per_second"].get("orphans").is_none());
+    }
+
+    /// The same of a volume in object storage, with so many puts.
+    pub(in crate::top) fn far_reading(seconds: u64, puts: u64, unanswered: u64, is_local: bool) -> Reading {
+        let mut far = reading(seconds, puts);
+        far.0["bucket"] = json!({
+            "requests": {"puts": puts, "gets": 4, "up": puts * 1024, "down": 0, "repeated": 2, "failed": 1, "throttled": 0,
+                "unanswered_seconds": unanswered},
+            "lease": {"length_seconds": 60, "age_seconds": 7},
+        });
+        if is_local {
+            far.0["bucket"]["lag"] =
+                json!({"bytes": 4096, "transactions": 2, "seconds": 3, "most_bytes": 1 << 20, "most_seconds": 30});
+        }
+        far
+    }
+
+    #[test]
+    fn what_is_asked_of_object_storage_has_rates_too() {
+        let report = Report::between(&far_reading(10, 1000, 0, false), &far_reading(12, 1600, 0, false)).unwrap();
+        assert_eq!((report.store_rate("/requests/puts"), report.store_rate("/requests/gets")), (300.0, 0.0));
+        let json = report.json();
+        assert_eq!(
+            (&json["bucket"]["requests"]["puts"], &json["store_per_second"]["requests_up"]),
+            (&json!(1600), &json!(307_200.0))
+        );
+        let near = Report::between(&reading(10, 1000), &reading(12, 2000)).unwrap().json();
+        assert!(near.get("bucket").is_none() && near.get("store_per_second").is_none());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A report as lines of text.
 
+mod store;
+
 use super::reading::{Reading, Report, Row};
 use crate::size::human;
 use clap::ValueEnum;
@@ -128,6 +130,7 @@ fn parts(report: &Report) -> Vec<(&'static str, String)> {
         ("device", parts.device()),
     ];
     said.extend(parts.nvm().map(|nvm| ("NVM", nvm)));
+    said.extend(store::lines(report));
     said.push(("space", parts.space()));
     said
 }
@@ -293,7 +296,7 @@ mod tests {
         assert_eq!(line("requests"), "requests   550/s, p50 150 ns, p99 199 ns; 10.0 errors/s");
         assert!(line("stalls").contains("operations waited 250 ms of each second"), "{text}");
         assert!(line("space").contains("(25 %), 90 inodes free, 3 orphans"), "{text}");
-        assert!(!text.contains("NVM"), "{text}");
+        assert!(!text.contains("NVM") && !text.contains("store") && !text.contains("lease"), "{text}");
         let rows: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("operation")).collect();
         assert_eq!(rows[0], "operation             per s*         p50         p99    errors/s       total");
         assert_eq!(rows[1], "write                    500      150 ns      199 ns        10.0        2000");

@@ -105,6 +105,10 @@ fn a_log_in_a_pool_serves_as_well() {
     store.lose(server);
     let said = succeeds(ondol().args(["pool", "info", "--json"]).arg(&pool));
     assert!(said.contains("home-log"), "{said}");
+    let info: Value = serde_json::from_str(&said).unwrap();
+    assert!(info["home_log"]["batches"].as_u64() >= Some(1), "{info}");
+    let said = succeeds(ondol().args(["pool", "dump"]).arg(&pool));
+    assert!(said.contains("area home-log") && said.contains("\nbatch "), "{said}");
     store.mount(&local);
     assert_eq!(fs::read(store.on("synced")).unwrap(), [5; 50_000]);
     store.place.umount();
@@ -193,4 +197,65 @@ fn a_clone_goes_its_own_way_and_keeps_its_original_from_being_deleted() {
     fails(ondol().args(["info", &target]), 1);
     let said = fails(ondol().args(["delete", "--yes"]).arg(store.file("exported.img")), 1);
     assert!(said.contains("not in object storage"), "{said}");
+}
+
+/// What a program says, whether it is content or not: only what can be shown, and with one of two codes.
+fn said_of(command: &mut Command) -> String {
+    let out = output(command);
+    assert!(matches!(out.status.code(), Some(0 | 1)), "{command:?}: {out:?}");
+    let text = String::from_utf8(out.stdout).unwrap() + &String::from_utf8(out.stderr).unwrap();
+    assert!(text.chars().all(|c| c == '\n' || (c >= ' ' && c != '\u{7f}')), "{text:?}");
+    text
+}
+
+#[test]
+fn a_log_is_shown_without_its_bucket() {
+    let Some(mut store) = Store::new() else { return };
+    let log = store.file("redo");
+    let server = store.serve(&format!("durable=local,redo={},redo_size=8M,lag_seconds=3600", log.display()));
+    let show = |word: &str, file: &Path| {
+        let mut command = ondol();
+        command.args(["pool", word]).arg(file);
+        command
+    };
+    let said = fails(&mut show("dump", &log), 1);
+    assert!(said.contains("another process uses it"), "{said}");
+    (0..3u8).for_each(|n| durable(&store.on(&format!("file {n}")), &[n; 20_000]).unwrap());
+    store.lose(server);
+    let info: Value = serde_json::from_str(&succeeds(show("info", &log).arg("--json"))).unwrap();
+    assert!(info["batches"].as_u64() >= Some(3) && info["not_in_bucket"].as_u64() >= Some(1), "{info}");
+    let text = succeeds(&mut show("info", &log));
+    assert!(text.contains(info["log"].as_str().unwrap()) && text.contains("not in bucket"), "{text}");
+    let dumped = succeeds(&mut show("dump", &log));
+    let batches: Vec<u64> =
+        dumped.lines().filter_map(|line| line.strip_prefix("batch ")?.split(' ').next()?.parse().ok()).collect();
+    assert_eq!(Some(batches.len() as u64), info["batches"].as_u64(), "{dumped}");
+    assert!(batches.is_sorted() && batches.first() == info["first"].as_u64().as_ref(), "{dumped}");
+    assert!(dumped.contains("\n  write ") && dumped.contains("bytes written"), "{dumped}");
+    // Bytes of anybody, in a copy: an answer in words, and what is shown was in it.
+    let whole = fs::read(&log).unwrap();
+    let junk: Vec<u8> = (0..4096u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let broken = store.file("broken");
+    for at in [0, 100, 4096, 4200, 8192, 8200, 8300, 12288, 20000] {
+        let mut bytes = whole.clone();
+        bytes[at..at + 700].copy_from_slice(&junk[at % 3000..at % 3000 + 700]);
+        fs::write(&broken, &bytes).unwrap();
+        said_of(&mut show("info", &broken));
+        let shown = said_of(&mut show("dump", &broken));
+        let lines = shown.lines().take_while(|line| line.starts_with("batch ") || line.starts_with("  "));
+        assert!(lines.zip(dumped.lines()).all(|(one, other)| one == other), "{at}: {shown}");
+    }
+    for len in [0, 8, 4096, 9000, 30_000] {
+        fs::write(&broken, &whole[..len]).unwrap();
+        said_of(&mut show("info", &broken));
+        said_of(&mut show("dump", &broken));
+    }
+    // All of it comes to the bucket: to look at it has changed nothing.
+    assert_eq!(fs::read(&log).unwrap(), whole);
+    store.mount(&format!("durable=local,redo={}", log.display()));
+    assert!((0..3u8).all(|n| fs::read(store.on(&format!("file {n}"))).unwrap() == [n; 20_000]));
+    store.place.umount();
+    let info: Value = serde_json::from_str(&succeeds(show("info", &log).arg("--json"))).unwrap();
+    assert_eq!(info["not_in_bucket"], 0, "{info}");
+    store.is_clean();
 }

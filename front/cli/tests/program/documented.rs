@@ -48,7 +48,7 @@ ondol ls disk.img / > listed; grep -q a.tmp listed; fails 1 grep -q large.tmp li
 ];
 
 /// Blocks that do not run: their document, how they begin, and why.
-const STANDS: [(&str, &str, &str); 21] = [
+const STANDS: [(&str, &str, &str); 22] = [
     ("README.md", "cargo test --workspace", "it is what runs this test"),
     ("docs/benchmarks.md", "ondol bench run varmail --on kernel:ext4 ", MEASURES),
     ("docs/benchmarks.md", "ondol bench run fs-mark", MEASURES),
@@ -58,6 +58,7 @@ const STANDS: [(&str, &str, &str); 21] = [
     ("docs/benchmarks.md", "ondol bench run tokubench", MEASURES),
     ("docs/benchmarks.md", "cargo build --release -p ondol-cli --features peers", MEASURES),
     ("docs/design/bench.md", "cargo build --release -p ondol-cli --features peers", MEASURES),
+    ("docs/design/bench.md", "ondol bench run create-fsync --on lib:file:", MEASURES),
     ("docs/design/allocation.md", "# as root; through the mount", MEASURES),
     ("docs/crash-testing.md", "ondol crash ", HUNTS),
     ("docs/crash-testing.md", "cargo run --release -p ondol-cli --features plant", HUNTS),

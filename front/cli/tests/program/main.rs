@@ -7,7 +7,13 @@ mod atomic;
 mod bench;
 mod bucket;
 #[cfg(feature = "object")]
+mod bucket_bench;
+#[cfg(feature = "object")]
 mod bucket_local;
+#[cfg(feature = "object")]
+mod bucket_seen;
+#[cfg(feature = "object")]
+mod bucket_server;
 mod calls;
 mod confined;
 mod damaged;

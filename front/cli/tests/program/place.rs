@@ -84,7 +84,13 @@ impl Place {
     /// The same of another target.
     pub(crate) fn serve_target(&mut self, target: &Path, options: &str) -> usize {
         let mut command = self.mount_command_of(target);
-        self.servers.push(command.args(["-f", "-o", options]).stderr(Stdio::piped()).spawn().unwrap());
+        command.args(["-f", "-o", options]);
+        self.serve_by(command)
+    }
+
+    /// The same by a command that mounts in the foreground.
+    pub(crate) fn serve_by(&mut self, mut command: Command) -> usize {
+        self.servers.push(command.stderr(Stdio::piped()).spawn().unwrap());
         assert!(eventually(|| self.is_mounted()), "the server did not mount");
         self.servers.len() - 1
     }

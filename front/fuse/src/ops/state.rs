@@ -91,6 +91,9 @@ impl Ops {
             "counters": volume.counters(),
             "latencies": self.timing.read(),
         });
+        if let (Some(bucket), Some(fields)) = (volume.bucket_info(), stats.as_object_mut()) {
+            fields.insert("bucket".into(), serde_json::to_value(bucket).map_err(wrong)?);
+        }
         self.add_own(&mut stats);
         Ok(stats)
     }

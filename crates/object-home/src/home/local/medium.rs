@@ -76,12 +76,24 @@ impl RedoFile {
         Self::of(path, OpenOptions::new().read(true).write(true).open(path)?)
     }
 
+    /// Opens a file to look at what it holds: it cannot be written.
+    ///
+    /// # Errors
+    /// There is none, another process writes to it, or the system fails.
+    pub fn look(path: &Path) -> Result<Self> {
+        Self::locked(path, File::open(path)?, FlockOperation::NonBlockingLockShared)
+    }
+
     fn of(path: &Path, file: File) -> Result<Self> {
+        Self::locked(path, file, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn locked(path: &Path, file: File, lock: FlockOperation) -> Result<Self> {
         let kind = file.metadata()?;
         if !kind.is_file() {
             return Err(Error::new(ErrorKind::InvalidInput, "it is no ordinary file"));
         }
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| match e {
+        rustix::fs::flock(&file, lock).map_err(|e| match e {
             rustix::io::Errno::WOULDBLOCK => Error::new(ErrorKind::ResourceBusy, "another process uses it"),
             e => e.into(),
         })?;

@@ -25,7 +25,7 @@ mod ring;
 mod ship;
 
 pub use books::Lag;
-pub use dump::{LogContents, LoggedBatch};
+pub use dump::{LogContents, LoggedBatch, LoggedRanges};
 pub use medium::{LogMedium, RedoFile, RedoNvm};
 
 pub(super) use judge::{Joined, NONE, judge};
