@@ -9,6 +9,7 @@ use crate::{Error, Remedy, Result, compose, contents, home, maintain, pool_of};
 use ondol_block::{Access, BlockStore, FileStore};
 use ondol_env::System;
 use ondol_env::sync::Arc;
+use ondol_format::RoCompat;
 use ondol_medium::PAGE;
 use ondol_volume::Image;
 use serde::Serialize;
@@ -103,6 +104,7 @@ fn clean(media: Media) -> Result<(Arc<dyn BlockStore>, u64)> {
     let image = Image::open(media.store.clone())?;
     let is_clean = !image.needs_recovery()
         && image.superblock().last_orphan() == 0
+        && !image.superblock().features().ro_compat.contains(RoCompat::ORPHAN_PRESENT)
         && !maintain::holds_transactions(&media, &image)?;
     if is_clean {
         return Ok((media.store, 0));
