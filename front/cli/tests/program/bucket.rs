@@ -264,6 +264,22 @@ pub(crate) mod built {
     }
 
     #[test]
+    fn what_was_deleted_while_it_was_open_is_gone_from_an_export() {
+        let Some(mut store) = Store::new() else { return };
+        let server = store.serve("rw");
+        durable(&store.on("held"), &[7; 100_000]).unwrap();
+        let held = File::open(store.on("held")).unwrap();
+        fs::remove_file(store.on("held")).unwrap();
+        durable(&store.on("synced"), b"text").unwrap();
+        store.place.server(server).kill().unwrap();
+        store.place.server(server).wait().unwrap();
+        drop(held);
+        store.place.umount();
+        let image = store.exported(&store.target());
+        assert_eq!(succeeds(ondol().arg("cat").arg(&image).arg("/synced")), "text");
+    }
+
+    #[test]
     fn snapshots_are_made_listed_read_and_deleted_while_somebody_writes() {
         let (Some(mut store), Some(second)) = (Store::new(), Place::new()) else { return };
         let (target, dir) = (store.target(), store.place.mount_point());
