@@ -77,10 +77,10 @@ fn whoever_is_idle_learns_it_when_the_lease_is_renewed() {
     assert!(matches!(cause(&old.flush().unwrap_err()), HomeError::Fenced { .. }));
 }
 
-/// Two writers take the volume from each other. Each batch has two chunks of its own, so that all that was acknowledged must be there in the end, and a batch in it whole or not at all.
-fn race(store: &Unruly, rounds: u64, batches: u64, seed: u64) {
+/// Two writers take the volume from each other. Each batch has two blocks of its own, beside those of others in larger chunks, so that all that was acknowledged must be there in the end, and a batch in it whole or not at all.
+fn race(store: &Unruly, size: u64, (rounds, batches): (u64, u64), seed: u64) {
     const PAIRS: u64 = 1 << 20;
-    let home = make(store, 2 * PAIRS);
+    let home = Home::make(&bucket(store.clone()), making_of(size, 2 * PAIRS), &opening()).unwrap();
     home.close().unwrap();
     let (next, opened) = (AtomicU64::new(0), AtomicU64::new(0));
     let (acknowledged, fenced) = (Mutex::new(vec![]), AtomicU64::new(0));
@@ -139,17 +139,21 @@ fn race(store: &Unruly, rounds: u64, batches: u64, seed: u64) {
 
 #[test]
 fn two_writers_race_in_memory() {
-    race(&unruly(), 150, 6, 1);
+    race(&unruly(), 4 << 10, (150, 6), 1);
+    race(&unruly(), 16 << 10, (50, 6), 4);
+    race(&unruly(), 64 << 10, (50, 6), 5);
 }
 
 #[test]
 fn two_writers_race_in_a_directory() {
-    race(&directory(&tempfile::tempdir().unwrap()), 60, 6, 2);
+    race(&directory(&tempfile::tempdir().unwrap()), 4 << 10, (60, 6), 2);
 }
 
 #[test]
 fn two_writers_race_over_a_store_that_delays_and_reorders() {
-    let store = unruly();
-    store.follow(Plan { seed: 3, turns: 40, held: 200, latency: Duration::from_millis(1), ..Plan::default() });
-    race(&store, 100, 40, 3);
+    for (size, rounds) in [(4 << 10, 100), (64 << 10, 40)] {
+        let store = unruly();
+        store.follow(Plan { seed: 3, turns: 40, held: 200, latency: Duration::from_millis(1), ..Plan::default() });
+        race(&store, size, (rounds, 40), 3);
+    }
 }
