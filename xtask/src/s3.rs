@@ -1,4 +1,6 @@
-//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine over a directory.
+//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine over a directory. With `--bench`, figures instead.
+
+mod bench;
 
 use std::fs;
 use std::net::TcpStream;
@@ -15,6 +17,15 @@ const KEY: &str = "ondol-test";
 struct Server {
     process: Child,
     dir: PathBuf,
+    address: String,
+}
+
+impl Server {
+    /// Where it is, in the environment of a program.
+    fn named_to<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", self.address)).env("AWS_ALLOW_HTTP", "true");
+        command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1")
+    }
 }
 
 impl Drop for Server {
@@ -37,17 +48,18 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let mut command = Command::new(&server);
     command.args(["--access", KEY, "--secret", KEY, "--port", &address, "--quiet", "posix"]).arg(dir.join("root"));
     let process = command.spawn().map_err(|e| format!("{}: {e}", server.display()))?;
-    let _server = Server { process, dir };
-    if !(0..100).any(|_| TcpStream::connect(&address).is_ok() || pause()) {
-        return Err(format!("{} does not answer at {address}", server.display()));
+    let served = Server { process, dir, address };
+    if !(0..100).any(|_| TcpStream::connect(&served.address).is_ok() || pause()) {
+        return Err(format!("{} does not answer at {}", server.display(), served.address));
+    }
+    if let Some((_, words)) = words.split_first().filter(|(first, _)| *first == "--bench") {
+        return bench::run(&served, words);
     }
     let mut tests = Command::new(env!("CARGO"));
     tests.args(["test", "-p", "ondol", "-p", "ondol-cli", "--features", "ondol-cli/object", "--test", "program"]);
     tests.args(["bucket", "--"]).args(words);
     tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests"));
-    tests.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
-    tests.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1");
-    crate::run(&mut tests)
+    crate::run(served.named_to(&mut tests))
 }
 
 fn pause() -> bool {
