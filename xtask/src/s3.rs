@@ -1,4 +1,6 @@
-//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine over a directory.
+//! `cargo xtask s3`: the program's tests of object storage on a real S3 server, VersityGW, which runs on this machine over a directory. With `--bench`, figures instead.
+
+mod bench;
 
 use std::fs;
 use std::net::TcpStream;
@@ -29,9 +31,16 @@ pub(crate) const PACKAGES: [&str; 10] = [
 pub(crate) struct Server {
     process: Child,
     dir: PathBuf,
+    address: String,
 }
 
 impl Server {
+    /// Where an S3 server is, in the environment of a program.
+    fn named_to<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command.env("AWS_ENDPOINT_URL", format!("http://{}", self.address)).env("AWS_ALLOW_HTTP", "true");
+        command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1")
+    }
+
     /// Starts `command` over a fresh directory of this name, its last word, which has `dirs`, and waits until it answers.
     pub(crate) fn start(mut command: Command, name: &str, dirs: &[&str], address: &str) -> Result<Self, String> {
         let dir = crate::metadata()?.target_directory.into_std_path_buf().join(name);
@@ -41,7 +50,7 @@ impl Server {
             fs::create_dir_all(&made).map_err(|e| format!("{}: {e}", made.display()))?;
         }
         let process = command.arg(&root).spawn().map_err(|e| format!("{command:?}: {e}"))?;
-        let server = Self { process, dir };
+        let server = Self { process, dir, address: address.to_owned() };
         if !(0..400).any(|_| TcpStream::connect(address).is_ok() || pause()) {
             return Err(format!("{command:?} does not answer at {address}"));
         }
@@ -65,13 +74,15 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let address = free_address()?;
     let mut command = Command::new(&server);
     command.args(["--access", KEY, "--secret", KEY, "--port", &address, "--quiet", "posix"]);
-    let _server = Server::start(command, "s3", &[BUCKET], &address)?;
+    let served = Server::start(command, "s3", &[BUCKET], &address)?;
+    if let Some((_, words)) = words.split_first().filter(|(first, _)| *first == "--bench") {
+        return bench::run(&served, words);
+    }
     let test = |words: &[&str]| {
         let mut tests = Command::new(env!("CARGO"));
         tests.arg("test").args(PACKAGES).args(words);
         tests.env("ONDOL_TEST_BUCKET", format!("s3://{BUCKET}/tests")).env("ONDOL_S3_SERVER", &server);
-        tests.env("AWS_ENDPOINT_URL", format!("http://{address}")).env("AWS_ALLOW_HTTP", "true");
-        tests.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", KEY).env("AWS_REGION", "us-east-1");
+        served.named_to(&mut tests);
         tests
     };
     // What needs the server or a real bucket is left out elsewhere.

@@ -10,6 +10,7 @@
 
 use crate::ChunkError;
 use crc_fast::{CrcAlgorithm, Digest};
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
 
 /// Bytes of the key of a chunk.
 pub const CHUNK_KEY: usize = 9;
@@ -85,24 +86,27 @@ impl ChunkFormat {
     /// # Errors
     /// `Buffer`: `chunk` has not the size of one.
     pub fn encode(&self, number: u64, chunk: &[u8]) -> Result<Option<Vec<u8>>, ChunkError> {
+        self.encode_with(number, chunk, &mut Scratch::default())
+    }
+
+    /// As [`ChunkFormat::encode`], for many of them.
+    pub(crate) fn encode_with(
+        &self,
+        number: u64,
+        chunk: &[u8],
+        scratch: &mut Scratch,
+    ) -> Result<Option<Vec<u8>>, ChunkError> {
         self.require(number, chunk)?;
         if chunk.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
-        let mut value = vec![0; HEADER + lz4_flex::block::get_maximum_output_size(chunk.len())];
-        value[0] = VERSION;
-        match lz4_flex::block::compress_into(chunk, &mut value[HEADER..]) {
-            Ok(len) if len < chunk.len() => {
-                value[1] = LZ4;
-                value.truncate(HEADER + len);
-            }
-            _ => {
-                value[1] = RAW;
-                value.truncate(HEADER + chunk.len());
-                value[HEADER..].copy_from_slice(chunk);
-            }
-        }
-        value.shrink_to_fit();
+        let (kind, stored) = match scratch.compress(chunk) {
+            Some(shorter) => (LZ4, shorter),
+            None => (RAW, chunk),
+        };
+        let mut value = Vec::with_capacity(HEADER + stored.len());
+        value.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
+        value.extend_from_slice(stored);
         let sum = self.checksum(number, &value);
         value[4..HEADER].copy_from_slice(&sum.to_le_bytes());
         Ok(Some(value))
@@ -160,6 +164,22 @@ impl ChunkFormat {
     /// The checksum of a value that has at least a header.
     fn checksum(&self, number: u64, value: &[u8]) -> u32 {
         sum(&[&self.seed.to_le_bytes(), &number.to_le_bytes(), &value[..4], &value[HEADER..]])
+    }
+}
+
+/// What compressing needs, for one chunk after the other.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    table: CompressTable,
+    bytes: Vec<u8>,
+}
+
+impl Scratch {
+    /// A chunk as an LZ4 block, if that is shorter.
+    fn compress(&mut self, chunk: &[u8]) -> Option<&[u8]> {
+        self.bytes.resize(get_maximum_output_size(chunk.len()), 0);
+        let len = compress_into_with_table(chunk, &mut self.bytes, &mut self.table).ok()?;
+        (len < chunk.len()).then(|| &self.bytes[..len])
     }
 }
 

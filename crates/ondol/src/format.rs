@@ -33,12 +33,18 @@ pub struct FormatOptions {
     reserved_share: Option<u16>,
     bytes_per_inode: Option<u64>,
     usage: Option<Usage>,
+    chunk: Option<u64>,
 }
 
 impl FormatOptions {
     /// What was asked for of the size in bytes, of the bytes in a block, and of what is there.
     pub(crate) fn asked(&self) -> (Option<u64>, Option<u32>, bool) {
         (self.size, self.block_size, self.force)
+    }
+
+    /// The bytes in a chunk that were asked for.
+    pub(crate) fn chunk_asked(&self) -> Option<u64> {
+        self.chunk
     }
 
     /// The engine that was asked for.
@@ -135,6 +141,13 @@ impl FormatOptions {
         self
     }
 
+    /// Bytes in a chunk, in object storage alone: a power of two from 4096 to 65536. Chunks are what is stored, compressed and looked up as one. 4096.
+    #[must_use]
+    pub fn chunk(mut self, bytes: u64) -> Self {
+        self.chunk = Some(bytes);
+        self
+    }
+
     /// The same, with this engine if none was asked for.
     pub(crate) fn journal_or(mut self, engine: JournalEngine) -> Self {
         self.journal.get_or_insert(engine);
@@ -163,13 +176,16 @@ impl Volume {
     /// honoured; the target is in use; the store's failure.
     pub fn format(path: impl AsRef<Path>, options: &FormatOptions) -> Result<GivenUp> {
         let path = path.as_ref();
-        if let Some(pool) = crate::pool_of(path) {
-            return home::format(pool, options);
-        }
         if bucket::is_in_bucket(path) {
             return bucket::format(path, options).map(|()| GivenUp::default());
         }
         let fail = |what: String| Error::format(path.display().to_string(), what);
+        if options.chunk.is_some() {
+            return Err(fail("only volumes in object storage are made of chunks".into()));
+        }
+        if let Some(pool) = crate::pool_of(path) {
+            return home::format(pool, options);
+        }
         if options.journal == Some(JournalEngine::Batch) {
             return Err(fail(
                 "engine batch needs a home that takes batches, which neither a file nor a device does".into(),

@@ -72,6 +72,48 @@ fn a_volume_that_is_closed_or_dropped_is_free_at_once() {
 }
 
 #[test]
+fn a_volume_has_the_chunks_that_were_asked_for_and_keeps_them() {
+    for chunk in [4 << 10, 16 << 10, 64 << 10] {
+        let store = Store(tempfile::tempdir().unwrap());
+        // A volume of whole blocks, not of whole chunks.
+        let options = FormatOptions::new().size((64 << 20) + 4096).chunk(chunk);
+        Volume::format(store.target(), &options).unwrap();
+        let volume = store.open();
+        assert_eq!(volume.info().unwrap().bucket.unwrap().chunk_bytes, chunk);
+        let bytes = |n: u32| -> Vec<u8> { (0..n * 999).flat_map(|at| (at * n).to_le_bytes()).collect() };
+        for n in 1..30 {
+            volume.write(format!("/{n}"), bytes(n)).unwrap();
+            if n % 3 == 0 {
+                volume.remove_file(format!("/{}", n / 3)).unwrap();
+            }
+            volume.sync().unwrap();
+        }
+        volume.close().unwrap();
+        ondol::resize(store.target(), ondol::NewSize::Bytes((80 << 20) + 8192)).unwrap();
+        assert!(ondol::check(store.target()).unwrap().is_clean());
+        let volume = store.open();
+        assert!((10..30).all(|n| volume.read(format!("/{n}")).unwrap() == bytes(n)), "{chunk}");
+        volume.close().unwrap();
+        // Over it, they stay.
+        let other = if chunk == 4096 { 16384 } else { 4096 };
+        let e = Volume::format(store.target(), &options.clone().chunk(other).force(true)).map(drop).unwrap_err();
+        assert!(e.to_string().contains(&format!("chunks of {chunk} bytes")), "{e}");
+        Volume::format(store.target(), &options.force(true)).unwrap();
+        assert!(!store.open().exists("/10").unwrap());
+    }
+    let store = Store(tempfile::tempdir().unwrap());
+    let wrong = |target: &Path, chunk| {
+        let e = Volume::format(target, &FormatOptions::new().size(64 << 20).chunk(chunk)).map(drop).unwrap_err();
+        assert!(!target.exists() && !store.0.path().join("store").exists(), "{e}");
+        e.to_string()
+    };
+    for chunk in [0, 2048, 6000, 128 << 10, u64::MAX] {
+        assert!(wrong(&store.target(), chunk).contains("chunk"), "{chunk}");
+    }
+    assert!(wrong(&store.0.path().join("disk.img"), 4096).contains("object storage alone"));
+}
+
+#[test]
 fn one_writes_and_readers_see_what_was_there() {
     let store = Store::new();
     let volume = store.open();

@@ -110,6 +110,9 @@ pub(crate) fn mkfs(args: &args::Mkfs) -> Outcome {
     if let Some(bytes) = args.bytes_per_inode {
         options = options.bytes_per_inode(bytes);
     }
+    if let Some(bytes) = args.chunk {
+        options = options.chunk(bytes);
+    }
     if let Some(usage) = args.usage {
         options = options.usage(usage);
     }

@@ -3,16 +3,18 @@
 use async_trait::async_trait;
 use ondol_env::sync::Mutex;
 use slatedb::Error;
-use slatedb::db_cache::{CachedEntry, CachedKey, DbCache};
+use slatedb::db_cache::{CacheFetch, CacheLoader, CachedEntry, CachedKey, DbCache};
 use std::collections::HashMap;
 
-/// Two generations: what is used moves to the young one, and the old one is dropped whole when the young one has half of the room.
+/// Blocks of data, and apart from them, so that no stream of blocks drives them out, indexes and filters. Each has half of the room.
 #[derive(Default)]
 pub(super) struct Cache {
     room: usize,
+    blocks: Mutex<Generations>,
     inner: Mutex<Generations>,
 }
 
+/// What is used moves to the young one, and the old one is dropped whole when the young one has half of the room.
 #[derive(Default)]
 struct Generations {
     young: HashMap<CachedKey, CachedEntry>,
@@ -27,21 +29,31 @@ const BESIDE: usize = 128;
 impl Cache {
     /// With room for so many bytes.
     pub(super) fn new(room: usize) -> Self {
-        Self { room, inner: Mutex::default() }
+        Self { room: room / 2, ..Self::default() }
     }
 
     fn get(&self, key: &CachedKey) -> Option<CachedEntry> {
-        let mut inner = self.inner.lock();
-        if let Some(entry) = inner.young.get(key) {
-            return Some(entry.clone());
-        }
-        let entry = inner.old.remove(key)?;
-        inner.put(key.clone(), entry.clone(), self.room);
-        Some(entry)
+        self.inner.lock().get(key, self.room)
     }
 }
 
 impl Generations {
+    fn get(&mut self, key: &CachedKey, room: usize) -> Option<CachedEntry> {
+        if let Some(entry) = self.young.get(key) {
+            return Some(entry.clone());
+        }
+        let entry = self.old.remove(key)?;
+        self.put(key.clone(), entry.clone(), room);
+        Some(entry)
+    }
+
+    fn remove(&mut self, key: &CachedKey) {
+        self.old.remove(key);
+        if let Some(entry) = self.young.remove(key) {
+            self.bytes -= entry.size() + BESIDE;
+        }
+    }
+
     fn put(&mut self, key: CachedKey, entry: CachedEntry, room: usize) {
         let size = |entry: &CachedEntry| entry.size() + BESIDE;
         self.old.remove(&key);
@@ -59,7 +71,16 @@ impl Generations {
 #[async_trait]
 impl DbCache for Cache {
     async fn get_block(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
-        Ok(self.get(key))
+        Ok(self.blocks.lock().get(key, self.room))
+    }
+
+    async fn fetch_block(&self, key: CachedKey, loader: CacheLoader) -> Result<CacheFetch, Error> {
+        if let Some(entry) = self.get_block(&key).await? {
+            return Ok(CacheFetch::hit(entry));
+        }
+        let entry = loader().await?;
+        self.blocks.lock().put(key, entry.clone(), self.room);
+        Ok(CacheFetch::miss(entry))
     }
 
     async fn get_index(&self, key: &CachedKey) -> Result<Option<CachedEntry>, Error> {
@@ -79,15 +100,15 @@ impl DbCache for Cache {
     }
 
     async fn remove(&self, key: &CachedKey) {
-        let mut inner = self.inner.lock();
-        inner.old.remove(key);
-        if let Some(entry) = inner.young.remove(key) {
-            inner.bytes -= entry.size() + BESIDE;
-        }
+        self.blocks.lock().remove(key);
+        self.inner.lock().remove(key);
     }
 
     fn entry_count(&self) -> u64 {
-        let inner = self.inner.lock();
-        (inner.young.len() + inner.old.len()) as u64
+        let count = |entries: &Mutex<Generations>| {
+            let entries = entries.lock();
+            entries.young.len() + entries.old.len()
+        };
+        (count(&self.blocks) + count(&self.inner)) as u64
     }
 }

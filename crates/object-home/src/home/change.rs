@@ -1,11 +1,12 @@
 //! From ranges of bytes to whole chunks.
 
+use bytes::Bytes;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A chunk as the bucket is to have it: its number and its value, or none for one that is not there.
-pub(super) type Put = (u64, Option<Vec<u8>>);
+pub(super) type Put = (u64, Option<Bytes>);
 
 /// Chunks that were written or discarded and are in no batch yet.
 #[derive(Default)]
@@ -46,7 +47,7 @@ impl Loose {
 }
 
 /// What is written into a chunk: where in it, and what.
-type Pieces<'a> = Vec<(usize, &'a [u8])>;
+pub(super) type Pieces<'a> = Vec<(usize, &'a [u8])>;
 
 /// By the numbers of chunks.
 type Numbered<T> = Vec<(u64, T)>;

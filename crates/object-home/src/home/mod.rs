@@ -1,7 +1,7 @@
 //! A volume in a bucket as a block store.
 //!
 //! ```text
-//!   read      chunks that wait here (loose), then the database: memory, cache, bucket
+//!   read      chunks that wait here (loose), what was read ahead, then the database: memory, cache, bucket
 //!   write     loose chunks; a batch of their own when 8 MiB wait, or at a flush
 //!   submit    one batch of the database, with the record of the newest batch; nothing is durable
 //!   settle    one flush of the database's log at a time serves all who wait; with a local log, one persist of that
@@ -15,9 +15,11 @@
 //! - Locks: the order of submissions; loose chunks; a local log's ring, how far it is written, its books; the turn to settle; the lease's number. The first one is held while the database takes a
 //!   batch, and while there is no room in a local log; none of the others while the store is waited for.
 
+mod ahead;
 mod cache;
 mod change;
 mod clone;
+mod encode;
 mod error;
 mod holder;
 mod keeper;
@@ -25,7 +27,9 @@ mod lease;
 mod local;
 mod open;
 mod read;
+mod recent;
 mod record;
+mod runs;
 mod seen;
 mod settle;
 mod snapshot;
@@ -41,6 +45,7 @@ pub use snapshot::Snapshot;
 
 use crate::disk_cache::Held;
 use crate::{Border, Bucket, ChunkFormat, DiskUse};
+use ahead::Ahead;
 use change::{Loose, Put};
 use keeper::Keeper;
 use local::Log;
@@ -50,6 +55,7 @@ use ondol_env::reach::{self, Place};
 use ondol_env::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use ondol_env::sync::{Mutex, RwLock};
 use ondol_env::{Env, System};
+use recent::Recent;
 use record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
 use seen::Seen;
 use settle::Turn;
@@ -81,6 +87,10 @@ pub struct Home {
     data: Data,
     writer: Option<Writer>,
     counters: Counters,
+    /// Threads for encoding.
+    encoders: usize,
+    /// None: what is there may change, and nobody here hears of it.
+    ahead: Option<Arc<Ahead>>,
     timeout: Option<Duration>,
     disk: Option<Held>,
     seen: Option<Seen>,
@@ -115,6 +125,7 @@ struct Order {
     /// The attach epoch that batches have.
     epoch: u64,
     closed: bool,
+    recent: Recent,
 }
 
 impl fmt::Debug for Home {
@@ -216,11 +227,16 @@ impl Home {
             return Err(HomeError::NotWriting { name: self.bucket.name.clone() });
         }
         let newest = Newest { number: order.number + 1, epoch: order.epoch, time: System.now().sec };
+        let changed: Vec<u64> = puts.iter().map(|(number, _)| *number).collect();
+        puts.iter().for_each(|(number, value)| order.recent.change(*number, value.as_ref()));
         let batch = batch(self.header.seed, puts, newest, header);
         let (db, name) = (writer.db.clone(), self.bucket.name.clone());
         let put = self.wait("taking a batch", async move { hand_over(&db, &name, batch).await });
         match put {
             Ok(seq) => {
+                if let Some(ahead) = &self.ahead {
+                    ahead.change(&changed);
+                }
                 order.number = newest.number;
                 writer.turn.submitted(newest.number, seq);
                 Ok(())
@@ -236,22 +252,13 @@ impl Home {
             return Ok(());
         }
         reach::hit(Place::LooseBatch);
-        let mut puts = Vec::with_capacity(loose.len());
-        for (number, chunk) in loose {
-            let value = match chunk {
-                Some(chunk) => self.encode(number, &chunk)?,
-                None => None,
-            };
-            puts.push((number, value));
-        }
+        let (written, unused): (Vec<_>, Vec<_>) = loose.into_iter().partition(|(_, chunk)| chunk.is_some());
+        let written: Vec<_> = written.into_iter().filter_map(|(number, chunk)| Some((number, chunk?))).collect();
+        let mut puts = self.encode_all(&written)?;
+        puts.extend(unused.into_iter().map(|(number, _)| (number, None)));
         self.take(writer, order, puts)?;
         *writer.loose.write() = Loose::default();
         Ok(())
-    }
-
-    fn encode(&self, number: u64, chunk: &[u8]) -> Result<Option<Vec<u8>>, HomeError> {
-        let fault = |source| HomeError::Chunk { name: self.bucket.name.clone(), source };
-        self.format.encode(number, chunk).map_err(fault)
     }
 }
 
@@ -261,7 +268,7 @@ fn batch(seed: u32, puts: Vec<Put>, newest: Newest, header: Option<Header>) -> W
     for (number, value) in puts {
         let key = ChunkFormat::key(number);
         match value {
-            Some(value) => batch.put_bytes(key.to_vec().into(), value.into()),
+            Some(value) => batch.put_bytes(key.to_vec().into(), value),
             None => batch.delete(key),
         }
     }

@@ -3,16 +3,19 @@
 //! For writing: probe, lease, database (from here on an older writer is fenced), header and newest batch, what a local log has, and one batch that raises the attach epoch. Each step that fails
 //! leaves everything as it was, but for the lease, and the fence once it is there. Whoever takes over looks for the local log before, so as to fence nobody in vain.
 
+use super::ahead::Ahead;
 use super::cache::Cache;
 use super::change::Loose;
 use super::holder::Holder;
 use super::keeper::Keeper;
 use super::lease::{DEFAULT_LENGTH, Lease, Leases};
 use super::local::{Joined, Local, NONE, Survey, judge};
+use super::recent::Recent;
 use super::record::{HEADER_KEY, Header, NEWEST_KEY, Newest};
+use super::runs::Runs;
 use super::seen::Seen;
 use super::settle::Turn;
-use super::{Data, Home, HomeError, Order, Writer, bounded, clone, snapshot, token};
+use super::{Data, Home, HomeError, Order, Writer, bounded, clone, encode, snapshot, token};
 use crate::disk_cache;
 use crate::{Border, Bucket, ChunkFormat, ChunkSize, Disk, probe};
 use bytes::Bytes;
@@ -27,12 +30,21 @@ use slatedb::config::{
     GarbageCollectorOptions, Settings,
 };
 use slatedb::object_store::path::Path;
-use slatedb::{Db, DbReader, DbReaderMode, VersionedManifest};
+use slatedb::{
+    BlockCachePolicy, BloomFilterPolicy, CacheTarget, Db, DbReader, DbReaderMode, FilterPolicy, SstBlockSize,
+    VersionedManifest,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Threads of the runtime: two for requests, one more so that compactions do not hold them up.
 const THREADS: usize = 3;
+
+/// What is read at once of an object when one chunk is wanted. Larger blocks make indexes smaller, and long reads cheaper.
+const BLOCK: SstBlockSize = SstBlockSize::Block16Kib;
+
+/// Objects with so many keys have filters.
+const FILTERED: u32 = 16;
 
 /// Who looks for newer states so seldom sees none.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -137,6 +149,7 @@ impl Home {
     pub fn view(bucket: &Bucket, what: &What, opening: &Opening) -> Result<Self, HomeError> {
         let border = border(bucket)?;
         let (bucket, disk) = disk_cache::over(bucket, opening.disk.as_ref())?;
+        let is_newest = *what == What::Newest;
         let (b, what, o) = (bucket.clone(), what.clone(), opening.clone());
         let work = async move {
             let polls = if what == What::Now { NEVER } else { DbReaderOptions::default().manifest_poll_interval };
@@ -156,6 +169,9 @@ impl Home {
             border.wait(bounded(bucket.name.clone(), "opening for reading", opening.timeout, work))?;
         let mut home = Self::of(bucket, header, Data::Reader(Arc::new(reader)), None, opening.timeout, border);
         home.disk = disk;
+        if is_newest {
+            home.ahead = None;
+        }
         Ok(home)
     }
 
@@ -182,7 +198,7 @@ impl Home {
         let keeper = found.keeper();
         border.spawn(keeper.clone().keep(turn.clone()));
         let first = newest.number;
-        let order = Mutex::new(Order { number: first, epoch: newest.epoch, closed: false });
+        let order = Mutex::new(Order { number: first, epoch: newest.epoch, closed: false, recent: Recent::default() });
         let (log, survey) = Joined::split(joined);
         let writer = Writer { db: db.clone(), order, loose: RwLock::new(Loose::default()), turn, keeper, log, first };
         let mut home = Self::of(bucket, header, Data::Writer(db), Some(writer), opening.timeout, border);
@@ -217,6 +233,8 @@ impl Home {
             data,
             writer,
             counters: Counters::default(),
+            encoders: encode::threads(),
+            ahead: Some(Arc::new(Ahead::new(header.chunk.bytes()))),
             timeout,
             disk: None,
             seen: None,
@@ -288,7 +306,10 @@ impl Found {
         let Bucket { name, store, .. } = &self.bucket;
         let cache = Arc::new(Cache::new(self.opening.cache));
         let builder = Db::builder(database(&self.bucket), store.clone());
-        let built = builder.with_settings(self.settings()).with_db_cache(cache, 0).build().await;
+        let builder = builder.with_settings(self.settings()).with_db_cache(cache, 0).with_filter_policies(filters());
+        // What was written is in the cache of who writes.
+        let cached = BlockCachePolicy::default().with_flush_targets(&[CacheTarget::Index, CacheTarget::Filters]);
+        let built = builder.with_block_cache_policy(cached).with_sst_block_size(BLOCK).build().await;
         let db = built.map_err(|e| super::settle::fault(name, "to open", &e))?;
         let damaged = |what| HomeError::Damaged { name: name.clone(), what };
         let (header, newest) = match (record(&db, name, HEADER_KEY).await?, making) {
@@ -325,6 +346,7 @@ impl Found {
         let worker = CompactionWorkerOptions {
             max_concurrent_compactions: 2,
             compactions_poll_interval: poll,
+            min_filter_keys: FILTERED,
             ..CompactionWorkerOptions::default()
         };
         let compactor = CompactorOptions {
@@ -351,6 +373,7 @@ impl Found {
         };
         Settings {
             flush_interval: None,
+            min_filter_keys: FILTERED,
             manifest_poll_interval: Duration::from_secs(30),
             l0_sst_size_bytes: object,
             max_unflushed_bytes: object * 4 + lag * 2,
@@ -362,6 +385,11 @@ impl Found {
             ..Settings::default()
         }
     }
+}
+
+/// By chunk, and by range of chunks.
+fn filters() -> Vec<Arc<dyn FilterPolicy>> {
+    vec![Arc::new(BloomFilterPolicy::new(10)), Arc::new(Runs)]
 }
 
 async fn record(db: &Db, name: &str, key: &[u8]) -> Result<Option<Bytes>, HomeError> {
@@ -384,7 +412,7 @@ async fn reader(
     let cache = Arc::new(Cache::new(opening.cache));
     let options = DbReaderOptions { manifest_poll_interval: polls, ..DbReaderOptions::default() };
     let builder = DbReader::builder(database(bucket), bucket.store.clone()).with_reader_mode(mode);
-    let built = builder.with_options(options).with_db_cache(cache, 0).build().await;
+    let built = builder.with_options(options).with_db_cache(cache, 0).with_filter_policies(filters()).build().await;
     let reader = built.map_err(|e| HomeError::of_database(name, "to open", &e))?;
     let header = reader.get(HEADER_KEY).await.map_err(|e| HomeError::of_database(name, "to read the header", &e))?;
     let Some(header) = header else { return Err(HomeError::Missing { name: name.clone() }) };

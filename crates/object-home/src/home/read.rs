@@ -1,8 +1,11 @@
 //! Reading chunks.
 
-use super::{Data, Home, HomeError, Writer};
+use super::ahead::{Part, Values};
+use super::change::{Pieces, patch};
+use super::{Data, Home, HomeError, Order, Writer, bounded};
 use crate::ChunkFormat;
 use bytes::Bytes;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use ondol_env::sync::atomic::Ordering::Relaxed;
 use slatedb::config::ScanOptions;
 use std::collections::BTreeMap;
@@ -14,6 +17,9 @@ const WINDOW: u64 = 4 << 20;
 /// Up to so many chunks are asked for one by one; more by a scan.
 const SINGLE: u64 = 2;
 
+/// So many single chunks are asked for at once.
+const SINGLES: usize = 32;
+
 /// What a scan reads ahead.
 const AHEAD: usize = 1 << 20;
 const FETCHES: usize = 4;
@@ -22,6 +28,7 @@ impl Home {
     /// Fills `buf` from byte `offset`; it lies inside of the volume.
     pub(super) fn fill(&self, mut offset: u64, mut buf: &mut [u8]) -> Result<(), HomeError> {
         let size = self.format.size().bytes() as u64;
+        self.fetch_ahead(offset, buf.len() as u64);
         while !buf.is_empty() {
             let end = (offset / size * size + WINDOW).min(offset + buf.len() as u64);
             let (now, rest) = buf.split_at_mut((end - offset) as usize);
@@ -36,7 +43,8 @@ impl Home {
         let (first, end) = (offset / size as u64, (offset + buf.len() as u64).div_ceil(size as u64));
         // What waits is looked at first: it is there until the database has it.
         let loose = self.writer.as_ref().map(|writer| writer.loose.read().within(first..end)).unwrap_or_default();
-        let stored = if loose.len() as u64 == end - first { BTreeMap::new() } else { self.fetch(first..end)? };
+        let is_all = loose.len() as u64 == end - first;
+        let stored = if is_all { BTreeMap::new() } else { self.gather(offset, buf.len() as u64)? };
         let mut edge = vec![];
         for number in first..end {
             let start = number * size as u64;
@@ -58,16 +66,89 @@ impl Home {
         Ok(())
     }
 
-    /// One whole chunk, as it is for who writes.
-    pub(super) fn whole(&self, writer: &Writer, number: u64) -> Result<Vec<u8>, HomeError> {
-        if let Some(chunk) = writer.loose.read().get(number) {
-            return Ok(chunk.map_or_else(|| vec![0; self.format.size().bytes()], <[u8]>::to_vec));
+    /// What is to be read next is fetched meanwhile.
+    fn fetch_ahead(&self, offset: u64, len: u64) {
+        let Some(ahead) = &self.ahead else { return };
+        for wanted in ahead.read(offset, len, self.len()) {
+            let (data, name, limit) = (self.data.clone(), self.bucket.name.clone(), self.timeout);
+            self.border.spawn(async move {
+                let work = values_of(&data, wanted.chunks.clone(), &name);
+                wanted.put(bounded(name.clone(), "reading ahead", limit, work).await);
+            });
         }
-        let mut chunk = vec![0; self.format.size().bytes()];
-        if let Some(value) = self.fetch(number..number + 1)?.get(&number) {
-            self.decode(number, value, &mut chunk)?;
+    }
+
+    /// The values of the chunks that have these bytes: what was asked for before, and the rest.
+    fn gather(&self, offset: u64, len: u64) -> Result<BTreeMap<u64, Bytes>, HomeError> {
+        let size = self.format.size().bytes() as u64;
+        let (first, end) = (offset / size, (offset + len).div_ceil(size));
+        let parts = self.ahead.as_ref().map(|ahead| ahead.find(offset, len)).unwrap_or_default();
+        let (mut values, mut at) = (BTreeMap::new(), first);
+        for Part { chunks, .. } in &parts {
+            if at < chunks.start {
+                values.append(&mut self.fetch(at..chunks.start)?);
+            }
+            at = chunks.end;
         }
-        Ok(chunk)
+        if at < end {
+            values.append(&mut self.fetch(at..end)?);
+        }
+        for part in parts {
+            match part.wait() {
+                Ok(found) => values.extend(found),
+                Err(e @ HomeError::Away { .. }) => return Err(e),
+                // Perhaps because of something beside what is wanted.
+                Err(_) => values.append(&mut self.fetch(part.chunks.clone())?),
+            }
+        }
+        Ok(values)
+    }
+
+    /// Chunks of which parts are written, with these. What stays of them is asked for at once.
+    pub(super) fn patched(
+        &self,
+        writer: &Writer,
+        order: &mut Order,
+        parts: Vec<(u64, Pieces<'_>)>,
+    ) -> Result<Vec<(u64, Vec<u8>)>, HomeError> {
+        let (mut chunks, mut missing) = (Vec::with_capacity(parts.len()), Vec::new());
+        for (number, _) in &parts {
+            let mut chunk = vec![0; self.format.size().bytes()];
+            if let Some(waiting) = writer.loose.read().get(*number) {
+                waiting.into_iter().for_each(|waiting| chunk.copy_from_slice(waiting));
+            } else if let Some(value) = order.recent.get(*number) {
+                value.into_iter().try_for_each(|value| self.decode(*number, &value, &mut chunk))?;
+            } else {
+                missing.push(*number);
+            }
+            chunks.push((*number, chunk));
+        }
+        let found = self.fetch_each(missing)?;
+        for ((number, chunk), (_, pieces)) in chunks.iter_mut().zip(&parts) {
+            if let Some(value) = found.get(number) {
+                self.decode(*number, value, chunk)?;
+            }
+            patch(chunk, pieces);
+        }
+        Ok(chunks)
+    }
+
+    /// The values of single chunks, several at once.
+    fn fetch_each(&self, numbers: Vec<u64>) -> Result<BTreeMap<u64, Bytes>, HomeError> {
+        if numbers.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let (data, name) = (self.data.clone(), self.bucket.name.clone());
+        let work = async move {
+            let got = stream::iter(numbers).map(|number| {
+                let data = data.clone();
+                async move { Ok((number, get(&data, number).await?)) }
+            });
+            let found: Vec<(u64, Option<Bytes>)> =
+                got.buffer_unordered(SINGLES).try_collect().await.map_err(|e| fault(&name, &e))?;
+            Ok(found.into_iter().filter_map(|(number, value)| Some((number, value?))).collect())
+        };
+        self.wait("reading", work)
     }
 
     /// The chunks of a range that have keys. Long ranges are gone through without keeping what they hold.
@@ -75,7 +156,7 @@ impl Home {
         let (data, name) = (self.data.clone(), self.bucket.name.clone());
         let work = async move {
             let mut found = vec![];
-            scan(&data, range, |number, _| found.push(number)).await.map_err(|e| fault(&name, &e))?;
+            scan(&data, range, &parallel(), |number, _| found.push(number)).await.map_err(|e| fault(&name, &e))?;
             Ok(found)
         };
         self.wait("looking for chunks", work)
@@ -87,17 +168,14 @@ impl Home {
         let work = async move {
             let mut found = BTreeMap::new();
             if range.end - range.start > SINGLE {
-                let scanned = scan(&data, range, |number, value| drop(found.insert(number, value))).await;
+                let put = |number, value| drop(found.insert(number, value));
+                let scanned = scan(&data, range, &parallel(), put).await;
                 scanned.map_err(|e| fault(&name, &e))?;
                 return Ok(found);
             }
             for number in range {
-                let key = ChunkFormat::key(number);
-                let got = match &data {
-                    Data::Writer(db) => db.get(key).await,
-                    Data::Reader(reader) => reader.get(key).await,
-                };
-                found.extend(got.map_err(|e| fault(&name, &e))?.map(|value| (number, value)));
+                let got = get(&data, number).await.map_err(|e| fault(&name, &e))?;
+                found.extend(got.map(|value| (number, value)));
             }
             Ok(found)
         };
@@ -115,12 +193,39 @@ impl Home {
     }
 }
 
-async fn scan(data: &Data, range: Range<u64>, mut each: impl FnMut(u64, Bytes)) -> Result<(), slatedb::Error> {
+/// The values of a piece that is read ahead. It is one request for each object that has chunks of it.
+async fn values_of(data: &Data, chunks: Range<u64>, name: &str) -> Result<Values, HomeError> {
+    let mut values: Values = vec![None; (chunks.end - chunks.start) as usize];
+    let first = chunks.start;
+    let put = |number: u64, value| values[(number - first) as usize] = Some(value);
+    let whole = ScanOptions::default().with_read_ahead_bytes(WINDOW as usize);
+    scan(data, chunks, &whole, put).await.map_err(|e| fault(name, &e))?;
+    Ok(values)
+}
+
+/// Several requests at once.
+fn parallel() -> ScanOptions {
+    ScanOptions::default().with_read_ahead_bytes(AHEAD).with_max_fetch_tasks(FETCHES)
+}
+
+async fn get(data: &Data, number: u64) -> Result<Option<Bytes>, slatedb::Error> {
+    let key = ChunkFormat::key(number);
+    match data {
+        Data::Writer(db) => db.get(key).await,
+        Data::Reader(reader) => reader.get(key).await,
+    }
+}
+
+async fn scan(
+    data: &Data,
+    range: Range<u64>,
+    options: &ScanOptions,
+    mut each: impl FnMut(u64, Bytes),
+) -> Result<(), slatedb::Error> {
     let keys = ChunkFormat::key(range.start)..ChunkFormat::key(range.end);
-    let options = ScanOptions::default().with_read_ahead_bytes(AHEAD).with_max_fetch_tasks(FETCHES);
     let mut found = match data {
-        Data::Writer(db) => db.scan_with_options(keys, &options).await?,
-        Data::Reader(reader) => reader.scan_with_options(keys, &options).await?,
+        Data::Writer(db) => db.scan_with_options(keys, options).await?,
+        Data::Reader(reader) => reader.scan_with_options(keys, options).await?,
     };
     while let Some(pair) = found.next().await? {
         // Nothing but chunks has keys in this range.

@@ -1,6 +1,6 @@
 //! The block store's calls.
 
-use super::change::{Draft, Put, patch, whole_chunks};
+use super::change::{Draft, whole_chunks};
 use super::{BATCH, Home, HomeError, LOOSE, Order, Writer};
 use ondol_block::{BlockError, BlockStats, BlockStore, Caps, Result, check_range};
 use ondol_env::reach::{self, Place};
@@ -32,9 +32,7 @@ impl Home {
         for (number, chunk) in whole {
             writer.loose.write().put(number, Some(chunk.into_owned()));
         }
-        for (number, pieces) in parts {
-            let mut chunk = self.whole(writer, number)?;
-            patch(&mut chunk, &pieces);
+        for (number, chunk) in self.patched(writer, &mut order, parts)? {
             writer.loose.write().put(number, Some(chunk));
         }
         self.bound_loose(writer, &mut order)
@@ -91,17 +89,13 @@ impl Home {
         writes.iter().for_each(|(offset, bytes)| draft.write(*offset, bytes));
         let (whole, parts) = draft.split();
         reach::hit_if(!parts.is_empty(), Place::ChunkPatched);
-        let mut puts: Vec<Put> = Vec::with_capacity(whole.len() + parts.len());
-        for (number, chunk) in whole {
-            puts.push((number, self.encode(number, &chunk)?));
-        }
+        let mut puts = self.encode_all(&whole)?;
         let mut order = writer.order.lock();
         self.require_open(writer, &order)?;
         self.put_loose(writer, &mut order)?;
-        for (number, pieces) in parts {
-            let mut chunk = self.whole(writer, number)?;
-            patch(&mut chunk, &pieces);
-            puts.push((number, self.encode(number, &chunk)?));
+        for (number, value) in self.encode_all(&self.patched(writer, &mut order, parts)?)? {
+            order.recent.keep(number, value.clone());
+            puts.push((number, value));
         }
         puts.extend(self.unused(discards)?.into_iter().map(|number| (number, None)));
         self.take(writer, &mut order, puts)?;
@@ -128,10 +122,8 @@ impl Home {
     }
 
     fn lengthen_to(&self, writer: &Writer, size: u64) -> std::result::Result<(), HomeError> {
-        let chunk = self.format.size().bytes() as u64;
-        if !size.is_multiple_of(chunk) {
-            return Err(HomeError::Size { size, chunk });
-        }
+        // A home is one of whole chunks.
+        let size = size.next_multiple_of(self.format.size().bytes() as u64);
         let mut order = writer.order.lock();
         self.require_open(writer, &order)?;
         self.put_loose(writer, &mut order)?;

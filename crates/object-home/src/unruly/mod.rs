@@ -72,6 +72,11 @@ impl Unruly {
         self.shared.ledger.lock().counts()
     }
 
+    /// The most reads that were under way at once since this was last asked.
+    pub fn most_gets(&self) -> u64 {
+        self.shared.ledger.lock().most_reading()
+    }
+
     /// Notes each change and its answer from now on, beginning with nothing.
     pub fn record(&self) {
         self.shared.ledger.lock().record();

@@ -173,6 +173,9 @@ impl std::fmt::Debug for Listener {
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     counts: Counts,
+    /// Reads that are under way, and the most of them since somebody asked.
+    reading: u64,
+    most_reading: u64,
     next: u64,
     /// How many such requests came, by kind and object.
     seen: BTreeMap<(u8, String), u64>,
@@ -198,7 +201,11 @@ impl Ledger {
                 self.counts.parts += 1;
                 self.counts.put_bytes += bytes;
             }
-            Request::Get { .. } => self.counts.gets += 1,
+            Request::Get { .. } => {
+                self.counts.gets += 1;
+                self.reading += 1;
+                self.most_reading = self.most_reading.max(self.reading);
+            }
             Request::List { .. } => self.counts.lists += 1,
             Request::Delete { .. } => self.counts.deletes += 1,
         }
@@ -222,6 +229,15 @@ impl Ledger {
         if let Some(path) = request.put().filter(|_| answer == Answer::Done) {
             self.newest = Some(path.clone());
         }
+    }
+
+    /// A read is answered, or whoever asked wants no answer any more.
+    pub(super) fn read(&mut self) {
+        self.reading -= 1;
+    }
+
+    pub(super) fn most_reading(&mut self) -> u64 {
+        std::mem::replace(&mut self.most_reading, self.reading)
     }
 
     pub(super) fn got(&mut self, bytes: u64) {

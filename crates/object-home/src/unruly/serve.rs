@@ -15,6 +15,15 @@ const OVERTAKEN: u64 = 2;
 /// or after so many turns: none may come before it is answered.
 const PATIENCE: u32 = 200;
 
+/// A read that is under way. It may be given up.
+struct Reading<'u>(&'u Unruly);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.shared.ledger.lock().read();
+    }
+}
+
 impl Unruly {
     /// Carries out what `work` does for `request`, as the plan wants.
     pub(super) async fn serve<T, F>(&self, request: Request, work: impl FnOnce(Fate) -> F) -> Result<T>
@@ -22,6 +31,7 @@ impl Unruly {
         F: Future<Output = Result<T>>,
     {
         let (id, nth) = self.shared.ledger.lock().ask(&request);
+        let _reading = matches!(request, Request::Get { .. }).then(|| Reading(self));
         let fate = self.shared.plan.lock().fate(&request, nth);
         let served = self.meet(fate, work).await;
         let answer = match &served {

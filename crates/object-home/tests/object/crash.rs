@@ -41,8 +41,8 @@ type States = BTreeMap<u64, Vec<u8>>;
 const CHUNKS: u64 = 64;
 
 /// Batches of several chunks that overwrite, discard and leave. States, and how many events there were when each was settled.
-fn run(store: &Unruly) -> (States, Vec<(usize, u64)>) {
-    let home = make(store, CHUNKS);
+fn run(store: &Unruly, size: u64) -> (States, Vec<(usize, u64)>) {
+    let home = Home::make(&bucket(store.clone()), making_of(size, CHUNKS), &opening()).unwrap();
     let mut random = Random(11);
     let (mut states, mut settled) = (States::new(), vec![]);
     let mut model = vec![0; at(CHUNKS) as usize];
@@ -54,7 +54,7 @@ fn run(store: &Unruly) -> (States, Vec<(usize, u64)>) {
         let discard = (at(first + 4), at(random.below(3) + 1));
         let number = home.submit(&[(at(first), &bytes)], &[discard]).unwrap();
         model[at(first) as usize..][..bytes.len()].copy_from_slice(&bytes);
-        model[discard.0 as usize..][..discard.1 as usize].fill(0);
+        model[unused(size, discard)].fill(0);
         states.insert(number, model.clone());
         if random.below(3) > 0 {
             home.settle(number).unwrap();
@@ -117,9 +117,13 @@ async fn objects(events: Vec<Event>, cut: usize, with_open: bool) -> Arc<InMemor
 
 #[test]
 fn every_prefix_of_what_the_store_was_asked_opens_to_a_prefix_of_the_batches() {
+    SIZES.into_iter().for_each(every_prefix);
+}
+
+fn every_prefix(size: u64) {
     let store = unruly();
     store.record();
-    let (states, settled) = run(&store);
+    let (states, settled) = run(&store, size);
     let events = store.events();
     let made = settled[0].0;
     let border = Border::new(1).unwrap();
@@ -131,7 +135,7 @@ fn every_prefix_of_what_the_store_was_asked_opens_to_a_prefix_of_the_batches() {
             let home = match Home::open(&bucket(after), &opening()) {
                 Ok(home) => home,
                 Err(HomeError::Missing { .. }) if cut < made => continue,
-                Err(e) => panic!("cut {cut} of {}: {e}", events.len()),
+                Err(e) => panic!("chunks of {size}, cut {cut} of {}: {e}", events.len()),
             };
             opened += 1;
             // The opening itself is a batch.
@@ -141,7 +145,7 @@ fn every_prefix_of_what_the_store_was_asked_opens_to_a_prefix_of_the_batches() {
             let (number, state) = states.range(..=found.max(1)).next_back().unwrap();
             between += u64::from(*number > least);
             let bytes = read(&home, 0, at(CHUNKS) as usize);
-            assert!(bytes == *state, "cut {cut}: not the state after batch {number}");
+            assert!(bytes == *state, "chunks of {size}, cut {cut}: not the state after batch {number}");
         }
     }
     assert!(opened > 200 && between > 10, "{opened} {between}");

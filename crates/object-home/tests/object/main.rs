@@ -9,6 +9,7 @@ mod fence;
 mod local;
 mod plain;
 mod planted;
+mod reads;
 mod snapshots;
 mod usage;
 
@@ -44,6 +45,20 @@ fn opening() -> Opening {
 
 fn making(chunks: u64) -> Making {
     Making { size: chunks * CHUNK as u64, chunk: ChunkSize::MIN }
+}
+
+/// Sizes of chunks. Tests write blocks of 4 KiB, which are parts of larger chunks.
+const SIZES: [u64; 3] = [4 << 10, 16 << 10, 64 << 10];
+
+/// As many bytes as so many blocks, in chunks of `size`.
+fn making_of(size: u64, blocks: u64) -> Making {
+    Making { chunk: ChunkSize::new(size).unwrap(), ..making(blocks) }
+}
+
+/// What is zeros after a discard: whole chunks alone.
+fn unused(size: u64, (offset, len): (u64, u64)) -> std::ops::Range<usize> {
+    let (from, to) = (offset.next_multiple_of(size), (offset + len) / size * size);
+    from as usize..to.max(from) as usize
 }
 
 fn make(store: &Unruly, chunks: u64) -> Home {

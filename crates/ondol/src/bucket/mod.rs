@@ -191,6 +191,17 @@ pub fn require_named(target: &Path) -> Result<()> {
     check(target)
 }
 
+/// What a volume in object storage is to be made of.
+#[cfg_attr(not(feature = "object"), expect(dead_code, reason = "nobody makes any"))]
+struct Shape {
+    /// In bytes. None: as it is.
+    size: Option<u64>,
+    /// The bytes of its chunks, if that was asked for.
+    chunk: Option<u64>,
+    /// Over what is there, too.
+    force: bool,
+}
+
 /// Makes an empty volume in object storage. Durable when this returns.
 pub(crate) fn format(target: &Path, options: &FormatOptions) -> Result<()> {
     require_named(target)?;
@@ -203,7 +214,8 @@ pub(crate) fn format(target: &Path, options: &FormatOptions) -> Result<()> {
     let options = options.clone().block_size(block_size.unwrap_or(BLOCK)).journal_or(JournalEngine::Batch);
     let planned = |size: u64| plan(&options, size, true).map_err(|e| fail(e.to_string()));
     let no_size = || fail("it does not exist: say how large it shall be".into()).helped(Remedy::Size);
-    make(target, size, force, (&planned, &no_size), |plan, home| {
+    let shape = Shape { size, chunk: options.chunk_asked(), force };
+    make(target, shape, (&planned, &no_size), |plan, home| {
         plan.emit(|part| match part {
             Chunk::Bytes { offset, bytes } => home.write(offset, bytes),
             Chunk::Zeros { .. } => Ok(()),
@@ -221,7 +233,8 @@ pub(crate) fn fill(
 ) -> Result<()> {
     let size = size.next_multiple_of(u64::from(BLOCK));
     let no_size = || error(Errno::INVAL, "its size is known");
-    make(target, Some(size), force, (&|_| Ok(()), &no_size), |(), home| fill(home))
+    let shape = Shape { size: Some(size), chunk: None, force };
+    make(target, shape, (&|_| Ok(()), &no_size), |(), home| fill(home))
 }
 
 /// Refuses options that make no sense in object storage, by name.

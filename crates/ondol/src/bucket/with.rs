@@ -1,7 +1,7 @@
 //! How volumes in object storage are made and opened, and their snapshots found.
 
 use super::mark::Mark;
-use super::{Held, LogAt, LogTerms, Snapshot, Terms, error, local};
+use super::{Held, LogAt, LogTerms, Shape, Snapshot, Terms, error, local};
 use crate::contents;
 use crate::{Error, Result};
 use ondol_block::{Access, BlockStore};
@@ -78,8 +78,7 @@ fn try_open(target: &Path, access: Access, terms: &Terms) -> Result<Arc<Held>> {
 /// Makes a volume. `ready` is asked first, with the size, and what it answers is what `fill` writes over zeros. Durable when this returns.
 pub(super) fn make<T>(
     target: &Path,
-    size: Option<u64>,
-    force: bool,
+    shape: Shape,
     (ready, no_size): (&dyn Fn(u64) -> Result<T>, &dyn Fn() -> Error),
     fill: impl FnOnce(T, &dyn BlockStore) -> Result<()>,
 ) -> Result<()> {
@@ -87,17 +86,18 @@ pub(super) fn make<T>(
     if place.snapshot().is_some() {
         return Err(error(Errno::INVAL, format!("{}: a snapshot is of a volume that is there", place.name())));
     }
-    let Some(size) = size else {
+    let chunk = shape.chunk.map_or(Ok(ChunkSize::MIN), ChunkSize::new);
+    let (chunk, opening) = (chunk.map_err(|e| error(Errno::INVAL, e.to_string()))?, Terms::of(MAKING).opening()?);
+    let Some(size) = shape.size else {
         let size = size_of(&place, no_size)?;
         let contents = ready(size)?;
-        return finish(&over(&place, target, size, force)?, contents, fill);
+        return finish(&over(&place, target, size, &shape)?, contents, fill);
     };
-    let (chunk, opening) = (ChunkSize::MIN, Terms::of(MAKING).opening()?);
     // A home is one of whole chunks, as a volume is of whole blocks.
     let size = size / chunk.bytes() as u64 * chunk.bytes() as u64;
     let contents = ready(size)?;
     let held = match Home::make(&place.bucket(true)?, Making { size, chunk }, &opening) {
-        Err(HomeError::Exists { .. }) => over(&place, target, size, force)?,
+        Err(HomeError::Exists { .. }) => over(&place, target, size, &shape)?,
         made => Held::new(made?, Mark::new(target, Access::Write)),
     };
     finish(&held, contents, fill)
@@ -123,12 +123,22 @@ fn size_of(place: &Place, no_size: &dyn Fn() -> Error) -> Result<u64> {
 }
 
 /// A volume that is there, with nothing in it any more.
-fn over(place: &Place, target: &Path, size: u64, force: bool) -> Result<Held> {
+fn over(place: &Place, target: &Path, size: u64, shape: &Shape) -> Result<Held> {
     let (bucket, opening) = (place.bucket(false)?, Terms::of(MAKING).opening()?);
+    let found = Home::view(&bucket, &What::Now, &opening)?;
     // Whoever was interrupted has left a volume of zeros.
-    if !force && let Some(what) = contents::of(&Home::view(&bucket, &What::Now, &opening)?)? {
+    if !shape.force
+        && let Some(what) = contents::of(&found)?
+    {
         return Err(Error::holds(place.name(), what));
     }
+    let chunk = found.chunk().bytes() as u64;
+    if shape.chunk.is_some_and(|asked| asked != chunk) {
+        let what =
+            format!("{}: the volume there has chunks of {chunk} bytes, which stay; delete it first", place.name());
+        return Err(error(Errno::INVAL, what));
+    }
+    drop(found);
     let held = Held::new(Home::open(&bucket, &opening)?, Mark::new(target, Access::Write));
     held.lengthen(size)?;
     held.discard(0, held.size())?;

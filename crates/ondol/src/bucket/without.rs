@@ -1,6 +1,6 @@
 //! What a build has that opens no volumes in object storage: an error that says so.
 
-use super::{BucketInfo, Snapshot, Terms};
+use super::{BucketInfo, Shape, Snapshot, Terms};
 use crate::{Error, Remedy, Result};
 use ondol_block::{Access, BlockStore};
 use ondol_env::sync::Arc;
@@ -56,8 +56,7 @@ pub(super) fn open_held(_target: &Path, _access: Access, _terms: &Terms) -> Resu
 
 pub(super) fn make<T>(
     _target: &Path,
-    _size: Option<u64>,
-    _force: bool,
+    _shape: Shape,
     _asked: (&dyn Fn(u64) -> Result<T>, &dyn Fn() -> Error),
     _fill: impl FnOnce(T, &dyn BlockStore) -> Result<()>,
 ) -> Result<()> {

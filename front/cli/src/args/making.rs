@@ -47,6 +47,9 @@ pub(crate) struct Mkfs {
     /// Bytes of the volume for each inode
     #[arg(short = 'i', long, value_parser = size::parse, value_name = "BYTES")]
     pub(crate) bytes_per_inode: Option<u64>,
+    /// In object storage: bytes that are stored, compressed and looked up as one, a power of two from 4K to 64K. Larger ones suit large files that are written once [default: 4K]
+    #[arg(long, value_parser = size::parse, value_name = "SIZE")]
+    pub(crate) chunk: Option<u64>,
     /// Taken and ignored: nothing is said of what went well
     #[arg(short = 'q', long = "quiet")]
     _quiet: bool,

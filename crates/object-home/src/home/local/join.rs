@@ -145,7 +145,8 @@ impl Home {
     }
 
     fn puts_of(&self, logged: Logged) -> Result<Vec<Put>, HomeError> {
-        let mut puts: Vec<Put> = logged.chunks.into_iter().map(|(number, value)| (number, Some(value))).collect();
+        let mut puts: Vec<Put> =
+            logged.chunks.into_iter().map(|(number, value)| (number, Some(value.into()))).collect();
         for (first, count) in logged.runs {
             let run = first..first + count;
             if count <= UNSEEN {

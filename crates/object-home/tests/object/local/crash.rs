@@ -15,6 +15,7 @@ type States = BTreeMap<u64, Vec<u8>>;
 
 /// Batches of several chunks that overwrite, discard and leave; some are acknowledged, and some of them shipped.
 fn run(home: &Home, noted: &Noted, batches: u64) -> States {
+    let size = home.chunk().bytes() as u64;
     let mut random = Random(batches);
     let mut model = vec![0; at(CHUNKS) as usize];
     let mut states = States::from([(home.newest().unwrap(), model.clone())]);
@@ -27,7 +28,7 @@ fn run(home: &Home, noted: &Noted, batches: u64) -> States {
         let discard = (at(first + 2), at(random.below(3) + 1));
         let number = home.submit(&[(at(first), &bytes)], &[discard]).unwrap();
         model[at(first) as usize..][..bytes.len()].copy_from_slice(&bytes);
-        model[discard.0 as usize..][..discard.1 as usize].fill(0);
+        model[unused(size, discard)].fill(0);
         states.insert(number, model.clone());
         if n < AWAY || random.below(3) > 0 {
             home.settle(number).unwrap();
@@ -89,13 +90,13 @@ fn judge(run: &Run, most: u64, open: impl Fn(&Unruly, Vec<u8>) -> Result<Home, H
 }
 
 /// On a medium with writes and flushes. The ring holds few records: it wraps several times.
-fn run_on_tape(gather: Duration, batches: u64) -> Run {
+fn run_on_tape(size: u64, gather: Duration, batches: u64) -> Run {
     let store = unruly();
     store.record();
     let noted = Noted::new(&store);
-    let zeros = vec![0; 8192 + (64 << 10)];
+    let zeros = vec![0; 8192 + 16 * size as usize];
     let tape = Tape::of(zeros.clone(), 4096, Some(noted.clone()));
-    let home = make_with(&store, CHUNKS, &with(&tape, gather));
+    let home = Home::make(&bucket(store.clone()), making_of(size, CHUNKS), &with(&tape, gather)).unwrap();
     let log = home.log().unwrap();
     let states = run(&home, &noted, batches);
     drop(home);
@@ -105,12 +106,14 @@ fn run_on_tape(gather: Duration, batches: u64) -> Run {
 
 #[test]
 fn every_cut_of_a_log_that_is_shipped_late_leaves_what_was_acknowledged() {
-    assert!(judge(&run_on_tape(NEVER, 24), 120, open_with) > 0);
+    for (size, most) in SIZES.into_iter().zip([120, 60, 60]) {
+        assert!(judge(&run_on_tape(size, NEVER, 24), most, open_with) > 0, "chunks of {size}");
+    }
 }
 
 #[test]
 fn every_cut_of_a_log_that_is_shipped_at_once_leaves_what_was_acknowledged() {
-    judge(&run_on_tape(Duration::from_millis(2), 24), 80, open_with);
+    judge(&run_on_tape(4 << 10, Duration::from_millis(2), 24), 80, open_with);
 }
 
 fn area(len: u64) -> Area {

@@ -20,7 +20,7 @@ fn moment() -> Moment {
 }
 
 fn puts() -> Vec<Put> {
-    vec![(3, Some(vec![7; 100])), (9, None), (8, None), (4, Some(vec![])), (20, None), (8, None)]
+    vec![(3, Some(vec![7; 100].into())), (9, None), (8, None), (4, Some(vec![].into())), (20, None), (8, None)]
 }
 
 fn record(header: &LogHeader) -> Vec<u8> {
