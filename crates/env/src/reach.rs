@@ -115,7 +115,7 @@ places! {
     KeptWritten "kept-written" Classic "A commit writes new data home before its commit block.",
     KeptOverwritten "kept-overwritten" Classic "Data that a commit under way has is overwritten, and waits for the next.",
     EarlyStaged "early-staged" Keeping "New data is written home before its commit begins.",
-    StagedByHand "staged-by-hand" Keeping "An operation writes new data home for a commit that is under way.",
+    StagedByHand "staged-by-hand" Compressed "An operation writes new data home for a commit that is under way.",
     StagedChanged "staged-changed" Compressed "New data that was written home is changed before its commit.",
     StagedOverwritten "staged-overwritten" Compressed "Data that a transaction in the log names or holds is overwritten through the log.",
     NoRoomForNewData "no-room-for-new-data" Compressed "All new data goes home because the ring has no room for it.",
